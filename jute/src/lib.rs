@@ -1,0 +1,1 @@
+//! ZooKeeper's wire protocol.

@@ -1,0 +1,3 @@
+//! The `zoolet` binary.
+
+fn main() {}
