@@ -1,0 +1,69 @@
+//! Loopback ports for servers that have to be told their port before they start.
+//!
+//! A port that the system hands out and that is closed again may go to anybody before the server
+//! binds it, and again while a killed server is down. So ports come from below the range of
+//! outgoing connections, and a lock file per port keeps other test processes away for as long as
+//! the [`PortLease`] lives.
+
+use std::env;
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, TcpListener};
+use std::process;
+
+use thiserror::Error;
+
+/// The first port that may be leased.
+const PORT_MIN: u16 = 11_000;
+/// The last one: Linux takes the ports of outgoing connections from 32,768 upwards.
+const PORT_MAX: u16 = 32_000;
+
+/// Why no ports could be leased.
+#[derive(Debug, Error)]
+pub enum PortError {
+    #[error("port locks in the temporary directory: {0}")]
+    Locks(#[from] io::Error),
+    #[error("no free port between {PORT_MIN} and {PORT_MAX}")]
+    Exhausted,
+}
+
+/// Free ports, kept from other leases until it is dropped.
+#[derive(Debug)]
+pub struct PortLease {
+    ports: Vec<u16>,
+    _locks: Vec<File>,
+}
+
+impl PortLease {
+    /// Leases `count` ports that nobody listens on.
+    pub fn take(count: usize) -> Result<Self, PortError> {
+        let directory = env::temp_dir().join("zoolet-ports");
+        fs::create_dir_all(&directory)?;
+        let mut ports = Vec::with_capacity(count);
+        let mut locks = Vec::with_capacity(count);
+        let span = u32::from(PORT_MAX - PORT_MIN);
+        // Processes start at different places, so that they rarely try the same ports.
+        let start = process::id().wrapping_mul(97) % span;
+        for step in 0..span {
+            if ports.len() == count {
+                break;
+            }
+            let offset = u16::try_from((start + step) % span).unwrap_or(0);
+            let port = PORT_MIN + offset;
+            let lock = File::create(directory.join(format!("{port}.lock")))?;
+            if lock.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+                ports.push(port);
+                locks.push(lock);
+            }
+        }
+        if ports.len() < count {
+            return Err(PortError::Exhausted);
+        }
+        Ok(Self { ports, _locks: locks })
+    }
+
+    /// The leased ports, in the order they were found.
+    pub fn ports(&self) -> &[u16] {
+        &self.ports
+    }
+}

@@ -1,0 +1,41 @@
+//! The harness around Apache ZooKeeper: it starts, loses a server, gets it back.
+
+use std::process::Command;
+
+use zoolet_tests::apache::Apache;
+use zoolet_tests::{foreign, four_letter, tools};
+
+#[test]
+fn a_standalone_apache_serves_and_takes_properties() {
+    if !tools::require_foreign("apache_harness", &["java", "mvn"]).unwrap() {
+        return;
+    }
+    let apache = Apache::builder().property("maxSessionTimeout", "7654").start().unwrap();
+    let server = apache.client_address(0).unwrap();
+    assert_eq!(four_letter::mode(server).as_deref(), Some("standalone"));
+    let conf = four_letter::ask(server, "conf").unwrap();
+    assert!(conf.contains("maxSessionTimeout=7654\n"), "{conf}");
+    assert!(four_letter::ask(server, "srvr").unwrap().contains("version: 3.9."));
+}
+
+#[test]
+fn an_ensemble_of_apache_loses_its_leader_and_gets_it_back() {
+    if !tools::require_foreign("apache_harness", &["java", "mvn"]).unwrap() {
+        return;
+    }
+    let mut apache = Apache::builder().servers(3).start().unwrap();
+    let leader = apache.leader().unwrap();
+    let pid = apache.pid(leader).unwrap();
+    let mut command = Command::new("sh");
+    command.args([
+        "-c",
+        "echo 'LOSE SERVER'; read -r lost; echo 'BRING BACK'; read -r back; echo 'OK 1 checks'",
+    ]);
+    let report = foreign::run_program(&mut command, &mut apache).unwrap();
+    assert_eq!(report.losses, 1);
+    assert_ne!(apache.pid(leader).unwrap(), pid, "the leader was started again");
+    for index in 0..3 {
+        let mode = four_letter::mode(apache.client_address(index).unwrap());
+        assert!(mode.is_some(), "server {index} serves");
+    }
+}
