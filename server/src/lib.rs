@@ -1,1 +1,5 @@
 //! The zoolet server.
+
+pub mod clock;
+pub mod replica;
+pub mod transport;

@@ -1,0 +1,54 @@
+//! The Clock seam: where time comes in.
+//!
+//! Deciding code takes [`Now`] as an argument; only what drives it reads a [`Clock`].
+
+use std::fmt::Debug;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// One moment on both clocks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Now {
+    /// Milliseconds on a clock that never jumps and never goes back; its zero means nothing.
+    /// Sessions are judged by it.
+    pub mono_ms: u64,
+    /// Milliseconds since 1970 on the wall clock, which may jump. It travels in commands, for
+    /// `ctime`, `mtime` and times to live.
+    pub wall_ms: i64,
+}
+
+/// A source of time.
+pub trait Clock: Debug + Send + Sync + 'static {
+    /// Both clocks, now.
+    fn now(&self) -> Now;
+}
+
+/// The machine's clocks.
+#[derive(Clone, Copy, Debug)]
+pub struct RealClock {
+    start: Instant,
+}
+
+impl RealClock {
+    /// A clock whose monotonic zero is this moment.
+    #[allow(clippy::disallowed_methods, reason = "this is the seam")]
+    pub fn new() -> Self {
+        Self { start: Instant::now() }
+    }
+}
+
+impl Default for RealClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for RealClock {
+    #[allow(clippy::disallowed_methods, reason = "this is the seam")]
+    fn now(&self) -> Now {
+        let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Now {
+            mono_ms: u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX),
+            wall_ms: i64::try_from(wall.as_millis()).unwrap_or(i64::MAX),
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! What goes into the log: commands, a batch of them in each entry.
+//!
+//! A command holds everything that its effect depends on, so that every server that applies it
+//! comes to the same state: the time, the identities, even the switches of the configuration.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use zoolet_jute::{Decode, DecodeError, Encode, Id, OpCode, Request, SessionId, Xid};
+
+/// The first byte of a batch: the version of its format.
+const BATCH_VERSION: u8 = 1;
+
+/// The number of a server, 1 to 254: the `N` of `server.N`, and the first byte of the ids of the
+/// sessions that it opens.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ServerId(pub u8);
+
+impl std::fmt::Display for ServerId {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Who proposed a batch. Together with the numbers of the commands it keeps a server's commands in
+/// order and each of them from being applied twice, whatever happens between it and the leader.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Origin {
+    /// The server whose clients asked.
+    pub server: ServerId,
+    /// Its start: later starts have larger numbers.
+    pub boot: u64,
+    /// Its stream of proposals, within the start. A server that has given proposals up for lost
+    /// begins the next stream, and what may still arrive of the old one is not applied.
+    pub stream: u64,
+}
+
+/// One log entry's commands. Their numbers follow each other without a gap.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Who proposed it.
+    pub origin: Origin,
+    /// The commands, in order.
+    pub commands: Vec<Command>,
+}
+
+/// One write on its way through the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Command {
+    /// Its number among all that the server has proposed since its start, from 1.
+    pub number: u64,
+    /// The session that asked; [`SessionId::NONE`] for what the leader itself decides.
+    pub session: SessionId,
+    /// The xid of the request.
+    pub cxid: Xid,
+    /// The proposer's wall clock, milliseconds since 1970.
+    pub now_ms: i64,
+    /// The switches of the proposer's configuration.
+    pub policy: Policy,
+    /// Whom the connection had proved to be when the request was received.
+    pub identities: Arc<[Id]>,
+    /// What to do.
+    pub op: Op,
+}
+
+/// The switches of the configuration on which an effect depends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of the configuration")]
+pub struct Policy {
+    /// `skipACL`: no permission is checked.
+    pub skip_acl: bool,
+    /// `enforceQuota`: hard quotas refuse writes.
+    pub enforce_quota: bool,
+    /// `extendedTypesEnabled`: znodes may have a time to live.
+    pub extended_types: bool,
+    /// `reconfigEnabled`: the ensemble may be changed at run time.
+    pub reconfig: bool,
+}
+
+/// What a command does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Op {
+    /// Begin the session.
+    CreateSession {
+        /// The negotiated timeout in milliseconds.
+        timeout_ms: i32,
+    },
+    /// Make the proposing server the session's owner.
+    ResumeSession {
+        /// The negotiated timeout in milliseconds.
+        timeout_ms: i32,
+    },
+    /// End the session, because its client asks for it.
+    CloseSession,
+    /// End the session, because nothing was heard of its client. It has no effect if the session
+    /// was resumed since the leader decided it.
+    ExpireSession {
+        /// How often the session had been resumed when the leader decided it.
+        generation: u64,
+    },
+    /// Reap a container or TTL znode that is still empty.
+    DeleteContainer {
+        /// Its path.
+        path: String,
+    },
+    /// Write `/zookeeper/config`.
+    SetConfig {
+        /// The servers, a line each, without the version line.
+        text: String,
+    },
+    /// A client's write: a create of any kind, delete, setData, setACL, multi or reconfig.
+    Write(Request),
+}
+
+impl Batch {
+    /// The entry's bytes.
+    pub fn encode(&self) -> Bytes {
+        let mut out = BytesMut::new();
+        out.put_u8(BATCH_VERSION);
+        out.put_u8(self.origin.server.0);
+        out.put_u64(self.origin.boot);
+        out.put_u64(self.origin.stream);
+        out.put_u64(self.commands.first().map_or(0, |command| command.number));
+        out.put_u32(u32::try_from(self.commands.len()).expect("a batch is bounded"));
+        let mut previous: Option<&Arc<[Id]>> = None;
+        for command in &self.commands {
+            command.encode(previous, &mut out);
+            previous = Some(&command.identities);
+        }
+        out.freeze()
+    }
+
+    /// Reads an entry. What does not decode was written by no zoolet; it is never half applied.
+    pub fn decode(mut input: Bytes) -> Result<Self, DecodeError> {
+        let version = get_u8(&mut input, "batch.version")?;
+        if version != BATCH_VERSION {
+            return Err(DecodeError::UnknownValue {
+                field: "batch.version",
+                value: i32::from(version),
+            });
+        }
+        let origin = Origin {
+            server: ServerId(get_u8(&mut input, "batch.server")?),
+            boot: get_u64(&mut input, "batch.boot")?,
+            stream: get_u64(&mut input, "batch.stream")?,
+        };
+        let first = get_u64(&mut input, "batch.first")?;
+        let count = u64::from(get_u32(&mut input, "batch.count")?);
+        let mut commands: Vec<Command> = Vec::new();
+        for offset in 0..count {
+            let previous = commands.last().map(|command| &command.identities);
+            let number = first.wrapping_add(offset);
+            let command = Command::decode(number, previous, &mut input)?;
+            commands.push(command);
+        }
+        Ok(Self { origin, commands })
+    }
+}
+
+impl Command {
+    /// A rough figure of the bytes that it takes in a batch, for the batch's bound.
+    pub fn encoded_bytes(&self) -> usize {
+        let mut out = BytesMut::new();
+        self.op.encode(&mut out);
+        out.len() + 64
+    }
+
+    fn encode(&self, previous: Option<&Arc<[Id]>>, out: &mut BytesMut) {
+        self.session.encode(out);
+        self.cxid.encode(out);
+        self.now_ms.encode(out);
+        out.put_u8(self.policy.bits());
+        // Neighbors mostly come from the same place: the same identities are written once.
+        let same = previous.is_some_and(|previous| *previous == self.identities);
+        out.put_u8(u8::from(same));
+        if !same {
+            self.identities.to_vec().encode(out);
+        }
+        self.op.encode(out);
+    }
+
+    fn decode(
+        number: u64,
+        previous: Option<&Arc<[Id]>>,
+        input: &mut Bytes,
+    ) -> Result<Self, DecodeError> {
+        let session = SessionId::decode(input, "command.session")?;
+        let cxid = Xid::decode(input, "command.cxid")?;
+        let now_ms = i64::decode(input, "command.now_ms")?;
+        let policy = Policy::from_bits(get_u8(input, "command.policy")?);
+        let identities = match (get_u8(input, "command.identities")?, previous) {
+            (0, _) => Vec::<Id>::decode(input, "command.identities")?.into(),
+            (_, Some(previous)) => Arc::clone(previous),
+            (_, None) => return Err(DecodeError::Null { field: "command.identities" }),
+        };
+        let op = Op::decode(input)?;
+        Ok(Self { number, session, cxid, now_ms, policy, identities, op })
+    }
+}
+
+impl Policy {
+    const fn bits(self) -> u8 {
+        (self.skip_acl as u8)
+            | (self.enforce_quota as u8) << 1
+            | (self.extended_types as u8) << 2
+            | (self.reconfig as u8) << 3
+    }
+
+    const fn from_bits(bits: u8) -> Self {
+        Self {
+            skip_acl: bits & 1 != 0,
+            enforce_quota: bits & 2 != 0,
+            extended_types: bits & 4 != 0,
+            reconfig: bits & 8 != 0,
+        }
+    }
+}
+
+/// The first byte of an op.
+mod tag {
+    pub(super) const CREATE_SESSION: u8 = 1;
+    pub(super) const RESUME_SESSION: u8 = 2;
+    pub(super) const CLOSE_SESSION: u8 = 3;
+    pub(super) const EXPIRE_SESSION: u8 = 4;
+    pub(super) const DELETE_CONTAINER: u8 = 5;
+    pub(super) const SET_CONFIG: u8 = 6;
+    pub(super) const WRITE: u8 = 7;
+}
+
+impl Op {
+    fn encode(&self, out: &mut BytesMut) {
+        match self {
+            Self::CreateSession { timeout_ms } => {
+                out.put_u8(tag::CREATE_SESSION);
+                timeout_ms.encode(out);
+            }
+            Self::ResumeSession { timeout_ms } => {
+                out.put_u8(tag::RESUME_SESSION);
+                timeout_ms.encode(out);
+            }
+            Self::CloseSession => out.put_u8(tag::CLOSE_SESSION),
+            Self::ExpireSession { generation } => {
+                out.put_u8(tag::EXPIRE_SESSION);
+                out.put_u64(*generation);
+            }
+            Self::DeleteContainer { path } => {
+                out.put_u8(tag::DELETE_CONTAINER);
+                path.encode(out);
+            }
+            Self::SetConfig { text } => {
+                out.put_u8(tag::SET_CONFIG);
+                text.encode(out);
+            }
+            Self::Write(request) => {
+                out.put_u8(tag::WRITE);
+                (request.op_code() as i32).encode(out);
+                request.encode(out);
+            }
+        }
+    }
+
+    fn decode(input: &mut Bytes) -> Result<Self, DecodeError> {
+        match get_u8(input, "op.tag")? {
+            tag::CREATE_SESSION => {
+                Ok(Self::CreateSession { timeout_ms: Decode::decode(input, "op.timeout")? })
+            }
+            tag::RESUME_SESSION => {
+                Ok(Self::ResumeSession { timeout_ms: Decode::decode(input, "op.timeout")? })
+            }
+            tag::CLOSE_SESSION => Ok(Self::CloseSession),
+            tag::EXPIRE_SESSION => {
+                Ok(Self::ExpireSession { generation: get_u64(input, "op.generation")? })
+            }
+            tag::DELETE_CONTAINER => {
+                Ok(Self::DeleteContainer { path: Decode::decode(input, "op.path")? })
+            }
+            tag::SET_CONFIG => Ok(Self::SetConfig { text: Decode::decode(input, "op.text")? }),
+            tag::WRITE => {
+                let code = i32::decode(input, "op.code")?;
+                let op = OpCode::from_i32(code).ok_or(DecodeError::UnknownOp(code))?;
+                Request::decode(op, input).map(Self::Write)
+            }
+            tag => Err(DecodeError::UnknownValue { field: "op.tag", value: i32::from(tag) }),
+        }
+    }
+}
+
+fn get_u8(input: &mut Bytes, field: &'static str) -> Result<u8, DecodeError> {
+    bytes::Buf::try_get_u8(input).map_err(|_| DecodeError::UnexpectedEnd { field })
+}
+
+fn get_u32(input: &mut Bytes, field: &'static str) -> Result<u32, DecodeError> {
+    bytes::Buf::try_get_u32(input).map_err(|_| DecodeError::UnexpectedEnd { field })
+}
+
+fn get_u64(input: &mut Bytes, field: &'static str) -> Result<u64, DecodeError> {
+    bytes::Buf::try_get_u64(input).map_err(|_| DecodeError::UnexpectedEnd { field })
+}

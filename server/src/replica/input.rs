@@ -1,0 +1,148 @@
+//! What the replica is told, and what it wants done: the two enums around its `step`.
+
+use std::net::IpAddr;
+
+use bytes::Bytes;
+use zoolet_jute::{
+    ConnectRequest, ConnectResponse, ErrorCode, Reply, Request, SessionId, WatcherEvent, Xid, Zxid,
+};
+
+use super::command::Command;
+
+/// One client connection of this server, numbered from 1 since its start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ConnectionId(pub u64);
+
+/// Everything that can happen to a replica.
+#[derive(Clone, Debug)]
+pub enum Input {
+    /// A client has sent its `ConnectRequest`.
+    Connect {
+        /// The connection, new to the replica.
+        connection: ConnectionId,
+        /// The client's address, its first identity.
+        peer: IpAddr,
+        /// The handshake.
+        request: ConnectRequest,
+    },
+    /// A client has sent a request. They come in the order of the connection.
+    Request {
+        /// The connection.
+        connection: ConnectionId,
+        /// The client's number.
+        xid: Xid,
+        /// The request, or what was wrong with it.
+        request: Result<Request, BadRequest>,
+    },
+    /// A connection is gone. Its session lives on.
+    Disconnect {
+        /// The connection.
+        connection: ConnectionId,
+    },
+    /// A log entry is committed, the next one in the log.
+    Commit {
+        /// The term of the leader that put it into the log.
+        term: u64,
+        /// A [`super::command::Batch`].
+        batch: Bytes,
+    },
+    /// Proposals whose outcome nobody knows: all unanswered ones up to this number.
+    Lost {
+        /// The last of them.
+        through: u64,
+    },
+    /// Everything that was committed before these syncs were asked for is applied here.
+    Synced {
+        /// The last of them; see [`Output::Sync`].
+        through: u64,
+    },
+    /// These syncs failed; their connections are closed.
+    SyncLost {
+        /// The last of them.
+        through: u64,
+    },
+    /// Clients of other servers were heard of. Only the leader is told.
+    Touched {
+        /// Their sessions.
+        sessions: Vec<SessionId>,
+    },
+    /// The server's part in the ensemble has changed.
+    Role(Role),
+    /// Time has passed; comes several times in each tick.
+    Tick,
+}
+
+/// Why a request cannot be served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BadRequest {
+    /// The body does not decode: −5, and the connection goes on (protocol §1.3).
+    Body,
+    /// The operation does not exist, or is not for clients: −6, and the connection is closed.
+    Op,
+}
+
+/// The server's part in the ensemble.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Role {
+    /// It leads, and a majority has lately said so.
+    Leader,
+    /// It follows a leader of which it has lately heard, with a vote.
+    Follower,
+    /// The same, without a vote.
+    Observer,
+    /// It knows of no leader that is alive.
+    #[default]
+    Looking,
+}
+
+/// Everything that a replica can want done, in the order in which it must be done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// Answer the handshake. A refused one is followed by a `Close`.
+    Accept {
+        /// The connection.
+        connection: ConnectionId,
+        /// The answer.
+        response: ConnectResponse,
+    },
+    /// Answer a request.
+    Reply {
+        /// The connection.
+        connection: ConnectionId,
+        /// The request's number.
+        xid: Xid,
+        /// The last transaction applied.
+        zxid: Zxid,
+        /// The answer, or why there is none.
+        result: Result<Reply, ErrorCode>,
+        /// When the request came in, on the monotonic clock, in milliseconds.
+        since_ms: u64,
+    },
+    /// Tell a client that a watch has fired.
+    Notify {
+        /// The connection.
+        connection: ConnectionId,
+        /// The transaction that fired it; [`Zxid::NONE`] when a setWatches made it up.
+        zxid: Zxid,
+        /// What happened.
+        event: WatcherEvent,
+    },
+    /// Close the connection once everything before is written. The replica has forgotten it.
+    Close {
+        /// The connection.
+        connection: ConnectionId,
+    },
+    /// Put a command into the log. Numbers rise by one from output to output.
+    Propose(Command),
+    /// Find out up to where the log is committed now, apply up to there, and say
+    /// [`Input::Synced`]. Numbers rise by one from output to output.
+    Sync {
+        /// The sync's number, from 1.
+        number: u64,
+    },
+    /// Tell the leader that these sessions' clients were heard of.
+    Touch {
+        /// The sessions.
+        sessions: Vec<SessionId>,
+    },
+}
