@@ -1,1 +1,37 @@
-//! The zoolet client.
+//! An async client for zoolet and Apache `ZooKeeper`.
+//!
+//! A [`Client`] is a session with an ensemble. It reconnects by itself, registers watches and
+//! identities again, and reports a session that has ended by an error that
+//! [ends the session](Error::ends_session).
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), zoolet_client::Error> {
+//! use zoolet_client::{Client, CreateMode};
+//!
+//! let client = Client::connect("127.0.0.1:2181").await?;
+//! let (path, _) = client.create("/job-", b"payload", CreateMode::EphemeralSequential).await?;
+//! let (data, stat, watch) = client.get_watched(&path).await?;
+//! assert_eq!((data.as_ref(), stat.version), (b"payload".as_ref(), 0));
+//! client.set_data(&path, b"done", 0).await?;
+//! assert_eq!(watch.changed().await?.path, path);
+//! client.close().await
+//! # }
+//! ```
+
+#![warn(missing_docs)]
+
+mod client;
+mod error;
+mod hosts;
+mod options;
+mod session;
+mod transaction;
+mod watcher;
+
+pub use client::Client;
+pub use error::{Error, ErrorKind};
+pub use options::ClientOptions;
+pub use session::{SessionInfo, SessionState};
+pub use transaction::Transaction;
+pub use watcher::{OneshotWatcher, PersistentWatcher, WatchedEvent};
+pub use zoolet_jute::{Acl, AddWatchMode, CreateMode, ErrorCode, EventType, Id, Stat, Zxid, perms};

@@ -1,0 +1,316 @@
+//! The handle that programs hold.
+
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "a reply of any other kind, new ones too, is one that was not asked for"
+)]
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::{mpsc, oneshot, watch};
+use zoolet_jute::{
+    Acl, AddWatchMode, AddWatchRequest, AuthPacket, CreateMode, CreateRequest, ErrorCode,
+    NullablePathRequest, PathRequest, PathVersionRequest, PathWatchRequest, Reply, Request,
+    SetAclRequest, SetDataRequest, Stat, Zxid,
+};
+
+use crate::hosts::Hosts;
+use crate::session::pending::Answer;
+use crate::session::task::{Operation, Task};
+use crate::session::watches::Registration;
+use crate::session::{SessionInfo, SessionState};
+use crate::{
+    ClientOptions, Error, ErrorKind, OneshotWatcher, PersistentWatcher, Transaction, WatchedEvent,
+};
+
+/// The most calls that wait for the task at a time; further ones wait in their futures.
+const OPERATIONS_MAX: usize = 1024;
+
+/// The most events that wait in one persistent watcher; a slower one ends.
+const WATCH_EVENTS_MAX: usize = 16 * 1024;
+
+/// A session with an ensemble; clones share it. The session is closed when the last one is dropped.
+#[derive(Clone, Debug)]
+pub struct Client {
+    operations: mpsc::Sender<Operation>,
+    state: watch::Receiver<SessionState>,
+    info: Arc<Mutex<SessionInfo>>,
+}
+
+impl Client {
+    /// Connects with the default options; see [`ClientOptions`].
+    pub async fn connect(connect_string: &str) -> Result<Self, Error> {
+        ClientOptions::new().connect(connect_string).await
+    }
+
+    pub(crate) async fn start(connect_string: &str, options: ClientOptions) -> Result<Self, Error> {
+        let connect_timeout = options.connect_timeout;
+        let seed = if options.seed == 0 { u64::from(std::process::id()) } else { options.seed };
+        let hosts = Hosts::parse(connect_string, seed.wrapping_mul(0x9E37_79B9_7F4A_7C15))?;
+        let (operations, receiver) = mpsc::channel(OPERATIONS_MAX);
+        let (state_sender, state) = watch::channel(SessionState::Disconnected);
+        let info = Arc::new(Mutex::new(SessionInfo {
+            id: options.resume.as_ref().map_or_else(Default::default, |session| session.id),
+            password: options.resume.as_ref().map_or_else(Bytes::new, |old| old.password.clone()),
+            timeout_ms: u64::try_from(options.session_timeout.as_millis()).unwrap_or(u64::MAX),
+            last_zxid: options.last_zxid_seen,
+        }));
+        let task = Task::new(hosts, options, receiver, state_sender, Arc::clone(&info));
+        tokio::spawn(task.run());
+        let mut client = Self { operations, state, info };
+        client.wait_connected(connect_timeout).await?;
+        Ok(client)
+    }
+
+    async fn wait_connected(&mut self, limit: Duration) -> Result<(), Error> {
+        let timeout_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        let reached =
+            |state: &SessionState| *state == SessionState::Connected || state.is_terminal();
+        match tokio::time::timeout(limit, self.state.wait_for(reached)).await {
+            Err(_) => Err(ErrorKind::Timeout(timeout_ms).into()),
+            Ok(Err(_)) => Err(ErrorKind::Closed.into()),
+            Ok(Ok(state)) => match *state {
+                SessionState::Expired => Err(ErrorKind::SessionExpired.into()),
+                SessionState::AuthFailed => Err(ErrorKind::AuthFailed.into()),
+                SessionState::Closed => Err(ErrorKind::Closed.into()),
+                SessionState::Connected | SessionState::Disconnected => Ok(()),
+            },
+        }
+    }
+
+    /// The session's id, password and timeout, with which another client can resume it.
+    pub fn session(&self) -> SessionInfo {
+        self.info.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Where the session stands, now and as it changes.
+    pub fn state(&self) -> watch::Receiver<SessionState> {
+        self.state.clone()
+    }
+
+    /// Creates a znode; answers its path, with the number of a sequential mode, and its Stat.
+    pub async fn create(
+        &self,
+        path: &str,
+        data: &[u8],
+        mode: CreateMode,
+    ) -> Result<(String, Stat), Error> {
+        self.create_with_acl(path, data, Acl::open(), mode).await
+    }
+
+    /// Creates a znode with an ACL of its own.
+    pub async fn create_with_acl(
+        &self,
+        path: &str,
+        data: &[u8],
+        acl: Vec<Acl>,
+        mode: CreateMode,
+    ) -> Result<(String, Stat), Error> {
+        let body = CreateRequest {
+            path: path.to_owned(),
+            data: Some(Bytes::copy_from_slice(data)),
+            acl: Some(acl),
+            flags: mode as i32,
+        };
+        let request = match mode {
+            CreateMode::Container => Request::CreateContainer(body),
+            CreateMode::Persistent
+            | CreateMode::Ephemeral
+            | CreateMode::PersistentSequential
+            | CreateMode::EphemeralSequential
+            | CreateMode::PersistentWithTtl
+            | CreateMode::PersistentSequentialWithTtl => Request::Create2(body),
+        };
+        match self.call(request).await?.1 {
+            Reply::PathStat(path, stat) => Ok((path, stat)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Deletes a znode of this version; −1 for any.
+    pub async fn delete(&self, path: &str, version: i32) -> Result<(), Error> {
+        let body = PathVersionRequest { path: path.to_owned(), version };
+        self.call(Request::Delete(body)).await.map(|_| ())
+    }
+
+    /// The Stat of a znode; `None` if there is none.
+    pub async fn exists(&self, path: &str) -> Result<Option<Stat>, Error> {
+        no_node_is_none(self.call(Request::Exists(path_watch(path, false))).await)
+    }
+
+    /// The same, with a watch that fires when the znode is created, written or deleted.
+    pub async fn exists_watched(
+        &self,
+        path: &str,
+    ) -> Result<(Option<Stat>, OneshotWatcher), Error> {
+        let (sender, receiver) = oneshot::channel();
+        let registration = Registration::Exists(path.to_owned(), sender);
+        let request = Request::Exists(path_watch(path, true));
+        let stat = no_node_is_none(self.call_registering(request, Some(registration)).await)?;
+        Ok((stat, OneshotWatcher::new(receiver)))
+    }
+
+    /// The data and Stat of a znode. Null data is answered as empty.
+    pub async fn get(&self, path: &str) -> Result<(Bytes, Stat), Error> {
+        match self.call(Request::GetData(path_watch(path, false))).await?.1 {
+            Reply::Data(data, stat) => Ok((data.unwrap_or_default(), stat)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The same, with a watch that fires when the znode is written or deleted.
+    pub async fn get_watched(&self, path: &str) -> Result<(Bytes, Stat, OneshotWatcher), Error> {
+        let (sender, receiver) = oneshot::channel();
+        let registration = Registration::Data(path.to_owned(), sender);
+        let request = Request::GetData(path_watch(path, true));
+        match self.call_registering(request, Some(registration)).await?.1 {
+            Reply::Data(data, stat) => {
+                Ok((data.unwrap_or_default(), stat, OneshotWatcher::new(receiver)))
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Writes the data of a znode of this version; −1 for any.
+    pub async fn set_data(&self, path: &str, data: &[u8], version: i32) -> Result<Stat, Error> {
+        let body = SetDataRequest {
+            path: path.to_owned(),
+            data: Some(Bytes::copy_from_slice(data)),
+            version,
+        };
+        match self.call(Request::SetData(body)).await?.1 {
+            Reply::Stat(stat) => Ok(stat),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The names of a znode's children, in no order that means anything, and its Stat.
+    pub async fn children(&self, path: &str) -> Result<(Vec<String>, Stat), Error> {
+        match self.call(Request::GetChildren2(path_watch(path, false))).await?.1 {
+            Reply::ChildrenStat(children, stat) => Ok((children, stat)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The same, with a watch that fires when a child comes or goes, or the znode is deleted.
+    pub async fn children_watched(
+        &self,
+        path: &str,
+    ) -> Result<(Vec<String>, Stat, OneshotWatcher), Error> {
+        let (sender, receiver) = oneshot::channel();
+        let registration = Registration::Children(path.to_owned(), sender);
+        let request = Request::GetChildren2(path_watch(path, true));
+        match self.call_registering(request, Some(registration)).await?.1 {
+            Reply::ChildrenStat(children, stat) => {
+                Ok((children, stat, OneshotWatcher::new(receiver)))
+            }
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// The ACL of a znode.
+    pub async fn acl(&self, path: &str) -> Result<(Vec<Acl>, Stat), Error> {
+        let request = Request::GetAcl(PathRequest { path: path.to_owned() });
+        match self.call(request).await?.1 {
+            Reply::Acl(acl, stat) => Ok((acl, stat)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Writes the ACL of a znode of this ACL version; −1 for any.
+    pub async fn set_acl(&self, path: &str, acl: Vec<Acl>, version: i32) -> Result<Stat, Error> {
+        let body = SetAclRequest { path: path.to_owned(), acl: Some(acl), version };
+        match self.call(Request::SetAcl(body)).await?.1 {
+            Reply::Stat(stat) => Ok(stat),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Waits until the server has applied everything that was committed before: the reads behind
+    /// it see at least that.
+    pub async fn sync(&self, path: &str) -> Result<Zxid, Error> {
+        let request = Request::Sync(NullablePathRequest { path: Some(path.to_owned()) });
+        self.call(request).await.map(|(zxid, _)| zxid)
+    }
+
+    /// Begins a transaction.
+    pub fn transaction(&self) -> Transaction<'_> {
+        Transaction::new(self)
+    }
+
+    /// Watches a znode, or everything below it, until the session ends.
+    pub async fn add_watch(
+        &self,
+        path: &str,
+        mode: AddWatchMode,
+    ) -> Result<PersistentWatcher, Error> {
+        let (sender, receiver) = mpsc::channel::<WatchedEvent>(WATCH_EVENTS_MAX);
+        let registration = Registration::Persistent(path.to_owned(), mode, sender);
+        let request = Request::AddWatch(AddWatchRequest { path: path.to_owned(), mode });
+        self.call_registering(request, Some(registration)).await?;
+        Ok(PersistentWatcher::new(receiver))
+    }
+
+    /// Adds an identity to the session's connections.
+    pub async fn add_auth(&self, scheme: &str, auth: &[u8]) -> Result<(), Error> {
+        let request = Request::Auth(AuthPacket {
+            auth_type: 0,
+            scheme: Some(scheme.to_owned()),
+            auth: Some(Bytes::copy_from_slice(auth)),
+        });
+        self.call(request).await.map(|_| ())
+    }
+
+    /// Ends the session: its ephemeral znodes are deleted.
+    pub async fn close(self) -> Result<(), Error> {
+        self.call(Request::CloseSession).await.map(|_| ())
+    }
+
+    /// Any request of the protocol; answers the zxid of the reply's header, and the reply.
+    pub async fn call(&self, request: Request) -> Answer {
+        self.call_registering(request, None).await
+    }
+
+    async fn call_registering(
+        &self,
+        request: Request,
+        registration: Option<Registration>,
+    ) -> Answer {
+        let (answer, receiver) = oneshot::channel();
+        let operation = Operation { request, registration, answer };
+        if self.operations.send(operation).await.is_err() {
+            return Err(self.terminal_error());
+        }
+        receiver.await.unwrap_or_else(|_| Err(self.terminal_error()))
+    }
+
+    /// Why the task has ended.
+    fn terminal_error(&self) -> Error {
+        match *self.state.borrow() {
+            SessionState::Expired => ErrorKind::SessionExpired.into(),
+            SessionState::AuthFailed => ErrorKind::AuthFailed.into(),
+            SessionState::Closed | SessionState::Connected | SessionState::Disconnected => {
+                ErrorKind::Closed.into()
+            }
+        }
+    }
+}
+
+fn path_watch(path: &str, watch: bool) -> PathWatchRequest {
+    PathWatchRequest { path: path.to_owned(), watch }
+}
+
+fn no_node_is_none(answer: Answer) -> Result<Option<Stat>, Error> {
+    match answer {
+        Ok((_, Reply::Stat(stat))) => Ok(Some(stat)),
+        Ok((_, other)) => Err(unexpected(&other)),
+        Err(error) if error.code() == Some(ErrorCode::NoNode) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn unexpected(reply: &Reply) -> Error {
+    ErrorKind::Protocol(format!("a request was answered otherwise: {reply:?}")).into()
+}

@@ -1,0 +1,219 @@
+//! The watches of a session: who waits for what, and what to register anew after a reconnect.
+
+use std::collections::BTreeMap;
+
+use tokio::sync::{mpsc, oneshot};
+use zoolet_jute::{AddWatchMode, EventType, Request, SetWatches2Request, WatcherEvent, Zxid};
+
+use crate::WatchedEvent;
+
+/// The most bytes of path text in one `setWatches` frame, as the Java client has it.
+const SET_WATCHES_BYTES_MAX: usize = 128 * 1024;
+
+/// What a request registers if it succeeds.
+#[derive(Debug)]
+pub(crate) enum Registration {
+    /// A one-shot watch of `getData`.
+    Data(String, oneshot::Sender<WatchedEvent>),
+    /// A one-shot watch of `exists`: on the data, or on the coming of the znode.
+    Exists(String, oneshot::Sender<WatchedEvent>),
+    /// A one-shot watch of `getChildren`.
+    Children(String, oneshot::Sender<WatchedEvent>),
+    /// A watch of `addWatch`.
+    Persistent(String, AddWatchMode, mpsc::Sender<WatchedEvent>),
+}
+
+type OneshotTable = BTreeMap<String, Vec<oneshot::Sender<WatchedEvent>>>;
+type PersistentTable = BTreeMap<String, Vec<mpsc::Sender<WatchedEvent>>>;
+
+/// All watches of a session.
+#[derive(Debug, Default)]
+pub(crate) struct Watches {
+    data: OneshotTable,
+    exist: OneshotTable,
+    child: OneshotTable,
+    persistent: PersistentTable,
+    recursive: PersistentTable,
+}
+
+impl Watches {
+    /// Registers what a successful request asked for; `node_exists` tells which kind of watch an
+    /// `exists` has left.
+    pub(crate) fn register(&mut self, registration: Registration, node_exists: bool) {
+        match registration {
+            Registration::Data(path, sender) => self.data.entry(path).or_default().push(sender),
+            Registration::Exists(path, sender) => {
+                let table = if node_exists { &mut self.data } else { &mut self.exist };
+                table.entry(path).or_default().push(sender);
+            }
+            Registration::Children(path, sender) => {
+                self.child.entry(path).or_default().push(sender);
+            }
+            Registration::Persistent(path, AddWatchMode::Persistent, sender) => {
+                self.persistent.entry(path).or_default().push(sender);
+            }
+            Registration::Persistent(path, AddWatchMode::PersistentRecursive, sender) => {
+                self.recursive.entry(path).or_default().push(sender);
+            }
+        }
+    }
+
+    /// Hands an event to everybody who waits for it (protocol §8.3).
+    pub(crate) fn fire(&mut self, event: &WatcherEvent, zxid: Zxid) {
+        let seen = WatchedEvent::new(event, zxid);
+        let path = event.path.as_str();
+        match event.event_type {
+            EventType::NodeCreated | EventType::NodeDataChanged => {
+                fire_once(&mut self.data, path, &seen);
+                fire_once(&mut self.exist, path, &seen);
+            }
+            EventType::NodeDeleted => {
+                fire_once(&mut self.data, path, &seen);
+                fire_once(&mut self.exist, path, &seen);
+                fire_once(&mut self.child, path, &seen);
+            }
+            EventType::NodeChildrenChanged => fire_once(&mut self.child, path, &seen),
+            EventType::None
+            | EventType::DataWatchRemoved
+            | EventType::ChildWatchRemoved
+            | EventType::PersistentWatchRemoved => return,
+        }
+        fire_all(&mut self.persistent, path, &seen);
+        if event.event_type != EventType::NodeChildrenChanged {
+            for ancestor in ancestors(path) {
+                fire_all(&mut self.recursive, ancestor, &seen);
+            }
+        }
+    }
+
+    /// The requests that register everything anew after a reconnect, in frames of bounded size.
+    pub(crate) fn set_watches(&mut self, relative_zxid: Zxid) -> Vec<Request> {
+        for table in [&mut self.data, &mut self.exist, &mut self.child] {
+            table.retain(|_, waiters| {
+                waiters.retain(|waiter| !waiter.is_closed());
+                !waiters.is_empty()
+            });
+        }
+        for table in [&mut self.persistent, &mut self.recursive] {
+            table.retain(|_, waiters| {
+                waiters.retain(|waiter| !waiter.is_closed());
+                !waiters.is_empty()
+            });
+        }
+        let empty = SetWatches2Request {
+            relative_zxid,
+            data_watches: Vec::new(),
+            exist_watches: Vec::new(),
+            child_watches: Vec::new(),
+            persistent_watches: Vec::new(),
+            persistent_recursive_watches: Vec::new(),
+        };
+        let mut frames = Vec::new();
+        let mut frame = empty.clone();
+        let mut bytes = 0;
+        for (kind, path) in self.paths() {
+            if bytes > SET_WATCHES_BYTES_MAX {
+                frames.push(Request::SetWatches2(std::mem::replace(&mut frame, empty.clone())));
+                bytes = 0;
+            }
+            bytes += path.len() + 4;
+            let list = match kind {
+                0 => &mut frame.data_watches,
+                1 => &mut frame.exist_watches,
+                2 => &mut frame.child_watches,
+                3 => &mut frame.persistent_watches,
+                _ => &mut frame.persistent_recursive_watches,
+            };
+            list.push(path.clone());
+        }
+        if bytes > 0 {
+            frames.push(Request::SetWatches2(frame));
+        }
+        frames
+    }
+
+    /// Every watched path with the number of its list in `setWatches2`.
+    fn paths(&self) -> impl Iterator<Item = (u8, &String)> {
+        let oneshot = [&self.data, &self.exist, &self.child].into_iter().zip(0u8..);
+        let lasting = [&self.persistent, &self.recursive].into_iter().zip(3u8..);
+        oneshot
+            .flat_map(|(table, kind)| table.keys().map(move |path| (kind, path)))
+            .chain(lasting.flat_map(|(table, kind)| table.keys().map(move |path| (kind, path))))
+    }
+}
+
+fn fire_once(table: &mut OneshotTable, path: &str, event: &WatchedEvent) {
+    for waiter in table.remove(path).unwrap_or_default() {
+        // A dropped watcher waits for nothing.
+        let _ = waiter.send(event.clone());
+    }
+}
+
+/// Hands the event to all that keep up; one whose queue is full has missed events, so it ends.
+fn fire_all(table: &mut PersistentTable, path: &str, event: &WatchedEvent) {
+    if let Some(waiters) = table.get_mut(path) {
+        waiters.retain(|waiter| waiter.try_send(event.clone()).is_ok());
+        if waiters.is_empty() {
+            table.remove(path);
+        }
+    }
+}
+
+/// The path itself and everything above it, up to the root.
+fn ancestors(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(path), |path| match path.rfind('/')? {
+        0 if path.len() == 1 => None,
+        0 => Some("/"),
+        slash => path.get(..slash),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use zoolet_jute::KeeperState;
+
+    #[test]
+    fn the_ancestors_of_a_path_end_at_the_root() {
+        assert_eq!(ancestors("/a/b").collect::<Vec<_>>(), ["/a/b", "/a", "/"]);
+        assert_eq!(ancestors("/").collect::<Vec<_>>(), ["/"]);
+    }
+
+    #[test]
+    fn a_one_shot_watch_fires_once_and_is_not_registered_again() {
+        let mut watches = Watches::default();
+        let (sender, mut receiver) = oneshot::channel();
+        watches.register(Registration::Data("/a".into(), sender), true);
+        assert_eq!(watches.set_watches(Zxid(5)).len(), 1);
+        let event = WatcherEvent {
+            event_type: EventType::NodeDataChanged,
+            state: KeeperState::SyncConnected,
+            path: "/a".into(),
+        };
+        watches.fire(&event, Zxid(6));
+        assert_eq!(receiver.try_recv().unwrap().zxid, Zxid(6));
+        assert!(watches.set_watches(Zxid(6)).is_empty());
+    }
+
+    #[test]
+    fn many_watches_are_registered_again_in_several_frames() {
+        let mut watches = Watches::default();
+        let mut receivers = Vec::new();
+        for number in 0..3000 {
+            let (sender, receiver) = oneshot::channel();
+            receivers.push(receiver);
+            let path = format!("/{}{number}", "x".repeat(100));
+            watches.register(Registration::Children(path, sender), true);
+        }
+        let frames = watches.set_watches(Zxid(1));
+        let paths: usize = frames
+            .iter()
+            .map(|frame| {
+                let Request::SetWatches2(body) = frame else { panic!("{frame:?}") };
+                body.child_watches.len()
+            })
+            .sum();
+        assert!(frames.len() > 1);
+        assert_eq!(paths, 3000);
+    }
+}
