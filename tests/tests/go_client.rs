@@ -1,0 +1,47 @@
+//! go-zookeeper, the client of Go programs, on an ensemble of three: `interop/go`.
+
+#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that goes wrong")]
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use zoolet_tests::apache::Apache;
+use zoolet_tests::{foreign, tools};
+
+#[test]
+fn go_zookeeper_on_apache() {
+    if !tools::require_foreign("go_client", &["go", "java", "mvn"]).unwrap() {
+        return;
+    }
+    let mut servers = Apache::builder()
+        .servers(3)
+        .jvm_option("-Dznode.container.checkIntervalMs=1000")
+        .start()
+        .unwrap();
+    let mut command = Command::new(program());
+    let report = foreign::run_program(command.env("ZK_KIND", "apache"), &mut servers).unwrap();
+    assert_eq!(report.losses, 2, "the server in use, then the leader");
+}
+
+/// Builds the program once.
+fn program() -> PathBuf {
+    let source = tools::interop_dir("go");
+    let files = [
+        "go.mod",
+        "go.sum",
+        "access.go",
+        "failover.go",
+        "harness.go",
+        "locks.go",
+        "main.go",
+        "transactions.go",
+        "watches.go",
+        "words.go",
+        "znodes.go",
+    ];
+    let inputs = files.map(|file| source.join(file));
+    let directory = tools::prepare_once("go-client", &inputs, |directory| {
+        tools::run(Command::new("go").args(["build", "-o", "interop", "."]).current_dir(directory))
+    });
+    directory.unwrap().join("interop")
+}
