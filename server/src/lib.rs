@@ -2,5 +2,6 @@
 
 pub mod clock;
 pub mod host;
+pub mod peer;
 pub mod replica;
 pub mod transport;

@@ -1,0 +1,305 @@
+//! The calling side: one connection to one peer for one lane, opened when it is needed.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use thiserror::Error;
+use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
+use tokio::sync::{mpsc, oneshot};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::Lane;
+use super::frame::{ANSWER, Frame, FrameError, FrameReader};
+use super::handshake::{Identity, greet};
+use crate::transport::{Net, Stream};
+
+/// How much is gathered for one write, in bytes.
+const WRITE_BYTES: usize = 256 * 1024;
+
+/// The first pause after a failure to connect; it doubles up to [`LinkOptions::backoff_max`].
+const BACKOFF_MIN: Duration = Duration::from_millis(20);
+
+/// What a link needs to know.
+#[derive(Clone, Debug)]
+pub struct LinkOptions {
+    /// The network.
+    pub net: Arc<dyn Net>,
+    /// Who is calling.
+    pub ours: Identity,
+    /// The number of the peer.
+    pub target: u64,
+    /// Its `host:port`.
+    pub address: String,
+    /// What the connection is for.
+    pub lane: Lane,
+    /// The largest frame, in bytes.
+    pub frame_bytes_max: usize,
+    /// The most calls that wait to be written, and the most that wait for answers.
+    pub calls_max: usize,
+    /// How long connecting and the handshake may take.
+    pub connect_timeout: Duration,
+    /// The longest pause between two attempts to connect.
+    pub backoff_max: Duration,
+    /// After so long without any answer while one is due, the connection is given up: the peer,
+    /// or the way to it, may be gone without a trace.
+    pub stall_timeout: Duration,
+}
+
+/// Why a call has no answer.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum CallError {
+    /// There is no connection: the peer has never seen the call.
+    #[error("not connected")]
+    Unreachable,
+    /// The connection broke, or was given up: the peer may have seen the call.
+    #[error("the connection broke")]
+    Broken,
+    /// No answer in time: the peer may have seen the call.
+    #[error("no answer in time")]
+    Timeout,
+    /// Too many calls are waiting, or the body is too long: the call was not sent.
+    #[error("not sent: too much is waiting, or the call is too long")]
+    Full,
+}
+
+/// A way to one peer.
+#[derive(Debug)]
+pub struct Link {
+    calls: mpsc::Sender<Outgoing>,
+    frame_bytes_max: usize,
+}
+
+#[derive(Debug)]
+struct Outgoing {
+    kind: u8,
+    body: Bytes,
+    answer: Option<Waiting>,
+}
+
+type Waiting = oneshot::Sender<Result<Bytes, CallError>>;
+
+impl Link {
+    /// A link that connects at the first call. It ends when it is dropped.
+    pub fn open(options: LinkOptions) -> Self {
+        let (calls, queue) = mpsc::channel(options.calls_max);
+        let frame_bytes_max = options.frame_bytes_max;
+        tokio::spawn(run(options, queue));
+        Self { calls, frame_bytes_max }
+    }
+
+    /// Calls the peer. The place among the calls is fixed when this returns; awaiting the result
+    /// gives the answer.
+    pub fn call(
+        &self,
+        kind: u8,
+        body: Bytes,
+    ) -> impl Future<Output = Result<Bytes, CallError>> + Send + use<> {
+        let (answer, waiting) = oneshot::channel();
+        let queued = self.enqueue(Outgoing { kind, body, answer: Some(answer) });
+        async move {
+            queued?;
+            waiting.await.unwrap_or(Err(CallError::Broken))
+        }
+    }
+
+    /// Like [`Link::call`], with a limit to the wait.
+    pub async fn call_within(
+        &self,
+        kind: u8,
+        body: Bytes,
+        deadline: Duration,
+    ) -> Result<Bytes, CallError> {
+        timeout(deadline, self.call(kind, body)).await.unwrap_or(Err(CallError::Timeout))
+    }
+
+    /// Tells the peer something, if it can be reached. Nothing comes back.
+    pub fn post(&self, kind: u8, body: Bytes) -> Result<(), CallError> {
+        self.enqueue(Outgoing { kind, body, answer: None })
+    }
+
+    fn enqueue(&self, outgoing: Outgoing) -> Result<(), CallError> {
+        // The header is small against the slack that the limit has.
+        if outgoing.body.len() + 64 > self.frame_bytes_max {
+            return Err(CallError::Full);
+        }
+        self.calls.try_send(outgoing).map_err(|_| CallError::Full)
+    }
+}
+
+/// Calls that were written, by their ids.
+#[derive(Debug, Default)]
+struct Unanswered {
+    last_id: u64,
+    waiting: BTreeMap<u64, Waiting>,
+    /// When the peer last answered, or had nothing to answer.
+    alive_at: Option<Instant>,
+}
+
+async fn run(options: LinkOptions, mut queue: mpsc::Receiver<Outgoing>) {
+    let mut backoff = BACKOFF_MIN;
+    let mut not_before: Option<Instant> = None;
+    let mut was_reachable = true;
+    while let Some(first) = queue.recv().await {
+        if not_before.is_some_and(|not_before| Instant::now() < not_before) {
+            fail(first, CallError::Unreachable);
+            continue;
+        }
+        match connect(&options).await {
+            Ok(stream) => {
+                tracing::debug!(peer = options.target, lane = %options.lane, "connected");
+                (backoff, not_before, was_reachable) = (BACKOFF_MIN, None, true);
+                let error = converse(&options, stream, first, &mut queue).await;
+                tracing::debug!(peer = options.target, lane = %options.lane, %error, "link broke");
+            }
+            Err(error) => {
+                if was_reachable {
+                    let (peer, lane, address) = (options.target, options.lane, &options.address);
+                    tracing::info!(peer, %lane, %address, %error, "cannot reach peer");
+                }
+                was_reachable = false;
+                fail(first, CallError::Unreachable);
+                not_before = Some(Instant::now() + backoff);
+                backoff = (backoff * 2).min(options.backoff_max);
+            }
+        }
+        // What was queued for the broken connection must not go over the next one: its callers
+        // think in terms of an order that has a gap now.
+        while let Ok(outgoing) = queue.try_recv() {
+            fail(outgoing, CallError::Unreachable);
+        }
+    }
+}
+
+async fn connect(options: &LinkOptions) -> Result<Box<dyn Stream>, String> {
+    let connecting = async {
+        let mut stream =
+            options.net.connect(&options.address).await.map_err(|error| error.to_string())?;
+        greet(&mut *stream, options.ours, options.target, options.lane)
+            .await
+            .map_err(|error| error.to_string())?;
+        Ok(stream)
+    };
+    timeout(options.connect_timeout, connecting)
+        .await
+        .unwrap_or_else(|_| Err("no answer in time".to_owned()))
+}
+
+/// Carries calls and answers until the connection breaks.
+async fn converse(
+    options: &LinkOptions,
+    stream: Box<dyn Stream>,
+    first: Outgoing,
+    queue: &mut mpsc::Receiver<Outgoing>,
+) -> FrameError {
+    let (input, output) = tokio::io::split(stream);
+    let unanswered = Mutex::new(Unanswered::default());
+    let error = tokio::select! {
+        error = write_calls(options, output, first, queue, &unanswered) => error.into(),
+        error = read_answers(options, input, &unanswered) => error,
+        error = watch_stall(options, &unanswered) => error.into(),
+    };
+    let unanswered = unanswered.into_inner().unwrap_or_else(PoisonError::into_inner);
+    for (_, waiting) in unanswered.waiting {
+        // The caller may have stopped waiting.
+        let _ = waiting.send(Err(CallError::Broken));
+    }
+    error
+}
+
+async fn write_calls(
+    options: &LinkOptions,
+    mut output: WriteHalf<Box<dyn Stream>>,
+    first: Outgoing,
+    queue: &mut mpsc::Receiver<Outgoing>,
+    unanswered: &Mutex<Unanswered>,
+) -> io::Error {
+    let mut buffer = BytesMut::new();
+    let mut next = Some(first);
+    while let Some(outgoing) = next {
+        register(options, unanswered, outgoing, &mut buffer);
+        while buffer.len() < WRITE_BYTES
+            && let Ok(outgoing) = queue.try_recv()
+        {
+            register(options, unanswered, outgoing, &mut buffer);
+        }
+        if let Err(error) = output.write_all_buf(&mut buffer).await {
+            return error;
+        }
+        next = queue.recv().await;
+    }
+    io::ErrorKind::NotConnected.into()
+}
+
+fn register(
+    options: &LinkOptions,
+    unanswered: &Mutex<Unanswered>,
+    outgoing: Outgoing,
+    buffer: &mut BytesMut,
+) {
+    let mut unanswered = unanswered.lock().unwrap_or_else(PoisonError::into_inner);
+    if unanswered.waiting.len() >= options.calls_max {
+        unanswered.waiting.retain(|_, waiting| !waiting.is_closed());
+    }
+    unanswered.last_id += 1;
+    let id = unanswered.last_id;
+    if let Some(answer) = outgoing.answer {
+        if unanswered.waiting.len() >= options.calls_max {
+            // The caller may have stopped waiting.
+            let _ = answer.send(Err(CallError::Full));
+            return;
+        }
+        if unanswered.waiting.is_empty() {
+            unanswered.alive_at = Some(Instant::now());
+        }
+        unanswered.waiting.insert(id, answer);
+    }
+    drop(unanswered);
+    Frame { kind: outgoing.kind, id, body: outgoing.body }.encode(buffer);
+}
+
+async fn read_answers(
+    options: &LinkOptions,
+    input: ReadHalf<Box<dyn Stream>>,
+    unanswered: &Mutex<Unanswered>,
+) -> FrameError {
+    let mut frames = FrameReader::new(input, options.frame_bytes_max);
+    loop {
+        match frames.next().await {
+            Ok(Some(frame)) if frame.kind == ANSWER => {
+                let mut unanswered = unanswered.lock().unwrap_or_else(PoisonError::into_inner);
+                unanswered.alive_at = Some(Instant::now());
+                if let Some(waiting) = unanswered.waiting.remove(&frame.id) {
+                    // The caller may have stopped waiting.
+                    let _ = waiting.send(Ok(frame.body));
+                }
+            }
+            Ok(Some(_)) => return FrameError::Io(io::ErrorKind::InvalidData.into()),
+            Ok(None) => return FrameError::Io(io::ErrorKind::UnexpectedEof.into()),
+            Err(error) => return error,
+        }
+    }
+}
+
+async fn watch_stall(options: &LinkOptions, unanswered: &Mutex<Unanswered>) -> io::Error {
+    loop {
+        sleep(options.stall_timeout / 4).await;
+        let mut unanswered = unanswered.lock().unwrap_or_else(PoisonError::into_inner);
+        unanswered.waiting.retain(|_, waiting| !waiting.is_closed());
+        let alive_at = unanswered.alive_at;
+        let is_due = !unanswered.waiting.is_empty();
+        if is_due && alive_at.is_some_and(|at| at.elapsed() > options.stall_timeout) {
+            return io::ErrorKind::TimedOut.into();
+        }
+    }
+}
+
+fn fail(outgoing: Outgoing, error: CallError) {
+    if let Some(answer) = outgoing.answer {
+        // The caller may have stopped waiting.
+        let _ = answer.send(Err(error));
+    }
+}

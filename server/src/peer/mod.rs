@@ -1,0 +1,55 @@
+//! Server to server: framed bytes over the [`Net`](crate::transport::Net) seam.
+//!
+//! A server calls another through a [`Link`], and answers calls through its [`PeerPort`]. Calls
+//! of one link arrive in the order in which they were made; answers come in any order. Nothing
+//! here knows what the bytes mean: `raft` gives each call a kind and a body.
+//!
+//! A connection opens with a handshake in which both sides name the cluster, themselves and the
+//! format's version. Whoever says anything else is closed at once, and without an answer.
+
+mod frame;
+mod handshake;
+mod link;
+mod port;
+
+pub use frame::FrameError;
+pub use handshake::{HandshakeError, Identity};
+pub use link::{CallError, Link, LinkOptions};
+pub use port::{Answer, Call, PeerPort, PeerPortOptions, Service};
+
+/// What a connection is for. Each lane has a connection of its own, so that what must be quick
+/// never waits behind what is large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Lane {
+    /// Heartbeats and votes: small, and late ones cost a leader its term.
+    Control = 1,
+    /// Log entries.
+    Append = 2,
+    /// What clients wait for: proposals, syncs, touched sessions.
+    Request = 3,
+    /// Snapshots.
+    Snapshot = 4,
+}
+
+impl Lane {
+    /// All lanes.
+    pub const ALL: [Self; 4] = [Self::Control, Self::Append, Self::Request, Self::Snapshot];
+
+    fn from_byte(byte: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|lane| *lane as u8 == byte)
+    }
+}
+
+impl std::fmt::Display for Lane {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Control => "control",
+            Self::Append => "append",
+            Self::Request => "request",
+            Self::Snapshot => "snapshot",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests;

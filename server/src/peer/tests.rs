@@ -1,0 +1,140 @@
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{sleep, timeout};
+
+use super::*;
+use crate::transport::{BoxFuture, Net, RealNet};
+
+/// Kind 1 gives the body back at once, 2 after a while, 3 is never answered.
+#[derive(Debug)]
+struct Echo;
+
+impl Service for Echo {
+    fn call(&self, call: Call) -> BoxFuture<'_, Answer> {
+        Box::pin(async move {
+            match call.kind {
+                1 => Answer::Now(call.body),
+                2 => Answer::Later(Box::pin(async move {
+                    sleep(Duration::from_millis(50)).await;
+                    Some(call.body)
+                })),
+                _ => Answer::None,
+            }
+        })
+    }
+}
+
+const OURS: Identity = Identity { cluster: 7, server: 1, boot: 1 };
+const THEIRS: Identity = Identity { cluster: 7, server: 2, boot: 1 };
+
+async fn port() -> PeerPort {
+    let options = PeerPortOptions {
+        ours: THEIRS,
+        address: "127.0.0.1:0".to_owned(),
+        frame_bytes_max: 1000,
+        answers_max: 8,
+        handshake_timeout: Duration::from_millis(300),
+    };
+    PeerPort::listen(&RealNet, options, Arc::new(Echo)).await.unwrap()
+}
+
+fn link(port: &PeerPort, ours: Identity, target: u64) -> Link {
+    Link::open(LinkOptions {
+        net: Arc::new(RealNet),
+        ours,
+        target,
+        address: port.local_addr().to_string(),
+        lane: Lane::Request,
+        frame_bytes_max: 1000,
+        calls_max: 8,
+        connect_timeout: Duration::from_secs(1),
+        backoff_max: Duration::from_millis(100),
+        stall_timeout: Duration::from_millis(200),
+    })
+}
+
+#[tokio::test]
+async fn answers_find_their_calls_in_any_order() {
+    let port = port().await;
+    let link = link(&port, OURS, 2);
+    let late = link.call(2, Bytes::from_static(b"late"));
+    let soon = link.call(1, Bytes::from_static(b"soon"));
+    assert_eq!(soon.await, Ok(Bytes::from_static(b"soon")));
+    assert_eq!(late.await, Ok(Bytes::from_static(b"late")));
+}
+
+#[tokio::test]
+async fn a_broken_connection_fails_what_was_sent_and_the_next_call_connects_anew() {
+    let first = port().await;
+    let address = first.local_addr();
+    let link = link(&first, OURS, 2);
+    assert!(link.call(1, Bytes::new()).await.is_ok());
+    let pending = link.call(3, Bytes::new());
+    sleep(Duration::from_millis(20)).await;
+    drop(first);
+    assert_eq!(pending.await, Err(CallError::Broken));
+    assert_eq!(link.call(1, Bytes::new()).await, Err(CallError::Unreachable));
+
+    let options = PeerPortOptions {
+        ours: THEIRS,
+        address: address.to_string(),
+        frame_bytes_max: 1000,
+        answers_max: 8,
+        handshake_timeout: Duration::from_secs(1),
+    };
+    let _second = PeerPort::listen(&RealNet, options, Arc::new(Echo)).await.unwrap();
+    sleep(Duration::from_millis(150)).await;
+    assert!(link.call(1, Bytes::new()).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_peer_that_stops_answering_is_given_up() {
+    let port = port().await;
+    let link = link(&port, OURS, 2);
+    let answer = timeout(Duration::from_secs(2), link.call(3, Bytes::new())).await;
+    assert_eq!(answer, Ok(Err(CallError::Broken)));
+}
+
+#[tokio::test]
+async fn another_cluster_or_server_is_refused() {
+    let port = port().await;
+    let stranger = Identity { cluster: 8, ..OURS };
+    assert_eq!(link(&port, stranger, 2).call(1, Bytes::new()).await, Err(CallError::Unreachable));
+    assert_eq!(link(&port, OURS, 3).call(1, Bytes::new()).await, Err(CallError::Unreachable));
+}
+
+#[tokio::test]
+async fn a_client_on_the_peer_port_is_closed_without_an_answer() {
+    let port = port().await;
+    let mut stream = TcpStream::connect(port.local_addr()).await.unwrap();
+    // The ConnectRequest of a Java client.
+    let mut request = vec![0, 0, 0, 45];
+    request.extend([0; 45]);
+    stream.write_all(&request).await.unwrap();
+    let mut answer = Vec::new();
+    let read = timeout(Duration::from_secs(2), stream.read_to_end(&mut answer)).await.unwrap();
+    // A reset is as good as an end: the port did not read all that was sent.
+    assert!(read.is_err() || answer.is_empty());
+
+    let mut silent = TcpStream::connect(port.local_addr()).await.unwrap();
+    let read = timeout(Duration::from_secs(2), silent.read_to_end(&mut answer)).await.unwrap();
+    assert!(read.is_err() || answer.is_empty());
+}
+
+#[tokio::test]
+async fn a_frame_that_is_too_long_is_not_sent_and_not_taken() {
+    let port = port().await;
+    let link = link(&port, OURS, 2);
+    assert_eq!(link.call(1, Bytes::from(vec![0; 2000])).await, Err(CallError::Full));
+
+    let mut stream = RealNet.connect(&port.local_addr().to_string()).await.unwrap();
+    handshake::greet(&mut *stream, OURS, 2, Lane::Control).await.unwrap();
+    stream.write_all(&[0x7f, 0xff, 0xff, 0xff, 1]).await.unwrap();
+    let mut answer = Vec::new();
+    let read = timeout(Duration::from_secs(2), stream.read_to_end(&mut answer)).await.unwrap();
+    assert!(read.is_err() || answer.is_empty());
+}
