@@ -5,6 +5,7 @@
 
 mod command;
 mod input;
+pub mod state;
 
 pub use command::{Batch, Command, Op, Origin, Policy, ServerId};
 pub use input::{BadRequest, ConnectionId, Input, Output, Role};
