@@ -3,6 +3,8 @@
 pub mod apache;
 pub mod foreign;
 pub mod four_letter;
+pub mod oracle;
 pub mod ports;
 pub mod process;
+pub mod raw;
 pub mod tools;
