@@ -28,6 +28,7 @@ use thiserror::Error;
 
 use crate::apache::Apache;
 use crate::four_letter;
+use crate::servers::Servers;
 
 /// How long one program may run unless its suite says otherwise.
 const PROGRAM_MAX: Duration = Duration::from_mins(4);
@@ -47,9 +48,9 @@ pub trait Ensemble {
     fn restart_server(&mut self, address: &str) -> Result<(), EnsembleError>;
 }
 
-impl Ensemble for Apache {
+impl Ensemble for Servers {
     fn connect_string(&self) -> String {
-        Apache::connect_string(self)
+        Servers::connect_string(self)
     }
 
     fn kill_server(&mut self, address: &str) -> Result<(), EnsembleError> {
@@ -60,6 +61,20 @@ impl Ensemble for Apache {
     fn restart_server(&mut self, address: &str) -> Result<(), EnsembleError> {
         let index = index_of(&self.client_ports(), address)?;
         Ok(self.restart(index)?)
+    }
+}
+
+impl Ensemble for Apache {
+    fn connect_string(&self) -> String {
+        Servers::connect_string(self)
+    }
+
+    fn kill_server(&mut self, address: &str) -> Result<(), EnsembleError> {
+        (**self).kill_server(address)
+    }
+
+    fn restart_server(&mut self, address: &str) -> Result<(), EnsembleError> {
+        (**self).restart_server(address)
     }
 }
 

@@ -7,4 +7,6 @@ pub mod oracle;
 pub mod ports;
 pub mod process;
 pub mod raw;
+pub mod servers;
 pub mod tools;
+pub mod zk_cli;

@@ -1,0 +1,242 @@
+//! Server processes on one machine that are configured by `zoo.cfg`: one server or an ensemble.
+//!
+//! Apache ZooKeeper and zoolet read the same file, so both harnesses (`apache.rs`, `zoolet.rs`) are
+//! this one with another command. Servers are counted from 0; `myid` is one more. Their data lies
+//! in a temporary directory; all of it goes when the [`Servers`] are dropped.
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+use std::{env, process};
+
+use thiserror::Error;
+
+use crate::four_letter;
+use crate::ports::{PortError, PortLease};
+use crate::process::ServerProcess;
+
+/// How long a server may take until it serves. A JVM starts within a second or two; an election
+/// among three of them on two busy cores may take several more.
+const START_MAX: Duration = Duration::from_secs(90);
+/// Ports of one server: clients, quorum, election.
+const PORTS_PER_SERVER: usize = 3;
+
+/// Why servers do not run.
+#[derive(Debug, Error)]
+pub enum ServersError {
+    #[error(transparent)]
+    Ports(#[from] PortError),
+    #[error("servers: {0}")]
+    Io(#[from] io::Error),
+    #[error("there is no running server {0}")]
+    NoServer(usize),
+    #[error("server {server} does not serve; it wrote:\n{output}")]
+    NotServing { server: usize, output: String },
+}
+
+/// What the servers of an ensemble have in common.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    /// Shows in the name of the temporary directory.
+    pub name: &'static str,
+    /// The command of one server, up to the path of its `zoo.cfg`, which comes last.
+    pub command: Vec<OsString>,
+    /// How many servers vote; one server alone is standalone.
+    pub voters: usize,
+    /// How many observers stand beside them.
+    pub observers: usize,
+    /// Lines of `zoo.cfg` after the harness' own; the last line of a key wins.
+    pub lines: Vec<String>,
+}
+
+/// Running servers.
+#[derive(Debug)]
+pub struct Servers {
+    processes: Vec<Option<ServerProcess>>,
+    directory: PathBuf,
+    lease: PortLease,
+    layout: Layout,
+}
+
+impl Servers {
+    /// Starts the servers and waits until each of them serves.
+    pub fn start(layout: Layout) -> Result<Self, ServersError> {
+        let count = (layout.voters + layout.observers).max(1);
+        let lease = PortLease::take(count * PORTS_PER_SERVER)?;
+        let directory = fresh_directory(layout.name)?;
+        let processes = (0..count).map(|_| None).collect();
+        let mut servers = Self { processes, directory, lease, layout };
+        servers.write_configs()?;
+        for index in 0..count {
+            servers.spawn(index)?;
+        }
+        for index in 0..count {
+            servers.wait_until_serving(index)?;
+        }
+        Ok(servers)
+    }
+
+    /// `127.0.0.1:PORT,…` of all servers, running or not.
+    pub fn connect_string(&self) -> String {
+        let servers: Vec<String> =
+            self.client_ports().iter().map(|port| format!("127.0.0.1:{port}")).collect();
+        servers.join(",")
+    }
+
+    pub fn client_ports(&self) -> Vec<u16> {
+        self.lease.ports().iter().step_by(PORTS_PER_SERVER).copied().collect()
+    }
+
+    pub fn client_address(&self, index: usize) -> Result<SocketAddr, ServersError> {
+        let port = self.client_ports().get(index).copied().ok_or(ServersError::NoServer(index))?;
+        Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)))
+    }
+
+    /// The process of a running server.
+    pub fn pid(&self, index: usize) -> Option<u32> {
+        self.processes.get(index).and_then(Option::as_ref).map(ServerProcess::pid)
+    }
+
+    /// The running server that `srvr` calls the leader.
+    pub fn leader(&self) -> Option<usize> {
+        (0..self.processes.len()).find(|index| {
+            let mode = self.client_address(*index).ok().and_then(four_letter::mode);
+            mode.as_deref() == Some("leader")
+        })
+    }
+
+    /// `kill -9` of one server. Its data and its ports stay for [`Servers::restart`].
+    pub fn kill(&mut self, index: usize) -> Result<(), ServersError> {
+        let process = self.processes.get_mut(index).ok_or(ServersError::NoServer(index))?;
+        if let Some(mut process) = process.take() {
+            process.kill()?;
+        }
+        Ok(())
+    }
+
+    /// Starts a killed server again on its data and waits until it serves. A server that runs is
+    /// killed first.
+    pub fn restart(&mut self, index: usize) -> Result<(), ServersError> {
+        self.kill(index)?;
+        self.spawn(index)?;
+        self.wait_until_serving(index)
+    }
+
+    /// Starts a killed server again and does not wait: for ensembles that have lost their majority.
+    pub fn spawn(&mut self, index: usize) -> Result<(), ServersError> {
+        let directory = self.server_dir(index);
+        let output = File::options().create(true).append(true).open(directory.join("output"))?;
+        let errors = output.try_clone()?;
+        let mut words = self.layout.command.iter();
+        let mut command = Command::new(words.next().ok_or(ServersError::NoServer(index))?);
+        command
+            .args(words)
+            .arg(directory.join("zoo.cfg"))
+            .current_dir(&directory)
+            .stdout(output)
+            .stderr(errors);
+        let process = ServerProcess::spawn(&mut command)?;
+        let slot = self.processes.get_mut(index).ok_or(ServersError::NoServer(index))?;
+        *slot = Some(process);
+        Ok(())
+    }
+
+    /// Waits until a server answers `srvr` with its mode.
+    pub fn wait_until_serving(&self, index: usize) -> Result<(), ServersError> {
+        if four_letter::wait_until_serving(self.client_address(index)?, START_MAX) {
+            return Ok(());
+        }
+        Err(ServersError::NotServing { server: index, output: self.output(index)? })
+    }
+
+    /// Sends a signal to one server, `STOP` and `CONT` for a pause.
+    pub fn signal(&self, index: usize, name: &str) -> Result<(), ServersError> {
+        let process = self.processes.get(index).and_then(Option::as_ref);
+        Ok(process.ok_or(ServersError::NoServer(index))?.signal(name)?)
+    }
+
+    /// Where a server has its configuration, its data and its `output` file.
+    pub fn server_dir(&self, index: usize) -> PathBuf {
+        self.directory.join(format!("server-{}", index + 1))
+    }
+
+    /// What a server wrote to its stdout and stderr since its first start.
+    pub fn output(&self, index: usize) -> io::Result<String> {
+        fs::read_to_string(self.server_dir(index).join("output"))
+    }
+
+    fn write_configs(&self) -> io::Result<()> {
+        let count = self.processes.len();
+        let mut members = String::new();
+        for (index, ports) in self.lease.ports().chunks_exact(PORTS_PER_SERVER).enumerate() {
+            if let [client, quorum, election] = ports {
+                let role = if self.observes(index) { "observer" } else { "participant" };
+                let id = index + 1;
+                let _ = writeln!(
+                    members,
+                    "server.{id}=127.0.0.1:{quorum}:{election}:{role};127.0.0.1:{client}"
+                );
+            }
+        }
+        for (index, port) in self.client_ports().into_iter().enumerate() {
+            let directory = self.server_dir(index);
+            let data = directory.join("data");
+            fs::create_dir_all(&data)?;
+            fs::write(data.join("myid"), format!("{}\n", index + 1))?;
+            let mut config = base_config(&data);
+            if count == 1 {
+                let _ = writeln!(config, "clientPort={port}\nclientPortAddress=127.0.0.1");
+            } else {
+                config.push_str(&members);
+            }
+            if self.observes(index) {
+                config.push_str("peerType=observer\n");
+            }
+            for line in &self.layout.lines {
+                let _ = writeln!(config, "{line}");
+            }
+            fs::write(directory.join("zoo.cfg"), config)?;
+        }
+        Ok(())
+    }
+
+    fn observes(&self, index: usize) -> bool {
+        index >= self.layout.voters.max(1)
+    }
+}
+
+impl Drop for Servers {
+    fn drop(&mut self) {
+        self.processes.clear();
+        // A directory that cannot be removed is left to the system's own cleaning.
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+/// What every server is told. The log files are preallocated in steps of 1 MiB rather than 64.
+fn base_config(data: &Path) -> String {
+    format!(
+        "tickTime=500\ninitLimit=40\nsyncLimit=20\ndataDir={}\n4lw.commands.whitelist=*\n\
+         admin.enableServer=false\nmaxClientCnxns=0\nextendedTypesEnabled=true\n\
+         preAllocSize=1024\n",
+        data.display()
+    )
+}
+
+/// A new directory for one ensemble.
+fn fresh_directory(name: &str) -> io::Result<PathBuf> {
+    let root = env::temp_dir();
+    for number in 0..u32::MAX {
+        let directory = root.join(format!("zoolet-{name}-{}-{number}", process::id()));
+        match fs::create_dir(&directory) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            other => return other.map(|()| directory),
+        }
+    }
+    Err(io::Error::from(io::ErrorKind::AlreadyExists))
+}

@@ -1,0 +1,87 @@
+//! ZooKeeper's own command line through every command it has, as scripts with their answers.
+//!
+//! The answers were recorded from Apache ZooKeeper: `ZOOLET_RECORD=1 cargo test -p zoolet-tests
+//! --test zkcli` writes them anew, and a person reads the diff.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that cannot start has failed"
+)]
+
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+use std::{env, fs};
+
+use zoolet_tests::apache::{self, Apache};
+use zoolet_tests::tools;
+use zoolet_tests::zk_cli::{self, Surroundings};
+
+const SCRIPTS: [&str; 7] = ["create", "read", "write", "acl", "watches", "quota", "session"];
+/// How long a recording waits for events that it does not know of.
+const EVENTS_WHILE_RECORDING: Duration = Duration::from_millis(700);
+
+#[test]
+fn every_command_answers_as_recorded_on_apache() {
+    if !tools::require_foreign("zkcli", &["java", "mvn"]).unwrap() {
+        return;
+    }
+    let apache = Apache::builder().servers(3).property("enforceQuota", "true").start().unwrap();
+    let servers = addresses(&apache.connect_string());
+    for script in SCRIPTS {
+        check(script, apache.zk_cli_classpath(), &servers);
+    }
+    one_shot_commands_tell_by_their_exit_code(apache.zk_cli_classpath(), &servers);
+}
+
+fn addresses(connect_string: &str) -> Vec<String> {
+    connect_string.split(',').map(str::to_owned).collect()
+}
+
+/// Runs a script and compares it with itself, or records it.
+fn check(name: &str, classpath: &OsStr, servers: &[String]) {
+    let file = tools::interop_dir("zkcli").join(format!("{name}.script"));
+    let script = fs::read_to_string(&file).unwrap();
+    let record = env::var_os("ZOOLET_RECORD").is_some();
+    let unknown_events = if record { EVENTS_WHILE_RECORDING } else { Duration::ZERO };
+    let around = Surroundings { classpath, servers, unknown_events };
+    let answered = zk_cli::run_script(&script, &around).unwrap();
+    if record {
+        fs::write(&file, answered).unwrap();
+        return;
+    }
+    assert_eq!(script, answered, "{}", difference(&file, &script, &answered));
+}
+
+/// The first line that differs, with what stands before it.
+fn difference(file: &Path, expected: &str, answered: &str) -> String {
+    let same = expected.lines().zip(answered.lines()).take_while(|(a, b)| a == b).count();
+    let around = |text: &str| {
+        let lines: Vec<&str> = text.lines().skip(same.saturating_sub(3)).take(8).collect();
+        lines.join("\n")
+    };
+    format!(
+        "{} line {}\n--- expected\n{}\n--- answered\n{}",
+        file.display(),
+        same + 1,
+        around(expected),
+        around(answered)
+    )
+}
+
+fn one_shot_commands_tell_by_their_exit_code(classpath: &OsStr, servers: &[String]) {
+    let run = |words: &[&str]| {
+        let mut command: Command = apache::java(classpath);
+        command.args(["org.apache.zookeeper.ZooKeeperMain", "-server", &servers[0]]).args(words);
+        command.output().unwrap()
+    };
+    let created = run(&["create", "/one-shot", "data"]);
+    assert!(created.status.success(), "{created:?}");
+    let got = run(&["get", "/one-shot"]);
+    assert!(got.status.success());
+    assert!(String::from_utf8_lossy(&got.stdout).lines().any(|line| line == "data"), "{got:?}");
+    assert_eq!(run(&["get", "/missing"]).status.code(), Some(1));
+    assert_eq!(run(&["delete", "/one-shot"]).status.code(), Some(0));
+}
