@@ -1,6 +1,7 @@
 //! The zoolet server.
 
 pub mod clock;
+pub mod config;
 pub mod host;
 pub mod peer;
 pub mod replica;

@@ -1,0 +1,75 @@
+//! The configuration of one server: every limit with its name, unit and bound.
+//!
+//! Two file formats lead to the same [`ServerConfig`]:
+//!
+//! * `cluster.toml`, our own: one file for the whole ensemble;
+//! * Apache ZooKeeper's `zoo.cfg` with `myid` and the dynamic file (protocol, section 15).
+//!   A key that a ZooKeeper server knows is honored, or named in a [`Warning`] with the reason
+//!   why it does nothing here, or refused where ignoring it would be unsafe.
+//!
+//! An unknown key and a wrong value are errors with file and line in both.
+//! Nothing is read from the environment or from JVM flags.
+//!
+//! The table in `settings` is the one place that knows a setting's name, unit, range and
+//! meaning; the readers, the writer and the commented `cluster.toml` at the root all follow it.
+
+mod address;
+mod draft;
+mod error;
+mod files;
+mod hint;
+mod loopback;
+mod member;
+mod model;
+mod settings;
+mod toml_file;
+mod toml_text;
+mod zoo;
+
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+pub use address::HostPort;
+pub use error::{ConfigError, Warning};
+pub use loopback::LoopbackPorts;
+pub use member::{Member, Role, members_text};
+pub use model::{
+    AuthConfig, DigestAlgorithm, EnsembleConfig, FourLetterConfig, Limits, LogConfig, ServerConfig,
+    SessionConfig, SnapshotConfig, Words, ZnodeConfig,
+};
+pub use toml_text::to_cluster_toml;
+
+use crate::replica::ServerId;
+use files::{OnDisk, Source};
+
+/// Reads the configuration of one server.
+///
+/// A name that ends in `.toml` is our own format, everything else is a `zoo.cfg`.
+/// `id` says which server this is; it takes the place of the `myid` file. A `cluster.toml` of
+/// several servers needs it.
+pub fn load(path: &Path, id: Option<u8>) -> Result<(ServerConfig, Vec<Warning>), ConfigError> {
+    let source = Source::read(&OnDisk, path)?;
+    let id = id.map(|id| server_id(path, id)).transpose()?;
+    if is_toml(path) { toml_file::read_one(&source, id) } else { zoo::read(&source, id, &OnDisk) }
+}
+
+/// Reads the configurations of all servers of a `cluster.toml`, in the order of their ids.
+pub fn load_ensemble(path: &Path) -> Result<(Vec<ServerConfig>, Vec<Warning>), ConfigError> {
+    if !is_toml(path) {
+        let why = "a zoo.cfg describes one server: an ensemble needs a cluster.toml";
+        return Err(ConfigError::new(path, 0, why));
+    }
+    toml_file::read_all(&Source::read(&OnDisk, path)?)
+}
+
+fn is_toml(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"))
+}
+
+fn server_id(path: &Path, id: u8) -> Result<ServerId, ConfigError> {
+    member::server_id(id).ok_or_else(|| {
+        ConfigError::new(path, 0, format!("{id} is no server id: expected 1 to 254"))
+    })
+}

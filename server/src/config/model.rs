@@ -1,0 +1,371 @@
+//! The one struct that the rest of the server takes its limits from.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use super::address::HostPort;
+use super::member::{Member, Role, STANDALONE_ID, derive_cluster_id, members_text};
+use crate::replica::ServerId;
+
+/// Everything one server is told before it starts.
+///
+/// The range of each setting is in the table of `settings`; the readers keep to it.
+/// The defaults are ZooKeeper's where ZooKeeper has the setting.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerConfig {
+    /// Which of the members this server is.
+    pub server_id: ServerId,
+    /// All servers of the ensemble, this one among them. Never empty.
+    pub members: BTreeMap<ServerId, Member>,
+    /// The version of the member list (protocol, section 15.3). 0 when none was given: then the
+    /// first leader's zxid takes its place.
+    pub config_version: u64,
+    /// A single server that says `Mode: standalone` and has an empty `/zookeeper/config`.
+    pub standalone: bool,
+    /// Where snapshots and the identity file live.
+    pub data_dir: PathBuf,
+    /// Where the log lives; the same directory unless told otherwise.
+    pub data_log_dir: PathBuf,
+    /// Where this server listens for clients.
+    pub client_bind: HostPort,
+    /// Where this server listens for the other servers; none when it is standalone.
+    pub peer_bind: Option<HostPort>,
+    /// What concerns all servers together.
+    pub ensemble: EnsembleConfig,
+    /// How long a session lives without a sign of life.
+    pub session: SessionConfig,
+    /// Bounds on what clients and peers can make this server hold.
+    pub limits: Limits,
+    /// The write-ahead log.
+    pub log: LogConfig,
+    /// Snapshots of the state.
+    pub snapshot: SnapshotConfig,
+    /// Containers, znodes with a time to live, quotas.
+    pub znodes: ZnodeConfig,
+    /// Who may do what.
+    pub auth: AuthConfig,
+    /// Four-letter words.
+    pub four_letter: FourLetterConfig,
+}
+
+impl ServerConfig {
+    /// The id that servers of one ensemble have in common: the given one, or one derived from
+    /// the first member's id and ports. Never 0.
+    pub fn cluster_id(&self) -> u64 {
+        self.ensemble.cluster_id.unwrap_or_else(|| derive_cluster_id(&self.members))
+    }
+
+    /// The member lines of `/zookeeper/config`, without the version line, which the state adds.
+    /// Empty for a standalone server (protocol, section 6.2).
+    pub fn members_text(&self) -> String {
+        if self.standalone { String::new() } else { members_text(&self.members) }
+    }
+
+    /// This server's entry in the list of members.
+    pub fn member(&self) -> Option<&Member> {
+        self.members.get(&self.server_id)
+    }
+
+    /// Whether this server votes or observes.
+    pub fn role(&self) -> Role {
+        self.member().map_or(Role::Participant, |member| member.role)
+    }
+
+    /// How long a server may take to find a leader and catch up, in milliseconds.
+    pub fn init_limit_ms(&self) -> u64 {
+        u64::from(self.ensemble.init_limit_ticks) * u64::from(self.ensemble.tick_time_ms)
+    }
+
+    /// How long a server may be without its leader before it stops serving, in milliseconds.
+    pub fn sync_limit_ms(&self) -> u64 {
+        u64::from(self.ensemble.sync_limit_ticks) * u64::from(self.ensemble.tick_time_ms)
+    }
+}
+
+/// A standalone server on ZooKeeper's usual port, with its files in `data`.
+impl Default for ServerConfig {
+    fn default() -> Self {
+        let client = HostPort::new("0.0.0.0", 2181);
+        let member = Member::alone(client.clone());
+        Self {
+            server_id: STANDALONE_ID,
+            members: BTreeMap::from([(STANDALONE_ID, member)]),
+            config_version: 0,
+            standalone: true,
+            data_dir: PathBuf::from("data"),
+            data_log_dir: PathBuf::from("data"),
+            client_bind: client,
+            peer_bind: None,
+            ensemble: EnsembleConfig::default(),
+            session: SessionConfig::default(),
+            limits: Limits::default(),
+            log: LogConfig::default(),
+            snapshot: SnapshotConfig::default(),
+            znodes: ZnodeConfig::default(),
+            auth: AuthConfig::default(),
+            four_letter: FourLetterConfig::default(),
+        }
+    }
+}
+
+/// What concerns all servers together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EnsembleConfig {
+    /// The id that was given to the ensemble; see [`ServerConfig::cluster_id`].
+    pub cluster_id: Option<u64>,
+    /// The unit of session time, in milliseconds.
+    pub tick_time_ms: u32,
+    /// How long a server may take to find a leader and catch up, in ticks.
+    pub init_limit_ticks: u32,
+    /// How long a server may be without its leader before it stops serving, in ticks.
+    pub sync_limit_ticks: u32,
+    /// How often a leader shows that it is alive, in milliseconds.
+    pub heartbeat_ms: u32,
+    /// The shortest silence of a leader that starts an election, in milliseconds.
+    pub election_timeout_ms_min: u32,
+    /// The longest such silence; each server draws its own between the two.
+    pub election_timeout_ms_max: u32,
+    /// How long connecting to another server may take, in milliseconds.
+    pub peer_connect_timeout_ms: u32,
+    /// Whether the reconfig operation is allowed (protocol, section 15.4).
+    pub reconfig_enabled: bool,
+}
+
+impl Default for EnsembleConfig {
+    fn default() -> Self {
+        Self {
+            cluster_id: None,
+            tick_time_ms: 3000,
+            init_limit_ticks: 10,
+            sync_limit_ticks: 5,
+            heartbeat_ms: 100,
+            election_timeout_ms_min: 500,
+            election_timeout_ms_max: 1000,
+            peer_connect_timeout_ms: 5000,
+            reconfig_enabled: false,
+        }
+    }
+}
+
+/// The timeouts that clients can negotiate (protocol, section 7.3).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionConfig {
+    /// The shortest timeout granted, in milliseconds; 2 ticks unless told otherwise.
+    pub timeout_ms_min: u32,
+    /// The longest timeout granted, in milliseconds; 20 ticks unless told otherwise.
+    pub timeout_ms_max: u32,
+}
+
+impl Default for SessionConfig {
+    fn default() -> Self {
+        Self { timeout_ms_min: 6000, timeout_ms_max: 60_000 }
+    }
+}
+
+/// Bounds on what clients and peers can make this server hold (protocol, section 1.3).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// Client connections from one address; 0 means no limit.
+    pub connections_per_address_max: usize,
+    /// Client connections altogether; 0 means no limit.
+    pub connections_max: usize,
+    /// Connections that the operating system keeps waiting to be accepted.
+    pub listen_backlog: u32,
+    /// How long a connection may take to send its connect request, in milliseconds.
+    pub handshake_timeout_ms: u32,
+    /// Connections that have not sent their connect request yet.
+    pub handshakes_max: usize,
+    /// The length of a client's frame, in bytes, its length field not counted.
+    pub frame_bytes_max: usize,
+    /// Replies and notifications waiting for one slow reader, in bytes.
+    pub outbox_bytes_max: usize,
+    /// Unanswered requests of one connection; past it, nothing more is read from it.
+    pub connection_requests_max: usize,
+    /// Unanswered requests of all connections; past it, nothing more is read from those that
+    /// have one.
+    pub requests_max: usize,
+    /// Bytes of unanswered requests of all connections, with the same consequence.
+    pub request_bytes_max: usize,
+    /// Sessions of the whole ensemble.
+    pub sessions_max: usize,
+    /// Identities one session can add with auth requests.
+    pub session_identities_max: usize,
+    /// Watches of one session.
+    pub session_watches_max: usize,
+    /// Watches of all sessions on this server.
+    pub watches_max: usize,
+    /// The length of a frame between servers, in bytes.
+    pub peer_frame_bytes_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            connections_per_address_max: 60,
+            connections_max: 0,
+            listen_backlog: 1024,
+            handshake_timeout_ms: 10_000,
+            handshakes_max: 1000,
+            frame_bytes_max: 0x000f_ffff,
+            outbox_bytes_max: 64 << 20,
+            connection_requests_max: 1000,
+            requests_max: 1000,
+            request_bytes_max: 256 << 20,
+            sessions_max: 1_000_000,
+            session_identities_max: 64,
+            session_watches_max: 1_000_000,
+            watches_max: 10_000_000,
+            peer_frame_bytes_max: 64 << 20,
+        }
+    }
+}
+
+/// The write-ahead log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogConfig {
+    /// The size that a segment file is preallocated to, in bytes.
+    pub segment_bytes: u64,
+    /// Commands in one log entry.
+    pub entry_commands_max: usize,
+    /// Bytes of commands in one log entry; a longer single command has an entry to itself.
+    pub entry_bytes_max: usize,
+    /// A sync that takes longer than this is reported, in milliseconds.
+    pub slow_sync_ms: u32,
+}
+
+impl Default for LogConfig {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 64 << 20,
+            entry_commands_max: 512,
+            entry_bytes_max: 4 << 20,
+            slow_sync_ms: 1000,
+        }
+    }
+}
+
+/// Snapshots of the state.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotConfig {
+    /// Commands applied between two snapshots.
+    pub commands: u64,
+    /// Bytes of log between two snapshots; 0 means that bytes do not count.
+    pub log_bytes: u64,
+    /// How many snapshots are kept, with the log back to the oldest of them.
+    pub retain: usize,
+}
+
+impl Default for SnapshotConfig {
+    fn default() -> Self {
+        Self { commands: 100_000, log_bytes: 4 << 30, retain: 3 }
+    }
+}
+
+/// Containers, znodes with a time to live, quotas (protocol, sections 11 and 12).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZnodeConfig {
+    /// How often the leader looks for znodes to reap, in milliseconds.
+    pub reap_interval_ms: u32,
+    /// How many it deletes in a minute.
+    pub reaps_per_minute_max: u32,
+    /// How long a container that never had a child may stay, in milliseconds; 0 means for ever.
+    pub never_used_ms_max: u64,
+    /// Whether znodes with a time to live can be created.
+    pub ttl_enabled: bool,
+    /// Whether hard quotas refuse writes.
+    pub quota_enforced: bool,
+}
+
+impl Default for ZnodeConfig {
+    fn default() -> Self {
+        Self {
+            reap_interval_ms: 60_000,
+            reaps_per_minute_max: 10_000,
+            never_used_ms_max: 0,
+            ttl_enabled: false,
+            quota_enforced: false,
+        }
+    }
+}
+
+/// Who may do what (protocol, section 9).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuthConfig {
+    /// Whether the digest scheme exists.
+    pub digest_enabled: bool,
+    /// How the digest scheme hashes `user:password`; the same on all servers and for ever,
+    /// because stored access lists depend on it.
+    pub digest_algorithm: DigestAlgorithm,
+    /// The digest identity that may do everything, as `user:hash`.
+    pub super_digest: Option<String>,
+    /// Whether access lists are left unchecked.
+    pub acl_skipped: bool,
+}
+
+impl Default for AuthConfig {
+    fn default() -> Self {
+        Self {
+            digest_enabled: true,
+            digest_algorithm: DigestAlgorithm::Sha1,
+            super_digest: None,
+            acl_skipped: false,
+        }
+    }
+}
+
+/// How the digest scheme hashes `user:password`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DigestAlgorithm {
+    /// ZooKeeper's default.
+    Sha1,
+    /// `SHA-256`.
+    Sha256,
+    /// `SHA-512`.
+    Sha512,
+}
+
+impl DigestAlgorithm {
+    /// All that are supported.
+    pub const ALL: [Self; 3] = [Self::Sha1, Self::Sha256, Self::Sha512];
+
+    /// The name that Java gives it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sha1 => "SHA1",
+            Self::Sha256 => "SHA-256",
+            Self::Sha512 => "SHA-512",
+        }
+    }
+}
+
+/// Four-letter words (protocol, section 14.1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FourLetterConfig {
+    /// Which of them are answered.
+    pub words: Words,
+}
+
+impl Default for FourLetterConfig {
+    fn default() -> Self {
+        Self { words: Words::Only(BTreeSet::from(["srvr".to_owned()])) }
+    }
+}
+
+/// A set of four-letter words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Words {
+    /// Every word that exists.
+    All,
+    /// These only.
+    Only(BTreeSet<String>),
+}
+
+impl Words {
+    /// Whether the word is in the set. `srvr` always is, as in ZooKeeper: its scripts need it.
+    pub fn allow(&self, word: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(words) => word == "srvr" || words.contains(word),
+        }
+    }
+}

@@ -1,0 +1,438 @@
+//! Every setting: its name, unit, range and meaning, and the field that it fills.
+//!
+//! The readers check a value here, the writer prints it from here, and the commented part of the
+//! root's `cluster.toml` is this table as text. Defaults are in `model`, beside the fields.
+
+use std::collections::BTreeSet;
+
+use super::model::{DigestAlgorithm, ServerConfig, Words};
+
+/// One setting of `cluster.toml`.
+pub(super) struct Setting {
+    /// The table of `cluster.toml` that it stands in.
+    pub(super) section: &'static str,
+    pub(super) key: &'static str,
+    /// The unit of a number, the form of a text.
+    pub(super) unit: &'static str,
+    /// The smallest and the largest number accepted.
+    pub(super) range: (u64, u64),
+    pub(super) about: &'static str,
+    /// Whether the default follows other settings.
+    pub(super) derived: bool,
+    field: fn(&mut ServerConfig) -> Field<'_>,
+}
+
+/// The field that a setting fills.
+enum Field<'a> {
+    U32(&'a mut u32),
+    U64(&'a mut u64),
+    Usize(&'a mut usize),
+    OptionalU64(&'a mut Option<u64>),
+    Flag(&'a mut bool),
+    Digest(&'a mut Option<String>),
+    Algorithm(&'a mut DigestAlgorithm),
+    Words(&'a mut Words),
+}
+
+/// A value as a file gives it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Value {
+    Integer(i128),
+    Boolean(bool),
+    Text(String),
+    List(Vec<String>),
+}
+
+impl Value {
+    /// The value as an error message repeats it.
+    fn shown(&self) -> String {
+        match self {
+            Self::Integer(number) => number.to_string(),
+            Self::Boolean(flag) => flag.to_string(),
+            Self::Text(text) => format!("{text:?}"),
+            Self::List(list) => format!("{list:?}"),
+        }
+    }
+}
+
+impl Setting {
+    /// `section.key`, the name by which the readers remember where it was set.
+    pub(super) fn name(&self) -> String {
+        format!("{}.{}", self.section, self.key)
+    }
+
+    /// Puts a value into its field, or says what is expected instead.
+    pub(super) fn set(&self, config: &mut ServerConfig, value: &Value) -> Result<(), String> {
+        let accepted = match ((self.field)(config), value) {
+            (Field::U32(field), Value::Integer(number)) => self.fill(field, *number),
+            (Field::U64(field), Value::Integer(number)) => self.fill(field, *number),
+            (Field::Usize(field), Value::Integer(number)) => self.fill(field, *number),
+            (Field::OptionalU64(field), Value::Integer(number)) => {
+                self.fill(field.insert(0), *number)
+            }
+            (Field::Flag(field), Value::Boolean(flag)) => {
+                *field = *flag;
+                true
+            }
+            (Field::Digest(field), Value::Text(text)) => {
+                *field = Some(text.clone());
+                is_digest(text)
+            }
+            (Field::Algorithm(field), Value::Text(text)) => fill_algorithm(field, text),
+            (Field::Words(field), Value::List(words)) => fill_words(field, words),
+            _ => false,
+        };
+        if accepted {
+            Ok(())
+        } else {
+            Err(format!("{}: expected {}", value.shown(), self.expected()))
+        }
+    }
+
+    fn fill<T: TryFrom<i128>>(&self, field: &mut T, number: i128) -> bool {
+        let (min, max) = self.range;
+        let inside = i128::from(min) <= number && number <= i128::from(max);
+        match T::try_from(number) {
+            Ok(number) if inside => {
+                *field = number;
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// What the setting accepts, for comments and error messages.
+    pub(super) fn expected(&self) -> String {
+        match self.range {
+            (_, 0) => self.unit.to_owned(),
+            (min, max) => format!("{min} to {max} {}", self.unit),
+        }
+    }
+
+    /// The value as TOML, or `None` when there is none.
+    pub(super) fn to_toml(&self, config: &ServerConfig) -> Option<String> {
+        Some(match (self.field)(&mut config.clone()) {
+            Field::U32(field) => field.to_string(),
+            Field::U64(field) => field.to_string(),
+            Field::Usize(field) => field.to_string(),
+            Field::OptionalU64(field) => return field.map(|number| number.to_string()),
+            Field::Flag(field) => field.to_string(),
+            Field::Digest(field) => return field.as_deref().map(quote),
+            Field::Algorithm(field) => quote(field.name()),
+            Field::Words(Words::All) => "[\"*\"]".to_owned(),
+            Field::Words(Words::Only(words)) => {
+                let words: Vec<String> = words.iter().map(|word| quote(word)).collect();
+                format!("[{}]", words.join(", "))
+            }
+        })
+    }
+
+    /// A value to show where there is none.
+    pub(super) fn example(&self) -> String {
+        match (self.field)(&mut ServerConfig::default()) {
+            Field::Digest(_) => quote("super:xQJmxLMiHGwaqBvst5y6rkB6HQs="),
+            Field::OptionalU64(_) => "1".to_owned(),
+            Field::U32(_)
+            | Field::U64(_)
+            | Field::Usize(_)
+            | Field::Flag(_)
+            | Field::Algorithm(_)
+            | Field::Words(_) => String::new(),
+        }
+    }
+
+    /// Whether the field wants a list, which `zoo.cfg` writes with commas.
+    pub(super) fn is_list(&self) -> bool {
+        matches!((self.field)(&mut ServerConfig::default()), Field::Words(_))
+    }
+}
+
+/// A text as TOML writes it.
+pub(super) fn quote(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => quoted.extend(format!("\\u{:04X}", u32::from(c)).chars()),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+/// `user:hash`, both parts there. More is not checked: what hash fits the algorithm is known
+/// only to who made it.
+fn is_digest(text: &str) -> bool {
+    text.split_once(':').is_some_and(|(user, hash)| !user.is_empty() && !hash.is_empty())
+}
+
+fn fill_algorithm(field: &mut DigestAlgorithm, text: &str) -> bool {
+    // Java takes SHA1 and SHA-1 for the same, in any case.
+    let plain = |name: &str| name.replace('-', "").to_uppercase();
+    let known = DigestAlgorithm::ALL.into_iter().find(|known| plain(known.name()) == plain(text));
+    known.map(|known| *field = known).is_some()
+}
+
+/// The four-letter words that ZooKeeper has.
+const WORDS: [&str; 19] = [
+    "conf", "cons", "crst", "dirs", "dump", "envi", "gtmk", "hash", "isro", "mntr", "ruok", "srst",
+    "srvr", "stat", "stmk", "wchc", "wchp", "wchs", "*",
+];
+
+fn fill_words(field: &mut Words, words: &[String]) -> bool {
+    let all = words.iter().any(|word| word == "*");
+    let only: BTreeSet<String> = words.iter().cloned().collect();
+    *field = if all { Words::All } else { Words::Only(only) };
+    words.iter().all(|word| WORDS.contains(&word.as_str()))
+}
+
+/// Finds a setting by its place in `cluster.toml`.
+pub(super) fn find(section: &str, key: &str) -> Option<&'static Setting> {
+    SETTINGS.iter().find(|setting| setting.section == section && setting.key == key)
+}
+
+/// The tables of `cluster.toml`, in the order in which they are printed.
+pub(super) const SECTIONS: [(&str, &str); 8] = [
+    ("ensemble", "What concerns all servers together."),
+    ("session", "The session timeouts that clients can negotiate."),
+    ("limits", "Bounds on what clients and other servers can make one server hold."),
+    ("log", "The write-ahead log. It is always synced before a write is acknowledged."),
+    ("snapshot", "Snapshots of the state."),
+    ("znodes", "Containers, znodes with a time to live, quotas."),
+    ("auth", "Who may do what."),
+    ("four_letter", "Four-letter words on the client port."),
+];
+
+/// Milliseconds that still fit the wire's `int`.
+const MS_MAX: u64 = 0x7fff_ffff;
+/// A count past every machine's memory.
+const COUNT_MAX: u64 = 1_000_000_000;
+const KIB: u64 = 1 << 10;
+const MIB: u64 = 1 << 20;
+const GIB: u64 = 1 << 30;
+/// For settings that are no number.
+const NO_RANGE: (u64, u64) = (0, 0);
+
+/// All settings, section by section.
+#[rustfmt::skip]
+pub(super) static SETTINGS: [Setting; 43] = [
+    Setting {
+        section: "ensemble", key: "cluster_id", unit: "(a number)", range: (1, i64::MAX as u64),
+        about: "What tells this ensemble from others: a server refuses peers and data of another.\n\
+                Without it, it is derived from the first server's id and ports.",
+        derived: false, field: |c| Field::OptionalU64(&mut c.ensemble.cluster_id),
+    },
+    Setting {
+        section: "ensemble", key: "tick_time_ms", unit: "ms", range: (1, 600_000),
+        about: "The unit of session time.",
+        derived: false, field: |c| Field::U32(&mut c.ensemble.tick_time_ms),
+    },
+    Setting {
+        section: "ensemble", key: "init_limit_ticks", unit: "ticks", range: (1, 1_000_000),
+        about: "How long a server may take to find a leader and catch up.",
+        derived: false, field: |c| Field::U32(&mut c.ensemble.init_limit_ticks),
+    },
+    Setting {
+        section: "ensemble", key: "sync_limit_ticks", unit: "ticks", range: (1, 1_000_000),
+        about: "How long a server may be without its leader before it stops serving.",
+        derived: false, field: |c| Field::U32(&mut c.ensemble.sync_limit_ticks),
+    },
+    Setting {
+        section: "ensemble", key: "heartbeat_ms", unit: "ms", range: (1, 60_000),
+        about: "How often a leader shows that it is alive.",
+        derived: false, field: |c| Field::U32(&mut c.ensemble.heartbeat_ms),
+    },
+    Setting {
+        section: "ensemble", key: "election_timeout_ms_min", unit: "ms", range: (2, 600_000),
+        about: "The shortest silence of a leader that starts an election; more than one heartbeat.",
+        derived: false, field: |c| Field::U32(&mut c.ensemble.election_timeout_ms_min),
+    },
+    Setting {
+        section: "ensemble", key: "election_timeout_ms_max", unit: "ms", range: (3, 600_000),
+        about: "The longest; each server draws its own between the two, so that they differ.",
+        derived: false, field: |c| Field::U32(&mut c.ensemble.election_timeout_ms_max),
+    },
+    Setting {
+        section: "ensemble", key: "peer_connect_timeout_ms", unit: "ms", range: (1, 600_000),
+        about: "How long connecting to another server may take.",
+        derived: false, field: |c| Field::U32(&mut c.ensemble.peer_connect_timeout_ms),
+    },
+    Setting {
+        section: "ensemble", key: "reconfig_enabled", unit: "true or false", range: NO_RANGE,
+        about: "Whether the reconfig operation is allowed.",
+        derived: false, field: |c| Field::Flag(&mut c.ensemble.reconfig_enabled),
+    },
+    Setting {
+        section: "session", key: "timeout_ms_min", unit: "ms", range: (1, MS_MAX),
+        about: "The shortest session timeout granted. Without it: 2 ticks.",
+        derived: true, field: |c| Field::U32(&mut c.session.timeout_ms_min),
+    },
+    Setting {
+        section: "session", key: "timeout_ms_max", unit: "ms", range: (1, MS_MAX),
+        about: "The longest session timeout granted. Without it: 20 ticks.",
+        derived: true, field: |c| Field::U32(&mut c.session.timeout_ms_max),
+    },
+    Setting {
+        section: "limits", key: "connections_per_address_max", unit: "connections", range: (0, COUNT_MAX),
+        about: "Client connections from one address; 0 means no limit.",
+        derived: false, field: |c| Field::Usize(&mut c.limits.connections_per_address_max),
+    },
+    Setting {
+        section: "limits", key: "connections_max", unit: "connections", range: (0, COUNT_MAX),
+        about: "Client connections altogether; 0 means no limit.",
+        derived: false, field: |c| Field::Usize(&mut c.limits.connections_max),
+    },
+    Setting {
+        section: "limits", key: "listen_backlog", unit: "connections", range: (1, 65_535),
+        about: "Connections that the operating system keeps waiting to be accepted.",
+        derived: false, field: |c| Field::U32(&mut c.limits.listen_backlog),
+    },
+    Setting {
+        section: "limits", key: "handshake_timeout_ms", unit: "ms", range: (1, 600_000),
+        about: "How long a connection may take to send its connect request.",
+        derived: false, field: |c| Field::U32(&mut c.limits.handshake_timeout_ms),
+    },
+    Setting {
+        section: "limits", key: "handshakes_max", unit: "connections", range: (1, COUNT_MAX),
+        about: "Connections that have not sent their connect request yet.",
+        derived: false, field: |c| Field::Usize(&mut c.limits.handshakes_max),
+    },
+    Setting {
+        section: "limits", key: "frame_bytes_max", unit: "bytes", range: (KIB, GIB),
+        about: "The length of a client's frame; the same on all servers and clients (jute.maxbuffer).",
+        derived: false, field: |c| Field::Usize(&mut c.limits.frame_bytes_max),
+    },
+    Setting {
+        section: "limits", key: "outbox_bytes_max", unit: "bytes", range: (MIB, 64 * GIB),
+        about: "What may wait for a slow reader before its connection is closed.",
+        derived: false, field: |c| Field::Usize(&mut c.limits.outbox_bytes_max),
+    },
+    Setting {
+        section: "limits", key: "connection_requests_max", unit: "requests", range: (1, COUNT_MAX),
+        about: "Unanswered requests of one connection; past it, nothing more is read from it.",
+        derived: false, field: |c| Field::Usize(&mut c.limits.connection_requests_max),
+    },
+    Setting {
+        section: "limits", key: "requests_max", unit: "requests", range: (1, COUNT_MAX),
+        about: "Unanswered requests of all connections; past it, nothing more is read from those\n\
+                that have one.",
+        derived: false, field: |c| Field::Usize(&mut c.limits.requests_max),
+    },
+    Setting {
+        section: "limits", key: "request_bytes_max", unit: "bytes", range: (MIB, 64 * GIB),
+        about: "Bytes of unanswered requests of all connections, with the same consequence.",
+        derived: true, field: |c| Field::Usize(&mut c.limits.request_bytes_max),
+    },
+    Setting {
+        section: "limits", key: "sessions_max", unit: "sessions", range: (1, COUNT_MAX),
+        about: "Sessions of the whole ensemble.",
+        derived: false, field: |c| Field::Usize(&mut c.limits.sessions_max),
+    },
+    Setting {
+        section: "limits", key: "session_identities_max", unit: "identities", range: (1, 10_000),
+        about: "Identities that one session can add with auth requests.",
+        derived: false, field: |c| Field::Usize(&mut c.limits.session_identities_max),
+    },
+    Setting {
+        section: "limits", key: "session_watches_max", unit: "watches", range: (1, COUNT_MAX),
+        about: "Watches of one session.",
+        derived: false, field: |c| Field::Usize(&mut c.limits.session_watches_max),
+    },
+    Setting {
+        section: "limits", key: "watches_max", unit: "watches", range: (1, COUNT_MAX),
+        about: "Watches of all sessions on one server.",
+        derived: false, field: |c| Field::Usize(&mut c.limits.watches_max),
+    },
+    Setting {
+        section: "limits", key: "peer_frame_bytes_max", unit: "bytes", range: (MIB, 2 * GIB - 1),
+        about: "The length of a frame between servers; room for a log entry and a frame of a client.",
+        derived: true, field: |c| Field::Usize(&mut c.limits.peer_frame_bytes_max),
+    },
+    Setting {
+        section: "log", key: "segment_bytes", unit: "bytes", range: (64 * KIB, 64 * GIB),
+        about: "The size that a segment file is preallocated to.",
+        derived: false, field: |c| Field::U64(&mut c.log.segment_bytes),
+    },
+    Setting {
+        section: "log", key: "entry_commands_max", unit: "commands", range: (1, 1_000_000),
+        about: "Writes that are put into one log entry when they wait together.",
+        derived: false, field: |c| Field::Usize(&mut c.log.entry_commands_max),
+    },
+    Setting {
+        section: "log", key: "entry_bytes_max", unit: "bytes", range: (KIB, GIB),
+        about: "Bytes of such writes; a longer single one has an entry to itself.",
+        derived: false, field: |c| Field::Usize(&mut c.log.entry_bytes_max),
+    },
+    Setting {
+        section: "log", key: "slow_sync_ms", unit: "ms", range: (1, MS_MAX),
+        about: "A sync that takes longer than this is reported.",
+        derived: false, field: |c| Field::U32(&mut c.log.slow_sync_ms),
+    },
+    Setting {
+        section: "snapshot", key: "commands", unit: "writes", range: (2, 1_000_000_000_000),
+        about: "Writes between two snapshots.",
+        derived: false, field: |c| Field::U64(&mut c.snapshot.commands),
+    },
+    Setting {
+        section: "snapshot", key: "log_bytes", unit: "bytes", range: (0, 1_000_000 * GIB),
+        about: "Bytes of log between two snapshots; 0 means that bytes do not count.",
+        derived: false, field: |c| Field::U64(&mut c.snapshot.log_bytes),
+    },
+    Setting {
+        section: "snapshot", key: "retain", unit: "snapshots", range: (1, 1_000_000),
+        about: "How many snapshots are kept, with the log back to the oldest of them.",
+        derived: false, field: |c| Field::Usize(&mut c.snapshot.retain),
+    },
+    Setting {
+        section: "znodes", key: "reap_interval_ms", unit: "ms", range: (1, MS_MAX),
+        about: "How often the leader looks for empty containers and znodes past their time to live.",
+        derived: false, field: |c| Field::U32(&mut c.znodes.reap_interval_ms),
+    },
+    Setting {
+        section: "znodes", key: "reaps_per_minute_max", unit: "znodes", range: (1, 1_000_000_000),
+        about: "How many of them it deletes in a minute.",
+        derived: false, field: |c| Field::U32(&mut c.znodes.reaps_per_minute_max),
+    },
+    Setting {
+        section: "znodes", key: "never_used_ms_max", unit: "ms", range: (0, i64::MAX as u64),
+        about: "How long a container that never had a child may stay; 0 means for ever.",
+        derived: false, field: |c| Field::U64(&mut c.znodes.never_used_ms_max),
+    },
+    Setting {
+        section: "znodes", key: "ttl_enabled", unit: "true or false", range: NO_RANGE,
+        about: "Whether znodes with a time to live can be created.",
+        derived: false, field: |c| Field::Flag(&mut c.znodes.ttl_enabled),
+    },
+    Setting {
+        section: "znodes", key: "quota_enforced", unit: "true or false", range: NO_RANGE,
+        about: "Whether hard quotas refuse writes.",
+        derived: false, field: |c| Field::Flag(&mut c.znodes.quota_enforced),
+    },
+    Setting {
+        section: "auth", key: "digest_enabled", unit: "true or false", range: NO_RANGE,
+        about: "Whether the digest scheme exists.",
+        derived: false, field: |c| Field::Flag(&mut c.auth.digest_enabled),
+    },
+    Setting {
+        section: "auth", key: "digest_algorithm", unit: "SHA1, SHA-256 or SHA-512", range: NO_RANGE,
+        about: "How the digest scheme hashes. The same on all servers; changing it locks out the\n\
+                users of every access list that is already stored.",
+        derived: false, field: |c| Field::Algorithm(&mut c.auth.digest_algorithm),
+    },
+    Setting {
+        section: "auth", key: "super_digest", unit: "\"user:hash\"", range: NO_RANGE,
+        about: "The digest identity that may do everything. Without it, there is none.",
+        derived: false, field: |c| Field::Digest(&mut c.auth.super_digest),
+    },
+    Setting {
+        section: "auth", key: "acl_skipped", unit: "true or false", range: NO_RANGE,
+        about: "Whether access lists are left unchecked: everybody may do everything.",
+        derived: false, field: |c| Field::Flag(&mut c.auth.acl_skipped),
+    },
+    Setting {
+        section: "four_letter", key: "words", unit: "a list of four-letter words, [\"*\"] for all", range: NO_RANGE,
+        about: "The words that are answered. srvr always is.",
+        derived: false, field: |c| Field::Words(&mut c.four_letter.words),
+    },
+];

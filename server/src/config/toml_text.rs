@@ -1,0 +1,83 @@
+//! The writer of `cluster.toml`.
+
+use std::path::Path;
+
+use super::model::ServerConfig;
+use super::settings::{SECTIONS, SETTINGS, Setting, quote};
+
+const HEAD: &str = "\
+# An ensemble of zoolet servers: one [[server]] for each, then what they have in common.
+# A line that starts with # and no blank shows a setting at its default.
+# Start one server with: zoolet serve --config cluster.toml --id N
+
+";
+
+const SERVERS: &str = "\
+# id             1 to 254, never used again for another server
+# peer           host:port for the other servers; one server alone needs none
+# election_port  for clients that parse ZooKeeper's server lines: nothing listens there;
+#                peer's port + 1000 unless given
+# role           participant, or observer for one without a vote; participant unless given
+# client         host:port for clients
+# data_dir       where snapshots and log live
+# data_log_dir   where the log lives instead, best on a disk of its own; data_dir unless given
+
+";
+
+/// The `cluster.toml` of an ensemble, from the configurations of all of its servers.
+///
+/// What the servers have in common is taken from the first of them. Every setting is there, with
+/// its meaning, unit and range; one at its default is commented out. Reading the text gives the
+/// same configurations again.
+pub fn to_cluster_toml(servers: &[ServerConfig]) -> String {
+    let mut text = [HEAD, SERVERS].concat();
+    for server in servers {
+        push_server(&mut text, server);
+    }
+    let first = servers.first().cloned().unwrap_or_default();
+    let defaults = ServerConfig::default();
+    let is_default = |setting: &Setting| setting.to_toml(&first) == setting.to_toml(&defaults);
+    // A derived default follows other settings, so it is one only beside their defaults.
+    let all_default = SETTINGS.iter().all(is_default);
+    for (section, about) in SECTIONS {
+        push_line(&mut text, &format!("[{section}]\n# {about}\n"));
+        for setting in SETTINGS.iter().filter(|setting| setting.section == section) {
+            let comment = setting.about.replace('\n', "\n# ");
+            push_line(&mut text, &format!("# {comment}\n# {}", setting.expected()));
+            let quiet = is_default(setting) && (all_default || !setting.derived);
+            let value = setting.to_toml(&first).unwrap_or_else(|| setting.example());
+            let mark = if quiet { "#" } else { "" };
+            push_line(&mut text, &format!("{mark}{} = {value}\n", setting.key));
+        }
+    }
+    text.truncate(text.trim_end().len());
+    text.push('\n');
+    text
+}
+
+fn push_server(text: &mut String, server: &ServerConfig) {
+    let mut push = |key: &str, value: String| push_line(text, &format!("{key} = {value}"));
+    push("[[server]]\nid", server.server_id.to_string());
+    if let Some(member) = server.member() {
+        if member.peer.port != 0 {
+            push("peer", quote(&member.peer.to_string()));
+            push("election_port", member.election_port.to_string());
+        }
+        push("role", quote(member.role.name()));
+    }
+    push("client", quote(&server.client_bind.to_string()));
+    push("data_dir", quote_path(&server.data_dir));
+    if server.data_log_dir != server.data_dir {
+        push("data_log_dir", quote_path(&server.data_log_dir));
+    }
+    push_line(text, "");
+}
+
+fn quote_path(path: &Path) -> String {
+    quote(&path.to_string_lossy())
+}
+
+fn push_line(text: &mut String, line: &str) {
+    text.push_str(line);
+    text.push('\n');
+}

@@ -1,0 +1,157 @@
+//! Every key that an Apache ZooKeeper server knows, and what it does here
+//! (protocol, sections 15.1 and 15.2).
+
+use super::not_applicable::{INERT, TLS_KEYS};
+use super::refused::REFUSED;
+
+/// What becomes of a key.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Rule {
+    /// The reader of the file itself deals with it.
+    Own,
+    /// It fills a setting with a number, in units of `scale`.
+    Number { setting: (&'static str, &'static str), scale: i128, low: Low },
+    /// It fills a setting with `true` or `false`.
+    TrueFalse { setting: (&'static str, &'static str) },
+    /// It fills a setting with `yes` or `no`.
+    YesNo { setting: (&'static str, &'static str) },
+    /// It fills a setting with its text.
+    Text { setting: (&'static str, &'static str) },
+    /// It does nothing here. A value for which that makes a difference is warned of.
+    Inert { shape: Shape, same: &'static [&'static str], why: &'static str },
+    /// Ignoring it would be unsafe. Any other value than these is an error.
+    Refused { shape: Shape, same: &'static [&'static str], why: &'static str },
+}
+
+/// What a number below the usual range means in ZooKeeper.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Low {
+    /// Nothing: it is wrong.
+    Wrong,
+    /// No limit, which is 0 here.
+    Zero,
+    /// Not set.
+    Unset,
+    /// This number, and ZooKeeper warns of it.
+    Raised(i128),
+}
+
+/// The values that a key accepts even where nothing is done with them, so that a slip of the
+/// finger is found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Shape {
+    Any,
+    TrueFalse,
+    YesNo,
+    Number,
+}
+
+impl Shape {
+    /// What is expected, if the value is something else.
+    pub(super) fn mismatch(self, value: &str) -> Option<&'static str> {
+        let one_of = |words: [&str; 2]| words.iter().any(|word| word.eq_ignore_ascii_case(value));
+        let (fits, expected) = match self {
+            Self::Any => (true, ""),
+            Self::TrueFalse => (one_of(["true", "false"]), "true or false"),
+            Self::YesNo => (one_of(["yes", "no"]), "yes or no"),
+            Self::Number => (value.parse::<f64>().is_ok_and(f64::is_finite), "a number"),
+        };
+        (!fits).then_some(expected)
+    }
+}
+
+/// A key without the prefix `zookeeper.`. A name that ends in `*` stands for all names that
+/// begin like it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Key {
+    pub(super) name: &'static str,
+    pub(super) rule: Rule,
+}
+
+/// Finds what becomes of a key, given without the prefix `zookeeper.`.
+pub(super) fn find(name: &str) -> Option<Rule> {
+    let exact = all().find(|key| key.name == name);
+    let family = || all().find(|key| is_of_family(name, key.name));
+    exact.or_else(family).map(|key| key.rule)
+}
+
+fn is_of_family(name: &str, family: &str) -> bool {
+    let rest = family.strip_suffix('*').and_then(|prefix| name.strip_prefix(prefix));
+    match rest {
+        None | Some("") => false,
+        Some(rest) if family.starts_with("ssl.") => TLS_KEYS.contains(&rest),
+        Some(_) => true,
+    }
+}
+
+/// All keys that have a rule.
+pub(super) fn all() -> impl Iterator<Item = &'static Key> {
+    HONORED.iter().chain(INERT).chain(REFUSED)
+}
+
+const fn own(name: &'static str) -> Key {
+    Key { name, rule: Rule::Own }
+}
+
+const fn number(name: &'static str, setting: (&'static str, &'static str), low: Low) -> Key {
+    Key { name, rule: Rule::Number { setting, scale: 1, low } }
+}
+
+const fn kib(name: &'static str, setting: (&'static str, &'static str), low: Low) -> Key {
+    Key { name, rule: Rule::Number { setting, scale: 1024, low } }
+}
+
+const fn true_false(name: &'static str, setting: (&'static str, &'static str)) -> Key {
+    Key { name, rule: Rule::TrueFalse { setting } }
+}
+
+const fn text(name: &'static str, setting: (&'static str, &'static str)) -> Key {
+    Key { name, rule: Rule::Text { setting } }
+}
+
+/// The keys that do here what they do there.
+#[rustfmt::skip]
+static HONORED: &[Key] = &[
+    own("dataDir"),
+    own("dataLogDir"),
+    own("clientPort"),
+    own("clientPortAddress"),
+    own("dynamicConfigFile"),
+    own("standaloneEnabled"),
+    own("peerType"),
+    own("quorumListenOnAllIPs"),
+    own("multiAddress.enabled"),
+    own("electionAlg"),
+    own("server.*"),
+    own("group.*"),
+    own("weight.*"),
+    number("tickTime", ("ensemble", "tick_time_ms"), Low::Wrong),
+    number("initLimit", ("ensemble", "init_limit_ticks"), Low::Wrong),
+    number("syncLimit", ("ensemble", "sync_limit_ticks"), Low::Wrong),
+    number("cnxTimeout", ("ensemble", "peer_connect_timeout_ms"), Low::Unset),
+    true_false("reconfigEnabled", ("ensemble", "reconfig_enabled")),
+    number("minSessionTimeout", ("session", "timeout_ms_min"), Low::Unset),
+    number("maxSessionTimeout", ("session", "timeout_ms_max"), Low::Unset),
+    number("maxClientCnxns", ("limits", "connections_per_address_max"), Low::Zero),
+    number("maxCnxns", ("limits", "connections_max"), Low::Zero),
+    number("clientPortListenBacklog", ("limits", "listen_backlog"), Low::Unset),
+    number("nio.sessionlessCnxnTimeout", ("limits", "handshake_timeout_ms"), Low::Wrong),
+    number("jute.maxbuffer", ("limits", "frame_bytes_max"), Low::Wrong),
+    number("globalOutstandingLimit", ("limits", "requests_max"), Low::Wrong),
+    kib("preAllocSize", ("log", "segment_bytes"), Low::Wrong),
+    number("maxBatchSize", ("log", "entry_commands_max"), Low::Unset),
+    number("fsync.warningthresholdms", ("log", "slow_sync_ms"), Low::Wrong),
+    number("snapCount", ("snapshot", "commands"), Low::Raised(2)),
+    kib("snapSizeLimitInKb", ("snapshot", "log_bytes"), Low::Zero),
+    number("autopurge.snapRetainCount", ("snapshot", "retain"), Low::Raised(3)),
+    number("znode.container.checkIntervalMs", ("znodes", "reap_interval_ms"), Low::Wrong),
+    number("znode.container.maxPerMinute", ("znodes", "reaps_per_minute_max"), Low::Wrong),
+    number("znode.container.maxNeverUsedIntervalMs", ("znodes", "never_used_ms_max"), Low::Zero),
+    true_false("extendedTypesEnabled", ("znodes", "ttl_enabled")),
+    true_false("enforceQuota", ("znodes", "quota_enforced")),
+    Key { name: "skipACL", rule: Rule::YesNo { setting: ("auth", "acl_skipped") } },
+    true_false("DigestAuthenticationProvider.enabled", ("auth", "digest_enabled")),
+    text("DigestAuthenticationProvider.digestAlg", ("auth", "digest_algorithm")),
+    text("DigestAuthenticationProvider.superDigest", ("auth", "super_digest")),
+    text("4lw.commands.whitelist", ("four_letter", "words")),
+];

@@ -1,0 +1,314 @@
+//! Every key of protocol sections 15.1 and 15.2, and what becomes of it.
+
+use std::collections::BTreeSet;
+
+use super::super::files::{OnDisk, Source};
+use super::super::member::server_id;
+use super::super::model::{DigestAlgorithm, ServerConfig, Words};
+use super::super::settings::{SETTINGS, find as find_setting};
+use super::keys::{Low, Rule, Shape, all, find};
+
+/// What a line does.
+enum Outcome {
+    /// It is taken over; the function looks at the place.
+    Honored(fn(&ServerConfig) -> bool),
+    /// It says what is so anyway.
+    Silent,
+    /// It is named in a warning.
+    Warned,
+    /// It is an error.
+    Refused,
+}
+use Outcome::{Honored, Refused, Silent, Warned};
+
+fn read(text: &str) -> Result<(ServerConfig, Vec<String>), String> {
+    let source = Source { file: "zoo.cfg".into(), text: text.to_owned() };
+    match super::read(&source, server_id(1), &OnDisk) {
+        Ok((config, warnings)) => Ok((config, warnings.iter().map(ToString::to_string).collect())),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+/// A server alone, or one of three when the line is about the member list.
+fn with_line(line: &str) -> String {
+    let ensemble = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\n";
+    let bare = line.strip_prefix("zookeeper.").unwrap_or(line);
+    let of_ensemble = ["group.", "weight.", "peerType", "quorumListen", "standalone", "multiA"];
+    let ensemble = if of_ensemble.iter().any(|key| bare.starts_with(key)) { ensemble } else { "" };
+    format!("{line}\ndataDir=/nonexistent/d\nclientPort=5\n{ensemble}")
+}
+
+fn check(line: &str, outcome: &Outcome) {
+    let key = line.split('=').next().unwrap();
+    let result = read(&with_line(line));
+    let place = "zoo.cfg:1: ";
+    match (outcome, result) {
+        (Honored(look), Ok((config, warnings))) => {
+            assert!(look(&config), "{line} is not in {config:?}");
+            assert!(warnings.is_empty(), "{line}: {warnings:?}");
+        }
+        (Silent, Ok((_, warnings))) => assert!(warnings.is_empty(), "{line}: {warnings:?}"),
+        (Warned, Ok((_, warnings))) => {
+            assert_eq!(warnings.len(), 1, "{line}: {warnings:?}");
+            assert!(warnings[0].starts_with(&format!("{place}{key}: not applicable: ")), "{line}");
+        }
+        (Refused, Err(error)) => {
+            assert!(error.starts_with(place) && error.contains(key), "{line}: {error}");
+        }
+        (_, other) => panic!("{line}: {other:?}"),
+    }
+}
+
+#[rustfmt::skip]
+static SECTION_15_1: &[(&str, Outcome)] = &[
+    ("dataLogDir=/l", Honored(|c| c.data_log_dir.to_str() == Some("/l"))),
+    ("clientPortAddress=h", Honored(|c| c.client_bind.to_string() == "h:5")),
+    ("secureClientPort=2281", Refused),
+    ("secureClientPortAddress=h", Refused),
+    ("tickTime=7", Honored(|c| c.ensemble.tick_time_ms == 7 && c.session.timeout_ms_max == 140)),
+    ("minSessionTimeout=7", Honored(|c| c.session.timeout_ms_min == 7)),
+    ("maxSessionTimeout=70000", Honored(|c| c.session.timeout_ms_max == 70_000)),
+    ("initLimit=7", Honored(|c| c.ensemble.init_limit_ticks == 7)),
+    ("syncLimit=7", Honored(|c| c.ensemble.sync_limit_ticks == 7)),
+    ("connectToLearnerMasterLimit=0", Silent),
+    ("connectToLearnerMasterLimit=7", Warned),
+    ("maxClientCnxns=7", Honored(|c| c.limits.connections_per_address_max == 7)),
+    ("maxCnxns=7", Honored(|c| c.limits.connections_max == 7)),
+    ("clientPortListenBacklog=7", Honored(|c| c.limits.listen_backlog == 7)),
+    ("server.1=h:1:2", Honored(|c| c.members[&c.server_id].peer.to_string() == "h:1")),
+    ("group.1=1:2:3", Warned),
+    ("group.1=1:2", Refused),
+    ("weight.1=1", Warned),
+    ("weight.1=2", Refused),
+    ("peerType=participant", Silent),
+    ("observerMasterPort=0", Silent),
+    ("observerMasterPort=2191", Warned),
+    ("electionAlg=3", Silent),
+    ("electionAlg=1", Refused),
+    ("leaderServes=yes", Silent),
+    ("leaderServes=no", Warned),
+    ("quorumListenOnAllIPs=true",
+        Honored(|c| c.peer_bind.as_ref().unwrap().to_string() == "0.0.0.0:1")),
+    ("dynamicConfigFile=/nonexistent/zoo.cfg.dynamic", Refused),
+    ("standaloneEnabled=false", Honored(|c| !c.standalone)),
+    ("reconfigEnabled=true", Honored(|c| c.ensemble.reconfig_enabled)),
+    ("localSessionsEnabled=false", Silent),
+    ("localSessionsEnabled=true", Warned),
+    ("localSessionsUpgradingEnabled=true", Warned),
+    ("syncEnabled=true", Silent),
+    ("syncEnabled=false", Warned),
+    ("autopurge.snapRetainCount=7", Honored(|c| c.snapshot.retain == 7)),
+    ("autopurge.purgeInterval=0", Silent),
+    ("autopurge.purgeInterval=24", Warned),
+    ("metricsProvider.className=org.apache.zookeeper.metrics.impl.DefaultMetricsProvider", Warned),
+    ("metricsProvider.httpPort=7000", Warned),
+    ("sslQuorum=false", Silent),
+    ("sslQuorum=true", Refused),
+    ("portUnification=true", Refused),
+    ("sslQuorumReloadCertFiles=true", Warned),
+    ("quorum.auth.enableSasl=false", Silent),
+    ("quorum.auth.enableSasl=true", Refused),
+    ("quorum.auth.learnerRequireSasl=true", Refused),
+    ("quorum.auth.serverRequireSasl=true", Refused),
+    ("quorum.auth.kerberos.servicePrincipal=x", Warned),
+    ("quorum.auth.learner.saslLoginContext=x", Warned),
+    ("quorum.auth.server.saslLoginContext=x", Warned),
+    ("quorum.cnxn.threads.size=20", Warned),
+    ("multiAddress.enabled=true", Silent),
+    ("multiAddress.reachabilityCheckTimeoutMs=5", Warned),
+    ("multiAddress.reachabilityCheckEnabled=true", Warned),
+    ("jvm.pause.monitor=false", Silent),
+    ("jvm.pause.monitor=true", Warned),
+    ("jvm.pause.warn-threshold.ms=5", Warned),
+    ("jvm.pause.info-threshold.ms=5", Warned),
+    ("jvm.pause.sleep.time.ms=5", Warned),
+    ("oraclePath=/x", Warned),
+];
+
+#[rustfmt::skip]
+static SECTION_15_2: &[(&str, Outcome)] = &[
+    ("jute.maxbuffer=5000", Honored(|c| c.limits.frame_bytes_max == 5000)),
+    ("jute.maxbuffer=0xfffff", Honored(|c| c.limits.frame_bytes_max == 0xf_ffff)),
+    ("zookeeper.jute.maxbuffer.extrasize=5", Warned),
+    ("zookeeper.4lw.commands.whitelist=stat, *", Honored(|c| c.four_letter.words == Words::All)),
+    ("4lw.commands.whitelist=stat,ruok", Honored(|c| c.four_letter.words.allow("ruok"))),
+    ("zookeeper.globalOutstandingLimit=7", Honored(|c| c.limits.requests_max == 7)),
+    ("zookeeper.snapCount=7", Honored(|c| c.snapshot.commands == 7)),
+    ("zookeeper.snapSizeLimitInKb=7", Honored(|c| c.snapshot.log_bytes == 7168)),
+    ("zookeeper.preAllocSize=128", Honored(|c| c.log.segment_bytes == 128 << 10)),
+    ("zookeeper.txnLogSizeLimitInKb=-1", Silent),
+    ("zookeeper.txnLogSizeLimitInKb=5", Warned),
+    ("zookeeper.commitLogCount=500", Warned),
+    ("zookeeper.forceSync=yes", Silent),
+    ("zookeeper.forceSync=no", Warned),
+    ("fsync.warningthresholdms=7", Honored(|c| c.log.slow_sync_ms == 7)),
+    ("zookeeper.fsync.warningthresholdms=7", Honored(|c| c.log.slow_sync_ms == 7)),
+    ("zookeeper.flushDelay=5", Warned),
+    ("zookeeper.maxWriteQueuePollTime=5", Warned),
+    ("zookeeper.maxBatchSize=7", Honored(|c| c.log.entry_commands_max == 7)),
+    ("zookeeper.snapshot.compression.method=", Silent),
+    ("zookeeper.snapshot.compression.method=gz", Warned),
+    ("zookeeper.snapshot.trust.empty=true", Warned),
+    ("zookeeper.digest.enabled=true", Silent),
+    ("zookeeper.digest.enabled=false", Warned),
+    ("zookeeper.closeSessionTxn.enabled=false", Warned),
+    ("zookeeper.serializeLastProcessedZxid.enabled=false", Warned),
+    ("zookeeper.db.autocreate=true", Silent),
+    ("zookeeper.db.autocreate=false", Warned),
+    ("zookeeper.datadir.autocreate=false", Warned),
+    ("zookeeper.skipACL=yes", Honored(|c| c.auth.acl_skipped)),
+    ("zookeeper.skipACL=no", Honored(|c| !c.auth.acl_skipped)),
+    ("zookeeper.enforceQuota=true", Honored(|c| c.znodes.quota_enforced)),
+    ("zookeeper.enableEagerACLCheck=true", Warned),
+    ("zookeeper.extendedTypesEnabled=true", Honored(|c| c.znodes.ttl_enabled)),
+    ("zookeeper.emulate353TTLNodes=true", Warned),
+    ("znode.container.checkIntervalMs=7", Honored(|c| c.znodes.reap_interval_ms == 7)),
+    ("znode.container.maxPerMinute=7", Honored(|c| c.znodes.reaps_per_minute_max == 7)),
+    ("znode.container.maxNeverUsedIntervalMs=7", Honored(|c| c.znodes.never_used_ms_max == 7)),
+    ("readonlymode.enabled=false", Silent),
+    ("readonlymode.enabled=true", Warned),
+    ("zookeeper.DigestAuthenticationProvider.superDigest=super:x=",
+        Honored(|c| c.auth.super_digest.as_deref() == Some("super:x="))),
+    ("zookeeper.DigestAuthenticationProvider.digestAlg=sha-512",
+        Honored(|c| c.auth.digest_algorithm == DigestAlgorithm::Sha512)),
+    ("zookeeper.DigestAuthenticationProvider.digestAlg=SHA3-256", Refused),
+    ("zookeeper.DigestAuthenticationProvider.enabled=false", Honored(|c| !c.auth.digest_enabled)),
+    ("zookeeper.X509AuthenticationProvider.superUser=CN=x", Warned),
+    ("zookeeper.superUser=x", Warned),
+    ("zookeeper.superUser.1=x", Warned),
+    ("zookeeper.SASLAuthenticationProvider.superPassword=x", Warned),
+    ("zookeeper.authProvider.1=x", Warned),
+    ("zookeeper.sessionRequireClientSASLAuth=false", Silent),
+    ("zookeeper.sessionRequireClientSASLAuth=true", Refused),
+    ("zookeeper.allowSaslFailedClients=true", Warned),
+    ("zookeeper.enforce.auth.enabled=false", Silent),
+    ("zookeeper.enforce.auth.enabled=true", Refused),
+    ("zookeeper.enforce.auth.schemes=digest", Warned),
+    ("zookeeper.sasl.serverconfig=Server", Warned),
+    ("zookeeper.kerberos.removeHostFromPrincipal=true", Warned),
+    ("zookeeper.kerberos.removeRealmFromPrincipal=true", Warned),
+    ("zookeeper.serverCnxnFactory=org.apache.zookeeper.server.NIOServerCnxnFactory", Warned),
+    ("zookeeper.client.portUnification=false", Silent),
+    ("zookeeper.client.portUnification=true", Refused),
+    ("zookeeper.ssl.keyStore.location=/x", Warned),
+    ("zookeeper.ssl.quorum.keyStore.location=/x", Warned),
+    ("zookeeper.fips-mode=false", Warned),
+    ("zookeeper.nio.sessionlessCnxnTimeout=7", Honored(|c| c.limits.handshake_timeout_ms == 7)),
+    ("zookeeper.nio.numSelectorThreads=5", Warned),
+    ("zookeeper.nio.numWorkerThreads=5", Warned),
+    ("zookeeper.nio.directBufferBytes=5", Warned),
+    ("zookeeper.maxResponseCacheSize=5", Warned),
+    ("zookeeper.maxGetChildrenResponseCacheSize=5", Warned),
+    ("zookeeper.request_throttle_max_requests=0", Silent),
+    ("zookeeper.request_throttle_max_requests=5", Warned),
+    ("zookeeper.request_throttle_stall_time=5", Warned),
+    ("zookeeper.request_throttle_drop_stale=true", Warned),
+    ("zookeeper.throttled_op_wait_time=5", Warned),
+    ("zookeeper.request_stale_latency_check=true", Warned),
+    ("zookeeper.request_stale_connection_check=true", Warned),
+    ("zookeeper.connection_throttle_tokens=0", Silent),
+    ("zookeeper.connection_throttle_tokens=5", Warned),
+    ("zookeeper.connection_throttle_decrease_ratio=0.5", Warned),
+    ("zookeeper.largeRequestMaxBytes=5", Warned),
+    ("zookeeper.largeRequestThreshold=-1", Warned),
+    ("zookeeper.watchManagerName=x", Warned),
+    ("zookeeper.admin.enableServer=false", Silent),
+    ("zookeeper.admin.enableServer=true", Warned),
+    ("admin.serverAddress=x", Warned),
+    ("admin.serverPort=8080", Warned),
+    ("admin.idleTimeout=5", Warned),
+    ("admin.commandURL=/x", Warned),
+    ("admin.portUnification=true", Warned),
+    ("admin.forceHttps=true", Warned),
+    ("admin.needClientAuth=true", Warned),
+    ("admin.rateLimiterIntervalInMS=5", Warned),
+    ("admin.snapshot.enabled=true", Warned),
+    ("admin.restore.enabled=true", Warned),
+    ("zookeeper.audit.enable=false", Silent),
+    ("zookeeper.audit.enable=true", Warned),
+    ("zookeeper.tcpKeepAlive=true", Warned),
+    ("zookeeper.clientTcpKeepAlive=true", Warned),
+    ("zookeeper.cnxTimeout=7", Honored(|c| c.ensemble.peer_connect_timeout_ms == 7)),
+    ("zookeeper.electionPortBindRetry=5", Warned),
+    ("zookeeper.learner.asyncSending=true", Warned),
+    ("zookeeper.learner.closeSocketAsync=true", Warned),
+    ("zookeeper.leader.closeSocketAsync=true", Warned),
+    ("zookeeper.leader.maxConcurrentSnapSyncs=5", Warned),
+    ("zookeeper.leader.maxConcurrentDiffSyncs=5", Warned),
+    ("zookeeper.ensembleAuthName=x", Warned),
+];
+
+#[test]
+fn every_documented_key_is_honored_named_in_a_warning_or_refused() {
+    for (line, outcome) in SECTION_15_1.iter().chain(SECTION_15_2) {
+        check(line, outcome);
+    }
+}
+
+#[test]
+fn the_prefix_makes_no_difference() {
+    for (line, outcome) in SECTION_15_1.iter().chain(SECTION_15_2) {
+        match line.strip_prefix("zookeeper.") {
+            Some(bare) => check(bare, outcome),
+            None => check(&format!("zookeeper.{line}"), outcome),
+        }
+    }
+}
+
+#[test]
+fn every_key_that_does_something_is_in_the_table() {
+    let rows: BTreeSet<&str> = SECTION_15_1
+        .iter()
+        .chain(SECTION_15_2)
+        .filter_map(|(line, _)| line.split('=').next())
+        .map(|key| key.strip_prefix("zookeeper.").unwrap_or(key))
+        .chain(["dataDir", "clientPort"])
+        .collect();
+    let honored =
+        all().filter(|key| !matches!(key.rule, Rule::Inert { .. } | Rule::Refused { .. }));
+    for key in honored {
+        let name = key.name.trim_end_matches('*');
+        assert!(rows.iter().any(|row| row.starts_with(name)), "{name} has no row");
+    }
+}
+
+#[test]
+fn keys_that_do_nothing_still_refuse_a_value_of_another_kind() {
+    for key in all() {
+        let (Rule::Inert { shape, .. } | Rule::Refused { shape, .. }) = key.rule else { continue };
+        let name = key.name.replace("ssl.quorum.*", "ssl.quorum.crl").replace("ssl.*", "ssl.crl");
+        let name = name.replace('*', "x");
+        let error = read(&with_line(&format!("{name}=?")));
+        match shape {
+            Shape::Any => {}
+            Shape::TrueFalse => assert!(error.unwrap_err().contains("expected true or false")),
+            Shape::YesNo => assert!(error.unwrap_err().contains("expected yes or no")),
+            Shape::Number => assert!(error.unwrap_err().contains("expected a number")),
+        }
+    }
+}
+
+#[test]
+fn every_rule_names_a_setting_once_and_every_key_has_one_rule() {
+    let mut names = BTreeSet::new();
+    let mut settings = BTreeSet::new();
+    for key in all() {
+        assert!(names.insert(key.name), "{} has two rules", key.name);
+        assert!(find(&key.name.replace('*', "crl")).is_some(), "{}", key.name);
+        let setting = match key.rule {
+            Rule::Number { setting, low, .. } => {
+                if let Low::Raised(min) = low {
+                    assert!(min > 0);
+                }
+                setting
+            }
+            Rule::TrueFalse { setting } | Rule::YesNo { setting } | Rule::Text { setting } => {
+                setting
+            }
+            Rule::Own | Rule::Inert { .. } | Rule::Refused { .. } => continue,
+        };
+        assert!(find_setting(setting.0, setting.1).is_some(), "{}", key.name);
+        assert!(settings.insert(setting), "{} is set twice", key.name);
+    }
+    assert!(settings.len() < SETTINGS.len());
+}

@@ -1,0 +1,234 @@
+//! Keys that do nothing here, each with the reason.
+
+use super::keys::{Key, Rule, Shape};
+
+/// A key that makes no difference whatever its value is.
+const fn inert(name: &'static str, shape: Shape, why: &'static str) -> Key {
+    Key { name, rule: Rule::Inert { shape, same: &[], why } }
+}
+
+/// A key that makes no difference as long as it says what is so anyway.
+const fn same(
+    name: &'static str,
+    shape: Shape,
+    same: &'static [&'static str],
+    why: &'static str,
+) -> Key {
+    Key { name, rule: Rule::Inert { shape, same, why } }
+}
+
+use Shape::{Any, Number, TrueFalse, YesNo};
+
+const OFF: &[&str] = &["false"];
+const ON: &[&str] = &["true"];
+
+const ADMIN: &str = "the HTTP admin server is not there yet";
+const BATCHES: &str = "everything that waits is synced together, and nothing waits for more";
+const CACHES: &str = "there is no cache of encoded replies";
+const COMMIT: &str = "commits are applied in order by one task";
+const CONNECTION_THROTTLE: &str =
+    "new connections are bounded by connections_max and handshakes_max instead of by tokens";
+const ELECTION: &str = "elections are Raft's, with timeouts of their own";
+const JVM: &str = "there is no JVM to watch";
+const KERBEROS: &str = "Kerberos is not supported: no client can have such an identity";
+const LARGE: &str = "the bytes of all waiting requests are bounded by request_bytes_max";
+const LEARNER: &str = "servers catch up by Raft's log and snapshots";
+const LOCAL: &str = "every session is known to the whole ensemble, which is the stronger promise";
+const LOG_FORMAT: &str = "log and snapshots have a format of their own, always with digests";
+const METRICS: &str = "metrics are not exported over HTTP yet";
+const MULTI: &str = "only the first address of a server is used";
+const NETTY: &str = "there is no Netty here";
+const PATH_STATS: &str = "path statistics are not kept";
+const PEER_NET: &str = "servers keep one connection in each direction, with timeouts of their own";
+const SASL: &str = "SASL is not supported: no client can have such an identity";
+const STALE: &str = "requests wait in their connection instead of being dropped";
+const THREADS: &str = "the runtime has as many threads as the machine has cores";
+const TLS: &str = "TLS is not supported yet";
+const TRACKER: &str = "messages between servers are not kept for inspection";
+const WATCHES: &str = "there is one kind of watch table";
+const X509: &str = "TLS is not supported yet: no client can have such an identity";
+
+#[rustfmt::skip]
+pub(super) static INERT: &[Key] = &[
+    // The ensemble.
+    same("connectToLearnerMasterLimit", Number, &["0"], "initLimit bounds it as well"),
+    same("observerMasterPort", Number, &["0", "-1"], "observers get the log from the leader"),
+    same("leaderServes", YesNo, &["yes"], "every server serves clients, the leader as well"),
+    same("syncEnabled", TrueFalse, ON, "observers always log and take snapshots"),
+    same("observer.syncEnabled", TrueFalse, ON, "observers always log and take snapshots"),
+    same("localSessionsEnabled", TrueFalse, OFF, LOCAL),
+    same("localSessionsUpgradingEnabled", TrueFalse, OFF, LOCAL),
+    inert("oraclePath", Any, "two servers need each other: there is no oracle to decide for one"),
+    inert("multiAddress.reachabilityCheckTimeoutMs", Number, MULTI),
+    inert("multiAddress.reachabilityCheckEnabled", TrueFalse, MULTI),
+    inert("fastleader.minNotificationInterval", Number, ELECTION),
+    inert("fastleader.maxNotificationInterval", Number, ELECTION),
+    inert("leader.maxTimeToWaitForEpoch", Number, ELECTION),
+    inert("observer.election.DelayMs", Number, ELECTION),
+    inert("observer.reconnectDelayMs", Number, PEER_NET),
+    inert("observerMaster.sizeLimit", Number, "observers get the log from the leader"),
+    inert("electionPortBindRetry", Number, "nothing listens on the election port"),
+    inert("quorumCnxnTimeoutMs", Number, PEER_NET),
+    inert("quorum.cnxn.threads.size", Number, PEER_NET),
+    inert("tcpKeepAlive", TrueFalse, PEER_NET),
+    inert("leader.nodelay", TrueFalse, PEER_NET),
+    inert("follower.nodelay", TrueFalse, PEER_NET),
+    inert("leaderConnectDelayDuringRetryMs", Number, PEER_NET),
+    inert("learner.asyncSending", TrueFalse, PEER_NET),
+    inert("learner.closeSocketAsync", TrueFalse, PEER_NET),
+    inert("leader.closeSocketAsync", TrueFalse, PEER_NET),
+    inert("leader.ackLoggingFrequency", Number, LEARNER),
+    inert("leader.maxConcurrentSnapSyncs", Number, LEARNER),
+    inert("leader.maxConcurrentDiffSyncs", Number, LEARNER),
+    inert("snapshotSizeFactor", Number, LEARNER),
+    inert("forceSnapshotSync", TrueFalse, LEARNER),
+    inert("commitLogCount", Number, "the log is kept back to the oldest snapshot for catching up"),
+    inert("follower.skipLearnerRequestToNextProcessor", TrueFalse, LEARNER),
+    inert("forward_learner_requests_to_commit_processor_disabled", TrueFalse, LEARNER),
+    same("readonlymode.enabled", TrueFalse, OFF,
+        "a server without its ensemble serves nobody, reads neither; only isro is answered"),
+    // Log and snapshots.
+    same("forceSync", YesNo, &["yes"],
+        "the log is always synced before a write is acknowledged, which is the stronger promise"),
+    same("autopurge.purgeInterval", Any, &["0"],
+        "old snapshots and logs are deleted after each snapshot, not by the hour"),
+    same("txnLogSizeLimitInKb", Number, &["-1"], "the size of a log file is preAllocSize"),
+    inert("flushDelay", Number, BATCHES),
+    inert("maxWriteQueuePollTime", Number, BATCHES),
+    inert("jute.maxbuffer.extrasize", Number, "what is read back from disk has bounds of its own"),
+    same("snapshot.compression.method", Any, &[""], "snapshots are not compressed"),
+    inert("snapshot.trust.empty", TrueFalse, LOG_FORMAT),
+    same("digest.enabled", TrueFalse, ON, LOG_FORMAT),
+    inert("closeSessionTxn.enabled", TrueFalse, LOG_FORMAT),
+    inert("serializeLastProcessedZxid.enabled", TrueFalse, LOG_FORMAT),
+    same("db.autocreate", TrueFalse, ON, "an empty data directory is filled at the first start"),
+    same("datadir.autocreate", TrueFalse, ON, "a missing data directory is created"),
+    inert("emulate353TTLNodes", TrueFalse, "there is no data of 3.5.3 here to be understood"),
+    // Connections and requests.
+    inert("clientTcpKeepAlive", TrueFalse, "sessions find out about dead connections by pings"),
+    inert("serverCnxnFactory", Any, "there is one kind of listener"),
+    inert("nio.numSelectorThreads", Number, THREADS),
+    inert("nio.numWorkerThreads", Number, THREADS),
+    inert("nio.directBufferBytes", Number, THREADS),
+    inert("nio.shutdownTimeout", Number, THREADS),
+    inert("commitProcessor.numWorkerThreads", Number, COMMIT),
+    inert("commitProcessor.maxReadBatchSize", Number, COMMIT),
+    inert("commitProcessor.maxCommitBatchSize", Number, COMMIT),
+    inert("commitProcessor.shutdownTimeout", Number, COMMIT),
+    inert("maxResponseCacheSize", Number, CACHES),
+    inert("maxGetChildrenResponseCacheSize", Number, CACHES),
+    inert("intBufferStartingSizeBytes", Number, CACHES),
+    same("request_throttle_max_requests", Number, &["0"], STALE),
+    inert("request_throttle_stall_time", Number, STALE),
+    inert("request_throttle_drop_stale", TrueFalse, STALE),
+    inert("request_throttler.shutdownTimeout", Number, STALE),
+    same("throttled_op_wait_time", Number, &["0"], STALE),
+    inert("request_stale_latency_check", TrueFalse, STALE),
+    inert("request_stale_connection_check", TrueFalse, STALE),
+    same("connection_throttle_tokens", Number, &["0"], CONNECTION_THROTTLE),
+    inert("connection_throttle_fill_time", Number, CONNECTION_THROTTLE),
+    inert("connection_throttle_fill_count", Number, CONNECTION_THROTTLE),
+    inert("connection_throttle_freeze_time", Number, CONNECTION_THROTTLE),
+    inert("connection_throttle_drop_increase", Number, CONNECTION_THROTTLE),
+    inert("connection_throttle_drop_decrease", Number, CONNECTION_THROTTLE),
+    inert("connection_throttle_decrease_ratio", Number, CONNECTION_THROTTLE),
+    inert("connection_throttle_weight_enabled", TrueFalse, CONNECTION_THROTTLE),
+    inert("connection_throttle_global_session_weight", Number, CONNECTION_THROTTLE),
+    inert("connection_throttle_local_session_weight", Number, CONNECTION_THROTTLE),
+    inert("connection_throttle_renew_session_weight", Number, CONNECTION_THROTTLE),
+    inert("largeRequestMaxBytes", Number, LARGE),
+    inert("largeRequestThreshold", Number, LARGE),
+    inert("netty.advancedFlowControl.enabled", TrueFalse, NETTY),
+    inert("netty.server.outstandingHandshake.limit", Number, NETTY),
+    inert("netty.server.earlyDropSecureConnectionHandshakes", TrueFalse, NETTY),
+    inert("watchManagerName", Any, WATCHES),
+    inert("watcherCleanThreadsNum", Number, WATCHES),
+    inert("watcherCleanThreshold", Number, WATCHES),
+    inert("watcherCleanIntervalInSeconds", Number, WATCHES),
+    inert("maxInProcessingDeadWatchers", Number, WATCHES),
+    inert("bitHashCacheSize", Number, WATCHES),
+    inert("enableEagerACLCheck", TrueFalse, "access lists are checked once, in the order of the log"),
+    // Watching the server.
+    same("admin.enableServer", TrueFalse, OFF, ADMIN),
+    inert("admin.serverAddress", Any, ADMIN),
+    inert("admin.serverPort", Number, ADMIN),
+    inert("admin.idleTimeout", Number, ADMIN),
+    inert("admin.commandURL", Any, ADMIN),
+    inert("admin.httpVersion", Number, ADMIN),
+    inert("admin.portUnification", TrueFalse, ADMIN),
+    inert("admin.forceHttps", TrueFalse, ADMIN),
+    inert("admin.needClientAuth", TrueFalse, ADMIN),
+    inert("admin.rateLimiterIntervalInMS", Number, ADMIN),
+    inert("admin.snapshot.enabled", TrueFalse, ADMIN),
+    inert("admin.restore.enabled", TrueFalse, ADMIN),
+    inert("metricsProvider.className", Any, METRICS),
+    inert("metricsProvider.*", Any, METRICS),
+    same("audit.enable", TrueFalse, OFF, "there is no audit log yet"),
+    inert("audit.impl.class", Any, "there is no audit log yet"),
+    same("jvm.pause.monitor", TrueFalse, OFF, JVM),
+    inert("jvm.pause.info-threshold.ms", Number, JVM),
+    inert("jvm.pause.warn-threshold.ms", Number, JVM),
+    inert("jvm.pause.sleep.time.ms", Number, JVM),
+    inert("jmx.log4j.disable", TrueFalse, JVM),
+    inert("jmx.log4j.mbean", Any, JVM),
+    inert("messageTracker.BufferSize", Number, TRACKER),
+    inert("messageTracker.Enabled", TrueFalse, TRACKER),
+    same("pathStats.enabled", TrueFalse, OFF, PATH_STATS),
+    inert("pathStats.*", Any, PATH_STATS),
+    inert("traceFile", Any, "there is no trace file"),
+    // Identities. Without the provider a client has fewer rights, never more.
+    inert("authProvider.*", Any, "only the schemes world, auth, ip and digest are there"),
+    inert("superUser", Any, SASL),
+    inert("superUser.*", Any, SASL),
+    inert("letAnySaslUserDoX", Any, SASL),
+    inert("SASLAuthenticationProvider.superPassword", Any, SASL),
+    inert("sasl.serverconfig", Any, SASL),
+    inert("sasl.client", Any, SASL),
+    inert("allowSaslFailedClients", TrueFalse, SASL),
+    inert("jaasLoginRenew", Number, KERBEROS),
+    inert("enforce.auth.schemes", Any, "it does nothing without enforce.auth.enabled=true"),
+    inert("X509AuthenticationProvider.superUser", Any, X509),
+    same("IPAuthenticationProvider.usexforwardedfor", TrueFalse, OFF,
+        "a client's address is always that of its connection"),
+    inert("ensembleAuthName", Any, "clients that send the scheme ensemble are turned away"),
+    inert("kerberos.removeHostFromPrincipal", TrueFalse, KERBEROS),
+    inert("kerberos.removeRealmFromPrincipal", TrueFalse, KERBEROS),
+    inert("kerberos.canonicalizeHostNames", TrueFalse, KERBEROS),
+    inert("kerberos.minReLoginTimeMs", Number, KERBEROS),
+    inert("kinit", Any, KERBEROS),
+    inert("security.auth_to_local", Any, KERBEROS),
+    inert("quorum.auth.kerberos.servicePrincipal", Any, KERBEROS),
+    inert("quorum.auth.learner.saslLoginContext", Any, SASL),
+    inert("quorum.auth.server.saslLoginContext", Any, SASL),
+    inert("fips-mode", TrueFalse, TLS),
+    // TLS. These say how; the keys that say that it must be are refused.
+    inert("sslQuorumReloadCertFiles", TrueFalse, TLS),
+    inert("client.certReload", TrueFalse, TLS),
+    inert("ssl.quorum.*", Any, TLS),
+    inert("ssl.*", Any, TLS),
+];
+
+/// What can stand behind `ssl.` and `ssl.quorum.` (protocol, section 16.1).
+pub(super) static TLS_KEYS: &[&str] = &[
+    "keyStore.location",
+    "keyStore.password",
+    "keyStore.passwordPath",
+    "keyStore.type",
+    "trustStore.location",
+    "trustStore.password",
+    "trustStore.passwordPath",
+    "trustStore.type",
+    "protocol",
+    "enabledProtocols",
+    "ciphersuites",
+    "context.supplier.class",
+    "hostnameVerification",
+    "clientHostnameVerification",
+    "allowReverseDnsLookup",
+    "crl",
+    "ocsp",
+    "clientAuth",
+    "handshakeDetectionTimeoutMillis",
+    "authProvider",
+    "sslProvider",
+];

@@ -1,0 +1,38 @@
+//! Keys that a server must not silently ignore: with them somebody relies on encryption or on
+//! being asked who they are, and would get neither.
+
+use super::keys::{Key, Rule, Shape};
+
+const fn refused(
+    name: &'static str,
+    shape: Shape,
+    same: &'static [&'static str],
+    why: &'static str,
+) -> Key {
+    Key { name, rule: Rule::Refused { shape, same, why } }
+}
+
+const NO_CLIENT_TLS: &str =
+    "TLS is not supported yet, and clients would have to speak in plain text";
+const NO_PEER_TLS: &str =
+    "TLS between servers is not supported yet, and they would speak in plain text";
+const NO_PEER_SASL: &str =
+    "SASL between servers is not supported, and every peer would be let in without it";
+const NO_ENFORCEMENT: &str =
+    "making clients authenticate is not supported yet, and every client would be let in without it";
+
+#[rustfmt::skip]
+pub(super) static REFUSED: &[Key] = &[
+    refused("secureClientPort", Shape::Number, &[], NO_CLIENT_TLS),
+    refused("secureClientPortAddress", Shape::Any, &[], NO_CLIENT_TLS),
+    refused("client.portUnification", Shape::TrueFalse, &["false"], NO_CLIENT_TLS),
+    refused("sslQuorum", Shape::TrueFalse, &["false"], NO_PEER_TLS),
+    refused("portUnification", Shape::TrueFalse, &["false"], NO_PEER_TLS),
+    refused("quorum.auth.enableSasl", Shape::TrueFalse, &["false"], NO_PEER_SASL),
+    refused("quorum.auth.learnerRequireSasl", Shape::TrueFalse, &["false"], NO_PEER_SASL),
+    refused("quorum.auth.serverRequireSasl", Shape::TrueFalse, &["false"], NO_PEER_SASL),
+    refused("sessionRequireClientSASLAuth", Shape::TrueFalse, &["false"], NO_ENFORCEMENT),
+    refused("enforce.auth.enabled", Shape::TrueFalse, &["false"], NO_ENFORCEMENT),
+    refused("requireClientAuthScheme", Shape::Any, &[], NO_ENFORCEMENT),
+    refused("requireKerberosConfig", Shape::TrueFalse, &["false"], NO_ENFORCEMENT),
+];
