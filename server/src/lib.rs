@@ -5,4 +5,5 @@ pub mod config;
 pub mod host;
 pub mod peer;
 pub mod replica;
+pub mod storage;
 pub mod transport;

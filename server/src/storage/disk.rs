@@ -1,0 +1,179 @@
+//! The `Disk` seam: every file of the server is reached through it, so that a test can put a disk
+//! under the server that fails, fills up, tears writes or loses power.
+//!
+//! The calls are synchronous and block. Whoever must not block calls them from a thread of its own.
+
+use std::fmt::Debug;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A place for files.
+///
+/// What a power cut leaves behind: a file's bytes and length as of its last `sync_data`, a
+/// directory's entries as of its last `sync_dir`, and any part of what came later.
+/// A rename is one step: after a power cut there is the old state or the new one.
+pub trait Disk: Debug + Send + Sync + 'static {
+    /// Creates a file, or empties the one that is there, for reading and writing.
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
+
+    /// Opens a file that exists, for reading and writing.
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
+
+    /// Creates a directory and its parents. They are durable when this returns.
+    fn create_dir_all(&self, path: &Path) -> io::Result<()>;
+
+    /// Renames a file inside one directory, over an existing one if need be.
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()>;
+
+    /// Removes a file. Those who have it open can still read it.
+    fn remove(&self, path: &Path) -> io::Result<()>;
+
+    /// The files (not the directories) of a directory, sorted by name.
+    fn list(&self, directory: &Path) -> io::Result<Vec<FoundFile>>;
+
+    /// Makes the creations, renames and removals in a directory durable.
+    fn sync_dir(&self, directory: &Path) -> io::Result<()>;
+
+    /// Whether there is a file or a directory of this name.
+    fn exists(&self, path: &Path) -> io::Result<bool>;
+
+    /// Takes the exclusive lock on the file, which is created if need be, until the result is
+    /// dropped or the process ends. `WouldBlock`: somebody else has it.
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>>;
+}
+
+/// An open file; all calls name their offset, so threads can share it.
+pub trait DiskFile: Debug + Send + Sync + 'static {
+    /// Writes all of `bytes`, growing the file if need be.
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()>;
+
+    /// Fills `buffer`; a file that ends before that is an `UnexpectedEof`.
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+
+    /// Makes the bytes and the length durable (fdatasync).
+    fn sync_data(&self) -> io::Result<()>;
+
+    /// Cuts the file, or grows it with zeros.
+    fn set_len(&self, bytes: u64) -> io::Result<()>;
+
+    /// The length in bytes.
+    fn bytes(&self) -> io::Result<u64>;
+}
+
+/// A lock that is held as long as this lives.
+pub trait DiskLock: Debug + Send + Sync + 'static {}
+
+/// A file in a directory listing.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FoundFile {
+    pub name: String,
+    pub bytes: u64,
+}
+
+/// The operating system's files.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RealDisk;
+
+impl Disk for RealDisk {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let file =
+            OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
+        Ok(Arc::new(RealFile(file)))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(RealFile(OpenOptions::new().read(true).write(true).open(path)?)))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        let missing: Vec<&Path> = path
+            .ancestors()
+            .take_while(|directory| !directory.as_os_str().is_empty() && !directory.exists())
+            .collect();
+        fs::create_dir_all(path)?;
+        for directory in missing {
+            // An empty parent is the current directory.
+            let parent = match directory.parent() {
+                Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
+                _ => PathBuf::from("."),
+            };
+            self.sync_dir(&parent)?;
+        }
+        Ok(())
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<FoundFile>> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(directory)? {
+            let entry = entry?;
+            let metadata = entry.metadata()?;
+            // A name that is not UTF-8 is none of ours.
+            if let (true, Ok(name)) = (metadata.is_file(), entry.file_name().into_string()) {
+                files.push(FoundFile { name, bytes: metadata.len() });
+            }
+        }
+        files.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(files)
+    }
+
+    fn sync_dir(&self, directory: &Path) -> io::Result<()> {
+        File::open(directory)?.sync_all()
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        path.try_exists()
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
+        let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+        match file.try_lock() {
+            Ok(()) => Ok(Box::new(RealLock { _file: file })),
+            Err(TryLockError::WouldBlock) => Err(io::ErrorKind::WouldBlock.into()),
+            Err(TryLockError::Error(error)) => Err(error),
+        }
+    }
+}
+
+#[derive(Debug)]
+struct RealFile(File);
+
+impl DiskFile for RealFile {
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.0.write_all_at(bytes, offset)
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_exact_at(buffer, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.0.sync_data()
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.0.set_len(bytes)
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+}
+
+/// The lock goes with the file descriptor.
+#[derive(Debug)]
+struct RealLock {
+    _file: File,
+}
+
+impl DiskLock for RealLock {}

@@ -1,0 +1,129 @@
+//! What can go wrong with the disk, one variant per decision the server can take.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use thiserror::Error;
+
+/// A failure of the storage. It can be cloned, because one failed write answers many callers.
+#[derive(Debug, Clone, Error)]
+pub enum StorageError {
+    /// A disk call failed. After a failed write or sync nobody knows what is on the disk, so the
+    /// log that made the call refuses everything from then on.
+    #[error("{}", IoMessage { op, path, source })]
+    Io { op: &'static str, path: PathBuf, source: Arc<io::Error> },
+
+    /// Bytes that were durable once are not what was written. The server must not start from
+    /// them; one that has peers can be rebuilt from those.
+    #[error("{} is damaged at byte {offset}: {what}", .file.display())]
+    Corrupt { file: PathBuf, offset: u64, what: String },
+
+    /// The log has failed before, or was closed.
+    #[error("the log is closed")]
+    Closed,
+
+    /// Another process, or another server in this one, has the directory open.
+    #[error("{} is in use by another server", .path.display())]
+    Locked { path: PathBuf },
+
+    /// The directory was made by a server with another id.
+    #[error("{} belongs to server {found}, but this is server {expected}", .path.display())]
+    WrongServer { path: PathBuf, found: u64, expected: u64 },
+
+    /// The directory was made by a server of another ensemble.
+    #[error(
+        "{} belongs to cluster {found:#018x}, but this server is of cluster {expected:#018x}",
+        .path.display()
+    )]
+    WrongCluster { path: PathBuf, found: u64, expected: u64 },
+
+    /// The file was written by a later release, whose format this one does not know.
+    #[error(
+        "{} has format version {found}, this release reads up to {supported}: use a newer release",
+        .path.display()
+    )]
+    NewerFormat { path: PathBuf, found: u32, supported: u32 },
+
+    /// The caller broke the log's order, or asked for more than fits. Nothing was changed.
+    #[error("refused: {what}")]
+    Refused { what: String },
+}
+
+impl StorageError {
+    /// Wraps the failure of `op` (an infinitive: "write", "create") on `path`; made for
+    /// `map_err`.
+    pub fn io(op: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |source| Self::Io { op, path, source: Arc::new(source) }
+    }
+
+    /// Damage in `file` at `offset` bytes from its start.
+    pub fn corrupt(file: &Path, offset: u64, what: impl Into<String>) -> Self {
+        Self::Corrupt { file: file.to_path_buf(), offset, what: what.into() }
+    }
+
+    pub(crate) fn refused(what: impl Into<String>) -> Self {
+        Self::Refused { what: what.into() }
+    }
+
+    /// True when the disk, or the quota on it, is full.
+    pub fn is_disk_full(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if is_disk_full(source))
+    }
+}
+
+/// For callers, openraft's traits among them, that speak `io::Error`.
+impl From<StorageError> for io::Error {
+    fn from(error: StorageError) -> Self {
+        let kind = match &error {
+            StorageError::Io { source, .. } => source.kind(),
+            StorageError::Corrupt { .. } | StorageError::NewerFormat { .. } => {
+                io::ErrorKind::InvalidData
+            }
+            StorageError::Closed => io::ErrorKind::BrokenPipe,
+            StorageError::Locked { .. } => io::ErrorKind::WouldBlock,
+            StorageError::WrongServer { .. }
+            | StorageError::WrongCluster { .. }
+            | StorageError::Refused { .. } => io::ErrorKind::InvalidInput,
+        };
+        Self::new(kind, error)
+    }
+}
+
+fn is_disk_full(source: &io::Error) -> bool {
+    matches!(source.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+struct IoMessage<'a> {
+    op: &'static str,
+    path: &'a Path,
+    source: &'a io::Error,
+}
+
+impl fmt::Display for IoMessage<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if is_disk_full(self.source) {
+            write!(f, "the disk is full: ")?;
+        }
+        write!(f, "cannot {} {}: {}", self.op, self.path.display(), self.source)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_full_disk_reads_clearly() {
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        let error = StorageError::io("write", Path::new("data/wal/1.wal"))(full);
+        assert!(error.is_disk_full());
+        assert!(
+            error.to_string().starts_with("the disk is full: cannot write data/wal/1.wal: "),
+            "{error}"
+        );
+        assert_eq!(io::Error::from(error).kind(), io::ErrorKind::StorageFull);
+    }
+}
