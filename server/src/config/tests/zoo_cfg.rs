@@ -190,3 +190,19 @@ fn srvr_is_always_answered_and_isro_with_a_read_only_mode() {
     assert!(words("readonlymode.enabled=true").allow("isro"));
     assert!(!words("readonlymode.enabled=false").allow("isro"));
 }
+
+#[test]
+fn a_container_image_s_file_without_client_port_is_read() {
+    let text = "dataDir=/data\ndataLogDir=/datalog\ntickTime=2000\ninitLimit=5\nsyncLimit=2\n\
+        autopurge.snapRetainCount=3\nautopurge.purgeInterval=0\nmaxClientCnxns=60\n\
+        standaloneEnabled=true\nadmin.enableServer=true\nserver.1=localhost:2888:3888;2181\n";
+    let loaded = zoo(text).unwrap();
+    assert_says(
+        &only_warning(&loaded).to_string(),
+        "zoo.cfg:10 admin.enableServer: not applicable",
+    );
+    let (config, _) = loaded;
+    assert!(config.standalone);
+    assert_eq!(config.client_bind, HostPort::new("0.0.0.0", 2181));
+    assert_eq!(config.data_log_dir, PathBuf::from("/datalog"));
+}

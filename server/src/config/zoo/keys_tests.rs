@@ -312,3 +312,23 @@ fn every_rule_names_a_setting_once_and_every_key_has_one_rule() {
     }
     assert!(settings.len() < SETTINGS.len());
 }
+
+/// What an operator reads is kept in step with the table.
+#[test]
+fn the_manual_names_every_key_that_is_honored_or_refused() {
+    let manual = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/operating.md"));
+    for key in all().filter(|key| !matches!(key.rule, Rule::Inert { .. })) {
+        let name = format!("`{}`", key.name.replace('*', "N"));
+        assert!(manual.contains(&name), "{name} is not in docs/operating.md");
+        let (Rule::Number { setting, .. }
+        | Rule::TrueFalse { setting }
+        | Rule::YesNo { setting }
+        | Rule::Text { setting }) = key.rule
+        else {
+            continue;
+        };
+        let row = manual.lines().find(|line| line.starts_with('|') && line.contains(&name));
+        let setting = format!("`{}.{}`", setting.0, setting.1);
+        assert!(row.is_some_and(|row| row.contains(&setting)), "{name} fills {setting}");
+    }
+}

@@ -1,5 +1,5 @@
 //! Java's properties format; the expected pairs are what `java.util.Properties` makes of the
-//! same texts.
+//! same texts, without the blanks at the end of a value, which ZooKeeper trims.
 
 use super::super::files::Source;
 use super::properties::parse;
@@ -38,8 +38,13 @@ fn every_separator_and_escape_of_java_is_read() {
         ("a=b\r\nc=d\re=f", &[("a", "b", 1), ("c", "d", 2), ("e", "f", 3)]),
         ("a=b\\\r\n  c", &[("a", "bc", 1)]),
         ("a=b\\", &[("a", "b", 1)]),
+        ("a=b\\\n\nc=d", &[("a", "b", 1), ("c", "d", 3)]),
+        ("a=b\\\n\\\n c", &[("a", "bc", 1)]),
+        ("  \\\n a=b", &[("a", "b", 1)]),
+        ("a\\\nb=c", &[("ab", "c", 1)]),
+        ("\u{c}a=b", &[("a", "b", 1)]),
+        ("=b", &[("", "b", 1)]),
         ("", &[]),
-        ("\\", &[]),
     ];
     for (text, expected) in table {
         let expected: Vec<_> =
