@@ -11,6 +11,9 @@ use zoolet_jute::{Decode, DecodeError, Encode, Id, OpCode, Request, SessionId, X
 /// The first byte of a batch: the version of its format.
 const BATCH_VERSION: u8 = 1;
 
+/// Version, server, boot, stream, first number, count.
+const HEAD_BYTES: usize = 1 + 1 + 8 + 8 + 8 + 4;
+
 /// The number of a server, 1 to 254: the `N` of `server.N`, and the first byte of the ids of the
 /// sessions that it opens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -42,6 +45,17 @@ pub struct Batch {
     pub origin: Origin,
     /// The commands, in order.
     pub commands: Vec<Command>,
+}
+
+/// What a batch says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchHead {
+    /// Who proposed it.
+    pub origin: Origin,
+    /// The number of its first command.
+    pub first: u64,
+    /// How many there are.
+    pub count: u64,
 }
 
 /// One write on its way through the log.
@@ -130,22 +144,16 @@ impl Batch {
         out.freeze()
     }
 
+    /// The head of an entry's bytes; `None` if that is not one of a batch. The commands may still
+    /// turn out not to decode.
+    pub fn head(batch: &Bytes) -> Option<BatchHead> {
+        let mut input = batch.slice(..batch.len().min(HEAD_BYTES));
+        decode_head(&mut input).ok()
+    }
+
     /// Reads an entry. What does not decode was written by no zoolet; it is never half applied.
     pub fn decode(mut input: Bytes) -> Result<Self, DecodeError> {
-        let version = get_u8(&mut input, "batch.version")?;
-        if version != BATCH_VERSION {
-            return Err(DecodeError::UnknownValue {
-                field: "batch.version",
-                value: i32::from(version),
-            });
-        }
-        let origin = Origin {
-            server: ServerId(get_u8(&mut input, "batch.server")?),
-            boot: get_u64(&mut input, "batch.boot")?,
-            stream: get_u64(&mut input, "batch.stream")?,
-        };
-        let first = get_u64(&mut input, "batch.first")?;
-        let count = u64::from(get_u32(&mut input, "batch.count")?);
+        let BatchHead { origin, first, count } = decode_head(&mut input)?;
         let mut commands: Vec<Command> = Vec::new();
         for offset in 0..count {
             let previous = commands.last().map(|command| &command.identities);
@@ -155,6 +163,22 @@ impl Batch {
         }
         Ok(Self { origin, commands })
     }
+}
+
+fn decode_head(input: &mut Bytes) -> Result<BatchHead, DecodeError> {
+    let version = get_u8(input, "batch.version")?;
+    if version != BATCH_VERSION {
+        let value = i32::from(version);
+        return Err(DecodeError::UnknownValue { field: "batch.version", value });
+    }
+    let origin = Origin {
+        server: ServerId(get_u8(input, "batch.server")?),
+        boot: get_u64(input, "batch.boot")?,
+        stream: get_u64(input, "batch.stream")?,
+    };
+    let first = get_u64(input, "batch.first")?;
+    let count = u64::from(get_u32(input, "batch.count")?);
+    Ok(BatchHead { origin, first, count })
 }
 
 impl Command {

@@ -7,5 +7,5 @@ mod command;
 mod input;
 pub mod state;
 
-pub use command::{Batch, Command, Op, Origin, Policy, ServerId};
+pub use command::{Batch, BatchHead, Command, Op, Origin, Policy, ServerId};
 pub use input::{BadRequest, ConnectionId, Input, Output, Role};

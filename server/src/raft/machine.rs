@@ -1,0 +1,60 @@
+//! What is replicated, as this module sees it.
+
+use std::fmt::{self, Debug};
+use std::io;
+
+use bytes::Bytes;
+use zoolet_jute::SessionId;
+
+use crate::replica::Role;
+use crate::storage::StorageError;
+
+/// The pieces of a snapshot, as they come from a file.
+pub type Chunks = Box<dyn Iterator<Item = Result<Bytes, StorageError>> + Send>;
+
+/// The replicated state and those who wait for it: the host.
+pub trait Machine: Debug + Send + Sync + 'static {
+    /// The next batches of the log, each with the term of its leader.
+    fn commit_many(&self, batches: Vec<(u64, Bytes)>);
+
+    /// Nobody knows what became of the proposals up to this number that are still unanswered.
+    fn lost(&self, through: u64);
+
+    /// Everything that was committed before these syncs were asked for is applied.
+    fn synced(&self, through: u64);
+
+    /// These syncs failed.
+    fn sync_lost(&self, through: u64);
+
+    /// Clients of other servers were heard of. Only the leader is told.
+    fn touched(&self, sessions: Vec<SessionId>);
+
+    /// The server's part in the ensemble has changed.
+    fn role(&self, role: Role);
+
+    /// The state at this moment. It is written later, while commands go on being applied.
+    fn snapshot(&self) -> StateSnapshot;
+
+    /// Replaces the state. The chunks are checked as they are read; after an error the old state
+    /// must still be there.
+    fn restore(&self, chunks: Chunks) -> io::Result<()>;
+
+    /// The last transaction that was applied.
+    fn zxid(&self) -> u64;
+}
+
+/// A state that no longer changes.
+pub struct StateSnapshot {
+    /// The last transaction in it.
+    pub zxid: u64,
+    /// Its digest, which goes into the snapshot's footer.
+    pub digest: u64,
+    /// Its bytes.
+    pub chunks: Box<dyn Iterator<Item = Bytes> + Send + Sync>,
+}
+
+impl Debug for StateSnapshot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("StateSnapshot").field("zxid", &self.zxid).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,187 @@
+//! Who belongs to the ensemble. The first start founds it with the configured voters; from then
+//! on the log knows.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::{Instant, sleep};
+
+use super::core::Core;
+use super::network::{Links, STATUS};
+use super::options::ConfiguredMember;
+use super::service::Admission;
+use super::sync::ReadIndex;
+use super::types::Member;
+use crate::peer::Lane;
+
+/// The pause between two looks at what others do.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
+
+/// How long a peer may take to say what it knows.
+const STATUS_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// Founds the ensemble, or joins it, and keeps the observers in it.
+#[derive(Debug)]
+pub(super) struct Founder {
+    pub core: Core,
+    pub links: Arc<Links>,
+    pub members: Vec<ConfiguredMember>,
+    pub read_index: ReadIndex,
+    pub admission: Arc<Admission>,
+    /// Voters found the ensemble one after the other, so that the first can win its election in
+    /// peace.
+    pub stagger: Duration,
+}
+
+impl Founder {
+    /// An empty server needs to know whether it is new, or has lost its disk: in the second case
+    /// its vote could make a leader of a server that lacks what this one had acknowledged.
+    pub(super) async fn run(mut self) {
+        if self.is_empty().await {
+            self.settle_in().await;
+        }
+        self.warn_of_differences();
+        self.add_observers().await;
+    }
+
+    async fn is_empty(&self) -> bool {
+        matches!(self.core.raft().is_initialized().await, Ok(false))
+    }
+
+    async fn settle_in(&mut self) {
+        let ours = self.core.server();
+        let voters: Vec<u64> = self.voters().collect();
+        let standing = self.ask_around(&voters).await;
+        self.admission.entries.store(true, Ordering::Relaxed);
+        if standing == Standing::Returning {
+            tracing::warn!("this server has no data, but its ensemble has: it is rebuilt");
+            while !self.read_index.catch_up().await {
+                sleep(STATUS_TIMEOUT).await;
+                self.ask_around(&voters).await;
+            }
+            tracing::info!("this server has all of the ensemble's data now");
+        }
+        self.admission.votes.store(true, Ordering::Relaxed);
+        let rank = voters.iter().position(|voter| *voter == ours);
+        // An observer waits until the leader adds it.
+        if let (Standing::New, Some(rank)) = (standing, rank) {
+            self.found(u32::try_from(rank).unwrap_or(u32::MAX)).await;
+        }
+    }
+
+    /// Asks until a majority, this server counted, has answered.
+    async fn ask_around(&self, voters: &[u64]) -> Standing {
+        let ours = self.core.server();
+        let mut answered = BTreeMap::new();
+        loop {
+            for peer in voters.iter().copied().filter(|voter| *voter != ours) {
+                let Some(link) = self.links.to(peer, Lane::Request) else { continue };
+                let asked = Bytes::from_static(&[1]);
+                if let Ok(answer) = link.call_within(STATUS, asked, STATUS_TIMEOUT).await {
+                    answered.insert(peer, *answer == [1]);
+                }
+            }
+            if answered.values().any(|has_data| *has_data) {
+                return Standing::Returning;
+            }
+            if answered.len() + 1 > voters.len() / 2 {
+                return Standing::New;
+            }
+            sleep(LOOK_PAUSE).await;
+        }
+    }
+
+    async fn found(&self, rank: u32) {
+        let found_at = Instant::now() + self.stagger * rank;
+        while Instant::now() < found_at {
+            if !self.is_empty().await {
+                return;
+            }
+            sleep(LOOK_PAUSE).await;
+        }
+        let member = |member: &ConfiguredMember| Member { address: member.address.clone() };
+        let voters: BTreeMap<u64, Member> = self
+            .members
+            .iter()
+            .filter(|member| member.is_voter)
+            .map(|configured| (u64::from(configured.server.0), member(configured)))
+            .collect();
+        match self.core.raft().initialize(voters).await {
+            Ok(()) => tracing::info!("founded the ensemble"),
+            // Somebody else was faster.
+            Err(error) => tracing::debug!(%error, "did not found the ensemble"),
+        }
+    }
+
+    fn warn_of_differences(&self) {
+        let metrics = self.core.metrics();
+        let membership = metrics.membership_config.membership();
+        let in_log: Vec<u64> = membership.voter_ids().collect();
+        let configured: Vec<u64> = self.voters().collect();
+        if !in_log.is_empty() && in_log != configured {
+            tracing::warn!(
+                ?in_log,
+                ?configured,
+                "the configured voters are not those of the ensemble: the ensemble's stay"
+            );
+        }
+    }
+
+    /// Whenever this server leads, it adds the observers that the ensemble lacks.
+    async fn add_observers(self) {
+        let mut leaderships = self.core.leaderships();
+        let observers = self.members.iter().filter(|member| !member.is_voter);
+        let observers: Vec<(u64, Member)> = observers
+            .map(|member| {
+                let address = member.address.clone();
+                (u64::from(member.server.0), Member { address })
+            })
+            .collect();
+        if observers.is_empty() {
+            return;
+        }
+        loop {
+            let is_leader = self.core.is_leader();
+            let mut lacking = 0;
+            for (server, member) in &observers {
+                let metrics = self.core.metrics();
+                if !is_leader || metrics.membership_config.membership().get_node(server).is_some() {
+                    continue;
+                }
+                lacking += 1;
+                match self.core.raft().add_learner(*server, member.clone(), false).await {
+                    Ok(_) => tracing::info!(server, "added an observer"),
+                    Err(error) => tracing::debug!(server, %error, "cannot add an observer yet"),
+                }
+            }
+            if lacking > 0 {
+                sleep(STATUS_TIMEOUT).await;
+            } else if leaderships.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn voters(&self) -> impl Iterator<Item = u64> {
+        let mut voters: Vec<u64> = self
+            .members
+            .iter()
+            .filter(|member| member.is_voter)
+            .map(|member| u64::from(member.server.0))
+            .collect();
+        voters.sort_unstable();
+        voters.into_iter()
+    }
+}
+
+/// What an empty server is to its ensemble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// Nothing was ever committed.
+    New,
+    /// The others have data.
+    Returning,
+}

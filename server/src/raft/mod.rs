@@ -1,0 +1,387 @@
+//! The replicated log, by openraft. This is the only module that names it.
+//!
+//! [`open`] opens the directory and gives the newest snapshot, from which the caller builds its
+//! [`Machine`]; [`Opened::start`] then joins the ensemble. The caller puts commands in through
+//! [`Proposer`] and gets them back, in the order of the log, through [`Machine::commit_many`].
+
+mod boot;
+mod codec;
+mod core;
+mod log_store;
+mod machine;
+mod membership;
+mod network;
+mod options;
+mod proposer;
+mod service;
+mod state_machine;
+mod status;
+mod sync;
+mod types;
+mod upkeep;
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use thiserror::Error;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use self::core::Core;
+use self::log_store::LogStore;
+use self::membership::Founder;
+use self::network::{Links, Network};
+use self::proposer::Driver;
+use self::service::{Admission, Answers, Heard};
+use self::state_machine::{Snapshots, StateMachine};
+use self::sync::ReadIndex;
+use self::types::LogId;
+use self::upkeep::{Housekeeping, RoleWatch};
+use crate::peer::{self, Lane, LinkOptions, PeerPort, PeerPortOptions};
+use crate::replica::Role;
+use crate::storage::{DataDir, Identity, SnapshotStore, StorageError, Wal};
+use crate::transport::Net;
+
+pub use self::machine::{Chunks, Machine, StateSnapshot};
+pub use self::options::{
+    ConfiguredMember, FRAME_BYTES_MAX, Options, SNAPSHOT_COMMANDS, SNAPSHOTS_RETAINED, Timing,
+};
+pub use self::proposer::Proposer;
+pub use self::status::{PeerStatus, Status};
+
+/// Calls to one peer that wait, and answers to one peer that are not ready.
+const CALLS_MAX: usize = 256;
+
+/// How long connecting to a peer may take, handshake included.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// How long a caller of the peer port may take for the handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why a server cannot join its ensemble.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The directory cannot be used.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The configuration does not name this server.
+    #[error("the configuration has no server {0}")]
+    NotAMember(crate::replica::ServerId),
+    /// The peer port cannot be opened.
+    #[error("cannot listen for peers on {address}: {source}")]
+    Listen { address: String, source: io::Error },
+    /// A value of the configuration is out of range, or the log cannot be replayed.
+    #[error("cannot start the log: {0}")]
+    Raft(String),
+}
+
+/// An open directory.
+#[derive(Debug)]
+pub struct Opened {
+    options: Options,
+    boot: u64,
+    wal: Wal,
+    snapshots: Snapshots,
+    proposer: Arc<Proposer>,
+    directory: DataDir,
+}
+
+/// Opens the server's directory: its log, its snapshots, and the number of this start. Blocks.
+/// `wall_ms` is the wall clock.
+pub fn open(options: Options, wall_ms: i64) -> Result<Opened, StartError> {
+    if !options.members.iter().any(|member| member.server == options.server) {
+        return Err(StartError::NotAMember(options.server));
+    }
+    let directory = DataDir::open(Arc::clone(&options.disk), &options.directory)?;
+    let server_id = u64::from(options.server.0);
+    Identity { cluster_id: options.cluster_id, server_id }.claim(&directory)?;
+    let boot = boot::next(&*options.disk, directory.path(), wall_ms)?;
+    let (wal, recovered) =
+        Wal::open(Arc::clone(&options.disk), &directory.wal_path(), options.wal)?;
+    if let Some(torn) = recovered.torn {
+        tracing::info!(?torn, "cut off an unfinished write at the end of the log");
+    }
+    let store = SnapshotStore::open(Arc::clone(&options.disk), &directory.snapshot_path())?;
+    let (newest, damaged) = store.newest()?;
+    for error in damaged {
+        tracing::warn!(%error, "a snapshot is damaged, an older one is used");
+    }
+    let snapshots = Snapshots::new(store, options.snapshots_retained, newest);
+    let proposer = Arc::new(Proposer::new(options.server, boot));
+    Ok(Opened { options, boot, wal, snapshots, proposer, directory })
+}
+
+impl Opened {
+    /// The number of this start.
+    pub fn boot(&self) -> u64 {
+        self.boot
+    }
+
+    /// The newest snapshot's bytes, from which the state is to be built; without one it begins
+    /// empty.
+    pub fn snapshot(&self) -> Option<Chunks> {
+        let current = self.snapshots.current()?;
+        Some(Box::new(current))
+    }
+
+    /// Where the replica's wishes go.
+    pub fn proposer(&self) -> Arc<Proposer> {
+        Arc::clone(&self.proposer)
+    }
+
+    /// Replays the log into `machine`, which holds the state of [`Opened::snapshot`], and joins
+    /// the ensemble.
+    pub async fn start(
+        self,
+        machine: Arc<dyn Machine>,
+        net: Arc<dyn Net>,
+    ) -> Result<Raft, StartError> {
+        let Self { options, boot, wal, snapshots, proposer, directory } = self;
+        let (fatal_report, fatal) = watch::channel(None);
+        let wal = Arc::new(wal);
+        let report = fatal_report.clone();
+        wal.on_failure(Box::new(move |error| {
+            report.send_replace(Some(error.to_string()));
+        }));
+        let server = u64::from(options.server.0);
+        let links = links(&options, boot, &net);
+        let state_machine =
+            StateMachine::new(Arc::clone(&machine), Arc::clone(&proposer), snapshots.clone())
+                .map_err(|error| StartError::Raft(error.to_string()))?;
+        let (applied, commands) = (state_machine.applied(), state_machine.commands());
+        let config = options::config(&options)
+            .validate()
+            .map_err(|error| StartError::Raft(error.to_string()))?;
+        let network = Network { server, links: Arc::clone(&links) };
+        let log_store = LogStore::new(Arc::clone(&wal));
+        let raft =
+            openraft::Raft::build(server, Arc::new(config), network, log_store, state_machine)
+                .await
+                .map_err(|error| StartError::Raft(error.to_string()))?;
+        let core = Core::new(server, raft);
+        let before = wal.state();
+        let is_empty = before.last.is_none() && before.vote.is_none();
+        let crew = Crew {
+            links,
+            machine,
+            proposer,
+            snapshots,
+            applied,
+            commands,
+            core,
+            heard: Arc::default(),
+            admission: Arc::new(Admission::new(is_empty)),
+            role: watch::Sender::new(Role::Looking),
+            fatal: fatal_report,
+        };
+        let port = crew.listen(&options, boot, &*net).await?;
+        crew.core.raft().run();
+        let tasks = crew.start_tasks(&options);
+        let role = crew.role.subscribe();
+        let Crew { core, applied, snapshots, .. } = crew;
+        Ok(Raft { core, applied, snapshots, role, fatal, port, tasks, wal, _directory: directory })
+    }
+}
+
+fn links(options: &Options, boot: u64, net: &Arc<dyn Net>) -> Arc<Links> {
+    let server = u64::from(options.server.0);
+    let template = LinkOptions {
+        net: Arc::clone(net),
+        ours: peer::Identity { cluster: options.cluster_id, server, boot },
+        target: 0,
+        address: String::new(),
+        lane: Lane::Control,
+        frame_bytes_max: options.frame_bytes_max,
+        calls_max: CALLS_MAX,
+        connect_timeout: CONNECT_TIMEOUT,
+        backoff_max: options.timing.heartbeat,
+        stall_timeout: options.timing.election_max * 4,
+    };
+    let address = |member: &ConfiguredMember| (u64::from(member.server.0), member.address.clone());
+    let addresses: BTreeMap<u64, String> = options.members.iter().map(address).collect();
+    Arc::new(Links::new(template, options.timing.election_max * 4, addresses))
+}
+
+/// What the tasks of a server share.
+#[derive(Debug)]
+struct Crew {
+    core: Core,
+    links: Arc<Links>,
+    machine: Arc<dyn Machine>,
+    proposer: Arc<Proposer>,
+    snapshots: Snapshots,
+    applied: watch::Receiver<Option<LogId>>,
+    commands: Arc<AtomicU64>,
+    heard: Arc<Heard>,
+    admission: Arc<Admission>,
+    role: watch::Sender<Role>,
+    fatal: watch::Sender<Option<String>>,
+}
+
+impl Crew {
+    /// Opens the peer port; an ensemble of one needs none.
+    async fn listen(
+        &self,
+        options: &Options,
+        boot: u64,
+        net: &dyn Net,
+    ) -> Result<Option<PeerPort>, StartError> {
+        let own = options.members.iter().find(|member| member.server == options.server);
+        let Some(own) = own.filter(|_| options.members.len() > 1) else { return Ok(None) };
+        let address = options.listen.clone().unwrap_or_else(|| own.address.clone());
+        let service = Answers {
+            core: self.core.clone(),
+            machine: Arc::clone(&self.machine),
+            snapshots: self.snapshots.clone(),
+            applied: self.applied.clone(),
+            heard: Arc::clone(&self.heard),
+            admission: Arc::clone(&self.admission),
+            receiving: tokio::sync::Mutex::default(),
+        };
+        let server = u64::from(options.server.0);
+        let port_options = PeerPortOptions {
+            ours: peer::Identity { cluster: options.cluster_id, server, boot },
+            address: address.clone(),
+            frame_bytes_max: options.frame_bytes_max,
+            answers_max: CALLS_MAX,
+            handshake_timeout: HANDSHAKE_TIMEOUT,
+        };
+        let port = PeerPort::listen(net, port_options, Arc::new(service)).await;
+        port.map(Some).map_err(|source| StartError::Listen { address, source })
+    }
+
+    fn read_index(&self) -> ReadIndex {
+        let (core, applied) = (self.core.clone(), self.applied.clone());
+        ReadIndex { core, links: Arc::clone(&self.links), applied }
+    }
+
+    fn start_tasks(&self, options: &Options) -> JoinSet<()> {
+        let timing = options.timing;
+        let (core, links) = (self.core.clone(), Arc::clone(&self.links));
+        let (machine, proposer) = (Arc::clone(&self.machine), Arc::clone(&self.proposer));
+        let mut tasks = JoinSet::new();
+        let driver = Driver {
+            proposer: Arc::clone(&proposer),
+            machine: Arc::clone(&machine),
+            core: core.clone(),
+            links: Arc::clone(&links),
+            patience: timing.patience,
+        };
+        tasks.spawn(driver.run());
+        tasks.spawn(sync::serve_syncs(
+            Arc::clone(&proposer),
+            Arc::clone(&machine),
+            self.read_index(),
+            timing.patience,
+        ));
+        tasks.spawn(sync::send_touches(proposer, Arc::clone(&machine), core.clone(), links));
+        let roles = RoleWatch {
+            core: core.clone(),
+            machine: Arc::clone(&machine),
+            heard: Arc::clone(&self.heard),
+            applied: self.applied.clone(),
+            read_index: self.read_index(),
+            timing,
+            role: self.role.clone(),
+        };
+        tasks.spawn(roles.run());
+        let housekeeping = Housekeeping {
+            core: core.clone(),
+            machine,
+            snapshots: self.snapshots.clone(),
+            commands: Arc::clone(&self.commands),
+            snapshot_commands: options.snapshot_commands,
+            snapshots_retained: options.snapshots_retained,
+        };
+        tasks.spawn(housekeeping.run());
+        let founder = Founder {
+            core: core.clone(),
+            links: Arc::clone(&self.links),
+            members: options.members.clone(),
+            read_index: self.read_index(),
+            admission: Arc::clone(&self.admission),
+            stagger: timing.election_max,
+        };
+        tasks.spawn(founder.run());
+        tasks.spawn(status::watch_failure(core, self.fatal.clone()));
+        tasks
+    }
+}
+
+/// A server in its ensemble. Dropping it without [`Raft::shutdown`] is like a kill.
+#[derive(Debug)]
+pub struct Raft {
+    core: Core,
+    applied: watch::Receiver<Option<LogId>>,
+    snapshots: Snapshots,
+    role: watch::Receiver<Role>,
+    fatal: watch::Receiver<Option<String>>,
+    port: Option<PeerPort>,
+    tasks: JoinSet<()>,
+    wal: Arc<Wal>,
+    _directory: DataDir,
+}
+
+impl Raft {
+    /// The address of the peer port; an ensemble of one has none.
+    pub fn peer_addr(&self) -> Option<SocketAddr> {
+        self.port.as_ref().map(PeerPort::local_addr)
+    }
+
+    /// Why this server can no longer work, once it cannot: its disk has failed, mostly. Whoever
+    /// runs it must then end it.
+    pub fn fatal(&self) -> watch::Receiver<Option<String>> {
+        self.fatal.clone()
+    }
+
+    /// This server's part in the ensemble, as the machine was told.
+    pub fn role(&self) -> watch::Receiver<Role> {
+        self.role.clone()
+    }
+
+    /// How things stand.
+    pub fn status(&self) -> Status {
+        Status::of(&self.core, &self.applied, &self.snapshots, *self.role.borrow())
+    }
+
+    /// Makes another server the leader, if this one is.
+    pub async fn hand_over(&self) {
+        upkeep::hand_over(&self.core).await;
+    }
+
+    /// Takes a snapshot now.
+    pub async fn take_snapshot(&self) {
+        if let Err(error) = self.core.raft().trigger().snapshot().await {
+            tracing::warn!(%error, "no snapshot was taken");
+        }
+    }
+
+    /// Ends this server's part in good order: hands the lead over, and makes all that was written
+    /// durable.
+    pub async fn shutdown(mut self) {
+        self.hand_over().await;
+        self.stop().await;
+    }
+
+    /// Ends it without handing over.
+    pub async fn stop(&mut self) {
+        self.port = None;
+        self.tasks.shutdown().await;
+        if let Err(error) = self.core.raft().shutdown().await {
+            tracing::warn!(%error, "openraft has not ended well");
+        }
+        let (done, flushed) = tokio::sync::oneshot::channel();
+        // The receiver waits below; a log that has failed has been reported.
+        let flushing = self.wal.flush(Box::new(move |result| drop(done.send(result))));
+        if flushing.is_ok() {
+            let _ = flushed.await;
+        }
+    }
+}

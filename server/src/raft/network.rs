@@ -1,0 +1,267 @@
+//! openraft's messages on the peer links: the calling side. The called side is in `service`.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use openraft::errors::{
+    NetworkError, RPCError, ReplicationClosed, StreamingError, Timeout, Unreachable,
+};
+use openraft::network::RPCOption;
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest,
+    TransferLeaderResponse, VoteRequest, VoteResponse,
+};
+use openraft::{OptionalSend, RPCTypes, RaftNetworkFactory, RaftNetworkV2};
+use tokio::task::spawn_blocking;
+
+use super::codec;
+use super::state_machine::FileSnapshot;
+use super::types::{Member, TypeConfig, Vote};
+use crate::peer::{CallError, Lane, Link, LinkOptions};
+use crate::storage::{SnapshotReader, StorageError};
+
+/// The kinds of calls between servers.
+pub(super) const APPEND: u8 = 1;
+pub(super) const VOTE: u8 = 2;
+pub(super) const PRE_VOTE: u8 = 3;
+pub(super) const TRANSFER: u8 = 4;
+pub(super) const SNAPSHOT_BEGIN: u8 = 5;
+pub(super) const SNAPSHOT_CHUNK: u8 = 6;
+pub(super) const SNAPSHOT_END: u8 = 7;
+pub(super) const PROPOSE: u8 = 8;
+pub(super) const READ_INDEX: u8 = 9;
+pub(super) const TOUCH: u8 = 10;
+pub(super) const STATUS: u8 = 11;
+
+/// How long one piece of a snapshot may take.
+const CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How long installing a snapshot may take.
+const INSTALL_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// The links to all peers, each opened when it is first used.
+#[derive(Debug)]
+pub(super) struct Links {
+    /// What is the same for all of them.
+    template: LinkOptions,
+    append_timeout: Duration,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    addresses: BTreeMap<u64, String>,
+    links: BTreeMap<(u64, Lane), Arc<Link>>,
+}
+
+impl Links {
+    pub(super) fn new(
+        template: LinkOptions,
+        append_timeout: Duration,
+        addresses: BTreeMap<u64, String>,
+    ) -> Self {
+        let known = Mutex::new(Known { addresses, links: BTreeMap::new() });
+        Self { template, append_timeout, known }
+    }
+
+    /// The link to a peer; `None` if nobody has said where it is.
+    pub(super) fn to(&self, target: u64, lane: Lane) -> Option<Arc<Link>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(link) = known.links.get(&(target, lane)) {
+            return Some(Arc::clone(link));
+        }
+        let address = known.addresses.get(&target)?.clone();
+        let stall_timeout = match lane {
+            Lane::Control | Lane::Append | Lane::Request => self.template.stall_timeout,
+            Lane::Snapshot => INSTALL_TIMEOUT,
+        };
+        let template = self.template.clone();
+        let options = LinkOptions { target, address, lane, stall_timeout, ..template };
+        let link = Arc::new(Link::open(options));
+        known.links.insert((target, lane), Arc::clone(&link));
+        Some(link)
+    }
+
+    /// Uses the address from the log's membership if the configuration has none.
+    fn learn(&self, target: u64, member: &Member) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.addresses.entry(target).or_insert_with(|| member.address.clone());
+    }
+}
+
+/// Makes openraft's clients.
+#[derive(Clone, Debug)]
+pub(super) struct Network {
+    pub server: u64,
+    pub links: Arc<Links>,
+}
+
+impl Network {
+    fn client(&self, target: u64, member: &Member, lane: Lane) -> Remote {
+        self.links.learn(target, member);
+        Remote { server: self.server, target, lane, links: Arc::clone(&self.links) }
+    }
+}
+
+impl RaftNetworkFactory<TypeConfig> for Network {
+    type Network = Remote;
+
+    async fn new_client(&mut self, target: u64, member: &Member) -> Remote {
+        self.client(target, member, Lane::Append)
+    }
+
+    async fn new_heartbeat_client(&mut self, target: u64, member: &Member) -> Remote {
+        self.client(target, member, Lane::Control)
+    }
+
+    async fn new_snapshot_client(&mut self, target: u64, member: &Member) -> Remote {
+        self.client(target, member, Lane::Snapshot)
+    }
+}
+
+/// One peer, as openraft calls it.
+#[derive(Clone, Debug)]
+pub(super) struct Remote {
+    server: u64,
+    target: u64,
+    /// The lane of appends; votes always take the control lane.
+    lane: Lane,
+    links: Arc<Links>,
+}
+
+type Failure = RPCError<TypeConfig>;
+
+impl Remote {
+    async fn call(
+        &self,
+        (lane, kind, action): (Lane, u8, RPCTypes),
+        body: Bytes,
+        timeout: Duration,
+    ) -> Result<codec::Reader, Failure> {
+        let called = match self.links.to(self.target, lane) {
+            Some(link) => link.call_within(kind, body, timeout).await,
+            None => Err(CallError::Unreachable),
+        };
+        called.map(codec::Reader).map_err(|error| match error {
+            CallError::Unreachable | CallError::Full => {
+                RPCError::Unreachable(Unreachable::new(&error))
+            }
+            CallError::Broken => RPCError::Network(NetworkError::new(&error)),
+            CallError::Timeout => {
+                RPCError::Timeout(Timeout { action, id: self.server, target: self.target, timeout })
+            }
+        })
+    }
+
+    async fn send_snapshot(
+        &self,
+        vote: Vote,
+        snapshot: FileSnapshot,
+    ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
+        let call = |kind| (Lane::Snapshot, kind, RPCTypes::InstallSnapshot);
+        let mut reader = snapshot.snapshot;
+        let name = reader.name();
+        let mut begin = BytesMut::new();
+        codec::put_vote(&mut begin, &vote);
+        begin.put_u64(name.term);
+        begin.put_u64(name.index);
+        begin.put_u64(name.zxid);
+        codec::put_bytes(&mut begin, reader.meta());
+        self.call(call(SNAPSHOT_BEGIN), begin.freeze(), CHUNK_TIMEOUT).await?;
+        loop {
+            let (back, chunk) = next_chunk(reader).await?;
+            reader = back;
+            let Some(chunk) = chunk else { break };
+            self.call(call(SNAPSHOT_CHUNK), chunk, CHUNK_TIMEOUT).await?;
+        }
+        let mut end = BytesMut::new();
+        end.put_u64(reader.summary().map_or(0, |summary| summary.digest));
+        let mut answer = self.call(call(SNAPSHOT_END), end.freeze(), INSTALL_TIMEOUT).await?;
+        Ok(SnapshotResponse::new(answer.vote().map_err(|error| network(&error))?))
+    }
+}
+
+/// Reads on without blocking the runtime.
+async fn next_chunk(
+    mut reader: SnapshotReader,
+) -> Result<(SnapshotReader, Option<Bytes>), StreamingError<TypeConfig>> {
+    let reading = spawn_blocking(move || {
+        let chunk = reader.next().transpose();
+        (reader, chunk)
+    });
+    let (reader, chunk) = reading.await.map_err(|error| NetworkError::new(&error))?;
+    let chunk = chunk.map_err(|error: StorageError| NetworkError::new(&error))?;
+    Ok((reader, chunk))
+}
+
+fn network(error: &std::io::Error) -> Failure {
+    RPCError::Network(NetworkError::new(error))
+}
+
+impl RaftNetworkV2<TypeConfig> for Remote {
+    type SnapshotData = SnapshotReader;
+
+    async fn append_entries(
+        &mut self,
+        request: AppendEntriesRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Result<AppendEntriesResponse<TypeConfig>, Failure> {
+        let timeout = match self.lane {
+            Lane::Control => option.hard_ttl(),
+            Lane::Append | Lane::Request | Lane::Snapshot => self.links.append_timeout,
+        };
+        let call = (self.lane, APPEND, RPCTypes::AppendEntries);
+        let mut answer = self.call(call, codec::encode_append_request(&request), timeout).await?;
+        answer.append_response().map_err(|error| network(&error))
+    }
+
+    async fn vote(
+        &mut self,
+        request: VoteRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<TypeConfig>, Failure> {
+        let body = codec::encode_vote_request(&request);
+        let call = (Lane::Control, VOTE, RPCTypes::Vote);
+        let mut answer = self.call(call, body, option.hard_ttl()).await?;
+        answer.vote_response().map_err(|error| network(&error))
+    }
+
+    async fn pre_vote(
+        &mut self,
+        request: VoteRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Result<VoteResponse<TypeConfig>, Failure> {
+        let body = codec::encode_vote_request(&request);
+        let call = (Lane::Control, PRE_VOTE, RPCTypes::Vote);
+        let mut answer = self.call(call, body, option.hard_ttl()).await?;
+        answer.vote_response().map_err(|error| network(&error))
+    }
+
+    async fn full_snapshot(
+        &mut self,
+        vote: Vote,
+        snapshot: FileSnapshot,
+        cancel: impl Future<Output = ReplicationClosed> + OptionalSend + 'static,
+        _option: RPCOption,
+    ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
+        tokio::select! {
+            sent = self.send_snapshot(vote, snapshot) => sent,
+            closed = cancel => Err(closed.into()),
+        }
+    }
+
+    async fn transfer_leader(
+        &mut self,
+        request: TransferLeaderRequest<TypeConfig>,
+        option: RPCOption,
+    ) -> Result<TransferLeaderResponse<TypeConfig>, Failure> {
+        let body = codec::encode_transfer_request(&request);
+        let call = (Lane::Control, TRANSFER, RPCTypes::TransferLeader);
+        self.call(call, body, option.hard_ttl()).await?;
+        // What the peer thinks of it does not matter: without its election all goes on as before.
+        Ok(Ok(()))
+    }
+}

@@ -1,0 +1,113 @@
+//! What the raft module is told, and how long it waits for what.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::{Config, SnapshotPolicy};
+
+use crate::replica::ServerId;
+use crate::storage::{Disk, WalOptions};
+
+/// One server of the configured ensemble.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfiguredMember {
+    /// Its number.
+    pub server: ServerId,
+    /// The `host:port` of its peer port.
+    pub address: String,
+    /// False for an observer.
+    pub is_voter: bool,
+}
+
+/// How often a leader says that it is alive, and when its silence means that it is not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Timing {
+    /// Between two heartbeats.
+    pub heartbeat: Duration,
+    /// The range from which each server draws its patience. It begins to count when a leader has
+    /// been silent for `election_max`, which is how long a leader may rely on a majority's answer.
+    pub election_min: Duration,
+    pub election_max: Duration,
+    /// How long a proposal or a sync may take before its outcome counts as unknown. Less than the
+    /// shortest session, so that clients hear of it from their server.
+    pub patience: Duration,
+}
+
+impl Timing {
+    /// The usual timing for a tick: with 2000 ms an election begins 800 to 1000 ms after a
+    /// leader's last word.
+    pub fn from_tick(tick: Duration) -> Self {
+        let election_max = (tick / 4).clamp(Duration::from_millis(300), Duration::from_secs(2));
+        Self {
+            heartbeat: election_max / 5,
+            election_min: election_max * 3 / 5,
+            election_max,
+            patience: election_max * 6,
+        }
+    }
+
+    /// A leader that was silent for longer may have been replaced.
+    pub fn silence_max(&self) -> Duration {
+        self.election_max + self.election_min
+    }
+}
+
+/// What the raft module is told.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// This server.
+    pub server: ServerId,
+    /// The ensemble's number, which all its servers share.
+    pub cluster_id: u64,
+    /// All servers, this one included. The first start founds the ensemble with them; later the
+    /// log's membership rules, and only the addresses are taken from here.
+    pub members: Vec<ConfiguredMember>,
+    /// Where to listen for peers, if not on this server's own address.
+    pub listen: Option<String>,
+    /// The disk.
+    pub disk: Arc<dyn Disk>,
+    /// This server's directory.
+    pub directory: PathBuf,
+    /// How the log is kept.
+    pub wal: WalOptions,
+    /// A snapshot is taken every so many commands.
+    pub snapshot_commands: u64,
+    /// So many snapshots are kept, and the log back to the oldest of them.
+    pub snapshots_retained: usize,
+    /// The largest message between servers, in bytes: it must have room for the largest request
+    /// of a client, twice over.
+    pub frame_bytes_max: usize,
+    /// How long to wait for what.
+    pub timing: Timing,
+}
+
+/// Snapshots are taken every so many commands by default (`snapCount`).
+pub const SNAPSHOT_COMMANDS: u64 = 100_000;
+
+/// So many snapshots are kept by default (`autopurge.snapRetainCount`).
+pub const SNAPSHOTS_RETAINED: usize = 3;
+
+/// The largest message between servers by default, in bytes.
+pub const FRAME_BYTES_MAX: usize = 16 << 20;
+
+pub(super) fn config(options: &Options) -> Config {
+    let timing = options.timing;
+    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    Config {
+        cluster_name: format!("{:016x}", options.cluster_id),
+        heartbeat_interval: millis(timing.heartbeat),
+        election_timeout_min: millis(timing.election_min),
+        election_timeout_max: millis(timing.election_max),
+        enable_pre_vote: Some(true),
+        enable_leader_restore: Some(false),
+        allow_log_reversion: Some(false),
+        // Snapshots are counted in commands, and the log is kept back to the oldest snapshot:
+        // `upkeep` sees to both.
+        snapshot_policy: SnapshotPolicy::Never,
+        max_in_snapshot_log_to_keep: u64::MAX,
+        replication_lag_threshold: u64::MAX,
+        backoff: "50ms 100ms 200ms ..500ms".to_owned(),
+        ..Config::default()
+    }
+}

@@ -1,0 +1,251 @@
+//! What a server answers to its peers' calls.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use openraft::raft::VoteResponse;
+use tokio::sync::{oneshot, watch};
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
+use zoolet_jute::SessionId;
+
+use super::codec::{self, Reader, malformed};
+use super::core::Core;
+use super::machine::Machine;
+use super::network::{
+    APPEND, PRE_VOTE, PROPOSE, READ_INDEX, SNAPSHOT_BEGIN, SNAPSHOT_CHUNK, SNAPSHOT_END, STATUS,
+    TOUCH, TRANSFER, VOTE,
+};
+use super::state_machine::{FileSnapshot, Snapshots, meta_of};
+use super::types::{Body, Callback, LogId, Vote};
+use crate::peer::{Answer, Call, Service};
+use crate::storage::{SnapshotName, SnapshotWriter, StorageError};
+use crate::transport::BoxFuture;
+
+/// When this server last heard of a leader.
+#[derive(Debug, Default)]
+pub(super) struct Heard {
+    at: Mutex<Option<Instant>>,
+}
+
+impl Heard {
+    fn now(&self) {
+        *self.at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+    }
+
+    /// Whether that was less than `limit` ago.
+    pub(super) fn within(&self, limit: Duration) -> bool {
+        let at = *self.at.lock().unwrap_or_else(PoisonError::into_inner);
+        at.is_some_and(|at| at.elapsed() < limit)
+    }
+}
+
+/// What a server that starts with an empty disk may do. It may have lost what it once had.
+#[derive(Debug)]
+pub(super) struct Admission {
+    /// Take entries: not before the leader knows that this server begins anew.
+    pub entries: AtomicBool,
+    /// Vote: not before it has again all that it can have acknowledged.
+    pub votes: AtomicBool,
+}
+
+impl Admission {
+    pub(super) fn new(is_empty: bool) -> Self {
+        Self { entries: AtomicBool::new(!is_empty), votes: AtomicBool::new(!is_empty) }
+    }
+}
+
+/// Answers the peers.
+#[derive(Debug)]
+pub(super) struct Answers {
+    pub core: Core,
+    pub machine: Arc<dyn Machine>,
+    pub snapshots: Snapshots,
+    pub applied: watch::Receiver<Option<LogId>>,
+    pub heard: Arc<Heard>,
+    /// What this server may do yet.
+    pub admission: Arc<Admission>,
+    pub receiving: tokio::sync::Mutex<Option<Receiving>>,
+}
+
+/// A snapshot on its way in.
+#[derive(Debug)]
+pub(super) struct Receiving {
+    from: u64,
+    vote: Vote,
+    name: SnapshotName,
+    writer: SnapshotWriter,
+}
+
+type Later = BoxFuture<'static, Option<Bytes>>;
+
+impl Service for Answers {
+    fn call(&self, call: Call) -> BoxFuture<'_, Answer> {
+        Box::pin(async move {
+            let (peer, kind) = (call.from.server, call.kind);
+            match self.answer(call).await {
+                Ok(answer) => answer,
+                Err(error) => {
+                    tracing::warn!(peer, kind, %error, "cannot answer a peer");
+                    Answer::None
+                }
+            }
+        })
+    }
+}
+
+impl Answers {
+    async fn answer(&self, call: Call) -> io::Result<Answer> {
+        let (from, mut body) = (call.from.server, Reader(call.body));
+        Ok(match call.kind {
+            APPEND => Answer::Later(self.append(body)?),
+            VOTE | PRE_VOTE => Answer::Later(self.vote(body, call.kind == PRE_VOTE)?),
+            TRANSFER => {
+                let (request, raft) = (body.transfer_request()?, self.core.raft().clone());
+                Answer::Later(Box::pin(async move {
+                    raft.handle_transfer_leader(request).await.ok().map(|_| Bytes::new())
+                }))
+            }
+            PROPOSE => Answer::Later(self.propose(body.0).await),
+            READ_INDEX => {
+                let core = self.core.clone();
+                Answer::Later(Box::pin(async move {
+                    let mut out = BytesMut::new();
+                    let index = core.read_index().await;
+                    out.put_u8(u8::from(index.is_some()));
+                    out.put_u64(index.unwrap_or(0));
+                    Some(out.freeze())
+                }))
+            }
+            TOUCH => {
+                let mut sessions = Vec::new();
+                for _ in 0..body.u32()? {
+                    sessions.push(SessionId(body.u64()?.cast_signed()));
+                }
+                if self.core.is_leader() {
+                    self.machine.touched(sessions);
+                }
+                Answer::None
+            }
+            STATUS => {
+                let is_empty = body.u8()? != 0;
+                if is_empty && self.core.is_leader() {
+                    // The peer has lost its log and starts again from the beginning. If it never
+                    // had one, this changes nothing.
+                    let allowed = self.core.raft().trigger().allow_next_revert(&from, true).await;
+                    tracing::debug!(peer = from, ?allowed, "a peer starts without a log");
+                }
+                Answer::Now(Bytes::copy_from_slice(&[u8::from(self.applied.borrow().is_some())]))
+            }
+            SNAPSHOT_BEGIN => self.begin_snapshot(from, body).await?,
+            SNAPSHOT_CHUNK => self.take_chunk(from, body.0).await?,
+            SNAPSHOT_END => self.end_snapshot(from, body).await?,
+            _ => return Err(malformed("unknown kind of call")),
+        })
+    }
+
+    fn append(&self, mut body: Reader) -> io::Result<Later> {
+        let request = body.append_request()?;
+        if !self.admission.entries.load(Ordering::Relaxed) {
+            return Ok(Box::pin(async { None }));
+        }
+        let raft = self.core.raft().clone();
+        if request.vote.leader_id.term >= self.core.leadership().map_or(0, |known| known.term) {
+            self.heard.now();
+        }
+        Ok(Box::pin(async move {
+            let response = raft.append_entries(request).await.ok()?;
+            Some(codec::encode_append_response(&response))
+        }))
+    }
+
+    fn vote(&self, mut body: Reader, is_pre_vote: bool) -> io::Result<Later> {
+        let request = body.vote_request()?;
+        let core = self.core.clone();
+        let may_vote = self.admission.votes.load(Ordering::Relaxed);
+        Ok(Box::pin(async move {
+            if !may_vote {
+                let refusal = VoteResponse::new(core.metrics().vote, None, false);
+                return Some(codec::encode_vote_response(&refusal));
+            }
+            let voted = if is_pre_vote {
+                core.raft().pre_vote(request).await
+            } else {
+                core.raft().vote(request).await
+            };
+            Some(codec::encode_vote_response(&voted.ok()?))
+        }))
+    }
+
+    /// The batch has its place when this returns. The answer is 1 if it was committed under this
+    /// leader; anything else and the peer proposes it again.
+    async fn propose(&self, batch: Bytes) -> Later {
+        let (done, told) = oneshot::channel();
+        let told_by = Callback(Box::new(move |result: Result<_, _>| {
+            // The peer's connection may be gone.
+            let _ = done.send(result.is_ok());
+        }));
+        let taken = self.core.propose(Body(batch), told_by).await;
+        Box::pin(async move {
+            let accepted = taken && told.await.unwrap_or(false);
+            Some(Bytes::copy_from_slice(&[u8::from(accepted)]))
+        })
+    }
+
+    async fn begin_snapshot(&self, from: u64, mut body: Reader) -> io::Result<Answer> {
+        let vote = body.vote()?;
+        let name = SnapshotName { term: body.u64()?, index: body.u64()?, zxid: body.u64()? };
+        let meta = body.bytes()?;
+        let mut receiving = self.receiving.lock().await;
+        // An older one that was not finished is removed when it is dropped.
+        *receiving = None;
+        let store = self.snapshots.store().clone();
+        let writer = blocking(move || store.create(name, &meta)).await?;
+        *receiving = Some(Receiving { from, vote, name, writer });
+        self.heard.now();
+        Ok(Answer::Now(Bytes::new()))
+    }
+
+    async fn take_chunk(&self, from: u64, chunk: Bytes) -> io::Result<Answer> {
+        let mut slot = self.receiving.lock().await;
+        let mut receiving = slot.take().filter(|receiving| receiving.from == from);
+        let Some(mut taken) = receiving.take() else {
+            return Err(malformed("a piece of a snapshot that was not begun"));
+        };
+        taken = blocking(move || taken.writer.write(&chunk).map(|()| taken)).await?;
+        *slot = Some(taken);
+        self.heard.now();
+        Ok(Answer::Now(Bytes::new()))
+    }
+
+    async fn end_snapshot(&self, from: u64, mut body: Reader) -> io::Result<Answer> {
+        let digest = body.u64()?;
+        let taken = self.receiving.lock().await.take().filter(|taken| taken.from == from);
+        let Some(Receiving { vote, name, writer, .. }) = taken else {
+            return Err(malformed("the end of a snapshot that was not begun"));
+        };
+        let store = self.snapshots.store().clone();
+        let reader = blocking(move || {
+            writer.finish(digest)?;
+            store.read(name)
+        })
+        .await?;
+        let snapshot = FileSnapshot { meta: meta_of(&reader)?, snapshot: reader };
+        let raft = self.core.raft().clone();
+        Ok(Answer::Later(Box::pin(async move {
+            let response = raft.install_full_snapshot(vote, snapshot).await.ok()?;
+            let mut out = BytesMut::new();
+            codec::put_vote(&mut out, &response.vote);
+            Some(out.freeze())
+        })))
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, StorageError> + Send + 'static,
+) -> io::Result<T> {
+    Ok(spawn_blocking(work).await.map_err(io::Error::other)??)
+}

@@ -1,0 +1,95 @@
+//! How things stand, for those who ask.
+
+use tokio::sync::watch;
+
+use openraft::async_runtime::watch::WatchReceiver;
+
+use super::core::Core;
+use super::state_machine::Snapshots;
+use super::types::LogId;
+use crate::replica::Role;
+
+/// How a server stands in its ensemble.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Status {
+    /// Raft's election number.
+    pub term: u64,
+    /// The leader's number, if one is known.
+    pub leader: Option<u64>,
+    /// This server's part.
+    pub role: Role,
+    /// Log indices: the last entry, the last committed one, the last applied one.
+    pub last_log: Option<u64>,
+    pub committed: Option<u64>,
+    pub applied: Option<u64>,
+    /// Up to where the newest snapshot goes, and up to where the log was purged.
+    pub snapshot: Option<u64>,
+    pub purged: Option<u64>,
+    /// All other servers of the ensemble.
+    pub peers: Vec<PeerStatus>,
+}
+
+/// How a peer stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerStatus {
+    /// Its number.
+    pub server: u64,
+    /// False for an observer.
+    pub is_voter: bool,
+    /// Seen from the leader: up to where its log is known to match.
+    pub matching: Option<u64>,
+}
+
+impl Status {
+    pub(super) fn of(
+        core: &Core,
+        applied: &watch::Receiver<Option<LogId>>,
+        snapshots: &Snapshots,
+        role: Role,
+    ) -> Self {
+        let metrics = core.metrics();
+        let membership = metrics.membership_config.membership();
+        let voters: Vec<u64> = membership.voter_ids().collect();
+        let matching = |server: &u64| {
+            let replication = metrics.replication.as_ref()?;
+            replication.get(server).copied().flatten().map(|matching| matching.index)
+        };
+        let peer = |server: &u64| PeerStatus {
+            server: *server,
+            is_voter: voters.contains(server),
+            matching: matching(server),
+        };
+        let others = membership.nodes().map(|(server, _)| server);
+        Self {
+            term: metrics.current_term,
+            leader: metrics.current_leader,
+            role,
+            last_log: metrics.last_log_index,
+            committed: metrics.cluster_committed.map(|last| last.index),
+            applied: applied.borrow().map(|last| last.index),
+            snapshot: snapshots.current().map(|current| current.name().index),
+            purged: metrics.purged.map(|last| last.index),
+            peers: others.filter(|server| **server != core.server()).map(peer).collect(),
+        }
+    }
+}
+
+/// Reports it when openraft has stopped by itself.
+pub(super) async fn watch_failure(core: Core, fatal: watch::Sender<Option<String>>) {
+    let mut metrics = core.raft().metrics();
+    loop {
+        let failure = metrics.borrow_watched().running_state.clone().err();
+        if let Some(failure) = failure {
+            // The log's own report comes first and says more.
+            fatal.send_if_modified(|known| {
+                let is_new = known.is_none();
+                known.get_or_insert_with(|| failure.to_string());
+                is_new
+            });
+            return;
+        }
+        if metrics.changed().await.is_err() {
+            return;
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! What makes a `sync` linearizable: the leader says up to where the log was committed, after a
+//! majority has confirmed that it still leads, and this server applies it up to there.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+
+use super::codec::Reader;
+use super::core::Core;
+use super::machine::Machine;
+use super::network::{Links, READ_INDEX, TOUCH};
+use super::proposer::Proposer;
+use super::types::LogId;
+use crate::peer::Lane;
+
+/// The pause before the leader is asked again.
+const RETRY_PAUSE: Duration = Duration::from_millis(15);
+
+/// How long the leader may take for one answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(700);
+
+/// Asks the leader, whoever that is.
+#[derive(Clone, Debug)]
+pub(super) struct ReadIndex {
+    pub core: Core,
+    pub links: Arc<Links>,
+    pub applied: watch::Receiver<Option<LogId>>,
+}
+
+impl ReadIndex {
+    /// Everything that was committed before this call is applied when it gives true.
+    pub(super) async fn catch_up(&mut self) -> bool {
+        let Some(index) = self.ask().await else { return false };
+        let reached = |applied: &Option<LogId>| applied.is_some_and(|last| last.index >= index);
+        self.applied.wait_for(reached).await.is_ok()
+    }
+
+    async fn ask(&self) -> Option<u64> {
+        let leader = self.core.leadership()?.leader;
+        if leader == self.core.server() {
+            return self.core.read_index().await;
+        }
+        let link = self.links.to(leader, Lane::Request)?;
+        let answer = link.call_within(READ_INDEX, Bytes::new(), ANSWER_TIMEOUT).await.ok()?;
+        let mut answer = Reader(answer);
+        (answer.u8().ok()? == 1).then_some(answer.u64().ok()?)
+    }
+}
+
+/// Serves syncs: one round for all that wait.
+pub(super) async fn serve_syncs(
+    proposer: Arc<Proposer>,
+    machine: Arc<dyn Machine>,
+    mut read_index: ReadIndex,
+    patience: Duration,
+) {
+    let mut done = 0;
+    loop {
+        let wanted = proposer.sync_wanted();
+        if wanted == done {
+            proposer.sync_asked().await;
+            continue;
+        }
+        let catching_up = async {
+            while !read_index.catch_up().await {
+                sleep(RETRY_PAUSE).await;
+            }
+        };
+        match timeout(patience, catching_up).await {
+            Ok(()) => machine.synced(wanted),
+            Err(_) => machine.sync_lost(wanted),
+        }
+        done = wanted;
+    }
+}
+
+/// Tells the leader of sessions whose clients were heard of. What gets lost is made up for by the
+/// next time.
+pub(super) async fn send_touches(
+    proposer: Arc<Proposer>,
+    machine: Arc<dyn Machine>,
+    core: Core,
+    links: Arc<Links>,
+) {
+    loop {
+        let sessions = proposer.take_touched().await;
+        let Some(leader) = core.leadership().map(|leadership| leadership.leader) else { continue };
+        if leader == core.server() {
+            machine.touched(sessions);
+            continue;
+        }
+        let Some(link) = links.to(leader, Lane::Request) else { continue };
+        for sessions in sessions.chunks(10_000) {
+            let mut body = BytesMut::new();
+            body.put_u32(u32::try_from(sessions.len()).expect("chunks are bounded"));
+            for session in sessions {
+                body.put_i64(session.0);
+            }
+            if let Err(error) = link.post(TOUCH, body.freeze()) {
+                tracing::debug!(leader, %error, "the leader was not told of sessions");
+            }
+        }
+    }
+}

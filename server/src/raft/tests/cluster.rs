@@ -1,0 +1,312 @@
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+use zoolet_jute::SessionId;
+
+use super::ensemble::{Ensemble, PATIENCE};
+use super::recorder::Applied;
+use crate::host::Proposals;
+use crate::replica::Role;
+use crate::storage::Fault;
+
+/// Each start's commands are applied in rising order, which also means at most once; and all
+/// servers have applied the same.
+async fn check(ensemble: &Ensemble) {
+    let longest = ensemble.running().map(|(_, server)| server.machine.record().applied.len()).max();
+    let mut first: Option<Vec<Applied>> = None;
+    for (at, server) in ensemble.running() {
+        let reached = server.machine.until(|record, _| Some(record.applied.len()) >= longest);
+        timeout(PATIENCE, reached).await.expect("a server lags behind");
+        let applied = server.machine.record().applied;
+        let mut last: BTreeMap<(u8, u64), (u64, u64)> = BTreeMap::new();
+        for (origin, number) in &applied {
+            let row = last.entry((origin.server.0, origin.boot)).or_default();
+            assert!(
+                *row < (origin.stream, *number),
+                "server {at}: {origin:?} {number} after {row:?}"
+            );
+            assert!(row.1 < *number, "server {at}: a lost command was applied late");
+            *row = (origin.stream, *number);
+        }
+        match &first {
+            None => first = Some(applied),
+            Some(first) => assert_eq!(*first, applied, "server {at} differs"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_server_is_an_ensemble() {
+    let mut ensemble = Ensemble::started(1, 0).await;
+    ensemble.server(0).propose(2000);
+    ensemble.server(0).settled().await;
+    assert_eq!(ensemble.server(0).machine.told().lost, 0);
+    ensemble.kill(0).await;
+    ensemble.start(0).await;
+    ensemble.ready().await;
+    assert_eq!(ensemble.server(0).machine.record().applied.len(), 2000);
+    let second_boot = ensemble.server(0).boot;
+    assert!(second_boot > 1, "each start has its number");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_server_proposes_and_all_apply_the_same() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    for _ in 0..20 {
+        for at in 0..3 {
+            ensemble.server(at).propose(50);
+        }
+        sleep(Duration::from_millis(2)).await;
+    }
+    for at in 0..3 {
+        ensemble.server(at).settled().await;
+        assert_eq!(ensemble.server(at).machine.told().lost, 0);
+    }
+    check(&ensemble).await;
+    assert_eq!(ensemble.server(0).machine.record().applied.len(), 3000);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_of_the_others_survive_a_killed_leader() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    for round in 0..3 {
+        let leader = ensemble.ready().await;
+        let survivors: Vec<usize> = (0..3).filter(|at| *at != leader).collect();
+        for _ in 0..10 {
+            for at in 0..3 {
+                ensemble.server(at).propose(20);
+            }
+            sleep(Duration::from_millis(1)).await;
+        }
+        ensemble.kill(leader).await;
+        for at in &survivors {
+            ensemble.server(*at).propose(20);
+        }
+        for at in &survivors {
+            ensemble.server(*at).settled().await;
+            assert_eq!(ensemble.server(*at).machine.told().lost, 0, "round {round}");
+        }
+        check(&ensemble).await;
+        ensemble.start(leader).await;
+    }
+    ensemble.ready().await;
+    check(&ensemble).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_is_cut_off_loses_its_proposals_and_rejoins() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    let leader = ensemble.ready().await;
+    ensemble.server(leader).propose(100);
+    ensemble.server(leader).settled().await;
+    ensemble.cut.isolate(leader, 3).await;
+    ensemble.server(leader).propose(100);
+    let other = (leader + 1) % 3;
+    ensemble.server(other).propose(100);
+    ensemble.server(other).settled().await;
+    assert_eq!(ensemble.server(other).machine.told().lost, 0);
+    ensemble.server(leader).settled().await;
+    assert_eq!(ensemble.server(leader).machine.told().lost, 200);
+    assert_eq!(ensemble.server(leader).machine.told().roles.last(), Some(&Role::Looking));
+    ensemble.cut.heal();
+    ensemble.ready().await;
+    ensemble.server(leader).propose(100);
+    ensemble.server(leader).settled().await;
+    check(&ensemble).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn short_cuts_neither_double_nor_reorder() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    for round in 0..12 {
+        for _ in 0..10 {
+            for at in 0..3 {
+                ensemble.server(at).propose(7);
+            }
+            sleep(Duration::from_millis(3)).await;
+        }
+        ensemble.cut.isolate(round % 3, 3).await;
+        for at in 0..3 {
+            ensemble.server(at).propose(7);
+        }
+        sleep(Duration::from_millis(100 * (round as u64 % 4))).await;
+        ensemble.cut.heal();
+    }
+    for at in 0..3 {
+        ensemble.server(at).settled().await;
+    }
+    ensemble.ready().await;
+    check(&ensemble).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sync_sees_what_others_had_committed() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    for round in 1..=30 {
+        let (writer, reader) = (round % 3, (round + 1) % 3);
+        ensemble.server(writer).propose(5);
+        ensemble.server(writer).settled().await;
+        let committed = ensemble.server(writer).machine.record().applied.len();
+        let number = round as u64;
+        ensemble.server(reader).proposer.sync(number);
+        let synced = ensemble.server(reader).machine.clone();
+        let done = synced.until(|_, told| told.synced == number);
+        timeout(PATIENCE, done).await.expect("synced");
+        assert!(synced.record().applied.len() >= committed);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_without_its_ensemble_loses_syncs_and_looks() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    let leader = ensemble.ready().await;
+    let follower = (leader + 1) % 3;
+    ensemble.cut.isolate(follower, 3).await;
+    ensemble.server(follower).proposer.sync(1);
+    let machine = ensemble.server(follower).machine.clone();
+    let lost =
+        machine.until(|_, told| told.sync_lost == 1 && told.roles.last() == Some(&Role::Looking));
+    timeout(PATIENCE, lost).await.expect("lost");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn touched_sessions_reach_the_leader() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    let leader = ensemble.ready().await;
+    for at in 0..3 {
+        let session = SessionId(i64::try_from(at).unwrap() - 1);
+        ensemble.server(at).proposer.touch(vec![session]);
+    }
+    let machine = ensemble.server(leader).machine.clone();
+    timeout(PATIENCE, machine.until(|_, told| told.touched.len() == 3)).await.expect("touched");
+    let mut touched = machine.told().touched;
+    touched.sort();
+    assert_eq!(touched, [SessionId(-1), SessionId(0), SessionId(1)]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_lags_far_behind_gets_a_snapshot() {
+    let mut ensemble = Ensemble::new(3, 0).await;
+    ensemble.snapshot_commands = 300;
+    for at in 0..3 {
+        ensemble.start(at).await;
+    }
+    let leader = ensemble.ready().await;
+    let away = (leader + 1) % 3;
+    ensemble.server(leader).propose(10);
+    ensemble.server(leader).settled().await;
+    ensemble.kill(away).await;
+    let deadline = Instant::now() + PATIENCE;
+    // Until the beginning of the log is purged: that takes three snapshots.
+    while ensemble.server(leader).raft.status().purged.is_none() {
+        ensemble.server(leader).propose(100);
+        ensemble.server(leader).settled().await;
+        sleep(Duration::from_millis(50)).await;
+        assert!(Instant::now() < deadline, "{:?}", ensemble.server(leader).raft.status());
+    }
+    ensemble.start(away).await;
+    let machine = ensemble.server(away).machine.clone();
+    timeout(PATIENCE, machine.until(|_, told| told.restored > 0)).await.expect("a snapshot");
+    ensemble.ready().await;
+    ensemble.server(away).propose(100);
+    ensemble.server(away).settled().await;
+    check(&ensemble).await;
+
+    // Its own disk has all of it.
+    ensemble.kill(away).await;
+    ensemble.start(away).await;
+    ensemble.ready().await;
+    check(&ensemble).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn all_come_back_from_their_disks() {
+    let mut ensemble = Ensemble::new(3, 0).await;
+    ensemble.snapshot_commands = 500;
+    for at in 0..3 {
+        ensemble.start(at).await;
+    }
+    ensemble.ready().await;
+    for _ in 0..8 {
+        for at in 0..3 {
+            ensemble.server(at).propose(100);
+            ensemble.server(at).settled().await;
+        }
+    }
+    check(&ensemble).await;
+    for at in 0..3 {
+        ensemble.kill(at).await;
+    }
+    for at in 0..3 {
+        ensemble.start(at).await;
+    }
+    ensemble.ready().await;
+    assert_eq!(ensemble.server(0).machine.record().applied.len(), 2400);
+    ensemble.server(2).propose(10);
+    ensemble.server(2).settled().await;
+    check(&ensemble).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn observers_follow_and_propose_without_a_vote() {
+    let mut ensemble = Ensemble::started(3, 1).await;
+    ensemble.server(3).propose(200);
+    ensemble.server(3).settled().await;
+    ensemble.server(0).propose(200);
+    ensemble.server(0).settled().await;
+    check(&ensemble).await;
+    assert_eq!(*ensemble.server(3).raft.role().borrow(), Role::Observer);
+    let peers = ensemble.server(0).raft.status().peers;
+    assert_eq!(peers.iter().filter(|peer| !peer.is_voter).count(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_lost_its_disk_is_rebuilt() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    let leader = ensemble.ready().await;
+    ensemble.server(leader).propose(500);
+    ensemble.server(leader).settled().await;
+    let poor = (leader + 1) % 3;
+    ensemble.kill(poor).await;
+    ensemble.wipe(poor);
+    ensemble.start(poor).await;
+    ensemble.ready().await;
+    check(&ensemble).await;
+    assert_eq!(ensemble.server(poor).machine.record().applied.len(), 500);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_ends_in_good_order_hands_over() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    let leader = ensemble.ready().await;
+    ensemble.server(leader).propose(50);
+    ensemble.server(leader).settled().await;
+    let server = ensemble.servers[leader].take().unwrap();
+    server.raft.shutdown().await;
+    ensemble.ready().await;
+    let other = (leader + 1) % 3;
+    ensemble.server(other).propose(50);
+    ensemble.server(other).settled().await;
+    assert_eq!(ensemble.server(other).machine.told().lost, 0);
+    check(&ensemble).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_failed_disk_ends_the_server_and_loses_nothing_of_the_others() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    let leader = ensemble.ready().await;
+    ensemble.server(leader).propose(10);
+    ensemble.server(leader).settled().await;
+    ensemble.disk(leader).fail_change(1, Fault::Io);
+    let other = (leader + 1) % 3;
+    ensemble.server(other).propose(100);
+    let mut fatal = ensemble.server(leader).raft.fatal();
+    let failed = timeout(PATIENCE, fatal.wait_for(Option::is_some)).await.expect("fatal");
+    let message = failed.unwrap().clone().unwrap();
+    assert!(message.contains("injected fault"), "{message}");
+    ensemble.kill(leader).await;
+    ensemble.server(other).settled().await;
+    assert_eq!(ensemble.server(other).machine.told().lost, 0);
+    check(&ensemble).await;
+}

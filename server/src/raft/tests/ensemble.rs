@@ -1,0 +1,254 @@
+//! An ensemble whose servers can be killed and started again, and whose network can be cut.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tokio::io::copy_bidirectional;
+use tokio::time::{Instant, sleep, timeout};
+use zoolet_jute::{SessionId, Xid};
+
+use super::recorder::Recorder;
+use crate::host::Proposals;
+use crate::raft::{ConfiguredMember, FRAME_BYTES_MAX, Options, Proposer, Raft, Timing, open};
+use crate::replica::{Command, Op, Policy, Role, ServerId};
+use crate::storage::{MemoryDisk, WalOptions};
+use crate::transport::{BoxFuture, Listener, Net, RealNet, Stream};
+
+/// Longer than anything here may take on a busy machine.
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+#[derive(Debug)]
+pub(super) struct Ensemble {
+    members: Vec<ConfiguredMember>,
+    disks: Vec<MemoryDisk>,
+    pub(super) servers: Vec<Option<Server>>,
+    pub(super) cut: Cut,
+    pub(super) snapshot_commands: u64,
+}
+
+#[derive(Debug)]
+pub(super) struct Server {
+    pub(super) raft: Raft,
+    pub(super) machine: Arc<Recorder>,
+    pub(super) proposer: Arc<Proposer>,
+    pub(super) boot: u64,
+    pub(super) proposed: u64,
+}
+
+impl Ensemble {
+    /// An ensemble of `voters` and `observers`, not started.
+    pub(super) async fn new(voters: usize, observers: usize) -> Self {
+        let mut members = Vec::new();
+        let mut held = Vec::new();
+        for number in 1..=voters + observers {
+            let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = listener.local_addr().unwrap().to_string();
+            held.push(listener);
+            let server = ServerId(u8::try_from(number).unwrap());
+            members.push(ConfiguredMember { server, address, is_voter: number <= voters });
+        }
+        let disks = members.iter().map(|_| MemoryDisk::new()).collect();
+        let servers = members.iter().map(|_| None).collect();
+        Self { members, disks, servers, cut: Cut::default(), snapshot_commands: 1_000_000 }
+    }
+
+    pub(super) async fn started(voters: usize, observers: usize) -> Self {
+        let mut ensemble = Self::new(voters, observers).await;
+        for at in 0..voters + observers {
+            ensemble.start(at).await;
+        }
+        ensemble.ready().await;
+        ensemble
+    }
+
+    pub(super) async fn start(&mut self, at: usize) {
+        let options = Options {
+            server: self.members[at].server,
+            cluster_id: 7,
+            members: self.members.clone(),
+            listen: None,
+            disk: Arc::new(self.disks[at].clone()),
+            directory: PathBuf::from("data"),
+            wal: WalOptions { segment_bytes: 1 << 18, ..WalOptions::default() },
+            snapshot_commands: self.snapshot_commands,
+            snapshots_retained: 3,
+            frame_bytes_max: FRAME_BYTES_MAX,
+            timing: Timing::from_tick(Duration::from_secs(2)),
+        };
+        let opened = open(options, 1).unwrap();
+        let (boot, proposer) = (opened.boot(), opened.proposer());
+        let machine = Recorder::new(opened.snapshot());
+        let net = CutNet { server: at, members: self.addresses(), cut: self.cut.clone() };
+        let raft = opened.start(machine.clone(), Arc::new(net)).await.unwrap();
+        self.servers[at] = Some(Server { raft, machine, proposer, boot, proposed: 0 });
+    }
+
+    /// Ends a server without any farewell.
+    pub(super) async fn kill(&mut self, at: usize) {
+        let mut server = self.servers[at].take().unwrap();
+        server.raft.stop().await;
+    }
+
+    /// Takes a server's disk away.
+    pub(super) fn wipe(&mut self, at: usize) {
+        self.disks[at] = MemoryDisk::new();
+    }
+
+    pub(super) fn disk(&self, at: usize) -> &MemoryDisk {
+        &self.disks[at]
+    }
+
+    pub(super) fn server(&mut self, at: usize) -> &mut Server {
+        self.servers[at].as_mut().unwrap()
+    }
+
+    pub(super) fn running(&self) -> impl Iterator<Item = (usize, &Server)> {
+        let servers = self.servers.iter().enumerate();
+        servers.filter_map(|(at, server)| server.as_ref().map(|server| (at, server)))
+    }
+
+    /// Waits until all running servers serve, and says which one leads.
+    pub(super) async fn ready(&self) -> usize {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let roles: Vec<(usize, Role)> =
+                self.running().map(|(at, server)| (at, *server.raft.role().borrow())).collect();
+            let leaders: Vec<_> = roles.iter().filter(|(_, role)| *role == Role::Leader).collect();
+            if let [(leader, _)] = leaders[..]
+                && roles.iter().all(|(_, role)| *role != Role::Looking)
+            {
+                return *leader;
+            }
+            assert!(Instant::now() < deadline, "not ready: {roles:?}");
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    fn addresses(&self) -> Vec<String> {
+        self.members.iter().map(|member| member.address.clone()).collect()
+    }
+}
+
+impl Server {
+    /// Proposes `count` commands.
+    pub(super) fn propose(&mut self, count: u64) {
+        for _ in 0..count {
+            self.proposed += 1;
+            self.proposer.propose(command(self.proposed));
+        }
+    }
+
+    /// Waits until this server has applied all that it has proposed and not lost.
+    pub(super) async fn settled(&self) {
+        let (boot, proposed) = (self.boot, self.proposed);
+        let server = self.raft.core.server();
+        let settled = self.machine.until(|record, told| {
+            let ours = |(origin, _): &&(crate::replica::Origin, u64)| {
+                u64::from(origin.server.0) == server && origin.boot == boot
+            };
+            let applied = record.applied.iter().rev().find(ours).map_or(0, |(_, number)| *number);
+            applied.max(told.lost) >= proposed
+        });
+        timeout(PATIENCE, settled).await.expect("commands are neither applied nor lost");
+    }
+}
+
+fn command(number: u64) -> Command {
+    Command {
+        number,
+        session: SessionId(1),
+        cxid: Xid(1),
+        now_ms: 0,
+        policy: Policy::default(),
+        identities: Arc::from([]),
+        op: Op::DeleteContainer { path: "/container".to_owned() },
+    }
+}
+
+/// Which servers (by their places) cannot talk to which.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Cut {
+    pairs: Arc<Mutex<BTreeSet<(usize, usize)>>>,
+    /// The connections that there are.
+    open: Arc<Mutex<Vec<(usize, usize)>>>,
+}
+
+impl Cut {
+    /// Cuts a server off from all others. Its connections are gone when this returns.
+    pub(super) async fn isolate(&self, at: usize, servers: usize) {
+        for other in (0..servers).filter(|other| *other != at) {
+            self.pairs.lock().unwrap().extend([(at, other), (other, at)]);
+        }
+        while self.open.lock().unwrap().iter().any(|(from, to)| *from == at || *to == at) {
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    pub(super) fn heal(&self) {
+        self.pairs.lock().unwrap().clear();
+    }
+
+    fn is_cut(&self, from: usize, to: usize) -> bool {
+        self.pairs.lock().unwrap().contains(&(from, to))
+    }
+}
+
+/// Loopback, where connections between servers that are cut from each other break.
+#[derive(Debug)]
+struct CutNet {
+    server: usize,
+    members: Vec<String>,
+    cut: Cut,
+}
+
+impl Net for CutNet {
+    fn listen<'a>(
+        &'a self,
+        address: &'a str,
+        backlog: u32,
+    ) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
+        Box::pin(async move {
+            let until = Instant::now() + PATIENCE;
+            loop {
+                match RealNet.listen(address, backlog).await {
+                    Err(_) if Instant::now() < until => sleep(Duration::from_millis(10)).await,
+                    listening => return listening,
+                }
+            }
+        })
+    }
+
+    fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {
+        Box::pin(async move {
+            let target = self.members.iter().position(|member| member == address).unwrap();
+            let (from, cut) = (self.server, self.cut.clone());
+            if cut.is_cut(from, target) {
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            }
+            let address: SocketAddr = address.parse().unwrap();
+            let mut outer = tokio::net::TcpStream::connect(address).await?;
+            outer.set_nodelay(true)?;
+            let (near, mut far) = tokio::io::duplex(1 << 20);
+            cut.open.lock().unwrap().push((from, target));
+            tokio::spawn(async move {
+                let watch = async {
+                    while !cut.is_cut(from, target) {
+                        sleep(Duration::from_millis(2)).await;
+                    }
+                };
+                tokio::select! {
+                    _ = copy_bidirectional(&mut far, &mut outer) => {}
+                    () = watch => {}
+                }
+                let mut open = cut.open.lock().unwrap();
+                let at = open.iter().position(|pair| *pair == (from, target)).unwrap();
+                open.swap_remove(at);
+            });
+            Ok(Box::new(near) as Box<dyn Stream>)
+        })
+    }
+}

@@ -1,0 +1,163 @@
+//! A machine that keeps the commands it was given, behind the same fence as the real state.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::{Arc, Mutex};
+
+use bytes::{Buf, BufMut, Bytes, BytesMut};
+use tokio::sync::watch;
+use zoolet_jute::SessionId;
+
+use crate::raft::{Chunks, Machine, StateSnapshot};
+use crate::replica::{Batch, Origin, Role};
+
+/// A command that was applied: which server's start, stream and number.
+pub(super) type Applied = (Origin, u64);
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Record {
+    pub(super) applied: Vec<Applied>,
+    fence: BTreeMap<u8, (u64, u64, u64)>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Recorder {
+    record: Mutex<Record>,
+    /// Grows with everything that happens.
+    events: watch::Sender<u64>,
+    told: Mutex<Told>,
+}
+
+/// What the machine was told besides commands.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Told {
+    pub(super) lost: u64,
+    pub(super) synced: u64,
+    pub(super) sync_lost: u64,
+    pub(super) touched: Vec<SessionId>,
+    pub(super) restored: u64,
+    pub(super) roles: Vec<Role>,
+}
+
+impl Recorder {
+    pub(super) fn new(chunks: Option<Chunks>) -> Arc<Self> {
+        let recorder = Self::default();
+        if let Some(chunks) = chunks {
+            *recorder.record.lock().unwrap() = Record::decode(chunks).unwrap();
+        }
+        Arc::new(recorder)
+    }
+
+    pub(super) fn record(&self) -> Record {
+        self.record.lock().unwrap().clone()
+    }
+
+    pub(super) fn told(&self) -> Told {
+        self.told.lock().unwrap().clone()
+    }
+
+    /// Waits until `is_so`.
+    pub(super) async fn until(&self, is_so: impl Fn(&Record, &Told) -> bool) {
+        let mut events = self.events.subscribe();
+        while !is_so(&self.record.lock().unwrap(), &self.told.lock().unwrap()) {
+            events.changed().await.unwrap();
+        }
+    }
+
+    fn tell(&self, what: impl FnOnce(&mut Told)) {
+        what(&mut self.told.lock().unwrap());
+        self.events.send_modify(|events| *events += 1);
+    }
+}
+
+impl Record {
+    fn apply(&mut self, batch: &Batch) {
+        let Origin { server, boot, stream } = batch.origin;
+        let first = batch.commands[0].number;
+        let last = first + batch.commands.len() as u64 - 1;
+        let row = self.fence.entry(server.0).or_default();
+        if (boot, stream) > (row.0, row.1) || *row == (boot, stream, first - 1) {
+            *row = (boot, stream, last);
+            let origin = batch.origin;
+            self.applied.extend(batch.commands.iter().map(|command| (origin, command.number)));
+        }
+    }
+
+    fn encode(&self) -> Vec<Bytes> {
+        let mut chunks = Vec::new();
+        for applied in self.applied.chunks(100) {
+            let mut out = BytesMut::new();
+            for (origin, number) in applied {
+                out.put_u8(origin.server.0);
+                out.put_u64(origin.boot);
+                out.put_u64(origin.stream);
+                out.put_u64(*number);
+            }
+            chunks.push(out.freeze());
+        }
+        chunks
+    }
+
+    fn decode(chunks: Chunks) -> io::Result<Self> {
+        let mut bytes = BytesMut::new();
+        for chunk in chunks {
+            bytes.extend_from_slice(&chunk?);
+        }
+        let mut record = Self::default();
+        while bytes.has_remaining() {
+            let server = crate::replica::ServerId(bytes.get_u8());
+            let origin = Origin { server, boot: bytes.get_u64(), stream: bytes.get_u64() };
+            let number = bytes.get_u64();
+            record.fence.insert(server.0, (origin.boot, origin.stream, number));
+            record.applied.push((origin, number));
+        }
+        Ok(record)
+    }
+}
+
+impl Machine for Recorder {
+    fn commit_many(&self, batches: Vec<(u64, Bytes)>) {
+        let mut record = self.record.lock().unwrap();
+        for (_, batch) in batches {
+            record.apply(&Batch::decode(batch).unwrap());
+        }
+        drop(record);
+        self.events.send_modify(|events| *events += 1);
+    }
+
+    fn lost(&self, through: u64) {
+        self.tell(|told| told.lost = through);
+    }
+
+    fn synced(&self, through: u64) {
+        self.tell(|told| told.synced = through);
+    }
+
+    fn sync_lost(&self, through: u64) {
+        self.tell(|told| told.sync_lost = through);
+    }
+
+    fn touched(&self, sessions: Vec<SessionId>) {
+        self.tell(|told| told.touched.extend(sessions));
+    }
+
+    fn role(&self, role: Role) {
+        self.tell(|told| told.roles.push(role));
+    }
+
+    fn snapshot(&self) -> StateSnapshot {
+        let record = self.record();
+        let zxid = record.applied.len() as u64;
+        StateSnapshot { zxid, digest: zxid, chunks: Box::new(record.encode().into_iter()) }
+    }
+
+    fn restore(&self, chunks: Chunks) -> io::Result<()> {
+        *self.record.lock().unwrap() = Record::decode(chunks)?;
+        self.tell(|told| told.restored += 1);
+        Ok(())
+    }
+
+    fn zxid(&self) -> u64 {
+        self.record.lock().unwrap().applied.len() as u64
+    }
+}

@@ -1,0 +1,59 @@
+//! openraft's own suite for stores.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use openraft::StorageError;
+use openraft::testing::log::{StoreBuilder, Suite};
+
+use super::recorder::Recorder;
+use crate::raft::log_store::LogStore;
+use crate::raft::proposer::Proposer;
+use crate::raft::state_machine::{Snapshots, StateMachine};
+use crate::raft::types::TypeConfig;
+use crate::replica::ServerId;
+use crate::storage::{Disk, MemoryDisk, RealDisk, SnapshotStore, Wal, WalOptions};
+
+#[derive(Debug)]
+enum Place {
+    Memory,
+    Real(PathBuf, AtomicU64),
+}
+
+impl StoreBuilder<TypeConfig, LogStore, StateMachine> for Place {
+    async fn build(&self) -> Result<((), LogStore, StateMachine), StorageError<TypeConfig>> {
+        let (disk, directory): (Arc<dyn Disk>, PathBuf) = match self {
+            Self::Memory => (Arc::new(MemoryDisk::new()), PathBuf::from("data")),
+            Self::Real(base, number) => {
+                let number = number.fetch_add(1, Ordering::Relaxed);
+                (Arc::new(RealDisk), base.join(number.to_string()))
+            }
+        };
+        let options = WalOptions { segment_bytes: 1 << 16, ..WalOptions::default() };
+        let (wal, _) = Wal::open(Arc::clone(&disk), &directory.join("wal"), options).unwrap();
+        let store = SnapshotStore::open(disk, &directory.join("snapshots")).unwrap();
+        let proposer = Arc::new(Proposer::new(ServerId(1), 1));
+        let snapshots = Snapshots::new(store, 3, None);
+        let machine = StateMachine::new(Recorder::new(None), proposer, snapshots).unwrap();
+        Ok(((), LogStore::new(Arc::new(wal)), machine))
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_store_passes_openrafts_suite_in_memory() {
+    Suite::test_all(Place::Memory).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_store_passes_openrafts_suite_on_the_disk() {
+    let base = std::env::temp_dir().join(format!("zoolet-raft-suite-{}", std::process::id()));
+    let place = Place::Real(base.clone(), AtomicU64::new(0));
+    let passed = Suite::test_all(place).await;
+    remove(&base);
+    passed.unwrap();
+}
+
+fn remove(directory: &Path) {
+    std::fs::remove_dir_all(directory).unwrap();
+}

@@ -1,0 +1,173 @@
+//! What goes on beside the log: the server's role, snapshots, and purging.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use openraft::Instant;
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::core::{Core, Leadership};
+use super::machine::Machine;
+use super::options::Timing;
+use super::service::Heard;
+use super::state_machine::Snapshots;
+use super::sync::ReadIndex;
+use super::types::{LogId, term_of};
+use crate::replica::Role;
+
+/// Between two looks at whether a snapshot is due.
+const SNAPSHOT_PAUSE: Duration = Duration::from_millis(200);
+
+/// A leader whose transactions count this far in its term hands over: the next term begins with
+/// the counter at zero again, long before it could overflow.
+const COUNTER_MAX: u64 = 0xf000_0000;
+
+/// Follows what this server is, and tells the machine.
+#[derive(Debug)]
+pub(super) struct RoleWatch {
+    pub core: Core,
+    pub machine: Arc<dyn Machine>,
+    pub heard: Arc<Heard>,
+    pub applied: watch::Receiver<Option<LogId>>,
+    pub read_index: ReadIndex,
+    pub timing: Timing,
+    pub role: watch::Sender<Role>,
+}
+
+impl RoleWatch {
+    pub(super) async fn run(mut self) {
+        let mut leaderships = self.core.leaderships();
+        let mut ticks = interval(self.timing.heartbeat / 2);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        // The replica starts as one that looks for a leader.
+        let mut role = Role::Looking;
+        loop {
+            let mut next = self.judge();
+            if role == Role::Looking
+                && matches!(next, Role::Follower | Role::Observer)
+                && !self.has_caught_up().await
+            {
+                next = Role::Looking;
+            }
+            if next != role {
+                tracing::info!(from = ?role, to = ?next, "role");
+                role = next;
+                self.machine.role(role);
+                self.role.send_replace(role);
+            }
+            tokio::select! {
+                _ = ticks.tick() => {}
+                changed = leaderships.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Who has been away must not serve what is long out of date.
+    async fn has_caught_up(&mut self) -> bool {
+        timeout(self.timing.election_max, self.read_index.catch_up()).await.unwrap_or(false)
+    }
+
+    fn judge(&self) -> Role {
+        let Some(Leadership { leader, term }) = self.core.leadership() else {
+            return Role::Looking;
+        };
+        let metrics = self.core.metrics();
+        let mut voters = metrics.membership_config.voter_ids();
+        let server = self.core.server();
+        if leader == server {
+            let acknowledged = metrics.last_quorum_acked;
+            let is_alone = voters.all(|voter| voter == server);
+            let is_confirmed =
+                acknowledged.is_some_and(|at| at.elapsed() < self.timing.silence_max());
+            // The first entry of its term brings all that earlier leaders have committed.
+            let is_current = self.applied.borrow().as_ref().map(term_of) == Some(term);
+            return if is_current && (is_alone || is_confirmed) {
+                Role::Leader
+            } else {
+                Role::Looking
+            };
+        }
+        if !self.heard.within(self.timing.silence_max()) {
+            return Role::Looking;
+        }
+        if voters.any(|voter| voter == server) { Role::Follower } else { Role::Observer }
+    }
+}
+
+/// Takes snapshots and purges the log behind them.
+#[derive(Debug)]
+pub(super) struct Housekeeping {
+    pub core: Core,
+    pub machine: Arc<dyn Machine>,
+    pub snapshots: Snapshots,
+    /// Commands applied since the start.
+    pub commands: Arc<AtomicU64>,
+    pub snapshot_commands: u64,
+    pub snapshots_retained: usize,
+}
+
+impl Housekeeping {
+    pub(super) async fn run(self) {
+        let mut ticks = interval(SNAPSHOT_PAUSE);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut snapshot_at, mut purged_for) = (0, None);
+        loop {
+            ticks.tick().await;
+            let commands = self.commands.load(Ordering::Relaxed);
+            if commands.saturating_sub(snapshot_at) >= self.snapshot_commands {
+                snapshot_at = commands;
+                if self.core.raft().trigger().snapshot().await.is_err() {
+                    return;
+                }
+            }
+            let current = self.core.metrics().snapshot;
+            if current != purged_for {
+                purged_for = current;
+                self.purge().await;
+            }
+            if self.core.is_leader() && self.machine.zxid() & 0xffff_ffff >= COUNTER_MAX {
+                tracing::info!("handing over: the term's transaction numbers run out");
+                hand_over(&self.core).await;
+            }
+        }
+    }
+
+    async fn purge(&self) {
+        let kept = self.snapshots.store().list().map(|kept| kept.len());
+        let (kept, oldest) = match (kept, self.snapshots.oldest_index()) {
+            (Ok(kept), Ok(Some(oldest))) => (kept, oldest),
+            (Ok(_), Ok(None)) => return,
+            (Err(error), _) => return tracing::warn!(%error, "cannot list the snapshots"),
+            (_, Err(error)) => return tracing::warn!(%error, "cannot list the snapshots"),
+        };
+        // With fewer snapshots the whole log is kept: its beginning is as good as one.
+        if kept >= self.snapshots_retained
+            && let Err(error) = self.core.raft().trigger().purge_log(oldest).await
+        {
+            tracing::debug!(%error, "the log was not purged");
+        }
+    }
+}
+
+/// As leader, makes the voter with the longest log the next one, and waits until it is.
+pub(super) async fn hand_over(core: &Core) {
+    let metrics = core.metrics();
+    let server = core.server();
+    let Some(replication) = metrics.replication.filter(|_| core.is_leader()) else { return };
+    let voters = metrics.membership_config.voter_ids().filter(|voter| *voter != server);
+    let heir = voters.max_by_key(|voter| replication.get(voter).copied().flatten());
+    let Some(heir) = heir else { return };
+    if core.raft().trigger().transfer_leader(heir).await.is_err() {
+        return;
+    }
+    let mut leaderships = core.leaderships();
+    let is_over = |known: &Option<Leadership>| known.is_some_and(|known| known.leader != server);
+    let is_done = timeout(Duration::from_secs(1), leaderships.wait_for(is_over)).await.is_ok();
+    tracing::info!(heir, is_done, "handing the lead over");
+}
