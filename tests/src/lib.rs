@@ -3,6 +3,7 @@
 pub mod apache;
 pub mod foreign;
 pub mod four_letter;
+pub mod kazoo;
 pub mod oracle;
 pub mod ports;
 pub mod process;
@@ -10,3 +11,4 @@ pub mod raw;
 pub mod servers;
 pub mod tools;
 pub mod zk_cli;
+pub mod zoolet;

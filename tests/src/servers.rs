@@ -11,7 +11,7 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{env, process};
 
 use thiserror::Error;
@@ -23,6 +23,8 @@ use crate::process::ServerProcess;
 /// How long a server may take until it serves. A JVM starts within a second or two; an election
 /// among three of them on two busy cores may take several more.
 const START_MAX: Duration = Duration::from_secs(90);
+/// How often the process of a starting server is looked at.
+const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// Ports of one server: clients, quorum, election.
 const PORTS_PER_SERVER: usize = 3;
 
@@ -146,10 +148,19 @@ impl Servers {
         Ok(())
     }
 
-    /// Waits until a server answers `srvr` with its mode.
-    pub fn wait_until_serving(&self, index: usize) -> Result<(), ServersError> {
-        if four_letter::wait_until_serving(self.client_address(index)?, START_MAX) {
-            return Ok(());
+    /// Waits until a server answers `srvr` with its mode. A server that ends first is an error.
+    #[allow(clippy::disallowed_methods, reason = "the harness waits for a real process")]
+    pub fn wait_until_serving(&mut self, index: usize) -> Result<(), ServersError> {
+        let address = self.client_address(index)?;
+        let start = Instant::now();
+        while start.elapsed() < START_MAX {
+            if four_letter::wait_until_serving(address, LOOK_AGAIN) {
+                return Ok(());
+            }
+            let process = self.processes.get_mut(index).and_then(Option::as_mut);
+            if process.ok_or(ServersError::NoServer(index))?.exited()?.is_some() {
+                break;
+            }
         }
         Err(ServersError::NotServing { server: index, output: self.output(index)? })
     }

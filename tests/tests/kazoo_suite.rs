@@ -1,0 +1,73 @@
+//! kazoo's own suite (`make kazoo`): every test that passes on Apache ZooKeeper passes on zoolet,
+//! TLS and SASL aside.
+//!
+//! Each run takes about three minutes, so they belong to the tier `kazoo`:
+//! `ZOOLET_TIER=kazoo cargo test -p zoolet-tests --test kazoo_suite`. With `ZOOLET_RECORD=1` the
+//! run on Apache writes the list that both are held to.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot start has failed")]
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::{env, fs};
+
+use zoolet_tests::kazoo::{self, Outcomes};
+use zoolet_tests::tools::{announce, require_foreign};
+use zoolet_tests::{apache, zoolet};
+
+/// Does this run want the suite, and can it?
+fn wanted(needs: &[&str]) -> bool {
+    if !env::var("ZOOLET_TIER").is_ok_and(|tiers| tiers.split(',').any(|tier| tier == "kazoo")) {
+        announce("NOT RUN: kazoo's own suite is run by `make kazoo`");
+        return false;
+    }
+    require_foreign("kazoo_suite", needs).unwrap()
+}
+
+fn held_to_the_list(name: &str, command: &[OsString]) {
+    let outcomes = kazoo::run_suite(name, command).unwrap();
+    let required = kazoo::passes_on_apache().unwrap();
+    let missing: Vec<&String> = required.iter().filter(|test| !outcomes.passed(test)).collect();
+    announce(&format!(
+        "kazoo's suite on {name}: {} of {} pass",
+        required.len() - missing.len(),
+        required.len()
+    ));
+    assert!(missing.is_empty(), "{}", columns(name, &missing, &outcomes));
+}
+
+/// The tests that do not pass, in two columns, and what pytest said of them.
+fn columns(name: &str, missing: &[&String], outcomes: &Outcomes) -> String {
+    let mut text = format!("{:8} {name:8} test\n", "apache");
+    for test in missing {
+        let outcome = outcomes.by_name.get(*test).map_or("absent", String::as_str);
+        let _ = writeln!(text, "{:8} {outcome:8} {test}", "passed");
+    }
+    text.push_str(&outcomes.said);
+    text
+}
+
+#[test]
+fn every_test_that_passes_on_apache_is_listed() {
+    if !wanted(&["python3", "java", "mvn"]) {
+        return;
+    }
+    let read_only = ["-Dreadonlymode.enabled=true".to_owned()];
+    let command = apache::server_command(&apache::classpath().unwrap(), &read_only);
+    if env::var_os("ZOOLET_RECORD").is_some() {
+        let outcomes = kazoo::run_suite("apache", &command).unwrap();
+        let names = outcomes.by_name.keys().map(String::as_str);
+        let passed: Vec<&str> = names.filter(|test| outcomes.passed(test)).collect();
+        fs::write(kazoo::reference_file(), passed.join("\n") + "\n").unwrap();
+        return;
+    }
+    held_to_the_list("apache", &command);
+}
+
+#[test]
+fn every_test_that_passes_on_apache_passes_on_zoolet() {
+    if !wanted(&["python3"]) {
+        return;
+    }
+    held_to_the_list("zoolet", &zoolet::server_command().unwrap());
+}
