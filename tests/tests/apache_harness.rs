@@ -1,7 +1,10 @@
 //! The harness around Apache ZooKeeper: it starts, loses a server, gets it back.
 
+#![allow(clippy::unwrap_used, reason = "a test that cannot start has failed")]
+
 use std::process::Command;
 
+use zoolet_server::config::{self, Words};
 use zoolet_tests::apache::Apache;
 use zoolet_tests::{foreign, four_letter, tools};
 
@@ -24,6 +27,7 @@ fn an_ensemble_of_apache_loses_its_leader_and_gets_it_back() {
         return;
     }
     let mut apache = Apache::builder().servers(3).start().unwrap();
+    zoolet_reads_the_same_configuration(&apache);
     let leader = apache.leader().unwrap();
     let pid = apache.pid(leader).unwrap();
     let mut command = Command::new("sh");
@@ -37,5 +41,18 @@ fn an_ensemble_of_apache_loses_its_leader_and_gets_it_back() {
     for index in 0..3 {
         let mode = four_letter::mode(apache.client_address(index).unwrap());
         assert!(mode.is_some(), "server {index} serves");
+    }
+}
+
+/// The suites start zoolet from the very file that Apache ZooKeeper serves.
+fn zoolet_reads_the_same_configuration(apache: &Apache) {
+    for (index, port) in apache.client_ports().into_iter().enumerate() {
+        let file = apache.server_dir(index).join("zoo.cfg");
+        let (config, warnings) = config::load(&file, None).unwrap();
+        assert_eq!((usize::from(config.server_id.0), config.members.len()), (index + 1, 3));
+        assert_eq!((config.client_bind.port, config.ensemble.tick_time_ms), (port, 500));
+        assert!(config.znodes.ttl_enabled && config.four_letter.words == Words::All);
+        let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        assert!(told.is_empty(), "nothing of it is left out: {told:?}");
     }
 }
