@@ -1,6 +1,8 @@
 //! Whole servers over loopback, with a machine that only writes down what it is told.
 
 mod cluster;
+mod codec;
 mod ensemble;
 mod recorder;
+mod start;
 mod storage;

@@ -1,0 +1,106 @@
+//! The bytes on the disk and between servers.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use openraft::EntryPayload;
+use openraft::raft::{
+    AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest, VoteResponse,
+};
+
+use crate::raft::codec::{self, Reader};
+use crate::raft::types::{
+    Body, LogEntry, Member, Membership, SnapshotMeta, StoredMembership, Vote, log_id,
+};
+
+fn membership() -> Membership {
+    let member = |address: &str| Member { address: address.to_owned() };
+    let members = BTreeMap::from([(1, member("a:1")), (2, member("b:2")), (3, member(""))]);
+    Membership::new(vec![BTreeSet::from([1, 2]), BTreeSet::from([2])], members).unwrap()
+}
+
+fn append_request() -> AppendEntriesRequest<crate::raft::types::TypeConfig> {
+    let entry = |index, payload| LogEntry { log_id: log_id(2, index), payload };
+    AppendEntriesRequest {
+        vote: Vote::new_committed(3, 1),
+        prev_log_id: Some(log_id(2, 6)),
+        entries: vec![
+            entry(7, EntryPayload::Blank),
+            entry(8, EntryPayload::Normal(Body(Bytes::from_static(b"batch")))),
+            entry(9, EntryPayload::Membership(membership())),
+        ],
+        leader_commit: None,
+    }
+}
+
+#[test]
+fn what_is_written_is_read_again() {
+    let request = append_request();
+    let read = Reader(codec::encode_append_request(&request)).append_request().unwrap();
+    assert_eq!(format!("{request:?}"), format!("{read:?}"));
+    assert_eq!(read.entries, request.entries);
+
+    for response in [
+        AppendEntriesResponse::Success,
+        AppendEntriesResponse::PartialSuccess(Some(log_id(1, 2))),
+        AppendEntriesResponse::Conflict,
+        AppendEntriesResponse::HigherVote(Vote::new(4, 2)),
+    ] {
+        let bytes = codec::encode_append_response(&response);
+        assert_eq!(Reader(bytes).append_response().unwrap(), response);
+    }
+
+    let mut request = VoteRequest::new(Vote::new(4, 2), Some(log_id(3, 9)));
+    request.leadership_transfer = true;
+    assert_eq!(Reader(codec::encode_vote_request(&request)).vote_request().unwrap(), request);
+    let response = VoteResponse::new(Vote::new(4, 2), None, true);
+    assert_eq!(Reader(codec::encode_vote_response(&response)).vote_response().unwrap(), response);
+    let request = TransferLeaderRequest::new(Vote::new_committed(4, 2), 3, None);
+    let read = Reader(codec::encode_transfer_request(&request)).transfer_request();
+    assert_eq!(read.unwrap(), request);
+
+    let vote = Vote::new_committed(u64::MAX, 254);
+    assert_eq!(codec::decode_vote(codec::encode_vote(&vote)).unwrap(), vote);
+    let meta = SnapshotMeta {
+        last_log_id: Some(log_id(2, 9)),
+        last_membership: StoredMembership::new(Some(log_id(1, 0)), membership()),
+    };
+    let bytes = codec::encode_snapshot_meta(&meta);
+    assert_eq!(Reader(bytes).snapshot_meta().unwrap(), meta);
+    let empty = SnapshotMeta::default();
+    assert_eq!(Reader(codec::encode_snapshot_meta(&empty)).snapshot_meta().unwrap(), empty);
+}
+
+#[test]
+fn the_bytes_on_the_disk_stay_as_they_are() {
+    let vote = codec::encode_vote(&Vote::new_committed(2, 3));
+    assert_eq!(*vote, [1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 1]);
+    let members = BTreeMap::from([(3, Member { address: "h:9".to_owned() })]);
+    let alone = Membership::new(vec![BTreeSet::from([3])], members).unwrap();
+    let (kind, body) = codec::encode_payload(&EntryPayload::Membership(alone));
+    assert_eq!(kind, 2);
+    let expected = [
+        vec![1, 1, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3],
+        vec![0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 3, 0, 0, 0, 3],
+        b"h:9".to_vec(),
+    ];
+    assert_eq!(*body, expected.concat());
+}
+
+#[test]
+fn bytes_that_are_cut_or_changed_are_errors_and_no_more() {
+    let whole = codec::encode_append_request(&append_request());
+    for length in 0..whole.len() {
+        assert!(Reader(whole.slice(..length)).append_request().is_err(), "{length}");
+    }
+    for at in 0..whole.len() {
+        for value in [0, 1, 0x7f, 0xff] {
+            let mut changed = whole.to_vec();
+            changed[at] = value;
+            // Most of them are requests as well; what counts is that reading them ends.
+            let _ = Reader(changed.into()).append_request();
+        }
+    }
+    assert!(codec::decode_vote(Bytes::from_static(&[2; 18])).is_err());
+    assert!(codec::decode_entry(log_id(1, 1), 9, Bytes::new()).is_err());
+}

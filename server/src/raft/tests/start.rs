@@ -1,0 +1,63 @@
+//! The number of a start, and directories that are not this server's.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::raft::{ConfiguredMember, FRAME_BYTES_MAX, Options, StartError, Timing, boot, open};
+use crate::replica::ServerId;
+use crate::storage::{Disk, MemoryDisk, StorageError, WalOptions};
+
+#[test]
+fn a_later_start_has_the_larger_number_whatever_the_clock_says() {
+    let disk = MemoryDisk::new();
+    disk.create_dir_all(Path::new("data")).unwrap();
+    let next = |wall_ms| boot::next(&disk, Path::new("data"), wall_ms).unwrap();
+    assert_eq!(next(1000), 1000);
+    assert_eq!(next(1000), 1001);
+    assert_eq!(next(-5), 1002);
+    assert_eq!(next(5000), 5000);
+}
+
+#[test]
+fn a_number_is_not_used_before_it_is_durable() {
+    for change in 1..=4 {
+        let disk = MemoryDisk::with_faults();
+        disk.create_dir_all(Path::new("data")).unwrap();
+        assert_eq!(boot::next(&disk, Path::new("data"), 10).unwrap(), 10);
+        disk.fail_change(change, crate::storage::Fault::Io);
+        assert!(boot::next(&disk, Path::new("data"), 0).is_err(), "change {change}");
+        assert!(boot::next(&disk, Path::new("data"), 0).unwrap() > 10, "change {change}");
+    }
+}
+
+#[test]
+fn the_directory_of_another_server_is_refused() {
+    let disk = MemoryDisk::new();
+    let options = |server: u8, cluster_id| {
+        let member = |number| ConfiguredMember {
+            server: ServerId(number),
+            address: format!("127.0.0.1:{number}"),
+            is_voter: true,
+        };
+        Options {
+            server: ServerId(server),
+            cluster_id,
+            members: vec![member(1), member(2)],
+            listen: None,
+            disk: Arc::new(disk.clone()),
+            directory: PathBuf::from("data"),
+            wal: WalOptions::default(),
+            snapshot_commands: 1,
+            snapshots_retained: 3,
+            frame_bytes_max: FRAME_BYTES_MAX,
+            timing: Timing::from_tick(Duration::from_secs(2)),
+        }
+    };
+    drop(open(options(1, 7), 1).unwrap());
+    let refused = |server, cluster| open(options(server, cluster), 2).unwrap_err();
+    assert!(matches!(refused(2, 7), StartError::Storage(StorageError::WrongServer { .. })));
+    assert!(matches!(refused(1, 8), StartError::Storage(StorageError::WrongCluster { .. })));
+    assert!(matches!(refused(3, 7), StartError::NotAMember(ServerId(3))));
+    open(options(1, 7), 2).unwrap();
+}
