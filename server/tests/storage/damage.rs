@@ -1,9 +1,11 @@
 //! Bytes that change, ends that are cut off, files that get lost: either the log says what is
 //! wrong and where, or nothing is wrong with what it gives.
 
-use zoolet_server::storage::{Image, MemoryDisk, StorageError};
+use std::path::Path;
 
-use crate::trace::{DIRECTORY, Model, Trace, open};
+use zoolet_server::storage::{Disk, Entry, Image, LogPosition, MemoryDisk, StorageError};
+
+use crate::trace::{DIRECTORY, Model, Op, Trace, open};
 
 /// A small log on a disk on which everything is durable; what it holds, and what it held before
 /// its last batch.
@@ -26,7 +28,7 @@ fn sample(seed: u64, in_good_order: bool) -> Sample {
         trace.call(&op).unwrap();
     }
     // A committed position alone is written with what comes next.
-    trace.call(&crate::trace::Op::Flush).unwrap();
+    trace.call(&Op::Flush).unwrap();
     trace.write_all();
     let now = trace.models.last().unwrap().clone();
     if in_good_order {
@@ -118,7 +120,7 @@ fn no_lost_or_misnamed_segment_is_overlooked() {
         for (from, _) in &files {
             for (to, _) in &files {
                 let disk = MemoryDisk::from_image(sample.image.clone());
-                zoolet_server::storage::Disk::rename(&disk, from, to).unwrap();
+                disk.rename(from, to).unwrap();
                 let mut image = disk.image();
                 image.settle();
                 let case = format!("seed {seed}, {} for {}", from.display(), to.display());
@@ -142,7 +144,7 @@ fn no_misdirected_sector_passes_for_data() {
                     let other = (sector * 7 + 3) % (from_bytes / 512);
                     let bytes = &contents[other as usize * 512..][..512];
                     let disk = MemoryDisk::from_image(sample.image.clone());
-                    let file = zoolet_server::storage::Disk::open(&disk, to).unwrap();
+                    let file = disk.open(to).unwrap();
                     file.write_all_at(bytes, sector * 512).unwrap();
                     let mut image = disk.image();
                     image.settle();
@@ -152,6 +154,41 @@ fn no_misdirected_sector_passes_for_data() {
             }
         }
     }
+}
+
+/// A log of ten equally long entries, of which the fifth has the body `fifth`.
+fn log_with(fifth: u8) -> Image {
+    let mut trace = Trace::new(MemoryDisk::with_faults(), 1);
+    trace.open().unwrap();
+    for index in 0..10 {
+        let position = LogPosition { term: 1, node: 1, index };
+        let body = vec![if index == 4 { fifth } else { 0 }; 900].into();
+        trace.call(&Op::Append(vec![Entry { position, kind: 0, body }])).unwrap();
+        trace.write_all();
+    }
+    trace.wal = None;
+    let mut image = trace.disk.image();
+    image.settle();
+    image
+}
+
+/// An operator puts back a segment from a copy of the directory that went another way.
+#[test]
+fn a_segment_of_another_log_does_not_pass_for_this_ones() {
+    let (ours, theirs) = (log_with(1), log_with(2));
+    let files = ours.files();
+    assert_eq!(files, theirs.files());
+    let differs = |path: &Path| ours.contents(path).unwrap() != theirs.contents(path).unwrap();
+    let mut swapped = 0;
+    for (path, _) in files.iter().filter(|(path, _)| differs(path)) {
+        let disk = MemoryDisk::from_image(ours.clone());
+        let file = disk.create(path).unwrap();
+        file.write_all_at(&theirs.contents(path).unwrap(), 0).unwrap();
+        let error = open(&disk).unwrap_err();
+        assert!(matches!(error, StorageError::Corrupt { .. }), "{}: {error}", path.display());
+        swapped += 1;
+    }
+    assert!(swapped > 1);
 }
 
 #[test]

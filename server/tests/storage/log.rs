@@ -164,3 +164,23 @@ fn a_callback_may_call_the_log() {
     wal.flush(ok()).unwrap();
     assert_eq!(disk.changes() - changes, 2);
 }
+
+/// An entry that was truncated while it waited is written all the same. Its place must not become
+/// that of the entry which has its index by then.
+#[test]
+fn a_truncated_entry_does_not_lend_its_place() {
+    let disk = MemoryDisk::new();
+    let wal = open(&disk, options(WalMode::Manual));
+    wal.append(vec![entry(0, &[1; 1500])], ok()).unwrap();
+    wal.truncate_from(0, ok()).unwrap();
+    wal.append(vec![entry(0, &[2; 1500])], ok()).unwrap();
+    wal.append(vec![entry(1, &[3; 1500])], ok()).unwrap();
+    let expected = [entry(0, &[2; 1500]), entry(1, &[3; 1500])];
+    let mut batches = 0;
+    while wal.write_waiting() {
+        batches += 1;
+        assert_eq!(wal.entries(0..2, usize::MAX).unwrap(), expected, "after batch {batches}");
+    }
+    assert_eq!(batches, 3);
+    assert!(!wal.is_cached(0));
+}
