@@ -1,41 +1,81 @@
 //! The replicated state: znodes, sessions, and what it takes to change them in log order.
 //!
 //! Everything here is a function of the log. Watches, connections and clocks are not here, and no
-//! command can fail for a reason that another server would not have as well.
+//! command can fail for a reason that another server would not have as well. Whatever a committed
+//! entry or a snapshot holds, nothing here panics, and nothing recurses on the tree's depth.
 
+mod access;
+mod apply;
+mod arena;
 mod change;
 mod digest;
+mod path;
+mod quota;
+mod read;
 mod sequence;
 mod session;
+mod snapshot;
+#[cfg(test)]
+mod tests;
+mod tree;
+mod znode;
 
 pub use change::{Applied, Change};
 pub use session::{Owner, Session};
+pub use snapshot::{RestoreError, SnapshotView};
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use zoolet_jute::{Acl, ErrorCode, Id, Reply, Request, SessionId, Stat, Zxid};
 
+use self::digest::Hasher;
+use self::read::Reader;
 use self::sequence::Fence;
 use self::session::Sessions;
-use super::{Command, Op, Origin};
+use self::tree::Tree;
+use self::znode::Kind;
+use super::{Command, Origin};
 
 /// The state of the service at one position of the log.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct State {
+    tree: Tree,
     sessions: Sessions,
     fence: Fence,
     last_zxid: Zxid,
 }
 
+impl Default for State {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// What the reaper of containers and znodes with a time to live goes by (protocol §11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReapLimits {
+    /// How many at once.
+    pub znodes_max: usize,
+    /// How long a container may wait for its first child, in milliseconds; 0 for ever.
+    pub never_used_ms: i64,
+}
+
 impl State {
     /// The state before the first command: the built-in znodes (protocol §6.2).
     pub fn new() -> Self {
-        Self::default()
+        Self {
+            tree: Tree::new(),
+            sessions: Sessions::default(),
+            fence: Fence::default(),
+            last_zxid: Zxid(0),
+        }
     }
 
     /// Whether a batch of `count` commands, numbered from `first_number`, is to be applied. A
     /// batch that was applied before, or that an earlier one is missing in front of, is dropped
-    /// as a whole and takes no zxid.
+    /// as a whole and takes no zxid. Between this and the last of the commands the state is no
+    /// whole: no snapshot may be taken there.
     pub fn admit(&mut self, origin: Origin, first_number: u64, count: u64) -> bool {
         self.fence.admit(origin, first_number, count)
     }
@@ -44,78 +84,48 @@ impl State {
     pub fn apply(&mut self, term: u64, origin: Origin, command: Command) -> Applied {
         let zxid = sequence::next_zxid(self.last_zxid, term);
         self.last_zxid = zxid;
-        let mut changes = Vec::new();
-        let result = self.run(origin, &command, &mut changes);
-        if result.is_err() {
-            changes.clear();
-        }
+        let (result, changes) = apply::apply(self, zxid, origin, command);
         Applied { zxid, result, changes }
     }
 
-    fn run(
-        &mut self,
-        origin: Origin,
-        command: &Command,
-        changes: &mut Vec<Change>,
-    ) -> Result<Reply, ErrorCode> {
-        let session = command.session;
-        match &command.op {
-            Op::CreateSession { timeout_ms } => {
-                if self.sessions.get(session).is_some() {
-                    return Err(ErrorCode::NodeExists);
-                }
-                let owner = Owner::from(origin);
-                let opened = Session { timeout_ms: *timeout_ms, generation: 0, owner };
-                self.sessions.insert(session, opened);
-                changes.push(Change::SessionOpened(session));
-                Ok(Reply::Empty)
-            }
-            Op::ResumeSession { timeout_ms } => {
-                let old = *self.sessions.get(session).ok_or(ErrorCode::SessionExpired)?;
-                let owner = Owner::from(origin);
-                let generation = old.generation.saturating_add(1);
-                let resumed = Session { timeout_ms: *timeout_ms, generation, owner };
-                self.sessions.insert(session, resumed);
-                changes.push(Change::SessionResumed { session, owner });
-                Ok(Reply::Empty)
-            }
-            Op::CloseSession => {
-                self.sessions.check(session, origin)?;
-                self.sessions.remove(session);
-                changes.push(Change::SessionClosed(session));
-                Ok(Reply::Empty)
-            }
-            Op::ExpireSession { generation } => {
-                let old = *self.sessions.get(session).ok_or(ErrorCode::SessionExpired)?;
-                if old.generation != *generation {
-                    return Err(ErrorCode::BadVersion);
-                }
-                self.sessions.remove(session);
-                changes.push(Change::SessionClosed(session));
-                Ok(Reply::Empty)
-            }
-            Op::Write(_) => {
-                self.sessions.check(session, origin)?;
-                Err(ErrorCode::NoNode)
-            }
-            Op::DeleteContainer { .. } | Op::SetConfig { .. } => Err(ErrorCode::NoNode),
-        }
-    }
-
-    /// Answers a request that changes nothing.
+    /// Answers a request that changes nothing. Watches are the caller's business.
     pub fn read(
         &self,
-        _request: &Request,
-        _session: SessionId,
-        _identities: &[Id],
-        _skip_acl: bool,
+        request: &Request,
+        session: SessionId,
+        identities: &[Id],
+        skip_acl: bool,
     ) -> Result<Reply, ErrorCode> {
-        Err(ErrorCode::NoNode)
+        Reader { tree: &self.tree, session, identities, skip_acl }.read(request)
+    }
+
+    /// Whether an ACL gives one of `identities` one of the permissions `wanted` (protocol §9.3).
+    pub fn permits(acl: &[Acl], wanted: i32, identities: &[Id], skip_acl: bool) -> bool {
+        access::permits(acl, wanted, identities, skip_acl)
     }
 
     /// The zxid of the last command.
     pub fn last_zxid(&self) -> Zxid {
         self.last_zxid
+    }
+
+    /// A number that two servers share if their states are the same.
+    pub fn digest(&self) -> u64 {
+        self.digest_with(self.tree.digest())
+    }
+
+    /// The same, computed from the whole state instead of kept up to date.
+    pub fn digest_recomputed(&self) -> u64 {
+        self.digest_with(self.tree.digest_recomputed())
+    }
+
+    fn digest_with(&self, tree: u64) -> u64 {
+        let mut hash = Hasher::new(3).word(tree).word(self.sessions.digest());
+        for (server, admitted) in self.fence.iter() {
+            hash = hash.word(u64::from(server.0)).word(admitted.boot);
+            hash = hash.word(admitted.stream).word(admitted.last);
+        }
+        hash.signed(self.last_zxid.0).finish()
     }
 
     /// A session.
@@ -133,13 +143,78 @@ impl State {
         self.sessions.len()
     }
 
+    /// The paths of a session's ephemeral znodes, in order.
+    pub fn ephemerals(&self, session: SessionId) -> Vec<String> {
+        let mut paths: Vec<String> =
+            self.tree.ephemerals(session).map(|id| self.tree.path_of(id)).collect();
+        paths.sort_unstable();
+        paths
+    }
+
+    /// The sessions that own ephemeral znodes, and how many.
+    pub fn ephemeral_owners(&self) -> impl Iterator<Item = (SessionId, usize)> {
+        self.tree.ephemeral_owners()
+    }
+
+    /// The number of a session's ephemeral znodes.
+    pub fn ephemeral_count(&self, session: SessionId) -> usize {
+        self.tree.ephemeral_count(session)
+    }
+
     /// The Stat of a znode, whoever asks.
-    pub fn stat(&self, _path: &str) -> Option<Stat> {
-        None
+    pub fn stat(&self, path: &str) -> Option<Stat> {
+        self.tree.find(path).map(|id| self.tree.stat(id))
     }
 
     /// The ACL of a znode, whoever asks.
-    pub fn acl(&self, _path: &str) -> Option<Arc<[Acl]>> {
-        None
+    pub fn acl(&self, path: &str) -> Option<Arc<[Acl]>> {
+        self.tree.find(path).map(|id| Arc::clone(self.tree.acl(id)))
+    }
+
+    /// The data of a znode, whoever asks.
+    pub fn data(&self, path: &str) -> Option<Bytes> {
+        self.tree.find(path).and_then(|id| self.tree.node(id).data.clone())
+    }
+
+    /// The number of znodes, the root and the built-in ones included. Apache's `srvr` counts the
+    /// root twice (protocol §6.2).
+    pub fn node_count(&self) -> usize {
+        self.tree.len()
+    }
+
+    /// The bytes of all data.
+    pub fn data_bytes(&self) -> u64 {
+        self.tree.data_bytes()
+    }
+
+    /// The containers and znodes with a time to live that are due at `now_ms` (protocol §11).
+    pub fn reapable(&self, now_ms: i64, limits: ReapLimits) -> Vec<String> {
+        let is_due = |&id: &znode::NodeId| {
+            let node = self.tree.node(id);
+            let idle_ms = now_ms.saturating_sub(node.mtime);
+            let is_due = match node.kind {
+                Kind::Container => {
+                    node.created > 0 || limits.never_used_ms > 0 && idle_ms > limits.never_used_ms
+                }
+                Kind::Ttl(ttl_ms) => idle_ms > ttl_ms,
+                Kind::Persistent | Kind::Ephemeral(_) => false,
+            };
+            is_due && self.tree.child_count(id) == 0
+        };
+        let due = self.tree.reapable().filter(is_due).take(limits.znodes_max);
+        due.map(|id| self.tree.path_of(id)).collect()
+    }
+
+    /// The state as it is now, to be written while it goes on. It costs a copy of pointers, of
+    /// the sessions and of the list of ACLs.
+    pub fn snapshot(&self) -> SnapshotView {
+        SnapshotView::of(self)
+    }
+
+    /// Reads what [`SnapshotView`] has written, however it is cut into pieces.
+    pub fn restore<E: std::fmt::Display>(
+        pieces: impl Iterator<Item = Result<Bytes, E>>,
+    ) -> Result<Self, RestoreError> {
+        snapshot::restore(pieces)
     }
 }

@@ -60,10 +60,6 @@ impl Fence {
         true
     }
 
-    pub(super) fn get(&self, server: ServerId) -> Option<Admitted> {
-        self.by_server.get(&server).copied()
-    }
-
     pub(super) fn iter(&self) -> impl Iterator<Item = (ServerId, Admitted)> {
         self.by_server.iter().map(|(&server, &admitted)| (server, admitted))
     }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use zoolet_jute::{ErrorCode, SessionId};
 
+use super::digest::Hasher;
 use crate::replica::{Origin, ServerId};
 
 /// One start of one server.
@@ -40,6 +41,18 @@ pub struct Session {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sessions {
     by_id: BTreeMap<SessionId, Session>,
+    /// The sum of all sessions' digests, modulo 2⁶⁴.
+    digest: u64,
+}
+
+fn digest(id: SessionId, session: &Session) -> u64 {
+    Hasher::new(4)
+        .signed(id.0)
+        .signed(i64::from(session.timeout_ms))
+        .word(session.generation)
+        .word(u64::from(session.owner.server.0))
+        .word(session.owner.boot)
+        .finish()
 }
 
 impl Sessions {
@@ -62,10 +75,18 @@ impl Sessions {
     }
 
     pub(super) fn insert(&mut self, id: SessionId, session: Session) {
+        self.remove(id);
+        self.digest = self.digest.wrapping_add(digest(id, &session));
         self.by_id.insert(id, session);
     }
 
-    pub(super) fn remove(&mut self, id: SessionId) -> Option<Session> {
-        self.by_id.remove(&id)
+    pub(super) fn remove(&mut self, id: SessionId) {
+        if let Some(session) = self.by_id.remove(&id) {
+            self.digest = self.digest.wrapping_sub(digest(id, &session));
+        }
+    }
+
+    pub(super) fn digest(&self) -> u64 {
+        self.digest
     }
 }

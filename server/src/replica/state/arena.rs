@@ -1,0 +1,112 @@
+//! Where znodes live: in chunks that a snapshot can hold on to while the tree goes on.
+//!
+//! A chunk is copied when it is written while a snapshot shares it, and not otherwise. Children
+//! are not in the chunks: the parent pointers say it all, and a snapshot needs no more.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::znode::{NodeId, Znode};
+
+/// Znodes in a chunk: a copy costs about 9 KiB.
+pub(super) const CHUNK_NODES: usize = 64;
+
+pub(super) type Chunk = Vec<Option<Znode>>;
+pub(super) type Children = BTreeMap<Arc<str>, NodeId>;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Arena {
+    chunks: Vec<Arc<Chunk>>,
+    /// By place; `None` stands for no children, which is most.
+    children: Vec<Option<Box<Children>>>,
+    /// Places that deleted znodes have left, the latest on top.
+    free: Vec<NodeId>,
+    len: usize,
+}
+
+const fn position(id: NodeId) -> (usize, usize) {
+    let index = id.0 as usize;
+    (index / CHUNK_NODES, index % CHUNK_NODES)
+}
+
+impl Arena {
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(super) fn get(&self, id: NodeId) -> Option<&Znode> {
+        let (chunk, slot) = position(id);
+        self.chunks.get(chunk)?.get(slot)?.as_ref()
+    }
+
+    pub(super) fn get_mut(&mut self, id: NodeId) -> Option<&mut Znode> {
+        let (chunk, slot) = position(id);
+        Arc::make_mut(self.chunks.get_mut(chunk)?).get_mut(slot)?.as_mut()
+    }
+
+    /// The children in the order of their names.
+    pub(super) fn children(&self, id: NodeId) -> Option<&Children> {
+        self.children.get(id.0 as usize)?.as_deref()
+    }
+
+    pub(super) fn child_count(&self, id: NodeId) -> usize {
+        self.children(id).map_or(0, BTreeMap::len)
+    }
+
+    /// Gives a znode a place, without telling its parent.
+    pub(super) fn insert(&mut self, node: Znode) -> NodeId {
+        self.len += 1;
+        let id = self.free.pop().unwrap_or_else(|| {
+            let next = u32::try_from(self.children.len()).expect("fewer than 2³² znodes");
+            self.children.push(None);
+            NodeId(next)
+        });
+        let (chunk, slot) = position(id);
+        if chunk == self.chunks.len() {
+            self.chunks.push(Arc::new(Vec::with_capacity(CHUNK_NODES)));
+        }
+        let chunk = Arc::make_mut(self.chunks.get_mut(chunk).expect("chunks grow one by one"));
+        match chunk.get_mut(slot) {
+            Some(place) => *place = Some(node),
+            None => chunk.push(Some(node)),
+        }
+        id
+    }
+
+    /// Takes a znode out, without telling its parent.
+    pub(super) fn remove(&mut self, id: NodeId) -> Option<Znode> {
+        let (chunk, slot) = position(id);
+        let node = Arc::make_mut(self.chunks.get_mut(chunk)?).get_mut(slot)?.take()?;
+        self.len -= 1;
+        self.free.push(id);
+        Some(node)
+    }
+
+    /// Tells a parent of its child; false if it has one of that name.
+    pub(super) fn adopt(&mut self, parent: NodeId, name: Arc<str>, child: NodeId) -> bool {
+        let Some(children) = self.children.get_mut(parent.0 as usize) else { return false };
+        children.get_or_insert_default().insert(name, child).is_none()
+    }
+
+    /// Tells a parent that a child is gone.
+    pub(super) fn disown(&mut self, parent: NodeId, name: &str) {
+        let Some(place) = self.children.get_mut(parent.0 as usize) else { return };
+        let Some(children) = place else { return };
+        children.remove(name);
+        if children.is_empty() {
+            *place = None;
+        }
+    }
+
+    /// The chunks as they are now: what is written later goes to copies.
+    pub(super) fn chunks(&self) -> Vec<Arc<Chunk>> {
+        self.chunks.clone()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (NodeId, &Znode)> {
+        let slots = self.chunks.iter().enumerate().flat_map(|(chunk, nodes)| {
+            nodes.iter().enumerate().map(move |(slot, node)| (chunk * CHUNK_NODES + slot, node))
+        });
+        slots.filter_map(|(index, node)| Some((NodeId(u32::try_from(index).ok()?), node.as_ref()?)))
+    }
+}

@@ -1,0 +1,152 @@
+//! Quotas: limits and usage, each a znode below `/zookeeper/quota` (protocol §12).
+//!
+//! The usage is text that clients may overwrite, and the reference carries on from whatever
+//! number it then finds. So it is here: the text itself is the replicated truth, travels in
+//! snapshots, and is never counted anew behind a client's back. Text that makes no sense counts
+//! as not set; it can neither stop an apply nor a start.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+use bytes::Bytes;
+use zoolet_jute::ErrorCode;
+
+use super::path;
+use super::tree::Tree;
+use super::znode::NodeId;
+
+const LIMITS: &str = "zookeeper_limits";
+const STATS: &str = "zookeeper_stats";
+
+/// The prefixes that a limit governs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Quotas {
+    governed: BTreeSet<String>,
+}
+
+impl Quotas {
+    /// Whether a znode of this name may be a limit; its path decides.
+    pub(super) fn is_limit(name: &str) -> bool {
+        name == LIMITS
+    }
+
+    pub(super) fn limit_created(&mut self, path: &str) {
+        // The root cannot have a quota.
+        if let Some(prefix) = subject(path, LIMITS).filter(|prefix| !prefix.is_empty()) {
+            self.governed.insert(prefix.to_owned());
+        }
+    }
+
+    pub(super) fn limit_deleted(&mut self, path: &str) {
+        if let Some(prefix) = subject(path, LIMITS) {
+            self.governed.remove(prefix);
+        }
+    }
+
+    /// The deepest governed prefix of a path, the path itself included. Only that one counts.
+    fn governing<'a>(&self, path: &'a str) -> Option<&'a str> {
+        if self.governed.is_empty() {
+            return None;
+        }
+        let ends = path.match_indices('/').map(|(at, _)| at).skip(1);
+        let mut prefixes = std::iter::once(path)
+            .chain(ends.collect::<Vec<_>>().into_iter().rev().filter_map(|end| path.get(..end)));
+        prefixes.find(|prefix| self.governed.contains(*prefix))
+    }
+}
+
+/// The `<P>` of `/zookeeper/quota<P>/<leaf>`.
+fn subject<'a>(path: &'a str, leaf: &str) -> Option<&'a str> {
+    let prefix = path.strip_prefix(path::QUOTA)?.strip_suffix(leaf)?.strip_suffix('/')?;
+    (prefix.is_empty() || prefix.starts_with('/')).then_some(prefix)
+}
+
+/// The text of a limit or usage znode: numbers by name.
+#[derive(Debug, Default)]
+struct Track(BTreeMap<String, i64>);
+
+impl Track {
+    /// Reads `count=<n>,bytes=<n>=;byteHardLimit=<n>`. What does not read is not set.
+    fn parse(data: Option<&Bytes>) -> Self {
+        let text = String::from_utf8_lossy(data.map_or(&[], |data| data));
+        let pairs = text.split([',', ';']).filter_map(|pair| {
+            let mut parts = pair.split('=');
+            let (key, value) = (parts.next()?, parts.next()?);
+            Some((key.to_owned(), value.parse().ok()?))
+        });
+        Self(pairs.collect())
+    }
+
+    fn get(&self, key: &str) -> i64 {
+        self.0.get(key).copied().unwrap_or(-1)
+    }
+
+    fn add(&mut self, key: &str, delta: i64) {
+        let sum = self.get(key).saturating_add(delta);
+        self.0.insert(key.to_owned(), sum);
+    }
+
+    /// The text; the stray `=` behind the bytes makes old parsers ignore what follows.
+    fn encode(&self) -> Bytes {
+        let mut text = format!("count={},bytes={}", self.get("count"), self.get("bytes"));
+        let others = self.0.iter().filter(|(key, _)| !matches!(key.as_str(), "count" | "bytes"));
+        for (at, (key, value)) in others.enumerate() {
+            let stray = if at == 0 { "=" } else { "" };
+            write!(text, "{stray};{key}={value}").expect("a String takes everything");
+        }
+        Bytes::from(text)
+    }
+
+    /// Whether `delta` more would pass the hard limit, if there is one.
+    fn forbids(&self, hard_limit: &str, used: i64, delta: i64) -> bool {
+        let limit = self.get(hard_limit);
+        delta != 0 && limit > -1 && used.saturating_add(delta) > limit
+    }
+}
+
+fn find(tree: &Tree, prefix: &str, leaf: &str) -> Option<NodeId> {
+    tree.find(&format!("{}{prefix}/{leaf}", path::QUOTA))
+}
+
+/// Refuses what a hard limit does not allow.
+pub(super) fn check(tree: &Tree, path: &str, bytes: i64, count: i64) -> Result<(), ErrorCode> {
+    let Some(prefix) = tree.quotas().governing(path) else { return Ok(()) };
+    let (Some(limits), Some(stats)) = (find(tree, prefix, LIMITS), find(tree, prefix, STATS))
+    else {
+        return Ok(());
+    };
+    let limits = Track::parse(tree.node(limits).data.as_ref());
+    let used = Track::parse(tree.node(stats).data.as_ref());
+    let exceeded = limits.forbids("countHardLimit", used.get("count"), count)
+        || limits.forbids("byteHardLimit", used.get("bytes"), bytes);
+    if exceeded { Err(ErrorCode::QuotaExceeded) } else { Ok(()) }
+}
+
+/// Brings the usage up to date after a change at `path`. No version, no zxid, no watch.
+pub(super) fn account(tree: &mut Tree, path: &str, bytes: i64, count: i64) {
+    if bytes == 0 && count == 0 {
+        return;
+    }
+    let Some(prefix) = tree.quotas().governing(path) else { return };
+    let Some(stats) = find(tree, prefix, STATS) else { return };
+    let mut used = Track::parse(tree.node(stats).data.as_ref());
+    used.add("count", count);
+    used.add("bytes", bytes);
+    let text = used.encode();
+    tree.change(stats, |node| node.put_data(Some(text)));
+}
+
+/// Writes the real usage into a usage znode that was just created.
+pub(super) fn created(tree: &mut Tree, id: NodeId, path: &str) {
+    let Some(prefix) = subject(path, STATS) else { return };
+    let (mut count, mut bytes) = (0_i64, 0_i64);
+    if let Some(top) = tree.find(prefix) {
+        tree.walk(top, |_, node| {
+            count += 1;
+            bytes = bytes.saturating_add_unsigned(node.data_bytes());
+        });
+    }
+    let used = Track(BTreeMap::from([("count".to_owned(), count), ("bytes".to_owned(), bytes)]));
+    let text = used.encode();
+    tree.change(id, |node| node.put_data(Some(text)));
+}

@@ -1,0 +1,122 @@
+//! Requests that change nothing (protocol §2.3, §2.5, §2.14 to §2.16, §10.5).
+
+use zoolet_jute::{
+    ClientInfo, ErrorCode, Id, MultiReadOp, MultiResult, Parts, Reply, Request, SessionId, perms,
+};
+
+use super::access;
+use super::tree::Tree;
+use super::znode::NodeId;
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Reader<'a> {
+    pub(super) tree: &'a Tree,
+    pub(super) session: SessionId,
+    pub(super) identities: &'a [Id],
+    pub(super) skip_acl: bool,
+}
+
+impl Reader<'_> {
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the others are no reads of the state")]
+    pub(super) fn read(self, request: &Request) -> Result<Reply, ErrorCode> {
+        let tree = self.tree;
+        match request {
+            Request::Exists(body) => {
+                if body.path.contains('\0') {
+                    return Err(ErrorCode::BadArguments);
+                }
+                self.find(&body.path, perms::READ).map(|id| Reply::Stat(tree.stat(id)))
+            }
+            Request::GetData(body) => self
+                .find(&body.path, perms::READ)
+                .map(|id| Reply::Data(tree.node(id).data.clone(), tree.stat(id))),
+            Request::GetAcl(body) => self.acl(&body.path),
+            Request::GetChildren(body) => {
+                self.find(&body.path, perms::READ).map(|id| Reply::Children(self.children(id)))
+            }
+            Request::GetChildren2(body) => self
+                .find(&body.path, perms::READ)
+                .map(|id| Reply::ChildrenStat(self.children(id), tree.stat(id))),
+            Request::MultiRead(body) => {
+                Ok(Reply::Multi(Parts(body.0.iter().map(|op| self.part(op)).collect())))
+            }
+            Request::GetEphemerals(body) => {
+                Ok(Reply::Children(self.ephemerals(body.path.as_deref())))
+            }
+            Request::GetAllChildrenNumber(body) => self.count(&body.path).map(Reply::Count),
+            Request::WhoAmI => Ok(Reply::WhoAmI(self.identities.iter().map(client_info).collect())),
+            Request::Sync(body) => Ok(Reply::Sync(body.path.clone())),
+            Request::Ping => Ok(Reply::Empty),
+            _ => Err(ErrorCode::Unimplemented),
+        }
+    }
+
+    fn find(self, path: &str, wanted: i32) -> Result<NodeId, ErrorCode> {
+        let id = self.tree.find(path).ok_or(ErrorCode::NoNode)?;
+        if self.permits(id, wanted) { Ok(id) } else { Err(ErrorCode::NoAuth) }
+    }
+
+    fn permits(self, id: NodeId, wanted: i32) -> bool {
+        access::permits(self.tree.acl(id), wanted, self.identities, self.skip_acl)
+    }
+
+    /// The names come out in order; clients may not rely on it.
+    fn children(self, id: NodeId) -> Vec<String> {
+        let children = self.tree.children(id).into_iter().flatten();
+        children.map(|(name, _)| name.as_ref().to_owned()).collect()
+    }
+
+    fn acl(self, path: &str) -> Result<Reply, ErrorCode> {
+        let id = self.find(path, perms::READ | perms::ADMIN)?;
+        let acl = self.tree.acl(id);
+        let shown = if self.permits(id, perms::ADMIN) { acl.to_vec() } else { access::masked(acl) };
+        Ok(Reply::Acl(shown, self.tree.stat(id)))
+    }
+
+    fn ephemerals(self, prefix: Option<&str>) -> Vec<String> {
+        let prefix = prefix.unwrap_or_default();
+        // A blank prefix means all, and so does the root, with which every path starts.
+        let prefix = if prefix.trim().is_empty() { "" } else { prefix };
+        let paths = self.tree.ephemerals(self.session).map(|id| self.tree.path_of(id));
+        let mut paths: Vec<String> = paths.filter(|path| path.starts_with(prefix)).collect();
+        paths.sort_unstable();
+        paths
+    }
+
+    fn count(self, path: &str) -> Result<i32, ErrorCode> {
+        let id = self.find(path, perms::READ)?;
+        let mut count = 0_usize;
+        if id == NodeId::ROOT {
+            count = self.tree.len();
+        } else {
+            self.tree.walk(id, |_, _| count += 1);
+        }
+        Ok(i32::try_from(count.saturating_sub(1)).unwrap_or(i32::MAX))
+    }
+
+    /// One part of a multiRead; a part that fails does not spoil the others.
+    fn part(self, op: &MultiReadOp) -> MultiResult {
+        let result = match op {
+            MultiReadOp::GetChildren(body) => self
+                .find(&body.path, perms::READ)
+                .map(|id| MultiResult::Children(self.children(id))),
+            MultiReadOp::GetData(body) => self.find(&body.path, perms::READ).map(|id| {
+                let data = self.tree.node(id).data.clone();
+                MultiResult::Data { data, stat: self.tree.stat(id) }
+            }),
+        };
+        result.unwrap_or_else(|code| MultiResult::Error(Some(code)))
+    }
+}
+
+/// An identity without its secret: a digest's user is what stands in front of the colon.
+fn client_info(id: &Id) -> ClientInfo {
+    let scheme = id.scheme.clone().unwrap_or_default();
+    let whole = id.id.as_deref().unwrap_or_default();
+    let user = match scheme.as_str() {
+        "digest" => whole.split(':').next().unwrap_or_default(),
+        _ => whole,
+    };
+    ClientInfo { user: user.to_owned(), auth_scheme: scheme }
+}

@@ -1,0 +1,411 @@
+//! The tree: how znodes are found, and the few ways in which they change.
+//!
+//! Every change goes through [`Tree::insert`], [`Tree::remove`] and [`Tree::change`], so the
+//! indexes, the digest and a transaction's undo log always agree with the znodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use zoolet_jute::{Acl, SessionId, Stat};
+
+use super::access::{self, AclId, AclTable};
+use super::arena::{Arena, Children, Chunk};
+use super::path;
+use super::quota::Quotas;
+use super::znode::{Kind, NodeId, Znode, hash_data, hash_path};
+
+#[derive(Clone, Debug)]
+pub(super) struct Tree {
+    arena: Arena,
+    acls: AclTable,
+    ephemerals: BTreeMap<SessionId, BTreeSet<NodeId>>,
+    /// Containers and znodes with a time to live.
+    reapable: BTreeSet<NodeId>,
+    quotas: Quotas,
+    /// The sum of all znodes' digests, modulo 2⁶⁴.
+    digest: u64,
+    data_bytes: u64,
+    /// What undoes the transaction that is being applied, the latest step last.
+    undo: Option<Vec<Undo>>,
+}
+
+/// The way back from one step. A znode in here holds its ACL.
+#[derive(Clone, Debug)]
+enum Undo {
+    Insert(NodeId),
+    Remove(Znode),
+    Change(NodeId, Znode),
+}
+
+impl Tree {
+    /// The built-in znodes (protocol §6.2).
+    pub(super) fn new() -> Self {
+        let mut tree = Self::empty();
+        let open = Acl::open();
+        let root = tree.acls.hold(&open);
+        tree.insert(Znode::built_in(Some(Bytes::new()), root));
+        let mut built_in = |parent: NodeId, name: &str, acl: &[Acl], aversion: i32| {
+            let mut node = Znode::built_in(Some(Bytes::new()), tree.acls.hold(acl));
+            node.parent = parent;
+            node.name = Arc::from(name);
+            node.aversion = aversion;
+            tree.insert(node)
+        };
+        let zookeeper = built_in(NodeId::ROOT, "zookeeper", &open, 0);
+        built_in(zookeeper, "quota", &open, 0);
+        built_in(zookeeper, "config", &access::read_only(), -1);
+        tree
+    }
+
+    /// No znode at all: what a snapshot is read into, the root first.
+    pub(super) fn empty() -> Self {
+        Self {
+            arena: Arena::default(),
+            acls: AclTable::default(),
+            ephemerals: BTreeMap::new(),
+            reapable: BTreeSet::new(),
+            quotas: Quotas::default(),
+            digest: 0,
+            data_bytes: 0,
+            undo: None,
+        }
+    }
+
+    // ---- finding
+
+    /// The znode of a path; the empty path is the root's as well. A path that is not valid finds
+    /// nothing, because no segment of it can be empty.
+    pub(super) fn find(&self, path: &str) -> Option<NodeId> {
+        if path.is_empty() || path == "/" {
+            return Some(NodeId::ROOT);
+        }
+        let mut segments = path.strip_prefix('/')?.split('/');
+        segments.try_fold(NodeId::ROOT, |at, name| self.child(at, name))
+    }
+
+    pub(super) fn child(&self, parent: NodeId, name: &str) -> Option<NodeId> {
+        self.arena.children(parent)?.get(name).copied()
+    }
+
+    pub(super) fn node(&self, id: NodeId) -> &Znode {
+        self.arena.get(id).expect("an id is kept only as long as its znode")
+    }
+
+    pub(super) fn children(&self, id: NodeId) -> Option<&Children> {
+        self.arena.children(id)
+    }
+
+    pub(super) fn child_count(&self, id: NodeId) -> usize {
+        self.arena.child_count(id)
+    }
+
+    pub(super) fn stat(&self, id: NodeId) -> Stat {
+        self.node(id).stat(self.arena.child_count(id))
+    }
+
+    pub(super) fn acl(&self, id: NodeId) -> &Arc<[Acl]> {
+        self.acls.get(self.node(id).acl)
+    }
+
+    /// The path of a znode.
+    pub(super) fn path_of(&self, id: NodeId) -> String {
+        let mut names = Vec::new();
+        let mut at = id;
+        while at != NodeId::ROOT {
+            let node = self.node(at);
+            names.push(&*node.name);
+            at = node.parent;
+        }
+        if names.is_empty() {
+            return "/".to_owned();
+        }
+        let length = names.iter().map(|name| name.len() + 1).sum();
+        let mut path = String::with_capacity(length);
+        for name in names.iter().rev() {
+            path.push('/');
+            path.push_str(name);
+        }
+        path
+    }
+
+    /// Calls `visit` with a znode and everything below it, parents first.
+    pub(super) fn walk(&self, top: NodeId, mut visit: impl FnMut(NodeId, &Znode)) {
+        let mut waiting = vec![top];
+        while let Some(id) = waiting.pop() {
+            visit(id, self.node(id));
+            waiting.extend(self.arena.children(id).into_iter().flat_map(|c| c.values().copied()));
+        }
+    }
+
+    // ---- changing
+
+    /// Puts a znode below its parent, which exists and has none of that name. The znode comes
+    /// with its ACL held.
+    pub(super) fn insert(&mut self, node: Znode) -> NodeId {
+        let id = self.link(node);
+        if let Some(undo) = &mut self.undo {
+            undo.push(Undo::Insert(id));
+        }
+        id
+    }
+
+    /// Takes out a znode without children.
+    pub(super) fn remove(&mut self, id: NodeId) {
+        let node = self.unlink(id);
+        match &mut self.undo {
+            Some(undo) => undo.push(Undo::Remove(node)),
+            None => self.acls.release(node.acl),
+        }
+    }
+
+    /// Changes a znode in place. Its parent, name, kind and ACL stay.
+    pub(super) fn change(&mut self, id: NodeId, change: impl FnOnce(&mut Znode)) {
+        self.remember(id);
+        let acl_hash = self.acls.hash(self.node(id).acl);
+        let node = self.arena.get_mut(id).expect("an id is kept only as long as its znode");
+        self.digest = self.digest.wrapping_sub(node.digest(acl_hash));
+        self.data_bytes = self.data_bytes.wrapping_sub(node.data_bytes());
+        change(node);
+        self.data_bytes = self.data_bytes.wrapping_add(node.data_bytes());
+        self.digest = self.digest.wrapping_add(node.digest(acl_hash));
+    }
+
+    /// Gives a znode another ACL.
+    pub(super) fn change_acl(&mut self, id: NodeId, acl: &[Acl], aversion: i32) {
+        self.remember(id);
+        let new = self.acls.hold(acl);
+        let old = self.node(id).acl;
+        let (old_hash, new_hash) = (self.acls.hash(old), self.acls.hash(new));
+        let node = self.arena.get_mut(id).expect("an id is kept only as long as its znode");
+        self.digest = self.digest.wrapping_sub(node.digest(old_hash));
+        node.acl = new;
+        node.aversion = aversion;
+        self.digest = self.digest.wrapping_add(node.digest(new_hash));
+        self.acls.release(old);
+    }
+
+    /// Interns the ACL of a znode to be inserted.
+    pub(super) fn hold_acl(&mut self, acl: &[Acl]) -> AclId {
+        self.acls.hold(acl)
+    }
+
+    /// Gives up what [`Tree::hold_acl`] held.
+    pub(super) fn release_acl(&mut self, id: AclId) {
+        self.acls.release(id);
+    }
+
+    fn remember(&mut self, id: NodeId) {
+        if self.undo.is_none() {
+            return;
+        }
+        let before = self.node(id).clone();
+        self.acls.hold_again(before.acl);
+        if let Some(undo) = &mut self.undo {
+            undo.push(Undo::Change(id, before));
+        }
+    }
+
+    fn link(&mut self, mut node: Znode) -> NodeId {
+        let is_root = self.arena.len() == 0;
+        node.path_hash =
+            if is_root { 0 } else { hash_path(self.node(node.parent).path_hash, &node.name) };
+        let (parent, name) = (node.parent, Arc::clone(&node.name));
+        let id = self.arena.insert(node);
+        if !is_root {
+            let new = self.arena.adopt(parent, name, id);
+            assert!(new, "a name is looked up before it is taken");
+        }
+        self.index(id);
+        id
+    }
+
+    /// Enters a znode that has its place into the digest and the indexes.
+    fn index(&mut self, id: NodeId) {
+        let node = self.node(id);
+        let (kind, bytes) = (node.kind, node.data_bytes());
+        let digest = node.digest(self.acls.hash(node.acl));
+        let is_limit = Quotas::is_limit(&node.name);
+        self.digest = self.digest.wrapping_add(digest);
+        self.data_bytes = self.data_bytes.wrapping_add(bytes);
+        if let Kind::Ephemeral(session) = kind {
+            self.ephemerals.entry(session).or_default().insert(id);
+        }
+        if kind.is_reapable() {
+            self.reapable.insert(id);
+        }
+        if is_limit {
+            let path = self.path_of(id);
+            self.quotas.limit_created(&path);
+        }
+    }
+
+    fn unlink(&mut self, id: NodeId) -> Znode {
+        let node = self.node(id);
+        if Quotas::is_limit(&node.name) {
+            let path = self.path_of(id);
+            self.quotas.limit_deleted(&path);
+        }
+        let node = self.arena.remove(id).expect("an id is kept only as long as its znode");
+        self.arena.disown(node.parent, &node.name);
+        self.digest = self.digest.wrapping_sub(node.digest(self.acls.hash(node.acl)));
+        self.data_bytes = self.data_bytes.wrapping_sub(node.data_bytes());
+        if let Kind::Ephemeral(session) = node.kind
+            && let Some(of_session) = self.ephemerals.get_mut(&session)
+        {
+            of_session.remove(&id);
+            if of_session.is_empty() {
+                self.ephemerals.remove(&session);
+            }
+        }
+        if node.kind.is_reapable() {
+            self.reapable.remove(&id);
+        }
+        node
+    }
+
+    // ---- transactions
+
+    /// Starts to remember the way back.
+    pub(super) fn begin(&mut self) {
+        self.undo = Some(Vec::new());
+    }
+
+    /// Keeps what was done since [`Tree::begin`].
+    pub(super) fn commit(&mut self) {
+        for step in self.undo.take().into_iter().flatten() {
+            match step {
+                Undo::Insert(_) => {}
+                Undo::Remove(node) | Undo::Change(_, node) => self.acls.release(node.acl),
+            }
+        }
+    }
+
+    /// Goes back to where [`Tree::begin`] was. Places are a stack, so a znode that comes back gets
+    /// its own again, and its children's pointers are right.
+    pub(super) fn roll_back(&mut self) {
+        for step in self.undo.take().into_iter().flatten().rev() {
+            match step {
+                Undo::Insert(id) => {
+                    let node = self.unlink(id);
+                    self.acls.release(node.acl);
+                }
+                Undo::Remove(node) => {
+                    self.link(node);
+                }
+                Undo::Change(id, before) => {
+                    let now = self.node(id);
+                    let (digest, bytes) = (now.digest(self.acls.hash(now.acl)), now.data_bytes());
+                    let acl = now.acl;
+                    let restored = before.digest(self.acls.hash(before.acl));
+                    self.digest = self.digest.wrapping_sub(digest).wrapping_add(restored);
+                    self.data_bytes =
+                        self.data_bytes.wrapping_sub(bytes).wrapping_add(before.data_bytes());
+                    *self.arena.get_mut(id).expect("it was just read") = before;
+                    self.acls.release(acl);
+                }
+            }
+        }
+    }
+
+    // ---- indexes and figures
+
+    pub(super) fn quotas(&self) -> &Quotas {
+        &self.quotas
+    }
+
+    pub(super) fn ephemerals(&self, session: SessionId) -> impl Iterator<Item = NodeId> {
+        self.ephemerals.get(&session).into_iter().flatten().copied()
+    }
+
+    pub(super) fn ephemeral_owners(&self) -> impl Iterator<Item = (SessionId, usize)> {
+        self.ephemerals.iter().map(|(&session, nodes)| (session, nodes.len()))
+    }
+
+    pub(super) fn ephemeral_count(&self, session: SessionId) -> usize {
+        self.ephemerals.get(&session).map_or(0, BTreeSet::len)
+    }
+
+    pub(super) fn reapable(&self) -> impl Iterator<Item = NodeId> {
+        self.reapable.iter().copied()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.arena.len()
+    }
+
+    pub(super) fn data_bytes(&self) -> u64 {
+        self.data_bytes
+    }
+
+    pub(super) fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    pub(super) fn chunks(&self) -> Vec<Arc<Chunk>> {
+        self.arena.chunks()
+    }
+
+    pub(super) fn acls(&self) -> &AclTable {
+        &self.acls
+    }
+
+    /// The sum of the digests, from nothing but names, data, ACLs and numbers.
+    pub(super) fn digest_recomputed(&self) -> u64 {
+        let mut sum = 0_u64;
+        let mut waiting = vec![(NodeId::ROOT, 0)];
+        while let Some((id, path_hash)) = waiting.pop() {
+            let mut node = self.node(id).clone();
+            node.path_hash = path_hash;
+            node.data_hash = hash_data(node.data.as_ref());
+            sum = sum.wrapping_add(node.digest(access::hash_acl(self.acls.get(node.acl))));
+            for (name, &child) in self.arena.children(id).into_iter().flatten() {
+                waiting.push((child, hash_path(path_hash, name)));
+            }
+        }
+        sum
+    }
+}
+
+/// What only reading a snapshot does.
+impl Tree {
+    /// Gives a znode its place; its parent may come later, see [`Tree::connect`].
+    pub(super) fn place(&mut self, mut node: Znode) {
+        node.data_hash = hash_data(node.data.as_ref());
+        self.acls.hold_again(node.acl);
+        self.arena.insert(node);
+    }
+
+    /// Connects all placed znodes with their parents, and builds the indexes. False if that makes
+    /// no tree: a parent is missing, two siblings have one name, or there is a circle.
+    pub(super) fn connect(&mut self) -> bool {
+        let links: Vec<(NodeId, NodeId, Arc<str>)> = self
+            .arena
+            .iter()
+            .skip(1)
+            .map(|(id, node)| (id, node.parent, Arc::clone(&node.name)))
+            .collect();
+        for (id, parent, name) in links {
+            if self.arena.get(parent).is_none() || !self.arena.adopt(parent, name, id) {
+                return false;
+            }
+        }
+        let mut reached = 0;
+        let mut waiting = vec![(NodeId::ROOT, 0)];
+        while let Some((id, path_hash)) = waiting.pop() {
+            let Some(node) = self.arena.get_mut(id) else { return false };
+            node.path_hash = path_hash;
+            reached += 1;
+            for (name, &child) in self.arena.children(id).into_iter().flatten() {
+                waiting.push((child, hash_path(path_hash, name)));
+            }
+            self.index(id);
+        }
+        let is_ephemeral_parent = |id: NodeId| {
+            matches!(self.node(id).kind, Kind::Ephemeral(_)) && self.child_count(id) > 0
+        };
+        reached == self.arena.len()
+            && !self.ephemerals.values().flatten().any(|&id| is_ephemeral_parent(id))
+            && [path::QUOTA, path::CONFIG].iter().all(|path| self.find(path).is_some())
+    }
+}
