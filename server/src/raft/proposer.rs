@@ -175,6 +175,29 @@ impl Seen {
 }
 
 impl Queue {
+    /// Takes the effect from what came in, before its connection was closed, behind a lost command
+    /// of the same session. The command keeps its place: numbers must not have gaps.
+    fn void_orphans(&mut self, mut sessions: BTreeSet<SessionId>) {
+        for command in &mut self.commands {
+            match command.op {
+                // From here on it is another connection.
+                Op::CreateSession { .. } | Op::ResumeSession { .. } => {
+                    sessions.remove(&command.session);
+                }
+                Op::Write(_) | Op::CloseSession if sessions.contains(&command.session) => {
+                    command.session = SessionId::NONE;
+                    // There is no such session, so there is nothing to expire.
+                    command.op = Op::ExpireSession { generation: 0 };
+                }
+                Op::Write(_)
+                | Op::CloseSession
+                | Op::ExpireSession { .. }
+                | Op::DeleteContainer { .. }
+                | Op::SetConfig { .. } => {}
+            }
+        }
+    }
+
     /// Takes what fits into one batch, beginning with the oldest.
     fn take_batch(&mut self) -> Vec<Command> {
         let (mut count, mut bytes) = (0, 0);
@@ -307,15 +330,7 @@ impl Driver {
         };
         tracing::warn!(through, "proposals are lost: no leader has committed them in time");
         self.machine.lost(through);
-        // What came in meanwhile from a connection that is closed now.
-        self.proposer.lock_queue().commands.retain(|command| match command.op {
-            Op::CreateSession { .. } | Op::ResumeSession { .. } => {
-                sessions.remove(&command.session);
-                true
-            }
-            Op::Write(_) | Op::CloseSession => !sessions.contains(&command.session),
-            Op::ExpireSession { .. } | Op::DeleteContainer { .. } | Op::SetConfig { .. } => true,
-        });
+        self.proposer.lock_queue().void_orphans(sessions);
         course.stream += 1;
         course.is_established = false;
         course.start_over(Instant::now());
@@ -389,5 +404,80 @@ impl Course {
         let waits = self.in_flight.iter().any(|flight| !flight.is_sent);
         let can_send = waits && self.leadership.is_some() && self.not_before > Instant::now();
         Some(if can_send { late_at.min(self.not_before) } else { late_at })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use zoolet_jute::Xid;
+
+    use super::*;
+    use crate::replica::Policy;
+
+    fn command(number: u64, session: i64, op: Op) -> Command {
+        Command {
+            number,
+            session: SessionId(session),
+            cxid: Xid(1),
+            now_ms: 0,
+            policy: Policy::default(),
+            identities: Arc::from([]),
+            op,
+        }
+    }
+
+    #[test]
+    fn nothing_follows_a_lost_command_of_its_session_until_the_session_is_resumed() {
+        let resume = Op::ResumeSession { timeout_ms: 4000 };
+        let mut queue = Queue::default();
+        queue.commands.extend([
+            command(5, 1, Op::CloseSession),
+            command(6, 2, Op::CloseSession),
+            command(7, 1, resume.clone()),
+            command(8, 1, Op::CloseSession),
+        ]);
+        queue.void_orphans(BTreeSet::from([SessionId(1)]));
+        let left: Vec<_> = queue
+            .commands
+            .into_iter()
+            .map(|command| (command.number, command.session.0, command.op))
+            .collect();
+        let expected = [
+            (5, 0, Op::ExpireSession { generation: 0 }),
+            (6, 2, Op::CloseSession),
+            (7, 1, resume),
+            (8, 1, Op::CloseSession),
+        ];
+        assert_eq!(left, expected);
+    }
+
+    #[test]
+    fn the_mirror_of_the_fence_tells_gaps_from_copies() {
+        let mut seen = Seen::default();
+        let mut apply = |stream, first, count| {
+            seen.gap = false;
+            seen.apply(stream, first, count);
+            (seen.stream, seen.last, seen.gap)
+        };
+        assert_eq!(apply(1, 1, 3), (1, 3, false));
+        assert_eq!(apply(1, 1, 3), (1, 3, false), "a copy");
+        assert_eq!(apply(1, 6, 2), (1, 3, true), "its predecessor is missing");
+        assert_eq!(apply(1, 4, 2), (1, 5, false));
+        assert_eq!(apply(2, 9, 1), (2, 9, false), "a new stream begins anywhere");
+        assert_eq!(apply(1, 6, 2), (2, 9, false), "an old stream is over");
+    }
+
+    #[test]
+    fn a_batch_is_bounded_but_holds_at_least_one_command() {
+        let path = "p".repeat(BATCH_BYTES_MAX);
+        let mut queue = Queue::default();
+        queue.commands.push_back(command(1, 0, Op::DeleteContainer { path: path.clone() }));
+        queue.commands.push_back(command(2, 0, Op::DeleteContainer { path }));
+        for number in 3..2000 {
+            queue.commands.push_back(command(number, 1, Op::CloseSession));
+        }
+        assert_eq!(queue.take_batch().len(), 1);
+        assert_eq!(queue.take_batch().len(), 1);
+        assert_eq!(queue.take_batch().len(), BATCH_COMMANDS_MAX);
     }
 }
