@@ -15,8 +15,8 @@ use super::state::{Entry, LogPosition, LogState};
 
 pub(super) const FORMAT_VERSION: u32 = 1;
 
-/// Batches start at multiples of this, in bytes. So no sector that was acknowledged is ever
-/// written again, and a torn write cannot hurt it.
+/// Batches start at multiples of this, in bytes. So the bytes of a sector that was acknowledged
+/// never change, and a torn write cannot hurt them.
 pub(super) const SECTOR_BYTES: usize = 512;
 
 const SEGMENT_MAGIC: [u8; 8] = *b"ZOOLETWL";
