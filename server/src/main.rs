@@ -1,3 +1,10 @@
-//! The `zoolet` binary.
+//! The `zoolet` binary: a shell around the library.
 
-fn main() {}
+use std::process::ExitCode;
+
+use clap::Parser;
+use zoolet_server::cli::Cli;
+
+fn main() -> ExitCode {
+    zoolet_server::run(Cli::parse())
+}

@@ -54,7 +54,7 @@ pub use self::options::{
     ConfiguredMember, FRAME_BYTES_MAX, Options, SNAPSHOT_COMMANDS, SNAPSHOTS_RETAINED, Timing,
 };
 pub use self::proposer::Proposer;
-pub use self::status::{PeerStatus, Status};
+pub use self::status::{PeerStatus, Status, StatusSource};
 
 /// Calls to one peer that wait, and answers to one peer that are not ready.
 const CALLS_MAX: usize = 256;
@@ -348,7 +348,17 @@ impl Raft {
 
     /// How things stand.
     pub fn status(&self) -> Status {
-        Status::of(&self.core, &self.applied, &self.snapshots, *self.role.borrow())
+        self.status_source().status()
+    }
+
+    /// Tells how things stand, for as long as anybody asks.
+    pub fn status_source(&self) -> StatusSource {
+        StatusSource {
+            core: self.core.clone(),
+            applied: self.applied.clone(),
+            snapshots: self.snapshots.clone(),
+            role: self.role.clone(),
+        }
     }
 
     /// Makes another server the leader, if this one is.

@@ -18,6 +18,8 @@ pub struct Status {
     pub leader: Option<u64>,
     /// This server's part.
     pub role: Role,
+    /// Whether it has a vote.
+    pub is_voter: bool,
     /// Log indices: the last entry, the last committed one, the last applied one.
     pub last_log: Option<u64>,
     pub committed: Option<u64>,
@@ -40,8 +42,24 @@ pub struct PeerStatus {
     pub matching: Option<u64>,
 }
 
+/// Tells how things stand, for as long as anybody asks.
+#[derive(Clone, Debug)]
+pub struct StatusSource {
+    pub(super) core: Core,
+    pub(super) applied: watch::Receiver<Option<LogId>>,
+    pub(super) snapshots: Snapshots,
+    pub(super) role: watch::Receiver<Role>,
+}
+
+impl StatusSource {
+    /// How things stand now.
+    pub fn status(&self) -> Status {
+        Status::of(&self.core, &self.applied, &self.snapshots, *self.role.borrow())
+    }
+}
+
 impl Status {
-    pub(super) fn of(
+    fn of(
         core: &Core,
         applied: &watch::Receiver<Option<LogId>>,
         snapshots: &Snapshots,
@@ -64,6 +82,7 @@ impl Status {
             term: metrics.current_term,
             leader: metrics.current_leader,
             role,
+            is_voter: voters.contains(&core.server()),
             last_log: metrics.last_log_index,
             committed: metrics.cluster_committed.map(|last| last.index),
             applied: applied.borrow().map(|last| last.index),

@@ -5,7 +5,157 @@
 
 mod command;
 mod input;
+mod options;
+mod proposals;
+mod report;
+mod session;
 pub mod state;
+mod watch;
+
+use std::collections::{BTreeMap, VecDeque};
+
+use zoolet_jute::SessionId;
+
+use crate::clock::Now;
+use proposals::{Proposals, Waiting};
+use session::{Connection, Expiry, Reaper};
+use state::State;
+use watch::WatchTable;
 
 pub use command::{Batch, BatchHead, Command, Op, Origin, Policy, ServerId};
 pub use input::{BadRequest, ConnectionId, Input, Output, Role};
+pub use options::Options;
+pub use report::{ConnectionReport, SessionReport, WatchSummary};
+
+/// The service, as one server has it: the replicated state, and this server's own connections,
+/// watches and proposals.
+#[derive(Debug)]
+pub struct Replica {
+    options: Options,
+    state: State,
+    /// The time of the step that is being taken.
+    now: Now,
+    role: Role,
+    /// Whether clients are served: there is a leader, or there was one a moment ago.
+    serving: bool,
+    looking_since_ms: u64,
+    last_tick_ms: u64,
+    connections: BTreeMap<ConnectionId, Connection>,
+    // Invariant: the welcomed connections, each under its session.
+    sessions: BTreeMap<SessionId, ConnectionId>,
+    session_next: SessionId,
+    watches: WatchTable,
+    proposals: Proposals,
+    /// The syncs without an outcome, in the order of their numbers.
+    syncs: VecDeque<(u64, ConnectionId)>,
+    sync_last: u64,
+    /// Syncs up to this number are done or have lost their connection.
+    synced: u64,
+    expiry: Expiry,
+    /// Sessions that this server has heard of since it last told the leader.
+    touched: Vec<SessionId>,
+    touch_round: u64,
+    last_touch_ms: u64,
+    reaper: Reaper,
+    /// Whether this leadership has looked at `/zookeeper/config`.
+    config_proposed: bool,
+}
+
+impl Replica {
+    /// A replica that serves nobody until it hears of a leader.
+    pub fn new(options: Options, state: State) -> Self {
+        Self {
+            state,
+            now: Now::default(),
+            role: Role::Looking,
+            serving: false,
+            looking_since_ms: 0,
+            last_tick_ms: 0,
+            connections: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            session_next: session::first_session(&options),
+            watches: WatchTable::default(),
+            proposals: Proposals::new(),
+            syncs: VecDeque::new(),
+            sync_last: 0,
+            synced: 0,
+            expiry: Expiry::new(options.tick_ms),
+            touched: Vec::new(),
+            touch_round: 0,
+            last_touch_ms: 0,
+            reaper: Reaper::default(),
+            config_proposed: false,
+            options,
+        }
+    }
+
+    /// Takes one input, and adds what must be done about it to `out`.
+    pub fn step(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
+        self.now = now;
+        match input {
+            Input::Connect { connection, peer, request } => {
+                self.on_connect(connection, peer, &request, out);
+            }
+            Input::Request { connection, xid, request } => {
+                self.on_request(connection, xid, request, out);
+            }
+            Input::Disconnect { connection } => self.on_disconnect(connection, out),
+            Input::Commit { term, batch } => self.on_commit(term, batch, out),
+            Input::Lost { through } => self.on_lost(through, out),
+            Input::Synced { through } => self.on_synced(through, out),
+            Input::SyncLost { through } => self.on_sync_lost(through, out),
+            Input::Touched { sessions } => self.on_touched(&sessions),
+            Input::Role(role) => self.on_role(role),
+            Input::Tick => self.on_tick(out),
+        }
+    }
+
+    /// Goes on with a newer state, from a snapshot. Watches fire as if their clients had
+    /// reconnected, and connections that cannot be served on without a gap are closed.
+    pub fn restore(&mut self, now: Now, state: State, out: &mut Vec<Output>) {
+        self.now = now;
+        self.install(state, out);
+        if self.role == Role::Leader {
+            self.begin_to_lead();
+        }
+    }
+
+    /// The replicated state.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// What the configuration decides.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// A connection is gone; its session lives on. What it has asked for is still done.
+    fn on_disconnect(&mut self, connection: ConnectionId, out: &mut Vec<Output>) {
+        let Some(gone) = self.forget(connection) else { return };
+        for draft in gone.into_held() {
+            self.propose(Waiting::Connection(connection), draft, out);
+        }
+    }
+
+    /// Closes a connection, and forgets it.
+    fn close(&mut self, connection: ConnectionId, out: &mut Vec<Output>) {
+        if self.forget(connection).is_some() {
+            out.push(Output::Close { connection });
+        }
+    }
+
+    fn forget(&mut self, connection: ConnectionId) -> Option<Connection> {
+        let gone = self.connections.remove(&connection)?;
+        self.watches.remove_connection(connection);
+        if self.sessions.get(&gone.session) == Some(&connection) {
+            self.sessions.remove(&gone.session);
+        }
+        Some(gone)
+    }
+
+    /// The session of a connection.
+    fn session_of(&self, connection: ConnectionId) -> SessionId {
+        self.connections.get(&connection).map_or(SessionId::NONE, |known| known.session)
+    }
+}

@@ -35,7 +35,7 @@ use self::sequence::Fence;
 use self::session::Sessions;
 use self::tree::Tree;
 use self::znode::Kind;
-use super::{Command, Origin};
+use super::{Command, Origin, ServerId};
 
 /// The state of the service at one position of the log.
 #[derive(Clone, Debug)]
@@ -78,6 +78,11 @@ impl State {
     /// whole: no snapshot may be taken there.
     pub fn admit(&mut self, origin: Origin, first_number: u64, count: u64) -> bool {
         self.fence.admit(origin, first_number, count)
+    }
+
+    /// The number of the last command of a server's start that was admitted; zero if none was.
+    pub fn applied_through(&self, server: ServerId, boot: u64) -> u64 {
+        self.fence.applied_through(server, boot)
     }
 
     /// Applies the next command of an admitted batch that was put into the log in `term`.

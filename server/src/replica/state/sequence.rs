@@ -60,6 +60,10 @@ impl Fence {
         true
     }
 
+    pub(super) fn applied_through(&self, server: ServerId, boot: u64) -> u64 {
+        self.by_server.get(&server).filter(|at| at.boot == boot).map_or(0, |at| at.last)
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (ServerId, Admitted)> {
         self.by_server.iter().map(|(&server, &admitted)| (server, admitted))
     }

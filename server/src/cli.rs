@@ -1,0 +1,56 @@
+//! The command line.
+
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+/// A small ZooKeeper-compatible coordination server.
+#[derive(Debug, Parser)]
+#[command(name = "zoolet", version, about)]
+pub struct Cli {
+    #[command(subcommand)]
+    pub command: Command,
+    /// What to log: error, warn, info, debug, trace, or a filter as `RUST_LOG` takes it, which this
+    /// overrides.
+    #[arg(long, global = true, value_name = "FILTER")]
+    pub log: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Start an ensemble of server processes on this machine and print its connect string.
+    Up(UpArgs),
+    /// Run one server from a cluster.toml or from ZooKeeper's zoo.cfg.
+    Serve(ServeArgs),
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct UpArgs {
+    /// How many servers to start; an odd number, because 3 and 4 both survive the loss of one.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=254),
+          conflicts_with = "config")]
+    pub servers: u8,
+    /// Start all servers of this cluster.toml instead.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["client_port", "data_dir"])]
+    pub config: Option<PathBuf>,
+    /// The first server's client port; the others have the ones behind it.
+    #[arg(long, value_name = "PORT", default_value_t = 2181, value_parser = clap::value_parser!(u16).range(1..))]
+    pub client_port: u16,
+    /// Where the servers keep their files, for the next start too; without it a temporary
+    /// directory, which is removed at the end.
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+}
+
+#[derive(Clone, Debug, Args)]
+pub struct ServeArgs {
+    /// A cluster.toml, or a zoo.cfg with its myid and dynamic configuration files.
+    #[arg(long, value_name = "FILE")]
+    pub config: PathBuf,
+    /// Which of the configured servers this is; takes the place of the myid file.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=254))]
+    pub id: Option<u8>,
+    /// Stop when standard input ends: how a supervisor makes sure that no server outlives it.
+    #[arg(long, hide = true)]
+    pub until_stdin_ends: bool,
+}

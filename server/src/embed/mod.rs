@@ -1,0 +1,282 @@
+//! Servers inside a Rust program: one, or a whole ensemble, on ports that the system chooses, in
+//! memory or in a directory. What Curator's `TestingServer` and `TestingCluster` are to Java.
+//!
+//! Each server runs on a thread of its own, so that it can be paused and killed as a process can.
+//!
+//! ```
+//! use zoolet_server::embed::Ensemble;
+//!
+//! # tokio::runtime::Runtime::new().unwrap().block_on(async {
+//! let mut ensemble = Ensemble::builder().servers(3).start().await?;
+//! println!("connect to {}", ensemble.connect_string());
+//!
+//! let leader = ensemble.leader().expect("an ensemble that has started has a leader");
+//! ensemble.kill(leader)?;
+//! ensemble.wait_ready().await?;
+//! ensemble.restart(leader).await?;
+//! ensemble.shutdown().await;
+//! # Ok::<(), zoolet_server::embed::EmbedError>(())
+//! # }).unwrap();
+//! ```
+
+mod server;
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+use std::{fmt, io};
+
+use thiserror::Error;
+use tokio::time::{sleep, timeout};
+
+use crate::config::{ConfigError, LoopbackPorts, ServerConfig};
+use crate::node::{Seams, StartError};
+use crate::replica::Role;
+use crate::storage::{Disk, MemoryDisk, RealDisk};
+use server::{Server, Standing};
+
+/// How long an ensemble may take to serve.
+const READY_LIMIT: Duration = Duration::from_secs(30);
+
+/// Why an embedded ensemble does not do as it is told.
+#[derive(Debug, Error)]
+pub enum EmbedError {
+    /// A server does not start.
+    #[error("server {server}: {source}")]
+    Start { server: usize, source: StartError },
+    /// The settings do not fit together.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// There are no free ports, or no thread can be started.
+    #[error("cannot start a server: {0}")]
+    Io(#[from] io::Error),
+    /// There is no such server.
+    #[error("there is no server {server}: the ensemble has {servers}, counted from 0")]
+    NoServer { server: usize, servers: usize },
+    /// The server is not in the state that the call needs.
+    #[error("server {server} is {is}")]
+    WrongState { server: usize, is: &'static str },
+    /// No majority of the running servers has a leader in time.
+    #[error("the ensemble does not serve after {} s", READY_LIMIT.as_secs())]
+    NotReady,
+}
+
+/// The settings of an embedded ensemble.
+pub struct EnsembleBuilder {
+    servers: usize,
+    directory: Option<PathBuf>,
+    configure: Box<dyn Fn(&mut ServerConfig) + Send>,
+}
+
+impl fmt::Debug for EnsembleBuilder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("EnsembleBuilder")
+            .field("servers", &self.servers)
+            .field("directory", &self.directory)
+            .finish_non_exhaustive()
+    }
+}
+
+impl EnsembleBuilder {
+    /// How many servers, 1 to 254; one by default.
+    pub fn servers(mut self, servers: usize) -> Self {
+        self.servers = servers;
+        self
+    }
+
+    /// Keeps the files in a directory, one below it for each server; in memory by default.
+    pub fn directory(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.directory = Some(directory.into());
+        self
+    }
+
+    /// Changes the configuration of every server before it starts.
+    pub fn configure(mut self, change: impl Fn(&mut ServerConfig) + Send + 'static) -> Self {
+        self.configure = Box::new(change);
+        self
+    }
+
+    /// Starts the servers, and waits until they serve.
+    pub async fn start(self) -> Result<Ensemble, EmbedError> {
+        let directory = self.directory.clone().unwrap_or_else(|| PathBuf::from("/zoolet"));
+        let mut configs = ServerConfig::loopback_ensemble(&free_ports(self.servers)?, &directory)?;
+        let mut servers = Vec::new();
+        for config in &mut configs {
+            (self.configure)(config);
+            let disk: Arc<dyn Disk> = match self.directory {
+                Some(_) => Arc::new(RealDisk),
+                None => Arc::new(MemoryDisk::default()),
+            };
+            servers.push(Server::new(config.clone(), Seams { disk, ..Seams::real() }));
+        }
+        let mut ensemble = Ensemble { servers };
+        ensemble.start_all().await?;
+        ensemble.wait_ready().await?;
+        Ok(ensemble)
+    }
+}
+
+/// An ensemble in this process. Dropping it kills its servers.
+#[derive(Debug)]
+pub struct Ensemble {
+    servers: Vec<Server>,
+}
+
+impl Ensemble {
+    /// The settings of a new ensemble.
+    pub fn builder() -> EnsembleBuilder {
+        EnsembleBuilder { servers: 1, directory: None, configure: Box::new(|_| {}) }
+    }
+
+    async fn start_all(&mut self) -> Result<(), EmbedError> {
+        // All at once: the first one needs the others to have a leader.
+        let starting: Vec<_> =
+            self.servers.iter_mut().map(Server::launch).collect::<Result<_, _>>()?;
+        for (index, started) in starting.into_iter().enumerate() {
+            let started = started
+                .await
+                .unwrap_or_else(|_| Err(StartError::Failed("its thread has ended".to_owned())));
+            let running = started.map_err(|source| EmbedError::Start { server: index, source })?;
+            if let Some(server) = self.servers.get_mut(index) {
+                server.launched(running);
+            }
+        }
+        Ok(())
+    }
+
+    /// How many servers there are, running or not.
+    pub fn len(&self) -> usize {
+        self.servers.len()
+    }
+
+    /// Whether there are none; there always are some.
+    pub fn is_empty(&self) -> bool {
+        self.servers.is_empty()
+    }
+
+    /// `host:port,…` of all servers.
+    pub fn connect_string(&self) -> String {
+        let addresses: Vec<String> =
+            self.servers.iter().map(|server| server.client_addr().to_string()).collect();
+        addresses.join(",")
+    }
+
+    /// Where a server serves its clients.
+    pub fn client_addr(&self, server: usize) -> Result<SocketAddr, EmbedError> {
+        self.server(server).map(Server::client_addr)
+    }
+
+    /// A server's part in the ensemble; [`Role::Looking`] if it does not run.
+    pub fn role(&self, server: usize) -> Result<Role, EmbedError> {
+        self.server(server).map(Server::role)
+    }
+
+    /// The server that leads.
+    pub fn leader(&self) -> Option<usize> {
+        self.servers.iter().position(|server| {
+            server.standing() == Standing::Running && server.role() == Role::Leader
+        })
+    }
+
+    /// Waits until every server that runs and is not paused serves.
+    pub async fn wait_ready(&self) -> Result<(), EmbedError> {
+        let ready = async {
+            while !self.is_ready() {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(READY_LIMIT, ready).await.map_err(|_| EmbedError::NotReady)
+    }
+
+    fn is_ready(&self) -> bool {
+        self.leader().is_some()
+            && self
+                .servers
+                .iter()
+                .filter(|server| server.standing() == Standing::Running)
+                .all(|server| server.role() != Role::Looking)
+    }
+
+    /// Stops a server in good order.
+    pub async fn stop(&mut self, server: usize) -> Result<(), EmbedError> {
+        self.expect(server, &[Standing::Running])?.stop().await;
+        Ok(())
+    }
+
+    /// Ends a server at once, as if its process were killed: its files stay as they are.
+    pub fn kill(&mut self, server: usize) -> Result<(), EmbedError> {
+        self.expect(server, &[Standing::Running, Standing::Paused])?.kill();
+        Ok(())
+    }
+
+    /// Starts a server that was stopped or killed, on the same port and with the same files.
+    pub async fn restart(&mut self, index: usize) -> Result<(), EmbedError> {
+        let server = self.expect(index, &[Standing::Stopped])?;
+        let started = server
+            .launch()?
+            .await
+            .unwrap_or_else(|_| Err(StartError::Failed("its thread has ended".to_owned())));
+        let running = started.map_err(|source| EmbedError::Start { server: index, source })?;
+        server.launched(running);
+        Ok(())
+    }
+
+    /// Freezes a server, as SIGSTOP freezes a process: its connections stay open, and nothing
+    /// is read, written or timed until it is resumed.
+    pub fn pause(&mut self, server: usize) -> Result<(), EmbedError> {
+        self.expect(server, &[Standing::Running])?.pause();
+        Ok(())
+    }
+
+    /// Lets a paused server go on.
+    pub fn resume(&mut self, server: usize) -> Result<(), EmbedError> {
+        self.expect(server, &[Standing::Paused])?.resume();
+        Ok(())
+    }
+
+    /// Stops all servers in good order.
+    pub async fn shutdown(mut self) {
+        for server in &mut self.servers {
+            if server.standing() == Standing::Paused {
+                server.resume();
+            }
+            server.ask_to_stop();
+        }
+        for server in &mut self.servers {
+            server.stop().await;
+        }
+    }
+
+    fn server(&self, server: usize) -> Result<&Server, EmbedError> {
+        let servers = self.servers.len();
+        self.servers.get(server).ok_or(EmbedError::NoServer { server, servers })
+    }
+
+    fn expect(&mut self, index: usize, standings: &[Standing]) -> Result<&mut Server, EmbedError> {
+        let servers = self.servers.len();
+        let server =
+            self.servers.get_mut(index).ok_or(EmbedError::NoServer { server: index, servers })?;
+        if standings.contains(&server.standing()) {
+            Ok(server)
+        } else {
+            Err(EmbedError::WrongState { server: index, is: server.standing().name() })
+        }
+    }
+}
+
+/// Free ports of the loopback, a pair for each server.
+fn free_ports(servers: usize) -> io::Result<Vec<LoopbackPorts>> {
+    // All are held until the last is found, so that none comes twice.
+    let mut held = Vec::new();
+    for _ in 0..servers * 2 {
+        held.push(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?);
+    }
+    let ports: Vec<u16> = held
+        .iter()
+        .map(|listener| listener.local_addr().map(|address| address.port()))
+        .collect::<Result<_, _>>()?;
+    let (clients, peers) = ports.split_at(servers);
+    let pairs = clients.iter().zip(peers);
+    Ok(pairs.map(|(&client, &peer)| LoopbackPorts { client, peer }).collect())
+}

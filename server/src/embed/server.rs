@@ -1,0 +1,203 @@
+//! One embedded server: a thread with a runtime of its own.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::mpsc as blocking;
+use std::thread::{Builder, JoinHandle};
+use std::time::Duration;
+use std::{io, mem};
+
+use tokio::sync::{mpsc, oneshot, watch};
+use tracing::warn;
+
+use crate::config::ServerConfig;
+use crate::node::{Node, Seams, StartError};
+use crate::replica::Role;
+
+/// The orders that wait; each is carried out before the next is given.
+const ORDERS_MAX: usize = 8;
+
+/// Whether a server runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    Running,
+    Paused,
+    Stopped,
+}
+
+impl Standing {
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Paused => "paused",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// What a server's thread is told.
+#[derive(Debug)]
+enum Order {
+    /// Stand still until the sender is dropped.
+    Pause(blocking::Receiver<()>),
+    /// End in good order.
+    Stop,
+    /// End at once.
+    Kill,
+}
+
+/// A server that has started.
+#[derive(Debug)]
+pub(super) struct Running {
+    role: watch::Receiver<Role>,
+}
+
+/// A server that may run or not.
+#[derive(Debug)]
+pub(super) struct Server {
+    config: ServerConfig,
+    seams: Seams,
+    thread: Option<JoinHandle<()>>,
+    orders: Option<mpsc::Sender<Order>>,
+    running: Option<Running>,
+    /// Dropped to resume.
+    pause: Option<blocking::Sender<()>>,
+}
+
+impl Server {
+    pub(super) fn new(config: ServerConfig, seams: Seams) -> Self {
+        Self { config, seams, thread: None, orders: None, running: None, pause: None }
+    }
+
+    /// Starts the thread; what it answers goes to [`Server::launched`].
+    pub(super) fn launch(&mut self) -> io::Result<oneshot::Receiver<Result<Running, StartError>>> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (orders, received) = mpsc::channel(ORDERS_MAX);
+        let (started, answer) = oneshot::channel();
+        let (config, seams) = (self.config.clone(), self.seams.clone());
+        let name = format!("zoolet-{}", config.server_id);
+        let thread = Builder::new().name(name).spawn(move || {
+            runtime.block_on(live(config, seams, started, received));
+            // Whatever still runs is dropped where it stands, as the end of a process does it.
+            runtime.shutdown_timeout(Duration::from_secs(5));
+        })?;
+        self.thread = Some(thread);
+        self.orders = Some(orders);
+        Ok(answer)
+    }
+
+    pub(super) fn launched(&mut self, running: Running) {
+        self.running = Some(running);
+    }
+
+    pub(super) fn client_addr(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.config.client_bind.port))
+    }
+
+    pub(super) fn role(&self) -> Role {
+        self.running.as_ref().map_or(Role::Looking, |running| *running.role.borrow())
+    }
+
+    pub(super) fn standing(&self) -> Standing {
+        match (&self.running, &self.pause) {
+            (None, _) => Standing::Stopped,
+            (Some(_), Some(_)) => Standing::Paused,
+            (Some(_), None) => Standing::Running,
+        }
+    }
+
+    pub(super) fn pause(&mut self) {
+        let (gate, closed) = blocking::channel();
+        self.order(Order::Pause(closed));
+        self.pause = Some(gate);
+    }
+
+    pub(super) fn resume(&mut self) {
+        self.pause = None;
+    }
+
+    pub(super) fn kill(&mut self) {
+        self.order(Order::Kill);
+        self.pause = None;
+        self.running = None;
+        self.join();
+    }
+
+    pub(super) fn ask_to_stop(&mut self) {
+        self.order(Order::Stop);
+    }
+
+    /// Stops in good order, and waits for it.
+    pub(super) async fn stop(&mut self) {
+        self.ask_to_stop();
+        self.running = None;
+        let Some(thread) = self.thread.take() else { return };
+        if tokio::task::spawn_blocking(move || thread.join()).await.is_err() {
+            warn!("an embedded server's thread cannot be waited for");
+        }
+        self.orders = None;
+    }
+
+    fn order(&mut self, order: Order) {
+        if let Some(orders) = &self.orders
+            && orders.try_send(order).is_err()
+        {
+            // It has ended by itself: there is nothing left to be told.
+            self.orders = None;
+        }
+    }
+
+    fn join(&mut self) {
+        self.orders = None;
+        if let Some(thread) = mem::take(&mut self.thread)
+            && thread.join().is_err()
+        {
+            warn!("an embedded server has panicked");
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if self.thread.is_some() {
+            self.kill();
+        }
+    }
+}
+
+/// What the thread does.
+async fn live(
+    config: ServerConfig,
+    seams: Seams,
+    started: oneshot::Sender<Result<Running, StartError>>,
+    mut orders: mpsc::Receiver<Order>,
+) {
+    let node = match Node::start(config, seams).await {
+        Ok(node) => {
+            // Nobody waits any more if the ensemble was dropped; the orders end, too, then.
+            let _ = started.send(Ok(Running { role: node.role() }));
+            node
+        }
+        Err(error) => {
+            let _ = started.send(Err(error));
+            return;
+        }
+    };
+    let mut fatal = Box::pin(node.fatal());
+    loop {
+        let order = tokio::select! {
+            order = orders.recv() => order.unwrap_or(Order::Kill),
+            why = &mut fatal => {
+                warn!(why, "an embedded server has failed");
+                return node.kill().await;
+            }
+        };
+        match order {
+            Order::Pause(gate) => {
+                // Blocking the runtime's only thread is the point: nothing moves, no timer either.
+                let _ = gate.recv();
+            }
+            Order::Stop => return node.shutdown().await,
+            Order::Kill => return node.kill().await,
+        }
+    }
+}

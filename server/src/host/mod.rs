@@ -1,0 +1,401 @@
+//! The host: the lock around the replica, and where its outputs go.
+//!
+//! Everything that happens to a server comes in through one of the methods here, takes the lock
+//! once, steps the replica, and hands the outputs on in order before the lock is released: replies
+//! and watch events into the outboxes of their connections, commands to [`Proposals`]. Tasks that
+//! wait for an outbox are woken once per batch, behind the lock.
+
+mod admission;
+mod received;
+mod report;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt::Debug;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::task::Waker;
+
+use bytes::{BufMut, Bytes};
+use zoolet_jute::{
+    ConnectRequest, ConnectResponse, Encode, ErrorCode, Reply, ReplyHeader, SessionId, Stat,
+    WatcherEvent, Xid, Zxid, frame,
+};
+
+use self::admission::Connection;
+pub use self::admission::{Admission, Limits};
+pub use self::received::Received;
+pub use self::report::{ServerReport, SessionsReport};
+use crate::clock::{Clock, Now};
+use crate::metrics::{Answered, LastOp, Latency};
+use crate::outbox::{Accepted, Closing, Outbox, Writer};
+use crate::replica::state::{SnapshotView, State};
+use crate::replica::{Command, ConnectionId, Input, Output, Replica, Role};
+
+/// Data of at least so many bytes goes into the outbox as a reference instead of a copy: below it
+/// a copy is cheaper than another write to the socket.
+const SHARED_BYTES_MIN: usize = 16 << 10;
+
+/// Where a replica's wishes go.
+///
+/// All calls happen under the host's lock and in the order of the outputs, so an implementation
+/// only puts what it is given into a queue and returns.
+pub trait Proposals: Debug + Send + Sync + 'static {
+    /// Puts a command into the log. Its number is one more than the last one's.
+    fn propose(&self, command: Command);
+
+    /// Finds out up to where the log is committed now, sees to it that everything up to there is
+    /// applied here, and then says [`Host::synced`].
+    fn sync(&self, number: u64);
+
+    /// Tells the leader that these sessions' clients were heard of.
+    fn touch(&self, sessions: Vec<SessionId>);
+}
+
+/// One server's replica, behind its lock.
+#[derive(Debug)]
+pub struct Host {
+    clock: Arc<dyn Clock>,
+    proposals: Arc<dyn Proposals>,
+    /// The number of the last connection.
+    last_connection: AtomicU64,
+    /// What the replica last said about serving, for those who must not wait for the lock.
+    serving: AtomicBool,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    replica: Replica,
+    limits: Limits,
+    /// Those that have sent their `ConnectRequest` and that the replica has not closed.
+    connections: BTreeMap<ConnectionId, Connection>,
+    /// Requests without a reply, over all connections, and their bytes.
+    requests_in_flight: usize,
+    bytes_in_flight: usize,
+    figures: Figures,
+    /// Empty between steps; kept for its memory.
+    outputs: Vec<Output>,
+    /// Of the tasks whose outboxes were filled under this lock.
+    wakers: Vec<Waker>,
+}
+
+/// What the whole server did since the last `srst`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// Frames from clients.
+    pub received: u64,
+    /// Frames to clients.
+    pub sent: u64,
+    /// How long requests took.
+    pub latency: Latency,
+}
+
+impl Host {
+    /// A host with the default limits.
+    pub fn new(
+        replica: Replica,
+        clock: Arc<dyn Clock>,
+        proposals: Arc<dyn Proposals>,
+    ) -> Arc<Self> {
+        Self::with_limits(replica, clock, proposals, Limits::default())
+    }
+
+    /// A host.
+    pub fn with_limits(
+        replica: Replica,
+        clock: Arc<dyn Clock>,
+        proposals: Arc<dyn Proposals>,
+        limits: Limits,
+    ) -> Arc<Self> {
+        let serving = AtomicBool::new(replica.serving());
+        let inner = Inner {
+            replica,
+            limits,
+            connections: BTreeMap::new(),
+            requests_in_flight: 0,
+            bytes_in_flight: 0,
+            figures: Figures::default(),
+            outputs: Vec::new(),
+            wakers: Vec::new(),
+        };
+        let last_connection = AtomicU64::new(0);
+        Arc::new(Self { clock, proposals, last_connection, serving, inner: Mutex::new(inner) })
+    }
+
+    /// A number for a new connection.
+    pub fn number_connection(&self) -> ConnectionId {
+        ConnectionId(self.last_connection.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// Both clocks, now.
+    pub fn now(&self) -> Now {
+        self.clock.now()
+    }
+
+    /// Whether a client would be served now.
+    pub fn serving(&self) -> bool {
+        self.serving.load(Ordering::Relaxed)
+    }
+
+    /// A client has sent its `ConnectRequest`; the answer goes to the outbox when the session is
+    /// in the log.
+    pub fn connect(
+        &self,
+        connection: ConnectionId,
+        outbox: Arc<Outbox>,
+        peer: IpAddr,
+        request: ConnectRequest,
+    ) {
+        self.locked(|inner, now| {
+            inner.figures.received += 1;
+            outbox.count(|traffic| traffic.received += 1);
+            inner.connections.insert(connection, Connection::new(outbox));
+            self.step(inner, now, Input::Connect { connection, peer, request });
+        });
+    }
+
+    /// Takes requests off the front, as many as the limits admit.
+    pub fn requests(
+        &self,
+        connection: ConnectionId,
+        requests: &mut VecDeque<Received>,
+    ) -> Admission {
+        self.locked(|inner, now| {
+            let mut taken = 0;
+            let admission = loop {
+                match inner.admit(connection, requests) {
+                    Ok(Received { xid, request, .. }) => {
+                        taken += 1;
+                        self.step(inner, now, Input::Request { connection, xid, request });
+                    }
+                    Err(admission) => break admission,
+                }
+            };
+            inner.count_received(connection, taken);
+            admission
+        })
+    }
+
+    /// A connection is gone; harmless if the replica has closed it itself.
+    pub fn disconnect(&self, connection: ConnectionId) {
+        self.locked(|inner, now| {
+            if inner.forget(connection).is_some() {
+                self.step(inner, now, Input::Disconnect { connection });
+            }
+        });
+    }
+
+    /// The next entry of the log.
+    pub fn commit(&self, term: u64, batch: Bytes) {
+        self.commit_many(std::iter::once((term, batch)));
+    }
+
+    /// The next entries of the log, each with the term of its leader.
+    pub fn commit_many(&self, entries: impl IntoIterator<Item = (u64, Bytes)>) {
+        self.locked(|inner, now| {
+            for (term, batch) in entries {
+                self.step(inner, now, Input::Commit { term, batch });
+            }
+        });
+    }
+
+    /// Nobody knows what became of the proposals up to this number that are still unanswered.
+    pub fn lost(&self, through: u64) {
+        self.locked(|inner, now| self.step(inner, now, Input::Lost { through }));
+    }
+
+    /// Everything that was committed before these syncs were asked for is applied.
+    pub fn synced(&self, through: u64) {
+        self.locked(|inner, now| self.step(inner, now, Input::Synced { through }));
+    }
+
+    /// These syncs failed.
+    pub fn sync_lost(&self, through: u64) {
+        self.locked(|inner, now| self.step(inner, now, Input::SyncLost { through }));
+    }
+
+    /// Clients of other servers were heard of. Only the leader is told.
+    pub fn touched(&self, sessions: Vec<SessionId>) {
+        self.locked(|inner, now| self.step(inner, now, Input::Touched { sessions }));
+    }
+
+    /// The server's part in the ensemble has changed.
+    pub fn role(&self, role: Role) {
+        self.locked(|inner, now| {
+            self.step(inner, now, Input::Role(role));
+            self.serving.store(inner.replica.serving(), Ordering::Relaxed);
+        });
+    }
+
+    /// Time has passed; to be called several times in each tick.
+    pub fn tick(&self) {
+        self.locked(|inner, now| {
+            self.step(inner, now, Input::Tick);
+            self.serving.store(inner.replica.serving(), Ordering::Relaxed);
+        });
+    }
+
+    /// The state at this moment, to be written without the lock.
+    pub fn snapshot(&self) -> SnapshotView {
+        self.locked(|inner, _| inner.replica.state().snapshot())
+    }
+
+    /// Replaces the state by one that comes from a snapshot of another server.
+    pub fn restore(&self, state: State) {
+        self.locked(|inner, now| {
+            let mut outputs = std::mem::take(&mut inner.outputs);
+            inner.replica.restore(now, state, &mut outputs);
+            self.dispatch(inner, now, outputs);
+        });
+    }
+
+    /// Runs `work` under the lock, then wakes whom it gave something.
+    fn locked<T>(&self, work: impl FnOnce(&mut Inner, Now) -> T) -> T {
+        let mut inner = self.inner.lock().expect("a panic in a step ends the process");
+        // Read under the lock: the replica's time must not go back.
+        let now = self.clock.now();
+        let result = work(&mut inner, now);
+        let wakers = std::mem::take(&mut inner.wakers);
+        drop(inner);
+        for waker in wakers {
+            waker.wake();
+        }
+        result
+    }
+
+    fn step(&self, inner: &mut Inner, now: Now, input: Input) {
+        let mut outputs = std::mem::take(&mut inner.outputs);
+        inner.replica.step(now, input, &mut outputs);
+        self.dispatch(inner, now, outputs);
+    }
+
+    fn dispatch(&self, inner: &mut Inner, now: Now, mut outputs: Vec<Output>) {
+        for output in outputs.drain(..) {
+            match output {
+                Output::Accept { connection, response } => inner.accept(connection, &response),
+                Output::Reply { connection, xid, zxid, result, since_ms } => {
+                    let took_ms = now.mono_ms.saturating_sub(since_ms);
+                    inner.reply(now, connection, Answer { xid, zxid, result, took_ms });
+                }
+                Output::Notify { connection, zxid, event } => inner.notify(connection, zxid, event),
+                Output::Close { connection } => inner.close(connection),
+                Output::Propose(command) => self.proposals.propose(command),
+                Output::Sync { number } => self.proposals.sync(number),
+                Output::Touch { sessions } => self.proposals.touch(sessions),
+            }
+        }
+        inner.outputs = outputs;
+    }
+}
+
+/// A reply on its way to the outbox.
+#[derive(Debug)]
+struct Answer {
+    xid: Xid,
+    zxid: Zxid,
+    result: Result<Reply, ErrorCode>,
+    took_ms: u64,
+}
+
+impl Inner {
+    fn accept(&mut self, connection: ConnectionId, response: &ConnectResponse) {
+        let Some(entry) = self.connections.get_mut(&connection) else { return };
+        let (session, timeout_ms) = (response.session_id, response.timeout_ms);
+        let accepted = (session != SessionId::NONE).then_some(Accepted { session, timeout_ms });
+        entry.accepted = accepted.is_some();
+        self.figures.sent += 1;
+        self.wakers.extend(entry.outbox.push(|out| {
+            frame::put(out.tail, |out| response.encode(out));
+            *out.accepted = accepted;
+            out.traffic.sent += 1;
+            out.traffic.last_op = Some(LastOp::Session);
+        }));
+    }
+
+    fn reply(&mut self, now: Now, connection: ConnectionId, answer: Answer) {
+        let Some(entry) = self.connections.get_mut(&connection) else { return };
+        let answered = entry.answered();
+        self.requests_in_flight -= usize::from(answered.is_some());
+        self.bytes_in_flight -= answered.as_ref().map_or(0, |answered| answered.bytes);
+        self.figures.sent += 1;
+        self.figures.latency.record(answer.took_ms);
+        let queued = entry.in_flight() as u64;
+        let op = answered.and_then(|answered| answered.op);
+        self.wakers.extend(entry.outbox.push(|out| {
+            let Answer { xid, zxid, took_ms, .. } = answer;
+            answer.encode(out);
+            let now_ms = now.mono_ms;
+            out.traffic.answered(Answered { op, xid, zxid, took_ms, now_ms });
+            out.traffic.queued = queued;
+        }));
+    }
+
+    fn notify(&mut self, connection: ConnectionId, zxid: Zxid, event: WatcherEvent) {
+        let Some(entry) = self.connections.get_mut(&connection) else { return };
+        self.figures.sent += 1;
+        self.wakers.extend(entry.outbox.push(|out| {
+            let header = ReplyHeader { xid: Xid::NOTIFICATION, zxid, err: None };
+            frame::put(out.tail, |out| {
+                header.encode(out);
+                event.encode(out);
+            });
+            out.traffic.sent += 1;
+        }));
+    }
+
+    fn close(&mut self, connection: ConnectionId) {
+        if let Some(entry) = self.forget(connection) {
+            self.wakers.extend(entry.outbox.close(Closing::Finished));
+        }
+    }
+
+    /// Takes a connection and what it has in flight out of the books.
+    fn forget(&mut self, connection: ConnectionId) -> Option<Connection> {
+        let entry = self.connections.remove(&connection)?;
+        self.requests_in_flight -= entry.in_flight();
+        self.bytes_in_flight -= entry.bytes_in_flight();
+        Some(entry)
+    }
+
+    fn count_received(&mut self, connection: ConnectionId, count: u64) {
+        self.figures.received += count;
+        if let Some(entry) = self.connections.get(&connection) {
+            entry.outbox.count(|traffic| {
+                traffic.received += count;
+                traffic.queued = entry.in_flight() as u64;
+            });
+        }
+    }
+}
+
+impl Answer {
+    fn encode(self, out: &mut Writer<'_>) {
+        let header = ReplyHeader {
+            xid: self.xid,
+            zxid: self.zxid,
+            err: self.result.as_ref().err().copied(),
+        };
+        match self.result {
+            Ok(Reply::Data(Some(data), stat)) if data.len() >= SHARED_BYTES_MIN => {
+                put_shared_data(out, header, data, &stat);
+            }
+            Ok(reply) => frame::put(out.tail, |out| reply.encode_with(header, out)),
+            Err(_) => frame::put(out.tail, |out| header.encode(out)),
+        }
+    }
+}
+
+/// The bytes of a `ReplyHeader`, and of a Stat (protocol §1.5, §1.6).
+const HEADER_BYTES: usize = 16;
+const STAT_BYTES: usize = 68;
+
+/// The frame of a getData's reply, without a copy of the data.
+fn put_shared_data(out: &mut Writer<'_>, header: ReplyHeader, data: Bytes, stat: &Stat) {
+    let length = HEADER_BYTES + frame::LENGTH_BYTES + data.len() + STAT_BYTES;
+    out.tail.put_i32(i32::try_from(length).expect("data came in a frame"));
+    header.encode(out.tail);
+    out.tail.put_i32(i32::try_from(data.len()).expect("data came in a frame"));
+    out.put_shared(data);
+    stat.encode(out.tail);
+}

@@ -1,0 +1,120 @@
+//! A request as it came off the wire, decoded before the host's lock is taken.
+
+use bytes::Bytes;
+use zoolet_jute::{Decode, DecodeError, OpCode, Request, RequestHeader, Xid};
+
+use crate::replica::BadRequest;
+
+/// One frame of a connection whose handshake is done.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Received {
+    /// The client's number.
+    pub xid: Xid,
+    /// The operation, if it is one.
+    pub op: Option<OpCode>,
+    /// The request, or what is wrong with it.
+    pub request: Result<Request, BadRequest>,
+    /// The bytes of the frame.
+    pub bytes: usize,
+}
+
+impl Received {
+    /// Reads a frame's payload. Only a payload without room for the header is an error, which ends
+    /// the connection; everything else is for the replica to answer (protocol §1.3).
+    pub fn decode(mut payload: Bytes) -> Result<Self, DecodeError> {
+        let bytes = payload.len();
+        let header = RequestHeader::decode(&mut payload, "header")?;
+        let op = OpCode::from_i32(header.op);
+        let request = match op {
+            Some(op) if for_clients(op) => {
+                Request::decode(op, &mut payload).map_err(|_| BadRequest::Body)
+            }
+            Some(_) | None => Err(BadRequest::Op),
+        };
+        Ok(Self { xid: header.xid, op, request, bytes })
+    }
+}
+
+/// Whether a client may ask for it at top level (protocol §2, §2.11, §2.17).
+fn for_clients(op: OpCode) -> bool {
+    match op {
+        OpCode::Notification
+        | OpCode::Check
+        | OpCode::DeleteContainer
+        | OpCode::CreateSession
+        | OpCode::Error => false,
+        OpCode::Create
+        | OpCode::Delete
+        | OpCode::Exists
+        | OpCode::GetData
+        | OpCode::SetData
+        | OpCode::GetAcl
+        | OpCode::SetAcl
+        | OpCode::GetChildren
+        | OpCode::Sync
+        | OpCode::Ping
+        | OpCode::GetChildren2
+        | OpCode::Multi
+        | OpCode::Create2
+        | OpCode::Reconfig
+        | OpCode::CheckWatches
+        | OpCode::RemoveWatches
+        | OpCode::CreateContainer
+        | OpCode::CreateTtl
+        | OpCode::MultiRead
+        | OpCode::Auth
+        | OpCode::SetWatches
+        | OpCode::Sasl
+        | OpCode::GetEphemerals
+        | OpCode::GetAllChildrenNumber
+        | OpCode::SetWatches2
+        | OpCode::AddWatch
+        | OpCode::WhoAmI
+        | OpCode::CloseSession => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::{BufMut, BytesMut};
+    use zoolet_jute::{Encode, PathWatchRequest};
+
+    use super::*;
+
+    fn frame(xid: i32, op: i32, body: &[u8]) -> Bytes {
+        let mut out = BytesMut::new();
+        RequestHeader { xid: Xid(xid), op }.encode(&mut out);
+        out.put_slice(body);
+        out.freeze()
+    }
+
+    #[test]
+    fn a_payload_without_room_for_the_header_ends_the_connection() {
+        let whole = frame(1, 11, &[]);
+        for length in 0..whole.len() {
+            assert!(Received::decode(whole.slice(..length)).is_err(), "{length} bytes");
+        }
+        assert_eq!(Received::decode(whole).unwrap().request, Ok(Request::Ping));
+    }
+
+    #[test]
+    fn a_body_cut_anywhere_is_a_bad_body_and_not_a_bad_frame() {
+        let mut body = BytesMut::new();
+        PathWatchRequest { path: "/a".into(), watch: true }.encode(&mut body);
+        for length in 0..body.len() {
+            let received = Received::decode(frame(3, 4, &body[..length])).unwrap();
+            assert_eq!((received.xid, received.request), (Xid(3), Err(BadRequest::Body)));
+        }
+        assert!(Received::decode(frame(3, 4, &body)).unwrap().request.is_ok());
+        body.put_slice(b"what stands behind is ignored");
+        assert!(Received::decode(frame(3, 4, &body)).unwrap().request.is_ok());
+    }
+
+    #[test]
+    fn operations_that_no_client_may_ask_for_are_told_apart_from_bad_bodies() {
+        for op in [0, -1, 10, 13, 20, -10, 23, 99, 108, i32::MIN, i32::MAX] {
+            let received = Received::decode(frame(1, op, &[])).unwrap();
+            assert_eq!(received.request, Err(BadRequest::Op), "operation {op}");
+        }
+    }
+}

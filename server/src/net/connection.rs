@@ -1,0 +1,291 @@
+//! One connection: its handshake, then frames in and frames out, until one side ends it.
+
+use std::collections::VecDeque;
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::net::SocketAddr;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use bytes::{Buf, Bytes, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::time::{Instant, Sleep, sleep, timeout};
+use zoolet_jute::{ConnectRequest, Decode, frame};
+
+use super::error::ConnectionError;
+use super::four_letter;
+use super::port::Shared;
+use super::registry::Place;
+use crate::host::{Admission, Received};
+use crate::outbox::{Closing, Outbox, Taken};
+use crate::replica::ConnectionId;
+use crate::transport::Stream;
+
+/// The longest handshake frame: 45 bytes as clients send it, with room for what may come.
+const HANDSHAKE_BYTES_MAX: usize = 4 << 10;
+
+/// The room that is made for each read: small for the many that are idle, more for the busy.
+const READ_BYTES_MIN: usize = 2 << 10;
+const READ_BYTES_MAX: usize = 64 << 10;
+
+/// The most chunks in one write.
+const CHUNKS_MAX: usize = 16;
+
+/// A client that has been silent for its session timeout is closed at the next such multiple.
+const IDLE_ROUNDING_MS: u64 = 10_000;
+
+/// How long a client may take to close its side after its last frame.
+const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
+
+/// A connection, and the buffers between its socket and the host.
+pub(super) struct Connection {
+    stream: Box<dyn Stream>,
+    peer: SocketAddr,
+    outbox: Arc<Outbox>,
+    place: Place,
+    shared: Arc<Shared>,
+    incoming: BytesMut,
+    read_bytes: usize,
+    /// Frames that the host does not take yet.
+    received: VecDeque<Received>,
+    /// What the socket does not take yet.
+    outgoing: VecDeque<Bytes>,
+    read_at: Instant,
+    wrote_at: Instant,
+}
+
+/// What a connection waited for.
+enum Event {
+    /// Bytes came in; none are the end.
+    Read(usize),
+    /// Everything so far is written.
+    Written,
+    /// It is to end.
+    Closing(Closing),
+    /// It is time to look at the clocks.
+    Deadline,
+}
+
+impl Connection {
+    pub(super) fn new(
+        stream: Box<dyn Stream>,
+        peer: SocketAddr,
+        outbox: Arc<Outbox>,
+        place: Place,
+        shared: Arc<Shared>,
+    ) -> Self {
+        let now = Instant::now();
+        Self {
+            stream,
+            peer,
+            outbox,
+            place,
+            shared,
+            incoming: BytesMut::new(),
+            read_bytes: READ_BYTES_MIN,
+            received: VecDeque::new(),
+            outgoing: VecDeque::new(),
+            read_at: now,
+            wrote_at: now,
+        }
+    }
+
+    pub(super) async fn run(mut self) -> Result<(), ConnectionError> {
+        let limit_ms = self.shared.options.handshake_timeout_ms;
+        let handshake = timeout(Duration::from_millis(limit_ms), self.handshake()).await;
+        let request = match handshake {
+            Ok(request) => request?,
+            Err(_) => return Err(ConnectionError::HandshakeTimeout(limit_ms)),
+        };
+        let Some(request) = request else { return Ok(()) };
+        self.place.shaken();
+        let host = Arc::clone(&self.shared.host);
+        let connection = host.number_connection();
+        host.connect(connection, Arc::clone(&self.outbox), self.peer.ip(), request);
+        let served = self.serve(connection).await;
+        host.disconnect(connection);
+        served
+    }
+
+    /// Reads the handshake, or answers a four-letter word.
+    async fn handshake(&mut self) -> Result<Option<ConnectRequest>, ConnectionError> {
+        while self.incoming.len() < frame::LENGTH_BYTES {
+            if self.stream.read_buf(&mut self.incoming).await? == 0 {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            }
+        }
+        if let Some(word) = self.incoming.first_chunk().and_then(four_letter::Word::of) {
+            let answer = four_letter::answer(word, &self.shared);
+            self.stream.write_all(answer.as_bytes()).await?;
+            self.finish().await?;
+            return Ok(None);
+        }
+        if !self.shared.host.serving() {
+            return Err(ConnectionError::NotServing);
+        }
+        loop {
+            if let Some(mut payload) = frame::split(&mut self.incoming, HANDSHAKE_BYTES_MAX)? {
+                return Ok(Some(ConnectRequest::decode(&mut payload, "connect")?));
+            }
+            if self.stream.read_buf(&mut self.incoming).await? == 0 {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            }
+        }
+    }
+
+    async fn serve(&mut self, connection: ConnectionId) -> Result<(), ConnectionError> {
+        let mut deadline = Box::pin(sleep(Duration::from_millis(IDLE_ROUNDING_MS)));
+        loop {
+            let split = self.split_frames();
+            let admission = self.shared.host.requests(connection, &mut self.received);
+            // What came in front of a bad frame was asked for in good order.
+            split?;
+            if admission == Admission::Closed {
+                self.received.clear();
+            }
+            match poll_fn(|context| self.poll_event(context, deadline.as_mut())).await? {
+                Event::Read(0) => return Ok(()),
+                Event::Read(bytes) => self.note_read(bytes),
+                Event::Written => {}
+                Event::Closing(Closing::Finished) => return self.finish().await,
+                Event::Closing(Closing::Full) => {
+                    return Err(ConnectionError::SlowReader(Closing::Full));
+                }
+                Event::Closing(Closing::Evicted | Closing::Shutdown) => return Ok(()),
+                Event::Deadline => {
+                    let next = self.check_deadlines()?;
+                    deadline.as_mut().reset(next);
+                }
+            }
+        }
+    }
+
+    /// Decodes every whole frame that has come in.
+    fn split_frames(&mut self) -> Result<(), ConnectionError> {
+        let frame_bytes_max = self.shared.options.frame_bytes_max;
+        while let Some(payload) = frame::split(&mut self.incoming, frame_bytes_max)? {
+            self.received.push_back(Received::decode(payload)?);
+        }
+        Ok(())
+    }
+
+    /// Busy connections read more at once; those that are not any more give the room back.
+    fn note_read(&mut self, bytes: usize) {
+        self.read_at = Instant::now();
+        self.read_bytes = if bytes >= self.read_bytes {
+            (self.read_bytes * 2).min(READ_BYTES_MAX)
+        } else if bytes < self.read_bytes / 8 {
+            (self.read_bytes / 2).max(READ_BYTES_MIN)
+        } else {
+            self.read_bytes
+        };
+    }
+
+    /// Writes what there is, and reads unless the host is busy with what was read before.
+    fn poll_event(
+        &mut self,
+        context: &mut Context<'_>,
+        deadline: Pin<&mut Sleep>,
+    ) -> Poll<Result<Event, ConnectionError>> {
+        let mut wrote = false;
+        loop {
+            if !self.outgoing.is_empty() {
+                match self.poll_write(context) {
+                    Poll::Ready(Ok(())) => wrote = true,
+                    Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
+                    Poll::Pending => break,
+                }
+                continue;
+            }
+            match self.outbox.poll_take(context, &mut self.outgoing) {
+                Poll::Ready(Taken::Frames) => {}
+                Poll::Ready(Taken::Closing(closing)) => {
+                    return Poll::Ready(Ok(Event::Closing(closing)));
+                }
+                Poll::Pending if wrote && !self.received.is_empty() => {
+                    return Poll::Ready(Ok(Event::Written));
+                }
+                Poll::Pending => break,
+            }
+        }
+        if self.received.is_empty()
+            && let Poll::Ready(read) = self.poll_read(context)
+        {
+            return Poll::Ready(Ok(Event::Read(read?)));
+        }
+        ready!(deadline.poll(context));
+        Poll::Ready(Ok(Event::Deadline))
+    }
+
+    fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let mut slices = [IoSlice::new(&[]); CHUNKS_MAX];
+        for (slice, chunk) in slices.iter_mut().zip(&self.outgoing) {
+            *slice = IoSlice::new(chunk);
+        }
+        let count = self.outgoing.len().min(CHUNKS_MAX);
+        let slices = slices.get(..count).unwrap_or(&[]);
+        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, slices))?;
+        if written == 0 {
+            return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+        }
+        self.outbox.written(written);
+        self.wrote_at = Instant::now();
+        let mut rest = written;
+        while let Some(chunk) = self.outgoing.front_mut() {
+            let taken = rest.min(chunk.len());
+            chunk.advance(taken);
+            rest -= taken;
+            if !chunk.is_empty() {
+                break;
+            }
+            self.outgoing.pop_front();
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
+        self.incoming.reserve(self.read_bytes);
+        pin!(self.stream.read_buf(&mut self.incoming)).poll(context)
+    }
+
+    /// Ends a connection whose client is silent or deaf; else says when to look again.
+    fn check_deadlines(&self) -> Result<Instant, ConnectionError> {
+        let now = Instant::now();
+        let Some(accepted) = self.outbox.accepted() else {
+            return Ok(now + Duration::from_millis(IDLE_ROUNDING_MS));
+        };
+        let timeout_ms = u64::try_from(accepted.timeout_ms).unwrap_or(0);
+        let idle_ms = (timeout_ms / IDLE_ROUNDING_MS + 1) * IDLE_ROUNDING_MS;
+        let idle_at = self.read_at + Duration::from_millis(idle_ms);
+        // A connection that is not read because the host is busy is not silent.
+        if self.received.is_empty() && now >= idle_at {
+            return Err(ConnectionError::Idle(idle_ms));
+        }
+        let deaf_at = self.wrote_at + Duration::from_millis(timeout_ms);
+        if !self.outgoing.is_empty() && now >= deaf_at {
+            return Err(ConnectionError::SlowReader(Closing::Full));
+        }
+        Ok((now + Duration::from_secs(1)).max(idle_at.min(now + Duration::from_millis(timeout_ms))))
+    }
+
+    /// Everything is written: says goodbye. What the client still sends is read and dropped,
+    /// because a socket that is closed over unread bytes resets the connection, and the client
+    /// may lose what it has not read yet.
+    async fn finish(&mut self) -> Result<(), ConnectionError> {
+        let farewell = async {
+            self.stream.shutdown().await?;
+            loop {
+                self.incoming.clear();
+                if self.stream.read_buf(&mut self.incoming).await? == 0 {
+                    return io::Result::Ok(());
+                }
+            }
+        };
+        match timeout(FAREWELL_LIMIT, farewell).await {
+            Ok(ended) => Ok(ended?),
+            Err(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,31 @@
+//! Why a connection ends.
+
+use std::io;
+
+use thiserror::Error;
+use zoolet_jute::DecodeError;
+
+use crate::outbox::Closing;
+
+/// Why a connection ends; one line at debug level where it does, for most are the client's doing.
+#[derive(Debug, Error)]
+pub(super) enum ConnectionError {
+    /// The client broke the protocol.
+    #[error("the client sent a bad frame: {0}")]
+    Decode(#[from] DecodeError),
+    /// The network, or the client's end of it.
+    #[error("the socket failed: {0}")]
+    Io(#[from] io::Error),
+    /// The client was silent for longer than its session timeout allows.
+    #[error("nothing was heard for {0} ms")]
+    Idle(u64),
+    /// The client does not read what it is sent.
+    #[error("the client does not read: {0:?}")]
+    SlowReader(Closing),
+    /// The client did not send its handshake in time.
+    #[error("no handshake within {0} ms")]
+    HandshakeTimeout(u64),
+    /// This server does not serve now.
+    #[error("this server has no leader to follow")]
+    NotServing,
+}

@@ -1,0 +1,72 @@
+//! What four-letter words tell that neither a connection nor the replica knows.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::config::Words;
+
+/// The configuration, as `conf`, `envi` and `dirs` show it (protocol §14.2).
+#[derive(Clone)]
+pub struct Facts {
+    /// Which words are answered.
+    pub words: Words,
+    /// A server without an ensemble says `Mode: standalone`.
+    pub standalone: bool,
+    /// The server's number.
+    pub server_id: u8,
+    /// The port for clients.
+    pub client_port: u16,
+    /// Where snapshots and logs are.
+    pub data_dir: PathBuf,
+    /// `tickTime` in milliseconds.
+    pub tick_ms: u32,
+    /// `maxClientCnxns`.
+    pub connections_per_address_max: usize,
+    /// The bounds of session timeouts in milliseconds.
+    pub session_timeout_ms_min: u32,
+    pub session_timeout_ms_max: u32,
+    /// `clientPortListenBacklog`.
+    pub backlog: u32,
+    /// `initLimit` and `syncLimit` in ticks.
+    pub init_limit_ticks: u32,
+    pub sync_limit_ticks: u32,
+    /// The port for peers and the one that stands in for Apache's election port.
+    pub peer_port: u16,
+    pub election_port: u16,
+    /// Whether the server observes.
+    pub is_observer: bool,
+    /// The member lines of `/zookeeper/config`.
+    pub members_text: String,
+    /// How the ensemble stands now; `None` for a server without one.
+    pub ensemble: Option<EnsembleSource>,
+}
+
+/// Asks how the ensemble stands.
+pub type EnsembleSource = Arc<dyn Fn() -> EnsembleFigures + Send + Sync>;
+
+/// How the ensemble stands, seen from this server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EnsembleFigures {
+    /// Servers with a vote.
+    pub voters: usize,
+    /// The other servers that this one leads, and those of them that have the whole log.
+    pub learners: usize,
+    pub synced_followers: usize,
+    pub synced_observers: usize,
+    /// Raft's election number.
+    pub term: u64,
+    /// Log indices: the last entry, the last applied one, the newest snapshot's.
+    pub last_log: u64,
+    pub applied: u64,
+    pub snapshot: u64,
+}
+
+impl fmt::Debug for Facts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Facts")
+            .field("server_id", &self.server_id)
+            .field("client_port", &self.client_port)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,113 @@
+//! `stat`, `cons` and the resets: the connections of this server.
+
+use super::super::port::Shared;
+use super::super::registry::Entry;
+use super::{VERSION, put, server_lines};
+use crate::metrics::{LastOp, Traffic};
+use zoolet_jute::OpCode;
+
+pub(in super::super) fn stat(shared: &Shared) -> String {
+    let mut out = format!("Zookeeper version: {VERSION}\nClients:\n");
+    for entry in shared.registry.entries() {
+        put(&mut out, format_args!("{})\n", brief(&entry, &entry.outbox.traffic())));
+    }
+    out.push('\n');
+    out.push_str(&server_lines(shared, &shared.host.report()));
+    out
+}
+
+pub(in super::super) fn cons(shared: &Shared) -> String {
+    let mut out = String::new();
+    for entry in shared.registry.entries() {
+        let traffic = entry.outbox.traffic();
+        out.push_str(&brief(&entry, &traffic));
+        if let Some(accepted) = entry.outbox.accepted() {
+            let last_op = lop(traffic.last_op);
+            put(&mut out, format_args!(",sid={},lop={last_op}", accepted.session));
+            put(&mut out, format_args!(",est={},to={}", entry.since_ms, accepted.timeout_ms));
+            if let Some(cxid) = traffic.last_cxid.filter(|cxid| cxid.0 >= 0) {
+                put(&mut out, format_args!(",lcxid={:#x}", cxid.0));
+            }
+            put(
+                &mut out,
+                format_args!(
+                    ",lzxid={},lresp={},llat={},minlat={},avglat={},maxlat={}",
+                    traffic.last_zxid,
+                    traffic.last_response_ms,
+                    traffic.last_latency_ms,
+                    traffic.latency.min_ms(),
+                    whole(traffic.latency.average_ms()),
+                    traffic.latency.max_ms(),
+                ),
+            );
+        }
+        out.push_str(")\n");
+    }
+    out.push('\n');
+    out
+}
+
+pub(in super::super) fn reset_connections(shared: &Shared) -> String {
+    for entry in shared.registry.entries() {
+        entry.outbox.count(Traffic::reset);
+    }
+    "Connection stats reset.\n".to_owned()
+}
+
+pub(in super::super) fn reset_server(shared: &Shared) -> String {
+    shared.host.reset_figures();
+    "Server stats reset.\n".to_owned()
+}
+
+/// What `stat` shows of a connection, and `cons` begins with. The number in brackets is Java's
+/// set of selector events: 1 for a connection that is read, 0 for one that only asks a word.
+fn brief(entry: &Entry, traffic: &Traffic) -> String {
+    let interest = u8::from(entry.outbox.accepted().is_some());
+    let received = traffic.received.max(1);
+    format!(
+        " /{}[{interest}](queued={},recved={received},sent={}",
+        entry.peer, traffic.queued, traffic.sent
+    )
+}
+
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "milliseconds are few")]
+fn whole(number: f64) -> u64 {
+    number as u64
+}
+
+/// The last operation, in Apache's abbreviation.
+fn lop(last: Option<LastOp>) -> &'static str {
+    match last {
+        None => "NA",
+        Some(LastOp::Session) => "SESS",
+        Some(LastOp::Request(op)) => match op {
+            OpCode::Ping => "PING",
+            OpCode::Create | OpCode::Create2 | OpCode::CreateContainer | OpCode::CreateTtl => {
+                "CREA"
+            }
+            OpCode::Delete | OpCode::DeleteContainer => "DELE",
+            OpCode::Exists => "EXIS",
+            OpCode::GetData => "GETD",
+            OpCode::SetData => "SETD",
+            OpCode::GetAcl => "GETA",
+            OpCode::SetAcl => "SETA",
+            OpCode::GetChildren | OpCode::GetChildren2 => "GETC",
+            OpCode::GetAllChildrenNumber => "GETACN",
+            OpCode::Sync => "SYNC",
+            OpCode::Multi => "MULT",
+            OpCode::MultiRead => "MLTR",
+            OpCode::Check => "CHEC",
+            OpCode::Reconfig => "RECO",
+            OpCode::SetWatches => "SETW",
+            OpCode::SetWatches2 => "STW2",
+            OpCode::AddWatch => "ADDW",
+            OpCode::CheckWatches => "CHKW",
+            OpCode::RemoveWatches => "REMW",
+            OpCode::GetEphemerals => "GETE",
+            OpCode::WhoAmI => "HOMI",
+            OpCode::CloseSession => "CLOS",
+            OpCode::CreateSession => "SESS",
+            OpCode::Notification | OpCode::Auth | OpCode::Sasl | OpCode::Error => "NA",
+        },
+    }
+}

@@ -1,0 +1,73 @@
+//! `mntr`: the figures that dashboards read. What is not measured is left out.
+
+use std::fmt::Display;
+
+use super::super::port::Shared;
+use super::{VERSION, four_decimals, mode, put};
+use crate::metrics::file_descriptors;
+use crate::replica::Role;
+
+pub(in super::super) fn mntr(shared: &Shared) -> String {
+    let report = shared.host.report();
+    let facts = &shared.options.facts;
+    let latency = report.figures.latency;
+    let mut out = Lines::default();
+    out.add("version", VERSION);
+    out.add("server_state", mode(report.role, facts.standalone));
+    if !facts.standalone {
+        out.add("peer_state", peer_state(report.role));
+    }
+    out.add("ephemerals_count", report.ephemerals);
+    out.add("num_alive_connections", shared.registry.count());
+    out.add("min_latency", latency.min_ms());
+    out.add("avg_latency", four_decimals(latency.average_ms()));
+    out.add("max_latency", latency.max_ms());
+    out.add("outstanding_requests", report.outstanding);
+    out.add("znode_count", report.znodes);
+    out.add("global_sessions", report.sessions);
+    out.add("watch_count", report.watches);
+    out.add("packets_received", report.figures.received);
+    out.add("packets_sent", report.figures.sent);
+    out.add("approximate_data_size", report.data_bytes);
+    let (open, max) = file_descriptors();
+    if let Some(open) = open {
+        out.add("open_file_descriptor_count", open);
+    }
+    if let Some(max) = max {
+        out.add("max_file_descriptor_count", max);
+    }
+    if let Some(ensemble) = &facts.ensemble {
+        let figures = ensemble();
+        out.add("quorum_size", figures.voters);
+        if report.role == Role::Leader {
+            out.add("learners", figures.learners);
+            out.add("synced_followers", figures.synced_followers);
+            out.add("synced_observers", figures.synced_observers);
+        }
+        out.add("raft_term", figures.term);
+        out.add("raft_last_log_index", figures.last_log);
+        out.add("raft_applied_index", figures.applied);
+        out.add("raft_snapshot_index", figures.snapshot);
+    }
+    out.add("state_zxid", report.zxid);
+    out.add("state_digest", format_args!("{:#018x}", report.digest));
+    out.0
+}
+
+fn peer_state(role: Role) -> &'static str {
+    match role {
+        Role::Leader => "leading - broadcast",
+        Role::Follower => "following - broadcast",
+        Role::Observer => "observing - broadcast",
+        Role::Looking => "looking",
+    }
+}
+
+#[derive(Default)]
+struct Lines(String);
+
+impl Lines {
+    fn add(&mut self, key: &str, value: impl Display) {
+        put(&mut self.0, format_args!("zk_{key}\t{value}\n"));
+    }
+}

@@ -1,0 +1,136 @@
+//! `dump` and the watch words: sessions, their ephemeral znodes and their watches.
+
+use std::collections::BTreeMap;
+
+use super::super::port::Shared;
+use super::put;
+use crate::replica::Role;
+use zoolet_jute::SessionId;
+
+pub(in super::super) fn dump(shared: &Shared) -> String {
+    let report = shared.host.sessions();
+    let mut out = "SessionTracker dump:\n".to_owned();
+    if report.role == Role::Leader {
+        let mut sets: BTreeMap<u64, Vec<SessionId>> = BTreeMap::new();
+        for known in &report.sessions {
+            sets.entry(known.expires_ms.unwrap_or(0)).or_default().push(known.session);
+        }
+        let sessions = report.sessions.len();
+        put(&mut out, format_args!("Session Sets ({})/({sessions}):\n", sets.len()));
+        let now = shared.host.now();
+        for (expires_ms, sessions) in sets {
+            let away_ms = expires_ms.saturating_sub(now.mono_ms);
+            let at_ms = now.wall_ms.saturating_add_unsigned(away_ms);
+            let date = java_date(at_ms);
+            put(&mut out, format_args!("{} expire at {date}:\n", sessions.len()));
+            for session in sessions {
+                put(&mut out, format_args!("\t{session}\n"));
+            }
+        }
+    } else {
+        put(&mut out, format_args!("Global Sessions({}):\n", report.sessions.len()));
+        for known in &report.sessions {
+            put(&mut out, format_args!("{}\t{}ms\n", known.session, known.timeout_ms));
+        }
+    }
+    let count = report.ephemerals.len();
+    put(&mut out, format_args!("ephemeral nodes dump:\nSessions with Ephemerals ({count}):\n"));
+    for (session, paths) in report.ephemerals {
+        put(&mut out, format_args!("{session}:\n"));
+        for path in paths {
+            put(&mut out, format_args!("\t{path}\n"));
+        }
+    }
+    let entries = shared.registry.entries();
+    put(&mut out, format_args!("Connections dump:\nConnections Sets (1)/({}):\n", entries.len()));
+    for entry in entries {
+        let session = entry.outbox.accepted().map_or(SessionId::NONE, |accepted| accepted.session);
+        put(&mut out, format_args!("\tip: /{} sessionId: {session}\n", entry.peer));
+    }
+    out
+}
+
+pub(in super::super) fn wchs(shared: &Shared) -> String {
+    let summary = shared.host.watch_summary();
+    format!(
+        "{} connections watching {} paths\nTotal watches:{}\n",
+        summary.connections, summary.paths, summary.watches
+    )
+}
+
+pub(in super::super) fn wchc(shared: &Shared) -> String {
+    let mut out = String::new();
+    for (session, paths) in shared.host.watches_by_session() {
+        put(&mut out, format_args!("{session}\n"));
+        for path in paths {
+            put(&mut out, format_args!("\t{path}\n"));
+        }
+    }
+    out.push('\n');
+    out
+}
+
+pub(in super::super) fn wchp(shared: &Shared) -> String {
+    let mut out = String::new();
+    for (path, sessions) in shared.host.watches_by_path() {
+        put(&mut out, format_args!("{path}\n"));
+        for session in sessions {
+            put(&mut out, format_args!("\t{session}\n"));
+        }
+    }
+    out.push('\n');
+    out
+}
+
+/// A moment as Java's `Date` prints it, in UTC: `Fri Nov 20 10:34:53 UTC 2026`.
+fn java_date(ms: i64) -> String {
+    const DAYS: [&str; 7] = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    const MONTHS: [&str; 12] =
+        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+    let seconds = ms.div_euclid(1000);
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = civil(days);
+    let name = |names: &[&'static str], index: i64| {
+        usize::try_from(index).ok().and_then(|index| names.get(index).copied()).unwrap_or("?")
+    };
+    format!(
+        "{} {} {day:02} {:02}:{:02}:{:02} UTC {year}",
+        name(&DAYS, days.rem_euclid(7)),
+        name(&MONTHS, month - 1),
+        second / 3600,
+        second / 60 % 60,
+        second % 60,
+    )
+}
+
+/// Year, month and day of a day since 1970, in the Gregorian calendar: years that begin in March
+/// put the leap day at their end, and 400 of them have 146,097 days.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era =
+        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    (year_of_era + era * 400 + i64::from(month <= 2), month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_java() {
+        for (ms, text) in [
+            (0, "Thu Jan 01 00:00:00 UTC 1970"),
+            (1_795_170_893_000, "Fri Nov 20 10:34:53 UTC 2026"),
+            (951_782_400_000, "Tue Feb 29 00:00:00 UTC 2000"),
+            (-1000, "Wed Dec 31 23:59:59 UTC 1969"),
+        ] {
+            assert_eq!(java_date(ms), text);
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Four-letter words (protocol §14): asked in place of a handshake, answered with text.
+
+use super::format;
+use super::port::Shared;
+
+macro_rules! words {
+    ($($name:ident = $text:literal,)*) => {
+        /// A word.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(super) enum Word { $($name,)* }
+
+        impl Word {
+            /// The word of a connection's first four bytes, if they are one.
+            pub(super) fn of(bytes: &[u8; 4]) -> Option<Self> {
+                $(if bytes == $text.as_bytes() { return Some(Self::$name); })*
+                None
+            }
+
+            fn text(self) -> &'static str {
+                match self { $(Self::$name => $text,)* }
+            }
+        }
+    };
+}
+
+words! {
+    Ruok = "ruok",
+    Srvr = "srvr",
+    Stat = "stat",
+    Mntr = "mntr",
+    Cons = "cons",
+    Conf = "conf",
+    Envi = "envi",
+    Dump = "dump",
+    Wchs = "wchs",
+    Wchc = "wchc",
+    Wchp = "wchp",
+    Crst = "crst",
+    Srst = "srst",
+    Isro = "isro",
+    Dirs = "dirs",
+}
+
+/// What a server without a leader says.
+const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requests\n";
+
+/// The answer to a word.
+pub(super) fn answer(word: Word, shared: &Shared) -> String {
+    if !shared.options.facts.words.allow(word.text()) {
+        return format!("{} is not executed because it is not in the whitelist.\n", word.text());
+    }
+    let serving = shared.host.serving();
+    match word {
+        Word::Ruok => "imok".to_owned(),
+        Word::Isro => if serving { "rw" } else { "null" }.to_owned(),
+        Word::Conf => format::conf(shared),
+        Word::Envi => format::envi(),
+        Word::Dirs => format::dirs(shared),
+        Word::Srvr
+        | Word::Stat
+        | Word::Mntr
+        | Word::Cons
+        | Word::Dump
+        | Word::Wchs
+        | Word::Wchc
+        | Word::Wchp
+        | Word::Crst
+        | Word::Srst
+            if !serving =>
+        {
+            NOT_SERVING.to_owned()
+        }
+        Word::Srvr => format::srvr(shared),
+        Word::Stat => format::stat(shared),
+        Word::Mntr => format::mntr(shared),
+        Word::Cons => format::cons(shared),
+        Word::Dump => format::dump(shared),
+        Word::Wchs => format::wchs(shared),
+        Word::Wchc => format::wchc(shared),
+        Word::Wchp => format::wchp(shared),
+        Word::Crst => format::reset_connections(shared),
+        Word::Srst => format::reset_server(shared),
+    }
+}

@@ -1,0 +1,124 @@
+//! The listener.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::sleep;
+use tracing::{debug, warn};
+
+use super::connection::Connection;
+use super::facts::Facts;
+use super::registry::{Entry, Registry};
+use crate::host::Host;
+use crate::outbox::Outbox;
+use crate::transport::{Listener, Net, Stream};
+
+/// How long the listener waits when the system is out of file descriptors or memory: a closed
+/// connection frees what it needs.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The settings of a client port.
+#[derive(Clone, Debug)]
+pub struct PortOptions {
+    /// `host:port` to listen on; port 0 lets the system choose.
+    pub address: String,
+    /// The most connections that wait to be accepted.
+    pub backlog: u32,
+    /// The longest frame of a client in bytes (`jute.maxbuffer`).
+    pub frame_bytes_max: usize,
+    /// How long a connection may take for its handshake, in milliseconds.
+    pub handshake_timeout_ms: u64,
+    /// The most connections whose handshake is not done; zero for no limit.
+    pub handshakes_max: usize,
+    /// The most connections from one address; zero for no limit (`maxClientCnxns`).
+    pub connections_per_address_max: usize,
+    /// The most connections; zero for no limit (`maxCnxns`).
+    pub connections_max: usize,
+    /// The most bytes that wait for one client to read them.
+    pub outbox_bytes_max: usize,
+    /// What four-letter words tell of the configuration.
+    pub facts: Facts,
+}
+
+/// What all connections of a port share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) options: PortOptions,
+    pub(super) host: Arc<Host>,
+    pub(super) registry: Arc<Registry>,
+}
+
+/// An open client port; dropping it closes the port and all its connections.
+#[derive(Debug)]
+pub struct ClientPort {
+    address: SocketAddr,
+    task: JoinHandle<()>,
+}
+
+/// Opens the port.
+pub async fn listen(
+    options: PortOptions,
+    host: Arc<Host>,
+    net: &dyn Net,
+) -> io::Result<ClientPort> {
+    let listener = net.listen(&options.address, options.backlog).await?;
+    let address = listener.local_addr()?;
+    let registry = Registry::new(&options);
+    let shared = Arc::new(Shared { options, host, registry });
+    let task = tokio::spawn(accept_all(listener, shared));
+    Ok(ClientPort { address, task })
+}
+
+impl ClientPort {
+    /// Where it listens, with the port that the system chose.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Closes the port and all its connections.
+    pub fn close(&self) {
+        self.task.abort();
+    }
+}
+
+impl Drop for ClientPort {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+async fn accept_all(mut listener: Box<dyn Listener>, shared: Arc<Shared>) {
+    // The tasks end with the set.
+    let mut tasks = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => {
+                    tasks.spawn(serve(stream, peer, Arc::clone(&shared)));
+                }
+                Err(error) => {
+                    warn!(%error, "cannot accept a client");
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            },
+            Some(_) = tasks.join_next() => {}
+        }
+    }
+}
+
+async fn serve(stream: Box<dyn Stream>, peer: SocketAddr, shared: Arc<Shared>) {
+    let outbox = Arc::new(Outbox::new(shared.options.outbox_bytes_max));
+    let since_ms = shared.host.now().wall_ms;
+    let entry = Entry { peer, outbox: Arc::clone(&outbox), since_ms };
+    let Some(place) = shared.registry.enter(entry) else {
+        debug!(%peer, "refused: too many connections");
+        return;
+    };
+    let connection = Connection::new(stream, peer, outbox, place, shared);
+    if let Err(error) = connection.run().await {
+        debug!(%peer, %error, "connection closed");
+    }
+}

@@ -1,0 +1,242 @@
+//! One server: the only place where the layers meet.
+
+mod settings;
+
+use std::future::Future;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use thiserror::Error;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+use tracing::{info, warn};
+use zoolet_jute::SessionId;
+
+use crate::clock::{Clock, RealClock};
+use crate::config::{ConfigError, ServerConfig};
+use crate::entropy::{Entropy, RealEntropy};
+use crate::host::Host;
+use crate::net::{self, ClientPort};
+use crate::raft::{self, Chunks, Machine, Raft, StateSnapshot};
+use crate::replica::state::{RestoreError, State};
+use crate::replica::{Replica, Role};
+use crate::storage::{Disk, RealDisk, StorageError};
+use crate::transport::{Net, RealNet};
+
+/// How long a stopping server waits for its leadership to be taken over and its log to be durable.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
+
+/// The world, as a server sees it.
+#[derive(Clone, Debug)]
+pub struct Seams {
+    /// Files.
+    pub disk: Arc<dyn Disk>,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Chance.
+    pub entropy: Arc<dyn Entropy>,
+    /// Sockets.
+    pub net: Arc<dyn Net>,
+}
+
+impl Seams {
+    /// The machine's own.
+    pub fn real() -> Self {
+        Self {
+            disk: Arc::new(RealDisk),
+            clock: Arc::new(RealClock::new()),
+            entropy: Arc::new(RealEntropy),
+            net: Arc::new(RealNet),
+        }
+    }
+}
+
+/// Why a server does not start, or cannot go on; for an operator.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The log does not start.
+    #[error(transparent)]
+    Raft(#[from] raft::StartError),
+    /// The newest snapshot cannot be read.
+    #[error("cannot read the newest snapshot: {0}")]
+    Snapshot(#[from] RestoreError),
+    /// The client port cannot be opened.
+    #[error("cannot listen for clients on {address}: {source}")]
+    Listen { address: String, source: io::Error },
+    /// Signals cannot be handled.
+    #[error("cannot handle signals: {0}")]
+    Signals(io::Error),
+    /// The server can no longer work.
+    #[error("the server has failed: {0}")]
+    Failed(String),
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Node {
+    host: Arc<Host>,
+    raft: Raft,
+    port: ClientPort,
+    ticker: JoinHandle<()>,
+    fatal: watch::Receiver<Option<String>>,
+}
+
+impl Node {
+    /// Opens the directory, replays the log, and joins the ensemble. It need not have found a
+    /// leader when this returns.
+    pub async fn start(config: ServerConfig, seams: Seams) -> Result<Self, StartError> {
+        let server = config.server_id.0;
+        let options = settings::raft_options(&config, &seams);
+        let wall_ms = seams.clock.now().wall_ms;
+        // Reading a big directory takes long, and blocks.
+        let (opened, state) = tokio::task::spawn_blocking(move || open(options, wall_ms))
+            .await
+            .map_err(|error| StartError::Failed(error.to_string()))??;
+        let replica = Replica::new(settings::replica_options(&config, opened.boot()), state);
+        let proposer = opened.proposer();
+        let limits = settings::host_limits(&config);
+        let host = Host::with_limits(replica, Arc::clone(&seams.clock), proposer, limits);
+        let raft =
+            opened.start(Arc::new(HostMachine(Arc::clone(&host))), Arc::clone(&seams.net)).await?;
+        let address = config.client_bind.to_string();
+        let port_options = settings::port_options(&config, raft.status_source());
+        let port = net::listen(port_options, Arc::clone(&host), &*seams.net)
+            .await
+            .map_err(|source| StartError::Listen { address, source })?;
+        let ticker = tokio::spawn(tick(Arc::clone(&host), config.ensemble.tick_time_ms));
+        let fatal = raft.fatal();
+        info!(server, clients = %port.local_addr(), peers = ?raft.peer_addr(), "server started");
+        Ok(Self { host, raft, port, ticker, fatal })
+    }
+
+    /// The address on which clients are served.
+    pub fn client_addr(&self) -> SocketAddr {
+        self.port.local_addr()
+    }
+
+    /// The server's part in the ensemble, now and as it changes.
+    pub fn role(&self) -> watch::Receiver<Role> {
+        self.raft.role()
+    }
+
+    /// How the log stands.
+    pub fn status(&self) -> raft::Status {
+        self.raft.status()
+    }
+
+    /// The digest of the state with the last transaction in it, to compare servers by.
+    pub fn digest(&self) -> (zoolet_jute::Zxid, u64) {
+        self.host.digest()
+    }
+
+    /// Waits until the server can no longer work, and says why.
+    pub fn fatal(&self) -> impl Future<Output = String> + Send + 'static {
+        let mut fatal = self.fatal.clone();
+        async move {
+            match fatal.wait_for(Option::is_some).await {
+                Ok(why) => why.clone().unwrap_or_default(),
+                Err(_) => "its tasks have ended".to_owned(),
+            }
+        }
+    }
+
+    /// Ends at once, as a kill does, but for the wait until nothing of it uses the disk any more.
+    pub(crate) async fn kill(mut self) {
+        self.port.close();
+        self.ticker.abort();
+        self.raft.stop().await;
+    }
+
+    /// Stops in good order: no new clients, the lead handed over, the log durable.
+    pub async fn shutdown(self) {
+        self.port.close();
+        if timeout(SHUTDOWN_LIMIT, self.raft.shutdown()).await.is_err() {
+            warn!(limit_s = SHUTDOWN_LIMIT.as_secs(), "the log does not stop in time");
+        }
+        self.ticker.abort();
+    }
+}
+
+/// Opens the log, and reads the state from the newest snapshot.
+fn open(options: raft::Options, wall_ms: i64) -> Result<(raft::Opened, State), StartError> {
+    let opened = raft::open(options, wall_ms)?;
+    let state = match opened.snapshot() {
+        Some(chunks) => State::restore(chunks)?,
+        None => State::new(),
+    };
+    Ok((opened, state))
+}
+
+/// Tells the host that time passes, several times in each tick.
+async fn tick(host: Arc<Host>, tick_ms: u32) {
+    let period = Duration::from_millis(u64::from(tick_ms / 8).clamp(10, 250));
+    let mut interval = interval(period);
+    interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        interval.tick().await;
+        host.tick();
+    }
+}
+
+/// The host, as the log sees it.
+#[derive(Debug)]
+struct HostMachine(Arc<Host>);
+
+impl Machine for HostMachine {
+    fn commit_many(&self, batches: Vec<(u64, Bytes)>) {
+        self.0.commit_many(batches);
+    }
+
+    fn lost(&self, through: u64) {
+        self.0.lost(through);
+    }
+
+    fn synced(&self, through: u64) {
+        self.0.synced(through);
+    }
+
+    fn sync_lost(&self, through: u64) {
+        self.0.sync_lost(through);
+    }
+
+    fn touched(&self, sessions: Vec<SessionId>) {
+        self.0.touched(sessions);
+    }
+
+    fn role(&self, role: Role) {
+        self.0.role(role);
+    }
+
+    fn snapshot(&self) -> StateSnapshot {
+        let view = self.0.snapshot();
+        StateSnapshot {
+            zxid: view.last_zxid().0.cast_unsigned(),
+            digest: view.digest(),
+            chunks: Box::new(view),
+        }
+    }
+
+    fn restore(&self, chunks: Chunks) -> io::Result<()> {
+        let state = State::restore(chunks)
+            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        self.0.restore(state);
+        Ok(())
+    }
+
+    fn zxid(&self) -> u64 {
+        self.0.digest().0.0.cast_unsigned()
+    }
+}
+
+impl From<StorageError> for StartError {
+    fn from(error: StorageError) -> Self {
+        Self::Raft(error.into())
+    }
+}

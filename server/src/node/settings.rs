@@ -1,0 +1,148 @@
+//! What of the configuration goes to which layer.
+
+use std::time::Duration;
+
+use std::sync::Arc;
+
+use crate::config::{Role, ServerConfig};
+use crate::host;
+use crate::net::{EnsembleFigures, Facts, PortOptions};
+use crate::node::Seams;
+use crate::raft::{self, ConfiguredMember, StatusSource, Timing};
+use crate::replica::{self, Policy};
+use crate::storage::WalOptions;
+
+/// How long the outcome of a proposal may stay unknown, in election timeouts.
+const PATIENCE_ELECTIONS: u32 = 6;
+
+pub(super) fn raft_options(config: &ServerConfig, seams: &Seams) -> raft::Options {
+    let ensemble = &config.ensemble;
+    let election_max = millis(ensemble.election_timeout_ms_max);
+    let members = config.members.iter().map(|(id, member)| ConfiguredMember {
+        server: *id,
+        address: member.peer.to_string(),
+        is_voter: member.role == Role::Participant,
+    });
+    raft::Options {
+        server: config.server_id,
+        cluster_id: config.cluster_id(),
+        members: members.collect(),
+        listen: config.peer_bind.as_ref().map(ToString::to_string),
+        disk: seams.disk.clone(),
+        directory: config.data_dir.clone(),
+        wal: WalOptions {
+            segment_bytes: config.log.segment_bytes,
+            salt: seams.entropy.number(),
+            ..WalOptions::default()
+        },
+        snapshot_commands: config.snapshot.commands,
+        snapshots_retained: config.snapshot.retain,
+        frame_bytes_max: config.limits.peer_frame_bytes_max,
+        timing: Timing {
+            heartbeat: millis(ensemble.heartbeat_ms),
+            election_min: millis(ensemble.election_timeout_ms_min),
+            election_max,
+            patience: election_max * PATIENCE_ELECTIONS,
+        },
+    }
+}
+
+pub(super) fn replica_options(config: &ServerConfig, boot: u64) -> replica::Options {
+    let session_ms = |ms: u32| i32::try_from(ms).unwrap_or(i32::MAX);
+    replica::Options {
+        tick_ms: u64::from(config.ensemble.tick_time_ms),
+        session_timeout_ms_min: session_ms(config.session.timeout_ms_min),
+        session_timeout_ms_max: session_ms(config.session.timeout_ms_max),
+        sessions_max: config.limits.sessions_max,
+        leader_loss_limit_ms: config.sync_limit_ms(),
+        policy: Policy {
+            skip_acl: config.auth.acl_skipped,
+            enforce_quota: config.znodes.quota_enforced,
+            extended_types: config.znodes.ttl_enabled,
+            reconfig: config.ensemble.reconfig_enabled,
+        },
+        super_digest: config.auth.super_digest.clone(),
+        digest_auth: config.auth.digest_enabled,
+        enforced_schemes: Vec::new(),
+        identities_per_connection_max: config.limits.session_identities_max,
+        watches_per_connection_max: config.limits.session_watches_max,
+        watches_max: config.limits.watches_max,
+        container_interval_ms: u64::from(config.znodes.reap_interval_ms),
+        containers_per_minute_max: config.znodes.reaps_per_minute_max,
+        container_never_used_ms: i64::try_from(config.znodes.never_used_ms_max).unwrap_or(i64::MAX),
+        config_text: (!config.standalone).then(|| config.members_text()),
+        ..replica::Options::new(config.server_id, boot)
+    }
+}
+
+pub(super) fn host_limits(config: &ServerConfig) -> host::Limits {
+    host::Limits {
+        connection_requests_max: config.limits.connection_requests_max,
+        requests_max: config.limits.requests_max,
+        bytes_max: config.limits.request_bytes_max,
+    }
+}
+
+pub(super) fn port_options(config: &ServerConfig, status: StatusSource) -> PortOptions {
+    let limits = &config.limits;
+    PortOptions {
+        address: config.client_bind.to_string(),
+        backlog: limits.listen_backlog,
+        frame_bytes_max: limits.frame_bytes_max,
+        handshake_timeout_ms: u64::from(limits.handshake_timeout_ms),
+        handshakes_max: limits.handshakes_max,
+        connections_per_address_max: limits.connections_per_address_max,
+        connections_max: limits.connections_max,
+        outbox_bytes_max: limits.outbox_bytes_max,
+        facts: facts(config, status),
+    }
+}
+
+fn facts(config: &ServerConfig, status: StatusSource) -> Facts {
+    let member = config.member();
+    Facts {
+        words: config.four_letter.words.clone(),
+        standalone: config.standalone,
+        server_id: config.server_id.0,
+        client_port: config.client_bind.port,
+        data_dir: config.data_dir.clone(),
+        tick_ms: config.ensemble.tick_time_ms,
+        connections_per_address_max: config.limits.connections_per_address_max,
+        session_timeout_ms_min: config.session.timeout_ms_min,
+        session_timeout_ms_max: config.session.timeout_ms_max,
+        backlog: config.limits.listen_backlog,
+        init_limit_ticks: config.ensemble.init_limit_ticks,
+        sync_limit_ticks: config.ensemble.sync_limit_ticks,
+        peer_port: member.map_or(0, |member| member.peer.port),
+        election_port: member.map_or(0, |member| member.election_port),
+        is_observer: config.role() == Role::Observer,
+        members_text: config.members_text(),
+        ensemble: (!config.standalone).then(|| {
+            let figures = move || ensemble_figures(&status.status());
+            Arc::new(figures) as Arc<dyn Fn() -> EnsembleFigures + Send + Sync>
+        }),
+    }
+}
+
+/// A peer whose log matches up to what is committed is in sync.
+fn ensemble_figures(status: &raft::Status) -> EnsembleFigures {
+    let synced = |is_voter: bool| {
+        let peers = status.peers.iter().filter(|peer| peer.is_voter == is_voter);
+        peers.filter(|peer| peer.matching >= status.committed).count()
+    };
+    let voters = status.peers.iter().filter(|peer| peer.is_voter).count();
+    EnsembleFigures {
+        voters: voters + usize::from(status.is_voter),
+        learners: status.peers.len(),
+        synced_followers: synced(true),
+        synced_observers: synced(false),
+        term: status.term,
+        last_log: status.last_log.unwrap_or(0),
+        applied: status.applied.unwrap_or(0),
+        snapshot: status.snapshot.unwrap_or(0),
+    }
+}
+
+fn millis(ms: u32) -> Duration {
+    Duration::from_millis(u64::from(ms))
+}

@@ -1,0 +1,270 @@
+//! The outbox of a connection: encoded frames on their way to one client.
+//!
+//! The host fills it while it holds its lock; the connection's task empties it into the socket.
+//! Nobody ever waits for room. A client that does not read first makes its own connection deaf,
+//! because the host admits no further requests above the high-water mark; if watch events fill
+//! the outbox nevertheless, the connection ends.
+
+use std::collections::VecDeque;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard};
+use std::task::{Context, Poll, Waker};
+
+use bytes::{Bytes, BytesMut};
+use zoolet_jute::SessionId;
+
+use crate::metrics::Traffic;
+
+/// The most bytes that an outbox holds by default.
+pub const OUTBOX_BYTES_MAX_DEFAULT: usize = 8 << 20;
+
+/// Above so many unwritten bytes, no further request of the connection is admitted.
+pub const HIGH_WATER_BYTES: usize = 1 << 20;
+
+/// A chunk above this size gives its memory back once it is written, so that a connection that
+/// has been busy once does not keep megabytes while it is idle.
+const RETAINED_BYTES_MAX: usize = 64 << 10;
+
+/// One connection's frames, and what else the host and the connection's task share.
+#[derive(Debug)]
+pub struct Outbox {
+    bytes_max: usize,
+    /// Bytes put in and not yet written to the socket.
+    unwritten: AtomicUsize,
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// Finished chunks, in front of `tail`.
+    chunks: VecDeque<Bytes>,
+    tail: BytesMut,
+    /// Once it is set, nothing more goes in.
+    closing: Option<Closing>,
+    /// Of the connection's task, while it waits.
+    waker: Option<Waker>,
+    accepted: Option<Accepted>,
+    traffic: Traffic,
+}
+
+/// What the handshake came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accepted {
+    /// The session.
+    pub session: SessionId,
+    /// Its timeout in milliseconds.
+    pub timeout_ms: i32,
+}
+
+/// Why a connection is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closing {
+    /// The replica has said so; what is in front is written first.
+    Finished,
+    /// The client does not read, and the outbox is full.
+    Full,
+    /// The handshake took too long while others were waiting.
+    Evicted,
+    /// The server stops.
+    Shutdown,
+}
+
+/// What an outbox has for the connection's task.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// Frames.
+    Frames,
+    /// The end; all frames were taken before.
+    Closing(Closing),
+}
+
+impl Outbox {
+    /// An empty outbox for at most `bytes_max` unwritten bytes.
+    pub fn new(bytes_max: usize) -> Self {
+        Self { bytes_max, unwritten: AtomicUsize::new(0), inner: Mutex::default() }
+    }
+
+    /// The bytes that are not written yet.
+    pub fn unwritten_bytes(&self) -> usize {
+        self.unwritten.load(Ordering::Relaxed)
+    }
+
+    /// Puts in what `fill` appends. Answers who is to be woken, once the caller holds no lock.
+    pub(crate) fn push(&self, fill: impl FnOnce(&mut Writer<'_>)) -> Option<Waker> {
+        let mut inner = self.lock();
+        if inner.closing.is_some() {
+            return None;
+        }
+        let Inner { chunks, tail, traffic, accepted, .. } = &mut *inner;
+        let before = tail.len();
+        let mut writer = Writer { chunks, tail, traffic, accepted, finished_bytes: 0, before };
+        fill(&mut writer);
+        let added = writer.added_bytes();
+        let unwritten = self.unwritten.fetch_add(added, Ordering::Relaxed) + added;
+        if unwritten > self.bytes_max {
+            inner.end(Closing::Full);
+        }
+        inner.waker.take()
+    }
+
+    /// Ends the connection. Only [`Closing::Finished`] lets it write first what is in the outbox.
+    /// Answers who is to be woken.
+    pub(crate) fn close(&self, closing: Closing) -> Option<Waker> {
+        let mut inner = self.lock();
+        match (closing, inner.closing) {
+            (Closing::Finished, None) => inner.closing = Some(closing),
+            (Closing::Finished, Some(_)) => {}
+            (Closing::Full | Closing::Evicted | Closing::Shutdown, _) => inner.end(closing),
+        }
+        inner.waker.take()
+    }
+
+    /// Moves all frames to the back of `chunks`, or waits for some.
+    pub(crate) fn poll_take(
+        &self,
+        context: &mut Context<'_>,
+        chunks: &mut VecDeque<Bytes>,
+    ) -> Poll<Taken> {
+        let mut inner = self.lock();
+        if inner.finish_tail() {
+            chunks.append(&mut inner.chunks);
+            return Poll::Ready(Taken::Frames);
+        }
+        if let Some(closing) = inner.closing {
+            return Poll::Ready(Taken::Closing(closing));
+        }
+        match &mut inner.waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            waker @ None => *waker = Some(context.waker().clone()),
+        }
+        Poll::Pending
+    }
+
+    /// Notes that the socket has taken `bytes`.
+    pub(crate) fn written(&self, bytes: usize) {
+        self.unwritten.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// What the handshake came to, once it is answered.
+    pub fn accepted(&self) -> Option<Accepted> {
+        self.lock().accepted
+    }
+
+    /// A copy of the connection's figures.
+    pub fn traffic(&self) -> Traffic {
+        self.lock().traffic.clone()
+    }
+
+    /// Changes the connection's figures.
+    pub(crate) fn count(&self, count: impl FnOnce(&mut Traffic)) {
+        count(&mut self.lock().traffic);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().expect("nothing panics while it fills an outbox")
+    }
+}
+
+impl Inner {
+    /// Makes a chunk of the tail; `false` if there is nothing to take at all.
+    fn finish_tail(&mut self) -> bool {
+        if self.tail.len() > RETAINED_BYTES_MAX {
+            self.chunks.push_back(std::mem::take(&mut self.tail).freeze());
+        } else if !self.tail.is_empty() {
+            self.chunks.push_back(self.tail.split().freeze());
+        }
+        !self.chunks.is_empty()
+    }
+
+    fn end(&mut self, closing: Closing) {
+        self.closing = Some(closing);
+        self.chunks = VecDeque::new();
+        self.tail = BytesMut::new();
+    }
+}
+
+/// The inside of an outbox while something is put in.
+#[derive(Debug)]
+pub(crate) struct Writer<'a> {
+    chunks: &'a mut VecDeque<Bytes>,
+    pub(crate) tail: &'a mut BytesMut,
+    pub(crate) traffic: &'a mut Traffic,
+    pub(crate) accepted: &'a mut Option<Accepted>,
+    /// Bytes that went from the tail into chunks, or straight there.
+    finished_bytes: usize,
+    before: usize,
+}
+
+impl Writer<'_> {
+    /// Appends bytes without copying them.
+    pub(crate) fn put_shared(&mut self, bytes: Bytes) {
+        self.finished_bytes += self.tail.len() + bytes.len();
+        if !self.tail.is_empty() {
+            self.chunks.push_back(self.tail.split().freeze());
+        }
+        self.chunks.push_back(bytes);
+    }
+
+    fn added_bytes(&self) -> usize {
+        (self.finished_bytes + self.tail.len()).saturating_sub(self.before)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BufMut;
+
+    use super::*;
+
+    fn take(outbox: &Outbox) -> (Poll<Taken>, Vec<u8>) {
+        let mut chunks = VecDeque::new();
+        let taken = outbox.poll_take(&mut Context::from_waker(Waker::noop()), &mut chunks);
+        (taken, chunks.iter().flat_map(|chunk| chunk.to_vec()).collect())
+    }
+
+    #[test]
+    fn frames_come_out_in_order_shared_ones_between_copied_ones() {
+        let outbox = Outbox::new(100);
+        outbox.push(|out| out.tail.put_slice(b"ab"));
+        outbox.push(|out| {
+            out.tail.put_slice(b"c");
+            out.put_shared(Bytes::from_static(b"DEF"));
+            out.tail.put_slice(b"g");
+        });
+        assert_eq!(outbox.unwritten_bytes(), 7);
+        assert_eq!(take(&outbox), (Poll::Ready(Taken::Frames), b"abcDEFg".to_vec()));
+        outbox.written(7);
+        assert_eq!(outbox.unwritten_bytes(), 0);
+        assert_eq!(take(&outbox), (Poll::Pending, vec![]));
+    }
+
+    #[test]
+    fn a_finished_connection_writes_first_what_it_has_and_takes_no_more() {
+        let outbox = Outbox::new(100);
+        outbox.push(|out| out.tail.put_slice(b"last"));
+        outbox.close(Closing::Finished);
+        outbox.push(|out| out.tail.put_slice(b"late"));
+        assert_eq!(take(&outbox), (Poll::Ready(Taken::Frames), b"last".to_vec()));
+        assert_eq!(take(&outbox), (Poll::Ready(Taken::Closing(Closing::Finished)), vec![]));
+    }
+
+    #[test]
+    fn a_full_outbox_ends_the_connection_and_frees_its_memory() {
+        let outbox = Outbox::new(10);
+        outbox.push(|out| out.tail.put_slice(&[0; 10]));
+        assert_eq!(take(&outbox).1.len(), 10);
+        // What was taken still counts until the socket has it.
+        outbox.push(|out| out.tail.put_slice(&[0; 1]));
+        assert_eq!(take(&outbox), (Poll::Ready(Taken::Closing(Closing::Full)), vec![]));
+    }
+
+    #[test]
+    fn only_a_task_that_waits_is_woken_and_only_once() {
+        let outbox = Outbox::new(100);
+        assert!(outbox.push(|out| out.tail.put_u8(1)).is_none());
+        assert!(take(&outbox).0.is_ready());
+        assert!(take(&outbox).0.is_pending());
+        assert!(outbox.push(|out| out.tail.put_u8(2)).is_some());
+        assert!(outbox.push(|out| out.tail.put_u8(3)).is_none());
+    }
+}

@@ -1,0 +1,75 @@
+//! What the configuration decides about a replica.
+
+use super::command::{Policy, ServerId};
+
+/// The replica's limits and switches. All are this server's own, except that [`Policy`] travels
+/// with each command.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// This server.
+    pub server: ServerId,
+    /// Its start in milliseconds since 1970; later starts have larger numbers.
+    pub boot: u64,
+    /// The unit of session time (`tickTime`).
+    pub tick_ms: u64,
+    /// The shortest session timeout (`minSessionTimeout`).
+    pub session_timeout_ms_min: i32,
+    /// The longest session timeout (`maxSessionTimeout`).
+    pub session_timeout_ms_max: i32,
+    /// The most sessions of the ensemble; new ones are refused at it.
+    pub sessions_max: usize,
+    /// How long clients are served without a leader.
+    pub leader_loss_limit_ms: u64,
+    /// The switches on which effects depend.
+    pub policy: Policy,
+    /// Who may do everything (`DigestAuthenticationProvider.superDigest`).
+    pub super_digest: Option<String>,
+    /// Whether the scheme `digest` exists (`DigestAuthenticationProvider.enabled`).
+    pub digest_auth: bool,
+    /// Every request needs an identity of one of these schemes (`enforce.auth.schemes`); with none
+    /// of them, nothing is enforced.
+    pub enforced_schemes: Vec<String>,
+    /// The most identities that a connection may prove.
+    pub identities_per_connection_max: usize,
+    /// The most paths that a connection may watch.
+    pub watches_per_connection_max: usize,
+    /// The most pairs of a connection and a path that it watches.
+    pub watches_max: usize,
+    /// How often the leader looks for empty containers and overdue znodes
+    /// (`znode.container.checkIntervalMs`).
+    pub container_interval_ms: u64,
+    /// The most of them that it reaps in a minute (`znode.container.maxPerMinute`).
+    pub containers_per_minute_max: u32,
+    /// After this time a container that never had a child is reaped as well; zero for never
+    /// (`znode.container.maxNeverUsedIntervalMs`).
+    pub container_never_used_ms: i64,
+    /// What the leader writes to `/zookeeper/config`: the servers, a line each, without the version
+    /// line. `None` for a server without an ensemble.
+    pub config_text: Option<String>,
+}
+
+impl Options {
+    /// The defaults of Apache `ZooKeeper`, and generous limits where it has none.
+    pub fn new(server: ServerId, boot: u64) -> Self {
+        Self {
+            server,
+            boot,
+            tick_ms: 2000,
+            session_timeout_ms_min: 4000,
+            session_timeout_ms_max: 40_000,
+            sessions_max: 100_000,
+            leader_loss_limit_ms: 10_000,
+            policy: Policy::default(),
+            super_digest: None,
+            digest_auth: true,
+            enforced_schemes: Vec::new(),
+            identities_per_connection_max: 32,
+            watches_per_connection_max: 100_000,
+            watches_max: 5_000_000,
+            container_interval_ms: 60_000,
+            containers_per_minute_max: 10_000,
+            container_never_used_ms: 0,
+            config_text: None,
+        }
+    }
+}

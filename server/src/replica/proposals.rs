@@ -1,0 +1,140 @@
+//! What this server has proposed and has no outcome of.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use zoolet_jute::{Id, SessionId, Xid};
+
+use super::{Command, ConnectionId, Op, Output, Replica};
+
+/// Who waits for a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::replica) enum Waiting {
+    /// A connection, with the slot at the front of its queue.
+    Connection(ConnectionId),
+    /// A connection that resumes a session, for which the old connection of that session waits
+    /// as well.
+    Resume {
+        /// The new connection.
+        connection: ConnectionId,
+        /// The session.
+        session: SessionId,
+    },
+    /// The leader, which has decided that a session has expired.
+    Expiry(SessionId),
+    /// The leader, which reaps a container or an overdue znode.
+    Reaper,
+    /// The leader, which writes the configuration.
+    Config,
+}
+
+/// What a command is made of, besides what every command gets.
+#[derive(Debug)]
+pub(in crate::replica) struct Draft {
+    /// The session that asks, or that the leader decides about.
+    pub(in crate::replica) session: SessionId,
+    /// The xid of the request.
+    pub(in crate::replica) cxid: Xid,
+    /// Whom the connection had proved to be when the request was received.
+    pub(in crate::replica) identities: Arc<[Id]>,
+    /// What to do.
+    pub(in crate::replica) op: Op,
+}
+
+impl Draft {
+    /// What the leader decides by itself.
+    pub(in crate::replica) fn own(session: SessionId, op: Op) -> Self {
+        Self { session, cxid: Xid(0), identities: Arc::from([]), op }
+    }
+}
+
+/// The proposals without an outcome, in the order of their numbers, without a gap.
+#[derive(Debug)]
+pub(in crate::replica) struct Proposals {
+    waiting: VecDeque<Waiting>,
+    /// The number of the front.
+    first: u64,
+    // Invariant: how many in `waiting` are the leader's own.
+    background: usize,
+}
+
+impl Proposals {
+    pub(in crate::replica) const fn new() -> Self {
+        Self { waiting: VecDeque::new(), first: 1, background: 0 }
+    }
+
+    pub(in crate::replica) fn len(&self) -> usize {
+        self.waiting.len()
+    }
+
+    /// How many are the leader's own: expiries and reaping.
+    pub(in crate::replica) fn background(&self) -> usize {
+        self.background
+    }
+
+    pub(in crate::replica) fn push(&mut self, waiting: Waiting) -> u64 {
+        self.background += usize::from(waiting.is_background());
+        self.waiting.push_back(waiting);
+        self.first + self.waiting.len() as u64 - 1
+    }
+
+    /// Takes the front, with its number, if that is at most this one.
+    pub(in crate::replica) fn pop_through(&mut self, number: u64) -> Option<(u64, Waiting)> {
+        if self.first > number {
+            return None;
+        }
+        let waiting = self.waiting.pop_front()?;
+        self.background -= usize::from(waiting.is_background());
+        self.first += 1;
+        Some((self.first - 1, waiting))
+    }
+}
+
+impl Waiting {
+    fn is_background(self) -> bool {
+        matches!(self, Self::Expiry(_) | Self::Reaper)
+    }
+}
+
+impl Replica {
+    /// Sends a command on its way into the log; answers its number.
+    pub(in crate::replica) fn propose(
+        &mut self,
+        waiting: Waiting,
+        draft: Draft,
+        out: &mut Vec<Output>,
+    ) -> u64 {
+        let number = self.proposals.push(waiting);
+        let Draft { session, cxid, identities, op } = draft;
+        let (now_ms, policy) = (self.now.wall_ms, self.options.policy);
+        let command = Command { number, session, cxid, now_ms, policy, identities, op };
+        out.push(Output::Propose(command));
+        number
+    }
+
+    pub(in crate::replica) fn on_lost(&mut self, through: u64, out: &mut Vec<Output>) {
+        while let Some((_, waiting)) = self.proposals.pop_through(through) {
+            self.lose(waiting, out);
+        }
+    }
+
+    /// Nobody knows what became of a command.
+    pub(in crate::replica) fn lose(&mut self, waiting: Waiting, out: &mut Vec<Output>) {
+        match waiting {
+            Waiting::Connection(connection) => self.close(connection, out),
+            Waiting::Resume { connection, session } => {
+                self.close(connection, out);
+                // The old connection was silenced for this one.
+                if let Some(old) = self.sessions.get(&session).copied()
+                    && self.connections.get(&old).is_some_and(|old| old.deaf)
+                {
+                    self.close(old, out);
+                }
+            }
+            Waiting::Expiry(session) => self.expiry.revoke(session),
+            // The next look at the containers finds it again.
+            Waiting::Reaper => {}
+            Waiting::Config => self.config_proposed = false,
+        }
+    }
+}

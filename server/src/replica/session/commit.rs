@@ -1,0 +1,186 @@
+//! What comes back from the log: events first, then the reply, then the reads behind it.
+
+use bytes::Bytes;
+use zoolet_jute::{Reply, SessionId};
+
+use super::connection::Answer;
+use super::request::Turn;
+use crate::replica::proposals::Waiting;
+use crate::replica::state::{Applied, Change, Owner, State};
+use crate::replica::{Batch, ConnectionId, Output, Replica};
+
+impl Replica {
+    pub(in crate::replica) fn on_commit(&mut self, term: u64, batch: Bytes, out: &mut Vec<Output>) {
+        // What does not decode was written by no zoolet, and no server applies it.
+        let Ok(Batch { origin, commands }) = Batch::decode(batch) else { return };
+        let Some(first) = commands.first().map(|command| command.number) else { return };
+        if !self.state.admit(origin, first, commands.len() as u64) {
+            return;
+        }
+        let ours = Owner::from(origin) == self.owner();
+        for command in commands {
+            let number = command.number;
+            let applied = self.state.apply(term, origin, command);
+            self.notify(applied.zxid, &applied.changes, out);
+            self.follow_sessions(&applied.changes, out);
+            let ended = ended_sessions(&applied.changes);
+            if ours {
+                self.resolve(number, applied, out);
+            }
+            self.close_ended(&ended, out);
+        }
+    }
+
+    /// Keeps connections and deadlines in step with the sessions that began or moved.
+    fn follow_sessions(&mut self, changes: &[Change], out: &mut Vec<Output>) {
+        for change in changes {
+            match change {
+                Change::SessionOpened(session) => self.grant(*session),
+                Change::SessionResumed { session, .. } => {
+                    self.grant(*session);
+                    // Whoever held it here has lost it, to another server or to a newer
+                    // connection that is welcomed next.
+                    self.close_session(*session, out);
+                }
+                Change::SessionClosed(session) => self.expiry.forget(*session),
+                Change::Created { .. } | Change::Deleted { .. } | Change::DataChanged { .. } => {}
+            }
+        }
+    }
+
+    /// Closes the connections of sessions that have ended, without a word (§7.4). A client that
+    /// has closed its session itself has its reply already.
+    fn close_ended(&mut self, ended: &[SessionId], out: &mut Vec<Output>) {
+        for session in ended {
+            self.close_session(*session, out);
+        }
+    }
+
+    fn close_session(&mut self, session: SessionId, out: &mut Vec<Output>) {
+        if let Some(connection) = self.sessions.get(&session).copied() {
+            self.close(connection, out);
+        }
+    }
+
+    /// One of this server's own commands is applied.
+    fn resolve(&mut self, number: u64, applied: Applied, out: &mut Vec<Output>) {
+        while let Some((popped, waiting)) = self.proposals.pop_through(number) {
+            if popped < number {
+                // The fence lets nothing through any more that was overtaken.
+                self.lose(waiting, out);
+                continue;
+            }
+            match waiting {
+                Waiting::Connection(connection) | Waiting::Resume { connection, .. } => {
+                    self.answer_write(connection, number, applied, out);
+                }
+                // A session that was resumed since it was decided lives on, and has been granted
+                // its timeout anew.
+                Waiting::Expiry(_) | Waiting::Reaper | Waiting::Config => {}
+            }
+            return;
+        }
+    }
+
+    fn answer_write(
+        &mut self,
+        connection: ConnectionId,
+        number: u64,
+        applied: Applied,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(asking) = self.connections.get_mut(&connection) else { return };
+        let Some((xid, since_ms, answer)) = asking.pop_proposed(number) else {
+            // It would have to be at the front: whatever has happened, this client must not be
+            // answered out of order.
+            self.close(connection, out);
+            return;
+        };
+        let turn = Turn { connection, xid, since_ms };
+        match answer {
+            Answer::Welcome { response, last_zxid_seen } => {
+                let behind = last_zxid_seen > self.state.last_zxid();
+                self.welcome(connection, response, behind, applied.result.err(), out);
+            }
+            Answer::Result | Answer::Goodbye if applied.lost_session() => {
+                self.close(connection, out);
+            }
+            Answer::Result => self.reply(turn, applied.result, out),
+            Answer::Goodbye => {
+                self.reply(turn, applied.result.map(|_| Reply::Empty), out);
+                self.close(connection, out);
+            }
+        }
+        self.drain(connection, out);
+    }
+
+    pub(in crate::replica) fn on_synced(&mut self, through: u64, out: &mut Vec<Output>) {
+        self.synced = self.synced.max(through);
+        while let Some(connection) = self.pop_sync(through) {
+            self.drain(connection, out);
+        }
+    }
+
+    pub(in crate::replica) fn on_sync_lost(&mut self, through: u64, out: &mut Vec<Output>) {
+        while let Some(connection) = self.pop_sync(through) {
+            self.close(connection, out);
+        }
+    }
+
+    fn pop_sync(&mut self, through: u64) -> Option<ConnectionId> {
+        let (number, connection) = *self.syncs.front()?;
+        if number > through {
+            return None;
+        }
+        self.syncs.pop_front();
+        Some(connection)
+    }
+
+    /// The state is replaced by a snapshot's, which is newer. What was proposed and is in it has
+    /// an outcome that this server will never learn.
+    pub(in crate::replica) fn install(&mut self, state: State, out: &mut Vec<Output>) {
+        let before = std::mem::replace(&mut self.state, state);
+        let owner = self.owner();
+        let applied = self.state.applied_through(owner.server, owner.boot);
+        self.on_lost(applied, out);
+        let lost: Vec<_> = self
+            .sessions
+            .iter()
+            .filter(|(session, _)| {
+                self.state.session(**session).is_none_or(|session| session.owner != owner)
+            })
+            .map(|(_, connection)| *connection)
+            .collect();
+        for connection in lost {
+            self.close(connection, out);
+        }
+        self.catch_up(&before, out);
+    }
+
+    /// Who owns the sessions of this server's connections.
+    fn owner(&self) -> Owner {
+        Owner { server: self.options.server, boot: self.options.boot }
+    }
+}
+
+impl Applied {
+    /// Whether the session was not this connection's any more. The wire has codes for it that no
+    /// client handles: the connection is closed instead, and the client learns the rest when it
+    /// connects again (§7.4, §7.6).
+    fn lost_session(&self) -> bool {
+        use zoolet_jute::ErrorCode::{SessionExpired, SessionMoved};
+        matches!(self.result, Err(SessionExpired | SessionMoved))
+    }
+}
+
+fn ended_sessions(changes: &[Change]) -> Vec<SessionId> {
+    let ended = changes.iter().filter_map(|change| match change {
+        Change::SessionClosed(session) => Some(*session),
+        Change::Created { .. }
+        | Change::Deleted { .. }
+        | Change::DataChanged { .. }
+        | Change::SessionOpened(_)
+        | Change::SessionResumed { .. } => None,
+    });
+    ended.collect()
+}

@@ -1,0 +1,232 @@
+//! One client connection, and the order of its requests.
+//!
+//! Every request has a slot in its connection's queue, and only the front of the queue is answered.
+//!
+//! ```text
+//!   request ──▶ write ─────────▶ Proposed ── commit ──▶ reply
+//!               write behind a
+//!               sync  ──▶ Held ──▶ Proposed
+//!               sync ──────────▶ Sync ────── synced ──▶ reply
+//!               read ──────────▶ Read ─ at the front ─▶ reply
+//!               anything that is
+//!               decided already ▶ Ready ─ at the front ▶ reply (and close)
+//! ```
+//!
+//! Invariant: a proposed write has neither a sync nor a held write in front of it. Writes leave in
+//! order and come back in order, so a committed write is always at the front of its queue, and a
+//! read never sees a later write of its own connection.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use zoolet_jute::{ConnectResponse, ErrorCode, Id, Reply, Request, SessionId, Xid, Zxid};
+
+use crate::replica::Op;
+use crate::replica::proposals::Draft;
+
+/// One client connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// Its session: the one that it has, or that it is waiting for.
+    pub(crate) session: SessionId,
+    /// The negotiated timeout in milliseconds.
+    pub(crate) timeout_ms: i32,
+    /// The client's address.
+    pub(crate) peer: IpAddr,
+    /// Whom it has proved to be, in the order of the proofs.
+    pub(crate) identities: Arc<[Id]>,
+    /// What comes from it is ignored: it is about to be closed, or its session is being resumed
+    /// on another connection.
+    pub(crate) deaf: bool,
+    /// When its session was last touched, in the unit of the role; see `Replica::touch`.
+    pub(crate) touch_mark: u64,
+    /// What it has asked for and not got yet.
+    slots: VecDeque<Slot>,
+    // Invariant: the number of `Sync` and `Held` in `slots`.
+    barriers: usize,
+}
+
+/// A request that is not answered yet.
+#[derive(Debug)]
+pub(crate) struct Slot {
+    /// The client's number.
+    pub(crate) xid: Xid,
+    /// When it came in, on the monotonic clock, in milliseconds.
+    pub(crate) since_ms: u64,
+    /// What it waits for.
+    pub(crate) wait: Wait,
+}
+
+/// What a request waits for.
+#[derive(Debug)]
+pub(crate) enum Wait {
+    /// The command of this number.
+    Proposed {
+        /// The number.
+        number: u64,
+        /// What the client gets when it is applied.
+        answer: Answer,
+    },
+    /// The sync in front of it, before it is proposed.
+    Held {
+        /// What to propose.
+        op: Op,
+        /// Whom the connection had proved to be.
+        identities: Arc<[Id]>,
+    },
+    /// The sync of this number.
+    Sync {
+        /// The number.
+        number: u64,
+        /// The path, to be echoed.
+        path: Option<String>,
+    },
+    /// Its place in the queue, to read the state as it is then.
+    Read {
+        /// The request.
+        request: Request,
+        /// Whom the connection had proved to be.
+        identities: Arc<[Id]>,
+    },
+    /// Its place in the queue, to be answered.
+    Ready(Ready),
+}
+
+/// What a client gets when its command is applied.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// The result.
+    Result,
+    /// The result, and the end of the connection.
+    Goodbye,
+    /// The handshake's answer, unless the client has seen more than this server.
+    Welcome {
+        /// The answer.
+        response: ConnectResponse,
+        /// The newest transaction that the client has seen.
+        last_zxid_seen: Zxid,
+    },
+}
+
+/// An answer that needs nothing but its turn.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    /// The answer.
+    pub(crate) result: Result<Reply, ErrorCode>,
+    /// What the header tells, when it is not the last transaction applied.
+    pub(crate) zxid: Option<Zxid>,
+    /// Whether the connection ends with it.
+    pub(crate) close: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        session: SessionId,
+        timeout_ms: i32,
+        peer: IpAddr,
+        identity: Id,
+        handshake: Slot,
+    ) -> Self {
+        Self {
+            session,
+            timeout_ms,
+            peer,
+            identities: Arc::from([identity]),
+            deaf: false,
+            touch_mark: u64::MAX,
+            slots: VecDeque::from([handshake]),
+            barriers: 0,
+        }
+    }
+
+    /// How many requests are not answered yet.
+    pub(crate) fn queued(&self) -> usize {
+        self.slots.len()
+    }
+
+    /// Whether a write must wait for a sync before it is proposed.
+    pub(crate) fn holds_writes(&self) -> bool {
+        self.barriers > 0
+    }
+
+    pub(crate) fn push(&mut self, slot: Slot) {
+        self.barriers += usize::from(slot.wait.is_barrier());
+        self.slots.push_back(slot);
+    }
+
+    /// Takes the front if it waits for nothing but its turn; syncs up to `synced` are done.
+    pub(crate) fn pop_due(&mut self, synced: u64) -> Option<Slot> {
+        let due = match &self.slots.front()?.wait {
+            Wait::Proposed { .. } | Wait::Held { .. } => false,
+            Wait::Sync { number, .. } => *number <= synced,
+            Wait::Read { .. } | Wait::Ready(_) => true,
+        };
+        if due { self.pop() } else { None }
+    }
+
+    /// Takes the front if it is the command of this number.
+    pub(crate) fn pop_proposed(&mut self, number: u64) -> Option<(Xid, u64, Answer)> {
+        let front = self.slots.front()?;
+        if !matches!(front.wait, Wait::Proposed { number: waiting, .. } if waiting == number) {
+            return None;
+        }
+        let Slot { xid, since_ms, wait } = self.pop()?;
+        match wait {
+            Wait::Proposed { answer, .. } => Some((xid, since_ms, answer)),
+            Wait::Held { .. } | Wait::Sync { .. } | Wait::Read { .. } | Wait::Ready(_) => None,
+        }
+    }
+
+    /// Lets held writes go, up to the next sync, if one is at the front. `propose` answers the
+    /// number under which it has proposed.
+    pub(crate) fn release(&mut self, mut propose: impl FnMut(Draft) -> u64) {
+        if !self.slots.front().is_some_and(|slot| matches!(slot.wait, Wait::Held { .. })) {
+            return;
+        }
+        let session = self.session;
+        for slot in &mut self.slots {
+            if matches!(slot.wait, Wait::Sync { .. }) {
+                return;
+            }
+            if let Wait::Held { op, identities } = &mut slot.wait {
+                let answer = Answer::of(op);
+                let op = std::mem::replace(op, Op::CloseSession);
+                let identities = Arc::clone(identities);
+                let number = propose(Draft { session, cxid: slot.xid, identities, op });
+                slot.wait = Wait::Proposed { number, answer };
+                self.barriers -= 1;
+            }
+        }
+    }
+
+    /// The held writes of a connection that is gone.
+    pub(crate) fn into_held(self) -> impl Iterator<Item = Draft> {
+        let session = self.session;
+        self.slots.into_iter().filter_map(move |slot| match slot.wait {
+            Wait::Held { op, identities } => {
+                Some(Draft { session, cxid: slot.xid, identities, op })
+            }
+            Wait::Proposed { .. } | Wait::Sync { .. } | Wait::Read { .. } | Wait::Ready(_) => None,
+        })
+    }
+
+    fn pop(&mut self) -> Option<Slot> {
+        let slot = self.slots.pop_front()?;
+        self.barriers -= usize::from(slot.wait.is_barrier());
+        Some(slot)
+    }
+}
+
+impl Wait {
+    fn is_barrier(&self) -> bool {
+        matches!(self, Self::Held { .. } | Self::Sync { .. })
+    }
+}
+
+impl Answer {
+    /// What a client's own op is answered with.
+    pub(crate) fn of(op: &Op) -> Self {
+        if matches!(op, Op::CloseSession) { Self::Goodbye } else { Self::Result }
+    }
+}

@@ -1,0 +1,182 @@
+//! When sessions end for want of a sign of life: the leader's clock (protocol §7.4).
+//!
+//! Sessions expire together, at multiples of the tick, so that a sign of life mostly changes
+//! nothing, and those that are due are found without looking at the others.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use zoolet_jute::SessionId;
+
+/// The deadlines of all sessions. Empty on servers that do not lead.
+#[derive(Debug)]
+pub(crate) struct Expiry {
+    tick_ms: u64,
+    sessions: BTreeMap<SessionId, Deadline>,
+    // Invariant: holds exactly the sessions that are not decided, under their `due_ms`.
+    buckets: BTreeMap<u64, BTreeSet<SessionId>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Deadline {
+    timeout_ms: u64,
+    /// On the monotonic clock, a multiple of the tick unless the process was paused.
+    due_ms: u64,
+    /// Its end is proposed: signs of life come too late.
+    decided: bool,
+}
+
+impl Expiry {
+    pub(crate) fn new(tick_ms: u64) -> Self {
+        Self { tick_ms: tick_ms.max(1), sessions: BTreeMap::new(), buckets: BTreeMap::new() }
+    }
+
+    /// The moment at which a session expires that is heard of now: the next tick strictly after
+    /// its timeout.
+    pub(crate) fn due_after(&self, now_ms: u64, timeout_ms: u64) -> u64 {
+        (now_ms.saturating_add(timeout_ms) / self.tick_ms)
+            .saturating_add(1)
+            .saturating_mul(self.tick_ms)
+    }
+
+    /// Watches over a session, with its full timeout from now, whatever was decided before.
+    pub(crate) fn grant(&mut self, session: SessionId, timeout_ms: u64, now_ms: u64) {
+        self.forget(session);
+        let due_ms = self.due_after(now_ms, timeout_ms);
+        self.sessions.insert(session, Deadline { timeout_ms, due_ms, decided: false });
+        self.buckets.entry(due_ms).or_default().insert(session);
+    }
+
+    /// A session was heard of. Unknown and decided ones stay as they are.
+    pub(crate) fn touch(&mut self, session: SessionId, now_ms: u64) {
+        let Some(&deadline) = self.sessions.get(&session) else { return };
+        let due_ms = self.due_after(now_ms, deadline.timeout_ms);
+        if deadline.decided || due_ms <= deadline.due_ms {
+            return;
+        }
+        self.leave_bucket(session, deadline.due_ms);
+        self.sessions.insert(session, Deadline { due_ms, ..deadline });
+        self.buckets.entry(due_ms).or_default().insert(session);
+    }
+
+    /// The session has ended.
+    pub(crate) fn forget(&mut self, session: SessionId) {
+        if let Some(deadline) = self.sessions.remove(&session) {
+            self.leave_bucket(session, deadline.due_ms);
+        }
+    }
+
+    /// Decides the end of sessions that are due, at most `max` of them; the others wait for the
+    /// next call.
+    pub(crate) fn decide(&mut self, now_ms: u64, max: usize) -> Vec<SessionId> {
+        let due: Vec<SessionId> = self
+            .buckets
+            .range(..=now_ms)
+            .flat_map(|(_, sessions)| sessions.iter().copied())
+            .take(max)
+            .collect();
+        for session in &due {
+            if let Some(deadline) = self.sessions.get_mut(session) {
+                deadline.decided = true;
+                let due_ms = deadline.due_ms;
+                self.leave_bucket(*session, due_ms);
+            }
+        }
+        due
+    }
+
+    /// A decision was lost on its way into the log: the session is due again.
+    pub(crate) fn revoke(&mut self, session: SessionId) {
+        if let Some(deadline) = self.sessions.get_mut(&session) {
+            deadline.decided = false;
+            self.buckets.entry(deadline.due_ms).or_default().insert(session);
+        }
+    }
+
+    /// This process was paused and heard of nobody: all deadlines move by as much.
+    pub(crate) fn postpone(&mut self, by_ms: u64) {
+        let buckets = std::mem::take(&mut self.buckets);
+        self.buckets = buckets
+            .into_iter()
+            .map(|(due_ms, sessions)| (due_ms.saturating_add(by_ms), sessions))
+            .collect();
+        for deadline in self.sessions.values_mut() {
+            deadline.due_ms = deadline.due_ms.saturating_add(by_ms);
+        }
+    }
+
+    /// Somebody else leads.
+    pub(crate) fn clear(&mut self) {
+        self.sessions.clear();
+        self.buckets.clear();
+    }
+
+    /// When the session expires unless it is heard of, on the monotonic clock.
+    pub(crate) fn due_ms(&self, session: SessionId) -> Option<u64> {
+        self.sessions.get(&session).map(|deadline| deadline.due_ms)
+    }
+
+    fn leave_bucket(&mut self, session: SessionId, due_ms: u64) {
+        if let Some(bucket) = self.buckets.get_mut(&due_ms) {
+            bucket.remove(&session);
+            if bucket.is_empty() {
+                self.buckets.remove(&due_ms);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: SessionId = SessionId(1);
+    const B: SessionId = SessionId(2);
+
+    #[test]
+    fn a_session_expires_at_the_first_tick_after_its_timeout() {
+        let mut expiry = Expiry::new(500);
+        expiry.grant(A, 1000, 130);
+        assert_eq!(expiry.decide(1499, 9), []);
+        assert_eq!(expiry.decide(1500, 9), [A]);
+        assert_eq!(expiry.decide(9999, 9), [], "decided once");
+        // Strictly after: a deadline on the tick waits for the next.
+        expiry.grant(B, 1000, 2000);
+        assert_eq!(expiry.due_ms(B), Some(3500));
+    }
+
+    #[test]
+    fn a_touch_moves_the_deadline_until_it_is_decided() {
+        let mut expiry = Expiry::new(500);
+        expiry.grant(A, 1000, 0);
+        expiry.touch(A, 1499);
+        assert_eq!(expiry.decide(1500, 9), []);
+        assert_eq!(expiry.decide(2500, 9), [A]);
+        expiry.touch(A, 2501);
+        assert_eq!(expiry.decide(9999, 9), []);
+        expiry.revoke(A);
+        assert_eq!(expiry.decide(9999, 9), [A], "a lost decision is taken again");
+        expiry.touch(B, 0);
+        assert_eq!(expiry.due_ms(B), None, "an unknown session is not born by a touch");
+    }
+
+    #[test]
+    fn no_more_than_asked_for_are_decided_and_the_rest_follows() {
+        let mut expiry = Expiry::new(500);
+        for session in 1..=5 {
+            expiry.grant(SessionId(session), 1000, 0);
+        }
+        assert_eq!(expiry.decide(2000, 3).len(), 3);
+        assert_eq!(expiry.decide(2000, 3), [SessionId(4), SessionId(5)]);
+    }
+
+    #[test]
+    fn a_pause_moves_every_deadline() {
+        let mut expiry = Expiry::new(500);
+        expiry.grant(A, 1000, 0);
+        expiry.postpone(777);
+        assert_eq!(expiry.decide(1500 + 776, 9), []);
+        expiry.touch(A, 1);
+        assert_eq!(expiry.due_ms(A), Some(1500 + 777), "a touch never shortens");
+        assert_eq!(expiry.decide(1500 + 777, 9), [A]);
+    }
+}

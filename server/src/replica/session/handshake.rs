@@ -1,0 +1,133 @@
+//! Beginning and resuming sessions (protocol §1.4, §7.1 to §7.6).
+//!
+//! Both go through the log, so the answer comes when everything before is applied here: a new
+//! session sees no ephemeral znode of a session that has ended before, and a resumed one sees
+//! everything that was committed before it came.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use zoolet_jute::{ConnectRequest, ConnectResponse, ErrorCode, SessionId, Xid};
+
+use super::connection::{Answer, Connection, Slot, Wait};
+use super::identity::ip_identity;
+use super::password::{is_password_of, password_of};
+use crate::replica::proposals::{Draft, Waiting};
+use crate::replica::{ConnectionId, Op, Options, Output, Replica};
+
+/// The number that a handshake's command carries in place of a request's.
+const NO_XID: Xid = Xid(0);
+
+impl Replica {
+    pub(in crate::replica) fn on_connect(
+        &mut self,
+        connection: ConnectionId,
+        peer: IpAddr,
+        request: &ConnectRequest,
+        out: &mut Vec<Output>,
+    ) {
+        let new = request.session_id == SessionId::NONE;
+        let full = self.state.session_count() >= self.options.sessions_max;
+        // A resume is held against the client's zxid when its command is applied here.
+        let ahead = request.last_zxid_seen > self.state.last_zxid();
+        if !self.serving || new && (full || ahead) {
+            out.push(Output::Close { connection });
+            return;
+        }
+        if !new && !is_password_of(request.session_id, request.password.as_ref()) {
+            refuse(connection, request.read_only, out);
+            return;
+        }
+        let timeout_ms = request
+            .timeout_ms
+            .min(self.options.session_timeout_ms_max)
+            .max(self.options.session_timeout_ms_min);
+        let (session, op, waiting) = if new {
+            let session = self.next_session();
+            (session, Op::CreateSession { timeout_ms }, Waiting::Connection(connection))
+        } else {
+            self.silence(request.session_id);
+            let session = request.session_id;
+            (session, Op::ResumeSession { timeout_ms }, Waiting::Resume { connection, session })
+        };
+        let identity = ip_identity(peer);
+        let answer = Answer::Welcome {
+            response: ConnectResponse {
+                protocol_version: 0,
+                timeout_ms,
+                session_id: session,
+                password: Some(password_of(session)),
+                read_only: request.read_only.map(|_| false),
+            },
+            last_zxid_seen: request.last_zxid_seen,
+        };
+        let identities = Arc::from([identity.clone()]);
+        let draft = Draft { session, cxid: NO_XID, identities, op };
+        let number = self.propose(waiting, draft, out);
+        let since_ms = self.now.mono_ms;
+        let handshake = Slot { xid: NO_XID, since_ms, wait: Wait::Proposed { number, answer } };
+        let opened = Connection::new(session, timeout_ms, peer, identity, handshake);
+        self.connections.insert(connection, opened);
+    }
+
+    /// The handshake's command is applied.
+    pub(super) fn welcome(
+        &mut self,
+        connection: ConnectionId,
+        response: ConnectResponse,
+        behind: bool,
+        refused: Option<ErrorCode>,
+        out: &mut Vec<Output>,
+    ) {
+        let session = response.session_id;
+        match refused {
+            // This server is behind what the client has seen: it must try another.
+            None if behind => self.close(connection, out),
+            None => {
+                self.sessions.insert(session, connection);
+                out.push(Output::Accept { connection, response });
+            }
+            Some(ErrorCode::SessionExpired) => {
+                self.forget(connection);
+                refuse(connection, response.read_only, out);
+            }
+            // The id of a new session is taken: the client tries again and gets the next.
+            Some(_) => self.close(connection, out),
+        }
+    }
+
+    /// A session is being resumed here. What its old connection still sends must not come behind
+    /// what the client did since, so it is heard no longer; when the resume is applied or lost, it
+    /// is closed.
+    fn silence(&mut self, session: SessionId) {
+        let old = self.sessions.get(&session);
+        if let Some(old) = old.and_then(|old| self.connections.get_mut(old)) {
+            old.deaf = true;
+        }
+    }
+
+    /// The next session id: this start's first one, counted up.
+    fn next_session(&mut self) -> SessionId {
+        loop {
+            let session = self.session_next;
+            self.session_next = SessionId(session.0.wrapping_add(1));
+            // The two ids that mean something else (§7.1).
+            if session.0 != 0 && session.0 != i64::MIN {
+                return session;
+            }
+        }
+    }
+}
+
+/// The first session id of a start: the server in the high byte, then 40 bits of its time. The
+/// low 16 bits leave room for as many sessions as can begin before the next start.
+pub(in crate::replica) fn first_session(options: &Options) -> SessionId {
+    let server = u64::from(options.server.0) << 56;
+    SessionId((server | options.boot << 24 >> 8).cast_signed())
+}
+
+/// Tells a client that its session has ended, and ends the connection.
+fn refuse(connection: ConnectionId, read_only: Option<bool>, out: &mut Vec<Output>) {
+    out.push(Output::Accept { connection, response: ConnectResponse::expired(read_only) });
+    out.push(Output::Close { connection });
+}

@@ -1,0 +1,186 @@
+//! What time does: the leader ends silent sessions, reaps containers and overdue znodes and writes
+//! the configuration; the others tell it whom they have heard of; a server without a leader stops
+//! serving.
+
+use std::collections::VecDeque;
+
+use zoolet_jute::SessionId;
+
+use crate::replica::proposals::{Draft, Waiting};
+use crate::replica::state::ReapLimits;
+use crate::replica::{ConnectionId, Op, Output, Replica, Role};
+
+/// The most expiries and reapings on their way into the log at a time, so that the end of many
+/// sessions at once does not hold up everybody else's writes.
+const BACKGROUND_MAX: usize = 1000;
+
+/// How many ticks without a tick tell that the process itself was paused.
+const PAUSE_TICKS: u64 = 2;
+
+/// What the leader has found to reap, and how fast it may.
+#[derive(Debug, Default)]
+pub(in crate::replica) struct Reaper {
+    found: VecDeque<String>,
+    next_look_ms: u64,
+    minute_end_ms: u64,
+    left_in_minute: u32,
+}
+
+impl Replica {
+    pub(in crate::replica) fn on_role(&mut self, role: Role) {
+        if std::mem::replace(&mut self.role, role) == role {
+            return;
+        }
+        self.expiry.clear();
+        for connection in self.connections.values_mut() {
+            connection.touch_mark = u64::MAX;
+        }
+        match role {
+            Role::Looking => self.looking_since_ms = self.now.mono_ms,
+            Role::Follower | Role::Observer => self.serving = true,
+            Role::Leader => {
+                self.serving = true;
+                self.begin_to_lead();
+            }
+        }
+    }
+
+    /// A new leader knows nothing of when sessions were last heard of: everyone gets the whole
+    /// timeout.
+    pub(in crate::replica) fn begin_to_lead(&mut self) {
+        self.expiry.clear();
+        let now_ms = self.now.mono_ms;
+        for (session, known) in self.state.sessions() {
+            self.expiry.grant(session, timeout_ms(known.timeout_ms), now_ms);
+        }
+        self.touched.clear();
+        self.config_proposed = false;
+        let next_look_ms = now_ms.saturating_add(self.options.container_interval_ms);
+        self.reaper = Reaper { next_look_ms, ..Reaper::default() };
+    }
+
+    /// A session's client was heard of, on one of this server's connections.
+    pub(in crate::replica) fn touch(&mut self, connection: ConnectionId) {
+        let now_ms = self.now.mono_ms;
+        let Some(heard) = self.connections.get_mut(&connection) else { return };
+        // Most requests change nothing about the deadline; the mark tells so at once.
+        if self.role == Role::Leader {
+            let mark = self.expiry.due_after(now_ms, timeout_ms(heard.timeout_ms));
+            if std::mem::replace(&mut heard.touch_mark, mark) != mark {
+                self.expiry.touch(heard.session, now_ms);
+            }
+        } else if std::mem::replace(&mut heard.touch_mark, self.touch_round) != self.touch_round {
+            self.touched.push(heard.session);
+        }
+    }
+
+    pub(in crate::replica) fn on_touched(&mut self, sessions: &[SessionId]) {
+        for session in sessions {
+            self.expiry.touch(*session, self.now.mono_ms);
+        }
+    }
+
+    /// Gives a session its whole timeout, if this server leads.
+    pub(super) fn grant(&mut self, session: SessionId) {
+        if self.role == Role::Leader
+            && let Some(known) = self.state.session(session)
+        {
+            self.expiry.grant(session, timeout_ms(known.timeout_ms), self.now.mono_ms);
+        }
+    }
+
+    pub(in crate::replica) fn on_tick(&mut self, out: &mut Vec<Output>) {
+        let now_ms = self.now.mono_ms;
+        let gap_ms = now_ms.saturating_sub(self.last_tick_ms);
+        self.last_tick_ms = now_ms;
+        match self.role {
+            Role::Leader => {
+                if gap_ms > PAUSE_TICKS * self.options.tick_ms {
+                    self.expiry.postpone(gap_ms);
+                }
+                self.expire(out);
+                self.reap(out);
+                self.write_config(out);
+            }
+            Role::Follower | Role::Observer => self.tell_touched(out),
+            Role::Looking => self.stop_serving(out),
+        }
+    }
+
+    fn expire(&mut self, out: &mut Vec<Output>) {
+        let max = BACKGROUND_MAX.saturating_sub(self.proposals.background());
+        for session in self.expiry.decide(self.now.mono_ms, max) {
+            let Some(known) = self.state.session(session) else { continue };
+            let op = Op::ExpireSession { generation: known.generation };
+            self.propose(Waiting::Expiry(session), Draft::own(session, op), out);
+        }
+    }
+
+    fn reap(&mut self, out: &mut Vec<Output>) {
+        let now_ms = self.now.mono_ms;
+        if now_ms >= self.reaper.next_look_ms {
+            let limits = ReapLimits {
+                znodes_max: self.options.containers_per_minute_max as usize,
+                never_used_ms: self.options.container_never_used_ms,
+            };
+            self.reaper.found = self.state.reapable(self.now.wall_ms, limits).into();
+            self.reaper.next_look_ms = now_ms.saturating_add(self.options.container_interval_ms);
+        }
+        if now_ms >= self.reaper.minute_end_ms {
+            self.reaper.minute_end_ms = now_ms.saturating_add(60_000);
+            self.reaper.left_in_minute = self.options.containers_per_minute_max;
+        }
+        while self.reaper.left_in_minute > 0 && self.proposals.background() < BACKGROUND_MAX {
+            let Some(path) = self.reaper.found.pop_front() else { return };
+            self.reaper.left_in_minute -= 1;
+            let op = Op::DeleteContainer { path };
+            self.propose(Waiting::Reaper, Draft::own(SessionId::NONE, op), out);
+        }
+    }
+
+    /// Writes `/zookeeper/config` once in a leadership, if it does not say what the configuration
+    /// does.
+    fn write_config(&mut self, out: &mut Vec<Output>) {
+        if std::mem::replace(&mut self.config_proposed, true) {
+            return;
+        }
+        let Some(text) = self.options.config_text.clone() else { return };
+        let written = self.state.data("/zookeeper/config").unwrap_or_default();
+        let written = String::from_utf8_lossy(&written);
+        let servers = written.rsplit_once("version=").map_or("", |(servers, _)| servers);
+        if servers.trim_end() != text.trim_end() {
+            let op = Op::SetConfig { text };
+            self.propose(Waiting::Config, Draft::own(SessionId::NONE, op), out);
+        }
+    }
+
+    /// Tells the leader, twice in each tick, whom this server has heard of.
+    fn tell_touched(&mut self, out: &mut Vec<Output>) {
+        let half_tick_ms = self.options.tick_ms / 2;
+        if self.now.mono_ms < self.last_touch_ms.saturating_add(half_tick_ms) {
+            return;
+        }
+        self.last_touch_ms = self.now.mono_ms;
+        self.touch_round += 1;
+        if !self.touched.is_empty() {
+            out.push(Output::Touch { sessions: std::mem::take(&mut self.touched) });
+        }
+    }
+
+    /// Without a leader for too long, what this server knows is too old to be served (P9).
+    fn stop_serving(&mut self, out: &mut Vec<Output>) {
+        let alone_ms = self.now.mono_ms.saturating_sub(self.looking_since_ms);
+        if !self.serving || alone_ms <= self.options.leader_loss_limit_ms {
+            return;
+        }
+        self.serving = false;
+        for connection in self.connections.keys().copied().collect::<Vec<_>>() {
+            self.close(connection, out);
+        }
+    }
+}
+
+/// A session's timeout as a time: never negative.
+fn timeout_ms(negotiated: i32) -> u64 {
+    u64::try_from(negotiated).unwrap_or(0)
+}

@@ -1,0 +1,268 @@
+//! A connection's requests: each gets its place in the queue, and is answered when it is its turn.
+
+use std::sync::Arc;
+
+use zoolet_jute::{AuthPacket, ErrorCode, Id, Reply, Request, Xid, Zxid};
+
+use super::connection::{Answer, Ready, Slot, Wait};
+use super::identity::{Schemes, client_info};
+use crate::replica::proposals::{Draft, Waiting};
+use crate::replica::{BadRequest, ConnectionId, Op, Output, Replica};
+
+/// A slot that is answered.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::replica) struct Turn {
+    /// Whose it is.
+    pub(in crate::replica) connection: ConnectionId,
+    /// The client's number.
+    pub(in crate::replica) xid: Xid,
+    /// When it came in, on the monotonic clock, in milliseconds.
+    pub(in crate::replica) since_ms: u64,
+}
+
+impl Replica {
+    pub(in crate::replica) fn on_request(
+        &mut self,
+        connection: ConnectionId,
+        xid: Xid,
+        request: Result<Request, BadRequest>,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(asking) = self.connections.get(&connection) else { return };
+        if asking.deaf {
+            return;
+        }
+        let queued = asking.queued();
+        self.touch(connection);
+        let wait = self.place(connection, xid, request, out);
+        let slot = Slot { xid, since_ms: self.now.mono_ms, wait };
+        if queued == 0 && slot.wait.is_due() {
+            self.answer(connection, slot, out);
+        } else if let Some(asking) = self.connections.get_mut(&connection) {
+            asking.push(slot);
+        }
+    }
+
+    /// Finds out what a request waits for; proposes it if it is a write.
+    fn place(
+        &mut self,
+        connection: ConnectionId,
+        xid: Xid,
+        request: Result<Request, BadRequest>,
+        out: &mut Vec<Output>,
+    ) -> Wait {
+        let request = match request {
+            Ok(request) => request,
+            Err(BadRequest::Body) => return Wait::error(ErrorCode::MarshallingError),
+            Err(BadRequest::Op) => {
+                return self.last_word(connection, ErrorCode::Unimplemented, Zxid::NONE);
+            }
+        };
+        if !self.may_ask(connection, &request) {
+            let code = ErrorCode::SessionClosedRequireSaslAuth;
+            return self.last_word(connection, code, Zxid(0));
+        }
+        match request {
+            Request::Auth(packet) => self.authenticate(connection, &packet),
+            // Without SASL configured, clients must be told so in this way (§16.2).
+            Request::Sasl(_) => Wait::Ready(Ready::outside_of_time(Ok(Reply::Sasl(None)))),
+            Request::Sync(body) => {
+                self.sync_last += 1;
+                let number = self.sync_last;
+                self.syncs.push_back((number, connection));
+                out.push(Output::Sync { number });
+                Wait::Sync { number, path: body.path }
+            }
+            Request::CloseSession => {
+                let wait = self.write(connection, xid, Op::CloseSession, out);
+                self.deafen(connection);
+                wait
+            }
+            Request::Create(_)
+            | Request::Create2(_)
+            | Request::CreateContainer(_)
+            | Request::CreateTtl(_)
+            | Request::Delete(_)
+            | Request::SetData(_)
+            | Request::SetAcl(_)
+            | Request::Multi(_)
+            | Request::Reconfig(_) => self.write(connection, xid, Op::Write(request), out),
+            Request::Exists(_)
+            | Request::GetData(_)
+            | Request::GetAcl(_)
+            | Request::GetChildren(_)
+            | Request::GetChildren2(_)
+            | Request::MultiRead(_)
+            | Request::CheckWatches(_)
+            | Request::RemoveWatches(_)
+            | Request::SetWatches(_)
+            | Request::SetWatches2(_)
+            | Request::GetEphemerals(_)
+            | Request::GetAllChildrenNumber(_)
+            | Request::AddWatch(_)
+            | Request::Ping
+            | Request::WhoAmI => Wait::Read { request, identities: self.identities(connection) },
+        }
+    }
+
+    /// Proposes a write, or holds it back behind a sync.
+    fn write(
+        &mut self,
+        connection: ConnectionId,
+        cxid: Xid,
+        op: Op,
+        out: &mut Vec<Output>,
+    ) -> Wait {
+        let Some(asking) = self.connections.get(&connection) else {
+            return Wait::error(ErrorCode::SessionExpired);
+        };
+        let (session, identities) = (asking.session, Arc::clone(&asking.identities));
+        if asking.holds_writes() {
+            return Wait::Held { op, identities };
+        }
+        let answer = Answer::of(&op);
+        let draft = Draft { session, cxid, identities, op };
+        let number = self.propose(Waiting::Connection(connection), draft, out);
+        Wait::Proposed { number, answer }
+    }
+
+    /// Takes the credentials now: whatever comes behind them is judged with them.
+    fn authenticate(&mut self, connection: ConnectionId, packet: &AuthPacket) -> Wait {
+        let schemes = Schemes {
+            digest: self.options.digest_auth,
+            super_digest: self.options.super_digest.as_deref(),
+        };
+        let max = self.options.identities_per_connection_max;
+        if let Some(asking) = self.connections.get_mut(&connection)
+            && let Some(proved) = schemes.authenticate(packet, asking.peer)
+        {
+            let mut identities = asking.identities.to_vec();
+            let new = proved.into_iter().filter(|identity| !asking.identities.contains(identity));
+            identities.extend(new);
+            if identities.len() <= max {
+                asking.identities = identities.into();
+                return Wait::Ready(Ready::outside_of_time(Ok(Reply::Empty)));
+            }
+        }
+        self.last_word(connection, ErrorCode::AuthFailed, Zxid(0))
+    }
+
+    /// Whether the connection has an identity that every request needs (§9.8).
+    fn may_ask(&self, connection: ConnectionId, request: &Request) -> bool {
+        let enforced = &self.options.enforced_schemes;
+        enforced.is_empty()
+            || matches!(request, Request::Auth(_) | Request::Sasl(_))
+            || self.connections.get(&connection).is_some_and(|asking| {
+                let schemes = asking.identities.iter().filter_map(|id| id.scheme.as_ref());
+                schemes.into_iter().any(|scheme| enforced.contains(scheme))
+            })
+    }
+
+    /// An error that is the last thing that the connection gets.
+    fn last_word(&mut self, connection: ConnectionId, code: ErrorCode, zxid: Zxid) -> Wait {
+        self.deafen(connection);
+        Wait::Ready(Ready { result: Err(code), zxid: Some(zxid), close: true })
+    }
+
+    fn deafen(&mut self, connection: ConnectionId) {
+        if let Some(asking) = self.connections.get_mut(&connection) {
+            asking.deaf = true;
+        }
+    }
+
+    /// Whom a connection has proved to be.
+    pub(in crate::replica) fn identities(&self, connection: ConnectionId) -> Arc<[Id]> {
+        let known = self.connections.get(&connection);
+        known.map_or_else(|| Arc::from([]), |known| Arc::clone(&known.identities))
+    }
+
+    /// Answers everything at the front of the queue that waits for nothing but its turn.
+    pub(in crate::replica) fn drain(&mut self, connection: ConnectionId, out: &mut Vec<Output>) {
+        let synced = self.synced;
+        while let Some(slot) =
+            self.connections.get_mut(&connection).and_then(|asking| asking.pop_due(synced))
+        {
+            self.answer(connection, slot, out);
+        }
+        self.release(connection, out);
+    }
+
+    /// Proposes the held writes that have nothing in front of them any more but writes.
+    fn release(&mut self, connection: ConnectionId, out: &mut Vec<Output>) {
+        let Some(mut asking) = self.connections.remove(&connection) else { return };
+        asking.release(|draft| self.propose(Waiting::Connection(connection), draft, out));
+        self.connections.insert(connection, asking);
+    }
+
+    /// Answers a request whose turn has come.
+    fn answer(&mut self, connection: ConnectionId, slot: Slot, out: &mut Vec<Output>) {
+        let Slot { xid, since_ms, wait } = slot;
+        let turn = Turn { connection, xid, since_ms };
+        match wait {
+            Wait::Read { request, identities } => self.serve(turn, request, &identities, out),
+            Wait::Sync { path, .. } => self.reply(turn, Ok(Reply::Sync(path)), out),
+            Wait::Ready(Ready { result, zxid, close }) => {
+                let zxid = zxid.unwrap_or_else(|| self.state.last_zxid());
+                out.push(Output::Reply { connection, xid, zxid, result, since_ms });
+                if close {
+                    self.close(connection, out);
+                }
+            }
+            // Only the log answers these.
+            Wait::Proposed { .. } | Wait::Held { .. } => {}
+        }
+    }
+
+    /// Reads the state as it is now, or changes the connection's watches.
+    #[allow(
+        clippy::wildcard_enum_match_arm,
+        reason = "`place` lets nothing else wait for its turn"
+    )]
+    fn serve(&mut self, turn: Turn, request: Request, identities: &[Id], out: &mut Vec<Output>) {
+        let connection = turn.connection;
+        let result = match request {
+            Request::Ping => {
+                return self.reply(Turn { xid: Xid::PING, ..turn }, Ok(Reply::Empty), out);
+            }
+            Request::WhoAmI => Ok(Reply::WhoAmI(identities.iter().map(client_info).collect())),
+            Request::SetWatches(body) => {
+                return self.set_watches(turn, &body.into(), identities, out);
+            }
+            Request::SetWatches2(body) => return self.set_watches(turn, &body, identities, out),
+            Request::AddWatch(body) => self.add_watch(connection, &body),
+            Request::CheckWatches(body) => self.check_watches(connection, &body),
+            Request::RemoveWatches(body) => self.remove_watches(connection, &body),
+            read => self.read(connection, &read, identities),
+        };
+        self.reply(turn, result, out);
+    }
+
+    pub(in crate::replica) fn reply(
+        &self,
+        turn: Turn,
+        result: Result<Reply, ErrorCode>,
+        out: &mut Vec<Output>,
+    ) {
+        let Turn { connection, xid, since_ms } = turn;
+        let zxid = self.state.last_zxid();
+        out.push(Output::Reply { connection, xid, zxid, result, since_ms });
+    }
+}
+
+impl Wait {
+    /// Whether the request needs nothing but its turn.
+    fn is_due(&self) -> bool {
+        matches!(self, Self::Read { .. } | Self::Ready(_))
+    }
+
+    fn error(code: ErrorCode) -> Self {
+        Self::Ready(Ready { result: Err(code), zxid: None, close: false })
+    }
+}
+
+impl Ready {
+    /// The answer to credentials: it tells nothing about the state, so its zxid is zero.
+    fn outside_of_time(result: Result<Reply, ErrorCode>) -> Self {
+        Self { result, zxid: Some(Zxid(0)), close: false }
+    }
+}

@@ -1,0 +1,8 @@
+//! Watches: who is told of which change (protocol §8).
+
+mod delivery;
+mod mode;
+mod table;
+
+pub(crate) use mode::Modes;
+pub(crate) use table::WatchTable;

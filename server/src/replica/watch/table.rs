@@ -1,0 +1,272 @@
+//! Who watches what. Watches belong to a connection and are gone with it (protocol §8.1).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::mode::{Modes, Trigger};
+use crate::replica::ConnectionId;
+
+/// All watches of this server's connections.
+#[derive(Debug, Default)]
+pub(crate) struct WatchTable {
+    // Each path's text is held once and shared by the three maps.
+    paths: BTreeMap<Arc<str>, Watchers>,
+    // Invariant: the other direction of `paths`.
+    connections: BTreeMap<ConnectionId, BTreeSet<Arc<str>>>,
+    // Invariant: the recursive part of `paths`, small enough to be asked for every ancestor of
+    // every change.
+    recursive: BTreeMap<Arc<str>, BTreeSet<ConnectionId>>,
+    registrations: usize,
+    data_entries: usize,
+    child_entries: usize,
+}
+
+/// The connections that watch one path. Most paths have one: a contender in a lock's queue watches
+/// the znode before its own.
+#[derive(Debug)]
+enum Watchers {
+    One(ConnectionId, Modes),
+    Many(BTreeMap<ConnectionId, Modes>),
+}
+
+impl WatchTable {
+    /// Registers. Doing it twice is the same as once.
+    pub(crate) fn add(&mut self, connection: ConnectionId, path: &str, modes: Modes) {
+        let path = self.intern(path);
+        let before = self.modes(connection, &path);
+        let after = before.with(modes);
+        if before == after {
+            return;
+        }
+        if before.is_empty() {
+            self.connections.entry(connection).or_default().insert(Arc::clone(&path));
+            self.registrations += 1;
+        }
+        if after.intersects(Modes::RECURSIVE) {
+            self.recursive.entry(Arc::clone(&path)).or_default().insert(connection);
+        }
+        self.count(before, after);
+        match self.paths.get_mut(&path) {
+            Some(watchers) => watchers.set(connection, after),
+            None => {
+                self.paths.insert(path, Watchers::One(connection, after));
+            }
+        }
+    }
+
+    /// How a connection watches exactly this path.
+    pub(crate) fn modes(&self, connection: ConnectionId, path: &str) -> Modes {
+        self.paths.get(path).map_or(Modes::default(), |watchers| watchers.modes(connection))
+    }
+
+    /// Whether a connection watches exactly this path in one of these modes.
+    pub(crate) fn contains(&self, connection: ConnectionId, path: &str, modes: Modes) -> bool {
+        self.modes(connection, path).intersects(modes)
+    }
+
+    /// Removes; `false` if there was nothing to remove.
+    pub(crate) fn remove(&mut self, connection: ConnectionId, path: &str, modes: Modes) -> bool {
+        let before = self.modes(connection, path);
+        if !before.intersects(modes) {
+            return false;
+        }
+        let after = before.without(modes);
+        if let Some(watchers) = self.paths.get_mut(path) {
+            watchers.set(connection, after);
+            if watchers.is_empty() {
+                self.paths.remove(path);
+            }
+        }
+        self.unlink(connection, path, before, after);
+        true
+    }
+
+    /// Forgets a connection, in time proportional to its own watches.
+    pub(crate) fn remove_connection(&mut self, connection: ConnectionId) {
+        for path in self.connections.remove(&connection).unwrap_or_default() {
+            self.remove(connection, &path, Modes::of(zoolet_jute::WatcherType::Any));
+        }
+    }
+
+    /// A change at a path: who is told, in the connections' order and each once. One-shot watches
+    /// of the tables are used up, whatever the event is.
+    pub(crate) fn fire(&mut self, path: &str, trigger: Trigger) -> Vec<ConnectionId> {
+        let mut told = self.fire_exact(path, trigger);
+        if trigger.climbs() && !self.recursive.is_empty() {
+            let exact = told.len();
+            for ancestor in ancestors(path) {
+                told.extend(self.recursive.get(ancestor).into_iter().flatten());
+            }
+            if told.len() > exact {
+                told.sort_unstable();
+                told.dedup();
+            }
+        }
+        told
+    }
+
+    /// The paths that a connection watches, and how.
+    pub(crate) fn of_connection(
+        &self,
+        connection: ConnectionId,
+    ) -> impl Iterator<Item = (&Arc<str>, Modes)> {
+        let paths = self.connections.get(&connection).into_iter().flatten();
+        paths.map(move |path| (path, self.modes(connection, path)))
+    }
+
+    /// All connections that watch anything.
+    pub(crate) fn connections(&self) -> impl Iterator<Item = ConnectionId> {
+        self.connections.keys().copied()
+    }
+
+    /// Every path of the data table, with its connections.
+    pub(crate) fn data_table(&self) -> impl Iterator<Item = (&Arc<str>, Vec<ConnectionId>)> {
+        self.paths.iter().filter_map(|(path, watchers)| {
+            let connections = watchers.matching(Modes::in_data_table);
+            (!connections.is_empty()).then_some((path, connections))
+        })
+    }
+
+    /// How many paths a connection watches.
+    pub(crate) fn len_of(&self, connection: ConnectionId) -> usize {
+        self.connections.get(&connection).map_or(0, BTreeSet::len)
+    }
+
+    /// How many pairs of a connection and a path there are.
+    pub(crate) const fn len(&self) -> usize {
+        self.registrations
+    }
+
+    /// The entries of the data table.
+    pub(crate) const fn data_entries(&self) -> usize {
+        self.data_entries
+    }
+
+    /// The entries of both tables.
+    pub(crate) const fn entries(&self) -> usize {
+        self.data_entries + self.child_entries
+    }
+
+    fn fire_exact(&mut self, path: &str, trigger: Trigger) -> Vec<ConnectionId> {
+        let Some(watchers) = self.paths.get_mut(path) else { return Vec::new() };
+        let fired = watchers.fire(trigger);
+        if watchers.is_empty() {
+            self.paths.remove(path);
+        }
+        let told = fired.iter().map(|(connection, ..)| *connection).collect();
+        for (connection, before, after) in fired {
+            self.unlink(connection, path, before, after);
+        }
+        told
+    }
+
+    /// Keeps everything but `paths` in step with a connection's fewer modes.
+    fn unlink(&mut self, connection: ConnectionId, path: &str, before: Modes, after: Modes) {
+        self.count(before, after);
+        if after.is_empty() {
+            self.registrations -= 1;
+            if let Some(paths) = self.connections.get_mut(&connection) {
+                paths.remove(path);
+                if paths.is_empty() {
+                    self.connections.remove(&connection);
+                }
+            }
+        }
+        if before.without(after).intersects(Modes::RECURSIVE)
+            && let Some(connections) = self.recursive.get_mut(path)
+        {
+            connections.remove(&connection);
+            if connections.is_empty() {
+                self.recursive.remove(path);
+            }
+        }
+    }
+
+    fn count(&mut self, before: Modes, after: Modes) {
+        self.data_entries += usize::from(after.in_data_table());
+        self.data_entries -= usize::from(before.in_data_table());
+        self.child_entries += usize::from(after.in_child_table());
+        self.child_entries -= usize::from(before.in_child_table());
+    }
+
+    fn intern(&self, path: &str) -> Arc<str> {
+        let known = self.paths.get_key_value(path).map(|(known, _)| Arc::clone(known));
+        known.unwrap_or_else(|| Arc::from(path))
+    }
+}
+
+impl Watchers {
+    fn modes(&self, connection: ConnectionId) -> Modes {
+        match self {
+            Self::One(only, modes) if *only == connection => *modes,
+            Self::One(..) => Modes::default(),
+            Self::Many(all) => all.get(&connection).copied().unwrap_or_default(),
+        }
+    }
+
+    fn set(&mut self, connection: ConnectionId, modes: Modes) {
+        match self {
+            Self::One(only, before) if *only == connection => *before = modes,
+            Self::One(only, before) => {
+                *self = Self::Many(BTreeMap::from([(*only, *before), (connection, modes)]));
+            }
+            Self::Many(all) if modes.is_empty() => {
+                all.remove(&connection);
+            }
+            Self::Many(all) => {
+                all.insert(connection, modes);
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::One(_, modes) => modes.is_empty(),
+            Self::Many(all) => all.is_empty(),
+        }
+    }
+
+    /// Whom a change tells: the connection, its modes before and after.
+    fn fire(&mut self, trigger: Trigger) -> Vec<(ConnectionId, Modes, Modes)> {
+        let mut fired = Vec::new();
+        let mut each = |connection: ConnectionId, modes: &mut Modes| {
+            if modes.intersects(trigger.told()) {
+                let before = *modes;
+                *modes = before.without(trigger.consumed());
+                fired.push((connection, before, *modes));
+            }
+        };
+        match self {
+            Self::One(only, modes) => each(*only, modes),
+            Self::Many(all) => all.retain(|connection, modes| {
+                each(*connection, modes);
+                !modes.is_empty()
+            }),
+        }
+        fired
+    }
+
+    fn matching(&self, of: impl Fn(Modes) -> bool) -> Vec<ConnectionId> {
+        match self {
+            Self::One(only, modes) => of(*modes).then_some(*only).into_iter().collect(),
+            Self::Many(all) => {
+                all.iter().filter(|(_, modes)| of(**modes)).map(|(only, _)| *only).collect()
+            }
+        }
+    }
+}
+
+/// The ancestors of a path, the nearest first, `/` last.
+fn ancestors(path: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(parent(path), |path| parent(path))
+}
+
+/// The parent of a path; `/` has none.
+pub(crate) fn parent(path: &str) -> Option<&str> {
+    let (parent, name) = path.rsplit_once('/')?;
+    match (parent, name) {
+        ("", "") => None,
+        ("", _) => Some("/"),
+        (parent, _) => Some(parent),
+    }
+}
