@@ -48,9 +48,8 @@ impl Quotas {
         if self.governed.is_empty() {
             return None;
         }
-        let ends = path.match_indices('/').map(|(at, _)| at).skip(1);
-        let mut prefixes = std::iter::once(path)
-            .chain(ends.collect::<Vec<_>>().into_iter().rev().filter_map(|end| path.get(..end)));
+        let above = path.rmatch_indices('/').filter_map(|(end, _)| path.get(..end));
+        let mut prefixes = std::iter::once(path).chain(above);
         prefixes.find(|prefix| self.governed.contains(*prefix))
     }
 }
