@@ -1,0 +1,480 @@
+//! The language of the scripts.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use bytes::Bytes;
+use zoolet_jute::{
+    Acl, AddWatchMode, AddWatchRequest, AuthPacket, ConnectRequest, ConnectResponse, CreateRequest,
+    Id, MultiOp, MultiResult, NullablePathRequest, Parts, PathRequest, PathVersionRequest,
+    PathWatchRequest, Reply, Request, SessionId, SetAclRequest, SetDataRequest, SetWatches2Request,
+    SetWatchesRequest, WatcherType, WatchesRequest, Xid, Zxid,
+};
+use zoolet_server::replica::{BadRequest, Command, ConnectionId, Input, Op, Options, Output, Role};
+
+use crate::world::{World, handshake};
+
+/// Runs a file of cases; answers it with the outputs that really came.
+pub(crate) fn run(text: &str) -> String {
+    let mut script = Script::new(1, &[]);
+    let mut actual = String::new();
+    for line in text.lines() {
+        if line.starts_with("  ") {
+            continue;
+        }
+        writeln!(actual, "{line}").unwrap();
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if words[0] == "servers" {
+            script = Script::new(words[1].parse().unwrap(), &words[2..]);
+            continue;
+        }
+        for output in script.line(&words) {
+            writeln!(actual, "  {output}").unwrap();
+        }
+    }
+    actual
+}
+
+struct Script {
+    world: World,
+    clients: BTreeMap<String, Client>,
+    manual: bool,
+    lost: Vec<(usize, Vec<Command>)>,
+}
+
+struct Client {
+    connection: ConnectionId,
+    next_xid: i32,
+    welcome: Option<ConnectResponse>,
+}
+
+impl Script {
+    fn new(servers: u8, words: &[&str]) -> Self {
+        let adapt = |options: &mut Options| {
+            for word in words {
+                adapt(options, word);
+            }
+        };
+        Self {
+            world: World::new(servers, adapt),
+            clients: BTreeMap::new(),
+            manual: false,
+            lost: Vec::new(),
+        }
+    }
+
+    fn line(&mut self, words: &[&str]) -> Vec<String> {
+        let mut told = Vec::new();
+        match words {
+            ["manual"] => self.manual = true,
+            ["auto"] => self.manual = false,
+            ["commit"] => self.world.commit(),
+            ["append", server] => self.world.append(index(server), usize::MAX),
+            ["append", server, count] => self.world.append(index(server), count.parse().unwrap()),
+            ["apply", server] => self.world.apply(index(server)),
+            ["again"] => {
+                let entry = self.world.log.last().unwrap().clone();
+                self.world.log.push(entry);
+            }
+            ["lose", server] => {
+                let lost = self.world.lose(index(server));
+                self.lost.push((index(server), lost));
+            }
+            ["late"] => {
+                let (server, commands) = self.lost.pop().unwrap();
+                self.world.append_late(server, commands);
+            }
+            ["synced", server] => self.world.synced(index(server)),
+            ["synclost", server] => {
+                let through = self.world.servers[index(server)].synced;
+                self.world.step(index(server), Input::SyncLost { through });
+            }
+            ["pass", ms] => self.world.pass(ms.parse().unwrap()),
+            ["jump", ms] => self.world.now_ms += ms.parse::<u64>().unwrap(),
+            ["tick"] => self.world.tick(),
+            ["role", server, role] => {
+                self.world.step(index(server), Input::Role(parse_role(role)));
+            }
+            ["install", server, from] => self.world.install(index(server), index(from)),
+            ["proposed", server] => {
+                let proposed = &self.world.servers[index(server)].proposed;
+                told.extend(proposed.iter().map(|command| self.render_command(command)));
+            }
+            ["touched", server] => {
+                let touched = &self.world.servers[index(server)].touched;
+                told.extend(touched.iter().map(|session| self.name_of_session(*session)));
+            }
+            ["report", server] => told.extend(self.report(index(server))),
+            [name, "connect", rest @ ..] => self.connect(name, rest),
+            [name, "disconnect"] => {
+                let connection = self.clients[*name].connection;
+                self.world.disconnect(connection);
+            }
+            [name, request @ ..] => self.request(name, request),
+            [] => {}
+        }
+        if !self.manual {
+            self.world.commit();
+            for server in 0..self.world.servers.len() {
+                self.world.synced(server);
+            }
+            self.world.commit();
+        }
+        told.extend(std::mem::take(&mut self.world.out).into_iter().map(|out| self.render(out)));
+        told
+    }
+
+    /// `at SERVER`, `of OTHER` (resumes its session), `seen COUNTER`, `timeout MS`, `password BAD`,
+    /// `old` (a client without the readOnly byte).
+    fn connect(&mut self, name: &str, mut words: &[&str]) {
+        let mut request: ConnectRequest = handshake(4000);
+        let mut server = 0;
+        while let Some((key, rest)) = words.split_first() {
+            words = rest;
+            if *key == "old" {
+                request.read_only = None;
+                continue;
+            }
+            let (value, rest) = words.split_first().unwrap();
+            words = rest;
+            match *key {
+                "at" => server = index(value),
+                "timeout" => request.timeout_ms = value.parse().unwrap(),
+                "seen" => request.last_zxid_seen = Zxid::new(1, value.parse().unwrap()),
+                "password" => request.password = Some(Bytes::copy_from_slice(value.as_bytes())),
+                "of" => {
+                    let welcome = self.clients[*value].welcome.as_ref().unwrap();
+                    request.session_id = welcome.session_id;
+                    request.password.clone_from(&welcome.password);
+                }
+                key => panic!("connect {key}"),
+            }
+        }
+        let client = Client { connection: ConnectionId(0), next_xid: 1, welcome: None };
+        self.clients.insert(name.to_owned(), client);
+        let connection = self.world.connect(server, request);
+        self.clients.get_mut(name).unwrap().connection = connection;
+    }
+
+    fn request(&mut self, name: &str, words: &[&str]) {
+        let client = self.clients.get_mut(name).expect(name);
+        let xid = Xid(client.next_xid);
+        client.next_xid += 1;
+        let connection = client.connection;
+        self.world.request(connection, xid, parse_request(words));
+    }
+
+    fn render(&mut self, output: Output) -> String {
+        match output {
+            Output::Accept { connection, response } => {
+                let name = self.name(connection);
+                let byte = response.read_only.map_or("", |_| " rw");
+                let text = match response.timeout_ms {
+                    0 => format!("{name} expired{byte}"),
+                    timeout_ms => format!("{name} welcome {timeout_ms} ms{byte}"),
+                };
+                self.clients.get_mut(&name).unwrap().welcome = Some(response);
+                text
+            }
+            Output::Reply { connection, xid, zxid, result, .. } => {
+                let result = match result {
+                    Ok(reply) => render_reply(&reply),
+                    Err(code) => code.name().to_owned(),
+                };
+                format!("{} {xid}: {result} {}", self.name(connection), render_zxid(zxid))
+            }
+            Output::Notify { connection, zxid, event } => {
+                let name = self.name(connection);
+                format!("{name} ! {:?} {} {}", event.event_type, event.path, render_zxid(zxid))
+            }
+            Output::Close { connection } => format!("{} closed", self.name(connection)),
+            Output::Propose(_) | Output::Sync { .. } | Output::Touch { .. } => {
+                panic!("the world keeps these")
+            }
+        }
+    }
+
+    fn render_command(&self, command: &Command) -> String {
+        let session = self.name_of_session(command.session);
+        let op = match &command.op {
+            Op::CreateSession { timeout_ms } => format!("create session {timeout_ms}"),
+            Op::ResumeSession { timeout_ms } => format!("resume session {timeout_ms}"),
+            Op::CloseSession => "close session".to_owned(),
+            Op::ExpireSession { generation } => format!("expire session, generation {generation}"),
+            Op::DeleteContainer { path } => format!("delete container {path}"),
+            Op::SetConfig { text } => format!("set config {text:?}"),
+            Op::Write(request) => format!("{}", request.op_code()),
+        };
+        let identities: Vec<String> = command
+            .identities
+            .iter()
+            .map(|id| format!("{}:{}", id.scheme.as_deref().unwrap(), id.id.as_deref().unwrap()))
+            .collect();
+        format!("{}. {session} {op} [{}]", command.number, identities.join(" "))
+    }
+
+    fn report(&self, server: usize) -> Vec<String> {
+        let replica = &self.world.servers[server].replica;
+        let mut lines = vec![format!(
+            "{:?}, serving {}, in flight {}, watch count {}, {:?}",
+            replica.role(),
+            replica.serving(),
+            replica.in_flight(),
+            replica.watch_count(),
+            replica.watch_summary()
+        )];
+        for known in replica.connections() {
+            let session = known.session.map_or("-".to_owned(), |id| self.name_of_session(id));
+            let name = self.name(known.connection);
+            lines.push(format!(
+                "connection {name} session {session} {} ms queued {}",
+                known.timeout_ms, known.queued
+            ));
+        }
+        for known in replica.sessions() {
+            let session = self.name_of_session(known.session);
+            lines.push(format!("session {session} {} ms {:?}", known.timeout_ms, known.expires_ms));
+        }
+        for (session, paths) in replica.ephemerals() {
+            lines.push(format!("ephemerals {} {paths:?}", self.name_of_session(session)));
+        }
+        for (session, paths) in replica.watches_by_session() {
+            lines.push(format!("watches {} {paths:?}", self.name_of_session(session)));
+        }
+        for (path, sessions) in replica.watches_by_path() {
+            let names: Vec<_> = sessions.iter().map(|id| self.name_of_session(*id)).collect();
+            lines.push(format!("watched {path} {names:?}"));
+        }
+        lines
+    }
+
+    fn name(&self, connection: ConnectionId) -> String {
+        let known = self.clients.iter().find(|(_, client)| client.connection == connection);
+        known.map(|(name, _)| name.clone()).expect("every connection has a name")
+    }
+
+    /// The first client that had it.
+    fn name_of_session(&self, session: SessionId) -> String {
+        let had = |client: &Client| {
+            client.welcome.as_ref().is_some_and(|welcome| welcome.session_id == session)
+        };
+        let known = self.clients.iter().find(|(_, client)| had(client));
+        known.map_or("-".to_owned(), |(name, _)| name.clone())
+    }
+}
+
+fn adapt(options: &mut Options, word: &str) {
+    let (key, value) = word.split_once('=').unwrap_or((word, ""));
+    match key {
+        "skip_acl" => options.policy.skip_acl = true,
+        "enforce" => options.enforced_schemes = vec![value.to_owned()],
+        "super" => options.super_digest = Some(value.to_owned()),
+        "identities" => options.identities_per_connection_max = value.parse().unwrap(),
+        "watches" => options.watches_max = value.parse().unwrap(),
+        "connection_watches" => options.watches_per_connection_max = value.parse().unwrap(),
+        "sessions" => options.sessions_max = value.parse().unwrap(),
+        "config" => options.config_text = Some(value.to_owned()),
+        "reap" => options.containers_per_minute_max = value.parse().unwrap(),
+        key => panic!("option {key}"),
+    }
+}
+
+fn parse_request(words: &[&str]) -> Result<Request, BadRequest> {
+    let path_watch = |path: &str, watch: bool| PathWatchRequest { path: path.to_owned(), watch };
+    let (words, watch) = match words.split_last() {
+        Some((&"watch", rest)) => (rest, true),
+        _ => (words, false),
+    };
+    Ok(match words {
+        ["bad", "body"] => return Err(BadRequest::Body),
+        ["bad", "op"] => return Err(BadRequest::Op),
+        ["create", path, rest @ ..] => Request::Create(create(path, rest)),
+        ["container", path] => Request::CreateContainer(create(path, &["container"])),
+        ["delete", path] => Request::Delete(version(path)),
+        ["set", path, data] => Request::SetData(set(path, data)),
+        ["setacl", path, acl @ ..] => Request::SetAcl(SetAclRequest {
+            path: (*path).to_owned(),
+            acl: Some(parse_acl(acl)),
+            version: -1,
+        }),
+        ["multi", ops @ ..] => Request::Multi(Parts(ops.iter().map(|op| part(op)).collect())),
+        ["exists", path] => Request::Exists(path_watch(path, watch)),
+        ["get", path] => Request::GetData(path_watch(path, watch)),
+        ["ls", path] => Request::GetChildren(path_watch(path, watch)),
+        ["ls2", path] => Request::GetChildren2(path_watch(path, watch)),
+        ["count", path] => Request::GetAllChildrenNumber(PathRequest { path: (*path).to_owned() }),
+        ["sync", path] => Request::Sync(NullablePathRequest { path: Some((*path).to_owned()) }),
+        ["ephemerals"] => Request::GetEphemerals(NullablePathRequest { path: None }),
+        ["addwatch", path, mode] => Request::AddWatch(AddWatchRequest {
+            path: (*path).to_owned(),
+            mode: match *mode {
+                "persistent" => AddWatchMode::Persistent,
+                "recursive" => AddWatchMode::PersistentRecursive,
+                mode => panic!("mode {mode}"),
+            },
+        }),
+        ["check", path, kind] => Request::CheckWatches(watches(path, kind)),
+        ["remove", path, kind] => Request::RemoveWatches(watches(path, kind)),
+        ["setwatches", since, lists @ ..] => set_watches(since, lists),
+        ["auth", scheme, auth] => Request::Auth(AuthPacket {
+            auth_type: 0,
+            scheme: Some((*scheme).to_owned()),
+            auth: Some(Bytes::copy_from_slice(auth.as_bytes())),
+        }),
+        ["sasl"] => Request::Sasl(Some(Bytes::new())),
+        ["whoami"] => Request::WhoAmI,
+        ["ping"] => Request::Ping,
+        ["close"] => Request::CloseSession,
+        words => panic!("request {words:?}"),
+    })
+}
+
+fn create(path: &str, words: &[&str]) -> CreateRequest {
+    let mut request = CreateRequest {
+        path: path.to_owned(),
+        data: Some(Bytes::new()),
+        acl: Some(Acl::open()),
+        flags: 0,
+    };
+    for word in words {
+        match *word {
+            "ephemeral" => request.flags = 1,
+            "sequential" => request.flags = 2,
+            "container" => request.flags = 4,
+            acl => request.acl = Some(parse_acl(&[acl])),
+        }
+    }
+    request
+}
+
+fn version(path: &str) -> PathVersionRequest {
+    PathVersionRequest { path: path.to_owned(), version: -1 }
+}
+
+fn set(path: &str, data: &str) -> SetDataRequest {
+    SetDataRequest {
+        path: path.to_owned(),
+        data: Some(Bytes::copy_from_slice(data.as_bytes())),
+        version: -1,
+    }
+}
+
+fn part(text: &str) -> MultiOp {
+    let (op, path) = text.split_once(':').unwrap();
+    match op {
+        "create" => MultiOp::Create(create(path, &[])),
+        "delete" => MultiOp::Delete(version(path)),
+        "set" => MultiOp::SetData(set(path, "x")),
+        "check" => MultiOp::Check(version(path)),
+        op => panic!("part {op}"),
+    }
+}
+
+/// `PERMS=SCHEME:ID`, the permissions as a number.
+fn parse_acl(words: &[&str]) -> Vec<Acl> {
+    let entry = |word: &&str| {
+        let (perms, id) = word.split_once('=').unwrap();
+        let (scheme, id) = id.split_once(':').unwrap();
+        Acl { perms: perms.parse().unwrap(), id: Id::new(scheme, id) }
+    };
+    words.iter().map(entry).collect()
+}
+
+fn watches(path: &str, kind: &str) -> WatchesRequest {
+    let watcher_type = match kind {
+        "children" => WatcherType::Children,
+        "data" => WatcherType::Data,
+        "any" => WatcherType::Any,
+        "persistent" => WatcherType::Persistent,
+        "recursive" => WatcherType::PersistentRecursive,
+        kind => panic!("kind {kind}"),
+    };
+    WatchesRequest { path: path.to_owned(), watcher_type }
+}
+
+/// `d=` data, `e=` exist, `c=` child, `p=` persistent, `r=` recursive. Without the last two it is
+/// the older operation.
+fn set_watches(since: &str, lists: &[&str]) -> Request {
+    let of = |key: &str| -> Vec<String> {
+        lists.iter().filter_map(|list| list.strip_prefix(key)).map(str::to_owned).collect()
+    };
+    let relative_zxid = Zxid::new(1, since.parse().unwrap());
+    let old = SetWatchesRequest {
+        relative_zxid,
+        data_watches: of("d="),
+        exist_watches: of("e="),
+        child_watches: of("c="),
+    };
+    let (persistent, recursive) = (of("p="), of("r="));
+    if persistent.is_empty() && recursive.is_empty() {
+        return Request::SetWatches(old);
+    }
+    Request::SetWatches2(SetWatches2Request {
+        persistent_watches: persistent,
+        persistent_recursive_watches: recursive,
+        ..old.into()
+    })
+}
+
+fn render_reply(reply: &Reply) -> String {
+    match reply {
+        Reply::Empty => "ok".to_owned(),
+        Reply::Path(path) => path.clone(),
+        Reply::Sync(path) => format!("synced {}", path.as_deref().unwrap_or("null")),
+        Reply::PathStat(path, _) => format!("{path} with stat"),
+        Reply::Stat(stat) => format!("stat version {}", stat.version),
+        Reply::Data(data, stat) => {
+            let text = data.as_deref().map(String::from_utf8_lossy);
+            format!("data {text:?} version {}", stat.version)
+        }
+        Reply::Children(children) | Reply::ChildrenStat(children, _) => {
+            let mut children = children.clone();
+            children.sort();
+            format!("{children:?}")
+        }
+        Reply::Count(count) => format!("count {count}"),
+        Reply::AddWatch(err) => format!("watching {err}"),
+        Reply::WhoAmI(all) => {
+            let all: Vec<_> =
+                all.iter().map(|info| format!("{}:{}", info.auth_scheme, info.user)).collect();
+            format!("{all:?}")
+        }
+        Reply::Sasl(token) => format!("token {token:?}"),
+        Reply::Multi(results) => {
+            let results: Vec<_> = results.0.iter().map(render_result).collect();
+            format!("{results:?}")
+        }
+        reply => format!("{reply:?}"),
+    }
+}
+
+fn render_result(result: &MultiResult) -> String {
+    let text = format!("{result:?}");
+    text.split(['(', ' ', '{']).next().unwrap().to_owned()
+}
+
+fn render_zxid(zxid: Zxid) -> String {
+    match zxid {
+        Zxid(0) => "@0".to_owned(),
+        Zxid::NONE => "@none".to_owned(),
+        zxid => format!("@{}", zxid.counter()),
+    }
+}
+
+fn parse_role(role: &str) -> Role {
+    match role {
+        "leader" => Role::Leader,
+        "follower" => Role::Follower,
+        "observer" => Role::Observer,
+        "looking" => Role::Looking,
+        role => panic!("role {role}"),
+    }
+}
+
+/// Servers are counted from 1.
+fn index(server: &str) -> usize {
+    server.parse::<usize>().unwrap() - 1
+}
