@@ -133,12 +133,6 @@ impl State {
         hash.signed(self.last_zxid.0).finish()
     }
 
-    /// The number of the last command that was applied of one start of a server; zero if none was.
-    pub fn applied_through(&self, server: ServerId, boot: u64) -> u64 {
-        let of_start = |(id, at): &(ServerId, sequence::Admitted)| *id == server && at.boot == boot;
-        self.fence.iter().find(of_start).map_or(0, |(_, at)| at.last)
-    }
-
     /// A session.
     pub fn session(&self, id: SessionId) -> Option<&Session> {
         self.sessions.get(id)
