@@ -178,7 +178,8 @@ impl Session {
             self.listen(command, &|lines| lines.prompts > 0)?;
             self.listen_for_events(events, around.unknown_events)?;
         }
-        let Lines { mut events, answer, .. } = Lines::of(&self.said);
+        let Lines { mut events, mut answer, .. } = Lines::of(&self.said);
+        sort_identities(&mut answer);
         self.said.clear();
         events.extend(answer);
         Ok(events)
@@ -224,6 +225,14 @@ impl Drop for Session {
         // It may have ended with `quit`.
         let _ = self.child.kill();
         let _ = self.child.wait();
+    }
+}
+
+/// Sorts what `whoami` lists: the order of identities is that of a hash table.
+fn sort_identities(answer: &mut [String]) {
+    let title = answer.iter().position(|line| line.starts_with("Auth scheme: "));
+    if let Some((_, identities)) = title.and_then(|title| answer.split_at_mut_checked(title + 1)) {
+        identities.sort_unstable();
     }
 }
 

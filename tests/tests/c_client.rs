@@ -8,6 +8,7 @@ use std::process::Command;
 use zoolet_tests::apache::Apache;
 use zoolet_tests::foreign::{self, Ensemble};
 use zoolet_tests::tools::{self, ToolError};
+use zoolet_tests::zoolet::Zoolet;
 
 const SOURCES: [&str; 8] = [
     "access_rights.c",
@@ -24,6 +25,14 @@ const SOURCES: [&str; 8] = [
 fn c_client_on_apache() {
     if let Some(program) = program(&["gcc", "java", "mvn"]) {
         let mut servers = Apache::builder().servers(3).start().unwrap();
+        run(&program, &mut servers);
+    }
+}
+
+#[test]
+fn c_client_on_zoolet() {
+    if let Some(program) = program(&["gcc"]) {
+        let mut servers = Zoolet::builder().servers(3).start().unwrap();
         run(&program, &mut servers);
     }
 }

@@ -16,8 +16,10 @@ use std::time::Duration;
 use std::{env, fs};
 
 use zoolet_tests::apache::{self, Apache};
+use zoolet_tests::servers::Servers;
 use zoolet_tests::tools;
 use zoolet_tests::zk_cli::{self, Surroundings};
+use zoolet_tests::zoolet::Zoolet;
 
 const SCRIPTS: [&str; 7] = ["create", "read", "write", "acl", "watches", "quota", "session"];
 /// How long a recording waits for events that it does not know of.
@@ -29,30 +31,43 @@ fn every_command_answers_as_recorded_on_apache() {
         return;
     }
     let apache = Apache::builder().servers(3).property("enforceQuota", "true").start().unwrap();
-    let servers = addresses(&apache.connect_string());
-    for script in SCRIPTS {
-        check(script, apache.zk_cli_classpath(), &servers);
+    all_scripts(&apache, env::var_os("ZOOLET_RECORD").is_some());
+}
+
+#[test]
+fn every_command_answers_the_same_on_zoolet() {
+    if !tools::require_foreign("zkcli", &["java", "mvn"]).unwrap() {
+        return;
     }
-    one_shot_commands_tell_by_their_exit_code(apache.zk_cli_classpath(), &servers);
+    let zoolet = Zoolet::builder().servers(3).property("enforceQuota", "true").start().unwrap();
+    all_scripts(&zoolet, false);
+}
+
+fn all_scripts(servers: &Servers, record: bool) {
+    let classpath = apache::classpath().unwrap();
+    let addresses = addresses(&servers.connect_string());
+    let differences: Vec<String> =
+        SCRIPTS.iter().filter_map(|script| check(script, &classpath, &addresses, record)).collect();
+    assert!(differences.is_empty(), "{}", differences.join("\n\n"));
+    one_shot_commands_tell_by_their_exit_code(&classpath, &addresses);
 }
 
 fn addresses(connect_string: &str) -> Vec<String> {
     connect_string.split(',').map(str::to_owned).collect()
 }
 
-/// Runs a script and compares it with itself, or records it.
-fn check(name: &str, classpath: &OsStr, servers: &[String]) {
+/// Runs a script and compares it with itself, or records it; gives the first difference.
+fn check(name: &str, classpath: &OsStr, servers: &[String], record: bool) -> Option<String> {
     let file = tools::interop_dir("zkcli").join(format!("{name}.script"));
     let script = fs::read_to_string(&file).unwrap();
-    let record = env::var_os("ZOOLET_RECORD").is_some();
     let unknown_events = if record { EVENTS_WHILE_RECORDING } else { Duration::ZERO };
     let around = Surroundings { classpath, servers, unknown_events };
     let answered = zk_cli::run_script(&script, &around).unwrap();
     if record {
         fs::write(&file, answered).unwrap();
-        return;
+        return None;
     }
-    assert_eq!(script, answered, "{}", difference(&file, &script, &answered));
+    (script != answered).then(|| difference(&file, &script, &answered))
 }
 
 /// The first line that differs, with what stands before it.

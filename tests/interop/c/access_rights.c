@@ -28,6 +28,7 @@ static void only_the_owner(struct session *owner, struct session *other) {
     deallocate_ACL_vector(&acl);
 
     length = sizeof data;
+    session_sync(other, "/ca");
     CHECK_CODE(zoo_get(other->zh, "/ca", 0, data, &length, &stat), ZNOAUTH);
     CHECK_CODE(zoo_set(other->zh, "/ca", "x", 1, -1), ZNOAUTH);
     CHECK_CODE(zoo_create(other->zh, "/ca/x", "", 0, &ZOO_OPEN_ACL_UNSAFE, 0, NULL, 0), ZNOAUTH);

@@ -83,9 +83,7 @@ void failover(void) {
     session_close(&session);
 
     session_open(&last);
-    for (int i = 0; i < 600 && number_of_children(last.zh, "/cf") > written; i++) {
-        sleep_ms(20);
-    }
+    session_sync(&last, "/cf");
     CHECK_CODE(number_of_children(last.zh, "/cf"), written);
     for (int i = 0; i < written; i++) {
         char path[64];

@@ -5,7 +5,8 @@
 #include "parts.h"
 
 /* The watch event comes before the answer that shows the change. */
-static void event_before_data(zhandle_t *watcher, zhandle_t *changer) {
+static void event_before_data(struct session *watching, zhandle_t *changer) {
+    zhandle_t *watcher = watching->zh;
     char data[16];
     int length = sizeof data;
     struct events events;
@@ -23,7 +24,7 @@ static void event_before_data(zhandle_t *watcher, zhandle_t *changer) {
     CHECK(length == 3 && memcmp(data, "new", 3) == 0);
     expect_event(&events, ZOO_CHANGED_EVENT, "/cw");
     CHECK_CODE(zoo_set(changer, "/cw", "", 0, -1), ZOK);
-    CHECK_CODE(zoo_exists(watcher, "/cw", 0, &(struct Stat){0}), ZOK);
+    session_sync(watching, "/cw");
     expect_no_event(&events);
 }
 
@@ -48,7 +49,8 @@ static void life_of_a_znode(zhandle_t *watcher, zhandle_t *changer) {
     expect_no_event(&children);
 }
 
-static void removed(zhandle_t *watcher, zhandle_t *changer) {
+static void removed(struct session *watching, zhandle_t *changer) {
+    zhandle_t *watcher = watching->zh;
     struct events events;
     struct Stat stat;
     events_init(&events);
@@ -59,7 +61,7 @@ static void removed(zhandle_t *watcher, zhandle_t *changer) {
     CHECK_CODE(zoo_remove_watches(watcher, "/cw", ZWATCHTYPE_DATA, note_event, &events, 0),
                ZNOWATCHER);
     CHECK_CODE(zoo_set(changer, "/cw", "x", 1, -1), ZOK);
-    CHECK_CODE(zoo_exists(watcher, "/cw", 0, &stat), ZOK);
+    session_sync(watching, "/cw");
     expect_no_event(&events);
 }
 
@@ -69,9 +71,9 @@ void watches(void) {
     session_open(&watcher);
     session_open(&changer);
     CHECK_CODE(zoo_create(watcher.zh, "/cw", "", 0, &ZOO_OPEN_ACL_UNSAFE, 0, NULL, 0), ZOK);
-    event_before_data(watcher.zh, changer.zh);
+    event_before_data(&watcher, changer.zh);
     life_of_a_znode(watcher.zh, changer.zh);
-    removed(watcher.zh, changer.zh);
+    removed(&watcher, changer.zh);
     CHECK_CODE(zoo_delete(watcher.zh, "/cw", -1), ZOK);
     session_close(&changer);
     session_close(&watcher);
