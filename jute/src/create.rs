@@ -101,10 +101,17 @@ record! {
     }
 }
 
-/// Refuses flags that name no mode, as the servers since 3.9 do inside a multi (protocol §10.1).
-pub(crate) fn check_flags(flags: i32) -> Result<(), DecodeError> {
+/// Refuses flags that name no mode of the operation, as the servers since 3.9 do inside a multi
+/// (protocol §10.1). A time to live goes with `createTTL` alone.
+pub(crate) fn check_flags(flags: i32, has_ttl: bool) -> Result<(), DecodeError> {
     match CreateMode::from_flags(flags) {
-        Some(_) => Ok(()),
-        None => Err(DecodeError::UnknownValue { field: "flags", value: flags }),
+        Some(mode) if has_ttl || !mode.is_ttl() => Ok(()),
+        Some(_) | None => Err(DecodeError::UnknownValue { field: "flags", value: flags }),
     }
+}
+
+/// Refuses a null ACL inside a multi, where Apache fails to pass it on; at top level it is for the
+/// server to answer (protocol §9.4).
+pub(crate) fn check_acl(is_there: bool) -> Result<(), DecodeError> {
+    if is_there { Ok(()) } else { Err(DecodeError::Null { field: "acl" }) }
 }

@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-use crate::create::check_flags;
+use crate::create::{check_acl, check_flags};
 use crate::wire::record;
 use crate::{
     CreateRequest, CreateTtlRequest, Decode, DecodeError, Encode, ErrorCode, OpCode,
@@ -87,15 +87,19 @@ impl MultiOp {
             OpCode::Check => Self::Check(Decode::decode(input, "check")?),
             _ => return Err(unknown),
         };
-        op.check_flags().map(|()| op)
+        op.check().map(|()| op)
     }
 
-    fn check_flags(&self) -> Result<(), DecodeError> {
+    fn check(&self) -> Result<(), DecodeError> {
         match self {
             Self::Create(body) | Self::Create2(body) | Self::CreateContainer(body) => {
-                check_flags(body.flags)
+                check_acl(body.acl.is_some())?;
+                check_flags(body.flags, false)
             }
-            Self::CreateTtl(body) => check_flags(body.flags),
+            Self::CreateTtl(body) => {
+                check_acl(body.acl.is_some())?;
+                check_flags(body.flags, true)
+            }
             Self::Delete(_) | Self::SetData(_) | Self::Check(_) => Ok(()),
         }
     }

@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use zoolet_tests::apache::{Apache, ApacheError};
 use zoolet_tests::oracle;
 use zoolet_tests::tools::{announce, require_foreign};
+use zoolet_tests::zoolet::Zoolet;
 
 /// The operations of a run in CI.
 const OPERATIONS: u64 = 20_000;
@@ -55,4 +56,23 @@ fn apache_agrees_with_itself() {
     let (left, right) = (reference().expect("Apache starts"), reference().expect("Apache starts"));
     let address = |server: &Apache| server.client_address(0).expect("it has a client port");
     compare(address(&left), address(&right), setting("ZOOLET_ORACLE_OPERATIONS", OPERATIONS / 10));
+}
+
+#[test]
+fn zoolet_agrees_with_apache() {
+    if !require_foreign("oracle", &["java", "mvn"]).expect("the tools can be looked for") {
+        return;
+    }
+    let left = reference().expect("Apache starts");
+    let right = Zoolet::builder()
+        .servers(1)
+        .property("extendedTypesEnabled", "true")
+        .property("enforceQuota", "true")
+        .property("znode.container.checkIntervalMs", "100000000")
+        .property("tickTime", "2000")
+        .start()
+        .expect("zoolet starts");
+    let left = left.client_address(0).expect("it has a client port");
+    let right = right.client_address(0).expect("it has a client port");
+    compare(left, right, setting("ZOOLET_ORACLE_OPERATIONS", OPERATIONS));
 }

@@ -161,11 +161,18 @@ impl Mapping {
     }
 }
 
+/// Java writes a supplementary character as two surrogates of three bytes each, which no reader of
+/// UTF-8 accepts: six replacement characters (protocol §1.2). zoolet sends it back as it came.
+fn as_java_sends_it(path: &str) -> String {
+    let supplementary = |c: char| c > '\u{ffff}';
+    path.replace(supplementary, "\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}\u{fffd}")
+}
+
 fn flatten(events: &[Incoming]) -> Vec<(Zxid, i32, String)> {
     let mut flat = Vec::new();
     for event in events {
         if let Incoming::Event(zxid, event) = event {
-            flat.push((*zxid, event.event_type as i32, event.path.clone()));
+            flat.push((*zxid, event.event_type as i32, as_java_sends_it(&event.path)));
         }
     }
     flat
@@ -218,6 +225,7 @@ fn without_stats(reply: &Reply) -> Reply {
             children.sort();
         }
         Reply::Children(children) => children.sort(),
+        Reply::Sync(Some(path)) => *path = as_java_sends_it(path),
         Reply::WhoAmI(identities) => {
             identities.sort_by(|a, b| (&a.auth_scheme, &a.user).cmp(&(&b.auth_scheme, &b.user)));
         }
@@ -237,7 +245,7 @@ fn without_stats(reply: &Reply) -> Reply {
         }
         Reply::Empty
         | Reply::Path(_)
-        | Reply::Sync(_)
+        | Reply::Sync(None)
         | Reply::Count(_)
         | Reply::AddWatch(_)
         | Reply::Sasl(_)

@@ -1,6 +1,6 @@
 //! Where zoolet means to differ from Apache `ZooKeeper`, each with its reason.
 
-use zoolet_jute::{ErrorCode, Reply, Request};
+use zoolet_jute::{Acl, ErrorCode, MultiOp, MultiResult, Reply, Request};
 
 use super::generate::Step;
 use crate::raw::Incoming;
@@ -31,20 +31,48 @@ pub(super) fn is_meant(step: &Step, left: &Incoming, right: &Incoming) -> bool {
     DIFFERENCES.iter().any(|difference| (difference.matches)(step, left, right))
 }
 
+/// The code of a refusal, in the header or as the first failure of a multi.
 fn code(incoming: &Incoming) -> Option<ErrorCode> {
     match incoming {
         Incoming::Reply(header, None) => header.err,
-        Incoming::Reply(_, Some(Reply::Multi(_) | _)) | Incoming::Event(..) | Incoming::Closed => {
-            None
+        Incoming::Reply(_, Some(Reply::Multi(results))) => results.0.iter().find_map(failure),
+        Incoming::Reply(_, Some(_)) | Incoming::Event(..) | Incoming::Closed => None,
+    }
+}
+
+fn failure(result: &MultiResult) -> Option<ErrorCode> {
+    if let MultiResult::Error(code) = result { *code } else { None }
+}
+
+impl Step {
+    /// Whether an ACL in it holds an entry of scheme `world` without an id.
+    fn has_null_acl_id(&self) -> bool {
+        let Self::Call(request) = self else { return false };
+        #[allow(clippy::wildcard_enum_match_arm, reason = "all others hold no ACL")]
+        match request {
+            Request::Create(body) | Request::Create2(body) | Request::CreateContainer(body) => {
+                has_null_id(body.acl.as_deref())
+            }
+            Request::CreateTtl(body) => has_null_id(body.acl.as_deref()),
+            Request::SetAcl(body) => has_null_id(body.acl.as_deref()),
+            Request::Multi(parts) => parts.0.iter().any(part_has_null_id),
+            _ => false,
         }
     }
 }
 
-impl Step {
-    fn has_null_acl_id(&self) -> bool {
-        let Self::Call(Request::Create(body) | Request::Create2(body)) = self else {
-            return false;
-        };
-        body.acl.iter().flatten().any(|entry| entry.id.id.is_none())
+fn part_has_null_id(part: &MultiOp) -> bool {
+    match part {
+        MultiOp::Create(body) | MultiOp::Create2(body) | MultiOp::CreateContainer(body) => {
+            has_null_id(body.acl.as_deref())
+        }
+        MultiOp::CreateTtl(body) => has_null_id(body.acl.as_deref()),
+        MultiOp::Delete(_) | MultiOp::SetData(_) | MultiOp::Check(_) => false,
     }
+}
+
+fn has_null_id(acl: Option<&[Acl]>) -> bool {
+    acl.unwrap_or(&[])
+        .iter()
+        .any(|entry| entry.id.scheme.as_deref() == Some("world") && entry.id.id.is_none())
 }

@@ -27,6 +27,12 @@ const SESSIONS: usize = 3;
 /// The session timeout, long enough to never expire on a slow machine; in milliseconds.
 const SESSION_TIMEOUT_MS: i32 = 40_000;
 
+/// The steps that a disagreement tells of before its own.
+const HISTORY_MAX: usize = 12;
+
+/// The characters of a line that say enough: data can be thousands of bytes.
+const LINE_CHARS_MAX: usize = 700;
+
 /// What a run has done.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Summary {
@@ -135,9 +141,9 @@ pub fn run(
                 return Err(OracleError::Disagreement(Box::new(Disagreement {
                     seed,
                     step,
-                    asked: format!("{described}: {why}"),
-                    reference: format!("{left:?}"),
-                    subject: format!("{right:?}"),
+                    asked: format!("{}: {}", short(&described), short(&why)),
+                    reference: short(&format!("{left:?}")),
+                    subject: short(&format!("{right:?}")),
                     history,
                 })));
             }
@@ -152,14 +158,18 @@ pub fn run(
             generator.session_reopened(session);
             mapping.sessions(&reference.session_ids(), &subject.session_ids());
         }
-        if history.len() == 40 {
+        if history.len() == HISTORY_MAX {
             history.remove(0);
         }
-        history.push(format!("{step} {described} -> {:?}", left.reply));
+        history.push(short(&format!("{step} {described} -> {:?}", left.reply)));
     }
     reference.close();
     subject.close();
     Ok(summary)
+}
+
+fn short(line: &str) -> String {
+    line.chars().take(LINE_CHARS_MAX).collect()
 }
 
 impl Summary {

@@ -4,12 +4,12 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use zoolet_jute::{Acl, CreateMode, CreateRequest, CreateTtlRequest, ErrorCode, Zxid, perms};
+use zoolet_jute::{Acl, CreateMode, CreateRequest, CreateTtlRequest, ErrorCode, Stat, Zxid, perms};
 
 use super::Context;
 use crate::replica::state::change::Change;
 use crate::replica::state::tree::Tree;
-use crate::replica::state::znode::{Kind, NodeId, Znode};
+use crate::replica::state::znode::{Kind, Znode};
 use crate::replica::state::{access, path, quota};
 
 /// The longest time to live, in milliseconds (protocol §11.2).
@@ -51,12 +51,13 @@ impl Create {
     }
 }
 
-/// Creates the znode; answers its path and place.
+/// Creates the znode; answers its path, and its Stat before the server writes to it itself, which
+/// it does with the usage of a quota (protocol §12).
 pub(super) fn apply(
     tree: &mut Tree,
     context: &mut Context<'_>,
     create: Create,
-) -> Result<(String, NodeId), ErrorCode> {
+) -> Result<(String, Stat), ErrorCode> {
     let mode = CreateMode::from_flags(create.flags).ok_or(ErrorCode::BadArguments)?;
     let kind = kind(context, mode, create.op)?;
     let (parent_path, _) = path::split(&create.path)?;
@@ -92,6 +93,7 @@ pub(super) fn apply(
         node.created = node.created.saturating_add(1);
         node.pzxid = context.zxid;
     });
+    let stat = tree.stat(id);
     quota::created(tree, id, &path);
     quota::account(tree, &path, bytes, 1);
     context.changes.push(Change::Created {
@@ -99,7 +101,7 @@ pub(super) fn apply(
         acl: Arc::clone(tree.acl(id)),
         parent_acl: Arc::clone(tree.acl(parent)),
     });
-    Ok((path, id))
+    Ok((path, stat))
 }
 
 fn kind(context: &Context<'_>, mode: CreateMode, op: CreateOp) -> Result<Kind, ErrorCode> {

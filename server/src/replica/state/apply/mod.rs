@@ -98,7 +98,7 @@ fn create_with_stat(
     context: &mut Context<'_>,
     create: Create,
 ) -> Result<Reply, ErrorCode> {
-    create::apply(tree, context, create).map(|(path, id)| Reply::PathStat(path, tree.stat(id)))
+    create::apply(tree, context, create).map(|(path, stat)| Reply::PathStat(path, stat))
 }
 
 /// A check inside a multi (protocol §2.8).

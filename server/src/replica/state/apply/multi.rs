@@ -52,6 +52,6 @@ fn create2(
     context: &mut Context<'_>,
     create: Create,
 ) -> Result<MultiResult, ErrorCode> {
-    let (path, id) = create::apply(tree, context, create)?;
-    Ok(MultiResult::Create2 { path, stat: tree.stat(id) })
+    let (path, stat) = create::apply(tree, context, create)?;
+    Ok(MultiResult::Create2 { path, stat })
 }
