@@ -6,8 +6,8 @@ use std::path::Path;
 
 use super::address::HostPort;
 use super::error::ConfigError;
-use super::member::{Member, Role, SERVER_ID_MAX, server_id};
-use super::model::ServerConfig;
+use super::member::{Member, Role, SERVER_ID_MAX, cluster_id_of, server_id};
+use super::model::{EnsembleConfig, ServerConfig};
 use super::toml_file::neighbor;
 use crate::replica::ServerId;
 
@@ -50,6 +50,8 @@ impl ServerConfig {
             return Err(error("an ensemble has at least one server".to_owned()));
         }
         let standalone = members.len() == 1;
+        // The directory tells ensembles apart: their ports can be others at each start.
+        let cluster_id = Some(cluster_id_of(data_dir.as_os_str().as_encoded_bytes()));
         let config = |(id, member): (&ServerId, &Member)| {
             let data_dir = data_dir.join(id.to_string());
             Self {
@@ -60,6 +62,7 @@ impl ServerConfig {
                 data_dir,
                 client_bind: member.client.clone().unwrap_or_else(|| loopback(0)),
                 peer_bind: (!standalone).then(|| member.peer.clone()),
+                ensemble: EnsembleConfig { cluster_id, ..EnsembleConfig::default() },
                 ..Self::default()
             }
         };

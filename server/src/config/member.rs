@@ -166,17 +166,20 @@ pub fn members_text(members: &BTreeMap<ServerId, Member>) -> String {
 /// ensemble grows, so only the number and the ports of the first member count.
 /// FNV-1a keeps the answer the same on every machine and in every release.
 pub(super) fn derive_cluster_id(members: &BTreeMap<ServerId, Member>) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    let mut feed = |bytes: &[u8]| {
-        for byte in bytes {
-            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3);
-        }
-    };
+    let mut bytes = Vec::new();
     if let Some((id, member)) = members.first_key_value() {
-        feed(&[id.0]);
-        feed(&member.peer.port.to_be_bytes());
-        feed(&member.election_port.to_be_bytes());
+        bytes.push(id.0);
+        bytes.extend(member.peer.port.to_be_bytes());
+        bytes.extend(member.election_port.to_be_bytes());
     }
+    cluster_id_of(&bytes)
+}
+
+/// A cluster id that stays the same for the same bytes, within what a configuration file can say.
+pub(super) fn cluster_id_of(bytes: &[u8]) -> u64 {
+    let hash = bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    });
     // 0 stands for "no cluster id" on disk and on the wire.
-    hash.max(1)
+    (hash >> 1).max(1)
 }

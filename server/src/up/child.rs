@@ -69,7 +69,7 @@ impl Child {
         let address = self.server.client_address();
         let answer = timeout(ANSWER_LIMIT, ask_srvr(&address)).await.ok()?.ok()?;
         let mode = answer.lines().find_map(|line| line.strip_prefix("Mode: "))?;
-        self.mode = mode.to_owned();
+        mode.clone_into(&mut self.mode);
         Some(&self.mode)
     }
 

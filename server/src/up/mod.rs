@@ -22,7 +22,7 @@ use child::Child;
 use plan::{Plan, PlannedServer};
 
 /// How long the ensemble may take to serve; a big log takes its time to be read.
-const READY_LIMIT: Duration = Duration::from_secs(120);
+const READY_LIMIT: Duration = Duration::from_mins(2);
 
 /// How long the servers may take to stop before they are killed.
 const STOP_LIMIT: Duration = Duration::from_secs(15);

@@ -68,16 +68,13 @@ impl Plan {
     /// Servers with consecutive client ports; a directory that has served before is used as it is,
     /// its peer ports too.
     fn on_loopback(args: &UpArgs) -> Result<Self, UpError> {
-        let (directory, temporary) = match &args.data_dir {
-            Some(directory) => {
-                fs::create_dir_all(directory).map_err(|source| file_error(directory, source))?;
-                (directory.clone(), None)
-            }
-            None => {
-                let temporary = TempDir::with_prefix("zoolet-")
-                    .map_err(|source| file_error(&std::env::temp_dir(), source))?;
-                (temporary.path().to_owned(), Some(temporary))
-            }
+        let (directory, temporary) = if let Some(directory) = &args.data_dir {
+            fs::create_dir_all(directory).map_err(|source| file_error(directory, source))?;
+            (directory.clone(), None)
+        } else {
+            let temporary = TempDir::with_prefix("zoolet-")
+                .map_err(|source| file_error(&std::env::temp_dir(), source))?;
+            (temporary.path().to_owned(), Some(temporary))
         };
         let last = u32::from(args.client_port) + u32::from(args.servers) - 1;
         if last > u32::from(u16::MAX) {
@@ -87,9 +84,9 @@ impl Plan {
         let config = directory.join("cluster.toml");
         let client_ports: Vec<u16> =
             (0..u16::from(args.servers)).map(|offset| args.client_port + offset).collect();
-        let configs = match Self::reusable(&config, &client_ports)? {
-            Some(configs) => configs,
-            None => Self::write_config(&config, &directory, &client_ports)?,
+        let configs = match Self::earlier(&config)? {
+            Some(earlier) if can_serve_again(&earlier, &client_ports) => earlier,
+            earlier => Self::write_config(&config, &directory, &client_ports, earlier.as_deref())?,
         };
         Ok(Self {
             config,
@@ -100,23 +97,19 @@ impl Plan {
         })
     }
 
-    /// The configuration of an earlier start, if it is of the same servers and its ports are free.
-    fn reusable(path: &Path, client_ports: &[u16]) -> Result<Option<Vec<ServerConfig>>, UpError> {
+    /// The configuration of an earlier start.
+    fn earlier(path: &Path) -> Result<Option<Vec<ServerConfig>>, UpError> {
         if !path.try_exists().map_err(|source| file_error(path, source))? {
             return Ok(None);
         }
-        let (configs, _) = config::load_ensemble(path)?;
-        let servers: Vec<PlannedServer> = configs.iter().map(PlannedServer::of).collect();
-        let same = servers.iter().map(|server| server.client_port).eq(client_ports.iter().copied());
-        let free =
-            servers.iter().filter_map(|server| server.peer_port).all(|port| bind(port).is_ok());
-        Ok((same && free).then_some(configs))
+        Ok(Some(config::load_ensemble(path)?.0))
     }
 
     fn write_config(
         path: &Path,
         directory: &Path,
         client_ports: &[u16],
+        earlier: Option<&[ServerConfig]>,
     ) -> Result<Vec<ServerConfig>, UpError> {
         let peer_ports = free_ports(client_ports).map_err(|source| UpError::Port {
             server: 1,
@@ -130,7 +123,13 @@ impl Plan {
             .collect();
         let absolute =
             fs::canonicalize(directory).map_err(|source| file_error(directory, source))?;
-        let configs = ServerConfig::loopback_ensemble(&ports, &absolute)?;
+        let mut configs = ServerConfig::loopback_ensemble(&ports, &absolute)?;
+        // The servers' directories know the ensemble by this number.
+        if let Some(earlier) = earlier.and_then(<[ServerConfig]>::first) {
+            for config in &mut configs {
+                config.ensemble.cluster_id = Some(earlier.cluster_id());
+            }
+        }
         fs::write(path, config::to_cluster_toml(&configs))
             .map_err(|source| file_error(path, source))?;
         // What the children will read is what is checked here, its warnings included.
@@ -208,6 +207,14 @@ impl PlannedServer {
     pub(super) fn client_address(&self) -> String {
         format!("{}:{}", self.client_host, self.client_port)
     }
+}
+
+/// Whether an earlier start had the same servers, and its peer ports are free.
+fn can_serve_again(earlier: &[ServerConfig], client_ports: &[u16]) -> bool {
+    let servers: Vec<PlannedServer> = earlier.iter().map(PlannedServer::of).collect();
+    let ports = servers.iter().map(|server| server.client_port);
+    ports.eq(client_ports.iter().copied())
+        && servers.iter().filter_map(|server| server.peer_port).all(|port| bind(port).is_ok())
 }
 
 fn bind(port: u16) -> io::Result<TcpListener> {

@@ -3,8 +3,6 @@
 mod delivery;
 mod mode;
 mod table;
-#[cfg(test)]
-mod tests;
 
 pub(crate) use mode::Modes;
 pub(crate) use table::WatchTable;

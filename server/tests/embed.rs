@@ -1,0 +1,93 @@
+//! An ensemble inside this process: killed, paused, restarted.
+
+use std::time::Duration;
+
+use zoolet_client::{Client, ClientOptions, CreateMode};
+use zoolet_server::embed::{EmbedError, Ensemble};
+
+async fn client(ensemble: &Ensemble) -> Client {
+    ClientOptions::new()
+        .session_timeout(Duration::from_secs(20))
+        .connect(&ensemble.connect_string())
+        .await
+        .unwrap()
+}
+
+#[tokio::test]
+async fn one_server_in_memory_keeps_what_it_has_through_a_kill() {
+    let mut ensemble = Ensemble::builder().start().await.unwrap();
+    let first = client(&ensemble).await;
+    first.create("/kept", b"data", CreateMode::Persistent).await.unwrap();
+    ensemble.kill(0).unwrap();
+    assert!(matches!(ensemble.kill(0), Err(EmbedError::WrongState { server: 0, is: "stopped" })));
+    ensemble.restart(0).await.unwrap();
+    ensemble.wait_ready().await.unwrap();
+    let (data, _) = client(&ensemble).await.get("/kept").await.unwrap();
+    assert_eq!(data.as_ref(), b"data");
+    ensemble.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_session_outlives_the_leader_that_it_was_on() {
+    let mut ensemble = Ensemble::builder().servers(3).start().await.unwrap();
+    let leader = ensemble.leader().unwrap();
+    let address = ensemble.client_addr(leader).unwrap().to_string();
+    let everybody = ensemble.connect_string();
+    let first = Client::connect(&address).await.unwrap();
+    first.create("/mine", b"", CreateMode::Ephemeral).await.unwrap();
+    let session = first.session();
+    ensemble.kill(leader).unwrap();
+    ensemble.wait_ready().await.unwrap();
+    assert_ne!(ensemble.leader(), Some(leader));
+
+    let second = ClientOptions::new().resume(session.clone()).connect(&everybody).await.unwrap();
+    assert_eq!(second.session().id, session.id);
+    let stat = second.exists("/mine").await.unwrap().unwrap();
+    assert_eq!(stat.ephemeral_owner, session.id);
+    ensemble.restart(leader).await.unwrap();
+    ensemble.wait_ready().await.unwrap();
+    second.close().await.unwrap();
+    ensemble.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_paused_leader_is_replaced_and_follows_when_it_goes_on() {
+    let mut ensemble = Ensemble::builder().servers(3).start().await.unwrap();
+    let old = ensemble.leader().unwrap();
+    ensemble.pause(old).unwrap();
+    ensemble.wait_ready().await.unwrap();
+    let new = ensemble.leader().unwrap();
+    assert_ne!(new, old);
+    let address = ensemble.client_addr(new).unwrap().to_string();
+    let writer = Client::connect(&address).await.unwrap();
+    writer.create("/while-paused", b"", CreateMode::Persistent).await.unwrap();
+
+    ensemble.resume(old).unwrap();
+    let address = ensemble.client_addr(old).unwrap().to_string();
+    let reader = Client::connect(&address).await.unwrap();
+    reader.sync("/").await.unwrap();
+    assert!(reader.exists("/while-paused").await.unwrap().is_some());
+    ensemble.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_directory_is_used_again_by_the_next_ensemble() {
+    let directory = tempfile::tempdir().unwrap();
+    for round in 0..3 {
+        let builder = Ensemble::builder().servers(1).directory(directory.path());
+        let ensemble = builder.start().await.unwrap();
+        let client = client(&ensemble).await;
+        let (children, _) = client.children("/").await.unwrap();
+        assert_eq!(children.len(), round + 1, "{children:?}");
+        client.create("/round-", b"", CreateMode::PersistentSequential).await.unwrap();
+        client.close().await.unwrap();
+        ensemble.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn there_is_no_server_behind_the_last_one() {
+    let mut ensemble = Ensemble::builder().start().await.unwrap();
+    assert!(matches!(ensemble.kill(1), Err(EmbedError::NoServer { server: 1, servers: 1 })));
+    ensemble.shutdown().await;
+}

@@ -1,0 +1,120 @@
+//! The house rules that a machine can check: which layer names which, and how long files are.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// The longest file, in lines; longer ones hold more than one idea.
+const LINES_MAX: usize = 500;
+
+/// For each module of the server (or package), what its files must not name.
+const FORBIDDEN: [(&str, &[&str]); 7] = [
+    ("jute/src", &["tokio", "openraft", "std::net", "std::fs", "std::io", "zoolet_server"]),
+    (
+        "server/src/replica",
+        &[
+            "tokio",
+            "openraft",
+            "sled",
+            "std::fs",
+            "std::thread",
+            "std::time::Instant",
+            "std::time::SystemTime",
+            "rand::",
+            "HashMap",
+            "HashSet",
+            "crate::host",
+            "crate::net",
+            "crate::raft",
+            "crate::storage",
+            "crate::config",
+            "crate::peer",
+            "crate::transport",
+        ],
+    ),
+    (
+        "server/src/storage",
+        &["openraft", "crate::replica", "crate::raft", "crate::net", "crate::host"],
+    ),
+    (
+        "server/src/peer",
+        &["openraft", "crate::replica", "crate::raft", "crate::net", "crate::host"],
+    ),
+    (
+        "server/src/host",
+        &["openraft", "crate::raft", "crate::net", "crate::storage", "crate::peer"],
+    ),
+    ("server/src/net", &["openraft", "crate::raft", "crate::storage", "crate::peer"]),
+    ("server/src/raft", &["crate::net", "crate::host", "crate::config", "sled"]),
+];
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+fn rust_files(directory: &Path) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    let mut directories = vec![directory.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "rs") {
+                files.push(path);
+            }
+        }
+    }
+    files
+}
+
+/// The lines of code in front of the file's unit tests, which may use what they like.
+fn violations(name: &str, text: &str, forbidden: &[&str]) -> Vec<String> {
+    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
+    let mut found = Vec::new();
+    for (number, line) in code.lines().enumerate() {
+        let line = line.split("//").next().unwrap_or(line);
+        for word in forbidden {
+            if line.contains(word) {
+                found.push(format!("{name}:{}: names {word}", number + 1));
+            }
+        }
+    }
+    found
+}
+
+#[test]
+fn a_layer_names_only_what_is_below_it() {
+    let mut found = Vec::new();
+    let mut files = 0;
+    for (directory, forbidden) in FORBIDDEN {
+        for path in rust_files(&root().join(directory)) {
+            let name = path.strip_prefix(root()).unwrap().display().to_string();
+            if name.contains("/tests") {
+                continue;
+            }
+            files += 1;
+            found.extend(violations(&name, &fs::read_to_string(&path).unwrap(), forbidden));
+        }
+    }
+    assert!(files > 50, "only {files} files were looked at");
+    assert!(found.is_empty(), "{}", found.join("\n"));
+}
+
+#[test]
+fn a_planted_violation_is_found() {
+    let (_, forbidden) = FORBIDDEN[1];
+    let planted = "use std::collections::BTreeMap;\nuse tokio::sync::mpsc;\n// openraft\n";
+    assert_eq!(violations("planted.rs", planted, forbidden), ["planted.rs:2: names tokio"]);
+}
+
+#[test]
+fn no_file_is_longer_than_its_idea() {
+    for package in ["jute/src", "server/src", "client/src", "tests/src"] {
+        for path in rust_files(&root().join(package)) {
+            let lines = fs::read_to_string(&path).unwrap().lines().count();
+            assert!(lines <= LINES_MAX, "{} has {lines} lines", path.display());
+        }
+    }
+}
