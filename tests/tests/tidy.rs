@@ -46,7 +46,7 @@ const FORBIDDEN: [(&str, &[&str]); 7] = [
         &["openraft", "crate::raft", "crate::net", "crate::storage", "crate::peer"],
     ),
     ("server/src/net", &["openraft", "crate::raft", "crate::storage", "crate::peer"]),
-    ("server/src/raft", &["crate::net", "crate::host", "crate::config", "sled"]),
+    ("server/src/raft", &["crate::net", "crate::config", "sled"]),
 ];
 
 fn root() -> PathBuf {
