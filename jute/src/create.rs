@@ -110,8 +110,8 @@ pub(crate) fn check_flags(flags: i32, has_ttl: bool) -> Result<(), DecodeError> 
     }
 }
 
-/// Refuses a null ACL inside a multi, where Apache fails to pass it on; at top level it is for the
-/// server to answer (protocol §9.4).
+/// Refuses a null ACL inside a multi, where Apache fails to pass it on; at top level and in a
+/// `createTTL` it is for the server to answer (protocol §9.4).
 pub(crate) fn check_acl(is_there: bool) -> Result<(), DecodeError> {
     if is_there { Ok(()) } else { Err(DecodeError::Null { field: "acl" }) }
 }

@@ -96,10 +96,7 @@ impl MultiOp {
                 check_acl(body.acl.is_some())?;
                 check_flags(body.flags, false)
             }
-            Self::CreateTtl(body) => {
-                check_acl(body.acl.is_some())?;
-                check_flags(body.flags, true)
-            }
+            Self::CreateTtl(body) => check_flags(body.flags, true),
             Self::Delete(_) | Self::SetData(_) | Self::Check(_) => Ok(()),
         }
     }

@@ -1,5 +1,7 @@
 //! An ensemble inside this process: killed, paused, restarted.
 
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::time::Duration;
 
 use zoolet_client::{Client, ClientOptions, CreateMode};

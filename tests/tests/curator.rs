@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use zoolet_tests::apache::{self, Apache};
-use zoolet_tests::{foreign, tools};
+use zoolet_tests::foreign::{self, Ensemble};
+use zoolet_tests::tools;
+use zoolet_tests::zoolet::Zoolet;
 
 #[test]
 fn curator_on_apache() {
@@ -18,8 +20,26 @@ fn curator_on_apache() {
         .jvm_option("-Dznode.container.checkIntervalMs=1000")
         .start()
         .unwrap();
+    run(&mut servers, "apache");
+}
+
+#[test]
+fn curator_on_zoolet() {
+    if !tools::require_foreign("curator", &["java", "mvn"]).unwrap() {
+        return;
+    }
+    let mut servers = Zoolet::builder()
+        .servers(3)
+        .property("znode.container.checkIntervalMs", "1000")
+        .start()
+        .unwrap();
+    run(&mut servers, "zoolet");
+}
+
+/// Runs the program, which is told whose servers it meets.
+fn run(servers: &mut dyn Ensemble, kind: &str) {
     let mut command = program();
-    let report = foreign::run_program(command.env("ZK_KIND", "apache"), &mut servers).unwrap();
+    let report = foreign::run_program(command.env("ZK_KIND", kind), servers).unwrap();
     assert_eq!(report.losses, 2, "the server in use, then the leader");
 }
 

@@ -9,7 +9,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use zoolet_tests::apache::Apache;
-use zoolet_tests::{foreign, tools};
+use zoolet_tests::foreign::{self, Ensemble};
+use zoolet_tests::tools;
+use zoolet_tests::zoolet::Zoolet;
 
 #[test]
 fn node_zookeeper_client_on_apache() {
@@ -17,7 +19,22 @@ fn node_zookeeper_client_on_apache() {
         return;
     }
     let mut servers = Apache::builder().servers(3).start().unwrap();
-    let report = foreign::run_program(&mut program(), &mut servers).unwrap();
+    run(&mut servers, "apache");
+}
+
+#[test]
+fn node_zookeeper_client_on_zoolet() {
+    if !tools::require_foreign("node_client", &["node", "npm"]).unwrap() {
+        return;
+    }
+    let mut servers = Zoolet::builder().servers(3).start().unwrap();
+    run(&mut servers, "zoolet");
+}
+
+/// Runs the program, which is told whose servers it meets.
+fn run(servers: &mut dyn Ensemble, kind: &str) {
+    let mut command = program();
+    let report = foreign::run_program(command.env("ZK_KIND", kind), servers).unwrap();
     assert_eq!(report.losses, 2, "the server in use, then the leader");
 }
 

@@ -8,7 +8,7 @@
 use std::net::SocketAddr;
 
 use zoolet_tests::apache::{Apache, ApacheError};
-use zoolet_tests::oracle;
+use zoolet_tests::oracle::{self, Plan};
 use zoolet_tests::tools::{announce, require_foreign};
 use zoolet_tests::zoolet::Zoolet;
 
@@ -23,19 +23,19 @@ fn setting(name: &str, default: u64) -> u64 {
 }
 
 /// A reference on which nothing happens by itself.
-fn reference() -> Result<Apache, ApacheError> {
+fn reference(enforce_quota: &str) -> Result<Apache, ApacheError> {
     Apache::builder()
         .servers(1)
         .property("extendedTypesEnabled", "true")
-        .property("enforceQuota", "true")
+        .property("enforceQuota", enforce_quota)
         .property("znode.container.checkIntervalMs", "100000000")
         .property("tickTime", "2000")
         .start()
 }
 
-fn compare(left: SocketAddr, right: SocketAddr, operations: u64) {
+fn compare(left: SocketAddr, right: SocketAddr, operations: u64, multis: bool) {
     let seed = setting("ZOOLET_ORACLE_SEED", 1);
-    match oracle::run(left, right, seed, operations) {
+    match oracle::run(left, right, Plan { seed, operations, multis }) {
         Ok(summary) => {
             announce(&format!(
                 "oracle: seed {seed}, {} operations, {} refused, {} events, {} meant differences",
@@ -53,26 +53,38 @@ fn apache_agrees_with_itself() {
     if !require_foreign("oracle", &["java", "mvn"]).expect("the tools can be looked for") {
         return;
     }
-    let (left, right) = (reference().expect("Apache starts"), reference().expect("Apache starts"));
+    let start = || reference("false").expect("Apache starts");
+    let (left, right) = (start(), start());
     let address = |server: &Apache| server.client_address(0).expect("it has a client port");
-    compare(address(&left), address(&right), setting("ZOOLET_ORACLE_OPERATIONS", OPERATIONS / 10));
+    let operations = setting("ZOOLET_ORACLE_OPERATIONS", OPERATIONS / 10);
+    compare(address(&left), address(&right), operations, true);
 }
 
-#[test]
-fn zoolet_agrees_with_apache() {
+/// zoolet beside Apache.
+fn compare_zoolet(enforce_quota: &str, operations: u64, multis: bool) {
     if !require_foreign("oracle", &["java", "mvn"]).expect("the tools can be looked for") {
         return;
     }
-    let left = reference().expect("Apache starts");
+    let left = reference(enforce_quota).expect("Apache starts");
     let right = Zoolet::builder()
         .servers(1)
         .property("extendedTypesEnabled", "true")
-        .property("enforceQuota", "true")
+        .property("enforceQuota", enforce_quota)
         .property("znode.container.checkIntervalMs", "100000000")
         .property("tickTime", "2000")
         .start()
         .expect("zoolet starts");
     let left = left.client_address(0).expect("it has a client port");
     let right = right.client_address(0).expect("it has a client port");
-    compare(left, right, setting("ZOOLET_ORACLE_OPERATIONS", OPERATIONS));
+    compare(left, right, operations, multis);
+}
+
+#[test]
+fn zoolet_agrees_with_apache() {
+    compare_zoolet("false", setting("ZOOLET_ORACLE_OPERATIONS", OPERATIONS), true);
+}
+
+#[test]
+fn zoolet_enforces_hard_quotas_as_apache_does() {
+    compare_zoolet("true", OPERATIONS / 4, false);
 }

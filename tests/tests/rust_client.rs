@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use zoolet_tests::apache::Apache;
-use zoolet_tests::{foreign, tools};
+use zoolet_tests::foreign::{self, Ensemble};
+use zoolet_tests::tools;
+use zoolet_tests::zoolet::Zoolet;
 
 #[test]
 fn zookeeper_client_on_apache() {
@@ -19,7 +21,23 @@ fn zookeeper_client_on_apache() {
         .jvm_option("-Dznode.container.checkIntervalMs=1000")
         .start()
         .unwrap();
-    let report = foreign::run_program(&mut Command::new(program()), &mut servers).unwrap();
+    run(&mut servers, "apache");
+}
+
+#[test]
+fn zookeeper_client_on_zoolet() {
+    let mut servers = Zoolet::builder()
+        .servers(3)
+        .property("znode.container.checkIntervalMs", "1000")
+        .start()
+        .unwrap();
+    run(&mut servers, "zoolet");
+}
+
+/// Runs the program, which is told whose servers it meets.
+fn run(servers: &mut dyn Ensemble, kind: &str) {
+    let mut command = Command::new(program());
+    let report = foreign::run_program(command.env("ZK_KIND", kind), servers).unwrap();
     assert_eq!(report.losses, 2, "the server in use, then the leader");
 }
 

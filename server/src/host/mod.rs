@@ -278,7 +278,9 @@ impl Host {
                     let took_ms = now.mono_ms.saturating_sub(since_ms);
                     inner.reply(now, connection, Answer { xid, zxid, result, took_ms });
                 }
-                Output::Notify { connection, zxid, event } => inner.notify(connection, zxid, event),
+                Output::Notify { connection, zxid, event } => {
+                    inner.notify(connection, zxid, &event);
+                }
                 Output::Close { connection } => inner.close(connection),
                 Output::Propose(command) => self.proposals.propose(command),
                 Output::Sync { number } => self.proposals.sync(number),
@@ -331,7 +333,7 @@ impl Inner {
         }));
     }
 
-    fn notify(&mut self, connection: ConnectionId, zxid: Zxid, event: WatcherEvent) {
+    fn notify(&mut self, connection: ConnectionId, zxid: Zxid, event: &WatcherEvent) {
         let Some(entry) = self.connections.get_mut(&connection) else { return };
         self.figures.sent += 1;
         self.wakers.extend(entry.outbox.push(|out| {

@@ -146,14 +146,15 @@ impl Connection {
                 self.received.clear();
             }
             match poll_fn(|context| self.poll_event(context, deadline.as_mut())).await? {
-                Event::Read(0) => return Ok(()),
+                Event::Read(0) | Event::Closing(Closing::Evicted | Closing::Shutdown) => {
+                    return Ok(());
+                }
                 Event::Read(bytes) => self.note_read(bytes),
                 Event::Written => {}
                 Event::Closing(Closing::Finished) => return self.finish().await,
                 Event::Closing(Closing::Full) => {
                     return Err(ConnectionError::SlowReader(Closing::Full));
                 }
-                Event::Closing(Closing::Evicted | Closing::Shutdown) => return Ok(()),
                 Event::Deadline => {
                     let next = self.check_deadlines()?;
                     deadline.as_mut().reset(next);

@@ -10,7 +10,7 @@ use zookeeper_client::{
 };
 
 use crate::harness::{
-    Servers, bring_back, carried, check, equal, fails, fired, lose_server, next, ok, soon,
+    Servers, bring_back, carried, check, equal, fails, fired, is_loss, lose_server, next, ok, soon,
 };
 use crate::locks::{curator, options};
 
@@ -142,7 +142,7 @@ async fn write_until(client: Client, stop: Arc<AtomicBool>) -> i32 {
     while !stop.load(Ordering::SeqCst) {
         match client.set_data("/rust/answered", b"x", None).await {
             Ok(_) => answered += 1,
-            Err(Error::ConnectionLoss) => sleep(Duration::from_millis(20)).await,
+            Err(error) if is_loss(&error) => sleep(Duration::from_millis(20)).await,
             Err(error) => panic!("a write ended with {error}"),
         }
     }

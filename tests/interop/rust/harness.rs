@@ -81,6 +81,12 @@ pub async fn next(watcher: &mut PersistentWatcher, what: &str) -> WatchedEvent {
     soon(what, watcher.changed()).await
 }
 
+/// Did the connection end under a call? The crate says so in two ways: with an error of its own, or
+/// with the operating system's, such as "connection reset by peer" from a server that was killed.
+pub fn is_loss(error: &Error) -> bool {
+    matches!(error, Error::ConnectionLoss | Error::Custom(_))
+}
+
 /// Repeats a call whose connection was lost under it, as every user of ZooKeeper must. The calls
 /// made through it may run twice unharmed.
 pub async fn carried<T, F: Future<Output = Result<T, Error>>>(
@@ -89,7 +95,7 @@ pub async fn carried<T, F: Future<Output = Result<T, Error>>>(
     let start = Instant::now();
     loop {
         match call().await {
-            Err(Error::ConnectionLoss) if start.elapsed() < ON_ITS_WAY => {
+            Err(error) if is_loss(&error) && start.elapsed() < ON_ITS_WAY => {
                 sleep(Duration::from_millis(50)).await;
             }
             result => return result,

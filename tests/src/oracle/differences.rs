@@ -15,7 +15,17 @@ pub struct Difference {
     matches: fn(&Step, &Incoming, &Incoming) -> bool,
 }
 
-/// All of them.
+/// The catch-up events of a setWatches are withheld from a session that may not read the znode.
+/// Apache sends them to everybody, which tells of znodes that are hidden (protocol §8.6, §19). The
+/// oracle asks the reference whether the session may indeed not read it.
+pub const WITHHELD: &str = "catch-up events of setWatches are filtered by READ, as all others are";
+
+/// Inside a multi, a hard quota is checked against the running state (protocol §10.4); Apache reads
+/// the usage as it was before the multi, so several parts together may exceed it. The trees are
+/// different afterwards, so hard quotas are compared without multis.
+pub const QUOTA_IN_MULTI: &str = "a multi cannot exceed a hard quota by parts";
+
+/// All others.
 pub const DIFFERENCES: &[Difference] = &[Difference {
     what: "an ACL entry of scheme world with a null id answers InvalidACL, not MarshallingError",
     why: "the request is well-formed; Apache runs into an exception of its own (protocol §19)",

@@ -5,10 +5,10 @@
 use bytes::{Bytes, BytesMut};
 use fastrand::Rng;
 use zoolet_jute::{
-    Acl, AddWatchMode, AddWatchRequest, AuthPacket, CreateRequest, CreateTtlRequest, Encode, Id,
-    MultiOp, MultiReadOp, NullablePathRequest, OpCode, Parts, PathRequest, PathVersionRequest,
-    PathWatchRequest, ReconfigRequest, Reply, Request, SetAclRequest, SetDataRequest,
-    SetWatches2Request, SetWatchesRequest, WatcherType, WatchesRequest, Zxid,
+    Acl, AddWatchMode, AddWatchRequest, AuthPacket, CreateRequest, CreateTtlRequest, Encode,
+    ErrorCode, Id, MultiOp, MultiReadOp, NullablePathRequest, OpCode, Parts, PathRequest,
+    PathVersionRequest, PathWatchRequest, ReconfigRequest, Reply, Request, SetAclRequest,
+    SetDataRequest, SetWatches2Request, SetWatchesRequest, WatcherType, WatchesRequest, Zxid,
 };
 
 use crate::raw::Incoming;
@@ -30,6 +30,22 @@ impl Step {
         matches!(self, Self::Call(Request::CloseSession))
     }
 
+    /// Whether the server closes the connection behind this reply (protocol §1.3, §2.12, §2.17).
+    pub(super) fn is_last(&self, reply: &Incoming) -> bool {
+        let Incoming::Reply(header, _) = reply else { return false };
+        match header.err {
+            None => self.ends_session(),
+            Some(ErrorCode::AuthFailed) => true,
+            Some(ErrorCode::Unimplemented) => matches!(self, Self::Payload(..)),
+            Some(_) => false,
+        }
+    }
+
+    /// Whether it registers watches anew, and so can bring catch-up events.
+    pub(super) fn is_set_watches(&self) -> bool {
+        matches!(self, Self::Call(Request::SetWatches(_) | Request::SetWatches2(_)))
+    }
+
     /// Whether it deletes several znodes in an order that means nothing (protocol §7.7).
     pub(super) fn deletes_in_any_order(&self) -> bool {
         self.ends_session()
@@ -40,6 +56,7 @@ impl Step {
 #[derive(Debug)]
 pub(super) struct Generator {
     rng: Rng,
+    multis: bool,
     sessions: usize,
     /// Sequential znodes that exist or existed, to be met again.
     met: Vec<String>,
@@ -68,14 +85,15 @@ const ODD_PATHS: [&str; 16] = [
 ];
 
 impl Generator {
-    pub(super) fn new(rng: Rng, sessions: usize) -> Self {
-        Self { rng, sessions, met: Vec::new(), auths: vec![0; sessions] }
+    pub(super) fn new(rng: Rng, sessions: usize, multis: bool) -> Self {
+        Self { rng, multis, sessions, met: Vec::new(), auths: vec![0; sessions] }
     }
 
     /// The next step, and the session that does it.
     pub(super) fn next_step(&mut self) -> (usize, Step) {
         let session = self.rng.usize(..self.sessions);
         let step = match self.rng.u32(..1000) {
+            690..790 if !self.multis => Step::Call(Request::SetData(self.set_data())),
             0..220 => Step::Call(self.create()),
             220..300 => Step::Call(Request::Delete(self.path_version())),
             300..420 => Step::Call(Request::SetData(self.set_data())),

@@ -15,7 +15,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use fastrand::Rng;
-use zoolet_jute::{ErrorCode, Request, SessionId, Xid, Zxid};
+use zoolet_jute::{ErrorCode, PathWatchRequest, Request, SessionId, Xid, Zxid};
 
 use crate::raw::{Incoming, RawConnection};
 use compare::Mapping;
@@ -111,18 +111,26 @@ struct Outcome {
     events: Vec<Vec<Incoming>>,
 }
 
-/// Runs `operations` operations of `seed` against both servers.
-pub fn run(
-    reference: SocketAddr,
-    subject: SocketAddr,
-    seed: u64,
-    operations: u64,
-) -> Result<Summary, OracleError> {
+/// What to run.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Decides everything.
+    pub seed: u64,
+    /// How many operations.
+    pub operations: u64,
+    /// Whether multis are among them. With hard quotas they must not: see
+    /// [`differences::QUOTA_IN_MULTI`].
+    pub multis: bool,
+}
+
+/// Runs a plan against both servers.
+pub fn run(reference: SocketAddr, subject: SocketAddr, plan: Plan) -> Result<Summary, OracleError> {
+    let Plan { seed, operations, multis } = plan;
     let mut reference = Side::open("reference", reference)?;
     let mut subject = Side::open("subject", subject)?;
     let mut mapping = Mapping::default();
     mapping.sessions(&reference.session_ids(), &subject.session_ids());
-    let mut generator = Generator::new(Rng::with_seed(seed), SESSIONS);
+    let mut generator = Generator::new(Rng::with_seed(seed), SESSIONS, multis);
     let mut summary = Summary::default();
     let mut history = Vec::new();
     for step in 0..operations {
@@ -135,6 +143,12 @@ pub fn run(
             .check_times(&left)
             .and_then(|()| subject.check_times(&right))
             .and_then(|()| mapping.agree(&asked, &left, &right));
+        let agreed = match agreed {
+            Ok(verdict) => {
+                reference.check_withheld(session, xid, mapping.take_withheld(), verdict)?
+            }
+            Err(why) => Err(why),
+        };
         match agreed {
             Ok(verdict) => summary.count(&left, verdict),
             Err(why) => {
@@ -213,21 +227,21 @@ impl Side {
 
     fn try_perform(&mut self, session: usize, xid: Xid, step: &Step) -> io::Result<Outcome> {
         let mut events = vec![Vec::new(); self.sessions.len()];
-        let connection = connection(&mut self.sessions, session)?;
+        let own = connection(&mut self.sessions, session)?;
         let (first, reply) = match step {
-            Step::Call(request) => connection.call(xid, request)?,
+            Step::Call(request) => own.call(xid, request)?,
             Step::Payload(op, body) => {
                 let mut payload = Vec::new();
                 payload.extend_from_slice(&xid.0.to_be_bytes());
                 payload.extend_from_slice(&op.to_be_bytes());
                 payload.extend_from_slice(body);
-                connection.send_payload(&payload, zoolet_jute::OpCode::Ping)?;
-                connection.until_reply()?
+                own.send_payload(&payload, zoolet_jute::OpCode::Ping)?;
+                own.until_reply()?
             }
             Step::Resume => {
-                let request = connection.resume_request(Zxid(0));
-                *connection = RawConnection::handshake(self.server, &request)?;
-                let granted = connection.session.clone();
+                let request = own.resume_request(Zxid(0));
+                *own = RawConnection::handshake(self.server, &request)?;
+                let granted = own.session.clone();
                 let header = zoolet_jute::ReplyHeader {
                     xid,
                     zxid: Zxid(0),
@@ -243,6 +257,14 @@ impl Side {
             self.check_monotone(session, header.zxid)?;
         }
         let mut closed = reply == Incoming::Closed;
+        if !closed && step.is_last(&reply) {
+            // The server closes behind its reply, but a ping might still be answered in between.
+            let (more, end) = connection(&mut self.sessions, session)?.until_reply()?;
+            closed = end == Incoming::Closed;
+            if let Some(own) = events.get_mut(session) {
+                own.extend(more);
+            }
+        }
         for (index, connection) in self.sessions.iter_mut().enumerate() {
             if closed && index == session {
                 continue;
@@ -262,6 +284,28 @@ impl Side {
             closed |= gone;
         }
         Ok(Outcome { reply, closed, events })
+    }
+
+    /// Sees that the session may not read the znodes whose events were withheld from it.
+    fn check_withheld(
+        &mut self,
+        session: usize,
+        xid: Xid,
+        paths: Vec<String>,
+        verdict: compare::Verdict,
+    ) -> Result<Result<compare::Verdict, String>, OracleError> {
+        let mut verdict = verdict;
+        for path in paths {
+            let request = PathWatchRequest { path: path.clone(), watch: false };
+            let asked = Step::Call(Request::Exists(request));
+            let reply = self.perform(session, xid, &asked)?.reply;
+            let denied = matches!(&reply, Incoming::Reply(header, _) if header.err == Some(ErrorCode::NoAuth));
+            if !denied {
+                return Ok(Err(format!("the event of {path} is missing, but it may be read")));
+            }
+            verdict = compare::Verdict::MeantDifference;
+        }
+        Ok(Ok(verdict))
     }
 
     /// A connection's zxids never go back; zero and minus one stand for none.

@@ -36,7 +36,12 @@ data_dir = "/d"
 fn root_ensemble() -> Vec<ServerConfig> {
     let ports: Vec<LoopbackPorts> =
         (0..3).map(|i| LoopbackPorts { client: 2181 + i, peer: 2888 + i }).collect();
-    ServerConfig::loopback_ensemble(&ports, "data".as_ref()).unwrap()
+    let mut configs = ServerConfig::loopback_ensemble(&ports, "data".as_ref()).unwrap();
+    for config in &mut configs {
+        // An ensemble on the loopback is known by its directory; the file leaves the number out.
+        config.ensemble.cluster_id = None;
+    }
+    configs
 }
 
 /// The file is what the writer writes. To bring it up to date:

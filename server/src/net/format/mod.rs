@@ -54,10 +54,11 @@ fn server_lines(shared: &Shared, report: &ServerReport) -> String {
         report.zxid,
         mode(report.role, shared.options.facts.standalone),
     );
+    put(&mut out, format_args!("Node count: {}\n", report.znodes));
+    // Go's client expects the number of znodes right behind the mode, as Apache's leader has it.
     if report.role == Role::Leader && !shared.options.facts.standalone {
         out.push_str("Proposal sizes last/min/max: -1/-1/-1\n");
     }
-    put(&mut out, format_args!("Node count: {}\n", report.znodes));
     out
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use zoolet_jute::{AuthPacket, ErrorCode, Id, Reply, Request, Xid, Zxid};
 
-use super::connection::{Answer, Ready, Slot, Wait};
+use super::connection::{Answer, Connection, Ready, Slot, Wait};
 use super::identity::{Schemes, client_info};
 use crate::replica::proposals::{Draft, Waiting};
 use crate::replica::{BadRequest, ConnectionId, Op, Output, Replica};
@@ -189,7 +189,11 @@ impl Replica {
 
     /// Proposes the held writes that have nothing in front of them any more but writes.
     fn release(&mut self, connection: ConnectionId, out: &mut Vec<Output>) {
-        let Some(mut asking) = self.connections.remove(&connection) else { return };
+        // Hardly ever: the connection is taken out of the map only if it holds something.
+        let holds = self.connections.get(&connection).is_some_and(Connection::holds_writes);
+        let Some(mut asking) = holds.then(|| self.connections.remove(&connection)).flatten() else {
+            return;
+        };
         asking.release(|draft| self.propose(Waiting::Connection(connection), draft, out));
         self.connections.insert(connection, asking);
     }

@@ -76,8 +76,9 @@ impl Reader<'_> {
 
     fn ephemerals(self, prefix: Option<&str>) -> Vec<String> {
         let prefix = prefix.unwrap_or_default();
-        // A blank prefix means all, and so does the root, with which every path starts.
-        let prefix = if prefix.trim().is_empty() { "" } else { prefix };
+        // A blank prefix means all, and so does the root, whatever Java trims from around it.
+        let trimmed = prefix.trim_matches(|c| c <= ' ');
+        let prefix = if prefix.trim().is_empty() || trimmed == "/" { "" } else { prefix };
         let paths = self.tree.ephemerals(self.session).map(|id| self.tree.path_of(id));
         let mut paths: Vec<String> = paths.filter(|path| path.starts_with(prefix)).collect();
         paths.sort_unstable();

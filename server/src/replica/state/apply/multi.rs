@@ -1,6 +1,6 @@
 //! Transactions (protocol §10): all parts or none, under one zxid.
 
-use zoolet_jute::{ErrorCode, MultiOp, MultiResult, Parts, Reply};
+use zoolet_jute::{CreateMode, CreateRequest, ErrorCode, MultiOp, MultiResult, Parts, Reply};
 
 use super::{Context, check, create, create::Create, delete, set_data};
 use crate::replica::state::tree::Tree;
@@ -34,8 +34,17 @@ fn failed(at: usize, code: ErrorCode, count: usize) -> Reply {
     Reply::Multi(Parts((0..count).map(error).collect()))
 }
 
+/// Inside a multi the flags decide what is a container, as Apache has it; at top level the
+/// operation does (protocol §2.1).
+fn is_container(body: &CreateRequest) -> bool {
+    CreateMode::from_flags(body.flags) == Some(CreateMode::Container)
+}
+
 fn part(tree: &mut Tree, context: &mut Context<'_>, op: MultiOp) -> Result<MultiResult, ErrorCode> {
     match op {
+        MultiOp::Create(body) | MultiOp::Create2(body) if is_container(&body) => {
+            create2(tree, context, Create::container(body))
+        }
         MultiOp::Create(body) => create::apply(tree, context, Create::plain(body))
             .map(|(path, _)| MultiResult::Create { path }),
         MultiOp::Create2(body) => create2(tree, context, Create::plain(body)),
