@@ -1,6 +1,6 @@
 # The verbs. CI calls the same ones and nothing else; `check` never writes to the work tree.
 
-.PHONY: check fmt clippy doc deny test interop kazoo oracle faults fuzz bench
+.PHONY: check fmt clippy doc deny test kazoo oracle kill9
 
 check: fmt clippy doc deny
 
@@ -31,10 +31,6 @@ oracle:
 	ZOOLET_ORACLE_OPERATIONS=1000000 ZOOLET_ORACLE_SEED=$(or $(SEED),1) \
 		cargo test -p zoolet-tests --test oracle -- --nocapture
 
-# Every decoder, for SECONDS (20) each, on the committed corpus.
-fuzz:
-	.ci/fuzz $(or $(SECONDS),20)
-
-# The load figures of docs/performance.md, side by side with Apache ZooKeeper.
-bench:
-	.ci/bench
+# Kills of leaders and followers under load; ROUNDS of them.
+kill9:
+	ZOOLET_KILL_ROUNDS=$(or $(ROUNDS),200) cargo test --workspace --test kill9 -- --nocapture
