@@ -79,16 +79,17 @@ fn pids(directory: &Path) -> Vec<u32> {
     pids.map(|pid| pid.trim_end_matches(',').parse().unwrap()).collect()
 }
 
-/// The first of `count` ports in a row that are free.
+/// The first of `count` ports in a row that are free, and the lease that keeps them so.
 fn ports_in_a_row(count: u16) -> (PortLease, u16) {
-    for _ in 0..100 {
-        let lease = PortLease::take(1).unwrap();
+    // Leases that do not do are held, so that the next one is of other ports.
+    let mut unfit = Vec::new();
+    for _ in 0..200 {
+        let lease = PortLease::take(usize::from(count)).unwrap();
         let first = lease.ports()[0];
-        let held: Vec<_> =
-            (first..first + count).map(|port| TcpListener::bind(("127.0.0.1", port))).collect();
-        if held.iter().all(Result::is_ok) {
+        if lease.ports().iter().copied().eq(first..first + count) {
             return (lease, first);
         }
+        unfit.push(lease);
     }
     panic!("no {count} free ports in a row");
 }
