@@ -1,6 +1,6 @@
 # The verbs. CI calls the same ones and nothing else; `check` never writes to the work tree.
 
-.PHONY: check fmt clippy doc deny test kazoo oracle kill9
+.PHONY: check fmt clippy doc deny test kazoo oracle kill9 bench power_cut
 
 check: fmt clippy doc deny
 
@@ -34,3 +34,13 @@ oracle:
 # Kills of leaders and followers under load; ROUNDS of them.
 kill9:
 	ZOOLET_KILL_ROUNDS=$(or $(ROUNDS),200) cargo test --workspace --test kill9 -- --nocapture
+
+# The figures of docs/performance.md: ZKLOAD names the load generator's binary.
+bench:
+	cargo build --release -p zoolet-server
+	ZKLOAD=$(ZKLOAD) ZOOLET_BINARY=$(CURDIR)/target/release/zoolet \
+		cargo run -p zoolet-tests --example bench
+
+# Power cuts of all servers at once, by copies of a loop image; needs root.
+power_cut:
+	ZOOLET_TIER=power_cut cargo test --workspace --test power_cut -- --nocapture

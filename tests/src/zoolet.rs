@@ -117,8 +117,12 @@ pub fn server_command() -> Result<Vec<OsString>, ZooletError> {
     Ok(vec![binary()?.into_os_string(), "serve".into(), "--config".into()])
 }
 
-/// The `zoolet` of this build: Cargo puts test programs into `deps` beside it.
+/// The `zoolet` of this build: Cargo puts test programs into `deps` beside it. `ZOOLET_BINARY` names
+/// another one, such as a release build to be measured.
 pub fn binary() -> Result<PathBuf, ZooletError> {
+    if let Some(binary) = env::var_os("ZOOLET_BINARY") {
+        return Ok(binary.into());
+    }
     let exe = env::current_exe()?;
     let profile = exe.ancestors().nth(2).ok_or(io::ErrorKind::NotFound);
     let binary = profile.map_err(io::Error::from)?.join("zoolet");

@@ -1,8 +1,8 @@
 //! What is to be started, and where its files are.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
 
@@ -130,7 +130,7 @@ impl Plan {
                 config.ensemble.cluster_id = Some(earlier.cluster_id());
             }
         }
-        fs::write(path, config::to_cluster_toml(&configs))
+        write_durably(path, &config::to_cluster_toml(&configs))
             .map_err(|source| file_error(path, source))?;
         // What the children will read is what is checked here, its warnings included.
         let (configs, warnings) = config::load_ensemble(path)?;
@@ -174,11 +174,8 @@ impl Plan {
             })
             .collect();
         let state = json!({ "connect_string": self.connect_string(), "servers": servers });
-        // A reader must never see half of it.
-        let (path, draft) = (self.state_path(), self.directory.join("up.json.new"));
-        fs::write(&draft, format!("{state:#}\n"))
-            .and_then(|()| fs::rename(&draft, &path))
-            .map_err(|source| file_error(&path, source))
+        let path = self.state_path();
+        write_durably(&path, &format!("{state:#}\n")).map_err(|source| file_error(&path, source))
     }
 
     /// Removes it: nothing runs any more.
@@ -234,6 +231,17 @@ pub(crate) fn free_ports(taken: &[u16]) -> io::Result<Vec<u16>> {
         }
     }
     Ok(held.into_iter().map(|(port, _)| port).collect())
+}
+
+/// Replaces a file: a reader, and the next start after a power cut, finds the old text or the new.
+fn write_durably(path: &Path, text: &str) -> io::Result<()> {
+    let draft = path.with_extension("new");
+    let mut file = File::create(&draft)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    fs::rename(&draft, path)?;
+    let directory = path.parent().filter(|parent| *parent != Path::new(""));
+    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
 }
 
 fn file_error(path: &Path, source: io::Error) -> UpError {
