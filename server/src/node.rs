@@ -17,7 +17,7 @@ use tracing::{info, warn};
 use zoolet_jute::SessionId;
 
 use crate::clock::{Clock, RealClock};
-use crate::config::{ConfigError, ServerConfig};
+use crate::config::{ConfigError, DigestAlgorithm, ServerConfig};
 use crate::entropy::{Entropy, RealEntropy};
 use crate::host::Host;
 use crate::net::{self, ClientPort};
@@ -70,6 +70,9 @@ pub enum StartError {
     /// The client port cannot be opened.
     #[error("cannot listen for clients on {address}: {source}")]
     Listen { address: String, source: io::Error },
+    /// The digest scheme would hash otherwise than configured.
+    #[error("digestAlg {0} is not supported yet: only SHA1 is")]
+    DigestAlgorithm(&'static str),
     /// Signals cannot be handled.
     #[error("cannot handle signals: {0}")]
     Signals(io::Error),
@@ -93,6 +96,7 @@ impl Node {
     /// leader when this returns.
     pub async fn start(config: ServerConfig, seams: Seams) -> Result<Self, StartError> {
         let server = config.server_id.0;
+        check_supported(&config)?;
         let options = settings::raft_options(&config, &seams);
         let wall_ms = seams.clock.now().wall_ms;
         // Reading a big directory takes long, and blocks.
@@ -162,6 +166,19 @@ impl Node {
         }
         self.ticker.abort();
     }
+}
+
+/// Refuses what would be silently ignored, and tells of data that is not read.
+fn check_supported(config: &ServerConfig) -> Result<(), StartError> {
+    let algorithm = config.auth.digest_algorithm;
+    if algorithm != DigestAlgorithm::Sha1 {
+        return Err(StartError::DigestAlgorithm(algorithm.name()));
+    }
+    let apache = config.data_dir.join("version-2");
+    if apache.is_dir() {
+        warn!(directory = %apache.display(), "data of Apache ZooKeeper is not read");
+    }
+    Ok(())
 }
 
 /// Opens the log, and reads the state from the newest snapshot.
