@@ -35,6 +35,9 @@ pub enum ErrorKind {
     /// No server could be reached in time.
     #[error("no server answered within {0} ms")]
     Timeout(u64),
+    /// The lock under which the transaction was to commit is not held any more; nothing was changed.
+    #[error("the lock is no longer held")]
+    LockLost,
     /// The server broke the protocol, or the call breaks a rule that the client knows.
     #[error("{0}")]
     Protocol(String),
@@ -59,6 +62,7 @@ impl Error {
             | ErrorKind::AuthFailed
             | ErrorKind::Closed
             | ErrorKind::Timeout(_)
+            | ErrorKind::LockLost
             | ErrorKind::Protocol(_) => None,
         }
     }
@@ -71,6 +75,7 @@ impl Error {
             ErrorKind::Server(_)
             | ErrorKind::AuthFailed
             | ErrorKind::Timeout(_)
+            | ErrorKind::LockLost
             | ErrorKind::Protocol(_) => false,
         }
     }
@@ -80,7 +85,10 @@ impl Error {
         match self.kind {
             ErrorKind::SessionExpired | ErrorKind::AuthFailed | ErrorKind::Closed => true,
             ErrorKind::Server(code) => code == ErrorCode::SessionExpired,
-            ErrorKind::ConnectionLoss | ErrorKind::Timeout(_) | ErrorKind::Protocol(_) => false,
+            ErrorKind::ConnectionLoss
+            | ErrorKind::Timeout(_)
+            | ErrorKind::LockLost
+            | ErrorKind::Protocol(_) => false,
         }
     }
 }

@@ -24,6 +24,7 @@ mod client;
 mod error;
 mod hosts;
 mod options;
+pub mod recipes;
 mod session;
 mod transaction;
 mod watcher;

@@ -14,11 +14,23 @@ use crate::{Client, Error, ErrorKind};
 pub struct Transaction<'a> {
     client: &'a Client,
     ops: Vec<MultiOp>,
+    /// How many parts at the front check that a lock is held.
+    lock_checks: usize,
 }
 
 impl<'a> Transaction<'a> {
     pub(crate) fn new(client: &'a Client) -> Self {
-        Self { client, ops: Vec::new() }
+        Self { client, ops: Vec::new(), lock_checks: 0 }
+    }
+
+    /// Makes the transaction fail with [`ErrorKind::LockLost`] unless these znodes exist. Comes
+    /// first.
+    pub(crate) fn while_held(mut self, paths: &[String]) -> Self {
+        for path in paths {
+            self = self.check(path, -1);
+        }
+        self.lock_checks = self.ops.len();
+        self
     }
 
     /// Creates a znode.
@@ -57,25 +69,18 @@ impl<'a> Transaction<'a> {
     /// Commits. If a part fails nothing happens, and the error holds that part's code.
     pub async fn commit(self) -> Result<(Zxid, Vec<MultiResult>), Error> {
         let (zxid, reply) = self.client.call(Request::Multi(Parts(self.ops))).await?;
-        let Reply::Multi(Parts(results)) = reply else {
+        let Reply::Multi(Parts(mut results)) = reply else {
             return Err(ErrorKind::Protocol("a multi was answered otherwise".into()).into());
         };
-        let failure = results.iter().find_map(|result| match result {
-            MultiResult::Error(Some(code)) if *code != ErrorCode::RuntimeInconsistency => {
-                Some(*code)
+        for (position, result) in results.iter().enumerate() {
+            if let MultiResult::Error(Some(code)) = result
+                && *code != ErrorCode::RuntimeInconsistency
+            {
+                let lost = position < self.lock_checks && *code == ErrorCode::NoNode;
+                return Err(if lost { ErrorKind::LockLost.into() } else { (*code).into() });
             }
-            MultiResult::Error(_)
-            | MultiResult::Create { .. }
-            | MultiResult::Create2 { .. }
-            | MultiResult::Delete
-            | MultiResult::SetData(_)
-            | MultiResult::Check
-            | MultiResult::Children(_)
-            | MultiResult::Data { .. } => None,
-        });
-        match failure {
-            Some(code) => Err(code.into()),
-            None => Ok((zxid, results)),
         }
+        results.drain(..self.lock_checks.min(results.len()));
+        Ok((zxid, results))
     }
 }

@@ -8,6 +8,7 @@ pub mod kazoo;
 pub mod oracle;
 pub mod ports;
 pub mod process;
+pub mod proxy;
 pub mod raw;
 pub mod servers;
 pub mod tools;

@@ -1,0 +1,181 @@
+//! What the holder of a lock has in hand.
+
+use std::fmt;
+use std::future::{Future, pending};
+use std::sync::Arc;
+use std::time::Duration;
+
+use zoolet_jute::Stat;
+
+use crate::{Client, Error, ErrorKind, Transaction};
+
+use super::line::wait_deleted;
+use super::place::Place;
+use super::retry::insist;
+use super::session;
+
+/// What somebody writes on a lock's znode to ask its holder for it, as Curator's `Revoker` does.
+pub(crate) const REVOKE_MESSAGE: &[u8] = b"__REVOKE__";
+
+/// A number that grows with every grant of a lock, over all clients, sessions and servers.
+///
+/// A resource that remembers the highest token it has seen and refuses lower ones is safe from a
+/// holder that has lost its lock and does not know it yet. The token is the transaction that
+/// created the lock's znode (its `czxid`), so tokens of different locks of an ensemble can be
+/// compared too. It starts anew only if the ensemble's data is thrown away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FencingToken(i64);
+
+impl FencingToken {
+    /// The number, for a database, a header or a file.
+    pub const fn get(self) -> i64 {
+        self.0
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Why a lock is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// The session has ended, or may have: the client has heard nothing for so long that the
+    /// servers could give the lock away.
+    Session,
+    /// The lock's znode is gone: its holder has released it, or somebody has deleted it.
+    Deleted,
+}
+
+/// The places that are held, and under which token.
+#[derive(Debug)]
+struct Hold {
+    place: Place,
+    paths: Vec<String>,
+    token: FencingToken,
+}
+
+/// A lock that is held. Release it with [`release`](Self::release); a guard that is dropped is
+/// released in the background, as soon as a server can be reached.
+#[derive(Debug)]
+#[must_use = "a guard that is dropped releases its lock"]
+pub struct LockGuard {
+    hold: Arc<Hold>,
+}
+
+impl LockGuard {
+    pub(crate) fn new(place: Place) -> Self {
+        let token = FencingToken(place.czxid());
+        Self::with_token(place, token)
+    }
+
+    pub(crate) fn with_token(place: Place, token: FencingToken) -> Self {
+        let paths = place.paths();
+        Self { hold: Arc::new(Hold { place, paths, token }) }
+    }
+
+    pub(crate) fn place(&self) -> &Place {
+        &self.hold.place
+    }
+
+    /// The fencing token of this grant.
+    pub fn token(&self) -> FencingToken {
+        self.hold.token
+    }
+
+    /// The path of the lock's znode.
+    pub fn path(&self) -> &str {
+        self.hold.paths.first().map_or("", String::as_str)
+    }
+
+    /// The client whose session holds the lock.
+    pub fn client(&self) -> &Client {
+        self.hold.place.client()
+    }
+
+    /// Another guard of the same hold: the lock is released with the last of them. This is how a
+    /// lock is re-entered; to acquire it again would wait for oneself.
+    pub fn reenter(&self) -> Self {
+        Self { hold: Arc::clone(&self.hold) }
+    }
+
+    /// For how long nobody else can have the lock, by this client's clock, unless its znode is
+    /// deleted by hand. Zero when it may be lost.
+    pub fn remaining(&self) -> Duration {
+        session::remaining(self.client())
+    }
+
+    /// Waits until the lock is lost or may be. The future lives on its own, so that it can be
+    /// raced against the work that the lock protects; it ends after a release too.
+    pub fn lost(&self) -> impl Future<Output = Loss> + Send + 'static + use<> {
+        let client = self.client().clone();
+        let paths = self.hold.paths.clone();
+        async move {
+            tokio::select! {
+                () = session::ended(&client) => Loss::Session,
+                () = any_deleted(&client, &paths) => Loss::Deleted,
+            }
+        }
+    }
+
+    /// Waits until somebody [asks for the lock](super::Mutex::request_revocation), or until it is
+    /// lost. The holder is not forced to give it back.
+    pub fn revocation(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
+        let client = self.client().clone();
+        let path = self.path().to_owned();
+        async move {
+            loop {
+                let Ok((data, _, watch)) = insist(|| client.get_watched(&path)).await else {
+                    return;
+                };
+                if data.as_ref() == REVOKE_MESSAGE || watch.changed().await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Begins a transaction that commits only while the lock is held: it checks the lock's znode
+    /// first, and fails with [`ErrorKind::LockLost`] when that is gone.
+    pub fn guarded(&self) -> Transaction<'_> {
+        self.client().transaction().while_held(&self.hold.paths)
+    }
+
+    /// Writes the data of a znode of this version, −1 for any, if the lock is still held.
+    pub async fn write(&self, path: &str, data: &[u8], version: i32) -> Result<Stat, Error> {
+        let (_, mut results) = self.guarded().set_data(path, data, version).commit().await?;
+        match results.pop() {
+            Some(zoolet_jute::MultiResult::SetData(stat)) => Ok(stat),
+            other => Err(ErrorKind::Protocol(format!("a write was answered {other:?}")).into()),
+        }
+    }
+
+    /// Releases the lock and waits until the servers have done so. Answers whether it was held
+    /// until now; false tells that it was lost before. Of several guards of one hold the last one
+    /// releases it; the others answer true at once.
+    pub async fn release(self) -> Result<bool, Error> {
+        match Arc::into_inner(self.hold) {
+            Some(hold) => hold.place.leave().await,
+            None => Ok(true),
+        }
+    }
+}
+
+/// Waits until one of one or two znodes does not exist. A session that ends is not its business.
+async fn any_deleted(client: &Client, paths: &[String]) {
+    let first = paths.first();
+    let second = paths.get(1);
+    tokio::select! {
+        () = deleted(client, first) => {}
+        () = deleted(client, second) => {}
+    }
+}
+
+async fn deleted(client: &Client, path: Option<&String>) {
+    match path {
+        Some(path) if wait_deleted(client, path).await.is_ok() => {}
+        _ => pending().await,
+    }
+}

@@ -1,0 +1,108 @@
+//! A fair lock for one holder.
+
+use std::time::Duration;
+
+use crate::{Client, Error};
+
+use super::guard::{LockGuard, REVOKE_MESSAGE};
+use super::line::{Turn, take_turn, try_turn};
+use super::name::{LOCK_BASE, Sequence, in_order, join, nearest_before};
+use super::options::LockOptions;
+use super::place::{Shape, Ticket};
+use super::retry::{children_now, insist, within};
+
+/// A fair lock that excludes Curator's `InterProcessMutex`, the locks of Go's `zk` and of the
+/// `zookeeper-client` crate, and, with [`LockOptions::bilingual`], kazoo's `Lock`, on the same
+/// path.
+///
+/// Each contender creates `_c_<uuid>-lock-N` below the path, ephemeral and sequential, and holds
+/// the lock when no number is lower. A waiter watches the znode in front of its own. The lock is
+/// re-entered through its guard: see [`LockGuard::reenter`].
+///
+/// ```no_run
+/// # async fn example(client: zoolet_client::Client) -> Result<(), zoolet_client::Error> {
+/// use zoolet_client::recipes::Mutex;
+///
+/// let mutex = Mutex::new(&client, "/locks/report");
+/// let guard = mutex.acquire().await?;
+/// tokio::select! {
+///     // The work, which hands `guard.token()` to everything that it writes to.
+///     written = guard.write("/report", b"done", -1) => drop(written?),
+///     loss = guard.lost() => eprintln!("the lock is lost: {loss:?}"),
+/// }
+/// guard.release().await?;
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Mutex {
+    client: Client,
+    path: String,
+    options: LockOptions,
+}
+
+impl Mutex {
+    /// A lock at this path, with the default options.
+    pub fn new(client: &Client, path: &str) -> Self {
+        Self::with_options(client, path, LockOptions::new())
+    }
+
+    /// A lock at this path.
+    pub fn with_options(client: &Client, path: &str, options: LockOptions) -> Self {
+        Self { client: client.clone(), path: path.to_owned(), options }
+    }
+
+    /// Waits until the lock is held. Who drops the future leaves the queue.
+    pub async fn acquire(&self) -> Result<LockGuard, Error> {
+        let data = self.options.bytes();
+        let ticket = self.ticket(&data);
+        take_turn(&self.client, &ticket, turn).await.map(LockGuard::new)
+    }
+
+    /// The same, for so long at most; `None` when that was not enough.
+    pub async fn acquire_timeout(&self, limit: Duration) -> Result<Option<LockGuard>, Error> {
+        within(limit, self.acquire()).await
+    }
+
+    /// Takes the lock if nobody has it. A lock that is taken costs a read and no write.
+    pub async fn try_acquire(&self) -> Result<Option<LockGuard>, Error> {
+        if !self.participants().await?.is_empty() {
+            return Ok(None);
+        }
+        let data = self.options.bytes();
+        let ticket = self.ticket(&data);
+        let place = try_turn(&self.client, &ticket, turn).await?;
+        Ok(place.map(LockGuard::new))
+    }
+
+    fn ticket<'a>(&'a self, data: &'a [u8]) -> Ticket<'a> {
+        let shape =
+            if self.options.bilingual { Shape::Bilingual } else { Shape::Protected(LOCK_BASE) };
+        Ticket { dir: &self.path, shape, data, acl: &self.options.acl, held: &[] }
+    }
+
+    /// The paths of the znodes in the queue, the holder's first.
+    pub async fn participants(&self) -> Result<Vec<String>, Error> {
+        let names = children_now(&self.client, &self.path).await?;
+        let names = in_order(names, Sequence::of_mutex);
+        Ok(names.iter().map(|name| join(&self.path, name)).collect())
+    }
+
+    /// Asks the holder or waiter whose znode this is to give up its place, as Curator's `Revoker`
+    /// does. Whether it heeds is its own matter; see [`LockGuard::revocation`].
+    pub async fn request_revocation(client: &Client, participant: &str) -> Result<(), Error> {
+        insist(|| client.set_data(participant, REVOKE_MESSAGE, -1)).await.map(drop)
+    }
+}
+
+/// The rule of the queue: nobody holds the lock in front of whom a lower number stands.
+pub(crate) fn turn(names: &[String], mine: &str) -> Turn {
+    let Some(number) = Sequence::of_mutex(mine).filter(|_| names.iter().any(|name| name == mine))
+    else {
+        return Turn::Gone;
+    };
+    match nearest_before(names, number, Sequence::of_mutex) {
+        None => Turn::Mine,
+        Some(before) => Turn::Behind(before.to_owned()),
+    }
+}

@@ -1,0 +1,256 @@
+//! One's own ephemeral znode in a queue: created so that a lost reply does no harm, and gone when
+//! its holder is dropped, wherever it stood at that moment.
+
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "a part of a multi that is no Create2 result is one that was not asked for"
+)]
+
+use tokio::runtime::Handle;
+use tracing::debug;
+use zoolet_jute::{Acl, CreateMode, ErrorCode, MultiResult, Stat};
+
+use crate::{Client, Error, ErrorKind};
+
+use super::name::{KAZOO_LOCK_BASE, LOCK_BASE, ProtectedId, Sequence, join};
+use super::retry::{
+    back_off, children_now, delete_if_there, ensure_containers, insist, is_transient,
+};
+
+/// The names of the znodes of one place.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Shape {
+    /// `_c_<uuid>-<base>N`, ephemeral and sequential.
+    Protected(&'static str),
+    /// `_c_<uuid>-lock-N` and `<hex>__lock__N+1`, in one transaction: both families queue behind.
+    Bilingual,
+    /// `_c_<uuid>-<base>N` with a number that the creator's other znode has already.
+    Numbered(&'static str, Sequence),
+}
+
+/// What to create.
+#[derive(Clone, Debug)]
+pub(crate) struct Ticket<'a> {
+    pub(crate) dir: &'a str,
+    pub(crate) shape: Shape,
+    pub(crate) data: &'a [u8],
+    pub(crate) acl: &'a [Acl],
+    /// Znodes that must exist when this one is created.
+    pub(crate) held: &'a [String],
+}
+
+/// An ephemeral znode of this session, or two of them. It is deleted when the place is dropped.
+#[derive(Debug)]
+pub(crate) struct Place {
+    client: Client,
+    runtime: Handle,
+    dir: String,
+    id: ProtectedId,
+    /// Empty until the create was answered.
+    names: Vec<String>,
+    czxid: i64,
+    /// Whether there is anything to delete.
+    armed: bool,
+}
+
+impl Place {
+    /// Takes a place at the end of the queue. Answers the children too when they came with the
+    /// same round trip: they were read behind the create.
+    pub(crate) async fn enter(
+        client: &Client,
+        ticket: &Ticket<'_>,
+    ) -> Result<(Self, Option<Vec<String>>), Error> {
+        let mut place = Self {
+            client: client.clone(),
+            runtime: Handle::current(),
+            dir: ticket.dir.to_owned(),
+            id: ProtectedId::random()?,
+            names: Vec::new(),
+            czxid: 0,
+            armed: true,
+        };
+        let mut tries = 0;
+        loop {
+            let (created, listed) =
+                tokio::join!(biased; place.create(ticket), client.children(ticket.dir));
+            match created {
+                Ok(created) => {
+                    place.take(created);
+                    return Ok((place, listed.ok().map(|(names, _)| names)));
+                }
+                Err(error) if error.code() == Some(ErrorCode::NoNode) => {
+                    ensure_containers(client, ticket.dir).await?;
+                }
+                Err(error) if is_transient(&error) => {
+                    debug!(dir = ticket.dir, %error, "looking for a znode whose create was lost");
+                    back_off(&mut tries).await;
+                    if let Some(found) = place.find().await? {
+                        place.take(found);
+                        return Ok((place, None));
+                    }
+                }
+                Err(error) => {
+                    place.armed = error.may_have_happened();
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    async fn create(&self, ticket: &Ticket<'_>) -> Result<Vec<(String, Stat)>, Error> {
+        let acl = ticket.acl.to_vec();
+        let (name, mode) = match ticket.shape {
+            Shape::Protected(base) => (self.id.curator(base), CreateMode::EphemeralSequential),
+            Shape::Numbered(base, number) => {
+                (format!("{}{}", self.id.curator(base), number.suffix()), CreateMode::Ephemeral)
+            }
+            Shape::Bilingual => {
+                let names = [self.id.curator(LOCK_BASE), self.id.kazoo(KAZOO_LOCK_BASE)];
+                return self.create_all(ticket, &names, CreateMode::EphemeralSequential).await;
+            }
+        };
+        if !ticket.held.is_empty() {
+            return self.create_all(ticket, &[name], mode).await;
+        }
+        let path = join(ticket.dir, &name);
+        Ok(vec![self.client.create_with_acl(&path, ticket.data, acl, mode).await?])
+    }
+
+    /// Creates several znodes, or one that others have to hold up, in one transaction.
+    async fn create_all(
+        &self,
+        ticket: &Ticket<'_>,
+        names: &[String],
+        mode: CreateMode,
+    ) -> Result<Vec<(String, Stat)>, Error> {
+        let mut transaction = self.client.transaction().while_held(ticket.held);
+        for name in names {
+            let path = join(ticket.dir, name);
+            transaction = transaction.create(&path, ticket.data, ticket.acl.to_vec(), mode);
+        }
+        let (_, results) = transaction.commit().await?;
+        let created = |result| match result {
+            MultiResult::Create2 { path, stat } => Ok((path, stat)),
+            other => Err(ErrorKind::Protocol(format!("a create was answered {other:?}")).into()),
+        };
+        results.into_iter().map(created).collect()
+    }
+
+    /// Notes the paths and Stats of the znodes.
+    fn take(&mut self, created: Vec<(String, Stat)>) {
+        self.czxid = created.first().map_or(0, |(_, stat)| stat.czxid.0);
+        let name = |path: String| path.rsplit('/').next().unwrap_or_default().to_owned();
+        self.names = created.into_iter().map(|(path, _)| name(path)).collect();
+    }
+
+    /// Looks for znodes whose create was not answered, and makes sure that they are this session's.
+    async fn find(&self) -> Result<Option<Vec<(String, Stat)>>, Error> {
+        let session = self.client.session().id;
+        let mut found = Vec::new();
+        for name in self.mine(children_now(&self.client, &self.dir).await?) {
+            let path = join(&self.dir, &name);
+            match insist(|| self.client.exists(&path)).await? {
+                Some(stat) if stat.ephemeral_owner == session => {
+                    found.push((path, stat));
+                }
+                Some(_) | None => {}
+            }
+        }
+        Ok((!found.is_empty()).then_some(found))
+    }
+
+    /// The names of this place, the one that comes first in the queue first.
+    fn mine(&self, mut names: Vec<String>) -> Vec<String> {
+        names.retain(|name| self.id.owns(name));
+        // Curator's form is first: it was created first.
+        names.sort_by_key(|name| !name.starts_with("_c_"));
+        names
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) fn dir(&self) -> &str {
+        &self.dir
+    }
+
+    /// The name that stands first in the queue.
+    pub(crate) fn name(&self) -> &str {
+        self.names.first().map_or("", String::as_str)
+    }
+
+    /// The paths of the znodes; all of them exist while the place is held.
+    pub(crate) fn paths(&self) -> Vec<String> {
+        self.names.iter().map(|name| join(&self.dir, name)).collect()
+    }
+
+    /// The transaction that created the znodes.
+    pub(crate) fn czxid(&self) -> i64 {
+        self.czxid
+    }
+
+    /// Leaves the queue. Answers whether the place was still there; a place that is gone without
+    /// its holder's doing was lost before.
+    pub(crate) async fn leave(mut self) -> Result<bool, Error> {
+        let was_there = remove(&self.client, &self.dir, &self.names).await;
+        // The end of the session has deleted the znodes, or will.
+        self.armed = matches!(&was_there, Err(error) if !error.ends_session());
+        was_there
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if !self.armed {
+            return;
+        }
+        let client = self.client.clone();
+        let (dir, id, names) = (std::mem::take(&mut self.dir), self.id, self.names.clone());
+        self.runtime.spawn(async move {
+            if let Err(error) = clean_up(&client, &dir, id, names).await {
+                debug!(dir, %error, "a place in a queue is left to the end of its session");
+            }
+        });
+    }
+}
+
+/// Deletes what a dropped place has left. A create that was not answered is looked for: requests
+/// of a session are carried out in order, so that it is found if it ever happens.
+async fn clean_up(
+    client: &Client,
+    dir: &str,
+    id: ProtectedId,
+    mut names: Vec<String>,
+) -> Result<(), Error> {
+    if names.is_empty() {
+        names = children_now(client, dir).await?;
+        names.retain(|name| id.owns(name));
+    }
+    if names.is_empty() { Ok(()) } else { remove(client, dir, &names).await.map(|_| ()) }
+}
+
+/// Deletes the znodes of a place, two of them in one transaction: nobody may see half of it.
+async fn remove(client: &Client, dir: &str, names: &[String]) -> Result<bool, Error> {
+    if let [name] = names {
+        return delete_if_there(client, &join(dir, name)).await;
+    }
+    let mut tries = 0;
+    loop {
+        let mut transaction = client.transaction();
+        for name in names {
+            transaction = transaction.delete(&join(dir, name), -1);
+        }
+        match transaction.commit().await {
+            Ok(_) => return Ok(true),
+            Err(error) if error.code() == Some(ErrorCode::NoNode) => break,
+            Err(error) if is_transient(&error) => back_off(&mut tries).await,
+            Err(error) => return Err(error),
+        }
+    }
+    // One of them at least is gone: the transaction's reply was lost, or the place was.
+    for name in names {
+        delete_if_there(client, &join(dir, name)).await?;
+    }
+    Ok(tries > 0)
+}

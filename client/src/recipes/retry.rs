@@ -1,0 +1,148 @@
+//! What the recipes do about lost connections: they ask again, where asking twice does no harm.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::{Client, CreateMode, Error, ErrorCode, ErrorKind};
+
+use super::name::split;
+
+/// The first wait before a repetition, in ms; it doubles.
+const BACKOFF_MS: u64 = 5;
+
+/// How often it doubles.
+const DOUBLINGS_MAX: u32 = 6;
+
+/// Whether the outcome is unknown or the server could not say, and the session may live on.
+pub(crate) fn is_transient(error: &Error) -> bool {
+    match error.kind() {
+        ErrorKind::ConnectionLoss => true,
+        ErrorKind::Server(code) => {
+            matches!(code, ErrorCode::ConnectionLoss | ErrorCode::OperationTimeout)
+                || *code == ErrorCode::SessionMoved
+        }
+        ErrorKind::SessionExpired
+        | ErrorKind::AuthFailed
+        | ErrorKind::Closed
+        | ErrorKind::Timeout(_)
+        | ErrorKind::LockLost
+        | ErrorKind::Protocol(_) => false,
+    }
+}
+
+/// Waits a little, longer each time; the client itself waits until it is connected.
+pub(crate) async fn back_off(tries: &mut u32) {
+    let factor = 1 << (*tries).min(DOUBLINGS_MAX);
+    *tries = tries.saturating_add(1);
+    sleep(Duration::from_millis(BACKOFF_MS * factor)).await;
+}
+
+/// Repeats an operation that does no harm twice, until a server answers or the session has ended.
+pub(crate) async fn insist<T, F>(mut operation: impl FnMut() -> F) -> Result<T, Error>
+where
+    F: Future<Output = Result<T, Error>>,
+{
+    let mut tries = 0;
+    loop {
+        match operation().await {
+            Err(error) if is_transient(&error) => back_off(&mut tries).await,
+            other => return other,
+        }
+    }
+}
+
+/// Gives a future so much time; `None` when it was not enough.
+pub(crate) async fn within<T>(
+    limit: Duration,
+    future: impl Future<Output = Result<T, Error>>,
+) -> Result<Option<T>, Error> {
+    match tokio::time::timeout(limit, future).await {
+        Ok(answer) => answer.map(Some),
+        Err(_) => Ok(None),
+    }
+}
+
+/// The children of a znode as of now: a `sync` goes in front, so that another server that answers
+/// after a reconnect has everything that was committed before. No znode, no children.
+pub(crate) async fn children_now(client: &Client, dir: &str) -> Result<Vec<String>, Error> {
+    insist(|| async {
+        let (synced, children) = tokio::join!(biased; client.sync(dir), client.children(dir));
+        synced?;
+        or_empty(children.map(|(names, _)| names))
+    })
+    .await
+}
+
+/// The children of a znode as the server at hand knows them. No znode, no children.
+pub(crate) async fn children(client: &Client, dir: &str) -> Result<Vec<String>, Error> {
+    or_empty(insist(|| client.children(dir)).await.map(|(names, _)| names))
+}
+
+fn or_empty(children: Result<Vec<String>, Error>) -> Result<Vec<String>, Error> {
+    match children {
+        Err(error) if error.code() == Some(ErrorCode::NoNode) => Ok(Vec::new()),
+        other => other,
+    }
+}
+
+/// Deletes a znode and does not mind if there is none. Answers whether there was one; after a lost
+/// reply, a znode that is gone counts as deleted here.
+pub(crate) async fn delete_if_there(client: &Client, path: &str) -> Result<bool, Error> {
+    let mut tries = 0;
+    loop {
+        match client.delete(path, -1).await {
+            Ok(()) => return Ok(true),
+            Err(error) if error.code() == Some(ErrorCode::NoNode) => return Ok(tries > 0),
+            Err(error) if is_transient(&error) => back_off(&mut tries).await,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Creates a znode and everything above it that is missing as containers, as Curator does; servers
+/// without containers get persistent znodes.
+pub(crate) async fn ensure_containers(client: &Client, path: &str) -> Result<(), Error> {
+    loop {
+        let mut missing = vec![path];
+        // Upwards to the first that exists: its ACL may forbid to try and create it.
+        while let Some((parent, _)) = missing.last().and_then(|path| split(path)) {
+            if parent == "/" || insist(|| client.exists(parent)).await?.is_some() {
+                break;
+            }
+            missing.push(parent);
+        }
+        let mut reaped = false;
+        while let Some(next) = missing.pop() {
+            match create_container(client, next).await {
+                Ok(()) => {}
+                // A container above it was reaped meanwhile: from the start.
+                Err(error) if error.code() == Some(ErrorCode::NoNode) => {
+                    reaped = true;
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        if !reaped {
+            return Ok(());
+        }
+    }
+}
+
+async fn create_container(client: &Client, path: &str) -> Result<(), Error> {
+    let mut mode = CreateMode::Container;
+    loop {
+        match insist(|| client.create(path, b"", mode)).await {
+            Ok(_) => return Ok(()),
+            Err(error) => match error.code() {
+                Some(ErrorCode::NodeExists) => return Ok(()),
+                Some(ErrorCode::Unimplemented) if mode == CreateMode::Container => {
+                    mode = CreateMode::Persistent;
+                }
+                _ => return Err(error),
+            },
+        }
+    }
+}

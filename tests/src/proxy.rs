@@ -1,0 +1,213 @@
+//! A proxy between a client and its servers that loses what it is told to lose.
+//!
+//! It counts the requests of all its connections. A fault strikes one of them: either its reply is
+//! lost, after the server has carried it out, or the request itself; both ends of the connection
+//! are cut then, as a network does it. Session requests (connect, ping, auth, setWatches) are not
+//! counted.
+
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::{Buf, BytesMut};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+/// What is lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The reply of a request that was carried out.
+    Reply,
+    /// The request, before a server has seen it.
+    Request,
+}
+
+/// The plan that all connections share.
+#[derive(Debug, Default)]
+struct Plan {
+    /// How many requests have passed since the plan was made.
+    seen: usize,
+    /// The fault, and how many requests pass before the one that it strikes.
+    fault: Option<(Fault, usize)>,
+    /// Whether the fault has struck.
+    struck: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    targets: Vec<String>,
+    next: AtomicUsize,
+    plan: Mutex<Plan>,
+    /// Whether connections are let through.
+    open: watch::Sender<bool>,
+}
+
+/// A running proxy; dropping it cuts its connections.
+#[derive(Debug)]
+pub struct Proxy {
+    address: SocketAddr,
+    shared: Arc<Shared>,
+    acceptor: JoinHandle<()>,
+}
+
+impl Proxy {
+    /// Listens on a port of the system's choice and hands each connection to the next of the
+    /// servers of a connect string.
+    pub async fn start(connect_string: &str) -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let shared = Arc::new(Shared {
+            targets: connect_string.split(',').map(str::to_owned).collect(),
+            next: AtomicUsize::new(0),
+            plan: Mutex::default(),
+            open: watch::channel(true).0,
+        });
+        let acceptor = tokio::spawn(accept(listener, Arc::clone(&shared)));
+        Ok(Self { address, shared, acceptor })
+    }
+
+    pub fn connect_string(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// Makes a fault strike the request behind the next `after` ones. Counting starts anew.
+    pub fn strike(&self, fault: Fault, after: usize) {
+        *self.plan() = Plan { seen: 0, fault: Some((fault, after)), struck: false };
+    }
+
+    /// Calls the fault off; answers whether it has struck.
+    pub fn calm(&self) -> bool {
+        let mut plan = self.plan();
+        plan.fault = None;
+        plan.struck
+    }
+
+    /// Cuts every connection and refuses new ones until [`Proxy::heal`].
+    pub fn cut(&self) {
+        self.shared.open.send_replace(false);
+    }
+
+    pub fn heal(&self) {
+        self.shared.open.send_replace(true);
+    }
+
+    fn plan(&self) -> std::sync::MutexGuard<'_, Plan> {
+        self.shared.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.cut();
+        self.acceptor.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, shared: Arc<Shared>) {
+    while let Ok((client, _)) = listener.accept().await {
+        if *shared.open.borrow() {
+            tokio::spawn(carry(client, Arc::clone(&shared)));
+        }
+    }
+}
+
+/// Carries one connection until either end closes it, or a fault or a cut ends it.
+async fn carry(client: TcpStream, shared: Arc<Shared>) {
+    let index = shared.next.fetch_add(1, Ordering::Relaxed) % shared.targets.len().max(1);
+    let Some(target) = shared.targets.get(index) else { return };
+    let Ok(server) = TcpStream::connect(target).await else { return };
+    // A small delay more does no harm here.
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let (from_client, to_client) = client.into_split();
+    let (from_server, to_server) = server.into_split();
+    let doomed = Arc::new(Mutex::new(None));
+    let mut open = shared.open.subscribe();
+    tokio::select! {
+        _ = requests(from_client, to_server, &shared, &doomed) => {}
+        _ = replies(from_server, to_client, &doomed) => {}
+        _ = open.wait_for(|open| !open) => {}
+    }
+}
+
+/// The xid whose reply this connection has to lose.
+type Doomed = Arc<Mutex<Option<i32>>>;
+
+async fn requests(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    shared: &Shared,
+    doomed: &Doomed,
+) -> io::Result<()> {
+    let mut buffer = BytesMut::new();
+    let connect = frame(&mut from, &mut buffer).await?;
+    to.write_all(&connect).await?;
+    loop {
+        let request = frame(&mut from, &mut buffer).await?;
+        match xid(&request) {
+            Some(xid) if xid > 0 => match struck(shared) {
+                Some(Fault::Request) => return Ok(()),
+                Some(Fault::Reply) => {
+                    *doomed.lock().unwrap_or_else(PoisonError::into_inner) = Some(xid);
+                }
+                None => {}
+            },
+            _ => {}
+        }
+        to.write_all(&request).await?;
+    }
+}
+
+async fn replies(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    doomed: &Doomed,
+) -> io::Result<()> {
+    let mut buffer = BytesMut::new();
+    let connect = frame(&mut from, &mut buffer).await?;
+    to.write_all(&connect).await?;
+    loop {
+        let reply = frame(&mut from, &mut buffer).await?;
+        let lost = *doomed.lock().unwrap_or_else(PoisonError::into_inner);
+        if lost.is_some() && xid(&reply) == lost {
+            return Ok(());
+        }
+        to.write_all(&reply).await?;
+    }
+}
+
+/// Counts a request, and tells whether the fault strikes it.
+fn struck(shared: &Shared) -> Option<Fault> {
+    let mut plan = shared.plan.lock().unwrap_or_else(PoisonError::into_inner);
+    let number = plan.seen;
+    plan.seen += 1;
+    let (fault, after) = plan.fault.filter(|_| !plan.struck)?;
+    if number < after {
+        return None;
+    }
+    plan.struck = true;
+    Some(fault)
+}
+
+/// The next whole frame, its length in front.
+async fn frame(from: &mut OwnedReadHalf, buffer: &mut BytesMut) -> io::Result<BytesMut> {
+    loop {
+        if let Some(mut length) = buffer.get(..4) {
+            let total = 4 + usize::try_from(length.get_i32()).unwrap_or(0);
+            if buffer.len() >= total {
+                return Ok(buffer.split_to(total));
+            }
+        }
+        if from.read_buf(buffer).await? == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+}
+
+/// The number behind the length: the xid of a request and of its reply.
+fn xid(frame: &BytesMut) -> Option<i32> {
+    frame.get(4..8).map(|mut bytes| bytes.get_i32())
+}

@@ -1,0 +1,215 @@
+//! What the scenes have in common.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::time::{sleep, timeout};
+use zoolet_client::recipes::FencingToken;
+use zoolet_client::{Client, ClientOptions, CreateMode, Error};
+use zoolet_tests::proxy::{Fault, Proxy};
+
+/// How long something may take that happens without anybody's further doing.
+const SOON: Duration = Duration::from_secs(20);
+
+/// The most requests of one scenario that faults strike; more is a scenario that does not end.
+const REQUESTS_MAX: usize = 200;
+
+/// How long a cancelled future that only waits is looked at.
+const WAITS: Duration = Duration::from_millis(400);
+
+/// The session timeout of the scenes' clients: the servers' least is 1 s.
+const SESSION: Duration = Duration::from_secs(4);
+
+/// Running servers, and a part of their tree for each scene.
+pub(crate) struct Scene {
+    pub(crate) servers: String,
+    paths: AtomicUsize,
+}
+
+/// Runs a suite on two threads: contenders have to meet.
+pub(crate) fn run(suite: impl Future<Output = ()>) {
+    let mut runtime = tokio::runtime::Builder::new_multi_thread();
+    runtime.worker_threads(2).enable_all().build().unwrap().block_on(suite);
+}
+
+impl Scene {
+    pub(crate) fn new(servers: String) -> Self {
+        Self { servers, paths: AtomicUsize::new(0) }
+    }
+
+    pub(crate) async fn play(&self, name: &str, scene: impl AsyncFnOnce(&Self)) {
+        println!("{name}");
+        scene(self).await;
+    }
+
+    /// A path that nobody has used.
+    pub(crate) fn path(&self) -> String {
+        format!("/recipes/{}", self.paths.fetch_add(1, Ordering::Relaxed))
+    }
+
+    pub(crate) async fn client(&self) -> Client {
+        connect(&self.servers).await
+    }
+
+    /// Ends a client's session behind its back, as a server does when it has expired. The client
+    /// may fight for its session: who resumes it last has it.
+    pub(crate) async fn expire(&self, client: &Client) {
+        let session = client.session();
+        soon("the end of the session", async || {
+            let options = ClientOptions::new().resume(session.clone());
+            match options.connect(&self.servers).await {
+                Ok(resumed) => resumed.close().await.is_ok(),
+                Err(error) => error.ends_session(),
+            }
+        })
+        .await;
+    }
+
+    /// The children of a znode, after everything that was committed before; none without it.
+    pub(crate) async fn children(&self, client: &Client, path: &str) -> Vec<String> {
+        client.sync(path).await.unwrap();
+        let mut names = client.children(path).await.map(|(names, _)| names).unwrap_or_default();
+        names.sort();
+        names
+    }
+
+    /// Waits until a znode has so many children.
+    pub(crate) async fn until_children(&self, client: &Client, path: &str, count: usize) {
+        soon(&format!("{count} children of {path}"), async || {
+            self.children(client, path).await.len() == count
+        })
+        .await;
+    }
+
+    /// Runs a scenario again and again, each time with a client of its own, a fresh path, and a
+    /// fault that strikes another of its requests, until one is no longer struck. The scenario
+    /// has to come to its end all the same, and must leave nothing below its path.
+    pub(crate) async fn under_every_fault<F>(&self, scenario: impl Fn(Client, String) -> F)
+    where
+        F: Future<Output = ()>,
+    {
+        let watcher = self.client().await;
+        for fault in [Fault::Reply, Fault::Request] {
+            let mut struck = 0;
+            for after in 0..REQUESTS_MAX {
+                let proxy = Proxy::start(&self.servers).await.unwrap();
+                let client = connect(&proxy.connect_string()).await;
+                let path = self.path();
+                proxy.strike(fault, after);
+                let limit = SOON * 2;
+                let end = timeout(limit, scenario(client.clone(), path.clone())).await;
+                assert!(end.is_ok(), "{fault:?} {after}: no end");
+                let was_struck = proxy.calm();
+                self.until_bare(&watcher, &path).await;
+                drop(client);
+                if !was_struck {
+                    break;
+                }
+                struck += 1;
+            }
+            assert!(struck > 1, "{fault:?} struck {struck} requests");
+        }
+    }
+
+    /// Waits until there is no znode below a path that is not a container or a parent of one.
+    pub(crate) async fn until_bare(&self, client: &Client, path: &str) {
+        soon(&format!("nothing below {path}"), async || {
+            let mut paths = vec![path.to_owned()];
+            while let Some(next) = paths.pop() {
+                for name in self.children(client, &next).await {
+                    let child = format!("{next}/{name}");
+                    let stat = client.exists(&child).await.unwrap();
+                    if stat.is_none_or(|stat| stat.ephemeral_owner.0 != 0) {
+                        return false;
+                    }
+                    paths.push(child);
+                }
+            }
+            true
+        })
+        .await;
+    }
+}
+
+pub(crate) async fn connect(servers: &str) -> Client {
+    ClientOptions::new().session_timeout(SESSION).connect(servers).await.unwrap()
+}
+
+/// Waits until something is so.
+pub(crate) async fn soon(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let wait = async {
+        while !is_so().await {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    assert!(timeout(SOON, wait).await.is_ok(), "not within {} s: {what}", SOON.as_secs());
+}
+
+/// Drops a future at its first await, then a new one at its second, and so on, until one comes to
+/// its end or only waits. `left` looks at what each of them has left.
+pub(crate) async fn cancelled_at_every_await<T, F>(
+    mut make: impl FnMut() -> F,
+    mut left: impl AsyncFnMut(),
+) where
+    F: Future<Output = Result<T, Error>>,
+{
+    for polls in 1..200 {
+        let ended = {
+            let mut future = pin!(make());
+            let mut still = polls;
+            let polled = poll_fn(|context| match future.as_mut().poll(context) {
+                Poll::Ready(answer) => Poll::Ready(Some(answer)),
+                Poll::Pending if still == 1 => Poll::Ready(None),
+                Poll::Pending => {
+                    still -= 1;
+                    Poll::Pending
+                }
+            });
+            match timeout(WAITS, polled).await {
+                Ok(Some(answer)) => {
+                    drop(answer.unwrap());
+                    true
+                }
+                Ok(None) => false,
+                Err(_) => true,
+            }
+        };
+        left().await;
+        if ended {
+            assert!(polls > 1, "it awaits nothing");
+            return;
+        }
+    }
+    panic!("it does not end");
+}
+
+/// A resource outside the ensemble that accepts no token below the highest it has seen.
+#[derive(Debug, Default)]
+pub(crate) struct Fenced {
+    highest: Mutex<Option<FencingToken>>,
+}
+
+impl Fenced {
+    /// A new grant: its token is higher than every one before.
+    pub(crate) fn grant(&self, token: FencingToken) {
+        let mut highest = self.highest.lock().unwrap();
+        assert!(Some(token) > *highest, "{token} was granted after {highest:?}");
+        *highest = Some(token);
+    }
+}
+
+/// A counter that only mutual exclusion keeps right: it is read, then written without a version.
+pub(crate) async fn count_up(client: &Client, path: &str) {
+    client.sync(path).await.unwrap();
+    let (data, _) = client.get(path).await.unwrap();
+    let count: u32 = std::str::from_utf8(&data).unwrap().parse().unwrap();
+    client.set_data(path, (count + 1).to_string().as_bytes(), -1).await.unwrap();
+}
+
+pub(crate) async fn new_counter(client: &Client, path: &str) {
+    client.create(path, b"0", CreateMode::Persistent).await.unwrap();
+}

@@ -1,0 +1,84 @@
+//! The client's recipes, on three servers of zoolet and of Apache ZooKeeper: contention, lost
+//! replies at every call, cancellation at every await, holders whose session ends.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and tells which scene it was"
+)]
+
+mod harness;
+mod mutex;
+mod read_write_lock;
+
+use zoolet_tests::apache::Apache;
+use zoolet_tests::tools;
+use zoolet_tests::zoolet::Zoolet;
+
+use harness::Scene;
+
+/// How often the servers look for containers that nobody uses: often, so that some go between the
+/// look at a parent and the create below it.
+const REAPER_MS: &str = "500";
+
+/// Defines a suite of scenes: a test for each kind of servers.
+macro_rules! suites {
+    ($($suite:ident / $apache:ident: $($scene:path),+;)+) => {$(
+        #[test]
+        fn $suite() {
+            let servers = Zoolet::builder()
+                .servers(3)
+                .property("znode.container.checkIntervalMs", REAPER_MS)
+                .start()
+                .unwrap();
+            harness::run(async {
+                let scene = Scene::new(servers.connect_string());
+                $(scene.play(stringify!($scene), $scene).await;)+
+            });
+        }
+
+        #[test]
+        fn $apache() {
+            if !tools::require_foreign(stringify!($apache), &["java", "mvn"]).unwrap() {
+                return;
+            }
+            let servers = Apache::builder()
+                .servers(3)
+                .jvm_option(&format!("-Dznode.container.checkIntervalMs={REAPER_MS}"))
+                .start()
+                .unwrap();
+            harness::run(async {
+                let scene = Scene::new(servers.connect_string());
+                $(scene.play(stringify!($scene), $scene).await;)+
+            });
+        }
+    )+};
+}
+
+suites! {
+    mutexes_on_zoolet / mutexes_on_apache:
+        mutex::contenders_hold_it_one_at_a_time,
+        mutex::the_znodes_are_curator_s,
+        mutex::a_release_wakes_the_next_in_line,
+        mutex::a_try_does_not_wait,
+        mutex::a_timeout_leaves_the_queue,
+        mutex::a_guard_is_entered_again,
+        mutex::a_cancelled_acquire_leaves_nothing_behind,
+        mutex::a_lost_reply_does_no_harm,
+        mutex::a_dead_holder_s_lock_goes_on,
+        mutex::a_session_that_ends_ends_the_wait,
+        mutex::a_lost_lock_writes_nothing,
+        mutex::a_dead_session_s_znode_is_not_taken_for_one_s_own,
+        mutex::a_holder_is_asked_for_its_lock,
+        mutex::a_bilingual_lock_stands_in_both_queues;
+
+    read_write_locks_on_zoolet / read_write_locks_on_apache:
+        read_write_lock::readers_share_and_writers_do_not,
+        read_write_lock::a_reader_waits_for_the_writer_in_front_of_it,
+        read_write_lock::a_writer_goes_on_as_a_reader,
+        read_write_lock::a_cancelled_wait_leaves_nothing_behind,
+        read_write_lock::a_lost_reply_does_no_harm,
+        read_write_lock::a_dead_writer_s_lock_goes_on;
+}

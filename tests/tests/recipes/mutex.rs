@@ -1,0 +1,311 @@
+//! [`Mutex`]: the base of all locks.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use zoolet_client::recipes::{LockOptions, Loss, Mutex};
+use zoolet_client::{CreateMode, ErrorKind};
+
+use crate::harness::{Fenced, Scene, cancelled_at_every_await, count_up, new_counter, soon};
+
+const CONTENDERS: usize = 6;
+const ROUNDS: usize = 8;
+
+pub(crate) async fn contenders_hold_it_one_at_a_time(scene: &Scene) {
+    let client = scene.client().await;
+    let path = scene.path();
+    let mutex = Mutex::new(&client, &path);
+    drop(mutex.acquire().await.unwrap());
+    let counter = format!("{path}-count");
+    new_counter(&client, &counter).await;
+    let (inside, fenced) = (Arc::new(AtomicUsize::new(0)), Arc::new(Fenced::default()));
+    let mut contenders = JoinSet::new();
+    for number in 0..CONTENDERS {
+        let client = scene.client().await;
+        // Both kinds stand in one queue.
+        let options = LockOptions::new();
+        let options = if number % 2 == 0 { options.bilingual() } else { options };
+        let mutex = Mutex::with_options(&client, &path, options);
+        let (inside, fenced, counter) = (Arc::clone(&inside), Arc::clone(&fenced), counter.clone());
+        contenders.spawn(async move {
+            for _ in 0..ROUNDS {
+                let guard = mutex.acquire().await.unwrap();
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "holders at one time");
+                fenced.grant(guard.token());
+                count_up(&client, &counter).await;
+                assert_eq!(inside.fetch_sub(1, Ordering::SeqCst), 1);
+                assert!(guard.release().await.unwrap());
+            }
+        });
+    }
+    while let Some(ended) = contenders.join_next().await {
+        ended.unwrap();
+    }
+    client.sync(&counter).await.unwrap();
+    let (data, _) = client.get(&counter).await.unwrap();
+    assert_eq!(data.as_ref(), (CONTENDERS * ROUNDS).to_string().as_bytes());
+    scene.until_children(&client, &path, 0).await;
+}
+
+pub(crate) async fn the_znodes_are_curator_s(scene: &Scene) {
+    let client = scene.client().await;
+    let path = format!("{}/deep/lock", scene.path());
+    let guard = Mutex::new(&client, &path).acquire().await.unwrap();
+    let (parent, name) = guard.path().rsplit_once('/').unwrap();
+    assert_eq!(parent, path);
+    // _c_, a UUID with its dashes, -lock-, ten digits.
+    assert_eq!(name.len(), 3 + 36 + "-lock-".len() + 10, "{name}");
+    assert!(name.starts_with("_c_") && name.ends_with("-lock-0000000000"), "{name}");
+    let (data, stat) = client.get(guard.path()).await.unwrap();
+    assert!(std::str::from_utf8(&data).unwrap().parse::<IpAddr>().is_ok(), "{data:?}");
+    assert_eq!(stat.ephemeral_owner, client.session().id);
+    assert_eq!(stat.czxid.0, guard.token().get());
+    guard.release().await.unwrap();
+    // Only a container goes by itself.
+    let grandparent = path.rsplit_once('/').unwrap().0;
+    for container in [&path, grandparent] {
+        soon("the parents are containers", async || {
+            client.sync("/").await.unwrap();
+            client.exists(container).await.unwrap().is_none()
+        })
+        .await;
+    }
+
+    let options = LockOptions::new().data("me");
+    let guard = Mutex::with_options(&client, &path, options).acquire().await.unwrap();
+    assert_eq!(client.get(guard.path()).await.unwrap().0.as_ref(), b"me");
+}
+
+pub(crate) async fn a_release_wakes_the_next_in_line(scene: &Scene) {
+    let (first, path) = (scene.client().await, scene.path());
+    let held = Mutex::new(&first, &path).acquire().await.unwrap();
+    let order = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let mut waiters = JoinSet::new();
+    for number in 0..4 {
+        let mutex = Mutex::new(&scene.client().await, &path);
+        let order = Arc::clone(&order);
+        waiters.spawn(async move {
+            let guard = mutex.acquire().await.unwrap();
+            order.lock().unwrap().push(number);
+            guard.release().await.unwrap();
+        });
+        scene.until_children(&first, &path, number + 2).await;
+    }
+    assert_eq!(Mutex::new(&first, &path).participants().await.unwrap()[0], held.path());
+    assert!(held.release().await.unwrap());
+    while let Some(ended) = waiters.join_next().await {
+        ended.unwrap();
+    }
+    assert_eq!(*order.lock().unwrap(), [0, 1, 2, 3], "grants in the order of the queue");
+}
+
+pub(crate) async fn a_try_does_not_wait(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let held = Mutex::new(&one, &path).try_acquire().await.unwrap().unwrap();
+    let mutex = Mutex::new(&other, &path);
+    let before = one.exists(&path).await.unwrap().unwrap();
+    assert!(mutex.try_acquire().await.unwrap().is_none());
+    one.sync(&path).await.unwrap();
+    let after = one.exists(&path).await.unwrap().unwrap();
+    assert_eq!(before, after, "a try that fails writes nothing");
+    assert!(held.release().await.unwrap());
+    assert!(mutex.try_acquire().await.unwrap().is_some(), "a release is seen at once");
+}
+
+pub(crate) async fn a_timeout_leaves_the_queue(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let held = Mutex::new(&one, &path).acquire().await.unwrap();
+    let mutex = Mutex::new(&other, &path);
+    assert!(mutex.acquire_timeout(Duration::from_millis(200)).await.unwrap().is_none());
+    scene.until_children(&one, &path, 1).await;
+    assert!(held.release().await.unwrap());
+    let again = mutex.acquire_timeout(Duration::from_secs(10)).await.unwrap();
+    assert!(again.is_some());
+}
+
+pub(crate) async fn a_guard_is_entered_again(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let outer = Mutex::new(&one, &path).acquire().await.unwrap();
+    let inner = outer.reenter();
+    assert_eq!(inner.token(), outer.token());
+    assert!(outer.release().await.unwrap());
+    let mutex = Mutex::new(&other, &path);
+    assert!(mutex.try_acquire().await.unwrap().is_none(), "the inner guard holds it");
+    assert!(inner.release().await.unwrap());
+    assert!(mutex.try_acquire().await.unwrap().is_some());
+}
+
+pub(crate) async fn a_cancelled_acquire_leaves_nothing_behind(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    for options in [LockOptions::new(), LockOptions::new().bilingual()] {
+        let mutex = Mutex::with_options(&other, &path, options);
+        let free = async || scene.until_children(&one, &path, 0).await;
+        cancelled_at_every_await(|| mutex.acquire(), free).await;
+        cancelled_at_every_await(|| mutex.try_acquire(), free).await;
+        let held = Mutex::new(&one, &path).acquire().await.unwrap();
+        let taken = async || scene.until_children(&one, &path, 1).await;
+        cancelled_at_every_await(|| mutex.acquire(), taken).await;
+        assert!(held.release().await.unwrap());
+        // A release that is dropped half way releases all the same.
+        let release = || async { mutex.acquire().await?.release().await };
+        cancelled_at_every_await(release, free).await;
+    }
+}
+
+pub(crate) async fn a_lost_reply_does_no_harm(scene: &Scene) {
+    for options in [LockOptions::new(), LockOptions::new().bilingual()] {
+        let (options, other) = (&options, &scene.client().await);
+        scene
+            .under_every_fault(async |client, path| {
+                let mutex = Mutex::with_options(&client, &path, options.clone());
+                let held = Mutex::new(other, &path).acquire().await.unwrap();
+                let waiter = tokio::spawn({
+                    let mutex = mutex.clone();
+                    async move { mutex.acquire().await.unwrap() }
+                });
+                scene
+                    .until_children(other, &path, if options_double(options) { 3 } else { 2 })
+                    .await;
+                assert!(held.release().await.unwrap());
+                let guard = waiter.await.unwrap();
+                // One znode of each name: a create that was lost is found, not repeated.
+                let names = scene.children(other, &path).await;
+                assert_eq!(names.len(), if options_double(options) { 2 } else { 1 }, "{names:?}");
+                assert!(guard.release().await.unwrap());
+                let guard = mutex.try_acquire().await.unwrap().unwrap();
+                assert!(guard.release().await.unwrap());
+            })
+            .await;
+    }
+}
+
+fn options_double(options: &LockOptions) -> bool {
+    format!("{options:?}").contains("bilingual: true")
+}
+
+pub(crate) async fn a_dead_holder_s_lock_goes_on(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let held = Mutex::new(&one, &path).acquire().await.unwrap();
+    let lost = tokio::spawn(held.lost());
+    let mutex = Mutex::new(&other, &path);
+    let waiter = tokio::spawn(async move { mutex.acquire().await.unwrap() });
+    scene.until_children(&other, &path, 2).await;
+    scene.expire(&one).await;
+    let guard = timeout(Duration::from_secs(10), waiter).await.unwrap().unwrap();
+    assert!(guard.token() > held.token());
+    lost.await.unwrap();
+    soon("nothing remains of the lock", async || held.remaining().is_zero()).await;
+    let error = held.write(&path, b"stale", -1).await.unwrap_err();
+    assert!(error.ends_session(), "{error}");
+    assert!(held.release().await.is_err());
+}
+
+pub(crate) async fn a_session_that_ends_ends_the_wait(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let held = Mutex::new(&one, &path).acquire().await.unwrap();
+    let mutex = Mutex::new(&other, &path);
+    let waiter = tokio::spawn(async move { mutex.acquire().await });
+    scene.until_children(&one, &path, 2).await;
+    scene.expire(&other).await;
+    let ended = timeout(Duration::from_secs(10), waiter).await.unwrap().unwrap();
+    assert!(ended.unwrap_err().ends_session());
+    scene.until_children(&one, &path, 1).await;
+    assert!(held.release().await.unwrap());
+}
+
+pub(crate) async fn a_lost_lock_writes_nothing(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let held = Mutex::new(&one, &path).acquire().await.unwrap();
+    let target = format!("{path}-target");
+    one.create(&target, b"", CreateMode::Persistent).await.unwrap();
+    assert_eq!(held.write(&target, b"held", -1).await.unwrap().version, 1);
+    let created = held.guarded().create(
+        &format!("{target}/part"),
+        b"",
+        zoolet_client::Acl::open(),
+        CreateMode::Persistent,
+    );
+    assert_eq!(created.commit().await.unwrap().1.len(), 1, "the check is not among the results");
+
+    let lost = held.lost();
+    other.delete(held.path(), -1).await.unwrap();
+    assert_eq!(timeout(Duration::from_secs(10), lost).await.unwrap(), Loss::Deleted);
+    let taken = Mutex::new(&other, &path).acquire().await.unwrap();
+    let error = held.write(&target, b"stale", -1).await.unwrap_err();
+    assert_eq!(*error.kind(), ErrorKind::LockLost);
+    taken.write(&target, b"fresh", 1).await.unwrap();
+    assert!(taken.token() > held.token());
+    assert!(!held.release().await.unwrap(), "it was lost before");
+}
+
+/// A process that starts again finds the ephemeral of its former session, which the servers have
+/// not expired yet. CURATOR-604: two held the lock.
+pub(crate) async fn a_dead_session_s_znode_is_not_taken_for_one_s_own(scene: &Scene) {
+    let (watcher, path) = (scene.client().await, scene.path());
+    let former = scene.client().await;
+    let held = Mutex::new(&former, &path).acquire().await.unwrap();
+    let resumed = scene.client().await;
+    let mutex = Mutex::new(&resumed, &path);
+    let waiter = tokio::spawn(async move { mutex.acquire().await.unwrap() });
+    scene.until_children(&watcher, &path, 2).await;
+    sleep(Duration::from_millis(100)).await;
+    assert!(!waiter.is_finished());
+    scene.expire(&former).await;
+    let guard = timeout(Duration::from_secs(10), waiter).await.unwrap().unwrap();
+    assert_ne!(guard.path(), held.path());
+    let (_, stat) = resumed.get(guard.path()).await.unwrap();
+    assert_eq!(stat.ephemeral_owner, resumed.session().id);
+}
+
+pub(crate) async fn a_holder_is_asked_for_its_lock(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let options = LockOptions::new().revocable();
+    let held = Mutex::with_options(&one, &path, options).acquire().await.unwrap();
+    assert!(one.get(held.path()).await.unwrap().0.is_empty(), "as Curator creates it");
+    let asked = tokio::spawn(held.revocation());
+    let mutex = Mutex::new(&other, &path);
+    let holder = mutex.participants().await.unwrap()[0].clone();
+    // Something else on the znode is no request.
+    other.set_data(&holder, b"hello", -1).await.unwrap();
+    sleep(Duration::from_millis(100)).await;
+    assert!(!asked.is_finished());
+    Mutex::request_revocation(&other, &holder).await.unwrap();
+    timeout(Duration::from_secs(10), asked).await.unwrap().unwrap();
+    assert_eq!(other.get(&holder).await.unwrap().0.as_ref(), b"__REVOKE__");
+    assert!(held.release().await.unwrap());
+}
+
+pub(crate) async fn a_bilingual_lock_stands_in_both_queues(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let options = LockOptions::new().bilingual().data("me");
+    let mutex = Mutex::with_options(&one, &path, options);
+    let held = mutex.acquire().await.unwrap();
+    let names = scene.children(&other, &path).await;
+    let [curator, kazoo] = names.as_slice() else { panic!("{names:?}") };
+    assert!(curator.starts_with("_c_") && curator.ends_with("-lock-0000000000"), "{curator}");
+    assert_eq!(kazoo.len(), 32 + "__lock__".len() + 10);
+    assert!(kazoo.ends_with("__lock__0000000001"), "{kazoo}");
+    assert_eq!(curator[3..39].replace('-', ""), kazoo[..32], "one id");
+
+    // A kazoo client with an earlier number is waited for, one with a later number waits.
+    let base = format!("{path}/0123456789abcdef0123456789abcdef__lock__");
+    let (later, _) = other.create(&base, b"", CreateMode::EphemeralSequential).await.unwrap();
+    let waiter = tokio::spawn(async move { mutex.acquire().await.unwrap() });
+    scene.until_children(&other, &path, 5).await;
+    // Who loses either znode has lost the lock.
+    let lost = held.lost();
+    other.delete(&format!("{path}/{kazoo}"), -1).await.unwrap();
+    assert_eq!(timeout(Duration::from_secs(10), lost).await.unwrap(), Loss::Deleted);
+    assert_eq!(*held.write(&path, b"", -1).await.unwrap_err().kind(), ErrorKind::LockLost);
+    held.release().await.unwrap();
+    sleep(Duration::from_millis(200)).await;
+    assert!(!waiter.is_finished(), "kazoo's znode is first now");
+    other.delete(&later, -1).await.unwrap();
+    let guard = timeout(Duration::from_secs(10), waiter).await.unwrap().unwrap();
+    assert!(guard.release().await.unwrap());
+    scene.until_children(&other, &path, 0).await;
+}
