@@ -26,9 +26,11 @@ fn setting(name: &str, default: u64) -> u64 {
 fn reference(enforce_quota: &str) -> Result<Apache, ApacheError> {
     Apache::builder()
         .servers(1)
+        .super_digest(oracle::SUPER_DIGEST)
         .property("extendedTypesEnabled", "true")
         .property("enforceQuota", enforce_quota)
-        .property("znode.container.checkIntervalMs", "100000000")
+        // Apache reads this one from the JVM only.
+        .jvm_option("-Dznode.container.checkIntervalMs=100000000")
         .property("tickTime", "2000")
         .start()
 }
@@ -68,6 +70,7 @@ fn compare_zoolet(enforce_quota: &str, operations: u64, multis: bool) {
     let left = reference(enforce_quota).expect("Apache starts");
     let right = Zoolet::builder()
         .servers(1)
+        .super_digest(oracle::SUPER_DIGEST)
         .property("extendedTypesEnabled", "true")
         .property("enforceQuota", enforce_quota)
         .property("znode.container.checkIntervalMs", "100000000")

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 
 use zoolet_jute::{MultiResult, Parts, Reply, SessionId, Stat, Zxid};
 
+use super::differences;
 use super::generate::Step;
-use super::{Outcome, differences};
+use super::side::Outcome;
 use crate::raw::Incoming;
 
 /// How two outcomes compare.

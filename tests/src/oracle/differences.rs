@@ -25,6 +25,13 @@ pub const WITHHELD: &str = "catch-up events of setWatches are filtered by READ, 
 /// different afterwards, so hard quotas are compared without multis.
 pub const QUOTA_IN_MULTI: &str = "a multi cannot exceed a hard quota by parts";
 
+/// A container that is created with an ephemeral flag is a container (protocol §2.1), for the parts
+/// behind it in the same multi as well. Apache takes it for an ephemeral znode until the multi is
+/// applied, and refuses children that it accepts a moment later. The trees are different
+/// afterwards, so such parts are not generated.
+pub const CONTAINER_WITH_EPHEMERAL_FLAG: &str =
+    "a container with an ephemeral flag may have children within its own multi";
+
 /// All others.
 pub const DIFFERENCES: &[Difference] = &[Difference {
     what: "an ACL entry of scheme world with a null id answers InvalidACL, not MarshallingError",

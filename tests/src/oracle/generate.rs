@@ -272,12 +272,21 @@ impl Generator {
         match self.rng.u32(..12) {
             0 | 1 => MultiOp::Create(self.create_body()),
             2 | 3 => MultiOp::Create2(self.create_body()),
-            4 => MultiOp::CreateContainer(self.create_body()),
+            4 => MultiOp::CreateContainer(self.container_in_multi()),
             5 => MultiOp::CreateTtl(self.create_ttl_body()),
             6 | 7 => MultiOp::Delete(self.path_version()),
             8..11 => MultiOp::SetData(self.set_data()),
             _ => MultiOp::Check(self.path_version()),
         }
+    }
+
+    /// Without the ephemeral flags: [`super::differences::CONTAINER_WITH_EPHEMERAL_FLAG`].
+    fn container_in_multi(&mut self) -> CreateRequest {
+        let mut body = self.create_body();
+        if body.flags == 1 || body.flags == 3 {
+            body.flags -= 1;
+        }
+        body
     }
 
     fn multi_read(&mut self) -> Request {

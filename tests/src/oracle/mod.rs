@@ -5,24 +5,39 @@
 //! one every session is pinged, so that all the events that it fired are in. Zxids differ between
 //! the servers, so they are mapped: each pair that is met must be met again, and the mapping must
 //! keep the order. What is meant to differ stands in [`differences`], with its reason.
+//!
+//! A run comes in chapters: at the end of each the whole trees are compared, and emptied, because
+//! a tree that nobody may change any more teaches nothing.
 
+mod chapter;
 mod compare;
 pub mod differences;
 mod generate;
+mod side;
 
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
 use fastrand::Rng;
-use zoolet_jute::{ErrorCode, PathWatchRequest, Request, SessionId, Xid, Zxid};
+use zoolet_jute::Xid;
 
-use crate::raw::{Incoming, RawConnection};
+use crate::raw::Incoming;
 use compare::Mapping;
 use generate::{Generator, Step};
+use side::{Outcome, Side};
 
 /// The sessions that take part at a time.
 const SESSIONS: usize = 3;
+
+/// One more session: the superuser's, which looks over the trees and empties them.
+const KEEPER: usize = SESSIONS;
+
+/// The digest of the superuser `super:oracle`, which both servers are started with.
+pub const SUPER_DIGEST: &str = "super:w41Z49KzAbWweq3fTkicrahb3kI=";
+
+/// The operations between two looks over the whole trees.
+const CHAPTER_OPERATIONS: u64 = 5_000;
 
 /// The session timeout, long enough to never expire on a slow machine; in milliseconds.
 const SESSION_TIMEOUT_MS: i32 = 40_000;
@@ -92,25 +107,6 @@ impl fmt::Display for OracleError {
     }
 }
 
-/// One server with the sessions on it.
-struct Side {
-    name: &'static str,
-    server: SocketAddr,
-    sessions: Vec<RawConnection>,
-    last_zxid: Vec<Zxid>,
-    time_of: std::collections::BTreeMap<Zxid, i64>,
-}
-
-/// What one server did in one step.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Outcome {
-    reply: Incoming,
-    /// Whether the server has closed the connection.
-    closed: bool,
-    /// For each session, the events in the order of their coming.
-    events: Vec<Vec<Incoming>>,
-}
-
 /// What to run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
@@ -123,63 +119,107 @@ pub struct Plan {
     pub multis: bool,
 }
 
-/// Runs a plan against both servers.
+/// Runs a plan against both servers, which start empty and know [`SUPER_DIGEST`].
 pub fn run(reference: SocketAddr, subject: SocketAddr, plan: Plan) -> Result<Summary, OracleError> {
-    let Plan { seed, operations, multis } = plan;
-    let mut reference = Side::open("reference", reference)?;
-    let mut subject = Side::open("subject", subject)?;
-    let mut mapping = Mapping::default();
-    mapping.sessions(&reference.session_ids(), &subject.session_ids());
-    let mut generator = Generator::new(Rng::with_seed(seed), SESSIONS, multis);
-    let mut summary = Summary::default();
-    let mut history = Vec::new();
-    for step in 0..operations {
-        let (session, asked) = generator.next_step();
-        let xid = Xid(i32::try_from(step % 0x7fff_0000).unwrap_or(0) + 1);
-        let left = reference.perform(session, xid, &asked)?;
-        let right = subject.perform(session, xid, &asked)?;
+    let mut run = Run::open(reference, subject, plan)?;
+    let mut generator = Generator::new(Rng::with_seed(plan.seed), SESSIONS, plan.multis);
+    run.begin()?;
+    while run.summary.operations < plan.operations {
+        for _ in 0..CHAPTER_OPERATIONS.min(plan.operations - run.summary.operations) {
+            let (session, asked) = generator.next_step();
+            let performed = run.perform(session, &asked)?;
+            generator.learn(&asked, &performed.reply);
+            if performed.reopened {
+                generator.session_reopened(session);
+            }
+        }
+        run.end_chapter()?;
+    }
+    run.reference.close();
+    run.subject.close();
+    Ok(run.summary)
+}
+
+/// Both servers in the middle of a run.
+struct Run {
+    seed: u64,
+    reference: Side,
+    subject: Side,
+    mapping: Mapping,
+    summary: Summary,
+    step: u64,
+    history: Vec<String>,
+}
+
+/// What became of a step on which both servers agree.
+struct Performed {
+    /// The reference's reply.
+    reply: Incoming,
+    /// Whether the session has a new connection.
+    reopened: bool,
+}
+
+impl Run {
+    fn open(reference: SocketAddr, subject: SocketAddr, plan: Plan) -> Result<Self, OracleError> {
+        let reference = Side::open("reference", reference)?;
+        let subject = Side::open("subject", subject)?;
+        let mut mapping = Mapping::default();
+        mapping.sessions(&reference.session_ids(), &subject.session_ids());
+        let (summary, history) = (Summary::default(), Vec::new());
+        Ok(Self { seed: plan.seed, reference, subject, mapping, summary, step: 0, history })
+    }
+
+    /// Does the same on both servers; anything but agreement is an error.
+    fn perform(&mut self, session: usize, asked: &Step) -> Result<Performed, OracleError> {
+        let xid = Xid(i32::try_from(self.step % 0x7fff_0000).unwrap_or(0) + 1);
+        let left = self.reference.perform(session, xid, asked)?;
+        let right = self.subject.perform(session, xid, asked)?;
         let described = format!("session {session}: {asked:?}");
-        let agreed = reference
+        let agreed = self
+            .reference
             .check_times(&left)
-            .and_then(|()| subject.check_times(&right))
-            .and_then(|()| mapping.agree(&asked, &left, &right));
+            .and_then(|()| self.subject.check_times(&right))
+            .and_then(|()| self.mapping.agree(asked, &left, &right));
         let agreed = match agreed {
             Ok(verdict) => {
-                reference.check_withheld(session, xid, mapping.take_withheld(), verdict)?
+                let withheld = self.mapping.take_withheld();
+                self.reference.check_withheld(session, xid, withheld, verdict)?
             }
             Err(why) => Err(why),
         };
         match agreed {
-            Ok(verdict) => summary.count(&left, verdict),
+            Ok(verdict) => self.summary.count(&left, verdict),
             Err(why) => {
-                return Err(OracleError::Disagreement(Box::new(Disagreement {
-                    seed,
-                    step,
-                    asked: format!("{}: {}", short(&described), short(&why)),
-                    reference: short(&format!("{left:?}")),
-                    subject: short(&format!("{right:?}")),
-                    history,
-                })));
+                let asked = format!("{}: {}", short(&described), short(&why));
+                return Err(self.disagreement(asked, &left, &right));
             }
         }
-        generator.learn(&asked, &left.reply);
-        let ended = asked.ends_session();
         if left.closed {
-            reference.reopen(session, ended)?;
-            subject.reopen(session, ended)?;
+            self.reference.reopen(session, asked.ends_session())?;
+            self.subject.reopen(session, asked.ends_session())?;
         }
-        if left.closed || asked == Step::Resume {
-            generator.session_reopened(session);
-            mapping.sessions(&reference.session_ids(), &subject.session_ids());
+        let reopened = left.closed || *asked == Step::Resume;
+        if reopened {
+            self.mapping.sessions(&self.reference.session_ids(), &self.subject.session_ids());
         }
-        if history.len() == HISTORY_MAX {
-            history.remove(0);
+        if self.history.len() == HISTORY_MAX {
+            self.history.remove(0);
         }
-        history.push(short(&format!("{step} {described} -> {:?}", left.reply)));
+        self.history.push(short(&format!("{} {described} -> {:?}", self.step, left.reply)));
+        self.step += 1;
+        Ok(Performed { reply: left.reply, reopened })
     }
-    reference.close();
-    subject.close();
-    Ok(summary)
+
+    fn disagreement(&mut self, asked: String, left: &Outcome, right: &Outcome) -> OracleError {
+        OracleError::Disagreement(Box::new(Disagreement {
+            seed: self.seed,
+            step: self.step,
+            asked,
+            reference: short(&format!("{left:?}")),
+            subject: short(&format!("{right:?}")),
+            history: std::mem::take(&mut self.history),
+        }))
+    }
 }
 
 fn short(line: &str) -> String {
@@ -197,166 +237,4 @@ impl Summary {
             self.differences += 1;
         }
     }
-}
-
-impl Side {
-    fn open(name: &'static str, server: SocketAddr) -> Result<Self, OracleError> {
-        let mut side = Self {
-            name,
-            server,
-            sessions: Vec::new(),
-            last_zxid: vec![Zxid(0); SESSIONS],
-            time_of: std::collections::BTreeMap::new(),
-        };
-        for _ in 0..SESSIONS {
-            let session = RawConnection::open(server, SESSION_TIMEOUT_MS)
-                .map_err(|error| OracleError::Io(name, error))?;
-            side.sessions.push(session);
-        }
-        Ok(side)
-    }
-
-    fn session_ids(&self) -> Vec<SessionId> {
-        self.sessions.iter().map(|session| session.session.session_id).collect()
-    }
-
-    fn perform(&mut self, session: usize, xid: Xid, step: &Step) -> Result<Outcome, OracleError> {
-        let name = self.name;
-        self.try_perform(session, xid, step).map_err(|error| OracleError::Io(name, error))
-    }
-
-    fn try_perform(&mut self, session: usize, xid: Xid, step: &Step) -> io::Result<Outcome> {
-        let mut events = vec![Vec::new(); self.sessions.len()];
-        let own = connection(&mut self.sessions, session)?;
-        let (first, reply) = match step {
-            Step::Call(request) => own.call(xid, request)?,
-            Step::Payload(op, body) => {
-                let mut payload = Vec::new();
-                payload.extend_from_slice(&xid.0.to_be_bytes());
-                payload.extend_from_slice(&op.to_be_bytes());
-                payload.extend_from_slice(body);
-                own.send_payload(&payload, zoolet_jute::OpCode::Ping)?;
-                own.until_reply()?
-            }
-            Step::Resume => {
-                let request = own.resume_request(Zxid(0));
-                *own = RawConnection::handshake(self.server, &request)?;
-                let granted = own.session.clone();
-                let header = zoolet_jute::ReplyHeader {
-                    xid,
-                    zxid: Zxid(0),
-                    err: (granted.timeout_ms == 0).then_some(ErrorCode::SessionExpired),
-                };
-                (Vec::new(), Incoming::Reply(header, None))
-            }
-        };
-        if let Some(own) = events.get_mut(session) {
-            own.extend(first);
-        }
-        if let Incoming::Reply(header, _) = &reply {
-            self.check_monotone(session, header.zxid)?;
-        }
-        let mut closed = reply == Incoming::Closed;
-        if !closed && step.is_last(&reply) {
-            // The server closes behind its reply, but a ping might still be answered in between.
-            let (more, end) = connection(&mut self.sessions, session)?.until_reply()?;
-            closed = end == Incoming::Closed;
-            if let Some(own) = events.get_mut(session) {
-                own.extend(more);
-            }
-        }
-        for (index, connection) in self.sessions.iter_mut().enumerate() {
-            if closed && index == session {
-                continue;
-            }
-            let (more, gone) = match connection.call(Xid::PING, &Request::Ping) {
-                Ok((more, end)) => (more, end == Incoming::Closed),
-                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => (Vec::new(), true),
-                Err(error) => return Err(error),
-            };
-            if let Some(list) = events.get_mut(index) {
-                list.extend(more);
-            }
-            if gone && index != session {
-                let why = format!("session {index} was closed by an operation of {session}");
-                return Err(io::Error::new(io::ErrorKind::ConnectionReset, why));
-            }
-            closed |= gone;
-        }
-        Ok(Outcome { reply, closed, events })
-    }
-
-    /// Sees that the session may not read the znodes whose events were withheld from it.
-    fn check_withheld(
-        &mut self,
-        session: usize,
-        xid: Xid,
-        paths: Vec<String>,
-        verdict: compare::Verdict,
-    ) -> Result<Result<compare::Verdict, String>, OracleError> {
-        let mut verdict = verdict;
-        for path in paths {
-            let request = PathWatchRequest { path: path.clone(), watch: false };
-            let asked = Step::Call(Request::Exists(request));
-            let reply = self.perform(session, xid, &asked)?.reply;
-            let denied = matches!(&reply, Incoming::Reply(header, _) if header.err == Some(ErrorCode::NoAuth));
-            if !denied {
-                return Ok(Err(format!("the event of {path} is missing, but it may be read")));
-            }
-            verdict = compare::Verdict::MeantDifference;
-        }
-        Ok(Ok(verdict))
-    }
-
-    /// A connection's zxids never go back; zero and minus one stand for none.
-    fn check_monotone(&mut self, session: usize, zxid: Zxid) -> io::Result<()> {
-        let Some(last) = self.last_zxid.get_mut(session) else { return Ok(()) };
-        if zxid.0 > 0 {
-            if zxid < *last {
-                let why = format!("session {session}: zxid {zxid} behind {last}");
-                return Err(io::Error::new(io::ErrorKind::InvalidData, why));
-            }
-            *last = zxid;
-        }
-        Ok(())
-    }
-
-    /// A transaction has one time, wherever it shows.
-    fn check_times(&mut self, outcome: &Outcome) -> Result<(), String> {
-        let Incoming::Reply(_, Some(reply)) = &outcome.reply else { return Ok(()) };
-        for stat in compare::stats(reply) {
-            for (zxid, time) in [(stat.czxid, stat.ctime), (stat.mzxid, stat.mtime)] {
-                if zxid.0 > 0 && *self.time_of.entry(zxid).or_insert(time) != time {
-                    return Err(format!("{}: transaction {zxid} has two times", self.name));
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Connects again: with a new session if the old one was closed, else with the same.
-    fn reopen(&mut self, session: usize, ended: bool) -> Result<(), OracleError> {
-        let (name, server) = (self.name, self.server);
-        let reopened = connection(&mut self.sessions, session).and_then(|old| {
-            *old = if ended {
-                RawConnection::open(server, SESSION_TIMEOUT_MS)?
-            } else {
-                RawConnection::handshake(server, &old.resume_request(Zxid(0)))?
-            };
-            Ok(())
-        });
-        reopened.map_err(|error| OracleError::Io(name, error))
-    }
-
-    /// Ends the sessions, as far as they still answer.
-    fn close(&mut self) {
-        for session in &mut self.sessions {
-            // The run is over: a server that is gone by now has lost nothing.
-            let _ = session.call(Xid(1), &Request::CloseSession);
-        }
-    }
-}
-
-fn connection(sessions: &mut [RawConnection], index: usize) -> io::Result<&mut RawConnection> {
-    sessions.get_mut(index).ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))
 }
