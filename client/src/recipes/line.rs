@@ -2,11 +2,11 @@
 //!
 //! Each waits for one znode in front of it, so that a release wakes one waiter and no herd.
 
-use crate::{Client, Error, ErrorCode};
+use crate::{Client, Error};
 
 use super::name::join;
 use super::place::{Place, Ticket};
-use super::retry::{children, insist};
+use super::retry::{children, insist, is_no_node};
 
 /// Where a place stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -78,7 +78,7 @@ pub(crate) async fn wait_turn(
 pub(crate) async fn wait_changed(client: &Client, path: &str) -> Result<(), Error> {
     match insist(|| client.get_watched(path)).await {
         Ok((_, _, watch)) => watch.changed().await.map(drop),
-        Err(error) if error.code() == Some(ErrorCode::NoNode) => Ok(()),
+        Err(error) if is_no_node(&error) => Ok(()),
         Err(error) => Err(error),
     }
 }
@@ -88,7 +88,7 @@ pub(crate) async fn wait_deleted(client: &Client, path: &str) -> Result<(), Erro
     loop {
         match insist(|| client.get_watched(path)).await {
             Ok((_, _, watch)) => drop(watch.changed().await?),
-            Err(error) if error.code() == Some(ErrorCode::NoNode) => return Ok(()),
+            Err(error) if is_no_node(&error) => return Ok(()),
             Err(error) => return Err(error),
         }
     }

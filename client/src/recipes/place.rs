@@ -12,9 +12,9 @@ use zoolet_jute::{Acl, CreateMode, ErrorCode, MultiResult, Stat};
 
 use crate::{Client, Error, ErrorKind};
 
-use super::name::{KAZOO_LOCK_BASE, LOCK_BASE, ProtectedId, Sequence, join};
+use super::name::{KAZOO_LOCK_BASE, LOCK_BASE, ProtectedId, Sequence, join, split};
 use super::retry::{
-    back_off, children_now, delete_if_there, ensure_containers, insist, is_transient,
+    back_off, children_now, delete_if_there, ensure_containers, insist, is_no_node, is_transient,
 };
 
 /// The names of the znodes of one place.
@@ -46,6 +46,8 @@ pub(crate) struct Place {
     runtime: Handle,
     dir: String,
     id: ProtectedId,
+    /// The name, where it is not made from the id; then the data starts with the id.
+    fixed: Option<String>,
     /// Empty until the create was answered.
     names: Vec<String>,
     czxid: i64,
@@ -54,21 +56,68 @@ pub(crate) struct Place {
 }
 
 impl Place {
+    /// A place that is about to be taken.
+    fn empty(client: &Client, dir: &str, fixed: Option<String>) -> Result<Self, Error> {
+        Ok(Self {
+            client: client.clone(),
+            runtime: Handle::current(),
+            dir: dir.to_owned(),
+            id: ProtectedId::random()?,
+            fixed,
+            names: Vec::new(),
+            czxid: 0,
+            armed: true,
+        })
+    }
+
+    /// Creates an ephemeral znode of a fixed name; `None` when somebody else has it. Its data is a
+    /// random id, by which a lost reply is made up for, a space, and the label.
+    pub(crate) async fn seize(
+        client: &Client,
+        path: &str,
+        label: &[u8],
+        acl: &[Acl],
+    ) -> Result<Option<Self>, Error> {
+        let Some((dir, name)) = split(path) else {
+            return Err(ErrorKind::Protocol(format!("{path:?} is no path of a lock")).into());
+        };
+        let mut place = Self::empty(client, dir, Some(name.to_owned()))?;
+        let data = [place.id.uuid().as_bytes(), b" ", label].concat();
+        let mut tries = 0;
+        loop {
+            let acl = acl.to_vec();
+            match client.create_with_acl(path, &data, acl, CreateMode::Ephemeral).await {
+                Ok(created) => {
+                    place.take(vec![created]);
+                    return Ok(Some(place));
+                }
+                Err(error) if error.code() == Some(ErrorCode::NodeExists) => {
+                    let found = if tries == 0 { None } else { place.find().await? };
+                    place.armed = found.is_some();
+                    return Ok(found.map(|found| {
+                        place.take(found);
+                        place
+                    }));
+                }
+                Err(error) if is_no_node(&error) => {
+                    ensure_containers(client, dir).await?;
+                }
+                Err(error) if is_transient(&error) => back_off(&mut tries).await,
+                Err(error) => {
+                    place.armed = error.may_have_happened();
+                    return Err(error);
+                }
+            }
+        }
+    }
+
     /// Takes a place at the end of the queue. Answers the children too when they came with the
     /// same round trip: they were read behind the create.
     pub(crate) async fn enter(
         client: &Client,
         ticket: &Ticket<'_>,
     ) -> Result<(Self, Option<Vec<String>>), Error> {
-        let mut place = Self {
-            client: client.clone(),
-            runtime: Handle::current(),
-            dir: ticket.dir.to_owned(),
-            id: ProtectedId::random()?,
-            names: Vec::new(),
-            czxid: 0,
-            armed: true,
-        };
+        let mut place = Self::empty(client, ticket.dir, None)?;
         let mut tries = 0;
         loop {
             let (created, listed) =
@@ -78,7 +127,7 @@ impl Place {
                     place.take(created);
                     return Ok((place, listed.ok().map(|(names, _)| names)));
                 }
-                Err(error) if error.code() == Some(ErrorCode::NoNode) => {
+                Err(error) if is_no_node(&error) => {
                     ensure_containers(client, ticket.dir).await?;
                 }
                 Err(error) if is_transient(&error) => {
@@ -146,8 +195,9 @@ impl Place {
     /// Looks for znodes whose create was not answered, and makes sure that they are this session's.
     async fn find(&self) -> Result<Option<Vec<(String, Stat)>>, Error> {
         let session = self.client.session().id;
+        let names = find_names(&self.client, &self.dir, self.id, self.fixed.as_deref()).await?;
         let mut found = Vec::new();
-        for name in self.mine(children_now(&self.client, &self.dir).await?) {
+        for name in names {
             let path = join(&self.dir, &name);
             match insist(|| self.client.exists(&path)).await? {
                 Some(stat) if stat.ephemeral_owner == session => {
@@ -157,14 +207,6 @@ impl Place {
             }
         }
         Ok((!found.is_empty()).then_some(found))
-    }
-
-    /// The names of this place, the one that comes first in the queue first.
-    fn mine(&self, mut names: Vec<String>) -> Vec<String> {
-        names.retain(|name| self.id.owns(name));
-        // Curator's form is first: it was created first.
-        names.sort_by_key(|name| !name.starts_with("_c_"));
-        names
     }
 
     pub(crate) fn client(&self) -> &Client {
@@ -206,13 +248,37 @@ impl Drop for Place {
             return;
         }
         let client = self.client.clone();
-        let (dir, id, names) = (std::mem::take(&mut self.dir), self.id, self.names.clone());
+        let (dir, names) = (std::mem::take(&mut self.dir), std::mem::take(&mut self.names));
+        let (id, fixed) = (self.id, self.fixed.take());
         self.runtime.spawn(async move {
-            if let Err(error) = clean_up(&client, &dir, id, names).await {
-                debug!(dir, %error, "a place in a queue is left to the end of its session");
+            if let Err(error) = clean_up(&client, &dir, id, fixed, names).await {
+                debug!(dir, %error, "a znode is left to the end of its session");
             }
         });
     }
+}
+
+/// The names that an id has below a znode, as of now, Curator's form first: it is created first.
+async fn find_names(
+    client: &Client,
+    dir: &str,
+    id: ProtectedId,
+    fixed: Option<&str>,
+) -> Result<Vec<String>, Error> {
+    if let Some(name) = fixed {
+        let path = join(dir, name);
+        insist(|| client.sync(&path)).await?;
+        return match insist(|| client.get(&path)).await {
+            Ok((data, _)) if data.starts_with(id.uuid().as_bytes()) => Ok(vec![name.to_owned()]),
+            Ok(_) => Ok(Vec::new()),
+            Err(error) if is_no_node(&error) => Ok(Vec::new()),
+            Err(error) => Err(error),
+        };
+    }
+    let mut names = children_now(client, dir).await?;
+    names.retain(|name| id.owns(name));
+    names.sort_by_key(|name| !name.starts_with("_c_"));
+    Ok(names)
 }
 
 /// Deletes what a dropped place has left. A create that was not answered is looked for: requests
@@ -221,11 +287,11 @@ async fn clean_up(
     client: &Client,
     dir: &str,
     id: ProtectedId,
+    fixed: Option<String>,
     mut names: Vec<String>,
 ) -> Result<(), Error> {
     if names.is_empty() {
-        names = children_now(client, dir).await?;
-        names.retain(|name| id.owns(name));
+        names = find_names(client, dir, id, fixed.as_deref()).await?;
     }
     if names.is_empty() { Ok(()) } else { remove(client, dir, &names).await.map(|_| ()) }
 }
@@ -243,7 +309,7 @@ async fn remove(client: &Client, dir: &str, names: &[String]) -> Result<bool, Er
         }
         match transaction.commit().await {
             Ok(_) => return Ok(true),
-            Err(error) if error.code() == Some(ErrorCode::NoNode) => break,
+            Err(error) if is_no_node(&error) => break,
             Err(error) if is_transient(&error) => back_off(&mut tries).await,
             Err(error) => return Err(error),
         }

@@ -32,6 +32,11 @@ pub(crate) fn is_transient(error: &Error) -> bool {
     }
 }
 
+/// Whether the server answered that the znode does not exist.
+pub(crate) fn is_no_node(error: &Error) -> bool {
+    error.code() == Some(ErrorCode::NoNode)
+}
+
 /// Waits a little, longer each time; the client itself waits until it is connected.
 pub(crate) async fn back_off(tries: &mut u32) {
     let factor = 1 << (*tries).min(DOUBLINGS_MAX);
@@ -82,7 +87,7 @@ pub(crate) async fn children(client: &Client, dir: &str) -> Result<Vec<String>, 
 
 fn or_empty(children: Result<Vec<String>, Error>) -> Result<Vec<String>, Error> {
     match children {
-        Err(error) if error.code() == Some(ErrorCode::NoNode) => Ok(Vec::new()),
+        Err(error) if is_no_node(&error) => Ok(Vec::new()),
         other => other,
     }
 }
@@ -94,7 +99,7 @@ pub(crate) async fn delete_if_there(client: &Client, path: &str) -> Result<bool,
     loop {
         match client.delete(path, -1).await {
             Ok(()) => return Ok(true),
-            Err(error) if error.code() == Some(ErrorCode::NoNode) => return Ok(tries > 0),
+            Err(error) if is_no_node(&error) => return Ok(tries > 0),
             Err(error) if is_transient(&error) => back_off(&mut tries).await,
             Err(error) => return Err(error),
         }
@@ -118,7 +123,7 @@ pub(crate) async fn ensure_containers(client: &Client, path: &str) -> Result<(),
             match create_container(client, next).await {
                 Ok(()) => {}
                 // A container above it was reaped meanwhile: from the start.
-                Err(error) if error.code() == Some(ErrorCode::NoNode) => {
+                Err(error) if is_no_node(&error) => {
                     reaped = true;
                     break;
                 }

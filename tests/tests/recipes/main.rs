@@ -9,7 +9,9 @@
     reason = "a test fails by panicking, and tells which scene it was"
 )]
 
+mod counter;
 mod harness;
+mod locks;
 mod mutex;
 mod read_write_lock;
 
@@ -81,4 +83,22 @@ suites! {
         read_write_lock::a_cancelled_wait_leaves_nothing_behind,
         read_write_lock::a_lost_reply_does_no_harm,
         read_write_lock::a_dead_writer_s_lock_goes_on;
+
+    other_locks_on_zoolet / other_locks_on_apache:
+        locks::a_semaphore_has_its_permits_and_no_more,
+        locks::a_semaphore_s_znodes_are_curator_s,
+        locks::a_shared_count_changes_the_permits,
+        locks::a_semaphore_mutex_has_one_holder,
+        locks::a_cancelled_permit_leaves_nothing_behind,
+        locks::a_permit_survives_lost_replies,
+        locks::a_dead_holder_s_permit_is_free,
+        locks::a_multi_lock_holds_all_or_none,
+        locks::a_cancelled_multi_lock_leaves_nothing_behind,
+        locks::a_simple_lock_is_one_znode,
+        locks::a_simple_lock_survives_cancels_and_lost_replies;
+
+    counters_on_zoolet / counters_on_apache:
+        counter::many_add_to_one_number,
+        counter::a_lost_reply_is_not_counted_twice,
+        counter::a_shared_count_is_watched_and_set;
 }

@@ -1,0 +1,263 @@
+//! Numbers that all clients share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+use zoolet_jute::{Acl, CreateMode, ErrorCode, Stat};
+
+use crate::{Client, Error, ErrorKind, OneshotWatcher};
+
+use super::name::split;
+use super::retry::{ensure_containers, insist, is_no_node};
+use super::witness::Witness;
+
+/// The longest wait before another attempt at a number that others change too.
+const CONTENTION_WAIT_MAX: Duration = Duration::from_millis(50);
+
+/// A number and the version of the znode that holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Versioned<T> {
+    /// The number.
+    pub value: T,
+    /// How often it was written since the znode was created.
+    pub version: i32,
+}
+
+/// A 32-bit number that is read often and written seldom: Curator's `SharedCount`, and kazoo's
+/// `Counter` with `support_curator`. The znode holds it big-endian.
+#[derive(Clone, Debug)]
+pub struct SharedCount {
+    client: Client,
+    path: String,
+    seed: i32,
+    witness: Arc<Witness>,
+}
+
+impl SharedCount {
+    /// The number at this path; `seed` is its first value if there is none yet.
+    pub fn new(client: &Client, path: &str, seed: i32) -> Self {
+        let witness = Arc::new(Witness::new(client, path));
+        Self { client: client.clone(), path: path.to_owned(), seed, witness }
+    }
+
+    /// The number.
+    pub async fn get(&self) -> Result<Versioned<i32>, Error> {
+        loop {
+            match insist(|| self.client.get(&self.path)).await {
+                Ok((data, stat)) => return decode_i32(&self.path, &data, &stat),
+                Err(error) if is_no_node(&error) => self.create().await?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The number, and a watch that fires when it changes.
+    pub async fn get_watched(&self) -> Result<(Versioned<i32>, OneshotWatcher), Error> {
+        loop {
+            match insist(|| self.client.get_watched(&self.path)).await {
+                Ok((data, stat, watch)) => {
+                    return Ok((decode_i32(&self.path, &data, &stat)?, watch));
+                }
+                Err(error) if is_no_node(&error) => self.create().await?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Writes the number whatever it is.
+    pub async fn set(&self, value: i32) -> Result<(), Error> {
+        let bytes = value.to_be_bytes();
+        loop {
+            match insist(|| self.client.set_data(&self.path, &bytes, -1)).await {
+                Ok(_) => return Ok(()),
+                Err(error) if is_no_node(&error) => self.create().await?,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Writes the number if nobody has written it since `previous` was read. Answers whether it
+    /// was written.
+    pub async fn try_set(&self, previous: Versioned<i32>, value: i32) -> Result<bool, Error> {
+        if previous.version == -1 {
+            return Err(nameless_version(&self.path));
+        }
+        let bytes = value.to_be_bytes();
+        let write = self
+            .witness
+            .commit(|transaction| transaction.set_data(&self.path, &bytes, previous.version));
+        match write.await {
+            Ok(()) => Ok(true),
+            Err(error) => lost_race(error).map(|()| false),
+        }
+    }
+
+    async fn create(&self) -> Result<(), Error> {
+        create_node(&self.client, &self.path, &self.seed.to_be_bytes()).await
+    }
+}
+
+/// A 64-bit number that many clients add to: Curator's `DistributedAtomicLong`. The znode holds it
+/// big-endian; a znode that does not exist, or is empty, counts as zero.
+///
+/// An addition happens once, lost replies notwithstanding. Who drops the future of one may have
+/// added or not.
+#[derive(Clone, Debug)]
+pub struct Counter {
+    client: Client,
+    path: String,
+    witness: Arc<Witness>,
+}
+
+impl Counter {
+    /// The number at this path.
+    pub fn new(client: &Client, path: &str) -> Self {
+        let witness = Arc::new(Witness::new(client, path));
+        Self { client: client.clone(), path: path.to_owned(), witness }
+    }
+
+    /// The number.
+    pub async fn get(&self) -> Result<i64, Error> {
+        self.read().await.map(|(value, _)| value)
+    }
+
+    /// Writes the number whatever it is.
+    pub async fn set(&self, value: i64) -> Result<(), Error> {
+        let bytes = value.to_be_bytes();
+        loop {
+            match insist(|| self.client.set_data(&self.path, &bytes, -1)).await {
+                Ok(_) => return Ok(()),
+                Err(error) if is_no_node(&error) => {
+                    create_node(&self.client, &self.path, &bytes).await?;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Writes the number if it is `expected`. Answers whether it was written.
+    pub async fn compare_and_set(&self, expected: i64, value: i64) -> Result<bool, Error> {
+        let mut attempt = 0;
+        loop {
+            let (current, version) = self.read().await?;
+            if current != expected {
+                return Ok(false);
+            }
+            if self.replace(version, value).await? {
+                return Ok(true);
+            }
+            contend(&mut attempt).await;
+        }
+    }
+
+    /// Adds to the number, as often as it takes; answers the sum. It wraps at the ends of 64 bits.
+    pub async fn add(&self, delta: i64) -> Result<i64, Error> {
+        let mut attempt = 0;
+        loop {
+            let (current, version) = self.read().await?;
+            let sum = current.wrapping_add(delta);
+            if self.replace(version, sum).await? {
+                return Ok(sum);
+            }
+            contend(&mut attempt).await;
+        }
+    }
+
+    /// Adds one.
+    pub async fn increment(&self) -> Result<i64, Error> {
+        self.add(1).await
+    }
+
+    /// Takes one away.
+    pub async fn decrement(&self) -> Result<i64, Error> {
+        self.add(-1).await
+    }
+
+    /// The number and the version of its znode; `None` without one.
+    async fn read(&self) -> Result<(i64, Option<i32>), Error> {
+        match insist(|| self.client.get(&self.path)).await {
+            Ok((data, stat)) => Ok((decode_i64(&self.path, &data)?, Some(stat.version))),
+            Err(error) if is_no_node(&error) => Ok((0, None)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes the number if its znode still has this version; answers whether it had.
+    async fn replace(&self, version: Option<i32>, value: i64) -> Result<bool, Error> {
+        let bytes = value.to_be_bytes();
+        let outcome = match version {
+            Some(-1) => return Err(nameless_version(&self.path)),
+            Some(version) => {
+                let part = self
+                    .witness
+                    .commit(|transaction| transaction.set_data(&self.path, &bytes, version));
+                part.await
+            }
+            None => {
+                if let Some((parent, _)) = split(&self.path) {
+                    ensure_containers(&self.client, parent).await?;
+                }
+                let part = self.witness.commit(|transaction| {
+                    transaction.create(&self.path, &bytes, Acl::open(), CreateMode::Persistent)
+                });
+                part.await
+            }
+        };
+        match outcome {
+            Ok(()) => Ok(true),
+            Err(error) => lost_race(error).map(|()| false),
+        }
+    }
+}
+
+/// Whether somebody else was first; every other error is one.
+fn lost_race(error: Error) -> Result<(), Error> {
+    match error.code() {
+        Some(ErrorCode::BadVersion | ErrorCode::NodeExists | ErrorCode::NoNode) => Ok(()),
+        _ => Err(error),
+    }
+}
+
+/// Waits before another attempt, longer each time. The client's own pace spreads the contenders.
+async fn contend(attempt: &mut u32) {
+    let wait = Duration::from_millis(1 << (*attempt).min(6));
+    *attempt = attempt.saturating_add(1);
+    sleep(wait.min(CONTENTION_WAIT_MAX)).await;
+}
+
+async fn create_node(client: &Client, path: &str, data: &[u8]) -> Result<(), Error> {
+    if let Some((parent, _)) = split(path) {
+        ensure_containers(client, parent).await?;
+    }
+    match insist(|| client.create(path, data, CreateMode::Persistent)).await {
+        Ok(_) => Ok(()),
+        // Somebody else was first, or the parent was reaped: the caller looks again.
+        Err(error) => lost_race(error),
+    }
+}
+
+fn decode_i32(path: &str, data: &[u8], stat: &Stat) -> Result<Versioned<i32>, Error> {
+    match data.try_into() {
+        Ok(bytes) => Ok(Versioned { value: i32::from_be_bytes(bytes), version: stat.version }),
+        Err(_) => Err(foreign_data(path, data, 4)),
+    }
+}
+
+fn decode_i64(path: &str, data: &[u8]) -> Result<i64, Error> {
+    if data.is_empty() {
+        return Ok(0);
+    }
+    data.try_into().map(i64::from_be_bytes).map_err(|_| foreign_data(path, data, 8))
+}
+
+/// A request with version −1 would match every version. Servers of old come to it in 2³² writes;
+/// zoolet and Apache ZooKeeper 3.9 skip it (CURATOR-688, ZOOKEEPER-4743).
+fn nameless_version(path: &str) -> Error {
+    ErrorKind::Protocol(format!("{path} has version -1, which no write can ask for")).into()
+}
+
+fn foreign_data(path: &str, data: &[u8], bytes: usize) -> Error {
+    let length = data.len();
+    ErrorKind::Protocol(format!("{path} holds {length} bytes, a number has {bytes}")).into()
+}

@@ -1,0 +1,199 @@
+//! Several locks as one.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use crate::{Client, Error};
+
+use super::guard::{LockGuard, Loss};
+use super::mutex::Mutex;
+use super::read_write_lock::ReadWriteLock;
+use super::retry::within;
+use super::semaphore::{Semaphore, SemaphoreMutex};
+use super::simple_lock::SimpleLock;
+
+/// An acquisition under way.
+pub type Acquiring<'a> =
+    Pin<Box<dyn Future<Output = Result<Option<LockGuard>, Error>> + Send + 'a>>;
+
+/// What can be one lock of several.
+pub trait Lockable: fmt::Debug + Send + Sync {
+    /// Waits until the lock is held; the answer is never `None`.
+    fn acquire_boxed(&self) -> Acquiring<'_>;
+
+    /// Takes the lock if that needs no waiting.
+    fn try_acquire_boxed(&self) -> Acquiring<'_>;
+}
+
+macro_rules! lockable {
+    ($($lock:ty),+) => {$(
+        impl Lockable for $lock {
+            fn acquire_boxed(&self) -> Acquiring<'_> {
+                Box::pin(async { self.acquire().await.map(Some) })
+            }
+
+            fn try_acquire_boxed(&self) -> Acquiring<'_> {
+                Box::pin(self.try_acquire())
+            }
+        }
+    )+};
+}
+
+lockable!(Mutex, Semaphore, SemaphoreMutex, SimpleLock);
+
+/// A read-write lock, for reading.
+#[derive(Clone, Debug)]
+pub struct ReadLock(pub ReadWriteLock);
+
+impl Lockable for ReadLock {
+    fn acquire_boxed(&self) -> Acquiring<'_> {
+        Box::pin(async { self.0.read().await.map(Some) })
+    }
+
+    fn try_acquire_boxed(&self) -> Acquiring<'_> {
+        Box::pin(self.0.try_read())
+    }
+}
+
+/// A read-write lock, for writing.
+#[derive(Clone, Debug)]
+pub struct WriteLock(pub ReadWriteLock);
+
+impl Lockable for WriteLock {
+    fn acquire_boxed(&self) -> Acquiring<'_> {
+        Box::pin(async { self.0.write().await.map(|guard| Some(guard.into_guard())) })
+    }
+
+    fn try_acquire_boxed(&self) -> Acquiring<'_> {
+        Box::pin(async { Ok(self.0.try_write().await?.map(super::WriteGuard::into_guard)) })
+    }
+}
+
+/// Several locks that are held together or not at all. They are acquired in the order of the list
+/// and released in reverse; programs that share locks have to list them in one order.
+///
+/// The locks are znodes of their own kinds: a `MultiLock` writes none itself.
+#[derive(Debug)]
+pub struct MultiLock {
+    locks: Vec<Box<dyn Lockable>>,
+}
+
+impl MultiLock {
+    /// All of these locks.
+    pub fn new(locks: Vec<Box<dyn Lockable>>) -> Self {
+        Self { locks }
+    }
+
+    /// Mutexes at all of these paths.
+    pub fn mutexes<'a>(client: &Client, paths: impl IntoIterator<Item = &'a str>) -> Self {
+        let mutex = |path| Box::new(Mutex::new(client, path)) as Box<dyn Lockable>;
+        Self::new(paths.into_iter().map(mutex).collect())
+    }
+
+    /// Waits until all locks are held. Who drops the future, or fails, holds none.
+    pub async fn acquire(&self) -> Result<MultiGuard, Error> {
+        let mut guards = GuardStack::default();
+        for lock in &self.locks {
+            if let Some(guard) = self.one(lock.acquire_boxed(), &mut guards).await? {
+                guards.push(guard);
+            }
+        }
+        Ok(MultiGuard { guards })
+    }
+
+    /// The same; all of it takes so long at most. `None` when that was not enough.
+    pub async fn acquire_timeout(&self, limit: Duration) -> Result<Option<MultiGuard>, Error> {
+        within(limit, self.acquire()).await
+    }
+
+    /// Takes the locks if nobody has any of them.
+    pub async fn try_acquire(&self) -> Result<Option<MultiGuard>, Error> {
+        let mut guards = GuardStack::default();
+        for lock in &self.locks {
+            if let Some(guard) = self.one(lock.try_acquire_boxed(), &mut guards).await? {
+                guards.push(guard);
+            } else {
+                guards.release().await?;
+                return Ok(None);
+            }
+        }
+        Ok(Some(MultiGuard { guards }))
+    }
+
+    /// Acquires one of the locks; a failure gives those before it back, in reverse.
+    async fn one(
+        &self,
+        lock: Acquiring<'_>,
+        guards: &mut GuardStack,
+    ) -> Result<Option<LockGuard>, Error> {
+        let acquired = lock.await;
+        if acquired.is_err() {
+            // The failure that is told is the first one.
+            let _ = guards.release().await;
+        }
+        acquired
+    }
+}
+
+/// Several locks that are held.
+#[derive(Debug)]
+#[must_use = "a guard that is dropped releases its locks"]
+pub struct MultiGuard {
+    guards: GuardStack,
+}
+
+impl MultiGuard {
+    /// The guards of the locks, in the order of the list.
+    pub fn guards(&self) -> &[LockGuard] {
+        &self.guards.0
+    }
+
+    /// Waits until any of the locks is lost or may be.
+    pub async fn lost(&self) -> Loss {
+        let mut losses = tokio::task::JoinSet::new();
+        for guard in self.guards() {
+            losses.spawn(guard.lost());
+        }
+        match losses.join_next().await {
+            Some(Ok(loss)) => loss,
+            // No lock can be lost where there is none.
+            Some(Err(_)) | None => std::future::pending().await,
+        }
+    }
+
+    /// Releases the locks, the last one first, and waits until the servers have done so. Answers
+    /// whether all of them were held until now.
+    pub async fn release(mut self) -> Result<bool, Error> {
+        self.guards.release().await
+    }
+}
+
+/// Guards that are given back in reverse, dropped ones too.
+#[derive(Debug, Default)]
+pub(crate) struct GuardStack(Vec<LockGuard>);
+
+impl GuardStack {
+    pub(crate) fn push(&mut self, guard: LockGuard) {
+        self.0.push(guard);
+    }
+
+    pub(crate) fn take(mut self) -> Vec<LockGuard> {
+        std::mem::take(&mut self.0)
+    }
+
+    async fn release(&mut self) -> Result<bool, Error> {
+        let mut all_held = true;
+        while let Some(guard) = self.0.pop() {
+            all_held &= guard.release().await?;
+        }
+        Ok(all_held)
+    }
+}
+
+impl Drop for GuardStack {
+    fn drop(&mut self) {
+        while self.0.pop().is_some() {}
+    }
+}

@@ -1,0 +1,236 @@
+//! A lock for a number of holders.
+
+use std::future::pending;
+use std::time::Duration;
+
+use crate::{Client, Error, OneshotWatcher};
+
+use super::counter::SharedCount;
+use super::guard::LockGuard;
+use super::multi_lock::GuardStack;
+use super::mutex::Mutex;
+use super::name::join;
+use super::options::LockOptions;
+use super::place::{Place, Shape, Ticket};
+use super::retry::{children_now, insist, is_no_node, within};
+
+const LEASE_BASE: &str = "lease-";
+
+/// Where the number of permits comes from.
+#[derive(Clone, Debug)]
+enum Permits {
+    Fixed(usize),
+    Shared(SharedCount),
+}
+
+/// A lock for a number of holders that shares its permits with Curator's `InterProcessSemaphoreV2`
+/// on the same path.
+///
+/// Each lease is an ephemeral znode `_c_<uuid>-lease-N` below `leases`; who waits for one holds
+/// the mutex below `locks`, so that the others wait in a fair queue. All clients have to agree on
+/// the number of permits: it is fixed, or read from a [`SharedCount`].
+#[derive(Clone, Debug)]
+pub struct Semaphore {
+    client: Client,
+    mutex: Mutex,
+    leases: String,
+    permits: Permits,
+    options: LockOptions,
+}
+
+impl Semaphore {
+    /// A semaphore at this path with a number of permits.
+    pub fn new(client: &Client, path: &str, permits: usize) -> Self {
+        Self::with_options(client, path, permits, LockOptions::new())
+    }
+
+    /// The same, with the data and the ACL of the options on the leases.
+    pub fn with_options(client: &Client, path: &str, permits: usize, options: LockOptions) -> Self {
+        Self {
+            client: client.clone(),
+            mutex: Mutex::new(client, &join(path, "locks")),
+            leases: join(path, "leases"),
+            permits: Permits::Fixed(permits),
+            options,
+        }
+    }
+
+    /// A semaphore whose number of permits is a count that all share. A count that grows wakes a
+    /// waiter; one that shrinks takes no lease away.
+    pub fn shared(client: &Client, path: &str, count: SharedCount) -> Self {
+        let mut semaphore = Self::new(client, path, 0);
+        semaphore.permits = Permits::Shared(count);
+        semaphore
+    }
+
+    /// Waits for a permit. Who drops the future leaves nothing behind.
+    pub async fn acquire(&self) -> Result<LockGuard, Error> {
+        let mutex = self.mutex.acquire().await?;
+        let place = self.wait_permit().await?;
+        mutex.release().await?;
+        Ok(LockGuard::new(place))
+    }
+
+    /// The same, for so long at most; `None` when that was not enough.
+    pub async fn acquire_timeout(&self, limit: Duration) -> Result<Option<LockGuard>, Error> {
+        within(limit, self.acquire()).await
+    }
+
+    /// Takes a permit if one is free. That none is free costs reads and no write.
+    pub async fn try_acquire(&self) -> Result<Option<LockGuard>, Error> {
+        if self.participants().await?.len() >= self.permits().await? {
+            return Ok(None);
+        }
+        tokio::select! {
+            guard = self.acquire() => guard.map(Some),
+            full = self.wait_full() => full.map(|()| None),
+        }
+    }
+
+    /// Waits for several permits at once: all or none.
+    pub async fn acquire_many(&self, count: usize) -> Result<Vec<LockGuard>, Error> {
+        let mut guards = GuardStack::default();
+        for _ in 0..count {
+            guards.push(self.acquire().await?);
+        }
+        Ok(guards.take())
+    }
+
+    /// The same, for so long at most; `None` when that was not enough.
+    pub async fn acquire_many_timeout(
+        &self,
+        count: usize,
+        limit: Duration,
+    ) -> Result<Option<Vec<LockGuard>>, Error> {
+        within(limit, self.acquire_many(count)).await
+    }
+
+    /// The paths of the leases.
+    pub async fn participants(&self) -> Result<Vec<String>, Error> {
+        let names = children_now(&self.client, &self.leases).await?;
+        Ok(names.iter().map(|name| join(&self.leases, name)).collect())
+    }
+
+    async fn permits(&self) -> Result<usize, Error> {
+        match &self.permits {
+            Permits::Fixed(permits) => Ok(*permits),
+            Permits::Shared(count) => count.get().await.map(|count| permits_of(count.value)),
+        }
+    }
+
+    /// The number of permits, and a watch on it where it can change.
+    async fn permits_watched(&self) -> Result<(usize, Option<OneshotWatcher>), Error> {
+        match &self.permits {
+            Permits::Fixed(permits) => Ok((*permits, None)),
+            Permits::Shared(count) => {
+                let (count, watch) = count.get_watched().await?;
+                Ok((permits_of(count.value), Some(watch)))
+            }
+        }
+    }
+
+    /// Takes a lease, and waits until it counts. The caller holds the mutex.
+    async fn wait_permit(&self) -> Result<Place, Error> {
+        let data = self.options.bytes();
+        let ticket = Ticket {
+            dir: &self.leases,
+            shape: Shape::Protected(LEASE_BASE),
+            data: &data,
+            acl: &self.options.acl,
+            held: &[],
+        };
+        'enter: loop {
+            let (place, _) = Place::enter(&self.client, &ticket).await?;
+            loop {
+                let (permits, count_watch) = self.permits_watched().await?;
+                let leases = insist(|| self.client.children_watched(&self.leases)).await;
+                let (names, _, leases_watch) = match leases {
+                    Err(error) if is_no_node(&error) => continue 'enter,
+                    other => other?,
+                };
+                if !names.iter().any(|name| name == place.name()) {
+                    continue 'enter;
+                }
+                if names.len() <= permits {
+                    return Ok(place);
+                }
+                wait_either(leases_watch, count_watch).await?;
+            }
+        }
+    }
+
+    /// Waits until as many leases are out as there are permits, one's own aside.
+    async fn wait_full(&self) -> Result<(), Error> {
+        loop {
+            let (permits, count_watch) = self.permits_watched().await?;
+            let leases = insist(|| self.client.children_watched(&self.leases)).await;
+            let (names, _, leases_watch) = match leases {
+                // Nobody has a lease yet, so somebody will create the parent.
+                Err(error) if is_no_node(&error) => {
+                    let (stat, watch) = insist(|| self.client.exists_watched(&self.leases)).await?;
+                    if stat.is_none() {
+                        watch.changed().await?;
+                    }
+                    continue;
+                }
+                other => other?,
+            };
+            if names.len() > permits {
+                return Ok(());
+            }
+            wait_either(leases_watch, count_watch).await?;
+        }
+    }
+}
+
+fn permits_of(count: i32) -> usize {
+    usize::try_from(count).unwrap_or(0)
+}
+
+async fn wait_either(first: OneshotWatcher, second: Option<OneshotWatcher>) -> Result<(), Error> {
+    let second = async {
+        match second {
+            Some(watch) => watch.changed().await,
+            None => pending().await,
+        }
+    };
+    tokio::select! {
+        changed = first.changed() => changed.map(drop),
+        changed = second => changed.map(drop),
+    }
+}
+
+/// A fair lock for one holder that excludes Curator's `InterProcessSemaphoreMutex` on the same
+/// path: a [`Semaphore`] of one permit. Unlike a [`Mutex`] it is not re-entered by Curator's
+/// threads; a `Mutex` on the same path does not exclude it.
+#[derive(Clone, Debug)]
+pub struct SemaphoreMutex {
+    semaphore: Semaphore,
+}
+
+impl SemaphoreMutex {
+    /// A lock at this path.
+    pub fn new(client: &Client, path: &str) -> Self {
+        Self { semaphore: Semaphore::new(client, path, 1) }
+    }
+
+    /// A lock at this path, with the data and the ACL of the options on the lease.
+    pub fn with_options(client: &Client, path: &str, options: LockOptions) -> Self {
+        Self { semaphore: Semaphore::with_options(client, path, 1, options) }
+    }
+
+    /// Waits until the lock is held. Who drops the future leaves nothing behind.
+    pub async fn acquire(&self) -> Result<LockGuard, Error> {
+        self.semaphore.acquire().await
+    }
+
+    /// The same, for so long at most; `None` when that was not enough.
+    pub async fn acquire_timeout(&self, limit: Duration) -> Result<Option<LockGuard>, Error> {
+        self.semaphore.acquire_timeout(limit).await
+    }
+
+    /// Takes the lock if nobody has it.
+    pub async fn try_acquire(&self) -> Result<Option<LockGuard>, Error> {
+        self.semaphore.try_acquire().await
+    }
+}

@@ -1,0 +1,67 @@
+//! The oldest form of a lock: one ephemeral znode.
+
+use std::time::Duration;
+
+use zoolet_jute::Acl;
+
+use crate::{Client, Error};
+
+use super::guard::LockGuard;
+use super::line::wait_changed;
+use super::place::Place;
+use super::retry::within;
+
+/// A lock that is one ephemeral znode: whoever creates it holds the lock. It excludes everybody
+/// who does the same on this path.
+///
+/// It is not fair, and all waiters are woken by a release: [`Mutex`](super::Mutex) is better when
+/// more than a few contend. The znode's data is a random id and the label. Since its name is the
+/// same for every holder, [`LockGuard::guarded`] cannot tell it from another holder's znode when
+/// somebody has deleted it by hand; the end of the session it can.
+#[derive(Clone, Debug)]
+pub struct SimpleLock {
+    client: Client,
+    path: String,
+    label: Vec<u8>,
+    acl: Vec<Acl>,
+}
+
+impl SimpleLock {
+    /// A lock whose znode is this path.
+    pub fn new(client: &Client, path: &str) -> Self {
+        Self { client: client.clone(), path: path.to_owned(), label: Vec::new(), acl: Acl::open() }
+    }
+
+    /// What stands behind the random id in the data, to tell people who holds the lock.
+    pub fn label(mut self, label: impl Into<Vec<u8>>) -> Self {
+        self.label = label.into();
+        self
+    }
+
+    /// The ACL of the znode.
+    pub fn acl(mut self, acl: Vec<Acl>) -> Self {
+        self.acl = acl;
+        self
+    }
+
+    /// Waits until the lock is held. Who drops the future leaves nothing behind.
+    pub async fn acquire(&self) -> Result<LockGuard, Error> {
+        loop {
+            if let Some(guard) = self.try_acquire().await? {
+                return Ok(guard);
+            }
+            wait_changed(&self.client, &self.path).await?;
+        }
+    }
+
+    /// The same, for so long at most; `None` when that was not enough.
+    pub async fn acquire_timeout(&self, limit: Duration) -> Result<Option<LockGuard>, Error> {
+        within(limit, self.acquire()).await
+    }
+
+    /// Takes the lock if nobody has it.
+    pub async fn try_acquire(&self) -> Result<Option<LockGuard>, Error> {
+        let place = Place::seize(&self.client, &self.path, &self.label, &self.acl).await?;
+        Ok(place.map(LockGuard::new))
+    }
+}

@@ -1,0 +1,268 @@
+//! [`Semaphore`], [`SemaphoreMutex`], [`MultiLock`] and [`SimpleLock`].
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use zoolet_client::recipes::{
+    Lockable, Loss, MultiLock, Mutex, ReadLock, ReadWriteLock, Semaphore, SemaphoreMutex,
+    SharedCount, SimpleLock, WriteLock,
+};
+
+use crate::harness::{Fenced, Scene, cancelled_at_every_await, count_up, new_counter};
+
+const LONG: Duration = Duration::from_secs(10);
+const SHORT: Duration = Duration::from_millis(200);
+
+pub(crate) async fn a_semaphore_has_its_permits_and_no_more(scene: &Scene) {
+    const PERMITS: usize = 3;
+    let path = scene.path();
+    let (inside, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let mut contenders = JoinSet::new();
+    for _ in 0..7 {
+        let semaphore = Semaphore::new(&scene.client().await, &path, PERMITS);
+        let (inside, most) = (Arc::clone(&inside), Arc::clone(&most));
+        contenders.spawn(async move {
+            for _ in 0..5 {
+                let lease = semaphore.acquire().await.unwrap();
+                let holders = inside.fetch_add(1, Ordering::SeqCst) + 1;
+                assert!(holders <= PERMITS, "{holders} holders");
+                most.fetch_max(holders, Ordering::SeqCst);
+                // The first ones stay until all permits are out.
+                let all_out = async {
+                    while most.load(Ordering::SeqCst) < PERMITS {
+                        sleep(Duration::from_millis(1)).await;
+                    }
+                };
+                timeout(LONG, all_out).await.unwrap();
+                inside.fetch_sub(1, Ordering::SeqCst);
+                assert!(lease.release().await.unwrap());
+            }
+        });
+    }
+    while let Some(ended) = contenders.join_next().await {
+        ended.unwrap();
+    }
+    scene.until_bare(&scene.client().await, &path).await;
+}
+
+pub(crate) async fn a_semaphore_s_znodes_are_curator_s(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let semaphore = Semaphore::new(&one, &path, 2);
+    let leases = semaphore.acquire_many(2).await.unwrap();
+    assert_eq!(scene.children(&one, &path).await, ["leases", "locks"]);
+    let name = leases[0].path().strip_prefix(&format!("{path}/leases/_c_")).unwrap();
+    assert_eq!(name.len(), 36 + "-lease-".len() + 10);
+    assert!(name.ends_with("-lease-0000000000"), "{name}");
+    assert!(leases[1].token() > leases[0].token());
+
+    let waiting = Semaphore::new(&other, &path, 2);
+    assert!(waiting.try_acquire().await.unwrap().is_none());
+    assert!(waiting.acquire_timeout(SHORT).await.unwrap().is_none());
+    let waiter = tokio::spawn(async move { waiting.acquire().await.unwrap() });
+    // Who waits holds the mutex, and has its lease already.
+    scene.until_children(&one, &format!("{path}/leases"), 3).await;
+    scene.until_children(&one, &format!("{path}/locks"), 1).await;
+    for lease in leases {
+        assert!(lease.release().await.unwrap());
+    }
+    let lease = timeout(LONG, waiter).await.unwrap().unwrap();
+    let second = semaphore.try_acquire().await.unwrap();
+    assert!(second.is_some());
+    assert!(semaphore.try_acquire().await.unwrap().is_none());
+    assert!(lease.release().await.unwrap());
+}
+
+pub(crate) async fn a_shared_count_changes_the_permits(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let count = SharedCount::new(&one, &format!("{path}-count"), 1);
+    let semaphore = Semaphore::shared(&one, &path, count.clone());
+    let first = semaphore.acquire().await.unwrap();
+    assert!(semaphore.try_acquire().await.unwrap().is_none());
+    let waiting =
+        Semaphore::shared(&other, &path, SharedCount::new(&other, &format!("{path}-count"), 9));
+    let waiter = tokio::spawn(async move { waiting.acquire().await.unwrap() });
+    scene.until_children(&one, &format!("{path}/leases"), 2).await;
+    sleep(SHORT).await;
+    assert!(!waiter.is_finished());
+    count.set(2).await.unwrap();
+    let second = timeout(LONG, waiter).await.unwrap().unwrap();
+    count.set(1).await.unwrap();
+    assert!(first.release().await.unwrap());
+    assert!(semaphore.try_acquire().await.unwrap().is_none(), "one is out, one is allowed");
+    assert!(second.release().await.unwrap());
+    assert!(semaphore.acquire_timeout(LONG).await.unwrap().is_some());
+}
+
+pub(crate) async fn a_semaphore_mutex_has_one_holder(scene: &Scene) {
+    let (client, path) = (scene.client().await, scene.path());
+    drop(SemaphoreMutex::new(&client, &path).acquire().await.unwrap());
+    let counter = format!("{path}-count");
+    new_counter(&client, &counter).await;
+    let fenced = Arc::new(Fenced::default());
+    let mut contenders = JoinSet::new();
+    for _ in 0..4 {
+        let client = scene.client().await;
+        let mutex = SemaphoreMutex::new(&client, &path);
+        let (fenced, counter) = (Arc::clone(&fenced), counter.clone());
+        contenders.spawn(async move {
+            for _ in 0..5 {
+                let guard = mutex.acquire().await.unwrap();
+                fenced.grant(guard.token());
+                count_up(&client, &counter).await;
+                assert!(guard.release().await.unwrap());
+            }
+        });
+    }
+    while let Some(ended) = contenders.join_next().await {
+        ended.unwrap();
+    }
+    client.sync(&counter).await.unwrap();
+    assert_eq!(client.get(&counter).await.unwrap().0.as_ref(), b"20");
+}
+
+pub(crate) async fn a_cancelled_permit_leaves_nothing_behind(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let semaphore = Semaphore::new(&other, &path, 1);
+    let free = async || scene.until_bare(&one, &path).await;
+    cancelled_at_every_await(|| semaphore.acquire(), free).await;
+    cancelled_at_every_await(|| semaphore.try_acquire(), free).await;
+    let held = Semaphore::new(&one, &path, 1).acquire().await.unwrap();
+    let taken = async || {
+        scene.until_children(&one, &format!("{path}/locks"), 0).await;
+        scene.until_children(&one, &format!("{path}/leases"), 1).await;
+    };
+    cancelled_at_every_await(|| semaphore.acquire(), taken).await;
+    assert!(held.release().await.unwrap());
+}
+
+pub(crate) async fn a_permit_survives_lost_replies(scene: &Scene) {
+    let other = &scene.client().await;
+    scene
+        .under_every_fault(async |client, path| {
+            let held = Semaphore::new(other, &path, 1).acquire().await.unwrap();
+            let semaphore = Semaphore::new(&client, &path, 1);
+            let waiter = tokio::spawn({
+                let semaphore = semaphore.clone();
+                async move { semaphore.acquire().await.unwrap() }
+            });
+            scene.until_children(other, &format!("{path}/leases"), 2).await;
+            assert!(held.release().await.unwrap());
+            assert!(waiter.await.unwrap().release().await.unwrap());
+            let lease = semaphore.try_acquire().await.unwrap().unwrap();
+            assert!(lease.release().await.unwrap());
+        })
+        .await;
+}
+
+pub(crate) async fn a_dead_holder_s_permit_is_free(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let held = Semaphore::new(&one, &path, 1).acquire().await.unwrap();
+    let semaphore = Semaphore::new(&other, &path, 1);
+    let waiter = tokio::spawn(async move { semaphore.acquire().await.unwrap() });
+    scene.until_children(&other, &format!("{path}/leases"), 2).await;
+    scene.expire(&one).await;
+    let lease = timeout(LONG, waiter).await.unwrap().unwrap();
+    assert!(lease.token() > held.token());
+}
+
+pub(crate) async fn a_multi_lock_holds_all_or_none(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let locks = |client| -> Vec<Box<dyn Lockable>> {
+        vec![
+            Box::new(Mutex::new(client, &format!("{path}/a"))),
+            Box::new(SemaphoreMutex::new(client, &format!("{path}/b"))),
+            Box::new(ReadLock(ReadWriteLock::new(client, &format!("{path}/c")))),
+            Box::new(WriteLock(ReadWriteLock::new(client, &format!("{path}/d")))),
+            Box::new(SimpleLock::new(client, &format!("{path}/e"))),
+        ]
+    };
+    let multi = MultiLock::new(locks(&one));
+    let all = multi.acquire().await.unwrap();
+    assert_eq!(all.guards().len(), 5);
+    assert!(MultiLock::new(locks(&other)).try_acquire().await.unwrap().is_none());
+    assert!(all.release().await.unwrap());
+    scene.until_bare(&one, &path).await;
+
+    // The last one is taken: after the deadline none is held, and it was one deadline for all.
+    let last = SimpleLock::new(&other, &format!("{path}/e")).acquire().await.unwrap();
+    let limit = Duration::from_millis(400);
+    let answer = timeout(LONG, multi.acquire_timeout(limit)).await.unwrap();
+    assert!(answer.unwrap().is_none());
+    assert!(multi.try_acquire().await.unwrap().is_none());
+    let a = MultiLock::mutexes(&other, [format!("{path}/a").as_str()]);
+    let a = a.acquire_timeout(LONG).await.unwrap().unwrap();
+    assert!(last.release().await.unwrap());
+    let waiter = tokio::spawn(async move { multi.acquire().await.unwrap() });
+    sleep(SHORT).await;
+    assert!(!waiter.is_finished());
+    assert!(a.release().await.unwrap());
+    let all = timeout(LONG, waiter).await.unwrap().unwrap();
+    let third = all.guards()[2].path().to_owned();
+    let (loss, deleted) = tokio::join!(all.lost(), other.delete(&third, -1));
+    deleted.unwrap();
+    assert_eq!(loss, Loss::Deleted);
+    assert!(!all.release().await.unwrap(), "one of them was lost");
+}
+
+pub(crate) async fn a_cancelled_multi_lock_leaves_nothing_behind(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let (a, b) = (format!("{path}/a"), format!("{path}/b"));
+    let multi = MultiLock::mutexes(&other, [a.as_str(), b.as_str()]);
+    let free = async || scene.until_bare(&one, &path).await;
+    cancelled_at_every_await(|| multi.acquire(), free).await;
+    scene
+        .under_every_fault(async |client, path| {
+            let (a, b) = (format!("{path}/a"), format!("{path}/b"));
+            let multi = MultiLock::mutexes(&client, [a.as_str(), b.as_str()]);
+            assert!(multi.acquire().await.unwrap().release().await.unwrap());
+        })
+        .await;
+}
+
+pub(crate) async fn a_simple_lock_is_one_znode(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let lock = SimpleLock::new(&one, &path).label("me");
+    let held = lock.acquire().await.unwrap();
+    assert_eq!(held.path(), path);
+    let (data, stat) = other.get(&path).await.unwrap();
+    assert!(data.ends_with(b" me"), "{data:?}");
+    assert_eq!(stat.ephemeral_owner, one.session().id);
+    // The same session, but another holder.
+    assert!(lock.try_acquire().await.unwrap().is_none());
+    let waiting = SimpleLock::new(&other, &path);
+    assert!(waiting.acquire_timeout(SHORT).await.unwrap().is_none());
+    let waiter = tokio::spawn(async move { waiting.acquire().await.unwrap() });
+    sleep(SHORT).await;
+    assert!(!waiter.is_finished());
+    let token = held.token();
+    assert!(held.release().await.unwrap());
+    let next = timeout(LONG, waiter).await.unwrap().unwrap();
+    assert!(next.token() > token);
+    let waiter = tokio::spawn(async move { lock.acquire().await.unwrap() });
+    scene.expire(&other).await;
+    let last = timeout(LONG, waiter).await.unwrap().unwrap();
+    assert!(last.token() > next.token());
+}
+
+pub(crate) async fn a_simple_lock_survives_cancels_and_lost_replies(scene: &Scene) {
+    let (one, other) = (scene.client().await, scene.client().await);
+    let path = format!("{}/lock", scene.path());
+    let lock = SimpleLock::new(&other, &path);
+    let free = async || {
+        let parent = path.rsplit_once('/').unwrap().0;
+        scene.until_children(&one, parent, 0).await;
+    };
+    cancelled_at_every_await(|| lock.acquire(), free).await;
+    scene
+        .under_every_fault(async |client, path| {
+            let lock = SimpleLock::new(&client, &format!("{path}/lock"));
+            let guard = lock.acquire().await.unwrap();
+            assert!(guard.release().await.unwrap());
+            let guard = lock.try_acquire().await.unwrap().unwrap();
+            assert!(guard.release().await.unwrap());
+        })
+        .await;
+}
