@@ -1,6 +1,6 @@
 # The verbs. CI calls the same ones and nothing else; `check` never writes to the work tree.
 
-.PHONY: check fmt clippy doc deny test kazoo oracle kill9 bench power_cut
+.PHONY: check fmt clippy doc deny test kazoo oracle kill9 bench power_cut lock_programs
 
 check: fmt clippy doc deny
 
@@ -44,3 +44,7 @@ bench:
 # Power cuts of all servers at once, by copies of a loop image; needs root.
 power_cut:
 	ZOOLET_TIER=power_cut cargo test --workspace --test power_cut -- --nocapture
+
+# The classic lock programs on zoolet and on Apache ZooKeeper.
+lock_programs:
+	ZOOLET_TIER=lock_programs cargo test --workspace --test lock_programs -- --nocapture

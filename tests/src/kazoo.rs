@@ -121,7 +121,7 @@ fn json_list(command: &[OsString]) -> Result<String, KazooError> {
 }
 
 /// The Python that has kazoo and pytest, in an environment of its own.
-fn python() -> Result<PathBuf, ToolError> {
+pub fn python() -> Result<PathBuf, ToolError> {
     let requirements = tools::interop_dir("kazoo").join("requirements.txt");
     let directory = tools::prepare_once("kazoo", &[requirements], |directory| {
         let system = env::var("PYTHON").unwrap_or_else(|_| "python3".to_owned());

@@ -1,0 +1,5 @@
+module contest
+
+go 1.21
+
+require github.com/go-zookeeper/zk v1.0.4

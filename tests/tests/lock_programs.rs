@@ -1,0 +1,183 @@
+//! The classic lock programs, each over the library that its readers would use: `interop/contest`.
+//!
+//! They contend on an ensemble of three; a holder of all locks is killed, and then the leader
+//! (see `src/contenders`). `ZOOLET_TIER=lock_programs` runs them on Apache `ZooKeeper` as well.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    reason = "a test ends at the first thing that goes wrong, and tells what it has seen"
+)]
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use zoolet_tests::apache::{self, Apache};
+use zoolet_tests::contenders::{Group, Loss, Outcome, contest, left_behind};
+use zoolet_tests::kazoo;
+use zoolet_tests::servers::Servers;
+use zoolet_tests::tools::{self, ToolError};
+use zoolet_tests::zoolet::Zoolet;
+
+/// The five lock recipes of Curator.
+const CURATOR: [Group; 5] = [
+    Group::exclusive("mutex", "/curator/mutex"),
+    Group::exclusive("semaphore-mutex", "/curator/semaphore-mutex"),
+    Group::read_write("/curator/read-write"),
+    Group::semaphore("/curator/semaphore"),
+    Group::exclusive("multi", "/curator/multi"),
+];
+
+#[test]
+fn plain_java() {
+    let groups = [Group::exclusive("one-node", "/one-node"), Group::exclusive("mutex", "/queue")];
+    let program = || java("plain", &["Plain.java"], "Plain");
+    run("plain_java", &["java", "mvn"], &program, &groups);
+}
+
+#[test]
+fn zkclient() {
+    let program = || java("zkclient", &["WithZkClient.java"], "WithZkClient");
+    let groups = [Group::exclusive("mutex", "/zkclient/mutex")];
+    run("zkclient", &["java", "mvn"], &program, &groups);
+}
+
+#[test]
+fn curator_2_10_with_zookeeper_3_4_6() {
+    let program = || java("curator-2.10", &["../curator/Curated.java"], "Curated");
+    // Its semaphores may stay closed for ever when a connection is lost under them, on Apache
+    // ZooKeeper too.
+    run_with(Loss::Nothing, "curator-2.10", &["java", "mvn"], &program, &CURATOR);
+}
+
+#[test]
+fn curator_5_9() {
+    let program = || java("curator-5.9", &["../curator/Curated.java"], "Curated");
+    run("curator-5.9", &["java", "mvn"], &program, &CURATOR);
+}
+
+#[test]
+fn asynchronous_c() {
+    let groups = [Group::exclusive("mutex", "/c")];
+    run("lock_programs (C)", &["gcc"], &c, &groups);
+}
+
+#[test]
+fn kazoo() {
+    let groups = [
+        Group::exclusive("mutex", "/kazoo/mutex"),
+        Group::read_write("/kazoo/read-write"),
+        Group::semaphore("/kazoo/semaphore"),
+        Group::exclusive("election", "/kazoo/election"),
+    ];
+    run("lock_programs (kazoo)", &["python3"], &python, &groups);
+}
+
+#[test]
+fn go() {
+    let groups = [Group::exclusive("mutex", "/go/mutex")];
+    run("lock_programs (Go)", &["go"], &go_program, &groups);
+}
+
+fn run(
+    suite: &str,
+    needs: &[&str],
+    program: &dyn Fn() -> Result<Command, ToolError>,
+    groups: &[Group],
+) {
+    run_with(Loss::Leader, suite, needs, program, groups);
+}
+
+/// Runs the contest on zoolet, and on Apache `ZooKeeper` when that is asked for.
+fn run_with(
+    last: Loss,
+    suite: &str,
+    needs: &[&str],
+    program: &dyn Fn() -> Result<Command, ToolError>,
+    groups: &[Group],
+) {
+    if !tools::require_foreign(suite, needs).unwrap() {
+        return;
+    }
+    let command = match program() {
+        Err(error) => return tools::skip_unless_required(suite, error).unwrap(),
+        Ok(command) => command,
+    };
+    let started = || copy(&command);
+    let mut servers = Zoolet::builder().servers(3).start().unwrap();
+    report(suite, "zoolet", contest(&started, groups, &mut servers, last).unwrap(), &servers);
+    drop(servers);
+    if env::var("ZOOLET_TIER").is_ok_and(|tier| tier == "lock_programs") {
+        let mut servers = Apache::builder().servers(3).start().unwrap();
+        report(suite, "apache", contest(&started, groups, &mut servers, last).unwrap(), &servers);
+    }
+}
+
+/// Tells what was seen, and sees that no session has left anything behind.
+fn report(suite: &str, kind: &str, outcome: Outcome, servers: &Servers) {
+    let Outcome { grants, handed_over } = outcome;
+    eprintln!("{suite} on {kind}: {grants} grants, the dead holder's after {handed_over:.1?}");
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let left = runtime.block_on(left_behind(&servers.connect_string())).unwrap();
+    assert_eq!(left, Vec::<String>::new(), "ephemerals of programs that have ended");
+}
+
+/// The same command once more: a [`Command`] cannot be cloned.
+fn copy(command: &Command) -> Command {
+    let mut copy = Command::new(command.get_program());
+    copy.args(command.get_args());
+    copy.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    copy
+}
+
+/// Compiles a Java program once, with the jars it needs beside it.
+fn java(name: &str, sources: &[&str], main: &str) -> Result<Command, ToolError> {
+    let directory = tools::interop_dir("contest");
+    let own = directory.join(name);
+    let mut inputs = vec![own.join("pom.xml"), directory.join("java").join("Contest.java")];
+    inputs.extend(sources.iter().map(|source| own.join(source)));
+    let directory = tools::prepare_once(&format!("contest-{name}"), &inputs, |directory| {
+        tools::run(Command::new("mvn").args(["-q", "-B", "compile"]).current_dir(directory))
+    })?;
+    let mut classpath: OsString = directory.join("classes").into_os_string();
+    classpath.push(":");
+    classpath.push(directory.join(Path::new("jars").join("*")));
+    let mut command = apache::java(&classpath);
+    command.arg(format!("contest.{main}"));
+    Ok(command)
+}
+
+fn c() -> Result<Command, ToolError> {
+    let header = ["-x", "c", "-E", "-include", "zookeeper/zookeeper.h", "/dev/null"];
+    if tools::run(Command::new("gcc").args(header)).is_err() {
+        return Err(ToolError::Missing { what: "libzookeeper-mt-dev".to_owned() });
+    }
+    let source = tools::interop_dir("contest").join("c").join("contest.c");
+    let directory = tools::prepare_once("contest-c", &[source], |directory| {
+        tools::run(
+            Command::new("gcc")
+                .args(["-std=c11", "-D_GNU_SOURCE", "-DTHREADED", "-O1", "-g"])
+                .args(["-Wall", "-Wextra", "-Werror", "-o", "contest", "contest.c"])
+                .args(["-lzookeeper_mt", "-lpthread"])
+                .current_dir(directory),
+        )
+    })?;
+    Ok(Command::new(directory.join("contest")))
+}
+
+fn python() -> Result<Command, ToolError> {
+    let mut command = Command::new(kazoo::python()?);
+    command.arg(tools::interop_dir("contest").join("kazoo").join("contest.py"));
+    Ok(command)
+}
+
+fn go_program() -> Result<Command, ToolError> {
+    let source = tools::interop_dir("contest").join("go");
+    let inputs: [PathBuf; 3] = ["go.mod", "go.sum", "main.go"].map(|file| source.join(file));
+    let directory = tools::prepare_once("contest-go", &inputs, |directory| {
+        tools::run(Command::new("go").args(["build", "-o", "contest", "."]).current_dir(directory))
+    })?;
+    Ok(Command::new(directory.join("contest")))
+}
