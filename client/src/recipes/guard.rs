@@ -27,6 +27,10 @@ pub(crate) const REVOKE_MESSAGE: &[u8] = b"__REVOKE__";
 pub struct FencingToken(i64);
 
 impl FencingToken {
+    pub(crate) fn new(czxid: i64) -> Self {
+        Self(czxid)
+    }
+
     /// The number, for a database, a header or a file.
     pub const fn get(self) -> i64 {
         self.0

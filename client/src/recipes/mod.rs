@@ -6,15 +6,23 @@
 //! breaks is waited out; a znode whose create was not answered is found by its protected name. An
 //! error that [ends the session](crate::Error::ends_session) ends what the session holds.
 
+mod barrier;
+mod cache;
 mod counter;
+mod group_member;
 mod guard;
+mod leader_latch;
+mod leader_selector;
 mod line;
 mod local_address;
 mod multi_lock;
 mod mutex;
 mod name;
 mod options;
+mod persistent_node;
 mod place;
+mod queue;
+mod queue_format;
 mod read_write_lock;
 mod retry;
 mod semaphore;
@@ -22,11 +30,19 @@ mod session;
 mod simple_lock;
 mod witness;
 
+pub use barrier::{Barrier, DoubleBarrier, Entered};
+pub use cache::{Cache, CacheChange, CachedNode};
 pub use counter::{Counter, SharedCount, Versioned};
+pub use group_member::GroupMember;
 pub use guard::{FencingToken, LockGuard, Loss};
+pub use leader_latch::{LeaderLatch, Participant, Standing, Suspension};
+pub use leader_selector::{LeaderSelector, Term};
 pub use multi_lock::{Acquiring, Lockable, MultiGuard, MultiLock, ReadLock, WriteLock};
 pub use mutex::Mutex;
 pub use options::LockOptions;
+pub use persistent_node::PersistentNode;
+pub use queue::Queue;
+pub use queue_format::QueueFormat;
 pub use read_write_lock::{ReadWriteLock, WriteGuard};
 pub use semaphore::{Semaphore, SemaphoreMutex};
 pub use simple_lock::SimpleLock;

@@ -71,11 +71,10 @@ impl ProtectedId {
         format!("{}{base}", self.hex())
     }
 
-    /// Whether a name is one of this id's, in either form.
+    /// Whether a name is one of this id's: it starts with the id, in any form.
     pub(crate) fn owns(self, name: &str) -> bool {
-        let uuid = self.uuid();
-        let curator = name.strip_prefix("_c_").is_some_and(|rest| rest.starts_with(&uuid));
-        curator || name.starts_with(&self.hex())
+        let name = name.strip_prefix("_c_").unwrap_or(name);
+        name.starts_with(&self.uuid()) || name.starts_with(&self.hex())
     }
 }
 
@@ -85,10 +84,15 @@ impl ProtectedId {
 pub(crate) struct Sequence(i32);
 
 impl Sequence {
+    /// The number of digits alone, and a minus in front of some.
+    pub(crate) fn parse(digits: &str) -> Option<Self> {
+        digits.parse().ok().map(Self)
+    }
+
     /// The number behind the last `base` in a name.
     pub(crate) fn after(base: &str, name: &str) -> Option<Self> {
         let at = name.rfind(base)?;
-        name.get(at + base.len()..)?.parse().ok().map(Self)
+        Self::parse(name.get(at + base.len()..)?)
     }
 
     /// The number of a mutex of any client: Curator, Go, kezhuw's and this one name it `lock-N`,
@@ -97,7 +101,7 @@ impl Sequence {
         Self::after(LOCK_BASE, name).or_else(|| {
             let digits = name.get(name.rfind(KAZOO_LOCK_BASE)? + KAZOO_LOCK_BASE.len()..)?;
             let unsigned = digits.strip_prefix('-').unwrap_or(digits);
-            if unsigned.len() == SEQUENCE_DIGITS { digits.parse().ok().map(Self) } else { None }
+            if unsigned.len() == SEQUENCE_DIGITS { Self::parse(digits) } else { None }
         })
     }
 
@@ -105,6 +109,11 @@ impl Sequence {
     /// lie less than 2³¹ apart, so the difference tells the order over the wrap too.
     pub(crate) fn before(self, later: Self) -> Option<u32> {
         u32::try_from(later.0.wrapping_sub(self.0)).ok().filter(|distance| *distance > 0)
+    }
+
+    /// How far this number is behind another member of the same queue; negative if it is in front.
+    pub(crate) fn offset(self, origin: Self) -> i32 {
+        self.0.wrapping_sub(origin.0)
     }
 
     /// The number as the server writes it.
@@ -135,7 +144,7 @@ pub(crate) fn in_order(
         names.into_iter().filter_map(|name| Some((number(&name)?, name))).collect();
     let Some(&(origin, _)) = numbered.first() else { return Vec::new() };
     // All distances are taken from one member: on both sides of it they are below 2³¹.
-    numbered.sort_by_key(|(number, _)| number.0.wrapping_sub(origin.0));
+    numbered.sort_by_key(|(number, _)| number.offset(origin));
     numbered.into_iter().map(|(_, name)| name).collect()
 }
 

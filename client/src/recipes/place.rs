@@ -26,6 +26,8 @@ pub(crate) enum Shape {
     Bilingual,
     /// `_c_<uuid>-<base>N` with a number that the creator's other znode has already.
     Numbered(&'static str, Sequence),
+    /// `<uuid>`, without a number.
+    Plain,
 }
 
 /// What to create.
@@ -153,6 +155,7 @@ impl Place {
             Shape::Numbered(base, number) => {
                 (format!("{}{}", self.id.curator(base), number.suffix()), CreateMode::Ephemeral)
             }
+            Shape::Plain => (self.id.uuid(), CreateMode::Ephemeral),
             Shape::Bilingual => {
                 let names = [self.id.curator(LOCK_BASE), self.id.kazoo(KAZOO_LOCK_BASE)];
                 return self.create_all(ticket, &names, CreateMode::EphemeralSequential).await;

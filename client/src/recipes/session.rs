@@ -20,3 +20,16 @@ pub(crate) fn remaining(client: &Client) -> Duration {
         SessionState::Expired | SessionState::AuthFailed | SessionState::Closed => Duration::ZERO,
     }
 }
+
+/// Waits until no server serves the session, or it has ended. Servers may give it up from then on,
+/// though not at once.
+pub(crate) async fn suspended(client: &Client) {
+    let mut state = client.state();
+    let _ = state.wait_for(|state| *state != SessionState::Connected).await;
+}
+
+/// Waits until a server serves the session, or it has ended.
+pub(crate) async fn resumed(client: &Client) {
+    let mut state = client.state();
+    let _ = state.wait_for(|state| *state != SessionState::Disconnected).await;
+}

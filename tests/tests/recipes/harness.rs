@@ -43,6 +43,8 @@ impl Scene {
 
     pub(crate) async fn play(&self, name: &str, scene: impl AsyncFnOnce(&Self)) {
         println!("{name}");
+        // The first scene makes it; it stays.
+        let _ = self.client().await.create("/recipes", b"", CreateMode::Persistent).await;
         scene(self).await;
     }
 

@@ -11,8 +11,10 @@
 
 mod counter;
 mod harness;
+mod leaders;
 mod locks;
 mod mutex;
+mod others;
 mod read_write_lock;
 
 use zoolet_tests::apache::Apache;
@@ -101,4 +103,26 @@ suites! {
         counter::many_add_to_one_number,
         counter::a_lost_reply_is_not_counted_twice,
         counter::a_shared_count_is_watched_and_set;
+
+    leaders_on_zoolet / leaders_on_apache:
+        leaders::one_latch_leads_and_the_next_one_follows,
+        leaders::a_latch_whose_session_ends_leads_no_more,
+        leaders::a_latch_steps_down_when_it_is_cut_off,
+        leaders::latches_survive_lost_replies,
+        leaders::selectors_take_turns,
+        leaders::a_selector_drops_the_work_of_a_lost_term;
+
+    barriers_and_queues_on_zoolet / barriers_and_queues_on_apache:
+        others::a_barrier_holds_everybody_up,
+        others::members_enter_and_leave_together,
+        others::barriers_survive_cancels_and_lost_replies,
+        others::an_item_is_taken_once_and_in_order,
+        others::a_take_that_is_cancelled_loses_no_item;
+
+    caches_and_groups_on_zoolet / caches_and_groups_on_apache:
+        others::a_cache_follows_the_tree,
+        others::a_cache_survives_lost_replies,
+        others::a_persistent_node_comes_back,
+        others::a_persistent_node_survives_lost_replies,
+        others::members_know_each_other;
 }

@@ -1,0 +1,169 @@
+//! Waiting for a sign, and waiting for each other.
+
+use std::time::Duration;
+
+use zoolet_jute::{Acl, CreateMode, ErrorCode};
+
+use crate::{Client, Error};
+
+use super::line::wait_deleted;
+use super::local_address::local_address;
+use super::name::{join, split};
+use super::place::{Place, Shape, Ticket};
+use super::retry::{
+    children, children_now, delete_if_there, ensure_containers, insist, is_no_node, within,
+};
+
+/// The znode that tells the members of a [`DoubleBarrier`] that all are there.
+const READY: &str = "ready";
+
+/// A barrier that holds everybody up while its znode exists: Curator's `DistributedBarrier`.
+#[derive(Clone, Debug)]
+pub struct Barrier {
+    client: Client,
+    path: String,
+}
+
+impl Barrier {
+    /// The barrier at this path.
+    pub fn new(client: &Client, path: &str) -> Self {
+        Self { client: client.clone(), path: path.to_owned() }
+    }
+
+    /// Sets the barrier up; one that stands already stays.
+    pub async fn set(&self) -> Result<(), Error> {
+        let address = local_address();
+        loop {
+            let mode = CreateMode::Persistent;
+            match insist(|| self.client.create(&self.path, address.as_bytes(), mode)).await {
+                Ok(_) => return Ok(()),
+                Err(error) if error.code() == Some(ErrorCode::NodeExists) => return Ok(()),
+                Err(error) if is_no_node(&error) => {
+                    if let Some((parent, _)) = split(&self.path) {
+                        ensure_containers(&self.client, parent).await?;
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Takes the barrier away.
+    pub async fn remove(&self) -> Result<(), Error> {
+        delete_if_there(&self.client, &self.path).await.map(drop)
+    }
+
+    /// Waits until no barrier stands.
+    pub async fn wait(&self) -> Result<(), Error> {
+        wait_deleted(&self.client, &self.path).await
+    }
+
+    /// The same, for so long at most; answers whether that was enough.
+    pub async fn wait_timeout(&self, limit: Duration) -> Result<bool, Error> {
+        Ok(within(limit, self.wait()).await?.is_some())
+    }
+}
+
+/// A barrier that a number of members enter together and leave together: Curator's
+/// `DistributedDoubleBarrier`.
+#[derive(Clone, Debug)]
+pub struct DoubleBarrier {
+    client: Client,
+    path: String,
+    members: usize,
+}
+
+impl DoubleBarrier {
+    /// The barrier at this path, for a number of members.
+    pub fn new(client: &Client, path: &str, members: usize) -> Self {
+        Self { client: client.clone(), path: path.to_owned(), members }
+    }
+
+    /// Enters, and waits until all members have. Who drops the future has not entered.
+    pub async fn enter(&self) -> Result<Entered, Error> {
+        let ready = join(&self.path, READY);
+        let address = local_address();
+        let ticket = Ticket {
+            dir: &self.path,
+            shape: Shape::Plain,
+            data: address.as_bytes(),
+            acl: &Acl::open(),
+            held: &[],
+        };
+        let (place, mut listed) = Place::enter(&self.client, &ticket).await?;
+        loop {
+            let (stat, watch) = insist(|| self.client.exists_watched(&ready)).await?;
+            if stat.is_some() {
+                return Ok(Entered { place });
+            }
+            let names = match listed.take() {
+                Some(names) => names,
+                None => children(&self.client, &self.path).await?,
+            };
+            if names.iter().filter(|name| *name != READY).count() >= self.members {
+                self.make_ready(&ready).await?;
+                return Ok(Entered { place });
+            }
+            watch.changed().await?;
+        }
+    }
+
+    /// The same, for so long at most; `None` when that was not enough.
+    pub async fn enter_timeout(&self, limit: Duration) -> Result<Option<Entered>, Error> {
+        within(limit, self.enter()).await
+    }
+
+    async fn make_ready(&self, ready: &str) -> Result<(), Error> {
+        let address = local_address();
+        let mode = CreateMode::Persistent;
+        match insist(|| self.client.create(ready, address.as_bytes(), mode)).await {
+            Err(error) if error.code() != Some(ErrorCode::NodeExists) => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A member that has entered a [`DoubleBarrier`]. Dropping it leaves without waiting for others.
+#[derive(Debug)]
+#[must_use = "a member that is dropped has left"]
+pub struct Entered {
+    place: Place,
+}
+
+impl Entered {
+    /// Leaves, and waits until all members have.
+    pub async fn leave(self) -> Result<(), Error> {
+        let client = self.place.client().clone();
+        let dir = self.place.dir().to_owned();
+        let mine = self.place.name().to_owned();
+        // The member with the lowest name leaves last: the others wait for it, and it for them.
+        loop {
+            let names = members(&client, &dir).await?;
+            let last = names.last().filter(|last| **last != mine).cloned();
+            match (names.first(), last) {
+                (Some(first), Some(last)) if *first == mine => {
+                    wait_deleted(&client, &join(&dir, &last)).await?;
+                }
+                _ => break,
+            }
+        }
+        self.place.leave().await?;
+        while let Some(first) = members(&client, &dir).await?.first() {
+            wait_deleted(&client, &join(&dir, first)).await?;
+        }
+        delete_if_there(&client, &join(&dir, READY)).await.map(drop)
+    }
+
+    /// The same, waiting for so long at most; answers whether all have left.
+    pub async fn leave_timeout(self, limit: Duration) -> Result<bool, Error> {
+        Ok(within(limit, self.leave()).await?.is_some())
+    }
+}
+
+/// The names of those who are inside, in order.
+async fn members(client: &Client, dir: &str) -> Result<Vec<String>, Error> {
+    let mut names = children_now(client, dir).await?;
+    names.retain(|name| name != READY);
+    names.sort();
+    Ok(names)
+}

@@ -1,0 +1,279 @@
+//! Being the leader, as a state that a program looks at.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
+use zoolet_jute::Acl;
+
+use crate::{Client, Error, ErrorKind, Transaction};
+
+use super::guard::FencingToken;
+use super::line::{Turn, wait_deleted, wait_turn};
+use super::name::{Sequence, in_order, join, nearest_before};
+use super::place::{Place, Shape, Ticket};
+use super::retry::{children_now, insist, is_no_node, within};
+use super::session;
+
+const LATCH_BASE: &str = "latch-";
+
+/// When a leader stops to be one that has lost its connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Suspension {
+    /// At once, and again when the session is resumed: Curator's default.
+    #[default]
+    StepDown,
+    /// Only when its session may have ended.
+    StayOn,
+}
+
+/// Where a contender stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Another one leads, or nobody does at the moment.
+    Waiting,
+    /// This one leads.
+    Leading {
+        /// The fencing token of this term.
+        token: FencingToken,
+        /// The path of the znode that stands for it.
+        path: String,
+    },
+    /// It is over: the session has ended, or a server has refused an operation.
+    Ended(ErrorKind),
+}
+
+/// One of those who contend, as the others see it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Participant {
+    /// The path of its znode.
+    pub path: String,
+    /// What it calls itself.
+    pub id: String,
+    /// Whether it is first in the queue.
+    pub leads: bool,
+}
+
+/// Contends for leadership in the background, beside Curator's `LeaderLatch` on the same path.
+///
+/// The contender with the lowest number leads. It checks that the znode belongs to its own session
+/// and not to one that is about to end (CURATOR-696). What a leader writes should be
+/// [guarded](Self::guarded) or carry the token: the state is what the client knew last.
+#[derive(Debug)]
+pub struct LeaderLatch {
+    client: Client,
+    path: String,
+    standing: watch::Receiver<Standing>,
+    place: Slot,
+    stop: Option<oneshot::Sender<()>>,
+    task: JoinHandle<()>,
+}
+
+/// Where the task keeps its place while it waits or leads, for whoever closes the latch.
+type Slot = Arc<Mutex<Option<Arc<Place>>>>;
+
+impl LeaderLatch {
+    /// Begins to contend at this path. The id tells the others who it is.
+    pub fn start(client: &Client, path: &str, id: &str) -> Self {
+        Self::start_with(client, path, id, Suspension::default())
+    }
+
+    /// The same, with a choice of what a lost connection means.
+    pub fn start_with(client: &Client, path: &str, id: &str, suspension: Suspension) -> Self {
+        let (sender, standing) = watch::channel(Standing::Waiting);
+        let (stop, stopped) = oneshot::channel();
+        let place = Slot::default();
+        let contender = Contender {
+            client: client.clone(),
+            path: path.to_owned(),
+            id: id.as_bytes().to_vec(),
+            suspension,
+            standing: sender,
+            place: Arc::clone(&place),
+        };
+        let task = tokio::spawn(contender.run(stopped));
+        let (client, path) = (client.clone(), path.to_owned());
+        Self { client, path, standing, place, stop: Some(stop), task }
+    }
+
+    /// Where it stands, now and as it changes.
+    pub fn standing(&self) -> watch::Receiver<Standing> {
+        self.standing.clone()
+    }
+
+    /// The token of the present term, if it leads.
+    pub fn token(&self) -> Option<FencingToken> {
+        match &*self.standing.borrow() {
+            Standing::Leading { token, .. } => Some(*token),
+            Standing::Waiting | Standing::Ended(_) => None,
+        }
+    }
+
+    /// Whether it leads.
+    pub fn is_leader(&self) -> bool {
+        self.token().is_some()
+    }
+
+    /// Waits until it leads.
+    pub async fn lead(&self) -> Result<FencingToken, Error> {
+        let mut standing = self.standing.clone();
+        let reached = standing.wait_for(|standing| *standing != Standing::Waiting).await;
+        match reached.as_deref() {
+            Ok(Standing::Leading { token, .. }) => Ok(*token),
+            Ok(Standing::Ended(kind)) => Err(kind.clone().into()),
+            Ok(Standing::Waiting) | Err(_) => Err(ErrorKind::Closed.into()),
+        }
+    }
+
+    /// The same, for so long at most; `None` when that was not enough.
+    pub async fn lead_timeout(&self, limit: Duration) -> Result<Option<FencingToken>, Error> {
+        within(limit, self.lead()).await
+    }
+
+    /// Begins a transaction that commits only while it leads; it fails with
+    /// [`ErrorKind::LockLost`] when it does not.
+    pub fn guarded(&self) -> Result<Transaction<'_>, Error> {
+        match &*self.standing.borrow() {
+            Standing::Leading { path, .. } => {
+                Ok(self.client.transaction().while_held(std::slice::from_ref(path)))
+            }
+            Standing::Waiting | Standing::Ended(_) => Err(ErrorKind::LockLost.into()),
+        }
+    }
+
+    /// All who contend, the leader first.
+    pub async fn participants(&self) -> Result<Vec<Participant>, Error> {
+        participants(&self.client, &self.path, number).await
+    }
+
+    /// The leader, if there is one.
+    pub async fn leader(&self) -> Result<Option<Participant>, Error> {
+        Ok(self.participants().await?.into_iter().next())
+    }
+
+    /// Stops contending, and waits until the servers know it.
+    pub async fn close(mut self) -> Result<(), Error> {
+        if let Some(stop) = self.stop.take() {
+            // A task that has ended needs no telling.
+            let _ = stop.send(());
+        }
+        // The task neither panics nor is aborted before the drop.
+        let _ = (&mut self.task).await;
+        let place = self.place.lock().unwrap_or_else(PoisonError::into_inner).take();
+        match place.and_then(Arc::into_inner) {
+            Some(place) => place.leave().await.map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Drop for LeaderLatch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// What the task of a latch knows.
+struct Contender {
+    client: Client,
+    path: String,
+    id: Vec<u8>,
+    suspension: Suspension,
+    standing: watch::Sender<Standing>,
+    place: Slot,
+}
+
+impl Contender {
+    async fn run(self, stopped: oneshot::Receiver<()>) {
+        tokio::select! {
+            error = self.contend() => {
+                self.standing.send_replace(Standing::Ended(error.kind().clone()));
+            }
+            _ = stopped => {
+                self.standing.send_replace(Standing::Ended(ErrorKind::Closed));
+            }
+        }
+    }
+
+    /// Contends until an error ends it.
+    async fn contend(&self) -> Error {
+        loop {
+            if let Err(error) = self.serve_term().await {
+                self.keep(None);
+                return error;
+            }
+            self.standing.send_replace(Standing::Waiting);
+        }
+    }
+
+    /// From the end of the queue to the end of the leadership.
+    async fn serve_term(&self) -> Result<(), Error> {
+        let acl = Acl::open();
+        let shape = Shape::Protected(LATCH_BASE);
+        let ticket = Ticket { dir: &self.path, shape, data: &self.id, acl: &acl, held: &[] };
+        let (place, mut listed) = Place::enter(&self.client, &ticket).await?;
+        let place = Arc::new(place);
+        self.keep(Some(&place));
+        while wait_turn(&place, listed.take(), turn).await? {
+            let path = join(&self.path, place.name());
+            let token = FencingToken::new(place.czxid());
+            self.standing.send_replace(Standing::Leading { token, path: path.clone() });
+            tokio::select! {
+                () = session::ended(&self.client) => {
+                    // If it lives on after all, the list tells who leads.
+                    self.standing.send_replace(Standing::Waiting);
+                    session::resumed(&self.client).await;
+                }
+                deleted = wait_deleted(&self.client, &path) => return deleted,
+                () = session::suspended(&self.client),
+                    if self.suspension == Suspension::StepDown =>
+                {
+                    self.standing.send_replace(Standing::Waiting);
+                    session::resumed(&self.client).await;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&self, place: Option<&Arc<Place>>) {
+        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = place.map(Arc::clone);
+    }
+}
+
+fn number(name: &str) -> Option<Sequence> {
+    Sequence::after(LATCH_BASE, name)
+}
+
+fn turn(names: &[String], mine: &str) -> Turn {
+    let Some(own) = number(mine).filter(|_| names.iter().any(|name| name == mine)) else {
+        return Turn::Gone;
+    };
+    match nearest_before(names, own, number) {
+        None => Turn::Mine,
+        Some(before) => Turn::Behind(before.to_owned()),
+    }
+}
+
+/// Everybody in a queue and what they wrote on their znodes, the first one first.
+pub(crate) async fn participants(
+    client: &Client,
+    dir: &str,
+    number: impl Fn(&str) -> Option<Sequence>,
+) -> Result<Vec<Participant>, Error> {
+    let mut found = Vec::new();
+    for name in in_order(children_now(client, dir).await?, number) {
+        let path = join(dir, &name);
+        match insist(|| client.get(&path)).await {
+            Ok((data, _)) => {
+                let id = String::from_utf8_lossy(&data).into_owned();
+                found.push(Participant { path, id, leads: found.is_empty() });
+            }
+            // It left meanwhile.
+            Err(error) if is_no_node(&error) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}

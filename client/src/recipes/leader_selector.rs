@@ -1,0 +1,107 @@
+//! Being the leader, as work that is done while one is.
+
+use std::future::Future;
+
+use crate::{Client, Error};
+
+use super::guard::{LockGuard, Loss};
+use super::leader_latch::{Participant, Suspension, participants};
+use super::mutex::Mutex;
+use super::name::Sequence;
+use super::options::LockOptions;
+use super::session;
+
+/// How a term of leadership ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Term<T> {
+    /// The work came to its end, with this result.
+    Done(T),
+    /// The leadership was lost or may have been; the work was dropped where it stood.
+    Lost(Loss),
+    /// The connection was lost; the work was dropped where it stood.
+    Suspended,
+}
+
+/// Runs work while it leads, beside Curator's `LeaderSelector` on the same path, which is a
+/// [`Mutex`] at heart. The work is dropped when the leadership is lost.
+#[derive(Clone, Debug)]
+pub struct LeaderSelector {
+    client: Client,
+    path: String,
+    mutex: Mutex,
+    suspension: Suspension,
+}
+
+impl LeaderSelector {
+    /// A contender at this path that calls itself by its address, as Curator's does.
+    pub fn new(client: &Client, path: &str) -> Self {
+        Self::with_options(client, path, LockOptions::new())
+    }
+
+    /// A contender that calls itself so.
+    pub fn with_id(client: &Client, path: &str, id: &str) -> Self {
+        Self::with_options(client, path, LockOptions::new().data(id))
+    }
+
+    fn with_options(client: &Client, path: &str, options: LockOptions) -> Self {
+        Self {
+            client: client.clone(),
+            path: path.to_owned(),
+            mutex: Mutex::with_options(client, path, options),
+            suspension: Suspension::default(),
+        }
+    }
+
+    /// What a lost connection means.
+    pub fn suspension(mut self, suspension: Suspension) -> Self {
+        self.suspension = suspension;
+        self
+    }
+
+    /// Waits until it leads, runs the work, and gives the leadership up. The work gets a guard of
+    /// the leadership, for its token and for guarded writes. Who drops the future drops the work
+    /// and the leadership.
+    pub async fn lead<T, F>(&self, work: impl FnOnce(LockGuard) -> F) -> Result<Term<T>, Error>
+    where
+        F: Future<Output = T>,
+    {
+        let guard = self.mutex.acquire().await?;
+        let term = {
+            let work = work(guard.reenter());
+            tokio::select! {
+                biased;
+                result = work => Term::Done(result),
+                loss = guard.lost() => Term::Lost(loss),
+                () = session::suspended(&self.client),
+                    if self.suspension == Suspension::StepDown => Term::Suspended,
+            }
+        };
+        match guard.release().await {
+            // A session that has ended has given the leadership up.
+            Err(error) if !error.ends_session() => Err(error),
+            _ => Ok(term),
+        }
+    }
+
+    /// Leads again and again; ends with the error that ends the session.
+    pub async fn lead_for_ever<T, F>(&self, mut work: impl FnMut(LockGuard) -> F) -> Error
+    where
+        F: Future<Output = T>,
+    {
+        loop {
+            if let Err(error) = self.lead(&mut work).await {
+                return error;
+            }
+        }
+    }
+
+    /// All who contend, the leader first.
+    pub async fn participants(&self) -> Result<Vec<Participant>, Error> {
+        participants(&self.client, &self.path, Sequence::of_mutex).await
+    }
+
+    /// The leader, if there is one.
+    pub async fn leader(&self) -> Result<Option<Participant>, Error> {
+        Ok(self.participants().await?.into_iter().next())
+    }
+}

@@ -1,0 +1,199 @@
+//! A queue of items that persist.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::Mutex;
+use zoolet_jute::{Acl, CreateMode};
+
+use crate::{Client, Error, ErrorKind};
+
+use super::name::{Sequence, join};
+use super::queue_format::{Item, QueueFormat};
+use super::retry::{children_now, ensure_containers, insist, is_no_node, within};
+use super::witness::Witness;
+
+/// A queue of items that persist until somebody takes them, in the form of another client's queue.
+///
+/// An item is put once and taken once, lost replies notwithstanding. A take whose future is
+/// dropped loses nothing: what it had taken already is answered by the next take of this handle or
+/// of a clone. Items that a handle has taken and not answered are lost with its process.
+#[derive(Clone, Debug)]
+pub struct Queue {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    client: Client,
+    path: String,
+    format: QueueFormat,
+    witness: Witness,
+    /// Items that are out of the queue and not yet with a caller. Invariant: whoever takes a znode
+    /// holds the lock until its items are in here.
+    taken: Mutex<VecDeque<Bytes>>,
+}
+
+impl Queue {
+    /// A queue at this path in the form of Curator's `SimpleDistributedQueue` and of the Java
+    /// recipe: [`QueueFormat::Simple`].
+    pub fn new(client: &Client, path: &str) -> Self {
+        Self::with_format(client, path, QueueFormat::Simple)
+    }
+
+    /// A queue at this path in this form.
+    pub fn with_format(client: &Client, path: &str, format: QueueFormat) -> Self {
+        let witness = Witness::new(client, path);
+        let (client, path) = (client.clone(), path.to_owned());
+        let taken = Mutex::default();
+        Self { shared: Arc::new(Shared { client, path, format, witness, taken }) }
+    }
+
+    /// Puts an item at the end. Who drops the future may have put it or not.
+    pub async fn put(&self, item: &[u8]) -> Result<(), Error> {
+        self.put_prioritized(item, None).await
+    }
+
+    /// Puts an item behind those of the same priority; lower numbers are taken first. Items that
+    /// are put without one have the form's own: [`QueueFormat`].
+    pub async fn put_with_priority(&self, item: &[u8], priority: i32) -> Result<(), Error> {
+        self.put_prioritized(item, Some(priority)).await
+    }
+
+    async fn put_prioritized(&self, item: &[u8], priority: Option<i32>) -> Result<(), Error> {
+        let shared = &self.shared;
+        let name = shared.format.name(priority).ok_or_else(|| {
+            let why = format!("the form {:?} has no priority {priority:?}", shared.format);
+            Error::from(ErrorKind::Protocol(why))
+        })?;
+        let (path, data) = (join(&shared.path, &name), shared.format.encode(item));
+        loop {
+            let mode = CreateMode::PersistentSequential;
+            let put = shared
+                .witness
+                .commit(|transaction| transaction.create(&path, &data, Acl::open(), mode));
+            match put.await {
+                Err(error) if is_no_node(&error) => {
+                    ensure_containers(&shared.client, &shared.path).await?;
+                }
+                other => return other,
+            }
+        }
+    }
+
+    /// Takes the first item; waits until there is one.
+    pub async fn take(&self) -> Result<Bytes, Error> {
+        loop {
+            if let Some(item) = self.try_take().await? {
+                return Ok(item);
+            }
+            let shared = &self.shared;
+            let watched = insist(|| shared.client.children_watched(&shared.path)).await;
+            match watched {
+                Ok((names, _, watch)) => {
+                    if !names.iter().any(|name| shared.format.order(name).is_some()) {
+                        watch.changed().await?;
+                    }
+                }
+                Err(error) if is_no_node(&error) => {
+                    let exists = insist(|| shared.client.exists_watched(&shared.path)).await?;
+                    if let (None, watch) = exists {
+                        watch.changed().await?;
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// The same, for so long at most; `None` when that was not enough.
+    pub async fn take_timeout(&self, limit: Duration) -> Result<Option<Bytes>, Error> {
+        within(limit, self.take()).await
+    }
+
+    /// Takes the first item if there is one.
+    pub async fn try_take(&self) -> Result<Option<Bytes>, Error> {
+        // In a task of its own: once an item is out of the queue it has to reach the buffer, even
+        // when nobody waits any more.
+        let shared = Arc::clone(&self.shared);
+        match tokio::spawn(async move { shared.refill().await }).await {
+            Ok(refilled) => refilled?,
+            Err(ended) => {
+                return Err(ErrorKind::Protocol(format!("the take was ended: {ended}")).into());
+            }
+        }
+        Ok(self.shared.taken.lock().await.pop_front())
+    }
+
+    /// The data of the first item, if there is one. It stays in the queue.
+    pub async fn peek(&self) -> Result<Option<Bytes>, Error> {
+        let shared = &self.shared;
+        for item in shared.items().await? {
+            let path = join(&shared.path, &item.name);
+            match insist(|| shared.client.get(&path)).await {
+                Ok((data, _)) => return Ok(shared.format.decode(&path, data)?.pop_front()),
+                Err(error) if is_no_node(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    /// How many znodes of items there are. Curator may put several items into one.
+    pub async fn len(&self) -> Result<usize, Error> {
+        self.shared.items().await.map(|items| items.len())
+    }
+
+    /// Whether there is no item.
+    pub async fn is_empty(&self) -> Result<bool, Error> {
+        Ok(self.len().await? == 0)
+    }
+}
+
+impl Shared {
+    /// The items in the order in which they are taken.
+    async fn items(&self) -> Result<Vec<Item>, Error> {
+        let names = children_now(&self.client, &self.path).await?;
+        let mut items: Vec<Item> =
+            names.into_iter().filter_map(|name| self.format.order_owned(name)).collect();
+        let origin = items.first().map(|item| item.number);
+        items.sort_by(|one, other| {
+            let number = |item: &Item| origin.map(|origin| Sequence::offset(item.number, origin));
+            (&one.group, number(one)).cmp(&(&other.group, number(other)))
+        });
+        Ok(items)
+    }
+
+    /// Takes the first znode of the queue into the buffer, unless an item is left there.
+    async fn refill(&self) -> Result<(), Error> {
+        let mut taken = self.taken.lock().await;
+        if !taken.is_empty() {
+            return Ok(());
+        }
+        for item in self.items().await? {
+            let path = join(&self.path, &item.name);
+            let (data, stat) = match insist(|| self.client.get(&path)).await {
+                Ok(found) => found,
+                Err(error) if is_no_node(&error) => continue,
+                Err(error) => return Err(error),
+            };
+            let items = self.format.decode(&path, data)?;
+            let deleted =
+                self.witness.commit(|transaction| transaction.delete(&path, stat.version));
+            match deleted.await {
+                Ok(()) => {
+                    taken.extend(items);
+                    if !taken.is_empty() {
+                        return Ok(());
+                    }
+                }
+                // Somebody else has it.
+                Err(error) if is_no_node(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,162 @@
+//! [`LeaderLatch`] and [`LeaderSelector`].
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use zoolet_client::recipes::{LeaderLatch, LeaderSelector, Loss, Standing, Suspension, Term};
+use zoolet_client::{CreateMode, ErrorKind};
+use zoolet_tests::proxy::Proxy;
+
+use crate::harness::{Fenced, Scene, connect, soon};
+
+const LONG: Duration = Duration::from_secs(10);
+
+pub(crate) async fn one_latch_leads_and_the_next_one_follows(scene: &Scene) {
+    let path = scene.path();
+    let (one, other) = (scene.client().await, scene.client().await);
+    let first = LeaderLatch::start(&one, &path, "first");
+    let token = timeout(LONG, first.lead()).await.unwrap().unwrap();
+    let second = LeaderLatch::start(&other, &path, "second");
+    scene.until_children(&one, &path, 2).await;
+    assert!(second.lead_timeout(Duration::from_millis(200)).await.unwrap().is_none());
+    let participants = second.participants().await.unwrap();
+    let ids: Vec<(&str, bool)> =
+        participants.iter().map(|member| (member.id.as_str(), member.leads)).collect();
+    assert_eq!(ids, [("first", true), ("second", false)]);
+    let name = participants[0].path.strip_prefix(&format!("{path}/_c_")).unwrap();
+    assert_eq!(name.len(), 36 + "-latch-".len() + 10, "{name}");
+
+    let target = format!("{path}-target");
+    one.create(&target, b"", CreateMode::Persistent).await.unwrap();
+    first.guarded().unwrap().set_data(&target, b"first", -1).commit().await.unwrap();
+    assert_eq!(*second.guarded().unwrap_err().kind(), ErrorKind::LockLost);
+    timeout(LONG, first.close()).await.unwrap().unwrap();
+    let next = timeout(LONG, second.lead()).await.unwrap().unwrap();
+    assert!(next > token);
+    assert_eq!(second.leader().await.unwrap().unwrap().id, "second");
+    drop(second);
+    scene.until_children(&one, &path, 0).await;
+}
+
+pub(crate) async fn a_latch_whose_session_ends_leads_no_more(scene: &Scene) {
+    let path = scene.path();
+    let (one, other) = (scene.client().await, scene.client().await);
+    let first = LeaderLatch::start(&one, &path, "");
+    first.lead().await.unwrap();
+    let second = LeaderLatch::start(&other, &path, "");
+    scene.until_children(&other, &path, 2).await;
+    scene.expire(&one).await;
+    timeout(LONG, second.lead()).await.unwrap().unwrap();
+    soon("the former leader knows", async || {
+        matches!(&*first.standing().borrow(), Standing::Ended(_))
+    })
+    .await;
+    assert!(first.lead().await.unwrap_err().ends_session());
+    // A znode that is deleted by hand: it queues up again.
+    let path_of = |latch: &LeaderLatch| match &*latch.standing().borrow() {
+        Standing::Leading { path, .. } => path.clone(),
+        other @ (Standing::Waiting | Standing::Ended(_)) => panic!("{other:?}"),
+    };
+    let lost = path_of(&second);
+    other.delete(&lost, -1).await.unwrap();
+    soon("a new term", async || second.is_leader() && path_of(&second) != lost).await;
+}
+
+pub(crate) async fn a_latch_steps_down_when_it_is_cut_off(scene: &Scene) {
+    let path = scene.path();
+    for (suspension, stays) in [(Suspension::StepDown, false), (Suspension::StayOn, true)] {
+        let proxy = Proxy::start(&scene.servers).await.unwrap();
+        let client = connect(&proxy.connect_string()).await;
+        let latch = LeaderLatch::start_with(&client, &path, "", suspension);
+        let token = timeout(LONG, latch.lead()).await.unwrap().unwrap();
+        proxy.cut();
+        if stays {
+            sleep(Duration::from_millis(300)).await;
+            assert!(latch.is_leader());
+        } else {
+            soon("it steps down", async || !latch.is_leader()).await;
+        }
+        proxy.heal();
+        // Back in time, it leads on in the same term.
+        assert_eq!(timeout(LONG, latch.lead()).await.unwrap().unwrap(), token);
+        timeout(LONG, latch.close()).await.unwrap().unwrap();
+    }
+}
+
+pub(crate) async fn latches_survive_lost_replies(scene: &Scene) {
+    scene
+        .under_every_fault(async |client, path| {
+            let latch = LeaderLatch::start(&client, &path, "me");
+            latch.lead().await.unwrap();
+            assert_eq!(latch.participants().await.unwrap().len(), 1);
+            latch.close().await.unwrap();
+        })
+        .await;
+}
+
+pub(crate) async fn selectors_take_turns(scene: &Scene) {
+    let (watcher, path) = (scene.client().await, scene.path());
+    let (inside, fenced) = (Arc::new(AtomicUsize::new(0)), Arc::new(Fenced::default()));
+    let mut contenders = JoinSet::new();
+    for number in 0..4 {
+        let client = scene.client().await;
+        let selector = LeaderSelector::with_id(&client, &path, &format!("member {number}"));
+        let (inside, fenced) = (Arc::clone(&inside), Arc::clone(&fenced));
+        contenders.spawn(async move {
+            for _ in 0..3 {
+                let term = selector
+                    .lead(async |guard| {
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0);
+                        fenced.grant(guard.token());
+                        let leader = selector.leader().await.unwrap().unwrap();
+                        assert_eq!(leader.id, format!("member {number}"));
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        number
+                    })
+                    .await;
+                assert_eq!(term.unwrap(), Term::Done(number));
+            }
+        });
+    }
+    while let Some(ended) = contenders.join_next().await {
+        ended.unwrap();
+    }
+    scene.until_children(&watcher, &path, 0).await;
+}
+
+pub(crate) async fn a_selector_drops_the_work_of_a_lost_term(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let selector = LeaderSelector::new(&one, &path);
+    let term = tokio::spawn({
+        let selector = selector.clone();
+        async move { selector.lead(|_| pending::<()>()).await }
+    });
+    scene.until_children(&other, &path, 1).await;
+    let leader = selector.leader().await.unwrap().unwrap();
+    other.delete(&leader.path, -1).await.unwrap();
+    let ended = timeout(LONG, term).await.unwrap().unwrap();
+    assert_eq!(ended.unwrap(), Term::Lost(Loss::Deleted));
+
+    let proxy = Proxy::start(&scene.servers).await.unwrap();
+    let client = connect(&proxy.connect_string()).await;
+    let cut_off = LeaderSelector::new(&client, &path);
+    let term = tokio::spawn(async move { cut_off.lead(|_| pending::<()>()).await });
+    scene.until_children(&other, &path, 1).await;
+    sleep(Duration::from_millis(100)).await;
+    proxy.cut();
+    sleep(Duration::from_millis(100)).await;
+    proxy.heal();
+    assert_eq!(timeout(LONG, term).await.unwrap().unwrap().unwrap(), Term::Suspended);
+
+    let looping = {
+        let selector = selector.clone();
+        tokio::spawn(async move { selector.lead_for_ever(async |_| ()).await })
+    };
+    scene.expire(&one).await;
+    assert!(timeout(LONG, looping).await.unwrap().unwrap().ends_session());
+    scene.until_children(&other, &path, 0).await;
+}

@@ -1,0 +1,306 @@
+//! [`Barrier`], [`DoubleBarrier`], [`Queue`], [`Cache`], [`PersistentNode`] and [`GroupMember`].
+
+use std::collections::BTreeSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+use zoolet_client::CreateMode;
+use zoolet_client::recipes::{
+    Barrier, Cache, CacheChange, DoubleBarrier, GroupMember, PersistentNode, Queue, QueueFormat,
+};
+use zoolet_tests::proxy::Proxy;
+
+use crate::harness::{Scene, cancelled_at_every_await, connect, soon};
+
+const LONG: Duration = Duration::from_secs(10);
+const SHORT: Duration = Duration::from_millis(200);
+
+pub(crate) async fn a_barrier_holds_everybody_up(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let barrier = Barrier::new(&one, &path);
+    barrier.set().await.unwrap();
+    barrier.set().await.unwrap();
+    let data = one.get(&path).await.unwrap().0;
+    assert!(std::str::from_utf8(&data).unwrap().parse::<IpAddr>().is_ok(), "as Curator's");
+    let waiting = Barrier::new(&other, &path);
+    other.sync(&path).await.unwrap();
+    assert!(!waiting.wait_timeout(SHORT).await.unwrap());
+    let waiter = tokio::spawn(async move { waiting.wait().await });
+    barrier.remove().await.unwrap();
+    timeout(LONG, waiter).await.unwrap().unwrap().unwrap();
+    barrier.wait().await.unwrap();
+    barrier.remove().await.unwrap();
+    scene
+        .under_every_fault(async |client, path| {
+            let barrier = Barrier::new(&client, &format!("{path}-barrier"));
+            barrier.set().await.unwrap();
+            assert!(!barrier.wait_timeout(Duration::from_millis(20)).await.unwrap());
+            barrier.remove().await.unwrap();
+            barrier.wait().await.unwrap();
+        })
+        .await;
+}
+
+pub(crate) async fn members_enter_and_leave_together(scene: &Scene) {
+    const MEMBERS: usize = 4;
+    let (watcher, path) = (scene.client().await, scene.path());
+    let (entering, leaving) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let mut members = JoinSet::new();
+    for number in 0..MEMBERS {
+        let barrier = DoubleBarrier::new(&scene.client().await, &path, MEMBERS);
+        let (entering, leaving) = (Arc::clone(&entering), Arc::clone(&leaving));
+        members.spawn(async move {
+            sleep(Duration::from_millis(20 * u64::try_from(number).unwrap())).await;
+            entering.fetch_add(1, Ordering::SeqCst);
+            let entered = barrier.enter().await.unwrap();
+            assert_eq!(entering.load(Ordering::SeqCst), MEMBERS, "nobody enters alone");
+            leaving.fetch_add(1, Ordering::SeqCst);
+            entered.leave().await.unwrap();
+            assert_eq!(leaving.load(Ordering::SeqCst), MEMBERS, "nobody leaves alone");
+        });
+    }
+    while let Some(ended) = timeout(LONG, members.join_next()).await.unwrap() {
+        ended.unwrap();
+    }
+    scene.until_children(&watcher, &path, 0).await;
+
+    let barrier = DoubleBarrier::new(&watcher, &path, 2);
+    assert!(barrier.enter_timeout(SHORT).await.unwrap().is_none());
+    let alone = DoubleBarrier::new(&watcher, &path, 1);
+    scene.until_children(&watcher, &path, 0).await;
+    let entered = alone.enter().await.unwrap();
+    let names = scene.children(&watcher, &path).await;
+    assert_eq!((names[0].len(), names[1].as_str()), (36, "ready"), "as Curator's");
+    drop(entered);
+    scene.until_children(&watcher, &path, 1).await;
+    watcher.delete(&format!("{path}/ready"), -1).await.unwrap();
+}
+
+pub(crate) async fn barriers_survive_cancels_and_lost_replies(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let barrier = DoubleBarrier::new(&one, &path, 2);
+    let left = async || scene.until_children(&other, &path, 0).await;
+    cancelled_at_every_await(|| barrier.enter(), left).await;
+    let other = &other;
+    scene
+        .under_every_fault(async |client, path| {
+            let member = DoubleBarrier::new(other, &path, 2);
+            let second = tokio::spawn(async move { member.enter().await.unwrap().leave().await });
+            DoubleBarrier::new(&client, &path, 2).enter().await.unwrap().leave().await.unwrap();
+            second.await.unwrap().unwrap();
+        })
+        .await;
+}
+
+pub(crate) async fn an_item_is_taken_once_and_in_order(scene: &Scene) {
+    let (client, path) = (scene.client().await, scene.path());
+    for format in [QueueFormat::Simple, QueueFormat::Distributed, QueueFormat::Kazoo] {
+        let queue = Queue::with_format(&client, &path, format);
+        assert_eq!(queue.try_take().await.unwrap(), None);
+        for item in ["a", "b", "c"] {
+            queue.put(item.as_bytes()).await.unwrap();
+        }
+        assert_eq!(queue.len().await.unwrap(), 3);
+        assert_eq!(queue.peek().await.unwrap().unwrap().as_ref(), b"a");
+        for item in ["a", "b", "c"] {
+            assert_eq!(queue.take().await.unwrap().as_ref(), item.as_bytes(), "{format:?}");
+        }
+        assert!(queue.take_timeout(SHORT).await.unwrap().is_none());
+    }
+    for format in [QueueFormat::Distributed, QueueFormat::Kazoo] {
+        let queue = Queue::with_format(&client, &path, format);
+        for (item, priority) in [("late", 9), ("first", 2), ("second", 2)] {
+            queue.put_with_priority(item.as_bytes(), priority).await.unwrap();
+        }
+        for item in ["first", "second", "late"] {
+            assert_eq!(queue.take().await.unwrap().as_ref(), item.as_bytes(), "{format:?}");
+        }
+    }
+    assert!(Queue::new(&client, &path).put_with_priority(b"", 1).await.is_err());
+
+    let mut takers = JoinSet::new();
+    for _ in 0..3 {
+        let queue = Queue::new(&scene.client().await, &path);
+        takers.spawn(async move {
+            let mut items = Vec::new();
+            loop {
+                match queue.take().await.unwrap().as_ref() {
+                    b"end" => return items,
+                    item => items.push(String::from_utf8(item.to_vec()).unwrap()),
+                }
+            }
+        });
+    }
+    let queue = Queue::new(&client, &path);
+    for item in 0..30 {
+        queue.put(item.to_string().as_bytes()).await.unwrap();
+    }
+    for _ in 0..3 {
+        queue.put(b"end").await.unwrap();
+    }
+    let mut all = Vec::new();
+    while let Some(items) = timeout(LONG, takers.join_next()).await.unwrap() {
+        all.extend(items.unwrap());
+    }
+    assert_eq!(all.len(), 30, "every item once");
+    assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), 30);
+}
+
+pub(crate) async fn a_take_that_is_cancelled_loses_no_item(scene: &Scene) {
+    let (client, path) = (scene.client().await, scene.path());
+    let queue = Queue::new(&client, &path);
+    queue.put(b"item").await.unwrap();
+    let seen = AtomicUsize::new(0);
+    let take = || async {
+        let item = queue.take().await?;
+        assert_eq!(item.as_ref(), b"item");
+        seen.fetch_add(1, Ordering::SeqCst);
+        Ok(item)
+    };
+    cancelled_at_every_await(take, async || {}).await;
+    assert_eq!(seen.load(Ordering::SeqCst), 1, "it was taken once, after all the cancelled ones");
+    assert!(queue.is_empty().await.unwrap());
+    scene
+        .under_every_fault(async |client, path| {
+            let queue = Queue::new(&client, &format!("{path}-queue"));
+            queue.put(b"a").await.unwrap();
+            queue.put(b"b").await.unwrap();
+            assert_eq!(queue.len().await.unwrap(), 2, "nothing is put twice");
+            assert_eq!(queue.take().await.unwrap().as_ref(), b"a");
+            assert_eq!(queue.take().await.unwrap().as_ref(), b"b");
+            assert!(queue.try_take().await.unwrap().is_none());
+        })
+        .await;
+}
+
+pub(crate) async fn a_cache_follows_the_tree(scene: &Scene) {
+    let (writer, path) = (scene.client().await, scene.path());
+    let proxy = Proxy::start(&scene.servers).await.unwrap();
+    let cache = Cache::start(&connect(&proxy.connect_string()).await, &path);
+    timeout(LONG, cache.ready()).await.unwrap().unwrap();
+    assert!(cache.snapshot().is_empty());
+    let mut changes = cache.subscribe();
+    for (node, data) in [("", "root"), ("/a", "1"), ("/a/b", "2"), ("/c", "3")] {
+        let mode = CreateMode::Persistent;
+        writer.create(&format!("{path}{node}"), data.as_bytes(), mode).await.unwrap();
+    }
+    soon("four znodes", async || cache.snapshot().len() == 4).await;
+    assert_eq!(cache.children(&path), ["a", "c"]);
+    assert_eq!(cache.get(&format!("{path}/a/b")).unwrap().data.as_ref(), b"2");
+    for _ in 0..4 {
+        assert!(matches!(changes.recv().await.unwrap(), CacheChange::Created(..)));
+    }
+    writer.set_data(&format!("{path}/c"), b"4", -1).await.unwrap();
+    let CacheChange::Changed(at, node) = changes.recv().await.unwrap() else { panic!("a change") };
+    assert_eq!((at, node.data.as_ref()), (format!("{path}/c"), b"4".as_ref()));
+    writer.delete(&format!("{path}/c"), -1).await.unwrap();
+    assert!(matches!(changes.recv().await.unwrap(), CacheChange::Deleted(..)));
+
+    // What happens while it is cut off is found afterwards.
+    proxy.cut();
+    writer.delete(&format!("{path}/a/b"), -1).await.unwrap();
+    writer.set_data(&format!("{path}/a"), b"5", -1).await.unwrap();
+    writer.create(&format!("{path}/d"), b"", CreateMode::Persistent).await.unwrap();
+    proxy.heal();
+    soon("the missed changes", async || {
+        let nodes = cache.snapshot();
+        nodes.len() == 3
+            && nodes.contains_key(&format!("{path}/d"))
+            && nodes[&format!("{path}/a")].data.as_ref() == b"5"
+    })
+    .await;
+    timeout(LONG, cache.ready()).await.unwrap().unwrap();
+}
+
+pub(crate) async fn a_cache_survives_lost_replies(scene: &Scene) {
+    let writer = &scene.client().await;
+    scene
+        .under_every_fault(async |client, path| {
+            let path = format!("{path}-tree");
+            writer.create(&path, b"0", CreateMode::Persistent).await.unwrap();
+            let cache = Cache::start(&client, &path);
+            cache.ready().await.unwrap();
+            writer.set_data(&path, b"1", -1).await.unwrap();
+            let child = format!("{path}/child");
+            writer.create(&child, b"", CreateMode::Persistent).await.unwrap();
+            soon("the changes", async || {
+                cache.get(&path).is_some_and(|node| node.data.as_ref() == b"1")
+                    && cache.get(&child).is_some()
+            })
+            .await;
+        })
+        .await;
+}
+
+pub(crate) async fn a_persistent_node_comes_back(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let at = format!("{path}/deep/node");
+    let node = PersistentNode::start(&one, &at, CreateMode::Ephemeral, b"1").unwrap();
+    assert_eq!(timeout(LONG, node.path()).await.unwrap().unwrap(), at);
+    other.sync(&at).await.unwrap();
+    other.delete(&at, -1).await.unwrap();
+    let data = async |wanted: &[u8]| {
+        other.sync(&at).await.unwrap();
+        other.get(&at).await.is_ok_and(|(data, _)| data.as_ref() == wanted)
+    };
+    soon("it is back", async || data(b"1").await).await;
+    node.set_data(b"2");
+    soon("it is written", async || data(b"2").await).await;
+    other.set_data(&at, b"mine", -1).await.unwrap();
+    soon("it is restored", async || data(b"2").await).await;
+    timeout(LONG, node.close()).await.unwrap().unwrap();
+    scene.until_bare(&other, &path).await;
+
+    let mode = CreateMode::EphemeralSequential;
+    let node = PersistentNode::start(&one, &format!("{path}/n-"), mode, b"").unwrap();
+    let first = node.path().await.unwrap();
+    assert!(first.starts_with(&format!("{path}/_c_")) && first.contains("-n-00"), "{first}");
+    other.sync(&first).await.unwrap();
+    let before = other.exists(&first).await.unwrap().unwrap();
+    other.delete(&first, -1).await.unwrap();
+    soon("it is back under its number", async || {
+        other.sync(&first).await.unwrap();
+        other.exists(&first).await.unwrap().is_some_and(|stat| stat.czxid != before.czxid)
+    })
+    .await;
+    drop(node);
+    scene.until_bare(&other, &path).await;
+}
+
+pub(crate) async fn a_persistent_node_survives_lost_replies(scene: &Scene) {
+    scene
+        .under_every_fault(async |client, path| {
+            for mode in [CreateMode::Ephemeral, CreateMode::EphemeralSequential] {
+                let node = PersistentNode::start(&client, &format!("{path}/n"), mode, b"1");
+                let node = node.unwrap();
+                node.path().await.unwrap();
+                node.close().await.unwrap();
+            }
+            // One that is dropped at once leaves nothing behind.
+            let at = format!("{path}/dropped");
+            drop(PersistentNode::start(&client, &at, CreateMode::Persistent, b"").unwrap());
+        })
+        .await;
+}
+
+pub(crate) async fn members_know_each_other(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let first = GroupMember::join_with_data(&one, &path, "first", b"1").unwrap();
+    let second = GroupMember::join(&other, &path, "second").unwrap();
+    timeout(LONG, first.ready()).await.unwrap().unwrap();
+    timeout(LONG, second.ready()).await.unwrap().unwrap();
+    soon("they see each other", async || first.members().len() == 2 && second.members().len() == 2)
+        .await;
+    assert_eq!(second.members()["first"].as_ref(), b"1");
+    let address = first.members()["second"].clone();
+    assert!(std::str::from_utf8(&address).unwrap().parse::<IpAddr>().is_ok(), "as Curator's");
+    first.set_data(b"2");
+    soon("the new data", async || second.members()["first"].as_ref() == b"2").await;
+    scene.expire(&other).await;
+    soon("the second is gone", async || first.members().len() == 1).await;
+    timeout(LONG, first.leave()).await.unwrap().unwrap();
+}
