@@ -1,6 +1,6 @@
 # The verbs. CI calls the same ones and nothing else; `check` never writes to the work tree.
 
-.PHONY: check fmt clippy doc deny test kazoo oracle kill9 bench power_cut lock_programs
+.PHONY: check fmt clippy doc deny test kazoo oracle kill9 bench power_cut lock_programs golden fuzz fuzz_corpus
 
 check: fmt clippy doc deny
 
@@ -48,3 +48,15 @@ power_cut:
 # The classic lock programs on zoolet and on Apache ZooKeeper.
 lock_programs:
 	ZOOLET_TIER=lock_programs cargo test --workspace --test lock_programs -- --nocapture
+
+# The golden vectors of jute/tests/golden, recorded anew; needs Java, Python, Go and a C compiler.
+golden:
+	cargo run -p zoolet-tests --example record_golden
+
+# Every fuzz target on the committed corpus, FUZZ_SECONDS (20) each; needs cargo-fuzz.
+fuzz:
+	.ci/fuzz
+
+# The committed corpus, made anew from the golden vectors.
+fuzz_corpus:
+	cargo run -p zoolet-jute --example fuzz_corpus

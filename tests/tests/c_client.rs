@@ -7,19 +7,8 @@ use std::process::Command;
 
 use zoolet_tests::apache::Apache;
 use zoolet_tests::foreign::{self, Ensemble};
-use zoolet_tests::tools::{self, ToolError};
 use zoolet_tests::zoolet::Zoolet;
-
-const SOURCES: [&str; 8] = [
-    "access_rights.c",
-    "failover.c",
-    "harness.c",
-    "locks.c",
-    "main.c",
-    "transactions.c",
-    "watches.c",
-    "znodes.c",
-];
+use zoolet_tests::{programs, tools};
 
 #[test]
 fn c_client_on_apache() {
@@ -47,25 +36,11 @@ fn program(needs: &[&str]) -> Option<PathBuf> {
     if !tools::require_foreign("c_client", needs).unwrap() {
         return None;
     }
-    let header = ["-x", "c", "-E", "-include", "zookeeper/zookeeper.h", "/dev/null"];
-    if tools::run(Command::new("gcc").args(header)).is_err() {
-        let missing = ToolError::Missing { what: "libzookeeper-mt-dev".to_owned() };
-        tools::skip_unless_required("c_client", missing).unwrap();
-        return None;
+    match programs::c() {
+        Ok(program) => Some(program),
+        Err(missing) => {
+            tools::skip_unless_required("c_client", missing).unwrap();
+            None
+        }
     }
-    let directory = tools::interop_dir("c");
-    let headers = ["harness.h", "parts.h"];
-    let inputs: Vec<PathBuf> =
-        SOURCES.iter().chain(&headers).map(|file| directory.join(file)).collect();
-    let directory = tools::prepare_once("c-client", &inputs, |directory| {
-        tools::run(
-            Command::new("gcc")
-                .args(["-std=c11", "-D_GNU_SOURCE", "-DTHREADED", "-O1", "-g"])
-                .args(["-Wall", "-Wextra", "-Werror", "-o", "interop"])
-                .args(SOURCES)
-                .args(["-lzookeeper_mt", "-lpthread"])
-                .current_dir(directory),
-        )
-    });
-    Some(directory.unwrap().join("interop"))
 }

@@ -2,13 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends at the first thing that goes wrong")]
 
-use std::path::PathBuf;
 use std::process::Command;
 
 use zoolet_tests::apache::Apache;
 use zoolet_tests::foreign::{self, Ensemble};
-use zoolet_tests::tools;
 use zoolet_tests::zoolet::Zoolet;
+use zoolet_tests::{programs, tools};
 
 #[test]
 fn go_zookeeper_on_apache() {
@@ -38,30 +37,7 @@ fn go_zookeeper_on_zoolet() {
 
 /// Runs the program, which is told whose servers it meets.
 fn run(servers: &mut dyn Ensemble, kind: &str) {
-    let mut command = Command::new(program());
+    let mut command = Command::new(programs::go().unwrap());
     let report = foreign::run_program(command.env("ZK_KIND", kind), servers).unwrap();
     assert_eq!(report.losses, 2, "the server in use, then the leader");
-}
-
-/// Builds the program once.
-fn program() -> PathBuf {
-    let source = tools::interop_dir("go");
-    let files = [
-        "go.mod",
-        "go.sum",
-        "access.go",
-        "failover.go",
-        "harness.go",
-        "locks.go",
-        "main.go",
-        "transactions.go",
-        "watches.go",
-        "words.go",
-        "znodes.go",
-    ];
-    let inputs = files.map(|file| source.join(file));
-    let directory = tools::prepare_once("go-client", &inputs, |directory| {
-        tools::run(Command::new("go").args(["build", "-o", "interop", "."]).current_dir(directory))
-    });
-    directory.unwrap().join("interop")
 }

@@ -5,6 +5,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use zoolet_jute::{ErrorCode, OpCode};
+
 /// The longest file, in lines; longer ones hold more than one idea.
 const LINES_MAX: usize = 500;
 
@@ -117,4 +119,23 @@ fn no_file_is_longer_than_its_idea() {
             assert!(lines <= LINES_MAX, "{} has {lines} lines", path.display());
         }
     }
+}
+
+/// The rows of a table in Markdown: a code and a name, in the first two columns.
+fn coded_rows(text: &str) -> Vec<(i32, String)> {
+    let row = |line: &str| {
+        let mut columns = line.strip_prefix('|')?.split('|').map(str::trim);
+        Some((columns.next()?.parse().ok()?, columns.next()?.to_owned()))
+    };
+    text.lines().filter_map(row).collect()
+}
+
+#[test]
+fn the_tables_of_the_protocol_are_those_of_the_source() {
+    let text = fs::read_to_string(root().join("docs/protocol.md")).unwrap();
+    let (operations, errors) = text.split_once("\n## Errors\n").unwrap();
+    let ops = OpCode::ALL.iter().map(|op| (*op as i32, op.name().to_owned()));
+    assert_eq!(coded_rows(operations), ops.collect::<Vec<_>>());
+    let codes = ErrorCode::ALL.iter().map(|code| (*code as i32, code.name().to_owned()));
+    assert_eq!(coded_rows(errors), codes.collect::<Vec<_>>());
 }
