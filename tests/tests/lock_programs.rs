@@ -10,13 +10,11 @@
 )]
 
 use std::env;
-use std::ffi::OsString;
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use zoolet_tests::apache::{self, Apache};
+use zoolet_tests::apache::Apache;
+use zoolet_tests::contenders::programs::{c, go, java, kazoo};
 use zoolet_tests::contenders::{Group, Loss, Outcome, contest, left_behind};
-use zoolet_tests::kazoo;
 use zoolet_tests::servers::Servers;
 use zoolet_tests::tools::{self, ToolError};
 use zoolet_tests::zoolet::Zoolet;
@@ -65,20 +63,20 @@ fn asynchronous_c() {
 }
 
 #[test]
-fn kazoo() {
+fn over_kazoo() {
     let groups = [
         Group::exclusive("mutex", "/kazoo/mutex"),
         Group::read_write("/kazoo/read-write"),
         Group::semaphore("/kazoo/semaphore"),
         Group::exclusive("election", "/kazoo/election"),
     ];
-    run("lock_programs (kazoo)", &["python3"], &python, &groups);
+    run("lock_programs (kazoo)", &["python3"], &kazoo, &groups);
 }
 
 #[test]
-fn go() {
+fn over_go() {
     let groups = [Group::exclusive("mutex", "/go/mutex")];
-    run("lock_programs (Go)", &["go"], &go_program, &groups);
+    run("lock_programs (Go)", &["go"], &go, &groups);
 }
 
 fn run(
@@ -130,54 +128,4 @@ fn copy(command: &Command) -> Command {
     copy.args(command.get_args());
     copy.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     copy
-}
-
-/// Compiles a Java program once, with the jars it needs beside it.
-fn java(name: &str, sources: &[&str], main: &str) -> Result<Command, ToolError> {
-    let directory = tools::interop_dir("contest");
-    let own = directory.join(name);
-    let mut inputs = vec![own.join("pom.xml"), directory.join("java").join("Contest.java")];
-    inputs.extend(sources.iter().map(|source| own.join(source)));
-    let directory = tools::prepare_once(&format!("contest-{name}"), &inputs, |directory| {
-        tools::run(Command::new("mvn").args(["-q", "-B", "compile"]).current_dir(directory))
-    })?;
-    let mut classpath: OsString = directory.join("classes").into_os_string();
-    classpath.push(":");
-    classpath.push(directory.join(Path::new("jars").join("*")));
-    let mut command = apache::java(&classpath);
-    command.arg(format!("contest.{main}"));
-    Ok(command)
-}
-
-fn c() -> Result<Command, ToolError> {
-    let header = ["-x", "c", "-E", "-include", "zookeeper/zookeeper.h", "/dev/null"];
-    if tools::run(Command::new("gcc").args(header)).is_err() {
-        return Err(ToolError::Missing { what: "libzookeeper-mt-dev".to_owned() });
-    }
-    let source = tools::interop_dir("contest").join("c").join("contest.c");
-    let directory = tools::prepare_once("contest-c", &[source], |directory| {
-        tools::run(
-            Command::new("gcc")
-                .args(["-std=c11", "-D_GNU_SOURCE", "-DTHREADED", "-O1", "-g"])
-                .args(["-Wall", "-Wextra", "-Werror", "-o", "contest", "contest.c"])
-                .args(["-lzookeeper_mt", "-lpthread"])
-                .current_dir(directory),
-        )
-    })?;
-    Ok(Command::new(directory.join("contest")))
-}
-
-fn python() -> Result<Command, ToolError> {
-    let mut command = Command::new(kazoo::python()?);
-    command.arg(tools::interop_dir("contest").join("kazoo").join("contest.py"));
-    Ok(command)
-}
-
-fn go_program() -> Result<Command, ToolError> {
-    let source = tools::interop_dir("contest").join("go");
-    let inputs: [PathBuf; 3] = ["go.mod", "go.sum", "main.go"].map(|file| source.join(file));
-    let directory = tools::prepare_once("contest-go", &inputs, |directory| {
-        tools::run(Command::new("go").args(["build", "-o", "contest", "."]).current_dir(directory))
-    })?;
-    Ok(Command::new(directory.join("contest")))
 }

@@ -14,7 +14,10 @@ pub(crate) const LOCK_BASE: &str = "lock-";
 /// What comes before the number in the name of a kazoo lock.
 pub(crate) const KAZOO_LOCK_BASE: &str = "__lock__";
 
-/// How many digits kazoo asks for behind [`KAZOO_LOCK_BASE`].
+/// The same in the name of a kazoo reader, who does not come beside a kazoo lock either.
+const KAZOO_READ_BASE: &str = "__rlock__";
+
+/// How many digits kazoo asks for behind them.
 const SEQUENCE_DIGITS: usize = 10;
 
 /// The random part of a protected name.
@@ -96,13 +99,16 @@ impl Sequence {
     }
 
     /// The number of a mutex of any client: Curator, Go, kezhuw's and this one name it `lock-N`,
-    /// kazoo `__lock__N`.
+    /// kazoo `__lock__N`, or `__rlock__N` for a reader.
     pub(crate) fn of_mutex(name: &str) -> Option<Self> {
-        Self::after(LOCK_BASE, name).or_else(|| {
-            let digits = name.get(name.rfind(KAZOO_LOCK_BASE)? + KAZOO_LOCK_BASE.len()..)?;
+        let kazoo = |base: &str| {
+            let digits = name.get(name.rfind(base)? + base.len()..)?;
             let unsigned = digits.strip_prefix('-').unwrap_or(digits);
             if unsigned.len() == SEQUENCE_DIGITS { Self::parse(digits) } else { None }
-        })
+        };
+        Self::after(LOCK_BASE, name)
+            .or_else(|| kazoo(KAZOO_LOCK_BASE))
+            .or_else(|| kazoo(KAZOO_READ_BASE))
     }
 
     /// How far this number is in front of a later one; `None` if it is not. Numbers of one queue
@@ -195,6 +201,7 @@ mod tests {
         assert_eq!(number("_c_1b9d6bcdbbfd4b2d9b5dab8dfbbd4bed-lock-0000000013"), Some(13));
         assert_eq!(number("514e0000000000000000000000000000__lock__0000000007"), Some(7));
         assert_eq!(number("514e0000000000000000000000000000__lock__-2147483648"), Some(i32::MIN));
+        assert_eq!(number("514e0000000000000000000000000000__rlock__0000000008"), Some(8));
         assert_eq!(number("_c_x-lock--2147483648"), Some(i32::MIN));
         for foreign in ["lock-", "lock-x", "__lock__12", "x-123-0000000001", "locks", ""] {
             assert_eq!(number(foreign), None, "{foreign}");

@@ -25,6 +25,7 @@
 
 mod contest;
 mod process;
+pub mod programs;
 mod referee;
 
 pub use contest::{ContestError, Loss, Outcome, contest};
