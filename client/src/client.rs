@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
+use tokio::time::sleep_until;
 use zoolet_jute::{
     Acl, AddWatchMode, AddWatchRequest, AuthPacket, CreateMode, CreateRequest, ErrorCode,
     NullablePathRequest, PathRequest, PathVersionRequest, PathWatchRequest, Reply, Request,
@@ -17,6 +18,7 @@ use zoolet_jute::{
 };
 
 use crate::hosts::Hosts;
+use crate::session::lease::Lease;
 use crate::session::pending::Answer;
 use crate::session::task::{Operation, Task};
 use crate::session::watches::Registration;
@@ -37,6 +39,7 @@ pub struct Client {
     operations: mpsc::Sender<Operation>,
     state: watch::Receiver<SessionState>,
     info: Arc<Mutex<SessionInfo>>,
+    lease: Lease,
 }
 
 impl Client {
@@ -57,9 +60,11 @@ impl Client {
             timeout_ms: u64::try_from(options.session_timeout.as_millis()).unwrap_or(u64::MAX),
             last_zxid: options.last_zxid_seen,
         }));
-        let task = Task::new(hosts, options, receiver, state_sender, Arc::clone(&info));
+        let lease = Lease::new();
+        let shared = (Arc::clone(&info), lease.clone());
+        let task = Task::new(hosts, options, receiver, state_sender, shared);
         tokio::spawn(task.run());
-        let mut client = Self { operations, state, info };
+        let mut client = Self { operations, state, info, lease };
         client.wait_connected(connect_timeout).await?;
         Ok(client)
     }
@@ -88,6 +93,29 @@ impl Client {
     /// Where the session stands, now and as it changes.
     pub fn state(&self) -> watch::Receiver<SessionState> {
         self.state.clone()
+    }
+
+    /// For how long no server can have ended the session, by this client's clock: four fifths of
+    /// the timeout, counted from when the last request was sent that has been answered. Zero when
+    /// the session may have ended. This holds while the clocks of client and server run at rates
+    /// that are wrong by less than 11 % each.
+    pub fn remaining(&self) -> Duration {
+        if self.state.borrow().is_terminal() { Duration::ZERO } else { self.lease.remaining() }
+    }
+
+    /// Waits until the session has ended or may have: see [`remaining`](Self::remaining).
+    pub async fn lost(&self) {
+        let mut state = self.state.clone();
+        let out_of_time = async {
+            while !self.lease.remaining().is_zero() {
+                sleep_until(self.lease.end()).await;
+            }
+        };
+        tokio::select! {
+            // An error tells that the session's task is gone, and the session with it.
+            _ = state.wait_for(|state| state.is_terminal()) => {}
+            () = out_of_time => {}
+        }
     }
 
     /// Creates a znode; answers its path, with the number of a sequential mode, and its Stat.

@@ -12,7 +12,6 @@ use crate::{Client, Error, ErrorKind, Transaction};
 use super::line::wait_deleted;
 use super::place::Place;
 use super::retry::insist;
-use super::session;
 
 /// What somebody writes on a lock's znode to ask its holder for it, as Curator's `Revoker` does.
 pub(crate) const REVOKE_MESSAGE: &[u8] = b"__REVOKE__";
@@ -108,7 +107,7 @@ impl LockGuard {
     /// For how long nobody else can have the lock, by this client's clock, unless its znode is
     /// deleted by hand. Zero when it may be lost.
     pub fn remaining(&self) -> Duration {
-        session::remaining(self.client())
+        self.client().remaining()
     }
 
     /// Waits until the lock is lost or may be. The future lives on its own, so that it can be
@@ -118,7 +117,7 @@ impl LockGuard {
         let paths = self.hold.paths.clone();
         async move {
             tokio::select! {
-                () = session::ended(&client) => Loss::Session,
+                () = client.lost() => Loss::Session,
                 () = any_deleted(&client, &paths) => Loss::Deleted,
             }
         }

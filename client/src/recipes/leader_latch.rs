@@ -220,7 +220,7 @@ impl Contender {
             let token = FencingToken::new(place.czxid());
             self.standing.send_replace(Standing::Leading { token, path: path.clone() });
             tokio::select! {
-                () = session::ended(&self.client) => {
+                () = self.client.lost() => {
                     // If it lives on after all, the list tells who leads.
                     self.standing.send_replace(Standing::Waiting);
                     session::resumed(&self.client).await;

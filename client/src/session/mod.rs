@@ -1,5 +1,6 @@
 //! The session: what the client knows of it, and the one task that owns the socket.
 
+pub(crate) mod lease;
 pub(crate) mod pending;
 pub(crate) mod task;
 pub(crate) mod timeouts;

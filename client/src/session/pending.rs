@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use zoolet_jute::{OpCode, Reply, ReplyHeader, Xid, Zxid};
 
 use super::watches::Registration;
@@ -16,6 +17,8 @@ pub(crate) type Answer = Result<(Zxid, Reply), Error>;
 pub(crate) struct Pending {
     pub(crate) xid: Xid,
     pub(crate) op: OpCode,
+    /// When it went to the connection's buffer, which is before the server can have seen it.
+    pub(crate) sent_at: Instant,
     pub(crate) registration: Option<Registration>,
     pub(crate) answer: Option<oneshot::Sender<Answer>>,
 }

@@ -16,6 +16,7 @@ use zoolet_jute::{
     Request, SessionId, WatcherEvent, Xid, frame,
 };
 
+use super::lease::Lease;
 use super::pending::{Answer, Pending, PendingQueue};
 use super::timeouts::Timeouts;
 use super::watches::{Registration, Watches};
@@ -80,6 +81,9 @@ pub(crate) struct Task {
     operations: mpsc::Receiver<Operation>,
     state: watch::Sender<SessionState>,
     info: Arc<Mutex<SessionInfo>>,
+    lease: Lease,
+    /// When the pings went out that are not answered yet.
+    pings: VecDeque<Instant>,
     session: SessionInfo,
     pending: PendingQueue,
     auth_pending: VecDeque<Option<oneshot::Sender<Answer>>>,
@@ -95,7 +99,7 @@ impl Task {
         options: ClientOptions,
         operations: mpsc::Receiver<Operation>,
         state: watch::Sender<SessionState>,
-        info: Arc<Mutex<SessionInfo>>,
+        (info, lease): (Arc<Mutex<SessionInfo>>, Lease),
     ) -> Self {
         let session = info.lock().unwrap_or_else(PoisonError::into_inner).clone();
         Self {
@@ -104,6 +108,8 @@ impl Task {
             operations,
             state,
             info,
+            lease,
+            pings: VecDeque::new(),
             session,
             pending: PendingQueue::default(),
             auth_pending: VecDeque::new(),
@@ -173,6 +179,7 @@ impl Task {
             }),
             read_only: Some(false),
         };
+        let asked_at = Instant::now();
         let mut outgoing = BytesMut::new();
         frame::put(&mut outgoing, |out| request.encode(out));
         stream.write_all_buf(&mut outgoing).await?;
@@ -189,6 +196,7 @@ impl Task {
         };
         let response = ConnectResponse::decode(&mut payload, "connect").map_err(Error::from)?;
         self.accept(response)?;
+        self.lease.renew(asked_at, self.timeouts().lease());
         let now = Instant::now();
         let mut wire = Wire { stream, incoming, outgoing, sent_at: now, received_at: now };
         self.restore(&mut wire);
@@ -262,6 +270,7 @@ impl Task {
             }
             () = sleep_until(ping_at), if wire.outgoing.is_empty() => {
                 frame::put(&mut wire.outgoing, |out| Request::Ping.encode_with(Xid::PING, out));
+                self.pings.push_back(Instant::now());
                 Ok(())
             }
             () = sleep_until(give_up_at) => {
@@ -300,7 +309,8 @@ impl Task {
         self.xid = self.xid.checked_add(1).unwrap_or(1);
         let xid = Xid(self.xid);
         frame::put(outgoing, |out| request.encode_with(xid, out));
-        self.pending.push(Pending { xid, op: request.op_code(), registration, answer });
+        let (op, sent_at) = (request.op_code(), Instant::now());
+        self.pending.push(Pending { xid, op, sent_at, registration, answer });
     }
 
     /// Handles every whole frame that has come in.
@@ -314,7 +324,12 @@ impl Task {
                     let event = WatcherEvent::decode(&mut payload, "event").map_err(Error::from)?;
                     self.watches.fire(&event, header.zxid);
                 }
-                Xid::PING | Xid::SET_WATCHES => {}
+                Xid::PING => {
+                    if let Some(sent_at) = self.pings.pop_front() {
+                        self.lease.renew(sent_at, self.timeouts().lease());
+                    }
+                }
+                Xid::SET_WATCHES => {}
                 Xid::AUTH => self.receive_auth(header)?,
                 _ => self.receive_reply(header, &mut payload)?,
             }
@@ -339,6 +354,9 @@ impl Task {
 
     fn receive_reply(&mut self, header: ReplyHeader, payload: &mut Bytes) -> Result<(), End> {
         let mut pending = self.pending.take(&header)?;
+        if !matches!(header.err, Some(ErrorCode::SessionExpired | ErrorCode::SessionMoved)) {
+            self.lease.renew(pending.sent_at, self.timeouts().lease());
+        }
         if header.zxid.0 > 0 {
             self.session.last_zxid = header.zxid;
             self.publish();
@@ -364,6 +382,7 @@ impl Task {
 
     fn fail_pending(&mut self, kind: &ErrorKind) {
         self.pending.fail(kind);
+        self.pings.clear();
         for waiting in self.auth_pending.drain(..).flatten() {
             // Nobody waits if the caller has dropped its future.
             let _ = waiting.send(Err(kind.clone().into()));

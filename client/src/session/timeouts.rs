@@ -25,6 +25,12 @@ impl Timeouts {
         self.session * 2 / 3
     }
 
+    /// How long a session surely lives, from the moment at which the last request that was answered
+    /// was sent: four fifths of the timeout. See [`Lease`](super::lease::Lease).
+    pub(crate) fn lease(self) -> Duration {
+        self.session * 4 / 5
+    }
+
     /// How long to wait for one of `hosts` servers to accept a connection.
     pub(crate) fn connect(self, hosts: usize) -> Duration {
         let share = self.session / u32::try_from(hosts.max(1)).unwrap_or(u32::MAX);
@@ -47,6 +53,7 @@ mod tests {
         let timeouts = Timeouts::new(Duration::from_secs(6));
         assert!(timeouts.ping() < timeouts.read());
         assert!(timeouts.read() + timeouts.connect(3) <= Duration::from_secs(6));
+        assert!(timeouts.read() < timeouts.lease(), "a connection is given up before the session");
         assert!((0..100).all(|rounds| timeouts.backoff(rounds) <= Duration::from_secs(1)));
     }
 }

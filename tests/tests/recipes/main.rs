@@ -72,6 +72,7 @@ suites! {
         mutex::a_cancelled_acquire_leaves_nothing_behind,
         mutex::a_lost_reply_does_no_harm,
         mutex::a_dead_holder_s_lock_goes_on,
+        mutex::a_holder_who_is_cut_off_knows_before_the_next_one_holds,
         mutex::a_session_that_ends_ends_the_wait,
         mutex::a_lost_lock_writes_nothing,
         mutex::a_dead_session_s_znode_is_not_taken_for_one_s_own,

@@ -1,16 +1,22 @@
 //! [`Mutex`]: the base of all locks.
 
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use zoolet_client::recipes::{LockOptions, Loss, Mutex};
 use zoolet_client::{CreateMode, ErrorKind};
+use zoolet_tests::proxy::Proxy;
 
-use crate::harness::{Fenced, Scene, cancelled_at_every_await, count_up, new_counter, soon};
+use crate::harness::{
+    Fenced, Scene, cancelled_at_every_await, connect, count_up, new_counter, soon,
+};
+
+const LONG: Duration = Duration::from_secs(20);
 
 const CONTENDERS: usize = 6;
 const ROUNDS: usize = 8;
@@ -202,6 +208,30 @@ pub(crate) async fn a_dead_holder_s_lock_goes_on(scene: &Scene) {
     let error = held.write(&path, b"stale", -1).await.unwrap_err();
     assert!(error.ends_session(), "{error}");
     assert!(held.release().await.is_err());
+}
+
+pub(crate) async fn a_holder_who_is_cut_off_knows_before_the_next_one_holds(scene: &Scene) {
+    let (other, path) = (scene.client().await, scene.path());
+    let proxy = Proxy::start(&scene.servers).await.unwrap();
+    let cut_off = connect(&proxy.connect_string()).await;
+    let held = Mutex::new(&cut_off, &path).acquire().await.unwrap();
+    let timeout_ms = cut_off.session().timeout_ms;
+    let mutex = Mutex::new(&other, &path);
+    let waiter = tokio::spawn(async move { (mutex.acquire().await.unwrap(), Instant::now()) });
+    // Longer than a lease: pings renew it.
+    let lost = held.lost();
+    let mut lost = pin!(async { (lost.await, Instant::now()) });
+    let patience = Duration::from_millis(timeout_ms * 3 / 2);
+    assert!(timeout(patience, &mut lost).await.is_err(), "it was not lost yet");
+    assert!(held.remaining() > Duration::from_millis(timeout_ms / 3), "{:?}", held.remaining());
+
+    proxy.cut();
+    let (loss, lost_at) = timeout(LONG, lost).await.unwrap();
+    assert_eq!((loss, held.remaining()), (Loss::Session, Duration::ZERO));
+    let (guard, granted_at) = timeout(LONG, waiter).await.unwrap().unwrap();
+    assert!(lost_at < granted_at, "{:?} late", lost_at - granted_at);
+    assert!(guard.token() > held.token());
+    proxy.heal();
 }
 
 pub(crate) async fn a_session_that_ends_ends_the_wait(scene: &Scene) {

@@ -1,0 +1,67 @@
+//! Until when the session surely lives, by the client's own clock.
+//!
+//! A server counts a session's timeout `T` from a request's arrival, which is not before the client
+//! sent it at `s`. So nobody ends the session before `s + T` on the server's clock. The client takes
+//! `s + 4/5 T` on its own clock, where `s` belongs to the last request that was answered: that comes
+//! first as long as the client's clock runs at no less than 4/5 of the rate of the server's, that
+//! is, while both are wrong by less than 11 %. Both are monotonic clocks; setting the time of day
+//! changes nothing.
+//!
+//! It does not hold where a server answers without having told its leader: a follower that is cut
+//! off from the leader goes on answering until it notices. And a machine that sleeps stops the
+//! clock. What is written under a lock is therefore fenced besides.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// The moment up to which the session surely lives; clones share it.
+#[derive(Clone, Debug)]
+pub(crate) struct Lease {
+    start: Instant,
+    /// In ns after the start. Only the session's task writes it.
+    end_ns: Arc<AtomicU64>,
+}
+
+impl Lease {
+    /// A lease that has ended.
+    pub(crate) fn new() -> Self {
+        Self { start: Instant::now(), end_ns: Arc::new(AtomicU64::new(0)) }
+    }
+
+    /// Something that was sent at this moment was answered. Answers come in the order of what was
+    /// sent, those to pings aside, so the end never moves back.
+    pub(crate) fn renew(&self, sent_at: Instant, length: Duration) {
+        let end = (sent_at + length).duration_since(self.start);
+        self.end_ns.fetch_max(u64::try_from(end.as_nanos()).unwrap_or(u64::MAX), Ordering::Release);
+    }
+
+    /// The end.
+    pub(crate) fn end(&self) -> Instant {
+        self.start + Duration::from_nanos(self.end_ns.load(Ordering::Acquire))
+    }
+
+    /// The time that is left.
+    pub(crate) fn remaining(&self) -> Duration {
+        self.end().saturating_duration_since(Instant::now())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_lease_counts_from_what_was_sent_and_never_moves_back() {
+        let lease = Lease::new();
+        assert_eq!(lease.remaining(), Duration::ZERO);
+        let sent_at = lease.start + Duration::from_secs(3);
+        lease.renew(sent_at, Duration::from_secs(8));
+        assert_eq!(lease.end(), sent_at + Duration::from_secs(8));
+        lease.renew(sent_at - Duration::from_secs(1), Duration::from_secs(8));
+        assert_eq!(lease.end(), sent_at + Duration::from_secs(8));
+        assert!(lease.remaining() <= Duration::from_secs(11));
+    }
+}
