@@ -13,7 +13,7 @@ use std::env;
 use std::process::Command;
 
 use zoolet_tests::apache::Apache;
-use zoolet_tests::contenders::programs::{c, go, java, kazoo};
+use zoolet_tests::contenders::programs::{c, go, java, kazoo, recipes};
 use zoolet_tests::contenders::{Group, Loss, Outcome, contest, left_behind};
 use zoolet_tests::servers::Servers;
 use zoolet_tests::tools::{self, ToolError};
@@ -77,6 +77,23 @@ fn over_kazoo() {
 fn over_go() {
     let groups = [Group::exclusive("mutex", "/go/mutex")];
     run("lock_programs (Go)", &["go"], &go, &groups);
+}
+
+/// The client's own recipes: they have to stand the same.
+#[test]
+fn own_recipes() {
+    let groups = [
+        Group::exclusive("mutex", "/own/mutex"),
+        Group::exclusive("bilingual", "/own/bilingual"),
+        Group::exclusive("simple", "/own/simple"),
+        Group::exclusive("semaphore-mutex", "/own/semaphore-mutex"),
+        Group::exclusive("election", "/own/election"),
+        Group::read_write("/own/read-write"),
+        Group::semaphore("/own/semaphore"),
+    ];
+    // What cannot be built here is no foreign program that is missing.
+    recipes().unwrap();
+    run("lock_programs (own recipes)", &[], &recipes, &groups);
 }
 
 fn run(

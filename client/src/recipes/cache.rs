@@ -11,7 +11,7 @@ use zoolet_jute::{AddWatchMode, EventType, Stat};
 use crate::{Client, Error, ErrorKind, WatchedEvent};
 
 use super::name::join;
-use super::retry::{insist, is_no_node};
+use super::retry::{children, insist, is_no_node};
 
 /// How many changes wait for a slow subscriber; then it is told how many it has missed.
 const CHANGES_MAX: usize = 1024;
@@ -189,13 +189,11 @@ impl Mirror {
         let mut seen = Nodes::new();
         let mut paths = vec![self.root.clone()];
         while let Some(path) = paths.pop() {
-            let Some(node) = self.fetch(&path).await? else { continue };
-            match insist(|| self.client.children(&path)).await {
-                Ok((names, _)) => paths.extend(names.iter().map(|name| join(&path, name))),
-                Err(error) if is_no_node(&error) => {}
-                Err(error) => return Err(error),
+            let (node, names) = tokio::join!(self.fetch(&path), children(&self.client, &path));
+            if let Some(node) = node? {
+                paths.extend(names?.iter().map(|name| join(&path, name)));
+                seen.insert(path, node);
             }
-            seen.insert(path, node);
         }
         let gone: Vec<String> = {
             let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);

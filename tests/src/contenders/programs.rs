@@ -1,5 +1,6 @@
 //! The commands of the programs in `interop/contest`; each is built once.
 
+use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -58,4 +59,18 @@ pub fn go() -> Result<Command, ToolError> {
         tools::run(Command::new("go").args(["build", "-o", "contest", "."]).current_dir(directory))
     })?;
     Ok(Command::new(directory.join("contest")))
+}
+
+/// Builds the program over the client's own recipes, an example of this package.
+pub fn recipes() -> Result<Command, ToolError> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let package = ["-p", "zoolet-tests", "--example", "recipe_contest"];
+    tools::run(Command::new(cargo).args(["build", "-q"]).args(package))?;
+    let exe = env::current_exe().map_err(|source| ToolError::Io {
+        op: "find",
+        path: "the test program".into(),
+        source,
+    })?;
+    let profile = exe.ancestors().nth(2).unwrap_or(Path::new(""));
+    Ok(Command::new(profile.join("examples").join("recipe_contest")))
 }

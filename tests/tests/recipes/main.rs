@@ -16,6 +16,7 @@ mod locks;
 mod mutex;
 mod others;
 mod read_write_lock;
+mod session_ends;
 
 use zoolet_tests::apache::Apache;
 use zoolet_tests::tools;
@@ -126,4 +127,7 @@ suites! {
         others::a_persistent_node_comes_back,
         others::a_persistent_node_survives_lost_replies,
         others::members_know_each_other;
+
+    session_ends_on_zoolet / session_ends_on_apache:
+        session_ends::every_wait_ends_with_its_session;
 }
