@@ -129,6 +129,9 @@ pub struct EnsembleConfig {
     pub peer_connect_timeout_ms: u32,
     /// Whether the reconfig operation is allowed (protocol, section 15.4).
     pub reconfig_enabled: bool,
+    /// Whether a server without its ensemble serves reads to clients that ask for it (protocol,
+    /// section 7.9).
+    pub read_only_mode: bool,
 }
 
 impl Default for EnsembleConfig {
@@ -143,6 +146,7 @@ impl Default for EnsembleConfig {
             election_timeout_ms_max: 1000,
             peer_connect_timeout_ms: 5000,
             reconfig_enabled: false,
+            read_only_mode: false,
         }
     }
 }

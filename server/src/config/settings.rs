@@ -216,7 +216,7 @@ const NO_RANGE: (u64, u64) = (0, 0);
 
 /// All settings, section by section.
 #[rustfmt::skip]
-pub(super) static SETTINGS: [Setting; 43] = [
+pub(super) static SETTINGS: [Setting; 44] = [
     Setting {
         section: "ensemble", key: "cluster_id", unit: "(a number)", range: (1, i64::MAX as u64),
         about: "What tells this ensemble from others: a server refuses peers and data of another.\n\
@@ -262,6 +262,11 @@ pub(super) static SETTINGS: [Setting; 43] = [
         section: "ensemble", key: "reconfig_enabled", unit: "true or false", range: NO_RANGE,
         about: "Whether the reconfig operation is allowed.",
         derived: false, field: |c| Field::Flag(&mut c.ensemble.reconfig_enabled),
+    },
+    Setting {
+        section: "ensemble", key: "read_only_mode", unit: "true or false", range: NO_RANGE,
+        about: "Whether a server that has lost its ensemble serves reads to clients that ask for it.",
+        derived: false, field: |c| Field::Flag(&mut c.ensemble.read_only_mode),
     },
     Setting {
         section: "session", key: "timeout_ms_min", unit: "ms", range: (1, MS_MAX),

@@ -61,6 +61,8 @@ pub struct Host {
     last_connection: AtomicU64,
     /// What the replica last said about serving, for those who must not wait for the lock.
     serving: AtomicBool,
+    /// The same about serving nothing but reads.
+    read_only: AtomicBool,
     inner: Mutex<Inner>,
 }
 
@@ -119,8 +121,9 @@ impl Host {
             outputs: Vec::new(),
             wakers: Vec::new(),
         };
-        let last_connection = AtomicU64::new(0);
-        Arc::new(Self { clock, proposals, last_connection, serving, inner: Mutex::new(inner) })
+        let (last_connection, read_only) = (AtomicU64::new(0), AtomicBool::new(false));
+        let inner = Mutex::new(inner);
+        Arc::new(Self { clock, proposals, last_connection, serving, read_only, inner })
     }
 
     /// A number for a new connection.
@@ -136,6 +139,11 @@ impl Host {
     /// Whether a client would be served now.
     pub fn serving(&self) -> bool {
         self.serving.load(Ordering::Relaxed)
+    }
+
+    /// Whether only reads are served, for want of a leader.
+    pub fn read_only(&self) -> bool {
+        self.read_only.load(Ordering::Relaxed)
     }
 
     /// A client has sent its `ConnectRequest`; the answer goes to the outbox when the session is
@@ -224,7 +232,7 @@ impl Host {
     pub fn role(&self, role: Role) {
         self.locked(|inner, now| {
             self.step(inner, now, Input::Role(role));
-            self.serving.store(inner.replica.serving(), Ordering::Relaxed);
+            self.publish_serving(&inner.replica);
         });
     }
 
@@ -232,7 +240,7 @@ impl Host {
     pub fn tick(&self) {
         self.locked(|inner, now| {
             self.step(inner, now, Input::Tick);
-            self.serving.store(inner.replica.serving(), Ordering::Relaxed);
+            self.publish_serving(&inner.replica);
         });
     }
 
@@ -248,6 +256,11 @@ impl Host {
             inner.replica.restore(now, state, &mut outputs);
             self.dispatch(inner, now, outputs);
         });
+    }
+
+    fn publish_serving(&self, replica: &Replica) {
+        self.read_only.store(replica.read_only(), Ordering::Relaxed);
+        self.serving.store(replica.serving(), Ordering::Relaxed);
     }
 
     /// Runs `work` under the lock, then wakes whom it gave something.

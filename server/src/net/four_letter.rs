@@ -52,6 +52,7 @@ pub(super) fn answer(word: Word, shared: &Shared) -> String {
     let serving = shared.host.serving();
     match word {
         Word::Ruok => "imok".to_owned(),
+        Word::Isro if serving && shared.host.read_only() => "ro".to_owned(),
         Word::Isro => if serving { "rw" } else { "null" }.to_owned(),
         Word::Conf => format::conf(shared),
         Word::Envi => format::envi(),

@@ -55,6 +55,7 @@ pub(super) fn replica_options(config: &ServerConfig, boot: u64) -> replica::Opti
         session_timeout_ms_max: session_ms(config.session.timeout_ms_max),
         sessions_max: config.limits.sessions_max,
         leader_loss_limit_ms: config.sync_limit_ms(),
+        read_only_mode: config.ensemble.read_only_mode && !config.standalone,
         policy: Policy {
             skip_acl: config.auth.acl_skipped,
             enforce_quota: config.znodes.quota_enforced,

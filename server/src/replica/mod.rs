@@ -38,6 +38,11 @@ pub struct Replica {
     role: Role,
     /// Whether clients are served: there is a leader, or there was one a moment ago.
     serving: bool,
+    /// Whether reads are served without a leader. Invariant: not with `serving`, and then all
+    /// connections are of sessions that only this server knows.
+    read_only: bool,
+    /// The first session id of this time of serving nothing but reads.
+    read_only_from: SessionId,
     looking_since_ms: u64,
     last_tick_ms: u64,
     connections: BTreeMap<ConnectionId, Connection>,
@@ -69,6 +74,8 @@ impl Replica {
             now: Now::default(),
             role: Role::Looking,
             serving: false,
+            read_only: false,
+            read_only_from: SessionId::NONE,
             looking_since_ms: 0,
             last_tick_ms: 0,
             connections: BTreeMap::new(),
@@ -105,7 +112,7 @@ impl Replica {
             Input::Synced { through } => self.on_synced(through, out),
             Input::SyncLost { through } => self.on_sync_lost(through, out),
             Input::Touched { sessions } => self.on_touched(&sessions),
-            Input::Role(role) => self.on_role(role),
+            Input::Role(role) => self.on_role(role, out),
             Input::Tick => self.on_tick(out),
         }
     }

@@ -20,6 +20,8 @@ pub struct Options {
     pub sessions_max: usize,
     /// How long clients are served without a leader.
     pub leader_loss_limit_ms: u64,
+    /// Whether reads are served for longer, to clients that ask for it (`readonlymode.enabled`).
+    pub read_only_mode: bool,
     /// The switches on which effects depend.
     pub policy: Policy,
     /// Who may do everything (`DigestAuthenticationProvider.superDigest`).
@@ -59,6 +61,7 @@ impl Options {
             session_timeout_ms_max: 40_000,
             sessions_max: 100_000,
             leader_loss_limit_ms: 10_000,
+            read_only_mode: false,
             policy: Policy::default(),
             super_digest: None,
             digest_auth: true,

@@ -50,7 +50,12 @@ impl Replica {
 
     /// Whether clients may connect now.
     pub fn serving(&self) -> bool {
-        self.serving
+        self.serving || self.read_only
+    }
+
+    /// Whether only reads are served, for want of a leader.
+    pub fn read_only(&self) -> bool {
+        self.read_only
     }
 
     /// The proposals of this server without an outcome.

@@ -47,4 +47,15 @@ macro_rules! scripts {
     )*};
 }
 
-scripts!(order, watches, set_watches, sessions, expiry, identities, lost, snapshot, leading);
+scripts!(
+    order,
+    watches,
+    set_watches,
+    sessions,
+    expiry,
+    identities,
+    lost,
+    snapshot,
+    leading,
+    read_only
+);

@@ -128,12 +128,16 @@ impl Script {
     }
 
     /// `at SERVER`, `of OTHER` (resumes its session), `seen COUNTER`, `timeout MS`, `password BAD`,
-    /// `old` (a client without the readOnly byte).
+    /// `old` (a client without the readOnly byte), `ro` (one that can live with old data).
     fn connect(&mut self, name: &str, mut words: &[&str]) {
         let mut request: ConnectRequest = handshake(4000);
         let mut server = 0;
         while let Some((key, rest)) = words.split_first() {
             words = rest;
+            if *key == "ro" {
+                request.read_only = Some(true);
+                continue;
+            }
             if *key == "old" {
                 request.read_only = None;
                 continue;
@@ -171,7 +175,7 @@ impl Script {
         match output {
             Output::Accept { connection, response } => {
                 let name = self.name(connection);
-                let byte = response.read_only.map_or("", |_| " rw");
+                let byte = response.read_only.map_or("", |is_ro| if is_ro { " ro" } else { " rw" });
                 let text = match response.timeout_ms {
                     0 => format!("{name} expired{byte}"),
                     timeout_ms => format!("{name} welcome {timeout_ms} ms{byte}"),
@@ -269,6 +273,7 @@ impl Script {
 fn adapt(options: &mut Options, word: &str) {
     let (key, value) = word.split_once('=').unwrap_or((word, ""));
     match key {
+        "read_only" => options.read_only_mode = true,
         "skip_acl" => options.policy.skip_acl = true,
         "enforce" => options.enforced_schemes = vec![value.to_owned()],
         "super" => options.super_digest = Some(value.to_owned()),

@@ -130,6 +130,7 @@ static HONORED: &[Key] = &[
     number("syncLimit", ("ensemble", "sync_limit_ticks"), Low::Wrong),
     number("cnxTimeout", ("ensemble", "peer_connect_timeout_ms"), Low::Unset),
     true_false("reconfigEnabled", ("ensemble", "reconfig_enabled")),
+    true_false("readonlymode.enabled", ("ensemble", "read_only_mode")),
     number("minSessionTimeout", ("session", "timeout_ms_min"), Low::Unset),
     number("maxSessionTimeout", ("session", "timeout_ms_max"), Low::Unset),
     number("maxClientCnxns", ("limits", "connections_per_address_max"), Low::Zero),

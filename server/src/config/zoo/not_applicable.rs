@@ -85,8 +85,6 @@ pub(super) static INERT: &[Key] = &[
     inert("commitLogCount", Number, "the log is kept back to the oldest snapshot for catching up"),
     inert("follower.skipLearnerRequestToNextProcessor", TrueFalse, LEARNER),
     inert("forward_learner_requests_to_commit_processor_disabled", TrueFalse, LEARNER),
-    same("readonlymode.enabled", TrueFalse, OFF,
-        "a server without its ensemble serves nobody, reads neither; only isro is answered"),
     // Log and snapshots.
     same("forceSync", YesNo, &["yes"],
         "the log is always synced before a write is acknowledged, which is the stronger promise"),

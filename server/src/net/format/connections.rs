@@ -2,12 +2,12 @@
 
 use super::super::port::Shared;
 use super::super::registry::Entry;
-use super::{VERSION, put, server_lines};
+use super::{VERSION, banner, put, server_lines};
 use crate::metrics::{LastOp, Traffic};
 use zoolet_jute::OpCode;
 
 pub(in super::super) fn stat(shared: &Shared) -> String {
-    let mut out = format!("Zookeeper version: {VERSION}\nClients:\n");
+    let mut out = format!("Zookeeper version: {VERSION}\n{}Clients:\n", banner(shared));
     for entry in shared.registry.entries() {
         put(&mut out, format_args!("{})\n", brief(&entry, &entry.outbox.traffic())));
     }

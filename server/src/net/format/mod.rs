@@ -23,8 +23,10 @@ pub(super) const VERSION: &str =
     concat!("3.9.5-zoolet-", env!("CARGO_PKG_VERSION"), ", built on 11/21/2026 00:00 UTC");
 
 /// Java's name of a role.
-fn mode(role: Role, standalone: bool) -> &'static str {
+fn mode(shared: &Shared, role: Role) -> &'static str {
+    let standalone = shared.options.facts.standalone;
     match role {
+        Role::Looking if shared.host.read_only() => "read-only",
         Role::Leader if standalone => "standalone",
         Role::Leader => "leader",
         Role::Follower => "follower",
@@ -35,7 +37,12 @@ fn mode(role: Role, standalone: bool) -> &'static str {
 
 pub(super) fn srvr(shared: &Shared) -> String {
     let report = shared.host.report();
-    format!("Zookeeper version: {VERSION}\n{}", server_lines(shared, &report))
+    format!("Zookeeper version: {VERSION}\n{}{}", banner(shared), server_lines(shared, &report))
+}
+
+/// The line that a server in read-only mode adds (protocol §14.2).
+fn banner(shared: &Shared) -> &'static str {
+    if shared.host.read_only() { "READ-ONLY mode; serving only read-only clients\n" } else { "" }
 }
 
 /// What `srvr` and `stat` have in common, from the latency on.
@@ -52,7 +59,7 @@ fn server_lines(shared: &Shared, report: &ServerReport) -> String {
         shared.registry.count(),
         report.outstanding,
         report.zxid,
-        mode(report.role, shared.options.facts.standalone),
+        mode(shared, report.role),
     );
     put(&mut out, format_args!("Node count: {}\n", report.znodes));
     // Go's client expects the number of znodes right behind the mode, as Apache's leader has it.

@@ -13,7 +13,7 @@ pub(in super::super) fn mntr(shared: &Shared) -> String {
     let latency = report.figures.latency;
     let mut out = Lines::default();
     out.add("version", VERSION);
-    out.add("server_state", mode(report.role, facts.standalone));
+    out.add("server_state", mode(shared, report.role));
     if !facts.standalone {
         out.add("peer_state", peer_state(report.role));
     }

@@ -128,6 +128,18 @@ impl Connection {
         identity: Id,
         handshake: Slot,
     ) -> Self {
+        let mut opened = Self::welcomed(session, timeout_ms, peer, identity);
+        opened.push(handshake);
+        opened
+    }
+
+    /// A connection whose handshake is answered already.
+    pub(crate) fn welcomed(
+        session: SessionId,
+        timeout_ms: i32,
+        peer: IpAddr,
+        identity: Id,
+    ) -> Self {
         Self {
             session,
             timeout_ms,
@@ -135,7 +147,7 @@ impl Connection {
             identities: Arc::from([identity]),
             deaf: false,
             touch_mark: u64::MAX,
-            slots: VecDeque::from([handshake]),
+            slots: VecDeque::new(),
             barriers: 0,
         }
     }

@@ -26,6 +26,9 @@ impl Replica {
         request: &ConnectRequest,
         out: &mut Vec<Output>,
     ) {
+        if self.read_only {
+            return self.connect_read_only(connection, peer, request, out);
+        }
         let new = request.session_id == SessionId::NONE;
         let full = self.state.session_count() >= self.options.sessions_max;
         // A resume is held against the client's zxid when its command is applied here.
@@ -38,10 +41,7 @@ impl Replica {
             refuse(connection, request.read_only, out);
             return;
         }
-        let timeout_ms = request
-            .timeout_ms
-            .min(self.options.session_timeout_ms_max)
-            .max(self.options.session_timeout_ms_min);
+        let timeout_ms = self.granted(request.timeout_ms);
         let (session, op, waiting) = if new {
             let session = self.next_session();
             (session, Op::CreateSession { timeout_ms }, Waiting::Connection(connection))
@@ -106,8 +106,13 @@ impl Replica {
         }
     }
 
+    /// The session timeout that a client gets when it asks for this one (§7.3).
+    pub(super) fn granted(&self, asked_ms: i32) -> i32 {
+        asked_ms.min(self.options.session_timeout_ms_max).max(self.options.session_timeout_ms_min)
+    }
+
     /// The next session id: this start's first one, counted up.
-    fn next_session(&mut self) -> SessionId {
+    pub(super) fn next_session(&mut self) -> SessionId {
         loop {
             let session = self.session_next;
             self.session_next = SessionId(session.0.wrapping_add(1));
@@ -127,7 +132,7 @@ pub(in crate::replica) fn first_session(options: &Options) -> SessionId {
 }
 
 /// Tells a client that its session has ended, and ends the connection.
-fn refuse(connection: ConnectionId, read_only: Option<bool>, out: &mut Vec<Output>) {
+pub(super) fn refuse(connection: ConnectionId, read_only: Option<bool>, out: &mut Vec<Output>) {
     out.push(Output::Accept { connection, response: ConnectResponse::expired(read_only) });
     out.push(Output::Close { connection });
 }

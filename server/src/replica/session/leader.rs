@@ -27,9 +27,12 @@ pub(in crate::replica) struct Reaper {
 }
 
 impl Replica {
-    pub(in crate::replica) fn on_role(&mut self, role: Role) {
+    pub(in crate::replica) fn on_role(&mut self, role: Role, out: &mut Vec<Output>) {
         if std::mem::replace(&mut self.role, role) == role {
             return;
+        }
+        if role != Role::Looking {
+            self.end_read_only(out);
         }
         self.expiry.clear();
         for connection in self.connections.values_mut() {
@@ -64,7 +67,9 @@ impl Replica {
         let now_ms = self.now.mono_ms;
         let Some(heard) = self.connections.get_mut(&connection) else { return };
         // Most requests change nothing about the deadline; the mark tells so at once.
-        if self.role == Role::Leader {
+        if self.read_only {
+            heard.touch_mark = now_ms;
+        } else if self.role == Role::Leader {
             let mark = self.expiry.due_after(now_ms, timeout_ms(heard.timeout_ms));
             if std::mem::replace(&mut heard.touch_mark, mark) != mark {
                 self.expiry.touch(heard.session, now_ms);
@@ -167,16 +172,20 @@ impl Replica {
         }
     }
 
-    /// Without a leader for too long, what this server knows is too old to be served (P9).
+    /// Without a leader for too long, what this server knows is too old to be served (P9), except
+    /// to clients that know that it is old.
     fn stop_serving(&mut self, out: &mut Vec<Output>) {
+        if self.read_only {
+            return self.expire_read_only(out);
+        }
         let alone_ms = self.now.mono_ms.saturating_sub(self.looking_since_ms);
-        if !self.serving || alone_ms <= self.options.leader_loss_limit_ms {
+        if alone_ms <= self.options.leader_loss_limit_ms {
             return;
         }
-        self.serving = false;
-        for connection in self.connections.keys().copied().collect::<Vec<_>>() {
-            self.close(connection, out);
+        if std::mem::take(&mut self.serving) {
+            self.close_all(out);
         }
+        self.begin_read_only();
     }
 }
 

@@ -8,6 +8,7 @@ mod handshake;
 mod identity;
 mod leader;
 mod password;
+mod read_only;
 mod request;
 
 pub(in crate::replica) use connection::Connection;

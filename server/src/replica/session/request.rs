@@ -66,6 +66,9 @@ impl Replica {
             Request::Auth(packet) => self.authenticate(connection, &packet),
             // Without SASL configured, clients must be told so in this way (§16.2).
             Request::Sasl(_) => Wait::Ready(Ready::outside_of_time(Ok(Reply::Sasl(None)))),
+            Request::Sync(_) | Request::CloseSession if self.read_only => {
+                self.refuse_write(connection, &request)
+            }
             Request::Sync(body) => {
                 self.sync_last += 1;
                 let number = self.sync_last;
@@ -86,7 +89,12 @@ impl Replica {
             | Request::SetData(_)
             | Request::SetAcl(_)
             | Request::Multi(_)
-            | Request::Reconfig(_) => self.write(connection, xid, Op::Write(request), out),
+            | Request::Reconfig(_) => {
+                if self.read_only {
+                    return self.refuse_write(connection, &request);
+                }
+                self.write(connection, xid, Op::Write(request), out)
+            }
             Request::Exists(_)
             | Request::GetData(_)
             | Request::GetAcl(_)
@@ -164,7 +172,7 @@ impl Replica {
         Wait::Ready(Ready { result: Err(code), zxid: Some(zxid), close: true })
     }
 
-    fn deafen(&mut self, connection: ConnectionId) {
+    pub(super) fn deafen(&mut self, connection: ConnectionId) {
         if let Some(asking) = self.connections.get_mut(&connection) {
             asking.deaf = true;
         }
@@ -259,7 +267,7 @@ impl Wait {
         matches!(self, Self::Read { .. } | Self::Ready(_))
     }
 
-    fn error(code: ErrorCode) -> Self {
+    pub(super) fn error(code: ErrorCode) -> Self {
         Self::Ready(Ready { result: Err(code), zxid: None, close: false })
     }
 }
