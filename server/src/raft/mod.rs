@@ -43,7 +43,7 @@ use self::service::{Admission, Answers, Heard};
 use self::state_machine::{Snapshots, StateMachine};
 use self::sync::ReadIndex;
 use self::types::LogId;
-use self::upkeep::{Housekeeping, RoleWatch};
+use self::upkeep::{Announcer, Housekeeping, RoleWatch};
 use crate::peer::{self, Lane, LinkOptions, PeerPort, PeerPortOptions};
 use crate::replica::Role;
 use crate::storage::{DataDir, Identity, SnapshotStore, StorageError, Wal};
@@ -292,6 +292,7 @@ impl Crew {
             role: self.role.clone(),
         };
         tasks.spawn(roles.run());
+        tasks.spawn(Announcer { core: core.clone(), applied: self.applied.clone() }.run());
         let housekeeping = Housekeeping {
             core: core.clone(),
             machine,

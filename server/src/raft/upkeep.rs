@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use openraft::Instant;
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::core::{Core, Leadership};
 use super::machine::Machine;
@@ -97,6 +97,30 @@ impl RoleWatch {
             return Role::Looking;
         }
         if voters.any(|voter| voter == server) { Role::Follower } else { Role::Observer }
+    }
+}
+
+/// Between two announcements of what is committed.
+const ANNOUNCE_PAUSE: Duration = Duration::from_millis(1);
+
+/// As leader, tells the followers at once what is committed, on the control lane. The next append
+/// tells it as well, but that one waits until the last is durable on its follower, or for a write.
+#[derive(Debug)]
+pub(super) struct Announcer {
+    pub core: Core,
+    pub applied: watch::Receiver<Option<LogId>>,
+}
+
+impl Announcer {
+    pub(super) async fn run(mut self) {
+        while self.applied.changed().await.is_ok() {
+            if self.core.is_leader() {
+                if self.core.raft().trigger().heartbeat().await.is_err() {
+                    return;
+                }
+                sleep(ANNOUNCE_PAUSE).await;
+            }
+        }
     }
 }
 
