@@ -21,10 +21,11 @@ pub fn ask(server: SocketAddr, word: &str) -> io::Result<String> {
 }
 
 /// The mode that a serving server gives for `srvr`: `leader`, `follower`, `observer` or
-/// `standalone`; `None` when it does not serve.
+/// `standalone`; `None` when it does not serve, or reads alone.
 pub fn mode(server: SocketAddr) -> Option<String> {
     let answer = ask(server, "srvr").ok()?;
-    answer.lines().find_map(|line| line.strip_prefix("Mode: ")).map(str::to_owned)
+    let mode = answer.lines().find_map(|line| line.strip_prefix("Mode: "))?;
+    (mode != "read-only").then(|| mode.to_owned())
 }
 
 /// Waits until the server serves; `false` when it still does not after `limit`.
