@@ -14,21 +14,22 @@ use tokio::time::sleep_until;
 use zoolet_jute::{
     Acl, AddWatchMode, AddWatchRequest, AuthPacket, CreateMode, CreateRequest, ErrorCode,
     NullablePathRequest, PathRequest, PathVersionRequest, PathWatchRequest, Reply, Request,
-    SetAclRequest, SetDataRequest, Stat, Zxid,
+    SetAclRequest, SetDataRequest, Stat, WatcherType, Zxid,
 };
 
 use crate::hosts::Hosts;
 use crate::session::lease::Lease;
 use crate::session::pending::Answer;
-use crate::session::task::{Operation, Task};
-use crate::session::watches::Registration;
+use crate::session::task::{Call, Operation, Task};
+use crate::session::watches::{Registration, watcher_type};
 use crate::session::{SessionInfo, SessionState};
+use crate::watcher::Forgetting;
 use crate::{
     ClientOptions, Error, ErrorKind, OneshotWatcher, PersistentWatcher, Transaction, WatchedEvent,
 };
 
 /// The most calls that wait for the task at a time; further ones wait in their futures.
-const OPERATIONS_MAX: usize = 1024;
+const CALLS_MAX: usize = 1024;
 
 /// The most events that wait in one persistent watcher; a slower one ends.
 const WATCH_EVENTS_MAX: usize = 16 * 1024;
@@ -36,7 +37,7 @@ const WATCH_EVENTS_MAX: usize = 16 * 1024;
 /// A session with an ensemble; clones share it. The session is closed when the last one is dropped.
 #[derive(Clone, Debug)]
 pub struct Client {
-    operations: mpsc::Sender<Operation>,
+    calls: mpsc::Sender<Call>,
     state: watch::Receiver<SessionState>,
     info: Arc<Mutex<SessionInfo>>,
     lease: Lease,
@@ -52,7 +53,7 @@ impl Client {
         let connect_timeout = options.connect_timeout;
         let seed = if options.seed == 0 { u64::from(std::process::id()) } else { options.seed };
         let hosts = Hosts::parse(connect_string, seed.wrapping_mul(0x9E37_79B9_7F4A_7C15))?;
-        let (operations, receiver) = mpsc::channel(OPERATIONS_MAX);
+        let (calls, receiver) = mpsc::channel(CALLS_MAX);
         let (state_sender, state) = watch::channel(SessionState::Disconnected);
         let info = Arc::new(Mutex::new(SessionInfo {
             id: options.resume.as_ref().map_or_else(Default::default, |session| session.id),
@@ -64,7 +65,7 @@ impl Client {
         let shared = (Arc::clone(&info), lease.clone());
         let task = Task::new(hosts, options, receiver, state_sender, shared);
         tokio::spawn(task.run());
-        let mut client = Self { operations, state, info, lease };
+        let mut client = Self { calls, state, info, lease };
         client.wait_connected(connect_timeout).await?;
         Ok(client)
     }
@@ -177,7 +178,7 @@ impl Client {
         let registration = Registration::Exists(path.to_owned(), sender);
         let request = Request::Exists(path_watch(path, true));
         let stat = no_node_is_none(self.call_registering(request, Some(registration)).await)?;
-        Ok((stat, OneshotWatcher::new(receiver)))
+        Ok((stat, self.oneshot(receiver, WatcherType::Data, path)))
     }
 
     /// The data and Stat of a znode. Null data is answered as empty.
@@ -195,7 +196,8 @@ impl Client {
         let request = Request::GetData(path_watch(path, true));
         match self.call_registering(request, Some(registration)).await?.1 {
             Reply::Data(data, stat) => {
-                Ok((data.unwrap_or_default(), stat, OneshotWatcher::new(receiver)))
+                let watcher = self.oneshot(receiver, WatcherType::Data, path);
+                Ok((data.unwrap_or_default(), stat, watcher))
             }
             other => Err(unexpected(&other)),
         }
@@ -232,7 +234,7 @@ impl Client {
         let request = Request::GetChildren2(path_watch(path, true));
         match self.call_registering(request, Some(registration)).await?.1 {
             Reply::ChildrenStat(children, stat) => {
-                Ok((children, stat, OneshotWatcher::new(receiver)))
+                Ok((children, stat, self.oneshot(receiver, WatcherType::Children, path)))
             }
             other => Err(unexpected(&other)),
         }
@@ -278,7 +280,7 @@ impl Client {
         let registration = Registration::Persistent(path.to_owned(), mode, sender);
         let request = Request::AddWatch(AddWatchRequest { path: path.to_owned(), mode });
         self.call_registering(request, Some(registration)).await?;
-        Ok(PersistentWatcher::new(receiver))
+        Ok(PersistentWatcher::new(receiver, self.forgetting(watcher_type(mode), path)))
     }
 
     /// Adds an identity to the session's connections.
@@ -301,6 +303,19 @@ impl Client {
         self.call_registering(request, None).await
     }
 
+    fn oneshot(
+        &self,
+        receiver: oneshot::Receiver<WatchedEvent>,
+        kind: WatcherType,
+        path: &str,
+    ) -> OneshotWatcher {
+        OneshotWatcher::new(receiver, self.forgetting(kind, path))
+    }
+
+    fn forgetting(&self, kind: WatcherType, path: &str) -> Forgetting {
+        Forgetting { calls: self.calls.downgrade(), kind, path: path.to_owned() }
+    }
+
     async fn call_registering(
         &self,
         request: Request,
@@ -308,7 +323,7 @@ impl Client {
     ) -> Answer {
         let (answer, receiver) = oneshot::channel();
         let operation = Operation { request, registration, answer };
-        if self.operations.send(operation).await.is_err() {
+        if self.calls.send(Call::Operation(operation)).await.is_err() {
             return Err(self.terminal_error());
         }
         receiver.await.unwrap_or_else(|_| Err(self.terminal_error()))

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tokio::sync::oneshot;
 use tokio::time::Instant;
-use zoolet_jute::{OpCode, Reply, ReplyHeader, Xid, Zxid};
+use zoolet_jute::{OpCode, Reply, ReplyHeader, WatcherType, Xid, Zxid};
 
 use super::watches::Registration;
 use crate::{Error, ErrorKind};
@@ -45,6 +45,12 @@ impl PendingQueue {
 
     pub(crate) fn len(&self) -> usize {
         self.queue.len()
+    }
+
+    /// Whether a request is under way that will leave the same watch.
+    pub(crate) fn registers(&self, kind: WatcherType, path: &str) -> bool {
+        let same = |registration: &Registration| registration.watched() == (kind, path);
+        self.queue.iter().any(|pending| pending.registration.as_ref().is_some_and(same))
     }
 
     /// Takes the request that a reply answers; a reply out of order breaks the connection.

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::debug;
 use zoolet_jute::{
     ConnectRequest, ConnectResponse, Decode, Encode, ErrorCode, OpCode, Reply, ReplyHeader,
-    Request, SessionId, WatcherEvent, Xid, frame,
+    Request, SessionId, WatcherEvent, WatcherType, WatchesRequest, Xid, frame,
 };
 
 use super::lease::Lease;
@@ -42,6 +42,15 @@ pub(crate) struct Operation {
     pub(crate) request: Request,
     pub(crate) registration: Option<Registration>,
     pub(crate) answer: oneshot::Sender<Answer>,
+}
+
+/// What is asked of the task.
+#[derive(Debug)]
+pub(crate) enum Call {
+    /// A request.
+    Operation(Operation),
+    /// A watcher of this kind and path was dropped.
+    Forget(WatcherType, String),
 }
 
 /// Why a connection ended.
@@ -78,7 +87,7 @@ struct Wire {
 pub(crate) struct Task {
     hosts: Hosts,
     options: ClientOptions,
-    operations: mpsc::Receiver<Operation>,
+    calls: mpsc::Receiver<Call>,
     state: watch::Sender<SessionState>,
     info: Arc<Mutex<SessionInfo>>,
     lease: Lease,
@@ -89,6 +98,8 @@ pub(crate) struct Task {
     auth_pending: VecDeque<Option<oneshot::Sender<Answer>>>,
     auths: Vec<Request>,
     watches: Watches,
+    /// Watches that servers are still to be told to remove.
+    forgotten: Vec<WatchesRequest>,
     xid: i32,
     closing: bool,
 }
@@ -97,7 +108,7 @@ impl Task {
     pub(crate) fn new(
         hosts: Hosts,
         options: ClientOptions,
-        operations: mpsc::Receiver<Operation>,
+        calls: mpsc::Receiver<Call>,
         state: watch::Sender<SessionState>,
         (info, lease): (Arc<Mutex<SessionInfo>>, Lease),
     ) -> Self {
@@ -105,7 +116,7 @@ impl Task {
         Self {
             hosts,
             options,
-            operations,
+            calls,
             state,
             info,
             lease,
@@ -115,6 +126,7 @@ impl Task {
             auth_pending: VecDeque::new(),
             auths: Vec::new(),
             watches: Watches::default(),
+            forgotten: Vec::new(),
             xid: 0,
             closing: false,
         }
@@ -147,7 +159,7 @@ impl Task {
     async fn connect(&mut self) -> Result<Wire, End> {
         let mut rounds = 0;
         loop {
-            if self.operations.is_closed() && self.operations.is_empty() {
+            if self.calls.is_closed() && self.calls.is_empty() {
                 return Err(End::Over(SessionState::Closed));
             }
             let (address, round_ends) = self.hosts.next();
@@ -242,6 +254,7 @@ impl Task {
 
     /// Waits for the next thing to happen on the connection, and handles it.
     async fn turn(&mut self, wire: &mut Wire) -> Result<(), End> {
+        self.send_removals(&mut wire.outgoing);
         let timeouts = self.timeouts();
         let ping_at = wire.sent_at + timeouts.ping();
         let give_up_at = wire.received_at + timeouts.read();
@@ -261,9 +274,10 @@ impl Task {
                 wire.sent_at = Instant::now();
                 Ok(())
             }
-            operation = self.operations.recv(), if has_room && !self.closing => {
-                match operation {
-                    Some(operation) => self.send(operation, &mut wire.outgoing),
+            call = self.calls.recv(), if has_room && !self.closing => {
+                match call {
+                    Some(Call::Operation(operation)) => self.send(operation, &mut wire.outgoing),
+                    Some(Call::Forget(kind, path)) => self.forget(kind, path),
                     None => self.send_close(None, &mut wire.outgoing),
                 }
                 Ok(())
@@ -290,6 +304,16 @@ impl Task {
             }
             Request::CloseSession => self.send_close(Some(answer), outgoing),
             request => self.send_numbered(&request, registration, Some(answer), outgoing),
+        }
+    }
+
+    /// Has the server remove the watches for which nobody waits any more.
+    fn send_removals(&mut self, outgoing: &mut BytesMut) {
+        for body in std::mem::take(&mut self.forgotten) {
+            if !self.closing {
+                let request = Request::RemoveWatches(body);
+                self.send_numbered(&request, None, None, outgoing);
+            }
         }
     }
 
@@ -373,16 +397,31 @@ impl Task {
             let node_exists = answer.is_ok();
             let absent_is_watched = op == OpCode::Exists && header.err == Some(ErrorCode::NoNode);
             if node_exists || absent_is_watched {
+                let (kind, path) = registration.watched();
+                let dropped = registration.is_forgotten().then(|| (kind, path.to_owned()));
                 self.watches.register(registration, node_exists);
+                if let Some((kind, path)) = dropped {
+                    self.forget(kind, path);
+                }
             }
         }
         pending.answer(answer);
         if op == OpCode::CloseSession { Err(End::Over(SessionState::Closed)) } else { Ok(()) }
     }
 
+    /// Has a watch removed for which nobody waits any more. A request that is under way may leave
+    /// the same watch: then it stays.
+    fn forget(&mut self, kind: WatcherType, path: String) {
+        if self.watches.forget(kind, &path) && !self.pending.registers(kind, &path) {
+            self.forgotten.push(WatchesRequest { path, watcher_type: kind });
+        }
+    }
+
     fn fail_pending(&mut self, kind: &ErrorKind) {
         self.pending.fail(kind);
         self.pings.clear();
+        // The watches are gone with the connection.
+        self.forgotten.clear();
         for waiting in self.auth_pending.drain(..).flatten() {
             // Nobody waits if the caller has dropped its future.
             let _ = waiting.send(Err(kind.clone().into()));

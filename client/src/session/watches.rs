@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use tokio::sync::{mpsc, oneshot};
-use zoolet_jute::{AddWatchMode, EventType, Request, SetWatches2Request, WatcherEvent, Zxid};
+use zoolet_jute::{
+    AddWatchMode, EventType, Request, SetWatches2Request, WatcherEvent, WatcherType, Zxid,
+};
 
 use crate::WatchedEvent;
 
@@ -21,6 +23,35 @@ pub(crate) enum Registration {
     Children(String, oneshot::Sender<WatchedEvent>),
     /// A watch of `addWatch`.
     Persistent(String, AddWatchMode, mpsc::Sender<WatchedEvent>),
+}
+
+impl Registration {
+    /// The path, and which of its watches a server would remove.
+    pub(crate) fn watched(&self) -> (WatcherType, &str) {
+        match self {
+            Self::Data(path, _) | Self::Exists(path, _) => (WatcherType::Data, path),
+            Self::Children(path, _) => (WatcherType::Children, path),
+            Self::Persistent(path, mode, _) => (watcher_type(*mode), path),
+        }
+    }
+
+    /// Whether its watcher was dropped.
+    pub(crate) fn is_forgotten(&self) -> bool {
+        match self {
+            Self::Data(_, sender) | Self::Exists(_, sender) | Self::Children(_, sender) => {
+                sender.is_closed()
+            }
+            Self::Persistent(_, _, sender) => sender.is_closed(),
+        }
+    }
+}
+
+/// Which watches an `addWatch` leaves.
+pub(crate) const fn watcher_type(mode: AddWatchMode) -> WatcherType {
+    match mode {
+        AddWatchMode::Persistent => WatcherType::Persistent,
+        AddWatchMode::PersistentRecursive => WatcherType::PersistentRecursive,
+    }
 }
 
 type OneshotTable = BTreeMap<String, Vec<oneshot::Sender<WatchedEvent>>>;
@@ -55,6 +86,25 @@ impl Watches {
             Registration::Persistent(path, AddWatchMode::PersistentRecursive, sender) => {
                 self.recursive.entry(path).or_default().push(sender);
             }
+        }
+    }
+
+    /// Forgets the watchers of a path that were dropped. Answers whether there were any and nobody
+    /// is left who watches the same, so that the server need not watch any more.
+    pub(crate) fn forget(&mut self, kind: WatcherType, path: &str) -> bool {
+        match kind {
+            WatcherType::Data => {
+                let data = prune(&mut self.data, path, oneshot::Sender::is_closed);
+                let exist = prune(&mut self.exist, path, oneshot::Sender::is_closed);
+                let nobody = !self.data.contains_key(path) && !self.exist.contains_key(path);
+                (data || exist) && nobody
+            }
+            WatcherType::Children => prune(&mut self.child, path, oneshot::Sender::is_closed),
+            WatcherType::Persistent => prune(&mut self.persistent, path, mpsc::Sender::is_closed),
+            WatcherType::PersistentRecursive => {
+                prune(&mut self.recursive, path, mpsc::Sender::is_closed)
+            }
+            WatcherType::Any => false,
         }
     }
 
@@ -142,6 +192,21 @@ impl Watches {
     }
 }
 
+/// Drops the senders whose receivers are gone; answers whether that has emptied the path's list.
+fn prune<S>(
+    table: &mut BTreeMap<String, Vec<S>>,
+    path: &str,
+    is_closed: impl Fn(&S) -> bool,
+) -> bool {
+    let Some(waiters) = table.get_mut(path) else { return false };
+    waiters.retain(|waiter| !is_closed(waiter));
+    let emptied = waiters.is_empty();
+    if emptied {
+        table.remove(path);
+    }
+    emptied
+}
+
 fn fire_once(table: &mut OneshotTable, path: &str, event: &WatchedEvent) {
     for waiter in table.remove(path).unwrap_or_default() {
         // A dropped watcher waits for nothing.
@@ -193,6 +258,28 @@ mod tests {
         watches.fire(&event, Zxid(6));
         assert_eq!(receiver.try_recv().unwrap().zxid, Zxid(6));
         assert!(watches.set_watches(Zxid(6)).is_empty());
+    }
+
+    #[test]
+    fn a_server_watches_on_while_anybody_waits_for_the_same() {
+        let mut watches = Watches::default();
+        let (data, data_receiver) = oneshot::channel();
+        let (exists, exists_receiver) = oneshot::channel();
+        watches.register(Registration::Data("/a".into(), data), true);
+        watches.register(Registration::Exists("/a".into(), exists), false);
+        assert!(!watches.forget(WatcherType::Data, "/a"), "nobody was dropped");
+        drop(data_receiver);
+        assert!(!watches.forget(WatcherType::Data, "/a"), "the other one waits");
+        drop(exists_receiver);
+        assert!(watches.forget(WatcherType::Data, "/a"));
+        assert!(!watches.forget(WatcherType::Data, "/a"), "it is forgotten once");
+        let (sender, receiver) = mpsc::channel(1);
+        let mode = AddWatchMode::PersistentRecursive;
+        watches.register(Registration::Persistent("/a".into(), mode, sender), true);
+        drop(receiver);
+        assert!(!watches.forget(WatcherType::Persistent, "/a"));
+        assert!(watches.forget(WatcherType::PersistentRecursive, "/a"));
+        assert!(watches.set_watches(Zxid(1)).is_empty());
     }
 
     #[test]

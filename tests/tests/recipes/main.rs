@@ -17,6 +17,7 @@ mod mutex;
 mod others;
 mod read_write_lock;
 mod session_ends;
+mod watches;
 
 use zoolet_tests::apache::Apache;
 use zoolet_tests::tools;
@@ -128,6 +129,8 @@ suites! {
         others::a_persistent_node_survives_lost_replies,
         others::members_know_each_other;
 
-    session_ends_on_zoolet / session_ends_on_apache:
-        session_ends::every_wait_ends_with_its_session;
+    sessions_and_watches_on_zoolet / sessions_and_watches_on_apache:
+        session_ends::every_wait_ends_with_its_session,
+        watches::a_dropped_wait_leaves_no_watch,
+        watches::a_watcher_that_is_dropped_does_not_take_another_s_watch_away;
 }

@@ -1,0 +1,64 @@
+//! The watches that recipes leave with the servers: none.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+use zoolet_client::recipes::{Cache, Mutex};
+use zoolet_client::{AddWatchMode, CreateMode};
+use zoolet_tests::four_letter;
+
+use crate::harness::{Scene, soon};
+
+const SHORT: Duration = Duration::from_millis(200);
+
+/// How many watches on a path or below it the servers know.
+fn watched(scene: &Scene, path: &str) -> usize {
+    let below = format!("{path}/");
+    let watched_by = |server: &str| {
+        let report = four_letter::ask(server.parse().unwrap(), "wchp").unwrap();
+        report.lines().filter(|line| *line == path || line.starts_with(&below)).count()
+    };
+    scene.servers.split(',').map(watched_by).sum()
+}
+
+pub(crate) async fn a_dropped_wait_leaves_no_watch(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let held = Mutex::new(&one, &path).acquire().await.unwrap();
+    let mutex = Mutex::new(&other, &path);
+    let waiter = tokio::spawn(async move { mutex.acquire_timeout(SHORT * 5).await });
+    soon("the waiter's watch", async || watched(scene, &path) == 1).await;
+    assert!(waiter.await.unwrap().unwrap().is_none());
+    soon("no watch of a waiter who gave up", async || watched(scene, &path) == 0).await;
+    assert!(held.release().await.unwrap());
+
+    one.create(&path, b"", CreateMode::Persistent).await.ok();
+    let cache = Cache::start(&other, &path);
+    cache.ready().await.unwrap();
+    assert_eq!(watched(scene, &path), 1);
+    drop(cache);
+    soon("no watch of a dropped cache", async || watched(scene, &path) == 0).await;
+}
+
+pub(crate) async fn a_watcher_that_is_dropped_does_not_take_another_s_watch_away(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    one.create(&path, b"", CreateMode::Persistent).await.unwrap();
+    other.sync(&path).await.unwrap();
+    let (_, _, stays) = other.get_watched(&path).await.unwrap();
+    let (_, _, goes) = other.get_watched(&path).await.unwrap();
+    let mode = AddWatchMode::Persistent;
+    let mut lasting = other.add_watch(&path, mode).await.unwrap();
+    drop((goes, other.add_watch(&path, mode).await.unwrap()));
+    // A watch that is asked for behind the drop.
+    let (_, children_watch) = {
+        let (_, watch) = other.exists_watched(&path).await.unwrap();
+        drop(watch);
+        let (names, _, watch) = other.children_watched(&path).await.unwrap();
+        (names, watch)
+    };
+    one.set_data(&path, b"1", -1).await.unwrap();
+    one.create(&format!("{path}/child"), b"", CreateMode::Persistent).await.unwrap();
+    let limit = Duration::from_secs(10);
+    timeout(limit, stays.changed()).await.unwrap().unwrap();
+    timeout(limit, lasting.changed()).await.unwrap().unwrap();
+    timeout(limit, children_watch.changed()).await.unwrap().unwrap();
+}
