@@ -73,6 +73,7 @@ suites! {
         mutex::a_guard_is_entered_again,
         mutex::a_cancelled_acquire_leaves_nothing_behind,
         mutex::a_lost_reply_does_no_harm,
+        mutex::a_cancelled_acquire_whose_reply_is_lost_leaves_nothing_behind,
         mutex::a_dead_holder_s_lock_goes_on,
         mutex::a_holder_who_is_cut_off_knows_before_the_next_one_holds,
         mutex::a_session_that_ends_ends_the_wait,

@@ -193,6 +193,25 @@ fn options_double(options: &LockOptions) -> bool {
     format!("{options:?}").contains("bilingual: true")
 }
 
+/// The two together: a create whose reply is lost, and nobody who waits for it any more.
+pub(crate) async fn a_cancelled_acquire_whose_reply_is_lost_leaves_nothing_behind(scene: &Scene) {
+    let other = &scene.client().await;
+    scene
+        .under_every_fault(async |client, path| {
+            let held = Mutex::new(other, &path).acquire().await.unwrap();
+            for options in [LockOptions::new(), LockOptions::new().bilingual()] {
+                let mutex = Mutex::with_options(&client, &path, options);
+                for patience_ms in [0, 1, 3, 9, 30] {
+                    let patience = Duration::from_millis(patience_ms);
+                    assert!(mutex.acquire_timeout(patience).await.unwrap().is_none());
+                }
+            }
+            scene.until_children(other, &path, 1).await;
+            assert!(held.release().await.unwrap());
+        })
+        .await;
+}
+
 pub(crate) async fn a_dead_holder_s_lock_goes_on(scene: &Scene) {
     let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
     let held = Mutex::new(&one, &path).acquire().await.unwrap();
