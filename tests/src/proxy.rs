@@ -16,6 +16,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use zoolet_jute::Xid;
 
 /// What is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +42,8 @@ struct Plan {
 struct Shared {
     targets: Vec<String>,
     next: AtomicUsize,
+    /// How many watch events have passed.
+    events: AtomicUsize,
     plan: Mutex<Plan>,
     /// Whether connections are let through.
     open: watch::Sender<bool>,
@@ -63,6 +66,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             targets: connect_string.split(',').map(str::to_owned).collect(),
             next: AtomicUsize::new(0),
+            events: AtomicUsize::new(0),
             plan: Mutex::default(),
             open: watch::channel(true).0,
         });
@@ -84,6 +88,11 @@ impl Proxy {
         let mut plan = self.plan();
         plan.fault = None;
         plan.struck
+    }
+
+    /// How many watch events have passed to the clients.
+    pub fn events(&self) -> usize {
+        self.shared.events.load(Ordering::Relaxed)
     }
 
     /// Cuts every connection and refuses new ones until [`Proxy::heal`].
@@ -128,7 +137,7 @@ async fn carry(client: TcpStream, shared: Arc<Shared>) {
     let mut open = shared.open.subscribe();
     tokio::select! {
         _ = requests(from_client, to_server, &shared, &doomed) => {}
-        _ = replies(from_server, to_client, &doomed) => {}
+        _ = replies(from_server, to_client, &shared, &doomed) => {}
         _ = open.wait_for(|open| !open) => {}
     }
 }
@@ -164,6 +173,7 @@ async fn requests(
 async fn replies(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
+    shared: &Shared,
     doomed: &Doomed,
 ) -> io::Result<()> {
     let mut buffer = BytesMut::new();
@@ -171,6 +181,9 @@ async fn replies(
     to.write_all(&connect).await?;
     loop {
         let reply = frame(&mut from, &mut buffer).await?;
+        if xid(&reply) == Some(Xid::NOTIFICATION.0) {
+            shared.events.fetch_add(1, Ordering::Relaxed);
+        }
         let lost = *doomed.lock().unwrap_or_else(PoisonError::into_inner);
         if lost.is_some() && xid(&reply) == lost {
             return Ok(());

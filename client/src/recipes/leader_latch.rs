@@ -10,8 +10,8 @@ use zoolet_jute::Acl;
 use crate::{Client, Error, ErrorKind, Transaction};
 
 use super::guard::FencingToken;
-use super::line::{Turn, wait_deleted, wait_turn};
-use super::name::{Sequence, in_order, join, nearest_before};
+use super::line::{Turn, turn, wait_deleted, wait_turn};
+use super::name::{Sequence, in_order, join};
 use super::place::{Place, Shape, Ticket};
 use super::retry::{children_now, insist, is_no_node, within};
 use super::session;
@@ -215,7 +215,7 @@ impl Contender {
         let (place, mut listed) = Place::enter(&self.client, &ticket).await?;
         let place = Arc::new(place);
         self.keep(Some(&place));
-        while wait_turn(&place, listed.take(), turn).await? {
+        while wait_turn(&place, listed.take(), latch_turn).await? {
             let path = join(&self.path, place.name());
             let token = FencingToken::new(place.czxid());
             self.standing.send_replace(Standing::Leading { token, path: path.clone() });
@@ -246,14 +246,8 @@ fn number(name: &str) -> Option<Sequence> {
     Sequence::after(LATCH_BASE, name)
 }
 
-fn turn(names: &[String], mine: &str) -> Turn {
-    let Some(own) = number(mine).filter(|_| names.iter().any(|name| name == mine)) else {
-        return Turn::Gone;
-    };
-    match nearest_before(names, own, number) {
-        None => Turn::Mine,
-        Some(before) => Turn::Behind(before.to_owned()),
-    }
+fn latch_turn(names: &[String], mine: &str) -> Turn {
+    turn(names, mine, number, number)
 }
 
 /// Everybody in a queue and what they wrote on their znodes, the first one first.

@@ -4,7 +4,7 @@
 
 use crate::{Client, Error};
 
-use super::name::join;
+use super::name::{Sequence, join, nearest_before};
 use super::place::{Place, Ticket};
 use super::retry::{children, insist, is_no_node};
 
@@ -17,6 +17,23 @@ pub(crate) enum Turn {
     Behind(String),
     /// The place is not in the queue any more: somebody has deleted its znode.
     Gone,
+}
+
+/// Where a place stands when those go first that have a number by `blocks` and a lower one than it
+/// has itself by `number`.
+pub(crate) fn turn(
+    names: &[String],
+    mine: &str,
+    number: impl Fn(&str) -> Option<Sequence>,
+    blocks: impl Fn(&str) -> Option<Sequence>,
+) -> Turn {
+    let Some(own) = number(mine).filter(|_| names.iter().any(|name| name == mine)) else {
+        return Turn::Gone;
+    };
+    match nearest_before(names, own, blocks) {
+        None => Turn::Mine,
+        Some(before) => Turn::Behind(before.to_owned()),
+    }
 }
 
 /// Enters a queue and waits until it is this place's turn. Who drops the future leaves the queue.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::{Client, Error};
 
 use super::guard::{LockGuard, REVOKE_MESSAGE};
-use super::line::{Turn, take_turn, try_turn};
-use super::name::{LOCK_BASE, Sequence, in_order, join, nearest_before};
+use super::line::{Turn, take_turn, try_turn, turn};
+use super::name::{LOCK_BASE, Sequence, in_order, join};
 use super::options::LockOptions;
 use super::place::{Shape, Ticket};
 use super::retry::{children_now, insist, within};
@@ -56,7 +56,7 @@ impl Mutex {
     pub async fn acquire(&self) -> Result<LockGuard, Error> {
         let data = self.options.bytes();
         let ticket = self.ticket(&data);
-        take_turn(&self.client, &ticket, turn).await.map(LockGuard::new)
+        take_turn(&self.client, &ticket, mutex_turn).await.map(LockGuard::new)
     }
 
     /// The same, for so long at most; `None` when that was not enough.
@@ -71,7 +71,7 @@ impl Mutex {
         }
         let data = self.options.bytes();
         let ticket = self.ticket(&data);
-        let place = try_turn(&self.client, &ticket, turn).await?;
+        let place = try_turn(&self.client, &ticket, mutex_turn).await?;
         Ok(place.map(LockGuard::new))
     }
 
@@ -96,13 +96,6 @@ impl Mutex {
 }
 
 /// The rule of the queue: nobody holds the lock in front of whom a lower number stands.
-pub(crate) fn turn(names: &[String], mine: &str) -> Turn {
-    let Some(number) = Sequence::of_mutex(mine).filter(|_| names.iter().any(|name| name == mine))
-    else {
-        return Turn::Gone;
-    };
-    match nearest_before(names, number, Sequence::of_mutex) {
-        None => Turn::Mine,
-        Some(before) => Turn::Behind(before.to_owned()),
-    }
+fn mutex_turn(names: &[String], mine: &str) -> Turn {
+    turn(names, mine, Sequence::of_mutex, Sequence::of_mutex)
 }

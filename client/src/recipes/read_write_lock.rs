@@ -7,8 +7,8 @@ use std::time::Duration;
 use crate::{Client, Error};
 
 use super::guard::LockGuard;
-use super::line::{Turn, take_turn, try_turn};
-use super::name::{Sequence, in_order, join, nearest_before};
+use super::line::{Turn, take_turn, try_turn, turn};
+use super::name::{Sequence, in_order, join};
 use super::options::LockOptions;
 use super::place::{Place, Shape, Ticket};
 use super::retry::{children_now, within};
@@ -174,22 +174,11 @@ fn write_number(name: &str) -> Option<Sequence> {
 }
 
 fn read_turn(names: &[String], mine: &str) -> Turn {
-    turn(names, mine, write_number)
+    turn(names, mine, number, write_number)
 }
 
 fn write_turn(names: &[String], mine: &str) -> Turn {
-    turn(names, mine, number)
-}
-
-/// `blocks` gives the numbers of those who have to go first.
-fn turn(names: &[String], mine: &str, blocks: impl Fn(&str) -> Option<Sequence>) -> Turn {
-    let Some(own) = number(mine).filter(|_| names.iter().any(|name| name == mine)) else {
-        return Turn::Gone;
-    };
-    match nearest_before(names, own, blocks) {
-        None => Turn::Mine,
-        Some(before) => Turn::Behind(before.to_owned()),
-    }
+    turn(names, mine, number, number)
 }
 
 #[cfg(test)]

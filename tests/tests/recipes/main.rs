@@ -132,6 +132,7 @@ suites! {
 
     sessions_and_watches_on_zoolet / sessions_and_watches_on_apache:
         session_ends::every_wait_ends_with_its_session,
+        watches::a_release_wakes_one_waiter,
         watches::a_dropped_wait_leaves_no_watch,
         watches::a_watcher_that_is_dropped_does_not_take_another_s_watch_away;
 }

@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
-use tokio::time::timeout;
+use tokio::sync::mpsc;
+use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::{Cache, Mutex};
 use zoolet_client::{AddWatchMode, CreateMode};
 use zoolet_tests::four_letter;
+use zoolet_tests::proxy::Proxy;
 
-use crate::harness::{Scene, soon};
+use crate::harness::{Scene, connect, soon};
 
 const SHORT: Duration = Duration::from_millis(200);
 
@@ -37,6 +39,31 @@ pub(crate) async fn a_dropped_wait_leaves_no_watch(scene: &Scene) {
     assert_eq!(watched(scene, &path), 1);
     drop(cache);
     soon("no watch of a dropped cache", async || watched(scene, &path) == 0).await;
+}
+
+pub(crate) async fn a_release_wakes_one_waiter(scene: &Scene) {
+    const WAITERS: usize = 5;
+    let (holder, path) = (scene.client().await, scene.path());
+    let proxy = Proxy::start(&scene.servers).await.unwrap();
+    let mut held = Mutex::new(&holder, &path).acquire().await.unwrap();
+    let (grants, mut granted) = mpsc::channel(WAITERS);
+    for number in 0..WAITERS {
+        let mutex = Mutex::new(&connect(&proxy.connect_string()).await, &path);
+        let grants = grants.clone();
+        tokio::spawn(async move {
+            let guard = mutex.acquire().await.unwrap();
+            grants.send(guard).await.unwrap();
+        });
+        soon("the waiter's watch", async || watched(scene, &path) == number + 1).await;
+    }
+    for woken in 1..=WAITERS {
+        assert!(held.release().await.unwrap());
+        held = timeout(Duration::from_secs(10), granted.recv()).await.unwrap().unwrap();
+        // Whoever else was woken hears of it within this time.
+        sleep(SHORT).await;
+        assert_eq!(proxy.events(), woken, "one event for each release");
+    }
+    assert!(held.release().await.unwrap());
 }
 
 pub(crate) async fn a_watcher_that_is_dropped_does_not_take_another_s_watch_away(scene: &Scene) {
