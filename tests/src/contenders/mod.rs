@@ -19,7 +19,7 @@
 //! The arguments are contenders, each as `RECIPE:PATH`; `ZK_CONNECT` names the servers and
 //! `ZK_SESSION_TIMEOUT_MS` the session timeout.
 //!
-//! [`contest`] starts a program twice. The first process contends over and over. The second gets
+//! [`contest()`] starts a program twice. The first process contends over and over. The second gets
 //! each lock once and is killed while it holds all of them: the first must get on when the dead
 //! sessions have expired, and not before. Then the ensemble loses its leader under the contention.
 
