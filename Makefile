@@ -47,7 +47,8 @@ power_cut:
 
 # The classic lock programs on zoolet and on Apache ZooKeeper.
 lock_programs:
-	ZOOLET_TIER=lock_programs cargo test --workspace --test lock_programs --test recipes_beside_others -- --nocapture
+	ZOOLET_TIER=lock_programs cargo test --workspace --test lock_programs --test recipes_beside_others \
+		--test recipes_with_curator -- --nocapture
 
 # The golden vectors of jute/tests/golden, recorded anew; needs Java, Python, Go and a C compiler.
 golden:
