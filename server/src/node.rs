@@ -14,12 +14,12 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{info, warn};
-use zoolet_jute::SessionId;
+use zoolet_jute::{ErrorCode, Id, SessionId};
 
 use crate::clock::{Clock, RealClock};
 use crate::config::{ConfigError, DigestAlgorithm, ServerConfig};
 use crate::entropy::{Entropy, RealEntropy};
-use crate::host::Host;
+use crate::host::{ConfigView, Host};
 use crate::net::{self, ClientPort};
 use crate::raft::{self, Chunks, Machine, Raft, StateSnapshot};
 use crate::replica::state::{RestoreError, State};
@@ -225,6 +225,22 @@ impl Machine for HostMachine {
 
     fn touched(&self, sessions: Vec<SessionId>) {
         self.0.touched(sessions);
+    }
+
+    fn reconfigured(&self, number: u64, result: Result<(), ErrorCode>) {
+        self.0.reconfigured(number, result);
+    }
+
+    fn reconfig_lost(&self, number: u64) {
+        self.0.reconfig_lost(number);
+    }
+
+    fn members(&self, text: String, write: bool) {
+        self.0.members(text, write);
+    }
+
+    fn config_view(&self, identities: &[Id]) -> ConfigView {
+        self.0.config_view(identities)
     }
 
     fn role(&self, role: Role) {

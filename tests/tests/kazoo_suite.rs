@@ -24,37 +24,16 @@ fn wanted(needs: &[&str]) -> bool {
     require_foreign("kazoo_suite", needs).unwrap()
 }
 
-/// What zoolet does not do yet, and the tests that need it. Whatever is listed must still fail, so
-/// that the list cannot outlive what is missing.
-const MISSING_ON_ZOOLET: [(&str, &str); 3] = [
-    ("reconfig", "TestReconfig::test_no_super_auth"),
-    ("reconfig", "TestReconfig::test_bad_input"),
-    ("reconfig", "TestReconfig::test_add_remove_observer"),
-];
-
-fn held_to_the_list(name: &str, command: &[OsString], exempt: &[(&str, &str)]) {
+fn held_to_the_list(name: &str, command: &[OsString]) {
     let outcomes = kazoo::run_suite(name, command).unwrap();
     let required = kazoo::passes_on_apache().unwrap();
     let missing: Vec<&String> = required.iter().filter(|test| !outcomes.passed(test)).collect();
-    for (feature, test) in exempt {
-        announce(&format!("kazoo: MISSING on {name}: {feature}, so {test} fails"));
-    }
     announce(&format!(
         "kazoo: its suite on {name}: {} of {} pass",
         required.len() - missing.len(),
         required.len()
     ));
-    let is_exempt = |test: &String| exempt.iter().any(|(_, known)| is_test(test, known));
-    let (known, broken): (Vec<&String>, Vec<&String>) =
-        missing.into_iter().partition(|test| is_exempt(test));
-    assert!(broken.is_empty(), "{}", columns(name, &broken, &outcomes));
-    assert_eq!(known.len(), exempt.len(), "these are missing no more: {exempt:?} but {known:?}");
-}
-
-/// Whether `known`, a class and a method, is what the listed name ends with.
-fn is_test(listed: &str, known: &str) -> bool {
-    let plain: String = listed.replace("::", ".");
-    plain.ends_with(&known.replace("::", "."))
+    assert!(missing.is_empty(), "{}", columns(name, &missing, &outcomes));
 }
 
 /// The tests that do not pass, in two columns, and what pytest said of them.
@@ -82,7 +61,7 @@ fn every_test_that_passes_on_apache_is_listed() {
         fs::write(kazoo::reference_file(), passed.join("\n") + "\n").unwrap();
         return;
     }
-    held_to_the_list("apache", &command, &[]);
+    held_to_the_list("apache", &command);
 }
 
 #[test]
@@ -90,5 +69,5 @@ fn every_test_that_passes_on_apache_passes_on_zoolet() {
     if !wanted(&["python3"]) {
         return;
     }
-    held_to_the_list("zoolet", &zoolet::server_command().unwrap(), &MISSING_ON_ZOOLET);
+    held_to_the_list("zoolet", &zoolet::server_command().unwrap());
 }

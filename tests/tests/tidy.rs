@@ -48,7 +48,7 @@ const FORBIDDEN: [(&str, &[&str]); 7] = [
         &["openraft", "crate::raft", "crate::net", "crate::storage", "crate::peer"],
     ),
     ("server/src/net", &["openraft", "crate::raft", "crate::storage", "crate::peer"]),
-    ("server/src/raft", &["crate::net", "crate::config", "sled"]),
+    ("server/src/raft", &["crate::net", "sled"]),
 ];
 
 fn root() -> PathBuf {

@@ -22,6 +22,12 @@ impl HostPort {
         Self { host: host.into(), port }
     }
 
+    /// Whether the host is this machine, for whoever reads it.
+    pub(super) fn is_loopback(&self) -> bool {
+        self.host.eq_ignore_ascii_case("localhost")
+            || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    }
+
     /// Whether the host means "every interface of this machine", which nobody can connect to.
     pub fn is_wildcard(&self) -> bool {
         self.host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified())

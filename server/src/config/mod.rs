@@ -20,6 +20,7 @@ mod files;
 mod hint;
 mod loopback;
 mod member;
+mod members;
 mod model;
 mod settings;
 mod toml_file;
@@ -35,6 +36,7 @@ pub use address::HostPort;
 pub use error::{ConfigError, Warning};
 pub use loopback::LoopbackPorts;
 pub use member::{Member, Role, members_text};
+pub use members::{MemberList, change_members, parse_members};
 pub use model::{
     AuthConfig, DigestAlgorithm, EnsembleConfig, FourLetterConfig, Limits, LogConfig, ServerConfig,
     SessionConfig, SnapshotConfig, Words, ZnodeConfig,

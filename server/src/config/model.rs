@@ -132,6 +132,9 @@ pub struct EnsembleConfig {
     /// Whether a server without its ensemble serves reads to clients that ask for it (protocol,
     /// section 7.9).
     pub read_only_mode: bool,
+    /// Whether a server without others is no ensemble (`standaloneEnabled`): then a
+    /// reconfiguration cannot leave one voter alone.
+    pub standalone_enabled: bool,
 }
 
 impl Default for EnsembleConfig {
@@ -147,6 +150,7 @@ impl Default for EnsembleConfig {
             peer_connect_timeout_ms: 5000,
             reconfig_enabled: false,
             read_only_mode: false,
+            standalone_enabled: true,
         }
     }
 }

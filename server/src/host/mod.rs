@@ -18,8 +18,8 @@ use std::task::Waker;
 
 use bytes::{BufMut, Bytes};
 use zoolet_jute::{
-    ConnectRequest, ConnectResponse, Encode, ErrorCode, Reply, ReplyHeader, SessionId, Stat,
-    WatcherEvent, Xid, Zxid, frame,
+    ConnectRequest, ConnectResponse, Encode, ErrorCode, Id, ReconfigRequest, Reply, ReplyHeader,
+    SessionId, Stat, WatcherEvent, Xid, Zxid, frame,
 };
 
 use self::admission::Connection;
@@ -48,8 +48,22 @@ pub trait Proposals: Debug + Send + Sync + 'static {
     /// applied here, and then says [`Host::synced`].
     fn sync(&self, number: u64);
 
+    /// Has the leader change the ensemble; the outcome goes to [`Host::reconfigured`].
+    fn reconfig(&self, number: u64, request: ReconfigRequest, identities: Arc<[Id]>);
+
     /// Tells the leader that these sessions' clients were heard of.
     fn touch(&self, sessions: Vec<SessionId>);
+}
+
+/// What the state and the configuration say about changes of the ensemble.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConfigView {
+    /// `reconfigEnabled`.
+    pub enabled: bool,
+    /// The ACL of `/zookeeper/config` lets them write.
+    pub permitted: bool,
+    /// The data of `/zookeeper/config`.
+    pub text: String,
 }
 
 /// One server's replica, behind its lock.
@@ -244,6 +258,30 @@ impl Host {
         });
     }
 
+    /// A reconfiguration is done and applied here, or refused.
+    pub fn reconfigured(&self, number: u64, result: Result<(), ErrorCode>) {
+        self.locked(|inner, now| self.step(inner, now, Input::Reconfigured { number, result }));
+    }
+
+    /// Nobody knows what became of a reconfiguration.
+    pub fn reconfig_lost(&self, number: u64) {
+        self.locked(|inner, now| self.step(inner, now, Input::ReconfigLost { number }));
+    }
+
+    /// The members of the ensemble, when they are no longer those of the configuration file.
+    pub fn members(&self, text: String, write: bool) {
+        self.locked(|inner, now| self.step(inner, now, Input::Members { text, write }));
+    }
+
+    /// What decides whether these identities may change the ensemble now.
+    pub fn config_view(&self, identities: &[Id]) -> ConfigView {
+        self.locked(|inner, _| ConfigView {
+            enabled: inner.replica.options().policy.reconfig,
+            permitted: inner.replica.may_reconfigure(identities),
+            text: inner.replica.config_data(),
+        })
+    }
+
     /// The state at this moment, to be written without the lock.
     pub fn snapshot(&self) -> SnapshotView {
         self.locked(|inner, _| inner.replica.state().snapshot())
@@ -297,6 +335,9 @@ impl Host {
                 Output::Close { connection } => inner.close(connection),
                 Output::Propose(command) => self.proposals.propose(command),
                 Output::Sync { number } => self.proposals.sync(number),
+                Output::Reconfig { number, request, identities } => {
+                    self.proposals.reconfig(number, request, identities);
+                }
                 Output::Touch { sessions } => self.proposals.touch(sessions),
             }
         }

@@ -22,10 +22,16 @@ pub(super) fn raft_options(config: &ServerConfig, seams: &Seams) -> raft::Option
         server: *id,
         address: member.peer.to_string(),
         is_voter: member.role == Role::Participant,
+        line: member.to_string(),
     });
     raft::Options {
         server: config.server_id,
         cluster_id: config.cluster_id(),
+        cluster_named: ensemble.cluster_id.is_some(),
+        reconfig: ensemble.reconfig_enabled,
+        standalone: config.standalone,
+        // As in Apache ZooKeeper: one voter alone is no ensemble, unless it was told otherwise.
+        voters_min: if ensemble.standalone_enabled { 2 } else { 1 },
         members: members.collect(),
         listen: config.peer_bind.as_ref().map(ToString::to_string),
         disk: seams.disk.clone(),

@@ -105,6 +105,7 @@ pub(super) async fn greet(
 pub(super) async fn receive(
     stream: &mut dyn Stream,
     ours: Identity,
+    any_cluster: bool,
 ) -> Result<(Identity, Lane), HandshakeError> {
     let mut magic = [0; MAGIC.len()];
     stream.read_exact(&mut magic).await?;
@@ -113,7 +114,7 @@ pub(super) async fn receive(
     }
     let mut hello = [0; HELLO_BYTES];
     stream.read_exact(&mut hello).await?;
-    let (verdict, result) = judge(&hello, ours);
+    let (verdict, result) = judge(&hello, ours, any_cluster);
     let mut welcome = Vec::with_capacity(WELCOME_BYTES);
     welcome.put_slice(&MAGIC);
     welcome.put_u16(VERSION);
@@ -123,7 +124,11 @@ pub(super) async fn receive(
     result
 }
 
-fn judge(mut hello: &[u8], ours: Identity) -> (Verdict, Result<(Identity, Lane), HandshakeError>) {
+fn judge(
+    mut hello: &[u8],
+    ours: Identity,
+    any_cluster: bool,
+) -> (Verdict, Result<(Identity, Lane), HandshakeError>) {
     let version = hello.get_u16();
     let cluster = hello.get_u64();
     let server = hello.get_u64();
@@ -133,7 +138,7 @@ fn judge(mut hello: &[u8], ours: Identity) -> (Verdict, Result<(Identity, Lane),
     if version != VERSION {
         return (Verdict::Version, Err(HandshakeError::Version { theirs: version }));
     }
-    if cluster != ours.cluster {
+    if cluster != ours.cluster && !any_cluster {
         let error = HandshakeError::Cluster { theirs: cluster, ours: ours.cluster };
         return (Verdict::Cluster, Err(error));
     }

@@ -74,6 +74,8 @@ pub trait Service: Debug + Send + Sync + 'static {
 pub struct PeerPortOptions {
     /// Who is called.
     pub ours: Identity,
+    /// Whether callers of other clusters are let in: nobody has named this one.
+    pub any_cluster: bool,
     /// `host:port` to listen on.
     pub address: String,
     /// The largest frame, in bytes.
@@ -159,7 +161,10 @@ async fn accept(
         let (options, service) = (options.clone(), Arc::clone(&service));
         let (connections, mut closed) = (Arc::clone(&connections), closed.clone());
         tokio::spawn(async move {
-            let greeting = timeout(options.handshake_timeout, receive(&mut *stream, options.ours));
+            let greeting = timeout(
+                options.handshake_timeout,
+                receive(&mut *stream, options.ours, options.any_cluster),
+            );
             let greeted = tokio::select! {
                 greeted = greeting => greeted,
                 _ = closed.changed() => return,

@@ -33,6 +33,7 @@ const THEIRS: Identity = Identity { cluster: 7, server: 2, boot: 1 };
 
 async fn port() -> PeerPort {
     let options = PeerPortOptions {
+        any_cluster: false,
         ours: THEIRS,
         address: "127.0.0.1:0".to_owned(),
         frame_bytes_max: 1000,
@@ -80,6 +81,7 @@ async fn a_broken_connection_fails_what_was_sent_and_the_next_call_connects_anew
     assert_eq!(link.call(1, Bytes::new()).await, Err(CallError::Unreachable));
 
     let options = PeerPortOptions {
+        any_cluster: false,
         ours: THEIRS,
         address: address.to_string(),
         frame_bytes_max: 1000,

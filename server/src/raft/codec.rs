@@ -89,7 +89,7 @@ impl Reader {
         let mut members = BTreeMap::new();
         for _ in 0..self.u32()? {
             let (server, address) = (self.u64()?, self.string()?);
-            members.insert(server, Member { address });
+            members.insert(server, member(&address));
         }
         if configs.is_empty() && members.is_empty() {
             return Ok(Membership::default());
@@ -143,6 +143,17 @@ impl Reader {
         let last_membership = StoredMembership::new(membership_at, self.membership()?);
         Ok(SnapshotMeta { last_log_id, last_membership })
     }
+}
+
+/// The address, and on a second line what a change of the ensemble has added.
+fn member(text: &str) -> Member {
+    let (address, line) = text.split_once('\n').unwrap_or((text, ""));
+    Member { address: address.to_owned(), line: line.to_owned() }
+}
+
+fn member_text(member: &Member) -> String {
+    let Member { address, line } = member;
+    if line.is_empty() { address.clone() } else { format!("{address}\n{line}") }
 }
 
 pub(super) fn decode_entry(log_id: LogId, kind: u8, body: Bytes) -> io::Result<LogEntry> {
@@ -208,7 +219,7 @@ fn put_membership(out: &mut BytesMut, membership: &Membership) {
     put_length(out, membership.nodes().count());
     for (server, member) in membership.nodes() {
         out.put_u64(*server);
-        put_bytes(out, member.address.as_bytes());
+        put_bytes(out, member_text(member).as_bytes());
     }
 }
 

@@ -4,8 +4,9 @@ use std::fmt::{self, Debug};
 use std::io;
 
 use bytes::Bytes;
-use zoolet_jute::SessionId;
+use zoolet_jute::{ErrorCode, Id, SessionId};
 
+use crate::host::ConfigView;
 use crate::replica::Role;
 use crate::storage::StorageError;
 
@@ -28,6 +29,19 @@ pub trait Machine: Debug + Send + Sync + 'static {
 
     /// Clients of other servers were heard of. Only the leader is told.
     fn touched(&self, sessions: Vec<SessionId>);
+
+    /// A reconfiguration is done and applied here, or refused.
+    fn reconfigured(&self, number: u64, result: Result<(), ErrorCode>);
+
+    /// Nobody knows what became of a reconfiguration.
+    fn reconfig_lost(&self, number: u64);
+
+    /// The members of the ensemble, since it was changed: what a leader writes to
+    /// `/zookeeper/config`, at once and in any case if `write`.
+    fn members(&self, text: String, write: bool);
+
+    /// What decides whether these identities may change the ensemble.
+    fn config_view(&self, identities: &[Id]) -> ConfigView;
 
     /// The server's part in the ensemble has changed.
     fn role(&self, role: Role);

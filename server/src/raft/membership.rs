@@ -102,7 +102,10 @@ impl Founder {
             }
             sleep(LOOK_PAUSE).await;
         }
-        let member = |member: &ConfiguredMember| Member { address: member.address.clone() };
+        let member = |member: &ConfiguredMember| Member {
+            address: member.address.clone(),
+            line: String::new(),
+        };
         let voters: BTreeMap<u64, Member> = self
             .members
             .iter()
@@ -121,7 +124,7 @@ impl Founder {
         let membership = metrics.membership_config.membership();
         let in_log: Vec<u64> = membership.voter_ids().collect();
         let configured: Vec<u64> = self.voters().collect();
-        if !in_log.is_empty() && in_log != configured {
+        if !in_log.is_empty() && in_log != configured && !self.is_changed() {
             tracing::warn!(
                 ?in_log,
                 ?configured,
@@ -137,7 +140,7 @@ impl Founder {
         let observers: Vec<(u64, Member)> = observers
             .map(|member| {
                 let address = member.address.clone();
-                (u64::from(member.server.0), Member { address })
+                (u64::from(member.server.0), Member { address, line: String::new() })
             })
             .collect();
         if observers.is_empty() {
@@ -148,7 +151,10 @@ impl Founder {
             let mut lacking = 0;
             for (server, member) in &observers {
                 let metrics = self.core.metrics();
-                if !is_leader || metrics.membership_config.membership().get_node(server).is_some() {
+                if !is_leader
+                    || self.is_changed()
+                    || metrics.membership_config.membership().get_node(server).is_some()
+                {
                     continue;
                 }
                 lacking += 1;
@@ -163,6 +169,12 @@ impl Founder {
                 return;
             }
         }
+    }
+
+    /// Whether the ensemble was ever changed at run time: then the configuration no longer counts.
+    fn is_changed(&self) -> bool {
+        let metrics = self.core.metrics();
+        metrics.membership_config.membership().nodes().any(|(_, member)| !member.line.is_empty())
     }
 
     fn voters(&self) -> impl Iterator<Item = u64> {

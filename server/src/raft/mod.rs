@@ -13,6 +13,7 @@ mod membership;
 mod network;
 mod options;
 mod proposer;
+mod reconfig;
 mod service;
 mod state_machine;
 mod status;
@@ -39,6 +40,7 @@ use self::log_store::LogStore;
 use self::membership::Founder;
 use self::network::{Links, Network};
 use self::proposer::Driver;
+use self::reconfig::Reconfigurer;
 use self::service::{Admission, Answers, Heard};
 use self::state_machine::{Snapshots, StateMachine};
 use self::sync::ReadIndex;
@@ -101,6 +103,12 @@ pub fn open(options: Options, wall_ms: i64) -> Result<Opened, StartError> {
     }
     let directory = DataDir::open(Arc::clone(&options.disk), &options.directory)?;
     let server_id = u64::from(options.server.0);
+    let mut options = options;
+    if !options.cluster_named
+        && let Some(known) = Identity::read(&directory)?
+    {
+        options.cluster_id = known.cluster_id;
+    }
     Identity { cluster_id: options.cluster_id, server_id }.claim(&directory)?;
     let boot = boot::next(&*options.disk, directory.path(), wall_ms)?;
     let (wal, recovered) =
@@ -168,7 +176,23 @@ impl Opened {
         let core = Core::new(server, raft);
         let before = wal.state();
         let is_empty = before.last.is_none() && before.vote.is_none();
+        let changes = Reconfigurer {
+            core: core.clone(),
+            links: Arc::clone(&links),
+            machine: Arc::clone(&machine),
+            read_index: ReadIndex {
+                core: core.clone(),
+                links: Arc::clone(&links),
+                applied: applied.clone(),
+            },
+            timing: options.timing,
+            configured: options.members.clone(),
+            standalone: options.standalone,
+            voters_min: options.voters_min,
+            busy: tokio::sync::Mutex::default(),
+        };
         let crew = Crew {
+            changes: Arc::new(changes),
             links,
             machine,
             proposer,
@@ -221,6 +245,7 @@ struct Crew {
     commands: Arc<AtomicU64>,
     heard: Arc<Heard>,
     admission: Arc<Admission>,
+    changes: Arc<Reconfigurer>,
     role: watch::Sender<Role>,
     fatal: watch::Sender<Option<String>>,
 }
@@ -234,7 +259,7 @@ impl Crew {
         net: &dyn Net,
     ) -> Result<Option<PeerPort>, StartError> {
         let own = options.members.iter().find(|member| member.server == options.server);
-        let Some(own) = own.filter(|_| options.members.len() > 1) else { return Ok(None) };
+        let Some(own) = own.filter(|_| !options.standalone) else { return Ok(None) };
         let address = options.listen.clone().unwrap_or_else(|| own.address.clone());
         let service = Answers {
             core: self.core.clone(),
@@ -243,11 +268,13 @@ impl Crew {
             applied: self.applied.clone(),
             heard: Arc::clone(&self.heard),
             admission: Arc::clone(&self.admission),
+            changes: Arc::clone(&self.changes),
             receiving: tokio::sync::Mutex::default(),
         };
         let server = u64::from(options.server.0);
         let port_options = PeerPortOptions {
             ours: peer::Identity { cluster: options.cluster_id, server, boot },
+            any_cluster: options.reconfig && !options.cluster_named,
             address: address.clone(),
             frame_bytes_max: options.frame_bytes_max,
             answers_max: CALLS_MAX,
@@ -281,6 +308,9 @@ impl Crew {
             self.read_index(),
             timing.patience,
         ));
+        tasks.spawn(Arc::clone(&self.changes).follow());
+        let changes = Arc::clone(&self.changes);
+        tasks.spawn(reconfig::serve_reconfigs(Arc::clone(&proposer), changes));
         tasks.spawn(sync::send_touches(proposer, Arc::clone(&machine), core.clone(), links));
         let roles = RoleWatch {
             core: core.clone(),

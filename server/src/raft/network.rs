@@ -19,7 +19,7 @@ use tokio::task::spawn_blocking;
 
 use super::codec;
 use super::state_machine::FileSnapshot;
-use super::types::{Member, TypeConfig, Vote};
+use super::types::{Member, Membership, TypeConfig, Vote};
 use crate::peer::{CallError, Lane, Link, LinkOptions};
 use crate::storage::{SnapshotReader, StorageError};
 
@@ -35,6 +35,7 @@ pub(super) const PROPOSE: u8 = 8;
 pub(super) const READ_INDEX: u8 = 9;
 pub(super) const TOUCH: u8 = 10;
 pub(super) const STATUS: u8 = 11;
+pub(super) const RECONFIG: u8 = 12;
 
 /// How long one piece of a snapshot may take.
 const CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -85,10 +86,33 @@ impl Links {
         Some(link)
     }
 
-    /// Uses the address from the log's membership if the configuration has none.
+    /// Uses the address from the log's membership if the configuration has none, or if the
+    /// ensemble was changed since the configuration was written.
     fn learn(&self, target: u64, member: &Member) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.addresses.entry(target).or_insert_with(|| member.address.clone());
+        if member.line.is_empty() {
+            known.addresses.entry(target).or_insert_with(|| member.address.clone());
+            return;
+        }
+        let before = known.addresses.insert(target, member.address.clone());
+        if before.as_ref() != Some(&member.address) {
+            // Whoever has a link still ends its calls on it.
+            known.links.retain(|(server, _), _| *server != target);
+        }
+    }
+
+    /// Learns all addresses of a membership.
+    pub(super) fn follow(&self, membership: &Membership) {
+        for (server, member) in membership.nodes() {
+            self.learn(*server, member);
+        }
+    }
+
+    /// A link to a server that is no peer yet, outside the books.
+    pub(super) fn try_out(&self, target: u64, address: String) -> Link {
+        let stall_timeout = self.template.stall_timeout;
+        let template = self.template.clone();
+        Link::open(LinkOptions { target, address, lane: Lane::Request, stall_timeout, ..template })
     }
 }
 

@@ -18,6 +18,14 @@ pub struct ConfiguredMember {
     pub address: String,
     /// False for an observer.
     pub is_voter: bool,
+    /// What stands behind its `server.N=` (protocol §15.3).
+    pub line: String,
+}
+
+impl ConfiguredMember {
+    pub(super) fn id(&self) -> u64 {
+        u64::from(self.server.0)
+    }
 }
 
 /// How often a leader says that it is alive, and when its silence means that it is not.
@@ -60,8 +68,19 @@ pub struct Options {
     pub server: ServerId,
     /// The ensemble's number, which all its servers share.
     pub cluster_id: u64,
-    /// All servers, this one included. The first start founds the ensemble with them; later the
-    /// log's membership rules, and only the addresses are taken from here.
+    /// Whether `cluster_id` was given, and not made up from the members. One that was made up says
+    /// nothing after the ensemble has been changed: the directory's own counts, and with
+    /// `reconfig` peers with another one are let in.
+    pub cluster_named: bool,
+    /// Whether the ensemble may be changed at run time.
+    pub reconfig: bool,
+    /// One server that never has peers.
+    pub standalone: bool,
+    /// The fewest voters that a change may leave.
+    pub voters_min: usize,
+    /// All servers, this one included. The first start founds the ensemble with them. Later the
+    /// log's membership rules, and only the addresses are taken from here, until the ensemble is
+    /// changed for the first time: from then on the membership has them too.
     pub members: Vec<ConfiguredMember>,
     /// Where to listen for peers, if not on this server's own address.
     pub listen: Option<String>,

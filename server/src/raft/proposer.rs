@@ -13,11 +13,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until};
-use zoolet_jute::SessionId;
+use zoolet_jute::{Id, ReconfigRequest, SessionId};
 
 use super::core::{Core, Leadership};
 use super::machine::Machine;
 use super::network::{Links, PROPOSE};
+use super::reconfig::Asked;
 use super::types::{Body, Callback};
 use crate::host::Proposals;
 use crate::peer::Lane;
@@ -49,6 +50,7 @@ pub struct Proposer {
     wake: Notify,
     wake_sync: Notify,
     wake_touch: Notify,
+    wake_reconfig: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -58,6 +60,7 @@ struct Queue {
     last_number: u64,
     sync: u64,
     touched: BTreeSet<SessionId>,
+    reconfigs: VecDeque<Asked>,
 }
 
 /// This server's row in the state's fence, kept from the entries as they are applied.
@@ -73,15 +76,9 @@ struct Seen {
 
 impl Proposer {
     pub fn new(server: ServerId, boot: u64) -> Self {
-        Self {
-            server,
-            boot,
-            queue: Mutex::default(),
-            seen: Mutex::default(),
-            wake: Notify::new(),
-            wake_sync: Notify::new(),
-            wake_touch: Notify::new(),
-        }
+        let [wake, wake_sync, wake_touch, wake_reconfig] = std::array::from_fn(|_| Notify::new());
+        let (queue, seen) = Default::default();
+        Self { server, boot, queue, seen, wake, wake_sync, wake_touch, wake_reconfig }
     }
 
     /// Told of all batches that were applied. Counts their commands.
@@ -128,6 +125,16 @@ impl Proposer {
         }
     }
 
+    /// Waits for a client that wants the ensemble changed.
+    pub(super) async fn take_reconfig(&self) -> Asked {
+        loop {
+            if let Some(asked) = self.lock_queue().reconfigs.pop_front() {
+                return asked;
+            }
+            self.wake_reconfig.notified().await;
+        }
+    }
+
     fn lock_queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -149,6 +156,11 @@ impl Proposals for Proposer {
     fn sync(&self, number: u64) {
         self.lock_queue().sync = number;
         self.wake_sync.notify_one();
+    }
+
+    fn reconfig(&self, number: u64, request: ReconfigRequest, identities: Arc<[Id]>) {
+        self.lock_queue().reconfigs.push_back(Asked { number, request, identities });
+        self.wake_reconfig.notify_one();
     }
 
     fn touch(&self, sessions: Vec<SessionId>) {

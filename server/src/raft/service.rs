@@ -16,9 +16,10 @@ use super::codec::{self, Reader, malformed};
 use super::core::Core;
 use super::machine::Machine;
 use super::network::{
-    APPEND, PRE_VOTE, PROPOSE, READ_INDEX, SNAPSHOT_BEGIN, SNAPSHOT_CHUNK, SNAPSHOT_END, STATUS,
-    TOUCH, TRANSFER, VOTE,
+    APPEND, PRE_VOTE, PROPOSE, READ_INDEX, RECONFIG, SNAPSHOT_BEGIN, SNAPSHOT_CHUNK, SNAPSHOT_END,
+    STATUS, TOUCH, TRANSFER, VOTE,
 };
+use super::reconfig::Reconfigurer;
 use super::state_machine::{FileSnapshot, Snapshots, meta_of};
 use super::types::{Body, Callback, LogId, Vote};
 use crate::peer::{Answer, Call, Service};
@@ -68,6 +69,7 @@ pub(super) struct Answers {
     pub heard: Arc<Heard>,
     /// What this server may do yet.
     pub admission: Arc<Admission>,
+    pub changes: Arc<Reconfigurer>,
     pub receiving: tokio::sync::Mutex<Option<Receiving>>,
 }
 
@@ -139,6 +141,10 @@ impl Answers {
                     tracing::debug!(peer = from, ?allowed, "a peer starts without a log");
                 }
                 Answer::Now(Bytes::copy_from_slice(&[u8::from(self.applied.borrow().is_some())]))
+            }
+            RECONFIG => {
+                let changes = Arc::clone(&self.changes);
+                Answer::Later(Box::pin(async move { changes.answer(body.0).await }))
             }
             SNAPSHOT_BEGIN => self.begin_snapshot(from, body).await?,
             SNAPSHOT_CHUNK => self.take_chunk(from, body.0).await?,

@@ -11,8 +11,12 @@ use openraft::{AnyError, Entry, EntryPayload, RaftTypeConfig, TokioRuntime};
 /// One server, as the log's membership knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Member {
-    /// The `host:port` of its peer port when it was added. The configuration's address wins.
+    /// The `host:port` of its peer port when it was added. The configuration's address wins as
+    /// long as there is no line.
     pub address: String,
+    /// What stands behind its `server.N=` (protocol §15.3); empty until the ensemble is changed
+    /// for the first time.
+    pub line: String,
 }
 
 /// The body of a log entry: a batch of commands, in which nothing here looks except at its head.

@@ -80,6 +80,10 @@ impl RoleWatch {
         let metrics = self.core.metrics();
         let mut voters = metrics.membership_config.voter_ids();
         let server = self.core.server();
+        if metrics.membership_config.membership().get_node(&server).is_none() {
+            // Removed, or not taken in yet.
+            return Role::Looking;
+        }
         if leader == server {
             let acknowledged = metrics.last_quorum_acked;
             let is_alone = voters.all(|voter| voter == server);
@@ -186,12 +190,20 @@ pub(super) async fn hand_over(core: &Core) {
     let Some(replication) = metrics.replication.filter(|_| core.is_leader()) else { return };
     let voters = metrics.membership_config.voter_ids().filter(|voter| *voter != server);
     let heir = voters.max_by_key(|voter| replication.get(voter).copied().flatten());
-    let Some(heir) = heir else { return };
+    if let Some(heir) = heir {
+        hand_over_to(core, heir).await;
+    }
+}
+
+/// As leader, makes this voter the next one, and waits until another one is.
+pub(super) async fn hand_over_to(core: &Core, heir: u64) -> bool {
+    let server = core.server();
     if core.raft().trigger().transfer_leader(heir).await.is_err() {
-        return;
+        return false;
     }
     let mut leaderships = core.leaderships();
     let is_over = |known: &Option<Leadership>| known.is_some_and(|known| known.leader != server);
     let is_done = timeout(Duration::from_secs(1), leaderships.wait_for(is_over)).await.is_ok();
     tracing::info!(heir, is_done, "handing the lead over");
+    is_done
 }

@@ -1,10 +1,12 @@
 //! What the replica is told, and what it wants done: the two enums around its `step`.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use zoolet_jute::{
-    ConnectRequest, ConnectResponse, ErrorCode, Reply, Request, SessionId, WatcherEvent, Xid, Zxid,
+    ConnectRequest, ConnectResponse, ErrorCode, Id, ReconfigRequest, Reply, Request, SessionId,
+    WatcherEvent, Xid, Zxid,
 };
 
 use super::command::Command;
@@ -65,6 +67,25 @@ pub enum Input {
     Touched {
         /// Their sessions.
         sessions: Vec<SessionId>,
+    },
+    /// A reconfiguration is done, and applied here, or refused; see [`Output::Reconfig`].
+    Reconfigured {
+        /// Its number.
+        number: u64,
+        /// Why it is refused.
+        result: Result<(), ErrorCode>,
+    },
+    /// Nobody knows what became of a reconfiguration; its connection is closed.
+    ReconfigLost {
+        /// Its number.
+        number: u64,
+    },
+    /// The members of the ensemble, when they are no longer those of the configuration file.
+    Members {
+        /// What a leader writes to `/zookeeper/config`, without the version line.
+        text: String,
+        /// Whether it must be written even if it is there already: it gets a new version.
+        write: bool,
     },
     /// The server's part in the ensemble has changed.
     Role(Role),
@@ -139,6 +160,16 @@ pub enum Output {
     Sync {
         /// The sync's number, from 1.
         number: u64,
+    },
+    /// Have the leader change the ensemble, and say [`Input::Reconfigured`] when that is done and
+    /// applied here. Numbers rise by one from output to output.
+    Reconfig {
+        /// The reconfiguration's number, from 1.
+        number: u64,
+        /// What to change.
+        request: ReconfigRequest,
+        /// Who asks.
+        identities: Arc<[Id]>,
     },
     /// Tell the leader that these sessions' clients were heard of.
     Touch {

@@ -7,6 +7,7 @@ mod command;
 mod input;
 mod options;
 mod proposals;
+mod reconfig;
 mod report;
 mod session;
 pub mod state;
@@ -56,6 +57,9 @@ pub struct Replica {
     sync_last: u64,
     /// Syncs up to this number are done or have lost their connection.
     synced: u64,
+    /// The reconfigurations without an outcome, and who waits for them.
+    reconfigs: BTreeMap<u64, ConnectionId>,
+    reconfig_last: u64,
     expiry: Expiry,
     /// Sessions that this server has heard of since it last told the leader.
     touched: Vec<SessionId>,
@@ -86,6 +90,8 @@ impl Replica {
             syncs: VecDeque::new(),
             sync_last: 0,
             synced: 0,
+            reconfigs: BTreeMap::new(),
+            reconfig_last: 0,
             expiry: Expiry::new(options.tick_ms),
             touched: Vec::new(),
             touch_round: 0,
@@ -112,6 +118,9 @@ impl Replica {
             Input::Synced { through } => self.on_synced(through, out),
             Input::SyncLost { through } => self.on_sync_lost(through, out),
             Input::Touched { sessions } => self.on_touched(&sessions),
+            Input::Reconfigured { number, result } => self.on_reconfigured(number, result, out),
+            Input::ReconfigLost { number } => self.on_reconfig_lost(number, out),
+            Input::Members { text, write } => self.on_members(text, write, out),
             Input::Role(role) => self.on_role(role, out),
             Input::Tick => self.on_tick(out),
         }

@@ -57,5 +57,6 @@ scripts!(
     lost,
     snapshot,
     leading,
-    read_only
+    read_only,
+    reconfig
 );

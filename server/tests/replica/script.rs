@@ -6,9 +6,10 @@ use std::fmt::Write;
 use bytes::Bytes;
 use zoolet_jute::{
     Acl, AddWatchMode, AddWatchRequest, AuthPacket, ConnectRequest, ConnectResponse, CreateRequest,
-    Id, MultiOp, MultiResult, NullablePathRequest, Parts, PathRequest, PathVersionRequest,
-    PathWatchRequest, Reply, Request, SessionId, SetAclRequest, SetDataRequest, SetWatches2Request,
-    SetWatchesRequest, WatcherType, WatchesRequest, Xid, Zxid,
+    ErrorCode, Id, MultiOp, MultiResult, NullablePathRequest, Parts, PathRequest,
+    PathVersionRequest, PathWatchRequest, ReconfigRequest, Reply, Request, SessionId,
+    SetAclRequest, SetDataRequest, SetWatches2Request, SetWatchesRequest, WatcherType,
+    WatchesRequest, Xid, Zxid,
 };
 use zoolet_server::replica::{BadRequest, Command, ConnectionId, Input, Op, Options, Output, Role};
 
@@ -97,6 +98,18 @@ impl Script {
             ["tick"] => self.world.tick(),
             ["role", server, role] => {
                 self.world.step(index(server), Input::Role(parse_role(role)));
+            }
+            ["reconfigured", server, number, result] => {
+                let (number, result) = (number.parse().unwrap(), outcome(result));
+                self.world.step(index(server), Input::Reconfigured { number, result });
+            }
+            ["reconfiglost", server, number] => {
+                let number = number.parse().unwrap();
+                self.world.step(index(server), Input::ReconfigLost { number });
+            }
+            ["members", server, write, text] => {
+                let (text, write) = ((*text).to_owned(), *write == "write");
+                self.world.step(index(server), Input::Members { text, write });
             }
             ["install", server, from] => self.world.install(index(server), index(from)),
             ["proposed", server] => {
@@ -195,6 +208,12 @@ impl Script {
                 format!("{name} ! {:?} {} {}", event.event_type, event.path, render_zxid(zxid))
             }
             Output::Close { connection } => format!("{} closed", self.name(connection)),
+            Output::Reconfig { number, request, identities } => {
+                let joining = request.joining_servers.unwrap_or_default();
+                let schemes: Vec<_> =
+                    identities.iter().filter_map(|id| id.scheme.clone()).collect();
+                format!("reconfig {number}: {joining:?} by {schemes:?}")
+            }
             Output::Propose(_) | Output::Sync { .. } | Output::Touch { .. } => {
                 panic!("the world keeps these")
             }
@@ -287,6 +306,14 @@ fn adapt(options: &mut Options, word: &str) {
     }
 }
 
+fn outcome(word: &str) -> Result<(), ErrorCode> {
+    match word {
+        "done" => Ok(()),
+        "noquorum" => Err(ErrorCode::NewConfigNoQuorum),
+        word => panic!("outcome {word}"),
+    }
+}
+
 fn parse_request(words: &[&str]) -> Result<Request, BadRequest> {
     let path_watch = |path: &str, watch: bool| PathWatchRequest { path: path.to_owned(), watch };
     let (words, watch) = match words.split_last() {
@@ -331,6 +358,12 @@ fn parse_request(words: &[&str]) -> Result<Request, BadRequest> {
         }),
         ["sasl"] => Request::Sasl(Some(Bytes::new())),
         ["whoami"] => Request::WhoAmI,
+        ["reconfig", joining] => Request::Reconfig(ReconfigRequest {
+            joining_servers: Some((*joining).to_owned()),
+            leaving_servers: None,
+            new_members: None,
+            config_id: -1,
+        }),
         ["ping"] => Request::Ping,
         ["close"] => Request::CloseSession,
         words => panic!("request {words:?}"),

@@ -233,6 +233,7 @@ impl<'a> Reader<'a> {
             _ => None,
         };
         let config = &mut self.draft.config;
+        config.ensemble.standalone_enabled = standalone_enabled;
         config.standalone = !listed || (only.is_some() && standalone_enabled);
         let standalone = config.standalone;
         let chosen = match (id, only) {

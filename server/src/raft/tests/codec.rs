@@ -14,7 +14,8 @@ use crate::raft::types::{
 };
 
 fn membership() -> Membership {
-    let member = |address: &str| Member { address: address.to_owned() };
+    let member =
+        |address: &str| Member { address: address.to_owned(), line: "h:1:2:observer".to_owned() };
     let members = BTreeMap::from([(1, member("a:1")), (2, member("b:2")), (3, member(""))]);
     Membership::new(vec![BTreeSet::from([1, 2]), BTreeSet::from([2])], members).unwrap()
 }
@@ -75,7 +76,7 @@ fn what_is_written_is_read_again() {
 fn the_bytes_on_the_disk_stay_as_they_are() {
     let vote = codec::encode_vote(&Vote::new_committed(2, 3));
     assert_eq!(*vote, [1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 1]);
-    let members = BTreeMap::from([(3, Member { address: "h:9".to_owned() })]);
+    let members = BTreeMap::from([(3, Member { address: "h:9".to_owned(), line: String::new() })]);
     let alone = Membership::new(vec![BTreeSet::from([3])], members).unwrap();
     let (kind, body) = codec::encode_payload(&EntryPayload::Membership(alone));
     assert_eq!(kind, 2);

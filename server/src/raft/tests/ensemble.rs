@@ -49,7 +49,12 @@ impl Ensemble {
             let address = listener.local_addr().unwrap().to_string();
             held.push(listener);
             let server = ServerId(u8::try_from(number).unwrap());
-            members.push(ConfiguredMember { server, address, is_voter: number <= voters });
+            members.push(ConfiguredMember {
+                server,
+                address,
+                is_voter: number <= voters,
+                line: String::new(),
+            });
         }
         let disks = members.iter().map(|_| MemoryDisk::new()).collect();
         let servers = members.iter().map(|_| None).collect();
@@ -69,6 +74,10 @@ impl Ensemble {
         let options = Options {
             server: self.members[at].server,
             cluster_id: 7,
+            cluster_named: true,
+            reconfig: false,
+            standalone: false,
+            voters_min: 2,
             members: self.members.clone(),
             listen: None,
             disk: Arc::new(self.disks[at].clone()),

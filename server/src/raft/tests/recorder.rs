@@ -6,8 +6,9 @@ use std::sync::{Arc, Mutex};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::sync::watch;
-use zoolet_jute::SessionId;
+use zoolet_jute::{ErrorCode, Id, SessionId};
 
+use crate::host::ConfigView;
 use crate::raft::{Chunks, Machine, StateSnapshot};
 use crate::replica::{Batch, Origin, Role};
 
@@ -37,6 +38,9 @@ pub(super) struct Told {
     pub(super) touched: Vec<SessionId>,
     pub(super) restored: u64,
     pub(super) roles: Vec<Role>,
+    pub(super) reconfigured: Vec<(u64, Result<(), ErrorCode>)>,
+    pub(super) reconfig_lost: Vec<u64>,
+    pub(super) members: Vec<(String, bool)>,
 }
 
 impl Recorder {
@@ -139,6 +143,22 @@ impl Machine for Recorder {
 
     fn touched(&self, sessions: Vec<SessionId>) {
         self.tell(|told| told.touched.extend(sessions));
+    }
+
+    fn reconfigured(&self, number: u64, result: Result<(), ErrorCode>) {
+        self.tell(|told| told.reconfigured.push((number, result)));
+    }
+
+    fn reconfig_lost(&self, number: u64) {
+        self.tell(|told| told.reconfig_lost.push(number));
+    }
+
+    fn members(&self, text: String, write: bool) {
+        self.tell(|told| told.members.push((text, write)));
+    }
+
+    fn config_view(&self, _identities: &[Id]) -> ConfigView {
+        ConfigView::default()
     }
 
     fn role(&self, role: Role) {

@@ -39,10 +39,15 @@ fn the_directory_of_another_server_is_refused() {
             server: ServerId(number),
             address: format!("127.0.0.1:{number}"),
             is_voter: true,
+            line: String::new(),
         };
         Options {
             server: ServerId(server),
             cluster_id,
+            cluster_named: true,
+            reconfig: false,
+            standalone: false,
+            voters_min: 2,
             members: vec![member(1), member(2)],
             listen: None,
             disk: Arc::new(disk.clone()),

@@ -7,6 +7,7 @@
 //!               write behind a
 //!               sync  ──▶ Held ──▶ Proposed
 //!               sync ──────────▶ Sync ────── synced ──▶ reply
+//!               reconfig ──────▶ Reconfig ─── done ────▶ reply
 //!               read ──────────▶ Read ─ at the front ─▶ reply
 //!               anything that is
 //!               decided already ▶ Ready ─ at the front ▶ reply (and close)
@@ -20,7 +21,9 @@ use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use zoolet_jute::{ConnectResponse, ErrorCode, Id, Reply, Request, SessionId, Xid, Zxid};
+use zoolet_jute::{
+    ConnectResponse, ErrorCode, Id, ReconfigRequest, Reply, Request, SessionId, Xid, Zxid,
+};
 
 use crate::replica::Op;
 use crate::replica::proposals::Draft;
@@ -43,7 +46,7 @@ pub(crate) struct Connection {
     pub(crate) touch_mark: u64,
     /// What it has asked for and not got yet.
     slots: VecDeque<Slot>,
-    // Invariant: the number of `Sync` and `Held` in `slots`.
+    // Invariant: the number of `Sync`, `Reconfig` and `Held` in `slots`.
     barriers: usize,
 }
 
@@ -81,6 +84,16 @@ pub(crate) enum Wait {
         number: u64,
         /// The path, to be echoed.
         path: Option<String>,
+    },
+    /// Its turn, and then the outcome of a change of the ensemble.
+    Reconfig {
+        /// The number; `None` until its turn has come: it is judged behind everything in front
+        /// of it.
+        number: Option<u64>,
+        /// What to change.
+        request: ReconfigRequest,
+        /// Whom the connection had proved to be.
+        identities: Arc<[Id]>,
     },
     /// Its place in the queue, to read the state as it is then.
     Read {
@@ -170,7 +183,7 @@ impl Connection {
     /// Takes the front if it waits for nothing but its turn; syncs up to `synced` are done.
     pub(crate) fn pop_due(&mut self, synced: u64) -> Option<Slot> {
         let due = match &self.slots.front()?.wait {
-            Wait::Proposed { .. } | Wait::Held { .. } => false,
+            Wait::Proposed { .. } | Wait::Held { .. } | Wait::Reconfig { .. } => false,
             Wait::Sync { number, .. } => *number <= synced,
             Wait::Read { .. } | Wait::Ready(_) => true,
         };
@@ -186,8 +199,34 @@ impl Connection {
         let Slot { xid, since_ms, wait } = self.pop()?;
         match wait {
             Wait::Proposed { answer, .. } => Some((xid, since_ms, answer)),
-            Wait::Held { .. } | Wait::Sync { .. } | Wait::Read { .. } | Wait::Ready(_) => None,
+            Wait::Held { .. }
+            | Wait::Sync { .. }
+            | Wait::Reconfig { .. }
+            | Wait::Read { .. }
+            | Wait::Ready(_) => None,
         }
+    }
+
+    /// Numbers the change of the ensemble that is at the front, if it has no number yet.
+    pub(crate) fn take_reconfig(&mut self, new: u64) -> Option<(ReconfigRequest, Arc<[Id]>)> {
+        match &mut self.slots.front_mut()?.wait {
+            Wait::Reconfig { number, request, identities } if number.is_none() => {
+                *number = Some(new);
+                Some((request.clone(), Arc::clone(identities)))
+            }
+            Wait::Reconfig { .. }
+            | Wait::Proposed { .. }
+            | Wait::Held { .. }
+            | Wait::Sync { .. }
+            | Wait::Read { .. }
+            | Wait::Ready(_) => None,
+        }
+    }
+
+    /// Takes the front if it is the change of the ensemble of this number.
+    pub(crate) fn pop_reconfig(&mut self, wanted: u64) -> Option<Slot> {
+        let is_wanted = matches!(self.slots.front()?.wait, Wait::Reconfig { number: Some(n), .. } if n == wanted);
+        if is_wanted { self.pop() } else { None }
     }
 
     /// Lets held writes go, up to the next sync, if one is at the front. `propose` answers the
@@ -198,7 +237,7 @@ impl Connection {
         }
         let session = self.session;
         for slot in &mut self.slots {
-            if matches!(slot.wait, Wait::Sync { .. }) {
+            if matches!(slot.wait, Wait::Sync { .. } | Wait::Reconfig { .. }) {
                 return;
             }
             if let Wait::Held { op, identities } = &mut slot.wait {
@@ -219,7 +258,11 @@ impl Connection {
             Wait::Held { op, identities } => {
                 Some(Draft { session, cxid: slot.xid, identities, op })
             }
-            Wait::Proposed { .. } | Wait::Sync { .. } | Wait::Read { .. } | Wait::Ready(_) => None,
+            Wait::Proposed { .. }
+            | Wait::Sync { .. }
+            | Wait::Reconfig { .. }
+            | Wait::Read { .. }
+            | Wait::Ready(_) => None,
         })
     }
 
@@ -232,7 +275,7 @@ impl Connection {
 
 impl Wait {
     fn is_barrier(&self) -> bool {
-        matches!(self, Self::Held { .. } | Self::Sync { .. })
+        matches!(self, Self::Held { .. } | Self::Sync { .. } | Self::Reconfig { .. })
     }
 }
 

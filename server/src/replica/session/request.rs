@@ -40,6 +40,7 @@ impl Replica {
             self.answer(connection, slot, out);
         } else if let Some(asking) = self.connections.get_mut(&connection) {
             asking.push(slot);
+            self.ask_reconfig(connection, out);
         }
     }
 
@@ -66,7 +67,19 @@ impl Replica {
             Request::Auth(packet) => self.authenticate(connection, &packet),
             // Without SASL configured, clients must be told so in this way (§16.2).
             Request::Sasl(_) => Wait::Ready(Ready::outside_of_time(Ok(Reply::Sasl(None)))),
-            Request::Sync(_) | Request::CloseSession if self.read_only => {
+            Request::Sync(_)
+            | Request::CloseSession
+            | Request::Create(_)
+            | Request::Create2(_)
+            | Request::CreateContainer(_)
+            | Request::CreateTtl(_)
+            | Request::Delete(_)
+            | Request::SetData(_)
+            | Request::SetAcl(_)
+            | Request::Multi(_)
+            | Request::Reconfig(_)
+                if self.read_only =>
+            {
                 self.refuse_write(connection, &request)
             }
             Request::Sync(body) => {
@@ -81,6 +94,9 @@ impl Replica {
                 self.deafen(connection);
                 wait
             }
+            Request::Reconfig(request) => {
+                Wait::Reconfig { number: None, request, identities: self.identities(connection) }
+            }
             Request::Create(_)
             | Request::Create2(_)
             | Request::CreateContainer(_)
@@ -88,13 +104,7 @@ impl Replica {
             | Request::Delete(_)
             | Request::SetData(_)
             | Request::SetAcl(_)
-            | Request::Multi(_)
-            | Request::Reconfig(_) => {
-                if self.read_only {
-                    return self.refuse_write(connection, &request);
-                }
-                self.write(connection, xid, Op::Write(request), out)
-            }
+            | Request::Multi(_) => self.write(connection, xid, Op::Write(request), out),
             Request::Exists(_)
             | Request::GetData(_)
             | Request::GetAcl(_)
@@ -193,6 +203,7 @@ impl Replica {
             self.answer(connection, slot, out);
         }
         self.release(connection, out);
+        self.ask_reconfig(connection, out);
     }
 
     /// Proposes the held writes that have nothing in front of them any more but writes.
@@ -221,7 +232,7 @@ impl Replica {
                 }
             }
             // Only the log answers these.
-            Wait::Proposed { .. } | Wait::Held { .. } => {}
+            Wait::Proposed { .. } | Wait::Held { .. } | Wait::Reconfig { .. } => {}
         }
     }
 

@@ -1,0 +1,496 @@
+//! Changes of the ensemble at run time (protocol §15.4): a client's request goes to the leader,
+//! which checks it, changes the log's membership, and has the new members written to
+//! `/zookeeper/config`.
+//!
+//! Once the membership was changed it holds the `server.N=` line of every server, and rules over
+//! the configuration files: a leader that dies in the middle leaves behind a membership from which
+//! the next one writes the znode. `docs/decisions/` has the reasoning.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::{ChangeMembers, Instant as _};
+use tokio::sync::Mutex;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, timeout};
+use zoolet_jute::{Decode, Encode, ErrorCode, Id, ReconfigRequest};
+
+use super::codec::{Reader, malformed};
+use super::core::Core;
+use super::machine::Machine;
+use super::network::{Links, RECONFIG, STATUS};
+use super::options::{ConfiguredMember, Timing};
+use super::proposer::Proposer;
+use super::sync::ReadIndex;
+use super::types::{Member, Membership};
+use super::upkeep::hand_over_to;
+use crate::config::{self, MemberList, Role, change_members, parse_members};
+use crate::host::ConfigView;
+use crate::peer::{CallError, Lane};
+
+/// How long a change may take, from the client's request on.
+const CHANGE_MAX: Duration = Duration::from_secs(30);
+
+/// How long joining servers may take to get all the data.
+const CATCH_UP_MAX: Duration = Duration::from_secs(10);
+
+/// How long a server that wants to join may take to show that it runs.
+const PROBE_MAX: Duration = Duration::from_millis(700);
+
+/// The pause between two looks at what others do.
+const LOOK_PAUSE: Duration = Duration::from_millis(20);
+
+/// The pause before the leader is asked again.
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
+
+/// The highest number of a server (protocol §11.2).
+const SERVER_MAX: u64 = 254;
+
+/// A request for a change, on its way from a client.
+#[derive(Clone, Debug)]
+pub(super) struct Asked {
+    pub number: u64,
+    pub request: ReconfigRequest,
+    pub identities: Arc<[Id]>,
+}
+
+/// What became of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Verdict {
+    /// It is done, and written to `/zookeeper/config`.
+    Done,
+    /// Nothing was changed, for this reason.
+    Refused(ErrorCode),
+    /// This server does not lead, or no longer: nothing was changed that matters.
+    Again,
+    /// It may be done, or half done.
+    Unknown,
+}
+
+/// Changes the ensemble, as leader, and follows its changes, as everybody.
+#[derive(Debug)]
+pub(super) struct Reconfigurer {
+    pub core: Core,
+    pub links: Arc<Links>,
+    pub machine: Arc<dyn Machine>,
+    pub read_index: ReadIndex,
+    pub timing: Timing,
+    /// The servers of the configuration file, which count until the first change.
+    pub configured: Vec<ConfiguredMember>,
+    /// Without an ensemble there is nothing to change.
+    pub standalone: bool,
+    /// The fewest voters that an ensemble may be left with.
+    pub voters_min: usize,
+    /// Held by the change that is under way.
+    pub busy: Mutex<()>,
+}
+
+/// Serves this server's clients.
+pub(super) async fn serve_reconfigs(proposer: Arc<Proposer>, changes: Arc<Reconfigurer>) {
+    let mut running = JoinSet::new();
+    loop {
+        let asked = tokio::select! {
+            asked = proposer.take_reconfig() => asked,
+            Some(_) = running.join_next() => continue,
+        };
+        let changes = Arc::clone(&changes);
+        running.spawn(async move { changes.serve(asked).await });
+    }
+}
+
+impl Reconfigurer {
+    async fn serve(&self, asked: Asked) {
+        let number = asked.number;
+        let body = encode(&asked);
+        let give_up_at = Instant::now() + CHANGE_MAX;
+        loop {
+            match self.ask_leader(&asked, &body).await {
+                Verdict::Refused(code) => return self.machine.reconfigured(number, Err(code)),
+                Verdict::Done if self.has_caught_up().await => {
+                    return self.machine.reconfigured(number, Ok(()));
+                }
+                Verdict::Again if Instant::now() < give_up_at => sleep(RETRY_PAUSE).await,
+                // A server that has just been removed is among them: it learns no more.
+                Verdict::Done | Verdict::Again | Verdict::Unknown => {
+                    return self.machine.reconfig_lost(number);
+                }
+            }
+        }
+    }
+
+    async fn has_caught_up(&self) -> bool {
+        let mut read_index = self.read_index.clone();
+        let catching_up = async {
+            while !read_index.catch_up().await {
+                sleep(LOOK_PAUSE).await;
+            }
+        };
+        timeout(self.timing.patience, catching_up).await.is_ok()
+    }
+
+    async fn ask_leader(&self, asked: &Asked, body: &Bytes) -> Verdict {
+        let Some(leader) = self.core.leadership().map(|known| known.leader) else {
+            return Verdict::Again;
+        };
+        if leader == self.core.server() {
+            return self.lead(&asked.request, &asked.identities).await;
+        }
+        // The one lane whose answers may take this long.
+        let Some(link) = self.links.to(leader, Lane::Snapshot) else { return Verdict::Again };
+        match link.call_within(RECONFIG, body.clone(), CHANGE_MAX).await {
+            Ok(answer) => Verdict::decode(answer).unwrap_or(Verdict::Unknown),
+            Err(CallError::Unreachable | CallError::Full) => Verdict::Again,
+            Err(CallError::Broken | CallError::Timeout) => Verdict::Unknown,
+        }
+    }
+
+    /// Answers another server.
+    pub(super) async fn answer(&self, body: Bytes) -> Option<Bytes> {
+        let asked = decode(body).ok()?;
+        Some(self.lead(&asked.request, &asked.identities).await.encode())
+    }
+
+    /// The leader's part. The order of the checks is Apache's.
+    async fn lead(&self, request: &ReconfigRequest, identities: &[Id]) -> Verdict {
+        let mut read_index = self.read_index.clone();
+        let is_current = timeout(self.timing.patience, read_index.catch_up()).await;
+        if !self.core.is_leader() || is_current != Ok(true) {
+            return Verdict::Again;
+        }
+        let view = self.machine.config_view(identities);
+        if !view.enabled {
+            return Verdict::Refused(ErrorCode::ReconfigDisabled);
+        }
+        if self.standalone {
+            return Verdict::Refused(ErrorCode::Unimplemented);
+        }
+        if version_of(&view.text).is_none() {
+            // A new leader writes it in a moment.
+            return Verdict::Again;
+        }
+        let Ok(_busy) = self.busy.try_lock() else {
+            return Verdict::Refused(ErrorCode::ReconfigInProgress);
+        };
+        let wanted = match self.plan(request, &view) {
+            Ok(wanted) => wanted,
+            Err(code) => return Verdict::Refused(code),
+        };
+        let running = self.probe(&wanted).await;
+        if !is_quorum(&wanted, |server| running.contains(&server) || self.is_synced(server)) {
+            return Verdict::Refused(ErrorCode::NewConfigNoQuorum);
+        }
+        if !view.permitted {
+            return Verdict::Refused(ErrorCode::NoAuth);
+        }
+        if wanted.keys().any(|server| !(1..=SERVER_MAX).contains(server)) {
+            return Verdict::Refused(ErrorCode::BadArguments);
+        }
+        tracing::info!(to = %render(&wanted).trim_end().replace('\n', " "), "reconfiguration");
+        let verdict = self.execute(&wanted, &running, &view).await;
+        tracing::info!(?verdict, "reconfiguration");
+        verdict
+    }
+
+    /// The members that a request asks for.
+    fn plan(&self, request: &ReconfigRequest, view: &ConfigView) -> Result<MemberList, ErrorCode> {
+        if self.membership().get_joint_config().len() > 1 {
+            return Err(ErrorCode::ReconfigInProgress);
+        }
+        if request.config_id != -1 && version_of(&view.text) != Some(request.config_id) {
+            return Err(ErrorCode::BadVersion);
+        }
+        let wanted = match &request.new_members {
+            Some(list) => parse_members(list),
+            None => parse_members(&view.text).and_then(|current| {
+                let (joining, leaving) = (&request.joining_servers, &request.leaving_servers);
+                change_members(&current, joining.as_deref(), leaving.as_deref())
+            }),
+        };
+        let wanted = wanted.map_err(|why| {
+            tracing::info!(why, "a malformed reconfiguration");
+            ErrorCode::BadArguments
+        })?;
+        if voters_of(&wanted).len() < self.voters_min {
+            return Err(ErrorCode::BadArguments);
+        }
+        Ok(wanted)
+    }
+
+    /// The servers that would join with a vote, and run.
+    async fn probe(&self, wanted: &MemberList) -> BTreeSet<u64> {
+        let membership = self.membership();
+        let mut probes = JoinSet::new();
+        for (&server, member) in wanted {
+            if member.role == Role::Observer || membership.get_node(&server).is_some() {
+                continue;
+            }
+            let link = self.links.try_out(server, member.peer.to_string());
+            probes.spawn(async move {
+                let asked = Bytes::from_static(&[0]);
+                link.call_within(STATUS, asked, PROBE_MAX).await.ok().map(|_| server)
+            });
+        }
+        probes.join_all().await.into_iter().flatten().collect()
+    }
+
+    async fn execute(
+        &self,
+        wanted: &MemberList,
+        running: &BTreeSet<u64>,
+        before: &ConfigView,
+    ) -> Verdict {
+        let voters = voters_of(wanted);
+        if !voters.contains(&self.core.server()) && self.leave_the_lead(&voters).await {
+            return Verdict::Again;
+        }
+        let old = self.membership();
+        let joining: BTreeMap<u64, Member> = nodes_of(wanted)
+            .into_iter()
+            .filter(|(server, _)| old.get_node(server).is_none())
+            .collect();
+        let joined: BTreeSet<u64> = joining.keys().copied().collect();
+        if !joining.is_empty() && !self.change(ChangeMembers::AddNodes(joining), true).await {
+            return Verdict::Again;
+        }
+        self.wait_until_synced(running).await;
+        if !is_quorum(wanted, |server| self.is_synced(server)) {
+            let removed = self.change(ChangeMembers::RemoveNodes(joined), true).await;
+            let refused = Verdict::Refused(ErrorCode::NewConfigNoQuorum);
+            return if removed { refused } else { Verdict::Unknown };
+        }
+        if self.switch(&old, wanted, voters).await && self.write_down(wanted, before).await {
+            Verdict::Done
+        } else {
+            Verdict::Unknown
+        }
+    }
+
+    /// Makes the membership what is wanted; who joins is in it without a vote.
+    async fn switch(&self, old: &Membership, wanted: &MemberList, voters: BTreeSet<u64>) -> bool {
+        let old_voters: BTreeSet<u64> = old.voter_ids().collect();
+        let is_gone = |server: &u64| !wanted.contains_key(server);
+        let gone: BTreeSet<u64> = old.nodes().map(|(server, _)| *server).filter(is_gone).collect();
+        let gone_voters: BTreeSet<u64> = gone.intersection(&old_voters).copied().collect();
+        let gone_observers = &gone - &gone_voters;
+        let demotes = old_voters.iter().any(|voter| !is_gone(voter) && !voters.contains(voter));
+        let lines = ChangeMembers::Batch(vec![
+            ChangeMembers::SetNodes(nodes_of(wanted)),
+            ChangeMembers::RemoveNodes(gone_observers),
+        ]);
+        if !self.change(lines, true).await {
+            return false;
+        }
+        if voters != old_voters
+            && !self.change(ChangeMembers::ReplaceAllVoters(voters), demotes).await
+        {
+            return false;
+        }
+        !demotes
+            || gone_voters.is_empty()
+            || self.change(ChangeMembers::RemoveNodes(gone_voters), true).await
+    }
+
+    /// Has `/zookeeper/config` written, and waits until it is.
+    async fn write_down(&self, wanted: &MemberList, before: &ConfigView) -> bool {
+        let text = render(wanted);
+        self.machine.members(text.clone(), true);
+        let written = async {
+            loop {
+                let now = self.machine.config_view(&[]).text;
+                if now != before.text && now.starts_with(&text) {
+                    return;
+                }
+                sleep(LOOK_PAUSE / 4).await;
+            }
+        };
+        timeout(self.timing.patience, written).await.is_ok()
+    }
+
+    /// Who will not vote should not lead through the change: a server that stays does.
+    async fn leave_the_lead(&self, voters: &BTreeSet<u64>) -> bool {
+        let heirs = self.membership().voter_ids().collect::<BTreeSet<u64>>();
+        let heir = heirs.intersection(voters).copied().find(|server| self.is_synced(*server));
+        match heir {
+            Some(heir) => hand_over_to(&self.core, heir).await,
+            None => false,
+        }
+    }
+
+    async fn wait_until_synced(&self, servers: &BTreeSet<u64>) {
+        let synced = async {
+            while !servers.iter().all(|server| self.is_synced(*server)) {
+                sleep(LOOK_PAUSE).await;
+            }
+        };
+        if timeout(CATCH_UP_MAX, synced).await.is_err() {
+            tracing::warn!(?servers, "servers that join do not catch up in time");
+        }
+    }
+
+    /// Whether this server is itself, or has lately answered and has all that is committed.
+    fn is_synced(&self, server: u64) -> bool {
+        if server == self.core.server() {
+            return true;
+        }
+        let metrics = self.core.metrics();
+        let heard = metrics.heartbeat.as_ref().and_then(|heard| heard.get(&server).copied());
+        let matching = metrics.replication.as_ref().and_then(|all| all.get(&server).copied());
+        let is_heard = heard.flatten().is_some_and(|at| at.elapsed() < self.timing.silence_max());
+        // Under load the last entries are always still on their way.
+        let slack = 1000;
+        let committed = metrics.cluster_committed.map_or(0, |last| last.index);
+        let has = matching.flatten().map_or(0, |last| last.index);
+        is_heard && has.saturating_add(slack) >= committed && has > 0
+    }
+
+    async fn change(&self, change: ChangeMembers<u64, Member>, retain: bool) -> bool {
+        match self.core.raft().change_membership(change, retain).await {
+            Ok(_) => true,
+            Err(error) => {
+                tracing::warn!(%error, "the membership is not changed");
+                false
+            }
+        }
+    }
+
+    fn membership(&self) -> Membership {
+        self.core.metrics().membership_config.membership().clone()
+    }
+
+    /// Keeps addresses and the text of `/zookeeper/config` in step with the membership, and
+    /// finishes what a leader that died has begun.
+    pub(super) async fn follow(self: Arc<Self>) {
+        let mut metrics = self.core.raft().metrics();
+        let mut known = None;
+        loop {
+            let (at, is_joint) = {
+                let metrics = metrics.borrow_watched();
+                let membership = &metrics.membership_config;
+                (*membership.log_id(), membership.membership().get_joint_config().len() > 1)
+            };
+            if known != Some(at) || is_joint {
+                let membership = self.membership();
+                self.links.follow(&membership);
+                // While this server changes it, the change says what is to be written.
+                if let Ok(_busy) = self.busy.try_lock() {
+                    self.finish(&membership).await;
+                    known = Some(at);
+                }
+            }
+            let changed = timeout(RETRY_PAUSE, metrics.changed()).await;
+            if matches!(changed, Ok(Err(_))) {
+                return;
+            }
+        }
+    }
+
+    async fn finish(&self, membership: &Membership) {
+        let configs = membership.get_joint_config();
+        if let (true, Some(last)) = (configs.len() > 1, configs.last()) {
+            if self.core.is_leader() {
+                self.change(ChangeMembers::ReplaceAllVoters(last.clone()), true).await;
+            }
+        } else if let Some(members) = self.members_of(membership) {
+            self.machine.members(render(&members), false);
+        }
+    }
+
+    /// The members as a changed membership has them; `None` before the first change.
+    fn members_of(&self, membership: &Membership) -> Option<MemberList> {
+        let mut is_changed = false;
+        let mut members = MemberList::new();
+        for (&server, node) in membership.nodes() {
+            is_changed |= !node.line.is_empty();
+            let mut line = node.line.as_str();
+            if line.is_empty() {
+                let configured = self.configured.iter().find(|one| one.id() == server)?;
+                line = &configured.line;
+            }
+            let listed = parse_members(&format!("server.{server}={line}")).ok()?;
+            for (server, mut member) in listed {
+                let is_voter = membership.voter_ids().any(|voter| voter == server);
+                member.role = if is_voter { Role::Participant } else { Role::Observer };
+                members.insert(server, member);
+            }
+        }
+        is_changed.then_some(members)
+    }
+}
+
+fn voters_of(members: &MemberList) -> BTreeSet<u64> {
+    let voters = members.iter().filter(|(_, member)| member.role == Role::Participant);
+    voters.map(|(server, _)| *server).collect()
+}
+
+fn nodes_of(members: &MemberList) -> BTreeMap<u64, Member> {
+    let node = |member: &config::Member| Member {
+        address: member.peer.to_string(),
+        line: member.to_string(),
+    };
+    members.iter().map(|(server, member)| (*server, node(member))).collect()
+}
+
+fn is_quorum(wanted: &MemberList, counts: impl Fn(u64) -> bool) -> bool {
+    let voters = voters_of(wanted);
+    voters.iter().filter(|voter| counts(**voter)).count() > voters.len() / 2
+}
+
+/// The text of `/zookeeper/config`, without the version.
+fn render(members: &MemberList) -> String {
+    let lines: Vec<String> =
+        members.iter().map(|(server, member)| format!("server.{server}={member}\n")).collect();
+    lines.concat()
+}
+
+/// The version that the text of `/zookeeper/config` ends with.
+fn version_of(text: &str) -> Option<i64> {
+    let (_, version) = text.rsplit_once("version=")?;
+    i64::from_str_radix(version.trim_end(), 16).ok()
+}
+
+fn encode(asked: &Asked) -> Bytes {
+    let mut out = BytesMut::new();
+    asked.request.encode(&mut out);
+    asked.identities.to_vec().encode(&mut out);
+    out.freeze()
+}
+
+fn decode(mut body: Bytes) -> io::Result<Asked> {
+    let bad = |_| malformed("a malformed reconfiguration");
+    let request = ReconfigRequest::decode(&mut body, "reconfig").map_err(bad)?;
+    let identities = Vec::<Id>::decode(&mut body, "identities").map_err(bad)?.into();
+    Ok(Asked { number: 0, request, identities })
+}
+
+impl Verdict {
+    fn encode(self) -> Bytes {
+        let mut out = BytesMut::new();
+        match self {
+            Self::Done => out.put_u8(0),
+            Self::Refused(code) => {
+                out.put_u8(1);
+                out.put_u32((code as i32).cast_unsigned());
+            }
+            Self::Again => out.put_u8(2),
+            Self::Unknown => out.put_u8(3),
+        }
+        out.freeze()
+    }
+
+    fn decode(body: Bytes) -> io::Result<Self> {
+        let mut reader = Reader(body);
+        Ok(match reader.u8()? {
+            0 => Self::Done,
+            1 => {
+                let code = ErrorCode::from_i32(reader.u32()?.cast_signed());
+                Self::Refused(code.ok_or_else(|| malformed("an unknown error"))?)
+            }
+            2 => Self::Again,
+            _ => Self::Unknown,
+        })
+    }
+}

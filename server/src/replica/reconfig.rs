@@ -1,0 +1,86 @@
+//! Changes of the ensemble (protocol §15.4). The leader's raft module makes them; here a client's
+//! request waits for its turn and for the outcome, and the leader writes the new members down.
+
+use zoolet_jute::{ErrorCode, Id, Reply};
+
+use super::proposals::{Draft, Waiting};
+use super::session::Turn;
+use super::state::State;
+use super::{ConnectionId, Op, Output, Replica, Role};
+use zoolet_jute::{SessionId, perms};
+
+/// The ensemble's own znode.
+const CONFIG: &str = "/zookeeper/config";
+
+impl Replica {
+    /// Hands the change of the ensemble at the front of a connection's queue on, if one is there.
+    /// What was asked for in front of it is applied here, so whoever judges it can know it.
+    pub(in crate::replica) fn ask_reconfig(
+        &mut self,
+        connection: ConnectionId,
+        out: &mut Vec<Output>,
+    ) {
+        let number = self.reconfig_last + 1;
+        let asking = self.connections.get_mut(&connection);
+        if let Some((request, identities)) = asking.and_then(|asking| asking.take_reconfig(number))
+        {
+            self.reconfig_last = number;
+            self.reconfigs.insert(number, connection);
+            out.push(Output::Reconfig { number, request, identities });
+        }
+    }
+
+    pub(in crate::replica) fn on_reconfigured(
+        &mut self,
+        number: u64,
+        result: Result<(), ErrorCode>,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(connection) = self.reconfigs.remove(&number) else { return };
+        let Some(asking) = self.connections.get_mut(&connection) else { return };
+        let Some(slot) = asking.pop_reconfig(number) else { return };
+        let turn = Turn { connection, xid: slot.xid, since_ms: slot.since_ms };
+        let written = result.and_then(|()| {
+            let stat = self.state.stat(CONFIG).ok_or(ErrorCode::NoNode)?;
+            Ok(Reply::Data(self.state.data(CONFIG), stat))
+        });
+        self.reply(turn, written, out);
+        self.drain(connection, out);
+    }
+
+    pub(in crate::replica) fn on_reconfig_lost(&mut self, number: u64, out: &mut Vec<Output>) {
+        if let Some(connection) = self.reconfigs.remove(&number) {
+            self.close(connection, out);
+        }
+    }
+
+    /// From now on the members are these, whatever the configuration file says.
+    pub(in crate::replica) fn on_members(
+        &mut self,
+        text: String,
+        write: bool,
+        out: &mut Vec<Output>,
+    ) {
+        if self.options.config_text.as_ref() != Some(&text) {
+            self.config_proposed = false;
+        }
+        self.options.config_text = Some(text.clone());
+        if write && self.role == Role::Leader {
+            self.config_proposed = true;
+            let op = Op::SetConfig { text };
+            self.propose(Waiting::Config, Draft::own(SessionId::NONE, op), out);
+        }
+    }
+
+    /// The data of `/zookeeper/config`.
+    pub fn config_data(&self) -> String {
+        let data = self.state.data(CONFIG).unwrap_or_default();
+        String::from_utf8_lossy(&data).into_owned()
+    }
+
+    /// Whether these identities may change the ensemble.
+    pub fn may_reconfigure(&self, identities: &[Id]) -> bool {
+        let acl = self.state.acl(CONFIG).unwrap_or_default();
+        State::permits(&acl, perms::WRITE, identities, self.options.policy.skip_acl)
+    }
+}

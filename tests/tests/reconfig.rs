@@ -1,0 +1,266 @@
+//! The ensemble changes at run time (protocol §15.4): by real server processes, and with Apache
+//! ZooKeeper's answers to what cannot be done.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test fails by panicking"
+)]
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use zoolet_jute::ErrorCode::{BadArguments, BadVersion, NewConfigNoQuorum, NoAuth};
+use zoolet_jute::{AuthPacket, ErrorCode, PathWatchRequest, ReconfigRequest, Reply, Request, Xid};
+use zoolet_tests::apache::Apache;
+use zoolet_tests::faults::{Load, Seed};
+use zoolet_tests::four_letter;
+use zoolet_tests::raw::{Incoming, RawConnection};
+use zoolet_tests::servers::Servers;
+use zoolet_tests::tools::require_foreign;
+use zoolet_tests::zoolet::Zoolet;
+
+/// Of the password `test`.
+const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
+/// How long an ensemble may take to get over a change, on a busy machine.
+const SETTLED_MAX: Duration = Duration::from_mins(1);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// A client that may do everything.
+fn superuser(server: SocketAddr) -> RawConnection {
+    let mut client = RawConnection::open(server, 20_000).unwrap();
+    let auth = AuthPacket {
+        auth_type: 0,
+        scheme: Some("digest".to_owned()),
+        auth: Some(Bytes::from_static(b"super:test")),
+    };
+    client.call(Xid::AUTH, &Request::Auth(auth)).unwrap();
+    client
+}
+
+fn incremental(joining: &str, leaving: &str) -> ReconfigRequest {
+    let list = |text: &str| (!text.is_empty()).then(|| text.to_owned());
+    ReconfigRequest {
+        joining_servers: list(joining),
+        leaving_servers: list(leaving),
+        new_members: None,
+        config_id: -1,
+    }
+}
+
+fn complete(members: &str) -> ReconfigRequest {
+    ReconfigRequest { new_members: Some(members.to_owned()), ..incremental("", "") }
+}
+
+/// The text of the new configuration, or why there is none; `None` when the connection ended.
+fn reconfig(
+    client: &mut RawConnection,
+    request: ReconfigRequest,
+) -> Option<Result<String, ErrorCode>> {
+    match client.call(Xid(1), &Request::Reconfig(request)).unwrap().1 {
+        Incoming::Reply(_, Some(Reply::Data(data, stat))) => {
+            assert_eq!(stat.version, -1);
+            Some(Ok(String::from_utf8(data.unwrap().to_vec()).unwrap()))
+        }
+        Incoming::Reply(header, None) => Some(Err(header.err.unwrap())),
+        Incoming::Closed => None,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Asks until the ensemble has decided: a change of leaders may close the connection.
+fn change(server: SocketAddr, request: &ReconfigRequest) -> String {
+    settle("a change", || match reconfig(&mut superuser(server), request.clone()) {
+        Some(Ok(text)) => Some(text),
+        Some(Err(NewConfigNoQuorum)) | None => None,
+        Some(Err(code)) => panic!("{code:?} for {request:?}"),
+    })
+}
+
+#[allow(clippy::disallowed_methods, reason = "the test waits for real processes")]
+fn settle<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let start = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(start.elapsed() < SETTLED_MAX, "{what} does not come about");
+        std::thread::sleep(LOOK_AGAIN);
+    }
+}
+
+fn config_text(server: SocketAddr) -> String {
+    let mut client = RawConnection::open(server, 20_000).unwrap();
+    let read = PathWatchRequest { path: "/zookeeper/config".to_owned(), watch: false };
+    match client.call(Xid(1), &Request::GetData(read)).unwrap().1 {
+        Incoming::Reply(_, Some(Reply::Data(Some(data), _))) => {
+            String::from_utf8(data.to_vec()).unwrap()
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The line of a server, with another role.
+fn line(text: &str, id: usize, role: &str) -> String {
+    let prefix = format!("server.{id}=");
+    let line = text.lines().find(|line| line.starts_with(&prefix)).unwrap();
+    line.replace(":observer;", &format!(":{role};")).replace(":participant;", &format!(":{role};"))
+}
+
+fn mode(servers: &Servers, index: usize) -> Option<String> {
+    four_letter::mode(servers.client_address(index).unwrap())
+}
+
+/// Waits for a server to be what it should.
+fn expect_mode(servers: &Servers, index: usize, wanted: &[&str]) {
+    settle(&format!("server {} as {wanted:?}", index + 1), || {
+        mode(servers, index).filter(|mode| wanted.contains(&mode.as_str()))
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn servers_leave_join_are_promoted_and_survive_a_restart_under_load() {
+    let seed = Seed::of("reconfig");
+    let mut servers = Zoolet::builder()
+        .servers(3)
+        .observers(1)
+        .property("reconfigEnabled", "true")
+        .super_digest(SUPER_DIGEST)
+        .start()
+        .unwrap();
+    let everybody = servers.connect_string();
+    let mut load = Load::start(&everybody, &seed, Duration::from_millis(5)).await.unwrap();
+    load.until_acknowledged(20).await.unwrap();
+    let remaining = tokio::task::block_in_place(|| {
+        let address = |index| servers.client_address(index).unwrap();
+        let first = config_text(address(0));
+
+        // The observer leaves, and stops serving.
+        let without = change(address(0), &incremental("", "4"));
+        assert!(!without.contains("server.4="), "{without}");
+        settle("the end of service", || mode(&servers, 3).is_none().then_some(()));
+
+        // It comes back, without a vote and then with one.
+        change(address(1), &incremental(&line(&first, 4, "observer"), ""));
+        expect_mode(&servers, 3, &["observer"]);
+        let grown = change(address(2), &incremental(&line(&first, 4, "participant"), ""));
+        assert_eq!(grown.matches(":participant;").count(), 4, "{grown}");
+        expect_mode(&servers, 3, &["follower", "leader"]);
+
+        // The leader leaves.
+        let leader = settle("a leader", || servers.leader());
+        let next = address((leader + 1) % 4);
+        let shrunk = change(next, &incremental("", &(leader + 1).to_string()));
+        assert!(!shrunk.contains(&format!("server.{}=", leader + 1)), "{shrunk}");
+        settle("the end of service", || mode(&servers, leader).is_none().then_some(()));
+        let rest: Vec<usize> = (0..4).filter(|index| *index != leader).collect();
+        for index in &rest {
+            expect_mode(&servers, *index, &["follower", "leader"]);
+        }
+
+        // All of them die; their files still say what they said, and it does not count.
+        for index in 0..4 {
+            servers.kill(index).unwrap();
+        }
+        for index in &rest {
+            servers.spawn(*index).unwrap();
+        }
+        for index in &rest {
+            servers.wait_until_serving(*index).unwrap();
+            let address = servers.client_address(*index).unwrap();
+            let told = |text: &str| text.rsplit_once("version=").unwrap().0.to_owned();
+            assert_eq!(told(&config_text(address)), told(&shrunk));
+        }
+        // Three voters: one of them may die.
+        servers.kill(rest[0]).unwrap();
+        for index in rest.iter().skip(1) {
+            expect_mode(&servers, *index, &["follower", "leader"]);
+        }
+        rest.len()
+    });
+    assert_eq!(remaining, 3);
+    let total = load.finish().await.unwrap();
+    assert!(total.acknowledged > 20, "{total:?}");
+}
+
+/// What both servers answer to what they do not do, in Apache's order of the checks.
+fn refusals(servers: &Servers) -> Vec<Result<String, ErrorCode>> {
+    let server = servers.client_address(0).unwrap();
+    let text = settle("the configuration", || {
+        Some(config_text(server)).filter(|text| text.contains("version=1"))
+    });
+    let mut nobody = RawConnection::open(server, 20_000).unwrap();
+    let mut client = superuser(server);
+    let (one, two) = (line(&text, 1, "participant"), line(&text, 2, "participant"));
+    let dead = "server.8=127.0.0.1:9:10:participant;11,server.9=127.0.0.1:12:13:participant;14";
+    let future = ReconfigRequest { config_id: i64::MAX, ..incremental("", "2") };
+    let mut answers = Vec::new();
+    for request in [
+        incremental("some thing", ""),
+        incremental("server.4=127.0.0.1:1:2:participant", ""),
+        incremental("server.4=127.0.0.1:1:1:participant;5", ""),
+        incremental("server.4=127.0.0.1:1:2:king;5", ""),
+        incremental("", "1,2"),
+        incremental("", "2,3"),
+        complete(&one),
+        complete("nonsense"),
+        complete(&format!("{one},{dead}")),
+        ReconfigRequest { new_members: Some(format!("{one}\n{dead}")), ..future.clone() },
+        future,
+    ] {
+        answers.push(reconfig(&mut client, request).unwrap());
+    }
+    answers.push(reconfig(&mut nobody, incremental("", "3")).unwrap());
+    answers.push(reconfig(&mut nobody, complete(&format!("{one},{two}"))).unwrap());
+    answers.push(reconfig(&mut nobody, incremental("some thing", "")).unwrap());
+    // Nothing of all this has changed anything.
+    assert_eq!(config_text(server), text);
+    answers
+}
+
+#[test]
+fn what_cannot_be_done_is_refused_with_apache_s_codes() {
+    let zoolet = Zoolet::builder()
+        .servers(3)
+        .property("reconfigEnabled", "true")
+        .super_digest(SUPER_DIGEST)
+        .start()
+        .unwrap();
+    let ours = refusals(&zoolet);
+    drop(zoolet);
+    let expected: Vec<Result<String, ErrorCode>> = [
+        [BadArguments; 8].as_slice(),
+        &[NewConfigNoQuorum, BadVersion, BadVersion, NoAuth, NoAuth, BadArguments],
+    ]
+    .concat()
+    .into_iter()
+    .map(Err)
+    .collect();
+    assert_eq!(ours, expected);
+    if !require_foreign("reconfig", &["java", "mvn"]).unwrap() {
+        return;
+    }
+    let apache = Apache::builder()
+        .servers(3)
+        .property("reconfigEnabled", "true")
+        .super_digest(SUPER_DIGEST)
+        .start()
+        .unwrap();
+    assert_eq!(refusals(&apache), expected);
+}
+
+#[test]
+fn a_server_alone_and_an_ensemble_without_the_switch_change_nothing() {
+    let alone = Zoolet::builder().start().unwrap();
+    let request = || incremental("", "2");
+    let ask = |servers: &Servers| {
+        let mut client = superuser(servers.client_address(0).unwrap());
+        reconfig(&mut client, request()).unwrap()
+    };
+    assert_eq!(ask(&alone), Err(ErrorCode::ReconfigDisabled));
+    let alone = Zoolet::builder().property("reconfigEnabled", "true").start().unwrap();
+    assert_eq!(ask(&alone), Err(ErrorCode::Unimplemented));
+}
