@@ -1,6 +1,6 @@
 # The verbs. CI calls the same ones and nothing else; `check` never writes to the work tree.
 
-.PHONY: check fmt clippy doc deny test kazoo oracle kill9 bench power_cut lock_programs golden fuzz fuzz_corpus
+.PHONY: check fmt clippy doc deny test kazoo oracle kill9 bench power_cut lock_programs golden partitions fuzz fuzz_corpus
 
 check: fmt clippy doc deny
 
@@ -61,3 +61,8 @@ fuzz:
 # The committed corpus, made anew from the golden vectors.
 fuzz_corpus:
 	cargo run -p zoolet-jute --example fuzz_corpus
+
+# Partitions of 3 to 6 servers in network namespaces, and ROUNDS random ones for each; needs root.
+partitions:
+	ZOOLET_PARTITION_ROUNDS=$(or $(ROUNDS),20) \
+		cargo test --workspace --test partitions -- --nocapture

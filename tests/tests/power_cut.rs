@@ -2,7 +2,7 @@
 //! an image; the image is copied while they write, and what was acknowledged before the copy began
 //! must be found by servers that start from the copy.
 //!
-//! Needs root and loop devices, so it is a tier of its own: `make power_cut`.
+//! Needs root and loop devices, so it is a tier of its own: `make power_cut`, which CI calls as well.
 
 #![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "it is a test")]
 

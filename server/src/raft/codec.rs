@@ -103,13 +103,17 @@ impl Reader {
         decode_entry(log_id(term, index), kind, body)
     }
 
-    pub(super) fn append_request(&mut self) -> io::Result<AppendEntriesRequest<TypeConfig>> {
+    /// Whether the leader doubts that it has a majority, and the request.
+    pub(super) fn append_request(
+        &mut self,
+    ) -> io::Result<(bool, AppendEntriesRequest<TypeConfig>)> {
+        let doubtful = self.u8()? != 0;
         let (vote, prev_log_id, leader_commit) = (self.vote()?, self.log_id()?, self.log_id()?);
         let mut entries = Vec::new();
         for _ in 0..self.u32()? {
             entries.push(self.entry()?);
         }
-        Ok(AppendEntriesRequest { vote, prev_log_id, entries, leader_commit })
+        Ok((doubtful, AppendEntriesRequest { vote, prev_log_id, entries, leader_commit }))
     }
 
     pub(super) fn append_response(&mut self) -> io::Result<AppendEntriesResponse<TypeConfig>> {
@@ -245,8 +249,12 @@ pub(super) fn encode_snapshot_meta(meta: &SnapshotMeta) -> Bytes {
     out.freeze()
 }
 
-pub(super) fn encode_append_request(request: &AppendEntriesRequest<TypeConfig>) -> Bytes {
+pub(super) fn encode_append_request(
+    doubtful: bool,
+    request: &AppendEntriesRequest<TypeConfig>,
+) -> Bytes {
     let mut out = BytesMut::new();
+    out.put_u8(u8::from(doubtful));
     put_vote(&mut out, &request.vote);
     put_log_id(&mut out, request.prev_log_id.as_ref());
     put_log_id(&mut out, request.leader_commit.as_ref());

@@ -59,7 +59,7 @@ impl Founder {
         if standing == Standing::Returning {
             tracing::warn!("this server has no data, but its ensemble has: it is rebuilt");
             while !self.read_index.catch_up().await {
-                sleep(STATUS_TIMEOUT).await;
+                sleep(LOOK_PAUSE).await;
                 self.ask_around(&voters).await;
             }
             tracing::info!("this server has all of the ensemble's data now");

@@ -318,8 +318,10 @@ impl Crew {
             heard: Arc::clone(&self.heard),
             applied: self.applied.clone(),
             read_index: self.read_index(),
+            links: Arc::clone(&self.links),
             timing,
             role: self.role.clone(),
+            leads: None,
         };
         tasks.spawn(roles.run());
         tasks.spawn(Announcer { core: core.clone(), applied: self.applied.clone() }.run());

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -49,6 +50,10 @@ pub(super) struct Links {
     /// What is the same for all of them.
     template: LinkOptions,
     append_timeout: Duration,
+    /// Whether this server leads and has not heard of a majority for too long. Appends tell it, so
+    /// that followers which still hear of this leader do not go on serving what a majority
+    /// somewhere else may have left behind.
+    doubtful: AtomicBool,
     known: Mutex<Known>,
 }
 
@@ -65,7 +70,12 @@ impl Links {
         addresses: BTreeMap<u64, String>,
     ) -> Self {
         let known = Mutex::new(Known { addresses, links: BTreeMap::new() });
-        Self { template, append_timeout, known }
+        Self { template, append_timeout, doubtful: AtomicBool::new(false), known }
+    }
+
+    /// Tells all followers from now on whether this leader has a majority.
+    pub(super) fn doubt(&self, doubtful: bool) {
+        self.doubtful.store(doubtful, Ordering::Relaxed);
     }
 
     /// The link to a peer; `None` if nobody has said where it is.
@@ -238,7 +248,9 @@ impl RaftNetworkV2<TypeConfig> for Remote {
             Lane::Append | Lane::Request | Lane::Snapshot => self.links.append_timeout,
         };
         let call = (self.lane, APPEND, RPCTypes::AppendEntries);
-        let mut answer = self.call(call, codec::encode_append_request(&request), timeout).await?;
+        let doubtful = self.links.doubtful.load(Ordering::Relaxed);
+        let body = codec::encode_append_request(doubtful, &request);
+        let mut answer = self.call(call, body, timeout).await?;
         answer.append_response().map_err(|error| network(&error))
     }
 

@@ -154,12 +154,13 @@ impl Answers {
     }
 
     fn append(&self, mut body: Reader) -> io::Result<Later> {
-        let request = body.append_request()?;
+        let (doubtful, request) = body.append_request()?;
         if !self.admission.entries.load(Ordering::Relaxed) {
             return Ok(Box::pin(async { None }));
         }
         let raft = self.core.raft().clone();
-        if request.vote.leader_id.term >= self.core.leadership().map_or(0, |known| known.term) {
+        let known = self.core.leadership().map_or(0, |known| known.term);
+        if !doubtful && request.vote.leader_id.term >= known {
             self.heard.now();
         }
         Ok(Box::pin(async move {

@@ -10,6 +10,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::core::{Core, Leadership};
 use super::machine::Machine;
+use super::network::Links;
 use super::options::Timing;
 use super::service::Heard;
 use super::state_machine::Snapshots;
@@ -32,8 +33,11 @@ pub(super) struct RoleWatch {
     pub heard: Arc<Heard>,
     pub applied: watch::Receiver<Option<LogId>>,
     pub read_index: ReadIndex,
+    pub links: Arc<Links>,
     pub timing: Timing,
     pub role: watch::Sender<Role>,
+    /// The term in which this server leads, and since when it knows.
+    pub leads: Option<(u64, tokio::time::Instant)>,
 }
 
 impl RoleWatch {
@@ -73,10 +77,16 @@ impl RoleWatch {
         timeout(self.timing.election_max, self.read_index.catch_up()).await.unwrap_or(false)
     }
 
-    fn judge(&self) -> Role {
+    fn judge(&mut self) -> Role {
         let Some(Leadership { leader, term }) = self.core.leadership() else {
             return Role::Looking;
         };
+        if leader != self.core.server() {
+            self.leads = None;
+            self.links.doubt(false);
+        } else if self.leads.is_none_or(|(known, _)| known != term) {
+            self.leads = Some((term, tokio::time::Instant::now()));
+        }
         let metrics = self.core.metrics();
         let mut voters = metrics.membership_config.voter_ids();
         let server = self.core.server();
@@ -89,6 +99,9 @@ impl RoleWatch {
             let is_alone = voters.all(|voter| voter == server);
             let is_confirmed =
                 acknowledged.is_some_and(|at| at.elapsed() < self.timing.silence_max());
+            let has_waited =
+                self.leads.is_some_and(|(_, since)| since.elapsed() >= self.timing.silence_max());
+            self.links.doubt(has_waited && !is_alone && !is_confirmed);
             // The first entry of its term brings all that earlier leaders have committed.
             let is_current = self.applied.borrow().as_ref().map(term_of) == Some(term);
             return if is_current && (is_alone || is_confirmed) {

@@ -37,7 +37,9 @@ fn append_request() -> AppendEntriesRequest<crate::raft::types::TypeConfig> {
 #[test]
 fn what_is_written_is_read_again() {
     let request = append_request();
-    let read = Reader(codec::encode_append_request(&request)).append_request().unwrap();
+    let bytes = codec::encode_append_request(true, &request);
+    let (doubtful, read) = Reader(bytes).append_request().unwrap();
+    assert!(doubtful);
     assert_eq!(format!("{request:?}"), format!("{read:?}"));
     assert_eq!(read.entries, request.entries);
 
@@ -90,7 +92,7 @@ fn the_bytes_on_the_disk_stay_as_they_are() {
 
 #[test]
 fn bytes_that_are_cut_or_changed_are_errors_and_no_more() {
-    let whole = codec::encode_append_request(&append_request());
+    let whole = codec::encode_append_request(false, &append_request());
     for length in 0..whole.len() {
         assert!(Reader(whole.slice(..length)).append_request().is_err(), "{length}");
     }
