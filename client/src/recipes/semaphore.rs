@@ -140,7 +140,14 @@ impl Semaphore {
             held: &[],
         };
         'enter: loop {
-            let (place, _) = Place::enter(&self.client, &ticket).await?;
+            let (place, listed) = Place::enter(&self.client, &ticket).await?;
+            // Without a watch, which a lease that counts at once would leave for nothing.
+            if let Some(names) = listed
+                && names.iter().any(|name| name == place.name())
+                && names.len() <= self.permits().await?
+            {
+                return Ok(place);
+            }
             loop {
                 let (permits, count_watch) = self.permits_watched().await?;
                 let leases = insist(|| self.client.children_watched(&self.leases)).await;

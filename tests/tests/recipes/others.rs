@@ -82,7 +82,8 @@ pub(crate) async fn members_enter_and_leave_together(scene: &Scene) {
 
 pub(crate) async fn barriers_survive_cancels_and_lost_replies(scene: &Scene) {
     let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
-    let barrier = DoubleBarrier::new(&one, &path, 2);
+    // So many that a cancelled one, seen for a moment yet, does not complete them.
+    let barrier = DoubleBarrier::new(&one, &path, 9);
     let left = async || scene.until_children(&other, &path, 0).await;
     cancelled_at_every_await(|| barrier.enter(), left).await;
     let other = &other;
