@@ -79,7 +79,8 @@ impl DoubleBarrier {
         Self { client: client.clone(), path: path.to_owned(), members }
     }
 
-    /// Enters, and waits until all members have. Who drops the future has not entered.
+    /// Enters, and waits until all members have. Who drops the future leaves; the others may have
+    /// counted it until then.
     pub async fn enter(&self) -> Result<Entered, Error> {
         let ready = join(&self.path, READY);
         let address = local_address();
