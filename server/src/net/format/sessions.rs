@@ -41,11 +41,26 @@ pub(in super::super) fn dump(shared: &Shared) -> String {
             put(&mut out, format_args!("\t{path}\n"));
         }
     }
+    out.push_str(&connections(shared));
+    out
+}
+
+/// The connections by the time at which they are closed if nothing is heard of them any more.
+fn connections(shared: &Shared) -> String {
     let entries = shared.registry.entries();
-    put(&mut out, format_args!("Connections dump:\nConnections Sets (1)/({}):\n", entries.len()));
+    let count = entries.len();
+    let mut sets: BTreeMap<i32, Vec<String>> = BTreeMap::new();
     for entry in entries {
-        let session = entry.outbox.accepted().map_or(SessionId::NONE, |accepted| accepted.session);
-        put(&mut out, format_args!("\tip: /{} sessionId: {session}\n", entry.peer));
+        let accepted = entry.outbox.accepted();
+        let session = accepted.map_or(SessionId::NONE, |accepted| accepted.session);
+        let line = format!("\tip: /{} sessionId: {session}\n", entry.peer);
+        sets.entry(accepted.map_or(0, |accepted| accepted.timeout_ms)).or_default().push(line);
+    }
+    let mut out = format!("Connections dump:\nConnections Sets ({})/({count}):\n", sets.len());
+    let now_ms = shared.host.now().wall_ms;
+    for (timeout_ms, lines) in sets {
+        let date = java_date(now_ms.saturating_add(i64::from(timeout_ms)));
+        put(&mut out, format_args!("{} expire at {date}:\n{}", lines.len(), lines.concat()));
     }
     out
 }

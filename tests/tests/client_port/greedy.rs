@@ -1,0 +1,205 @@
+//! Clients that want more than their share: of connections, memory, time, file descriptors.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::net::{Shutdown, TcpStream};
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use zoolet_jute::{
+    ConnectResponse, Decode, PathVersionRequest, PathWatchRequest, Reply, ReplyHeader, Request,
+    SetDataRequest,
+};
+use zoolet_tests::raw::{Incoming, RawConnection};
+use zoolet_tests::servers::{Layout, Servers};
+use zoolet_tests::zoolet::{self, Zoolet};
+
+use crate::support::*;
+
+#[test]
+fn thousands_of_hostile_connections_leave_memory_bounded() {
+    let (servers, address) = server();
+    let pid = servers.pid(0).unwrap();
+    let mut witness = Witness::open(address);
+    let before = memory_kib(pid);
+    for round in 0..10 {
+        let mut held = Vec::new();
+        for index in 0..300 {
+            let mut stream = connect(address);
+            // A megabyte is promised and a little comes, with a handshake or without.
+            if index % 2 == 0 {
+                stream.write_all(&handshake()).unwrap();
+            }
+            let promise = u32::try_from(FRAME_BYTES_MAX).unwrap().to_be_bytes();
+            stream.write_all(&promise).unwrap();
+            // The server refuses such a handshake at once.
+            let _ = stream.write_all(&vec![0; fastrand::usize(..1000)]);
+            held.push(stream);
+        }
+        witness.lives();
+        let growth = memory_kib(pid).saturating_sub(before);
+        assert!(growth < GROWTH_KIB_MAX, "{growth} KiB more in round {round}");
+    }
+    witness.ends_well();
+}
+
+#[test]
+fn a_client_that_does_not_read_is_deaf_or_closed_and_nobody_waits_for_it() {
+    let servers = Zoolet::builder().property("zookeeper.snapCount", "100000").start().unwrap();
+    let (address, pid) = (servers.client_address(0).unwrap(), servers.pid(0).unwrap());
+    let mut witness = Witness::open(address);
+    done(&call(&mut witness.connection, &create("/big", &vec![b'x'; 900_000], 0)));
+    let before = memory_kib(pid);
+    let look = PathWatchRequest { path: "/big".into(), watch: true };
+    let mut slow = Vec::new();
+    for _ in 0..10 {
+        let mut stream = connect(address);
+        stream.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+        stream.write_all(&handshake()).unwrap();
+        for xid in 1..2000 {
+            // The server reads no more requests than it has room for answers.
+            if stream.write_all(&request(xid, &Request::GetData(look.clone()))).is_err() {
+                break;
+            }
+        }
+        slow.push(stream);
+        witness.lives();
+    }
+    for version in 0..20 {
+        let data = Some(Bytes::from(vec![b'y'; 900_000]));
+        let set = SetDataRequest { path: "/big".into(), data, version };
+        let start = Instant::now();
+        done(&call(&mut witness.connection, &Request::SetData(set)));
+        assert!(start.elapsed() < Duration::from_secs(2), "a write waited {:?}", start.elapsed());
+    }
+    // Each holds at most its high-water mark and a reply, 20 generations of the znode beside.
+    let growth = memory_kib(pid).saturating_sub(before);
+    assert!(growth < 200 * 1024, "{growth} KiB more under ten clients that do not read");
+    drop(slow);
+    witness.ends_well();
+}
+
+#[test]
+fn connections_are_limited_by_address_and_in_number() {
+    for (key, max) in [("maxClientCnxns", 4), ("maxCnxns", 6)] {
+        let servers = Zoolet::builder().property(key, &max.to_string()).start().unwrap();
+        let address = servers.client_address(0).unwrap();
+        let held: Vec<_> =
+            (0..max).map(|_| RawConnection::open(address, 10_000).unwrap()).collect();
+        let one_more = connect(address);
+        assert_eq!(until_closed(&one_more), Some(Vec::new()), "{key}");
+        drop(held);
+        let start = Instant::now();
+        while RawConnection::open(address, 10_000).is_err() {
+            assert!(start.elapsed() < CLOSE_MAX, "{key}: no room though all are gone");
+        }
+    }
+}
+
+#[test]
+fn a_handshake_must_come_in_time() {
+    let servers = Zoolet::builder().property("nio.sessionlessCnxnTimeout", "1000").start().unwrap();
+    let address = servers.client_address(0).unwrap();
+    let mut stream = connect(address);
+    let start = Instant::now();
+    // A byte now and then does not put it off.
+    for byte in handshake().iter().cycle() {
+        if stream.write_all(&[*byte]).is_err() {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(start.elapsed() < CLOSE_MAX, "not closed");
+    }
+    assert!(start.elapsed() >= Duration::from_millis(900), "{:?}", start.elapsed());
+}
+
+#[test]
+fn what_was_asked_before_a_half_close_is_answered() {
+    let (_servers, address) = server();
+    let mut stream = connect(address);
+    stream.write_all(&handshake()).unwrap();
+    for xid in 1..=50 {
+        stream.write_all(&request(xid, &create("/half-", b"", 2))).unwrap();
+    }
+    stream.shutdown(Shutdown::Write).unwrap();
+    let answers = frames(&until_closed(&stream).unwrap());
+    // Apache ZooKeeper drops the connection with its replies; the writes are done in both cases.
+    let mut reader = RawConnection::open(address, 10_000).unwrap();
+    let look = PathWatchRequest { path: "/".into(), watch: false };
+    let Incoming::Reply(_, Some(Reply::Children(names))) =
+        call(&mut reader, &Request::GetChildren(look))
+    else {
+        panic!("no children");
+    };
+    assert_eq!(names.iter().filter(|name| name.starts_with("half-")).count(), 50);
+    assert!(ConnectResponse::decode(&mut answers[0].clone(), "connect").is_ok());
+}
+
+#[test]
+fn a_server_without_file_descriptors_waits_and_goes_on() {
+    let script = "ulimit -n 90; exec \"$0\" \"$@\"";
+    let mut command: Vec<OsString> = vec!["sh".into(), "-c".into(), script.into()];
+    command.extend(zoolet::server_command().unwrap());
+    let layout = Layout { name: "starved", command, voters: 1, observers: 0, lines: Vec::new() };
+    let servers = Servers::start(layout).unwrap();
+    let (address, pid) = (servers.client_address(0).unwrap(), servers.pid(0).unwrap());
+    let mut witness = Witness::open(address);
+    let held: Vec<TcpStream> = (0..200).map(|_| connect(address)).collect();
+    std::thread::sleep(Duration::from_secs(1));
+    let busy = processor_ticks(pid);
+    std::thread::sleep(Duration::from_secs(2));
+    let busy = processor_ticks(pid) - busy;
+    assert!(busy < 100, "{busy} ticks of 10 ms in 2 s: it spins");
+    witness.lives();
+    done(&call(&mut witness.connection, &create("/starved", b"", 0)));
+    drop(held);
+    let start = Instant::now();
+    while RawConnection::open(address, 10_000).is_err() {
+        assert!(start.elapsed() < CLOSE_MAX, "nobody is accepted any more");
+    }
+    witness.ends_well();
+}
+
+/// User and system time of a process.
+fn processor_ticks(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+    let behind = stat.rsplit_once(')').unwrap().1;
+    let fields: Vec<&str> = behind.split_whitespace().collect();
+    fields[11].parse::<u64>().unwrap() + fields[12].parse::<u64>().unwrap()
+}
+
+#[test]
+fn a_flood_of_writes_is_slowed_down_and_none_is_dropped() {
+    let (servers, address) = server();
+    let pid = servers.pid(0).unwrap();
+    let mut witness = Witness::open(address);
+    let before = memory_kib(pid);
+    let writer = connect(address);
+    let mut input = writer.try_clone().unwrap();
+    let reader = std::thread::spawn(move || until_closed(&writer));
+    input.write_all(&handshake()).unwrap();
+    input.write_all(&request(1, &create("/flood", b"", 0))).unwrap();
+    let delete = PathVersionRequest { path: "/absent".into(), version: -1 };
+    for xid in 2..=20_000 {
+        let set = SetDataRequest {
+            path: "/flood".into(),
+            data: Some(Bytes::from(vec![b'z'; 500])),
+            version: -1,
+        };
+        input.write_all(&request(xid, &Request::SetData(set))).unwrap();
+        if xid % 5000 == 0 {
+            witness.lives();
+        }
+    }
+    input.write_all(&request(20_001, &Request::Delete(delete))).unwrap();
+    input.write_all(&request(20_002, &Request::CloseSession)).unwrap();
+    let answers = frames(&reader.join().unwrap().unwrap());
+    assert_eq!(answers.len(), 1 + 20_002, "an answer for each");
+    for (xid, answer) in (1..=20_000).zip(&answers[1..]) {
+        let header = ReplyHeader::decode(&mut answer.clone(), "header").unwrap();
+        assert_eq!((header.xid.0, header.err), (xid, None));
+    }
+    let growth = memory_kib(pid).saturating_sub(before);
+    assert!(growth < 2 * GROWTH_KIB_MAX, "{growth} KiB more");
+    witness.ends_well();
+}

@@ -1,0 +1,16 @@
+//! The client port under bad, greedy and slow clients (issue 2, §7.5; protocol §1.3, §1.4, §14):
+//! whatever one of them sends, the server lives, its memory stays bounded, and another session
+//! keeps its ephemeral znode, its watch and its answers.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::disallowed_methods,
+    reason = "a test of real sockets in real time fails by panicking"
+)]
+
+mod bad_input;
+mod greedy;
+mod support;
+mod words;
