@@ -24,7 +24,7 @@ test:
 
 # kazoo's own suite on Apache ZooKeeper and on zoolet, side by side.
 kazoo:
-	ZOOLET_TIER=kazoo cargo test -p zoolet-tests --test kazoo_suite -- --nocapture
+	ZOOLET_TIER=kazoo cargo test -p zoolet-tests --test kazoo_suite -- --nocapture --test-threads=1
 
 # A million operations against the oracle; SEED=… replays.
 oracle:
