@@ -22,9 +22,18 @@ impl Holders {
         let one = options.clone().connect(&servers).await?;
         let paused = Mutex::new(&one, path).acquire().await?;
 
-        // What a server does when it has heard nothing of a session for too long.
-        let session = options.resume(one.session()).connect(&servers).await?;
-        drop(session.close().await);
+        // What a server does when it has heard nothing of a session for too long. The holder may
+        // fight for its session: who resumes it last has it.
+        loop {
+            let ended = match options.clone().resume(one.session()).connect(&servers).await {
+                Ok(session) => session.close().await.is_ok(),
+                Err(error) if error.ends_session() => true,
+                Err(error) => return Err(error),
+            };
+            if ended {
+                break;
+            }
+        }
 
         let other = Client::connect(&servers).await?;
         let current = Mutex::new(&other, path).acquire().await?;
