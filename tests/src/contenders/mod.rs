@@ -30,7 +30,10 @@ mod referee;
 
 pub use contest::{ContestError, Loss, Outcome, contest};
 
-use zoolet_client::Client;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+use zoolet_client::{Client, ErrorCode};
 use zoolet_jute::SessionId;
 
 /// The permits of every semaphore.
@@ -67,19 +70,41 @@ impl Group {
     }
 }
 
-/// The ephemeral znodes that there are.
+/// The dead sessions of a contest have expired after this time: their own timeout, a ping that came
+/// up to a third of it before the kill, a few ticks.
+const EXPIRY_MAX: Duration = Duration::from_secs(15);
+
+/// The ephemeral znodes that are there when all dead sessions have expired: as soon as there are
+/// none, or in the end.
 pub async fn left_behind(servers: &str) -> Result<Vec<String>, zoolet_client::Error> {
     let client = Client::connect(servers).await?;
-    let mut left = Vec::new();
+    let start = Instant::now();
+    let left = loop {
+        let left = ephemerals(&client).await?;
+        if left.is_empty() || start.elapsed() > EXPIRY_MAX {
+            break left;
+        }
+        sleep(Duration::from_millis(100)).await;
+    };
+    client.close().await?;
+    Ok(left)
+}
+
+async fn ephemerals(client: &Client) -> Result<Vec<String>, zoolet_client::Error> {
+    let mut found = Vec::new();
     let mut paths = vec!["/".to_owned()];
     while let Some(path) = paths.pop() {
-        let (names, stat) = client.children(&path).await?;
+        let (names, stat) = match client.children(&path).await {
+            Ok(known) => known,
+            // It has just gone.
+            Err(error) if error.code() == Some(ErrorCode::NoNode) => continue,
+            Err(error) => return Err(error),
+        };
         if stat.ephemeral_owner != SessionId::NONE {
-            left.push(path.clone());
+            found.push(path.clone());
         }
         let parent = path.trim_end_matches('/');
         paths.extend(names.iter().map(|name| format!("{parent}/{name}")));
     }
-    client.close().await?;
-    Ok(left)
+    Ok(found)
 }
