@@ -30,6 +30,12 @@ record! {
 }
 
 impl Id {
+    /// What it takes on the wire, in bytes.
+    pub fn encoded_bytes(&self) -> usize {
+        let text = |text: &Option<String>| size_of::<i32>() + text.as_ref().map_or(0, String::len);
+        text(&self.scheme) + text(&self.id)
+    }
+
     /// An identity of its two parts.
     pub fn new(scheme: impl Into<String>, id: impl Into<String>) -> Self {
         Self { scheme: Some(scheme.into()), id: Some(id.into()) }

@@ -172,10 +172,37 @@ fn an_even_number_of_servers_is_warned_about() {
         .spawn()
         .unwrap();
     let mut announced = String::new();
-    BufReader::new(process.stdout.take().unwrap()).read_line(&mut announced).unwrap();
+    // It has more to say, and would fail if nobody listened.
+    let mut output = BufReader::new(process.stdout.take().unwrap());
+    output.read_line(&mut announced).unwrap();
     signal(process.id(), "TERM");
     assert!(process.wait().unwrap().success());
     let mut said = String::new();
     process.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert!(said.contains("WARN") && said.contains("2 voters survive 0 losses"), "{said}");
+}
+
+#[test]
+fn a_directory_in_use_and_one_of_another_ensemble_are_left_as_they_are() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_lease, port) = ports_in_a_row(1);
+    let refused = |servers: u16, port: u16| {
+        let output =
+            command(servers, port).arg("--data-dir").arg(directory.path()).output().unwrap();
+        assert!(!output.status.success());
+        String::from_utf8(output.stderr).unwrap()
+    };
+    let files =
+        || ["cluster.toml", "up.json"].map(|file| fs::read(directory.path().join(file)).ok());
+    let first = Up::start(1, port, directory.path());
+    let before = files();
+    assert!(before.iter().all(Option::is_some));
+    let said = refused(1, port + 1);
+    assert!(said.contains("another zoolet up is running on"), "{said}");
+    assert_eq!(files(), before);
+    drop(first);
+    let before = files();
+    let said = refused(3, port);
+    assert!(said.contains("holds an ensemble of 1 servers, not 3"), "{said}");
+    assert_eq!(files(), before);
 }

@@ -186,7 +186,8 @@ impl Command {
     pub fn encoded_bytes(&self) -> usize {
         let mut out = BytesMut::new();
         self.op.encode(&mut out);
-        out.len() + 64
+        let identities: usize = self.identities.iter().map(Id::encoded_bytes).sum();
+        out.len() + identities + 64
     }
 
     fn encode(&self, previous: Option<&Arc<[Id]>>, out: &mut BytesMut) {

@@ -45,6 +45,15 @@ pub(crate) enum UpError {
     /// There are not enough ports above the first one.
     #[error("{servers} servers do not fit above client port {client_port}: ports end at 65535")]
     TooManyPorts { servers: u8, client_port: u16 },
+    /// Another `zoolet up` runs on the directory.
+    #[error("another zoolet up is running on {}", .0.display())]
+    InUse(PathBuf),
+    /// The directory belongs to an ensemble of another size.
+    #[error(
+        "{} holds an ensemble of {servers} servers, not {asked}: start it with --servers {servers}, \
+         and change it with reconfig, or take another directory", directory.display()
+    )]
+    OtherEnsemble { directory: PathBuf, servers: usize, asked: usize },
     /// A server process cannot be started.
     #[error("cannot start server {server}: {source}")]
     Spawn { server: u8, source: io::Error },
@@ -73,11 +82,13 @@ pub(crate) async fn up(args: UpArgs, log: Option<String>) -> Result<(), UpError>
         ready = wait_ready(&mut children) => ready,
         () = &mut stop => {
             stop_all(children).await;
+            plan.forget_state();
             return Ok(());
         }
     };
     if let Err(error) = ready.and_then(|()| announce(&plan, &children).map_err(UpError::Terminal)) {
         stop_all(children).await;
+        plan.forget_state();
         return Err(error);
     }
     let watched = tokio::select! {

@@ -1,7 +1,7 @@
 //! What is to be started, and where its files are.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File};
+use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -25,6 +25,8 @@ pub(super) struct Plan {
     pub(super) log: Option<String>,
     /// Where `up.json` is written.
     directory: PathBuf,
+    /// Keeps every other `up` out of the directory until the plan is dropped.
+    _lock: Option<File>,
     /// Removed when the plan is dropped.
     _temporary: Option<TempDir>,
 }
@@ -61,6 +63,7 @@ impl Plan {
             servers: configs.iter().map(PlannedServer::of).collect(),
             log: None,
             directory: directory.unwrap_or(Path::new(".")).to_owned(),
+            _lock: None,
             _temporary: None,
         })
     }
@@ -81,10 +84,16 @@ impl Plan {
             let (servers, client_port) = (args.servers, args.client_port);
             return Err(UpError::TooManyPorts { servers, client_port });
         }
+        let lock = lock(&directory)?;
         let config = directory.join("cluster.toml");
         let client_ports: Vec<u16> =
             (0..u16::from(args.servers)).map(|offset| args.client_port + offset).collect();
-        let configs = match Self::earlier(&config)? {
+        let earlier = Self::earlier(&config)?;
+        if let Some(earlier) = earlier.as_ref().filter(|known| known.len() != client_ports.len()) {
+            let (servers, asked) = (earlier.len(), client_ports.len());
+            return Err(UpError::OtherEnsemble { directory, servers, asked });
+        }
+        let configs = match earlier {
             Some(earlier) if can_serve_again(&earlier, &client_ports) => earlier,
             earlier => Self::write_config(&config, &directory, &client_ports, earlier.as_deref())?,
         };
@@ -93,6 +102,7 @@ impl Plan {
             servers: configs.iter().map(PlannedServer::of).collect(),
             log: None,
             directory,
+            _lock: Some(lock),
             _temporary: temporary,
         })
     }
@@ -246,4 +256,15 @@ fn write_durably(path: &Path, text: &str) -> io::Result<()> {
 
 fn file_error(path: &Path, source: io::Error) -> UpError {
     UpError::File { path: path.to_owned(), source }
+}
+
+/// Takes the directory for this `up` alone: another one's ports must not be written over.
+fn lock(directory: &Path) -> Result<File, UpError> {
+    let path = directory.join("up.lock");
+    let file = File::create(&path).map_err(|source| file_error(&path, source))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => Err(UpError::InUse(directory.to_owned())),
+        Err(TryLockError::Error(source)) => Err(file_error(&path, source)),
+    }
 }

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use zoolet_jute::{
-    ConnectResponse, Decode, PathVersionRequest, PathWatchRequest, Reply, ReplyHeader, Request,
-    SetDataRequest,
+    AuthPacket, ConnectResponse, Decode, ErrorCode, PathVersionRequest, PathWatchRequest, Reply,
+    ReplyHeader, Request, SetDataRequest, Xid,
 };
 use zoolet_tests::raw::{Incoming, RawConnection};
 use zoolet_tests::servers::{Layout, Servers};
@@ -201,5 +201,38 @@ fn a_flood_of_writes_is_slowed_down_and_none_is_dropped() {
     }
     let growth = memory_kib(pid).saturating_sub(before);
     assert!(growth < 2 * GROWTH_KIB_MAX, "{growth} KiB more");
+    witness.ends_well();
+}
+
+#[test]
+fn identities_are_bounded_in_bytes_because_every_write_carries_them() {
+    let (_servers, address) = server();
+    let mut witness = Witness::open(address);
+    for _ in 0..4 {
+        let mut greedy = RawConnection::open(address, 10_000).unwrap();
+        let mut last = None;
+        for number in 0..60 {
+            let auth = format!("{number}{}:secret", "x".repeat(900_000));
+            let auth = AuthPacket {
+                auth_type: 0,
+                scheme: Some("digest".to_owned()),
+                auth: Some(Bytes::from(auth)),
+            };
+            match greedy.call(Xid::AUTH, &Request::Auth(auth)) {
+                Ok((_, Incoming::Reply(header, _))) if header.err.is_none() => {}
+                other => {
+                    last = Some(other);
+                    break;
+                }
+            }
+        }
+        assert!(
+            matches!(&last, Some(Ok((_, Incoming::Reply(header, _))))
+                if header.err == Some(ErrorCode::AuthFailed)),
+            "a megabyte of name is no identity: {last:?}"
+        );
+        witness.lives();
+    }
+    done(&call(&mut witness.connection, &create("/after", b"", 0)));
     witness.ends_well();
 }

@@ -9,6 +9,10 @@ use super::identity::{Schemes, client_info};
 use crate::replica::proposals::{Draft, Waiting};
 use crate::replica::{BadRequest, ConnectionId, Op, Output, Replica};
 
+/// The most bytes of all identities that a connection may prove: they travel with each of its
+/// writes.
+const IDENTITY_BYTES_MAX: usize = 64 << 10;
+
 /// A slot that is answered.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::replica) struct Turn {
@@ -157,7 +161,8 @@ impl Replica {
             let mut identities = asking.identities.to_vec();
             let new = proved.into_iter().filter(|identity| !asking.identities.contains(identity));
             identities.extend(new);
-            if identities.len() <= max {
+            let bytes: usize = identities.iter().map(Id::encoded_bytes).sum();
+            if identities.len() <= max && bytes <= IDENTITY_BYTES_MAX {
                 asking.identities = identities.into();
                 return Wait::Ready(Ready::outside_of_time(Ok(Reply::Empty)));
             }

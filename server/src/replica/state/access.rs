@@ -1,6 +1,7 @@
 //! Access control: the table of ACLs, and who may do what (protocol §9).
 
 use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -153,23 +154,21 @@ fn parse_network(expression: &str) -> Option<(IpAddr, u32)> {
     (bits <= width).then_some((address, bits))
 }
 
+/// The most bytes of an ACL on the wire. An `auth` entry stands for every identity of its
+/// connection, so a small request could ask for a very large one. Every server must decide alike,
+/// so this is no setting.
+const ACL_BYTES_MAX: usize = 1 << 20;
+
 /// The ACL to store for the one that was asked for (protocol §9.4): without duplicates, with
 /// `auth` replaced by what the connection has proved to be.
 pub(super) fn fix_up(acl: Option<&[Acl]>, identities: &[Id]) -> Result<Vec<Acl>, ErrorCode> {
-    let mut unique: Vec<&Acl> = Vec::new();
-    for entry in acl.unwrap_or_default() {
-        if !unique.contains(&entry) {
-            unique.push(entry);
-        }
-    }
-    if unique.is_empty() {
-        return Err(ErrorCode::InvalidAcl);
-    }
-    let mut fixed = Vec::with_capacity(unique.len());
+    let mut seen = BTreeSet::new();
+    let unique = acl.unwrap_or_default().iter().filter(|entry| seen.insert(*entry));
+    let (mut fixed, mut bytes) = (Vec::new(), 0);
     for entry in unique {
+        let before = fixed.len();
         match (entry.id.scheme.as_deref(), entry.id.id.as_deref()) {
             (Some("auth"), _) => {
-                let before = fixed.len();
                 let proved = identities.iter().filter(|id| is_authenticated(id));
                 fixed.extend(proved.map(|id| Acl { perms: entry.perms, id: id.clone() }));
                 if fixed.len() == before {
@@ -179,8 +178,17 @@ pub(super) fn fix_up(acl: Option<&[Acl]>, identities: &[Id]) -> Result<Vec<Acl>,
             (Some(scheme), Some(id)) if is_valid(scheme, id) => fixed.push(entry.clone()),
             _ => return Err(ErrorCode::InvalidAcl),
         }
+        bytes += fixed.iter().skip(before).map(acl_bytes).sum::<usize>();
+        if bytes > ACL_BYTES_MAX {
+            return Err(ErrorCode::InvalidAcl);
+        }
     }
-    Ok(fixed)
+    if fixed.is_empty() { Err(ErrorCode::InvalidAcl) } else { Ok(fixed) }
+}
+
+/// What an entry takes on the wire.
+fn acl_bytes(entry: &Acl) -> usize {
+    size_of::<i32>() + entry.id.encoded_bytes()
 }
 
 /// Whether an identity was proved, and is not only where the connection comes from or the super

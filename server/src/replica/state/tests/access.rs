@@ -152,3 +152,19 @@ fn a_delete_without_permission_does_not_tell_what_exists_protocol_2_2() {
     bench.policy.skip_acl = true;
     assert_eq!(bench.delete("/n/none", -1), Err(ErrorCode::NoNode));
 }
+
+#[test]
+fn an_acl_has_a_size_whatever_it_stands_for() {
+    let long = "x".repeat(60_000);
+    let me: Vec<Id> = (0..20).map(|n| Id::new("digest", format!("{n}{long}:h"))).collect();
+    let auth = |perms| acl(perms, "auth", "");
+    assert_eq!(fix_up(Some(&[auth(1)]), &me[..10]).unwrap().len(), 10);
+    assert_eq!(fix_up(Some(&[auth(1)]), &me), Err(InvalidAcl));
+    assert_eq!(fix_up(Some(&[auth(1), auth(2)]), &me[..10]), Err(InvalidAcl));
+    // Many entries are no work: each is looked for once.
+    let many: Vec<Acl> =
+        (0..40_000).map(|n| acl(1, "ip", &format!("10.0.{}.{}", n / 256, n % 256))).collect();
+    let twice = [many.as_slice(), many.as_slice()].concat();
+    let kept = fix_up(Some(&twice), &me);
+    assert!(kept.is_err() || kept.is_ok_and(|kept| kept.len() == many.len()));
+}
