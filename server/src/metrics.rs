@@ -95,6 +95,14 @@ impl Traffic {
         self.latency.record(answered.took_ms);
     }
 
+    /// Notes that the handshake is answered, which counts as the request 0.
+    pub fn opened(&mut self, zxid: Zxid, now_ms: u64) {
+        self.last_op = Some(LastOp::Session);
+        self.last_cxid = Some(Xid(0));
+        self.last_zxid = zxid;
+        self.last_response_ms = now_ms;
+    }
+
     /// Forgets the counts; what was last is still known.
     pub fn reset(&mut self) {
         self.received = 0;

@@ -90,6 +90,9 @@ impl Outbox {
     }
 
     /// Puts in what `fill` appends. Answers who is to be woken, once the caller holds no lock.
+    ///
+    /// Full is an outbox that held its limit before: one answer of any length always goes out, for
+    /// replies have no limit on the server's side (protocol §1.3).
     pub(crate) fn push(&self, fill: impl FnOnce(&mut Writer<'_>)) -> Option<Waker> {
         let mut inner = self.lock();
         if inner.closing.is_some() {
@@ -100,8 +103,8 @@ impl Outbox {
         let mut writer = Writer { chunks, tail, traffic, accepted, finished_bytes: 0, before };
         fill(&mut writer);
         let added = writer.added_bytes();
-        let unwritten = self.unwritten.fetch_add(added, Ordering::Relaxed) + added;
-        if unwritten > self.bytes_max {
+        let waiting = self.unwritten.fetch_add(added, Ordering::Relaxed);
+        if added > 0 && waiting >= self.bytes_max {
             inner.end(Closing::Full);
         }
         inner.waker.take()
@@ -138,6 +141,12 @@ impl Outbox {
             waker @ None => *waker = Some(context.waker().clone()),
         }
         Poll::Pending
+    }
+
+    /// The connection's task is awake and will look into the outbox before it waits again, so what
+    /// it puts in itself need not wake it once more.
+    pub(crate) fn forget_waker(&self) {
+        self.lock().waker = None;
     }
 
     /// Notes that the socket has taken `bytes`.
@@ -256,6 +265,26 @@ mod tests {
         // What was taken still counts until the socket has it.
         outbox.push(|out| out.tail.put_slice(&[0; 1]));
         assert_eq!(take(&outbox), (Poll::Ready(Taken::Closing(Closing::Full)), vec![]));
+    }
+
+    #[test]
+    fn one_frame_of_any_length_goes_out() {
+        let outbox = Outbox::new(10);
+        outbox.push(|out| out.tail.put_slice(&[7; 100]));
+        assert_eq!(take(&outbox), (Poll::Ready(Taken::Frames), vec![7; 100]));
+        outbox.written(100);
+        outbox.push(|out| out.tail.put_slice(&[8; 9]));
+        outbox.push(|out| out.tail.put_slice(&[9; 100]));
+        assert_eq!(take(&outbox).1.len(), 109);
+    }
+
+    #[test]
+    fn a_task_that_fills_its_own_outbox_is_not_woken_by_it() {
+        let outbox = Outbox::new(100);
+        assert!(take(&outbox).0.is_pending());
+        outbox.forget_waker();
+        assert!(outbox.push(|out| out.tail.put_u8(1)).is_none());
+        assert!(take(&outbox).0.is_ready());
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub use self::admission::{Admission, Limits};
 pub use self::received::Received;
 pub use self::report::{ServerReport, SessionsReport};
 use crate::clock::{Clock, Now};
-use crate::metrics::{Answered, LastOp, Latency};
+use crate::metrics::{Answered, Latency};
 use crate::outbox::{Accepted, Closing, Outbox, Writer};
 use crate::replica::state::{SnapshotView, State};
 use crate::replica::{Command, ConnectionId, Input, Output, Replica, Role};
@@ -324,7 +324,9 @@ impl Host {
     fn dispatch(&self, inner: &mut Inner, now: Now, mut outputs: Vec<Output>) {
         for output in outputs.drain(..) {
             match output {
-                Output::Accept { connection, response } => inner.accept(connection, &response),
+                Output::Accept { connection, response } => {
+                    inner.accept(now, connection, &response);
+                }
                 Output::Reply { connection, xid, zxid, result, since_ms } => {
                     let took_ms = now.mono_ms.saturating_sub(since_ms);
                     inner.reply(now, connection, Answer { xid, zxid, result, took_ms });
@@ -355,7 +357,8 @@ struct Answer {
 }
 
 impl Inner {
-    fn accept(&mut self, connection: ConnectionId, response: &ConnectResponse) {
+    fn accept(&mut self, now: Now, connection: ConnectionId, response: &ConnectResponse) {
+        let zxid = self.replica.state().last_zxid();
         let Some(entry) = self.connections.get_mut(&connection) else { return };
         let (session, timeout_ms) = (response.session_id, response.timeout_ms);
         let accepted = (session != SessionId::NONE).then_some(Accepted { session, timeout_ms });
@@ -365,7 +368,7 @@ impl Inner {
             frame::put(out.tail, |out| response.encode(out));
             *out.accepted = accepted;
             out.traffic.sent += 1;
-            out.traffic.last_op = Some(LastOp::Session);
+            out.traffic.opened(zxid, now.mono_ms);
         }));
     }
 

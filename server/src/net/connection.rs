@@ -139,12 +139,9 @@ impl Connection {
         let mut deadline = Box::pin(sleep(Duration::from_millis(IDLE_ROUNDING_MS)));
         loop {
             let split = self.split_frames();
-            let admission = self.shared.host.requests(connection, &mut self.received);
+            self.offer(connection);
             // What came in front of a bad frame was asked for in good order.
             split?;
-            if admission == Admission::Closed {
-                self.received.clear();
-            }
             match poll_fn(|context| self.poll_event(context, deadline.as_mut())).await? {
                 Event::Read(0) | Event::Closing(Closing::Evicted | Closing::Shutdown) => {
                     return Ok(());
@@ -170,6 +167,19 @@ impl Connection {
             self.received.push_back(Received::decode(payload)?);
         }
         Ok(())
+    }
+
+    /// Offers the host what has come in.
+    fn offer(&mut self, connection: ConnectionId) {
+        if self.received.is_empty() {
+            return;
+        }
+        // Replies to reads are in the outbox before this returns, and are taken out right after.
+        self.outbox.forget_waker();
+        let admission = self.shared.host.requests(connection, &mut self.received);
+        if admission == Admission::Closed {
+            self.received.clear();
+        }
     }
 
     /// Busy connections read more at once; those that are not any more give the room back.

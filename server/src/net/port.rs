@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
 use super::connection::Connection;
+use super::error::ConnectionError;
 use super::facts::Facts;
 use super::registry::{Entry, Registry};
 use crate::host::Host;
@@ -19,6 +20,9 @@ use crate::transport::{Listener, Net, Stream};
 /// How long the listener waits when the system is out of file descriptors or memory: a closed
 /// connection frees what it needs.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// How often it is told that nobody can be accepted.
+const COMPLAINT_PAUSE: Duration = Duration::from_secs(10);
 
 /// The settings of a client port.
 #[derive(Clone, Debug)]
@@ -49,6 +53,8 @@ pub(super) struct Shared {
     pub(super) options: PortOptions,
     pub(super) host: Arc<Host>,
     pub(super) registry: Arc<Registry>,
+    /// When the port was opened.
+    pub(super) opened: Instant,
 }
 
 /// An open client port; dropping it closes the port and all its connections.
@@ -67,7 +73,7 @@ pub async fn listen(
     let listener = net.listen(&options.address, options.backlog).await?;
     let address = listener.local_addr()?;
     let registry = Registry::new(&options);
-    let shared = Arc::new(Shared { options, host, registry });
+    let shared = Arc::new(Shared { options, host, registry, opened: Instant::now() });
     let task = tokio::spawn(accept_all(listener, shared));
     Ok(ClientPort { address, task })
 }
@@ -93,14 +99,20 @@ impl Drop for ClientPort {
 async fn accept_all(mut listener: Box<dyn Listener>, shared: Arc<Shared>) {
     // The tasks end with the set.
     let mut tasks = JoinSet::new();
+    let mut complained_at: Option<Instant> = None;
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
                     tasks.spawn(serve(stream, peer, Arc::clone(&shared)));
                 }
+                // The client took its own connection back; the next one need not wait for that.
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    warn!(%error, "cannot accept a client");
+                    if complained_at.is_none_or(|at| at.elapsed() >= COMPLAINT_PAUSE) {
+                        complained_at = Some(Instant::now());
+                        warn!(%error, "cannot accept clients; trying again until it works");
+                    }
                     sleep(ACCEPT_PAUSE).await;
                 }
             },
@@ -117,8 +129,12 @@ async fn serve(stream: Box<dyn Stream>, peer: SocketAddr, shared: Arc<Shared>) {
         debug!(%peer, "refused: too many connections");
         return;
     };
+    let registry = Arc::clone(&shared.registry);
     let connection = Connection::new(stream, peer, outbox, place, shared);
     if let Err(error) = connection.run().await {
+        if matches!(error, ConnectionError::HandshakeTimeout(_)) {
+            registry.count_late();
+        }
         debug!(%peer, %error, "connection closed");
     }
 }

@@ -5,7 +5,12 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::port::PortOptions;
+use crate::metrics::file_descriptors;
 use crate::outbox::Outbox;
+
+/// The file descriptors that clients leave to the log, to snapshots and to the other servers: a
+/// log that cannot open its next segment stops the server.
+const DESCRIPTORS_RESERVED: u64 = 64;
 
 /// One connection, as four-letter words show it.
 #[derive(Clone, Debug)]
@@ -31,6 +36,16 @@ struct Inner {
     per_address: BTreeMap<IpAddr, usize>,
     handshakes: usize,
     last: u64,
+    turned_away: TurnedAway,
+}
+
+/// The connections that never got a session, since the start or the last `srst`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct TurnedAway {
+    /// Those over a limit.
+    pub(super) refused: u64,
+    /// Those that did not send their handshake in time.
+    pub(super) late: u64,
 }
 
 /// A place in the registry; dropping it frees it.
@@ -46,7 +61,7 @@ impl Registry {
     pub(super) fn new(options: &PortOptions) -> Arc<Self> {
         Arc::new(Self {
             per_address_max: options.connections_per_address_max,
-            total_max: options.connections_max,
+            total_max: connections_max(options.connections_max, file_descriptors().1),
             handshakes_max: options.handshakes_max,
             inner: Mutex::default(),
         })
@@ -62,6 +77,7 @@ impl Registry {
             || over(inner.entries.len(), self.total_max)
             || over(inner.handshakes, self.handshakes_max)
         {
+            inner.turned_away.refused += 1;
             return None;
         }
         inner.last += 1;
@@ -77,6 +93,20 @@ impl Registry {
         self.lock().entries.len()
     }
 
+    /// A connection has not sent its handshake in time.
+    pub(super) fn count_late(&self) {
+        self.lock().turned_away.late += 1;
+    }
+
+    pub(super) fn turned_away(&self) -> TurnedAway {
+        self.lock().turned_away
+    }
+
+    /// Counts those that are turned away from zero (`srst`).
+    pub(super) fn reset(&self) {
+        self.lock().turned_away = TurnedAway::default();
+    }
+
     pub(super) fn entries(&self) -> Vec<Entry> {
         self.lock().entries.values().cloned().collect()
     }
@@ -84,6 +114,15 @@ impl Registry {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// The most connections: what is configured (zero for no limit), and never so many that they take
+/// the file descriptors that the server itself needs.
+fn connections_max(configured: usize, descriptors_max: Option<u64>) -> usize {
+    let Some(descriptors_max) = descriptors_max else { return configured };
+    let spare = descriptors_max.saturating_sub(DESCRIPTORS_RESERVED).max(descriptors_max / 2);
+    let spare = usize::try_from(spare.max(1)).unwrap_or(usize::MAX);
+    if configured == 0 { spare } else { configured.min(spare) }
 }
 
 impl Place {
@@ -105,6 +144,26 @@ impl Drop for Place {
             inner.per_address.remove(&self.address);
         } else {
             inner.per_address.insert(self.address, here - 1);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::connections_max;
+
+    #[test]
+    fn clients_never_take_the_descriptors_that_the_log_needs() {
+        for (configured, descriptors, expected) in [
+            (0, None, 0),
+            (7, None, 7),
+            (0, Some(1024), 960),
+            (2000, Some(1024), 960),
+            (100, Some(1024), 100),
+            (0, Some(80), 40),
+            (0, Some(0), 1),
+        ] {
+            assert_eq!(connections_max(configured, descriptors), expected, "{descriptors:?}");
         }
     }
 }

@@ -1,12 +1,14 @@
 //! Frames that no client should send, and those at the limits of what it may.
 
-use std::io::Write;
-use std::net::Shutdown;
+use std::io::{Read, Write};
+use std::net::{Shutdown, SocketAddr};
 
 use zoolet_jute::{
     Decode, Encode, OpCode, PathWatchRequest, Reply, ReplyHeader, Request, Xid, frame,
 };
+use zoolet_tests::apache::Apache;
 use zoolet_tests::raw::{Incoming, RawConnection};
+use zoolet_tests::tools;
 
 use crate::support::*;
 
@@ -112,6 +114,70 @@ fn bad_frames_touch_nobody_else() {
         witness.lives();
     }
     witness.ends_well();
+}
+
+/// What a server says to a bad frame: error codes by xid, and whether it closes the connection.
+/// `None` in place of a code is success.
+type Verdict = (Vec<(i32, Option<i32>)>, bool);
+
+fn verdict(server: SocketAddr, bytes: &[u8]) -> Verdict {
+    let mut stream = connect(server);
+    stream.write_all(&handshake()).unwrap();
+    let mut head = [0; 4];
+    stream.read_exact(&mut head).unwrap();
+    let mut accepted = vec![0; u32::from_be_bytes(head) as usize];
+    stream.read_exact(&mut accepted).unwrap();
+    stream.write_all(bytes).unwrap();
+    // A server that has closed already does not take it.
+    let _ = stream.write_all(&request(8, &exists("/")));
+    let mut answers = Vec::new();
+    loop {
+        let mut payload = match stream.read_exact(&mut head) {
+            Ok(()) => vec![0; u32::from_be_bytes(head) as usize],
+            Err(_) => return (answers, true),
+        };
+        stream.read_exact(&mut payload).unwrap();
+        let header = ReplyHeader::decode(&mut payload.into(), "header").unwrap();
+        answers.push((header.xid.0, header.err.map(|code| code as i32)));
+        if header.xid == Xid(8) {
+            return (answers, false);
+        }
+    }
+}
+
+/// Where zoolet is stricter than the reference.
+fn is_meant_to_differ(what: &str) -> bool {
+    // Apache lets clients ask for what its own parts ask of each other (protocol §2.11, §2.17).
+    ["the operation -10", "the operation 20"].contains(&what)
+}
+
+#[test]
+fn bad_frames_are_answered_as_apache_answers_them() {
+    if !tools::require_foreign("client_port", &["java", "mvn"]).unwrap() {
+        return;
+    }
+    let apache = Apache::builder().start().unwrap();
+    let expected_by = apache.client_address(0).unwrap();
+    let (_servers, address) = server();
+    let mut differences = Vec::new();
+    for (what, bytes, _) in bad_frames() {
+        let (expected, found) = (verdict(expected_by, &bytes), verdict(address, &bytes));
+        if (expected == found) == is_meant_to_differ(&what) {
+            differences.push(format!("{what}: apache {expected:?}, zoolet {found:?}"));
+        }
+    }
+    for (what, bytes) in bad_handshakes() {
+        let answers = [expected_by, address].map(|server| {
+            let mut stream = connect(server);
+            // A server may close before it has read everything.
+            let _ = stream.write_all(&bytes);
+            until_closed(&stream)
+        });
+        if answers[0] != answers[1] {
+            differences.push(format!("{what}: apache {:?}, zoolet {:?}", answers[0], answers[1]));
+        }
+    }
+    assert!(differences.is_empty(), "{}", differences.join("\n"));
 }
 
 #[test]

@@ -10,6 +10,7 @@ use zoolet_jute::{
     AuthPacket, ConnectResponse, Decode, ErrorCode, PathVersionRequest, PathWatchRequest, Reply,
     ReplyHeader, Request, SetDataRequest, Xid,
 };
+use zoolet_server::embed::Ensemble;
 use zoolet_tests::raw::{Incoming, RawConnection};
 use zoolet_tests::servers::{Layout, Servers};
 use zoolet_tests::zoolet::{self, Zoolet};
@@ -79,6 +80,28 @@ fn a_client_that_does_not_read_is_deaf_or_closed_and_nobody_waits_for_it() {
     witness.ends_well();
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_longer_than_the_outbox_goes_out() {
+    let builder = Ensemble::builder().configure(|config| {
+        config.limits.outbox_bytes_max = 64 << 10;
+    });
+    let ensemble = builder.start().await.unwrap();
+    let address = ensemble.client_addr(0).unwrap();
+    let asked = tokio::task::spawn_blocking(move || {
+        let mut connection = RawConnection::open(address, 10_000).unwrap();
+        let data = vec![b'x'; 900_000];
+        done(&call(&mut connection, &create("/long", &data, 0)));
+        let look = PathWatchRequest { path: "/long".into(), watch: false };
+        for _ in 0..3 {
+            let read = call(&mut connection, &Request::GetData(look.clone()));
+            assert!(matches!(read, Incoming::Reply(_, Some(Reply::Data(Some(read), _)))
+                if read == data));
+        }
+    });
+    asked.await.unwrap();
+    ensemble.shutdown().await;
+}
+
 #[test]
 fn connections_are_limited_by_address_and_in_number() {
     for (key, max) in [("maxClientCnxns", 4), ("maxCnxns", 6)] {
@@ -136,8 +159,22 @@ fn what_was_asked_before_a_half_close_is_answered() {
 }
 
 #[test]
+fn a_server_that_may_not_accept_so_many_keeps_what_its_log_needs() {
+    floods_a_server_with_descriptors(90);
+}
+
+#[test]
 fn a_server_without_file_descriptors_waits_and_goes_on() {
-    let script = "ulimit -n 90; exec \"$0\" \"$@\"";
+    // Half of them are more than it has left when it has started.
+    let servers = floods_a_server_with_descriptors(26);
+    let output = servers.output(0).unwrap();
+    let complaints = output.lines().filter(|line| line.contains("cannot accept")).count();
+    assert!((1..10).contains(&complaints), "told once in a while, not each time: {output}");
+}
+
+/// Opens many more connections than a server may have file descriptors.
+fn floods_a_server_with_descriptors(descriptors_max: u32) -> Servers {
+    let script = format!("ulimit -n {descriptors_max}; exec \"$0\" \"$@\"");
     let mut command: Vec<OsString> = vec!["sh".into(), "-c".into(), script.into()];
     command.extend(zoolet::server_command().unwrap());
     let layout = Layout { name: "starved", command, voters: 1, observers: 0, lines: Vec::new() };
@@ -158,6 +195,7 @@ fn a_server_without_file_descriptors_waits_and_goes_on() {
         assert!(start.elapsed() < CLOSE_MAX, "nobody is accepted any more");
     }
     witness.ends_well();
+    servers
 }
 
 /// User and system time of a process.

@@ -1,17 +1,20 @@
 //! Four-letter words (protocol §14), beside those of Apache `ZooKeeper`.
 
 use std::io::Write;
+use std::net::SocketAddr;
 use std::time::Duration;
 
+use zoolet_server::config::FourLetterConfig;
+use zoolet_server::embed::Ensemble;
 use zoolet_tests::apache::Apache;
 use zoolet_tests::four_letter;
+use zoolet_tests::raw::RawConnection;
 use zoolet_tests::tools;
 use zoolet_tests::zoolet::Zoolet;
 
 use crate::support::*;
 
-/// The words that both servers know, and the keys that only Apache's answers have, since they tell
-/// of its JVM or of parts that zoolet does not have.
+/// The words that both servers know; `envi` is a test of its own.
 const WORDS: [&str; 14] = [
     "ruok", "srvr", "stat", "mntr", "cons", "conf", "dump", "wchs", "wchc", "wchp", "crst", "srst",
     "isro", "dirs",
@@ -62,6 +65,7 @@ fn four_letter_words_have_the_form_of_apache() {
     let zoolet = Zoolet::builder().start().unwrap();
     let mut differences = Vec::new();
     let addresses = [apache.client_address(0).unwrap(), zoolet.client_address(0).unwrap()];
+    sessions_without_requests_look_alike(addresses);
     let _witnesses = addresses.map(Witness::open);
     for word in WORDS {
         let [expected, found] =
@@ -75,43 +79,151 @@ fn four_letter_words_have_the_form_of_apache() {
             lines
         };
         let (expected, found) = (sorted(expected), sorted(found));
-        let of_interest = |lines: Vec<String>, others: &[String]| -> Vec<String> {
-            if matches!(word, "mntr" | "conf") {
-                // zoolet answers in Apache's order what it answers of Apache's keys.
-                lines.into_iter().filter(|line| others.contains(line)).collect()
-            } else {
-                lines
-            }
-        };
-        let (left, right) =
-            (of_interest(expected.clone(), &found), of_interest(found.clone(), &expected));
-        if left != right {
-            differences.push(format!("{word}\n  apache: {left:#?}\n  zoolet: {right:#?}"));
-        }
         if word == "mntr" {
-            let known = [
-                "zk_version",
-                "zk_server_state",
-                "zk_znode_count",
-                "zk_watch_count",
-                "zk_ephemerals_count",
-                "zk_approximate_data_size",
-                "zk_open_file_descriptor_count",
-                "zk_max_file_descriptor_count",
-                "zk_avg_latency",
-                "zk_max_latency",
-                "zk_min_latency",
-                "zk_packets_received",
-                "zk_packets_sent",
-                "zk_num_alive_connections",
-                "zk_outstanding_requests",
-            ];
-            for key in known {
-                assert!(found.iter().any(|line| line == key), "mntr lacks {key}");
-            }
+            assert_eq!(not_in(&expected, &found).collect::<Vec<_>>(), [""; 0], "mntr lacks");
+            let own: Vec<_> = not_in(&found, &expected).collect();
+            assert_eq!(own, MNTR_OWN, "mntr has more");
+        } else if expected != found {
+            differences.push(format!("{word}\n  apache: {expected:#?}\n  zoolet: {found:#?}"));
         }
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+/// The handshake alone shows as Apache shows it.
+fn sessions_without_requests_look_alike(addresses: [SocketAddr; 2]) {
+    let _fresh = addresses.map(|address| RawConnection::open(address, 10_000).unwrap());
+    for word in ["cons", "stat"] {
+        let [expected, found] = addresses.map(|address| {
+            let mut lines = shape(word, &four_letter::ask(address, word).unwrap());
+            // Which of the two connections comes first is chance, as is whether the one that asked
+            // the word before is still there.
+            lines.sort_unstable();
+            lines.dedup();
+            lines
+        });
+        assert_eq!(found, expected, "{word}");
+    }
+}
+
+/// The keys of `mntr` that zoolet has not, for the parts behind them are Apache's own.
+const MNTR_ABSENT: [(&str, &str); 9] = [
+    (
+        "summaries of requests on their way through Apache's processors and queues",
+        "avg_ min_ max_ cnt_ sum_ p50_ p95_ p99_ p999_",
+    ),
+    (
+        "queues and throttles between Apache's processors",
+        "outstanding_changes_ prep_processor_ request_ requests_not_ sync_processor_ skip_learner_ throttled_ stale_ large_requests_ add_dead_watcher_ dead_watchers_",
+    ),
+    (
+        "Zab",
+        "commit_count diff_count snap_count proposal_count learner_ looking_count quit_leading_ digest_mismatches_ revalidate_count connection_revalidate_",
+    ),
+    ("connection tokens", "connection_drop_ connection_request_"),
+    (
+        "TLS and SASL",
+        "ensemble_auth_ non_mtls_ tls_ outstanding_tls_ unsuccessful_handshake insecure_admin_",
+    ),
+    ("caches of encoded replies", "response_packet_"),
+    ("snapshots on demand", "restore_ snapshot_"),
+    (
+        "sizes of what goes through the JVM",
+        "bytes_received_ response_bytes last_client_response_ watch_bytes",
+    ),
+    ("faults that zoolet logs", "auth_failed_ cnxn_closed_ unrecoverable_"),
+];
+
+/// The keys of `mntr` that Apache has not, in order.
+const MNTR_OWN: [&str; 2] = ["zk_state_digest", "zk_state_zxid"];
+
+/// The keys of one answer that the other lacks without one of the reasons above.
+fn not_in<'a>(keys: &'a [String], others: &'a [String]) -> impl Iterator<Item = &'a str> {
+    let has_reason = |key: &str| {
+        let name = key.trim_start_matches("zk_");
+        let mut absent = MNTR_ABSENT.iter().flat_map(|(_, starts)| starts.split(' '));
+        absent.any(|start| name.starts_with(start))
+    };
+    let missing = keys.iter().filter(|key| !others.contains(key));
+    missing.map(String::as_str).filter(move |key| !has_reason(key))
+}
+
+#[test]
+fn the_environment_lacks_only_what_is_of_the_jvm() {
+    if !tools::require_foreign("client_port", &["java", "mvn"]).unwrap() {
+        return;
+    }
+    let apache = Apache::builder().start().unwrap();
+    let zoolet = Zoolet::builder().start().unwrap();
+    let [expected, found] = [apache.client_address(0), zoolet.client_address(0)].map(|address| {
+        let answer = four_letter::ask(address.unwrap(), "envi").unwrap();
+        let keys = answer.lines().map(|line| line.split('=').next().unwrap_or(line).to_owned());
+        let value = |key: &str| {
+            let line = answer.lines().find_map(|line| line.strip_prefix(key)).unwrap();
+            line.to_owned()
+        };
+        (keys.collect::<Vec<_>>(), value("os.name="), value("os.arch="), value("os.version="))
+    });
+    // Paths and the heap of the JVM.
+    let of_java = |key: &String| {
+        ["java.class.path", "java.library.path", "java.compiler"].contains(&key.as_str())
+            || key.starts_with("os.memory.")
+    };
+    let keys: Vec<String> = expected.0.into_iter().filter(|key| !of_java(key)).collect();
+    assert_eq!(found.0, keys);
+    assert_eq!((found.1, found.2, found.3), (expected.1, expected.2, expected.3));
+}
+
+#[test]
+fn those_that_are_turned_away_are_counted_until_a_reset() {
+    let servers = Zoolet::builder()
+        .property("maxClientCnxns", "2")
+        .property("nio.sessionlessCnxnTimeout", "300")
+        .start()
+        .unwrap();
+    let address = servers.client_address(0).unwrap();
+    let counts = || {
+        let answer = four_letter::ask(address, "mntr").unwrap();
+        ["zk_connection_rejected\t", "zk_sessionless_connections_expired\t"].map(|key| {
+            let value = answer.lines().find_map(|line| line.strip_prefix(key));
+            value.unwrap_or_else(|| panic!("no {key}")).parse::<u64>().unwrap()
+        })
+    };
+    four_letter::ask(address, "srst").unwrap();
+    let held = [connect(address), connect(address)];
+    assert_eq!(until_closed(&connect(address)), Some(Vec::new()), "one too many");
+    // The two say nothing, and are closed for it.
+    for stream in &held {
+        assert_eq!(until_closed(stream), Some(Vec::new()));
+    }
+    assert_eq!(counts(), [1, 2]);
+    assert_eq!(four_letter::ask(address, "srst").unwrap(), "Server stats reset.\n");
+    assert_eq!(counts(), [0, 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn by_default_srvr_is_the_only_word() {
+    let ensemble = Ensemble::builder()
+        .configure(|config| config.four_letter = FourLetterConfig::default())
+        .start()
+        .await
+        .unwrap();
+    let address = ensemble.client_addr(0).unwrap();
+    let asked = tokio::task::spawn_blocking(move || {
+        for word in WORDS.into_iter().chain(["envi"]) {
+            let answer = four_letter::ask(address, word).unwrap();
+            let refusal = format!("{word} is not executed because it is not in the whitelist.\n");
+            assert_eq!(answer == refusal, word != "srvr", "{word}: {answer}");
+        }
+        // Any other word is the length of a frame that is too long.
+        for word in ["nope", "RUOK", "srvR"] {
+            let mut stream = connect(address);
+            stream.write_all(word.as_bytes()).unwrap();
+            assert_eq!(until_closed(&stream), Some(Vec::new()), "{word}");
+        }
+    });
+    asked.await.unwrap();
+    ensemble.shutdown().await;
 }
 
 #[test]

@@ -56,6 +56,7 @@ pub(in super::super) fn reset_connections(shared: &Shared) -> String {
 
 pub(in super::super) fn reset_server(shared: &Shared) -> String {
     shared.host.reset_figures();
+    shared.registry.reset();
     "Server stats reset.\n".to_owned()
 }
 

@@ -146,8 +146,8 @@ pub(super) fn envi() -> String {
         ("java.vendor", "<NA>".to_owned()),
         ("java.home", "<NA>".to_owned()),
         ("java.io.tmpdir", std::env::temp_dir().display().to_string()),
-        ("os.name", std::env::consts::OS.to_owned()),
-        ("os.arch", std::env::consts::ARCH.to_owned()),
+        ("os.name", first_line("/proc/sys/kernel/ostype")),
+        ("os.arch", java_name(std::env::consts::ARCH).to_owned()),
         ("os.version", first_line("/proc/sys/kernel/osrelease")),
         ("user.name", variable("USER")),
         ("user.home", variable("HOME")),
@@ -156,6 +156,11 @@ pub(super) fn envi() -> String {
         put(&mut out, format_args!("{key}={value}\n"));
     }
     out
+}
+
+/// What Java calls a processor.
+fn java_name(architecture: &str) -> &str {
+    if architecture == "x86_64" { "amd64" } else { architecture }
 }
 
 /// Appends to a text, which cannot fail.

@@ -25,9 +25,15 @@ pub(in super::super) fn mntr(shared: &Shared) -> String {
     out.add("outstanding_requests", report.outstanding);
     out.add("znode_count", report.znodes);
     out.add("global_sessions", report.sessions);
+    // Every session is known to the whole ensemble.
+    out.add("local_sessions", 0);
     out.add("watch_count", report.watches);
     out.add("packets_received", report.figures.received);
     out.add("packets_sent", report.figures.sent);
+    let turned_away = shared.registry.turned_away();
+    out.add("connection_rejected", turned_away.refused);
+    out.add("sessionless_connections_expired", turned_away.late);
+    out.add("uptime", shared.opened.elapsed().as_millis());
     out.add("approximate_data_size", report.data_bytes);
     let (open, max) = file_descriptors();
     if let Some(open) = open {
