@@ -24,15 +24,20 @@ mod client;
 mod error;
 mod hosts;
 mod options;
+mod reads;
 pub mod recipes;
 mod session;
 mod transaction;
 mod watcher;
 
-pub use client::Client;
+pub use client::{Client, ConfigChange, Quota};
 pub use error::{Error, ErrorKind};
 pub use options::ClientOptions;
+pub use reads::{Read, Reads};
 pub use session::{SessionInfo, SessionState};
 pub use transaction::Transaction;
 pub use watcher::{OneshotWatcher, PersistentWatcher, WatchedEvent};
-pub use zoolet_jute::{Acl, AddWatchMode, CreateMode, ErrorCode, EventType, Id, Stat, Zxid, perms};
+pub use zoolet_jute::{
+    Acl, AddWatchMode, ClientInfo, CreateMode, ErrorCode, EventType, Id, SessionId, Stat,
+    WatcherType, Zxid, perms,
+};

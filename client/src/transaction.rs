@@ -1,11 +1,14 @@
 //! Several writes that happen all together or not at all.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use zoolet_jute::{
     Acl, CreateMode, CreateRequest, ErrorCode, MultiOp, MultiResult, Parts, PathVersionRequest,
     Reply, Request, SetDataRequest, Zxid,
 };
 
+use crate::client::create_ttl;
 use crate::{Client, Error, ErrorKind};
 
 /// A transaction under construction; see [`Client::transaction`].
@@ -35,12 +38,34 @@ impl<'a> Transaction<'a> {
 
     /// Creates a znode.
     pub fn create(mut self, path: &str, data: &[u8], acl: Vec<Acl>, mode: CreateMode) -> Self {
-        self.ops.push(MultiOp::Create2(CreateRequest {
+        let body = CreateRequest {
             path: path.to_owned(),
             data: Some(Bytes::copy_from_slice(data)),
             acl: Some(acl),
             flags: mode as i32,
-        }));
+        };
+        self.ops.push(match mode {
+            CreateMode::Container => MultiOp::CreateContainer(body),
+            CreateMode::Persistent
+            | CreateMode::Ephemeral
+            | CreateMode::PersistentSequential
+            | CreateMode::EphemeralSequential
+            | CreateMode::PersistentWithTtl
+            | CreateMode::PersistentSequentialWithTtl => MultiOp::Create2(body),
+        });
+        self
+    }
+
+    /// Creates a znode with a time to live; see [`Client::create_with_ttl`].
+    pub fn create_with_ttl(
+        mut self,
+        path: &str,
+        data: &[u8],
+        acl: Vec<Acl>,
+        mode: CreateMode,
+        ttl: Duration,
+    ) -> Self {
+        self.ops.push(MultiOp::CreateTtl(create_ttl(path, data, acl, mode, ttl)));
         self
     }
 

@@ -51,6 +51,8 @@ pub(crate) enum Call {
     Operation(Operation),
     /// A watcher of this kind and path was dropped.
     Forget(WatcherType, String),
+    /// The server has removed all watches of this kind and path.
+    Removed(WatcherType, String),
 }
 
 /// Why a connection ended.
@@ -278,6 +280,7 @@ impl Task {
                 match call {
                     Some(Call::Operation(operation)) => self.send(operation, &mut wire.outgoing),
                     Some(Call::Forget(kind, path)) => self.forget(kind, path),
+                    Some(Call::Removed(kind, path)) => self.watches.remove(kind, &path),
                     None => self.send_close(None, &mut wire.outgoing),
                 }
                 Ok(())

@@ -136,6 +136,24 @@ impl Watches {
         }
     }
 
+    /// Forgets every watcher of a path, whose watch the server has removed. Their waits end.
+    pub(crate) fn remove(&mut self, kind: WatcherType, path: &str) {
+        let is = |one: WatcherType| kind == one || kind == WatcherType::Any;
+        if is(WatcherType::Data) {
+            self.data.remove(path);
+            self.exist.remove(path);
+        }
+        if is(WatcherType::Children) {
+            self.child.remove(path);
+        }
+        if is(WatcherType::Persistent) {
+            self.persistent.remove(path);
+        }
+        if is(WatcherType::PersistentRecursive) {
+            self.recursive.remove(path);
+        }
+    }
+
     /// The requests that register everything anew after a reconnect, in frames of bounded size.
     pub(crate) fn set_watches(&mut self, relative_zxid: Zxid) -> Vec<Request> {
         for table in [&mut self.data, &mut self.exist, &mut self.child] {

@@ -5,6 +5,9 @@
     reason = "a reply of any other kind, new ones too, is one that was not asked for"
 )]
 
+mod ensemble;
+mod quota;
+
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,11 +15,13 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::sleep_until;
 use zoolet_jute::{
-    Acl, AddWatchMode, AddWatchRequest, AuthPacket, CreateMode, CreateRequest, ErrorCode,
-    NullablePathRequest, PathRequest, PathVersionRequest, PathWatchRequest, Reply, Request,
-    SetAclRequest, SetDataRequest, Stat, WatcherType, Zxid,
+    Acl, AddWatchMode, AddWatchRequest, CreateMode, CreateRequest, CreateTtlRequest, ErrorCode,
+    PathRequest, PathVersionRequest, PathWatchRequest, Reply, Request, SetAclRequest,
+    SetDataRequest, Stat, WatcherType, WatchesRequest,
 };
 
+pub use self::ensemble::ConfigChange;
+pub use self::quota::Quota;
 use crate::hosts::Hosts;
 use crate::session::lease::Lease;
 use crate::session::pending::Answer;
@@ -25,7 +30,8 @@ use crate::session::watches::{Registration, watcher_type};
 use crate::session::{SessionInfo, SessionState};
 use crate::watcher::Forgetting;
 use crate::{
-    ClientOptions, Error, ErrorKind, OneshotWatcher, PersistentWatcher, Transaction, WatchedEvent,
+    ClientOptions, Error, ErrorKind, OneshotWatcher, PersistentWatcher, Reads, Transaction,
+    WatchedEvent,
 };
 
 /// The most calls that wait for the task at a time; further ones wait in their futures.
@@ -158,6 +164,24 @@ impl Client {
         }
     }
 
+    /// Creates a znode that servers delete when it has had no child and no write for a time, 1 ms to
+    /// 2⁴⁰ − 1 ms; `mode` is one of those with a time to live. Servers refuse it with
+    /// [`ErrorCode::Unimplemented`] unless their extended types are enabled.
+    pub async fn create_with_ttl(
+        &self,
+        path: &str,
+        data: &[u8],
+        acl: Vec<Acl>,
+        mode: CreateMode,
+        ttl: Duration,
+    ) -> Result<(String, Stat), Error> {
+        let body = create_ttl(path, data, acl, mode, ttl);
+        match self.call(Request::CreateTtl(body)).await?.1 {
+            Reply::PathStat(path, stat) => Ok((path, stat)),
+            other => Err(unexpected(&other)),
+        }
+    }
+
     /// Deletes a znode of this version; −1 for any.
     pub async fn delete(&self, path: &str, version: i32) -> Result<(), Error> {
         let body = PathVersionRequest { path: path.to_owned(), version };
@@ -258,11 +282,18 @@ impl Client {
         }
     }
 
-    /// Waits until the server has applied everything that was committed before: the reads behind
-    /// it see at least that.
-    pub async fn sync(&self, path: &str) -> Result<Zxid, Error> {
-        let request = Request::Sync(NullablePathRequest { path: Some(path.to_owned()) });
-        self.call(request).await.map(|(zxid, _)| zxid)
+    /// How many znodes there are below a znode, at any depth.
+    pub async fn all_children_number(&self, path: &str) -> Result<u64, Error> {
+        let request = Request::GetAllChildrenNumber(PathRequest { path: path.to_owned() });
+        match self.call(request).await?.1 {
+            Reply::Count(number) => Ok(u64::try_from(number).unwrap_or_default()),
+            other => Err(unexpected(&other)),
+        }
+    }
+
+    /// Begins several reads in one request.
+    pub fn reads(&self) -> Reads<'_> {
+        Reads::new(self)
     }
 
     /// Begins a transaction.
@@ -283,14 +314,21 @@ impl Client {
         Ok(PersistentWatcher::new(receiver, self.forgetting(watcher_type(mode), path)))
     }
 
-    /// Adds an identity to the session's connections.
-    pub async fn add_auth(&self, scheme: &str, auth: &[u8]) -> Result<(), Error> {
-        let request = Request::Auth(AuthPacket {
-            auth_type: 0,
-            scheme: Some(scheme.to_owned()),
-            auth: Some(Bytes::copy_from_slice(auth)),
-        });
-        self.call(request).await.map(|_| ())
+    /// Whether the server holds a watch of this kind on exactly this path for this session.
+    pub async fn check_watches(&self, path: &str, kind: WatcherType) -> Result<bool, Error> {
+        let body = WatchesRequest { path: path.to_owned(), watcher_type: kind };
+        found(self.call(Request::CheckWatches(body)).await)
+    }
+
+    /// Removes all watches of this kind on exactly this path that this session has, whoever holds
+    /// their watchers; answers whether there were any. To end one watch, drop its watcher.
+    pub async fn remove_watches(&self, path: &str, kind: WatcherType) -> Result<bool, Error> {
+        let body = WatchesRequest { path: path.to_owned(), watcher_type: kind };
+        let found = found(self.call(Request::RemoveWatches(body)).await)?;
+        if found && self.calls.send(Call::Removed(kind, path.to_owned())).await.is_err() {
+            return Err(self.terminal_error());
+        }
+        Ok(found)
     }
 
     /// Ends the session: its ephemeral znodes are deleted.
@@ -341,6 +379,23 @@ impl Client {
     }
 }
 
+/// The body of a create with a time to live.
+pub(crate) fn create_ttl(
+    path: &str,
+    data: &[u8],
+    acl: Vec<Acl>,
+    mode: CreateMode,
+    ttl: Duration,
+) -> CreateTtlRequest {
+    CreateTtlRequest {
+        path: path.to_owned(),
+        data: Some(Bytes::copy_from_slice(data)),
+        acl: Some(acl),
+        flags: mode as i32,
+        ttl_ms: i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX),
+    }
+}
+
 fn path_watch(path: &str, watch: bool) -> PathWatchRequest {
     PathWatchRequest { path: path.to_owned(), watch }
 }
@@ -350,6 +405,14 @@ fn no_node_is_none(answer: Answer) -> Result<Option<Stat>, Error> {
         Ok((_, Reply::Stat(stat))) => Ok(Some(stat)),
         Ok((_, other)) => Err(unexpected(&other)),
         Err(error) if error.code() == Some(ErrorCode::NoNode) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn found(answer: Answer) -> Result<bool, Error> {
+    match answer {
+        Ok(_) => Ok(true),
+        Err(error) if error.code() == Some(ErrorCode::NoWatcher) => Ok(false),
         Err(error) => Err(error),
     }
 }
