@@ -1,0 +1,78 @@
+//! Commands about identities and permissions.
+
+use serde_json::{Value, json};
+use zoolet_client::ErrorCode;
+use zoolet_jute::{ClientInfo, Reply, Request};
+
+use super::Context;
+use super::read::strange;
+use super::walk::Walk;
+use super::write::{parse_acl, written};
+use crate::args::{AddAuth, GetAcl, SetAcl};
+use crate::error::CtlError;
+use crate::format::{acl_json, acl_text, name_text, stat_json, stat_text};
+use crate::path;
+
+/// `getAcl [-s] PATH`.
+pub(crate) async fn get_acl(arguments: &GetAcl, context: &Context) -> Result<(), CtlError> {
+    path::check(&arguments.path)?;
+    let read = context.connection.client.acl(&arguments.path);
+    let (acl, stat) = context.connection.ask(&arguments.path, read).await?;
+    let text = || {
+        let mut lines = vec![acl_text(&acl)];
+        lines.extend(arguments.stat.then(|| stat_text(&stat)));
+        lines.join("\n")
+    };
+    let json =
+        || json!({ "path": arguments.path, "acl": acl_json(&acl), "stat": stat_json(&stat) });
+    context.output.result(text, json)
+}
+
+/// `setAcl [-s] [-v VERSION] [-R] PATH ACL`.
+pub(crate) async fn set_acl(arguments: &SetAcl, context: &Context) -> Result<(), CtlError> {
+    path::check(&arguments.path)?;
+    let acl = parse_acl(&arguments.acl)?;
+    let connection = &context.connection;
+    if !arguments.recursive {
+        let write = connection.client.set_acl(&arguments.path, acl, arguments.version);
+        let stat = connection.ask(&arguments.path, write).await?;
+        return written(&arguments.path, &stat, arguments.stat, context);
+    }
+    let mut count = 0;
+    let mut walk = Walk::new(&arguments.path);
+    while let Some(found) = walk.next(connection).await? {
+        let write = connection.client.set_acl(&found.path, acl.clone(), arguments.version);
+        match connection.ask(&found.path, write).await {
+            Ok(_) => count += 1,
+            // Deleted since it was listed.
+            Err(error) if error.code == Some(ErrorCode::NoNode) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let json = || json!({ "path": arguments.path, "znodes": count });
+    context.output.result(|| format!("{count} znodes"), json)
+}
+
+/// `addauth SCHEME ID`.
+pub(crate) async fn add_auth(arguments: &AddAuth, context: &Context) -> Result<(), CtlError> {
+    let id = arguments.id.as_deref().unwrap_or_default();
+    context.connection.add_auth(&arguments.scheme, id).await?;
+    context.output.result(String::new, || json!({ "scheme": arguments.scheme }))
+}
+
+/// `whoami`.
+pub(crate) async fn whoami(context: &Context) -> Result<(), CtlError> {
+    let call = context.connection.client.call(Request::WhoAmI);
+    let identities = match context.connection.ask("whoami", call).await? {
+        (_, Reply::WhoAmI(identities)) => identities,
+        (_, other) => return Err(strange(&other)),
+    };
+    let text =
+        |identity: &ClientInfo| name_text(&format!("{}: {}", identity.auth_scheme, identity.user));
+    let json =
+        |identity: &ClientInfo| json!({ "scheme": identity.auth_scheme, "user": identity.user });
+    context.output.result(
+        || identities.iter().map(text).collect::<Vec<_>>().join("\n"),
+        || identities.iter().map(json).collect::<Value>(),
+    )
+}

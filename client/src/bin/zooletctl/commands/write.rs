@@ -1,0 +1,187 @@
+//! Commands that write.
+
+use std::fs;
+use std::io::{self, Read};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use serde_json::json;
+use zoolet_client::{Acl, CreateMode, ErrorCode, Id, Stat, perms};
+use zoolet_jute::{CreateRequest, CreateTtlRequest, Reply, Request};
+
+use super::Context;
+use super::read::strange;
+use super::walk::Walk;
+use crate::args::{Create, Data, Delete, DeleteAll, Set};
+use crate::error::{CtlError, Exit};
+use crate::format::{name_text, stat_json, stat_text};
+use crate::path;
+
+/// `create [-s] [-e] [-c] [-t TTL] PATH [DATA] [ACL]`.
+pub(crate) async fn create(arguments: &Create, context: &Context) -> Result<(), CtlError> {
+    // The name of a sequential znode may be its number alone.
+    match arguments.path.strip_suffix('/') {
+        Some(parent) if arguments.sequential && !parent.is_empty() => path::check(parent)?,
+        Some("") if arguments.sequential => {}
+        _ => path::check(&arguments.path)?,
+    }
+    let acl = arguments.acl.as_deref().map_or_else(|| Ok(Acl::open()), parse_acl)?;
+    let request = create_request(arguments, arguments.data.bytes()?, acl);
+    let call = context.connection.client.call(request);
+    let created = match context.connection.ask(&arguments.path, call).await {
+        Ok((_, Reply::PathStat(path, stat))) => (path, stat),
+        Ok((_, other)) => return Err(strange(&other)),
+        Err(error) if error.code == Some(ErrorCode::NoNode) => {
+            let message = format!("{}: its parent does not exist", arguments.path);
+            return Err(CtlError { message, ..error });
+        }
+        Err(error) => return Err(error),
+    };
+    let (path, stat) = created;
+    let json = || json!({ "path": path, "stat": stat_json(&stat) });
+    context.output.result(|| format!("Created {}", name_text(&path)), json)
+}
+
+fn create_request(arguments: &Create, data: Vec<u8>, acl: Vec<Acl>) -> Request {
+    let (path, data, acl) = (arguments.path.clone(), Some(data.into()), Some(acl));
+    let mode = match (arguments.ephemeral, arguments.sequential) {
+        (true, true) => CreateMode::EphemeralSequential,
+        (true, false) => CreateMode::Ephemeral,
+        (false, true) => CreateMode::PersistentSequential,
+        (false, false) => CreateMode::Persistent,
+    };
+    match arguments.ttl_ms {
+        Some(ttl_ms) => {
+            let mode = if arguments.sequential {
+                CreateMode::PersistentSequentialWithTtl
+            } else {
+                CreateMode::PersistentWithTtl
+            };
+            Request::CreateTtl(CreateTtlRequest { path, data, acl, flags: mode as i32, ttl_ms })
+        }
+        None if arguments.container => {
+            let flags = CreateMode::Container as i32;
+            Request::CreateContainer(CreateRequest { path, data, acl, flags })
+        }
+        None => Request::Create2(CreateRequest { path, data, acl, flags: mode as i32 }),
+    }
+}
+
+/// `set [-s] [-v VERSION] PATH DATA`.
+pub(crate) async fn set(arguments: &Set, context: &Context) -> Result<(), CtlError> {
+    path::check(&arguments.path)?;
+    if arguments.data.data.is_none() && arguments.data.file.is_none() {
+        let error = CtlError::new(Exit::Usage, "set needs DATA or --file FILE");
+        return Err(error.hint("set PATH \"\" writes no bytes at all"));
+    }
+    let data = arguments.data.bytes()?;
+    let write = context.connection.client.set_data(&arguments.path, &data, arguments.version);
+    let stat = context.connection.ask(&arguments.path, write).await?;
+    written(&arguments.path, &stat, arguments.stat, context)
+}
+
+/// Tells of a write what it has made of the Stat, if that is asked for.
+pub(crate) fn written(
+    path: &str,
+    stat: &Stat,
+    tell: bool,
+    context: &Context,
+) -> Result<(), CtlError> {
+    let text = || if tell { stat_text(stat) } else { String::new() };
+    context.output.result(text, || json!({ "path": path, "stat": stat_json(stat) }))
+}
+
+/// `delete [-v VERSION] PATH`.
+pub(crate) async fn delete(arguments: &Delete, context: &Context) -> Result<(), CtlError> {
+    path::check(&arguments.path)?;
+    let delete = context.connection.client.delete(&arguments.path, arguments.version);
+    context.connection.ask(&arguments.path, delete).await?;
+    context.output.result(String::new, || json!({ "path": arguments.path, "deleted": 1 }))
+}
+
+/// `deleteall PATH`: a znode and everything below it, the deepest first.
+pub(crate) async fn delete_all(arguments: &DeleteAll, context: &Context) -> Result<(), CtlError> {
+    path::check(&arguments.path)?;
+    if arguments.path == "/" {
+        let error = CtlError::new(Exit::InvalidInput, "/ cannot be deleted");
+        return Err(error.hint("delete what is below it, each by its path"));
+    }
+    let connection = &context.connection;
+    let mut paths = Vec::new();
+    let mut walk = Walk::new(&arguments.path);
+    while let Some(found) = walk.next(connection).await? {
+        paths.push(found.path);
+    }
+    let mut deleted = 0;
+    for path in paths.iter().rev() {
+        match connection.ask(path, connection.client.delete(path, -1)).await {
+            Ok(()) => deleted += 1,
+            Err(error) if error.code == Some(ErrorCode::NoNode) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let json = || json!({ "path": arguments.path, "deleted": deleted });
+    context.output.result(String::new, json)
+}
+
+impl Data {
+    /// The bytes that are to be written; none when nothing is given.
+    fn bytes(&self) -> Result<Vec<u8>, CtlError> {
+        match (&self.data, &self.file) {
+            (Some(data), _) => Ok(data.as_bytes().to_vec()),
+            (None, Some(file)) => read_file(file),
+            (None, None) => Ok(Vec::new()),
+        }
+    }
+}
+
+fn read_file(file: &Path) -> Result<Vec<u8>, CtlError> {
+    let mut bytes = Vec::new();
+    let read = match file.to_str() {
+        Some("-") => io::stdin().lock().read_to_end(&mut bytes).map(|_| bytes),
+        _ => fs::read(file),
+    };
+    read.map_err(|error| CtlError::new(Exit::Io, format!("{}: {error}", file.display())))
+}
+
+/// Parses an ACL as zkCli does: `SCHEME:ID:PERMISSIONS` with commas between. An id may have colons.
+pub(crate) fn parse_acl(text: &str) -> Result<Vec<Acl>, CtlError> {
+    let wrong = |entry: &str, why: &str| {
+        CtlError::new(Exit::InvalidInput, format!("ACL {entry:?} {why}"))
+            .hint("an ACL is a list of SCHEME:ID:PERMISSIONS, such as world:anyone:cdrwa")
+    };
+    let parse = |entry: &str| {
+        let (scheme, rest) =
+            entry.split_once(':').ok_or_else(|| wrong(entry, "has no scheme and id"))?;
+        let (id, letters) = rest.rsplit_once(':').ok_or_else(|| wrong(entry, "has no id"))?;
+        let mut bits = 0;
+        for letter in letters.chars() {
+            bits |= match letter {
+                'c' => perms::CREATE,
+                'd' => perms::DELETE,
+                'r' => perms::READ,
+                'w' => perms::WRITE,
+                'a' => perms::ADMIN,
+                _ => return Err(wrong(entry, "has permissions other than c, d, r, w and a")),
+            };
+        }
+        Ok(Acl { perms: bits, id: Id::new(scheme, id) })
+    };
+    text.split(',').map(str::trim).map(parse).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::format::acl_text;
+
+    #[test]
+    fn an_acl_is_read_as_it_is_printed() {
+        for text in ["world:anyone:cdrwa", "digest:u:abc=:r,ip:10.0.0.0/8:cw", "auth::cdrwa"] {
+            assert_eq!(acl_text(&parse_acl(text).unwrap()), text);
+        }
+        for bad in ["", "world", "world:anyone", "world:anyone:x", "a:b:r,"] {
+            assert_eq!(parse_acl(bad).unwrap_err().exit, Exit::InvalidInput, "{bad}");
+        }
+    }
+}

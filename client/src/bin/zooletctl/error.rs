@@ -1,0 +1,187 @@
+//! What the program says and with which number it ends when something goes wrong.
+
+#![allow(clippy::wildcard_enum_match_arm, reason = "the kinds that are not named need no more")]
+
+use std::fmt;
+use std::io;
+use std::process::ExitCode;
+
+use serde_json::{Value, json};
+use zoolet_client::{Error, ErrorCode, ErrorKind};
+
+/// How the program ends. The numbers up to 128 are etcdctl's; `docs/zooletctl.md` lists them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// The server refused the operation, or it could not be carried out.
+    Failed,
+    /// No server could be reached, or the session ended.
+    Connection,
+    /// A value that makes no sense, such as a relative path.
+    InvalidInput,
+    /// The server does not support the operation.
+    Unsupported,
+    /// A local file or stream could not be read or written.
+    Io,
+    /// A lock or leadership was lost while it was held.
+    Lost,
+    /// The command line is wrong.
+    Usage,
+    /// Nobody reads the output any more, as after SIGPIPE.
+    BrokenPipe,
+}
+
+impl Exit {
+    /// The number.
+    pub(crate) const fn number(self) -> u8 {
+        match self {
+            Self::Failed => 1,
+            Self::Connection => 2,
+            Self::InvalidInput => 3,
+            Self::Unsupported => 4,
+            Self::Io => 6,
+            Self::Lost => 125,
+            Self::Usage => 128,
+            Self::BrokenPipe => 141,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        exit.number().into()
+    }
+}
+
+/// A failure: its exit code, what is wrong, and what to do about it.
+#[derive(Debug)]
+pub(crate) struct CtlError {
+    pub(crate) exit: Exit,
+    /// Empty when there is nothing to say.
+    pub(crate) message: String,
+    pub(crate) hint: Option<&'static str>,
+    /// The server's code, if it was the server that refused.
+    pub(crate) code: Option<ErrorCode>,
+}
+
+impl CtlError {
+    pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into(), hint: None, code: None }
+    }
+
+    pub(crate) fn hint(mut self, hint: &'static str) -> Self {
+        self.hint = Some(hint);
+        self
+    }
+
+    /// A failed call that concerned this path.
+    pub(crate) fn of(error: &Error, path: &str) -> Self {
+        let (exit, message, hint) = match error.code() {
+            Some(code) => refusal(code, path),
+            None => failure(error),
+        };
+        Self { exit, message, hint, code: error.code() }
+    }
+
+    /// A failed call that concerned no path.
+    pub(crate) fn of_call(error: &Error) -> Self {
+        Self::of(error, "")
+    }
+
+    /// The failure as `--json` prints it on stderr.
+    pub(crate) fn to_json(&self) -> Value {
+        let mut body = json!({ "message": self.message, "exit": self.exit.number() });
+        if let (Some(body), Some(code)) = (body.as_object_mut(), self.code) {
+            body.insert("code".into(), json!(code as i32));
+            body.insert("name".into(), json!(code.name()));
+        }
+        if let (Some(body), Some(hint)) = (body.as_object_mut(), self.hint) {
+            body.insert("hint".into(), json!(hint));
+        }
+        json!({ "error": body })
+    }
+}
+
+impl fmt::Display for CtlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.message)?;
+        match self.hint {
+            Some(hint) => write!(f, "\n  {hint}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl From<io::Error> for CtlError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe => Self::new(Exit::BrokenPipe, ""),
+            _ => Self::new(Exit::Io, error.to_string()),
+        }
+    }
+}
+
+type Told = (Exit, String, Option<&'static str>);
+
+/// What a server's refusal means at this path.
+fn refusal(code: ErrorCode, path: &str) -> Told {
+    let (exit, what, hint) = match code {
+        ErrorCode::NoNode => (Exit::Failed, "znode does not exist", None),
+        ErrorCode::NodeExists => (Exit::Failed, "znode exists already", None),
+        ErrorCode::NotEmpty => {
+            let hint = "`deleteall` deletes a znode with everything below it";
+            (Exit::Failed, "znode has children", Some(hint))
+        }
+        ErrorCode::BadVersion => {
+            let hint = "somebody has written it meanwhile: read its Stat again";
+            (Exit::Failed, "znode has another version", Some(hint))
+        }
+        ErrorCode::NoAuth => {
+            let hint = "give an identity with --auth SCHEME:ID or `addauth`";
+            (Exit::Failed, "the ACL does not permit it", Some(hint))
+        }
+        ErrorCode::InvalidAcl => {
+            let hint = "an ACL is a list of SCHEME:ID:PERMISSIONS, such as world:anyone:cdrwa; \
+                        `auth` needs an identity";
+            (Exit::InvalidInput, "the server refuses this ACL", Some(hint))
+        }
+        ErrorCode::NoChildrenForEphemerals => {
+            (Exit::Failed, "an ephemeral znode has no children", None)
+        }
+        ErrorCode::BadArguments => (Exit::InvalidInput, "the server refuses the arguments", None),
+        ErrorCode::QuotaExceeded => {
+            (Exit::Failed, "a quota would be exceeded", Some("`listquota` shows the quotas"))
+        }
+        ErrorCode::NotReadOnly => (Exit::Failed, "the server is read-only at the moment", None),
+        ErrorCode::NoWatcher => (Exit::Failed, "there is no such watch", None),
+        ErrorCode::Unimplemented => {
+            (Exit::Unsupported, "the server does not support this operation", None)
+        }
+        ErrorCode::ReconfigDisabled => {
+            (Exit::Unsupported, "reconfiguration is off: set reconfigEnabled=true", None)
+        }
+        ErrorCode::SessionExpired => (Exit::Connection, "the session has expired", None),
+        other => (Exit::Failed, other.name(), None),
+    };
+    let message = if path.is_empty() { what.to_owned() } else { format!("{path}: {what}") };
+    (exit, message, hint)
+}
+
+/// What a call that no server refused has failed of.
+fn failure(error: &Error) -> Told {
+    let hint = match error.kind() {
+        ErrorKind::Timeout(_) => {
+            Some("check that the servers run and that --servers names them; --timeout waits longer")
+        }
+        ErrorKind::ConnectionLoss => Some(
+            "the operation may have happened or not: look before \
+                                           you do it again",
+        ),
+        _ => None,
+    };
+    let exit = match error.kind() {
+        ErrorKind::Protocol(_) => Exit::InvalidInput,
+        ErrorKind::LockLost => Exit::Lost,
+        _ => Exit::Connection,
+    };
+    (exit, error.to_string(), hint)
+}

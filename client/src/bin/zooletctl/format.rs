@@ -1,0 +1,172 @@
+//! How znodes look: text for people, JSON for programs.
+
+use std::fmt::Write as _;
+use std::str;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use zoolet_client::{Acl, Stat, perms};
+
+/// Milliseconds of a day.
+const DAY_MS: i64 = 86_400_000;
+
+/// Data for a person: text as it is, with what would disturb a terminal escaped; bytes that are not
+/// text as `\xNN`.
+pub(crate) fn data_text(data: &[u8]) -> String {
+    let mut text = String::with_capacity(data.len());
+    for chunk in data.utf8_chunks() {
+        for character in chunk.valid().chars() {
+            match character {
+                '\n' | '\t' => text.push(character),
+                c if c.is_control() => text.extend(c.escape_default()),
+                c => text.push(c),
+            }
+        }
+        for byte in chunk.invalid() {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "\\x{byte:02x}");
+        }
+    }
+    text
+}
+
+/// A name or path on one line.
+pub(crate) fn name_text(name: &str) -> String {
+    name.chars()
+        .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
+        .collect()
+}
+
+/// Data for a program: `data` when it is text, `base64` when it is not.
+pub(crate) fn data_json(data: &[u8]) -> (&'static str, Value) {
+    match str::from_utf8(data) {
+        Ok(text) => ("data", json!(text)),
+        Err(_) => ("base64", json!(STANDARD.encode(data))),
+    }
+}
+
+/// A Stat as zkCli prints it, with times in UTC.
+pub(crate) fn stat_text(stat: &Stat) -> String {
+    [
+        format!("cZxid = {}", stat.czxid),
+        format!("ctime = {}", time_text(stat.ctime)),
+        format!("mZxid = {}", stat.mzxid),
+        format!("mtime = {}", time_text(stat.mtime)),
+        format!("pZxid = {}", stat.pzxid),
+        format!("cversion = {}", stat.cversion),
+        format!("dataVersion = {}", stat.version),
+        format!("aclVersion = {}", stat.aversion),
+        format!("ephemeralOwner = {}", stat.ephemeral_owner),
+        format!("dataLength = {}", stat.data_length),
+        format!("numChildren = {}", stat.num_children),
+    ]
+    .join("\n")
+}
+
+/// A Stat as JSON. Zxids and sessions are text: they do not fit the numbers of every JSON reader.
+pub(crate) fn stat_json(stat: &Stat) -> Value {
+    json!({
+        "czxid": stat.czxid.to_string(),
+        "mzxid": stat.mzxid.to_string(),
+        "pzxid": stat.pzxid.to_string(),
+        "ctime": stat.ctime,
+        "mtime": stat.mtime,
+        "version": stat.version,
+        "cversion": stat.cversion,
+        "aversion": stat.aversion,
+        "ephemeralOwner": stat.ephemeral_owner.to_string(),
+        "dataLength": stat.data_length,
+        "numChildren": stat.num_children,
+    })
+}
+
+/// A time of the servers as `2026-01-31T12:00:00.000Z`.
+pub(crate) fn time_text(since_1970_ms: i64) -> String {
+    let (days, ms) = (since_1970_ms.div_euclid(DAY_MS), since_1970_ms.rem_euclid(DAY_MS));
+    let (year, month, day) = civil(days);
+    let (hour, minute) = (ms / 3_600_000, ms / 60_000 % 60);
+    let (second, ms) = (ms / 1000 % 60, ms % 1000);
+    format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}.{ms:03}Z")
+}
+
+/// The date of a day counted from 1970-01-01, in the Gregorian calendar. Years are counted from
+/// March, so that the leap day is the last one, in eras of 400 years, which are equally long.
+fn civil(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let (era, day_of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year + year / 4 - year / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    (era * 400 + year + i64::from(month <= 2), month, day)
+}
+
+/// The letters of permissions, in zkCli's order.
+const PERMISSIONS: [(char, i32); 5] = [
+    ('c', perms::CREATE),
+    ('d', perms::DELETE),
+    ('r', perms::READ),
+    ('w', perms::WRITE),
+    ('a', perms::ADMIN),
+];
+
+/// Permissions as letters.
+pub(crate) fn perms_text(bits: i32) -> String {
+    PERMISSIONS.iter().filter(|(_, bit)| bits & bit != 0).map(|(letter, _)| letter).collect()
+}
+
+/// An ACL as zkCli takes it: `world:anyone:cdrwa,…`.
+pub(crate) fn acl_text(acl: &[Acl]) -> String {
+    let entry = |entry: &Acl| {
+        let (scheme, id) = (entry.id.scheme.as_deref(), entry.id.id.as_deref());
+        let (scheme, id) = (scheme.unwrap_or_default(), id.unwrap_or_default());
+        name_text(&format!("{scheme}:{id}:{}", perms_text(entry.perms)))
+    };
+    acl.iter().map(entry).collect::<Vec<_>>().join(",")
+}
+
+/// An ACL as JSON.
+pub(crate) fn acl_json(acl: &[Acl]) -> Value {
+    let entry = |entry: &Acl| {
+        json!({
+            "scheme": entry.id.scheme,
+            "id": entry.id.id,
+            "perms": perms_text(entry.perms),
+        })
+    };
+    acl.iter().map(entry).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_dates_of_the_gregorian_calendar() {
+        assert_eq!(time_text(0), "1970-01-01T00:00:00.000Z");
+        assert_eq!(time_text(-1), "1969-12-31T23:59:59.999Z");
+        assert_eq!(time_text(951_826_154_321), "2000-02-29T12:09:14.321Z");
+        assert_eq!(time_text(1_709_251_199_000), "2024-02-29T23:59:59.000Z");
+        assert_eq!(time_text(4_107_542_400_000), "2100-03-01T00:00:00.000Z");
+        assert!(time_text(i64::MAX).ends_with('Z'));
+        assert!(time_text(i64::MIN).ends_with('Z'));
+    }
+
+    #[test]
+    fn what_is_not_text_is_escaped() {
+        assert_eq!(data_text(b"a\tb\n\xffc\x1b[0m"), "a\tb\n\\xffc\\u{1b}[0m");
+        assert_eq!(data_text("grüße".as_bytes()), "grüße");
+        assert_eq!(name_text("a\nb"), "a\\nb");
+        assert_eq!(data_json(b"\xff"), ("base64", json!("/w==")));
+        assert_eq!(data_json(b"x"), ("data", json!("x")));
+    }
+
+    #[test]
+    fn permissions_are_zkcli_s_letters() {
+        assert_eq!(acl_text(&Acl::open()), "world:anyone:cdrwa");
+        assert_eq!(perms_text(perms::READ), "r");
+        assert_eq!(perms_text(0), "");
+    }
+}

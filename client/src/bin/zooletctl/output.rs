@@ -1,0 +1,59 @@
+//! Results go to stdout, as text for people or as JSON for programs.
+
+use std::io::{self, Write};
+
+use serde_json::Value;
+
+use crate::error::CtlError;
+
+/// Where results go, and in which form.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Output {
+    pub(crate) json: bool,
+}
+
+impl Output {
+    /// A result: the JSON form on one line, or the text unless it is empty.
+    pub(crate) fn result(
+        self,
+        text: impl FnOnce() -> String,
+        json: impl FnOnce() -> Value,
+    ) -> Result<(), CtlError> {
+        if self.json {
+            return line(&json().to_string());
+        }
+        match text() {
+            text if text.is_empty() => Ok(()),
+            text => line(&text),
+        }
+    }
+}
+
+/// Writes a line of text to stdout.
+pub(crate) fn line(text: &str) -> Result<(), CtlError> {
+    let mut stdout = io::stdout().lock();
+    writeln!(stdout, "{text}")?;
+    Ok(stdout.flush()?)
+}
+
+/// Writes bytes to stdout as they are.
+pub(crate) fn bytes(bytes: &[u8]) -> Result<(), CtlError> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(bytes)?;
+    Ok(stdout.flush()?)
+}
+
+/// Says something on stderr that is not a result.
+pub(crate) fn note(text: &str) {
+    // Nothing can be done about a closed stderr.
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Tells what went wrong.
+pub(crate) fn report(error: &CtlError, json: bool) {
+    match json {
+        _ if error.message.is_empty() => {}
+        true => note(&error.to_json().to_string()),
+        false => note(&format!("Error: {error}")),
+    }
+}

@@ -1,0 +1,103 @@
+//! The line editor: a thread of its own, since it blocks while a person types.
+
+use std::path::PathBuf;
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::{env, thread};
+
+use rustyline::error::ReadlineError;
+use rustyline::history::FileHistory;
+use rustyline::{Config, Editor};
+use tokio::sync::mpsc;
+
+use super::complete::Completion;
+use crate::error::{CtlError, Exit};
+
+/// How many lines are remembered.
+const HISTORY_LINES_MAX: usize = 1000;
+
+/// What came of a prompt.
+#[derive(Debug)]
+pub(crate) enum Typed {
+    Line(String),
+    /// Ctrl-C: the line is thrown away.
+    Nothing,
+    /// Ctrl-D, or a terminal that is gone.
+    End,
+}
+
+/// Asks for lines.
+#[derive(Debug)]
+pub(crate) struct Prompt {
+    ask: SyncSender<String>,
+    typed: mpsc::Receiver<Typed>,
+}
+
+impl Prompt {
+    /// Starts the editor.
+    pub(crate) fn start(completion: Completion) -> Result<Self, CtlError> {
+        let config = Config::builder()
+            .max_history_size(HISTORY_LINES_MAX)
+            .and_then(|config| config.history_ignore_dups(true))
+            .map(|config| config.auto_add_history(false).build());
+        let editor = config.and_then(Editor::<Completion, FileHistory>::with_config);
+        let mut editor = editor.map_err(|error| CtlError::new(Exit::Io, error.to_string()))?;
+        editor.set_helper(Some(completion));
+        let (ask, asked) = sync_channel::<String>(1);
+        let (sender, typed) = mpsc::channel(1);
+        thread::spawn(move || {
+            let file = history_file();
+            if let Some(file) = &file {
+                // There is none before the first shell.
+                let _ = editor.load_history(file);
+            }
+            while let Ok(prompt) = asked.recv() {
+                let typed = read(&mut editor, &prompt);
+                let ends = matches!(typed, Typed::End);
+                if let (Typed::Line(_), Some(file)) = (&typed, &file) {
+                    // A history that cannot be kept is no reason to stop.
+                    let _ = editor.save_history(file);
+                }
+                if sender.blocking_send(typed).is_err() || ends {
+                    return;
+                }
+            }
+        });
+        Ok(Self { ask, typed })
+    }
+
+    /// Waits for a line.
+    pub(crate) async fn line(&mut self, prompt: String) -> Typed {
+        if self.ask.send(prompt).is_err() {
+            return Typed::End;
+        }
+        self.typed.recv().await.unwrap_or(Typed::End)
+    }
+}
+
+fn read(editor: &mut Editor<Completion, FileHistory>, prompt: &str) -> Typed {
+    match editor.readline(prompt) {
+        Ok(line) => {
+            if is_to_be_remembered(&line) {
+                // Lines that are equal to the last are refused, which is as it should be.
+                let _ = editor.add_history_entry(line.as_str());
+            }
+            Typed::Line(line)
+        }
+        Err(ReadlineError::Interrupted) => Typed::Nothing,
+        Err(_) => Typed::End,
+    }
+}
+
+/// Whether a line goes into the history; one with a password does not.
+pub(crate) fn is_to_be_remembered(line: &str) -> bool {
+    let line = line.trim();
+    !line.is_empty() && !line.to_ascii_lowercase().starts_with("addauth")
+}
+
+/// `$ZOOLETCTL_HISTORY`, or a file in the home directory.
+fn history_file() -> Option<PathBuf> {
+    env::var_os("ZOOLETCTL_HISTORY")
+        .map(PathBuf::from)
+        .or_else(|| env::home_dir().map(|home| home.join(".zooletctl_history")))
+        .filter(|file| !file.as_os_str().is_empty())
+}

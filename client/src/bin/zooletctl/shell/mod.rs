@@ -1,0 +1,224 @@
+//! The shell: commands line by line, typed by a person or piped in as a script.
+
+mod complete;
+mod editor;
+mod words;
+
+use std::io::{self, IsTerminal};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use clap::{CommandFactory, Parser};
+use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::runtime::Handle;
+use zoolet_client::SessionState;
+
+use crate::args::{self, Options, ShellCommand, ShellLine};
+use crate::commands::{self, Context};
+use crate::connection::Connection;
+use crate::error::{CtlError, Exit};
+use crate::output::{self, Output, note, report};
+use complete::{Completion, Slot};
+use editor::{Prompt, Typed, is_to_be_remembered};
+
+/// Runs the shell until its input ends.
+pub(crate) async fn run(options: Options) -> Result<(), CtlError> {
+    let mut shell = Shell::new(options);
+    if io::stdin().is_terminal() && io::stdout().is_terminal() {
+        shell.interact().await
+    } else {
+        shell.run_script().await
+    }
+}
+
+/// Whether the shell goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Flow {
+    Continue,
+    Quit,
+}
+
+/// The state between two lines.
+#[derive(Debug)]
+struct Shell {
+    options: Options,
+    connection: Option<Connection>,
+    /// The same client, for the completion of paths.
+    completion: Slot,
+    history: Vec<String>,
+}
+
+impl Shell {
+    fn new(options: Options) -> Self {
+        let completion = Arc::new(Mutex::new(None));
+        Self { options, connection: None, completion, history: Vec::new() }
+    }
+
+    /// A person types.
+    async fn interact(&mut self) -> Result<(), CtlError> {
+        note(&format!("zooletctl {}: `help` lists the commands", env!("CARGO_PKG_VERSION")));
+        if let Err(error) = self.connect(None).await {
+            report(&error, false);
+        }
+        let completion = Completion::new(Arc::clone(&self.completion), Handle::current());
+        let mut prompt = Prompt::start(completion)?;
+        loop {
+            let line = match prompt.line(self.prompt()).await {
+                Typed::Line(line) => line,
+                Typed::Nothing => continue,
+                Typed::End => break,
+            };
+            tokio::select! {
+                flow = self.enter(&line) => match flow {
+                    Ok(Flow::Continue) => {}
+                    Ok(Flow::Quit) => break,
+                    Err(error) => report(&error, self.options.json),
+                },
+                _ = tokio::signal::ctrl_c() => note("interrupted"),
+            }
+        }
+        self.disconnect().await;
+        Ok(())
+    }
+
+    /// A script is piped in. It goes on behind a line that fails, as zkCli does; the exit code is
+    /// that of the first one.
+    async fn run_script(&mut self) -> Result<(), CtlError> {
+        self.connect(None).await?;
+        let mut lines = BufReader::new(tokio::io::stdin()).split(b'\n');
+        let mut first_failure = None;
+        while let Some(line) = lines.next_segment().await? {
+            let flow = match String::from_utf8(line) {
+                Ok(line) => self.enter(&line).await,
+                Err(_) => Err(CtlError::new(Exit::InvalidInput, "a line is not UTF-8")),
+            };
+            match flow {
+                Ok(Flow::Continue) => {}
+                Ok(Flow::Quit) => break,
+                Err(error) if error.exit == Exit::BrokenPipe => return Err(error),
+                Err(error) => {
+                    report(&error, self.options.json);
+                    first_failure.get_or_insert(error.exit);
+                }
+            }
+        }
+        self.disconnect().await;
+        first_failure.map_or(Ok(()), |exit| Err(CtlError::new(exit, "")))
+    }
+
+    fn prompt(&self) -> String {
+        let state = self.connection.as_ref().map(|open| *open.client.state().borrow());
+        match state {
+            Some(SessionState::Connected) => format!("{}> ", self.options.connect_string()),
+            Some(SessionState::Disconnected) => {
+                format!("{} (disconnected)> ", self.options.connect_string())
+            }
+            Some(SessionState::Expired) => "(session expired)> ".to_owned(),
+            Some(SessionState::AuthFailed) => "(refused)> ".to_owned(),
+            Some(SessionState::Closed) | None => "(closed)> ".to_owned(),
+        }
+    }
+
+    /// Carries out one line.
+    async fn enter(&mut self, line: &str) -> Result<Flow, CtlError> {
+        let line = line.trim();
+        if line.is_empty() || line.starts_with('#') {
+            return Ok(Flow::Continue);
+        }
+        let mut parsed = parse(line)?;
+        let mut line = line.to_owned();
+        if let ShellCommand::Redo { number } = parsed.command {
+            let again = number.checked_sub(1).and_then(|index| self.history.get(index)).cloned();
+            line = again.ok_or_else(|| {
+                CtlError::new(Exit::InvalidInput, format!("there is no line {number}"))
+                    .hint("`history` numbers the lines")
+            })?;
+            parsed = parse(&line)?;
+        }
+        if is_to_be_remembered(&line) {
+            self.history.push(line);
+        }
+        self.execute(parsed).await
+    }
+
+    async fn execute(&mut self, line: ShellLine) -> Result<Flow, CtlError> {
+        let output = Output { json: line.json || self.options.json };
+        match line.command {
+            ShellCommand::Znode(command) => {
+                let connection = self.connection.clone().ok_or_else(closed)?;
+                let context = Context { connection, output };
+                commands::run(&command, &context).await?;
+            }
+            ShellCommand::Connect { servers } => {
+                self.disconnect().await;
+                self.connect(servers).await?;
+            }
+            ShellCommand::Close => self.disconnect().await,
+            ShellCommand::History => self.print_history(output)?,
+            ShellCommand::Help { command } => output::line(&help(command.as_deref())?)?,
+            // A redone line is never a redo: those are not remembered.
+            ShellCommand::Redo { .. } => {}
+            ShellCommand::Quit => return Ok(Flow::Quit),
+        }
+        Ok(Flow::Continue)
+    }
+
+    async fn connect(&mut self, servers: Option<String>) -> Result<(), CtlError> {
+        if let Some(servers) = servers {
+            self.options.servers = servers;
+            self.options.servers_short = None;
+        }
+        let connection = Connection::open(&self.options).await?;
+        *self.completion.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some(connection.client.clone());
+        self.connection = Some(connection);
+        Ok(())
+    }
+
+    async fn disconnect(&mut self) {
+        self.completion.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(connection) = self.connection.take() {
+            connection.close().await;
+        }
+    }
+
+    fn print_history(&self, output: Output) -> Result<(), CtlError> {
+        let numbered = (1..).zip(&self.history);
+        let text = || {
+            let lines: Vec<String> =
+                numbered.map(|(number, line)| format!("{number} - {line}")).collect();
+            lines.join("\n")
+        };
+        output.result(text, || serde_json::json!(self.history))
+    }
+}
+
+fn closed() -> CtlError {
+    CtlError::new(Exit::Connection, "there is no session").hint("`connect` opens one")
+}
+
+/// Takes a line apart. What is wrong with it comes without the usage of the whole shell.
+fn parse(line: &str) -> Result<ShellLine, CtlError> {
+    let words = words::split(line).map_err(|why| CtlError::new(Exit::Usage, why))?;
+    let words = args::as_zkcli_users_write(words.into_iter().map(Into::into));
+    ShellLine::try_parse_from(words).map_err(|error| {
+        let text = error.render().to_string();
+        CtlError::new(Exit::Usage, text.trim_end().trim_start_matches("error: ").to_owned())
+    })
+}
+
+fn help(command: Option<&str>) -> Result<String, CtlError> {
+    let mut shell = ShellLine::command();
+    let Some(name) = command else {
+        let lines = shell.get_subcommands().map(|command| {
+            let about = command.get_about().map(ToString::to_string).unwrap_or_default();
+            format!("  {:<22}{about}", command.get_name())
+        });
+        let lines: Vec<String> = lines.collect();
+        return Ok(format!("{}\n`help COMMAND` tells more.", lines.join("\n")));
+    };
+    match shell.find_subcommand_mut(name) {
+        Some(command) => Ok(command.render_long_help().to_string().trim_end().to_owned()),
+        None => Err(CtlError::new(Exit::Usage, format!("there is no command {name:?}"))
+            .hint("`help` lists the commands")),
+    }
+}
