@@ -336,17 +336,17 @@ pub(super) static SETTINGS: [Setting; 44] = [
     },
     Setting {
         section: "limits", key: "session_identities_max", unit: "identities", range: (1, 10_000),
-        about: "Identities that one session can add with auth requests.",
+        about: "Identities that one session can add with auth requests; together they have 64 KiB.",
         derived: false, field: |c| Field::Usize(&mut c.limits.session_identities_max),
     },
     Setting {
         section: "limits", key: "session_watches_max", unit: "watches", range: (1, COUNT_MAX),
-        about: "Watches of one session.",
+        about: "Watches of one session, with 256 bytes of path for each.",
         derived: false, field: |c| Field::Usize(&mut c.limits.session_watches_max),
     },
     Setting {
         section: "limits", key: "watches_max", unit: "watches", range: (1, COUNT_MAX),
-        about: "Watches of all sessions on one server.",
+        about: "Watches of all sessions on one server, with 256 bytes of path for each.",
         derived: false, field: |c| Field::Usize(&mut c.limits.watches_max),
     },
     Setting {

@@ -31,9 +31,9 @@ pub struct Options {
     /// Every request needs an identity of one of these schemes (`enforce.auth.schemes`); with none
     /// of them, nothing is enforced.
     pub enforced_schemes: Vec<String>,
-    /// The most identities that a connection may prove.
+    /// The most identities that a connection may prove; together they have 64 KiB.
     pub identities_per_connection_max: usize,
-    /// The most paths that a connection may watch.
+    /// The most paths that a connection may watch; together they have 256 bytes for each.
     pub watches_per_connection_max: usize,
     /// The most pairs of a connection and a path that it watches.
     pub watches_max: usize,

@@ -13,6 +13,7 @@
     reason = "tests may fail"
 )]
 
+mod limits;
 mod races;
 mod script;
 mod world;

@@ -13,6 +13,10 @@ use crate::replica::session::Turn;
 use crate::replica::state::{Change, State};
 use crate::replica::{ConnectionId, Output, Replica};
 
+/// What watches may have of path bytes, on the average: a path need not exist to be watched, and can
+/// be as long as a frame.
+const PATH_BYTES_MAX: usize = 256;
+
 impl Replica {
     /// Tells the watchers of what a command has changed, in the order of the changes.
     pub(in crate::replica) fn notify(
@@ -152,9 +156,16 @@ impl Replica {
 
     /// Whether a connection may watch this path as well.
     fn has_room_for(&self, connection: ConnectionId, path: &str) -> bool {
-        !self.watches.modes(connection, path).is_empty()
-            || self.watches.len_of(connection) < self.options.watches_per_connection_max
-                && self.watches.len() < self.options.watches_max
+        if !self.watches.modes(connection, path).is_empty() {
+            return true;
+        }
+        let fits = |watches: usize, bytes: usize, max: usize| {
+            watches < max && bytes + path.len() <= max.saturating_mul(PATH_BYTES_MAX)
+        };
+        let (own, all) = (self.watches.path_bytes_of(connection), self.watches.path_bytes());
+        let own_max = self.options.watches_per_connection_max;
+        fits(self.watches.len_of(connection), own, own_max)
+            && fits(self.watches.len(), all, self.options.watches_max)
     }
 
     /// The state has jumped over changes that nobody saw. One-shot watches fire if what they wait

@@ -12,13 +12,23 @@ pub(crate) struct WatchTable {
     // Each path's text is held once and shared by the three maps.
     paths: BTreeMap<Arc<str>, Watchers>,
     // Invariant: the other direction of `paths`.
-    connections: BTreeMap<ConnectionId, BTreeSet<Arc<str>>>,
+    connections: BTreeMap<ConnectionId, Watched>,
     // Invariant: the recursive part of `paths`, small enough to be asked for every ancestor of
     // every change.
     recursive: BTreeMap<Arc<str>, BTreeSet<ConnectionId>>,
     registrations: usize,
+    // Invariant: the sum over `connections`.
+    path_bytes: usize,
     data_entries: usize,
     child_entries: usize,
+}
+
+/// The paths that one connection watches.
+#[derive(Debug, Default)]
+struct Watched {
+    paths: BTreeSet<Arc<str>>,
+    /// The sum of their lengths.
+    path_bytes: usize,
 }
 
 /// The connections that watch one path. Most paths have one: a contender in a lock's queue watches
@@ -39,7 +49,10 @@ impl WatchTable {
             return;
         }
         if before.is_empty() {
-            self.connections.entry(connection).or_default().insert(Arc::clone(&path));
+            let watched = self.connections.entry(connection).or_default();
+            watched.paths.insert(Arc::clone(&path));
+            watched.path_bytes += path.len();
+            self.path_bytes += path.len();
             self.registrations += 1;
         }
         if after.intersects(Modes::RECURSIVE) {
@@ -83,7 +96,10 @@ impl WatchTable {
 
     /// Forgets a connection, in time proportional to its own watches.
     pub(crate) fn remove_connection(&mut self, connection: ConnectionId) {
-        for path in self.connections.remove(&connection).unwrap_or_default() {
+        let watched = self.connections.get(&connection);
+        let paths =
+            watched.map_or_else(Vec::new, |watched| watched.paths.iter().cloned().collect());
+        for path in paths {
             self.remove(connection, &path, Modes::of(zoolet_jute::WatcherType::Any));
         }
     }
@@ -110,7 +126,8 @@ impl WatchTable {
         &self,
         connection: ConnectionId,
     ) -> impl Iterator<Item = (&Arc<str>, Modes)> {
-        let paths = self.connections.get(&connection).into_iter().flatten();
+        let watched = self.connections.get(&connection).into_iter();
+        let paths = watched.flat_map(|watched| &watched.paths);
         paths.map(move |path| (path, self.modes(connection, path)))
     }
 
@@ -129,7 +146,17 @@ impl WatchTable {
 
     /// How many paths a connection watches.
     pub(crate) fn len_of(&self, connection: ConnectionId) -> usize {
-        self.connections.get(&connection).map_or(0, BTreeSet::len)
+        self.connections.get(&connection).map_or(0, |watched| watched.paths.len())
+    }
+
+    /// The bytes of the paths that a connection watches.
+    pub(crate) fn path_bytes_of(&self, connection: ConnectionId) -> usize {
+        self.connections.get(&connection).map_or(0, |watched| watched.path_bytes)
+    }
+
+    /// The same over all connections.
+    pub(crate) const fn path_bytes(&self) -> usize {
+        self.path_bytes
     }
 
     /// How many pairs of a connection and a path there are.
@@ -165,9 +192,12 @@ impl WatchTable {
         self.count(before, after);
         if after.is_empty() {
             self.registrations -= 1;
-            if let Some(paths) = self.connections.get_mut(&connection) {
-                paths.remove(path);
-                if paths.is_empty() {
+            if let Some(watched) = self.connections.get_mut(&connection)
+                && watched.paths.remove(path)
+            {
+                watched.path_bytes -= path.len();
+                self.path_bytes -= path.len();
+                if watched.paths.is_empty() {
                     self.connections.remove(&connection);
                 }
             }
