@@ -3,6 +3,7 @@
 use bytes::{Bytes, BytesMut};
 
 use crate::create::{check_acl, check_flags};
+use crate::reply::names_bytes;
 use crate::wire::record;
 use crate::{
     CreateRequest, CreateTtlRequest, Decode, DecodeError, Encode, ErrorCode, OpCode,
@@ -160,6 +161,18 @@ pub enum MultiResult {
 }
 
 impl MultiResult {
+    /// The bytes of the part, about; see [`crate::Reply::bulk_bytes`].
+    pub fn bulk_bytes(&self) -> usize {
+        const HEADER_AND_STAT: usize = 100;
+        HEADER_AND_STAT
+            + match self {
+                Self::Children(names) => names_bytes(names),
+                Self::Data { data, .. } => data.as_ref().map_or(0, Bytes::len),
+                Self::Create { path } | Self::Create2 { path, .. } => path.len(),
+                Self::Delete | Self::SetData(_) | Self::Check | Self::Error(_) => 0,
+            }
+    }
+
     fn type_code(&self) -> i32 {
         match self {
             Self::Create { .. } => OpCode::Create as i32,

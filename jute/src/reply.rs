@@ -2,6 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 
+use crate::frame::LENGTH_BYTES;
 use crate::multi::Parts;
 use crate::{
     Acl, ClientInfo, Decode, DecodeError, Encode, MultiResult, OpCode, ReplyHeader, Stat,
@@ -122,9 +123,35 @@ impl Reply {
         }
     }
 
+    /// The bytes of the body, give or take a few hundred for each znode in it: what decides
+    /// whether it can be sent at all. Replies of a few numbers count as nothing.
+    pub fn bulk_bytes(&self) -> usize {
+        match self {
+            Self::Data(data, _) => data.as_ref().map_or(0, Bytes::len),
+            Self::Children(names) | Self::ChildrenStat(names, _) => names_bytes(names),
+            Self::Multi(results) => results.0.iter().map(MultiResult::bulk_bytes).sum(),
+            Self::Empty
+            | Self::Path(_)
+            | Self::Sync(_)
+            | Self::PathStat(..)
+            | Self::Stat(_)
+            | Self::Acl(..)
+            | Self::Count(_)
+            | Self::AddWatch(_)
+            | Self::WhoAmI(_)
+            | Self::Sasl(_)
+            | Self::Event(_) => 0,
+        }
+    }
+
     /// Appends header and body, without the frame's length.
     pub fn encode_with(&self, header: ReplyHeader, out: &mut BytesMut) {
         header.encode(out);
         self.encode(out);
     }
+}
+
+/// The bytes of a list of names.
+pub(crate) fn names_bytes(names: &[String]) -> usize {
+    names.iter().map(|name| LENGTH_BYTES + name.len()).sum()
 }

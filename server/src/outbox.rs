@@ -21,6 +21,10 @@ pub const OUTBOX_BYTES_MAX_DEFAULT: usize = 8 << 20;
 /// Above so many unwritten bytes, no further request of the connection is admitted.
 pub const HIGH_WATER_BYTES: usize = 1 << 20;
 
+/// The longest frame to a client, in bytes, however large the outbox is: half of what its length
+/// can tell.
+const FRAME_BYTES_MAX: usize = 1 << 30;
+
 /// A chunk above this size gives its memory back once it is written, so that a connection that
 /// has been busy once does not keep megabytes while it is idle.
 const RETAINED_BYTES_MAX: usize = 64 << 10;
@@ -63,8 +67,8 @@ pub enum Closing {
     Finished,
     /// The client does not read, and the outbox is full.
     Full,
-    /// The handshake took too long while others were waiting.
-    Evicted,
+    /// A reply has no room in an empty outbox.
+    TooLong,
     /// The server stops.
     Shutdown,
 }
@@ -87,6 +91,12 @@ impl Outbox {
     /// The bytes that are not written yet.
     pub fn unwritten_bytes(&self) -> usize {
         self.unwritten.load(Ordering::Relaxed)
+    }
+
+    /// Whether a reply can be sent at all. One that cannot is not even put together: a few bytes
+    /// can ask for more than there is memory, and for more than a frame's length can tell.
+    pub fn could_hold(&self, bytes: usize) -> bool {
+        bytes <= self.bytes_max.min(FRAME_BYTES_MAX)
     }
 
     /// Puts in what `fill` appends. Answers who is to be woken, once the caller holds no lock.
@@ -117,7 +127,7 @@ impl Outbox {
         match (closing, inner.closing) {
             (Closing::Finished, None) => inner.closing = Some(closing),
             (Closing::Finished, Some(_)) => {}
-            (Closing::Full | Closing::Evicted | Closing::Shutdown, _) => inner.end(closing),
+            (Closing::Full | Closing::TooLong | Closing::Shutdown, _) => inner.end(closing),
         }
         inner.waker.take()
     }

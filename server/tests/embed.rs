@@ -93,3 +93,21 @@ async fn there_is_no_server_behind_the_last_one() {
     assert!(matches!(ensemble.kill(1), Err(EmbedError::NoServer { server: 1, servers: 1 })));
     ensemble.shutdown().await;
 }
+
+#[tokio::test]
+async fn a_list_of_children_too_long_to_be_sent_ends_the_connection_and_not_the_server() {
+    let ensemble = Ensemble::builder()
+        .configure(|config| config.limits.outbox_bytes_max = 1 << 20)
+        .start()
+        .await
+        .unwrap();
+    let client = client(&ensemble).await;
+    for index in 0..30 {
+        let path = format!("/{index}{}", "x".repeat(40_000));
+        client.create(&path, b"", CreateMode::Persistent).await.unwrap();
+    }
+    assert!(client.children("/").await.is_err());
+    // The session goes on, on a new connection.
+    client.get("/zookeeper").await.unwrap();
+    ensemble.shutdown().await;
+}

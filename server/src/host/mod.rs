@@ -381,6 +381,10 @@ impl Inner {
         self.figures.latency.record(answer.took_ms);
         let queued = entry.in_flight() as u64;
         let op = answered.and_then(|answered| answered.op);
+        if !entry.outbox.could_hold(answer.result.as_ref().map_or(0, Reply::bulk_bytes)) {
+            self.wakers.extend(entry.outbox.close(Closing::TooLong));
+            return;
+        }
         self.wakers.extend(entry.outbox.push(|out| {
             let Answer { xid, zxid, took_ms, .. } = answer;
             answer.encode(out);

@@ -143,15 +143,14 @@ impl Connection {
             // What came in front of a bad frame was asked for in good order.
             split?;
             match poll_fn(|context| self.poll_event(context, deadline.as_mut())).await? {
-                Event::Read(0) | Event::Closing(Closing::Evicted | Closing::Shutdown) => {
+                Event::Read(0) | Event::Closing(Closing::Shutdown) => {
                     return Ok(());
                 }
                 Event::Read(bytes) => self.note_read(bytes),
                 Event::Written => {}
                 Event::Closing(Closing::Finished) => return self.finish().await,
-                Event::Closing(Closing::Full) => {
-                    return Err(ConnectionError::SlowReader(Closing::Full));
-                }
+                Event::Closing(Closing::Full) => return Err(ConnectionError::SlowReader),
+                Event::Closing(Closing::TooLong) => return Err(ConnectionError::ReplyTooLong),
                 Event::Deadline => {
                     let next = self.check_deadlines()?;
                     deadline.as_mut().reset(next);
@@ -276,7 +275,7 @@ impl Connection {
         }
         let deaf_at = self.wrote_at + Duration::from_millis(timeout_ms);
         if !self.outgoing.is_empty() && now >= deaf_at {
-            return Err(ConnectionError::SlowReader(Closing::Full));
+            return Err(ConnectionError::SlowReader);
         }
         Ok((now + Duration::from_secs(1)).max(idle_at.min(now + Duration::from_millis(timeout_ms))))
     }

@@ -5,8 +5,6 @@ use std::io;
 use thiserror::Error;
 use zoolet_jute::DecodeError;
 
-use crate::outbox::Closing;
-
 /// Why a connection ends; one line at debug level where it does, for most are the client's doing.
 #[derive(Debug, Error)]
 pub(super) enum ConnectionError {
@@ -20,8 +18,11 @@ pub(super) enum ConnectionError {
     #[error("nothing was heard for {0} ms")]
     Idle(u64),
     /// The client does not read what it is sent.
-    #[error("the client does not read: {0:?}")]
-    SlowReader(Closing),
+    #[error("the client does not read")]
+    SlowReader,
+    /// The client asked for more than one reply can hold.
+    #[error("a reply would be longer than outbox_bytes_max")]
+    ReplyTooLong,
     /// The client did not send its handshake in time.
     #[error("no handshake within {0} ms")]
     HandshakeTimeout(u64),

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use zoolet_jute::{
-    AuthPacket, ConnectResponse, Decode, ErrorCode, PathVersionRequest, PathWatchRequest, Reply,
-    ReplyHeader, Request, SetDataRequest, Xid,
+    AuthPacket, ConnectResponse, Decode, ErrorCode, MultiReadOp, Parts, PathVersionRequest,
+    PathWatchRequest, Reply, ReplyHeader, Request, SetDataRequest, Xid,
 };
 use zoolet_server::embed::Ensemble;
 use zoolet_tests::raw::{Incoming, RawConnection};
@@ -100,6 +100,23 @@ async fn a_reply_longer_than_the_outbox_goes_out() {
     });
     asked.await.unwrap();
     ensemble.shutdown().await;
+}
+
+#[test]
+fn a_short_request_for_a_reply_of_gigabytes_leaves_memory_bounded() {
+    let (servers, address) = server();
+    let pid = servers.pid(0).unwrap();
+    let mut witness = Witness::open(address);
+    done(&call(&mut witness.connection, &create("/big", &vec![b'x'; 1_000_000], 0)));
+    let before = memory_kib(pid);
+    let look = PathWatchRequest { path: "/big".into(), watch: false };
+    let parts = vec![MultiReadOp::GetData(look); 40_000];
+    let answer = call(&mut witness.connection, &Request::MultiRead(Parts(parts)));
+    let Incoming::Reply(header, None) = answer else { panic!("{answer:?}") };
+    assert_eq!(header.err, Some(ErrorCode::MarshallingError));
+    let growth = memory_kib(pid).saturating_sub(before);
+    assert!(growth < GROWTH_KIB_MAX, "{growth} KiB more");
+    witness.ends_well();
 }
 
 #[test]

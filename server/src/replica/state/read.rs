@@ -8,6 +8,9 @@ use super::access;
 use super::tree::Tree;
 use super::znode::NodeId;
 
+/// The longest reply to a multiRead, in bytes. Java clients take a megabyte unless told otherwise.
+const MULTI_READ_BYTES_MAX: usize = 32 << 20;
+
 /// Who asks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reader<'a> {
@@ -38,9 +41,7 @@ impl Reader<'_> {
             Request::GetChildren2(body) => self
                 .find(&body.path, perms::READ)
                 .map(|id| Reply::ChildrenStat(self.children(id), tree.stat(id))),
-            Request::MultiRead(body) => {
-                Ok(Reply::Multi(Parts(body.0.iter().map(|op| self.part(op)).collect())))
-            }
+            Request::MultiRead(body) => self.parts(&body.0),
             Request::GetEphemerals(body) => {
                 Ok(Reply::Children(self.ephemerals(body.path.as_deref())))
             }
@@ -96,6 +97,19 @@ impl Reader<'_> {
         // Apache's map of znodes has the root twice; asked by its alias, it counts one of them.
         let alias = usize::from(path.is_empty());
         Ok(i32::try_from(count.saturating_sub(1) + alias).unwrap_or(i32::MAX))
+    }
+
+    /// A multiRead. A frame has room for tens of thousands of parts, and each may read the same
+    /// big znode: what no client could take is not put together.
+    fn parts(self, ops: &[MultiReadOp]) -> Result<Reply, ErrorCode> {
+        let mut room = MULTI_READ_BYTES_MAX;
+        let mut results = Vec::with_capacity(ops.len());
+        for op in ops {
+            let result = self.part(op);
+            room = room.checked_sub(result.bulk_bytes()).ok_or(ErrorCode::MarshallingError)?;
+            results.push(result);
+        }
+        Ok(Reply::Multi(Parts(results)))
     }
 
     /// One part of a multiRead; a part that fails does not spoil the others.

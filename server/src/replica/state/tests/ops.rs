@@ -299,6 +299,22 @@ fn a_multi_read_fails_part_by_part_protocol_10_5() {
 }
 
 #[test]
+fn a_multi_read_is_refused_when_no_client_could_take_its_reply() {
+    // A frame of 60 KB that asked for 3000 copies of a megabyte took three gigabytes, and a
+    // longer one the server.
+    let mut bench = Bench::new();
+    bench.create("/big", Persistent).expect("new");
+    bench.set("/big", &vec![b'x'; 1_000_000], -1).expect("written");
+    let ask = |parts: usize| {
+        let part = zoolet_jute::MultiReadOp::GetData(get("/big"));
+        bench.read(&Request::MultiRead(Parts(vec![part; parts])))
+    };
+    let Ok(Reply::Multi(results)) = ask(33) else { panic!("33 MB are answered") };
+    assert_eq!(results.0.len(), 33);
+    assert_eq!(ask(34), Err(ErrorCode::MarshallingError));
+}
+
+#[test]
 fn sessions_open_move_and_end_protocol_7() {
     let mut bench = Bench::new();
     assert_eq!(bench.run(Op::CreateSession { timeout_ms: 1 }), Err(NodeExists));
