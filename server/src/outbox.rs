@@ -25,6 +25,9 @@ pub const HIGH_WATER_BYTES: usize = 1 << 20;
 /// can tell.
 const FRAME_BYTES_MAX: usize = 1 << 30;
 
+/// What a reply may have in bytes, however small the outbox is.
+const REPLY_BYTES_MIN: usize = 16 << 20;
+
 /// A chunk above this size gives its memory back once it is written, so that a connection that
 /// has been busy once does not keep megabytes while it is idle.
 const RETAINED_BYTES_MAX: usize = 64 << 10;
@@ -96,13 +99,13 @@ impl Outbox {
     /// Whether a reply can be sent at all. One that cannot is not even put together: a few bytes
     /// can ask for more than there is memory, and for more than a frame's length can tell.
     pub fn could_hold(&self, bytes: usize) -> bool {
-        bytes <= self.bytes_max.min(FRAME_BYTES_MAX)
+        bytes <= self.bytes_max.clamp(REPLY_BYTES_MIN, FRAME_BYTES_MAX)
     }
 
     /// Puts in what `fill` appends. Answers who is to be woken, once the caller holds no lock.
     ///
-    /// Full is an outbox that held its limit before: one answer of any length always goes out, for
-    /// replies have no limit on the server's side (protocol §1.3).
+    /// Full is an outbox that held its limit before: one reply that it could hold always goes out,
+    /// whatever waits in front of it, for clients of Apache are used to long ones (protocol §1.3).
     pub(crate) fn push(&self, fill: impl FnOnce(&mut Writer<'_>)) -> Option<Waker> {
         let mut inner = self.lock();
         if inner.closing.is_some() {
@@ -278,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn one_frame_of_any_length_goes_out() {
+    fn one_frame_longer_than_the_limit_goes_out() {
         let outbox = Outbox::new(10);
         outbox.push(|out| out.tail.put_slice(&[7; 100]));
         assert_eq!(take(&outbox), (Poll::Ready(Taken::Frames), vec![7; 100]));

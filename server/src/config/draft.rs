@@ -14,6 +14,10 @@ pub(super) type Loaded = (ServerConfig, Vec<Warning>);
 
 const PEER_FRAME: &str = "limits.peer_frame_bytes_max";
 const REQUEST_BYTES: &str = "limits.request_bytes_max";
+const OUTBOX: &str = "limits.outbox_bytes_max";
+
+/// Room for what stands around a client's data, in a log entry or in a reply.
+const HEADER_BYTES: usize = 4096;
 
 /// A line of a file, to report something at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -151,13 +155,16 @@ impl Draft {
         if !self.settings.contains_key(REQUEST_BYTES) {
             limits.request_bytes_max = limits.request_bytes_max.max(limits.frame_bytes_max);
         }
+        if !self.settings.contains_key(OUTBOX) {
+            let reply = limits.frame_bytes_max.saturating_add(HEADER_BYTES);
+            limits.outbox_bytes_max = limits.outbox_bytes_max.max(reply);
+        }
     }
 
     /// One log entry can hold a full batch, or one command as long as a client's frame.
     fn entry_room(&self) -> usize {
-        const HEADERS: usize = 4096;
         let longest = self.config.limits.frame_bytes_max.max(self.config.log.entry_bytes_max);
-        longest.saturating_add(HEADERS)
+        longest.saturating_add(HEADER_BYTES)
     }
 
     fn check_elections(&self) -> Result<(), ConfigError> {

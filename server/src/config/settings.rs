@@ -310,8 +310,9 @@ pub(super) static SETTINGS: [Setting; 44] = [
     },
     Setting {
         section: "limits", key: "outbox_bytes_max", unit: "bytes", range: (MIB, 64 * GIB),
-        about: "What may wait for a slow reader before its connection is closed.",
-        derived: false, field: |c| Field::Usize(&mut c.limits.outbox_bytes_max),
+        about: "What may wait for a slow reader before its connection is closed, and the longest reply\n\
+                if that is more than 16 MiB.",
+        derived: true, field: |c| Field::Usize(&mut c.limits.outbox_bytes_max),
     },
     Setting {
         section: "limits", key: "connection_requests_max", unit: "requests", range: (1, COUNT_MAX),

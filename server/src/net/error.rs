@@ -21,7 +21,7 @@ pub(super) enum ConnectionError {
     #[error("the client does not read")]
     SlowReader,
     /// The client asked for more than one reply can hold.
-    #[error("a reply would be longer than outbox_bytes_max")]
+    #[error("a reply would be longer than outbox_bytes_max and 16 MiB")]
     ReplyTooLong,
     /// The client did not send its handshake in time.
     #[error("no handshake within {0} ms")]

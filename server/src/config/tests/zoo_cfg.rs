@@ -178,6 +178,7 @@ fn a_large_frame_makes_room_for_itself() {
     assert_eq!(config.limits.frame_bytes_max, 512 << 20);
     assert!(config.limits.peer_frame_bytes_max > 512 << 20);
     assert_eq!(config.limits.request_bytes_max, 512 << 20);
+    assert!(config.limits.outbox_bytes_max > 512 << 20);
 }
 
 #[test]
