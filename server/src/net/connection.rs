@@ -97,7 +97,10 @@ impl Connection {
         let handshake = timeout(Duration::from_millis(limit_ms), self.handshake()).await;
         let request = match handshake {
             Ok(request) => request?,
-            Err(_) => return Err(ConnectionError::HandshakeTimeout(limit_ms)),
+            Err(_) => {
+                self.shared.registry.count_late();
+                return Err(ConnectionError::HandshakeTimeout(limit_ms));
+            }
         };
         let Some(request) = request else { return Ok(()) };
         self.place.shaken();

@@ -10,7 +10,6 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 
 use super::connection::Connection;
-use super::error::ConnectionError;
 use super::facts::Facts;
 use super::registry::{Entry, Registry};
 use crate::host::Host;
@@ -129,12 +128,8 @@ async fn serve(stream: Box<dyn Stream>, peer: SocketAddr, shared: Arc<Shared>) {
         debug!(%peer, "refused: too many connections");
         return;
     };
-    let registry = Arc::clone(&shared.registry);
     let connection = Connection::new(stream, peer, outbox, place, shared);
     if let Err(error) = connection.run().await {
-        if matches!(error, ConnectionError::HandshakeTimeout(_)) {
-            registry.count_late();
-        }
         debug!(%peer, %error, "connection closed");
     }
 }

@@ -4,7 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr};
 
 use zoolet_jute::{
-    Decode, Encode, OpCode, PathWatchRequest, Reply, ReplyHeader, Request, Xid, frame,
+    Decode, Encode, ErrorCode, OpCode, PathWatchRequest, Reply, ReplyHeader, Request, Xid, frame,
 };
 use zoolet_tests::apache::Apache;
 use zoolet_tests::raw::{Incoming, RawConnection};
@@ -161,7 +161,13 @@ fn bad_frames_are_answered_as_apache_answers_them() {
     let (_servers, address) = server();
     let mut differences = Vec::new();
     for (what, bytes, _) in bad_frames() {
-        let (expected, found) = (verdict(expected_by, &bytes), verdict(address, &bytes));
+        let (mut expected, found) = (verdict(expected_by, &bytes), verdict(address, &bytes));
+        // Apache may answer what comes right behind an unknown operation before it closes.
+        let unknown = Some(ErrorCode::Unimplemented as i32);
+        if let Some(at) = expected.0.iter().position(|(_, code)| *code == unknown) {
+            expected.0.truncate(at + 1);
+            expected.1 = true;
+        }
         if (expected == found) == is_meant_to_differ(&what) {
             differences.push(format!("{what}: apache {expected:?}, zoolet {found:?}"));
         }

@@ -174,31 +174,45 @@ fn the_environment_lacks_only_what_is_of_the_jvm() {
     assert_eq!((found.1, found.2, found.3), (expected.1, expected.2, expected.3));
 }
 
+/// Asks a word until it is answered: the place of the connection that asked before may not be free
+/// yet. Adds the ones that were turned away.
+fn ask_for_sure(server: SocketAddr, word: &str, turned_away: &mut u64) -> String {
+    loop {
+        match four_letter::ask(server, word) {
+            Ok(answer) if !answer.is_empty() => return answer,
+            _ => *turned_away += 1,
+        }
+    }
+}
+
 #[test]
 fn those_that_are_turned_away_are_counted_until_a_reset() {
     let servers = Zoolet::builder()
         .property("maxClientCnxns", "2")
-        .property("nio.sessionlessCnxnTimeout", "300")
+        .property("nio.sessionlessCnxnTimeout", "1000")
         .start()
         .unwrap();
     let address = servers.client_address(0).unwrap();
-    let counts = || {
-        let answer = four_letter::ask(address, "mntr").unwrap();
+    let counts = |turned_away: &mut u64| {
+        let answer = ask_for_sure(address, "mntr", turned_away);
         ["zk_connection_rejected\t", "zk_sessionless_connections_expired\t"].map(|key| {
             let value = answer.lines().find_map(|line| line.strip_prefix(key));
             value.unwrap_or_else(|| panic!("no {key}")).parse::<u64>().unwrap()
         })
     };
-    four_letter::ask(address, "srst").unwrap();
-    let held = [connect(address), connect(address)];
-    assert_eq!(until_closed(&connect(address)), Some(Vec::new()), "one too many");
-    // The two say nothing, and are closed for it.
-    for stream in &held {
+    ask_for_sure(address, "srst", &mut 0);
+    // Two at a time say nothing, and are closed for it; the others are closed at once.
+    let all: Vec<_> = (0..8).map(|_| connect(address)).collect();
+    for stream in &all {
         assert_eq!(until_closed(stream), Some(Vec::new()));
     }
-    assert_eq!(counts(), [1, 2]);
-    assert_eq!(four_letter::ask(address, "srst").unwrap(), "Server stats reset.\n");
-    assert_eq!(counts(), [0, 0]);
+    let mut asking = 0;
+    let [refused, late] = counts(&mut asking);
+    assert_eq!(refused + late, 8 + asking);
+    assert!(late >= 1 && refused >= 1, "{refused} refused, {late} late");
+    assert_eq!(ask_for_sure(address, "srst", &mut 0), "Server stats reset.\n");
+    let mut asking = 0;
+    assert_eq!(counts(&mut asking), [asking, 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
