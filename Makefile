@@ -58,9 +58,10 @@ golden:
 fuzz:
 	.ci/fuzz
 
-# The committed corpus, made anew from the golden vectors.
+# The committed corpora, made anew from the golden vectors.
 fuzz_corpus:
 	cargo run -p zoolet-jute --example fuzz_corpus
+	cargo run -p zoolet-server --example fuzz_corpus
 
 # Partitions of 3 to 6 servers in network namespaces, and ROUNDS random ones for each; needs root.
 partitions:
