@@ -20,14 +20,24 @@ pub(crate) enum Exit {
     InvalidInput,
     /// The server does not support the operation.
     Unsupported,
+    /// The user interrupted it.
+    Interrupted,
     /// A local file or stream could not be read or written.
     Io,
+    /// A lock was not got in time, as `timeout` says it.
+    NotInTime,
     /// A lock or leadership was lost while it was held.
     Lost,
+    /// The command that was to run cannot be executed.
+    CannotExecute,
+    /// The command that was to run does not exist.
+    NotFound,
     /// The command line is wrong.
     Usage,
     /// Nobody reads the output any more, as after SIGPIPE.
     BrokenPipe,
+    /// The exit code of a command that was run.
+    Of(u8),
 }
 
 impl Exit {
@@ -38,10 +48,15 @@ impl Exit {
             Self::Connection => 2,
             Self::InvalidInput => 3,
             Self::Unsupported => 4,
+            Self::Interrupted => 5,
             Self::Io => 6,
+            Self::NotInTime => 124,
             Self::Lost => 125,
+            Self::CannotExecute => 126,
+            Self::NotFound => 127,
             Self::Usage => 128,
             Self::BrokenPipe => 141,
+            Self::Of(number) => number,
         }
     }
 }

@@ -1,19 +1,23 @@
 //! `zooletctl`: what an ensemble holds, from a shell. `docs/zooletctl.md` is its manual.
 
 mod args;
+mod bench;
 mod commands;
 mod connection;
 mod error;
 mod format;
+mod hold;
+mod locks;
 mod output;
 mod path;
+mod progress;
 mod shell;
 
 use std::process::ExitCode;
 
-use args::{Arguments, Command};
+use args::{Arguments, Command, Options, ZnodeCommand};
 use clap::Parser;
-use commands::Context;
+use commands::{Context, Watches, event_json, event_text};
 use connection::Connection;
 use error::{CtlError, Exit};
 use output::Output;
@@ -44,14 +48,51 @@ fn usage(error: &clap::Error) -> ExitCode {
 #[tokio::main]
 async fn run(arguments: Arguments) -> Result<(), CtlError> {
     let Arguments { options, command } = arguments;
-    let Some(command) = command else { return shell::run(options).await };
     match command {
-        Command::Znode(command) => {
-            let output = Output { json: options.json };
-            let context = Context { connection: Connection::open(&options).await?, output };
-            let result = commands::run(&command, &context).await;
-            context.connection.close().await;
-            result
+        None => shell::run(options).await,
+        Some(Command::Bench(arguments)) => bench::run(&arguments, &options).await,
+        Some(Command::Elect(arguments)) => hold::elect(&arguments, &options).await,
+        Some(Command::Lock(arguments)) => hold::lock(&arguments, &options).await,
+        Some(Command::Locks(arguments)) => {
+            one_shot(&options, async |context| locks::run(&arguments, &options, context).await)
+                .await
+        }
+        Some(Command::Version) => output::version(Output { json: options.json }),
+        Some(Command::Znode(command)) => {
+            one_shot(&options, async |context| run_one(&command, context).await).await
         }
     }
+}
+
+/// Opens a session for one piece of work, which Ctrl-C interrupts.
+async fn one_shot(
+    options: &Options,
+    work: impl AsyncFnOnce(&Context) -> Result<(), CtlError>,
+) -> Result<(), CtlError> {
+    let output = Output { json: options.json };
+    let context = Context { connection: Connection::open(options).await?, output };
+    let result = tokio::select! {
+        result = work(&context) => result,
+        _ = tokio::signal::ctrl_c() => Err(CtlError::new(Exit::Interrupted, "")),
+    };
+    context.connection.close().await;
+    result
+}
+
+/// Carries out one command, and tells of what it watches until nothing is watched any more.
+async fn run_one(command: &ZnodeCommand, context: &Context) -> Result<(), CtlError> {
+    let mut watches = Watches::default();
+    if let Some(watch) = commands::run(command, context).await? {
+        watches.add(watch);
+    }
+    while let Some(event) = watches.next().await {
+        context.output.result(|| event_text(&event), || event_json(&event))?;
+    }
+    if context.connection.client.state().borrow().is_terminal() {
+        return Err(CtlError::new(
+            Exit::Connection,
+            "the session has ended, and the watch with it",
+        ));
+    }
+    Ok(())
 }

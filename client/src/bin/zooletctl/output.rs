@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::error::CtlError;
 
@@ -27,6 +27,12 @@ impl Output {
             text => line(&text),
         }
     }
+}
+
+/// Prints the version of this program.
+pub(crate) fn version(output: Output) -> Result<(), CtlError> {
+    let version = env!("CARGO_PKG_VERSION");
+    output.result(|| format!("zooletctl {version}"), || json!({ "version": version }))
 }
 
 /// Writes a line of text to stdout.

@@ -1,11 +1,9 @@
 //! Commands about identities and permissions.
 
 use serde_json::{Value, json};
-use zoolet_client::ErrorCode;
-use zoolet_jute::{ClientInfo, Reply, Request};
+use zoolet_client::{ClientInfo, ErrorCode};
 
 use super::Context;
-use super::read::strange;
 use super::walk::Walk;
 use super::write::{parse_acl, written};
 use crate::args::{AddAuth, GetAcl, SetAcl};
@@ -62,11 +60,8 @@ pub(crate) async fn add_auth(arguments: &AddAuth, context: &Context) -> Result<(
 
 /// `whoami`.
 pub(crate) async fn whoami(context: &Context) -> Result<(), CtlError> {
-    let call = context.connection.client.call(Request::WhoAmI);
-    let identities = match context.connection.ask("whoami", call).await? {
-        (_, Reply::WhoAmI(identities)) => identities,
-        (_, other) => return Err(strange(&other)),
-    };
+    let call = context.connection.client.who_am_i();
+    let identities = context.connection.ask("whoami", call).await?;
     let text =
         |identity: &ClientInfo| name_text(&format!("{}: {}", identity.auth_scheme, identity.user));
     let json =

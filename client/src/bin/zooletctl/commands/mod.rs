@@ -1,14 +1,19 @@
 //! The commands of the shell and of the command line alike.
 
 mod acl;
+mod ensemble;
+mod quota;
 mod read;
 mod walk;
+mod watch;
 mod write;
 
 use crate::args::ZnodeCommand;
 use crate::connection::Connection;
 use crate::error::CtlError;
 use crate::output::Output;
+
+pub(crate) use watch::{Watch, Watches, event_json, event_text};
 
 /// Where a command runs.
 #[derive(Debug)]
@@ -17,14 +22,24 @@ pub(crate) struct Context {
     pub(crate) output: Output,
 }
 
-/// Carries out one command.
-pub(crate) async fn run(command: &ZnodeCommand, context: &Context) -> Result<(), CtlError> {
-    match command {
+/// Carries out one command. Answers the watch that it has left.
+pub(crate) async fn run(
+    command: &ZnodeCommand,
+    context: &Context,
+) -> Result<Option<Watch>, CtlError> {
+    let done = match command {
+        ZnodeCommand::AddWatch(arguments) => {
+            return watch::add_watch(arguments, context).await.map(Some);
+        }
+        ZnodeCommand::Config(arguments) => return ensemble::config(arguments, context).await,
+        ZnodeCommand::Get(arguments) => return read::get(arguments, context).await,
+        ZnodeCommand::Ls(arguments) => return read::ls(arguments, context).await,
+        ZnodeCommand::Stat(arguments) => return read::stat(arguments, context).await,
         ZnodeCommand::AddAuth(arguments) => acl::add_auth(arguments, context).await,
         ZnodeCommand::Create(arguments) => write::create(arguments, context).await,
         ZnodeCommand::Delete(arguments) => write::delete(arguments, context).await,
         ZnodeCommand::DeleteAll(arguments) => write::delete_all(arguments, context).await,
-        ZnodeCommand::Get(arguments) => read::get(arguments, context).await,
+        ZnodeCommand::DeleteQuota(arguments) => quota::delete(arguments, context).await,
         ZnodeCommand::GetAcl(arguments) => acl::get_acl(arguments, context).await,
         ZnodeCommand::GetAllChildrenNumber(arguments) => {
             read::descendants(arguments, context).await
@@ -32,12 +47,15 @@ pub(crate) async fn run(command: &ZnodeCommand, context: &Context) -> Result<(),
         ZnodeCommand::GetEphemerals { prefix } => {
             read::ephemerals(prefix.as_deref(), context).await
         }
-        ZnodeCommand::Ls(arguments) => read::ls(arguments, context).await,
+        ZnodeCommand::ListQuota(arguments) => quota::list(arguments, context).await,
+        ZnodeCommand::Reconfig(arguments) => ensemble::reconfig(arguments, context).await,
+        ZnodeCommand::RemoveWatches(arguments) => watch::remove_watches(arguments, context).await,
         ZnodeCommand::Set(arguments) => write::set(arguments, context).await,
         ZnodeCommand::SetAcl(arguments) => acl::set_acl(arguments, context).await,
-        ZnodeCommand::Stat(arguments) => read::stat(arguments, context).await,
+        ZnodeCommand::SetQuota(arguments) => quota::set(arguments, context).await,
         ZnodeCommand::Sync(arguments) => read::sync(arguments, context).await,
         ZnodeCommand::Tree(arguments) => read::tree(arguments, context).await,
         ZnodeCommand::Whoami => acl::whoami(context).await,
-    }
+    };
+    done.map(|()| None)
 }

@@ -3,34 +3,40 @@
 use std::fmt::Write as _;
 
 use serde_json::json;
-use zoolet_client::{ErrorCode, Stat};
-use zoolet_jute::{NullablePathRequest, PathRequest, Reply, Request, SessionId};
+use zoolet_client::{ErrorCode, SessionId};
 
 use super::Context;
 use super::walk::{Visited, Walk};
+use super::watch::Watch;
 use crate::args::{Get, Ls, PathArgs, StatArgs, Tree};
-use crate::error::{CtlError, Exit};
+use crate::error::CtlError;
 use crate::format::{data_json, data_text, name_text, stat_json, stat_text};
 use crate::output;
 use crate::path;
 
-/// `ls [-s] [-R] PATH`.
-pub(crate) async fn ls(arguments: &Ls, context: &Context) -> Result<(), CtlError> {
+/// `ls [-s] [-w] [-R] PATH`.
+pub(crate) async fn ls(arguments: &Ls, context: &Context) -> Result<Option<Watch>, CtlError> {
     path::check(&arguments.path)?;
     if arguments.recursive {
-        return ls_recursive(&arguments.path, context).await;
+        return ls_recursive(&arguments.path, context).await.map(|()| None);
     }
-    let connection = &context.connection;
-    let listed = connection.client.children(&arguments.path);
-    let (mut children, stat) = connection.ask(&arguments.path, listed).await?;
+    let (connection, path) = (&context.connection, &arguments.path);
+    let (mut children, stat, watch) = if arguments.watch {
+        let read = connection.ask(path, connection.client.children_watched(path)).await?;
+        (read.0, read.1, Some(Watch::Once(read.2)))
+    } else {
+        let (children, stat) = connection.ask(path, connection.client.children(path)).await?;
+        (children, stat, None)
+    };
     children.sort_unstable();
     let text = || {
         let mut lines: Vec<String> = children.iter().map(|name| name_text(name)).collect();
         lines.extend(arguments.stat.then(|| stat_text(&stat)));
         lines.join("\n")
     };
-    let json = || json!({ "path": arguments.path, "children": children, "stat": stat_json(&stat) });
-    context.output.result(text, json)
+    let json = || json!({ "path": path, "children": children, "stat": stat_json(&stat) });
+    context.output.result(text, json)?;
+    Ok(watch)
 }
 
 /// Every path below and the path itself, one a line, parents before their children.
@@ -80,41 +86,62 @@ fn branch(found: &Visited, siblings: &mut [usize], sizes: bool) -> String {
     line
 }
 
-/// `get [-s] PATH`.
-pub(crate) async fn get(arguments: &Get, context: &Context) -> Result<(), CtlError> {
+/// `get [-s] [-w] PATH`.
+pub(crate) async fn get(arguments: &Get, context: &Context) -> Result<Option<Watch>, CtlError> {
     path::check(&arguments.path)?;
-    let read = context.connection.client.get(&arguments.path);
-    let (data, stat) = context.connection.ask(&arguments.path, read).await?;
-    if arguments.raw {
-        return output::bytes(&data);
-    }
-    let text = || {
-        let mut text = data_text(&data);
-        if arguments.stat {
-            text.push('\n');
-            text.push_str(&stat_text(&stat));
-        }
-        text
+    let (connection, path) = (&context.connection, &arguments.path);
+    let (data, stat, watch) = if arguments.watch {
+        let read = connection.ask(path, connection.client.get_watched(path)).await?;
+        (read.0, read.1, Some(Watch::Once(read.2)))
+    } else {
+        let (data, stat) = connection.ask(path, connection.client.get(path)).await?;
+        (data, stat, None)
     };
+    if arguments.raw {
+        return output::bytes(&data).map(|()| None);
+    }
     let json = || {
         let (form, data) = data_json(&data);
-        json!({ "path": arguments.path, form: data, "stat": stat_json(&stat) })
+        json!({ "path": path, form: data, "stat": stat_json(&stat) })
     };
-    context.output.result(text, json)
+    if context.output.json {
+        context.output.result(String::new, json)?;
+    } else {
+        // A line even when there is nothing on it: a znode without data is not an error.
+        output::line(&data_text(&data))?;
+        if arguments.stat {
+            output::line(&stat_text(&stat))?;
+        }
+    }
+    Ok(watch)
 }
 
-/// `stat PATH`.
-pub(crate) async fn stat(arguments: &StatArgs, context: &Context) -> Result<(), CtlError> {
+/// `stat [-w] PATH`.
+pub(crate) async fn stat(
+    arguments: &StatArgs,
+    context: &Context,
+) -> Result<Option<Watch>, CtlError> {
     path::check(&arguments.path)?;
-    let stat = existing(&arguments.path, context).await?;
-    let json = || json!({ "path": arguments.path, "stat": stat_json(&stat) });
-    context.output.result(|| stat_text(&stat), json)
-}
-
-/// The Stat of a znode that has to be there.
-async fn existing(path: &str, context: &Context) -> Result<Stat, CtlError> {
-    let stat = context.connection.ask(path, context.connection.client.exists(path)).await?;
-    stat.ok_or_else(|| CtlError::of(&ErrorCode::NoNode.into(), path))
+    let (connection, path) = (&context.connection, &arguments.path);
+    let (stat, watch) = if arguments.watch {
+        let read = connection.ask(path, connection.client.exists_watched(path)).await?;
+        (read.0, Some(Watch::Once(read.1)))
+    } else {
+        (connection.ask(path, connection.client.exists(path)).await?, None)
+    };
+    match stat {
+        Some(stat) => {
+            let json = || json!({ "path": path, "stat": stat_json(&stat) });
+            context.output.result(|| stat_text(&stat), json)?;
+        }
+        // Who watches for its creation is told that there is nothing yet.
+        None if arguments.watch => {
+            let text = || format!("{path} does not exist yet");
+            context.output.result(text, || json!({ "path": path, "stat": null }))?;
+        }
+        None => return Err(CtlError::of(&ErrorCode::NoNode.into(), path)),
+    }
+    Ok(watch)
 }
 
 /// `sync PATH`.
@@ -130,33 +157,18 @@ pub(crate) async fn sync(arguments: &PathArgs, context: &Context) -> Result<(), 
 pub(crate) async fn ephemerals(prefix: Option<&str>, context: &Context) -> Result<(), CtlError> {
     let prefix = prefix.unwrap_or("/");
     path::check(prefix)?;
-    let request = NullablePathRequest { path: Some(prefix.to_owned()) };
-    let call = context.connection.client.call(Request::GetEphemerals(request));
-    match context.connection.ask(prefix, call).await? {
-        (_, Reply::Children(mut paths)) => {
-            paths.sort_unstable();
-            let text = || paths.iter().map(|path| name_text(path)).collect::<Vec<_>>().join("\n");
-            context.output.result(text, || json!(paths))
-        }
-        (_, other) => Err(strange(&other)),
-    }
+    let call = context.connection.client.ephemerals(prefix);
+    let mut paths = context.connection.ask(prefix, call).await?;
+    paths.sort_unstable();
+    let text = || paths.iter().map(|path| name_text(path)).collect::<Vec<_>>().join("\n");
+    context.output.result(text, || json!(paths))
 }
 
 /// `getAllChildrenNumber PATH`: how many there are below, at any depth.
 pub(crate) async fn descendants(arguments: &PathArgs, context: &Context) -> Result<(), CtlError> {
     path::check(&arguments.path)?;
-    let request = PathRequest { path: arguments.path.clone() };
-    let call = context.connection.client.call(Request::GetAllChildrenNumber(request));
-    match context.connection.ask(&arguments.path, call).await? {
-        (_, Reply::Count(count)) => {
-            let json = || json!({ "path": arguments.path, "count": count });
-            context.output.result(|| count.to_string(), json)
-        }
-        (_, other) => Err(strange(&other)),
-    }
-}
-
-/// A reply to something else.
-pub(crate) fn strange(reply: &Reply) -> CtlError {
-    CtlError::new(Exit::Failed, format!("the server answered {reply:?}"))
+    let call = context.connection.client.all_children_number(&arguments.path);
+    let count = context.connection.ask(&arguments.path, call).await?;
+    let json = || json!({ "path": arguments.path, "count": count });
+    context.output.result(|| count.to_string(), json)
 }

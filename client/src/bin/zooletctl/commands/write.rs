@@ -4,13 +4,12 @@ use std::fs;
 use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::json;
 use zoolet_client::{Acl, CreateMode, ErrorCode, Id, Stat, perms};
-use zoolet_jute::{CreateRequest, CreateTtlRequest, Reply, Request};
 
 use super::Context;
-use super::read::strange;
 use super::walk::Walk;
 use crate::args::{Create, Data, Delete, DeleteAll, Set};
 use crate::error::{CtlError, Exit};
@@ -26,44 +25,35 @@ pub(crate) async fn create(arguments: &Create, context: &Context) -> Result<(), 
         _ => path::check(&arguments.path)?,
     }
     let acl = arguments.acl.as_deref().map_or_else(|| Ok(Acl::open()), parse_acl)?;
-    let request = create_request(arguments, arguments.data.bytes()?, acl);
-    let call = context.connection.client.call(request);
-    let created = match context.connection.ask(&arguments.path, call).await {
-        Ok((_, Reply::PathStat(path, stat))) => (path, stat),
-        Ok((_, other)) => return Err(strange(&other)),
-        Err(error) if error.code == Some(ErrorCode::NoNode) => {
-            let message = format!("{}: its parent does not exist", arguments.path);
-            return Err(CtlError { message, ..error });
+    let data = arguments.data.bytes()?;
+    let (client, path) = (&context.connection.client, &arguments.path);
+    let mode = create_mode(arguments);
+    let created = match arguments.ttl_ms {
+        Some(ttl_ms) => {
+            let ttl = Duration::from_millis(ttl_ms);
+            context.connection.ask(path, client.create_with_ttl(path, &data, acl, mode, ttl)).await
         }
-        Err(error) => return Err(error),
+        None => context.connection.ask(path, client.create_with_acl(path, &data, acl, mode)).await,
     };
-    let (path, stat) = created;
+    let (path, stat) = created.map_err(|error| match error.code {
+        Some(ErrorCode::NoNode) => {
+            CtlError { message: format!("{path}: its parent does not exist"), ..error }
+        }
+        _ => error,
+    })?;
     let json = || json!({ "path": path, "stat": stat_json(&stat) });
     context.output.result(|| format!("Created {}", name_text(&path)), json)
 }
 
-fn create_request(arguments: &Create, data: Vec<u8>, acl: Vec<Acl>) -> Request {
-    let (path, data, acl) = (arguments.path.clone(), Some(data.into()), Some(acl));
-    let mode = match (arguments.ephemeral, arguments.sequential) {
-        (true, true) => CreateMode::EphemeralSequential,
-        (true, false) => CreateMode::Ephemeral,
-        (false, true) => CreateMode::PersistentSequential,
-        (false, false) => CreateMode::Persistent,
-    };
-    match arguments.ttl_ms {
-        Some(ttl_ms) => {
-            let mode = if arguments.sequential {
-                CreateMode::PersistentSequentialWithTtl
-            } else {
-                CreateMode::PersistentWithTtl
-            };
-            Request::CreateTtl(CreateTtlRequest { path, data, acl, flags: mode as i32, ttl_ms })
-        }
-        None if arguments.container => {
-            let flags = CreateMode::Container as i32;
-            Request::CreateContainer(CreateRequest { path, data, acl, flags })
-        }
-        None => Request::Create2(CreateRequest { path, data, acl, flags: mode as i32 }),
+fn create_mode(arguments: &Create) -> CreateMode {
+    match arguments {
+        Create { container: true, .. } => CreateMode::Container,
+        Create { ephemeral: true, sequential: true, .. } => CreateMode::EphemeralSequential,
+        Create { ephemeral: true, .. } => CreateMode::Ephemeral,
+        Create { ttl_ms: Some(_), sequential: true, .. } => CreateMode::PersistentSequentialWithTtl,
+        Create { ttl_ms: Some(_), .. } => CreateMode::PersistentWithTtl,
+        Create { sequential: true, .. } => CreateMode::PersistentSequential,
+        Create { .. } => CreateMode::Persistent,
     }
 }
 

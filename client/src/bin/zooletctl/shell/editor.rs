@@ -6,7 +6,7 @@ use std::{env, thread};
 
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
-use rustyline::{Config, Editor};
+use rustyline::{Config, Editor, ExternalPrinter as _};
 use tokio::sync::mpsc;
 
 use super::complete::Completion;
@@ -33,14 +33,19 @@ pub(crate) struct Prompt {
 }
 
 impl Prompt {
-    /// Starts the editor.
-    pub(crate) fn start(completion: Completion) -> Result<Self, CtlError> {
+    /// Starts the editor. Answers with it what prints a line above the one that is being typed.
+    pub(crate) fn start(completion: Completion) -> Result<(Self, impl FnMut(String)), CtlError> {
         let config = Config::builder()
             .max_history_size(HISTORY_LINES_MAX)
             .and_then(|config| config.history_ignore_dups(true))
             .map(|config| config.auto_add_history(false).build());
         let editor = config.and_then(Editor::<Completion, FileHistory>::with_config);
-        let mut editor = editor.map_err(|error| CtlError::new(Exit::Io, error.to_string()))?;
+        let started = editor.and_then(|mut editor| {
+            let printer = editor.create_external_printer()?;
+            Ok((editor, printer))
+        });
+        let (mut editor, mut printer) =
+            started.map_err(|error| CtlError::new(Exit::Io, error.to_string()))?;
         editor.set_helper(Some(completion));
         let (ask, asked) = sync_channel::<String>(1);
         let (sender, typed) = mpsc::channel(1);
@@ -62,7 +67,11 @@ impl Prompt {
                 }
             }
         });
-        Ok(Self { ask, typed })
+        let print = move |line: String| {
+            // An event that cannot be shown is no reason to stop.
+            let _ = printer.print(line);
+        };
+        Ok((Self { ask, typed }, print))
     }
 
     /// Waits for a line.

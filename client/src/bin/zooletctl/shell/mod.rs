@@ -4,16 +4,20 @@ mod complete;
 mod editor;
 mod words;
 
-use std::io::{self, IsTerminal};
+use std::io::{self, BufRead, IsTerminal};
+use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
 
 use clap::{CommandFactory, Parser};
-use tokio::io::{AsyncBufReadExt, BufReader};
+use futures_util::FutureExt;
+use serde_json::json;
 use tokio::runtime::Handle;
-use zoolet_client::SessionState;
+use tokio::sync::mpsc;
+use zoolet_client::{SessionState, WatchedEvent};
 
-use crate::args::{self, Options, ShellCommand, ShellLine};
-use crate::commands::{self, Context};
+use crate::args::{self, Options, ShellCommand, ShellLine, Switch};
+use crate::commands::{self, Context, Watches, event_json, event_text};
 use crate::connection::Connection;
 use crate::error::{CtlError, Exit};
 use crate::output::{self, Output, note, report};
@@ -45,12 +49,20 @@ struct Shell {
     /// The same client, for the completion of paths.
     completion: Slot,
     history: Vec<String>,
+    watches: Watches,
+    prints_watches: bool,
 }
 
 impl Shell {
     fn new(options: Options) -> Self {
-        let completion = Arc::new(Mutex::new(None));
-        Self { options, connection: None, completion, history: Vec::new() }
+        Self {
+            options,
+            connection: None,
+            completion: Arc::new(Mutex::new(None)),
+            history: Vec::new(),
+            watches: Watches::default(),
+            prints_watches: true,
+        }
     }
 
     /// A person types.
@@ -60,9 +72,9 @@ impl Shell {
             report(&error, false);
         }
         let completion = Completion::new(Arc::clone(&self.completion), Handle::current());
-        let mut prompt = Prompt::start(completion)?;
+        let (mut prompt, mut print) = Prompt::start(completion)?;
         loop {
-            let line = match prompt.line(self.prompt()).await {
+            let line = match self.typed(&mut prompt, &mut print).await {
                 Typed::Line(line) => line,
                 Typed::Nothing => continue,
                 Typed::End => break,
@@ -80,14 +92,53 @@ impl Shell {
         Ok(())
     }
 
+    /// Waits for a line, and tells of events meanwhile.
+    async fn typed(&mut self, prompt: &mut Prompt, print: &mut impl FnMut(String)) -> Typed {
+        let text = self.prompt();
+        let mut line = pin!(prompt.line(text));
+        loop {
+            tokio::select! {
+                typed = &mut line => return typed,
+                Some(event) = self.watches.next() => if self.prints_watches {
+                    let text = self.event(&event);
+                    print(format!("{text}\n"));
+                },
+            }
+        }
+    }
+
+    fn event(&self, event: &WatchedEvent) -> String {
+        if self.options.json { event_json(event).to_string() } else { event_text(event) }
+    }
+
+    /// Tells of the events that came with the answer to a command or before it.
+    fn print_events(&mut self) -> Result<(), CtlError> {
+        while let Some(Some(event)) = self.watches.next().now_or_never() {
+            if self.prints_watches {
+                output::line(&self.event(&event))?;
+            }
+        }
+        Ok(())
+    }
+
     /// A script is piped in. It goes on behind a line that fails, as zkCli does; the exit code is
     /// that of the first one.
     async fn run_script(&mut self) -> Result<(), CtlError> {
         self.connect(None).await?;
-        let mut lines = BufReader::new(tokio::io::stdin()).split(b'\n');
+        let mut lines = read_lines();
         let mut first_failure = None;
-        while let Some(line) = lines.next_segment().await? {
-            let flow = match String::from_utf8(line) {
+        loop {
+            let line = tokio::select! {
+                line = lines.recv() => line,
+                Some(event) = self.watches.next() => {
+                    if self.prints_watches {
+                        output::line(&self.event(&event))?;
+                    }
+                    continue;
+                }
+            };
+            let Some(line) = line else { break };
+            let flow = match String::from_utf8(line?) {
                 Ok(line) => self.enter(&line).await,
                 Err(_) => Err(CtlError::new(Exit::InvalidInput, "a line is not UTF-8")),
             };
@@ -146,7 +197,12 @@ impl Shell {
             ShellCommand::Znode(command) => {
                 let connection = self.connection.clone().ok_or_else(closed)?;
                 let context = Context { connection, output };
-                commands::run(&command, &context).await?;
+                let watch = commands::run(&command, &context).await;
+                // Events come before the answer to what caused them.
+                self.print_events()?;
+                if let Some(watch) = watch? {
+                    self.watches.add(watch);
+                }
             }
             ShellCommand::Connect { servers } => {
                 self.disconnect().await;
@@ -155,6 +211,15 @@ impl Shell {
             ShellCommand::Close => self.disconnect().await,
             ShellCommand::History => self.print_history(output)?,
             ShellCommand::Help { command } => output::line(&help(command.as_deref())?)?,
+            ShellCommand::PrintWatches { switch: None } => {
+                let on = self.prints_watches;
+                let text = || format!("printwatches is {}", if on { "on" } else { "off" });
+                output.result(text, || json!({ "printwatches": on }))?;
+            }
+            ShellCommand::PrintWatches { switch: Some(switch) } => {
+                self.prints_watches = switch == Switch::On;
+            }
+            ShellCommand::Version => output::version(output)?,
             // A redone line is never a redo: those are not remembered.
             ShellCommand::Redo { .. } => {}
             ShellCommand::Quit => return Ok(Flow::Quit),
@@ -176,6 +241,7 @@ impl Shell {
 
     async fn disconnect(&mut self) {
         self.completion.lock().unwrap_or_else(PoisonError::into_inner).take();
+        self.watches.clear();
         if let Some(connection) = self.connection.take() {
             connection.close().await;
         }
@@ -188,8 +254,22 @@ impl Shell {
                 numbered.map(|(number, line)| format!("{number} - {line}")).collect();
             lines.join("\n")
         };
-        output.result(text, || serde_json::json!(self.history))
+        output.result(text, || json!(self.history))
     }
+}
+
+/// The lines of stdin. They are read by a thread of its own, which the program does not wait for at
+/// its end: `quit` may come before stdin is closed.
+fn read_lines() -> mpsc::Receiver<io::Result<Vec<u8>>> {
+    let (sender, lines) = mpsc::channel(1);
+    thread::spawn(move || {
+        for line in io::stdin().lock().split(b'\n') {
+            if sender.blocking_send(line).is_err() {
+                return;
+            }
+        }
+    });
+    lines
 }
 
 fn closed() -> CtlError {

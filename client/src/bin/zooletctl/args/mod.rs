@@ -1,10 +1,16 @@
 //! The command line.
 
+mod znode;
+
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use crate::bench::Mix;
+
+pub(crate) use znode::*;
 
 /// Reads and changes what a ZooKeeper-protocol ensemble holds. Without a command it is a shell.
 #[derive(Debug, Parser)]
@@ -39,7 +45,13 @@ pub(crate) struct Options {
     #[arg(long, global = true)]
     pub(crate) json: bool,
     /// How long connecting may take, and each request: 500ms, 5s, 1m. Before the command.
-    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
+    #[arg(
+        id = "request_timeout",
+        long = "timeout",
+        value_name = "DURATION",
+        default_value = "5s",
+        value_parser = duration
+    )]
     pub(crate) timeout: Duration,
     /// The session timeout to ask for. Before the command.
     #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
@@ -58,178 +70,101 @@ impl Options {
 pub(crate) enum Command {
     #[command(flatten)]
     Znode(ZnodeCommand),
-}
-
-/// The commands of the shell and of the command line alike, with zkCli's names and flags.
-#[derive(Debug, Subcommand)]
-pub(crate) enum ZnodeCommand {
-    /// Add an identity to the session.
-    #[command(name = "addauth")]
-    AddAuth(AddAuth),
-    /// Create a znode.
-    Create(Create),
-    /// Delete a znode that has no children.
-    Delete(Delete),
-    /// Delete a znode and everything below it.
-    #[command(name = "deleteall", alias = "rmr")]
-    DeleteAll(DeleteAll),
-    /// Print the data of a znode.
-    Get(Get),
-    /// Print the ACL of a znode.
-    #[command(name = "getAcl", alias = "getacl")]
-    GetAcl(GetAcl),
-    /// Count what is below a znode, at any depth.
-    #[command(name = "getAllChildrenNumber", alias = "getallchildrennumber")]
-    GetAllChildrenNumber(PathArgs),
-    /// List the ephemeral znodes of this session.
-    #[command(name = "getEphemerals", alias = "getephemerals")]
-    GetEphemerals { prefix: Option<String> },
-    /// List the children of a znode.
-    Ls(Ls),
-    /// Write the data of a znode.
-    Set(Set),
-    /// Write the ACL of a znode.
-    #[command(name = "setAcl", alias = "setacl")]
-    SetAcl(SetAcl),
-    /// Print the Stat of a znode.
-    Stat(StatArgs),
-    /// Wait until the server has everything that was written before.
-    Sync(PathArgs),
-    /// Draw a znode and everything below it.
-    Tree(Tree),
-    /// List the identities of the session.
-    Whoami,
+    /// Measure how fast the servers answer.
+    Bench(Bench),
+    /// Lead while a command runs, or until a signal comes.
+    Elect(Elect),
+    /// Hold a lock while a command runs, or until a signal comes.
+    Lock(Lock),
+    /// Show who holds what below a path, and who waits.
+    Locks(Locks),
+    /// Print the version of this program.
+    Version,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct AddAuth {
-    /// digest, ip, …
-    pub(crate) scheme: String,
-    /// For digest USER:PASSWORD.
-    pub(crate) id: Option<String>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct PathArgs {
+pub(crate) struct Bench {
+    /// What to do: get, set, mix:READS of a hundred, create (and delete), lock (and release), and
+    /// handoff, one lock that all want.
+    #[arg(long, value_delimiter = ',', default_value = "get,set,mix:70,create,lock,handoff")]
+    pub(crate) mix: Vec<Mix>,
+    /// How many sessions.
+    #[arg(long, default_value = "8")]
+    pub(crate) connections: NonZeroUsize,
+    /// How many operations are under way at a time on each; handoff has one.
+    #[arg(long, default_value = "16")]
+    pub(crate) depth: NonZeroUsize,
+    /// How long each mix is measured, behind a fifth as much that is not.
+    #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
+    pub(crate) duration: Duration,
+    /// The bytes of data.
+    #[arg(long, default_value_t = 100)]
+    pub(crate) size: usize,
+    /// How many znodes are read and written.
+    #[arg(long, default_value = "1000")]
+    pub(crate) keys: NonZeroUsize,
+    /// Other servers to measure as well and to compare with.
+    #[arg(long, value_name = "CONNECT")]
+    pub(crate) against: Option<String>,
+    /// Below which znode to work; nothing is left there.
+    #[arg(long, default_value = "/")]
     pub(crate) path: String,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct DeleteAll {
-    pub(crate) path: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct GetAcl {
-    /// Print the Stat too.
-    #[arg(short)]
-    pub(crate) stat: bool,
-    pub(crate) path: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct SetAcl {
-    /// Print the Stat.
-    #[arg(short, conflicts_with = "recursive")]
-    pub(crate) stat: bool,
-    /// Only if the ACL has this version.
-    #[arg(short, value_name = "VERSION", default_value_t = -1, allow_negative_numbers = true)]
-    pub(crate) version: i32,
-    /// Everything below it too.
-    #[arg(short = 'R')]
-    pub(crate) recursive: bool,
-    pub(crate) path: String,
-    /// SCHEME:ID:PERMISSIONS,…; the permissions are letters of cdrwa.
-    pub(crate) acl: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Tree {
-    /// Print sizes and versions.
-    #[arg(short)]
-    pub(crate) stat: bool,
-    /// Go no deeper than this.
-    #[arg(short = 'L', long, value_name = "LEVELS")]
-    pub(crate) depth: Option<usize>,
+pub(crate) struct Locks {
+    /// Numbered ephemeral znodes of no known form too.
+    #[arg(long)]
+    pub(crate) all: bool,
     #[arg(default_value = "/")]
     pub(crate) path: String,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Create {
-    /// Ephemeral: it goes with the session, so this is for the shell.
-    #[arg(short, conflicts_with_all = ["container", "ttl_ms"])]
-    pub(crate) ephemeral: bool,
-    /// Sequential: the server appends a number to the path.
-    #[arg(short, conflicts_with = "container")]
-    pub(crate) sequential: bool,
-    /// A container: the server deletes it some time after its last child.
-    #[arg(short, conflicts_with = "ttl_ms")]
-    pub(crate) container: bool,
-    /// A time to live in milliseconds, for servers with extendedTypesEnabled.
-    #[arg(short, value_name = "MS")]
-    pub(crate) ttl_ms: Option<i64>,
+pub(crate) struct Lock {
     pub(crate) path: String,
-    #[command(flatten)]
-    pub(crate) data: Data,
-    /// The ACL, SCHEME:ID:PERMISSIONS,…; open to all by default.
-    pub(crate) acl: Option<String>,
+    /// A read lock: many hold it, beside no --exclusive.
+    #[arg(long, conflicts_with_all = ["exclusive", "permits"])]
+    pub(crate) shared: bool,
+    /// The write lock that goes with --shared. Without either, the lock is a mutex.
+    #[arg(long, conflicts_with = "permits")]
+    pub(crate) exclusive: bool,
+    /// A semaphore: so many hold it. All have to say the same number.
+    #[arg(long, value_name = "N")]
+    pub(crate) permits: Option<NonZeroUsize>,
+    /// How long to wait for it; 0 does not wait. The exit code is 124 when that was not enough.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// What tells others who has it; the address of this machine by default.
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) data: Option<String>,
+    /// How long the command gets to end after SIGTERM when the lock is lost, before SIGKILL; a tenth
+    /// of the session timeout by default.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) kill_after: Option<Duration>,
+    /// What to run; it finds the fencing token in `ZOOLET_TOKEN`.
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Data {
-    pub(crate) data: Option<OsString>,
-    /// Take the data from a file; - is stdin.
-    #[arg(long, value_name = "FILE", conflicts_with = "data")]
-    pub(crate) file: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Delete {
-    /// Only if its data has this version.
-    #[arg(short, value_name = "VERSION", default_value_t = -1, allow_negative_numbers = true)]
-    pub(crate) version: i32,
+pub(crate) struct Elect {
     pub(crate) path: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Get {
-    /// Print the Stat too.
-    #[arg(short)]
-    pub(crate) stat: bool,
-    /// Print the bytes as they are, and nothing else.
-    #[arg(long, conflicts_with_all = ["stat", "json"])]
-    pub(crate) raw: bool,
-    pub(crate) path: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Ls {
-    /// Print the Stat too.
-    #[arg(short, conflicts_with = "recursive")]
-    pub(crate) stat: bool,
-    /// Print the paths of everything below.
-    #[arg(short = 'R')]
-    pub(crate) recursive: bool,
-    pub(crate) path: String,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Set {
-    /// Print the Stat.
-    #[arg(short)]
-    pub(crate) stat: bool,
-    /// Only if the data has this version.
-    #[arg(short, value_name = "VERSION", default_value_t = -1, allow_negative_numbers = true)]
-    pub(crate) version: i32,
-    pub(crate) path: String,
-    #[command(flatten)]
-    pub(crate) data: Data,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct StatArgs {
-    pub(crate) path: String,
+    /// What the others know this contender by; the address of this machine by default.
+    #[arg(long)]
+    pub(crate) id: Option<String>,
+    /// How long to wait for the leadership; 0 does not wait.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) timeout: Option<Duration>,
+    /// Contend again after the leadership was lost.
+    #[arg(long)]
+    pub(crate) again: bool,
+    /// How long the command gets to end after SIGTERM when the leadership is lost.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub(crate) kill_after: Option<Duration>,
+    /// What to run; it finds the fencing token in `ZOOLET_TOKEN`.
+    #[arg(last = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
 }
 
 /// One line of the shell.
@@ -264,8 +199,20 @@ pub(crate) enum ShellCommand {
     /// End the session and the shell.
     #[command(visible_alias = "exit")]
     Quit,
+    /// Turn the printing of watch events on or off, or tell whether it is on.
+    #[command(name = "printwatches")]
+    PrintWatches { switch: Option<Switch> },
     /// Carry out a line of the history again.
     Redo { number: usize },
+    /// Print the version of this program.
+    Version,
+}
+
+/// A word for a switch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Switch {
+    On,
+    Off,
 }
 
 /// The long options that zkCli writes with one dash, and what they are here.

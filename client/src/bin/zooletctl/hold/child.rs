@@ -1,0 +1,97 @@
+//! The command that runs while a lock is held.
+
+use std::ffi::OsString;
+use std::io::{self, IsTerminal};
+use std::os::unix::process::ExitStatusExt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+use super::signals::Signals;
+use crate::error::{CtlError, Exit};
+
+/// A command that runs.
+///
+/// Unless stdin is a terminal it has a process group of its own, so that what it starts can be
+/// killed with it. With a terminal it stays in this one's, so that the terminal remains its own;
+/// the terminal tells both of Ctrl-C then.
+#[derive(Debug)]
+pub(crate) struct RunningCommand {
+    child: Child,
+    pid: Pid,
+    has_group: bool,
+}
+
+impl RunningCommand {
+    /// Starts it with these variables in its environment.
+    pub(crate) fn start(
+        words: &[OsString],
+        environment: &[(&str, String)],
+    ) -> Result<Self, CtlError> {
+        let (program, arguments) =
+            words.split_first().ok_or_else(|| CtlError::new(Exit::Usage, "no command"))?;
+        let has_group = !io::stdin().is_terminal();
+        let mut command = Command::new(program);
+        command.args(arguments).kill_on_drop(true);
+        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        if has_group {
+            command.process_group(0);
+        }
+        let cannot = |error: io::Error| {
+            let is_missing = error.kind() == io::ErrorKind::NotFound;
+            let exit = if is_missing { Exit::NotFound } else { Exit::CannotExecute };
+            CtlError::new(exit, format!("{}: {error}", program.display()))
+        };
+        let child = command.spawn().map_err(cannot)?;
+        let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let pid = pid.ok_or_else(|| CtlError::new(Exit::Io, "the command has no process"))?;
+        Ok(Self { child, pid, has_group })
+    }
+
+    /// Waits until it ends, and hands signals on to it.
+    pub(crate) async fn wait(&mut self, signals: &mut Signals) -> Result<Exit, CtlError> {
+        loop {
+            tokio::select! {
+                status = self.child.wait() => return Ok(exit_of(status?)),
+                signal = signals.next() => {
+                    // What the terminal sends it has sent to the command too.
+                    let from_terminal = matches!(signal, Signal::INT | Signal::QUIT);
+                    if self.has_group || !from_terminal {
+                        self.send(signal);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Has it end: SIGTERM, and SIGKILL for what is left of it after the grace.
+    pub(crate) async fn end(&mut self, grace: Duration) {
+        self.send(Signal::TERM);
+        let ended = timeout(grace, self.child.wait()).await.is_ok();
+        if !ended || self.has_group {
+            self.send(Signal::KILL);
+        }
+        if !ended {
+            // It is killed; there is nothing else to wait for.
+            let _ = self.child.wait().await;
+        }
+    }
+
+    fn send(&self, signal: Signal) {
+        // A process that is gone needs no signal.
+        let _ = match self.has_group {
+            true => kill_process_group(self.pid, signal),
+            false if self.child.id().is_some() => kill_process(self.pid, signal),
+            false => Ok(()),
+        };
+    }
+}
+
+/// The exit code that a shell would give: 128 and the signal when one has ended the command.
+fn exit_of(status: ExitStatus) -> Exit {
+    let code = status.code().or_else(|| status.signal().map(|signal| 128 + signal));
+    Exit::Of(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(u8::MAX))
+}

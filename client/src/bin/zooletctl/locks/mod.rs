@@ -1,0 +1,33 @@
+//! `locks`: who holds what below a path, and who waits for how long.
+
+mod clients;
+mod family;
+mod print;
+mod queue;
+mod scan;
+
+use crate::args::{Locks, Options};
+use crate::commands::Context;
+use crate::error::CtlError;
+use crate::path;
+
+pub(crate) use family::{Family, Role, parse};
+
+/// `locks [PATH]`.
+pub(crate) async fn run(
+    arguments: &Locks,
+    options: &Options,
+    context: &Context,
+) -> Result<(), CtlError> {
+    path::check(&arguments.path)?;
+    let found = scan::scan(&arguments.path, arguments.all, &context.connection).await?;
+    let mut clients = clients::Clients::default();
+    if !found.is_empty() {
+        clients.ask(options.connect_string()).await;
+    }
+    if context.output.json {
+        return context.output.result(String::new, || print::json(&found, &clients));
+    }
+    clients.complain();
+    context.output.result(|| print::text(&found, &clients), Default::default)
+}

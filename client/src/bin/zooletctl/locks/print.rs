@@ -1,0 +1,142 @@
+//! How locks look.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde_json::{Value, json};
+use zoolet_client::SessionId;
+
+use super::clients::Clients;
+use super::queue::{Lock, Member};
+use crate::format::{data_json, data_text, name_text, time_text};
+
+/// The longest data that is shown to a person, in characters.
+const DATA_SHOWN_MAX: usize = 60;
+
+/// The locks for a person: one paragraph each, the holders first.
+pub(crate) fn text(locks: &[Lock], clients: &Clients) -> String {
+    if locks.is_empty() {
+        return "no locks".to_owned();
+    }
+    let now_ms = now_ms();
+    let paragraphs = locks.iter().map(|lock| {
+        let mut lines = vec![headline(lock)];
+        lines.extend(lock.warnings.iter().map(|warning| format!("  ! {warning}")));
+        lines.extend(table(lock, clients, now_ms));
+        lines.join("\n")
+    });
+    paragraphs.collect::<Vec<_>>().join("\n\n")
+}
+
+fn headline(lock: &Lock) -> String {
+    let held = lock.members.iter().filter(|member| member.holds).count();
+    let waiting = lock.members.len() - held;
+    let of = lock.permits.map(|permits| format!(" of {permits}")).unwrap_or_default();
+    let kind = lock.kind.word();
+    format!("{}  {kind}, {held}{of} held, {waiting} waiting", name_text(&lock.path))
+}
+
+const COLUMNS: [&str; 8] = ["", "FOR", "SINCE", "FAMILY", "SESSION", "CLIENT", "ZNODE", "DATA"];
+
+fn table(lock: &Lock, clients: &Clients, now_ms: i64) -> Vec<String> {
+    let mut rows = vec![COLUMNS.map(str::to_owned)];
+    let mut position = 0;
+    for member in &lock.members {
+        position += usize::from(!member.holds);
+        rows.push(row(member, position, clients, now_ms));
+    }
+    let width = |column: usize| {
+        rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
+    };
+    let widths: Vec<usize> = (0..COLUMNS.len()).map(|column| width(column).unwrap_or(0)).collect();
+    let line = |row: &[String; 8]| {
+        let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+        format!("  {}", cells.collect::<Vec<_>>().join("  ")).trim_end().to_owned()
+    };
+    rows.iter().map(line).collect()
+}
+
+fn row(member: &Member, position: usize, clients: &Clients, now_ms: i64) -> [String; 8] {
+    let session = member.stat.ephemeral_owner;
+    let text = data_text(&member.data).replace('\n', "\\n");
+    let data = match text.char_indices().nth(DATA_SHOWN_MAX) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    };
+    let role = member.place.role.word();
+    let state = if member.holds { "held".to_owned() } else { format!("{position}.") };
+    [
+        format!("{state} {role}"),
+        age_text(now_ms.saturating_sub(member.stat.ctime)),
+        time_text(member.stat.ctime),
+        member.place.family.to_string(),
+        if session == SessionId::NONE { "-".to_owned() } else { session.to_string() },
+        clients.address(session).unwrap_or("-").to_owned(),
+        name_text(member.path.rsplit('/').next().unwrap_or_default()),
+        data,
+    ]
+}
+
+/// A time span for a person. The clocks of servers may be ahead of this machine's.
+fn age_text(ms: i64) -> String {
+    match ms.max(0) {
+        ms @ 0..60_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
+        ms @ 60_000..3_600_000 => format!("{} min {} s", ms / 60_000, ms / 1000 % 60),
+        ms => format!("{} h {} min", ms / 3_600_000, ms / 60_000 % 60),
+    }
+}
+
+/// The locks for a program.
+pub(crate) fn json(locks: &[Lock], clients: &Clients) -> Value {
+    let now_ms = now_ms();
+    let lock = |lock: &Lock| {
+        let of = |holds: bool| {
+            let members = lock.members.iter().filter(|member| member.holds == holds);
+            members.map(|member| member_json(member, clients, now_ms)).collect::<Value>()
+        };
+        json!({
+            "path": lock.path,
+            "kind": lock.kind.word(),
+            "permits": lock.permits,
+            "holders": of(true),
+            "queue": of(false),
+            "warnings": lock.warnings,
+        })
+    };
+    locks.iter().map(lock).collect()
+}
+
+fn member_json(member: &Member, clients: &Clients, now_ms: i64) -> Value {
+    let session = member.stat.ephemeral_owner;
+    let (form, data) = data_json(&member.data);
+    json!({
+        "path": member.path,
+        "role": member.place.role.word(),
+        "family": member.place.family.word(),
+        "number": member.place.number,
+        "session": (session != SessionId::NONE).then(|| session.to_string()),
+        "client": clients.address(session),
+        "since": member.stat.ctime,
+        "forMs": now_ms.saturating_sub(member.stat.ctime).max(0),
+        "token": member.stat.czxid.0,
+        form: data,
+    })
+}
+
+#[allow(clippy::disallowed_methods, reason = "ages are told by the clock on the wall")]
+fn now_ms() -> i64 {
+    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_short() {
+        assert_eq!(age_text(-5), "0.0 s");
+        assert_eq!(age_text(59_999), "59.9 s");
+        assert_eq!(age_text(61_000), "1 min 1 s");
+        assert_eq!(age_text(7_260_000), "2 h 1 min");
+    }
+}
