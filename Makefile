@@ -63,7 +63,7 @@ fuzz_corpus:
 	cargo run -p zoolet-jute --example fuzz_corpus
 	cargo run -p zoolet-server --example fuzz_corpus
 
-# Partitions of 3 to 6 servers in network namespaces, and ROUNDS random ones for each; needs root.
+# Partitions of 2 to 6 servers in network namespaces, and ROUNDS random ones for each; needs root.
 partitions:
-	ZOOLET_PARTITION_ROUNDS=$(or $(ROUNDS),20) \
+	ZOOLET_PARTITION_ROUNDS=$(or $(ROUNDS),20) $(if $(SEED),ZOOLET_FAULTS_SEED=$(SEED)) \
 		cargo test --workspace --test partitions -- --nocapture

@@ -322,6 +322,7 @@ impl Crew {
             timing,
             role: self.role.clone(),
             leads: None,
+            doubts: None,
         };
         tasks.spawn(roles.run());
         tasks.spawn(Announcer { core: core.clone(), applied: self.applied.clone() }.run());

@@ -25,6 +25,11 @@ const SNAPSHOT_PAUSE: Duration = Duration::from_millis(200);
 /// the counter at zero again, long before it could overflow.
 const COUNTER_MAX: u64 = 0xf000_0000;
 
+/// A leader in doubt is heard for one of its followers' leases, and then silent for so many: one
+/// until they vote for others, one until somebody asks for their votes, and one for an election in
+/// which the first candidate fails.
+const SILENT_LEASES: u128 = 3;
+
 /// Follows what this server is, and tells the machine.
 #[derive(Debug)]
 pub(super) struct RoleWatch {
@@ -38,6 +43,8 @@ pub(super) struct RoleWatch {
     pub role: watch::Sender<Role>,
     /// The term in which this server leads, and since when it knows.
     pub leads: Option<(u64, tokio::time::Instant)>,
+    /// Since when it leads and has not heard of a majority for too long.
+    pub doubts: Option<tokio::time::Instant>,
 }
 
 impl RoleWatch {
@@ -79,11 +86,12 @@ impl RoleWatch {
 
     fn judge(&mut self) -> Role {
         let Some(Leadership { leader, term }) = self.core.leadership() else {
+            self.doubt(false);
             return Role::Looking;
         };
         if leader != self.core.server() {
             self.leads = None;
-            self.links.doubt(false);
+            self.doubt(false);
         } else if self.leads.is_none_or(|(known, _)| known != term) {
             self.leads = Some((term, tokio::time::Instant::now()));
         }
@@ -101,7 +109,7 @@ impl RoleWatch {
                 acknowledged.is_some_and(|at| at.elapsed() < self.timing.silence_max());
             let has_waited =
                 self.leads.is_some_and(|(_, since)| since.elapsed() >= self.timing.silence_max());
-            self.links.doubt(has_waited && !is_alone && !is_confirmed);
+            self.doubt(has_waited && !is_alone && !is_confirmed);
             // The first entry of its term brings all that earlier leaders have committed.
             let is_current = self.applied.borrow().as_ref().map(term_of) == Some(term);
             return if is_current && (is_alone || is_confirmed) {
@@ -114,6 +122,19 @@ impl RoleWatch {
             return Role::Looking;
         }
         if voters.any(|voter| voter == server) { Role::Follower } else { Role::Observer }
+    }
+
+    /// Tells the followers whether this server leads and doubts that it has a majority. Who hears
+    /// a leader votes for nobody, even if it reaches a majority that the leader does not reach: so
+    /// one that goes on doubting is silent most of the time.
+    fn doubt(&mut self, is_doubtful: bool) {
+        self.links.doubt(is_doubtful);
+        let since = self.doubts.filter(|_| is_doubtful);
+        self.doubts = since.or_else(|| is_doubtful.then(tokio::time::Instant::now));
+        let lease = self.timing.election_max.as_millis().max(1);
+        let leases = self.doubts.map_or(0, |since| since.elapsed().as_millis() / lease);
+        let is_heard = leases.is_multiple_of(SILENT_LEASES + 1);
+        self.core.raft().runtime_config().heartbeat(is_heard);
     }
 }
 

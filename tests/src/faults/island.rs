@@ -74,7 +74,7 @@ impl Island {
         addresses.join(",")
     }
 
-    fn address(&self, server: usize) -> SocketAddr {
+    pub fn address(&self, server: usize) -> SocketAddr {
         SocketAddr::from((IpAddr::from(self.network.address(server)), CLIENT_PORT))
     }
 
@@ -153,15 +153,20 @@ impl Island {
 
     /// Whether a new client of this one server gets a write acknowledged.
     pub async fn writes(&self, server: usize) -> bool {
+        self.writes_within(server, WRITE_MAX).await
+    }
+
+    /// Whether a new client of this one server gets a write acknowledged before the limit.
+    pub async fn writes_within(&self, server: usize, limit: Duration) -> bool {
         let probe = self.probes.fetch_add(1, Ordering::Relaxed);
         let (address, path) = (self.address(server).to_string(), format!("/probe-{probe}"));
         let attempt = async move {
             let options = ClientOptions::new().session_timeout(Duration::from_secs(10));
-            let client: Client = options.connect_timeout(WRITE_MAX).connect(&address).await?;
+            let client: Client = options.connect_timeout(limit).connect(&address).await?;
             client.create(&path, b"", CreateMode::Persistent).await?;
             client.close().await
         };
-        matches!(tokio::time::timeout(WRITE_MAX, attempt).await, Ok(Ok(())))
+        matches!(tokio::time::timeout(limit, attempt).await, Ok(Ok(())))
     }
 
     /// What a server, counted from 1, has written.

@@ -23,6 +23,7 @@ pub mod load;
 pub mod netns;
 pub mod read;
 pub mod seed;
+pub mod witness;
 pub mod writer;
 
 pub use history::History;

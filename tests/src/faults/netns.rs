@@ -36,6 +36,14 @@ pub fn missing() -> Option<ToolError> {
     made.is_err().then(|| ToolError::Missing { what: "the right to make namespaces".to_owned() })
 }
 
+/// Which way between two sides is cut.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    Both,
+    FromFirst,
+    ToFirst,
+}
+
 /// A network of namespaces.
 #[derive(Debug)]
 pub struct Network {
@@ -73,12 +81,16 @@ impl Network {
         tools::run(self.on(to).args(rule))
     }
 
-    /// Cuts both ways between all machines of two sides.
-    pub fn cut_between(&self, one: &[usize], other: &[usize]) -> Result<(), ToolError> {
+    /// Loses what the machines of two sides send to each other, on one way or on both.
+    pub fn cut_between(&self, one: &[usize], other: &[usize], lost: Lost) -> Result<(), ToolError> {
         for here in one {
             for there in other {
-                self.cut(*here, *there)?;
-                self.cut(*there, *here)?;
+                if lost != Lost::ToFirst {
+                    self.cut(*here, *there)?;
+                }
+                if lost != Lost::FromFirst {
+                    self.cut(*there, *here)?;
+                }
             }
         }
         Ok(())
