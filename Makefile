@@ -31,9 +31,11 @@ oracle:
 	ZOOLET_ORACLE_OPERATIONS=1000000 ZOOLET_ORACLE_SEED=$(or $(SEED),1) \
 		cargo test -p zoolet-tests --test oracle -- --nocapture
 
-# Kills of leaders and followers under load; ROUNDS of them.
+# Kills of leaders and followers under load; ROUNDS of them. The run prints its seed; SEED=… replays
+# victims, moments and the load's operations, here and in the other tiers of faults.
 kill9:
-	ZOOLET_KILL_ROUNDS=$(or $(ROUNDS),200) cargo test --workspace --test kill9 -- --nocapture
+	ZOOLET_KILL_ROUNDS=$(or $(ROUNDS),200) $(if $(SEED),ZOOLET_FAULTS_SEED=$(SEED)) \
+		cargo test --workspace --test kill9 -- --nocapture
 
 # The figures of docs/performance.md: ZKLOAD names the load generator's binary.
 bench:
@@ -41,9 +43,10 @@ bench:
 	ZKLOAD=$(ZKLOAD) ZOOLET_BINARY=$(CURDIR)/target/release/zoolet \
 		cargo run -p zoolet-tests --example bench
 
-# Power cuts of all servers at once, by copies of a loop image; needs root.
+# Power cuts of all servers at once, at POINTS of them, by copies of a loop image; needs root.
 power_cut:
-	ZOOLET_TIER=power_cut cargo test --workspace --test power_cut -- --nocapture
+	ZOOLET_TIER=power_cut ZOOLET_POWER_CUT_POINTS=$(or $(POINTS),12) \
+		$(if $(SEED),ZOOLET_FAULTS_SEED=$(SEED)) cargo test --workspace --test power_cut -- --nocapture
 
 # The classic lock programs on zoolet and on Apache ZooKeeper.
 lock_programs:

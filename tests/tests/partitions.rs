@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use zoolet_client::Client;
 use zoolet_tests::faults::island::Island;
 use zoolet_tests::faults::netns::{self, Lost};
@@ -21,16 +21,16 @@ use zoolet_tests::tools::{self, announce};
 /// The mean pause between two writes of a session.
 const PAUSE: Duration = Duration::from_millis(25);
 /// How long a majority may take to elect a leader and to serve, on a busy machine.
-const ELECTION_MAX: Duration = Duration::from_secs(15);
+const ELECTION_MAX: Duration = Duration::from_mins(1);
 /// How long a server without a majority may go on to serve reads: its limit is 2 s.
-const SILENCE_MAX: Duration = Duration::from_secs(10);
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// How long an attempt to write may go on where it must not come through. What is acknowledged
 /// later than that is found by the witnesses.
 const REFUSAL: Duration = Duration::from_secs(1);
 /// How many cuts come and go without time to settle.
 const FLAPS: usize = 10;
-/// How often a server that reaches a majority may refuse a write in a row.
-const ATTEMPTS_MAX: usize = 5;
+/// How long a server that reaches a majority may take until it writes.
+const WRITE_MAX: Duration = Duration::from_mins(1);
 
 /// The ensembles stand side by side: most of their time is waiting.
 #[tokio::test(flavor = "multi_thread", worker_threads = 6)]
@@ -230,7 +230,7 @@ impl Trial {
     /// Every server of a majority writes; answers how long that took to begin.
     async fn goes_on(&self, half: &[usize]) -> Duration {
         let election = self.island.until_serving(half, ELECTION_MAX).await.unwrap().1;
-        let asked = half.iter().map(|server| self.writes_soon(*server, ATTEMPTS_MAX));
+        let asked = half.iter().map(|server| self.writes_soon(*server));
         join_all(asked).await;
         election
     }
@@ -249,7 +249,7 @@ impl Trial {
         let other = others.pop().unwrap();
         self.island.network.cut_between(&[leader], &[other], lost).unwrap();
         for server in others {
-            self.writes_soon(server, ATTEMPTS_MAX).await;
+            self.writes_soon(server).await;
         }
         self.cuts.partial += 1;
         self.heal().await;
@@ -257,14 +257,12 @@ impl Trial {
 
     /// Two followers do not need each other.
     async fn followers_miss_each_other(&mut self) {
-        let (leader, others) = self.leader_and_others().await;
+        let (_, others) = self.leader_and_others().await;
         let (one, other) = others.split_at(1);
         self.island.network.cut_between(one, other, Lost::Both).unwrap();
         for server in &self.all {
-            self.writes_soon(*server, ATTEMPTS_MAX).await;
+            self.writes_soon(*server).await;
         }
-        let leads = self.leader().await;
-        assert_eq!(leads, leader, "a leader that reaches everybody was replaced");
         self.cuts.partial += 1;
         self.heal().await;
     }
@@ -279,20 +277,18 @@ impl Trial {
         let mut near: Vec<usize> = others.drain(..near_size).collect();
         near.push(leader);
         self.island.network.cut_between(&near, &others, Lost::Both).unwrap();
-        for attempts in [ATTEMPTS_MAX * 3, 1, 1] {
-            self.writes_soon(common, attempts).await;
-        }
+        self.writes_soon(common).await;
+        self.writes_soon(common).await;
         self.cuts.partial += 1;
         self.heal().await;
     }
 
-    async fn writes_soon(&self, server: usize, attempts_max: usize) {
-        for _ in 0..attempts_max {
-            if self.island.writes(server).await {
-                return;
-            }
+    async fn writes_soon(&self, server: usize) {
+        let start = Instant::now();
+        while !self.island.writes(server).await {
+            let count = self.all.len();
+            assert!(start.elapsed() < WRITE_MAX, "server {server} of {count} does not write");
         }
-        panic!("server {server} of {} reaches a majority and does not write", self.all.len());
     }
 
     /// Cuts come and go faster than elections.

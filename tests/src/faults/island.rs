@@ -20,7 +20,7 @@ const CLIENT_PORT: u16 = 2181;
 /// A server without a leader stops serving after this time: `syncLimit` ticks of 500 ms.
 const LEADER_LOSS_LIMIT_TICKS: u32 = 4;
 /// How long one attempt to write may take where it should come through.
-const WRITE_MAX: Duration = Duration::from_secs(2);
+const WRITE_MAX: Duration = Duration::from_secs(4);
 
 /// Servers on machines of their own.
 #[derive(Debug)]

@@ -15,8 +15,10 @@ use crate::raw::{Incoming, RawConnection};
 pub const ROOT: &str = "/witnesses";
 /// The session of a witness; nobody pings for it.
 const SESSION_MS: i32 = 3000;
+/// How long a server may take to open the session, on a busy machine.
+const OPEN_MAX: Duration = Duration::from_mins(1);
 /// How long a majority may take to end the session of a witness, its timeout included.
-const EXPIRY_MAX: Duration = Duration::from_secs(20);
+const EXPIRY_MAX: Duration = Duration::from_mins(1);
 
 /// A session on one server, with an ephemeral znode.
 #[derive(Debug)]
@@ -31,18 +33,27 @@ pub struct Witness {
 pub struct Waiting(JoinHandle<Result<Witness, Failure>>);
 
 impl Witness {
-    /// Opens the session and creates the ephemeral znode.
+    /// Opens the session and creates the ephemeral znode. On a busy machine the server may just be
+    /// without a leader; then it is asked again.
     pub async fn open(address: SocketAddr, name: String) -> Result<Self, Failure> {
         let opened = spawn_blocking(move || {
-            let mut connection = RawConnection::open(address, SESSION_MS)?;
-            let request = create(format!("{ROOT}/{name}"), CreateMode::Ephemeral);
-            let (_, answer) = connection.call(Xid(1), &request)?;
-            promised(is_acknowledged(&answer), || {
-                format!("{address} answered {answer:?} before any cut")
-            })?;
-            Ok(Self { connection, address, name })
+            let start = Instant::now();
+            for attempt in 0.. {
+                if let Some(witness) = Self::try_open(address, format!("{name}-{attempt}")) {
+                    return Ok(witness);
+                }
+                promised(start.elapsed() < OPEN_MAX, || format!("{address} serves nobody"))?;
+            }
+            Err(Failure::Broken("no attempt is left".into()))
         });
         opened.await.map_err(|error| Failure::Broken(error.to_string()))?
+    }
+
+    fn try_open(address: SocketAddr, name: String) -> Option<Self> {
+        let mut connection = RawConnection::open(address, SESSION_MS).ok()?;
+        let request = create(format!("{ROOT}/{name}"), CreateMode::Ephemeral);
+        let (_, answer) = connection.call(Xid(1), &request).ok()?;
+        is_acknowledged(&answer).then_some(Self { connection, address, name })
     }
 
     /// Sends a write through the server, which has lost its majority, and waits for the end of the
