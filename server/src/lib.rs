@@ -14,6 +14,7 @@ pub mod net;
 pub mod node;
 pub mod outbox;
 pub mod peer;
+mod process;
 pub mod raft;
 pub mod replica;
 mod serve;
@@ -48,12 +49,15 @@ fn execute(cli: Cli) -> Result<(), String> {
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;
-    match cli.command {
+    let done = match cli.command {
         Command::Up(args) => {
             runtime.block_on(up::up(args, cli.log)).map_err(|error| error.to_string())
         }
         Command::Serve(args) => {
             runtime.block_on(serve::serve(args)).map_err(|error| error.to_string())
         }
-    }
+    };
+    // What still blocks is a read of standard input, or a start that nobody waits for any more.
+    runtime.shutdown_background();
+    done
 }

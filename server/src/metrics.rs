@@ -116,19 +116,6 @@ impl Traffic {
     }
 }
 
-/// The open files of this process and the most that it may open; `None` where the system does not
-/// tell. They are the first thing that a server with many clients runs out of.
-pub fn file_descriptors() -> (Option<u64>, Option<u64>) {
-    let open = std::fs::read_dir("/proc/self/fd")
-        .ok()
-        .and_then(|entries| u64::try_from(entries.count()).ok());
-    let max = std::fs::read_to_string("/proc/self/limits").ok().and_then(|limits| {
-        let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-        line.split_whitespace().next()?.parse().ok()
-    });
-    (open, max)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

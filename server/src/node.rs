@@ -17,7 +17,7 @@ use tracing::{info, warn};
 use zoolet_jute::{ErrorCode, Id, SessionId};
 
 use crate::clock::{Clock, RealClock};
-use crate::config::{ConfigError, DigestAlgorithm, ServerConfig};
+use crate::config::{ConfigError, ServerConfig};
 use crate::entropy::{Entropy, RealEntropy};
 use crate::host::{ConfigView, Host};
 use crate::net::{self, ClientPort};
@@ -70,9 +70,6 @@ pub enum StartError {
     /// The client port cannot be opened.
     #[error("cannot listen for clients on {address}: {source}")]
     Listen { address: String, source: io::Error },
-    /// The digest scheme would hash otherwise than configured.
-    #[error("digestAlg {0} is not supported yet: only SHA1 is")]
-    DigestAlgorithm(&'static str),
     /// Signals cannot be handled.
     #[error("cannot handle signals: {0}")]
     Signals(io::Error),
@@ -87,7 +84,7 @@ pub struct Node {
     host: Arc<Host>,
     raft: Raft,
     port: ClientPort,
-    ticker: JoinHandle<()>,
+    ticker: JoinHandle<((), ())>,
     fatal: watch::Receiver<Option<String>>,
 }
 
@@ -96,7 +93,7 @@ impl Node {
     /// leader when this returns.
     pub async fn start(config: ServerConfig, seams: Seams) -> Result<Self, StartError> {
         let server = config.server_id.0;
-        check_supported(&config)?;
+        warn_of_other_data(&config, &*seams.disk);
         let options = settings::raft_options(&config, &seams);
         let wall_ms = seams.clock.now().wall_ms;
         // Reading a big directory takes long, and blocks.
@@ -110,11 +107,17 @@ impl Node {
         let raft =
             opened.start(Arc::new(HostMachine(Arc::clone(&host))), Arc::clone(&seams.net)).await?;
         let address = config.client_bind.to_string();
-        let port_options = settings::port_options(&config, raft.status_source());
+        let disk = Arc::clone(&seams.disk);
+        let status = raft.status_source();
+        let facts =
+            settings::facts(&config, disk, move || settings::ensemble_figures(&status.status()));
+        let port_options = settings::port_options(&config, facts);
         let port = net::listen(port_options, Arc::clone(&host), &*seams.net)
             .await
             .map_err(|source| StartError::Listen { address, source })?;
-        let ticker = tokio::spawn(tick(Arc::clone(&host), config.ensemble.tick_time_ms));
+        let ticks = tick(Arc::clone(&host), config.ensemble.tick_time_ms);
+        let watch = watch_for_leader(raft.role(), settings::leader_wanted_within(&config));
+        let ticker = tokio::spawn(async { tokio::join!(ticks, watch) });
         let fatal = raft.fatal();
         info!(server, clients = %port.local_addr(), peers = ?raft.peer_addr(), "server started");
         Ok(Self { host, raft, port, ticker, fatal })
@@ -168,17 +171,31 @@ impl Node {
     }
 }
 
-/// Refuses what would be silently ignored, and tells of data that is not read.
-fn check_supported(config: &ServerConfig) -> Result<(), StartError> {
-    let algorithm = config.auth.digest_algorithm;
-    if algorithm != DigestAlgorithm::Sha1 {
-        return Err(StartError::DigestAlgorithm(algorithm.name()));
-    }
+/// Tells of data that is not read.
+fn warn_of_other_data(config: &ServerConfig, disk: &dyn Disk) {
     let apache = config.data_dir.join("version-2");
-    if apache.is_dir() {
+    if disk.exists(&apache).unwrap_or(false) {
         warn!(directory = %apache.display(), "data of Apache ZooKeeper is not read");
     }
-    Ok(())
+}
+
+/// Says so when there is no leader for too long, once each time.
+async fn watch_for_leader(mut role: watch::Receiver<Role>, limit: Duration) {
+    let is_lost = |role: &Role| *role == Role::Looking;
+    // The role ends with the server.
+    while role.wait_for(is_lost).await.is_ok() {
+        if timeout(limit, role.wait_for(|role| !is_lost(role))).await.is_err() {
+            let limit_ms = limit.as_millis();
+            warn!(
+                limit_ms,
+                "no leader found within initLimit, still looking: a majority of the voters must run \
+                 and reach one another's peer ports"
+            );
+            if role.wait_for(|role| !is_lost(role)).await.is_err() {
+                return;
+            }
+        }
+    }
 }
 
 /// Opens the log, and reads the state from the newest snapshot.
@@ -271,5 +288,28 @@ impl Machine for HostMachine {
 impl From<StorageError> for StartError {
     fn from(error: StorageError) -> Self {
         Self::Raft(error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::{HostPort, LoopbackPorts};
+    use crate::storage::MemoryDisk;
+
+    #[tokio::test]
+    async fn a_full_disk_is_named_at_a_start() {
+        let ports = [LoopbackPorts { client: 1, peer: 2 }];
+        let configs = ServerConfig::loopback_ensemble(&ports, "d".as_ref());
+        let mut config = configs.unwrap().remove(0);
+        config.client_bind = HostPort::new("127.0.0.1", 0);
+        let disk = MemoryDisk::with_faults();
+        disk.set_capacity(Some(4096));
+        let seams = Seams { disk: Arc::new(disk.clone()), ..Seams::real() };
+        let error = Node::start(config.clone(), seams.clone()).await.unwrap_err().to_string();
+        assert!(error.starts_with("the disk is full: cannot "), "{error}");
+        assert!(error.contains("d/1/wal/"), "{error}");
+        disk.set_capacity(None);
+        Node::start(config, seams).await.unwrap().shutdown().await;
     }
 }

@@ -30,6 +30,9 @@ mod zoo;
 #[cfg(test)]
 mod tests;
 
+#[cfg(test)]
+pub(crate) use settings::each_changed;
+
 use std::path::Path;
 
 pub use address::HostPort;
@@ -38,11 +41,12 @@ pub use loopback::LoopbackPorts;
 pub use member::{Member, Role, members_text};
 pub use members::{MemberList, change_members, parse_members};
 pub use model::{
-    AuthConfig, DigestAlgorithm, EnsembleConfig, FourLetterConfig, Limits, LogConfig, ServerConfig,
-    SessionConfig, SnapshotConfig, Words, ZnodeConfig,
+    AuthConfig, EnsembleConfig, FourLetterConfig, Limits, LogConfig, ServerConfig, SessionConfig,
+    SnapshotConfig, Words, ZnodeConfig,
 };
 pub use toml_text::to_cluster_toml;
 
+pub use crate::replica::DigestAlgorithm;
 use crate::replica::ServerId;
 use files::{OnDisk, Source};
 

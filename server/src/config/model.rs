@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::address::HostPort;
 use super::member::{Member, Role, STANDALONE_ID, derive_cluster_id, members_text};
-use crate::replica::ServerId;
+use crate::replica::{DigestAlgorithm, ServerId};
 
 /// Everything one server is told before it starts.
 ///
@@ -17,14 +17,11 @@ pub struct ServerConfig {
     pub server_id: ServerId,
     /// All servers of the ensemble, this one among them. Never empty.
     pub members: BTreeMap<ServerId, Member>,
-    /// The version of the member list (protocol, section 15.3). 0 when none was given: then the
-    /// first leader's zxid takes its place.
-    pub config_version: u64,
     /// A single server that says `Mode: standalone` and has an empty `/zookeeper/config`.
     pub standalone: bool,
-    /// Where snapshots and the identity file live.
+    /// Where snapshots and the identity file live, and the log.
     pub data_dir: PathBuf,
-    /// Where the log lives; the same directory unless told otherwise.
+    /// Where the log lives instead; the same directory unless told otherwise.
     pub data_log_dir: PathBuf,
     /// Where this server listens for clients.
     pub client_bind: HostPort,
@@ -71,7 +68,7 @@ impl ServerConfig {
         self.member().map_or(Role::Participant, |member| member.role)
     }
 
-    /// How long a server may take to find a leader and catch up, in milliseconds.
+    /// How long a server may take to find a leader before it says so, in milliseconds.
     pub fn init_limit_ms(&self) -> u64 {
         u64::from(self.ensemble.init_limit_ticks) * u64::from(self.ensemble.tick_time_ms)
     }
@@ -90,7 +87,6 @@ impl Default for ServerConfig {
         Self {
             server_id: STANDALONE_ID,
             members: BTreeMap::from([(STANDALONE_ID, member)]),
-            config_version: 0,
             standalone: true,
             data_dir: PathBuf::from("data"),
             data_log_dir: PathBuf::from("data"),
@@ -115,7 +111,7 @@ pub struct EnsembleConfig {
     pub cluster_id: Option<u64>,
     /// The unit of session time, in milliseconds.
     pub tick_time_ms: u32,
-    /// How long a server may take to find a leader and catch up, in ticks.
+    /// How long a server may take to find a leader before it says so, in ticks.
     pub init_limit_ticks: u32,
     /// How long a server may be without its leader before it stops serving, in ticks.
     pub sync_limit_ticks: u32,
@@ -147,7 +143,7 @@ impl Default for EnsembleConfig {
             heartbeat_ms: 100,
             election_timeout_ms_min: 500,
             election_timeout_ms_max: 1000,
-            peer_connect_timeout_ms: 5000,
+            peer_connect_timeout_ms: 1000,
             reconfig_enabled: false,
             read_only_mode: false,
             standalone_enabled: true,
@@ -246,7 +242,7 @@ impl Default for LogConfig {
         Self {
             segment_bytes: 64 << 20,
             entry_commands_max: 512,
-            entry_bytes_max: 4 << 20,
+            entry_bytes_max: 1 << 20,
             slow_sync_ms: 1000,
         }
     }
@@ -317,31 +313,6 @@ impl Default for AuthConfig {
             digest_algorithm: DigestAlgorithm::Sha1,
             super_digest: None,
             acl_skipped: false,
-        }
-    }
-}
-
-/// How the digest scheme hashes `user:password`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum DigestAlgorithm {
-    /// ZooKeeper's default.
-    Sha1,
-    /// `SHA-256`.
-    Sha256,
-    /// `SHA-512`.
-    Sha512,
-}
-
-impl DigestAlgorithm {
-    /// All that are supported.
-    pub const ALL: [Self; 3] = [Self::Sha1, Self::Sha256, Self::Sha512];
-
-    /// The name that Java gives it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Sha1 => "SHA1",
-            Self::Sha256 => "SHA-256",
-            Self::Sha512 => "SHA-512",
         }
     }
 }

@@ -5,7 +5,8 @@
 
 use std::collections::BTreeSet;
 
-use super::model::{DigestAlgorithm, ServerConfig, Words};
+use super::model::{ServerConfig, Words};
+use crate::replica::DigestAlgorithm;
 
 /// One setting of `cluster.toml`.
 pub(super) struct Setting {
@@ -101,6 +102,23 @@ impl Setting {
         }
     }
 
+    /// Another value than the one that is there.
+    #[cfg(test)]
+    fn change(&self, config: &mut ServerConfig) {
+        let (min, max) = self.range;
+        let other = |number: u64| if number < max { number + 1 } else { min };
+        match (self.field)(config) {
+            Field::U32(field) => *field = u32::try_from(other((*field).into())).unwrap(),
+            Field::U64(field) => *field = other(*field),
+            Field::Usize(field) => *field = usize::try_from(other(*field as u64)).unwrap(),
+            Field::OptionalU64(field) => *field = Some(other(field.unwrap_or(min))),
+            Field::Flag(field) => *field = !*field,
+            Field::Digest(field) => *field = Some("super:other".to_owned()),
+            Field::Algorithm(field) => *field = DigestAlgorithm::Sha512,
+            Field::Words(field) => *field = Words::All,
+        }
+    }
+
     /// What the setting accepts, for comments and error messages.
     pub(super) fn expected(&self) -> String {
         match self.range {
@@ -192,6 +210,17 @@ pub(super) fn find(section: &str, key: &str) -> Option<&'static Setting> {
     SETTINGS.iter().find(|setting| setting.section == section && setting.key == key)
 }
 
+/// For each setting its name, and the configuration with another value of it.
+#[cfg(test)]
+pub(crate) fn each_changed(config: &ServerConfig) -> Vec<(String, ServerConfig)> {
+    let changed = |setting: &Setting| {
+        let mut changed = config.clone();
+        setting.change(&mut changed);
+        (setting.name(), changed)
+    };
+    SETTINGS.iter().map(changed).collect()
+}
+
 /// The tables of `cluster.toml`, in the order in which they are printed.
 pub(super) const SECTIONS: [(&str, &str); 8] = [
     ("ensemble", "What concerns all servers together."),
@@ -230,7 +259,8 @@ pub(super) static SETTINGS: [Setting; 44] = [
     },
     Setting {
         section: "ensemble", key: "init_limit_ticks", unit: "ticks", range: (1, 1_000_000),
-        about: "How long a server may take to find a leader and catch up.",
+        about: "How long a server may take to find a leader before it says so in its log. It goes on\n\
+                looking.",
         derived: false, field: |c| Field::U32(&mut c.ensemble.init_limit_ticks),
     },
     Setting {
@@ -270,7 +300,9 @@ pub(super) static SETTINGS: [Setting; 44] = [
     },
     Setting {
         section: "session", key: "timeout_ms_min", unit: "ms", range: (1, MS_MAX),
-        about: "The shortest session timeout granted. Without it: 2 ticks.",
+        about: "The shortest session timeout granted. Without it: 2 ticks. A write whose outcome\n\
+                cannot be known closes its connection after three quarters of it, or after the\n\
+                longest silence of a leader if that is longer.",
         derived: true, field: |c| Field::U32(&mut c.session.timeout_ms_min),
     },
     Setting {
@@ -372,7 +404,7 @@ pub(super) static SETTINGS: [Setting; 44] = [
     },
     Setting {
         section: "log", key: "slow_sync_ms", unit: "ms", range: (1, MS_MAX),
-        about: "A sync that takes longer than this is reported.",
+        about: "A sync of a file that takes longer than this is reported.",
         derived: false, field: |c| Field::U32(&mut c.log.slow_sync_ms),
     },
     Setting {
@@ -423,7 +455,7 @@ pub(super) static SETTINGS: [Setting; 44] = [
     Setting {
         section: "auth", key: "digest_algorithm", unit: "SHA1, SHA-256 or SHA-512", range: NO_RANGE,
         about: "How the digest scheme hashes. The same on all servers; changing it locks out the\n\
-                users of every access list that is already stored.",
+                users of every access list that is already stored, and the superuser.",
         derived: false, field: |c| Field::Algorithm(&mut c.auth.digest_algorithm),
     },
     Setting {

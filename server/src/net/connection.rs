@@ -95,14 +95,11 @@ impl Connection {
     pub(super) async fn run(mut self) -> Result<(), ConnectionError> {
         let limit_ms = self.shared.options.handshake_timeout_ms;
         let handshake = timeout(Duration::from_millis(limit_ms), self.handshake()).await;
-        let request = match handshake {
-            Ok(request) => request?,
-            Err(_) => {
-                self.shared.registry.count_late();
-                return Err(ConnectionError::HandshakeTimeout(limit_ms));
-            }
+        let Ok(request) = handshake else {
+            self.shared.registry.count_late();
+            return Err(ConnectionError::HandshakeTimeout(limit_ms));
         };
-        let Some(request) = request else { return Ok(()) };
+        let Some(request) = request? else { return Ok(()) };
         self.place.shaken();
         let host = Arc::clone(&self.shared.host);
         let connection = host.number_connection();

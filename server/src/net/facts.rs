@@ -17,8 +17,11 @@ pub struct Facts {
     pub server_id: u8,
     /// The port for clients.
     pub client_port: u16,
-    /// Where snapshots and logs are.
+    /// Where snapshots are, and where the log is.
     pub data_dir: PathBuf,
+    pub data_log_dir: PathBuf,
+    /// How much is there.
+    pub sizes: SizeSource,
     /// `tickTime` in milliseconds.
     pub tick_ms: u32,
     /// `maxClientCnxns`.
@@ -41,6 +44,17 @@ pub struct Facts {
     /// How the ensemble stands now; `None` for a server without one.
     pub ensemble: Option<EnsembleSource>,
 }
+
+/// The bytes of the server's files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sizes {
+    /// Of the directory with the snapshots, and of the log's; the same when there is only one.
+    pub data: u64,
+    pub log: u64,
+}
+
+/// Measures the files.
+pub type SizeSource = Arc<dyn Fn() -> Sizes + Send + Sync>;
 
 /// Asks how the ensemble stands.
 pub type EnsembleSource = Arc<dyn Fn() -> EnsembleFigures + Send + Sync>;

@@ -11,5 +11,5 @@ mod four_letter;
 mod port;
 mod registry;
 
-pub use facts::{EnsembleFigures, EnsembleSource, Facts};
+pub use facts::{EnsembleFigures, EnsembleSource, Facts, SizeSource, Sizes};
 pub use port::{ClientPort, PortOptions, listen};

@@ -5,8 +5,8 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::port::PortOptions;
-use crate::metrics::file_descriptors;
 use crate::outbox::Outbox;
+use crate::process::file_descriptors;
 
 /// The file descriptors that clients leave to the log, to snapshots and to the other servers: a
 /// log that cannot open its next segment stops the server.

@@ -1,23 +1,46 @@
 //! What of the configuration goes to which layer.
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
-use std::sync::Arc;
+use tracing::warn;
 
 use crate::config::{Role, ServerConfig};
 use crate::host;
-use crate::net::{EnsembleFigures, Facts, PortOptions};
+use crate::net::{EnsembleFigures, EnsembleSource, Facts, PortOptions, Sizes};
 use crate::node::Seams;
-use crate::raft::{self, ConfiguredMember, StatusSource, Timing};
+use crate::raft::{self, BatchLimits, ConfiguredMember, Timing};
 use crate::replica::{self, Policy};
-use crate::storage::WalOptions;
+use crate::storage::{DirectorySizes, Disk, WalOptions, WatchedDisk};
 
 /// How long the outcome of a proposal may stay unknown, in election timeouts.
 const PATIENCE_ELECTIONS: u32 = 6;
 
-pub(super) fn raft_options(config: &ServerConfig, seams: &Seams) -> raft::Options {
+/// The disk of a server, with an eye on slow syncs.
+pub(super) fn watched_disk(config: &ServerConfig, seams: &Seams) -> WatchedDisk {
+    let limit_ms = u64::from(config.log.slow_sync_ms);
+    let hook = |path: &Path, took_ms: u64| warn!(file = %path.display(), took_ms, "slow sync");
+    WatchedDisk::new(Arc::clone(&seams.disk), Arc::clone(&seams.clock), limit_ms, Arc::new(hook))
+}
+
+/// How long a server may be without a leader before it says so.
+pub(super) fn leader_wanted_within(config: &ServerConfig) -> Duration {
+    Duration::from_millis(config.init_limit_ms())
+}
+
+/// How long a proposal may take: less than the shortest session, so that its clients hear of it
+/// from their server, but never so short that the loss of a leader loses what was proposed.
+fn patience(config: &ServerConfig) -> Duration {
     let ensemble = &config.ensemble;
     let election_max = millis(ensemble.election_timeout_ms_max);
+    let silence_max = election_max + millis(ensemble.election_timeout_ms_min);
+    let within_session = millis(config.session.timeout_ms_min) * 3 / 4;
+    (election_max * PATIENCE_ELECTIONS).min(within_session).max(silence_max)
+}
+
+pub(super) fn raft_options(config: &ServerConfig, seams: &Seams) -> raft::Options {
+    let ensemble = &config.ensemble;
     let members = config.members.iter().map(|(id, member)| ConfiguredMember {
         server: *id,
         address: member.peer.to_string(),
@@ -34,21 +57,28 @@ pub(super) fn raft_options(config: &ServerConfig, seams: &Seams) -> raft::Option
         voters_min: if ensemble.standalone_enabled { 2 } else { 1 },
         members: members.collect(),
         listen: config.peer_bind.as_ref().map(ToString::to_string),
-        disk: seams.disk.clone(),
+        disk: Arc::new(watched_disk(config, seams)),
         directory: config.data_dir.clone(),
+        log_directory: config.data_log_dir.clone(),
         wal: WalOptions {
             segment_bytes: config.log.segment_bytes,
             salt: seams.entropy.number(),
             ..WalOptions::default()
         },
+        batches: BatchLimits {
+            commands_max: config.log.entry_commands_max,
+            bytes_max: config.log.entry_bytes_max,
+        },
         snapshot_commands: config.snapshot.commands,
+        snapshot_log_bytes: config.snapshot.log_bytes,
         snapshots_retained: config.snapshot.retain,
         frame_bytes_max: config.limits.peer_frame_bytes_max,
+        connect_timeout: millis(ensemble.peer_connect_timeout_ms),
         timing: Timing {
             heartbeat: millis(ensemble.heartbeat_ms),
             election_min: millis(ensemble.election_timeout_ms_min),
-            election_max,
-            patience: election_max * PATIENCE_ELECTIONS,
+            election_max: millis(ensemble.election_timeout_ms_max),
+            patience: patience(config),
         },
     }
 }
@@ -70,7 +100,7 @@ pub(super) fn replica_options(config: &ServerConfig, boot: u64) -> replica::Opti
         },
         super_digest: config.auth.super_digest.clone(),
         digest_auth: config.auth.digest_enabled,
-        enforced_schemes: Vec::new(),
+        digest_algorithm: config.auth.digest_algorithm,
         identities_per_connection_max: config.limits.session_identities_max,
         watches_per_connection_max: config.limits.session_watches_max,
         watches_max: config.limits.watches_max,
@@ -90,7 +120,7 @@ pub(super) fn host_limits(config: &ServerConfig) -> host::Limits {
     }
 }
 
-pub(super) fn port_options(config: &ServerConfig, status: StatusSource) -> PortOptions {
+pub(super) fn port_options(config: &ServerConfig, facts: Facts) -> PortOptions {
     let limits = &config.limits;
     PortOptions {
         address: config.client_bind.to_string(),
@@ -101,18 +131,30 @@ pub(super) fn port_options(config: &ServerConfig, status: StatusSource) -> PortO
         connections_per_address_max: limits.connections_per_address_max,
         connections_max: limits.connections_max,
         outbox_bytes_max: limits.outbox_bytes_max,
-        facts: facts(config, status),
+        facts,
     }
 }
 
-fn facts(config: &ServerConfig, status: StatusSource) -> Facts {
+/// What four-letter words tell.
+pub(super) fn facts(
+    config: &ServerConfig,
+    disk: Arc<dyn Disk>,
+    ensemble: impl Fn() -> EnsembleFigures + Send + Sync + 'static,
+) -> Facts {
+    let (data_dir, data_log_dir) = (config.data_dir.clone(), config.data_log_dir.clone());
     let member = config.member();
     Facts {
         words: config.four_letter.words.clone(),
         standalone: config.standalone,
         server_id: config.server_id.0,
         client_port: config.client_bind.port,
-        data_dir: config.data_dir.clone(),
+        data_dir: data_dir.clone(),
+        data_log_dir: data_log_dir.clone(),
+        sizes: Arc::new(move || {
+            let DirectorySizes { data, log } =
+                DirectorySizes::measure(&*disk, &data_dir, &data_log_dir);
+            Sizes { data, log }
+        }),
         tick_ms: config.ensemble.tick_time_ms,
         connections_per_address_max: config.limits.connections_per_address_max,
         session_timeout_ms_min: config.session.timeout_ms_min,
@@ -124,15 +166,12 @@ fn facts(config: &ServerConfig, status: StatusSource) -> Facts {
         election_port: member.map_or(0, |member| member.election_port),
         is_observer: config.role() == Role::Observer,
         members_text: config.members_text(),
-        ensemble: (!config.standalone).then(|| {
-            let figures = move || ensemble_figures(&status.status());
-            Arc::new(figures) as Arc<dyn Fn() -> EnsembleFigures + Send + Sync>
-        }),
+        ensemble: (!config.standalone).then(|| Arc::new(ensemble) as EnsembleSource),
     }
 }
 
 /// A peer whose log matches up to what is committed is in sync.
-fn ensemble_figures(status: &raft::Status) -> EnsembleFigures {
+pub(super) fn ensemble_figures(status: &raft::Status) -> EnsembleFigures {
     let synced = |is_voter: bool| {
         let peers = status.peers.iter().filter(|peer| peer.is_voter == is_voter);
         peers.filter(|peer| peer.matching >= status.committed).count()
@@ -153,3 +192,6 @@ fn ensemble_figures(status: &raft::Status) -> EnsembleFigures {
 fn millis(ms: u32) -> Duration {
     Duration::from_millis(u64::from(ms))
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,6 +7,7 @@
 mod boot;
 mod codec;
 mod core;
+mod directories;
 mod log_store;
 mod machine;
 mod membership;
@@ -27,8 +28,8 @@ mod tests;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -36,33 +37,32 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::core::Core;
+use self::directories::Directories;
 use self::log_store::LogStore;
 use self::membership::Founder;
 use self::network::{Links, Network};
 use self::proposer::Driver;
 use self::reconfig::Reconfigurer;
 use self::service::{Admission, Answers, Heard};
-use self::state_machine::{Snapshots, StateMachine};
+use self::state_machine::{Progress, Snapshots, StateMachine};
 use self::sync::ReadIndex;
 use self::types::LogId;
 use self::upkeep::{Announcer, Housekeeping, RoleWatch};
 use crate::peer::{self, Lane, LinkOptions, PeerPort, PeerPortOptions};
 use crate::replica::Role;
-use crate::storage::{DataDir, Identity, SnapshotStore, StorageError, Wal};
+use crate::storage::{Identity, SnapshotStore, StorageError, Wal};
 use crate::transport::Net;
 
 pub use self::machine::{Chunks, Machine, StateSnapshot};
 pub use self::options::{
-    ConfiguredMember, FRAME_BYTES_MAX, Options, SNAPSHOT_COMMANDS, SNAPSHOTS_RETAINED, Timing,
+    BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, FRAME_BYTES_MAX, Options, SNAPSHOT_COMMANDS,
+    SNAPSHOTS_RETAINED, Timing,
 };
 pub use self::proposer::Proposer;
 pub use self::status::{PeerStatus, Status, StatusSource};
 
 /// Calls to one peer that wait, and answers to one peer that are not ready.
 const CALLS_MAX: usize = 256;
-
-/// How long connecting to a peer may take, handshake included.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// How long a caller of the peer port may take for the handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
@@ -73,6 +73,18 @@ pub enum StartError {
     /// The directory cannot be used.
     #[error(transparent)]
     Storage(#[from] StorageError),
+    /// The log is in the data directory, but has one of its own.
+    #[error(
+        "the log is in {}, and should be in {}: move it there, with a copy of the file identity \
+         beside it", found.display(), expected.display()
+    )]
+    LogElsewhere { found: PathBuf, expected: PathBuf },
+    /// The server has served before, but the log is not there.
+    #[error(
+        "{} has served before, but its log is not in {}: a server must not start without it",
+        directory.display(), expected.display()
+    )]
+    LogMissing { directory: PathBuf, expected: PathBuf },
     /// The configuration does not name this server.
     #[error("the configuration has no server {0}")]
     NotAMember(crate::replica::ServerId),
@@ -92,7 +104,7 @@ pub struct Opened {
     wal: Wal,
     snapshots: Snapshots,
     proposer: Arc<Proposer>,
-    directory: DataDir,
+    directories: Directories,
 }
 
 /// Opens the server's directory: its log, its snapshots, and the number of this start. Blocks.
@@ -101,18 +113,19 @@ pub fn open(options: Options, wall_ms: i64) -> Result<Opened, StartError> {
     if !options.members.iter().any(|member| member.server == options.server) {
         return Err(StartError::NotAMember(options.server));
     }
-    let directory = DataDir::open(Arc::clone(&options.disk), &options.directory)?;
+    let directories = Directories::open(&options)?;
     let server_id = u64::from(options.server.0);
     let mut options = options;
     if !options.cluster_named
-        && let Some(known) = Identity::read(&directory)?
+        && let Some(known) = Identity::read(&directories.data)?
     {
         options.cluster_id = known.cluster_id;
     }
-    Identity { cluster_id: options.cluster_id, server_id }.claim(&directory)?;
+    directories.claim(Identity { cluster_id: options.cluster_id, server_id })?;
+    let directory = &directories.data;
     let boot = boot::next(&*options.disk, directory.path(), wall_ms)?;
     let (wal, recovered) =
-        Wal::open(Arc::clone(&options.disk), &directory.wal_path(), options.wal)?;
+        Wal::open(Arc::clone(&options.disk), &directories.wal_path(), options.wal)?;
     if let Some(torn) = recovered.torn {
         tracing::info!(?torn, "cut off an unfinished write at the end of the log");
     }
@@ -123,7 +136,7 @@ pub fn open(options: Options, wall_ms: i64) -> Result<Opened, StartError> {
     }
     let snapshots = Snapshots::new(store, options.snapshots_retained, newest);
     let proposer = Arc::new(Proposer::new(options.server, boot));
-    Ok(Opened { options, boot, wal, snapshots, proposer, directory })
+    Ok(Opened { options, boot, wal, snapshots, proposer, directories })
 }
 
 impl Opened {
@@ -151,7 +164,7 @@ impl Opened {
         machine: Arc<dyn Machine>,
         net: Arc<dyn Net>,
     ) -> Result<Raft, StartError> {
-        let Self { options, boot, wal, snapshots, proposer, directory } = self;
+        let Self { options, boot, wal, snapshots, proposer, directories } = self;
         let (fatal_report, fatal) = watch::channel(None);
         let wal = Arc::new(wal);
         let report = fatal_report.clone();
@@ -162,17 +175,15 @@ impl Opened {
         let links = links(&options, boot, &net);
         let state_machine =
             StateMachine::new(Arc::clone(&machine), Arc::clone(&proposer), snapshots.clone())
-                .map_err(|error| StartError::Raft(error.to_string()))?;
-        let (applied, commands) = (state_machine.applied(), state_machine.commands());
-        let config = options::config(&options)
-            .validate()
-            .map_err(|error| StartError::Raft(error.to_string()))?;
+                .map_err(not_started)?;
+        let (applied, progress) = (state_machine.applied(), state_machine.progress());
+        let config = options::config(&options).validate().map_err(not_started)?;
         let network = Network { server, links: Arc::clone(&links) };
         let log_store = LogStore::new(Arc::clone(&wal));
         let raft =
             openraft::Raft::build(server, Arc::new(config), network, log_store, state_machine)
                 .await
-                .map_err(|error| StartError::Raft(error.to_string()))?;
+                .map_err(not_started)?;
         let core = Core::new(server, raft);
         let before = wal.state();
         let is_empty = before.last.is_none() && before.vote.is_none();
@@ -198,7 +209,7 @@ impl Opened {
             proposer,
             snapshots,
             applied,
-            commands,
+            progress,
             core,
             heard: Arc::default(),
             admission: Arc::new(Admission::new(is_empty)),
@@ -210,8 +221,22 @@ impl Opened {
         let tasks = crew.start_tasks(&options);
         let role = crew.role.subscribe();
         let Crew { core, applied, snapshots, .. } = crew;
-        Ok(Raft { core, applied, snapshots, role, fatal, port, tasks, wal, _directory: directory })
+        Ok(Raft {
+            core,
+            applied,
+            snapshots,
+            role,
+            fatal,
+            port,
+            tasks,
+            wal,
+            _directories: directories,
+        })
     }
+}
+
+fn not_started(error: impl std::fmt::Display) -> StartError {
+    StartError::Raft(error.to_string())
 }
 
 fn links(options: &Options, boot: u64, net: &Arc<dyn Net>) -> Arc<Links> {
@@ -224,7 +249,7 @@ fn links(options: &Options, boot: u64, net: &Arc<dyn Net>) -> Arc<Links> {
         lane: Lane::Control,
         frame_bytes_max: options.frame_bytes_max,
         calls_max: CALLS_MAX,
-        connect_timeout: CONNECT_TIMEOUT,
+        connect_timeout: options.connect_timeout,
         backoff_max: options.timing.heartbeat,
         stall_timeout: options.timing.election_max * 4,
     };
@@ -242,7 +267,7 @@ struct Crew {
     proposer: Arc<Proposer>,
     snapshots: Snapshots,
     applied: watch::Receiver<Option<LogId>>,
-    commands: Arc<AtomicU64>,
+    progress: Arc<Progress>,
     heard: Arc<Heard>,
     admission: Arc<Admission>,
     changes: Arc<Reconfigurer>,
@@ -299,6 +324,7 @@ impl Crew {
             machine: Arc::clone(&machine),
             core: core.clone(),
             links: Arc::clone(&links),
+            batches: options.batches,
             patience: timing.patience,
         };
         tasks.spawn(driver.run());
@@ -330,8 +356,9 @@ impl Crew {
             core: core.clone(),
             machine,
             snapshots: self.snapshots.clone(),
-            commands: Arc::clone(&self.commands),
+            progress: Arc::clone(&self.progress),
             snapshot_commands: options.snapshot_commands,
+            snapshot_log_bytes: options.snapshot_log_bytes,
             snapshots_retained: options.snapshots_retained,
         };
         tasks.spawn(housekeeping.run());
@@ -360,7 +387,7 @@ pub struct Raft {
     port: Option<PeerPort>,
     tasks: JoinSet<()>,
     wal: Arc<Wal>,
-    _directory: DataDir,
+    _directories: Directories,
 }
 
 impl Raft {

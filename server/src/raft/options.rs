@@ -88,18 +88,44 @@ pub struct Options {
     pub disk: Arc<dyn Disk>,
     /// This server's directory.
     pub directory: PathBuf,
+    /// Where the log is, if not in `directory`; the same otherwise.
+    pub log_directory: PathBuf,
     /// How the log is kept.
     pub wal: WalOptions,
+    /// What one log entry holds.
+    pub batches: BatchLimits,
     /// A snapshot is taken every so many commands.
     pub snapshot_commands: u64,
+    /// A snapshot is taken after so many bytes of commands as well; zero: bytes do not count.
+    pub snapshot_log_bytes: u64,
     /// So many snapshots are kept, and the log back to the oldest of them.
     pub snapshots_retained: usize,
     /// The largest message between servers, in bytes: it must have room for the largest request
     /// of a client, twice over.
     pub frame_bytes_max: usize,
+    /// How long connecting to another server may take, handshake included.
+    pub connect_timeout: Duration,
     /// How long to wait for what.
     pub timing: Timing,
 }
+
+/// What waits together goes into one log entry, up to this.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BatchLimits {
+    /// Commands.
+    pub commands_max: usize,
+    /// Bytes of commands, about; one command alone may have more.
+    pub bytes_max: usize,
+}
+
+impl Default for BatchLimits {
+    fn default() -> Self {
+        Self { commands_max: 512, bytes_max: 1 << 20 }
+    }
+}
+
+/// How long connecting to another server takes at most by default.
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Snapshots are taken every so many commands by default (`snapCount`).
 pub const SNAPSHOT_COMMANDS: u64 = 100_000;

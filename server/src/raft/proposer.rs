@@ -18,15 +18,12 @@ use zoolet_jute::{Id, ReconfigRequest, SessionId};
 use super::core::{Core, Leadership};
 use super::machine::Machine;
 use super::network::{Links, PROPOSE};
+use super::options::BatchLimits;
 use super::reconfig::Asked;
 use super::types::{Body, Callback};
 use crate::host::Proposals;
 use crate::peer::Lane;
 use crate::replica::{Batch, Command, Op, Origin, ServerId};
-
-/// The most commands in one batch, and about the most bytes, unless one command has more.
-const BATCH_COMMANDS_MAX: usize = 512;
-const BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// Batches that are proposed and not yet applied here.
 const IN_FLIGHT_MAX: usize = 2;
@@ -211,11 +208,11 @@ impl Queue {
     }
 
     /// Takes what fits into one batch, beginning with the oldest.
-    fn take_batch(&mut self) -> Vec<Command> {
+    fn take_batch(&mut self, limits: BatchLimits) -> Vec<Command> {
         let (mut count, mut bytes) = (0, 0);
-        for command in self.commands.iter().take(BATCH_COMMANDS_MAX) {
+        for command in self.commands.iter().take(limits.commands_max) {
             bytes += command.encoded_bytes();
-            if count > 0 && bytes > BATCH_BYTES_MAX {
+            if count > 0 && bytes > limits.bytes_max {
                 break;
             }
             count += 1;
@@ -240,6 +237,7 @@ pub(super) struct Driver {
     pub machine: Arc<dyn Machine>,
     pub core: Core,
     pub links: Arc<Links>,
+    pub batches: BatchLimits,
     /// After so long without being applied, a batch is given up.
     pub patience: Duration,
 }
@@ -352,7 +350,7 @@ impl Driver {
     fn fill(&self, course: &mut Course) {
         let limit = if course.is_established { IN_FLIGHT_MAX } else { 1 };
         while course.in_flight.len() < limit {
-            let commands = self.proposer.lock_queue().take_batch();
+            let commands = self.proposer.lock_queue().take_batch(self.batches);
             let Some(last) = commands.last().map(|command| command.number) else { return };
             let (server, boot) = (self.proposer.server, self.proposer.boot);
             let origin = Origin { server, boot, stream: course.stream };
@@ -481,15 +479,16 @@ mod tests {
 
     #[test]
     fn a_batch_is_bounded_but_holds_at_least_one_command() {
-        let path = "p".repeat(BATCH_BYTES_MAX);
+        let limits = BatchLimits { commands_max: 500, bytes_max: 100_000 };
+        let path = "p".repeat(limits.bytes_max);
         let mut queue = Queue::default();
         queue.commands.push_back(command(1, 0, Op::DeleteContainer { path: path.clone() }));
         queue.commands.push_back(command(2, 0, Op::DeleteContainer { path }));
         for number in 3..2000 {
             queue.commands.push_back(command(number, 1, Op::CloseSession));
         }
-        assert_eq!(queue.take_batch().len(), 1);
-        assert_eq!(queue.take_batch().len(), 1);
-        assert_eq!(queue.take_batch().len(), BATCH_COMMANDS_MAX);
+        assert_eq!(queue.take_batch(limits).len(), 1);
+        assert_eq!(queue.take_batch(limits).len(), 1);
+        assert_eq!(queue.take_batch(limits).len(), limits.commands_max);
     }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt};
 use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder, Snapshot};
@@ -110,8 +111,25 @@ pub(super) struct StateMachine {
     membership: StoredMembership,
     /// The last entry that was applied, for those who wait for it.
     applied: watch::Sender<Option<LogId>>,
-    /// Counts the commands that were applied since the start.
-    commands: Arc<AtomicU64>,
+    progress: Arc<Progress>,
+}
+
+/// What was applied since the start.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    commands: AtomicU64,
+    /// The bytes of their batches, as they are in the log.
+    bytes: AtomicU64,
+}
+
+impl Progress {
+    pub(super) fn commands(&self) -> u64 {
+        self.commands.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
 }
 
 impl StateMachine {
@@ -125,15 +143,15 @@ impl StateMachine {
         let meta = meta.unwrap_or_default();
         let applied = watch::Sender::new(meta.last_log_id);
         let membership = meta.last_membership;
-        Ok(Self { machine, proposer, snapshots, membership, applied, commands: Arc::default() })
+        Ok(Self { machine, proposer, snapshots, membership, applied, progress: Arc::default() })
     }
 
     pub(super) fn applied(&self) -> watch::Receiver<Option<LogId>> {
         self.applied.subscribe()
     }
 
-    pub(super) fn commands(&self) -> Arc<AtomicU64> {
-        Arc::clone(&self.commands)
+    pub(super) fn progress(&self) -> Arc<Progress> {
+        Arc::clone(&self.progress)
     }
 
     fn apply_some(&mut self, items: Vec<EntryResponder<TypeConfig>>) {
@@ -158,7 +176,9 @@ impl StateMachine {
         if !batches.is_empty() {
             self.machine.commit_many(batches);
             let commands = self.proposer.applied(&heads);
-            self.commands.fetch_add(commands, Ordering::Relaxed);
+            let bytes: usize = heads.iter().map(Bytes::len).sum();
+            self.progress.commands.fetch_add(commands, Ordering::Relaxed);
+            self.progress.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         }
         self.applied.send_replace(last);
         for responder in responders {

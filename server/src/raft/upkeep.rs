@@ -1,7 +1,6 @@
 //! What goes on beside the log: the server's role, snapshots, and purging.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use openraft::Instant;
@@ -13,7 +12,7 @@ use super::machine::Machine;
 use super::network::Links;
 use super::options::Timing;
 use super::service::Heard;
-use super::state_machine::Snapshots;
+use super::state_machine::{Progress, Snapshots};
 use super::sync::ReadIndex;
 use super::types::{LogId, term_of};
 use crate::replica::Role;
@@ -168,9 +167,9 @@ pub(super) struct Housekeeping {
     pub core: Core,
     pub machine: Arc<dyn Machine>,
     pub snapshots: Snapshots,
-    /// Commands applied since the start.
-    pub commands: Arc<AtomicU64>,
+    pub progress: Arc<Progress>,
     pub snapshot_commands: u64,
+    pub snapshot_log_bytes: u64,
     pub snapshots_retained: usize,
 }
 
@@ -178,12 +177,14 @@ impl Housekeeping {
     pub(super) async fn run(self) {
         let mut ticks = interval(SNAPSHOT_PAUSE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let (mut snapshot_at, mut purged_for) = (0, None);
+        let (mut snapshot_at, mut purged_for) = ((0, 0), None);
         loop {
             ticks.tick().await;
-            let commands = self.commands.load(Ordering::Relaxed);
-            if commands.saturating_sub(snapshot_at) >= self.snapshot_commands {
-                snapshot_at = commands;
+            let reached = (self.progress.commands(), self.progress.bytes());
+            let (commands, bytes) = (reached.0 - snapshot_at.0, reached.1 - snapshot_at.1);
+            let is_long = self.snapshot_log_bytes > 0 && bytes >= self.snapshot_log_bytes;
+            if commands >= self.snapshot_commands || is_long {
+                snapshot_at = reached;
                 if self.core.raft().trigger().snapshot().await.is_err() {
                     return;
                 }

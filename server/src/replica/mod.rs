@@ -25,7 +25,7 @@ use watch::WatchTable;
 
 pub use command::{Batch, BatchHead, Command, Op, Origin, Policy, ServerId};
 pub use input::{BadRequest, ConnectionId, Input, Output, Role};
-pub use options::Options;
+pub use options::{DigestAlgorithm, Options};
 pub use report::{ConnectionReport, SessionReport, WatchSummary};
 
 /// The service, as one server has it: the replicated state, and this server's own connections,

@@ -1,6 +1,42 @@
 //! What the configuration decides about a replica.
 
+use sha1::{Digest, Sha1};
+use sha2::{Sha256, Sha512};
+
 use super::command::{Policy, ServerId};
+
+/// How the digest scheme hashes `user:password`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DigestAlgorithm {
+    /// Apache `ZooKeeper`'s default.
+    Sha1,
+    /// `SHA-256`.
+    Sha256,
+    /// `SHA-512`.
+    Sha512,
+}
+
+impl DigestAlgorithm {
+    /// All that are supported.
+    pub const ALL: [Self; 3] = [Self::Sha1, Self::Sha256, Self::Sha512];
+
+    /// The name that Java gives it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Sha1 => "SHA1",
+            Self::Sha256 => "SHA-256",
+            Self::Sha512 => "SHA-512",
+        }
+    }
+
+    pub(super) fn hash(self, bytes: &[u8]) -> Vec<u8> {
+        match self {
+            Self::Sha1 => Sha1::digest(bytes).to_vec(),
+            Self::Sha256 => Sha256::digest(bytes).to_vec(),
+            Self::Sha512 => Sha512::digest(bytes).to_vec(),
+        }
+    }
+}
 
 /// The replica's limits and switches. All are this server's own, except that [`Policy`] travels
 /// with each command.
@@ -28,9 +64,8 @@ pub struct Options {
     pub super_digest: Option<String>,
     /// Whether the scheme `digest` exists (`DigestAuthenticationProvider.enabled`).
     pub digest_auth: bool,
-    /// Every request needs an identity of one of these schemes (`enforce.auth.schemes`); with none
-    /// of them, nothing is enforced.
-    pub enforced_schemes: Vec<String>,
+    /// How it hashes (`DigestAuthenticationProvider.digestAlg`).
+    pub digest_algorithm: DigestAlgorithm,
     /// The most identities that a connection may prove; together they have 64 KiB.
     pub identities_per_connection_max: usize,
     /// The most paths that a connection may watch; together they have 256 bytes for each.
@@ -65,7 +100,7 @@ impl Options {
             policy: Policy::default(),
             super_digest: None,
             digest_auth: true,
-            enforced_schemes: Vec::new(),
+            digest_algorithm: DigestAlgorithm::Sha1,
             identities_per_connection_max: 32,
             watches_per_connection_max: 100_000,
             watches_max: 5_000_000,

@@ -53,6 +53,28 @@ impl DataDir {
     }
 }
 
+/// The bytes of a server's files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DirectorySizes {
+    /// Of the data directory, without what is only in the log's.
+    pub data: u64,
+    /// Of the log's directory; the same when there is only one.
+    pub log: u64,
+}
+
+impl DirectorySizes {
+    /// Measures them, as far as the disk tells.
+    pub fn measure(disk: &dyn Disk, data: &Path, log: &Path) -> Self {
+        let bytes = |directory: &Path| -> u64 {
+            let parts =
+                [directory.to_path_buf(), directory.join("wal"), directory.join("snapshots")];
+            let files = parts.iter().filter_map(|part| disk.list(part).ok()).flatten();
+            files.map(|file| file.bytes).sum()
+        };
+        Self { data: bytes(data), log: bytes(log) }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

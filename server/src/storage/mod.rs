@@ -10,8 +10,9 @@ mod identity;
 mod memory;
 mod snapshot;
 mod wal;
+mod watched;
 
-pub use data_dir::DataDir;
+pub use data_dir::{DataDir, DirectorySizes};
 pub use disk::{Disk, DiskFile, DiskLock, FoundFile, RealDisk};
 pub use error::StorageError;
 pub use identity::Identity;
@@ -23,3 +24,4 @@ pub use wal::{
     Entry, FailureHook, LogPosition, LogState, OnDurable, Recovered, TornTail, Wal, WalMode,
     WalOptions,
 };
+pub use watched::{SlowSyncHook, WatchedDisk};

@@ -294,7 +294,6 @@ fn adapt(options: &mut Options, word: &str) {
     match key {
         "read_only" => options.read_only_mode = true,
         "skip_acl" => options.policy.skip_acl = true,
-        "enforce" => options.enforced_schemes = vec![value.to_owned()],
         "super" => options.super_digest = Some(value.to_owned()),
         "identities" => options.identities_per_connection_max = value.parse().unwrap(),
         "watches" => options.watches_max = value.parse().unwrap(),

@@ -4,9 +4,10 @@ use std::collections::BTreeSet;
 
 use super::super::files::{OnDisk, Source};
 use super::super::member::server_id;
-use super::super::model::{DigestAlgorithm, ServerConfig, Words};
+use super::super::model::{ServerConfig, Words};
 use super::super::settings::{SETTINGS, find as find_setting};
 use super::keys::{Low, Rule, Shape, all, find};
+use crate::replica::DigestAlgorithm;
 
 /// What a line does.
 enum Outcome {

@@ -41,20 +41,18 @@ impl Reader<'_> {
         let source = Source::decode(path, bytes)?;
         let (quorum, other): (Vec<_>, Vec<_>) =
             properties::parse(&source)?.into_iter().partition(|p| is_quorum_key(&p.key));
-        let mut version = None;
         for property in other {
             if property.key != "version" {
                 let why = format!("`{}`: only the member list can be here", property.key);
                 return Err(source.error(property.line, why));
             }
-            let digits = u64::from_str_radix(&property.value, 16);
-            version = Some(digits.map_err(|_| {
+            u64::from_str_radix(&property.value, 16).map_err(|_| {
                 let why = format!("version = {}: expected a hexadecimal number", property.value);
                 source.error(property.line, why)
-            })?);
+            })?;
+            let why = "not applicable: the ensemble's log knows which member list is the newest";
+            self.draft.warn(&At::new(path, property.line), &property.key, why);
         }
-        self.draft.config.config_version =
-            version.or_else(|| version_of_name(path)).unwrap_or_default();
         if quorum.is_empty() {
             return Err(source.error(0, "no server line"));
         }
@@ -137,11 +135,4 @@ impl Reader<'_> {
         }
         Ok(())
     }
-}
-
-/// The version in a name like `zoo.cfg.dynamic.100000000`.
-fn version_of_name(path: &Path) -> Option<u64> {
-    let name = path.file_name()?.to_str()?;
-    let (_, version) = name.rsplit_once(".dynamic.")?;
-    u64::from_str_radix(version, 16).ok()
 }

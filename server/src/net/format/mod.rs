@@ -6,8 +6,6 @@ mod monitor;
 mod sessions;
 
 use std::fmt::Write;
-use std::fs;
-use std::path::Path;
 
 pub(super) use connections::{cons, reset_connections, reset_server, stat};
 pub(super) use monitor::mntr;
@@ -15,6 +13,7 @@ pub(super) use sessions::{dump, wchc, wchp, wchs};
 
 use super::port::Shared;
 use crate::host::ServerReport;
+use crate::process::environment;
 use crate::replica::Role;
 
 /// What stands for the version of Apache `ZooKeeper` whose protocol this is. kazoo reads the
@@ -78,12 +77,16 @@ fn four_decimals(number: f64) -> String {
 
 pub(super) fn conf(shared: &Shared) -> String {
     let facts = &shared.options.facts;
-    let (dir, bytes) = (facts.data_dir.display(), directory_bytes(&facts.data_dir));
+    let sizes = (facts.sizes)();
     let mut out = format!(
-        "clientPort={}\nsecureClientPort=-1\ndataDir={dir}\ndataDirSize={bytes}\n\
-         dataLogDir={dir}\ndataLogSize={bytes}\ntickTime={}\nmaxClientCnxns={}\n\
+        "clientPort={}\nsecureClientPort=-1\ndataDir={}\ndataDirSize={}\n\
+         dataLogDir={}\ndataLogSize={}\ntickTime={}\nmaxClientCnxns={}\n\
          minSessionTimeout={}\nmaxSessionTimeout={}\nclientPortListenBacklog={}\nserverId={}\n",
         facts.client_port,
+        facts.data_dir.display(),
+        sizes.data,
+        facts.data_log_dir.display(),
+        sizes.log,
         facts.tick_ms,
         facts.connections_per_address_max,
         facts.session_timeout_ms_min,
@@ -110,57 +113,17 @@ pub(super) fn conf(shared: &Shared) -> String {
 }
 
 pub(super) fn dirs(shared: &Shared) -> String {
-    let bytes = directory_bytes(&shared.options.facts.data_dir);
-    format!("datadir_size: {bytes}\nlogdir_size: {bytes}\n")
-}
-
-/// The bytes of a directory's files, two levels down, which is all that a server has.
-fn directory_bytes(directory: &Path) -> u64 {
-    let entries = |directory: &Path| fs::read_dir(directory).into_iter().flatten().flatten();
-    let mut bytes = 0;
-    for entry in entries(directory) {
-        let Ok(metadata) = entry.metadata() else { continue };
-        if metadata.is_dir() {
-            let inner = entries(&entry.path()).filter_map(|entry| entry.metadata().ok());
-            bytes += inner.map(|metadata| metadata.len()).sum::<u64>();
-        } else {
-            bytes += metadata.len();
-        }
-    }
-    bytes
+    let sizes = (shared.options.facts.sizes)();
+    format!("datadir_size: {}\nlogdir_size: {}\n", sizes.data, sizes.log)
 }
 
 /// The keys that parsers look for, with what is true of a server without a JVM.
 pub(super) fn envi() -> String {
-    let variable = |name: &str| std::env::var(name).unwrap_or_default();
-    let first_line = |path: &str| {
-        let text = fs::read_to_string(path).unwrap_or_default();
-        text.lines().next().unwrap_or_default().to_owned()
-    };
-    let current = std::env::current_dir().map(|path| path.display().to_string());
-    let mut out = "Environment:\n".to_owned();
-    for (key, value) in [
-        ("zookeeper.version", VERSION.to_owned()),
-        ("host.name", first_line("/proc/sys/kernel/hostname")),
-        ("java.version", "<NA>".to_owned()),
-        ("java.vendor", "<NA>".to_owned()),
-        ("java.home", "<NA>".to_owned()),
-        ("java.io.tmpdir", std::env::temp_dir().display().to_string()),
-        ("os.name", first_line("/proc/sys/kernel/ostype")),
-        ("os.arch", java_name(std::env::consts::ARCH).to_owned()),
-        ("os.version", first_line("/proc/sys/kernel/osrelease")),
-        ("user.name", variable("USER")),
-        ("user.home", variable("HOME")),
-        ("user.dir", current.unwrap_or_default()),
-    ] {
+    let mut out = format!("Environment:\nzookeeper.version={VERSION}\n");
+    for (key, value) in environment() {
         put(&mut out, format_args!("{key}={value}\n"));
     }
     out
-}
-
-/// What Java calls a processor.
-fn java_name(architecture: &str) -> &str {
-    if architecture == "x86_64" { "amd64" } else { architecture }
 }
 
 /// Appends to a text, which cannot fail.

@@ -4,7 +4,7 @@ use std::fmt::Display;
 
 use super::super::port::Shared;
 use super::{VERSION, four_decimals, mode, put};
-use crate::metrics::file_descriptors;
+use crate::process::file_descriptors;
 use crate::replica::Role;
 
 pub(in super::super) fn mntr(shared: &Shared) -> String {

@@ -13,7 +13,10 @@ use zoolet_jute::{SessionId, Xid};
 
 use super::recorder::Recorder;
 use crate::host::Proposals;
-use crate::raft::{ConfiguredMember, FRAME_BYTES_MAX, Options, Proposer, Raft, Timing, open};
+use crate::raft::{
+    BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, FRAME_BYTES_MAX, Options, Proposer, Raft,
+    Timing, open,
+};
 use crate::replica::{Command, Op, Policy, Role, ServerId};
 use crate::storage::{MemoryDisk, WalOptions};
 use crate::transport::{BoxFuture, Listener, Net, RealNet, Stream};
@@ -82,8 +85,12 @@ impl Ensemble {
             listen: None,
             disk: Arc::new(self.disks[at].clone()),
             directory: PathBuf::from("data"),
+            log_directory: PathBuf::from("data"),
+            batches: BatchLimits::default(),
             wal: WalOptions { segment_bytes: 1 << 18, ..WalOptions::default() },
             snapshot_commands: self.snapshot_commands,
+            snapshot_log_bytes: 0,
+            connect_timeout: CONNECT_TIMEOUT,
             snapshots_retained: 3,
             frame_bytes_max: FRAME_BYTES_MAX,
             timing: Timing::from_tick(Duration::from_secs(2)),

@@ -4,7 +4,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::raft::{ConfiguredMember, FRAME_BYTES_MAX, Options, StartError, Timing, boot, open};
+use crate::raft::{
+    BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, FRAME_BYTES_MAX, Options, StartError, Timing,
+    boot, open,
+};
 use crate::replica::ServerId;
 use crate::storage::{Disk, MemoryDisk, StorageError, WalOptions};
 
@@ -52,8 +55,12 @@ fn the_directory_of_another_server_is_refused() {
             listen: None,
             disk: Arc::new(disk.clone()),
             directory: PathBuf::from("data"),
+            log_directory: PathBuf::from("data"),
+            batches: BatchLimits::default(),
             wal: WalOptions::default(),
             snapshot_commands: 1,
+            snapshot_log_bytes: 0,
+            connect_timeout: CONNECT_TIMEOUT,
             snapshots_retained: 3,
             frame_bytes_max: FRAME_BYTES_MAX,
             timing: Timing::from_tick(Duration::from_secs(2)),

@@ -4,14 +4,17 @@ use std::net::IpAddr;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use sha1::{Digest, Sha1};
-use zoolet_jute::{AuthPacket, ClientInfo, Id};
+use zoolet_jute::{AuthPacket, Id};
+
+use crate::replica::DigestAlgorithm;
 
 /// The schemes that are switched on, and what they know.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Schemes<'a> {
     /// Whether `digest` is there at all.
     pub(crate) digest: bool,
+    /// How it hashes.
+    pub(crate) algorithm: DigestAlgorithm,
     /// The digest of whoever may do everything, as `user:base64`.
     pub(crate) super_digest: Option<&'a str>,
 }
@@ -23,7 +26,7 @@ impl Schemes<'_> {
             Some("ip") => Some(vec![ip_identity(peer)]),
             Some("digest") if self.digest => {
                 let credentials = String::from_utf8_lossy(packet.auth.as_ref()?);
-                let digest = digest_of(&credentials);
+                let digest = digest_of(self.algorithm, &credentials);
                 let is_super = self.super_digest == Some(digest.as_str());
                 let superuser = is_super.then(|| Id::new("super", ""));
                 Some(superuser.into_iter().chain([Id::new("digest", digest)]).collect())
@@ -39,21 +42,10 @@ pub(crate) fn ip_identity(peer: IpAddr) -> Id {
     Id::new("ip", java_address(peer))
 }
 
-/// An identity as `whoAmI` tells it: without what is secret (protocol §2.16).
-pub(crate) fn client_info(identity: &Id) -> ClientInfo {
-    let scheme = identity.scheme.clone().unwrap_or_default();
-    let id = identity.id.as_deref().unwrap_or_default();
-    let user = match scheme.as_str() {
-        "digest" => id.split(':').next().unwrap_or_default(),
-        _ => id,
-    };
-    ClientInfo { auth_scheme: scheme, user: user.to_owned() }
-}
-
-/// `user:base64(SHA-1("user:password"))`. Without a colon the whole text is the user.
-fn digest_of(credentials: &str) -> String {
+/// `user:base64(hash("user:password"))`. Without a colon the whole text is the user.
+fn digest_of(algorithm: DigestAlgorithm, credentials: &str) -> String {
     let user = credentials.split(':').next().unwrap_or_default();
-    let hash = Sha1::digest(credentials.as_bytes());
+    let hash = algorithm.hash(credentials.as_bytes());
     format!("{user}:{}", STANDARD.encode(hash))
 }
 
@@ -81,20 +73,35 @@ mod tests {
         schemes.authenticate(&packet, IpAddr::from([127, 0, 0, 1]))
     }
 
-    const PLAIN: Schemes<'static> = Schemes { digest: true, super_digest: None };
+    const PLAIN: Schemes<'static> =
+        Schemes { digest: true, algorithm: DigestAlgorithm::Sha1, super_digest: None };
 
     #[test]
     fn a_digest_is_the_sha1_of_user_and_password() {
         // The value stands in ZooKeeper's own documentation.
-        assert_eq!(digest_of("super:admin"), "super:xQJmxLMiHGwaqBvst5y6rkB6HQs=");
+        let digest = |credentials| digest_of(DigestAlgorithm::Sha1, credentials);
+        assert_eq!(digest("super:admin"), "super:xQJmxLMiHGwaqBvst5y6rkB6HQs=");
         // Without a colon the whole text is user and hashed text.
-        assert_eq!(digest_of("abc"), "abc:qZk+NkcGgWq6PiVxeFDCbJzQ2J0=");
+        assert_eq!(digest("abc"), "abc:qZk+NkcGgWq6PiVxeFDCbJzQ2J0=");
+    }
+
+    #[test]
+    fn other_hashes_are_those_of_javas_providers() {
+        // printf abc | openssl dgst -binary -sha256 | base64
+        assert_eq!(
+            digest_of(DigestAlgorithm::Sha256, "abc"),
+            "abc:ungWv48Bz+pBQUDeXa4iI7ADYaOWF3qctBD/YfIAFa0="
+        );
+        assert_eq!(
+            digest_of(DigestAlgorithm::Sha512, "abc"),
+            "abc:3a81oZNherrMQXNJriBBMRLm+k6JqX6iCp7u5ktV05ohkpkqJ0/BqDa6PCOj/uu9RU1EI2Q86A4qmslPpUyknw=="
+        );
     }
 
     #[test]
     fn the_super_digest_gives_two_identities() {
         let digest = "super:xQJmxLMiHGwaqBvst5y6rkB6HQs=";
-        let schemes = Schemes { digest: true, super_digest: Some(digest) };
+        let schemes = Schemes { super_digest: Some(digest), ..PLAIN };
         assert_eq!(
             authenticate(schemes, "digest", "super:admin"),
             Some(vec![Id::new("super", ""), Id::new("digest", digest)])
@@ -110,7 +117,7 @@ mod tests {
         for scheme in ["world", "auth", "sasl", "super", "x509", "", "nonsense"] {
             assert_eq!(authenticate(PLAIN, scheme, "anyone"), None, "{scheme}");
         }
-        let off = Schemes { digest: false, super_digest: None };
+        let off = Schemes { digest: false, ..PLAIN };
         assert_eq!(authenticate(off, "digest", "a:b"), None);
         let null = AuthPacket { auth_type: 0, scheme: Some("digest".to_owned()), auth: None };
         assert_eq!(PLAIN.authenticate(&null, IpAddr::from([127, 0, 0, 1])), None);
@@ -123,13 +130,5 @@ mod tests {
         assert_eq!(text("::1"), "0:0:0:0:0:0:0:1");
         assert_eq!(text("2001:0db8::00ff:0"), "2001:db8:0:0:0:0:ff:0");
         assert_eq!(text("::ffff:10.1.2.3"), "10.1.2.3");
-    }
-
-    #[test]
-    fn whoami_keeps_the_hash_to_itself() {
-        let info = |scheme: &str, id: &str| client_info(&Id::new(scheme, id)).user;
-        assert_eq!(info("digest", "bob:aGFzaA=="), "bob");
-        assert_eq!(info("ip", "0:0:0:0:0:0:0:1"), "0:0:0:0:0:0:0:1");
-        assert_eq!(info("super", ""), "");
     }
 }

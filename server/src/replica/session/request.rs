@@ -5,7 +5,7 @@ use std::sync::Arc;
 use zoolet_jute::{AuthPacket, ErrorCode, Id, Reply, Request, Xid, Zxid};
 
 use super::connection::{Answer, Connection, Ready, Slot, Wait};
-use super::identity::{Schemes, client_info};
+use super::identity::Schemes;
 use crate::replica::proposals::{Draft, Waiting};
 use crate::replica::{BadRequest, ConnectionId, Op, Output, Replica};
 
@@ -63,10 +63,6 @@ impl Replica {
                 return self.last_word(connection, ErrorCode::Unimplemented, Zxid::NONE);
             }
         };
-        if !self.may_ask(connection, &request) {
-            let code = ErrorCode::SessionClosedRequireSaslAuth;
-            return self.last_word(connection, code, Zxid(0));
-        }
         match request {
             Request::Auth(packet) => self.authenticate(connection, &packet),
             // Without SASL configured, clients must be told so in this way (§16.2).
@@ -152,6 +148,7 @@ impl Replica {
     fn authenticate(&mut self, connection: ConnectionId, packet: &AuthPacket) -> Wait {
         let schemes = Schemes {
             digest: self.options.digest_auth,
+            algorithm: self.options.digest_algorithm,
             super_digest: self.options.super_digest.as_deref(),
         };
         let max = self.options.identities_per_connection_max;
@@ -168,17 +165,6 @@ impl Replica {
             }
         }
         self.last_word(connection, ErrorCode::AuthFailed, Zxid(0))
-    }
-
-    /// Whether the connection has an identity that every request needs (§9.8).
-    fn may_ask(&self, connection: ConnectionId, request: &Request) -> bool {
-        let enforced = &self.options.enforced_schemes;
-        enforced.is_empty()
-            || matches!(request, Request::Auth(_) | Request::Sasl(_))
-            || self.connections.get(&connection).is_some_and(|asking| {
-                let schemes = asking.identities.iter().filter_map(|id| id.scheme.as_ref());
-                schemes.into_iter().any(|scheme| enforced.contains(scheme))
-            })
     }
 
     /// An error that is the last thing that the connection gets.
@@ -252,7 +238,6 @@ impl Replica {
             Request::Ping => {
                 return self.reply(Turn { xid: Xid::PING, ..turn }, Ok(Reply::Empty), out);
             }
-            Request::WhoAmI => Ok(Reply::WhoAmI(identities.iter().map(client_info).collect())),
             Request::SetWatches(body) => {
                 return self.set_watches(turn, &body.into(), identities, out);
             }

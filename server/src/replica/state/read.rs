@@ -127,7 +127,8 @@ impl Reader<'_> {
     }
 }
 
-/// An identity without its secret: a digest's user is what stands in front of the colon.
+/// An identity as `whoAmI` tells it, without what is secret (protocol §2.16): a digest's user is
+/// what stands in front of the colon.
 fn client_info(id: &Id) -> ClientInfo {
     let scheme = id.scheme.clone().unwrap_or_default();
     let whole = id.id.as_deref().unwrap_or_default();

@@ -1,0 +1,145 @@
+//! Every setting must reach a layer: one that is read and then dropped is worse than an error.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::*;
+use crate::config::{self, HostPort, LoopbackPorts};
+use crate::replica::ServerId;
+use crate::storage::MemoryDisk;
+
+fn seams() -> Seams {
+    let entropy = Arc::new(FixedEntropy);
+    Seams { disk: Arc::new(MemoryDisk::new()), entropy, ..Seams::real() }
+}
+
+#[derive(Debug)]
+struct FixedEntropy;
+
+impl crate::entropy::Entropy for FixedEntropy {
+    fn number(&self) -> u64 {
+        1
+    }
+}
+
+/// The first of three servers, with everything on that switches others on.
+fn server() -> ServerConfig {
+    let ports = |n: u16| LoopbackPorts { client: 2180 + n, peer: 2887 + n };
+    let all = ServerConfig::loopback_ensemble(&[ports(1), ports(2), ports(3)], "d".as_ref());
+    all.unwrap().remove(0)
+}
+
+/// What the layers are told, `conf`'s printing aside.
+fn told(config: &ServerConfig) -> Vec<String> {
+    let words = &config.four_letter.words;
+    let mut port = port_parts(config);
+    port.push(format!("{words:?}"));
+    port.extend([
+        format!("{:?}", raft_options(config, &seams())),
+        format!("{:?}", replica_options(config, 1)),
+        format!("{:?}", host_limits(config)),
+        format!("{:?}", leader_wanted_within(config)),
+    ]);
+    port
+}
+
+fn port_parts(config: &ServerConfig) -> Vec<String> {
+    let facts = facts(config, Arc::new(MemoryDisk::new()), EnsembleFigures::default);
+    let PortOptions {
+        address,
+        backlog,
+        frame_bytes_max,
+        handshake_timeout_ms,
+        handshakes_max,
+        connections_per_address_max,
+        connections_max,
+        outbox_bytes_max,
+        facts: _,
+    } = port_options(config, facts);
+    let numbers = [
+        u64::from(backlog),
+        frame_bytes_max as u64,
+        handshake_timeout_ms,
+        handshakes_max as u64,
+        connections_per_address_max as u64,
+        connections_max as u64,
+        outbox_bytes_max as u64,
+    ];
+    vec![address, format!("{numbers:?}")]
+}
+
+#[test]
+fn every_setting_of_cluster_toml_reaches_a_layer() {
+    let before = told(&server());
+    for (name, changed) in config::each_changed(&server()) {
+        assert_ne!(told(&changed), before, "{name} is read, and nobody is told");
+    }
+}
+
+type Change = fn(&mut ServerConfig);
+
+#[test]
+fn what_a_file_says_of_one_server_reaches_a_layer() {
+    let before = told(&server());
+    // Whoever adds a field has to say here how it can be seen.
+    let ServerConfig {
+        server_id: _,
+        members: _,
+        standalone: _,
+        data_dir: _,
+        data_log_dir: _,
+        client_bind: _,
+        peer_bind: _,
+        ensemble: _,
+        session: _,
+        limits: _,
+        log: _,
+        snapshot: _,
+        znodes: _,
+        auth: _,
+        four_letter: _,
+    } = server();
+    let changes: BTreeMap<&str, Change> = BTreeMap::from([
+        ("id", (|config| config.server_id = ServerId(2)) as Change),
+        ("standalone", |config| config.standalone = true),
+        ("data_dir", |config| config.data_dir = PathBuf::from("other")),
+        ("data_log_dir", |config| config.data_log_dir = PathBuf::from("other")),
+        ("client", |config| config.client_bind.port += 10),
+        ("peer_bind", |config| config.peer_bind = Some(HostPort::new("0.0.0.0", 2888))),
+        ("standaloneEnabled", |config| config.ensemble.standalone_enabled = false),
+        ("peer", |config| each_member(config, |member| member.peer.port += 10)),
+        ("election_port", |config| each_member(config, |member| member.election_port += 10)),
+        ("client of a member", |config| each_member(config, |member| member.client = None)),
+        ("role", |config| {
+            let last = config.members.values_mut().next_back();
+            last.unwrap().role = Role::Observer;
+        }),
+    ]);
+    for (name, change) in changes {
+        let mut changed = server();
+        change(&mut changed);
+        assert_ne!(told(&changed), before, "{name} is read, and nobody is told");
+    }
+}
+
+fn each_member(config: &mut ServerConfig, change: impl Fn(&mut config::Member)) {
+    config.members.values_mut().for_each(change);
+}
+
+#[test]
+fn a_proposal_is_given_up_before_the_shortest_session_ends() {
+    let patience_of = |tick_time_ms: u32, election_ms: (u32, u32)| {
+        let mut config = server();
+        config.session.timeout_ms_min = 2 * tick_time_ms;
+        config.ensemble.election_timeout_ms_min = election_ms.0;
+        config.ensemble.election_timeout_ms_max = election_ms.1;
+        raft_options(&config, &seams()).timing.patience
+    };
+    // The default elections with ticks of 2000 ms: six of them are 6 s, the session 4 s.
+    assert_eq!(patience_of(2000, (500, 1000)), Duration::from_secs(3));
+    assert_eq!(patience_of(10_000, (500, 1000)), Duration::from_secs(6));
+    // A leader's silence must not lose what was proposed.
+    assert_eq!(patience_of(200, (500, 1000)), Duration::from_millis(1500));
+}

@@ -1,0 +1,44 @@
+//! What the operating system tells of this process and its machine. Nothing of it decides anything
+//! about the state, so it has no seam.
+
+use std::fs;
+
+/// The open files of this process and the most that it may open; `None` where the system does not
+/// tell. They are the first thing that a server with many clients runs out of.
+pub(crate) fn file_descriptors() -> (Option<u64>, Option<u64>) {
+    let open =
+        fs::read_dir("/proc/self/fd").ok().and_then(|entries| u64::try_from(entries.count()).ok());
+    let max = fs::read_to_string("/proc/self/limits").ok().and_then(|limits| {
+        let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+        line.split_whitespace().next()?.parse().ok()
+    });
+    (open, max)
+}
+
+/// The keys of `envi` that a process without a JVM has (protocol §14.2), behind the version.
+pub(crate) fn environment() -> [(&'static str, String); 11] {
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    let first_line = |path: &str| {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        text.lines().next().unwrap_or_default().to_owned()
+    };
+    let current = std::env::current_dir().map(|path| path.display().to_string());
+    [
+        ("host.name", first_line("/proc/sys/kernel/hostname")),
+        ("java.version", "<NA>".to_owned()),
+        ("java.vendor", "<NA>".to_owned()),
+        ("java.home", "<NA>".to_owned()),
+        ("java.io.tmpdir", std::env::temp_dir().display().to_string()),
+        ("os.name", first_line("/proc/sys/kernel/ostype")),
+        ("os.arch", java_name(std::env::consts::ARCH).to_owned()),
+        ("os.version", first_line("/proc/sys/kernel/osrelease")),
+        ("user.name", variable("USER")),
+        ("user.home", variable("HOME")),
+        ("user.dir", current.unwrap_or_default()),
+    ]
+}
+
+/// What Java calls a processor.
+fn java_name(architecture: &str) -> &str {
+    if architecture == "x86_64" { "amd64" } else { architecture }
+}

@@ -1,0 +1,114 @@
+//! The directories of a server: one for everything, or a second one for the log, mostly on a disk of
+//! its own (`dataLogDir`).
+//!
+//! A server must never start beside its log: it would have forgotten its votes and what it has
+//! acknowledged. So both directories carry the identity, the log's being written first.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use super::StartError;
+use super::options::Options;
+use crate::storage::{DataDir, Identity, StorageError};
+
+/// The directories, locked as long as this lives.
+#[derive(Debug)]
+pub(super) struct Directories {
+    pub(super) data: DataDir,
+    /// Where the log is, if not in `data`.
+    log: Option<DataDir>,
+}
+
+impl Directories {
+    pub(super) fn open(options: &Options) -> Result<Self, StartError> {
+        let data = DataDir::open(Arc::clone(&options.disk), &options.directory)?;
+        let log = (options.log_directory != options.directory)
+            .then(|| DataDir::open(Arc::clone(&options.disk), &options.log_directory));
+        Ok(Self { data, log: log.transpose()? })
+    }
+
+    /// Where the log is.
+    pub(super) fn wal_path(&self) -> PathBuf {
+        self.log.as_ref().unwrap_or(&self.data).wal_path()
+    }
+
+    /// Makes the directories this server's at the first start, and refuses another server's, and a
+    /// log that is not where it should be.
+    pub(super) fn claim(&self, identity: Identity) -> Result<(), StartError> {
+        let (disk, inside) = (self.data.disk(), self.data.wal_path());
+        let has_served = Identity::read(&self.data)?.is_some();
+        let is_inside = disk.exists(&inside).map_err(StorageError::io("look for", &inside))?;
+        let missing = || {
+            let (directory, expected) = (self.data.path().to_owned(), self.wal_path());
+            StartError::LogMissing { directory, expected }
+        };
+        if let Some(log) = &self.log {
+            if is_inside {
+                return Err(StartError::LogElsewhere { found: inside, expected: log.wal_path() });
+            }
+            if has_served && Identity::read(log)?.is_none() {
+                return Err(missing());
+            }
+            identity.claim(log)?;
+        } else if has_served && !is_inside {
+            return Err(missing());
+        } else {
+            disk.create_dir_all(&inside).map_err(StorageError::io("create", &inside))?;
+        }
+        Ok(identity.claim(&self.data)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::storage::{Disk, MemoryDisk};
+
+    const OURS: Identity = Identity { cluster_id: 7, server_id: 1 };
+
+    fn claim(disk: &MemoryDisk, log: Option<&str>) -> Result<PathBuf, StartError> {
+        let open = |path: &str| DataDir::open(Arc::new(disk.clone()), Path::new(path));
+        let directories = Directories { data: open("data")?, log: log.map(open).transpose()? };
+        directories.claim(OURS)?;
+        Ok(directories.wal_path())
+    }
+
+    #[test]
+    fn a_log_has_a_directory_of_its_own() {
+        let disk = MemoryDisk::new();
+        for _ in 0..2 {
+            assert_eq!(claim(&disk, Some("log")).unwrap(), Path::new("log/wal"));
+        }
+        assert!(!disk.exists(Path::new("data/wal")).unwrap());
+    }
+
+    #[test]
+    fn a_server_does_not_start_beside_its_log() {
+        let disk = MemoryDisk::new();
+        claim(&disk, None).unwrap();
+        let error = claim(&disk, Some("log")).unwrap_err();
+        assert!(matches!(error, StartError::LogElsewhere { .. }), "{error}");
+
+        let disk = MemoryDisk::new();
+        claim(&disk, Some("log")).unwrap();
+        for other in [None, Some("new")] {
+            let error = claim(&disk, other).unwrap_err();
+            assert!(matches!(error, StartError::LogMissing { .. }), "{error}");
+        }
+        claim(&disk, Some("log")).unwrap();
+    }
+
+    #[test]
+    fn the_log_of_another_server_is_refused() {
+        let disk = MemoryDisk::new();
+        let other = DataDir::open(Arc::new(disk.clone()), Path::new("log")).unwrap();
+        Identity { server_id: 2, ..OURS }.claim(&other).unwrap();
+        let error = claim(&disk, Some("log")).unwrap_err();
+        assert!(error.to_string().contains("in use"), "{error}");
+        drop(other);
+        let error = claim(&disk, Some("log")).unwrap_err();
+        assert!(matches!(error, StartError::Storage(StorageError::WrongServer { .. })), "{error}");
+    }
+}

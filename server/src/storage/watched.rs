@@ -1,0 +1,182 @@
+//! A disk whose slow syncs are told: everybody waits for them, so they are the first thing to know
+//! about a slow server.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::disk::{Disk, DiskFile, DiskLock, FoundFile};
+use crate::clock::Clock;
+
+/// Told of a slow sync: the file, and how long it took in milliseconds.
+pub type SlowSyncHook = Arc<dyn Fn(&Path, u64) + Send + Sync>;
+
+/// A disk with an eye on the time that its syncs take.
+#[derive(Clone)]
+pub struct WatchedDisk {
+    disk: Arc<dyn Disk>,
+    watch: Watch,
+}
+
+#[derive(Clone)]
+struct Watch {
+    clock: Arc<dyn Clock>,
+    limit_ms: u64,
+    hook: SlowSyncHook,
+}
+
+impl Watch {
+    fn sync(&self, path: &Path, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let before = self.clock.now().mono_ms;
+        let synced = sync();
+        let took_ms = self.clock.now().mono_ms.saturating_sub(before);
+        if took_ms > self.limit_ms {
+            (self.hook)(path, took_ms);
+        }
+        synced
+    }
+}
+
+impl WatchedDisk {
+    /// Has `hook` called after each sync that takes longer than `limit_ms`.
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        limit_ms: u64,
+        hook: SlowSyncHook,
+    ) -> Self {
+        Self { disk, watch: Watch { clock, limit_ms, hook } }
+    }
+
+    fn watched(&self, path: &Path, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        Arc::new(WatchedFile { file, path: path.to_path_buf(), watch: self.watch.clone() })
+    }
+}
+
+impl fmt::Debug for WatchedDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WatchedDisk")
+            .field("disk", &self.disk)
+            .field("limit_ms", &self.watch.limit_ms)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Disk for WatchedDisk {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.disk.create(path).map(|file| self.watched(path, file))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.disk.open(path).map(|file| self.watched(path, file))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.disk.create_dir_all(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<FoundFile>> {
+        self.disk.list(directory)
+    }
+
+    fn sync_dir(&self, directory: &Path) -> io::Result<()> {
+        self.watch.sync(directory, || self.disk.sync_dir(directory))
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.disk.exists(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
+        self.disk.lock(path)
+    }
+}
+
+struct WatchedFile {
+    file: Arc<dyn DiskFile>,
+    path: PathBuf,
+    watch: Watch,
+}
+
+impl fmt::Debug for WatchedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.file.fmt(f)
+    }
+}
+
+impl DiskFile for WatchedFile {
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.watch.sync(&self.path, || self.file.sync_data())
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        self.file.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::clock::Now;
+    use crate::storage::MemoryDisk;
+
+    /// Each look at it takes a step.
+    #[derive(Debug, Default)]
+    struct SteppingClock {
+        now: AtomicU64,
+        step: AtomicU64,
+    }
+
+    impl Clock for SteppingClock {
+        fn now(&self) -> Now {
+            let step = self.step.load(Ordering::Relaxed);
+            let mono_ms = self.now.fetch_add(step, Ordering::Relaxed);
+            Now { mono_ms, wall_ms: 0 }
+        }
+    }
+
+    #[test]
+    fn a_sync_that_takes_longer_than_the_limit_is_told() {
+        let clock = Arc::new(SteppingClock::default());
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let hook: SlowSyncHook = {
+            let told = Arc::clone(&told);
+            Arc::new(move |path, took_ms| told.lock().unwrap().push((path.to_owned(), took_ms)))
+        };
+        let memory = MemoryDisk::new();
+        memory.create_dir_all(Path::new("d")).unwrap();
+        let disk = WatchedDisk::new(Arc::new(memory), clock.clone(), 10, hook);
+        let file = disk.create(Path::new("d/f")).unwrap();
+        for step in [10, 11] {
+            clock.step.store(step, Ordering::Relaxed);
+            file.sync_data().unwrap();
+            disk.sync_dir(Path::new("d")).unwrap();
+        }
+        let expected = [(PathBuf::from("d/f"), 11), (PathBuf::from("d"), 11)];
+        assert_eq!(*told.lock().unwrap(), expected);
+    }
+}
