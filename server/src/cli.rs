@@ -26,18 +26,20 @@ pub enum Command {
 
 #[derive(Clone, Debug, Args)]
 pub struct UpArgs {
-    /// How many servers to start; an odd number, because 3 and 4 both survive the loss of one.
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u8).range(1..=254),
-          conflicts_with = "config")]
-    pub servers: u8,
-    /// Start all servers of this cluster.toml instead.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["client_port", "data_dir"])]
+    /// How many servers to start, 3 unless told otherwise; an odd number, because 3 and 4 both
+    /// survive the loss of one. With --config the first N of its servers.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=254))]
+    pub servers: Option<u8>,
+    /// Start the servers of this cluster.toml, with its settings. The other options go before
+    /// what it says.
+    #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The first server's client port; the others have the ones behind it.
-    #[arg(long, value_name = "PORT", default_value_t = 2181, value_parser = clap::value_parser!(u16).range(1..))]
-    pub client_port: u16,
-    /// Where the servers keep their files, for the next start too; without it a temporary
-    /// directory, which is removed at the end.
+    /// The first server's client port, 2181 unless told otherwise; the others have the ones behind
+    /// it.
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub client_port: Option<u16>,
+    /// Where the servers keep their files, for the next start too. Without it, and without
+    /// --config, a temporary directory, which is removed at the end.
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
 }

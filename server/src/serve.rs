@@ -16,9 +16,18 @@ use crate::node::{Node, Seams, StartError};
 pub(crate) async fn serve(args: ServeArgs) -> Result<(), StartError> {
     let config = load(&args.config, args.id)?;
     let stop = stop_requested(args.until_stdin_ends).map_err(StartError::Signals)?;
-    let node = Node::start(config, Seams::real()).await?;
+    tokio::pin!(stop);
+    info!(server = config.server_id.0, data_dir = %config.data_dir.display(), "starting");
+    let node = tokio::select! {
+        started = Node::start(config, Seams::real()) => started?,
+        reason = &mut stop => {
+            // Like a kill: a server can be killed at any time.
+            info!(reason, "stopped before it served");
+            return Ok(());
+        }
+    };
     let fatal = tokio::select! {
-        reason = stop => {
+        reason = &mut stop => {
             info!(reason, "stopping");
             None
         }

@@ -6,7 +6,7 @@
 use std::fmt::Debug;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{SocketAddr, ToSocketAddrs};
 use std::pin::Pin;
 
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -86,8 +86,71 @@ impl Listener for TcpListener {
     }
 }
 
+/// A port that nobody else gets, and on which a server of this program can listen all the same, as
+/// often as it starts. Nobody is connected to it while no server listens.
+#[derive(Debug)]
+pub struct ReservedPort {
+    // Bound and never listening: Linux lets a listener that sets SO_REUSEADDR, as all of ours do,
+    // bind beside such a socket, and gives its port to nobody who asks for any free one.
+    _socket: TcpSocket,
+    address: SocketAddr,
+}
+
+impl ReservedPort {
+    /// Reserves a port; the port 0 reserves one that is free. Fails if somebody listens there.
+    pub fn take(host: &str, port: u16) -> io::Result<Self> {
+        let address = (host, port).to_socket_addrs()?.next();
+        let address = address.ok_or_else(|| no_address(host))?;
+        let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+        socket.set_reuseaddr(true)?;
+        socket.bind(address)?;
+        Ok(Self { address: socket.local_addr()?, _socket: socket })
+    }
+
+    /// The port.
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+}
+
+fn no_address(host: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::AddrNotAvailable, format!("{host} has no address"))
+}
+
 async fn resolve(address: &str) -> io::Result<SocketAddr> {
-    lookup_host(address).await?.next().ok_or_else(|| {
-        io::Error::new(io::ErrorKind::AddrNotAvailable, format!("{address} has no address"))
-    })
+    lookup_host(address).await?.next().ok_or_else(|| no_address(address))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_reserved_port_is_only_for_those_who_know_it() {
+        let reserved: Vec<ReservedPort> =
+            (0..200).map(|_| ReservedPort::take("127.0.0.1", 0).unwrap()).collect();
+        let ports: BTreeSet<u16> = reserved.iter().map(ReservedPort::port).collect();
+        assert_eq!(ports.len(), reserved.len(), "each is another");
+        // Whoever asks for any port gets none of them, listening or calling.
+        let mut others = Vec::new();
+        for _ in 0..200 {
+            let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+            let call = std::net::TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            assert!(!ports.contains(&listener.local_addr().unwrap().port()));
+            assert!(!ports.contains(&call.local_addr().unwrap().port()));
+            others.push((listener, call));
+        }
+        // A server gets it, and gets it again; nobody else can have it then.
+        let port = reserved[0].port();
+        let address = format!("127.0.0.1:{port}");
+        for _ in 0..2 {
+            assert!(RealNet.connect(&address).await.is_err(), "nobody listens");
+            let listener = RealNet.listen(&address, 16).await.unwrap();
+            RealNet.connect(&address).await.unwrap();
+            assert!(ReservedPort::take("127.0.0.1", port).is_err());
+            drop(listener);
+        }
+    }
 }

@@ -4,6 +4,7 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
 use zoolet_client::{Client, ClientOptions, CreateMode};
 use zoolet_server::embed::{EmbedError, Ensemble};
 
@@ -109,5 +110,60 @@ async fn a_list_of_children_too_long_to_be_sent_ends_the_connection_and_not_the_
     assert!(client.children("/").await.is_err());
     // The session goes on, on a new connection.
     client.get("/zookeeper").await.unwrap();
+    ensemble.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ensembles_that_start_at_the_same_time_do_not_take_each_others_ports() {
+    let starting: Vec<_> =
+        (0..6).map(|_| tokio::spawn(Ensemble::builder().servers(2).start())).collect();
+    let mut ensembles = Vec::new();
+    for started in starting {
+        ensembles.push(started.await.unwrap().unwrap());
+    }
+    // A server that is down keeps its port.
+    for ensemble in &mut ensembles {
+        ensemble.kill(0).unwrap();
+    }
+    let another = Ensemble::builder().servers(3).start().await.unwrap();
+    for ensemble in &mut ensembles {
+        ensemble.restart(0).await.unwrap();
+    }
+    for ensemble in ensembles.into_iter().chain([another]) {
+        ensemble.wait_ready().await.unwrap();
+        ensemble.shutdown().await;
+    }
+}
+
+#[tokio::test]
+async fn bytes_of_log_make_a_snapshot_and_the_log_can_be_elsewhere() {
+    let directory = tempfile::tempdir().unwrap();
+    let log = directory.path().join("log");
+    let log_dir = log.clone();
+    let ensemble = Ensemble::builder()
+        .directory(directory.path())
+        .configure(move |config| {
+            config.snapshot.log_bytes = 100_000;
+            config.data_log_dir.clone_from(&log_dir);
+        })
+        .start()
+        .await
+        .unwrap();
+    let files = |path: &str| {
+        let path = directory.path().join(path);
+        std::fs::read_dir(path).map_or(0, Iterator::count)
+    };
+    let client = client(&ensemble).await;
+    client.create("/first", &[1; 50_000], CreateMode::Persistent).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    assert_eq!(files("1/snapshots"), 0, "too early");
+    client.create("/second", &[1; 60_000], CreateMode::Persistent).await.unwrap();
+    let start = Instant::now();
+    while files("1/snapshots") == 0 {
+        assert!(start.elapsed() < Duration::from_secs(20), "no snapshot");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    assert!(files("log/wal") > 0 && files("1/wal") == 0);
+    client.close().await.unwrap();
     ensemble.shutdown().await;
 }

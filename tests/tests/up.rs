@@ -26,13 +26,13 @@ struct Up {
 
 impl Up {
     fn start(servers: u16, first_port: u16, directory: &Path) -> Self {
-        let mut process = command(servers, first_port)
-            .arg("--data-dir")
-            .arg(directory)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut command = command(servers, first_port);
+        command.arg("--data-dir").arg(directory).stderr(Stdio::null());
+        Self::spawn(&mut command, servers)
+    }
+
+    fn spawn(command: &mut Command, servers: u16) -> Self {
+        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
         let lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let announced = lines.take(1 + usize::from(servers)).map(Result::unwrap).collect();
         Self { process, announced }
@@ -205,4 +205,139 @@ fn a_directory_in_use_and_one_of_another_ensemble_are_left_as_they_are() {
     let said = refused(3, port);
     assert!(said.contains("holds an ensemble of 1 servers, not 3"), "{said}");
     assert_eq!(files(), before);
+}
+
+#[tokio::test]
+async fn one_damaged_log_of_three_stops_nobody_else() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_lease, port) = ports_in_a_row(3);
+    // Each start begins a segment.
+    for _ in 0..2 {
+        assert!(Up::start(3, port, directory.path()).stop());
+    }
+    let damaged = first_segment(&directory.path().join("2/wal"));
+    let mut bytes = fs::read(&damaged).unwrap();
+    bytes[..8].fill(0xff);
+    fs::write(&damaged, bytes).unwrap();
+
+    let log = directory.path().join("log");
+    let mut command = command(3, port);
+    command.arg("--data-dir").arg(directory.path()).stderr(fs::File::create(&log).unwrap());
+    let up = Up::spawn(&mut command, 3);
+    let why = format!("{} is damaged at byte 0", damaged.display());
+    assert!(up.announced[2].starts_with("server 2: not running, "), "{:?}", up.announced);
+    assert!(up.announced[2].contains(&why), "{:?}", up.announced);
+    let client = Client::connect(up.announced[0].split_once(": ").unwrap().1).await.unwrap();
+    client.create("/served", b"", CreateMode::Persistent).await.unwrap();
+    client.close().await.unwrap();
+    let said = fs::read_to_string(&log).unwrap();
+    let warning = said.lines().find(|line| line.contains("WARN") && line.contains(&why));
+    assert!(warning.is_some(), "{said}");
+    assert!(said.contains("move its directory away"), "{said}");
+
+    // It does what it said: without the directory the server is rebuilt by the others.
+    fs::rename(directory.path().join("2"), directory.path().join("away")).unwrap();
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], port + 1));
+    eventually("the damaged server is rebuilt", || {
+        zoolet_tests::four_letter::mode(address).as_deref() == Some("follower")
+    })
+    .await;
+    assert!(up.stop());
+}
+
+fn first_segment(wal: &Path) -> std::path::PathBuf {
+    let entries = fs::read_dir(wal).unwrap().map(|entry| entry.unwrap().path());
+    let segments = entries.filter(|path| path.extension().is_some_and(|name| name == "wal"));
+    segments.min().unwrap()
+}
+
+#[test]
+fn without_a_majority_up_says_why() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_lease, port) = ports_in_a_row(3);
+    for _ in 0..2 {
+        assert!(Up::start(3, port, directory.path()).stop());
+    }
+    let mut damaged = Vec::new();
+    for server in ["1", "3"] {
+        let segment = first_segment(&directory.path().join(server).join("wal"));
+        let mut bytes = fs::read(&segment).unwrap();
+        bytes[..8].fill(0xff);
+        fs::write(&segment, bytes).unwrap();
+        damaged.push(format!("server {server}: {} is damaged at byte 0", segment.display()));
+    }
+    let output = command(3, port).arg("--data-dir").arg(directory.path()).output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("zoolet: no majority of the servers runs: "), "{last}");
+    for why in damaged {
+        assert!(last.contains(&why), "{last}");
+    }
+}
+
+#[tokio::test]
+async fn options_go_before_the_file() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_lease, port) = ports_in_a_row(4);
+    let config = directory.path().join("cluster.toml");
+    let server = |id: u16| {
+        let (client, peer) = (port + 3, port + id - 1);
+        format!(
+            "[[server]]\nid = {id}\nclient = \"127.0.0.{id}:{client}\"\n\
+             peer = \"127.0.0.1:{peer}\"\ndata_dir = \"unused{id}\"\n"
+        )
+    };
+    let text =
+        format!("{}{}{}[limits]\nsession_watches_max = 7\n", server(1), server(2), server(3));
+    fs::write(&config, &text).unwrap();
+    let up = |options: &[&str]| {
+        let mut command = Command::new(zoolet::server_command().unwrap().first().unwrap());
+        command.args(["up", "--config"]).arg(&config).args(options).stderr(Stdio::null());
+        command.current_dir(directory.path());
+        command
+    };
+    // The file alone.
+    let alone = Up::spawn(&mut up(&[]), 3);
+    let all = format!("127.0.0.1:{0},127.0.0.2:{0},127.0.0.3:{0}", port + 3);
+    assert_eq!(alone.announced[0], format!("connect string: {all}"));
+    assert!(alone.stop());
+    assert!(directory.path().join("unused1/identity").exists());
+    // Every option that there is.
+    let first = port.to_string();
+    let options = ["--servers", "1", "--client-port", &first, "--data-dir", "data"];
+    let one = Up::spawn(&mut up(&options), 1);
+    assert_eq!(one.announced[0], format!("connect string: 127.0.0.1:{port}"));
+    assert!(one.announced[1].starts_with("server 1: standalone, "), "{:?}", one.announced);
+    let effective = fs::read_to_string(directory.path().join("data/up.toml")).unwrap();
+    assert!(effective.contains("\nsession_watches_max = 7\n"), "the other settings stay");
+    assert!(one.stop());
+    assert!(directory.path().join("data/1/identity").exists());
+    assert_eq!(fs::read_to_string(&config).unwrap(), text, "the user's file is left as it is");
+    let output = up(&["--servers", "4"]).stderr(Stdio::piped()).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("cluster.toml lists 3 servers, not 4"), "{said}");
+}
+
+#[test]
+fn a_port_is_looked_for_where_the_server_will_listen() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_lease, port) = ports_in_a_row(1);
+    let config = directory.path().join("cluster.toml");
+    let text = format!("[[server]]\nid = 1\nclient = \"127.0.0.2:{port}\"\ndata_dir = \"d\"\n");
+    fs::write(&config, text).unwrap();
+    let up = || {
+        let mut command = Command::new(zoolet::server_command().unwrap().first().unwrap());
+        command.args(["up", "--config"]).arg(&config).current_dir(directory.path());
+        command
+    };
+    let taken = TcpListener::bind(("127.0.0.2", port)).unwrap();
+    let said = String::from_utf8(up().output().unwrap().stderr).unwrap();
+    assert!(said.contains(&format!("server 1 cannot listen on 127.0.0.2:{port}: ")), "{said}");
+    drop(taken);
+    // Somebody on another address is in nobody's way.
+    let _other = TcpListener::bind(("127.0.0.1", port)).unwrap();
+    let up = Up::spawn(&mut up(), 1);
+    assert_eq!(up.announced[0], format!("connect string: 127.0.0.2:{port}"));
+    assert!(up.stop());
 }

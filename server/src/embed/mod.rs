@@ -21,7 +21,7 @@
 
 mod server;
 
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +34,7 @@ use crate::config::{ConfigError, LoopbackPorts, ServerConfig};
 use crate::node::{Seams, StartError};
 use crate::replica::Role;
 use crate::storage::{Disk, MemoryDisk, RealDisk};
+use crate::transport::ReservedPort;
 use server::{Server, Standing};
 
 /// How long an ensemble may take to serve.
@@ -100,7 +101,8 @@ impl EnsembleBuilder {
     /// Starts the servers, and waits until they serve.
     pub async fn start(self) -> Result<Ensemble, EmbedError> {
         let directory = self.directory.clone().unwrap_or_else(|| PathBuf::from("/zoolet"));
-        let mut configs = ServerConfig::loopback_ensemble(&free_ports(self.servers)?, &directory)?;
+        let ports = reserve_ports(self.servers)?;
+        let mut configs = ServerConfig::loopback_ensemble(&pairs(&ports), &directory)?;
         let mut servers = Vec::new();
         for config in &mut configs {
             (self.configure)(config);
@@ -110,7 +112,7 @@ impl EnsembleBuilder {
             };
             servers.push(Server::new(config.clone(), Seams { disk, ..Seams::real() }));
         }
-        let mut ensemble = Ensemble { servers };
+        let mut ensemble = Ensemble { servers, _ports: ports };
         ensemble.start_all().await?;
         ensemble.wait_ready().await?;
         Ok(ensemble)
@@ -121,6 +123,8 @@ impl EnsembleBuilder {
 #[derive(Debug)]
 pub struct Ensemble {
     servers: Vec<Server>,
+    /// Kept while a server is down, too: it is started again on the same ports.
+    _ports: Vec<ReservedPort>,
 }
 
 impl Ensemble {
@@ -265,18 +269,18 @@ impl Ensemble {
     }
 }
 
-/// Free ports of the loopback, a pair for each server.
-fn free_ports(servers: usize) -> io::Result<Vec<LoopbackPorts>> {
-    // All are held until the last is found, so that none comes twice.
-    let mut held = Vec::new();
-    for _ in 0..servers * 2 {
-        held.push(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?);
-    }
-    let ports: Vec<u16> = held
-        .iter()
-        .map(|listener| listener.local_addr().map(|address| address.port()))
-        .collect::<Result<_, _>>()?;
-    let (clients, peers) = ports.split_at(servers);
-    let pairs = clients.iter().zip(peers);
-    Ok(pairs.map(|(&client, &peer)| LoopbackPorts { client, peer }).collect())
+/// Ports of the loopback that nobody else gets: first the clients', then the peers'.
+fn reserve_ports(servers: usize) -> io::Result<Vec<ReservedPort>> {
+    let host = Ipv4Addr::LOCALHOST.to_string();
+    (0..servers * 2).map(|_| ReservedPort::take(&host, 0)).collect()
+}
+
+/// A pair for each server.
+fn pairs(reserved: &[ReservedPort]) -> Vec<LoopbackPorts> {
+    let (clients, peers) = reserved.split_at(reserved.len() / 2);
+    let pair = |(client, peer): (&ReservedPort, &ReservedPort)| LoopbackPorts {
+        client: client.port(),
+        peer: peer.port(),
+    };
+    clients.iter().zip(peers).map(pair).collect()
 }

@@ -1,18 +1,25 @@
 //! One server process.
 
+use std::io::{self, Write};
 use std::process::Stdio;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
-use tokio::process;
+use tokio::process::{self, ChildStderr};
 use tokio::time::{Instant, timeout};
 
 use super::UpError;
 use super::plan::{Plan, PlannedServer};
 
-/// A server that has lived for less waits that long before it is started again.
+/// A server that has ended is started again this long after its last start. It is twice as long
+/// after each start that led to nothing, up to the other.
 const RESTART_INTERVAL: Duration = Duration::from_secs(1);
+const RESTART_INTERVAL_MAX: Duration = Duration::from_mins(1);
+
+/// What a server that cannot start, or cannot go on, begins its last line with.
+const LAST_WORDS: &str = "zoolet: ";
 
 /// How long a server may take to answer a four-letter word.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
@@ -24,57 +31,85 @@ pub(super) struct Child {
     process: process::Child,
     started_at: Instant,
     pid: u32,
-    mode: String,
+    /// Its part in the ensemble when it was last asked, once it has served.
+    mode: Option<String>,
+    /// How it ended, if it has.
+    end: Option<String>,
+    /// Why, if it said so.
+    last_words: Arc<Mutex<Option<String>>>,
+    /// Starts in a row after which it has not served.
+    failures: u32,
 }
 
 impl Child {
     pub(super) fn start(plan: &Plan, server: &PlannedServer) -> Result<Self, UpError> {
-        let process =
+        let mut process =
             spawn(plan, server).map_err(|source| UpError::Spawn { server: server.id, source })?;
+        let last_words = Arc::default();
+        if let Some(log) = process.stderr.take() {
+            tokio::spawn(pass_on(server.id, log, Arc::clone(&last_words)));
+        }
         Ok(Self {
             server: server.clone(),
             pid: process.id().unwrap_or(0),
             process,
             started_at: Instant::now(),
-            mode: "starting".to_owned(),
+            mode: None,
+            end: None,
+            last_words,
+            failures: 0,
         })
     }
 
     pub(super) fn restart(&mut self, plan: &Plan) -> Result<(), UpError> {
+        let failures = if self.mode.is_some() { 0 } else { self.failures + 1 };
         let server = self.server.clone();
-        *self = Self::start(plan, &server)?;
+        *self = Self { failures, ..Self::start(plan, &server)? };
         Ok(())
     }
 
     /// Whether it has lived long enough, or been dead long enough, to be started again.
     pub(super) fn may_restart(&self) -> bool {
-        self.started_at.elapsed() >= RESTART_INTERVAL
+        let pause = RESTART_INTERVAL * 2_u32.saturating_pow(self.failures);
+        self.started_at.elapsed() >= pause.min(RESTART_INTERVAL_MAX)
     }
 
     pub(super) fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// How it ended, if it has.
-    pub(super) fn ended(&mut self) -> Option<String> {
-        match self.process.try_wait() {
+    /// Looks whether it has ended; true the first time that it has.
+    pub(super) fn has_just_ended(&mut self) -> bool {
+        if self.end.is_some() {
+            return false;
+        }
+        self.end = match self.process.try_wait() {
             Ok(None) => None,
             Ok(Some(status)) => Some(status.to_string()),
             Err(error) => Some(error.to_string()),
-        }
+        };
+        self.end.is_some()
     }
 
-    /// Its part in the ensemble, once it serves.
-    pub(super) async fn mode(&mut self) -> Option<&str> {
-        let address = self.server.client_address();
-        let answer = timeout(ANSWER_LIMIT, ask_srvr(&address)).await.ok()?.ok()?;
-        let mode = answer.lines().find_map(|line| line.strip_prefix("Mode: "))?;
-        mode.clone_into(&mut self.mode);
-        Some(&self.mode)
+    /// How it ended, and why if it said so, if it has.
+    pub(super) fn end(&self) -> Option<String> {
+        let status = self.end.as_ref()?;
+        let last_words = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(last_words.as_ref().map_or_else(|| status.clone(), |why| format!("{why} ({status})")))
     }
 
-    pub(super) fn last_mode(&self) -> &str {
-        &self.mode
+    /// Asks for its part in the ensemble, which it has once it serves.
+    pub(super) async fn ask_mode(&mut self) {
+        let address = self.server.client.to_string();
+        let Ok(Ok(answer)) = timeout(ANSWER_LIMIT, ask_srvr(&address)).await else { return };
+        let mode = answer.lines().find_map(|line| line.strip_prefix("Mode: "));
+        // One that serves reads alone has no leader yet.
+        self.mode = mode.filter(|mode| *mode != "read-only").map(str::to_owned);
+    }
+
+    /// What it answered.
+    pub(super) fn mode(&self) -> Option<&str> {
+        self.mode.as_deref()
     }
 
     /// Ends its standard input, which it takes for the word to stop.
@@ -93,7 +128,7 @@ impl Child {
     }
 }
 
-fn spawn(plan: &Plan, server: &PlannedServer) -> std::io::Result<process::Child> {
+fn spawn(plan: &Plan, server: &PlannedServer) -> io::Result<process::Child> {
     let mut command = process::Command::new(std::env::current_exe()?);
     if let Some(filter) = &plan.log {
         command.arg("--log").arg(filter);
@@ -107,11 +142,27 @@ fn spawn(plan: &Plan, server: &PlannedServer) -> std::io::Result<process::Child>
         .arg("--until-stdin-ends")
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
+        .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()
 }
 
-async fn ask_srvr(address: &str) -> std::io::Result<String> {
+/// Makes one log of all servers', each line with its server's number in front, and remembers why
+/// this one ended.
+async fn pass_on(server: u8, log: ChildStderr, last_words: Arc<Mutex<Option<String>>>) {
+    let mut lines = BufReader::new(log).split(b'\n');
+    while let Ok(Some(line)) = lines.next_segment().await {
+        if let Some(why) = line.strip_prefix(LAST_WORDS.as_bytes()) {
+            let why = String::from_utf8_lossy(why).into_owned();
+            *last_words.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+        }
+        let line = [format!("{server} | ").as_bytes(), &line, b"\n"].concat();
+        // If standard error is gone there is nobody left to tell.
+        let _ = io::stderr().lock().write_all(&line);
+    }
+}
+
+async fn ask_srvr(address: &str) -> io::Result<String> {
     let mut stream = TcpStream::connect(address).await?;
     stream.write_all(b"srvr").await?;
     let mut answer = String::new();

@@ -6,11 +6,13 @@
 mod child;
 mod plan;
 
+use std::fmt;
 use std::future::Future;
 use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use thiserror::Error;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{sleep, timeout};
@@ -19,7 +21,7 @@ use tracing::{info, warn};
 use crate::cli::UpArgs;
 use crate::config::ConfigError;
 use child::Child;
-use plan::{Plan, PlannedServer};
+use plan::Plan;
 
 /// How long the ensemble may take to serve; a big log takes its time to be read.
 const READY_LIMIT: Duration = Duration::from_mins(2);
@@ -40,11 +42,17 @@ pub(crate) enum UpError {
     #[error("cannot use {path}: {source}")]
     File { path: PathBuf, source: io::Error },
     /// A port is taken.
-    #[error("server {server} cannot listen on 127.0.0.1:{port}: {source}")]
-    Port { server: u8, port: u16, source: io::Error },
+    #[error("server {server} cannot listen on {address}: {source}")]
+    Port { server: u8, address: String, source: io::Error },
+    /// No port is free.
+    #[error("there are no free ports: {0}")]
+    NoPorts(io::Error),
     /// There are not enough ports above the first one.
     #[error("{servers} servers do not fit above client port {client_port}: ports end at 65535")]
-    TooManyPorts { servers: u8, client_port: u16 },
+    TooManyPorts { servers: usize, client_port: u16 },
+    /// The file does not have so many servers.
+    #[error("{} lists {listed} servers, not {asked}", path.display())]
+    TooFewServers { path: PathBuf, listed: usize, asked: usize },
     /// Another `zoolet up` runs on the directory.
     #[error("another zoolet up is running on {}", .0.display())]
     InUse(PathBuf),
@@ -57,15 +65,30 @@ pub(crate) enum UpError {
     /// A server process cannot be started.
     #[error("cannot start server {server}: {source}")]
     Spawn { server: u8, source: io::Error },
-    /// A server process has ended before it served.
-    #[error("server {server} ended before it was ready ({status}); its log above says why")]
-    Ended { server: u8, status: String },
+    /// So many servers have ended that there cannot be a leader.
+    #[error("no majority of the servers runs: {0}")]
+    Ended(Ends),
     /// The ensemble does not serve.
-    #[error("server {server} does not serve after {} s; its log above says why", READY_LIMIT.as_secs())]
-    NotReady { server: u8 },
+    #[error("no majority serves after {limit_s} s: {silent}; the log above may say why")]
+    NotReady { limit_s: u64, silent: Ends },
     /// Signals cannot be handled, or the result cannot be printed.
     #[error("cannot talk to the terminal: {0}")]
     Terminal(io::Error),
+}
+
+/// The servers that do not serve, each with the reason if it has ended.
+#[derive(Debug)]
+pub(crate) struct Ends(Vec<(u8, Option<String>)>);
+
+impl fmt::Display for Ends {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (at, (server, why)) in self.0.iter().enumerate() {
+            let separator = if at > 0 { "; " } else { "" };
+            let why = why.as_deref().unwrap_or("does not serve");
+            write!(f, "{separator}server {server}: {why}")?;
+        }
+        Ok(())
+    }
 }
 
 /// Runs the ensemble until a signal ends it.
@@ -112,24 +135,61 @@ fn stop_requested() -> io::Result<impl Future<Output = ()>> {
     })
 }
 
-/// Waits until every server says in what mode it serves.
+/// Waits until every server serves that runs, and a majority does.
 async fn wait_ready(children: &mut [Child]) -> Result<(), UpError> {
-    for child in children {
-        let server = child.server.id;
-        let ready = async {
-            loop {
-                if let Some(status) = child.ended() {
-                    return Err(UpError::Ended { server, status });
-                }
-                if child.mode().await.is_some() {
-                    return Ok(());
-                }
-                sleep(READY_POLL).await;
+    let ready = async {
+        loop {
+            look_at(children).await;
+            let ended = children.iter().filter(|child| child.end().is_some());
+            if !is_majority(children, |child| child.end().is_none()) {
+                return Err(UpError::Ended(Ends(ended.map(end_of).collect())));
             }
-        };
-        timeout(READY_LIMIT, ready).await.unwrap_or(Err(UpError::NotReady { server }))?;
+            if children.iter().all(|child| child.end().is_some() || child.mode().is_some()) {
+                return Ok(());
+            }
+            sleep(READY_POLL).await;
+        }
+    };
+    let ready = timeout(READY_LIMIT, ready).await;
+    match ready {
+        Ok(ready) => ready,
+        Err(_) if is_majority(children, |child| child.mode().is_some()) => Ok(()),
+        Err(_) => {
+            let silent = children.iter().filter(|child| child.mode().is_none());
+            let silent = Ends(silent.map(end_of).collect());
+            Err(UpError::NotReady { limit_s: READY_LIMIT.as_secs(), silent })
+        }
     }
-    Ok(())
+}
+
+/// Looks at all children at the same time: who has ended, and who serves by now.
+async fn look_at(children: &mut [Child]) {
+    for child in children.iter_mut() {
+        if child.has_just_ended() {
+            tell_of_end(child);
+        }
+    }
+    let starting =
+        children.iter_mut().filter(|child| child.end().is_none() && child.mode().is_none());
+    join_all(starting.map(Child::ask_mode)).await;
+}
+
+/// Whether so many voters are like this that they can elect a leader.
+fn is_majority(children: &[Child], is_like_this: impl Fn(&Child) -> bool) -> bool {
+    let voters = || children.iter().filter(|child| child.server.is_voter);
+    voters().filter(|child| is_like_this(child)).count() * 2 > voters().count()
+}
+
+fn end_of(child: &Child) -> (u8, Option<String>) {
+    (child.server.id, child.end())
+}
+
+fn tell_of_end(child: &Child) {
+    let (server, why) = (child.server.id, child.end().unwrap_or_default());
+    warn!(server, why, "a server has ended; it is started again, less and less often");
+    if why.contains("is damaged") {
+        warn!(server, "move its directory away, as docs/storage.md says: the others rebuild it");
+    }
 }
 
 /// Prints the connect string, and each server's part.
@@ -137,9 +197,14 @@ fn announce(plan: &Plan, children: &[Child]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "connect string: {}", plan.connect_string())?;
     for child in children {
-        let PlannedServer { id, client_port, .. } = child.server;
-        let mode = child.last_mode();
-        writeln!(out, "server {id}: {mode}, client port {client_port}, pid {}", child.pid())?;
+        let (id, port, pid) = (child.server.id, child.server.client.port, child.pid());
+        match (child.end(), child.mode()) {
+            (Some(why), _) => writeln!(out, "server {id}: not running, client port {port}: {why}")?,
+            (None, mode) => {
+                let mode = mode.unwrap_or("starting");
+                writeln!(out, "server {id}: {mode}, client port {port}, pid {pid}")?;
+            }
+        }
     }
     out.flush()
 }
@@ -148,11 +213,9 @@ fn announce(plan: &Plan, children: &[Child]) -> io::Result<()> {
 async fn keep_running(plan: &Plan, children: &mut [Child]) -> Result<(), UpError> {
     loop {
         let mut restarted = false;
+        look_at(children).await;
         for child in children.iter_mut() {
-            if let Some(status) = child.ended()
-                && child.may_restart()
-            {
-                warn!(server = child.server.id, status, "a server has ended, starting it again");
+            if child.end().is_some() && child.may_restart() {
                 child.restart(plan)?;
                 restarted = true;
             }

@@ -1,9 +1,8 @@
 //! What is to be started, and where its files are.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -13,7 +12,14 @@ use tracing::warn;
 use super::UpError;
 use super::child::Child;
 use crate::cli::UpArgs;
-use crate::config::{self, LoopbackPorts, ServerConfig};
+use crate::config::{self, HostPort, LoopbackPorts, Role, ServerConfig};
+use crate::transport::ReservedPort;
+
+/// How many servers there are if nobody says.
+const SERVERS_DEFAULT: u8 = 3;
+
+/// The first client port if nobody says.
+const CLIENT_PORT_DEFAULT: u16 = 2181;
 
 /// The ensemble of one `zoolet up`.
 #[derive(Debug)]
@@ -26,7 +32,9 @@ pub(super) struct Plan {
     /// Where `up.json` is written.
     directory: PathBuf,
     /// Keeps every other `up` out of the directory until the plan is dropped.
-    _lock: Option<File>,
+    _lock: File,
+    /// Keeps everybody else off the servers' ports, also while one of them is down.
+    ports: Vec<ReservedPort>,
     /// Removed when the plan is dropped.
     _temporary: Option<TempDir>,
 }
@@ -35,126 +43,100 @@ pub(super) struct Plan {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct PlannedServer {
     pub(super) id: u8,
-    pub(super) client_host: String,
-    pub(super) client_port: u16,
-    pub(super) peer_port: Option<u16>,
+    /// Where clients on this machine reach it.
+    pub(super) client: HostPort,
+    pub(super) is_voter: bool,
+    client_bind: HostPort,
+    peer_bind: Option<HostPort>,
 }
 
 impl Plan {
     pub(super) fn make(args: &UpArgs, log: Option<String>) -> Result<Self, UpError> {
         let mut plan = match &args.config {
-            Some(config) => Self::from_config(config)?,
+            Some(config) => Self::from_config(config, args)?,
             None => Self::on_loopback(args)?,
         };
         plan.log = log;
-        plan.check_ports()?;
+        plan.reserve_ports()?;
         Ok(plan)
     }
 
-    /// The servers of a file that the user has written.
-    fn from_config(path: &Path) -> Result<Self, UpError> {
-        let (configs, warnings) = config::load_ensemble(path)?;
-        for warning in warnings {
-            warn!("{warning}");
+    /// The servers of a file that the user has written; other options go before it.
+    fn from_config(path: &Path, args: &UpArgs) -> Result<Self, UpError> {
+        let (mut configs, mut warnings) = config::load_ensemble(path)?;
+        let parent = path.parent().filter(|parent| *parent != Path::new(""));
+        let directory = match &args.data_dir {
+            Some(directory) => absolute(directory)?,
+            None => parent.unwrap_or(Path::new(".")).to_owned(),
+        };
+        let lock = lock(&directory)?;
+        let mut config = path.to_owned();
+        if args.servers.is_some() || args.client_port.is_some() || args.data_dir.is_some() {
+            if let Some(servers) = args.servers {
+                take_first(&mut configs, servers, path)?;
+            }
+            if let Some(first) = args.client_port {
+                let ports = client_ports(first, configs.len())?;
+                for (config, port) in configs.iter_mut().zip(ports) {
+                    config.client_bind.port = port;
+                }
+            }
+            if args.data_dir.is_some() {
+                for config in &mut configs {
+                    config.data_dir = directory.join(config.server_id.to_string());
+                    config.data_log_dir.clone_from(&config.data_dir);
+                }
+            }
+            config = directory.join("up.toml");
+            (configs, warnings) = write_config(&config, &configs)?;
         }
-        let directory = path.parent().filter(|parent| *parent != Path::new(""));
-        Ok(Self {
-            config: path.to_owned(),
-            servers: configs.iter().map(PlannedServer::of).collect(),
-            log: None,
-            directory: directory.unwrap_or(Path::new(".")).to_owned(),
-            _lock: None,
-            _temporary: None,
-        })
+        tell(warnings);
+        Ok(Self::of(config, &configs, directory, lock))
     }
 
     /// Servers with consecutive client ports; a directory that has served before is used as it is,
     /// its peer ports too.
     fn on_loopback(args: &UpArgs) -> Result<Self, UpError> {
-        let (directory, temporary) = if let Some(directory) = &args.data_dir {
-            fs::create_dir_all(directory).map_err(|source| file_error(directory, source))?;
-            (directory.clone(), None)
+        let mut temporary = None;
+        let directory = if let Some(directory) = &args.data_dir {
+            absolute(directory)?
         } else {
-            let temporary = TempDir::with_prefix("zoolet-")
+            let made = TempDir::with_prefix("zoolet-")
                 .map_err(|source| file_error(&std::env::temp_dir(), source))?;
-            (temporary.path().to_owned(), Some(temporary))
+            temporary.insert(made).path().to_owned()
         };
-        let last = u32::from(args.client_port) + u32::from(args.servers) - 1;
-        if last > u32::from(u16::MAX) {
-            let (servers, client_port) = (args.servers, args.client_port);
-            return Err(UpError::TooManyPorts { servers, client_port });
-        }
+        let servers = usize::from(args.servers.unwrap_or(SERVERS_DEFAULT));
+        let ports = client_ports(args.client_port.unwrap_or(CLIENT_PORT_DEFAULT), servers)?;
         let lock = lock(&directory)?;
         let config = directory.join("cluster.toml");
-        let client_ports: Vec<u16> =
-            (0..u16::from(args.servers)).map(|offset| args.client_port + offset).collect();
-        let earlier = Self::earlier(&config)?;
-        if let Some(earlier) = earlier.as_ref().filter(|known| known.len() != client_ports.len()) {
-            let (servers, asked) = (earlier.len(), client_ports.len());
+        let earlier = earlier(&config)?;
+        if let Some(known) = earlier.as_ref().filter(|known| known.len() != servers) {
+            let (servers, asked) = (known.len(), servers);
             return Err(UpError::OtherEnsemble { directory, servers, asked });
         }
         let configs = match earlier {
-            Some(earlier) if can_serve_again(&earlier, &client_ports) => earlier,
-            earlier => Self::write_config(&config, &directory, &client_ports, earlier.as_deref())?,
+            Some(earlier) if can_serve_again(&earlier, &ports) => earlier,
+            earlier => found(&config, &directory, &ports, earlier.as_deref())?,
         };
-        Ok(Self {
-            config,
-            servers: configs.iter().map(PlannedServer::of).collect(),
-            log: None,
-            directory,
-            _lock: Some(lock),
-            _temporary: temporary,
-        })
+        let plan = Self::of(config, &configs, directory, lock);
+        Ok(Self { _temporary: temporary, ..plan })
     }
 
-    /// The configuration of an earlier start.
-    fn earlier(path: &Path) -> Result<Option<Vec<ServerConfig>>, UpError> {
-        if !path.try_exists().map_err(|source| file_error(path, source))? {
-            return Ok(None);
-        }
-        Ok(Some(config::load_ensemble(path)?.0))
-    }
-
-    fn write_config(
-        path: &Path,
-        directory: &Path,
-        client_ports: &[u16],
-        earlier: Option<&[ServerConfig]>,
-    ) -> Result<Vec<ServerConfig>, UpError> {
-        let peer_ports = free_ports(client_ports).map_err(|source| UpError::Port {
-            server: 1,
-            port: 0,
-            source,
-        })?;
-        let ports: Vec<LoopbackPorts> = client_ports
-            .iter()
-            .zip(&peer_ports)
-            .map(|(&client, &peer)| LoopbackPorts { client, peer })
-            .collect();
-        let absolute =
-            fs::canonicalize(directory).map_err(|source| file_error(directory, source))?;
-        let mut configs = ServerConfig::loopback_ensemble(&ports, &absolute)?;
-        // The servers' directories know the ensemble by this number.
-        if let Some(earlier) = earlier.and_then(<[ServerConfig]>::first) {
-            for config in &mut configs {
-                config.ensemble.cluster_id = Some(earlier.cluster_id());
-            }
-        }
-        write_durably(path, &config::to_cluster_toml(&configs))
-            .map_err(|source| file_error(path, source))?;
-        // What the children will read is what is checked here, its warnings included.
-        let (configs, warnings) = config::load_ensemble(path)?;
-        for warning in warnings {
-            warn!("{warning}");
-        }
-        Ok(configs)
+    fn of(config: PathBuf, configs: &[ServerConfig], directory: PathBuf, lock: File) -> Self {
+        let servers = configs.iter().map(PlannedServer::of).collect();
+        let (ports, temporary) = (Vec::new(), None);
+        Self { config, servers, log: None, directory, _lock: lock, ports, _temporary: temporary }
     }
 
     /// Says which port is taken before any server is started.
-    fn check_ports(&self) -> Result<(), UpError> {
+    fn reserve_ports(&mut self) -> Result<(), UpError> {
         for server in &self.servers {
-            for port in [Some(server.client_port), server.peer_port].into_iter().flatten() {
-                bind(port).map_err(|source| UpError::Port { server: server.id, port, source })?;
+            for bind in [Some(&server.client_bind), server.peer_bind.as_ref()].into_iter().flatten()
+            {
+                let reserved = ReservedPort::take(&bind.host, bind.port).map_err(|source| {
+                    UpError::Port { server: server.id, address: bind.to_string(), source }
+                })?;
+                self.ports.push(reserved);
             }
         }
         Ok(())
@@ -162,7 +144,7 @@ impl Plan {
 
     pub(super) fn connect_string(&self) -> String {
         let addresses: Vec<String> =
-            self.servers.iter().map(PlannedServer::client_address).collect();
+            self.servers.iter().map(|server| server.client.to_string()).collect();
         addresses.join(",")
     }
 
@@ -178,8 +160,8 @@ impl Plan {
                 json!({
                     "id": child.server.id,
                     "pid": child.pid(),
-                    "client_port": child.server.client_port,
-                    "peer_port": child.server.peer_port,
+                    "client_port": child.server.client.port,
+                    "peer_port": child.server.peer_bind.as_ref().map(|bind| bind.port),
                 })
             })
             .collect();
@@ -200,47 +182,114 @@ impl PlannedServer {
     fn of(config: &ServerConfig) -> Self {
         let bind = &config.client_bind;
         let host = match bind.host.as_str() {
-            "0.0.0.0" | "::" => Ipv4Addr::LOCALHOST.to_string(),
-            host => host.to_owned(),
+            "0.0.0.0" => "127.0.0.1",
+            "::" => "::1",
+            host => host,
         };
         Self {
             id: config.server_id.0,
-            client_host: host,
-            client_port: bind.port,
-            peer_port: config.peer_bind.as_ref().map(|bind| bind.port),
+            client: HostPort::new(host, bind.port),
+            is_voter: config.role() == Role::Participant,
+            client_bind: bind.clone(),
+            peer_bind: config.peer_bind.clone(),
         }
     }
+}
 
-    pub(super) fn client_address(&self) -> String {
-        format!("{}:{}", self.client_host, self.client_port)
+/// Leaves the first servers of a file, as an ensemble of their own.
+fn take_first(configs: &mut Vec<ServerConfig>, servers: u8, path: &Path) -> Result<(), UpError> {
+    let (listed, asked) = (configs.len(), usize::from(servers));
+    if asked > listed {
+        return Err(UpError::TooFewServers { path: path.to_owned(), listed, asked });
     }
+    configs.truncate(asked);
+    let left: Vec<_> = configs.iter().map(|config| config.server_id).collect();
+    for config in configs {
+        config.members.retain(|id, _| left.contains(id));
+        if asked == 1 {
+            config.standalone = true;
+            config.peer_bind = None;
+        }
+    }
+    Ok(())
+}
+
+/// Ports in a row, one for each server.
+fn client_ports(first: u16, servers: usize) -> Result<Vec<u16>, UpError> {
+    let ports: Vec<u16> = (first..=u16::MAX).take(servers).collect();
+    if ports.len() < servers {
+        return Err(UpError::TooManyPorts { servers, client_port: first });
+    }
+    Ok(ports)
+}
+
+/// The configuration of an earlier start.
+fn earlier(path: &Path) -> Result<Option<Vec<ServerConfig>>, UpError> {
+    if !path.try_exists().map_err(|source| file_error(path, source))? {
+        return Ok(None);
+    }
+    Ok(Some(config::load_ensemble(path)?.0))
 }
 
 /// Whether an earlier start had the same servers, and its peer ports are free.
 fn can_serve_again(earlier: &[ServerConfig], client_ports: &[u16]) -> bool {
-    let servers: Vec<PlannedServer> = earlier.iter().map(PlannedServer::of).collect();
-    let ports = servers.iter().map(|server| server.client_port);
+    let ports = earlier.iter().map(|config| config.client_bind.port);
+    let mut peers = earlier.iter().filter_map(|config| config.peer_bind.as_ref());
     ports.eq(client_ports.iter().copied())
-        && servers.iter().filter_map(|server| server.peer_port).all(|port| bind(port).is_ok())
+        && peers.all(|bind| ReservedPort::take(&bind.host, bind.port).is_ok())
 }
 
-fn bind(port: u16) -> io::Result<TcpListener> {
-    TcpListener::bind((Ipv4Addr::LOCALHOST, port))
+/// A new ensemble on the loopback, or an earlier one on other ports.
+fn found(
+    path: &Path,
+    directory: &Path,
+    client_ports: &[u16],
+    earlier: Option<&[ServerConfig]>,
+) -> Result<Vec<ServerConfig>, UpError> {
+    let peers = free_ports(client_ports).map_err(UpError::NoPorts)?;
+    let pair = |(&client, peer): (&u16, &ReservedPort)| LoopbackPorts { client, peer: peer.port() };
+    let ports: Vec<LoopbackPorts> = client_ports.iter().zip(&peers).map(pair).collect();
+    let mut configs = ServerConfig::loopback_ensemble(&ports, directory)?;
+    // The servers' directories know the ensemble by this number.
+    if let Some(earlier) = earlier.and_then(<[ServerConfig]>::first) {
+        for config in &mut configs {
+            config.ensemble.cluster_id = Some(earlier.cluster_id());
+        }
+    }
+    let (configs, warnings) = write_config(path, &configs)?;
+    tell(warnings);
+    Ok(configs)
 }
 
 /// As many ports as `taken` has, which are free and not among them.
-pub(crate) fn free_ports(taken: &[u16]) -> io::Result<Vec<u16>> {
-    let taken: BTreeSet<u16> = taken.iter().copied().collect();
+fn free_ports(taken: &[u16]) -> io::Result<Vec<ReservedPort>> {
     // All are held until the last is found, so that none comes twice.
-    let mut held = Vec::new();
-    while held.len() < taken.len() {
-        let listener = bind(0)?;
-        let port = listener.local_addr()?.port();
-        if !taken.contains(&port) {
-            held.push((port, listener));
+    let (mut found, mut unfit) = (Vec::new(), Vec::new());
+    while found.len() < taken.len() {
+        let port = ReservedPort::take(&Ipv4Addr::LOCALHOST.to_string(), 0)?;
+        if taken.contains(&port.port()) {
+            unfit.push(port);
+        } else {
+            found.push(port);
         }
     }
-    Ok(held.into_iter().map(|(port, _)| port).collect())
+    Ok(found)
+}
+
+/// Writes what the children will read, and reads it as they will, its warnings included.
+fn write_config(
+    path: &Path,
+    configs: &[ServerConfig],
+) -> Result<(Vec<ServerConfig>, Vec<config::Warning>), UpError> {
+    write_durably(path, &config::to_cluster_toml(configs))
+        .map_err(|source| file_error(path, source))?;
+    Ok(config::load_ensemble(path)?)
+}
+
+fn tell(warnings: Vec<config::Warning>) {
+    for warning in warnings {
+        warn!("{warning}");
+    }
 }
 
 /// Replaces a file: a reader, and the next start after a power cut, finds the old text or the new.
@@ -252,6 +301,12 @@ fn write_durably(path: &Path, text: &str) -> io::Result<()> {
     fs::rename(&draft, path)?;
     let directory = path.parent().filter(|parent| *parent != Path::new(""));
     File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// A directory, which is made if need be, by its full name.
+fn absolute(directory: &Path) -> Result<PathBuf, UpError> {
+    let made = fs::create_dir_all(directory).and_then(|()| fs::canonicalize(directory));
+    made.map_err(|source| file_error(directory, source))
 }
 
 fn file_error(path: &Path, source: io::Error) -> UpError {
@@ -266,5 +321,25 @@ fn lock(directory: &Path) -> Result<File, UpError> {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(UpError::InUse(directory.to_owned())),
         Err(TryLockError::Error(source)) => Err(file_error(&path, source)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_on_this_machine_are_told_an_address_that_they_can_use() {
+        for (bind, expected) in [
+            ("0.0.0.0", "127.0.0.1:2181"),
+            ("::", "[::1]:2181"),
+            ("::1", "[::1]:2181"),
+            ("fe80::7", "[fe80::7]:2181"),
+            ("localhost", "localhost:2181"),
+        ] {
+            let client_bind = HostPort::new(bind, 2181);
+            let config = ServerConfig { client_bind, ..ServerConfig::default() };
+            assert_eq!(PlannedServer::of(&config).client.to_string(), expected);
+        }
     }
 }

@@ -1,0 +1,201 @@
+//! `zoolet serve`: what it says when it cannot start, and how it is stopped while it tries.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::io::{BufRead, BufReader, Lines};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, ChildStderr, Command, Stdio};
+
+use zoolet_tests::ports::PortLease;
+use zoolet_tests::zoolet;
+
+/// A server of an ensemble of three that nobody else has started.
+struct Fixture {
+    directory: tempfile::TempDir,
+    lease: PortLease,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let fixture =
+            Self { directory: tempfile::tempdir().unwrap(), lease: PortLease::take(6).unwrap() };
+        fixture.configure("data", "");
+        fixture
+    }
+
+    /// Writes the configuration; the servers' directories begin with `data`.
+    fn configure(&self, data: &str, settings: &str) {
+        let directory = self.directory.path().display();
+        let server = |(at, ports): (usize, &[u16])| {
+            let [client, peer] = ports else { panic!("ports come in pairs") };
+            let id = at + 1;
+            format!(
+                "[[server]]\nid = {id}\nclient = \"127.0.0.1:{client}\"\n\
+                 peer = \"127.0.0.1:{peer}\"\ndata_dir = \"{directory}/{data}{id}\"\n"
+            )
+        };
+        let servers: String = self.lease.ports().chunks(2).enumerate().map(server).collect();
+        fs::write(self.config(), format!("{servers}{settings}")).unwrap();
+    }
+
+    fn config(&self) -> std::path::PathBuf {
+        self.directory.path().join("cluster.toml")
+    }
+
+    fn data(&self) -> std::path::PathBuf {
+        self.directory.path().join("data1")
+    }
+
+    fn start(&self, id: u8) -> Server {
+        let mut process = Command::new(zoolet::server_command().unwrap().first().unwrap())
+            .args(["serve", "--id", &id.to_string(), "--config"])
+            .arg(self.config())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let log = BufReader::new(process.stderr.take().unwrap()).lines();
+        Server { process, log }
+    }
+
+    /// The line with which a server ends that cannot start.
+    fn refusal(&self, id: u8) -> String {
+        let mut server = self.start(id);
+        let last = server.log.by_ref().map(Result::unwrap).last().unwrap();
+        assert_eq!(server.process.wait().unwrap().code(), Some(1), "{last}");
+        last
+    }
+
+    /// Starts the server, and stops it when it has started.
+    fn start_and_stop(&self) {
+        let mut server = self.start(1);
+        server.until("server started");
+        assert!(server.stop());
+    }
+}
+
+struct Server {
+    process: Child,
+    log: Lines<BufReader<ChildStderr>>,
+}
+
+impl Server {
+    /// Reads the log up to a line with this in it.
+    fn until(&mut self, text: &str) {
+        let found = self.log.by_ref().map(Result::unwrap).any(|line| line.contains(text));
+        assert!(found, "it ended without: {text}");
+    }
+
+    fn stop(mut self) -> bool {
+        let pid = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        // It must not wait for somebody to read what it has to say.
+        self.log.by_ref().for_each(drop);
+        self.process.wait().unwrap().success()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+#[track_caller]
+fn assert_says(said: &str, parts: &[&str]) {
+    for part in parts {
+        assert!(said.contains(part), "no {part} in: {said}");
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let fixture = Fixture::new();
+    for (port, whom) in fixture.lease.ports().iter().zip(["clients", "peers"]) {
+        let _taken = TcpListener::bind(("127.0.0.1", *port)).unwrap();
+        let expected = format!("cannot listen for {whom} on 127.0.0.1:{port}: ");
+        assert_says(&fixture.refusal(1), &[&expected, "in use"]);
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_written_is_named() {
+    let fixture = Fixture::new();
+    // Whoever may write everywhere cannot write below a file either.
+    fs::write(fixture.directory.path().join("file"), "").unwrap();
+    fixture.configure("file/", "");
+    assert_says(&fixture.refusal(1), &["zoolet: cannot create ", "/file/1: "]);
+}
+
+#[test]
+fn the_directory_of_another_server_is_refused() {
+    let fixture = Fixture::new();
+    fixture.start_and_stop();
+    fs::rename(fixture.data(), fixture.directory.path().join("data2")).unwrap();
+    let expected = ["data2/identity belongs to server 1, but this is server 2"];
+    assert_says(&fixture.refusal(2), &expected);
+    assert_says(&fixture.refusal(4), &["this server's id is 4", "lists only server 1, 2, 3"]);
+}
+
+#[test]
+fn a_damaged_log_is_named_with_its_offset() {
+    let fixture = Fixture::new();
+    fixture.start_and_stop();
+    fixture.start_and_stop();
+    let damaged = damage_first_segment(&fixture.data());
+    assert_says(&fixture.refusal(1), &[&damaged, " is damaged at byte "]);
+}
+
+/// Writes over the beginning of a log's first segment, and answers its name.
+fn damage_first_segment(data: &Path) -> String {
+    let mut segments: Vec<_> =
+        fs::read_dir(data.join("wal")).unwrap().map(|entry| entry.unwrap().path()).collect();
+    segments.retain(|path| path.extension().is_some_and(|extension| extension == "wal"));
+    segments.sort();
+    let first = segments.first().unwrap();
+    let mut bytes = fs::read(first).unwrap();
+    bytes.get_mut(..8).unwrap().fill(0xff);
+    fs::write(first, bytes).unwrap();
+    first.display().to_string()
+}
+
+#[test]
+fn a_server_does_not_start_beside_its_log() {
+    let fixture = Fixture::new();
+    fixture.start_and_stop();
+    let config = fs::read_to_string(fixture.config()).unwrap();
+    let log = fixture.directory.path().join("log");
+    let apart = format!("data1\"\ndata_log_dir = \"{}\"\n", log.display());
+    fs::write(fixture.config(), config.replacen("data1\"\n", &apart, 1)).unwrap();
+    assert_says(&fixture.refusal(1), &["the log is in ", "data1/wal, and should be in "]);
+    // Looking for it has made the directory already.
+    fs::rename(fixture.data().join("wal"), log.join("wal")).unwrap();
+    fs::copy(fixture.data().join("identity"), log.join("identity")).unwrap();
+    fixture.start_and_stop();
+    assert!(!fixture.data().join("wal").exists());
+    fs::write(fixture.config(), config).unwrap();
+    assert_says(&fixture.refusal(1), &["has served before, but its log is not in "]);
+}
+
+#[test]
+fn a_server_that_finds_no_leader_says_so() {
+    let fixture = Fixture::new();
+    fixture.configure("data", "[ensemble]\ntick_time_ms = 100\ninit_limit_ticks = 2\n");
+    let mut server = fixture.start(1);
+    server.until("no leader found within initLimit");
+    assert!(server.stop());
+}
+
+#[test]
+fn a_server_can_be_stopped_while_it_starts() {
+    // A start takes as long as its log: here the lock file is a pipe, and opening it takes for ever.
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.data()).unwrap();
+    let pipe = fixture.data().join("lock");
+    assert!(Command::new("mkfifo").arg(pipe).status().unwrap().success());
+    let mut server = fixture.start(1);
+    server.until("starting");
+    assert!(server.stop());
+}
