@@ -154,10 +154,10 @@ async fn bytes_of_log_make_a_snapshot_and_the_log_can_be_elsewhere() {
         std::fs::read_dir(path).map_or(0, Iterator::count)
     };
     let client = client(&ensemble).await;
-    client.create("/first", &[1; 50_000], CreateMode::Persistent).await.unwrap();
+    client.create("/first", &vec![1; 50_000], CreateMode::Persistent).await.unwrap();
     tokio::time::sleep(Duration::from_millis(600)).await;
     assert_eq!(files("1/snapshots"), 0, "too early");
-    client.create("/second", &[1; 60_000], CreateMode::Persistent).await.unwrap();
+    client.create("/second", &vec![1; 60_000], CreateMode::Persistent).await.unwrap();
     let start = Instant::now();
     while files("1/snapshots") == 0 {
         assert!(start.elapsed() < Duration::from_secs(20), "no snapshot");
