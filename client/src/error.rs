@@ -3,13 +3,16 @@
 use std::io;
 
 use thiserror::Error;
-use zoolet_jute::{DecodeError, ErrorCode};
+use zoolet_jute::{DecodeError, ErrorCode, Reply};
 
 /// A failed call.
 #[derive(Debug, Error)]
 #[error("{kind}")]
 pub struct Error {
     kind: ErrorKind,
+    /// Whether a write may have taken effect, where that is known better than by the kind.
+    happened: Option<bool>,
+    part: Option<usize>,
     #[source]
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
@@ -38,14 +41,34 @@ pub enum ErrorKind {
     /// The lock under which the transaction was to commit is not held any more; nothing was changed.
     #[error("the lock is no longer held")]
     LockLost,
-    /// The server broke the protocol, or the call breaks a rule that the client knows.
+    /// The watch has ended and the session lives on: its events were not taken in time, somebody
+    /// removed it, or a server did not take it over after a reconnect. Look again, and watch again.
+    #[error("the watch has ended")]
+    WatchEnded,
+    /// The other side broke the protocol, or the connect string or a path is none.
     #[error("{0}")]
     Protocol(String),
 }
 
 impl Error {
-    pub(crate) fn new(kind: ErrorKind) -> Self {
-        Self { kind, source: None }
+    fn new(kind: ErrorKind) -> Self {
+        Self { kind, happened: None, part: None, source: None }
+    }
+
+    /// The failure of a request that was never sent.
+    pub(crate) fn unsent(kind: ErrorKind) -> Self {
+        Self { happened: Some(false), ..Self::new(kind) }
+    }
+
+    /// The failure of a request that was answered, but not with what answers it.
+    pub(crate) fn unexpected(reply: &Reply) -> Self {
+        let why = format!("a request was answered otherwise: {reply:?}");
+        Self { happened: Some(true), ..Self::new(ErrorKind::Protocol(why)) }
+    }
+
+    /// The failure of a transaction by one of its parts.
+    pub(crate) fn of_part(kind: ErrorKind, part: usize) -> Self {
+        Self { part: Some(part), ..Self::new(kind) }
     }
 
     /// What kind of failure it is.
@@ -53,7 +76,7 @@ impl Error {
         &self.kind
     }
 
-    /// The server's error code, if the server answered with one.
+    /// The server's error code, if a server answered one.
     pub fn code(&self) -> Option<ErrorCode> {
         match self.kind {
             ErrorKind::Server(code) => Some(code),
@@ -63,19 +86,33 @@ impl Error {
             | ErrorKind::Closed
             | ErrorKind::Timeout(_)
             | ErrorKind::LockLost
+            | ErrorKind::WatchEnded
             | ErrorKind::Protocol(_) => None,
         }
     }
 
+    /// Which part of a transaction has failed, counted from 0 as the caller has added them.
+    pub fn part(&self) -> Option<usize> {
+        self.part
+    }
+
     /// Whether a write may have taken effect although the call failed: a lost reply is not a
-    /// failed write.
+    /// failed write. A request that was never sent has no effect.
     pub fn may_have_happened(&self) -> bool {
+        if let Some(happened) = self.happened {
+            return happened;
+        }
         match self.kind {
             ErrorKind::ConnectionLoss | ErrorKind::SessionExpired | ErrorKind::Closed => true,
-            ErrorKind::Server(_)
-            | ErrorKind::AuthFailed
+            // The server, too, did not hear how it went.
+            ErrorKind::Server(code) => matches!(
+                code,
+                ErrorCode::ConnectionLoss | ErrorCode::OperationTimeout | ErrorCode::RequestTimeout
+            ),
+            ErrorKind::AuthFailed
             | ErrorKind::Timeout(_)
             | ErrorKind::LockLost
+            | ErrorKind::WatchEnded
             | ErrorKind::Protocol(_) => false,
         }
     }
@@ -88,6 +125,7 @@ impl Error {
             ErrorKind::ConnectionLoss
             | ErrorKind::Timeout(_)
             | ErrorKind::LockLost
+            | ErrorKind::WatchEnded
             | ErrorKind::Protocol(_) => false,
         }
     }
@@ -108,12 +146,43 @@ impl From<ErrorCode> for Error {
 impl From<DecodeError> for Error {
     fn from(source: DecodeError) -> Self {
         let kind = ErrorKind::Protocol(format!("a reply does not decode: {source}"));
-        Self { kind, source: Some(Box::new(source)) }
+        // Something was answered: who knows what.
+        Self { kind, happened: Some(true), part: None, source: Some(Box::new(source)) }
     }
 }
 
 impl From<io::Error> for Error {
     fn from(source: io::Error) -> Self {
-        Self { kind: ErrorKind::ConnectionLoss, source: Some(Box::new(source)) }
+        Self { source: Some(Box::new(source)), ..Self::new(ErrorKind::ConnectionLoss) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_that_was_never_sent_has_no_effect() {
+        assert!(Error::from(ErrorKind::ConnectionLoss).may_have_happened());
+        assert!(Error::from(ErrorKind::SessionExpired).may_have_happened());
+        let unsent = Error::unsent(ErrorKind::SessionExpired);
+        assert!(!unsent.may_have_happened() && unsent.ends_session());
+    }
+
+    #[test]
+    fn a_refusal_has_no_effect_unless_the_server_does_not_know() {
+        assert!(!Error::from(ErrorCode::NodeExists).may_have_happened());
+        assert!(Error::from(ErrorCode::RequestTimeout).may_have_happened());
+        assert!(Error::unexpected(&Reply::Empty).may_have_happened());
+        assert!(Error::from(DecodeError::UnknownOp(9)).may_have_happened());
+        assert!(!Error::from(ErrorKind::Protocol("no path".into())).may_have_happened());
+    }
+
+    #[test]
+    fn the_code_of_an_expired_session_ends_it() {
+        let error = Error::from(ErrorCode::SessionExpired);
+        assert_eq!(error.code(), Some(ErrorCode::SessionExpired));
+        assert!(error.ends_session() && !error.may_have_happened());
+        assert!(!Error::from(ErrorCode::SessionMoved).ends_session());
     }
 }

@@ -1,5 +1,6 @@
 //! The servers of a connect string, and in which order to try them.
 
+use crate::chroot::Chroot;
 use crate::{Error, ErrorKind};
 
 /// The client port of a server when the connect string names none.
@@ -10,17 +11,25 @@ const PORT_DEFAULT: u16 = 2181;
 pub(crate) struct Hosts {
     addresses: Vec<String>,
     next: usize,
+    dice: Dice,
 }
 
 impl Hosts {
-    /// Parses `host:port,host:port,…`; `seed` decides the order.
-    pub(crate) fn parse(connect_string: &str, seed: u64) -> Result<Self, Error> {
+    /// Parses `host:port,host:port,…/chroot`; `seed` decides the order.
+    pub(crate) fn parse(connect_string: &str, seed: u64) -> Result<(Self, Chroot), Error> {
+        let (servers, chroot) = match connect_string.find('/') {
+            Some(slash) => connect_string.split_at(slash),
+            None => (connect_string, "/"),
+        };
+        let chroot = Chroot::parse(chroot)
+            .ok_or_else(|| wrong(connect_string, &format!("{chroot:?} is no path")))?;
         let mut addresses = Vec::new();
-        for part in connect_string.split(',').map(str::trim) {
+        for part in servers.split(',').map(str::trim) {
             addresses.push(parse_address(part, connect_string)?);
         }
-        shuffle(&mut addresses, seed);
-        Ok(Self { addresses, next: 0 })
+        let mut dice = Dice(seed | 1);
+        dice.shuffle(&mut addresses);
+        Ok((Self { addresses, next: 0, dice }, chroot))
     }
 
     /// The next server to try, and whether all of them have been tried since the last round.
@@ -30,16 +39,29 @@ impl Hosts {
         (address, self.next == 0)
     }
 
+    /// Makes a server the next one to try.
+    pub(crate) fn prefer(&mut self, address: &str) {
+        self.next = self.addresses.iter().position(|one| one == address).unwrap_or(self.next);
+    }
+
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
         self.addresses.len()
     }
+
+    /// A random number.
+    pub(crate) fn chance(&mut self) -> u64 {
+        self.dice.roll()
+    }
+}
+
+/// What is wrong with a connect string.
+fn wrong(connect_string: &str, why: &str) -> Error {
+    ErrorKind::Protocol(format!("connect string {connect_string:?}: {why}")).into()
 }
 
 fn parse_address(part: &str, connect_string: &str) -> Result<String, Error> {
-    let wrong = |why: &str| {
-        Error::from(ErrorKind::Protocol(format!("connect string {connect_string:?}: {why}")))
-    };
+    let wrong = |why: &str| wrong(connect_string, why);
     if part.is_empty() {
         return Err(wrong("a server is empty"));
     }
@@ -57,15 +79,26 @@ fn parse_address(part: &str, connect_string: &str) -> Result<String, Error> {
     }
 }
 
-/// Fisher-Yates over a small generator: a shuffle needs no secret.
-fn shuffle(addresses: &mut [String], seed: u64) {
-    let mut state = seed | 1;
-    for last in (1..addresses.len()).rev() {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        let bound = u64::try_from(last + 1).unwrap_or(1);
-        addresses.swap(last, usize::try_from(state % bound).unwrap_or(0));
+/// A small generator (xorshift): to spread clients needs no secret.
+///
+/// Invariant: the state is not zero.
+#[derive(Clone, Debug)]
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    /// Fisher-Yates.
+    fn shuffle(&mut self, addresses: &mut [String]) {
+        for last in (1..addresses.len()).rev() {
+            let bound = u64::try_from(last + 1).unwrap_or(1);
+            addresses.swap(last, usize::try_from(self.roll() % bound).unwrap_or(0));
+        }
     }
 }
 
@@ -75,15 +108,21 @@ mod tests {
 
     #[test]
     fn a_connect_string_names_hosts_with_and_without_ports() {
-        let mut hosts = Hosts::parse("a:1, b ,[::1]:3,[::1]", 7).unwrap();
+        let (mut hosts, chroot) = Hosts::parse("a:1, b ,[::1]:3,[::1]/x/y", 7).unwrap();
+        assert_eq!(chroot.path(), "/x/y");
         let mut all: Vec<String> = (0..hosts.count()).map(|_| hosts.next().0).collect();
         all.sort();
         assert_eq!(all, ["[::1]:2181", "[::1]:3", "a:1", "b:2181"]);
     }
 
     #[test]
+    fn a_slash_alone_is_no_chroot() {
+        assert_eq!(Hosts::parse("a:1/", 1).unwrap().1, Chroot::default());
+    }
+
+    #[test]
     fn a_bad_connect_string_is_refused_by_name() {
-        for bad in ["", "a:1,,b:2", "a:0", "a:x", "a:70000", ":2181"] {
+        for bad in ["", "a:1,,b:2", "a:0", "a:x", "a:70000", ":2181", "a:1/x/", "a//b"] {
             let error = Hosts::parse(bad, 1).unwrap_err();
             assert!(error.to_string().contains("connect string"), "{bad}: {error}");
         }
@@ -91,7 +130,7 @@ mod tests {
 
     #[test]
     fn every_host_comes_once_in_a_round() {
-        let mut hosts = Hosts::parse("a:1,b:1,c:1", 99).unwrap();
+        let (mut hosts, _) = Hosts::parse("a:1,b:1,c:1", 99).unwrap();
         for _ in 0..3 {
             let mut round: Vec<(String, bool)> = (0..3).map(|_| hosts.next()).collect();
             assert_eq!(round.iter().map(|(_, end)| *end).collect::<Vec<_>>(), [false, false, true]);
@@ -100,6 +139,18 @@ mod tests {
                 round.iter().map(|(a, _)| a.as_str()).collect::<Vec<_>>(),
                 ["a:1", "b:1", "c:1"]
             );
+        }
+    }
+
+    #[test]
+    fn seeds_spread_the_clients_and_a_preferred_host_comes_next() {
+        let first = |seed: u64| Hosts::parse("a:1,b:1,c:1", seed).unwrap().0.next().0;
+        let starts: std::collections::BTreeSet<_> = (0..100).map(|seed| first(seed << 8)).collect();
+        assert_eq!(starts.len(), 3);
+        let (mut hosts, _) = Hosts::parse("a:1,b:1,c:1", 3).unwrap();
+        for host in ["c:1", "a:1", "b:1"] {
+            hosts.prefer(host);
+            assert_eq!(hosts.next().0, host);
         }
     }
 }

@@ -20,7 +20,9 @@
 
 #![warn(missing_docs)]
 
+mod chroot;
 mod client;
+mod connector;
 mod error;
 mod hosts;
 mod options;
@@ -30,7 +32,8 @@ mod session;
 mod transaction;
 mod watcher;
 
-pub use client::{Client, ConfigChange, Quota};
+pub use client::{Call, Client, ConfigChange, Quota};
+pub use connector::{Connecting, Connector, TcpConnector, Transport};
 pub use error::{Error, ErrorKind};
 pub use options::ClientOptions;
 pub use reads::{Read, Reads};

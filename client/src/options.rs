@@ -1,11 +1,12 @@
 //! How to connect.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use zoolet_jute::{SessionId, Zxid};
+use zoolet_jute::SessionId;
 
 use crate::session::SessionInfo;
-use crate::{Client, Error};
+use crate::{Client, Connector, Error, TcpConnector};
 
 /// The settings of a client; each method changes one.
 #[derive(Clone, Debug)]
@@ -13,18 +14,20 @@ pub struct ClientOptions {
     pub(crate) session_timeout: Duration,
     pub(crate) connect_timeout: Duration,
     pub(crate) resume: Option<SessionInfo>,
-    pub(crate) last_zxid_seen: Zxid,
+    pub(crate) read_only: bool,
+    pub(crate) connector: Arc<dyn Connector>,
     pub(crate) seed: u64,
 }
 
 impl Default for ClientOptions {
-    /// A session timeout of 10 s, a connect timeout of 10 s, a new session.
+    /// A session timeout of 10 s, a connect timeout of 10 s, a new session, TCP.
     fn default() -> Self {
         Self {
             session_timeout: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(10),
             resume: None,
-            last_zxid_seen: Zxid(0),
+            read_only: false,
+            connector: Arc::new(TcpConnector),
             seed: 0,
         }
     }
@@ -36,32 +39,55 @@ impl ClientOptions {
         Self::default()
     }
 
-    /// The session timeout to ask for; servers clamp it, to 2 to 20 of their ticks by default.
+    /// The session timeout to ask for, in whole milliseconds up to 2³¹ − 1. Servers clamp it, to 2
+    /// to 20 of their ticks by default; [`Client::session`] tells what they granted.
     pub fn session_timeout(mut self, timeout: Duration) -> Self {
         self.session_timeout = timeout;
         self
     }
 
-    /// How long the first connection may take, over all servers.
+    /// How long the first connection may take, over all servers. Later ones may take as long as the
+    /// session may live, and longer: see [`SessionState::Lost`](crate::SessionState::Lost).
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         self.connect_timeout = timeout;
         self
     }
 
-    /// Resumes a session that another client, in this process or another, has left behind.
+    /// Resumes a session that another client, in this process or another, has left behind; see
+    /// [`Client::detach`]. Its identities and watches are not part of it. A session that has ended
+    /// fails [`connect`](Self::connect) with
+    /// [`ErrorKind::SessionExpired`](crate::ErrorKind::SessionExpired).
     pub fn resume(mut self, session: SessionInfo) -> Self {
-        self.last_zxid_seen = session.last_zxid;
         self.resume = (session.id != SessionId::NONE).then_some(session);
         self
     }
 
-    /// Decides in which order the servers are tried; the default differs between processes.
+    /// Whether a server will do that is cut off from its ensemble and serves reads alone, if it is
+    /// set up for that: no by default. The client goes on to look for one that writes, and moves
+    /// there; until then writes fail with
+    /// [`ErrorCode::NotReadOnly`](crate::ErrorCode::NotReadOnly). See
+    /// [`SessionState::ReadOnly`](crate::SessionState::ReadOnly).
+    pub fn read_only(mut self, will_do: bool) -> Self {
+        self.read_only = will_do;
+        self
+    }
+
+    /// How servers are reached: by [`TcpConnector`] by default.
+    pub fn connector(mut self, connector: impl Connector + 'static) -> Self {
+        self.connector = Arc::new(connector);
+        self
+    }
+
+    /// Decides in which order the servers are tried, and the jitter of the waits between; by default
+    /// and for 0 each client has its own.
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
     }
 
-    /// Connects to one of the servers of `host:port,host:port,…` and waits for the session.
+    /// Connects to one of the servers of `host:port,host:port,…/chroot` and waits for the session.
+    /// Without a port it is 2181; an IPv6 address stands in brackets; the
+    /// [chroot](Client::chrooted) may be left out.
     pub async fn connect(self, connect_string: &str) -> Result<Client, Error> {
         Client::start(connect_string, self).await
     }

@@ -1,11 +1,16 @@
 //! Several reads in one request.
 
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "a reply of any other kind, new ones too, is one that was not asked for"
+)]
+
 use bytes::Bytes;
 use zoolet_jute::{
     ErrorCode, MultiReadOp, MultiResult, Parts, PathWatchRequest, Reply, Request, Stat,
 };
 
-use crate::{Client, Error, ErrorKind};
+use crate::{Call, Client, Error, ErrorKind};
 
 /// Reads under construction; see [`Client::reads`].
 #[derive(Debug)]
@@ -31,26 +36,25 @@ impl<'a> Reads<'a> {
 
     /// Reads the data and Stat of a znode.
     pub fn get(mut self, path: &str) -> Self {
-        let body = PathWatchRequest { path: path.to_owned(), watch: false };
+        let body = PathWatchRequest { path: self.client.path(path), watch: false };
         self.ops.push(MultiReadOp::GetData(body));
         self
     }
 
     /// Lists the children of a znode.
     pub fn children(mut self, path: &str) -> Self {
-        let body = PathWatchRequest { path: path.to_owned(), watch: false };
+        let body = PathWatchRequest { path: self.client.path(path), watch: false };
         self.ops.push(MultiReadOp::GetChildren(body));
         self
     }
 
     /// Asks for them all. Each succeeds or fails for itself; they come one after the other, and
     /// writes of others may come between them.
-    pub async fn ask(self) -> Result<Vec<Result<Read, Error>>, Error> {
-        let (_, reply) = self.client.call(Request::MultiRead(Parts(self.ops))).await?;
-        let Reply::Multi(Parts(results)) = reply else {
-            return Err(ErrorKind::Protocol("reads were answered otherwise".into()).into());
-        };
-        Ok(results.into_iter().map(read).collect())
+    pub fn ask(self) -> Call<Vec<Result<Read, Error>>> {
+        self.client.ask_for(Request::MultiRead(Parts(self.ops)), |reply| match reply {
+            Reply::Multi(Parts(results)) => Ok(results.into_iter().map(read).collect()),
+            other => Err(Error::unexpected(&other)),
+        })
     }
 }
 

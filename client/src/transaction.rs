@@ -9,7 +9,7 @@ use zoolet_jute::{
 };
 
 use crate::client::create_ttl;
-use crate::{Client, Error, ErrorKind};
+use crate::{Call, Client, Error, ErrorKind};
 
 /// A transaction under construction; see [`Client::transaction`].
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl<'a> Transaction<'a> {
     /// Creates a znode.
     pub fn create(mut self, path: &str, data: &[u8], acl: Vec<Acl>, mode: CreateMode) -> Self {
         let body = CreateRequest {
-            path: path.to_owned(),
+            path: self.client.path(path),
             data: Some(Bytes::copy_from_slice(data)),
             acl: Some(acl),
             flags: mode as i32,
@@ -65,20 +65,21 @@ impl<'a> Transaction<'a> {
         mode: CreateMode,
         ttl: Duration,
     ) -> Self {
-        self.ops.push(MultiOp::CreateTtl(create_ttl(path, data, acl, mode, ttl)));
+        self.ops.push(MultiOp::CreateTtl(create_ttl(self.client.path(path), data, acl, mode, ttl)));
         self
     }
 
     /// Deletes a znode of this version; −1 for any.
     pub fn delete(mut self, path: &str, version: i32) -> Self {
-        self.ops.push(MultiOp::Delete(PathVersionRequest { path: path.to_owned(), version }));
+        self.ops
+            .push(MultiOp::Delete(PathVersionRequest { path: self.client.path(path), version }));
         self
     }
 
     /// Writes the data of a znode of this version; −1 for any.
     pub fn set_data(mut self, path: &str, data: &[u8], version: i32) -> Self {
         self.ops.push(MultiOp::SetData(SetDataRequest {
-            path: path.to_owned(),
+            path: self.client.path(path),
             data: Some(Bytes::copy_from_slice(data)),
             version,
         }));
@@ -87,25 +88,44 @@ impl<'a> Transaction<'a> {
 
     /// Makes the transaction fail unless the znode has this version; −1 for any.
     pub fn check(mut self, path: &str, version: i32) -> Self {
-        self.ops.push(MultiOp::Check(PathVersionRequest { path: path.to_owned(), version }));
+        self.ops.push(MultiOp::Check(PathVersionRequest { path: self.client.path(path), version }));
         self
     }
 
-    /// Commits. If a part fails nothing happens, and the error holds that part's code.
-    pub async fn commit(self) -> Result<(Zxid, Vec<MultiResult>), Error> {
-        let (zxid, reply) = self.client.call(Request::Multi(Parts(self.ops))).await?;
-        let Reply::Multi(Parts(mut results)) = reply else {
-            return Err(ErrorKind::Protocol("a multi was answered otherwise".into()).into());
-        };
-        for (position, result) in results.iter().enumerate() {
-            if let MultiResult::Error(Some(code)) = result
-                && *code != ErrorCode::RuntimeInconsistency
-            {
-                let lost = position < self.lock_checks && *code == ErrorCode::NoNode;
-                return Err(if lost { ErrorKind::LockLost.into() } else { (*code).into() });
+    /// Commits. If a part fails nothing happens: the error holds the part's code, and tells
+    /// [which](Error::part) it is.
+    pub fn commit(self) -> Call<(Zxid, Vec<MultiResult>)> {
+        let Self { client, ops, lock_checks } = self;
+        let chroot = client.root().clone();
+        client.ask(Request::Multi(Parts(ops)), None, move |answer| {
+            let (zxid, reply) = answer?;
+            let Reply::Multi(Parts(mut results)) = reply else {
+                return Err(Error::unexpected(&reply));
+            };
+            refuse_failed(&results, lock_checks)?;
+            results.drain(..lock_checks.min(results.len()));
+            for result in &mut results {
+                if let MultiResult::Create { path } | MultiResult::Create2 { path, .. } = result {
+                    *path = chroot.to_client_or_as_it_is(std::mem::take(path));
+                }
             }
-        }
-        results.drain(..self.lock_checks.min(results.len()));
-        Ok((zxid, results))
+            Ok((zxid, results))
+        })
     }
+}
+
+/// Fails if a part has; the others were undone for it, or not tried.
+fn refuse_failed(results: &[MultiResult], lock_checks: usize) -> Result<(), Error> {
+    for (position, result) in results.iter().enumerate() {
+        if let MultiResult::Error(Some(code)) = result
+            && *code != ErrorCode::RuntimeInconsistency
+        {
+            return Err(match position.checked_sub(lock_checks) {
+                None if *code == ErrorCode::NoNode => ErrorKind::LockLost.into(),
+                None => (*code).into(),
+                Some(part) => Error::of_part(ErrorKind::Server(*code), part),
+            });
+        }
+    }
+    Ok(())
 }

@@ -1,10 +1,13 @@
 //! Watches as values.
 
-use tokio::sync::{mpsc, oneshot};
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot, watch};
 use zoolet_jute::{EventType, WatcherEvent, WatcherType, Zxid};
 
-use crate::session::task::Call;
-use crate::{Error, ErrorKind};
+use crate::chroot::Chroot;
+use crate::session::calls::Calls;
+use crate::{Error, ErrorKind, SessionState};
 
 /// What a watch saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,41 +27,58 @@ impl WatchedEvent {
     }
 }
 
-/// What a dropped watcher tells its session's task: that nobody waits any more.
+/// Where a watcher's events come from.
 #[derive(Debug)]
-pub(crate) struct Forgetting {
-    pub(crate) calls: mpsc::WeakSender<Call>,
+pub(crate) struct Source {
+    /// A dropped watcher tells the session's task here that nobody waits any more.
+    pub(crate) calls: Arc<Calls>,
+    pub(crate) state: watch::Receiver<SessionState>,
+    pub(crate) chroot: Chroot,
     pub(crate) kind: WatcherType,
+    /// As servers know it.
     pub(crate) path: String,
 }
 
-impl Forgetting {
-    fn tell(&mut self) {
-        // Without a client there is no session. When the task is too busy to be told, the watch
-        // stays with the server until it fires or the connection ends.
-        if let Some(calls) = self.calls.upgrade() {
-            let path = std::mem::take(&mut self.path);
-            let _ = calls.try_send(Call::Forget(self.kind, path));
-        }
+impl Source {
+    fn forget(&mut self) {
+        self.calls.forget(self.kind, std::mem::take(&mut self.path));
+    }
+
+    /// The event as the client calls its path.
+    fn translate(&self, event: WatchedEvent) -> WatchedEvent {
+        let path = self.chroot.to_client_or_as_it_is(event.path);
+        WatchedEvent { path, ..event }
+    }
+
+    /// Why no events come any more.
+    fn end(&self) -> Error {
+        let state = *self.state.borrow();
+        if state.is_terminal() { state.end().into() } else { ErrorKind::WatchEnded.into() }
     }
 }
 
-/// A watch that fires once. Dropping it removes it, from the server too unless another watcher of
-/// this client waits for the same.
+/// A watch that fires once: a future, of sorts. Dropping it removes it, from the server too unless
+/// another watcher of this session waits for the same.
+///
+/// It lives on over reconnects: what happened meanwhile is found out and told.
 #[derive(Debug)]
 pub struct OneshotWatcher {
     receiver: oneshot::Receiver<WatchedEvent>,
-    forgetting: Forgetting,
+    source: Source,
 }
 
 impl OneshotWatcher {
-    pub(crate) fn new(receiver: oneshot::Receiver<WatchedEvent>, forgetting: Forgetting) -> Self {
-        Self { receiver, forgetting }
+    pub(crate) fn new(receiver: oneshot::Receiver<WatchedEvent>, source: Source) -> Self {
+        Self { receiver, source }
     }
 
-    /// Waits until the watch fires; an error tells that the session has ended before.
+    /// Waits until the watch fires. An error tells that the session has ended before, or that the
+    /// watch has: [`ErrorKind::WatchEnded`].
     pub async fn changed(mut self) -> Result<WatchedEvent, Error> {
-        (&mut self.receiver).await.map_err(|_| ErrorKind::SessionExpired.into())
+        match (&mut self.receiver).await {
+            Ok(event) => Ok(self.source.translate(event)),
+            Err(_) => Err(self.source.end()),
+        }
     }
 }
 
@@ -67,34 +87,40 @@ impl Drop for OneshotWatcher {
         let waits = !self.receiver.is_terminated() && self.receiver.is_empty();
         self.receiver.close();
         if waits {
-            self.forgetting.tell();
+            self.source.forget();
         }
     }
 }
 
-/// A watch that stays until it is dropped, which removes it, from the server too unless another
-/// watcher of this client watches the same.
+/// A watch that stays until it is dropped: a stream, of sorts. Dropping it removes it, from the
+/// server too unless another watcher of this session watches the same.
+///
+/// It lives on over reconnects, but servers do not tell it what happened meanwhile: after each of
+/// them, look at what is watched.
 #[derive(Debug)]
 pub struct PersistentWatcher {
     receiver: mpsc::Receiver<WatchedEvent>,
-    forgetting: Forgetting,
+    source: Source,
 }
 
 impl PersistentWatcher {
-    pub(crate) fn new(receiver: mpsc::Receiver<WatchedEvent>, forgetting: Forgetting) -> Self {
-        Self { receiver, forgetting }
+    pub(crate) fn new(receiver: mpsc::Receiver<WatchedEvent>, source: Source) -> Self {
+        Self { receiver, source }
     }
 
-    /// Waits for the next event; an error tells that the session has ended, or that the watcher
-    /// was too slow and has missed events.
+    /// Waits for the next event. An error tells that the session has ended, or that the watch has:
+    /// [`ErrorKind::WatchEnded`], also when more than 16,384 events wait to be taken.
     pub async fn changed(&mut self) -> Result<WatchedEvent, Error> {
-        self.receiver.recv().await.ok_or_else(|| ErrorKind::SessionExpired.into())
+        match self.receiver.recv().await {
+            Some(event) => Ok(self.source.translate(event)),
+            None => Err(self.source.end()),
+        }
     }
 }
 
 impl Drop for PersistentWatcher {
     fn drop(&mut self) {
         self.receiver.close();
-        self.forgetting.tell();
+        self.source.forget();
     }
 }

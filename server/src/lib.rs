@@ -27,6 +27,12 @@ use std::process::ExitCode;
 
 use cli::{Cli, Command};
 
+/// The program in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+#[derive(Debug)]
+pub struct Readme;
+
 /// Does what the command line says. A server that cannot start, or cannot go on, ends with exit
 /// code 1 and one line that says why.
 pub fn run(cli: Cli) -> ExitCode {

@@ -6,10 +6,12 @@
 )]
 
 use bytes::Bytes;
-use zoolet_jute::{AuthPacket, ClientInfo, NullablePathRequest, ReconfigRequest, Reply, Request};
-use zoolet_jute::{Stat, Zxid};
+use zoolet_jute::{
+    AuthPacket, ClientInfo, NullablePathRequest, ReconfigRequest, Reply, Request, Stat, Zxid,
+};
 
-use super::{path_watch, unexpected};
+use super::Call;
+use super::znodes::data;
 use crate::{Client, Error, OneshotWatcher};
 
 /// Where the servers keep the ensemble's configuration. No chroot applies to it.
@@ -33,64 +35,61 @@ pub enum ConfigChange<'a> {
 impl Client {
     /// Waits until the server has applied everything that was committed before: the reads behind
     /// it see at least that. Answers how far the server is.
-    pub async fn sync(&self, path: &str) -> Result<Zxid, Error> {
-        let request = Request::Sync(NullablePathRequest { path: Some(path.to_owned()) });
-        self.call(request).await.map(|(zxid, _)| zxid)
+    pub fn sync(&self, path: &str) -> Call<Zxid> {
+        let request = Request::Sync(NullablePathRequest { path: Some(self.path(path)) });
+        self.ask(request, None, |answer| answer.map(|(zxid, _)| zxid))
     }
 
     /// Adds an identity to this session's connections, future ones too. Credentials that the server
-    /// refuses end the session.
+    /// refuses end the session. A connection that breaks does not fail this call: the next one gets
+    /// the identity as well.
     ///
     /// The scheme `digest` takes `user:password`.
-    pub async fn add_auth(&self, scheme: &str, auth: &[u8]) -> Result<(), Error> {
+    pub fn add_auth(&self, scheme: &str, auth: &[u8]) -> Call<()> {
         let request = Request::Auth(AuthPacket {
             auth_type: 0,
             scheme: Some(scheme.to_owned()),
             auth: Some(Bytes::copy_from_slice(auth)),
         });
-        self.call(request).await.map(|_| ())
+        self.ask_for(request, |_| Ok(()))
     }
 
     /// The identities by which the server knows this connection, in no order that means anything.
-    pub async fn who_am_i(&self) -> Result<Vec<ClientInfo>, Error> {
-        match self.call(Request::WhoAmI).await?.1 {
+    pub fn who_am_i(&self) -> Call<Vec<ClientInfo>> {
+        self.ask_for(Request::WhoAmI, |reply| match reply {
             Reply::WhoAmI(identities) => Ok(identities),
-            other => Err(unexpected(&other)),
-        }
+            other => Err(Error::unexpected(&other)),
+        })
     }
 
     /// The paths of this session's ephemeral znodes that begin with a text, `/` for all of them, in
     /// no order that means anything. The text is compared as such: `/a` finds `/ab`, too.
-    pub async fn ephemerals(&self, prefix: &str) -> Result<Vec<String>, Error> {
-        let request = Request::GetEphemerals(NullablePathRequest { path: Some(prefix.to_owned()) });
-        match self.call(request).await?.1 {
-            Reply::Children(paths) => Ok(paths),
-            other => Err(unexpected(&other)),
-        }
+    pub fn ephemerals(&self, prefix: &str) -> Call<Vec<String>> {
+        let request = Request::GetEphemerals(NullablePathRequest { path: Some(self.path(prefix)) });
+        let chroot = self.root().clone();
+        self.ask_for(request, move |reply| match reply {
+            Reply::Children(paths) => {
+                Ok(paths.into_iter().filter_map(|path| chroot.to_client(path)).collect())
+            }
+            other => Err(Error::unexpected(&other)),
+        })
     }
 
     /// The ensemble's configuration: its text, one server a line and the version last, and the Stat
     /// of `/zookeeper/config`.
-    pub async fn config(&self) -> Result<(Bytes, Stat), Error> {
-        match self.call(Request::GetData(path_watch(CONFIG_PATH, false))).await?.1 {
-            Reply::Data(data, stat) => Ok((data.unwrap_or_default(), stat)),
-            other => Err(unexpected(&other)),
-        }
+    pub fn config(&self) -> Call<(Bytes, Stat)> {
+        self.unrooted().get(CONFIG_PATH)
     }
 
     /// The same, with a watch that fires when the configuration changes.
-    pub async fn config_watched(&self) -> Result<(Bytes, Stat, OneshotWatcher), Error> {
-        self.get_watched(CONFIG_PATH).await
+    pub fn config_watched(&self) -> Call<(Bytes, Stat, OneshotWatcher)> {
+        self.unrooted().get_watched(CONFIG_PATH)
     }
 
     /// Changes the ensemble if its configuration has this version, −1 for any; answers the new
     /// configuration. It takes a right to write `/zookeeper/config`, which nobody has by default
     /// (protocol §15.4).
-    pub async fn reconfig(
-        &self,
-        change: ConfigChange<'_>,
-        version: i64,
-    ) -> Result<(Bytes, Stat), Error> {
+    pub fn reconfig(&self, change: ConfigChange<'_>, version: i64) -> Call<(Bytes, Stat)> {
         let (joining, leaving, members) = match change {
             ConfigChange::Some { joining, leaving } => (given(joining), given(leaving), None),
             ConfigChange::All(members) => (None, None, Some(members.to_owned())),
@@ -101,10 +100,7 @@ impl Client {
             new_members: members,
             config_id: version,
         });
-        match self.call(request).await?.1 {
-            Reply::Data(data, stat) => Ok((data.unwrap_or_default(), stat)),
-            other => Err(unexpected(&other)),
-        }
+        self.ask_for(request, data)
     }
 }
 

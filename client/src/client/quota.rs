@@ -80,38 +80,40 @@ impl FromStr for Quota {
 impl Client {
     /// The quota of a znode and how much of it is used; `None` if it has none of its own.
     pub async fn quota(&self, path: &str) -> Result<Option<(Quota, Quota)>, Error> {
-        let place = place(path);
-        let limits = match self.get(&format!("{place}/{LIMITS}")).await {
+        let (client, place) = self.quota_place(path);
+        let limits = match client.get(&format!("{place}/{LIMITS}")).await {
             Err(error) if error.code() == Some(ErrorCode::NoNode) => return Ok(None),
             answer => parse(&answer?.0)?,
         };
-        let (used, _) = self.get(&format!("{place}/{STATS}")).await?;
+        let (used, _) = client.get(&format!("{place}/{STATS}")).await?;
         Ok(Some((limits, parse(&used)?)))
     }
 
     /// Gives a znode a quota in place of the one that it may have. Of several above one another
     /// servers look at the deepest alone. The root cannot have one.
     pub async fn set_quota(&self, path: &str, quota: &Quota) -> Result<(), Error> {
-        let (place, limits) = (place(path), quota.to_string());
+        let (client, place) = self.quota_place(path);
+        let limits = quota.to_string();
         let limits_path = format!("{place}/{LIMITS}");
         for (slash, _) in place.match_indices('/').skip(3) {
-            self.create_unless_there(place.get(..slash).unwrap_or_default(), b"").await?;
+            client.create_unless_there(place.get(..slash).unwrap_or_default(), b"").await?;
         }
-        self.create_unless_there(&place, b"").await?;
+        client.create_unless_there(&place, b"").await?;
         // The znode with the limits begins the count; the server fills the other when it is made.
-        match self.create_with_acl(&limits_path, limits.as_bytes(), Acl::open(), PERSISTENT).await {
+        match client.create_with_acl(&limits_path, limits.as_bytes(), Acl::open(), PERSISTENT).await
+        {
             Err(error) if error.code() == Some(ErrorCode::NodeExists) => {
-                self.set_data(&limits_path, limits.as_bytes(), -1).await?;
+                client.set_data(&limits_path, limits.as_bytes(), -1).await?;
             }
             created => drop(created?),
         }
-        self.create_unless_there(&format!("{place}/{STATS}"), b"").await
+        client.create_unless_there(&format!("{place}/{STATS}"), b"").await
     }
 
     /// Takes the quota of a znode away; answers whether it had one.
     pub async fn delete_quota(&self, path: &str) -> Result<bool, Error> {
-        let place = place(path);
-        let both = self
+        let (client, place) = self.quota_place(path);
+        let both = client
             .transaction()
             .delete(&format!("{place}/{LIMITS}"), -1)
             .delete(&format!("{place}/{STATS}"), -1);
@@ -122,7 +124,7 @@ impl Client {
         // The znodes above are of no use any more, unless they lead to other quotas.
         let mut above = place.as_str();
         while above.len() > QUOTA_PATH.len() {
-            match self.delete(above, -1).await.map_err(|error| (error.code(), error)) {
+            match client.delete(above, -1).await.map_err(|error| (error.code(), error)) {
                 Ok(()) | Err((Some(ErrorCode::NoNode), _)) => {}
                 Err((Some(ErrorCode::NotEmpty), _)) => break,
                 Err((_, error)) => return Err(error),
@@ -132,17 +134,17 @@ impl Client {
         Ok(true)
     }
 
+    /// The znode above the two of a quota, and a handle without a chroot to reach it by.
+    fn quota_place(&self, path: &str) -> (Self, String) {
+        (self.unrooted(), format!("{QUOTA_PATH}{}", self.path(path)))
+    }
+
     async fn create_unless_there(&self, path: &str, data: &[u8]) -> Result<(), Error> {
         match self.create_with_acl(path, data, Acl::open(), PERSISTENT).await {
             Err(error) if error.code() == Some(ErrorCode::NodeExists) => Ok(()),
             created => created.map(|_| ()),
         }
     }
-}
-
-/// The znode above the two of a quota.
-fn place(path: &str) -> String {
-    format!("{QUOTA_PATH}{path}")
 }
 
 fn parse(data: &[u8]) -> Result<Quota, Error> {

@@ -11,7 +11,7 @@ use super::local_address::local_address;
 use super::name::{join, split};
 use super::place::{Place, Shape, Ticket};
 use super::retry::{
-    children, children_now, delete_if_there, ensure_containers, insist, is_no_node, within,
+    children, children_now, delete_if_there, ensure_containers, fired, insist, is_no_node, within,
 };
 
 /// The znode that tells the members of a [`DoubleBarrier`] that all are there.
@@ -105,7 +105,7 @@ impl DoubleBarrier {
                 self.make_ready(&ready).await?;
                 return Ok(Entered { place });
             }
-            watch.changed().await?;
+            fired(watch).await?;
         }
     }
 

@@ -11,7 +11,7 @@ use crate::{Client, Error, ErrorKind, Transaction};
 
 use super::line::wait_deleted;
 use super::place::Place;
-use super::retry::insist;
+use super::retry::{fired, insist};
 
 /// What somebody writes on a lock's znode to ask its holder for it, as Curator's `Revoker` does.
 pub(crate) const REVOKE_MESSAGE: &[u8] = b"__REVOKE__";
@@ -133,7 +133,7 @@ impl LockGuard {
                 let Ok((data, _, watch)) = insist(|| client.get_watched(&path)).await else {
                     return;
                 };
-                if data.as_ref() == REVOKE_MESSAGE || watch.changed().await.is_err() {
+                if data.as_ref() == REVOKE_MESSAGE || fired(watch).await.is_err() {
                     return;
                 }
             }

@@ -6,7 +6,7 @@ use crate::{Client, Error};
 
 use super::name::{Sequence, join, nearest_before};
 use super::place::{Place, Ticket};
-use super::retry::{children, insist, is_no_node};
+use super::retry::{children, fired, insist, is_no_node};
 
 /// Where a place stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,7 +94,7 @@ pub(crate) async fn wait_turn(
 /// `getData`, which leaves none behind on a znode that does not exist.
 pub(crate) async fn wait_changed(client: &Client, path: &str) -> Result<(), Error> {
     match insist(|| client.get_watched(path)).await {
-        Ok((_, _, watch)) => watch.changed().await.map(drop),
+        Ok((_, _, watch)) => fired(watch).await,
         Err(error) if is_no_node(&error) => Ok(()),
         Err(error) => Err(error),
     }
@@ -104,7 +104,7 @@ pub(crate) async fn wait_changed(client: &Client, path: &str) -> Result<(), Erro
 pub(crate) async fn wait_deleted(client: &Client, path: &str) -> Result<(), Error> {
     loop {
         match insist(|| client.get_watched(path)).await {
-            Ok((_, _, watch)) => drop(watch.changed().await?),
+            Ok((_, _, watch)) => fired(watch).await?,
             Err(error) if is_no_node(&error) => return Ok(()),
             Err(error) => return Err(error),
         }

@@ -12,7 +12,8 @@ use crate::{Client, Error, ErrorKind};
 
 use super::name::{ProtectedId, join, split};
 use super::retry::{
-    back_off, children_now, delete_if_there, ensure_containers, insist, is_no_node, is_transient,
+    back_off, children_now, delete_if_there, ensure_containers, fired, insist, is_no_node,
+    is_transient,
 };
 
 /// Where the znode is, as the task knows it.
@@ -185,7 +186,7 @@ impl Keeper {
                 continue;
             }
             tokio::select! {
-                changed = watch.changed() => drop(changed?),
+                changed = fired(watch) => changed?,
                 // The handle is gone with its sender; then the task is about to be told.
                 changed = self.wanted.changed() => if changed.is_err() { pending().await },
             }

@@ -122,8 +122,9 @@ impl Place {
         let mut place = Self::empty(client, ticket.dir, None)?;
         let mut tries = 0;
         loop {
-            let (created, listed) =
-                tokio::join!(biased; place.create(ticket), client.children(ticket.dir));
+            // Calls are carried out in the order in which they are made: the list behind the create.
+            let listed = async { client.children(ticket.dir).await };
+            let (created, listed) = tokio::join!(biased; place.create(ticket), listed);
             match created {
                 Ok(created) => {
                     place.take(created);

@@ -12,7 +12,7 @@ use crate::{Client, Error, ErrorKind};
 
 use super::name::{Sequence, join};
 use super::queue_format::{Item, QueueFormat};
-use super::retry::{children_now, ensure_containers, insist, is_no_node, within};
+use super::retry::{children_now, ensure_containers, fired, insist, is_no_node, within};
 use super::witness::Witness;
 
 /// A queue of items that persist until somebody takes them, in the form of another client's queue.
@@ -94,13 +94,13 @@ impl Queue {
             match watched {
                 Ok((names, _, watch)) => {
                     if !names.iter().any(|name| shared.format.order(name).is_some()) {
-                        watch.changed().await?;
+                        fired(watch).await?;
                     }
                 }
                 Err(error) if is_no_node(&error) => {
                     let exists = insist(|| shared.client.exists_watched(&shared.path)).await?;
                     if let (None, watch) = exists {
-                        watch.changed().await?;
+                        fired(watch).await?;
                     }
                 }
                 Err(error) => return Err(error),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::{Client, CreateMode, Error, ErrorCode, ErrorKind};
+use crate::{Client, CreateMode, Error, ErrorCode, ErrorKind, OneshotWatcher};
 
 use super::name::split;
 
@@ -20,14 +20,20 @@ pub(crate) fn is_transient(error: &Error) -> bool {
     match error.kind() {
         ErrorKind::ConnectionLoss => true,
         ErrorKind::Server(code) => {
-            matches!(code, ErrorCode::ConnectionLoss | ErrorCode::OperationTimeout)
-                || *code == ErrorCode::SessionMoved
+            matches!(
+                code,
+                ErrorCode::ConnectionLoss
+                    | ErrorCode::OperationTimeout
+                    | ErrorCode::RequestTimeout
+                    | ErrorCode::SessionMoved
+            )
         }
         ErrorKind::SessionExpired
         | ErrorKind::AuthFailed
         | ErrorKind::Closed
         | ErrorKind::Timeout(_)
         | ErrorKind::LockLost
+        | ErrorKind::WatchEnded
         | ErrorKind::Protocol(_) => false,
     }
 }
@@ -55,6 +61,15 @@ where
             Err(error) if is_transient(&error) => back_off(&mut tries).await,
             other => return other,
         }
+    }
+}
+
+/// Waits until a watch fires, or ends although the session lives on: in both cases it is time to
+/// look again.
+pub(crate) async fn fired(watch: OneshotWatcher) -> Result<(), Error> {
+    match watch.changed().await {
+        Err(error) if *error.kind() != ErrorKind::WatchEnded => Err(error),
+        Ok(_) | Err(_) => Ok(()),
     }
 }
 

@@ -12,7 +12,7 @@ use super::mutex::Mutex;
 use super::name::join;
 use super::options::LockOptions;
 use super::place::{Place, Shape, Ticket};
-use super::retry::{children_now, insist, is_no_node, within};
+use super::retry::{children_now, fired, insist, is_no_node, within};
 
 const LEASE_BASE: &str = "lease-";
 
@@ -176,7 +176,7 @@ impl Semaphore {
                 Err(error) if is_no_node(&error) => {
                     let (stat, watch) = insist(|| self.client.exists_watched(&self.leases)).await?;
                     if stat.is_none() {
-                        watch.changed().await?;
+                        fired(watch).await?;
                     }
                     continue;
                 }
@@ -197,13 +197,13 @@ fn permits_of(count: i32) -> usize {
 async fn wait_either(first: OneshotWatcher, second: Option<OneshotWatcher>) -> Result<(), Error> {
     let second = async {
         match second {
-            Some(watch) => watch.changed().await,
+            Some(watch) => fired(watch).await,
             None => pending().await,
         }
     };
     tokio::select! {
-        changed = first.changed() => changed.map(drop),
-        changed = second => changed.map(drop),
+        changed = fired(first) => changed,
+        changed = second => changed,
     }
 }
 

@@ -9,8 +9,9 @@ pub(crate) async fn suspended(client: &Client) {
     let _ = state.wait_for(|state| *state != SessionState::Connected).await;
 }
 
-/// Waits until a server serves the session, or it has ended.
+/// Waits until a server of the ensemble serves the session, or it has ended.
 pub(crate) async fn resumed(client: &Client) {
     let mut state = client.state();
-    let _ = state.wait_for(|state| *state != SessionState::Disconnected).await;
+    let is_known = |state: &SessionState| *state == SessionState::Connected || state.is_terminal();
+    let _ = state.wait_for(is_known).await;
 }

@@ -38,6 +38,11 @@ impl Lease {
         self.end_ns.fetch_max(u64::try_from(end.as_nanos()).unwrap_or(u64::MAX), Ordering::Release);
     }
 
+    /// Whether there has ever been one.
+    pub(crate) fn was_granted(&self) -> bool {
+        self.end_ns.load(Ordering::Acquire) > 0
+    }
+
     /// The end.
     pub(crate) fn end(&self) -> Instant {
         self.start + Duration::from_nanos(self.end_ns.load(Ordering::Acquire))

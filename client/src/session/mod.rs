@@ -1,34 +1,45 @@
 //! The session: what the client knows of it, and the one task that owns the socket.
+//!
+//! `core`, `pending`, `watches` and `timeouts` decide and do no I/O; `task` carries out.
 
+pub(crate) mod calls;
+pub(crate) mod core;
+mod info;
 pub(crate) mod lease;
 pub(crate) mod pending;
+mod probe;
 pub(crate) mod task;
 pub(crate) mod timeouts;
 pub(crate) mod watches;
 
-use bytes::Bytes;
-use zoolet_jute::{SessionId, Zxid};
+use crate::ErrorKind;
 
-/// What a client needs to resume its session, in this process or in another.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionInfo {
-    /// The id; [`SessionId::NONE`] before the first connection.
-    pub id: SessionId,
-    /// The password, 16 bytes.
-    pub password: Bytes,
-    /// The timeout that the server granted, in milliseconds.
-    pub timeout_ms: u64,
-    /// The newest zxid that was seen.
-    pub last_zxid: Zxid,
-}
+pub use self::info::SessionInfo;
 
 /// Where the session stands.
+///
+/// ```text
+///                 ┌───────────────┐ a reply            ┌───────────────────────────┐
+///                 ▼               │                    │ all of them can end in    │
+/// Disconnected ─▶ Connected ──────┼─▶ Disconnected ──┐ │ Expired, AuthFailed and   │
+///      │          ▲   │ no reply  │                  │ │ Closed, which are for good│
+///      ▼          │   ▼ in time   │   no server      │ └───────────────────────────┘
+///   ReadOnly ─────┴─ Lost ◀───────┴──────────────────┘
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SessionState {
-    /// No server serves it at the moment; the session may live on.
+    /// No server serves it at the moment; it lives on until the servers give it up. Curator's
+    /// `SUSPENDED`.
     Disconnected,
-    /// A server serves it.
+    /// A server serves it. Curator's `CONNECTED` and `RECONNECTED`.
     Connected,
+    /// A server that is cut off from its ensemble serves reads, and does not keep the session
+    /// alive; see [`read_only`](crate::ClientOptions::read_only). Curator's `READ_ONLY`.
+    ReadOnly,
+    /// No server has answered for so long that the session may have ended: the locks that it holds
+    /// may be given away from now on. Curator's `LOST`, but not for good: a server that is reached
+    /// may still know the session.
+    Lost,
     /// It has ended; a new client must be made.
     Expired,
     /// The server refused the credentials.
@@ -41,5 +52,21 @@ impl SessionState {
     /// Whether the session is over for good.
     pub const fn is_terminal(self) -> bool {
         matches!(self, Self::Expired | Self::AuthFailed | Self::Closed)
+    }
+
+    /// Whether a server serves the session, if only reads.
+    pub const fn is_served(self) -> bool {
+        matches!(self, Self::Connected | Self::ReadOnly)
+    }
+
+    /// What a call fails with once the session is over.
+    pub(crate) const fn end(self) -> ErrorKind {
+        match self {
+            Self::Expired => ErrorKind::SessionExpired,
+            Self::AuthFailed => ErrorKind::AuthFailed,
+            Self::Closed | Self::Connected | Self::ReadOnly | Self::Lost | Self::Disconnected => {
+                ErrorKind::Closed
+            }
+        }
     }
 }

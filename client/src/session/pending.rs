@@ -12,6 +12,21 @@ use crate::{Error, ErrorKind};
 /// What a call gets back: the zxid of the reply's header, and its body.
 pub(crate) type Answer = Result<(Zxid, Reply), Error>;
 
+/// What a request does to the watches of the session if it succeeds.
+#[derive(Debug)]
+pub(crate) enum Effect {
+    /// A watch is left.
+    Register(Registration),
+    /// All watches of this kind and path are gone.
+    Remove(WatcherType, String),
+    /// Watches are registered again after a reconnect: the lasting ones, or those that fire once.
+    /// If it fails, they are gone.
+    Restore {
+        /// Which of the two.
+        lasting: bool,
+    },
+}
+
 /// One request that was sent.
 #[derive(Debug)]
 pub(crate) struct Pending {
@@ -19,7 +34,7 @@ pub(crate) struct Pending {
     pub(crate) op: OpCode,
     /// When it went to the connection's buffer, which is before the server can have seen it.
     pub(crate) sent_at: Instant,
-    pub(crate) registration: Option<Registration>,
+    pub(crate) effect: Option<Effect>,
     pub(crate) answer: Option<oneshot::Sender<Answer>>,
 }
 
@@ -49,8 +64,10 @@ impl PendingQueue {
 
     /// Whether a request is under way that will leave the same watch.
     pub(crate) fn registers(&self, kind: WatcherType, path: &str) -> bool {
-        let same = |registration: &Registration| registration.watched() == (kind, path);
-        self.queue.iter().any(|pending| pending.registration.as_ref().is_some_and(same))
+        self.queue.iter().any(|pending| match &pending.effect {
+            Some(Effect::Register(registration)) => registration.watched() == (kind, path),
+            Some(Effect::Remove(..) | Effect::Restore { .. }) | None => false,
+        })
     }
 
     /// Takes the request that a reply answers; a reply out of order breaks the connection.
@@ -59,7 +76,7 @@ impl PendingQueue {
             Some(pending) if pending.xid == header.xid => Ok(pending),
             Some(pending) => {
                 let why = format!("xid {} was answered before {}", header.xid, pending.xid);
-                pending.answer(Err(ErrorKind::ConnectionLoss.into()));
+                self.queue.push_front(pending);
                 Err(ErrorKind::Protocol(why).into())
             }
             None => {
@@ -69,10 +86,33 @@ impl PendingQueue {
         }
     }
 
-    /// Fails all of them.
-    pub(crate) fn fail(&mut self, kind: &ErrorKind) {
-        for pending in self.queue.drain(..) {
-            pending.answer(Err(kind.clone().into()));
-        }
+    /// Takes all of them: their replies will not come.
+    pub(crate) fn drain(&mut self) -> impl Iterator<Item = Pending> {
+        self.queue.drain(..)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(xid: i32) -> ReplyHeader {
+        ReplyHeader { xid: Xid(xid), zxid: Zxid(1), err: None }
+    }
+
+    fn pending(xid: i32) -> Pending {
+        let sent_at = Instant::now();
+        Pending { xid: Xid(xid), op: OpCode::Exists, sent_at, effect: None, answer: None }
+    }
+
+    #[test]
+    fn replies_belong_to_requests_in_order() {
+        let mut queue = PendingQueue::default();
+        queue.push(pending(1));
+        queue.push(pending(2));
+        assert_eq!(queue.take(&header(1)).unwrap().xid, Xid(1));
+        assert!(queue.take(&header(3)).unwrap_err().to_string().contains("answered before 2"));
+        assert_eq!(queue.drain().count(), 1, "the request that was passed over is unanswered");
+        assert!(queue.take(&header(2)).unwrap_err().to_string().contains("nobody asked"));
     }
 }

@@ -1,434 +1,266 @@
-//! The one task that owns the socket: it connects, resumes, sends, receives and reconnects.
+//! The one task that owns the connection: it connects, carries bytes, and wakes the core in time.
 
-use std::collections::VecDeque;
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
-use tokio::sync::{mpsc, oneshot, watch};
+use bytes::BytesMut;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use tracing::debug;
-use zoolet_jute::{
-    ConnectRequest, ConnectResponse, Decode, Encode, ErrorCode, OpCode, Reply, ReplyHeader,
-    Request, SessionId, WatcherEvent, WatcherType, WatchesRequest, Xid, frame,
-};
+use zoolet_jute::{ConnectRequest, ConnectResponse, Decode, Encode, frame};
 
-use super::lease::Lease;
-use super::pending::{Answer, Pending, PendingQueue};
+use super::SessionState;
+use super::calls::{Calls, Ending};
+use super::core::{Core, End, REPLY_BYTES_MAX};
+use super::probe::find_writer;
 use super::timeouts::Timeouts;
-use super::watches::{Registration, Watches};
-use super::{SessionInfo, SessionState};
 use crate::hosts::Hosts;
-use crate::{ClientOptions, Error, ErrorKind};
-
-/// The most requests that are sent and not yet answered; further calls wait.
-const PENDING_MAX: usize = 4096;
-
-/// The most bytes that wait to be written before further calls wait.
-const OUT_BYTES_MAX: usize = 4 * 1024 * 1024;
-
-/// The longest reply that is accepted, in bytes: servers do not bound theirs.
-const REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
+use crate::{Connector, Error, Transport};
 
 /// The bytes to make room for before each read.
 const READ_BYTES: usize = 64 * 1024;
 
-/// A call on its way to the task.
-#[derive(Debug)]
-pub(crate) struct Operation {
-    pub(crate) request: Request,
-    pub(crate) registration: Option<Registration>,
-    pub(crate) answer: oneshot::Sender<Answer>,
-}
-
-/// What is asked of the task.
-#[derive(Debug)]
-pub(crate) enum Call {
-    /// A request.
-    Operation(Operation),
-    /// A watcher of this kind and path was dropped.
-    Forget(WatcherType, String),
-    /// The server has removed all watches of this kind and path.
-    Removed(WatcherType, String),
-}
-
-/// Why a connection ended.
-enum End {
-    /// It broke: find another server.
-    Lost(Error),
-    /// The session is over.
-    Over(SessionState),
-}
-
-impl From<Error> for End {
-    fn from(error: Error) -> Self {
-        Self::Lost(error)
-    }
-}
-
-impl From<io::Error> for End {
-    fn from(error: io::Error) -> Self {
-        Self::Lost(error.into())
-    }
-}
-
-/// One connection's buffers and clocks.
+/// One connection, with what has been read of it.
 struct Wire {
-    stream: TcpStream,
+    reader: ReadHalf<Box<dyn Transport>>,
+    writer: WriteHalf<Box<dyn Transport>>,
     incoming: BytesMut,
-    outgoing: BytesMut,
-    sent_at: Instant,
-    received_at: Instant,
+    /// Whether the transport may hold bytes back.
+    flushed: bool,
 }
+
+/// A server's answer to the handshake.
+struct Reached {
+    wire: Wire,
+    response: ConnectResponse,
+    asked_at: Instant,
+}
+
+/// A search for a server that writes.
+type Look = Pin<Box<dyn Future<Output = String> + Send>>;
 
 /// The task's state.
 #[derive(Debug)]
 pub(crate) struct Task {
-    hosts: Hosts,
-    options: ClientOptions,
-    calls: mpsc::Receiver<Call>,
-    state: watch::Sender<SessionState>,
-    info: Arc<Mutex<SessionInfo>>,
-    lease: Lease,
-    /// When the pings went out that are not answered yet.
-    pings: VecDeque<Instant>,
-    session: SessionInfo,
-    pending: PendingQueue,
-    auth_pending: VecDeque<Option<oneshot::Sender<Answer>>>,
-    auths: Vec<Request>,
-    watches: Watches,
-    /// Watches that servers are still to be told to remove.
-    forgotten: Vec<WatchesRequest>,
-    xid: i32,
-    closing: bool,
+    route: Route,
+    calls: Arc<Calls>,
+    core: Core,
 }
 
 impl Task {
     pub(crate) fn new(
         hosts: Hosts,
-        options: ClientOptions,
-        calls: mpsc::Receiver<Call>,
-        state: watch::Sender<SessionState>,
-        (info, lease): (Arc<Mutex<SessionInfo>>, Lease),
+        connector: Arc<dyn Connector>,
+        calls: Arc<Calls>,
+        core: Core,
     ) -> Self {
-        let session = info.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        Self {
-            hosts,
-            options,
-            calls,
-            state,
-            info,
-            lease,
-            pings: VecDeque::new(),
-            session,
-            pending: PendingQueue::default(),
-            auth_pending: VecDeque::new(),
-            auths: Vec::new(),
-            watches: Watches::default(),
-            forgotten: Vec::new(),
-            xid: 0,
-            closing: false,
-        }
+        let route = Route { hosts, connector, rounds: 0, tired: false };
+        Self { route, calls, core }
     }
 
-    /// Runs until the session is over or nobody holds the client any more.
+    /// Runs until the session is over or nobody wants it any more.
     pub(crate) async fn run(mut self) {
         let over = loop {
             let end = match self.connect().await {
                 Ok(wire) => self.serve(wire).await,
-                Err(end) => end,
+                Err(over) => End::Over(over),
             };
-            self.fail_pending(&ErrorKind::ConnectionLoss);
             match end {
                 End::Over(state) => break state,
                 End::Lost(error) => {
-                    debug!(session = %self.session.id, %error, "connection lost");
-                    self.state.send_replace(SessionState::Disconnected);
+                    debug!(session = %self.core.session_id(), %error, "connection lost");
+                    self.core.disconnected();
                 }
             }
         };
-        self.state.send_replace(over);
+        self.core.over(over);
+        self.calls.stop(&over.end());
     }
 
-    fn timeouts(&self) -> Timeouts {
-        Timeouts::new(Duration::from_millis(self.session.timeout_ms))
-    }
-
-    /// Tries the servers in turn, with a growing wait after each fruitless round.
-    async fn connect(&mut self) -> Result<Wire, End> {
-        let mut rounds = 0;
+    /// Waits for a server that serves the session.
+    async fn connect(&mut self) -> Result<Wire, SessionState> {
         loop {
-            if self.calls.is_closed() && self.calls.is_empty() {
-                return Err(End::Over(SessionState::Closed));
-            }
-            let (address, round_ends) = self.hosts.next();
-            let limit = self.timeouts().connect(self.hosts.count());
-            match timeout(limit, self.handshake(&address)).await {
-                Ok(Ok(wire)) => return Ok(wire),
-                Ok(Err(End::Over(state))) => return Err(End::Over(state)),
-                Ok(Err(End::Lost(error))) => debug!(address, %error, "no session here"),
-                Err(_) => debug!(address, limit_ms = limit.as_millis(), "no answer in time"),
-            }
-            if round_ends {
-                sleep(self.timeouts().backoff(rounds)).await;
-                rounds = rounds.saturating_add(1);
+            let Reached { wire, response, asked_at } = self.reach().await?;
+            match self.core.greet(response, asked_at, Instant::now()) {
+                Ok(()) => return Ok(wire),
+                Err(End::Over(state)) => return Err(state),
+                Err(End::Lost(error)) => debug!(%error, "no session here"),
             }
         }
     }
 
-    async fn handshake(&mut self, address: &str) -> Result<Wire, End> {
-        let mut stream = TcpStream::connect(address).await?;
-        stream.set_nodelay(true)?;
-        let request = ConnectRequest {
-            protocol_version: 0,
-            last_zxid_seen: self.session.last_zxid,
-            timeout_ms: i32::try_from(self.options.session_timeout.as_millis()).unwrap_or(i32::MAX),
-            session_id: self.session.id,
-            password: Some(match self.session.id {
-                SessionId::NONE => Bytes::from_static(&[0; zoolet_jute::PASSWORD_BYTES]),
-                _ => self.session.password.clone(),
-            }),
-            read_only: Some(false),
-        };
-        let asked_at = Instant::now();
-        let mut outgoing = BytesMut::new();
-        frame::put(&mut outgoing, |out| request.encode(out));
-        stream.write_all_buf(&mut outgoing).await?;
-        let mut incoming = BytesMut::with_capacity(READ_BYTES);
-        let mut payload = loop {
-            if let Some(payload) =
-                frame::split(&mut incoming, REPLY_BYTES_MAX).map_err(Error::from)?
-            {
-                break payload;
+    /// Waits for a server that answers, and tells when the session may have ended meanwhile.
+    async fn reach(&mut self) -> Result<Reached, SessionState> {
+        let (request, timeouts) = (self.core.connect_request(), self.core.timeouts());
+        let mut reach = pin!(self.route.reach(&request, timeouts));
+        loop {
+            let lost_at = self.core.lost_at();
+            let lost = async {
+                match lost_at {
+                    Some(at) => sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                reached = &mut reach => return Ok(reached),
+                () = self.calls.abandoned() => return Err(SessionState::Closed),
+                () = lost => self.core.lose(),
             }
-            if stream.read_buf(&mut incoming).await? == 0 {
-                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-            }
-        };
-        let response = ConnectResponse::decode(&mut payload, "connect").map_err(Error::from)?;
-        self.accept(response)?;
-        self.lease.renew(asked_at, self.timeouts().lease());
-        let now = Instant::now();
-        let mut wire = Wire { stream, incoming, outgoing, sent_at: now, received_at: now };
-        self.restore(&mut wire);
-        self.state.send_replace(SessionState::Connected);
-        Ok(wire)
-    }
-
-    /// Takes over what the server granted; a timeout of zero tells that the session is over.
-    fn accept(&mut self, response: ConnectResponse) -> Result<(), End> {
-        let Ok(timeout_ms @ 1..) = u64::try_from(response.timeout_ms) else {
-            return Err(End::Over(SessionState::Expired));
-        };
-        self.session.id = response.session_id;
-        self.session.password = response.password.unwrap_or_default();
-        self.session.timeout_ms = timeout_ms;
-        self.publish();
-        Ok(())
-    }
-
-    fn publish(&self) {
-        *self.info.lock().unwrap_or_else(PoisonError::into_inner) = self.session.clone();
-    }
-
-    /// Sends identities and watches again: they belong to the connection that is gone.
-    fn restore(&mut self, wire: &mut Wire) {
-        for auth in &self.auths {
-            frame::put(&mut wire.outgoing, |out| auth.encode_with(Xid::AUTH, out));
-            self.auth_pending.push_back(None);
-        }
-        for request in self.watches.set_watches(self.session.last_zxid) {
-            frame::put(&mut wire.outgoing, |out| request.encode_with(Xid::SET_WATCHES, out));
         }
     }
 
     /// Serves one connection until it ends.
     async fn serve(&mut self, mut wire: Wire) -> End {
+        let began_at = Instant::now();
+        let mut look: Option<Look> = self.core.is_read_only().then(|| {
+            let (hosts, connector) = (self.route.hosts.clone(), Arc::clone(&self.route.connector));
+            Box::pin(find_writer(hosts, connector)) as Look
+        });
         loop {
-            if let Err(end) = self.turn(&mut wire).await {
+            if let Err(end) = self.turn(&mut wire, &mut look).await {
+                if began_at.elapsed() >= self.core.timeouts().ping() {
+                    self.route.refresh();
+                }
                 return end;
             }
         }
     }
 
     /// Waits for the next thing to happen on the connection, and handles it.
-    async fn turn(&mut self, wire: &mut Wire) -> Result<(), End> {
-        self.send_removals(&mut wire.outgoing);
-        let timeouts = self.timeouts();
-        let ping_at = wire.sent_at + timeouts.ping();
-        let give_up_at = wire.received_at + timeouts.read();
-        let has_room = self.pending.len() < PENDING_MAX && wire.outgoing.len() < OUT_BYTES_MAX;
-        wire.incoming.reserve(READ_BYTES);
-        let (mut reader, mut writer) = wire.stream.split();
+    async fn turn(&mut self, wire: &mut Wire, look: &mut Option<Look>) -> Result<(), End> {
+        self.take_calls()?;
+        let takes_calls = self.core.has_room() && !self.core.is_closing();
+        let deadline = self.core.deadline();
+        let Wire { reader, writer, incoming, flushed } = wire;
+        incoming.reserve(READ_BYTES);
+        let outgoing = self.core.outgoing();
+        let has_bytes = !outgoing.is_empty();
         tokio::select! {
-            read = reader.read_buf(&mut wire.incoming) => {
+            read = reader.read_buf(incoming) => {
                 if read? == 0 {
                     return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
                 }
-                wire.received_at = Instant::now();
-                self.receive(&mut wire.incoming)
+                self.core.receive(incoming, Instant::now())
             }
-            written = writer.write_buf(&mut wire.outgoing), if !wire.outgoing.is_empty() => {
-                written?;
-                wire.sent_at = Instant::now();
-                Ok(())
-            }
-            call = self.calls.recv(), if has_room && !self.closing => {
-                match call {
-                    Some(Call::Operation(operation)) => self.send(operation, &mut wire.outgoing),
-                    Some(Call::Forget(kind, path)) => self.forget(kind, path),
-                    Some(Call::Removed(kind, path)) => self.watches.remove(kind, &path),
-                    None => self.send_close(None, &mut wire.outgoing),
+            wrote = push(writer, outgoing), if has_bytes || !*flushed => {
+                *flushed = !has_bytes;
+                if wrote? > 0 {
+                    self.core.wrote(Instant::now());
                 }
                 Ok(())
             }
-            () = sleep_until(ping_at), if wire.outgoing.is_empty() => {
-                frame::put(&mut wire.outgoing, |out| Request::Ping.encode_with(Xid::PING, out));
-                self.pings.push_back(Instant::now());
-                Ok(())
-            }
-            () = sleep_until(give_up_at) => {
-                Err(io::Error::from(io::ErrorKind::TimedOut).into())
+            () = self.calls.ready(), if takes_calls => Ok(()),
+            () = sleep_until(deadline) => self.core.wake(Instant::now()),
+            address = found(look) => {
+                debug!(address, "a server that writes");
+                self.route.hosts.prefer(&address);
+                self.route.refresh();
+                Err(io::Error::from(io::ErrorKind::ConnectionReset).into())
             }
         }
     }
 
-    #[allow(clippy::wildcard_enum_match_arm, reason = "all others are numbered alike")]
-    fn send(&mut self, operation: Operation, outgoing: &mut BytesMut) {
-        let Operation { request, registration, answer } = operation;
-        match request {
-            Request::Auth(_) => {
-                frame::put(outgoing, |out| request.encode_with(Xid::AUTH, out));
-                self.auth_pending.push_back(Some(answer));
-                self.auths.push(request);
-            }
-            Request::CloseSession => self.send_close(Some(answer), outgoing),
-            request => self.send_numbered(&request, registration, Some(answer), outgoing),
+    /// Sends what was asked for, as far as there is room.
+    fn take_calls(&mut self) -> Result<(), End> {
+        let (now, ending) = (Instant::now(), self.calls.ending());
+        if ending == Some(Ending::Detach) {
+            return Err(End::Over(SessionState::Closed));
         }
-    }
-
-    /// Has the server remove the watches for which nobody waits any more.
-    fn send_removals(&mut self, outgoing: &mut BytesMut) {
-        for body in std::mem::take(&mut self.forgotten) {
-            if !self.closing {
-                let request = Request::RemoveWatches(body);
-                self.send_numbered(&request, None, None, outgoing);
-            }
+        for (kind, path) in self.calls.take_forgotten() {
+            self.core.forget(kind, path, now);
         }
-    }
-
-    fn send_close(&mut self, answer: Option<oneshot::Sender<Answer>>, outgoing: &mut BytesMut) {
-        self.closing = true;
-        self.send_numbered(&Request::CloseSession, None, answer, outgoing);
-    }
-
-    fn send_numbered(
-        &mut self,
-        request: &Request,
-        registration: Option<Registration>,
-        answer: Option<oneshot::Sender<Answer>>,
-        outgoing: &mut BytesMut,
-    ) {
-        // Special xids are negative, so numbers go round from the largest int to 1.
-        self.xid = self.xid.checked_add(1).unwrap_or(1);
-        let xid = Xid(self.xid);
-        frame::put(outgoing, |out| request.encode_with(xid, out));
-        let (op, sent_at) = (request.op_code(), Instant::now());
-        self.pending.push(Pending { xid, op, sent_at, registration, answer });
-    }
-
-    /// Handles every whole frame that has come in.
-    fn receive(&mut self, incoming: &mut BytesMut) -> Result<(), End> {
-        while let Some(mut payload) =
-            frame::split(incoming, REPLY_BYTES_MAX).map_err(Error::from)?
-        {
-            let header = ReplyHeader::decode(&mut payload, "header").map_err(Error::from)?;
-            match header.xid {
-                Xid::NOTIFICATION => {
-                    let event = WatcherEvent::decode(&mut payload, "event").map_err(Error::from)?;
-                    self.watches.fire(&event, header.zxid);
-                }
-                Xid::PING => {
-                    if let Some(sent_at) = self.pings.pop_front() {
-                        self.lease.renew(sent_at, self.timeouts().lease());
-                    }
-                }
-                Xid::SET_WATCHES => {}
-                Xid::AUTH => self.receive_auth(header)?,
-                _ => self.receive_reply(header, &mut payload)?,
+        while self.core.has_room() && !self.core.is_closing() {
+            match self.calls.take() {
+                Some(operation) => self.core.ask(operation, now),
+                None if ending == Some(Ending::Close) => self.core.close(None, now),
+                None => break,
             }
         }
         Ok(())
     }
+}
 
-    fn receive_auth(&mut self, header: ReplyHeader) -> Result<(), End> {
-        let waiting = self.auth_pending.pop_front().flatten();
-        let failed = header.err.is_some();
-        if let Some(waiting) = waiting {
-            let answer: Answer = if failed {
-                Err(ErrorKind::AuthFailed.into())
-            } else {
-                Ok((header.zxid, Reply::Empty))
-            };
-            // Nobody waits if the caller has dropped its future.
-            let _ = waiting.send(answer);
-        }
-        if failed { Err(End::Over(SessionState::AuthFailed)) } else { Ok(()) }
+/// Writes some of the bytes, or flushes when there are none; answers how many it wrote.
+async fn push(
+    writer: &mut WriteHalf<Box<dyn Transport>>,
+    outgoing: &mut BytesMut,
+) -> io::Result<usize> {
+    if outgoing.is_empty() {
+        return writer.flush().await.map(|()| 0);
     }
+    match writer.write_buf(outgoing).await? {
+        0 => Err(io::ErrorKind::WriteZero.into()),
+        written => Ok(written),
+    }
+}
 
-    fn receive_reply(&mut self, header: ReplyHeader, payload: &mut Bytes) -> Result<(), End> {
-        let mut pending = self.pending.take(&header)?;
-        if !matches!(header.err, Some(ErrorCode::SessionExpired | ErrorCode::SessionMoved)) {
-            self.lease.renew(pending.sent_at, self.timeouts().lease());
-        }
-        if header.zxid.0 > 0 {
-            self.session.last_zxid = header.zxid;
-            self.publish();
-        }
-        let op = pending.op;
-        let registration = pending.registration.take();
-        let answer = match header.err {
-            None => {
-                Reply::decode(op, payload).map(|reply| (header.zxid, reply)).map_err(Error::from)
+/// Waits for the end of a search, if there is one.
+async fn found(look: &mut Option<Look>) -> String {
+    match look {
+        Some(look) => look.await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The way to a server: which one comes next, and after which wait.
+#[derive(Debug)]
+struct Route {
+    hosts: Hosts,
+    connector: Arc<dyn Connector>,
+    /// How many rounds over all servers were fruitless. A connection that ends at once is no fruit.
+    rounds: u32,
+    /// Whether all servers have been tried since the last wait.
+    tired: bool,
+}
+
+impl Route {
+    /// Tries the servers in turn until one answers, with a growing wait after each round.
+    async fn reach(&mut self, request: &ConnectRequest, timeouts: Timeouts) -> Reached {
+        loop {
+            if self.tired {
+                let chance = self.hosts.chance();
+                sleep(timeouts.backoff(self.rounds, chance)).await;
+                self.rounds = self.rounds.saturating_add(1);
             }
-            Some(code) => Err(code.into()),
-        };
-        if let Some(registration) = registration {
-            let node_exists = answer.is_ok();
-            let absent_is_watched = op == OpCode::Exists && header.err == Some(ErrorCode::NoNode);
-            if node_exists || absent_is_watched {
-                let (kind, path) = registration.watched();
-                let dropped = registration.is_forgotten().then(|| (kind, path.to_owned()));
-                self.watches.register(registration, node_exists);
-                if let Some((kind, path)) = dropped {
-                    self.forget(kind, path);
-                }
+            let (address, round_ends) = self.hosts.next();
+            self.tired = round_ends;
+            let limit = timeouts.connect(self.hosts.count());
+            match timeout(limit, handshake(&*self.connector, &address, request)).await {
+                Ok(Ok(reached)) => return reached,
+                Ok(Err(error)) => debug!(address, %error, "no session here"),
+                Err(_) => debug!(address, limit_ms = limit.as_millis(), "no answer in time"),
             }
         }
-        pending.answer(answer);
-        if op == OpCode::CloseSession { Err(End::Over(SessionState::Closed)) } else { Ok(()) }
     }
 
-    /// Has a watch removed for which nobody waits any more. A request that is under way may leave
-    /// the same watch: then it stays.
-    fn forget(&mut self, kind: WatcherType, path: String) {
-        if self.watches.forget(kind, &path) && !self.pending.registers(kind, &path) {
-            self.forgotten.push(WatchesRequest { path, watcher_type: kind });
-        }
+    /// Forgets the fruitless rounds.
+    fn refresh(&mut self) {
+        (self.rounds, self.tired) = (0, false);
     }
+}
 
-    fn fail_pending(&mut self, kind: &ErrorKind) {
-        self.pending.fail(kind);
-        self.pings.clear();
-        // The watches are gone with the connection.
-        self.forgotten.clear();
-        for waiting in self.auth_pending.drain(..).flatten() {
-            // Nobody waits if the caller has dropped its future.
-            let _ = waiting.send(Err(kind.clone().into()));
+async fn handshake(
+    connector: &dyn Connector,
+    address: &str,
+    request: &ConnectRequest,
+) -> Result<Reached, Error> {
+    let (mut reader, mut writer) = split(connector.connect(address).await?);
+    let asked_at = Instant::now();
+    let mut outgoing = BytesMut::new();
+    frame::put(&mut outgoing, |out| request.encode(out));
+    writer.write_all_buf(&mut outgoing).await?;
+    writer.flush().await?;
+    let mut incoming = BytesMut::with_capacity(READ_BYTES);
+    let mut payload = loop {
+        if let Some(payload) = frame::split(&mut incoming, REPLY_BYTES_MAX)? {
+            break payload;
         }
-        self.closing = false;
-    }
+        if reader.read_buf(&mut incoming).await? == 0 {
+            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+        }
+    };
+    let response = ConnectResponse::decode(&mut payload, "connect")?;
+    let wire = Wire { reader, writer, incoming, flushed: true };
+    Ok(Reached { wire, response, asked_at })
 }

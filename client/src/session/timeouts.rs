@@ -2,6 +2,18 @@
 
 use std::time::Duration;
 
+/// The first wait after a round over all hosts.
+const BACKOFF_MIN: Duration = Duration::from_millis(20);
+
+/// How often it doubles.
+const BACKOFF_DOUBLINGS_MAX: u32 = 6;
+
+/// The first wait of a read-only connection for a server that writes.
+const LOOK_MIN: Duration = Duration::from_millis(100);
+
+/// The longest one.
+const LOOK_MAX: Duration = Duration::from_mins(1);
+
 /// The deadlines that follow from the session timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Timeouts {
@@ -37,15 +49,26 @@ impl Timeouts {
         share.max(Duration::from_millis(100))
     }
 
-    /// The wait before another round over all hosts, after `rounds` fruitless ones.
-    pub(crate) fn backoff(self, rounds: u32) -> Duration {
-        let step = Duration::from_millis(20) * 2u32.saturating_pow(rounds.min(6));
-        step.min(self.session / 6).max(Duration::from_millis(10))
+    /// The wait before another round over all hosts, after `rounds` fruitless ones: it doubles, and
+    /// `chance` makes it up to half as long again, lest clients that were cut off together come
+    /// back together.
+    pub(crate) fn backoff(self, rounds: u32, chance: u64) -> Duration {
+        let doubled = BACKOFF_MIN * 2u32.saturating_pow(rounds.min(BACKOFF_DOUBLINGS_MAX));
+        let step = doubled.min(self.session / 8).max(BACKOFF_MIN);
+        step + step * u32::try_from(chance % 512).unwrap_or(0) / 1024
+    }
+
+    /// The wait before a read-only connection looks for a server that writes, after `looks`
+    /// fruitless looks: it doubles up to a minute, as in the Java client.
+    pub(crate) fn look_for_writer(looks: u32) -> Duration {
+        (LOOK_MIN * 2u32.saturating_pow(looks.min(16))).min(LOOK_MAX)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
 
     #[test]
@@ -54,6 +77,11 @@ mod tests {
         assert!(timeouts.ping() < timeouts.read());
         assert!(timeouts.read() + timeouts.connect(3) <= Duration::from_secs(6));
         assert!(timeouts.read() < timeouts.lease(), "a connection is given up before the session");
-        assert!((0..100).all(|rounds| timeouts.backoff(rounds) <= Duration::from_secs(1)));
+        let waits = (0..100).map(|rounds| timeouts.backoff(rounds, u64::MAX));
+        assert!(waits.max().unwrap() <= Duration::from_millis(1125));
+        let spread: BTreeSet<_> = (0..100).map(|chance| timeouts.backoff(3, chance)).collect();
+        assert_eq!(spread.len(), 100);
+        assert_eq!(Timeouts::look_for_writer(0), Duration::from_millis(100));
+        assert_eq!(Timeouts::look_for_writer(99), Duration::from_mins(1));
     }
 }

@@ -4,13 +4,18 @@ use std::collections::BTreeMap;
 
 use tokio::sync::{mpsc, oneshot};
 use zoolet_jute::{
-    AddWatchMode, EventType, Request, SetWatches2Request, WatcherEvent, WatcherType, Zxid,
+    AddWatchMode, EventType, Request, SetWatches2Request, SetWatchesRequest, WatcherEvent,
+    WatcherType, Zxid,
 };
 
 use crate::WatchedEvent;
 
-/// The most bytes of path text in one `setWatches` frame, as the Java client has it.
+/// The most bytes of paths in one `setWatches` frame, as the Java client has it. Servers accept
+/// frames of 1 MiB by default (protocol §1.3).
 const SET_WATCHES_BYTES_MAX: usize = 128 * 1024;
+
+/// The bytes of a path's length on the wire.
+const LENGTH_BYTES: usize = 4;
 
 /// What a request registers if it succeeds.
 #[derive(Debug)]
@@ -154,8 +159,39 @@ impl Watches {
         }
     }
 
-    /// The requests that register everything anew after a reconnect, in frames of bounded size.
-    pub(crate) fn set_watches(&mut self, relative_zxid: Zxid) -> Vec<Request> {
+    /// Forgets all lasting watchers, or all others: a server did not take them over.
+    pub(crate) fn end(&mut self, lasting: bool) {
+        if lasting {
+            self.persistent.clear();
+            self.recursive.clear();
+        } else {
+            self.data.clear();
+            self.exist.clear();
+            self.child.clear();
+        }
+    }
+
+    /// The requests that register everything anew after a reconnect, in frames of bounded size,
+    /// each with whether it holds lasting watches. Those that fire once go out in the older form,
+    /// which every server knows.
+    pub(crate) fn restore(&mut self, relative_zxid: Zxid) -> Vec<(bool, Request)> {
+        self.prune_all();
+        let mut frames = Vec::new();
+        let mut frame = Frame::default();
+        for (list, path) in self.paths() {
+            if !frame.takes(list, path) {
+                frames.push(std::mem::take(&mut frame).request(relative_zxid));
+            }
+            frame.put(list, path);
+        }
+        if frame.bytes > 0 {
+            frames.push(frame.request(relative_zxid));
+        }
+        frames
+    }
+
+    /// Forgets every watcher that was dropped.
+    fn prune_all(&mut self) {
         for table in [&mut self.data, &mut self.exist, &mut self.child] {
             table.retain(|_, waiters| {
                 waiters.retain(|waiter| !waiter.is_closed());
@@ -168,45 +204,85 @@ impl Watches {
                 !waiters.is_empty()
             });
         }
-        let empty = SetWatches2Request {
-            relative_zxid,
-            data_watches: Vec::new(),
-            exist_watches: Vec::new(),
-            child_watches: Vec::new(),
-            persistent_watches: Vec::new(),
-            persistent_recursive_watches: Vec::new(),
-        };
-        let mut frames = Vec::new();
-        let mut frame = empty.clone();
-        let mut bytes = 0;
-        for (kind, path) in self.paths() {
-            if bytes > SET_WATCHES_BYTES_MAX {
-                frames.push(Request::SetWatches2(std::mem::replace(&mut frame, empty.clone())));
-                bytes = 0;
-            }
-            bytes += path.len() + 4;
-            let list = match kind {
-                0 => &mut frame.data_watches,
-                1 => &mut frame.exist_watches,
-                2 => &mut frame.child_watches,
-                3 => &mut frame.persistent_watches,
-                _ => &mut frame.persistent_recursive_watches,
-            };
-            list.push(path.clone());
-        }
-        if bytes > 0 {
-            frames.push(Request::SetWatches2(frame));
-        }
-        frames
     }
 
-    /// Every watched path with the number of its list in `setWatches2`.
-    fn paths(&self) -> impl Iterator<Item = (u8, &String)> {
-        let oneshot = [&self.data, &self.exist, &self.child].into_iter().zip(0u8..);
-        let lasting = [&self.persistent, &self.recursive].into_iter().zip(3u8..);
+    /// Every watched path with its list.
+    fn paths(&self) -> impl Iterator<Item = (List, &String)> {
+        let oneshot =
+            [(List::Data, &self.data), (List::Exist, &self.exist), (List::Child, &self.child)];
+        let lasting = [(List::Persistent, &self.persistent), (List::Recursive, &self.recursive)];
         oneshot
-            .flat_map(|(table, kind)| table.keys().map(move |path| (kind, path)))
-            .chain(lasting.flat_map(|(table, kind)| table.keys().map(move |path| (kind, path))))
+            .into_iter()
+            .flat_map(|(list, table)| table.keys().map(move |path| (list, path)))
+            .chain(
+                lasting
+                    .into_iter()
+                    .flat_map(|(list, table)| table.keys().map(move |path| (list, path))),
+            )
+    }
+}
+
+/// The lists of `setWatches2`, in its order; `setWatches` has the first three.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum List {
+    Data,
+    Exist,
+    Child,
+    Persistent,
+    Recursive,
+}
+
+impl List {
+    const fn is_lasting(self) -> bool {
+        matches!(self, Self::Persistent | Self::Recursive)
+    }
+}
+
+/// One frame that is being filled, with lasting watches or with others.
+#[derive(Debug, Default)]
+struct Frame {
+    paths: [Vec<String>; 5],
+    lasting: bool,
+    bytes: usize,
+}
+
+impl Frame {
+    /// Whether there is room for a path; in an empty frame there is for any.
+    fn takes(&self, list: List, path: &str) -> bool {
+        self.bytes == 0
+            || self.lasting == list.is_lasting()
+                && self.bytes + path.len() + LENGTH_BYTES <= SET_WATCHES_BYTES_MAX
+    }
+
+    fn put(&mut self, list: List, path: &str) {
+        self.lasting = list.is_lasting();
+        self.bytes += path.len() + LENGTH_BYTES;
+        if let Some(paths) = self.paths.get_mut(list as usize) {
+            paths.push(path.to_owned());
+        }
+    }
+
+    fn request(self, relative_zxid: Zxid) -> (bool, Request) {
+        let lasting = self.lasting;
+        let [data_watches, exist_watches, child_watches, persistent, recursive] = self.paths;
+        let request = if lasting {
+            Request::SetWatches2(SetWatches2Request {
+                relative_zxid,
+                data_watches,
+                exist_watches,
+                child_watches,
+                persistent_watches: persistent,
+                persistent_recursive_watches: recursive,
+            })
+        } else {
+            Request::SetWatches(SetWatchesRequest {
+                relative_zxid,
+                data_watches,
+                exist_watches,
+                child_watches,
+            })
+        };
+        (lasting, request)
     }
 }
 
@@ -267,7 +343,7 @@ mod tests {
         let mut watches = Watches::default();
         let (sender, mut receiver) = oneshot::channel();
         watches.register(Registration::Data("/a".into(), sender), true);
-        assert_eq!(watches.set_watches(Zxid(5)).len(), 1);
+        assert_eq!(watches.restore(Zxid(5)).len(), 1);
         let event = WatcherEvent {
             event_type: EventType::NodeDataChanged,
             state: KeeperState::SyncConnected,
@@ -275,7 +351,7 @@ mod tests {
         };
         watches.fire(&event, Zxid(6));
         assert_eq!(receiver.try_recv().unwrap().zxid, Zxid(6));
-        assert!(watches.set_watches(Zxid(6)).is_empty());
+        assert!(watches.restore(Zxid(6)).is_empty());
     }
 
     #[test]
@@ -297,7 +373,7 @@ mod tests {
         drop(receiver);
         assert!(!watches.forget(WatcherType::Persistent, "/a"));
         assert!(watches.forget(WatcherType::PersistentRecursive, "/a"));
-        assert!(watches.set_watches(Zxid(1)).is_empty());
+        assert!(watches.restore(Zxid(1)).is_empty());
     }
 
     #[test]
@@ -310,15 +386,68 @@ mod tests {
             let path = format!("/{}{number}", "x".repeat(100));
             watches.register(Registration::Children(path, sender), true);
         }
-        let frames = watches.set_watches(Zxid(1));
-        let paths: usize = frames
-            .iter()
-            .map(|frame| {
-                let Request::SetWatches2(body) = frame else { panic!("{frame:?}") };
-                body.child_watches.len()
-            })
-            .sum();
+        let frames = watches.restore(Zxid(1));
+        let mut paths = 0;
+        for (lasting, frame) in &frames {
+            let Request::SetWatches(body) = frame else { panic!("{frame:?}") };
+            assert!(!lasting);
+            paths += body.child_watches.len();
+            let bytes: usize = body.child_watches.iter().map(|path| path.len() + 4).sum();
+            assert!(bytes <= SET_WATCHES_BYTES_MAX, "{bytes}");
+        }
         assert!(frames.len() > 1);
         assert_eq!(paths, 3000);
+    }
+
+    #[test]
+    fn lasting_watches_go_out_in_frames_of_their_own() {
+        let mut watches = Watches::default();
+        let (sender, _keep) = oneshot::channel();
+        watches.register(Registration::Exists("/a".into(), sender), false);
+        let (sender, _keep_too) = mpsc::channel(1);
+        let mode = AddWatchMode::PersistentRecursive;
+        watches.register(Registration::Persistent("/a".into(), mode, sender), true);
+        let frames = watches.restore(Zxid(7));
+        let [(false, Request::SetWatches(once)), (true, Request::SetWatches2(lasting))] =
+            frames.as_slice()
+        else {
+            panic!("{frames:?}")
+        };
+        assert_eq!((once.exist_watches.len(), once.relative_zxid), (1, Zxid(7)));
+        assert_eq!(lasting.persistent_recursive_watches, ["/a"]);
+        assert!(lasting.exist_watches.is_empty());
+    }
+
+    #[test]
+    fn what_a_server_does_not_take_over_ends() {
+        let mut watches = Watches::default();
+        let (sender, mut once) = oneshot::channel();
+        watches.register(Registration::Data("/a".into(), sender), true);
+        let (sender, mut lasting) = mpsc::channel(1);
+        let mode = AddWatchMode::Persistent;
+        watches.register(Registration::Persistent("/a".into(), mode, sender), true);
+        watches.end(true);
+        assert_eq!(lasting.try_recv(), Err(mpsc::error::TryRecvError::Disconnected));
+        assert_eq!(once.try_recv(), Err(oneshot::error::TryRecvError::Empty));
+        watches.remove(WatcherType::Any, "/a");
+        assert_eq!(once.try_recv(), Err(oneshot::error::TryRecvError::Closed));
+    }
+
+    #[test]
+    fn a_watcher_that_is_too_slow_ends() {
+        let mut watches = Watches::default();
+        let (sender, mut receiver) = mpsc::channel(1);
+        let mode = AddWatchMode::Persistent;
+        watches.register(Registration::Persistent("/a".into(), mode, sender), true);
+        let event = WatcherEvent {
+            event_type: EventType::NodeDataChanged,
+            state: KeeperState::SyncConnected,
+            path: "/a".into(),
+        };
+        watches.fire(&event, Zxid(1));
+        watches.fire(&event, Zxid(2));
+        assert_eq!(receiver.try_recv().unwrap().zxid, Zxid(1));
+        assert_eq!(receiver.try_recv(), Err(mpsc::error::TryRecvError::Disconnected));
+        assert!(watches.restore(Zxid(2)).is_empty());
     }
 }

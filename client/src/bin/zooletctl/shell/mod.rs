@@ -160,7 +160,10 @@ impl Shell {
         let state = self.connection.as_ref().map(|open| *open.client.state().borrow());
         match state {
             Some(SessionState::Connected) => format!("{}> ", self.options.connect_string()),
-            Some(SessionState::Disconnected) => {
+            Some(SessionState::ReadOnly) => {
+                format!("{} (read-only)> ", self.options.connect_string())
+            }
+            Some(SessionState::Disconnected | SessionState::Lost) => {
                 format!("{} (disconnected)> ", self.options.connect_string())
             }
             Some(SessionState::Expired) => "(session expired)> ".to_owned(),

@@ -1,0 +1,61 @@
+//! A call that was made.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use crate::Error;
+use crate::session::calls::Asked;
+use crate::session::pending::Answer;
+
+/// What a call's answer is made of.
+type Read<T> = Box<dyn FnOnce(Answer) -> Result<T, Error> + Send>;
+
+/// A call that was made: a future of its answer.
+///
+/// Calls are carried out in the order in which they were made, whenever they are awaited. While no
+/// server can be reached a call waits, for as long as the session may live; give it a
+/// `tokio::time::timeout` to wait less. Dropping a call takes it back if it was not sent yet; what
+/// was sent is carried out.
+#[must_use = "a call that is dropped may be taken back"]
+pub struct Call<T> {
+    /// Or why it could not be made.
+    asked: Result<Asked, Option<Error>>,
+    /// Taken at the end.
+    read: Option<Read<T>>,
+}
+
+impl<T> Call<T> {
+    pub(crate) fn new(
+        asked: Result<Asked, Error>,
+        read: impl FnOnce(Answer) -> Result<T, Error> + Send + 'static,
+    ) -> Self {
+        Self { asked: asked.map_err(Some), read: Some(Box::new(read)) }
+    }
+}
+
+impl<T> Future for Call<T> {
+    type Output = Result<T, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let answer = match &mut self.asked {
+            Ok(asked) => ready!(asked.poll_answer(context)),
+            Err(error) => match error.take() {
+                Some(error) => Err(error),
+                None => return Poll::Pending,
+            },
+        };
+        match self.read.take() {
+            Some(read) => Poll::Ready(read(answer)),
+            // It has ended before.
+            None => Poll::Pending,
+        }
+    }
+}
+
+impl<T> fmt::Debug for Call<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Call").field("asked", &self.asked).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,185 @@
+//! Creating, reading, writing and deleting znodes.
+
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "a reply of any other kind, new ones too, is one that was not asked for"
+)]
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use zoolet_jute::{
+    Acl, CreateMode, CreateRequest, CreateTtlRequest, ErrorCode, PathRequest, PathVersionRequest,
+    PathWatchRequest, Reply, Request, SetAclRequest, SetDataRequest, Stat,
+};
+
+use super::Call;
+use crate::session::pending::Answer;
+use crate::{Client, Error, Reads, Transaction};
+
+impl Client {
+    /// Creates a znode that everybody may do everything with; answers its path, with the number of
+    /// a sequential mode, and its Stat.
+    pub fn create(&self, path: &str, data: &[u8], mode: CreateMode) -> Call<(String, Stat)> {
+        self.create_with_acl(path, data, Acl::open(), mode)
+    }
+
+    /// Creates a znode with an ACL of its own.
+    pub fn create_with_acl(
+        &self,
+        path: &str,
+        data: &[u8],
+        acl: Vec<Acl>,
+        mode: CreateMode,
+    ) -> Call<(String, Stat)> {
+        let body = CreateRequest {
+            path: self.path(path),
+            data: Some(Bytes::copy_from_slice(data)),
+            acl: Some(acl),
+            flags: mode as i32,
+        };
+        self.ask_to_create(match mode {
+            CreateMode::Container => Request::CreateContainer(body),
+            CreateMode::Persistent
+            | CreateMode::Ephemeral
+            | CreateMode::PersistentSequential
+            | CreateMode::EphemeralSequential
+            | CreateMode::PersistentWithTtl
+            | CreateMode::PersistentSequentialWithTtl => Request::Create2(body),
+        })
+    }
+
+    /// Creates a znode that servers delete when it has had no child and no write for a time, 1 ms to
+    /// 2⁴⁰ − 1 ms; `mode` is one of those with a time to live. Servers refuse it with
+    /// [`ErrorCode::Unimplemented`] unless their extended types are enabled.
+    pub fn create_with_ttl(
+        &self,
+        path: &str,
+        data: &[u8],
+        acl: Vec<Acl>,
+        mode: CreateMode,
+        ttl: Duration,
+    ) -> Call<(String, Stat)> {
+        let body = create_ttl(self.path(path), data, acl, mode, ttl);
+        self.ask_to_create(Request::CreateTtl(body))
+    }
+
+    fn ask_to_create(&self, request: Request) -> Call<(String, Stat)> {
+        let chroot = self.root().clone();
+        self.ask_for(request, move |reply| match reply {
+            Reply::PathStat(path, stat) => Ok((chroot.to_client_or_as_it_is(path), stat)),
+            other => Err(Error::unexpected(&other)),
+        })
+    }
+
+    /// Deletes a znode of this version; −1 for any.
+    pub fn delete(&self, path: &str, version: i32) -> Call<()> {
+        let body = PathVersionRequest { path: self.path(path), version };
+        self.ask_for(Request::Delete(body), |_| Ok(()))
+    }
+
+    /// The Stat of a znode; `None` if there is none.
+    pub fn exists(&self, path: &str) -> Call<Option<Stat>> {
+        self.ask(Request::Exists(self.path_watch(path, false)), None, no_node_is_none)
+    }
+
+    /// The data and Stat of a znode. Null data is answered as empty.
+    pub fn get(&self, path: &str) -> Call<(Bytes, Stat)> {
+        self.ask_for(Request::GetData(self.path_watch(path, false)), data)
+    }
+
+    /// Writes the data of a znode of this version; −1 for any.
+    pub fn set_data(&self, path: &str, data: &[u8], version: i32) -> Call<Stat> {
+        let data = Some(Bytes::copy_from_slice(data));
+        let body = SetDataRequest { path: self.path(path), data, version };
+        self.ask_for(Request::SetData(body), stat)
+    }
+
+    /// The names of a znode's children, in no order that means anything, and its Stat.
+    pub fn children(&self, path: &str) -> Call<(Vec<String>, Stat)> {
+        self.ask_for(Request::GetChildren2(self.path_watch(path, false)), children)
+    }
+
+    /// How many znodes there are below a znode, at any depth.
+    pub fn all_children_number(&self, path: &str) -> Call<u64> {
+        let request = Request::GetAllChildrenNumber(PathRequest { path: self.path(path) });
+        self.ask_for(request, |reply| match reply {
+            Reply::Count(number) => Ok(u64::try_from(number).unwrap_or_default()),
+            other => Err(Error::unexpected(&other)),
+        })
+    }
+
+    /// The ACL of a znode.
+    pub fn acl(&self, path: &str) -> Call<(Vec<Acl>, Stat)> {
+        let request = Request::GetAcl(PathRequest { path: self.path(path) });
+        self.ask_for(request, |reply| match reply {
+            Reply::Acl(acl, stat) => Ok((acl, stat)),
+            other => Err(Error::unexpected(&other)),
+        })
+    }
+
+    /// Writes the ACL of a znode of this ACL version; −1 for any.
+    pub fn set_acl(&self, path: &str, acl: Vec<Acl>, version: i32) -> Call<Stat> {
+        let body = SetAclRequest { path: self.path(path), acl: Some(acl), version };
+        self.ask_for(Request::SetAcl(body), stat)
+    }
+
+    /// Begins a transaction.
+    pub fn transaction(&self) -> Transaction<'_> {
+        Transaction::new(self)
+    }
+
+    /// Begins several reads in one request.
+    pub fn reads(&self) -> Reads<'_> {
+        Reads::new(self)
+    }
+
+    pub(super) fn path_watch(&self, path: &str, watch: bool) -> PathWatchRequest {
+        PathWatchRequest { path: self.path(path), watch }
+    }
+}
+
+/// The body of a create with a time to live.
+pub(crate) fn create_ttl(
+    path: String,
+    data: &[u8],
+    acl: Vec<Acl>,
+    mode: CreateMode,
+    ttl: Duration,
+) -> CreateTtlRequest {
+    CreateTtlRequest {
+        path,
+        data: Some(Bytes::copy_from_slice(data)),
+        acl: Some(acl),
+        flags: mode as i32,
+        ttl_ms: i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX),
+    }
+}
+
+pub(super) fn no_node_is_none(answer: Answer) -> Result<Option<Stat>, Error> {
+    match answer {
+        Err(error) if error.code() == Some(ErrorCode::NoNode) => Ok(None),
+        answer => stat(answer?.1).map(Some),
+    }
+}
+
+pub(super) fn data(reply: Reply) -> Result<(Bytes, Stat), Error> {
+    match reply {
+        Reply::Data(data, stat) => Ok((data.unwrap_or_default(), stat)),
+        other => Err(Error::unexpected(&other)),
+    }
+}
+
+pub(super) fn children(reply: Reply) -> Result<(Vec<String>, Stat), Error> {
+    match reply {
+        Reply::ChildrenStat(children, stat) => Ok((children, stat)),
+        other => Err(Error::unexpected(&other)),
+    }
+}
+
+fn stat(reply: Reply) -> Result<Stat, Error> {
+    match reply {
+        Reply::Stat(stat) => Ok(stat),
+        other => Err(Error::unexpected(&other)),
+    }
+}

@@ -1,0 +1,252 @@
+//! The calls that were made and not yet sent, in the order in which they were made.
+//!
+//! A call has its place from the moment it is made, not from when its future is first polled. The
+//! future owns what waits: one that is dropped before its request was sent takes the request with
+//! it. So no more waits here than callers hold on to, and a program that gives up on a call while
+//! no server can be reached does not find it carried out later.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+
+use tokio::sync::{Notify, oneshot};
+use zoolet_jute::{Request, WatcherType};
+
+use super::pending::{Answer, Effect};
+use crate::{Error, ErrorKind};
+
+/// A call on its way to the session's task.
+#[derive(Debug)]
+pub(crate) struct Operation {
+    pub(crate) request: Request,
+    pub(crate) effect: Option<Effect>,
+    pub(crate) answer: oneshot::Sender<Answer>,
+}
+
+/// How the session is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// The servers are told, after what was asked before.
+    Close,
+    /// The servers are not told: somebody else resumes it.
+    Detach,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    /// Each with its number; the numbers rise.
+    queue: VecDeque<(u64, Operation)>,
+    next_number: u64,
+    /// Watchers that were dropped. No more than there are watches.
+    forgotten: BTreeSet<(WatcherType, String)>,
+    ending: Option<Ending>,
+    /// Nobody takes calls any more, and why.
+    over: Option<ErrorKind>,
+}
+
+/// The queue between the handles and the task.
+#[derive(Debug, Default)]
+pub(crate) struct Calls {
+    waiting: Mutex<Waiting>,
+    arrived: Notify,
+}
+
+impl Calls {
+    /// Gives a call its place, unless the session is over or is about to be.
+    pub(crate) fn push(
+        self: &Arc<Self>,
+        request: Request,
+        effect: Option<Effect>,
+    ) -> Result<Asked, Error> {
+        let (answer, receiver) = oneshot::channel();
+        let mut waiting = self.waiting();
+        let over = waiting.over.clone().or(waiting.ending.map(|_| ErrorKind::Closed));
+        if let Some(kind) = over {
+            return Err(Error::unsent(kind));
+        }
+        let number = waiting.next_number;
+        waiting.next_number += 1;
+        if request == Request::CloseSession {
+            waiting.ending = Some(Ending::Close);
+        }
+        waiting.queue.push_back((number, Operation { request, effect, answer }));
+        drop(waiting);
+        self.arrived.notify_one();
+        Ok(Asked { calls: Arc::clone(self), number, receiver })
+    }
+
+    /// Notes that nobody waits for a watch any more.
+    pub(crate) fn forget(&self, kind: WatcherType, path: String) {
+        let mut waiting = self.waiting();
+        if waiting.over.is_none() {
+            waiting.forgotten.insert((kind, path));
+            self.arrived.notify_one();
+        }
+    }
+
+    /// Asks for the end of the session; the first one decides how.
+    pub(crate) fn end(&self, ending: Ending) {
+        self.waiting().ending.get_or_insert(ending);
+        self.arrived.notify_one();
+    }
+
+    /// Whether the session is to end, and how.
+    pub(crate) fn ending(&self) -> Option<Ending> {
+        self.waiting().ending
+    }
+
+    /// Waits until something new has come; may end early.
+    async fn changed(&self) {
+        self.arrived.notified().await;
+    }
+
+    /// Waits until there is something to take.
+    pub(crate) async fn ready(&self) {
+        while !self.waiting().is_ready() {
+            self.changed().await;
+        }
+    }
+
+    /// Takes the next call.
+    pub(crate) fn take(&self) -> Option<Operation> {
+        self.waiting().queue.pop_front().map(|(_, operation)| operation)
+    }
+
+    /// Takes the watches for which nobody waits any more.
+    pub(crate) fn take_forgotten(&self) -> BTreeSet<(WatcherType, String)> {
+        std::mem::take(&mut self.waiting().forgotten)
+    }
+
+    /// Waits until there is nothing more to do with the session for anybody: it is left to others,
+    /// or it is to be closed and nothing was asked that is not done. For the time without a
+    /// connection: the servers will end it.
+    pub(crate) async fn abandoned(&self) {
+        loop {
+            {
+                let waiting = self.waiting();
+                match waiting.ending {
+                    Some(Ending::Detach) => return,
+                    Some(Ending::Close) if waiting.queue.is_empty() => return,
+                    Some(Ending::Close) | None => {}
+                }
+            }
+            self.changed().await;
+        }
+    }
+
+    /// Takes calls no more, and fails those that wait.
+    pub(crate) fn stop(&self, kind: &ErrorKind) {
+        let queue = {
+            let mut waiting = self.waiting();
+            waiting.over = Some(kind.clone());
+            waiting.forgotten.clear();
+            std::mem::take(&mut waiting.queue)
+        };
+        for (_, operation) in queue {
+            // Nobody waits if the caller has dropped its future.
+            let _ = operation.answer.send(Err(Error::unsent(kind.clone())));
+        }
+    }
+
+    fn withdraw(&self, number: u64) {
+        let mut waiting = self.waiting();
+        if let Ok(position) = waiting.queue.binary_search_by_key(&number, |(number, _)| *number) {
+            waiting.queue.remove(position);
+            drop(waiting);
+            // It may have been the last thing to do.
+            self.arrived.notify_one();
+        }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Waiting {
+    fn is_ready(&self) -> bool {
+        !self.queue.is_empty() || !self.forgotten.is_empty() || self.ending.is_some()
+    }
+}
+
+/// A call that was made. Dropping it before the request was sent takes the request back; a
+/// `closeSession` stays.
+#[derive(Debug)]
+pub(crate) struct Asked {
+    calls: Arc<Calls>,
+    number: u64,
+    receiver: oneshot::Receiver<Answer>,
+}
+
+impl Asked {
+    /// Looks for the answer; `Closed` when the task is gone with its runtime.
+    pub(crate) fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Answer> {
+        let answer = Pin::new(&mut self.receiver).poll(context);
+        answer.map(|answer| answer.unwrap_or_else(|_| Err(ErrorKind::Closed.into())))
+    }
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        if !self.receiver.is_terminated() {
+            self.calls.withdraw(self.number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn requests(calls: &Calls) -> Vec<Request> {
+        std::iter::from_fn(|| calls.take()).map(|operation| operation.request).collect()
+    }
+
+    #[test]
+    fn a_call_that_is_dropped_before_it_was_sent_is_not_made() {
+        let calls = Arc::new(Calls::default());
+        let first = calls.push(Request::WhoAmI, None);
+        let second = calls.push(Request::Ping, None);
+        let third = calls.push(Request::WhoAmI, None);
+        drop(second);
+        assert_eq!(requests(&calls), [Request::WhoAmI, Request::WhoAmI]);
+        drop((first, third));
+        assert!(calls.push(Request::WhoAmI, None).is_ok());
+        assert_eq!(requests(&calls), [], "it was dropped at once");
+    }
+
+    #[test]
+    fn a_session_that_is_over_takes_no_calls() {
+        let calls = Arc::new(Calls::default());
+        let mut waits = calls.push(Request::WhoAmI, None).unwrap();
+        calls.stop(&ErrorKind::SessionExpired);
+        let refused = calls.push(Request::WhoAmI, None).unwrap_err();
+        let failed = waits.receiver.try_recv().unwrap().unwrap_err();
+        for error in [refused, failed] {
+            assert_eq!(error.kind(), &ErrorKind::SessionExpired);
+            assert!(!error.may_have_happened());
+        }
+        calls.forget(WatcherType::Data, "/a".into());
+        assert!(calls.take_forgotten().is_empty());
+    }
+
+    #[test]
+    fn nothing_is_asked_behind_a_close() {
+        let calls = Arc::new(Calls::default());
+        let close = calls.push(Request::CloseSession, None).unwrap();
+        let refused = calls.push(Request::WhoAmI, None).unwrap_err();
+        assert_eq!(refused.kind(), &ErrorKind::Closed);
+        drop(close);
+        assert_eq!(calls.ending(), Some(Ending::Close), "the session ends all the same");
+    }
+
+    #[test]
+    fn the_first_who_ends_the_session_decides_how() {
+        let calls = Arc::new(Calls::default());
+        assert_eq!(calls.ending(), None);
+        calls.end(Ending::Detach);
+        calls.end(Ending::Close);
+        assert_eq!(calls.ending(), Some(Ending::Detach));
+    }
+}

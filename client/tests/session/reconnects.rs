@@ -1,0 +1,105 @@
+//! How often and where a client tries again, and what it tells a new connection.
+
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use zoolet_client::{ErrorKind, SessionState};
+use zoolet_jute::{ErrorCode, Reply, Request, Xid};
+
+use crate::script::{SERVERS, Servers, TIMEOUT};
+
+/// When a client that is dropped at once on every connection comes back, over a minute.
+async fn arrivals(seed: u64) -> Vec<Duration> {
+    let mut servers = Servers::new();
+    let options = servers.options().seed(seed);
+    let (_client, connection) = servers.start(options).await;
+    drop(connection);
+    let began_at = Instant::now();
+    let mut arrivals = Vec::new();
+    while began_at.elapsed() < Duration::from_mins(1) {
+        drop(servers.serve().await);
+        arrivals.push(began_at.elapsed());
+    }
+    arrivals
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_that_are_dropped_again_and_again_come_back_slowly_and_not_together() {
+    let one = arrivals(1).await;
+    let other = arrivals(2).await;
+    assert!(one.len() < 400, "{} connections in a minute", one.len());
+    let last = one.len() - 1;
+    assert!(one[last] >= one[last - 3] + TIMEOUT / 8, "the waits grow");
+    assert!(one.len() > 100, "and stay below the session timeout: {}", one.len());
+    let shared = one.iter().filter(|at| other.contains(at)).count();
+    assert!(shared < one.len() / 10, "{shared} of {} at the same moment", one.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_server_is_tried_before_any_is_tried_again() {
+    let mut servers = Servers::new();
+    let (_client, connection) = servers.client().await;
+    let mut addresses = vec![connection.address.clone()];
+    drop(connection);
+    for _ in 0..5 {
+        let connection = servers.accept().await;
+        addresses.push(connection.address.clone());
+    }
+    for round in addresses.chunks(3) {
+        let mut round = round.to_vec();
+        round.sort();
+        assert_eq!(round, ["one:1", "three:3", "two:2"]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_first_connection_that_nobody_answers_fails_in_time() {
+    let servers = Servers::new();
+    servers.network.down.store(true, Ordering::Relaxed);
+    let (began_at, limit) = (Instant::now(), Duration::from_secs(3));
+    let error = servers.options().connect_timeout(limit).connect(SERVERS).await.unwrap_err();
+    assert_eq!(error.kind(), &ErrorKind::Timeout(3000));
+    assert!(began_at.elapsed() < limit + Duration::from_millis(5));
+}
+
+#[tokio::test(start_paused = true)]
+async fn identities_are_told_to_every_connection_and_a_lost_answer_is_waited_for() {
+    let mut servers = Servers::new();
+    let (client, mut connection) = servers.client().await;
+    let auth = client.add_auth("digest", b"alice:secret");
+    let (xid, request) = connection.request().await;
+    assert!(matches!(request, Request::Auth(_)) && xid == Xid::AUTH);
+    drop(connection);
+    let mut connection = servers.serve().await;
+    assert_eq!(connection.request().await, (Xid::AUTH, request.clone()));
+    connection.answer(Xid::AUTH, Ok(Reply::Empty)).await;
+    auth.await.unwrap();
+
+    // The same once more is asked once more, and told to the next connection once.
+    let again = client.add_auth("digest", b"alice:secret");
+    assert_eq!(connection.request().await, (Xid::AUTH, request.clone()));
+    connection.answer(Xid::AUTH, Ok(Reply::Empty)).await;
+    again.await.unwrap();
+    drop(connection);
+    let mut connection = servers.serve().await;
+    assert_eq!(connection.request().await, (Xid::AUTH, request));
+    assert!(connection.silent_for(TIMEOUT / 4).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn refused_credentials_end_the_session() {
+    let mut servers = Servers::new();
+    let (client, mut connection) = servers.client().await;
+    let pending = client.exists("/a");
+    connection.request().await;
+    let auth = client.add_auth("digest", b"nonsense");
+    connection.request().await;
+    connection.answer(Xid::AUTH, Err(ErrorCode::AuthFailed)).await;
+    for error in [auth.await.unwrap_err(), pending.await.unwrap_err()] {
+        assert_eq!(error.kind(), &ErrorKind::AuthFailed);
+        assert!(error.ends_session());
+    }
+    assert_eq!(*client.state().borrow(), SessionState::AuthFailed);
+    assert_eq!(client.exists("/a").await.unwrap_err().kind(), &ErrorKind::AuthFailed);
+}
