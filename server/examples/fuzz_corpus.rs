@@ -146,7 +146,8 @@ fn peers() {
     write("peer", "call", &[vec![1], frame(2, b"body")].concat());
     write("peer", "calls", &[vec![1], frame(1, b""), frame(5, &[0; 100])].concat());
     write("peer", "answer", &[vec![1], frame(0, b"nobody asked")].concat());
-    write("peer", "short", &[vec![1], frame(1, &[0; 40])[..20].to_vec()].concat());
+    let cut_short = frame(1, &[0; 40]).into_iter().take(20).collect();
+    write("peer", "short", &[vec![1], cut_short].concat());
     write("peer", "greeting", b"\x00zoopeer\n\x00\x01\x00\x00\x00\x00\x00\x00\x00\x07");
 }
 
