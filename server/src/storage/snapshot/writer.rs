@@ -14,7 +14,7 @@ use crate::storage::{DiskFile, StorageError};
 
 /// A long snapshot is synced every so many bytes, so that the log's small syncs never wait behind
 /// a very large one.
-const SYNC_BYTES: u64 = 8 << 20;
+const SYNC_BYTES: u64 = 1 << 20;
 
 /// A snapshot in the making. Dropping it before `finish` removes it.
 #[derive(Debug)]

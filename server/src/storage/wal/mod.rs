@@ -69,7 +69,7 @@ impl Default for WalOptions {
         Self {
             mode: WalMode::Threads,
             segment_bytes: 16 << 20,
-            cache_bytes_max: 32 << 20,
+            cache_bytes_max: 8 << 20,
             batch_bytes_max: 4 << 20,
             salt: 0,
         }

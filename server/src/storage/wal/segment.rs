@@ -15,7 +15,7 @@ pub(super) const NEXT_NAME: &str = "next.tmp";
 pub(super) const LARGE_NAME: &str = "large.tmp";
 
 /// Zeros are written in pieces of this many bytes.
-const ZERO_FILL_BYTES: usize = 1 << 20;
+const ZERO_FILL_BYTES: usize = 512 << 10;
 
 /// A segment file that is open.
 #[derive(Debug)]
@@ -61,7 +61,15 @@ impl SegmentMaker {
 
     /// Writes a file full of zeros. A log that writes into it later changes no metadata, so a
     /// sync costs one flush and the disk cannot turn out to be full then.
-    pub(super) fn prepare(&self, name: &str, segment_bytes: u64) -> Result<Prepared, StorageError> {
+    ///
+    /// With `pause`, which is called between the pieces, each of them is made durable before the
+    /// next: the disk never has more to write than one when a batch of the log wants its sync.
+    pub(super) fn prepare(
+        &self,
+        name: &str,
+        segment_bytes: u64,
+        pause: Option<&dyn Fn()>,
+    ) -> Result<Prepared, StorageError> {
         let path = self.directory.join(name);
         let file = self.disk.create(&path).map_err(StorageError::io("create", &path))?;
         let zeros =
@@ -72,6 +80,12 @@ impl SegmentMaker {
             let piece = zeros.get(..usize::try_from(length).unwrap_or(0)).unwrap_or_default();
             file.write_all_at(piece, offset).map_err(StorageError::io("write", &path))?;
             offset += length;
+            if let Some(pause) = pause
+                && offset < segment_bytes
+            {
+                file.sync_data().map_err(StorageError::io("sync", &path))?;
+                pause();
+            }
         }
         file.sync_data().map_err(StorageError::io("sync", &path))?;
         Ok(Prepared { file, path, segment_bytes })

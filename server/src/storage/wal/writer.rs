@@ -129,7 +129,7 @@ impl Writer {
         let first_batch = chain.number;
         let encoded = chain.encode(Vec::new(), maker.salt, true, records.iter())?;
         let segment_bytes = maker.bytes_for(encoded.bytes.len() as u64);
-        let prepared = maker.prepare(NEXT_NAME, segment_bytes)?;
+        let prepared = maker.prepare(NEXT_NAME, segment_bytes, None)?;
         let current = Arc::new(maker.install(prepared, first_batch, &encoded.bytes)?);
         let mut writer = Self {
             maker,
@@ -199,10 +199,10 @@ impl Writer {
     fn prepared(&mut self, batch_bytes: u64) -> Result<Prepared, StorageError> {
         let segment_bytes = self.maker.bytes_for(batch_bytes);
         let Some(helper) = &mut self.helper else {
-            return self.maker.prepare(NEXT_NAME, segment_bytes);
+            return self.maker.prepare(NEXT_NAME, segment_bytes, None);
         };
         if segment_bytes > self.maker.bytes_for(0) {
-            return self.maker.prepare(LARGE_NAME, segment_bytes);
+            return self.maker.prepare(LARGE_NAME, segment_bytes, None);
         }
         helper.take_prepared()
     }
@@ -232,7 +232,7 @@ impl Writer {
             }
         }
         if let Some(helper) = &mut self.helper
-            && self.offset > self.current.header.segment_bytes / 2
+            && self.offset > self.current.header.segment_bytes / 4
         {
             helper.prepare_next();
         }
