@@ -57,6 +57,12 @@ impl Reader {
         Ok(self.0.split_to(length))
     }
 
+    /// A copy, for what outlives the message: the log keeps an entry for long, and a slice would
+    /// keep all of the buffer that the message was read into.
+    fn kept_bytes(&mut self) -> io::Result<Bytes> {
+        Ok(Bytes::copy_from_slice(&self.bytes()?))
+    }
+
     fn string(&mut self) -> io::Result<String> {
         String::from_utf8(self.bytes()?.to_vec()).map_err(|_| malformed("not UTF-8"))
     }
@@ -99,8 +105,7 @@ impl Reader {
 
     fn entry(&mut self) -> io::Result<LogEntry> {
         let (term, index, kind) = (self.u64()?, self.u64()?, self.u8()?);
-        let body = self.bytes()?;
-        decode_entry(log_id(term, index), kind, body)
+        decode_entry(log_id(term, index), kind, self.kept_bytes()?)
     }
 
     /// Whether the leader doubts that it has a majority, and the request.

@@ -195,7 +195,8 @@ impl Answers {
             // The peer's connection may be gone.
             let _ = done.send(result.is_ok());
         }));
-        let taken = self.core.propose(Body(batch), told_by).await;
+        // A copy: the log would keep the whole buffer that the message was read into.
+        let taken = self.core.propose(Body(Bytes::copy_from_slice(&batch)), told_by).await;
         Box::pin(async move {
             let accepted = taken && told.await.unwrap_or(false);
             Some(Bytes::copy_from_slice(&[u8::from(accepted)]))

@@ -35,6 +35,14 @@ fn append_request() -> AppendEntriesRequest<crate::raft::types::TypeConfig> {
 }
 
 #[test]
+fn an_entry_does_not_keep_the_message_it_came_in() {
+    let message = codec::encode_append_request(false, &append_request());
+    let (_, read) = Reader(message.clone()).append_request().unwrap();
+    assert_eq!(read.entries.len(), 3);
+    assert!(message.is_unique());
+}
+
+#[test]
 fn what_is_written_is_read_again() {
     let request = append_request();
     let bytes = codec::encode_append_request(true, &request);
