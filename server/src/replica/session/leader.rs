@@ -7,12 +7,16 @@ use std::collections::VecDeque;
 use zoolet_jute::SessionId;
 
 use crate::replica::proposals::{Draft, Waiting};
-use crate::replica::state::ReapLimits;
+use crate::replica::state::{ReapLimits, ReapPlace};
 use crate::replica::{ConnectionId, Op, Output, Replica, Role};
 
 /// The most expiries and reapings on their way into the log at a time, so that the end of many
 /// sessions at once does not hold up everybody else's writes.
 const BACKGROUND_MAX: usize = 1000;
+
+/// The most containers and znodes with a time to live that are looked at in one step: about a
+/// millisecond, for which everybody else waits.
+const LOOKS_MAX: usize = 10_000;
 
 /// How many ticks without a tick tell that the process itself was paused.
 const PAUSE_TICKS: u64 = 2;
@@ -21,6 +25,8 @@ const PAUSE_TICKS: u64 = 2;
 #[derive(Debug, Default)]
 pub(in crate::replica) struct Reaper {
     found: VecDeque<String>,
+    /// Where the look that is under way goes on.
+    look: Option<ReapPlace>,
     next_look_ms: u64,
     minute_end_ms: u64,
     left_in_minute: u32,
@@ -123,13 +129,21 @@ impl Replica {
 
     fn reap(&mut self, out: &mut Vec<Output>) {
         let now_ms = self.now.mono_ms;
-        if now_ms >= self.reaper.next_look_ms {
+        if self.reaper.look.is_none() && now_ms >= self.reaper.next_look_ms {
+            self.reaper.found.clear();
+            self.reaper.look = Some(ReapPlace::default());
+            self.reaper.next_look_ms = now_ms.saturating_add(self.options.container_interval_ms);
+        }
+        if let Some(from) = self.reaper.look {
+            let found_max = self.options.containers_per_minute_max as usize;
             let limits = ReapLimits {
-                znodes_max: self.options.containers_per_minute_max as usize,
+                found_max: found_max.saturating_sub(self.reaper.found.len()),
+                looks_max: LOOKS_MAX,
                 never_used_ms: self.options.container_never_used_ms,
             };
-            self.reaper.found = self.state.reapable(self.now.wall_ms, limits).into();
-            self.reaper.next_look_ms = now_ms.saturating_add(self.options.container_interval_ms);
+            let found = self.state.reapable(self.now.wall_ms, limits, from);
+            self.reaper.found.extend(found.due);
+            self.reaper.look = found.next.filter(|_| self.reaper.found.len() < found_max);
         }
         if now_ms >= self.reaper.minute_end_ms {
             self.reaper.minute_end_ms = now_ms.saturating_add(60_000);

@@ -19,6 +19,8 @@ pub(super) struct Arena {
     chunks: Vec<Arc<Chunk>>,
     /// By place; `None` stands for no children, which is most.
     children: Vec<Option<Box<Children>>>,
+    /// By place: how many znodes are below the one there, at any depth.
+    below: Vec<u32>,
     /// Places that deleted znodes have left, the latest on top.
     free: Vec<NodeId>,
     len: usize,
@@ -53,12 +55,40 @@ impl Arena {
         self.children(id).map_or(0, BTreeMap::len)
     }
 
+    /// How many znodes are below this one, at any depth.
+    pub(super) fn below(&self, id: NodeId) -> usize {
+        self.below.get(id.0 as usize).map_or(0, |below| *below as usize)
+    }
+
+    /// Notes that there is one more below `parent` and all that is above it, or one less.
+    pub(super) fn count_below(&mut self, parent: NodeId, change: i32) {
+        let mut at = parent;
+        while let Some(below) = self.below.get_mut(at.0 as usize) {
+            *below = below.saturating_add_signed(change);
+            let Some(node) = self.get(at).filter(|_| at != NodeId::ROOT) else { return };
+            at = node.parent;
+        }
+    }
+
+    /// Counts from nothing what is below each znode. `parents_first` has all of a tree.
+    pub(super) fn recount(&mut self, parents_first: &[NodeId]) {
+        self.below.fill(0);
+        for &id in parents_first.iter().rev().filter(|&&id| id != NodeId::ROOT) {
+            let count = self.below.get(id.0 as usize).map_or(0, |below| below.saturating_add(1));
+            let Some(parent) = self.get(id).map(|node| node.parent) else { continue };
+            if let Some(below) = self.below.get_mut(parent.0 as usize) {
+                *below = below.saturating_add(count);
+            }
+        }
+    }
+
     /// Gives a znode a place, without telling its parent.
     pub(super) fn insert(&mut self, node: Znode) -> NodeId {
         self.len += 1;
         let id = self.free.pop().unwrap_or_else(|| {
             let next = u32::try_from(self.children.len()).expect("fewer than 2³² znodes");
             self.children.push(None);
+            self.below.push(0);
             NodeId(next)
         });
         let (chunk, slot) = position(id);

@@ -55,10 +55,25 @@ impl Default for State {
 /// What the reaper of containers and znodes with a time to live goes by (protocol §11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReapLimits {
-    /// How many at once.
-    pub znodes_max: usize,
+    /// How many may be found at once.
+    pub found_max: usize,
+    /// How many are looked at, at once: the clients wait meanwhile.
+    pub looks_max: usize,
     /// How long a container may wait for its first child, in milliseconds; 0 for ever.
     pub never_used_ms: i64,
+}
+
+/// Where a look for what is due goes on; the default is the beginning. Local to a server.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReapPlace(u32);
+
+/// What a look has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reapable {
+    /// The paths.
+    pub due: Vec<String>,
+    /// Where to go on; `None` at the end.
+    pub next: Option<ReapPlace>,
 }
 
 impl State {
@@ -192,8 +207,9 @@ impl State {
         self.tree.data_bytes()
     }
 
-    /// The containers and znodes with a time to live that are due at `now_ms` (protocol §11).
-    pub fn reapable(&self, now_ms: i64, limits: ReapLimits) -> Vec<String> {
+    /// The containers and znodes with a time to live that are due at `now_ms` (protocol §11), as
+    /// many as the limits admit, from this place on.
+    pub fn reapable(&self, now_ms: i64, limits: ReapLimits, from: ReapPlace) -> Reapable {
         let is_due = |&id: &znode::NodeId| {
             let node = self.tree.node(id);
             let idle_ms = now_ms.saturating_sub(node.mtime);
@@ -206,8 +222,17 @@ impl State {
             };
             is_due && self.tree.child_count(id) == 0
         };
-        let due = self.tree.reapable().filter(is_due).take(limits.znodes_max);
-        due.map(|id| self.tree.path_of(id)).collect()
+        let mut found = Reapable::default();
+        for (looks, id) in self.tree.reapable(znode::NodeId(from.0)).enumerate() {
+            if looks == limits.looks_max || found.due.len() == limits.found_max {
+                found.next = Some(ReapPlace(id.0));
+                break;
+            }
+            if is_due(&id) {
+                found.due.push(self.tree.path_of(id));
+            }
+        }
+        found
     }
 
     /// The state as it is now, to be written while it goes on. It costs a copy of pointers, of

@@ -88,15 +88,9 @@ impl Reader<'_> {
 
     fn count(self, path: &str) -> Result<i32, ErrorCode> {
         let id = self.find(path, perms::READ)?;
-        let mut count = 0_usize;
-        if id == NodeId::ROOT {
-            count = self.tree.len();
-        } else {
-            self.tree.walk(id, |_, _| count += 1);
-        }
         // Apache's map of znodes has the root twice; asked by its alias, it counts one of them.
         let alias = usize::from(path.is_empty());
-        Ok(i32::try_from(count.saturating_sub(1) + alias).unwrap_or(i32::MAX))
+        Ok(i32::try_from(self.tree.below(id) + alias).unwrap_or(i32::MAX))
     }
 
     /// A multiRead. A frame has room for tens of thousands of parts, and each may read the same

@@ -100,6 +100,11 @@ impl Tree {
         self.arena.child_count(id)
     }
 
+    /// How many znodes are below this one, at any depth.
+    pub(super) fn below(&self, id: NodeId) -> usize {
+        self.arena.below(id)
+    }
+
     pub(super) fn stat(&self, id: NodeId) -> Stat {
         self.node(id).stat(self.arena.child_count(id))
     }
@@ -215,6 +220,7 @@ impl Tree {
         if !is_root {
             let new = self.arena.adopt(parent, name, id);
             assert!(new, "a name is looked up before it is taken");
+            self.arena.count_below(parent, 1);
         }
         self.index(id);
         id
@@ -248,6 +254,7 @@ impl Tree {
         }
         let node = self.arena.remove(id).expect("an id is kept only as long as its znode");
         self.arena.disown(node.parent, &node.name);
+        self.arena.count_below(node.parent, -1);
         self.digest = self.digest.wrapping_sub(node.digest(self.acls.hash(node.acl)));
         self.data_bytes = self.data_bytes.wrapping_sub(node.data_bytes());
         if let Kind::Ephemeral(session) = node.kind
@@ -326,8 +333,9 @@ impl Tree {
         self.ephemerals.get(&session).map_or(0, BTreeSet::len)
     }
 
-    pub(super) fn reapable(&self) -> impl Iterator<Item = NodeId> {
-        self.reapable.iter().copied()
+    /// The containers and znodes with a time to live, from this place on.
+    pub(super) fn reapable(&self, from: NodeId) -> impl Iterator<Item = NodeId> {
+        self.reapable.range(from..).copied()
     }
 
     pub(super) fn len(&self) -> usize {
@@ -390,21 +398,22 @@ impl Tree {
                 return false;
             }
         }
-        let mut reached = 0;
+        let mut reached = Vec::with_capacity(self.arena.len());
         let mut waiting = vec![(NodeId::ROOT, 0)];
         while let Some((id, path_hash)) = waiting.pop() {
             let Some(node) = self.arena.get_mut(id) else { return false };
             node.path_hash = path_hash;
-            reached += 1;
+            reached.push(id);
             for (name, &child) in self.arena.children(id).into_iter().flatten() {
                 waiting.push((child, hash_path(path_hash, name)));
             }
             self.index(id);
         }
+        self.arena.recount(&reached);
         let is_ephemeral_parent = |id: NodeId| {
             matches!(self.node(id).kind, Kind::Ephemeral(_)) && self.child_count(id) > 0
         };
-        reached == self.arena.len()
+        reached.len() == self.arena.len()
             && !self.ephemerals.values().flatten().any(|&id| is_ephemeral_parent(id))
             && [path::QUOTA, path::CONFIG].iter().all(|path| self.find(path).is_some())
     }

@@ -59,7 +59,7 @@ fn the_op_decides_over_container_and_ttl_protocol_2_1_and_11_2() {
     let plain = create_body("/c", b"", Persistent);
     bench.write(Request::CreateContainer(plain)).expect("a container");
     bench.create("/p", Container).expect("a plain znode");
-    assert_eq!(bench.state.tree.reapable().count(), 1);
+    assert_eq!(bench.state.tree.reapable(znode::NodeId::ROOT).count(), 1);
 
     let ttl = |mode, ttl_ms| Request::CreateTtl(ttl_body("/t", mode, ttl_ms));
     assert_eq!(bench.write(ttl(PersistentWithTtl, 5)), Err(Unimplemented));
@@ -267,7 +267,7 @@ fn a_multi_is_all_or_nothing_protocol_10() {
     assert_eq!(bench.changes, []);
     assert_eq!(bench.state.tree.digest(), before);
     assert_eq!(bench.state.node_count(), 5);
-    assert_eq!(bench.state.tree.reapable().count(), 0);
+    assert_eq!(bench.state.tree.reapable(znode::NodeId::ROOT).count(), 0);
     assert_eq!(bench.state.ephemerals(SESSION), Vec::<String>::new());
 
     let good = vec![
@@ -367,24 +367,55 @@ fn ephemerals_are_listed_by_prefix_protocol_2_14() {
 }
 
 #[test]
+fn a_look_for_what_is_due_goes_on_where_the_last_one_stopped() {
+    let mut bench = Bench::new();
+    bench.policy.extended_types = true;
+    for at in 0..7 {
+        let path = format!("/t{at}");
+        let ttl_ms = if at == 3 { 9999 } else { 1 };
+        bench.write(Request::CreateTtl(ttl_body(&path, PersistentWithTtl, ttl_ms))).expect("new");
+    }
+    let look = |found_max, looks_max| {
+        let limits = ReapLimits { found_max, looks_max, never_used_ms: 0 };
+        let (mut looks, mut from) = (Vec::new(), Some(ReapPlace::default()));
+        while let Some(place) = from {
+            let found = bench.state.reapable(5000, limits, place);
+            looks.push(found.due);
+            from = found.next;
+        }
+        looks
+    };
+    let all = [vec!["/t0", "/t1", "/t2", "/t4", "/t5", "/t6"]];
+    assert_eq!(look(10, 10), all);
+    assert_eq!(look(10, 7), all);
+    assert_eq!(look(10, 3), [vec!["/t0", "/t1", "/t2"], vec!["/t4", "/t5"], vec!["/t6"]]);
+    assert_eq!(look(4, 10), [vec!["/t0", "/t1", "/t2", "/t4"], vec!["/t5", "/t6"]]);
+}
+
+#[test]
 fn containers_and_ttl_znodes_are_reaped_when_due_protocol_11() {
     let mut bench = Bench::new();
     bench.policy.extended_types = true;
     bench.write(Request::CreateContainer(create_body("/c", b"", Persistent))).expect("new");
     bench.write(Request::CreateTtl(ttl_body("/t", PersistentWithTtl, 100))).expect("new");
-    let limits = ReapLimits { znodes_max: 10, never_used_ms: 0 };
-    assert_eq!(bench.state.reapable(1100, limits), Vec::<String>::new());
-    assert_eq!(bench.state.reapable(1101, limits), ["/t"]);
+    let limits = ReapLimits { found_max: 10, looks_max: 10, never_used_ms: 0 };
+    let due = |bench: &Bench, now_ms: i64, limits: ReapLimits| {
+        let found = bench.state.reapable(now_ms, limits, ReapPlace::default());
+        assert_eq!(found.next, None);
+        found.due
+    };
+    assert_eq!(due(&bench, 1100, limits), Vec::<String>::new());
+    assert_eq!(due(&bench, 1101, limits), ["/t"]);
     let never_used = ReapLimits { never_used_ms: 50, ..limits };
-    assert_eq!(bench.state.reapable(1051, never_used), ["/c"]);
+    assert_eq!(due(&bench, 1051, never_used), ["/c"]);
     bench.create("/c/x", Persistent).expect("new");
     bench.create("/t/x", Persistent).expect("new");
-    assert_eq!(bench.state.reapable(9999, limits), Vec::<String>::new());
+    assert_eq!(due(&bench, 9999, limits), Vec::<String>::new());
     let reap = |bench: &mut Bench, path: &str| bench.run(Op::DeleteContainer { path: path.into() });
     assert_eq!(reap(&mut bench, "/c"), Err(NotEmpty));
     bench.delete("/c/x", -1).expect("there");
     bench.delete("/t/x", -1).expect("there");
-    assert_eq!(bench.state.reapable(1000, limits), ["/c"]);
+    assert_eq!(due(&bench, 1000, limits), ["/c"]);
     assert_eq!(reap(&mut bench, "/t"), Err(BadVersion), "written since the leader looked");
     bench.now_ms = 1101;
     assert_eq!(reap(&mut bench, "/t"), Ok(Reply::Empty));

@@ -133,6 +133,15 @@ fn seen(state: &State) -> Vec<Seen> {
     seen
 }
 
+/// The counts that are kept of what is below each znode are what a walk counts.
+fn assert_counts(state: &State) {
+    state.tree.walk(znode::NodeId::ROOT, |id, _| {
+        let mut walked = 0;
+        state.tree.walk(id, |_, _| walked += 1);
+        assert_eq!(state.tree.below(id) + 1, walked, "{}", state.tree.path_of(id));
+    });
+}
+
 #[test]
 fn the_digest_holds_through_a_hundred_thousand_commands() {
     let mut random = Random(0x5eed_0001);
@@ -146,6 +155,7 @@ fn the_digest_holds_through_a_hundred_thousand_commands() {
         succeeded += u32::from(applied.result.is_ok());
         if number % 50 == 0 {
             assert_eq!(state.digest(), state.digest_recomputed(), "command {number}");
+            assert_counts(&state);
         }
         if let Some(before) = before
             && applied.changes.is_empty()
@@ -176,6 +186,7 @@ fn a_snapshot_and_the_rest_of_the_log_give_the_whole_logs_state() {
         }
         for copy in &copies {
             assert_eq!(seen(copy), seen(&whole), "seed {seed}");
+            assert_counts(copy);
         }
     }
 }
