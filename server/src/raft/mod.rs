@@ -10,6 +10,7 @@ mod core;
 mod directories;
 mod log_store;
 mod machine;
+mod members;
 mod membership;
 mod network;
 mod options;

@@ -22,13 +22,17 @@ use zoolet_jute::{Decode, Encode, ErrorCode, Id, ReconfigRequest};
 use super::codec::{Reader, malformed};
 use super::core::Core;
 use super::machine::Machine;
+use super::members::{
+    is_quorum, is_unfinished, members_of, nodes_of, outsider, outsiders, render, version_of,
+    voters_of,
+};
 use super::network::{Links, RECONFIG, STATUS};
 use super::options::{ConfiguredMember, Timing};
 use super::proposer::Proposer;
 use super::sync::ReadIndex;
 use super::types::{Member, Membership};
 use super::upkeep::hand_over_to;
-use crate::config::{self, MemberList, Role, change_members, parse_members};
+use crate::config::{MemberList, Role, change_members, parse_members};
 use crate::host::ConfigView;
 use crate::peer::{CallError, Lane};
 
@@ -175,6 +179,10 @@ impl Reconfigurer {
         let Ok(_busy) = self.busy.try_lock() else {
             return Verdict::Refused(ErrorCode::ReconfigInProgress);
         };
+        if is_unfinished(&self.membership()) {
+            // A leader has died in the middle of a change; `follow` comes first.
+            return Verdict::Again;
+        }
         let wanted = match self.plan(request, &view) {
             Ok(wanted) => wanted,
             Err(code) => return Verdict::Refused(code),
@@ -197,9 +205,6 @@ impl Reconfigurer {
 
     /// The members that a request asks for.
     fn plan(&self, request: &ReconfigRequest, view: &ConfigView) -> Result<MemberList, ErrorCode> {
-        if self.membership().get_joint_config().len() > 1 {
-            return Err(ErrorCode::ReconfigInProgress);
-        }
         if request.config_id != -1 && version_of(&view.text) != Some(request.config_id) {
             return Err(ErrorCode::BadVersion);
         }
@@ -244,13 +249,17 @@ impl Reconfigurer {
         before: &ConfigView,
     ) -> Verdict {
         let voters = voters_of(wanted);
-        if !voters.contains(&self.core.server()) && self.leave_the_lead(&voters).await {
+        let ours = self.core.server();
+        let staying: BTreeSet<u64> =
+            voters.iter().copied().filter(|server| !moves(*server, wanted, before)).collect();
+        if !staying.contains(&ours) && self.leave_the_lead(&staying).await {
             return Verdict::Again;
         }
         let old = self.membership();
         let joining: BTreeMap<u64, Member> = nodes_of(wanted)
             .into_iter()
             .filter(|(server, _)| old.get_node(server).is_none())
+            .map(|(server, node)| (server, outsider(&node)))
             .collect();
         let joined: BTreeSet<u64> = joining.keys().copied().collect();
         if !joining.is_empty() && !self.change(ChangeMembers::AddNodes(joining), true).await {
@@ -269,29 +278,22 @@ impl Reconfigurer {
         }
     }
 
-    /// Makes the membership what is wanted; who joins is in it without a vote.
+    /// Makes the membership what is wanted; who joins is in it already, as an outsider. One entry
+    /// turns the old ensemble into the new one: whichever leader comes next finds one of the two.
     async fn switch(&self, old: &Membership, wanted: &MemberList, voters: BTreeSet<u64>) -> bool {
-        let old_voters: BTreeSet<u64> = old.voter_ids().collect();
-        let is_gone = |server: &u64| !wanted.contains_key(server);
-        let gone: BTreeSet<u64> = old.nodes().map(|(server, _)| *server).filter(is_gone).collect();
-        let gone_voters: BTreeSet<u64> = gone.intersection(&old_voters).copied().collect();
-        let gone_observers = &gone - &gone_voters;
-        let demotes = old_voters.iter().any(|voter| !is_gone(voter) && !voters.contains(voter));
-        let lines = ChangeMembers::Batch(vec![
+        let leaving: BTreeMap<u64, Member> = old
+            .nodes()
+            .filter(|(server, _)| !wanted.contains_key(server))
+            .map(|(server, node)| (*server, outsider(node)))
+            .collect();
+        let gone: BTreeSet<u64> = leaving.keys().copied().collect();
+        let change = ChangeMembers::Batch(vec![
             ChangeMembers::SetNodes(nodes_of(wanted)),
-            ChangeMembers::RemoveNodes(gone_observers),
+            ChangeMembers::SetNodes(leaving),
+            ChangeMembers::ReplaceAllVoters(voters),
         ]);
-        if !self.change(lines, true).await {
-            return false;
-        }
-        if voters != old_voters
-            && !self.change(ChangeMembers::ReplaceAllVoters(voters), demotes).await
-        {
-            return false;
-        }
-        !demotes
-            || gone_voters.is_empty()
-            || self.change(ChangeMembers::RemoveNodes(gone_voters), true).await
+        self.change(change, true).await
+            && (gone.is_empty() || self.change(ChangeMembers::RemoveNodes(gone), true).await)
     }
 
     /// Has `/zookeeper/config` written, and waits until it is.
@@ -310,10 +312,11 @@ impl Reconfigurer {
         timeout(self.timing.patience, written).await.is_ok()
     }
 
-    /// Who will not vote should not lead through the change: a server that stays does.
-    async fn leave_the_lead(&self, voters: &BTreeSet<u64>) -> bool {
+    /// Who will not vote, or not be found where the others look for it until it is restarted, should
+    /// not lead through the change: a server that stays does.
+    async fn leave_the_lead(&self, staying: &BTreeSet<u64>) -> bool {
         let heirs = self.membership().voter_ids().collect::<BTreeSet<u64>>();
-        let heir = heirs.intersection(voters).copied().find(|server| self.is_synced(*server));
+        let heir = heirs.intersection(staying).copied().find(|server| self.is_synced(*server));
         match heir {
             Some(heir) => hand_over_to(&self.core, heir).await,
             None => false,
@@ -367,13 +370,9 @@ impl Reconfigurer {
         let mut metrics = self.core.raft().metrics();
         let mut known = None;
         loop {
-            let (at, is_joint) = {
-                let metrics = metrics.borrow_watched();
-                let membership = &metrics.membership_config;
-                (*membership.log_id(), membership.membership().get_joint_config().len() > 1)
-            };
-            if known != Some(at) || is_joint {
-                let membership = self.membership();
+            let at = *metrics.borrow_watched().membership_config.log_id();
+            let membership = self.membership();
+            if known != Some(at) || is_unfinished(&membership) {
                 self.links.follow(&membership);
                 // While this server changes it, the change says what is to be written.
                 if let Ok(_busy) = self.busy.try_lock() {
@@ -390,66 +389,27 @@ impl Reconfigurer {
 
     async fn finish(&self, membership: &Membership) {
         let configs = membership.get_joint_config();
-        if let (true, Some(last)) = (configs.len() > 1, configs.last()) {
-            if self.core.is_leader() {
-                self.change(ChangeMembers::ReplaceAllVoters(last.clone()), true).await;
+        let outsiders = outsiders(membership);
+        let change = match configs.last() {
+            Some(last) if configs.len() > 1 => ChangeMembers::ReplaceAllVoters(last.clone()),
+            _ => {
+                if let Some(members) = members_of(membership, &self.configured) {
+                    self.machine.members(render(&members), false);
+                }
+                ChangeMembers::RemoveNodes(outsiders)
             }
-        } else if let Some(members) = self.members_of(membership) {
-            self.machine.members(render(&members), false);
+        };
+        if is_unfinished(membership) && self.core.is_leader() {
+            self.change(change, true).await;
         }
     }
-
-    /// The members as a changed membership has them; `None` before the first change.
-    fn members_of(&self, membership: &Membership) -> Option<MemberList> {
-        let mut is_changed = false;
-        let mut members = MemberList::new();
-        for (&server, node) in membership.nodes() {
-            is_changed |= !node.line.is_empty();
-            let mut line = node.line.as_str();
-            if line.is_empty() {
-                let configured = self.configured.iter().find(|one| one.id() == server)?;
-                line = &configured.line;
-            }
-            let listed = parse_members(&format!("server.{server}={line}")).ok()?;
-            for (server, mut member) in listed {
-                let is_voter = membership.voter_ids().any(|voter| voter == server);
-                member.role = if is_voter { Role::Participant } else { Role::Observer };
-                members.insert(server, member);
-            }
-        }
-        is_changed.then_some(members)
-    }
 }
 
-fn voters_of(members: &MemberList) -> BTreeSet<u64> {
-    let voters = members.iter().filter(|(_, member)| member.role == Role::Participant);
-    voters.map(|(server, _)| *server).collect()
-}
-
-fn nodes_of(members: &MemberList) -> BTreeMap<u64, Member> {
-    let node = |member: &config::Member| Member {
-        address: member.peer.to_string(),
-        line: member.to_string(),
-    };
-    members.iter().map(|(server, member)| (*server, node(member))).collect()
-}
-
-fn is_quorum(wanted: &MemberList, counts: impl Fn(u64) -> bool) -> bool {
-    let voters = voters_of(wanted);
-    voters.iter().filter(|voter| counts(**voter)).count() > voters.len() / 2
-}
-
-/// The text of `/zookeeper/config`, without the version.
-fn render(members: &MemberList) -> String {
-    let lines: Vec<String> =
-        members.iter().map(|(server, member)| format!("server.{server}={member}\n")).collect();
-    lines.concat()
-}
-
-/// The version that the text of `/zookeeper/config` ends with.
-fn version_of(text: &str) -> Option<i64> {
-    let (_, version) = text.rsplit_once("version=")?;
-    i64::from_str_radix(version.trim_end(), 16).ok()
+/// Whether a change gives a server another peer address.
+fn moves(server: u64, wanted: &MemberList, before: &ConfigView) -> bool {
+    let now = parse_members(&before.text).unwrap_or_default();
+    let addresses = now.get(&server).zip(wanted.get(&server));
+    addresses.is_some_and(|(now, wanted)| now.peer != wanted.peer)
 }
 
 fn encode(asked: &Asked) -> Bytes {

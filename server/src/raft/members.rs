@@ -1,0 +1,89 @@
+//! What the log's membership says about the ensemble.
+//!
+//! A changed membership holds the `server.N=` line of every member. A server that is about to join,
+//! or that has just left, is in the membership as well, because it has to get the log, and is no
+//! member: it is an outsider, and its line says so.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::options::ConfiguredMember;
+use super::types::{Member, Membership};
+use crate::config::{self, MemberList, Role, parse_members};
+
+/// What the line of an outsider begins with. No line of a member does.
+const OUTSIDE: char = '-';
+
+/// A server that gets the log and is no member.
+pub(super) fn outsider(node: &Member) -> Member {
+    Member { address: node.address.clone(), line: format!("{OUTSIDE}{}", node.line) }
+}
+
+fn is_outsider(node: &Member) -> bool {
+    node.line.starts_with(OUTSIDE)
+}
+
+/// Who is in the membership and no member.
+pub(super) fn outsiders(membership: &Membership) -> BTreeSet<u64> {
+    let outsiders = membership.nodes().filter(|(_, node)| is_outsider(node));
+    outsiders.map(|(server, _)| *server).collect()
+}
+
+/// Whether a change is under way, or was left in its middle.
+pub(super) fn is_unfinished(membership: &Membership) -> bool {
+    membership.get_joint_config().len() > 1 || membership.nodes().any(|(_, node)| is_outsider(node))
+}
+
+/// The members as a changed membership has them; `None` before the first change.
+pub(super) fn members_of(
+    membership: &Membership,
+    configured: &[ConfiguredMember],
+) -> Option<MemberList> {
+    let mut is_changed = false;
+    let mut members = MemberList::new();
+    for (&server, node) in membership.nodes().filter(|(_, node)| !is_outsider(node)) {
+        is_changed |= !node.line.is_empty();
+        let mut line = node.line.as_str();
+        if line.is_empty() {
+            let configured = configured.iter().find(|one| one.id() == server)?;
+            line = &configured.line;
+        }
+        let listed = parse_members(&format!("server.{server}={line}")).ok()?;
+        for (server, mut member) in listed {
+            let is_voter = membership.voter_ids().any(|voter| voter == server);
+            member.role = if is_voter { Role::Participant } else { Role::Observer };
+            members.insert(server, member);
+        }
+    }
+    is_changed.then_some(members)
+}
+
+pub(super) fn voters_of(members: &MemberList) -> BTreeSet<u64> {
+    let voters = members.iter().filter(|(_, member)| member.role == Role::Participant);
+    voters.map(|(server, _)| *server).collect()
+}
+
+pub(super) fn nodes_of(members: &MemberList) -> BTreeMap<u64, Member> {
+    let node = |member: &config::Member| Member {
+        address: member.peer.to_string(),
+        line: member.to_string(),
+    };
+    members.iter().map(|(server, member)| (*server, node(member))).collect()
+}
+
+pub(super) fn is_quorum(wanted: &MemberList, counts: impl Fn(u64) -> bool) -> bool {
+    let voters = voters_of(wanted);
+    voters.iter().filter(|voter| counts(**voter)).count() > voters.len() / 2
+}
+
+/// The text of `/zookeeper/config`, without the version.
+pub(super) fn render(members: &MemberList) -> String {
+    let lines: Vec<String> =
+        members.iter().map(|(server, member)| format!("server.{server}={member}\n")).collect();
+    lines.concat()
+}
+
+/// The version that the text of `/zookeeper/config` ends with.
+pub(super) fn version_of(text: &str) -> Option<i64> {
+    let (_, version) = text.rsplit_once("version=")?;
+    i64::from_str_radix(version.trim_end(), 16).ok()
+}

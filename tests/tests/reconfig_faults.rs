@@ -1,0 +1,243 @@
+//! Changes of the ensemble while its leaders die: whatever moment the leader is killed at, the
+//! ensemble goes on as the old one or as the new one, and nothing acknowledged is lost. And servers
+//! that move to other ports.
+//!
+//! `ZOOLET_RECONFIG_ROUNDS` makes the run longer, `ZOOLET_FAULTS_SEED` repeats one.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::task::block_in_place;
+use tokio::time::{Instant, sleep, timeout};
+use zoolet_client::{Client, ClientOptions, ConfigChange, Error, ErrorCode};
+use zoolet_tests::faults::{Load, Seed, agree};
+use zoolet_tests::four_letter;
+use zoolet_tests::ports::PortLease;
+use zoolet_tests::tools::announce;
+use zoolet_tests::zoolet::Zoolet;
+
+/// Of the password `test`.
+const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
+const SERVERS: usize = 5;
+const ROUNDS: usize = 10;
+/// The mean pause between two writes of a session.
+const PAUSE: Duration = Duration::from_millis(20);
+/// A change takes about as long; the leader dies before it is over, mostly.
+const KILL_WITHIN_MS: u64 = 250;
+/// How long an ensemble may take to get over a change, on a busy machine.
+const SETTLED_MAX: Duration = Duration::from_mins(2);
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
+
+/// The lines of a configuration by server, without its version.
+type Members = BTreeMap<usize, String>;
+
+fn parse(text: &str) -> Members {
+    let lines = text.lines().filter_map(|line| {
+        let (id, _) = line.strip_prefix("server.")?.split_once('=')?;
+        Some((id.parse().unwrap(), line.to_owned()))
+    });
+    lines.collect()
+}
+
+fn with_role(line: &str, role: &str) -> String {
+    line.replace(":observer;", &format!(":{role};")).replace(":participant;", &format!(":{role};"))
+}
+
+fn render(members: &Members) -> String {
+    members.values().cloned().collect::<Vec<_>>().join(",")
+}
+
+fn start(voters: usize) -> Zoolet {
+    Zoolet::builder()
+        .servers(voters)
+        .observers(SERVERS - voters)
+        .property("reconfigEnabled", "true")
+        // A removed server hangs up after so many ticks. It must be before the sessions that it no
+        // longer keeps alive expire.
+        .property("syncLimit", "4")
+        .super_digest(SUPER_DIGEST)
+        .start()
+        .unwrap()
+}
+
+/// A client that may do everything.
+async fn superuser(servers: &str) -> Result<Client, Error> {
+    let options = ClientOptions::new().connect_timeout(Duration::from_secs(10));
+    let client = options.connect(servers).await?;
+    client.add_auth("digest", b"super:test").await?;
+    Ok(client)
+}
+
+async fn ask(servers: String, members: String) -> Result<Members, Error> {
+    let client = superuser(&servers).await?;
+    let (text, _) = client.reconfig(ConfigChange::All(&members), -1).await?;
+    Ok(parse(std::str::from_utf8(&text).unwrap()))
+}
+
+/// The members once no change is under way: the ensemble is asked to become what it is, which it
+/// does only when a change that lost its leader is finished.
+async fn settled(servers: &str) -> Members {
+    let began = Instant::now();
+    loop {
+        let attempt = async {
+            let client = superuser(servers).await?;
+            client.sync("/zookeeper/config").await?;
+            let (text, _) = client.config().await?;
+            let text = String::from_utf8(text.to_vec()).unwrap();
+            let version = text.trim().rsplit_once("version=").unwrap().1;
+            let version = i64::from_str_radix(version, 16).unwrap();
+            client.reconfig(ConfigChange::All(&render(&parse(&text))), version).await
+        };
+        let outcome = timeout(SETTLED_MAX, attempt).await.unwrap();
+        match outcome {
+            Ok((text, _)) => return parse(std::str::from_utf8(&text).unwrap()),
+            Err(error) => {
+                assert!(began.elapsed() < SETTLED_MAX, "a change does not end: {error}");
+                sleep(LOOK_AGAIN).await;
+            }
+        }
+    }
+}
+
+/// Waits until the members are what their lines say.
+async fn serve_as_told(servers: &Zoolet, members: &Members) {
+    let began = Instant::now();
+    for (id, line) in members {
+        let expected: &[&str] =
+            if line.contains(":observer;") { &["observer"] } else { &["leader", "follower"] };
+        let address = line.rsplit_once(';').unwrap().1.parse().unwrap();
+        loop {
+            let mode = block_in_place(|| four_letter::mode(address));
+            if mode.as_deref().is_some_and(|mode| expected.contains(&mode)) {
+                break;
+            }
+            let output = || servers.output(id - 1).unwrap();
+            assert!(began.elapsed() < SETTLED_MAX, "{line} is {mode:?}:\n{}", output());
+            sleep(LOOK_AGAIN).await;
+        }
+    }
+}
+
+/// Three to five voters, at most one server absent, the others observers.
+fn any_members(all: &Members, rng: &mut fastrand::Rng) -> Members {
+    let mut ids: Vec<usize> = all.keys().copied().collect();
+    rng.shuffle(&mut ids);
+    ids.truncate(rng.usize(SERVERS - 1..=SERVERS));
+    let voters = rng.usize(3..=ids.len());
+    let role = |place: usize| if place < voters { "participant" } else { "observer" };
+    let line = |(place, id): (usize, &usize)| (*id, with_role(all.get(id).unwrap(), role(place)));
+    ids.iter().enumerate().map(line).collect()
+}
+
+/// What became of the changes.
+#[derive(Debug, Default)]
+struct Changes {
+    acknowledged: usize,
+    refused: usize,
+    /// Changes whose answer was lost, and which were finished or undone.
+    finished: usize,
+    undone: usize,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_dies_within_a_change_leaves_the_old_or_the_new_ensemble() {
+    let rounds = std::env::var("ZOOLET_RECONFIG_ROUNDS")
+        .map_or(ROUNDS, |text| text.parse().unwrap_or_else(|_| panic!("{text} is no number")));
+    let seed = Seed::of("reconfig_faults");
+    let mut rng = seed.generator(0);
+    let mut servers = block_in_place(|| start(3));
+    let everybody = servers.connect_string();
+    let mut load = Load::start(&everybody, &seed, PAUSE).await.unwrap();
+    let all = settled(&everybody).await;
+    let (mut now, mut changes, mut known) = (all.clone(), Changes::default(), 0);
+    for _ in 0..rounds {
+        let wanted = any_members(&all, &mut rng);
+        let asked = servers.client_address(now.keys().next().unwrap() - 1).unwrap();
+        let asking = tokio::spawn(ask(asked.to_string(), render(&wanted)));
+        let leader = block_in_place(|| servers.leader());
+        sleep(Duration::from_millis(rng.u64(..KILL_WITHIN_MS))).await;
+        let victim = leader.unwrap_or(0);
+        servers.kill(victim).unwrap();
+        servers.spawn(victim).unwrap();
+        let answer = timeout(SETTLED_MAX, asking).await.unwrap().unwrap();
+        let then = settled(&everybody).await;
+        assert!(then == now || then == wanted, "{now:?} was to be {wanted:?} and is {then:?}");
+        match answer.map_err(|error| error.code()) {
+            Ok(told) => {
+                assert_eq!((&told, &then), (&wanted, &wanted));
+                changes.acknowledged += 1;
+            }
+            Err(Some(ErrorCode::NewConfigNoQuorum | ErrorCode::ReconfigInProgress)) => {
+                assert_eq!(then, now);
+                changes.refused += 1;
+            }
+            Err(_) if then == wanted => changes.finished += 1,
+            Err(_) => changes.undone += 1,
+        }
+        now = then;
+        serve_as_told(&servers, &now).await;
+        known = load.check_while_running().await.unwrap().max(known);
+        load.until_acknowledged(known + 20).await.unwrap();
+    }
+    ask_until_done(&everybody, &all).await;
+    serve_as_told(&servers, &all).await;
+    let total = load.finish().await.unwrap();
+    let addresses: Vec<_> = (0..SERVERS).map(|i| servers.client_address(i).unwrap()).collect();
+    let agreement = agree::all(&addresses).await.unwrap();
+    announce(&format!(
+        "reconfig: seed {}, {rounds} leaders died in changes: {changes:?}; {} acknowledged writes \
+         all there, {} in doubt at most once; servers agree on {} znodes",
+        seed.number, total.acknowledged, total.in_doubt, agreement.znodes,
+    ));
+    assert!(total.acknowledged > rounds * 20, "{total:?}");
+}
+
+async fn ask_until_done(servers: &str, members: &Members) {
+    let began = Instant::now();
+    while let Err(error) = ask(servers.to_owned(), render(members)).await {
+        assert!(began.elapsed() < SETTLED_MAX, "{error}");
+        sleep(LOOK_AGAIN).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn followers_and_leaders_move_to_other_ports() {
+    let seed = Seed::of("reconfig_faults");
+    let mut servers = block_in_place(|| start(SERVERS));
+    let everybody = servers.connect_string();
+    let mut load = Load::start(&everybody, &seed, PAUSE).await.unwrap();
+    let mut members = settled(&everybody).await;
+    let leader = block_in_place(|| servers.leader()).unwrap();
+    let leases = [PortLease::take(3).unwrap(), PortLease::take(3).unwrap()];
+    for (mover, lease) in [(leader + 1) % SERVERS, leader].into_iter().zip(&leases) {
+        let id = mover + 1;
+        let &[client, quorum, election] = lease.ports() else { panic!("three ports") };
+        let line =
+            format!("server.{id}=127.0.0.1:{quorum}:{election}:participant;127.0.0.1:{client}");
+        let file = servers.server_dir(mover).join("zoo.cfg");
+        let text = std::fs::read_to_string(&file).unwrap();
+        let before = text.lines().find(|line| line.starts_with(&format!("server.{id}="))).unwrap();
+        std::fs::write(&file, text.replace(before, &line)).unwrap();
+        members.insert(id, line);
+        ask_until_done(&everybody, &members).await;
+        servers.kill(mover).unwrap();
+        servers.spawn(mover).unwrap();
+        serve_as_told(&servers, &members).await;
+        load.check_while_running().await.unwrap();
+    }
+    // Three of five are left, both movers among them: they count.
+    for gone in [(leader + 2) % SERVERS, (leader + 3) % SERVERS] {
+        servers.kill(gone).unwrap();
+    }
+    let known = load.acknowledged();
+    load.until_acknowledged(known + 50).await.unwrap();
+    for gone in [(leader + 2) % SERVERS, (leader + 3) % SERVERS] {
+        servers.spawn(gone).unwrap();
+    }
+    serve_as_told(&servers, &members).await;
+    load.finish().await.unwrap();
+    let addresses = members.values().map(|line| line.rsplit_once(';').unwrap().1.parse().unwrap());
+    agree::all(&addresses.collect::<Vec<_>>()).await.unwrap();
+}
