@@ -17,3 +17,4 @@ pub mod servers;
 pub mod tools;
 pub mod zk_cli;
 pub mod zoolet;
+pub mod zooletctl;

@@ -21,7 +21,8 @@ impl Progress {
     }
 
     /// Work of so many steps.
-    pub(crate) fn steps(what: &str, steps: u64) -> Self {
+    pub(crate) fn steps(what: &str, steps: usize) -> Self {
+        let steps = u64::try_from(steps).unwrap_or(u64::MAX);
         let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
         let style = ProgressStyle::with_template("{msg} {bar:30} {pos}/{len} {eta}");
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));

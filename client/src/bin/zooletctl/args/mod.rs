@@ -50,11 +50,18 @@ pub(crate) struct Options {
         long = "timeout",
         value_name = "DURATION",
         default_value = "5s",
+        overrides_with = "request_timeout",
         value_parser = duration
     )]
     pub(crate) timeout: Duration,
     /// The session timeout to ask for. Before the command.
-    #[arg(long, value_name = "DURATION", default_value = "10s", value_parser = duration)]
+    #[arg(
+        long,
+        value_name = "DURATION",
+        default_value = "10s",
+        overrides_with = "session_timeout",
+        value_parser = duration
+    )]
     pub(crate) session_timeout: Duration,
 }
 

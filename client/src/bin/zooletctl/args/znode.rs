@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
 /// The commands of the shell and of the command line alike, with zkCli's names and flags.
 #[derive(Debug, Subcommand)]
@@ -85,7 +85,7 @@ pub(crate) enum WatchMode {
 
 #[allow(clippy::struct_excessive_bools, reason = "each stands for a flag that zkCli has")]
 #[derive(Debug, Args)]
-#[group(id = "kind", multiple = false)]
+#[command(group(ArgGroup::new("kind").multiple(false)))]
 pub(crate) struct RemoveWatches {
     /// Those of children.
     #[arg(short, group = "kind")]
@@ -142,7 +142,7 @@ pub(crate) struct Reconfig {
 }
 
 #[derive(Debug, Args)]
-#[group(id = "limits", required = true, multiple = true)]
+#[command(group(ArgGroup::new("limits").required(true).multiple(true)))]
 pub(crate) struct SetQuota {
     /// How many znodes, itself included; the server logs more.
     #[arg(short = 'n', value_name = "ZNODES", group = "limits")]

@@ -35,7 +35,7 @@ pub(crate) struct Stage {
 }
 
 impl Stage {
-    /// Opens the sessions and creates what is to be read and written.
+    /// Opens the sessions.
     pub(crate) async fn open(
         arguments: &Bench,
         options: &Options,
@@ -49,19 +49,15 @@ impl Stage {
         let id = first.client.session().id;
         let path = path::join(&arguments.path, &format!("bench-{id}"));
         let (servers, keys) = (servers.to_owned(), arguments.keys.get());
-        let stage = Self { servers, sessions, path, keys };
-        if let Err(error) = stage.prepare(arguments).await {
-            stage.close().await?;
-            return Err(error);
-        }
-        Ok(stage)
+        Ok(Self { servers, sessions, path, keys })
     }
 
     pub(crate) fn servers(&self) -> &str {
         &self.servers
     }
 
-    async fn prepare(&self, arguments: &Bench) -> Result<(), CtlError> {
+    /// Creates what is to be read and written.
+    pub(crate) async fn prepare(&self, arguments: &Bench) -> Result<(), CtlError> {
         let Some(connection) = self.sessions.first() else { return Ok(()) };
         let create = async |path: String, data: Vec<u8>| {
             let create = connection.client.create(&path, &data, CreateMode::Persistent);

@@ -29,12 +29,19 @@ const TELL_EVERY: Duration = Duration::from_millis(200);
 /// `bench [--mix …] [--against CONNECT]`.
 pub(crate) async fn run(arguments: &Bench, options: &Options) -> Result<(), CtlError> {
     let output = Output { json: options.json };
-    let mut stages = vec![Stage::open(arguments, options, options.connect_string()).await?];
-    if let Some(against) = &arguments.against {
-        stages.push(Stage::open(arguments, options, against).await?);
-    }
+    let mut stages = Vec::new();
+    let work = async {
+        let servers = [Some(options.connect_string()), arguments.against.as_deref()];
+        for servers in servers.into_iter().flatten() {
+            stages.push(Stage::open(arguments, options, servers).await?);
+        }
+        for stage in &stages {
+            stage.prepare(arguments).await?;
+        }
+        measure_all(arguments, &stages, output).await
+    };
     let result = tokio::select! {
-        result = measure_all(arguments, &stages, output) => result,
+        result = work => result,
         _ = tokio::signal::ctrl_c() => Err(CtlError::new(Exit::Interrupted, "")),
     };
     let mut cleaned = Ok(());
@@ -90,7 +97,7 @@ async fn measure(mix: Mix, arguments: &Bench, stage: &Stage) -> Result<Measured,
 /// Lets the load run, and tells a person how many operations there are.
 async fn watch(what: &str, load: &Load, duration: Duration) {
     let ticks = duration.as_millis().div_ceil(TELL_EVERY.as_millis());
-    let progress = Progress::steps(what, u64::try_from(ticks).unwrap_or(u64::MAX));
+    let progress = Progress::steps(what, usize::try_from(ticks).unwrap_or(usize::MAX));
     let mut left = duration;
     while !left.is_zero() && !load.is_over() {
         let step = left.min(TELL_EVERY);

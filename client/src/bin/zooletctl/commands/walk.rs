@@ -1,10 +1,39 @@
 //! Going through a znode and everything below it.
 
+use futures_util::stream::{self, StreamExt, TryStreamExt};
 use zoolet_client::{ErrorCode, Stat};
 
 use crate::connection::Connection;
 use crate::error::CtlError;
 use crate::path;
+
+/// How many requests are under way at a time, where the order does not matter.
+pub(crate) const REQUESTS_MAX: usize = 64;
+
+/// The paths of a znode and everything below it, by their depth, the top first. Those that vanish
+/// meanwhile are left out, but for the top.
+pub(crate) async fn levels(
+    top: &str,
+    connection: &Connection,
+) -> Result<Vec<Vec<String>>, CtlError> {
+    let mut levels = Vec::new();
+    let mut level = vec![top.to_owned()];
+    while !level.is_empty() {
+        let list = async |path: &String| match connection
+            .ask(path, connection.client.children(path))
+            .await
+        {
+            Ok((names, _)) => Ok(names.iter().map(|name| path::join(path, name)).collect()),
+            Err(error) if error.code == Some(ErrorCode::NoNode) && path != top => Ok(Vec::new()),
+            Err(error) => Err(error),
+        };
+        let lists = stream::iter(&level).map(list).buffer_unordered(REQUESTS_MAX);
+        let below: Vec<Vec<String>> = lists.try_collect().await?;
+        levels.push(level);
+        level = below.concat();
+    }
+    Ok(levels)
+}
 
 /// A walk, parents before their children, siblings by name.
 #[derive(Debug)]

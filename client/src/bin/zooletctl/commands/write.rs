@@ -6,15 +6,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
+use futures_util::stream::{self, StreamExt};
 use serde_json::json;
 use zoolet_client::{Acl, CreateMode, ErrorCode, Id, Stat, perms};
 
 use super::Context;
-use super::walk::Walk;
+use super::walk::{REQUESTS_MAX, levels};
 use crate::args::{Create, Data, Delete, DeleteAll, Set};
 use crate::error::{CtlError, Exit};
 use crate::format::{name_text, stat_json, stat_text};
 use crate::path;
+use crate::progress::Progress;
 
 /// `create [-s] [-e] [-c] [-t TTL] PATH [DATA] [ACL]`.
 pub(crate) async fn create(arguments: &Create, context: &Context) -> Result<(), CtlError> {
@@ -97,19 +99,24 @@ pub(crate) async fn delete_all(arguments: &DeleteAll, context: &Context) -> Resu
         return Err(error.hint("delete what is below it, each by its path"));
     }
     let connection = &context.connection;
-    let mut paths = Vec::new();
-    let mut walk = Walk::new(&arguments.path);
-    while let Some(found) = walk.next(connection).await? {
-        paths.push(found.path);
-    }
+    let levels = levels(&arguments.path, connection).await?;
+    let progress = Progress::steps("deleting", levels.iter().map(Vec::len).sum());
+    let delete = async |path: &String| {
+        let deleted = match connection.ask(path, connection.client.delete(path, -1)).await {
+            Err(error) if error.code == Some(ErrorCode::NoNode) => Ok(0),
+            deleted => deleted.map(|()| 1),
+        };
+        progress.advance(1);
+        deleted
+    };
     let mut deleted = 0;
-    for path in paths.iter().rev() {
-        match connection.ask(path, connection.client.delete(path, -1)).await {
-            Ok(()) => deleted += 1,
-            Err(error) if error.code == Some(ErrorCode::NoNode) => {}
-            Err(error) => return Err(error),
+    for level in levels.iter().rev() {
+        let mut deletes = stream::iter(level).map(delete).buffer_unordered(REQUESTS_MAX);
+        while let Some(one) = deletes.next().await {
+            deleted += one?;
         }
     }
+    drop(progress);
     let json = || json!({ "path": arguments.path, "deleted": deleted });
     context.output.result(String::new, json)
 }

@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use zoolet_client::ErrorCode;
 use zoolet_client::recipes::{
     LockGuard, LockOptions, Lockable, Loss, Mutex, ReadLock, ReadWriteLock, Semaphore, WriteLock,
@@ -26,6 +26,12 @@ use signals::Signals;
 /// loss is seen at four fifths of it, so that the command is gone before anybody else holds the
 /// lock.
 const GRACE_PART: u32 = 10;
+
+/// How long a session whose lock is lost may take to end. It ends by itself as well.
+const CLOSE_MAX: Duration = Duration::from_secs(1);
+
+/// How long one that has lost the leadership waits before it contends again.
+const CONTEND_AGAIN: Duration = Duration::from_secs(1);
 
 /// What is to be held, and what for.
 struct Plan<'a> {
@@ -99,12 +105,22 @@ pub(crate) async fn elect(arguments: &Elect, options: &Options) -> Result<(), Ct
         }
         Box::new(Mutex::with_options(&connection.client, &arguments.path, lock_options))
     };
+    let mut has_led = false;
     loop {
-        match hold_once(&plan, options, &mut signals, make).await {
-            Err(error) if arguments.again && error.exit == Exit::Lost => {
-                note(&format!("{}; contending again", error.message));
-            }
+        let ended = hold_once(&plan, options, &mut signals, make).await;
+        let error = match ended {
+            Err(error) if arguments.again => error,
             ended => return ended,
+        };
+        has_led |= error.exit == Exit::Lost;
+        // Whoever has led once waits for servers that do not answer.
+        if error.exit != Exit::Lost && !(has_led && error.exit == Exit::Connection) {
+            return Err(error);
+        }
+        note(&format!("{}; contending again", error.message));
+        tokio::select! {
+            () = sleep(CONTEND_AGAIN) => {}
+            () = signals.end() => return Err(CtlError::new(Exit::Interrupted, "")),
         }
     }
 }
@@ -129,7 +145,12 @@ async fn hold_once(
         Ok(guard) => use_lock(plan, options, guard, signals).await,
         Err(error) => Err(error),
     };
-    connection.close().await;
+    if result.as_ref().is_err_and(|error| error.exit == Exit::Lost) {
+        // The servers may be out of reach; whoever started this waits for its end.
+        let _ = timeout(CLOSE_MAX, connection.close()).await;
+    } else {
+        connection.close().await;
+    }
     result
 }
 

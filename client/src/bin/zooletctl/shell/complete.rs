@@ -43,7 +43,8 @@ impl Completion {
             return Vec::new();
         };
         let parent = if parent.is_empty() { "/" } else { parent };
-        let listed = timeout(COMPLETION_MAX, client.children(parent));
+        // The timer is the runtime's: it must be made on it.
+        let listed = async { timeout(COMPLETION_MAX, client.children(parent)).await };
         let Ok(Ok((mut children, _))) = self.runtime.block_on(listed) else { return Vec::new() };
         children.retain(|child| child.starts_with(name) && is_plain(child));
         children.sort_unstable();

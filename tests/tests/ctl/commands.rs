@@ -1,0 +1,249 @@
+//! Commands one by one.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Child, ChildStdout, Stdio};
+use std::thread::{self, JoinHandle};
+
+use serde_json::{Value, json};
+use zoolet_client::CreateMode;
+
+use crate::harness::{Scene, command, ended, said, signal, soon};
+
+pub(crate) async fn znodes_come_and_go(scene: &Scene) {
+    let top = scene.path().await;
+    let path = format!("{top}/a");
+    assert_eq!(scene.ctl(&["create", &path, "some data"]).well(), format!("Created {path}\n"));
+    assert_eq!(scene.ctl(&["get", &path]).well(), "some data\n");
+    let read = scene.json(&["get", &path]);
+    assert_eq!((&read["path"], &read["data"]), (&json!(path), &json!("some data")));
+    assert_eq!(read["stat"]["dataLength"], 9);
+    assert_eq!(read["stat"]["ephemeralOwner"], "0x0");
+    assert_eq!(scene.ctl(&["set", &path, "other"]).well(), "");
+    let text = scene.ctl(&["get", "-s", &path]).well();
+    assert!(text.starts_with("other\ncZxid = 0x"), "{text}");
+    assert!(text.contains("\ndataVersion = 1\n") && text.contains("\nctime = 2"), "{text}");
+    assert_eq!(scene.ctl(&["stat", &path]).well().lines().count(), 11);
+    assert_eq!(scene.json(&["set", &path, ""])["stat"]["version"], 2);
+    assert_eq!(scene.ctl(&["get", &path]).well(), "\n");
+    assert_eq!(scene.json(&["delete", &path]), json!({ "path": path, "deleted": 1 }));
+    scene.ctl(&["get", &path]).badly(1, "does not exist");
+}
+
+pub(crate) async fn versions_are_heeded(scene: &Scene) {
+    let path = scene.path().await;
+    scene.ctl(&["set", "-v", "3", &path, "x"]).badly(1, "another version");
+    let text = scene.ctl(&["set", "-s", "-v", "0", &path, "x"]).well();
+    assert!(text.contains("dataVersion = 1\n"), "{text}");
+    scene.ctl(&["set", "-v", "-1", &path, "-5"]).badly(128, "-5");
+    scene.ctl(&["set", "-v", "-1", &path, "--", "-5"]).well();
+    assert_eq!(scene.ctl(&["get", &path]).well(), "-5\n");
+    scene.ctl(&["delete", "-v", "1", &path]).badly(1, "another version");
+    scene.ctl(&["delete", "-v", "2", &path]).well();
+}
+
+pub(crate) async fn every_kind_of_znode_is_created(scene: &Scene) {
+    let top = scene.path().await;
+    let below = |name: &str| format!("{top}/{name}");
+    let first = scene.ctl(&["create", "-s", &below("n-"), "x"]).well();
+    assert_eq!(first, format!("Created {}\n", below("n-0000000000")));
+    let unnamed = scene.json(&["create", "-s", &below("")]);
+    assert_eq!(unnamed["path"], below("0000000001"));
+    scene.ctl(&["create", "-c", &below("container")]).well();
+    scene.ctl(&["create", "-t", "60000", &below("ttl"), "x"]).well();
+    scene.ctl(&["create", "-s", "-t", "60000", &below("ttl-"), "x"]).well();
+    let ephemeral = scene.json(&["create", "-e", &below("e")]);
+    assert_ne!(ephemeral["stat"]["ephemeralOwner"], "0x0");
+    scene.ctl(&["stat", &below("e")]).badly(1, "does not exist");
+    scene.ctl(&["create", "-e", "-s", &below("e-")]).well();
+    scene.ctl(&["create", &below("nowhere/a")]).badly(1, "parent does not exist");
+    scene.ctl(&["create", &top]).badly(1, "exists already");
+    assert_eq!(scene.until_children(&top, 5).await.len(), 5);
+}
+
+pub(crate) async fn what_is_below_is_listed_and_deleted(scene: &Scene) {
+    let top = scene.path().await;
+    for name in ["b", "a", "a/x", "a/x/y"] {
+        scene.ctl(&["create", &format!("{top}/{name}"), name]).well();
+    }
+    assert_eq!(scene.ctl(&["ls", &top]).well(), "a\nb\n");
+    assert!(scene.ctl(&["ls", "-s", &top]).well().contains("\nnumChildren = 2\n"));
+    assert_eq!(scene.json(&["ls", &top])["children"], json!(["a", "b"]));
+    assert_eq!(scene.ctl(&["ls", &format!("{top}/b")]).well(), "");
+    let paths = format!("{top}\n{top}/a\n{top}/a/x\n{top}/a/x/y\n{top}/b\n");
+    assert_eq!(scene.ctl(&["ls", "-R", &top]).well(), paths);
+    let tree = format!("{top}\n├── a\n│   └── x\n│       └── y\n└── b\n");
+    assert_eq!(scene.ctl(&["tree", &top]).well(), tree);
+    assert_eq!(scene.ctl(&["tree", "-L", "1", &top]).well(), format!("{top}\n├── a\n└── b\n"));
+    assert_eq!(scene.ctl(&["getAllChildrenNumber", &top]).well(), "4\n");
+    scene.ctl(&["delete", &top]).badly(1, "deleteall");
+    assert_eq!(scene.json(&["deleteall", &top])["deleted"], 5);
+    scene.ctl(&["ls", &top]).badly(1, "does not exist");
+    scene.ctl(&["deleteall", "/"]).badly(3, "cannot be deleted");
+}
+
+pub(crate) async fn data_that_is_not_text_survives(scene: &Scene) {
+    let path = scene.path().await;
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("data");
+    fs::write(&file, b"a\x1b\xff\n").unwrap();
+    scene.ctl(&["set", &path, "--file", file.to_str().unwrap()]).well();
+    assert_eq!(scene.ctl(&["get", &path]).well(), "a\\u{1b}\\xff\n\n");
+    assert_eq!(scene.json(&["get", &path])["base64"], "YRv/Cg==");
+    let raw = scene.command(&["get", "--raw", &path]).output().unwrap();
+    assert_eq!(raw.stdout, b"a\x1b\xff\n");
+    let mut piped = scene.command(&["set", &path, "--file", "-"]);
+    let said = said(piped.stdin(fs::File::open(&file).unwrap()));
+    assert_eq!(said.well(), "");
+    let nowhere = directory.path().join("nowhere");
+    scene.ctl(&["set", &path, "--file", nowhere.to_str().unwrap()]).badly(6, "No such file");
+}
+
+pub(crate) async fn permissions_are_shown_set_and_needed(scene: &Scene) {
+    let path = scene.path().await;
+    assert_eq!(scene.ctl(&["getAcl", &path]).well(), "world:anyone:cdrwa\n");
+    let child = format!("{path}/mine");
+    let acl = "auth::cdrwa";
+    let auth = ["--auth", "digest:user:secret"];
+    scene.ctl(&[&auth[..], &["create", &child, "x", acl]].concat()).well();
+    scene.ctl(&["get", &child]).badly(1, "--auth");
+    assert_eq!(scene.ctl(&[&auth[..], &["get", &child]].concat()).well(), "x\n");
+    let shown = scene.json(&[&auth[..], &["getAcl", &child]].concat());
+    assert_eq!(shown["acl"][0]["scheme"], "digest");
+    let id = shown["acl"][0]["id"].as_str().unwrap();
+    assert!(id.starts_with("user:") && !id.contains("secret"), "{id}");
+    let whoami = scene.ctl(&[&auth[..], &["whoami"]].concat()).well();
+    assert!(whoami.contains("digest: user"), "{whoami}");
+
+    let all = [&auth[..], &["setAcl", "-R", &path, "world:anyone:r,digest:user:x:cdrwa"]].concat();
+    assert_eq!(scene.ctl(&all).well(), "2 znodes\n");
+    assert_eq!(
+        scene.ctl(&["getAcl", &child]).well(),
+        "world:anyone:r,digest:user:x:cdrwa\n".to_owned()
+    );
+    scene.ctl(&["set", &child, "x"]).badly(1, "ACL");
+    scene.ctl(&["setAcl", "-v", "5", &path, "world:anyone:r"]).badly(1, "ACL");
+    scene.ctl(&["setAcl", &path, "world"]).badly(3, "SCHEME:ID:PERMISSIONS");
+    scene.ctl(&["setAcl", &path, "world:anyone:q"]).badly(3, "other than");
+    scene.ctl(&["--auth", "digest", "ls", "/"]).badly(128, "no scheme");
+}
+
+pub(crate) async fn quotas_are_set_listed_and_taken_away(scene: &Scene) {
+    let path = scene.path().await;
+    scene.ctl(&["listquota", &path]).badly(1, "no quota");
+    scene.ctl(&["setquota", &path]).badly(128, "required");
+    scene.ctl(&["setquota", "-n", "10", "-B", "1000", &path]).well();
+    scene.ctl(&["setquota", "-b", "500", &path]).well();
+    let listed = scene.json(&["listquota", &path]);
+    let quota = json!({ "count": 10, "bytes": 500, "countHard": null, "bytesHard": 1000 });
+    assert_eq!(listed["quota"], quota);
+    assert_eq!(listed["used"]["count"], 1);
+    assert!(scene.ctl(&["listquota", &path]).well().starts_with("quota count=10 bytes=500 "));
+    scene.ctl(&["delquota", "-b", &path]).well();
+    assert_eq!(scene.json(&["listquota", &path])["quota"]["bytes"], json!(null));
+    scene.ctl(&["delquota", &path]).well();
+    scene.ctl(&["listquota", &path]).badly(1, "no quota");
+    scene.ctl(&["setquota", "-n", "1", &format!("{path}/nothing")]).badly(1, "does not exist");
+    scene.ctl(&["setquota", "-n", "many", &path]).badly(128, "invalid digit");
+}
+
+pub(crate) async fn the_ensemble_is_asked(scene: &Scene) {
+    assert!(scene.ctl(&["sync", "/"]).well().starts_with("Sync is OK"));
+    assert!(scene.json(&["sync", "/"])["zxid"].as_str().unwrap().starts_with("0x"));
+    assert_eq!(scene.json(&["getEphemerals"]), json!([]));
+    assert!(scene.ctl(&["whoami"]).well().starts_with("ip: "));
+    assert!(scene.ctl(&["version"]).well().starts_with("zooletctl "));
+    // One server alone has no configuration, and none that could be changed.
+    assert_eq!(scene.json(&["config"])["servers"], json!([]));
+    scene.ctl(&["reconfig"]).badly(128, "--add");
+    let said = scene.ctl(&["reconfig", "-remove", "5"]);
+    assert!(matches!(said.code, Some(1 | 3 | 4)) && said.err.starts_with("Error: "), "{said:?}");
+    scene.ctl(&["removewatches", "/"]).badly(1, "no such watch");
+}
+
+pub(crate) async fn a_watch_tells_of_the_next_change(scene: &Scene) {
+    let client = scene.client().await;
+    let top = scene.path().await;
+    let path = format!("{top}/later");
+    let mut stat = scene.begin(&["--json", "stat", "-w", &path]);
+    let mut ls = scene.begin(&["ls", "-w", &top]);
+    let mut all = scene.begin(&["addWatch", "-m", "persistent_recursive", &top]);
+    let told = read_until(&mut all, &format!("type:NodeCreated path:{path}"));
+    // Whether a watch is there already cannot be seen from outside: change until all have told.
+    soon("events", async || {
+        client.create(&path, b"", CreateMode::Persistent).await.unwrap();
+        client.delete(&path, -1).await.unwrap();
+        let ended = [&mut stat, &mut ls].map(|child| child.try_wait().unwrap().is_some());
+        ended == [true, true] && told.is_finished()
+    })
+    .await;
+    let out = told.join().unwrap();
+    signal(&all, "INT");
+    assert_eq!(ended(all).code, Some(5));
+    drop(out);
+    let told = ended(stat).well();
+    let event: Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();
+    assert_eq!(event["event"]["path"], path, "{told}");
+    assert!(ended(ls).well().contains("type:NodeChildrenChanged"));
+}
+
+/// Reads what a command says until it has said this. The rest is left in what is answered: a
+/// command whose reader is gone ends.
+fn read_until(child: &mut Child, expected: &str) -> JoinHandle<BufReader<ChildStdout>> {
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    let expected = expected.to_owned();
+    thread::spawn(move || {
+        let mut said = String::new();
+        while !said.contains(&expected) {
+            assert_ne!(out.read_line(&mut said).unwrap(), 0, "it ended: {said}");
+        }
+        out
+    })
+}
+
+pub(crate) async fn failures_have_codes_and_say_what_is_wrong(scene: &Scene) {
+    for (path, why) in [
+        ("a", "relative"),
+        ("", "relative"),
+        ("/a/", "ends with /"),
+        ("//a", "empty name"),
+        ("/a/../b", "relative name"),
+    ] {
+        for command in ["ls", "get", "stat", "create", "delete", "deleteall", "sync", "getAcl"] {
+            scene.ctl(&[command, path]).badly(3, why);
+        }
+    }
+    let refused = scene.ctl(&["--json", "get", "/nothing"]);
+    assert_eq!((refused.code, refused.out.as_str()), (Some(1), ""));
+    let error: Value = serde_json::from_str(&refused.err).unwrap();
+    assert_eq!(error["error"]["name"], "NoNode");
+    assert_eq!(error["error"]["code"], -101);
+    scene.ctl(&["frobnicate"]).badly(128, "frobnicate");
+    scene.ctl(&["lss", "/"]).badly(128, "'ls'");
+    scene.ctl(&["ls", "--frobnicate", "/"]).badly(128, "--frobnicate");
+    let nobody = &mut command("127.0.0.1:1", &["--timeout", "300ms", "ls", "/"]);
+    said(nobody).badly(2, "--servers");
+    said(&mut command("a:b", &["ls", "/"])).badly(3, "a:b");
+}
+
+pub(crate) async fn a_reader_that_leaves_ends_it_quietly(scene: &Scene) {
+    let client = scene.client().await;
+    let top = scene.path().await;
+    let name = "x".repeat(1000);
+    for number in 0..300 {
+        let path = format!("{top}/{name}{number}");
+        client.create(&path, b"", CreateMode::Persistent).await.unwrap();
+    }
+    for json in [&[][..], &["--json"]] {
+        let mut child = scene
+            .command(&[json, &["ls", "-R", &top]].concat())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        drop(child.stdout.take());
+        let said = ended(child);
+        assert_eq!((said.code, said.err.as_str()), (Some(141), ""));
+    }
+}

@@ -1,0 +1,190 @@
+//! What is told of locks, and what a bench measures.
+
+use serde_json::{Value, json};
+use zoolet_client::{Client, CreateMode, Stat};
+
+use crate::harness::{Scene, signal};
+use crate::hold::number;
+
+const UUID: &str = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4be";
+const HEX: &str = "1b9d6bcdbbfd4b2d9b5dab8dfbbd4be";
+
+/// Names as each family writes them, the last digit of the id left out; the family and the role
+/// that are told; and the number, where the client chooses it.
+fn families() -> Vec<(String, &'static str, &'static str)> {
+    vec![
+        (format!("_c_{UUID}0-lock-"), "curator", "mutex"),
+        (format!("_c_{UUID}0-latch-"), "curator", "mutex"),
+        (format!("_c_{HEX}0-lock-"), "go", "mutex"),
+        (format!("{HEX}0__lock__"), "kazoo", "mutex"),
+        ("x-72057594037927936-".to_owned(), "java-recipes", "mutex"),
+        ("x-0100000000000000-".to_owned(), "c-recipes", "mutex"),
+        ("n_".to_owned(), "java-recipes", "election"),
+    ]
+}
+
+pub(crate) async fn every_family_is_shown(scene: &Scene) {
+    let top = scene.path().await;
+    let (holder, waiter) = (scene.client().await, scene.client().await);
+    let mut expected = Vec::new();
+    for (at, (name, family, kind)) in families().into_iter().enumerate() {
+        let path = format!("{top}/lock-{at}");
+        holder.create(&path, b"", CreateMode::Persistent).await.unwrap();
+        let first = number(&holder, &format!("{path}/{name}")).await;
+        let second = number(&waiter, &format!("{path}/{}", name.replace('0', "a"))).await;
+        // Another id, of the same form: a session in the name stays as it is.
+        let second = if name.starts_with("x-") {
+            waiter.delete(&second, -1).await.unwrap();
+            number(&waiter, &format!("{path}/{name}")).await
+        } else {
+            second
+        };
+        holder.set_data(&first, b"me", -1).await.unwrap();
+        let kind = if name.contains("latch") { "election" } else { kind };
+        expected.push((path, family, kind, first, second));
+    }
+    for name in ["leader", "member-0000000007"] {
+        let path = format!("{top}/{name}");
+        holder.create(&path, b"", CreateMode::Ephemeral).await.unwrap();
+    }
+    let shown = scene.json(&["locks", &top]);
+    assert_eq!(shown.as_array().unwrap().len(), expected.len(), "{shown}");
+    let stat = async |path: &str| -> Stat { holder.exists(path).await.unwrap().unwrap() };
+    for (lock, (path, family, kind, first, second)) in
+        shown.as_array().unwrap().iter().zip(&expected)
+    {
+        assert_eq!((&lock["path"], &lock["kind"]), (&json!(path), &json!(kind)), "{lock}");
+        assert_eq!(lock["warnings"], json!([]), "{lock}");
+        for (who, client, znode) in [("holders", &holder, first), ("queue", &waiter, second)] {
+            let members = lock[who].as_array().unwrap();
+            assert_eq!(members.len(), 1, "{lock}");
+            check(&members[0], client, znode, &stat(znode).await);
+            assert_eq!(members[0]["family"], *family, "{lock}");
+        }
+        assert_eq!(lock["holders"][0]["data"], "me");
+    }
+    let text = scene.ctl(&["locks", &format!("{top}/lock-0")]).well();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(lines[0], format!("{top}/lock-0  mutex, 1 held, 1 waiting"), "{text}");
+    assert!(lines[2].contains("held mutex") && lines[2].contains("127.0.0.1:"), "{text}");
+    assert!(lines[3].contains("1. mutex") && lines[3].contains(" curator "), "{text}");
+
+    let all = scene.json(&["locks", "--all", &top]);
+    assert_eq!(all.as_array().unwrap().len(), expected.len() + 1, "{all}");
+    assert_eq!(all[0]["holders"][0]["family"], "other", "{all}");
+    let simple = scene.json(&["locks", &format!("{top}/leader")]);
+    assert_eq!(simple[0]["kind"], "simple", "{simple}");
+    let none = scene.path().await;
+    assert_eq!(scene.ctl(&["locks", &none]).well(), "no locks\n");
+    scene.ctl(&["locks", "/nothing"]).badly(1, "does not exist");
+}
+
+fn check(member: &Value, client: &Client, znode: &str, stat: &Stat) {
+    assert_eq!(member["path"], znode);
+    assert_eq!(member["session"], client.session().id.to_string());
+    assert!(member["client"].as_str().unwrap().starts_with("127.0.0.1:"), "{member}");
+    assert_eq!(member["since"], stat.ctime);
+    assert_eq!(member["token"], stat.czxid.0);
+    assert!(member["forMs"].as_u64().is_some());
+}
+
+pub(crate) async fn semaphores_are_shown(scene: &Scene) {
+    let path = scene.path().await;
+    let permits = ["lock", &path, "--permits", "2", "--", "sleep", "60"];
+    let mut holders = Vec::new();
+    for count in 1..=2 {
+        holders.push(scene.begin(&permits));
+        scene.until_children(&format!("{path}/leases"), count).await;
+        scene.until_children(&format!("{path}/locks"), 0).await;
+    }
+    holders.push(scene.begin(&permits));
+    scene.until_children(&format!("{path}/leases"), 3).await;
+    holders.push(scene.begin(&permits));
+    scene.until_children(&format!("{path}/locks"), 2).await;
+    let shown = scene.json(&["locks", &path]);
+    let [lock] = shown.as_array().unwrap().as_slice() else { panic!("{shown}") };
+    assert_eq!((&lock["path"], &lock["kind"]), (&json!(path), &json!("semaphore")));
+    assert_eq!(lock["holders"].as_array().unwrap().len(), 2, "{shown}");
+    assert_eq!(lock["queue"].as_array().unwrap().len(), 2, "{shown}");
+    for mut holder in holders {
+        signal(&holder, "TERM");
+        holder.wait().unwrap();
+    }
+
+    // kazoo's: permits without numbers, their count in the data, the queue beside.
+    let client = scene.client().await;
+    client.set_data(&path, b"3", -1).await.unwrap();
+    scene.until_children(&format!("{path}/leases"), 0).await;
+    let other = scene.path().await;
+    client.set_data(&other, b"3", -1).await.unwrap();
+    client.create(&format!("{other}/{HEX}0"), b"me", CreateMode::Ephemeral).await.unwrap();
+    let queue = format!("{other}-__lock__");
+    client.create(&queue, b"", CreateMode::Persistent).await.unwrap();
+    number(&client, &format!("{queue}/{HEX}1__lock__")).await;
+    let shown = scene.json(&["locks"]);
+    let lock = shown.as_array().unwrap().iter().find(|lock| lock["path"] == other).unwrap();
+    assert_eq!((&lock["kind"], &lock["permits"]), (&json!("semaphore"), &json!(3)), "{lock}");
+    assert_eq!(lock["holders"][0]["family"], "kazoo");
+    assert_eq!(lock["queue"][0]["family"], "kazoo");
+}
+
+pub(crate) async fn families_that_do_not_see_each_other_are_told(scene: &Scene) {
+    let path = scene.path().await;
+    let client = scene.client().await;
+    number(&client, &format!("{path}/_c_{UUID}0-lock-")).await;
+    number(&client, &format!("{path}/{HEX}1__lock__")).await;
+    let go = number(&client, &format!("{path}/_c_{HEX}2-lock-")).await;
+    let shown = scene.json(&["locks", &path]);
+    assert_eq!(shown[0]["holders"].as_array().unwrap().len(), 2, "{shown}");
+    assert_eq!(shown[0]["queue"][0]["path"], go, "{shown}");
+    let text = scene.ctl(&["locks", &path]).well();
+    assert!(text.contains("! several hold it"), "{text}");
+    // A lock that both wait for is told as one.
+    let path = scene.path().await;
+    let mut holder = scene.begin(&["lock", &path, "--", "sleep", "60"]);
+    scene.until_children(&path, 2).await;
+    number(&client, &format!("{path}/{HEX}1__lock__")).await;
+    number(&client, &format!("{path}/_c_{UUID}0-lock-")).await;
+    let shown = scene.json(&["locks", &path]);
+    assert_eq!(shown[0]["holders"][0]["family"], "bilingual", "{shown}");
+    assert_eq!(shown[0]["holders"].as_array().unwrap().len(), 1, "{shown}");
+    assert_eq!(shown[0]["queue"].as_array().unwrap().len(), 2, "{shown}");
+    signal(&holder, "TERM");
+    holder.wait().unwrap();
+}
+
+pub(crate) async fn a_bench_gives_figures_and_leaves_nothing(scene: &Scene) {
+    let top = scene.path().await;
+    let mixes = "get,set,mix:70,create,lock,handoff";
+    let words = ["bench", "--duration", "300ms", "--connections", "2", "--depth", "2", "--keys"];
+    let rest = ["10", "--mix", mixes, "--path", &top];
+    let words = [&words[..], &rest].concat();
+    let figures = scene.json(&[&words[..], &["--against", &scene.servers]].concat());
+    let measured = figures["mixes"].as_array().unwrap();
+    let names: Vec<&str> = measured.iter().map(|one| one["mix"].as_str().unwrap()).collect();
+    assert_eq!(names.join(","), mixes);
+    for one in measured {
+        let results = one["results"].as_array().unwrap();
+        assert_eq!(results.len(), 2);
+        for result in results {
+            assert_eq!(result["errors"], 0, "{result}");
+            assert!(result["operations"].as_u64().unwrap() > 0, "{one}");
+            assert!(result["opsPerSecond"].as_f64().unwrap() > 0.0, "{one}");
+            let latency = |name: &str| result["latencyMs"][name].as_f64().unwrap();
+            assert!(latency("p50") <= latency("p99") && latency("p99") <= latency("max"), "{one}");
+            assert!(
+                result["serverCores"].as_f64().unwrap() >= 0.0,
+                "the server is on this machine"
+            );
+        }
+        assert!(one["ratio"]["opsPerSecond"].as_f64().unwrap() > 0.0, "{one}");
+    }
+    assert_eq!(scene.until_children(&top, 0).await.len(), 0);
+    let short = [&words[..], &["--duration", "100ms"]].concat();
+    scene.ctl(&short).badly(128, "--duration");
+    let text = scene.ctl(&["bench", "--mix", "get", "--duration", "100ms", "--path", &top]).well();
+    assert_eq!(text.lines().count(), 3, "{text}");
+    scene.ctl(&["bench", "--mix", "frob"]).badly(128, "frob");
+    scene.ctl(&["bench", "--path", "/nothing"]).badly(1, "does not exist");
+    scene.until_children(&top, 0).await;
+}

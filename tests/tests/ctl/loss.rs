@@ -1,0 +1,73 @@
+//! Locks that are lost while a command runs under them.
+
+use std::fs;
+use std::time::Duration;
+
+use tokio::time::Instant;
+use zoolet_tests::proxy::Proxy;
+
+use crate::harness::{Scene, command, ended, soon, start};
+
+/// The session timeout of the holders that are cut off: short, since it is waited for.
+const SESSION: Duration = Duration::from_secs(4);
+
+pub(crate) async fn a_command_ends_with_its_lock(scene: &Scene) {
+    let path = scene.path().await;
+    // Everything that the command has started ends with it.
+    let script = "trap 'echo told; exit 0' TERM; sleep 60 & echo $!; wait";
+    let mut holder = scene.begin(&["lock", &path, "--", "sh", "-c", script]);
+    let mut out = std::io::BufReader::new(holder.stdout.take().unwrap());
+    let mut pid = String::new();
+    std::io::BufRead::read_line(&mut out, &mut pid).unwrap();
+    scene.ctl(&["deleteall", &path]).well();
+    let said = ended(holder);
+    said.badly(125, "lost");
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut out, &mut rest).unwrap();
+    assert_eq!(rest, "told\n", "it is asked to end first");
+    soon("the end of what it started", async || !is_alive(pid.trim())).await;
+}
+
+pub(crate) async fn a_stubborn_command_is_killed(scene: &Scene) {
+    let path = scene.path().await;
+    let script = "trap '' TERM; echo ready; while :; do sleep 0.05; done";
+    let words = ["lock", &path, "--kill-after", "200ms", "--", "sh", "-c", script];
+    let mut holder = scene.begin(&words);
+    let mut ready = [0; 6];
+    std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut ready).unwrap();
+    scene.ctl(&["deleteall", &path]).well();
+    ended(holder).badly(125, "killed");
+}
+
+/// A holder that is cut off from the servers ends its command before they can end its session.
+pub(crate) async fn a_command_ends_before_its_session_can(scene: &Scene) {
+    let path = scene.path().await;
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pid");
+    let script = format!("echo $$ > {}; exec sleep 60", file.display());
+    let proxy = Proxy::start(&scene.servers).await.unwrap();
+    let mut held = command(&proxy.connect_string(), &["--session-timeout", "4s"]);
+    held.args(["lock", &path, "--", "sh", "-c", &script]);
+    let holder = start(held.stdin(std::process::Stdio::null()));
+    soon("the command", async || fs::read_to_string(&file).is_ok_and(|pid| !pid.is_empty())).await;
+    let pid = fs::read_to_string(&file).unwrap().trim().to_owned();
+    let waiting = scene.begin(&["lock", &path, "--", "true"]);
+    scene.until_children(&path, 4).await;
+
+    proxy.cut();
+    let cut_at = Instant::now();
+    soon("the end of the command", async || !is_alive(&pid)).await;
+    assert!(cut_at.elapsed() < SESSION, "a loss is seen before the servers can end the session");
+    let shown = scene.json(&["locks", &path]);
+    assert_eq!(shown[0]["holders"].as_array().unwrap().len(), 1, "{shown}");
+    ended(waiting).well();
+    // It tries to give back what it has lost until its time for that is over.
+    proxy.heal();
+    ended(holder).badly(125, "the session has ended");
+    scene.until_children(&path, 0).await;
+}
+
+fn is_alive(pid: &str) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+}

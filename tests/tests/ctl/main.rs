@@ -1,0 +1,88 @@
+//! `zooletctl` against real servers, of zoolet and of Apache ZooKeeper: its commands one by one and
+//! in its shell, commands under locks, what it tells of locks, and its bench.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, and tells which scene it was"
+)]
+
+mod commands;
+mod harness;
+mod hold;
+mod locks;
+mod loss;
+mod shell;
+mod terminal;
+
+use zoolet_tests::apache::Apache;
+use zoolet_tests::tools;
+use zoolet_tests::zoolet::Zoolet;
+
+use harness::Scene;
+
+/// Defines a suite of scenes: a test for each kind of servers.
+macro_rules! suites {
+    ($($suite:ident / $apache:ident: $($scene:path),+;)+) => {$(
+        #[test]
+        fn $suite() {
+            let servers = Zoolet::builder().start().unwrap();
+            harness::run(async {
+                let scene = Scene::new(servers.connect_string());
+                $(scene.play(stringify!($scene), $scene).await;)+
+            });
+        }
+
+        #[test]
+        fn $apache() {
+            if !tools::require_foreign(stringify!($apache), &["java", "mvn"]).unwrap() {
+                return;
+            }
+            let servers = Apache::builder().start().unwrap();
+            harness::run(async {
+                let scene = Scene::new(servers.connect_string());
+                $(scene.play(stringify!($scene), $scene).await;)+
+            });
+        }
+    )+};
+}
+
+suites! {
+    commands_are_carried_out / commands_are_carried_out_on_apache:
+        commands::znodes_come_and_go,
+        commands::versions_are_heeded,
+        commands::every_kind_of_znode_is_created,
+        commands::what_is_below_is_listed_and_deleted,
+        commands::data_that_is_not_text_survives,
+        commands::permissions_are_shown_set_and_needed,
+        commands::quotas_are_set_listed_and_taken_away,
+        commands::the_ensemble_is_asked,
+        commands::a_watch_tells_of_the_next_change,
+        commands::failures_have_codes_and_say_what_is_wrong,
+        commands::a_reader_that_leaves_ends_it_quietly,
+        shell::a_script_is_carried_out_line_by_line,
+        shell::watches_fire_in_the_shell,
+        shell::sessions_are_closed_and_opened,
+        shell::bad_lines_do_not_stop_a_script,
+        terminal::a_person_has_history_and_completion;
+    commands_run_under_locks / commands_run_under_locks_on_apache:
+        hold::a_command_finds_its_token_and_passes_its_code,
+        hold::a_lock_excludes_itself,
+        hold::a_lock_waits_for_every_family,
+        hold::every_family_finds_a_lock_in_front,
+        hold::readers_share_and_a_writer_does_not,
+        hold::as_many_as_there_are_permits,
+        hold::kinds_are_not_mixed,
+        hold::signals_reach_the_command,
+        hold::without_a_command_a_signal_ends_it,
+        hold::the_next_one_is_elected,
+        loss::a_command_ends_with_its_lock,
+        loss::a_stubborn_command_is_killed,
+        loss::a_command_ends_before_its_session_can,
+        locks::every_family_is_shown,
+        locks::semaphores_are_shown,
+        locks::families_that_do_not_see_each_other_are_told,
+        locks::a_bench_gives_figures_and_leaves_nothing;
+}
