@@ -21,7 +21,7 @@ use crate::config::{ConfigError, ServerConfig};
 use crate::entropy::{Entropy, RealEntropy};
 use crate::host::{ConfigView, Host};
 use crate::net::{self, ClientPort};
-use crate::raft::{self, Chunks, Machine, Raft, StateSnapshot};
+use crate::raft::{self, Chunks, Machine, Raft, Staged, StateSnapshot};
 use crate::replica::state::{RestoreError, State};
 use crate::replica::{Replica, Role};
 use crate::storage::{Disk, RealDisk, StorageError};
@@ -240,8 +240,16 @@ impl Machine for HostMachine {
         self.0.sync_lost(through);
     }
 
-    fn touched(&self, sessions: Vec<SessionId>) {
-        self.0.touched(sessions);
+    fn touched(&self, sessions: Vec<SessionId>) -> Vec<SessionId> {
+        self.0.touched(sessions)
+    }
+
+    fn heard(&self, through: u64, sessions: Vec<SessionId>) {
+        self.0.heard(through, sessions);
+    }
+
+    fn removed(&self) {
+        self.0.removed();
     }
 
     fn reconfigured(&self, number: u64, result: Result<(), ErrorCode>) {
@@ -273,11 +281,11 @@ impl Machine for HostMachine {
         }
     }
 
-    fn restore(&self, chunks: Chunks) -> io::Result<()> {
+    fn stage(&self, chunks: Chunks) -> io::Result<Staged> {
         let state = State::restore(chunks)
             .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
-        self.0.restore(state);
-        Ok(())
+        let host = Arc::clone(&self.0);
+        Ok(Staged::new(move || host.restore(state)))
     }
 
     fn zxid(&self) -> u64 {

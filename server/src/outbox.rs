@@ -72,8 +72,6 @@ pub enum Closing {
     Full,
     /// A reply has no room in an empty outbox.
     TooLong,
-    /// The server stops.
-    Shutdown,
 }
 
 /// What an outbox has for the connection's task.
@@ -130,7 +128,7 @@ impl Outbox {
         match (closing, inner.closing) {
             (Closing::Finished, None) => inner.closing = Some(closing),
             (Closing::Finished, Some(_)) => {}
-            (Closing::Full | Closing::TooLong | Closing::Shutdown, _) => inner.end(closing),
+            (Closing::Full | Closing::TooLong, _) => inner.end(closing),
         }
         inner.waker.take()
     }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use zoolet_client::{Client, ClientOptions, CreateMode};
+use zoolet_client::{Client, ClientOptions, CreateMode, ErrorCode};
 use zoolet_server::embed::{EmbedError, Ensemble};
 
 async fn client(ensemble: &Ensemble) -> Client {
@@ -70,6 +70,38 @@ async fn a_paused_leader_is_replaced_and_follows_when_it_goes_on() {
     let reader = Client::connect(&address).await.unwrap();
     reader.sync("/").await.unwrap();
     assert!(reader.exists("/while-paused").await.unwrap().is_some());
+    ensemble.shutdown().await;
+}
+
+/// A write that was too long for a message between servers stopped the commit of everybody's
+/// writes, and the leader kept its lead.
+#[tokio::test]
+async fn a_write_too_long_for_the_log_is_refused_and_others_go_on() {
+    let builder = Ensemble::builder().servers(3).configure(|config| {
+        config.limits.frame_bytes_max = 8 << 20;
+        // The first server is more generous than the others.
+        let is_first = config.server_id.0 == 1;
+        config.limits.peer_frame_bytes_max = if is_first { 4 << 20 } else { 1 << 20 };
+    });
+    let ensemble = builder.start().await.unwrap();
+    let mut clients = Vec::new();
+    for server in 0..3 {
+        let address = ensemble.client_addr(server).unwrap().to_string();
+        clients.push(Client::connect(&address).await.unwrap());
+    }
+    let persistent = CreateMode::Persistent;
+    for (number, bytes) in [(0, 5 << 20), (1, 2 << 20), (2, 2 << 20)] {
+        let long = vec![7; bytes];
+        let refused = clients[number].create("/long", &long, persistent).await.unwrap_err();
+        assert_eq!(refused.code(), Some(ErrorCode::BadArguments), "client {number}");
+    }
+    let long = vec![7; 2 << 20];
+    clients[0].create("/long", &long, persistent).await.unwrap();
+    for (number, client) in clients.iter().enumerate() {
+        client.create(&format!("/short{number}"), b"", persistent).await.unwrap();
+        client.sync("/").await.unwrap();
+        assert_eq!(client.get("/long").await.unwrap().0, long, "client {number}");
+    }
     ensemble.shutdown().await;
 }
 

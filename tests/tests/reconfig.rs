@@ -128,9 +128,6 @@ async fn servers_leave_join_are_promoted_and_survive_a_restart_under_load() {
         .servers(3)
         .observers(1)
         .property("reconfigEnabled", "true")
-        // A removed server hangs up after so many ticks. It must be before the sessions that it
-        // no longer keeps alive expire.
-        .property("syncLimit", "4")
         .super_digest(SUPER_DIGEST)
         .start()
         .unwrap();

@@ -161,10 +161,12 @@ impl Draft {
         }
     }
 
-    /// One log entry can hold a full batch, or one command as long as a client's frame.
+    /// One log entry can hold a full batch, or one command as long as a client's frame, with the
+    /// identities of the client.
     fn entry_room(&self) -> usize {
+        const IDENTITY_BYTES: usize = 64 << 10;
         let longest = self.config.limits.frame_bytes_max.max(self.config.log.entry_bytes_max);
-        longest.saturating_add(HEADER_BYTES)
+        longest.saturating_add(HEADER_BYTES + IDENTITY_BYTES)
     }
 
     fn check_elections(&self) -> Result<(), ConfigError> {

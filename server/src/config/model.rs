@@ -198,7 +198,7 @@ pub struct Limits {
     pub session_watches_max: usize,
     /// Watches of all sessions on this server.
     pub watches_max: usize,
-    /// The length of a frame between servers, in bytes.
+    /// The longest log entry that this server makes of its clients' requests, in bytes.
     pub peer_frame_bytes_max: usize,
 }
 

@@ -384,7 +384,7 @@ pub(super) static SETTINGS: [Setting; 44] = [
     },
     Setting {
         section: "limits", key: "peer_frame_bytes_max", unit: "bytes", range: (MIB, 2 * GIB - 1),
-        about: "The length of a frame between servers; room for a log entry and a frame of a client.",
+        about: "The longest log entry of this server's clients; room for a frame and the identities.",
         derived: true, field: |c| Field::Usize(&mut c.limits.peer_frame_bytes_max),
     },
     Setting {

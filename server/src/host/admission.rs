@@ -70,9 +70,11 @@ impl Connection {
         self.bytes
     }
 
-    /// Takes the request off that is answered now: replies go out in order.
-    pub(super) fn answered(&mut self) -> Option<InFlight> {
-        let answered = self.in_flight.pop_front()?;
+    /// Takes the request off that is answered now: replies go out in order, those to pings aside.
+    pub(super) fn answered(&mut self, is_ping: bool) -> Option<InFlight> {
+        let is_it = |request: &InFlight| (request.op == Some(OpCode::Ping)) == is_ping;
+        let at = self.in_flight.iter().position(is_it).unwrap_or(0);
+        let answered = self.in_flight.remove(at)?;
         self.bytes -= answered.bytes;
         Some(answered)
     }

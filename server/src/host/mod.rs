@@ -51,8 +51,9 @@ pub trait Proposals: Debug + Send + Sync + 'static {
     /// Has the leader change the ensemble; the outcome goes to [`Host::reconfigured`].
     fn reconfig(&self, number: u64, request: ReconfigRequest, identities: Arc<[Id]>);
 
-    /// Tells the leader that these sessions' clients were heard of.
-    fn touch(&self, sessions: Vec<SessionId>);
+    /// Tells the leader that these sessions' clients were heard of; what it has counted goes to
+    /// [`Host::heard`].
+    fn touch(&self, number: u64, sessions: Vec<SessionId>);
 }
 
 /// What the state and the configuration say about changes of the ensemble.
@@ -237,9 +238,28 @@ impl Host {
         self.locked(|inner, now| self.step(inner, now, Input::SyncLost { through }));
     }
 
-    /// Clients of other servers were heard of. Only the leader is told.
-    pub fn touched(&self, sessions: Vec<SessionId>) {
-        self.locked(|inner, now| self.step(inner, now, Input::Touched { sessions }));
+    /// Clients of other servers were heard of. Only the leader is told. Answers the sessions that
+    /// it does not count: they have ended, or are about to.
+    pub fn touched(&self, sessions: Vec<SessionId>) -> Vec<SessionId> {
+        self.locked(|inner, now| {
+            let mut refused = sessions.clone();
+            self.step(inner, now, Input::Touched { sessions });
+            refused.retain(|session| !inner.replica.counts(*session));
+            refused
+        })
+    }
+
+    /// A leader has counted these sessions as heard of.
+    pub fn heard(&self, through: u64, sessions: Vec<SessionId>) {
+        self.locked(|inner, now| self.step(inner, now, Input::Heard { through, sessions }));
+    }
+
+    /// This server no longer belongs to the ensemble.
+    pub fn removed(&self) {
+        self.locked(|inner, now| {
+            self.step(inner, now, Input::Removed);
+            self.publish_serving(&inner.replica);
+        });
     }
 
     /// The server's part in the ensemble has changed.
@@ -340,7 +360,7 @@ impl Host {
                 Output::Reconfig { number, request, identities } => {
                     self.proposals.reconfig(number, request, identities);
                 }
-                Output::Touch { sessions } => self.proposals.touch(sessions),
+                Output::Touch { number, sessions } => self.proposals.touch(number, sessions),
             }
         }
         inner.outputs = outputs;
@@ -374,7 +394,7 @@ impl Inner {
 
     fn reply(&mut self, now: Now, connection: ConnectionId, answer: Answer) {
         let Some(entry) = self.connections.get_mut(&connection) else { return };
-        let answered = entry.answered();
+        let answered = entry.answered(answer.xid == Xid::PING);
         self.requests_in_flight -= usize::from(answered.is_some());
         self.bytes_in_flight -= answered.as_ref().map_or(0, |answered| answered.bytes);
         self.figures.sent += 1;

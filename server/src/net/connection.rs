@@ -143,9 +143,7 @@ impl Connection {
             // What came in front of a bad frame was asked for in good order.
             split?;
             match poll_fn(|context| self.poll_event(context, deadline.as_mut())).await? {
-                Event::Read(0) | Event::Closing(Closing::Shutdown) => {
-                    return Ok(());
-                }
+                Event::Read(0) => return Ok(()),
                 Event::Read(bytes) => self.note_read(bytes),
                 Event::Written => {}
                 Event::Closing(Closing::Finished) => return self.finish().await,

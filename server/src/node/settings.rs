@@ -17,6 +17,9 @@ use crate::storage::{DirectorySizes, Disk, WalOptions, WatchedDisk};
 /// How long the outcome of a proposal may stay unknown, in election timeouts.
 const PATIENCE_ELECTIONS: u32 = 6;
 
+/// The longest command that the log takes, whatever the configuration allows, in bytes.
+const COMMAND_BYTES_MAX: usize = 512 << 20;
+
 /// The disk of a server, with an eye on slow syncs.
 pub(super) fn watched_disk(config: &ServerConfig, seams: &Seams) -> WatchedDisk {
     let limit_ms = u64::from(config.log.slow_sync_ms);
@@ -72,7 +75,6 @@ pub(super) fn raft_options(config: &ServerConfig, seams: &Seams) -> raft::Option
         snapshot_commands: config.snapshot.commands,
         snapshot_log_bytes: config.snapshot.log_bytes,
         snapshots_retained: config.snapshot.retain,
-        frame_bytes_max: config.limits.peer_frame_bytes_max,
         connect_timeout: millis(ensemble.peer_connect_timeout_ms),
         timing: Timing {
             heartbeat: millis(ensemble.heartbeat_ms),
@@ -108,6 +110,7 @@ pub(super) fn replica_options(config: &ServerConfig, boot: u64) -> replica::Opti
         containers_per_minute_max: config.znodes.reaps_per_minute_max,
         container_never_used_ms: i64::try_from(config.znodes.never_used_ms_max).unwrap_or(i64::MAX),
         config_text: (!config.standalone).then(|| config.members_text()),
+        command_bytes_max: config.limits.peer_frame_bytes_max.min(COMMAND_BYTES_MAX),
         ..replica::Options::new(config.server_id, boot)
     }
 }

@@ -15,6 +15,9 @@ pub(super) const ANSWER: u8 = 0;
 /// How much is read from a socket at once, at least, in bytes.
 const READ_BYTES: usize = 64 * 1024;
 
+/// The most room that is made at once for the rest of a frame, in bytes.
+const RESERVED_BYTES_MAX: usize = 4 << 20;
+
 /// Why a frame could not be read.
 #[derive(Debug, Error)]
 pub enum FrameError {
@@ -77,7 +80,8 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
             return Err(FrameError::Length { bytes, max: self.frame_bytes_max });
         }
         if self.buffer.len() < 4 + bytes {
-            self.buffer.reserve(4 + bytes - self.buffer.len());
+            // Memory is taken for what has come, not for what is announced.
+            self.buffer.reserve((4 + bytes - self.buffer.len()).min(RESERVED_BYTES_MAX));
             return Ok(None);
         }
         self.buffer.advance(4);

@@ -15,6 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 use super::Lane;
 use super::frame::{ANSWER, Frame, FrameError, FrameReader};
 use super::handshake::{Identity, greet};
+use super::reach::Reach;
 use crate::transport::{Net, Stream};
 
 /// How much is gathered for one write, in bytes.
@@ -47,6 +48,8 @@ pub struct LinkOptions {
     /// After so long without any answer while one is due, the connection is given up: the peer,
     /// or the way to it, may be gone without a trace.
     pub stall_timeout: Duration,
+    /// Tells of a peer that cannot be reached; the links of all its lanes share it.
+    pub reach: Arc<Reach>,
 }
 
 /// Why a call has no answer.
@@ -116,11 +119,6 @@ impl Link {
         timeout(deadline, self.call(kind, body)).await.unwrap_or(Err(CallError::Timeout))
     }
 
-    /// Tells the peer something, if it can be reached. Nothing comes back.
-    pub fn post(&self, kind: u8, body: Bytes) -> Result<(), CallError> {
-        self.enqueue(Outgoing { kind, body, answer: None })
-    }
-
     fn enqueue(&self, outgoing: Outgoing) -> Result<(), CallError> {
         // The header is small against the slack that the limit has.
         if outgoing.body.len() + 64 > self.frame_bytes_max {
@@ -142,7 +140,6 @@ struct Unanswered {
 async fn run(options: LinkOptions, mut queue: mpsc::Receiver<Outgoing>) {
     let mut backoff = BACKOFF_MIN;
     let mut not_before: Option<Instant> = None;
-    let mut was_reachable = true;
     while let Some(first) = queue.recv().await {
         if not_before.is_some_and(|not_before| Instant::now() < not_before) {
             fail(first, CallError::Unreachable);
@@ -151,16 +148,14 @@ async fn run(options: LinkOptions, mut queue: mpsc::Receiver<Outgoing>) {
         match connect(&options).await {
             Ok(stream) => {
                 tracing::debug!(peer = options.target, lane = %options.lane, "connected");
-                (backoff, not_before, was_reachable) = (BACKOFF_MIN, None, true);
+                (backoff, not_before) = (BACKOFF_MIN, None);
+                options.reach.connected(options.target);
                 let error = converse(&options, stream, first, &mut queue).await;
                 tracing::debug!(peer = options.target, lane = %options.lane, %error, "link broke");
             }
             Err(error) => {
-                if was_reachable {
-                    let (peer, lane, address) = (options.target, options.lane, &options.address);
-                    tracing::info!(peer, %lane, %address, %error, "cannot reach peer");
-                }
-                was_reachable = false;
+                tracing::debug!(peer = options.target, lane = %options.lane, %error, "no link");
+                options.reach.failed(options.target, &options.address, &error);
                 fail(first, CallError::Unreachable);
                 not_before = Some(Instant::now() + backoff);
                 backoff = (backoff * 2).min(options.backoff_max);

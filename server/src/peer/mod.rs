@@ -11,11 +11,13 @@ mod frame;
 mod handshake;
 mod link;
 mod port;
+mod reach;
 
 pub use frame::FrameError;
 pub use handshake::{HandshakeError, Identity};
 pub use link::{CallError, Link, LinkOptions};
 pub use port::{Answer, Call, PeerPort, PeerPortOptions, Service};
+pub use reach::Reach;
 
 /// What a connection is for. Each lane has a connection of its own, so that what must be quick
 /// never waits behind what is large.

@@ -55,6 +55,7 @@ fn link(port: &PeerPort, ours: Identity, target: u64) -> Link {
         connect_timeout: Duration::from_secs(1),
         backoff_max: Duration::from_millis(100),
         stall_timeout: Duration::from_millis(200),
+        reach: Arc::default(),
     })
 }
 

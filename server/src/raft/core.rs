@@ -1,5 +1,8 @@
 //! A handle on openraft, with the few calls that the rest of this module makes.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use tokio::sync::watch;
 
 use openraft::ReadPolicy;
@@ -23,6 +26,8 @@ pub(super) struct Core {
     server: u64,
     raft: openraft::Raft<TypeConfig, StateMachine>,
     leaderships: watch::Receiver<Option<Leadership>>,
+    /// The last term in which this server led and has given that up.
+    given_up: Arc<AtomicU64>,
 }
 
 impl Core {
@@ -45,7 +50,7 @@ impl Core {
                 }
             }
         });
-        Self { server, raft, leaderships }
+        Self { server, raft, leaderships, given_up: Arc::default() }
     }
 
     pub(super) fn server(&self) -> u64 {
@@ -71,6 +76,22 @@ impl Core {
 
     pub(super) fn is_leader(&self) -> bool {
         self.leadership().is_some_and(|leadership| leadership.leader == self.server)
+    }
+
+    /// This server is about to give its lead up: from now on its word counts no longer, while the
+    /// others may already listen to another.
+    pub(super) fn give_up(&self) {
+        if let Some(known) = self.leadership().filter(|known| known.leader == self.server) {
+            self.given_up.store(known.term, Ordering::Relaxed);
+        }
+    }
+
+    pub(super) fn has_given_up(&self, term: u64) -> bool {
+        self.given_up.load(Ordering::Relaxed) == term
+    }
+
+    pub(super) fn is_only_voter(&self) -> bool {
+        self.metrics().membership_config.voter_ids().all(|voter| voter == self.server)
     }
 
     /// Puts a batch behind all that were proposed before. False when openraft has stopped.

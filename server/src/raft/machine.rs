@@ -27,8 +27,15 @@ pub trait Machine: Debug + Send + Sync + 'static {
     /// These syncs failed.
     fn sync_lost(&self, through: u64);
 
-    /// Clients of other servers were heard of. Only the leader is told.
-    fn touched(&self, sessions: Vec<SessionId>);
+    /// Clients of other servers were heard of. Only the leader is told. Answers the sessions that
+    /// it does not count.
+    fn touched(&self, sessions: Vec<SessionId>) -> Vec<SessionId>;
+
+    /// A leader has counted these sessions, of which it was told by touches up to this number.
+    fn heard(&self, through: u64, sessions: Vec<SessionId>);
+
+    /// This server no longer belongs to the ensemble.
+    fn removed(&self);
 
     /// A reconfiguration is done and applied here, or refused.
     fn reconfigured(&self, number: u64, result: Result<(), ErrorCode>);
@@ -49,12 +56,32 @@ pub trait Machine: Debug + Send + Sync + 'static {
     /// The state at this moment. It is written later, while commands go on being applied.
     fn snapshot(&self) -> StateSnapshot;
 
-    /// Replaces the state. The chunks are checked as they are read; after an error the old state
-    /// must still be there.
-    fn restore(&self, chunks: Chunks) -> io::Result<()>;
+    /// Reads a state, which is checked on the way, and changes nothing yet.
+    fn stage(&self, chunks: Chunks) -> io::Result<Staged>;
 
     /// The last transaction that was applied.
     fn zxid(&self) -> u64;
+}
+
+/// A state that was read and found whole. Installing it replaces the machine's.
+pub struct Staged(Box<dyn FnOnce() + Send>);
+
+impl Staged {
+    /// A state that `install` puts in place.
+    pub fn new(install: impl FnOnce() + Send + 'static) -> Self {
+        Self(Box::new(install))
+    }
+
+    /// Puts the state in place.
+    pub fn install(self) {
+        (self.0)();
+    }
+}
+
+impl Debug for Staged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Staged").finish_non_exhaustive()
+    }
 }
 
 /// A state that no longer changes.

@@ -31,6 +31,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use thiserror::Error;
@@ -48,16 +49,16 @@ use self::service::{Admission, Answers, Heard};
 use self::state_machine::{Progress, Snapshots, StateMachine};
 use self::sync::ReadIndex;
 use self::types::LogId;
-use self::upkeep::{Announcer, Housekeeping, RoleWatch};
+use self::upkeep::{Announcer, DiskWatch, Housekeeping, RoleWatch};
 use crate::peer::{self, Lane, LinkOptions, PeerPort, PeerPortOptions};
 use crate::replica::Role;
 use crate::storage::{Identity, SnapshotStore, StorageError, Wal};
 use crate::transport::Net;
 
-pub use self::machine::{Chunks, Machine, StateSnapshot};
+pub use self::machine::{Chunks, Machine, Staged, StateSnapshot};
 pub use self::options::{
-    BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, FRAME_BYTES_MAX, Options, SNAPSHOT_COMMANDS,
-    SNAPSHOTS_RETAINED, Timing,
+    BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, Options, SNAPSHOT_COMMANDS, SNAPSHOTS_RETAINED,
+    Timing,
 };
 pub use self::proposer::Proposer;
 pub use self::status::{PeerStatus, Status, StatusSource};
@@ -188,21 +189,9 @@ impl Opened {
         let core = Core::new(server, raft);
         let before = wal.state();
         let is_empty = before.last.is_none() && before.vote.is_none();
-        let changes = Reconfigurer {
-            core: core.clone(),
-            links: Arc::clone(&links),
-            machine: Arc::clone(&machine),
-            read_index: ReadIndex {
-                core: core.clone(),
-                links: Arc::clone(&links),
-                applied: applied.clone(),
-            },
-            timing: options.timing,
-            configured: options.members.clone(),
-            standalone: options.standalone,
-            voters_min: options.voters_min,
-            busy: tokio::sync::Mutex::default(),
-        };
+        let read_index =
+            ReadIndex { core: core.clone(), links: Arc::clone(&links), applied: applied.clone() };
+        let changes = reconfigurer(&options, read_index, Arc::clone(&machine));
         let crew = Crew {
             changes: Arc::new(changes),
             links,
@@ -214,16 +203,19 @@ impl Opened {
             core,
             heard: Arc::default(),
             admission: Arc::new(Admission::new(is_empty)),
+            removal: Arc::default(),
             role: watch::Sender::new(Role::Looking),
             fatal: fatal_report,
+            wal,
         };
         let port = crew.listen(&options, boot, &*net).await?;
         crew.core.raft().run();
         let tasks = crew.start_tasks(&options);
         let role = crew.role.subscribe();
-        let Crew { core, applied, snapshots, .. } = crew;
+        let Crew { core, links, applied, snapshots, wal, .. } = crew;
         Ok(Raft {
             core,
+            links,
             applied,
             snapshots,
             role,
@@ -240,6 +232,24 @@ fn not_started(error: impl std::fmt::Display) -> StartError {
     StartError::Raft(error.to_string())
 }
 
+fn reconfigurer(
+    options: &Options,
+    read_index: ReadIndex,
+    machine: Arc<dyn Machine>,
+) -> Reconfigurer {
+    Reconfigurer {
+        core: read_index.core.clone(),
+        links: Arc::clone(&read_index.links),
+        machine,
+        read_index,
+        timing: options.timing,
+        configured: options.members.clone(),
+        standalone: options.standalone,
+        voters_min: options.voters_min,
+        busy: tokio::sync::Mutex::default(),
+    }
+}
+
 fn links(options: &Options, boot: u64, net: &Arc<dyn Net>) -> Arc<Links> {
     let server = u64::from(options.server.0);
     let template = LinkOptions {
@@ -248,11 +258,12 @@ fn links(options: &Options, boot: u64, net: &Arc<dyn Net>) -> Arc<Links> {
         target: 0,
         address: String::new(),
         lane: Lane::Control,
-        frame_bytes_max: options.frame_bytes_max,
+        frame_bytes_max: options::FRAME_BYTES_MAX,
         calls_max: CALLS_MAX,
         connect_timeout: options.connect_timeout,
         backoff_max: options.timing.heartbeat,
         stall_timeout: options.timing.election_max * 4,
+        reach: Arc::default(),
     };
     let address = |member: &ConfiguredMember| (u64::from(member.server.0), member.address.clone());
     let addresses: BTreeMap<u64, String> = options.members.iter().map(address).collect();
@@ -271,9 +282,11 @@ struct Crew {
     progress: Arc<Progress>,
     heard: Arc<Heard>,
     admission: Arc<Admission>,
+    removal: Arc<AtomicU64>,
     changes: Arc<Reconfigurer>,
     role: watch::Sender<Role>,
     fatal: watch::Sender<Option<String>>,
+    wal: Arc<Wal>,
 }
 
 impl Crew {
@@ -295,6 +308,7 @@ impl Crew {
             heard: Arc::clone(&self.heard),
             admission: Arc::clone(&self.admission),
             changes: Arc::clone(&self.changes),
+            removal: Arc::clone(&self.removal),
             receiving: tokio::sync::Mutex::default(),
         };
         let server = u64::from(options.server.0);
@@ -302,7 +316,7 @@ impl Crew {
             ours: peer::Identity { cluster: options.cluster_id, server, boot },
             any_cluster: options.reconfig && !options.cluster_named,
             address: address.clone(),
-            frame_bytes_max: options.frame_bytes_max,
+            frame_bytes_max: options::FRAME_BYTES_MAX,
             answers_max: CALLS_MAX,
             handshake_timeout: HANDSHAKE_TIMEOUT,
         };
@@ -348,6 +362,7 @@ impl Crew {
             links: Arc::clone(&self.links),
             timing,
             role: self.role.clone(),
+            removal: Arc::clone(&self.removal),
             leads: None,
             doubts: None,
         };
@@ -361,8 +376,16 @@ impl Crew {
             snapshot_commands: options.snapshot_commands,
             snapshot_log_bytes: options.snapshot_log_bytes,
             snapshots_retained: options.snapshots_retained,
+            links: Arc::clone(&self.links),
         };
         tasks.spawn(housekeeping.run());
+        let disk = DiskWatch {
+            core: core.clone(),
+            links: Arc::clone(&self.links),
+            wal: Arc::clone(&self.wal),
+            timing,
+        };
+        tasks.spawn(disk.run());
         let founder = Founder {
             core: core.clone(),
             links: Arc::clone(&self.links),
@@ -381,6 +404,7 @@ impl Crew {
 #[derive(Debug)]
 pub struct Raft {
     core: Core,
+    links: Arc<Links>,
     applied: watch::Receiver<Option<LogId>>,
     snapshots: Snapshots,
     role: watch::Receiver<Role>,
@@ -425,7 +449,7 @@ impl Raft {
 
     /// Makes another server the leader, if this one is.
     pub async fn hand_over(&self) {
-        upkeep::hand_over(&self.core).await;
+        upkeep::hand_over(&self.core, &self.links).await;
     }
 
     /// Takes a snapshot now.

@@ -21,7 +21,7 @@ use tokio::task::spawn_blocking;
 use super::codec;
 use super::state_machine::FileSnapshot;
 use super::types::{Member, Membership, TypeConfig, Vote};
-use crate::peer::{CallError, Lane, Link, LinkOptions};
+use crate::peer::{CallError, Lane, Link, LinkOptions, Reach};
 use crate::storage::{SnapshotReader, StorageError};
 
 /// The kinds of calls between servers.
@@ -37,6 +37,7 @@ pub(super) const READ_INDEX: u8 = 9;
 pub(super) const TOUCH: u8 = 10;
 pub(super) const STATUS: u8 = 11;
 pub(super) const RECONFIG: u8 = 12;
+pub(super) const REMOVED: u8 = 13;
 
 /// How long one piece of a snapshot may take.
 const CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -61,6 +62,7 @@ pub(super) struct Links {
 struct Known {
     addresses: BTreeMap<u64, String>,
     links: BTreeMap<(u64, Lane), Arc<Link>>,
+    reaches: BTreeMap<u64, Arc<Reach>>,
 }
 
 impl Links {
@@ -69,7 +71,8 @@ impl Links {
         append_timeout: Duration,
         addresses: BTreeMap<u64, String>,
     ) -> Self {
-        let known = Mutex::new(Known { addresses, links: BTreeMap::new() });
+        let known =
+            Mutex::new(Known { addresses, links: BTreeMap::new(), reaches: BTreeMap::new() });
         Self { template, append_timeout, doubtful: AtomicBool::new(false), known }
     }
 
@@ -90,7 +93,8 @@ impl Links {
             Lane::Snapshot => INSTALL_TIMEOUT,
         };
         let template = self.template.clone();
-        let options = LinkOptions { target, address, lane, stall_timeout, ..template };
+        let reach = Arc::clone(known.reaches.entry(target).or_default());
+        let options = LinkOptions { target, address, lane, stall_timeout, reach, ..template };
         let link = Arc::new(Link::open(options));
         known.links.insert((target, lane), Arc::clone(&link));
         Some(link)
@@ -121,8 +125,8 @@ impl Links {
     /// A link to a server that is no peer yet, outside the books.
     pub(super) fn try_out(&self, target: u64, address: String) -> Link {
         let stall_timeout = self.template.stall_timeout;
-        let template = self.template.clone();
-        Link::open(LinkOptions { target, address, lane: Lane::Request, stall_timeout, ..template })
+        let (lane, reach, template) = (Lane::Request, Arc::default(), self.template.clone());
+        Link::open(LinkOptions { target, address, lane, stall_timeout, reach, ..template })
     }
 }
 

@@ -100,9 +100,6 @@ pub struct Options {
     pub snapshot_log_bytes: u64,
     /// So many snapshots are kept, and the log back to the oldest of them.
     pub snapshots_retained: usize,
-    /// The largest message between servers, in bytes: it must have room for the largest request
-    /// of a client, twice over.
-    pub frame_bytes_max: usize,
     /// How long connecting to another server may take, handshake included.
     pub connect_timeout: Duration,
     /// How long to wait for what.
@@ -133,8 +130,10 @@ pub const SNAPSHOT_COMMANDS: u64 = 100_000;
 /// So many snapshots are kept by default (`autopurge.snapRetainCount`).
 pub const SNAPSHOTS_RETAINED: usize = 3;
 
-/// The largest message between servers by default, in bytes.
-pub const FRAME_BYTES_MAX: usize = 16 << 20;
+/// The largest message between servers, in bytes. What a server proposes is bounded by its
+/// configuration; what the others propose must be taken even if theirs is more generous, or the
+/// log could not go on behind it.
+pub(super) const FRAME_BYTES_MAX: usize = (1 << 30) + (1 << 20);
 
 pub(super) fn config(options: &Options) -> Config {
     let timing = options.timing;

@@ -6,6 +6,8 @@
 //! When that takes too long, all that was proposed is reported lost, and a new stream begins,
 //! which fences off whatever may still come of the old one. `docs/decisions/` has the reasoning.
 
+mod queue;
+
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -15,6 +17,7 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep_until};
 use zoolet_jute::{Id, ReconfigRequest, SessionId};
 
+use self::queue::{Queue, Seen, Waiting};
 use super::core::{Core, Leadership};
 use super::machine::Machine;
 use super::network::{Links, PROPOSE};
@@ -23,7 +26,7 @@ use super::reconfig::Asked;
 use super::types::{Body, Callback};
 use crate::host::Proposals;
 use crate::peer::Lane;
-use crate::replica::{Batch, Command, Op, Origin, ServerId};
+use crate::replica::{Batch, Command, Origin, ServerId};
 
 /// Batches that are proposed and not yet applied here.
 const IN_FLIGHT_MAX: usize = 2;
@@ -48,27 +51,6 @@ pub struct Proposer {
     wake_sync: Notify,
     wake_touch: Notify,
     wake_reconfig: Notify,
-}
-
-#[derive(Debug, Default)]
-struct Queue {
-    commands: VecDeque<Command>,
-    /// The number of the last command that came in.
-    last_number: u64,
-    sync: u64,
-    touched: BTreeSet<SessionId>,
-    reconfigs: VecDeque<Asked>,
-}
-
-/// This server's row in the state's fence, kept from the entries as they are applied.
-#[derive(Clone, Copy, Debug, Default)]
-struct Seen {
-    stream: u64,
-    last: u64,
-    /// A batch was dropped because its predecessor has not come.
-    gap: bool,
-    /// A snapshot has replaced the state: what is in it of this server's commands is not known.
-    replaced: bool,
 }
 
 impl Proposer {
@@ -112,11 +94,14 @@ impl Proposer {
     }
 
     /// Waits for sessions whose clients were heard of, and takes them.
-    pub async fn take_touched(&self) -> Vec<SessionId> {
+    pub async fn take_touched(&self) -> (u64, Vec<SessionId>) {
         loop {
-            let touched = std::mem::take(&mut self.lock_queue().touched);
+            let (through, touched) = {
+                let mut queue = self.lock_queue();
+                (queue.touch, std::mem::take(&mut queue.touched))
+            };
             if !touched.is_empty() {
-                return touched.into_iter().collect();
+                return (through, touched.into_iter().collect());
             }
             self.wake_touch.notified().await;
         }
@@ -143,9 +128,10 @@ impl Proposer {
 
 impl Proposals for Proposer {
     fn propose(&self, command: Command) {
+        let bytes = command.encoded_bytes();
         let mut queue = self.lock_queue();
         queue.last_number = command.number;
-        queue.commands.push_back(command);
+        queue.commands.push_back(Waiting { command, bytes });
         drop(queue);
         self.wake.notify_one();
     }
@@ -160,64 +146,14 @@ impl Proposals for Proposer {
         self.wake_reconfig.notify_one();
     }
 
-    fn touch(&self, sessions: Vec<SessionId>) {
+    fn touch(&self, number: u64, sessions: Vec<SessionId>) {
         let mut queue = self.lock_queue();
+        queue.touch = number;
         if queue.touched.len() < TOUCHED_MAX {
             queue.touched.extend(sessions);
         }
         drop(queue);
         self.wake_touch.notify_one();
-    }
-}
-
-impl Seen {
-    /// The rule of the state's fence.
-    fn apply(&mut self, stream: u64, first: u64, count: u64) {
-        let follows = stream == self.stream && first == self.last.wrapping_add(1);
-        if stream > self.stream || follows {
-            self.stream = stream;
-            self.last = first.wrapping_add(count).wrapping_sub(1);
-        } else if stream == self.stream && first > self.last {
-            self.gap = true;
-        }
-    }
-}
-
-impl Queue {
-    /// Takes the effect from what came in, before its connection was closed, behind a lost command
-    /// of the same session. The command keeps its place: numbers must not have gaps.
-    fn void_orphans(&mut self, mut sessions: BTreeSet<SessionId>) {
-        for command in &mut self.commands {
-            match command.op {
-                // From here on it is another connection.
-                Op::CreateSession { .. } | Op::ResumeSession { .. } => {
-                    sessions.remove(&command.session);
-                }
-                Op::Write(_) | Op::CloseSession if sessions.contains(&command.session) => {
-                    command.session = SessionId::NONE;
-                    // There is no such session, so there is nothing to expire.
-                    command.op = Op::ExpireSession { generation: 0 };
-                }
-                Op::Write(_)
-                | Op::CloseSession
-                | Op::ExpireSession { .. }
-                | Op::DeleteContainer { .. }
-                | Op::SetConfig { .. } => {}
-            }
-        }
-    }
-
-    /// Takes what fits into one batch, beginning with the oldest.
-    fn take_batch(&mut self, limits: BatchLimits) -> Vec<Command> {
-        let (mut count, mut bytes) = (0, 0);
-        for command in self.commands.iter().take(limits.commands_max) {
-            bytes += command.encoded_bytes();
-            if count > 0 && bytes > limits.bytes_max {
-                break;
-            }
-            count += 1;
-        }
-        self.commands.drain(..count).collect()
     }
 }
 
@@ -335,7 +271,7 @@ impl Driver {
         }
         let through = {
             let mut queue = self.proposer.lock_queue();
-            sessions.extend(queue.commands.drain(..).map(|command| command.session));
+            sessions.extend(queue.commands.drain(..).map(|waiting| waiting.command.session));
             queue.last_number
         };
         tracing::warn!(through, "proposals are lost: no leader has committed them in time");
@@ -414,81 +350,5 @@ impl Course {
         let waits = self.in_flight.iter().any(|flight| !flight.is_sent);
         let can_send = waits && self.leadership.is_some() && self.not_before > Instant::now();
         Some(if can_send { late_at.min(self.not_before) } else { late_at })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use zoolet_jute::Xid;
-
-    use super::*;
-    use crate::replica::Policy;
-
-    fn command(number: u64, session: i64, op: Op) -> Command {
-        Command {
-            number,
-            session: SessionId(session),
-            cxid: Xid(1),
-            now_ms: 0,
-            policy: Policy::default(),
-            identities: Arc::from([]),
-            op,
-        }
-    }
-
-    #[test]
-    fn nothing_follows_a_lost_command_of_its_session_until_the_session_is_resumed() {
-        let resume = Op::ResumeSession { timeout_ms: 4000 };
-        let mut queue = Queue::default();
-        queue.commands.extend([
-            command(5, 1, Op::CloseSession),
-            command(6, 2, Op::CloseSession),
-            command(7, 1, resume.clone()),
-            command(8, 1, Op::CloseSession),
-        ]);
-        queue.void_orphans(BTreeSet::from([SessionId(1)]));
-        let left: Vec<_> = queue
-            .commands
-            .into_iter()
-            .map(|command| (command.number, command.session.0, command.op))
-            .collect();
-        let expected = [
-            (5, 0, Op::ExpireSession { generation: 0 }),
-            (6, 2, Op::CloseSession),
-            (7, 1, resume),
-            (8, 1, Op::CloseSession),
-        ];
-        assert_eq!(left, expected);
-    }
-
-    #[test]
-    fn the_mirror_of_the_fence_tells_gaps_from_copies() {
-        let mut seen = Seen::default();
-        let mut apply = |stream, first, count| {
-            seen.gap = false;
-            seen.apply(stream, first, count);
-            (seen.stream, seen.last, seen.gap)
-        };
-        assert_eq!(apply(1, 1, 3), (1, 3, false));
-        assert_eq!(apply(1, 1, 3), (1, 3, false), "a copy");
-        assert_eq!(apply(1, 6, 2), (1, 3, true), "its predecessor is missing");
-        assert_eq!(apply(1, 4, 2), (1, 5, false));
-        assert_eq!(apply(2, 9, 1), (2, 9, false), "a new stream begins anywhere");
-        assert_eq!(apply(1, 6, 2), (2, 9, false), "an old stream is over");
-    }
-
-    #[test]
-    fn a_batch_is_bounded_but_holds_at_least_one_command() {
-        let limits = BatchLimits { commands_max: 500, bytes_max: 100_000 };
-        let path = "p".repeat(limits.bytes_max);
-        let mut queue = Queue::default();
-        queue.commands.push_back(command(1, 0, Op::DeleteContainer { path: path.clone() }));
-        queue.commands.push_back(command(2, 0, Op::DeleteContainer { path }));
-        for number in 3..2000 {
-            queue.commands.push_back(command(number, 1, Op::CloseSession));
-        }
-        assert_eq!(queue.take_batch(limits).len(), 1);
-        assert_eq!(queue.take_batch(limits).len(), 1);
-        assert_eq!(queue.take_batch(limits).len(), limits.commands_max);
     }
 }

@@ -6,27 +6,28 @@
 //! the configuration files: a leader that dies in the middle leaves behind a membership from which
 //! the next one writes the znode. `docs/decisions/` has the reasoning.
 
+mod message;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::{ChangeMembers, Instant as _};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-use zoolet_jute::{Decode, Encode, ErrorCode, Id, ReconfigRequest};
+use zoolet_jute::{ErrorCode, Id, ReconfigRequest};
 
-use super::codec::{Reader, malformed};
+use self::message::{Verdict, decode, encode};
 use super::core::Core;
 use super::machine::Machine;
 use super::members::{
     is_quorum, is_unfinished, members_of, nodes_of, outsider, outsiders, render, version_of,
     voters_of,
 };
-use super::network::{Links, RECONFIG, STATUS};
+use super::network::{Links, RECONFIG, REMOVED, STATUS};
 use super::options::{ConfiguredMember, Timing};
 use super::proposer::Proposer;
 use super::sync::ReadIndex;
@@ -35,6 +36,8 @@ use super::upkeep::hand_over_to;
 use crate::config::{MemberList, Role, change_members, parse_members};
 use crate::host::ConfigView;
 use crate::peer::{CallError, Lane};
+
+pub(super) use self::message::Asked;
 
 /// How long a change may take, from the client's request on.
 const CHANGE_MAX: Duration = Duration::from_secs(30);
@@ -53,27 +56,6 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// The highest number of a server (protocol §11.2).
 const SERVER_MAX: u64 = 254;
-
-/// A request for a change, on its way from a client.
-#[derive(Clone, Debug)]
-pub(super) struct Asked {
-    pub number: u64,
-    pub request: ReconfigRequest,
-    pub identities: Arc<[Id]>,
-}
-
-/// What became of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
-    /// It is done, and written to `/zookeeper/config`.
-    Done,
-    /// Nothing was changed, for this reason.
-    Refused(ErrorCode),
-    /// This server does not lead, or no longer: nothing was changed that matters.
-    Again,
-    /// It may be done, or half done.
-    Unknown,
-}
 
 /// Changes the ensemble, as leader, and follows its changes, as everybody.
 #[derive(Debug)]
@@ -271,7 +253,11 @@ impl Reconfigurer {
             let refused = Verdict::Refused(ErrorCode::NewConfigNoQuorum);
             return if removed { refused } else { Verdict::Unknown };
         }
-        if self.switch(&old, wanted, voters).await && self.write_down(wanted, before).await {
+        let is_switched = self.switch(&old, wanted, voters).await;
+        if is_switched {
+            self.dismiss(&old);
+        }
+        if is_switched && self.write_down(wanted, before).await {
             Verdict::Done
         } else {
             Verdict::Unknown
@@ -296,6 +282,21 @@ impl Reconfigurer {
             && (gone.is_empty() || self.change(ChangeMembers::RemoveNodes(gone), true).await)
     }
 
+    /// Tells those who were removed: they get no more of the log, and would go on for a while with
+    /// clients whose sessions nobody keeps alive.
+    fn dismiss(&self, old: &Membership) {
+        let metrics = self.core.metrics();
+        let membership = &metrics.membership_config;
+        let at = membership.log_id().as_ref().map_or(0, |at| at.index);
+        let gone = old.nodes().map(|(server, _)| *server);
+        for server in gone.filter(|server| membership.membership().get_node(server).is_none()) {
+            let Some(link) = self.links.to(server, Lane::Request) else { continue };
+            let call = link.call(REMOVED, Bytes::copy_from_slice(&at.to_be_bytes()));
+            // It may be gone already, which is as good.
+            tokio::spawn(timeout(PROBE_MAX, call));
+        }
+    }
+
     /// Has `/zookeeper/config` written, and waits until it is.
     async fn write_down(&self, wanted: &MemberList, before: &ConfigView) -> bool {
         let text = render(wanted);
@@ -318,7 +319,7 @@ impl Reconfigurer {
         let heirs = self.membership().voter_ids().collect::<BTreeSet<u64>>();
         let heir = heirs.intersection(staying).copied().find(|server| self.is_synced(*server));
         match heir {
-            Some(heir) => hand_over_to(&self.core, heir).await,
+            Some(heir) => hand_over_to(&self.core, &self.links, heir).await,
             None => false,
         }
     }
@@ -410,47 +411,4 @@ fn moves(server: u64, wanted: &MemberList, before: &ConfigView) -> bool {
     let now = parse_members(&before.text).unwrap_or_default();
     let addresses = now.get(&server).zip(wanted.get(&server));
     addresses.is_some_and(|(now, wanted)| now.peer != wanted.peer)
-}
-
-fn encode(asked: &Asked) -> Bytes {
-    let mut out = BytesMut::new();
-    asked.request.encode(&mut out);
-    asked.identities.to_vec().encode(&mut out);
-    out.freeze()
-}
-
-fn decode(mut body: Bytes) -> io::Result<Asked> {
-    let bad = |_| malformed("a malformed reconfiguration");
-    let request = ReconfigRequest::decode(&mut body, "reconfig").map_err(bad)?;
-    let identities = Vec::<Id>::decode(&mut body, "identities").map_err(bad)?.into();
-    Ok(Asked { number: 0, request, identities })
-}
-
-impl Verdict {
-    fn encode(self) -> Bytes {
-        let mut out = BytesMut::new();
-        match self {
-            Self::Done => out.put_u8(0),
-            Self::Refused(code) => {
-                out.put_u8(1);
-                out.put_u32((code as i32).cast_unsigned());
-            }
-            Self::Again => out.put_u8(2),
-            Self::Unknown => out.put_u8(3),
-        }
-        out.freeze()
-    }
-
-    fn decode(body: Bytes) -> io::Result<Self> {
-        let mut reader = Reader(body);
-        Ok(match reader.u8()? {
-            0 => Self::Done,
-            1 => {
-                let code = ErrorCode::from_i32(reader.u32()?.cast_signed());
-                Self::Refused(code.ok_or_else(|| malformed("an unknown error"))?)
-            }
-            2 => Self::Again,
-            _ => Self::Unknown,
-        })
-    }
 }

@@ -1,7 +1,7 @@
 //! What a server answers to its peers' calls.
 
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use openraft::raft::VoteResponse;
 use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
-use zoolet_jute::SessionId;
 
 use super::codec::{self, Reader, malformed};
 use super::core::Core;
 use super::machine::Machine;
 use super::network::{
-    APPEND, PRE_VOTE, PROPOSE, READ_INDEX, RECONFIG, SNAPSHOT_BEGIN, SNAPSHOT_CHUNK, SNAPSHOT_END,
-    STATUS, TOUCH, TRANSFER, VOTE,
+    APPEND, PRE_VOTE, PROPOSE, READ_INDEX, RECONFIG, REMOVED, SNAPSHOT_BEGIN, SNAPSHOT_CHUNK,
+    SNAPSHOT_END, STATUS, TOUCH, TRANSFER, VOTE,
 };
 use super::reconfig::Reconfigurer;
 use super::state_machine::{FileSnapshot, Snapshots, meta_of};
+use super::sync::{decode_sessions, encode_sessions};
 use super::types::{Body, Callback, LogId, Vote};
 use crate::peer::{Answer, Call, Service};
 use crate::storage::{SnapshotName, SnapshotWriter, StorageError};
@@ -70,6 +70,8 @@ pub(super) struct Answers {
     /// What this server may do yet.
     pub admission: Arc<Admission>,
     pub changes: Arc<Reconfigurer>,
+    /// The index of the membership without this server that it was told of; zero for none.
+    pub removal: Arc<AtomicU64>,
     pub receiving: tokio::sync::Mutex<Option<Receiving>>,
 }
 
@@ -123,14 +125,16 @@ impl Answers {
                 }))
             }
             TOUCH => {
-                let mut sessions = Vec::new();
-                for _ in 0..body.u32()? {
-                    sessions.push(SessionId(body.u64()?.cast_signed()));
-                }
-                if self.core.is_leader() {
-                    self.machine.touched(sessions);
-                }
-                Answer::None
+                let sessions = decode_sessions(body.0)?;
+                Answer::Now(if self.core.is_leader() {
+                    encode_sessions(&self.machine.touched(sessions))
+                } else {
+                    Bytes::new()
+                })
+            }
+            REMOVED => {
+                self.removal.fetch_max(body.u64()?, Ordering::Relaxed);
+                Answer::Now(Bytes::new())
             }
             STATUS => {
                 let is_empty = body.u8()? != 0;
@@ -235,16 +239,24 @@ impl Answers {
         let Some(Receiving { vote, name, writer, .. }) = taken else {
             return Err(malformed("the end of a snapshot that was not begun"));
         };
-        let store = self.snapshots.store().clone();
-        let reader = blocking(move || {
-            writer.finish(digest)?;
-            store.read(name)
-        })
-        .await?;
+        let (snapshots, machine) = (self.snapshots.clone(), Arc::clone(&self.machine));
+        let receiving = spawn_blocking(move || {
+            snapshots.receive(writer, digest, |chunks| machine.stage(chunks))
+        });
+        let reader = match receiving.await.map_err(io::Error::other)? {
+            Ok(reader) => reader,
+            Err(error) => {
+                tracing::warn!(%error, ?name, "a received snapshot is not whole: it is deleted");
+                // An answer without a vote: the leader sends it again.
+                return Ok(Answer::Now(Bytes::new()));
+            }
+        };
         let snapshot = FileSnapshot { meta: meta_of(&reader)?, snapshot: reader };
-        let raft = self.core.raft().clone();
+        let (raft, snapshots) = (self.core.raft().clone(), self.snapshots.clone());
         Ok(Answer::Later(Box::pin(async move {
             let response = raft.install_full_snapshot(vote, snapshot).await.ok()?;
+            // One that is older than what is here was not installed.
+            snapshots.stage(None);
             let mut out = BytesMut::new();
             codec::put_vote(&mut out, &response.vote);
             Some(out.freeze())

@@ -13,10 +13,10 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::codec;
-use super::machine::{Machine, StateSnapshot};
+use super::machine::{Chunks, Machine, Staged, StateSnapshot};
 use super::proposer::Proposer;
 use super::types::{LogId, Member, SnapshotMeta, StoredMembership, TypeConfig, log_id, term_of};
-use crate::storage::{SnapshotName, SnapshotReader, SnapshotStore, StorageError};
+use crate::storage::{SnapshotName, SnapshotReader, SnapshotStore, SnapshotWriter, StorageError};
 
 /// The most entries that are applied under one lock, so that clients get their turn in between.
 const ENTRIES_PER_LOCK: usize = 64;
@@ -34,6 +34,8 @@ pub(super) struct Snapshots {
     store: SnapshotStore,
     retain: usize,
     current: Arc<Mutex<Option<SnapshotReader>>>,
+    /// The state of a snapshot that was received and read, until it is installed.
+    staged: Arc<Mutex<Option<(SnapshotName, Staged)>>>,
 }
 
 impl Snapshots {
@@ -42,7 +44,32 @@ impl Snapshots {
         retain: usize,
         current: Option<SnapshotReader>,
     ) -> Self {
-        Self { store, retain, current: Arc::new(Mutex::new(current)) }
+        Self { store, retain, current: Arc::new(Mutex::new(current)), staged: Arc::default() }
+    }
+
+    /// Ends a snapshot that was received. It gets its name only if its state can be read: from then
+    /// on the next start would rely on it.
+    pub(super) fn receive(
+        &self,
+        writer: SnapshotWriter,
+        digest: u64,
+        stage: impl FnOnce(Chunks) -> io::Result<Staged>,
+    ) -> io::Result<SnapshotReader> {
+        let sealed = writer.seal(digest)?;
+        let staged = stage(Box::new(sealed.read()?))?;
+        let name = sealed.publish()?.name;
+        self.stage(Some((name, staged)));
+        Ok(self.store.read(name)?)
+    }
+
+    /// Keeps a state, or drops the one that was kept.
+    pub(super) fn stage(&self, staged: Option<(SnapshotName, Staged)>) {
+        *self.staged.lock().unwrap_or_else(PoisonError::into_inner) = staged;
+    }
+
+    fn take_staged(&self, name: SnapshotName) -> Option<Staged> {
+        let staged = self.staged.lock().unwrap_or_else(PoisonError::into_inner).take();
+        staged.filter(|(of, _)| *of == name).map(|(_, staged)| staged)
     }
 
     pub(super) fn store(&self) -> &SnapshotStore {
@@ -226,8 +253,13 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     ) -> io::Result<()> {
         let (machine, snapshots) = (Arc::clone(&self.machine), self.snapshots.clone());
         let installing = spawn_blocking(move || {
-            let reader = snapshots.import(snapshot)?;
-            machine.restore(Box::new(reader))
+            let staged = match snapshots.take_staged(snapshot.name()) {
+                Some(staged) => staged,
+                None => machine.stage(Box::new(snapshot.clone()))?,
+            };
+            snapshots.import(snapshot)?;
+            staged.install();
+            Ok::<(), io::Error>(())
         });
         installing.await.map_err(io::Error::other)??;
         self.proposer.state_replaced();

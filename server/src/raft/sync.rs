@@ -1,12 +1,14 @@
 //! What makes a `sync` linearizable: the leader says up to where the log was committed, after a
 //! majority has confirmed that it still leads, and this server applies it up to there.
 
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
+use zoolet_jute::SessionId;
 
 use super::codec::Reader;
 use super::core::Core;
@@ -14,7 +16,7 @@ use super::machine::Machine;
 use super::network::{Links, READ_INDEX, TOUCH};
 use super::proposer::Proposer;
 use super::types::LogId;
-use crate::peer::Lane;
+use crate::peer::{Lane, Link};
 
 /// The pause before the leader is asked again.
 const RETRY_PAUSE: Duration = Duration::from_millis(15);
@@ -77,8 +79,12 @@ pub(super) async fn serve_syncs(
     }
 }
 
-/// Tells the leader of sessions whose clients were heard of. What gets lost is made up for by the
-/// next time.
+/// The pause between two calls that tell the leader of sessions: what comes in the meantime goes
+/// with the next.
+const TOUCH_PAUSE: Duration = Duration::from_millis(5);
+
+/// Tells the leader of sessions whose clients were heard of, and the machine of those that the
+/// leader has counted. What gets lost is made up for by the next time.
 pub(super) async fn send_touches(
     proposer: Arc<Proposer>,
     machine: Arc<dyn Machine>,
@@ -86,22 +92,63 @@ pub(super) async fn send_touches(
     links: Arc<Links>,
 ) {
     loop {
-        let sessions = proposer.take_touched().await;
+        let (through, mut sessions) = proposer.take_touched().await;
         let Some(leader) = core.leadership().map(|leadership| leadership.leader) else { continue };
         if leader == core.server() {
-            machine.touched(sessions);
+            let refused = machine.touched(sessions.clone());
+            sessions.retain(|session| !refused.contains(session));
+            machine.heard(through, sessions);
             continue;
         }
         let Some(link) = links.to(leader, Lane::Request) else { continue };
-        for sessions in sessions.chunks(10_000) {
-            let mut body = BytesMut::new();
-            body.put_u32(u32::try_from(sessions.len()).expect("chunks are bounded"));
-            for session in sessions {
-                body.put_i64(session.0);
-            }
-            if let Err(error) = link.post(TOUCH, body.freeze()) {
-                tracing::debug!(leader, %error, "the leader was not told of sessions");
+        for sessions in sessions.chunks(TOUCHES_PER_CALL) {
+            for _ in 0..TOUCH_ATTEMPTS {
+                let counted = told(&link, sessions).await;
+                if !counted.is_empty() {
+                    machine.heard(through, counted);
+                    break;
+                }
+                // It may have been elected just now.
+                sleep(RETRY_PAUSE).await;
             }
         }
+        sleep(TOUCH_PAUSE).await;
     }
+}
+
+/// Tells the leader of sessions; those that it has counted.
+async fn told(link: &Link, sessions: &[SessionId]) -> Vec<SessionId> {
+    let answer = link.call_within(TOUCH, encode_sessions(sessions), ANSWER_TIMEOUT).await;
+    match answer.map_err(io::Error::other).and_then(decode_sessions) {
+        Ok(refused) => {
+            let counted = sessions.iter().filter(|session| !refused.contains(session));
+            counted.copied().collect()
+        }
+        Err(error) => {
+            tracing::debug!(%error, "the leader was not told of sessions");
+            Vec::new()
+        }
+    }
+}
+
+/// How often a leader that counts nothing is told, before the next sessions have their turn.
+const TOUCH_ATTEMPTS: u32 = 4;
+
+/// Sessions in one call to the leader.
+const TOUCHES_PER_CALL: usize = 10_000;
+
+pub(super) fn encode_sessions(sessions: &[SessionId]) -> Bytes {
+    let mut out = BytesMut::with_capacity(4 + 8 * sessions.len());
+    out.put_u32(u32::try_from(sessions.len()).expect("calls are bounded"));
+    for session in sessions {
+        out.put_i64(session.0);
+    }
+    out.freeze()
+}
+
+/// Reads sessions; nothing at all is the answer of a server that does not lead.
+pub(super) fn decode_sessions(bytes: Bytes) -> io::Result<Vec<SessionId>> {
+    let mut reader = Reader(bytes);
+    let count = reader.u32()?;
+    (0..count).map(|_| Ok(SessionId(reader.u64()?.cast_signed()))).collect()
 }

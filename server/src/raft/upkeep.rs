@@ -1,21 +1,26 @@
 //! What goes on beside the log: the server's role, snapshots, and purging.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use bytes::Bytes;
 use openraft::Instant;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::core::{Core, Leadership};
 use super::machine::Machine;
-use super::network::Links;
+use super::network::{Links, STATUS};
 use super::options::Timing;
 use super::service::Heard;
 use super::state_machine::{Progress, Snapshots};
 use super::sync::ReadIndex;
 use super::types::{LogId, term_of};
+use crate::peer::Lane;
 use crate::replica::Role;
+use crate::storage::Wal;
 
 /// Between two looks at whether a snapshot is due.
 const SNAPSHOT_PAUSE: Duration = Duration::from_millis(200);
@@ -40,6 +45,8 @@ pub(super) struct RoleWatch {
     pub links: Arc<Links>,
     pub timing: Timing,
     pub role: watch::Sender<Role>,
+    /// The index of the membership without this server that it was told of; zero for none.
+    pub removal: Arc<AtomicU64>,
     /// The term in which this server leads, and since when it knows.
     pub leads: Option<(u64, tokio::time::Instant)>,
     /// Since when it leads and has not heard of a majority for too long.
@@ -53,6 +60,7 @@ impl RoleWatch {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // The replica starts as one that looks for a leader.
         let mut role = Role::Looking;
+        let mut was_member = false;
         loop {
             let mut next = self.judge();
             if role == Role::Looking
@@ -67,6 +75,12 @@ impl RoleWatch {
                 self.machine.role(role);
                 self.role.send_replace(role);
             }
+            let is_member = self.is_member();
+            if was_member && !is_member {
+                tracing::info!("this server was removed from the ensemble");
+                self.machine.removed();
+            }
+            was_member = is_member;
             tokio::select! {
                 _ = ticks.tick() => {}
                 changed = leaderships.changed() => {
@@ -83,6 +97,16 @@ impl RoleWatch {
         timeout(self.timing.election_max, self.read_index.catch_up()).await.unwrap_or(false)
     }
 
+    /// Whether this server was taken in, and has not been removed since, as far as it knows. A
+    /// removed one gets no more of the log, so it may have to be told.
+    fn is_member(&self) -> bool {
+        let metrics = self.core.metrics();
+        let membership = &metrics.membership_config;
+        let known_at = membership.log_id().as_ref().map_or(0, |at| at.index);
+        membership.membership().get_node(&self.core.server()).is_some()
+            && self.removal.load(Ordering::Relaxed) <= known_at
+    }
+
     fn judge(&mut self) -> Role {
         let Some(Leadership { leader, term }) = self.core.leadership() else {
             self.doubt(false);
@@ -94,13 +118,12 @@ impl RoleWatch {
         } else if self.leads.is_none_or(|(known, _)| known != term) {
             self.leads = Some((term, tokio::time::Instant::now()));
         }
+        if !self.is_member() {
+            return Role::Looking;
+        }
         let metrics = self.core.metrics();
         let mut voters = metrics.membership_config.voter_ids();
         let server = self.core.server();
-        if metrics.membership_config.membership().get_node(&server).is_none() {
-            // Removed, or not taken in yet.
-            return Role::Looking;
-        }
         if leader == server {
             let acknowledged = metrics.last_quorum_acked;
             let is_alone = voters.all(|voter| voter == server);
@@ -111,11 +134,8 @@ impl RoleWatch {
             self.doubt(has_waited && !is_alone && !is_confirmed);
             // The first entry of its term brings all that earlier leaders have committed.
             let is_current = self.applied.borrow().as_ref().map(term_of) == Some(term);
-            return if is_current && (is_alone || is_confirmed) {
-                Role::Leader
-            } else {
-                Role::Looking
-            };
+            let leads_on = (is_alone || is_confirmed) && !self.core.has_given_up(term);
+            return if is_current && leads_on { Role::Leader } else { Role::Looking };
         }
         if !self.heard.within(self.timing.silence_max()) {
             return Role::Looking;
@@ -185,6 +205,7 @@ pub(super) struct Housekeeping {
     pub snapshot_commands: u64,
     pub snapshot_log_bytes: u64,
     pub snapshots_retained: usize,
+    pub links: Arc<Links>,
 }
 
 impl Housekeeping {
@@ -208,9 +229,11 @@ impl Housekeeping {
                 purged_for = current;
                 self.purge().await;
             }
-            if self.core.is_leader() && self.machine.zxid() & 0xffff_ffff >= COUNTER_MAX {
+            // One voter alone lets the counter carry into the epoch.
+            let is_used_up = || self.machine.zxid() & 0xffff_ffff >= COUNTER_MAX;
+            if self.core.is_leader() && !self.core.is_only_voter() && is_used_up() {
                 tracing::info!("handing over: the term's transaction numbers run out");
-                hand_over(&self.core).await;
+                hand_over(&self.core, &self.links).await;
             }
         }
     }
@@ -232,27 +255,113 @@ impl Housekeeping {
     }
 }
 
-/// As leader, makes the voter with the longest log the next one, and waits until it is.
-pub(super) async fn hand_over(core: &Core) {
+/// Gives the lead up while this server's own disk does not answer. Its heartbeats would go on, and
+/// nobody else would begin an election, but what it is asked to write stands still.
+#[derive(Debug)]
+pub(super) struct DiskWatch {
+    pub core: Core,
+    pub links: Arc<Links>,
+    pub wal: Arc<Wal>,
+    pub timing: Timing,
+}
+
+impl DiskWatch {
+    pub(super) async fn run(self) {
+        // An election is over by then, so giving up earlier would gain nothing.
+        let lead_limit = self.timing.election_max * 2;
+        let mut ticks = interval(self.timing.heartbeat / 2);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut stall: Option<Stall> = None;
+        loop {
+            ticks.tick().await;
+            let waiting = self.wal.batches_before_waiting();
+            if stall.as_ref().map(|stall| stall.batches) != waiting {
+                if let Some(over) = stall.take().filter(|over| over.led) {
+                    let after_ms = millis(over.since);
+                    tracing::info!(after_ms, "the disk has answered");
+                }
+                let since = tokio::time::Instant::now();
+                stall = waiting.map(|batches| Stall { batches, since, led: false });
+            }
+            let Some(stall) = &mut stall else { continue };
+            if stall.since.elapsed() >= lead_limit && self.core.is_leader() && !stall.led {
+                stall.led = true;
+                let since_ms = millis(stall.since);
+                tracing::warn!(since_ms, "giving the lead up: the disk does not answer");
+                hand_over(&self.core, &self.links).await;
+            }
+        }
+    }
+}
+
+/// A write to the log that is not done.
+#[derive(Debug)]
+struct Stall {
+    /// How many batches were written before it.
+    batches: u64,
+    since: tokio::time::Instant,
+    /// This server led, and has given that up.
+    led: bool,
+}
+
+fn millis(since: tokio::time::Instant) -> u64 {
+    u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
+/// How long another server may take to take the lead over.
+const HAND_OVER_MAX: Duration = Duration::from_secs(1);
+
+/// Between two looks at whether the heir is still there.
+const HEIR_PAUSE: Duration = Duration::from_millis(30);
+
+/// How long the heir may take to show that.
+const HEIR_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// As leader, makes the voter with the longest log that answers the next one, and waits until it
+/// is.
+pub(super) async fn hand_over(core: &Core, links: &Links) {
     let metrics = core.metrics();
     let server = core.server();
     let Some(replication) = metrics.replication.filter(|_| core.is_leader()) else { return };
     let voters = metrics.membership_config.voter_ids().filter(|voter| *voter != server);
-    let heir = voters.max_by_key(|voter| replication.get(voter).copied().flatten());
-    if let Some(heir) = heir {
-        hand_over_to(core, heir).await;
+    let mut heirs: Vec<u64> = voters.collect();
+    heirs.sort_by_key(|voter| Reverse(replication.get(voter).copied().flatten()));
+    for heir in heirs {
+        if is_there(links, heir).await {
+            hand_over_to(core, links, heir).await;
+            return;
+        }
     }
 }
 
-/// As leader, makes this voter the next one, and waits until another one is.
-pub(super) async fn hand_over_to(core: &Core, heir: u64) -> bool {
+/// As leader, makes this voter the next one, and waits until another one is, or until it is gone:
+/// when all servers stop together, nobody is left.
+pub(super) async fn hand_over_to(core: &Core, links: &Links, heir: u64) -> bool {
     let server = core.server();
+    core.give_up();
     if core.raft().trigger().transfer_leader(heir).await.is_err() {
         return false;
     }
     let mut leaderships = core.leaderships();
     let is_over = |known: &Option<Leadership>| known.is_some_and(|known| known.leader != server);
-    let is_done = timeout(Duration::from_secs(1), leaderships.wait_for(is_over)).await.is_ok();
-    tracing::info!(heir, is_done, "handing the lead over");
+    let gone = async {
+        while is_there(links, heir).await {
+            sleep(HEIR_PAUSE).await;
+        }
+    };
+    let is_done = tokio::select! {
+        over = timeout(HAND_OVER_MAX, leaderships.wait_for(is_over)) => over.is_ok(),
+        () = gone => false,
+    };
+    if is_done {
+        tracing::info!(heir, "handed the lead over");
+    } else {
+        tracing::info!(heir, "gave the lead up; the server that was to take it has not");
+    }
     is_done
+}
+
+async fn is_there(links: &Links, server: u64) -> bool {
+    let Some(link) = links.to(server, Lane::Request) else { return false };
+    link.call_within(STATUS, Bytes::from_static(&[0]), HEIR_TIMEOUT).await.is_ok()
 }

@@ -8,6 +8,8 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 use zoolet_jute::{Decode, DecodeError, Encode, Id, OpCode, Request, SessionId, Xid};
 
+use super::size;
+
 /// The first byte of a batch: the version of its format.
 const BATCH_VERSION: u8 = 1;
 
@@ -182,12 +184,9 @@ fn decode_head(input: &mut Bytes) -> Result<BatchHead, DecodeError> {
 }
 
 impl Command {
-    /// A rough figure of the bytes that it takes in a batch, for the batch's bound.
+    /// The most bytes that it takes in a batch.
     pub fn encoded_bytes(&self) -> usize {
-        let mut out = BytesMut::new();
-        self.op.encode(&mut out);
-        let identities: usize = self.identities.iter().map(Id::encoded_bytes).sum();
-        out.len() + identities + 64
+        self.op.encoded_bytes() + size::of_identities(&self.identities) + size::COMMAND
     }
 
     fn encode(&self, previous: Option<&Arc<[Id]>>, out: &mut BytesMut) {
@@ -253,6 +252,18 @@ mod tag {
 }
 
 impl Op {
+    /// The bytes that it takes in a batch, counted and not written: this is done under the host's
+    /// lock.
+    pub fn encoded_bytes(&self) -> usize {
+        1 + match self {
+            Self::CreateSession { .. } | Self::ResumeSession { .. } => 4,
+            Self::CloseSession => 0,
+            Self::ExpireSession { .. } => 8,
+            Self::DeleteContainer { path: text } | Self::SetConfig { text } => 4 + text.len(),
+            Self::Write(request) => 4 + size::of_request(request),
+        }
+    }
+
     fn encode(&self, out: &mut BytesMut) {
         match self {
             Self::CreateSession { timeout_ms } => {

@@ -68,6 +68,16 @@ pub enum Input {
         /// Their sessions.
         sessions: Vec<SessionId>,
     },
+    /// A leader has counted these sessions as heard of; see [`Output::Touch`]. Those that it has not
+    /// counted are not among them.
+    Heard {
+        /// The number of the last of its touches that the leader was told.
+        through: u64,
+        /// The sessions.
+        sessions: Vec<SessionId>,
+    },
+    /// This server no longer belongs to the ensemble.
+    Removed,
     /// A reconfiguration is done, and applied here, or refused; see [`Output::Reconfig`].
     Reconfigured {
         /// Its number.
@@ -171,8 +181,11 @@ pub enum Output {
         /// Who asks.
         identities: Arc<[Id]>,
     },
-    /// Tell the leader that these sessions' clients were heard of.
+    /// Tell the leader that these sessions' clients were heard of, and say [`Input::Heard`] when it
+    /// has counted that. What gets lost is told again. Numbers rise by one from output to output.
     Touch {
+        /// The touch's number, from 1.
+        number: u64,
         /// The sessions.
         sessions: Vec<SessionId>,
     },

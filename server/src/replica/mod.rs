@@ -10,10 +10,11 @@ mod proposals;
 mod reconfig;
 mod report;
 mod session;
+mod size;
 pub mod state;
 mod watch;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use zoolet_jute::SessionId;
 
@@ -65,6 +66,10 @@ pub struct Replica {
     touched: Vec<SessionId>,
     touch_round: u64,
     last_touch_ms: u64,
+    /// The number of the last touch.
+    touch_last: u64,
+    // Invariant: the connections with pings that are held.
+    pinging: BTreeSet<ConnectionId>,
     reaper: Reaper,
     /// Whether this leadership has looked at `/zookeeper/config`.
     config_proposed: bool,
@@ -96,6 +101,8 @@ impl Replica {
             touched: Vec::new(),
             touch_round: 0,
             last_touch_ms: 0,
+            touch_last: 0,
+            pinging: BTreeSet::new(),
             reaper: Reaper::default(),
             config_proposed: false,
             options,
@@ -118,6 +125,8 @@ impl Replica {
             Input::Synced { through } => self.on_synced(through, out),
             Input::SyncLost { through } => self.on_sync_lost(through, out),
             Input::Touched { sessions } => self.on_touched(&sessions),
+            Input::Heard { through, sessions } => self.on_heard(through, &sessions, out),
+            Input::Removed => self.on_removed(out),
             Input::Reconfigured { number, result } => self.on_reconfigured(number, result, out),
             Input::ReconfigLost { number } => self.on_reconfig_lost(number, out),
             Input::Members { text, write } => self.on_members(text, write, out),
@@ -164,6 +173,7 @@ impl Replica {
     fn forget(&mut self, connection: ConnectionId) -> Option<Connection> {
         let gone = self.connections.remove(&connection)?;
         self.watches.remove_connection(connection);
+        self.pinging.remove(&connection);
         if self.sessions.get(&gone.session) == Some(&connection) {
             self.sessions.remove(&gone.session);
         }

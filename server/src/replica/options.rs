@@ -80,6 +80,8 @@ pub struct Options {
     /// After this time a container that never had a child is reaped as well; zero for never
     /// (`znode.container.maxNeverUsedIntervalMs`).
     pub container_never_used_ms: i64,
+    /// The longest command that is put into the log, in bytes; a longer write is refused.
+    pub command_bytes_max: usize,
     /// What the leader writes to `/zookeeper/config`: the servers, a line each, without the version
     /// line. `None` for a server without an ensemble.
     pub config_text: Option<String>,
@@ -107,6 +109,7 @@ impl Options {
             container_interval_ms: 60_000,
             containers_per_minute_max: 10_000,
             container_never_used_ms: 0,
+            command_bytes_max: 64 << 20,
             config_text: None,
         }
     }

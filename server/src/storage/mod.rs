@@ -18,7 +18,8 @@ pub use error::StorageError;
 pub use identity::Identity;
 pub use memory::{Fault, Image, MemoryDisk, Survival};
 pub use snapshot::{
-    SnapshotInfo, SnapshotName, SnapshotReader, SnapshotStore, SnapshotSummary, SnapshotWriter,
+    SealedSnapshot, SnapshotInfo, SnapshotName, SnapshotReader, SnapshotStore, SnapshotSummary,
+    SnapshotWriter,
 };
 pub use wal::{
     Entry, FailureHook, LogPosition, LogState, OnDurable, Recovered, TornTail, Wal, WalMode,

@@ -14,6 +14,7 @@
 )]
 
 mod limits;
+mod parse;
 mod races;
 mod script;
 mod world;

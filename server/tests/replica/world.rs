@@ -27,6 +27,8 @@ pub(crate) struct World {
     pub(crate) now_ms: u64,
     /// What came out for clients, in order.
     pub(crate) out: Vec<Output>,
+    /// A server whose touches get lost.
+    pub(crate) cut: Option<usize>,
     connections: BTreeMap<ConnectionId, usize>,
     next_connection: u64,
 }
@@ -41,6 +43,7 @@ pub(crate) struct Server {
     pub(crate) synced: u64,
     /// To be told to the leader.
     pub(crate) touched: Vec<SessionId>,
+    touch: u64,
     stream: u64,
     applied: usize,
 }
@@ -61,6 +64,7 @@ impl World {
                     proposed: VecDeque::new(),
                     synced: 0,
                     touched: Vec::new(),
+                    touch: 0,
                     stream: 0,
                     applied: 0,
                 }
@@ -71,6 +75,7 @@ impl World {
             log: Vec::new(),
             now_ms: 0,
             out: Vec::new(),
+            cut: None,
             connections: BTreeMap::new(),
             next_connection: 1,
         };
@@ -182,14 +187,24 @@ impl World {
     pub(crate) fn tick(&mut self) {
         for server in 0..self.servers.len() {
             self.step(server, Input::Tick);
-            let sessions = std::mem::take(&mut self.servers[server].touched);
-            if !sessions.is_empty() {
-                for leader in 0..self.servers.len() {
-                    if self.servers[leader].replica.role() == Role::Leader {
-                        self.step(leader, Input::Touched { sessions: sessions.clone() });
-                    }
-                }
-            }
+            self.tell(server);
+        }
+    }
+
+    /// A server's touches get to the leader, and what that has counted comes back.
+    pub(crate) fn tell(&mut self, server: usize) {
+        if self.cut == Some(server) {
+            self.servers[server].touched.clear();
+            return;
+        }
+        let through = self.servers[server].touch;
+        let mut sessions = std::mem::take(&mut self.servers[server].touched);
+        let is_leader = |server: &Server| server.replica.role() == Role::Leader;
+        let Some(leader) = self.servers.iter().position(is_leader) else { return };
+        if !sessions.is_empty() {
+            self.step(leader, Input::Touched { sessions: sessions.clone() });
+            sessions.retain(|session| self.servers[leader].replica.counts(*session));
+            self.step(server, Input::Heard { through, sessions });
         }
     }
 
@@ -214,7 +229,10 @@ impl World {
             match output {
                 Output::Propose(command) => server.proposed.push_back(command),
                 Output::Sync { number } => server.synced = number,
-                Output::Touch { sessions } => server.touched.extend(sessions),
+                Output::Touch { number, sessions } => {
+                    server.touch = number;
+                    server.touched.extend(sessions);
+                }
                 output => self.out.push(output),
             }
         }

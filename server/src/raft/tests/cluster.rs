@@ -1,4 +1,7 @@
 use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
@@ -8,11 +11,11 @@ use super::ensemble::{Ensemble, PATIENCE};
 use super::recorder::Applied;
 use crate::host::Proposals;
 use crate::replica::Role;
-use crate::storage::Fault;
+use crate::storage::{Disk, Fault};
 
 /// Each start's commands are applied in rising order, which also means at most once; and all
 /// servers have applied the same.
-async fn check(ensemble: &Ensemble) {
+pub(super) async fn check(ensemble: &Ensemble) {
     let longest = ensemble.running().map(|(_, server)| server.machine.record().applied.len()).max();
     let mut first: Option<Vec<Applied>> = None;
     for (at, server) in ensemble.running() {
@@ -176,17 +179,49 @@ async fn touched_sessions_reach_the_leader() {
     let leader = ensemble.ready().await;
     for at in 0..3 {
         let session = SessionId(i64::try_from(at).unwrap() - 1);
-        ensemble.server(at).proposer.touch(vec![session]);
+        ensemble.server(at).proposer.touch(7, vec![session]);
     }
     let machine = ensemble.server(leader).machine.clone();
     timeout(PATIENCE, machine.until(|_, told| told.touched.len() == 3)).await.expect("touched");
     let mut touched = machine.told().touched;
     touched.sort();
     assert_eq!(touched, [SessionId(-1), SessionId(0), SessionId(1)]);
+    // The first one is refused, the others are told that theirs are counted.
+    for at in 1..3 {
+        let machine = ensemble.server(at).machine.clone();
+        let heard = machine.until(|_, told| !told.heard.is_empty());
+        timeout(PATIENCE, heard).await.expect("heard");
+        let session = SessionId(i64::try_from(at).unwrap() - 1);
+        assert_eq!(machine.told().heard, [(7, session)]);
+    }
+    assert_eq!(ensemble.server(0).machine.told().heard, []);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_that_lags_far_behind_gets_a_snapshot() {
+async fn a_leader_hands_over_before_its_transaction_numbers_run_out() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    let leader = ensemble.ready().await;
+    let term = ensemble.server(leader).raft.status().term;
+    ensemble.server(leader).machine.zxid_before.store(0xf000_0000, Ordering::Relaxed);
+    for at in 0..3 {
+        ensemble.server(at).propose(100);
+    }
+    let deadline = Instant::now() + PATIENCE;
+    while ensemble.ready().await == leader {
+        assert!(Instant::now() < deadline, "it leads on");
+        sleep(Duration::from_millis(10)).await;
+    }
+    assert!(ensemble.server(leader).raft.status().term > term);
+    for at in 0..3 {
+        ensemble.server(at).settled().await;
+        assert_eq!(ensemble.server(at).machine.told().lost, 0);
+    }
+    check(&ensemble).await;
+}
+
+/// Three servers; one is away, and the beginning of the others' log is purged. The places of the
+/// leader and of the one that is away.
+async fn left_behind() -> (Ensemble, usize, usize) {
     let mut ensemble = Ensemble::new(3, 0).await;
     ensemble.snapshot_commands = 300;
     for at in 0..3 {
@@ -205,6 +240,34 @@ async fn a_server_that_lags_far_behind_gets_a_snapshot() {
         sleep(Duration::from_millis(50)).await;
         assert!(Instant::now() < deadline, "{:?}", ensemble.server(leader).raft.status());
     }
+    (ensemble, leader, away)
+}
+
+/// A snapshot got its name before its state was read. One that could not be read ended the server,
+/// and every start after that.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_received_snapshot_that_cannot_be_read_is_deleted_and_sent_again() {
+    let (mut ensemble, _, away) = left_behind().await;
+    ensemble.refusals = 1_000_000;
+    ensemble.start(away).await;
+    let refusals = Arc::clone(&ensemble.server(away).machine.refusals);
+    let deadline = Instant::now() + PATIENCE;
+    while refusals.load(Ordering::Relaxed) > ensemble.refusals - 3 {
+        assert!(Instant::now() < deadline, "it is not sent again");
+        sleep(Duration::from_millis(5)).await;
+    }
+    let left = ensemble.disk(away).list(Path::new("data/snapshots")).unwrap();
+    assert!(left.iter().all(|file| file.name.contains(".tmp")), "{left:?}");
+    assert_eq!(*ensemble.server(away).raft.fatal().borrow(), None);
+    refusals.store(0, Ordering::Relaxed);
+    let machine = ensemble.server(away).machine.clone();
+    timeout(PATIENCE, machine.until(|_, told| told.restored > 0)).await.expect("a snapshot");
+    check(&ensemble).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_lags_far_behind_gets_a_snapshot() {
+    let (mut ensemble, _, away) = left_behind().await;
     ensemble.start(away).await;
     let machine = ensemble.server(away).machine.clone();
     timeout(PATIENCE, machine.until(|_, told| told.restored > 0)).await.expect("a snapshot");

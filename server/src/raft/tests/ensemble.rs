@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -11,11 +12,11 @@ use tokio::io::copy_bidirectional;
 use tokio::time::{Instant, sleep, timeout};
 use zoolet_jute::{SessionId, Xid};
 
+use super::gate::{Gate, GatedDisk};
 use super::recorder::Recorder;
 use crate::host::Proposals;
 use crate::raft::{
-    BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, FRAME_BYTES_MAX, Options, Proposer, Raft,
-    Timing, open,
+    BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, Options, Proposer, Raft, Timing, open,
 };
 use crate::replica::{Command, Op, Policy, Role, ServerId};
 use crate::storage::{MemoryDisk, WalOptions};
@@ -27,10 +28,14 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub(super) struct Ensemble {
     members: Vec<ConfiguredMember>,
-    disks: Vec<MemoryDisk>,
+    pub(super) disks: Vec<MemoryDisk>,
+    gates: Vec<Gate>,
     pub(super) servers: Vec<Option<Server>>,
     pub(super) cut: Cut,
     pub(super) snapshot_commands: u64,
+    pub(super) timing: Timing,
+    /// How many states the servers that are started from now on do not take.
+    pub(super) refusals: u64,
 }
 
 #[derive(Debug)]
@@ -60,8 +65,11 @@ impl Ensemble {
             });
         }
         let disks = members.iter().map(|_| MemoryDisk::new()).collect();
+        let gates = members.iter().map(|_| Gate::default()).collect();
         let servers = members.iter().map(|_| None).collect();
-        Self { members, disks, servers, cut: Cut::default(), snapshot_commands: 1_000_000 }
+        let timing = Timing::from_tick(Duration::from_secs(2));
+        let (cut, snapshot_commands) = (Cut::default(), 1_000_000);
+        Self { members, disks, gates, servers, cut, snapshot_commands, timing, refusals: 0 }
     }
 
     pub(super) async fn started(voters: usize, observers: usize) -> Self {
@@ -83,7 +91,10 @@ impl Ensemble {
             voters_min: 2,
             members: self.members.clone(),
             listen: None,
-            disk: Arc::new(self.disks[at].clone()),
+            disk: Arc::new(GatedDisk {
+                disk: self.disks[at].clone(),
+                gate: self.gates[at].clone(),
+            }),
             directory: PathBuf::from("data"),
             log_directory: PathBuf::from("data"),
             batches: BatchLimits::default(),
@@ -92,12 +103,12 @@ impl Ensemble {
             snapshot_log_bytes: 0,
             connect_timeout: CONNECT_TIMEOUT,
             snapshots_retained: 3,
-            frame_bytes_max: FRAME_BYTES_MAX,
-            timing: Timing::from_tick(Duration::from_secs(2)),
+            timing: self.timing,
         };
         let opened = open(options, 1).unwrap();
         let (boot, proposer) = (opened.boot(), opened.proposer());
         let machine = Recorder::new(opened.snapshot());
+        machine.refusals.store(self.refusals, Ordering::Relaxed);
         let net = CutNet { server: at, members: self.addresses(), cut: self.cut.clone() };
         let raft = opened.start(machine.clone(), Arc::new(net)).await.unwrap();
         self.servers[at] = Some(Server { raft, machine, proposer, boot, proposed: 0 });
@@ -116,6 +127,11 @@ impl Ensemble {
 
     pub(super) fn disk(&self, at: usize) -> &MemoryDisk {
         &self.disks[at]
+    }
+
+    /// What can hold up the server's log.
+    pub(super) fn gate(&self, at: usize) -> &Gate {
+        &self.gates[at]
     }
 
     pub(super) fn server(&mut self, at: usize) -> &mut Server {
@@ -182,6 +198,13 @@ fn command(number: u64) -> Command {
         policy: Policy::default(),
         identities: Arc::from([]),
         op: Op::DeleteContainer { path: "/container".to_owned() },
+    }
+}
+
+impl Drop for Ensemble {
+    /// A log that is held up could not end.
+    fn drop(&mut self) {
+        self.gates.iter().for_each(Gate::open);
     }
 }
 

@@ -3,6 +3,8 @@
 mod cluster;
 mod codec;
 mod ensemble;
+mod gate;
 mod recorder;
+mod slow_disk;
 mod start;
 mod storage;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -9,7 +10,7 @@ use tokio::sync::watch;
 use zoolet_jute::{ErrorCode, Id, SessionId};
 
 use crate::host::ConfigView;
-use crate::raft::{Chunks, Machine, StateSnapshot};
+use crate::raft::{Chunks, Machine, Staged, StateSnapshot};
 use crate::replica::{Batch, Origin, Role};
 
 /// A command that was applied: which server's start, stream and number.
@@ -21,12 +22,17 @@ pub(super) struct Record {
     fence: BTreeMap<u8, (u64, u64, u64)>,
 }
 
-#[derive(Debug, Default)]
+/// Clones are the same machine.
+#[derive(Clone, Debug, Default)]
 pub(super) struct Recorder {
-    record: Mutex<Record>,
+    record: Arc<Mutex<Record>>,
     /// Grows with everything that happens.
-    events: watch::Sender<u64>,
-    told: Mutex<Told>,
+    events: Arc<watch::Sender<u64>>,
+    told: Arc<Mutex<Told>>,
+    /// So many states are not taken.
+    pub(super) refusals: Arc<AtomicU64>,
+    /// What the transactions are counted from.
+    pub(super) zxid_before: Arc<AtomicU64>,
 }
 
 /// What the machine was told besides commands.
@@ -36,6 +42,8 @@ pub(super) struct Told {
     pub(super) synced: u64,
     pub(super) sync_lost: u64,
     pub(super) touched: Vec<SessionId>,
+    pub(super) heard: Vec<(u64, SessionId)>,
+    pub(super) removed: u64,
     pub(super) restored: u64,
     pub(super) roles: Vec<Role>,
     pub(super) reconfigured: Vec<(u64, Result<(), ErrorCode>)>,
@@ -141,8 +149,18 @@ impl Machine for Recorder {
         self.tell(|told| told.sync_lost = through);
     }
 
-    fn touched(&self, sessions: Vec<SessionId>) {
+    fn touched(&self, sessions: Vec<SessionId>) -> Vec<SessionId> {
+        let refused = sessions.iter().filter(|session| session.0 < 0).copied().collect();
         self.tell(|told| told.touched.extend(sessions));
+        refused
+    }
+
+    fn heard(&self, through: u64, sessions: Vec<SessionId>) {
+        self.tell(|told| told.heard.extend(sessions.into_iter().map(|session| (through, session))));
+    }
+
+    fn removed(&self) {
+        self.tell(|told| told.removed += 1);
     }
 
     fn reconfigured(&self, number: u64, result: Result<(), ErrorCode>) {
@@ -171,13 +189,21 @@ impl Machine for Recorder {
         StateSnapshot { zxid, digest: zxid, chunks: Box::new(record.encode().into_iter()) }
     }
 
-    fn restore(&self, chunks: Chunks) -> io::Result<()> {
-        *self.record.lock().unwrap() = Record::decode(chunks)?;
-        self.tell(|told| told.restored += 1);
-        Ok(())
+    fn stage(&self, chunks: Chunks) -> io::Result<Staged> {
+        let record = Record::decode(chunks)?;
+        let one_less = |left: u64| left.checked_sub(1);
+        if self.refusals.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok() {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the test refuses it"));
+        }
+        let recorder = self.clone();
+        Ok(Staged::new(move || {
+            *recorder.record.lock().unwrap() = record;
+            recorder.tell(|told| told.restored += 1);
+        }))
     }
 
     fn zxid(&self) -> u64 {
-        self.record.lock().unwrap().applied.len() as u64
+        let counted = self.record.lock().unwrap().applied.len() as u64;
+        counted + self.zxid_before.load(Ordering::Relaxed)
     }
 }

@@ -5,8 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::raft::{
-    BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, FRAME_BYTES_MAX, Options, StartError, Timing,
-    boot, open,
+    BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, Options, StartError, Timing, boot, open,
 };
 use crate::replica::ServerId;
 use crate::storage::{Disk, MemoryDisk, StorageError, WalOptions};
@@ -62,7 +61,6 @@ fn the_directory_of_another_server_is_refused() {
             snapshot_log_bytes: 0,
             connect_timeout: CONNECT_TIMEOUT,
             snapshots_retained: 3,
-            frame_bytes_max: FRAME_BYTES_MAX,
             timing: Timing::from_tick(Duration::from_secs(2)),
         }
     };

@@ -44,10 +44,22 @@ pub(crate) struct Connection {
     pub(crate) deaf: bool,
     /// When its session was last touched, in the unit of the role; see `Replica::touch`.
     pub(crate) touch_mark: u64,
+    /// Its pings that no leader has counted yet. They are answered out of turn: clients match them
+    /// with nothing.
+    pings: VecDeque<Ping>,
     /// What it has asked for and not got yet.
     slots: VecDeque<Slot>,
     // Invariant: the number of `Sync`, `Reconfig` and `Held` in `slots`.
     barriers: usize,
+}
+
+/// A ping whose turn has come, but that is not answered yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ping {
+    /// The number of the touch by which the leader is told of it.
+    pub(crate) told: u64,
+    /// When it came in, on the monotonic clock, in milliseconds.
+    pub(crate) since_ms: u64,
 }
 
 /// A request that is not answered yet.
@@ -160,6 +172,7 @@ impl Connection {
             identities: Arc::from([identity]),
             deaf: false,
             touch_mark: u64::MAX,
+            pings: VecDeque::new(),
             slots: VecDeque::new(),
             barriers: 0,
         }
@@ -173,6 +186,25 @@ impl Connection {
     /// Whether a write must wait for a sync before it is proposed.
     pub(crate) fn holds_writes(&self) -> bool {
         self.barriers > 0
+    }
+
+    /// Keeps a ping until a leader has counted it.
+    pub(crate) fn hold_ping(&mut self, ping: Ping) {
+        self.pings.push_back(ping);
+    }
+
+    /// The leader is told of all held pings once more, by this touch.
+    pub(crate) fn tell_pings(&mut self, told: u64) {
+        self.pings.iter_mut().for_each(|ping| ping.told = told);
+    }
+
+    /// Takes the oldest held ping, if the leader was told of it by this touch or before.
+    pub(crate) fn pop_ping(&mut self, through: u64) -> Option<Ping> {
+        self.pings.pop_front_if(|ping| ping.told <= through)
+    }
+
+    pub(crate) fn holds_pings(&self) -> bool {
+        !self.pings.is_empty()
     }
 
     pub(crate) fn push(&mut self, slot: Slot) {

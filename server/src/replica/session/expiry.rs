@@ -110,6 +110,11 @@ impl Expiry {
         self.buckets.clear();
     }
 
+    /// Whether the session is there, and its end not proposed.
+    pub(crate) fn is_undecided(&self, session: SessionId) -> bool {
+        self.sessions.get(&session).is_some_and(|deadline| !deadline.decided)
+    }
+
     /// When the session expires unless it is heard of, on the monotonic clock.
     pub(crate) fn due_ms(&self, session: SessionId) -> Option<u64> {
         self.sessions.get(&session).map(|deadline| deadline.due_ms)

@@ -52,6 +52,15 @@ impl Replica {
                 self.begin_to_lead();
             }
         }
+        self.press_pings(out);
+    }
+
+    /// This server was taken out of the ensemble: nobody keeps its clients' sessions alive through
+    /// it, so they must go at once.
+    pub(in crate::replica) fn on_removed(&mut self, out: &mut Vec<Output>) {
+        if self.role == Role::Looking && std::mem::take(&mut self.serving) {
+            self.close_all(out);
+        }
     }
 
     /// A new leader knows nothing of when sessions were last heard of: everyone gets the whole
@@ -116,6 +125,7 @@ impl Replica {
             Role::Follower | Role::Observer => self.tell_touched(out),
             Role::Looking => self.stop_serving(out),
         }
+        self.press_pings(out);
     }
 
     fn expire(&mut self, out: &mut Vec<Output>) {
@@ -182,7 +192,8 @@ impl Replica {
         self.last_touch_ms = self.now.mono_ms;
         self.touch_round += 1;
         if !self.touched.is_empty() {
-            out.push(Output::Touch { sessions: std::mem::take(&mut self.touched) });
+            let sessions = std::mem::take(&mut self.touched);
+            self.tell(sessions, out);
         }
     }
 

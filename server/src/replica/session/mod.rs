@@ -8,6 +8,7 @@ mod handshake;
 mod identity;
 mod leader;
 mod password;
+mod ping;
 mod read_only;
 mod request;
 

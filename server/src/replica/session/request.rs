@@ -7,6 +7,7 @@ use zoolet_jute::{AuthPacket, ErrorCode, Id, Reply, Request, Xid, Zxid};
 use super::connection::{Answer, Connection, Ready, Slot, Wait};
 use super::identity::Schemes;
 use crate::replica::proposals::{Draft, Waiting};
+use crate::replica::size;
 use crate::replica::{BadRequest, ConnectionId, Op, Output, Replica};
 
 /// The most bytes of all identities that a connection may prove: they travel with each of its
@@ -135,6 +136,10 @@ impl Replica {
             return Wait::error(ErrorCode::SessionExpired);
         };
         let (session, identities) = (asking.session, Arc::clone(&asking.identities));
+        if op.encoded_bytes() + size::of_identities(&identities) > self.options.command_bytes_max {
+            // It would not get to the other servers, and everything behind it would wait.
+            return Wait::error(ErrorCode::BadArguments);
+        }
         if asking.holds_writes() {
             return Wait::Held { op, identities };
         }
@@ -235,9 +240,7 @@ impl Replica {
     fn serve(&mut self, turn: Turn, request: Request, identities: &[Id], out: &mut Vec<Output>) {
         let connection = turn.connection;
         let result = match request {
-            Request::Ping => {
-                return self.reply(Turn { xid: Xid::PING, ..turn }, Ok(Reply::Empty), out);
-            }
+            Request::Ping => return self.ping(turn, out),
             Request::SetWatches(body) => {
                 return self.set_watches(turn, &body.into(), identities, out);
             }

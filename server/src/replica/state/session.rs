@@ -4,6 +4,7 @@
 //! decides comes back as a command.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use zoolet_jute::{ErrorCode, SessionId};
 
@@ -37,10 +38,16 @@ pub struct Session {
     pub owner: Owner,
 }
 
+/// How many parts the table has. A snapshot holds on to them while the table goes on: a part is
+/// copied when it is changed while a snapshot shares it, and not otherwise. Sessions of one server
+/// have neighboring ids, which go to all parts alike.
+const PARTS: u64 = 256;
+
 /// All sessions.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(super) struct Sessions {
-    by_id: BTreeMap<SessionId, Session>,
+    parts: Vec<Arc<BTreeMap<SessionId, Session>>>,
+    count: usize,
     /// The sum of all sessions' digests, modulo 2⁶⁴.
     digest: u64,
 }
@@ -55,34 +62,55 @@ fn digest(id: SessionId, session: &Session) -> u64 {
         .finish()
 }
 
+impl Default for Sessions {
+    fn default() -> Self {
+        Self { parts: (0..PARTS).map(|_| Arc::default()).collect(), count: 0, digest: 0 }
+    }
+}
+
+fn part_of(id: SessionId) -> usize {
+    usize::try_from(id.0.cast_unsigned() % PARTS).expect("there are few parts")
+}
+
 impl Sessions {
     pub(super) fn get(&self, id: SessionId) -> Option<&Session> {
-        self.by_id.get(&id)
+        self.parts.get(part_of(id))?.get(&id)
     }
 
+    /// All sessions, in the order of their ids.
     pub(super) fn iter(&self) -> impl Iterator<Item = (SessionId, &Session)> {
-        self.by_id.iter().map(|(&id, session)| (id, session))
+        let mut all = Vec::with_capacity(self.count);
+        all.extend(self.parts.iter().flat_map(|part| part.iter()).map(|(id, one)| (*id, one)));
+        all.sort_unstable_by_key(|(id, _)| *id);
+        all.into_iter()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.by_id.len()
+        self.count
     }
 
     /// Whether the session may write through `origin`.
     pub(super) fn check(&self, id: SessionId, origin: Origin) -> Result<(), ErrorCode> {
-        let session = self.by_id.get(&id).ok_or(ErrorCode::SessionExpired)?;
+        let session = self.get(id).ok_or(ErrorCode::SessionExpired)?;
         if session.owner == Owner::from(origin) { Ok(()) } else { Err(ErrorCode::SessionMoved) }
     }
 
     pub(super) fn insert(&mut self, id: SessionId, session: Session) {
         self.remove(id);
         self.digest = self.digest.wrapping_add(digest(id, &session));
-        self.by_id.insert(id, session);
+        if let Some(part) = self.parts.get_mut(part_of(id)) {
+            Arc::make_mut(part).insert(id, session);
+            self.count += 1;
+        }
     }
 
     pub(super) fn remove(&mut self, id: SessionId) {
-        if let Some(session) = self.by_id.remove(&id) {
+        let Some(part) = self.parts.get_mut(part_of(id)) else { return };
+        if part.contains_key(&id)
+            && let Some(session) = Arc::make_mut(part).remove(&id)
+        {
             self.digest = self.digest.wrapping_sub(digest(id, &session));
+            self.count -= 1;
         }
     }
 

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use super::{Disk, StorageError};
 
 pub use reader::SnapshotReader;
-pub use writer::SnapshotWriter;
+pub use writer::{SealedSnapshot, SnapshotWriter};
 
 const MAGIC: [u8; 8] = *b"ZOOLETSN";
 const FORMAT_VERSION: u32 = 1;

@@ -8,7 +8,7 @@ use crc32c::crc32c;
 
 use super::{
     CHUNK_BYTES_MAX, CHUNK_HEADER_BYTES, FOOTER_BYTES, FORMAT_VERSION, HEADER_BYTES, MAGIC,
-    META_BYTES_MAX, SnapshotInfo, SnapshotName, SnapshotStore, chunk_checksum,
+    META_BYTES_MAX, SnapshotInfo, SnapshotName, SnapshotReader, SnapshotStore, chunk_checksum,
 };
 use crate::storage::{DiskFile, StorageError};
 
@@ -87,7 +87,13 @@ impl SnapshotWriter {
 
     /// Ends the snapshot with the digest of the state in it. When this returns it is durable and
     /// has its name.
-    pub fn finish(mut self, digest: u64) -> Result<SnapshotInfo, StorageError> {
+    pub fn finish(self, digest: u64) -> Result<SnapshotInfo, StorageError> {
+        self.seal(digest)?.publish()
+    }
+
+    /// Ends the snapshot with the digest of the state in it. It is durable when this returns, and
+    /// gets its name from [`SealedSnapshot::publish`].
+    pub fn seal(mut self, digest: u64) -> Result<SealedSnapshot, StorageError> {
         if self.chunk.len() > CHUNK_HEADER_BYTES {
             self.write_chunk()?;
         }
@@ -102,12 +108,7 @@ impl SnapshotWriter {
         end.put_slice(&footer);
         self.put(&end)?;
         self.file.sync_data().map_err(StorageError::io("sync", &self.temporary))?;
-        let (disk, path) = (&self.store.disk, self.store.path(self.name));
-        let renamed = disk.rename(&self.temporary, &path);
-        renamed.map_err(StorageError::io("rename", &self.temporary))?;
-        self.is_finished = true;
-        self.store.sync_directory()?;
-        Ok(SnapshotInfo { name: self.name, file_bytes: self.offset })
+        Ok(SealedSnapshot { writer: self })
     }
 
     fn write_chunk(&mut self) -> Result<(), StorageError> {
@@ -137,6 +138,32 @@ impl SnapshotWriter {
             self.unsynced_bytes = 0;
         }
         Ok(())
+    }
+}
+
+/// A snapshot that is complete and durable, but does not have its name yet, so that it can be
+/// read through before anybody relies on it. Dropping it removes it.
+#[derive(Debug)]
+pub struct SealedSnapshot {
+    writer: SnapshotWriter,
+}
+
+impl SealedSnapshot {
+    /// Opens it for reading, as if it had its name.
+    pub fn read(&self) -> Result<SnapshotReader, StorageError> {
+        let SnapshotWriter { store, temporary, name, .. } = &self.writer;
+        SnapshotReader::open(&*store.disk, temporary.clone(), *name)
+    }
+
+    /// Gives it its name, durably.
+    pub fn publish(mut self) -> Result<SnapshotInfo, StorageError> {
+        let writer = &mut self.writer;
+        let (disk, path) = (&writer.store.disk, writer.store.path(writer.name));
+        let renamed = disk.rename(&writer.temporary, &path);
+        renamed.map_err(StorageError::io("rename", &writer.temporary))?;
+        writer.is_finished = true;
+        writer.store.sync_directory()?;
+        Ok(SnapshotInfo { name: writer.name, file_bytes: writer.offset })
     }
 }
 

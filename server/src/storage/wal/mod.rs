@@ -157,6 +157,12 @@ impl Wal {
         self.queue.failure()
     }
 
+    /// While something waits to become durable: how many batches were written before it, since the
+    /// log was opened. If that stays the same, the disk does not answer.
+    pub fn batches_before_waiting(&self) -> Option<u64> {
+        self.queue.batches_before_waiting()
+    }
+
     /// What the log holds, counting what waits to be written.
     pub fn state(&self) -> LogState {
         self.queue.view(|view| view.state().clone())

@@ -71,6 +71,8 @@ struct Front {
     eager: usize,
     /// Somebody is writing, and will see what comes in the meantime.
     is_writing: bool,
+    /// How many batches were written since the log was opened.
+    batches: u64,
     is_closing: bool,
     failure: Option<StorageError>,
     hook: Option<FailureHook>,
@@ -89,6 +91,7 @@ impl Queue {
             waiting: VecDeque::new(),
             eager: 0,
             is_writing: false,
+            batches: 0,
             is_closing: false,
             failure: None,
             hook: None,
@@ -112,6 +115,12 @@ impl Queue {
 
     pub(super) fn view<T>(&self, look: impl FnOnce(&LogView) -> T) -> T {
         look(&self.front().view)
+    }
+
+    pub(super) fn batches_before_waiting(&self) -> Option<u64> {
+        let front = self.front();
+        let waits = front.failure.is_none() && (front.is_writing || front.eager > 0);
+        waits.then_some(front.batches)
     }
 
     pub(super) fn failure(&self) -> Option<StorageError> {
@@ -194,7 +203,9 @@ impl Queue {
             Err(error) => self.fail(&error, jobs),
         }
         drop(writer);
-        self.front().is_writing = false;
+        let mut front = self.front();
+        front.is_writing = false;
+        front.batches += 1;
         true
     }
 

@@ -86,7 +86,8 @@ fn write(tree: &mut Tree, context: &mut Context<'_>, request: Request) -> Result
         Request::SetData(body) => set_data::apply(tree, context, body).map(Reply::Stat),
         Request::SetAcl(body) => set_acl::apply(tree, context, &body).map(Reply::Stat),
         Request::Multi(body) => Ok(multi::apply(tree, context, body)),
-        // Switched on, it is still absent here (protocol §15.4).
+        // Switched on, it is carried out by the leader, and never gets into the log as a request
+        // (docs/decisions/0007-reconfiguration.md).
         Request::Reconfig(_) if context.policy.reconfig => Err(ErrorCode::Unimplemented),
         Request::Reconfig(_) => Err(ErrorCode::ReconfigDisabled),
         _ => Err(ErrorCode::Unimplemented),

@@ -1,0 +1,74 @@
+//! Tells of peers that cannot be reached: once for each fault that lasts, and once when it is over.
+
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How long a peer may be out of reach before that is worth a line: at a common start, or while a
+/// peer is restarted, the others find nobody for a moment.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// Whether a peer can be reached, over all lanes.
+#[derive(Debug, Default)]
+pub struct Reach {
+    fault: Mutex<Option<Outage>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Outage {
+    since: Instant,
+    is_told: bool,
+}
+
+impl Reach {
+    /// An attempt to connect has failed.
+    pub(super) fn failed(&self, peer: u64, address: &str, error: &str) {
+        if let Some(outage) = self.begin_or_tell(Instant::now()) {
+            let since_s = outage.since.elapsed().as_secs();
+            tracing::warn!(peer, %address, %error, since_s, "cannot reach peer");
+        }
+    }
+
+    /// There is a connection.
+    pub(super) fn connected(&self, peer: u64) {
+        if let Some(outage) = self.end() {
+            let after_s = outage.since.elapsed().as_secs();
+            tracing::info!(peer, after_s, "peer can be reached again");
+        }
+    }
+
+    /// The outage, when it is time to tell of it.
+    fn begin_or_tell(&self, now: Instant) -> Option<Outage> {
+        let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        let outage = fault.get_or_insert(Outage { since: now, is_told: false });
+        if outage.is_told || now.duration_since(outage.since) < GRACE {
+            return None;
+        }
+        outage.is_told = true;
+        Some(*outage)
+    }
+
+    /// The outage that is over, if it was told of.
+    fn end(&self) -> Option<Outage> {
+        let ended = self.fault.lock().unwrap_or_else(PoisonError::into_inner).take();
+        ended.filter(|outage| outage.is_told)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Three lines came at each start of three servers, and nothing when a peer was back.
+    #[test]
+    fn an_outage_is_told_once_if_it_lasts_and_once_when_it_is_over() {
+        let (reach, start) = (Reach::default(), Instant::now());
+        let tells = |at: Duration| reach.begin_or_tell(start + at).is_some();
+        assert!(!tells(Duration::ZERO) && !tells(GRACE / 2), "a start is no fault");
+        assert!(reach.end().is_none(), "nobody was told of it");
+        assert!(!tells(GRACE), "another one, which begins now");
+        assert!(tells(GRACE * 2) && !tells(GRACE * 3) && !tells(GRACE * 9), "it is told once");
+        assert!(reach.end().is_some() && reach.end().is_none());
+    }
+}

@@ -1,0 +1,89 @@
+//! Pings. The answer to one promises that the session was alive at a leader after the ping was
+//! sent, and lives for its whole timeout from then on.
+//!
+//! The leader counts its own clients' pings as they come. Another server does not know whether the
+//! leader that it has heard of still leads, or whether its word will get there: it holds the answer
+//! until a leader has counted the ping. So a client of a server that is cut off soon hears nothing,
+//! instead of being told for a while that all is well.
+
+use zoolet_jute::{Reply, SessionId, Xid};
+
+use super::connection::Ping;
+use super::request::Turn;
+use crate::replica::{ConnectionId, Output, Replica, Role};
+
+impl Replica {
+    /// A ping's turn has come.
+    pub(super) fn ping(&mut self, turn: Turn, out: &mut Vec<Output>) {
+        let session = self.session_of(turn.connection);
+        if self.read_only || self.counts(session) {
+            return self.reply(Turn { xid: Xid::PING, ..turn }, Ok(Reply::Empty), out);
+        }
+        let told = self.tell(vec![session], out);
+        if let Some(asking) = self.connections.get_mut(&turn.connection) {
+            asking.hold_ping(Ping { told, since_ms: turn.since_ms });
+            self.pinging.insert(turn.connection);
+        }
+    }
+
+    /// Whether this server leads, and a sign of life of this session counts.
+    pub fn counts(&self, session: SessionId) -> bool {
+        self.role == Role::Leader && self.expiry.is_undecided(session)
+    }
+
+    /// Has the leader told of sessions; answers the number of the touch.
+    pub(super) fn tell(&mut self, sessions: Vec<SessionId>, out: &mut Vec<Output>) -> u64 {
+        self.touch_last += 1;
+        out.push(Output::Touch { number: self.touch_last, sessions });
+        self.touch_last
+    }
+
+    pub(in crate::replica) fn on_heard(
+        &mut self,
+        through: u64,
+        sessions: &[SessionId],
+        out: &mut Vec<Output>,
+    ) {
+        for session in sessions {
+            if let Some(connection) = self.sessions.get(session).copied() {
+                self.answer_pings(connection, through, out);
+            }
+        }
+    }
+
+    /// Looks after the held pings: one who leads now answers them, the others tell their leader
+    /// again.
+    pub(super) fn press_pings(&mut self, out: &mut Vec<Output>) {
+        let mut silent = Vec::new();
+        for connection in self.pinging.iter().copied().collect::<Vec<_>>() {
+            let session = self.session_of(connection);
+            if self.counts(session) {
+                self.expiry.touch(session, self.now.mono_ms);
+                self.answer_pings(connection, u64::MAX, out);
+            } else {
+                silent.push((connection, session));
+            }
+        }
+        if silent.is_empty() {
+            return;
+        }
+        let told = self.tell(silent.iter().map(|(_, session)| *session).collect(), out);
+        for (connection, _) in silent {
+            if let Some(asking) = self.connections.get_mut(&connection) {
+                asking.tell_pings(told);
+            }
+        }
+    }
+
+    fn answer_pings(&mut self, connection: ConnectionId, through: u64, out: &mut Vec<Output>) {
+        while let Some(asking) = self.connections.get_mut(&connection)
+            && let Some(Ping { since_ms, .. }) = asking.pop_ping(through)
+        {
+            if !asking.holds_pings() {
+                self.pinging.remove(&connection);
+            }
+            let turn = Turn { connection, xid: Xid::PING, since_ms };
+            self.reply(turn, Ok(Reply::Empty), out);
+        }
+    }
+}
