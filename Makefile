@@ -1,4 +1,5 @@
-# The verbs. CI calls the same ones and nothing else; `check` never writes to the work tree.
+# The verbs, which CI calls; its own `deny` leaves out the advisories, whose list is not reachable
+# from everywhere. `check` never writes to the work tree.
 
 .PHONY: check fmt clippy doc deny test kazoo oracle kill9 bench power_cut lock_programs golden partitions fuzz fuzz_corpus
 

@@ -93,7 +93,6 @@ impl Node {
     /// leader when this returns.
     pub async fn start(config: ServerConfig, seams: Seams) -> Result<Self, StartError> {
         let server = config.server_id.0;
-        warn_of_other_data(&config, &*seams.disk);
         let options = settings::raft_options(&config, &seams);
         let wall_ms = seams.clock.now().wall_ms;
         // Reading a big directory takes long, and blocks.
@@ -168,14 +167,6 @@ impl Node {
             warn!(limit_s = SHUTDOWN_LIMIT.as_secs(), "the log does not stop in time");
         }
         self.ticker.abort();
-    }
-}
-
-/// Tells of data that is not read.
-fn warn_of_other_data(config: &ServerConfig, disk: &dyn Disk) {
-    let apache = config.data_dir.join("version-2");
-    if disk.exists(&apache).unwrap_or(false) {
-        warn!(directory = %apache.display(), "data of Apache ZooKeeper is not read");
     }
 }
 

@@ -145,17 +145,18 @@ impl Setting {
         })
     }
 
-    /// A value to show where there is none.
-    pub(super) fn example(&self) -> String {
+    /// What to show where there is no value: what it looks like, and nothing that could be taken
+    /// over by mistake.
+    pub(super) fn example(&self) -> &'static str {
         match (self.field)(&mut ServerConfig::default()) {
-            Field::Digest(_) => quote("super:xQJmxLMiHGwaqBvst5y6rkB6HQs="),
-            Field::OptionalU64(_) => "1".to_owned(),
+            Field::Digest(_) => "\"user:hash\"",
+            Field::OptionalU64(_) => "NUMBER",
             Field::U32(_)
             | Field::U64(_)
             | Field::Usize(_)
             | Field::Flag(_)
             | Field::Algorithm(_)
-            | Field::Words(_) => String::new(),
+            | Field::Words(_) => "",
         }
     }
 

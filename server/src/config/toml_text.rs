@@ -27,7 +27,8 @@ const SERVERS: &str = "\
 /// The `cluster.toml` of an ensemble, from the configurations of all of its servers.
 ///
 /// What the servers have in common is taken from the first of them. Every setting is there, with
-/// its meaning, unit and range; one at its default is commented out. Reading the text gives the
+/// its meaning, unit and range; one at its default is commented out, and one that has no value is
+/// there as a comment. Reading the text gives the
 /// same configurations again.
 pub fn to_cluster_toml(servers: &[ServerConfig]) -> String {
     let mut text = [HEAD, SERVERS].concat();
@@ -45,8 +46,12 @@ pub fn to_cluster_toml(servers: &[ServerConfig]) -> String {
             let comment = setting.about.replace('\n', "\n# ");
             push_line(&mut text, &format!("# {comment}\n# {}", setting.expected()));
             let quiet = is_default(setting) && (all_default || !setting.derived);
-            let value = setting.to_toml(&first).unwrap_or_else(|| setting.example());
-            let mark = if quiet { "#" } else { "" };
+            let (mark, value) = match setting.to_toml(&first) {
+                Some(value) if quiet => ("#", value),
+                Some(value) => ("", value),
+                // Not a default that could be put in force: something to be written otherwise.
+                None => ("# ", setting.example().to_owned()),
+            };
             push_line(&mut text, &format!("{mark}{} = {value}\n", setting.key));
         }
     }

@@ -11,6 +11,9 @@ use super::StartError;
 use super::options::Options;
 use crate::storage::{DataDir, Identity, StorageError};
 
+/// Where Apache `ZooKeeper` has its log and its snapshots.
+const APACHE_DATA: &str = "version-2";
+
 /// The directories, locked as long as this lives.
 #[derive(Debug)]
 pub(super) struct Directories {
@@ -32,12 +35,16 @@ impl Directories {
         self.log.as_ref().unwrap_or(&self.data).wal_path()
     }
 
-    /// Makes the directories this server's at the first start, and refuses another server's, and a
-    /// log that is not where it should be.
+    /// Makes the directories this server's at the first start, and refuses another server's, a log
+    /// that is not where it should be, and the data of an Apache `ZooKeeper`: its clients would find
+    /// an empty tree.
     pub(super) fn claim(&self, identity: Identity) -> Result<(), StartError> {
         let (disk, inside) = (self.data.disk(), self.data.wal_path());
         let has_served = Identity::read(&self.data)?.is_some();
         let is_inside = disk.exists(&inside).map_err(StorageError::io("look for", &inside))?;
+        if !has_served {
+            self.refuse_apache_data()?;
+        }
         let missing = || {
             let (directory, expected) = (self.data.path().to_owned(), self.wal_path());
             StartError::LogMissing { directory, expected }
@@ -56,6 +63,16 @@ impl Directories {
             disk.create_dir_all(&inside).map_err(StorageError::io("create", &inside))?;
         }
         Ok(identity.claim(&self.data)?)
+    }
+
+    fn refuse_apache_data(&self) -> Result<(), StartError> {
+        for directory in [Some(&self.data), self.log.as_ref()].into_iter().flatten() {
+            let found = directory.path().join(APACHE_DATA);
+            if directory.disk().exists(&found).map_err(StorageError::io("look for", &found))? {
+                return Err(StartError::ApacheData(found));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -98,6 +115,22 @@ mod tests {
             assert!(matches!(error, StartError::LogMissing { .. }), "{error}");
         }
         claim(&disk, Some("log")).unwrap();
+    }
+
+    #[test]
+    fn data_of_apache_is_not_passed_over() {
+        for (directory, log) in [("data", None), ("data", Some("log")), ("log", Some("log"))] {
+            let disk = MemoryDisk::new();
+            let found = Path::new(directory).join("version-2");
+            disk.create_dir_all(&found).unwrap();
+            let error = claim(&disk, log).unwrap_err();
+            assert!(error.to_string().contains(&found.display().to_string()), "{error}");
+        }
+        // A server that has data of its own is not kept from it.
+        let disk = MemoryDisk::new();
+        claim(&disk, None).unwrap();
+        disk.create_dir_all(Path::new("data/version-2")).unwrap();
+        claim(&disk, None).unwrap();
     }
 
     #[test]

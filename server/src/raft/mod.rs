@@ -87,6 +87,12 @@ pub enum StartError {
         directory.display(), expected.display()
     )]
     LogMissing { directory: PathBuf, expected: PathBuf },
+    /// The directory is that of an Apache `ZooKeeper`, whose data is not read.
+    #[error(
+        "{} holds data of Apache ZooKeeper, which is not read: move it away to start with an empty \
+         tree", .0.display()
+    )]
+    ApacheData(PathBuf),
     /// The configuration does not name this server.
     #[error("the configuration has no server {0}")]
     NotAMember(crate::replica::ServerId),

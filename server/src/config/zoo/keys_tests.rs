@@ -99,7 +99,7 @@ static SECTION_15_1: &[(&str, Outcome)] = &[
     ("syncEnabled=true", Silent),
     ("syncEnabled=false", Warned),
     ("autopurge.snapRetainCount=7", Honored(|c| c.snapshot.retain == 7)),
-    ("autopurge.purgeInterval=0", Silent),
+    ("autopurge.purgeInterval=0", Warned),
     ("autopurge.purgeInterval=24", Warned),
     ("metricsProvider.className=org.apache.zookeeper.metrics.impl.DefaultMetricsProvider", Warned),
     ("metricsProvider.httpPort=7000", Warned),

@@ -88,8 +88,8 @@ pub(super) static INERT: &[Key] = &[
     // Log and snapshots.
     same("forceSync", YesNo, &["yes"],
         "the log is always synced before a write is acknowledged, which is the stronger promise"),
-    same("autopurge.purgeInterval", Any, &["0"],
-        "old snapshots and logs are deleted after each snapshot, not by the hour"),
+    inert("autopurge.purgeInterval", Any,
+        "old snapshots and logs are deleted after each snapshot, and 0 does not keep them"),
     same("txnLogSizeLimitInKb", Number, &["-1"], "the size of a log file is preAllocSize"),
     inert("flushDelay", Number, BATCHES),
     inert("maxWriteQueuePollTime", Number, BATCHES),

@@ -17,7 +17,8 @@ use crate::process::environment;
 use crate::replica::Role;
 
 /// What stands for the version of Apache `ZooKeeper` whose protocol this is. kazoo reads the
-/// leading digits and dots; Go wants letters, digits, dots and dashes, and a date of this form.
+/// leading digits and dots; Go wants letters, digits, dots and dashes, and a date of
+/// this form; it is that of the release, not of the build, which would differ every time.
 pub(super) const VERSION: &str =
     concat!("3.9.5-zoolet-", env!("CARGO_PKG_VERSION"), ", built on 11/21/2026 00:00 UTC");
 
