@@ -14,13 +14,28 @@ pub(super) const CHUNK_NODES: usize = 64;
 pub(super) type Chunk = Vec<Option<Znode>>;
 pub(super) type Children = BTreeMap<Arc<str>, NodeId>;
 
+/// What is below a znode, at any depth.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Below {
+    pub(super) znodes: u32,
+    /// Of their data.
+    pub(super) bytes: u64,
+}
+
+impl Below {
+    fn add(&mut self, znodes: i32, bytes: i64) {
+        self.znodes = self.znodes.saturating_add_signed(znodes);
+        self.bytes = self.bytes.saturating_add_signed(bytes);
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arena {
     chunks: Vec<Arc<Chunk>>,
     /// By place; `None` stands for no children, which is most.
     children: Vec<Option<Box<Children>>>,
-    /// By place: how many znodes are below the one there, at any depth.
-    below: Vec<u32>,
+    /// By place: what is below the znode there.
+    below: Vec<Below>,
     /// Places that deleted znodes have left, the latest on top.
     free: Vec<NodeId>,
     len: usize,
@@ -55,16 +70,16 @@ impl Arena {
         self.children(id).map_or(0, BTreeMap::len)
     }
 
-    /// How many znodes are below this one, at any depth.
-    pub(super) fn below(&self, id: NodeId) -> usize {
-        self.below.get(id.0 as usize).map_or(0, |below| *below as usize)
+    /// What is below this one.
+    pub(super) fn below(&self, id: NodeId) -> Below {
+        self.below.get(id.0 as usize).copied().unwrap_or_default()
     }
 
-    /// Notes that there is one more below `parent` and all that is above it, or one less.
-    pub(super) fn count_below(&mut self, parent: NodeId, change: i32) {
+    /// Notes that there is more below `parent` and all that is above it, or less.
+    pub(super) fn count_below(&mut self, parent: NodeId, znodes: i32, bytes: i64) {
         let mut at = parent;
         while let Some(below) = self.below.get_mut(at.0 as usize) {
-            *below = below.saturating_add_signed(change);
+            below.add(znodes, bytes);
             let Some(node) = self.get(at).filter(|_| at != NodeId::ROOT) else { return };
             at = node.parent;
         }
@@ -72,12 +87,14 @@ impl Arena {
 
     /// Counts from nothing what is below each znode. `parents_first` has all of a tree.
     pub(super) fn recount(&mut self, parents_first: &[NodeId]) {
-        self.below.fill(0);
+        self.below.fill(Below::default());
         for &id in parents_first.iter().rev().filter(|&&id| id != NodeId::ROOT) {
-            let count = self.below.get(id.0 as usize).map_or(0, |below| below.saturating_add(1));
-            let Some(parent) = self.get(id).map(|node| node.parent) else { continue };
+            let Below { znodes, bytes } = self.below(id);
+            let Some(node) = self.get(id) else { continue };
+            let (parent, own) = (node.parent, node.data_bytes());
             if let Some(below) = self.below.get_mut(parent.0 as usize) {
-                *below = below.saturating_add(count);
+                below.znodes = below.znodes.saturating_add(znodes).saturating_add(1);
+                below.bytes = below.bytes.saturating_add(bytes).saturating_add(own);
             }
         }
     }
@@ -88,7 +105,7 @@ impl Arena {
         let id = self.free.pop().unwrap_or_else(|| {
             let next = u32::try_from(self.children.len()).expect("fewer than 2³² znodes");
             self.children.push(None);
-            self.below.push(0);
+            self.below.push(Below::default());
             NodeId(next)
         });
         let (chunk, slot) = position(id);

@@ -3,7 +3,8 @@
 //! The usage is text that clients may overwrite, and the reference carries on from whatever
 //! number it then finds. So it is here: the text itself is the replicated truth, travels in
 //! snapshots, and is never counted anew behind a client's back. Text that makes no sense counts
-//! as not set; it can neither stop an apply nor a start.
+//! as not set; it can neither stop an apply nor a start. The same goes for text that is longer than
+//! any quota's: it would be read again with every change, while nobody else is served.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -17,6 +18,9 @@ use super::znode::NodeId;
 
 const LIMITS: &str = "zookeeper_limits";
 const STATS: &str = "zookeeper_stats";
+
+/// The longest text that is read, in bytes. Four numbers by their names have less than 150.
+const TEXT_BYTES_MAX: usize = 1024;
 
 /// The prefixes that a limit governs.
 #[derive(Clone, Debug, Default)]
@@ -67,6 +71,7 @@ struct Track(BTreeMap<String, i64>);
 impl Track {
     /// Reads `count=<n>,bytes=<n>=;byteHardLimit=<n>`. What does not read is not set.
     fn parse(data: Option<&Bytes>) -> Self {
+        let data = data.filter(|data| data.len() <= TEXT_BYTES_MAX);
         let text = String::from_utf8_lossy(data.map_or(&[], |data| data));
         let pairs = text.split([',', ';']).filter_map(|pair| {
             let mut parts = pair.split('=');
@@ -138,13 +143,11 @@ pub(super) fn account(tree: &mut Tree, path: &str, bytes: i64, count: i64) {
 /// Writes the real usage into a usage znode that was just created.
 pub(super) fn created(tree: &mut Tree, id: NodeId, path: &str) {
     let Some(prefix) = subject(path, STATS) else { return };
-    let (mut count, mut bytes) = (0_i64, 0_i64);
-    if let Some(top) = tree.find(prefix) {
-        tree.walk(top, |_, node| {
-            count += 1;
-            bytes = bytes.saturating_add_unsigned(node.data_bytes());
-        });
-    }
+    let (count, bytes) = tree.find(prefix).map_or((0, 0), |top| {
+        let below = tree.below(top);
+        let bytes = below.bytes.saturating_add(tree.node(top).data_bytes());
+        (i64::from(below.znodes) + 1, 0_i64.saturating_add_unsigned(bytes))
+    });
     let used = Track(BTreeMap::from([("count".to_owned(), count), ("bytes".to_owned(), bytes)]));
     let text = used.encode();
     tree.change(id, |node| node.put_data(Some(text)));

@@ -90,7 +90,7 @@ impl Reader<'_> {
         let id = self.find(path, perms::READ)?;
         // Apache's map of znodes has the root twice; asked by its alias, it counts one of them.
         let alias = usize::from(path.is_empty());
-        Ok(i32::try_from(self.tree.below(id) + alias).unwrap_or(i32::MAX))
+        Ok(i32::try_from(self.tree.below(id).znodes as usize + alias).unwrap_or(i32::MAX))
     }
 
     /// A multiRead. A frame has room for tens of thousands of parts, and each may read the same

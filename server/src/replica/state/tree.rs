@@ -10,7 +10,7 @@ use bytes::Bytes;
 use zoolet_jute::{Acl, SessionId, Stat};
 
 use super::access::{self, AclId, AclTable};
-use super::arena::{Arena, Children, Chunk};
+use super::arena::{Arena, Below, Children, Chunk};
 use super::path;
 use super::quota::Quotas;
 use super::znode::{Kind, NodeId, Znode, hash_data, hash_path};
@@ -100,8 +100,8 @@ impl Tree {
         self.arena.child_count(id)
     }
 
-    /// How many znodes are below this one, at any depth.
-    pub(super) fn below(&self, id: NodeId) -> usize {
+    /// What is below this one, at any depth.
+    pub(super) fn below(&self, id: NodeId) -> Below {
         self.arena.below(id)
     }
 
@@ -170,10 +170,20 @@ impl Tree {
         let acl_hash = self.acls.hash(self.node(id).acl);
         let node = self.arena.get_mut(id).expect("an id is kept only as long as its znode");
         self.digest = self.digest.wrapping_sub(node.digest(acl_hash));
-        self.data_bytes = self.data_bytes.wrapping_sub(node.data_bytes());
+        let before = node.data_bytes();
         change(node);
-        self.data_bytes = self.data_bytes.wrapping_add(node.data_bytes());
+        let (parent, after) = (node.parent, node.data_bytes());
         self.digest = self.digest.wrapping_add(node.digest(acl_hash));
+        self.resized(id, parent, before, after);
+    }
+
+    /// Notes that a znode's data has another length now.
+    fn resized(&mut self, id: NodeId, parent: NodeId, before: u64, after: u64) {
+        self.data_bytes = self.data_bytes.wrapping_sub(before).wrapping_add(after);
+        if id != NodeId::ROOT && before != after {
+            let change = after.cast_signed().wrapping_sub(before.cast_signed());
+            self.arena.count_below(parent, 0, change);
+        }
     }
 
     /// Gives a znode another ACL.
@@ -216,11 +226,12 @@ impl Tree {
         node.path_hash =
             if is_root { 0 } else { hash_path(self.node(node.parent).path_hash, &node.name) };
         let (parent, name) = (node.parent, Arc::clone(&node.name));
+        let bytes = node.data_bytes().cast_signed();
         let id = self.arena.insert(node);
         if !is_root {
             let new = self.arena.adopt(parent, name, id);
             assert!(new, "a name is looked up before it is taken");
-            self.arena.count_below(parent, 1);
+            self.arena.count_below(parent, 1, bytes);
         }
         self.index(id);
         id
@@ -254,7 +265,7 @@ impl Tree {
         }
         let node = self.arena.remove(id).expect("an id is kept only as long as its znode");
         self.arena.disown(node.parent, &node.name);
-        self.arena.count_below(node.parent, -1);
+        self.arena.count_below(node.parent, -1, 0_i64.saturating_sub_unsigned(node.data_bytes()));
         self.digest = self.digest.wrapping_sub(node.digest(self.acls.hash(node.acl)));
         self.data_bytes = self.data_bytes.wrapping_sub(node.data_bytes());
         if let Kind::Ephemeral(session) = node.kind
@@ -303,11 +314,10 @@ impl Tree {
                 Undo::Change(id, before) => {
                     let now = self.node(id);
                     let (digest, bytes) = (now.digest(self.acls.hash(now.acl)), now.data_bytes());
-                    let acl = now.acl;
+                    let (acl, parent) = (now.acl, now.parent);
                     let restored = before.digest(self.acls.hash(before.acl));
                     self.digest = self.digest.wrapping_sub(digest).wrapping_add(restored);
-                    self.data_bytes =
-                        self.data_bytes.wrapping_sub(bytes).wrapping_add(before.data_bytes());
+                    self.resized(id, parent, bytes, before.data_bytes());
                     *self.arena.get_mut(id).expect("it was just read") = before;
                     self.acls.release(acl);
                 }

@@ -109,3 +109,43 @@ fn usage_keeps_what_else_stands_in_its_text_protocol_12() {
     bench.create("/a/b", Persistent).expect("new");
     assert_eq!(bench.text(STATS), "count=2,bytes=2=;aa=4;zz=5");
 }
+
+#[test]
+fn text_longer_than_any_quotas_counts_as_not_set_protocol_12() {
+    let padded = |text: &str, bytes: usize| {
+        let mut text = format!("{text};");
+        text.push_str(&"x".repeat(bytes - text.len()));
+        text
+    };
+    let mut bench = with_quota(&padded("count=1,bytes=1=;countHardLimit=1", 1024));
+    bench.policy.enforce_quota = true;
+    bench.set(STATS, padded("count=5,bytes=7", 1024).as_bytes(), -1).expect("there");
+    assert_eq!(bench.create("/a/b", Persistent), Err(QuotaExceeded), "as long as it may be");
+
+    bench.set(STATS, padded("count=5,bytes=7", 1025).as_bytes(), -1).expect("there");
+    bench.policy.enforce_quota = false;
+    bench.create("/a/b", Persistent).expect("new");
+    assert_eq!(bench.text(STATS), "count=0,bytes=-1", "as from nothing");
+    bench.policy.enforce_quota = true;
+    assert_eq!(bench.create("/a/c", Persistent).map(|_| ()), Ok(()), "no usage yet");
+    let limits = padded("count=1,bytes=1=;countHardLimit=1", 1025);
+    bench.set(LIMITS, limits.as_bytes(), -1).expect("there");
+    bench.create("/a/d", Persistent).expect("no limit that is read");
+}
+
+#[test]
+fn a_new_usage_is_what_is_there_with_all_its_bytes_protocol_12() {
+    let mut bench = with_quota("count=9,bytes=9");
+    bench.set("/a", b"12345", -1).expect("there");
+    bench.create("/a/b", Persistent).expect("new");
+    bench.set("/a/b", b"123", -1).expect("there");
+    let failing = vec![
+        MultiOp::SetData(set_body("/a/b", b"longer than before", -1)),
+        MultiOp::Create(create_body("/a/c", b"123", Persistent)),
+        MultiOp::Check(versioned("/no", -1)),
+    ];
+    bench.multi(failing);
+    bench.delete(STATS, -1).expect("there");
+    bench.create(STATS, Persistent).expect("new");
+    assert_eq!(bench.text(STATS), "count=2,bytes=8");
+}

@@ -136,9 +136,14 @@ fn seen(state: &State) -> Vec<Seen> {
 /// The counts that are kept of what is below each znode are what a walk counts.
 fn assert_counts(state: &State) {
     state.tree.walk(znode::NodeId::ROOT, |id, _| {
-        let mut walked = 0;
-        state.tree.walk(id, |_, _| walked += 1);
-        assert_eq!(state.tree.below(id) + 1, walked, "{}", state.tree.path_of(id));
+        let (mut znodes, mut bytes) = (0, 0);
+        state.tree.walk(id, |_, node| {
+            znodes += 1;
+            bytes += node.data_bytes();
+        });
+        let below = state.tree.below(id);
+        let with_itself = (below.znodes + 1, below.bytes + state.tree.node(id).data_bytes());
+        assert_eq!(with_itself, (znodes, bytes), "{}", state.tree.path_of(id));
     });
 }
 
