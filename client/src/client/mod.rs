@@ -96,8 +96,8 @@ impl Client {
     }
 
     /// A handle of the same session that takes the znode at `path` for the root: it stands in
-    /// front of every path that goes in, and is taken off every one that comes out. The znode need
-    /// not exist. A connect string can end in such a path, too: `host:2181,host:2181/app`.
+    /// front of every path that goes in, and is taken off every one that comes out. Nobody creates
+    /// that znode; while it does not exist nothing can be created below it. A connect string can end in such a path, too: `host:2181,host:2181/app`.
     pub fn chrooted(&self, path: &str) -> Result<Self, Error> {
         let wrong = || Error::from(ErrorKind::Protocol(format!("{path:?} is no path")));
         Ok(Self { chroot: self.chroot.below(path).ok_or_else(wrong)?, ..self.clone() })

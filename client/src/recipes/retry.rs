@@ -137,8 +137,12 @@ pub(crate) async fn ensure_containers(client: &Client, path: &str) -> Result<(),
         while let Some(next) = missing.pop() {
             match create_container(client, next).await {
                 Ok(()) => {}
-                // A container above it was reaped meanwhile: from the start.
+                // A container above it was reaped meanwhile: from the start. The root is not reaped,
+                // so this is a chroot that does not exist.
                 Err(error) if is_no_node(&error) => {
+                    if split(next).is_some_and(|(parent, _)| parent == "/") {
+                        return Err(error);
+                    }
                     reaped = true;
                     break;
                 }

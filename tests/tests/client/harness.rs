@@ -1,10 +1,13 @@
 //! What the scenes have in common.
 
+use std::ops::DerefMut;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use zoolet_client::{Client, ClientOptions, CreateMode};
+use zoolet_tests::servers::Servers;
 
 /// How long something may take that happens without anybody's further doing.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -13,15 +16,21 @@ pub(crate) const SOON: Duration = Duration::from_secs(20);
 /// itself on a busy machine.
 const SESSION: Duration = Duration::from_secs(10);
 
+/// Servers of either kind.
+pub(crate) type AnyServers = Box<dyn DerefMut<Target = Servers> + Send>;
+
 /// Running servers, and a part of their tree for each scene.
 pub(crate) struct Scene {
+    /// The connect string.
     pub(crate) servers: String,
+    processes: Mutex<AnyServers>,
     paths: AtomicUsize,
 }
 
 impl Scene {
-    pub(crate) fn new(servers: String) -> Self {
-        Self { servers, paths: AtomicUsize::new(0) }
+    pub(crate) fn new(processes: AnyServers) -> Self {
+        let servers = processes.connect_string();
+        Self { servers, processes: Mutex::new(processes), paths: AtomicUsize::new(0) }
     }
 
     pub(crate) async fn play(&self, name: &str, scene: impl AsyncFnOnce(&Self)) {
@@ -34,6 +43,31 @@ impl Scene {
     /// The path of a znode that nobody has made.
     pub(crate) fn path(&self) -> String {
         format!("/client/{}", self.paths.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Kills a server.
+    pub(crate) fn kill(&self, index: usize) {
+        tokio::task::block_in_place(|| self.processes.lock().unwrap().kill(index).unwrap());
+    }
+
+    /// Starts killed servers and waits until they serve.
+    pub(crate) fn restart(&self, indexes: &[usize]) {
+        tokio::task::block_in_place(|| {
+            let mut processes = self.processes.lock().unwrap();
+            for index in indexes {
+                processes.spawn(*index).unwrap();
+            }
+            for index in indexes {
+                processes.wait_until_serving(*index).unwrap();
+            }
+        });
+    }
+
+    /// The servers without whom one follower is left.
+    pub(crate) fn all_but_a_follower(&self) -> Vec<usize> {
+        let leader =
+            tokio::task::block_in_place(|| self.processes.lock().unwrap().leader().unwrap());
+        (0..3).filter(|index| *index != (leader + 1) % 3).collect()
     }
 
     pub(crate) fn options() -> ClientOptions {

@@ -9,22 +9,28 @@
     reason = "a test fails by panicking, and tells which scene it was"
 )]
 
+mod calls;
 mod harness;
 mod operations;
+mod sessions;
+mod watches;
 
 use zoolet_tests::apache::Apache;
-use zoolet_tests::servers::Servers;
 use zoolet_tests::tools;
 use zoolet_tests::zoolet::Zoolet;
 
-use harness::Scene;
+use harness::{AnyServers, Scene};
 
 /// `super:test`.
 const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
 
 /// What the suites want of the servers, beside their defaults.
-const PROPERTIES: [(&str, &str); 3] =
-    [("extendedTypesEnabled", "true"), ("reconfigEnabled", "true"), ("enforceQuota", "true")];
+const PROPERTIES: [(&str, &str); 4] = [
+    ("extendedTypesEnabled", "true"),
+    ("reconfigEnabled", "true"),
+    ("enforceQuota", "true"),
+    ("readonlymode.enabled", "true"),
+];
 
 /// Runs a suite on servers of zoolet.
 fn on_zoolet(suite: impl AsyncFnOnce(Scene)) {
@@ -32,25 +38,49 @@ fn on_zoolet(suite: impl AsyncFnOnce(Scene)) {
     for (key, value) in PROPERTIES {
         builder = builder.property(key, value);
     }
-    run(&builder.start().unwrap(), suite);
+    run(Box::new(builder.start().unwrap()), suite);
 }
 
 /// Runs a suite on servers of Apache ZooKeeper, where there is a Java.
 fn on_apache(name: &str, suite: impl AsyncFnOnce(Scene)) {
+    on_apache_with(name, &[], suite);
+}
+
+/// The same with more properties.
+fn on_apache_with(name: &str, more: &[(&str, &str)], suite: impl AsyncFnOnce(Scene)) {
     if !tools::require_foreign(name, &["java", "mvn"]).unwrap() {
         return;
     }
-    let mut builder = Apache::builder().servers(3).super_digest(SUPER_DIGEST);
-    for (key, value) in PROPERTIES {
+    let mut builder = Apache::builder()
+        .servers(3)
+        .super_digest(SUPER_DIGEST)
+        .jvm_option("-Dreadonlymode.enabled=true");
+    for (key, value) in PROPERTIES.iter().chain(more) {
         builder = builder.property(key, value);
     }
-    run(&builder.start().unwrap(), suite);
+    run(Box::new(builder.start().unwrap()), suite);
 }
 
-fn run(servers: &Servers, suite: impl AsyncFnOnce(Scene)) {
+fn run(servers: AnyServers, suite: impl AsyncFnOnce(Scene)) {
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
     let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(suite(Scene::new(servers.connect_string())));
+    runtime.block_on(suite(Scene::new(servers)));
+}
+
+#[test]
+fn read_only_mode_on_zoolet() {
+    on_zoolet(async |scene| {
+        scene.play("read-only", sessions::a_client_reads_without_the_ensemble).await;
+    });
+}
+
+#[test]
+fn read_only_mode_on_apache() {
+    // It has sessions for its read-only mode only where it has local ones.
+    let local = [("localSessionsEnabled", "true")];
+    on_apache_with("read_only_mode_on_apache", &local, async |scene| {
+        scene.play("read-only", sessions::a_client_reads_without_the_ensemble).await;
+    });
 }
 
 /// Defines a suite of scenes: a test for each kind of servers.
@@ -83,4 +113,20 @@ suites! {
         operations::watches_are_checked_and_removed,
         operations::a_quota_is_set_used_and_taken_away,
         operations::the_ensemble_is_read_and_changed;
+
+    calls_and_watches_on_zoolet / calls_and_watches_on_apache:
+        calls::calls_keep_their_order_over_handles,
+        calls::a_lost_reply_and_a_lost_request_may_have_happened,
+        calls::a_call_that_is_too_big_does_not_end_the_session,
+        watches::every_kind_of_watch_tells_what_happened_meanwhile,
+        watches::more_watches_than_fit_into_a_frame_outlive_a_connection,
+        watches::a_dropped_watcher_is_removed_from_the_server,
+        watches::a_chroot_is_the_whole_tree;
+
+    sessions_on_zoolet / sessions_on_apache:
+        sessions::a_session_outlives_its_connection,
+        sessions::a_session_outlives_its_server,
+        sessions::a_session_is_lost_before_the_servers_end_it,
+        sessions::a_session_is_left_and_taken_up_again,
+        sessions::the_last_handle_closes_the_session;
 }
