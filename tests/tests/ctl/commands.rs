@@ -107,6 +107,9 @@ pub(crate) async fn permissions_are_shown_set_and_needed(scene: &Scene) {
     let auth = ["--auth", "digest:user:secret"];
     scene.ctl(&[&auth[..], &["create", &child, "x", acl]].concat()).well();
     scene.ctl(&["get", &child]).badly(1, "--auth");
+    let all = scene.ctl(&["ls", "-R", &path]);
+    assert_eq!((all.code, all.out), (Some(0), format!("{path}\n")), "it lists what it may");
+    assert!(all.err.contains("left out"), "{}", all.err);
     assert_eq!(scene.ctl(&[&auth[..], &["get", &child]].concat()).well(), "x\n");
     let shown = scene.json(&[&auth[..], &["getAcl", &child]].concat());
     assert_eq!(shown["acl"][0]["scheme"], "digest");
@@ -221,6 +224,10 @@ pub(crate) async fn failures_have_codes_and_say_what_is_wrong(scene: &Scene) {
     scene.ctl(&["frobnicate"]).badly(128, "frobnicate");
     scene.ctl(&["lss", "/"]).badly(128, "'ls'");
     scene.ctl(&["ls", "--frobnicate", "/"]).badly(128, "--frobnicate");
+    let top = scene.path().await;
+    scene.ctl(&["create", &format!("{top}/a"), "x"]).well();
+    let below = format!("{}{top}", scene.servers);
+    assert_eq!(said(&mut command(&below, &["get", "/a"])).well(), "x\n", "a root of its own");
     let nobody = &mut command("127.0.0.1:1", &["--timeout", "300ms", "ls", "/"]);
     said(nobody).badly(2, "--servers");
     said(&mut command("a:b", &["ls", "/"])).badly(3, "a:b");

@@ -24,6 +24,8 @@ pub(crate) async fn a_script_is_carried_out_line_by_line(scene: &Scene) {
          version\n\
          history\n\
          help create\n\
+         ls --help\n\
+         locks {top}\n\
          quit\n\
          create {top}/after-quit\n"
     );
@@ -45,6 +47,8 @@ pub(crate) async fn a_script_is_carried_out_line_by_line(scene: &Scene) {
     assert_eq!(lines[15], format!("4 - get {top}/a"));
     assert!(!out.contains("secret"), "a password is not remembered");
     assert!(out.contains("Usage: create "), "{out}");
+    assert!(out.contains("Usage: ls "), "{out}");
+    assert!(out.ends_with("no locks\n"), "{out}");
     scene.ctl(&["stat", &format!("{top}/after-quit")]).badly(1, "does not exist");
 }
 

@@ -27,6 +27,7 @@ impl Connection {
         let client = ClientOptions::new()
             .session_timeout(options.session_timeout)
             .connect_timeout(options.timeout)
+            .read_only(options.read_only)
             .connect(servers)
             .await
             .map_err(|error| {

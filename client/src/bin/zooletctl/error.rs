@@ -187,14 +187,15 @@ fn failure(error: &Error) -> Told {
         ErrorKind::Timeout(_) => {
             Some("check that the servers run and that --servers names them; --timeout waits longer")
         }
-        ErrorKind::ConnectionLoss => Some(
-            "the operation may have happened or not: look before \
-                                           you do it again",
-        ),
+        _ if error.may_have_happened() => {
+            Some("the operation may have happened or not: look before you do it again")
+        }
         _ => None,
     };
     let exit = match error.kind() {
-        ErrorKind::Protocol(_) => Exit::InvalidInput,
+        // Of the connect string or a path, unless it is an answer that makes no sense.
+        ErrorKind::Protocol(_) if !error.may_have_happened() => Exit::InvalidInput,
+        ErrorKind::Protocol(_) => Exit::Failed,
         ErrorKind::LockLost => Exit::Lost,
         _ => Exit::Connection,
     };

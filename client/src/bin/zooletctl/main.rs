@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 use args::{Arguments, Command, Options, ZnodeCommand};
 use clap::Parser;
-use commands::{Context, Watches, event_json, event_text};
+use commands::{Context, Watch, Watches, event_json, event_text};
 use connection::Connection;
 use error::{CtlError, Exit};
 use output::Output;
@@ -81,18 +81,18 @@ async fn one_shot(
 
 /// Carries out one command, and tells of what it watches until nothing is watched any more.
 async fn run_one(command: &ZnodeCommand, context: &Context) -> Result<(), CtlError> {
+    let Some(watch) = commands::run(command, context).await? else { return Ok(()) };
+    let mut is_done = false;
+    let is_persistent = matches!(watch, Watch::Persistent(_));
     let mut watches = Watches::default();
-    if let Some(watch) = commands::run(command, context).await? {
-        watches.add(watch);
-    }
+    watches.add(watch);
     while let Some(event) = watches.next().await {
         context.output.result(|| event_text(&event), || event_json(&event))?;
+        is_done = !is_persistent;
     }
-    if context.connection.client.state().borrow().is_terminal() {
-        return Err(CtlError::new(
-            Exit::Connection,
-            "the session has ended, and the watch with it",
-        ));
+    if is_done {
+        return Ok(());
     }
-    Ok(())
+    let error = CtlError::new(Exit::Connection, "the watch has ended: events may have been missed");
+    Err(error.hint("look again, and watch again"))
 }

@@ -36,7 +36,7 @@ pub(crate) struct Options {
     )]
     pub(crate) servers: String,
     /// The same, in short, before the command.
-    #[arg(short = 's', value_name = "CONNECT", overrides_with = "servers_short", hide = true)]
+    #[arg(short = 's', value_name = "CONNECT", overrides_with = "servers_short")]
     pub(crate) servers_short: Option<String>,
     /// An identity, SCHEME:ID such as digest:user:password; may be given several times.
     #[arg(long, global = true, value_name = "SCHEME:ID")]
@@ -44,6 +44,9 @@ pub(crate) struct Options {
     /// Print results as JSON.
     #[arg(long, global = true)]
     pub(crate) json: bool,
+    /// Do with a server that is cut off from its ensemble and serves reads alone. Before the command.
+    #[arg(short = 'r', long)]
+    pub(crate) read_only: bool,
     /// How long connecting may take, and each request: 500ms, 5s, 1m. Before the command.
     #[arg(
         id = "request_timeout",
@@ -203,6 +206,8 @@ pub(crate) enum ShellCommand {
     Help { command: Option<String> },
     /// Number the lines that were entered.
     History,
+    /// Show who holds what below a path, and who waits.
+    Locks(Locks),
     /// End the session and the shell.
     #[command(visible_alias = "exit")]
     Quit,
@@ -223,9 +228,8 @@ pub(crate) enum Switch {
 }
 
 /// The long options that zkCli writes with one dash, and what they are here.
-const ONE_DASH: [(&str, &str); 7] = [
+const ONE_DASH: [(&str, &str); 6] = [
     ("-server", "--servers"),
-    ("-timeout", "--timeout"),
     ("-add", "--add"),
     ("-remove", "--remove"),
     ("-members", "--members"),

@@ -10,6 +10,7 @@ use crate::args::{AddAuth, GetAcl, SetAcl};
 use crate::error::CtlError;
 use crate::format::{acl_json, acl_text, name_text, stat_json, stat_text};
 use crate::path;
+use crate::progress::Progress;
 
 /// `getAcl [-s] PATH`.
 pub(crate) async fn get_acl(arguments: &GetAcl, context: &Context) -> Result<(), CtlError> {
@@ -37,8 +38,10 @@ pub(crate) async fn set_acl(arguments: &SetAcl, context: &Context) -> Result<(),
         return written(&arguments.path, &stat, arguments.stat, context);
     }
     let mut count = 0;
+    let progress = Progress::spinner("writing ACLs");
     let mut walk = Walk::new(&arguments.path);
     while let Some(found) = walk.next(connection).await? {
+        progress.tell(format!("{count} ACLs written"));
         let write = connection.client.set_acl(&found.path, acl.clone(), arguments.version);
         match connection.ask(&found.path, write).await {
             Ok(_) => count += 1,
@@ -47,6 +50,7 @@ pub(crate) async fn set_acl(arguments: &SetAcl, context: &Context) -> Result<(),
             Err(error) => return Err(error),
         }
     }
+    drop(progress);
     let json = || json!({ "path": arguments.path, "znodes": count });
     context.output.result(|| format!("{count} znodes"), json)
 }

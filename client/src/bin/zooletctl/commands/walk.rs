@@ -5,6 +5,7 @@ use zoolet_client::{ErrorCode, Stat};
 
 use crate::connection::Connection;
 use crate::error::CtlError;
+use crate::output::note;
 use crate::path;
 
 /// How many requests are under way at a time, where the order does not matter.
@@ -65,7 +66,8 @@ impl Walk {
         self
     }
 
-    /// The next znode; `None` at the end. Those that vanish meanwhile are left out, but for the top.
+    /// The next znode; `None` at the end. Those that vanish meanwhile and those that may not be
+    /// read are left out, but for the top.
     pub(crate) async fn next(
         &mut self,
         connection: &Connection,
@@ -74,6 +76,11 @@ impl Walk {
             let (mut children, stat) =
                 match connection.ask(&path, connection.client.children(&path)).await {
                     Err(error) if error.code == Some(ErrorCode::NoNode) && depth > 0 => continue,
+                    // What one may not read does not hide the rest.
+                    Err(error) if error.code == Some(ErrorCode::NoAuth) && depth > 0 => {
+                        note(&format!("{}, and is left out", error.message));
+                        continue;
+                    }
                     listed => listed?,
                 };
             children.sort_unstable();

@@ -20,6 +20,7 @@ use crate::args::{self, Options, ShellCommand, ShellLine, Switch};
 use crate::commands::{self, Context, Watches, event_json, event_text};
 use crate::connection::Connection;
 use crate::error::{CtlError, Exit};
+use crate::locks;
 use crate::output::{self, Output, note, report};
 use complete::{Completion, Slot};
 use editor::{Prompt, Typed, is_to_be_remembered};
@@ -178,7 +179,7 @@ impl Shell {
         if line.is_empty() || line.starts_with('#') {
             return Ok(Flow::Continue);
         }
-        let mut parsed = parse(line)?;
+        let Some(mut parsed) = parse(line)? else { return Ok(Flow::Continue) };
         let mut line = line.to_owned();
         if let ShellCommand::Redo { number } = parsed.command {
             let again = number.checked_sub(1).and_then(|index| self.history.get(index)).cloned();
@@ -186,7 +187,8 @@ impl Shell {
                 CtlError::new(Exit::InvalidInput, format!("there is no line {number}"))
                     .hint("`history` numbers the lines")
             })?;
-            parsed = parse(&line)?;
+            let Some(again) = parse(&line)? else { return Ok(Flow::Continue) };
+            parsed = again;
         }
         if is_to_be_remembered(&line) {
             self.history.push(line);
@@ -206,6 +208,11 @@ impl Shell {
                 if let Some(watch) = watch? {
                     self.watches.add(watch);
                 }
+            }
+            ShellCommand::Locks(arguments) => {
+                let connection = self.connection.clone().ok_or_else(closed)?;
+                let context = Context { connection, output };
+                locks::run(&arguments, &self.options, &context).await?;
             }
             ShellCommand::Connect { servers } => {
                 self.disconnect().await;
@@ -279,14 +286,22 @@ fn closed() -> CtlError {
     CtlError::new(Exit::Connection, "there is no session").hint("`connect` opens one")
 }
 
-/// Takes a line apart. What is wrong with it comes without the usage of the whole shell.
-fn parse(line: &str) -> Result<ShellLine, CtlError> {
+/// Takes a line apart; `None` when it asked for help and got it.
+fn parse(line: &str) -> Result<Option<ShellLine>, CtlError> {
     let words = words::split(line).map_err(|why| CtlError::new(Exit::Usage, why))?;
     let words = args::as_zkcli_users_write(words.into_iter().map(Into::into));
-    ShellLine::try_parse_from(words).map_err(|error| {
-        let text = error.render().to_string();
-        CtlError::new(Exit::Usage, text.trim_end().trim_start_matches("error: ").to_owned())
-    })
+    match ShellLine::try_parse_from(words) {
+        Ok(line) => Ok(Some(line)),
+        Err(error) => {
+            // There is no name in front of the command.
+            let text = error.render().to_string().replace("Usage:  ", "Usage: ");
+            let text = text.trim_end().trim_start_matches("error: ");
+            if error.use_stderr() {
+                return Err(CtlError::new(Exit::Usage, text));
+            }
+            output::line(text).map(|()| None)
+        }
+    }
 }
 
 fn help(command: Option<&str>) -> Result<String, CtlError> {
