@@ -1,7 +1,7 @@
 # The verbs, which CI calls; its own `deny` leaves out the advisories, whose list is not reachable
 # from everywhere. `check` never writes to the work tree.
 
-.PHONY: check fmt clippy doc deny test kazoo oracle kill9 bench power_cut lock_programs golden partitions fuzz fuzz_corpus
+.PHONY: check fmt clippy doc deny test kazoo oracle kill9 bench power_cut lock_programs golden partitions torture fuzz fuzz_corpus
 
 check: fmt clippy doc deny
 
@@ -53,6 +53,14 @@ power_cut:
 lock_programs:
 	ZOOLET_TIER=lock_programs cargo test --workspace --test lock_programs --test recipes_beside_others \
 		--test recipes_with_curator -- --nocapture
+
+# The lock torture: SECS seconds of faults (600), seed after seed from SEED on, on three ensembles side
+# by side; SERVERS=apache tortures Apache ZooKeeper; reports and pictures go to OUT, if it is given.
+torture:
+	cargo build -p zoolet-server
+	ZOOLET_TORTURE_SECS=$(or $(SECS),600) ZOOLET_TORTURE_SERVERS=$(or $(SERVERS),zoolet) \
+		$(if $(SEED),ZOOLET_TORTURE_SEED=$(SEED)) $(if $(OUT),ZOOLET_TORTURE_OUT=$(OUT)) \
+		cargo test --workspace --test torture seed_after_seed -- --nocapture
 
 # The golden vectors of jute/tests/golden, recorded anew; needs Java, Python, Go and a C compiler.
 golden:

@@ -29,6 +29,8 @@ mod options;
 mod reads;
 pub mod recipes;
 mod session;
+#[cfg(feature = "torture")]
+pub mod torture;
 mod transaction;
 mod watcher;
 

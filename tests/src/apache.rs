@@ -27,6 +27,7 @@ pub struct ApacheBuilder {
     observers: usize,
     lines: Vec<String>,
     jvm_options: Vec<String>,
+    wrapper: Vec<OsString>,
 }
 
 impl ApacheBuilder {
@@ -61,12 +62,18 @@ impl ApacheBuilder {
         self
     }
 
+    /// What stands in front of the command of each server.
+    pub fn wrapper(mut self, words: Vec<OsString>) -> Self {
+        self.wrapper = words;
+        self
+    }
+
     /// Starts the servers and waits until each of them serves.
     pub fn start(self) -> Result<Apache, ApacheError> {
         let classpath = classpath()?;
         let layout = Layout {
             name: "apache",
-            command: server_command(&classpath, &self.jvm_options),
+            command: [self.wrapper, server_command(&classpath, &self.jvm_options)].concat(),
             voters: self.servers,
             observers: self.observers,
             lines: self.lines,
@@ -85,7 +92,13 @@ pub struct Apache {
 impl Apache {
     /// A standalone server with a tick of 500 ms, every four-letter word, and TTL nodes.
     pub fn builder() -> ApacheBuilder {
-        ApacheBuilder { servers: 1, observers: 0, lines: Vec::new(), jvm_options: Vec::new() }
+        ApacheBuilder {
+            servers: 1,
+            observers: 0,
+            lines: Vec::new(),
+            jvm_options: Vec::new(),
+            wrapper: Vec::new(),
+        }
     }
 
     /// The jars with which `org.apache.zookeeper.ZooKeeperMain` runs.

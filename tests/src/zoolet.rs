@@ -31,6 +31,7 @@ pub struct ZooletBuilder {
     servers: usize,
     observers: usize,
     lines: Vec<String>,
+    wrapper: Vec<OsString>,
 }
 
 impl ZooletBuilder {
@@ -53,6 +54,12 @@ impl ZooletBuilder {
         self
     }
 
+    /// What stands in front of the command of each server.
+    pub fn wrapper(mut self, words: Vec<OsString>) -> Self {
+        self.wrapper = words;
+        self
+    }
+
     /// The digest of the superuser.
     pub fn super_digest(self, digest: &str) -> Self {
         self.property("DigestAuthenticationProvider.superDigest", digest)
@@ -62,7 +69,7 @@ impl ZooletBuilder {
     pub fn start(self) -> Result<Zoolet, ZooletError> {
         let layout = Layout {
             name: "zoolet",
-            command: server_command()?,
+            command: [self.wrapper, server_command()?].concat(),
             voters: self.servers,
             observers: self.observers,
             lines: self.lines,
@@ -80,7 +87,7 @@ pub struct Zoolet {
 impl Zoolet {
     /// A standalone server with a tick of 500 ms, every four-letter word, and TTL nodes.
     pub fn builder() -> ZooletBuilder {
-        ZooletBuilder { servers: 1, observers: 0, lines: Vec::new() }
+        ZooletBuilder { servers: 1, observers: 0, lines: Vec::new(), wrapper: Vec::new() }
     }
 }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use zoolet_tests::proxy::Proxy;
+use zoolet_client::torture::proxy::Proxy;
 
 use crate::harness::{Scene, command, ended, soon, start};
 

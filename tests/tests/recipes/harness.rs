@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::FencingToken;
+use zoolet_client::torture::proxy::{Fault, Proxy};
 use zoolet_client::{Client, ClientOptions, CreateMode, Error};
-use zoolet_tests::proxy::{Fault, Proxy};
 
 /// How long something may take that happens without anybody's further doing.
 const SOON: Duration = Duration::from_secs(20);

@@ -8,8 +8,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::{LeaderLatch, LeaderSelector, Loss, Standing, Suspension, Term};
+use zoolet_client::torture::proxy::Proxy;
 use zoolet_client::{CreateMode, ErrorKind};
-use zoolet_tests::proxy::Proxy;
 
 use crate::harness::{Fenced, Scene, connect, soon};
 

@@ -12,7 +12,7 @@ use zoolet_client::CreateMode;
 use zoolet_client::recipes::{
     Barrier, Cache, CacheChange, DoubleBarrier, GroupMember, PersistentNode, Queue, QueueFormat,
 };
-use zoolet_tests::proxy::Proxy;
+use zoolet_client::torture::proxy::Proxy;
 
 use crate::harness::{Scene, cancelled_at_every_await, connect, soon};
 

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::{Cache, Mutex};
+use zoolet_client::torture::proxy::Proxy;
 use zoolet_client::{AddWatchMode, CreateMode};
 use zoolet_tests::four_letter;
-use zoolet_tests::proxy::Proxy;
 
 use crate::harness::{Scene, connect, soon};
 

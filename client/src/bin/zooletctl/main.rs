@@ -12,6 +12,7 @@ mod output;
 mod path;
 mod progress;
 mod shell;
+mod torture;
 
 use std::process::ExitCode;
 
@@ -57,6 +58,7 @@ async fn run(arguments: Arguments) -> Result<(), CtlError> {
             one_shot(&options, async |context| locks::run(&arguments, &options, context).await)
                 .await
         }
+        Some(Command::Torture(arguments)) => torture::run(&arguments, &options).await,
         Some(Command::Version) => output::version(Output { json: options.json }),
         Some(Command::Znode(command)) => {
             one_shot(&options, async |context| run_one(&command, context).await).await

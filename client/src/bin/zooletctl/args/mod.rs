@@ -4,6 +4,7 @@ mod znode;
 
 use std::ffi::OsString;
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -88,6 +89,8 @@ pub(crate) enum Command {
     Lock(Lock),
     /// Show who holds what below a path, and who waits.
     Locks(Locks),
+    /// Hurt clients and servers, and see whether the locks keep their promises.
+    Torture(Torture),
     /// Print the version of this program.
     Version,
 }
@@ -119,6 +122,39 @@ pub(crate) struct Bench {
     /// Below which znode to work; nothing is left there.
     #[arg(long, default_value = "/")]
     pub(crate) path: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Torture {
+    /// What to torture: all, or a list of mutex, bilingual, semaphore-mutex, read-write, semaphore,
+    /// multi, simple, latch, selector, queue, counter, barrier.
+    #[arg(long, default_value = "all")]
+    pub(crate) recipe: String,
+    /// How many contend, each with a session of its own.
+    #[arg(long, default_value_t = 5)]
+    pub(crate) clients: usize,
+    /// How many locks of each recipe there are.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) locks: usize,
+    /// How long the faults go on.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    pub(crate) secs: Duration,
+    /// What decides the schedule of the faults; the default is random and printed.
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// The session timeout of the contenders; servers grant 2 of their ticks at least.
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration)]
+    pub(crate) session: Duration,
+    /// The directory of a running `zoolet up` on this machine, whose servers are killed and
+    /// stopped. Without it the servers are left in peace.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) up_dir: Option<PathBuf>,
+    /// Write the result as JSON to a file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+    /// Draw the holders of one lock over time into a file.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) svg: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -5,18 +5,19 @@
 //! are cut then, as a network does it. Session requests (connect, ping, auth, setWatches) are not
 //! counted.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use zoolet_jute::Xid;
+use zoolet_jute::{Decode, EventType, ReplyHeader, WatcherEvent, Xid};
 
 /// What is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,9 +45,21 @@ struct Shared {
     next: AtomicUsize,
     /// How many watch events have passed.
     events: AtomicUsize,
+    /// The deleted znodes that they told of.
+    deleted: Mutex<BTreeSet<String>>,
     plan: Mutex<Plan>,
-    /// Whether connections are let through.
-    open: watch::Sender<bool>,
+    passage: watch::Sender<Passage>,
+}
+
+/// What the proxy does with what it is given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Passage {
+    /// Everything passes.
+    Open,
+    /// Connections stay, and nothing passes.
+    Silent,
+    /// Connections are cut, and new ones refused.
+    Cut,
 }
 
 /// A running proxy; dropping it cuts its connections.
@@ -67,13 +80,15 @@ impl Proxy {
             targets: connect_string.split(',').map(str::to_owned).collect(),
             next: AtomicUsize::new(0),
             events: AtomicUsize::new(0),
+            deleted: Mutex::default(),
             plan: Mutex::default(),
-            open: watch::channel(true).0,
+            passage: watch::channel(Passage::Open).0,
         });
         let acceptor = tokio::spawn(accept(listener, Arc::clone(&shared)));
         Ok(Self { address, shared, acceptor })
     }
 
+    /// Where clients connect to.
     pub fn connect_string(&self) -> String {
         self.address.to_string()
     }
@@ -95,13 +110,25 @@ impl Proxy {
         self.shared.events.load(Ordering::Relaxed)
     }
 
-    /// Cuts every connection and refuses new ones until [`Proxy::heal`].
-    pub fn cut(&self) {
-        self.shared.open.send_replace(false);
+    /// The znodes whose deletion a watch told the clients of.
+    pub fn deleted(&self) -> BTreeSet<String> {
+        self.shared.deleted.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
+    /// Cuts every connection and refuses new ones until [`Proxy::heal`].
+    pub fn cut(&self) {
+        self.shared.passage.send_replace(Passage::Cut);
+    }
+
+    /// Lets nothing pass until [`Proxy::heal`]; connections stay open, as behind a network that
+    /// loses every packet.
+    pub fn silence(&self) {
+        self.shared.passage.send_replace(Passage::Silent);
+    }
+
+    /// Lets everything pass again.
     pub fn heal(&self) {
-        self.shared.open.send_replace(true);
+        self.shared.passage.send_replace(Passage::Open);
     }
 
     fn plan(&self) -> std::sync::MutexGuard<'_, Plan> {
@@ -118,7 +145,7 @@ impl Drop for Proxy {
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
     while let Ok((client, _)) = listener.accept().await {
-        if *shared.open.borrow() {
+        if *shared.passage.borrow() != Passage::Cut {
             tokio::spawn(carry(client, Arc::clone(&shared)));
         }
     }
@@ -134,11 +161,11 @@ async fn carry(client: TcpStream, shared: Arc<Shared>) {
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
     let doomed = Arc::new(Mutex::new(None));
-    let mut open = shared.open.subscribe();
+    let mut passage = shared.passage.subscribe();
     tokio::select! {
         _ = requests(from_client, to_server, &shared, &doomed) => {}
         _ = replies(from_server, to_client, &shared, &doomed) => {}
-        _ = open.wait_for(|open| !open) => {}
+        _ = passage.wait_for(|passage| *passage == Passage::Cut) => {}
     }
 }
 
@@ -166,8 +193,16 @@ async fn requests(
             },
             _ => {}
         }
+        audible(shared).await?;
         to.write_all(&request).await?;
     }
+}
+
+/// Waits until something may pass.
+async fn audible(shared: &Shared) -> io::Result<()> {
+    let mut passage = shared.passage.subscribe();
+    let open = passage.wait_for(|passage| *passage != Passage::Silent).await;
+    open.map(drop).map_err(|_| io::ErrorKind::NotConnected.into())
 }
 
 async fn replies(
@@ -182,13 +217,25 @@ async fn replies(
     loop {
         let reply = frame(&mut from, &mut buffer).await?;
         if xid(&reply) == Some(Xid::NOTIFICATION.0) {
-            shared.events.fetch_add(1, Ordering::Relaxed);
+            note_event(shared, &reply);
         }
         let lost = *doomed.lock().unwrap_or_else(PoisonError::into_inner);
         if lost.is_some() && xid(&reply) == lost {
             return Ok(());
         }
+        audible(shared).await?;
         to.write_all(&reply).await?;
+    }
+}
+
+fn note_event(shared: &Shared, frame: &BytesMut) {
+    shared.events.fetch_add(1, Ordering::Relaxed);
+    let mut body = Bytes::copy_from_slice(frame.get(4..).unwrap_or_default());
+    let Ok(_) = ReplyHeader::decode(&mut body, "header") else { return };
+    if let Ok(event) = WatcherEvent::decode(&mut body, "event")
+        && event.event_type == EventType::NodeDeleted
+    {
+        shared.deleted.lock().unwrap_or_else(PoisonError::into_inner).insert(event.path);
     }
 }
 

@@ -1,0 +1,213 @@
+//! The grants of one lock against the log.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::{History, Promise, Verdict};
+use crate::torture::history::{Claim, Mode};
+use crate::torture::log::Life;
+use crate::torture::recipe::{Blocks, Lock, Recipe};
+
+/// A grant with its end in the log; `None` if its znode was there to the end.
+struct Grant<'a> {
+    claim: &'a Claim,
+    until: Option<i64>,
+}
+
+impl Grant<'_> {
+    fn excludes(&self, other: &Self) -> bool {
+        self.claim.mode == Mode::Exclusive || other.claim.mode == Mode::Exclusive
+    }
+}
+
+pub(super) fn check(history: &History, lock: &Lock, verdict: &mut Verdict) {
+    let dir = lock.dir();
+    let claims: Vec<&Claim> = history.claims_of(lock);
+    let gaps = history.log.open_gaps(&dir);
+    let mut lives = history.log.lives(&dir);
+    lives.retain(|life| lock.blocks(&life.name).is_some());
+    let mut by_name: BTreeMap<&str, Vec<&Life>> = BTreeMap::new();
+    for life in &lives {
+        by_name.entry(&life.name).or_default().push(life);
+    }
+    let mut grants = Vec::new();
+    let (mut alive, mut to_come) = (Vec::new(), lives.iter().peekable());
+    for claim in claims.iter().copied() {
+        // Grants come in the order of what their holders had seen.
+        while let Some(life) = to_come.next_if(|life| life.created <= claim.seen) {
+            alive.push(life);
+        }
+        alive.retain(|life: &&Life| life.is_at(claim.seen));
+        // The znode's own life: the one that had begun when the grant was told.
+        let name = claim.path.rsplit('/').next().unwrap_or_default();
+        let mut own = by_name.get(name).into_iter().flatten();
+        let own = own.rfind(|life| life.created <= claim.seen);
+        let end = own.and_then(|life| life.deleted).unwrap_or(i64::MAX);
+        let open = gaps.iter().any(|(from, to)| *to >= claim.token && *from <= end);
+        match own {
+            _ if open => verdict.unverified += 1,
+            Some(life) => {
+                verdict.verified += 1;
+                in_turn(lock, claim, life, &alive, verdict);
+                grants.push(Grant { claim, until: life.deleted });
+            }
+            None => {
+                let what = format!("{claim:?} stands for a znode that the log does not know");
+                verdict.breaks(Promise::InTurn, what);
+            }
+        }
+    }
+    one_holder(lock, &grants, verdict);
+    tokens_rise(lock, &claims, verdict);
+    let births: Vec<i64> = history.log.lives_of(&dir).iter().map(|life| life.created).collect();
+    numbers_rise(lock, &lives, &births, verdict);
+    loss_told(history, lock, &claims, verdict);
+    if lock.recipe.is_fair() {
+        one_woken(history, lock, &grants, verdict);
+    }
+}
+
+/// Nobody in front, but for as many as there are permits: not when the holder was told.
+fn in_turn(lock: &Lock, claim: &Claim, own: &Life, alive: &[&Life], verdict: &mut Verdict) {
+    if lock.recipe == Recipe::SimpleLock || is_downgraded(claim, own) {
+        return;
+    }
+    let before = |life: &&Life| {
+        let blocks = match (lock.blocks(&life.name), claim.mode) {
+            (Some(Blocks::Everybody), _) | (Some(Blocks::Writers), Mode::Exclusive) => true,
+            (Some(Blocks::Writers), Mode::Shared) | (None, _) => false,
+        };
+        blocks && life.created < own.created
+    };
+    let in_front: Vec<&Life> = alive.iter().copied().filter(before).collect();
+    if in_front.len() >= lock.recipe.permits() {
+        let what = format!("{claim:?} was granted behind {in_front:?}");
+        verdict.breaks(Promise::InTurn, what);
+    }
+}
+
+/// Whether a reader has come from a writer: its znode has the writer's number and token.
+fn is_downgraded(claim: &Claim, own: &Life) -> bool {
+    claim.mode == Mode::Shared && claim.token < own.created
+}
+
+fn one_holder(lock: &Lock, grants: &[Grant<'_>], verdict: &mut Verdict) {
+    let mut held: Vec<&Grant<'_>> = Vec::new();
+    for grant in grants {
+        held.retain(|other| other.until.is_none_or(|until| until > grant.claim.seen));
+        let others = held
+            .iter()
+            .filter(|other| grant.excludes(other) && !same_hold(grant.claim, other.claim));
+        let others: Vec<&Claim> = others.map(|other| other.claim).collect();
+        if others.len() >= lock.recipe.permits() {
+            let what = format!("{:?} and {others:?} held it together", grant.claim);
+            verdict.breaks(Promise::OneHolder, what);
+        }
+        held.push(grant);
+    }
+}
+
+/// A writer that becomes a reader holds both for a moment.
+fn same_hold(one: &Claim, other: &Claim) -> bool {
+    one.token == other.token && one.contender == other.contender
+}
+
+fn tokens_rise(lock: &Lock, claims: &[&Claim], verdict: &mut Verdict) {
+    if lock.recipe.permits() > 1 {
+        return;
+    }
+    let exclusive = || claims.iter().filter(|claim| claim.mode == Mode::Exclusive);
+    for (before, after) in exclusive().zip(exclusive().skip(1)) {
+        let again = before.token == after.token && before.path == after.path;
+        if after.token <= before.token && !again {
+            verdict.breaks(Promise::TokensRise, format!("{before:?} came before {after:?}"));
+            // The token is the transaction that made the place in the queue.
+            if lock.recipe.is_fair() {
+                verdict.breaks(Promise::QueueOrder, format!("{after:?} was passed by {before:?}"));
+            }
+        }
+    }
+}
+
+/// The numbers in a queue rise with its creates, until the directory is made anew.
+fn numbers_rise(lock: &Lock, lives: &[Life], births: &[i64], verdict: &mut Verdict) {
+    if lock.recipe == Recipe::SimpleLock {
+        return;
+    }
+    let mut last: Option<(i32, &Life)> = None;
+    for life in lives {
+        let Some(number) = number(&life.name) else { continue };
+        if let Some((before, former)) = last {
+            let step = number.wrapping_sub(before);
+            let anew = births.iter().any(|birth| (former.created..=life.created).contains(birth));
+            // A writer that becomes a reader keeps its number.
+            let downgrade = life.name.contains("__READ__");
+            if step <= 0 && !anew && !downgrade {
+                let what = format!("{life:?} was created behind {former:?}");
+                verdict.breaks(Promise::QueueOrder, what);
+            }
+            if step <= 0 && downgrade {
+                continue;
+            }
+        }
+        last = Some((number, life));
+    }
+}
+
+/// The digits at the end of a name, with the minus of a number behind the wrap.
+fn number(name: &str) -> Option<i32> {
+    let digits = name.trim_end_matches(|digit: char| digit.is_ascii_digit()).len();
+    let text = name.get(digits..)?;
+    let negative = name.get(..digits)?.ends_with("--");
+    let number: i64 = text.parse().ok()?;
+    i32::try_from(if negative { -number } else { number }).ok()
+}
+
+/// On the one clock of the contenders: the belief of each ended before the next grant.
+fn loss_told(history: &History, lock: &Lock, claims: &[&Claim], verdict: &mut Verdict) {
+    if lock.recipe.permits() > 1 {
+        return;
+    }
+    for (at, claim) in claims.iter().enumerate() {
+        // A grant that was told after a pause, with a lease that had run out, was never believed.
+        if claim.believed_until_us <= claim.granted_us {
+            continue;
+        }
+        for later in claims.iter().skip(at + 1).take(64) {
+            let exclusive = claim.mode == Mode::Exclusive || later.mode == Mode::Exclusive;
+            let told = claim.believed_until_us <= later.granted_us;
+            if told || !exclusive || same_hold(claim, later) || claim.path == later.path {
+                continue;
+            }
+            if history.servers_stood_still {
+                verdict.early_grants += 1;
+            } else {
+                let what = format!("{claim:?} was believed when {later:?} was granted");
+                verdict.breaks(Promise::LossTold, what);
+            }
+        }
+    }
+}
+
+/// Of those who wait, one is told that a znode is gone.
+fn one_woken(history: &History, lock: &Lock, grants: &[Grant<'_>], verdict: &mut Verdict) {
+    for grant in grants {
+        let Some(gone) = grant.until else { continue };
+        let woken: BTreeSet<usize> = (0..history.woken.len())
+            .filter(|who| *who != grant.claim.contender)
+            .filter(|who| history.woken.get(*who).is_some_and(|w| w.contains(&grant.claim.path)))
+            // One that has given up meanwhile, or died, does not wait.
+            .filter(|who| {
+                grants.iter().any(|other| {
+                    other.claim.contender == *who
+                        && other.claim.token < gone
+                        && other.claim.seen >= gone
+                })
+            })
+            .collect();
+        if woken.len() > 1 {
+            let path = &grant.claim.path;
+            let what = format!("{}: {path} was deleted, and {woken:?} were woken", lock.path);
+            verdict.breaks(Promise::OneWoken, what);
+        }
+    }
+}

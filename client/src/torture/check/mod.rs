@@ -1,0 +1,144 @@
+//! Holds a history against the promises: K1 to K8 of the reliability programme.
+//!
+//! Nothing here asks a recipe whether it did well. The order of grants is taken from zxids: a grant
+//! counts from the newest transaction that its holder had seen when it was told, to the one that
+//! deleted its znode. Clocks are compared only where the promise is about time.
+
+mod grants;
+mod models;
+mod resource;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use super::history::History;
+
+/// A promise.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Promise {
+    /// K1: the guarded resource accepts no token below one that it has seen.
+    NoStaleWrite,
+    /// K1, in the ensemble: a guarded transaction commits only while the lock is held.
+    GuardedWhileHeld,
+    /// K2: tokens rise with every grant.
+    TokensRise,
+    /// K3: one holder at a time in the committed log, or as many as there are permits.
+    OneHolder,
+    /// K3: nobody is granted a lock in front of whom another stands.
+    InTurn,
+    /// K4: a release wakes one waiter.
+    OneWoken,
+    /// K4: everybody gets a turn once the faults are over.
+    NobodyStuck,
+    /// K5: nothing is left behind.
+    NothingLeft,
+    /// K6: a client reports the loss before somebody else is granted the lock.
+    LossTold,
+    /// K7: grants come in the order of the queue, and its numbers rise.
+    QueueOrder,
+    /// K8: an item is taken once and in order, a number is added once, members pass together.
+    Model,
+    /// A recipe fails only with the session.
+    NoError,
+    /// The run has shown what it was meant to show.
+    Proves,
+}
+
+impl Promise {
+    /// The number in the reliability programme, and a word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::NoStaleWrite => "K1 no stale write",
+            Self::GuardedWhileHeld => "K1 guarded while held",
+            Self::TokensRise => "K2 tokens rise",
+            Self::OneHolder => "K3 one holder",
+            Self::InTurn => "K3 in turn",
+            Self::OneWoken => "K4 one woken",
+            Self::NobodyStuck => "K4 nobody stuck",
+            Self::NothingLeft => "K5 nothing left",
+            Self::LossTold => "K6 loss told",
+            Self::QueueOrder => "K7 queue order",
+            Self::Model => "K8 model",
+            Self::NoError => "no error",
+            Self::Proves => "proves something",
+        }
+    }
+}
+
+/// A broken promise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Violation {
+    /// Which one.
+    pub promise: Promise,
+    /// What was seen.
+    pub what: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.promise.name(), self.what)
+    }
+}
+
+/// What the checks found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Verdict {
+    /// The broken promises.
+    pub violations: Vec<Violation>,
+    /// Grants that the log confirms, from their beginning to their end.
+    pub verified: usize,
+    /// Grants that a gap in the log leaves open.
+    pub unverified: usize,
+    /// Gaps of the log.
+    pub gaps: usize,
+    /// Stale writes that the resource refused.
+    pub refused: usize,
+    /// Grants that came before the former holder's client would have reported the loss, while
+    /// servers stood still: there only the token protects.
+    pub early_grants: usize,
+}
+
+impl Verdict {
+    pub(super) fn breaks(&mut self, promise: Promise, what: String) {
+        self.violations.push(Violation { promise, what });
+    }
+}
+
+/// Checks a history.
+pub fn check(history: &History) -> Verdict {
+    let mut verdict = Verdict { gaps: history.log.gaps().len(), ..Verdict::default() };
+    resource::check(history, &mut verdict);
+    for lock in history.locks.iter().filter(|lock| lock.recipe.is_lock()) {
+        grants::check(history, lock, &mut verdict);
+    }
+    models::check(history, &mut verdict);
+    for left in &history.leftovers {
+        verdict.breaks(Promise::NothingLeft, left.clone());
+    }
+    for stuck in &history.stuck {
+        verdict.breaks(Promise::NobodyStuck, stuck.clone());
+    }
+    for error in &history.errors {
+        verdict.breaks(Promise::NoError, error.clone());
+    }
+    proves(history, &mut verdict);
+    verdict
+}
+
+/// A run in which nothing was in danger proves nothing.
+fn proves(history: &History, verdict: &mut Verdict) {
+    if history.claims.is_empty() && history.locks.iter().any(|lock| lock.recipe.is_lock()) {
+        verdict.breaks(Promise::Proves, "nobody was granted a lock".to_owned());
+    }
+    if history.holders_stopped > 0 && verdict.refused == 0 {
+        let stopped = history.holders_stopped;
+        let what = format!("{stopped} holders were stopped, and no stale write was refused");
+        verdict.breaks(Promise::Proves, what);
+    }
+    if verdict.unverified > verdict.verified {
+        let (open, closed) = (verdict.unverified, verdict.verified);
+        let what = format!("gaps of the log leave {open} grants open; {closed} are verified");
+        verdict.breaks(Promise::Proves, what);
+    }
+}

@@ -1,0 +1,96 @@
+//! Queues, counters and barriers.
+
+use std::collections::BTreeSet;
+
+use super::{History, Promise, Verdict};
+use crate::torture::history::{Passage, Tally};
+use crate::torture::recipe::Recipe;
+
+pub(super) fn check(history: &History, verdict: &mut Verdict) {
+    for tally in &history.tallies {
+        match history.lock(&tally.path).map(|lock| lock.recipe) {
+            Some(Recipe::Queue) => {
+                queue(tally, verdict);
+                in_order(history, tally, verdict);
+            }
+            Some(Recipe::Counter) => counter(tally, verdict),
+            _ => {}
+        }
+    }
+    barriers(&history.passages, verdict);
+}
+
+fn queue(tally: &Tally, verdict: &mut Verdict) {
+    let path = &tally.path;
+    let mut taken = BTreeSet::new();
+    for item in &tally.taken {
+        if !taken.insert(item) {
+            verdict.breaks(Promise::Model, format!("{path}: {item} was taken twice"));
+        }
+        if !tally.given.contains(item) && !tally.given_in_doubt.contains(item) {
+            verdict.breaks(Promise::Model, format!("{path}: {item} was never put"));
+        }
+    }
+    let missing: Vec<&String> = tally.given.iter().filter(|item| !taken.contains(item)).collect();
+    if missing.len() > tally.taken_in_doubt {
+        let doubts = tally.taken_in_doubt;
+        let what = format!("{path}: {missing:?} are gone, and {doubts} takes are in doubt");
+        verdict.breaks(Promise::Model, what);
+    }
+}
+
+/// Items leave a queue in the order in which they came.
+fn in_order(history: &History, tally: &Tally, verdict: &mut Verdict) {
+    if !history.log.open_gaps(&tally.path).is_empty() {
+        return;
+    }
+    let lives = history.log.lives(&tally.path);
+    let taken = lives.iter().filter_map(|life| life.deleted.map(|deleted| (life, deleted)));
+    let taken: Vec<_> = taken.collect();
+    for ((before, first), (after, second)) in taken.iter().zip(taken.iter().skip(1)) {
+        if second < first {
+            let what = format!("{}: {after:?} was taken before {before:?}", tally.path);
+            verdict.breaks(Promise::Model, what);
+        }
+    }
+}
+
+fn counter(tally: &Tally, verdict: &mut Verdict) {
+    let path = &tally.path;
+    let distinct: BTreeSet<&String> = tally.given.iter().collect();
+    if distinct.len() < tally.given.len() {
+        verdict.breaks(Promise::Model, format!("{path}: two increments had the same answer"));
+    }
+    let value = tally.taken.first().and_then(|value| value.parse::<usize>().ok());
+    let Some(value) = value else {
+        verdict.breaks(Promise::Model, format!("{path}: the counter was not read in the end"));
+        return;
+    };
+    let (sure, doubts) = (tally.given.len(), tally.given_in_doubt.len());
+    if value < sure || value > sure + doubts {
+        let what = format!("{path} is {value} after {sure} increments and {doubts} in doubt");
+        verdict.breaks(Promise::Model, what);
+    }
+}
+
+fn barriers(passages: &[Passage], verdict: &mut Verdict) {
+    let paths: BTreeSet<&str> = passages.iter().map(|passage| passage.path.as_str()).collect();
+    for path in paths {
+        let all = || passages.iter().filter(|passage| passage.path == path);
+        let members = all().map(|passage| passage.members).max().unwrap_or(0);
+        if all().count() < members {
+            let what = format!("{path}: {} of {members} members passed", all().count());
+            verdict.breaks(Promise::Model, what);
+            continue;
+        }
+        let last_arrived = all().map(|passage| passage.arrived_us).max();
+        let last_leaving = all().map(|passage| passage.leaving_us).max();
+        for passage in all() {
+            if Some(passage.entered_us) < last_arrived || Some(passage.left_us) < last_leaving {
+                let what =
+                    format!("{passage:?} did not wait for {last_arrived:?} {last_leaving:?}");
+                verdict.breaks(Promise::Model, what);
+            }
+        }
+    }
+}

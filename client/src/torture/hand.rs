@@ -1,0 +1,304 @@
+//! One task of a contender: it takes one lock again and again.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use super::history::{Claim, Guarded, Mode};
+use super::plan::HolderFault;
+use super::random::Random;
+use super::recipe::{Lock, Recipe};
+use super::recorder::ClaimId;
+use super::scene::{Body, Phase, Sabotage, Scene, Session, stand_still};
+use crate::recipes::LockGuard;
+use crate::{Client, Error, ErrorKind, SessionState};
+
+/// How long a grant is held, in ms, when nothing strikes.
+const HOLD_MS_MAX: u64 = 6;
+/// How long a contender thinks between two turns, in ms.
+const THINK_MS_MAX: u64 = 20;
+
+/// How a turn is taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Patience {
+    /// It waits.
+    Waits,
+    /// It waits for so long.
+    Limited(Duration),
+    /// It does not wait.
+    Tries,
+}
+
+/// What is held.
+#[derive(Clone, Debug)]
+pub(crate) struct Held {
+    pub(crate) lock: Lock,
+    pub(crate) path: String,
+    pub(crate) token: i64,
+    pub(crate) mode: Mode,
+}
+
+impl Held {
+    pub(crate) fn exclusive(lock: &Lock, guard: &LockGuard) -> Self {
+        Self {
+            lock: lock.clone(),
+            path: guard.path().to_owned(),
+            token: guard.token().get(),
+            mode: Mode::Exclusive,
+        }
+    }
+
+    /// Whether the resource behind the lock can tell writers by their tokens.
+    fn is_fenced(&self) -> bool {
+        self.mode == Mode::Exclusive && self.lock.recipe.permits() == 1
+    }
+}
+
+/// A grant under way.
+#[derive(Debug, Default)]
+pub(crate) struct Belief {
+    pub(crate) ids: Vec<ClaimId>,
+    /// Until when the client believed in it as it was asked last.
+    lease_end_us: u64,
+}
+
+/// The task.
+#[derive(Debug)]
+pub(crate) struct Hand {
+    pub(crate) scene: Arc<Scene>,
+    pub(crate) body: Arc<Body>,
+    session: Arc<Session>,
+    pub(crate) lock: Lock,
+    pub(crate) random: Random,
+    pub(crate) turns: u64,
+}
+
+impl Hand {
+    pub(crate) fn new(
+        scene: &Arc<Scene>,
+        body: &Arc<Body>,
+        session: &Arc<Session>,
+        lock: Lock,
+        random: Random,
+    ) -> Self {
+        let (scene, body) = (Arc::clone(scene), Arc::clone(body));
+        Self { scene, body, session: Arc::clone(session), lock, random, turns: 0 }
+    }
+
+    /// Takes turns until the run is over.
+    pub(crate) async fn take_turns(mut self) {
+        let mut phase = self.scene.phase.clone();
+        let _ = phase.wait_for(|phase| *phase >= Phase::Run).await;
+        loop {
+            let last = *phase.borrow() >= Phase::LastTurn;
+            let client = self.session.client().await;
+            let patience = if last { Patience::Waits } else { self.patience() };
+            self.turns += 1;
+            match self.turn(&client, patience).await {
+                Ok(true) if last => break,
+                Ok(_) => {}
+                Err(error) => self.failed(&client, &error).await,
+            }
+            self.think(last).await;
+        }
+        self.is_done().await;
+    }
+
+    /// Enters and leaves a barrier with all the others, before the first fault and behind the last.
+    pub(crate) async fn pass_barriers(mut self) {
+        let mut phase = self.scene.phase.clone();
+        for (wanted, name) in [(Phase::Gather, "first"), (Phase::LastTurn, "last")] {
+            if *phase.borrow() > wanted {
+                // The first one is passed before the first death.
+                continue;
+            }
+            let _ = phase.wait_for(|phase| *phase >= wanted).await;
+            loop {
+                let client = self.session.client().await;
+                match self.pass_barrier(&client, name).await {
+                    Ok(()) => break,
+                    Err(error) => self.failed(&client, &error).await,
+                }
+            }
+            self.is_done().await;
+            let _ = phase.wait_for(|phase| *phase > wanted).await;
+        }
+    }
+
+    async fn is_done(&self) {
+        // Nobody asks any more when this fails.
+        let _ = self.scene.done.send((self.body.number, self.lock.path.clone())).await;
+    }
+
+    fn patience(&mut self) -> Patience {
+        match self.random.below(100) {
+            0..10 => Patience::Limited(self.random.millis(1, 150)),
+            10..18 => Patience::Tries,
+            _ => Patience::Waits,
+        }
+    }
+
+    async fn think(&mut self, last: bool) {
+        sleep(self.random.millis(0, THINK_MS_MAX)).await;
+        if !last {
+            let mut lull = self.scene.lull.clone();
+            let _ = lull.wait_for(|lull| !lull).await;
+        }
+    }
+
+    /// A session that ends is part of the torture; everything else is a recipe's failure.
+    async fn failed(&mut self, client: &Client, error: &Error) {
+        if !error.ends_session() {
+            let (who, path) = (self.body.number, &self.lock.path);
+            self.scene.recorder.error(format!("contender {who} at {path}: {error}"));
+            sleep(Duration::from_millis(20)).await;
+            return;
+        }
+        // The client may tell a server's refusal before its own state does.
+        let mut state = client.state();
+        let over = state.wait_for(|state: &SessionState| state.is_terminal());
+        let _ = tokio::time::timeout(self.scene.session_timeout, over).await;
+    }
+
+    /// Holds what was granted: writes, is struck, writes again without a look, as a program does
+    /// whose pause comes between its look and its write.
+    pub(crate) async fn hold(
+        &mut self,
+        client: &Client,
+        held: &[Held],
+        guard: Option<&LockGuard>,
+    ) -> Belief {
+        let mut belief = self.claim(client, held);
+        self.write(held);
+        let exclusive = held.iter().any(Held::is_fenced);
+        match exclusive.then(|| self.body.next_fault()).flatten() {
+            None => self.work(guard).await,
+            Some(fault) => {
+                belief.lease_end_us = self.lease_end_us(client);
+                // A selector drops its work when it is cut off, and with it the stale write.
+                let writes_on = self.lock.recipe != Recipe::LeaderSelector
+                    || matches!(fault, HolderFault::Pause(_));
+                if writes_on {
+                    self.scene.strikes(fault);
+                }
+                self.suffer(fault, &belief).await;
+            }
+        }
+        self.write(held);
+        if let Some(guard) = guard
+            && self.random.chance(30)
+        {
+            self.write_guarded(guard, held).await;
+        }
+        belief
+    }
+
+    /// Notes until when the holder believed in its grant; it is about to release it.
+    pub(crate) fn ends(&self, client: &Client, belief: &Belief, believes: bool) {
+        let now_us = self.scene.recorder.now_us();
+        let until_us = match (believes, client.remaining().is_zero()) {
+            (true, false) => now_us,
+            (true, true) => belief.lease_end_us.min(now_us),
+            (false, _) => 0,
+        };
+        for id in &belief.ids {
+            self.scene.recorder.believed_until(*id, until_us);
+        }
+    }
+
+    pub(crate) fn released(&self, belief: &Belief) {
+        for id in &belief.ids {
+            self.scene.recorder.released(*id);
+        }
+    }
+
+    fn claim(&self, client: &Client, held: &[Held]) -> Belief {
+        let seen = client.session().last_zxid.0;
+        let lease_end_us = self.lease_end_us(client);
+        let granted_us = self.scene.recorder.now_us();
+        let claim = |held: &Held| {
+            self.scene.recorder.claim(Claim {
+                lock: held.lock.path.clone(),
+                contender: self.body.number,
+                mode: held.mode,
+                path: held.path.clone(),
+                token: held.token,
+                seen,
+                granted_us,
+                believed_until_us: granted_us,
+                released: false,
+            })
+        };
+        Belief { ids: held.iter().map(claim).collect(), lease_end_us }
+    }
+
+    fn lease_end_us(&self, client: &Client) -> u64 {
+        let now_us = self.scene.recorder.now_us();
+        now_us + u64::try_from(client.remaining().as_micros()).unwrap_or(0)
+    }
+
+    fn write(&self, held: &[Held]) {
+        for held in held.iter().filter(|held| held.is_fenced()) {
+            let (path, who) = (&held.lock.path, self.body.number);
+            if self.scene.sabotage == Some(Sabotage::NoFence) {
+                self.scene.recorder.write_unfenced(path, who, held.token);
+            } else {
+                self.scene.recorder.write(path, who, held.token);
+            }
+        }
+    }
+
+    async fn work(&mut self, guard: Option<&LockGuard>) {
+        let long = self.random.millis(0, HOLD_MS_MAX);
+        match guard {
+            Some(guard) if self.random.chance(30) => tokio::select! {
+                () = sleep(long) => {}
+                _ = guard.lost() => {}
+            },
+            Some(_) | None => sleep(long).await,
+        }
+    }
+
+    async fn suffer(&self, fault: HolderFault, belief: &Belief) {
+        match fault {
+            HolderFault::Pause(long) => stand_still(long),
+            HolderFault::Cut(long) => self.body.cut(long).await,
+            HolderFault::Silence(long) => self.body.silence(long).await,
+            HolderFault::Die => {
+                let now_us = self.scene.recorder.now_us();
+                for id in &belief.ids {
+                    self.scene.recorder.believed_until(*id, now_us);
+                }
+                self.body.death.notify_one();
+                pending::<()>().await;
+            }
+        }
+    }
+
+    /// Writes in the ensemble, if the lock is still held there.
+    async fn write_guarded(&self, guard: &LockGuard, held: &[Held]) {
+        let Some(held) = held.first().filter(|held| held.lock.recipe != Recipe::SimpleLock) else {
+            return;
+        };
+        let ledger = self.scene.ledger_of(&held.lock.path);
+        let token = held.token.to_string();
+        let commit = guard.guarded().set_data(&ledger, token.as_bytes(), -1).commit();
+        match commit.await {
+            Ok((zxid, _)) => self.scene.recorder.guarded(Guarded {
+                lock: held.lock.path.clone(),
+                path: guard.path().to_owned(),
+                zxid: zxid.0,
+            }),
+            // It is lost, or nobody knows.
+            Err(error)
+                if *error.kind() == ErrorKind::LockLost
+                    || *error.kind() == ErrorKind::ConnectionLoss
+                    || error.ends_session() => {}
+            Err(error) => {
+                self.scene.recorder.error(format!("a guarded write to {ledger}: {error}"));
+            }
+        }
+    }
+}

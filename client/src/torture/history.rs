@@ -1,0 +1,153 @@
+//! What a run has seen, in the form in which it is checked.
+
+use std::time::Duration;
+
+use super::log::Log;
+use super::recipe::{Lock, Recipe};
+
+/// How a lock is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// Alone, or as one of so many as there are permits.
+    Exclusive,
+    /// With other readers.
+    Shared,
+}
+
+/// One grant, as its holder saw it. Times are microseconds from the start of the run, on the one
+/// monotonic clock that all contenders of a process share.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// The path of the lock.
+    pub lock: String,
+    /// Who holds it.
+    pub contender: usize,
+    /// How.
+    pub mode: Mode,
+    /// The znode that stands for the grant.
+    pub path: String,
+    /// The fencing token.
+    pub token: i64,
+    /// The newest zxid that the holder's client had seen when it was told of the grant: everything
+    /// that made it the holder was committed by then.
+    pub seen: i64,
+    /// When it was told.
+    pub granted_us: u64,
+    /// Until when it believed to hold the lock: when it began to release it, or when its client
+    /// would have reported the loss.
+    pub believed_until_us: u64,
+    /// Whether the release found the lock still held.
+    pub released: bool,
+}
+
+/// A write to the guarded resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// The path of the lock that guards the resource.
+    pub lock: String,
+    /// Who wrote.
+    pub contender: usize,
+    /// The token that came with it.
+    pub token: i64,
+    /// When, in microseconds from the start.
+    pub at_us: u64,
+    /// Whether the resource took it.
+    pub accepted: bool,
+}
+
+/// A transaction of the ensemble that was to commit only while a lock was held, and did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guarded {
+    /// The path of the lock.
+    pub lock: String,
+    /// The znode that it checked.
+    pub path: String,
+    /// The transaction.
+    pub zxid: i64,
+}
+
+/// What a queue or a counter was asked and answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// The path.
+    pub path: String,
+    /// Items that were put, or values that increments answered, each acknowledged.
+    pub given: Vec<String>,
+    /// Items or increments whose outcome is unknown.
+    pub given_in_doubt: Vec<String>,
+    /// Items that were taken; for a counter, its value in the end.
+    pub taken: Vec<String>,
+    /// Takes whose outcome is unknown: each may have cost an item.
+    pub taken_in_doubt: usize,
+}
+
+/// A passage of a double barrier, in microseconds from the start.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Passage {
+    /// The barrier.
+    pub path: String,
+    /// How many members it has.
+    pub members: usize,
+    /// When this member began to enter.
+    pub arrived_us: u64,
+    /// When it was inside.
+    pub entered_us: u64,
+    /// When it began to leave.
+    pub leaving_us: u64,
+    /// When it was outside.
+    pub left_us: u64,
+}
+
+/// Everything that a run has seen.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// The locks, one by one: those of a multi-lock are two.
+    pub locks: Vec<Lock>,
+    /// The grants.
+    pub claims: Vec<Claim>,
+    /// What the guarded resource was told, in its own order.
+    pub writes: Vec<Write>,
+    /// The guarded transactions that committed.
+    pub guarded: Vec<Guarded>,
+    /// The log of the ensemble, as far as it was witnessed.
+    pub log: Log,
+    /// For each contender, the deleted znodes that it was told of by a watch.
+    pub woken: Vec<std::collections::BTreeSet<String>>,
+    /// The queues and counters.
+    pub tallies: Vec<Tally>,
+    /// The barriers.
+    pub passages: Vec<Passage>,
+    /// Znodes that were there when nobody held or waited, and when everybody had gone.
+    pub leftovers: Vec<String>,
+    /// Contenders that did not get their last turn.
+    pub stuck: Vec<String>,
+    /// Failures that no recipe should answer.
+    pub errors: Vec<String>,
+    /// How many holders were stopped for so long that their sessions must have ended.
+    pub holders_stopped: usize,
+    /// Whether servers stood still or were cut off: then a client may report a loss late, and only
+    /// the token protects.
+    pub servers_stood_still: bool,
+    /// What happened when, for the picture.
+    pub marks: Vec<(Duration, String)>,
+}
+
+impl History {
+    pub(crate) fn lock(&self, path: &str) -> Option<&Lock> {
+        self.locks.iter().find(|lock| lock.path == path)
+    }
+
+    /// The grants of a lock in the order in which the ensemble made them.
+    pub(crate) fn claims_of<'a>(&'a self, lock: &'a Lock) -> Vec<&'a Claim> {
+        let mut claims: Vec<&Claim> =
+            self.claims.iter().filter(|claim| claim.lock == lock.path).collect();
+        claims.sort_by_key(|claim| (claim.seen, claim.token));
+        claims
+    }
+
+    /// How many grants a recipe had.
+    pub(crate) fn grants(&self, recipe: Recipe) -> usize {
+        let of = |claim: &&Claim| self.lock(&claim.lock).is_some_and(|l| l.recipe == recipe);
+        self.claims.iter().filter(of).count()
+    }
+}

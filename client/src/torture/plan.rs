@@ -1,0 +1,214 @@
+//! What happens when: a function of the seed and the settings alone.
+
+use std::fmt;
+use std::time::Duration;
+
+use super::random::Random;
+use super::servers::ServerFault;
+
+/// What is done to a contender in the middle of a grant.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HolderFault {
+    /// Its thread stands still for so long. It writes when it goes on, before it looks.
+    Pause(Duration),
+    /// Its connections are cut for so long, and it goes on writing.
+    Cut(Duration),
+    /// Its connections stay and nothing passes for so long, and it goes on writing.
+    Silence(Duration),
+    /// It is gone, without a word.
+    Die,
+}
+
+/// One fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// To a contender, in its next grant of an exclusive lock.
+    Holder(usize, HolderFault),
+    /// To a contender, wherever it stands: most of its tasks wait.
+    Anywhere(usize, HolderFault),
+    /// The reply of a contender's request behind the next so many is lost.
+    LoseReply(usize, usize),
+    /// The same of the request itself.
+    LoseRequest(usize, usize),
+    /// All contenders are cut off for so long that their sessions expire.
+    ExpireAll(Duration),
+    /// The directories of the locks are deleted whenever they are empty, for so long, as a reaper
+    /// of containers does; nobody begins a turn in the first half of it.
+    Reap(Duration),
+    /// To a server, for so long.
+    Server(usize, ServerFault, Duration),
+    /// The leader is killed right when a lock is granted, and stays down for so long.
+    KillLeaderAtGrant(Duration),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Holder(who, what) => write!(f, "holder {who}: {what:?}"),
+            Self::Anywhere(who, what) => write!(f, "contender {who}: {what:?}"),
+            Self::LoseReply(who, after) => write!(f, "contender {who}: reply {after} lost"),
+            Self::LoseRequest(who, after) => write!(f, "contender {who}: request {after} lost"),
+            Self::ExpireAll(long) => write!(f, "all sessions expire ({long:?})"),
+            Self::Reap(long) => write!(f, "directories reaped ({long:?})"),
+            Self::Server(which, what, long) => write!(f, "server {which}: {what:?} ({long:?})"),
+            Self::KillLeaderAtGrant(long) => write!(f, "leader killed at a grant ({long:?})"),
+        }
+    }
+}
+
+/// What a plan is made for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Frame {
+    /// How long the faults go on.
+    pub duration: Duration,
+    /// How many contenders there are.
+    pub contenders: usize,
+    /// The session timeout that the servers grant.
+    pub session_timeout: Duration,
+    /// How many servers there are, and what can be done to them.
+    pub servers: usize,
+    /// The faults of servers that are wanted and possible.
+    pub server_faults: Vec<ServerFault>,
+    /// Whether contenders are hurt.
+    pub client_faults: bool,
+}
+
+/// The schedule of a run: faults and when they begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// In the order of their beginning.
+    pub steps: Vec<(Duration, Fault)>,
+}
+
+/// Until when each contender and the servers are busy with a fault.
+struct Busy {
+    contenders: Vec<Duration>,
+    servers: Duration,
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub fn new(seed: u64, frame: &Frame) -> Self {
+        let mut random = Random::fork(seed, 1);
+        let mut busy = Busy {
+            contenders: vec![Duration::ZERO; frame.contenders],
+            servers: frame.session_timeout / 2,
+        };
+        let mut steps = Vec::new();
+        let mut now = frame.session_timeout / 4;
+        while now < frame.duration {
+            if let Some(fault) = draw(&mut random, frame, &mut busy, now) {
+                steps.push((now, fault));
+            }
+            let timeout_ms = u64::try_from(frame.session_timeout.as_millis()).unwrap_or(u64::MAX);
+            now += random.millis(timeout_ms / 20, timeout_ms / 3);
+        }
+        Self { steps }
+    }
+
+    /// Whether a server stands still or is cut off.
+    pub fn servers_stand_still(&self) -> bool {
+        self.steps.iter().any(
+            |(_, fault)| matches!(fault, Fault::Server(_, kind, _) if *kind != ServerFault::Kill),
+        )
+    }
+}
+
+fn draw(random: &mut Random, frame: &Frame, busy: &mut Busy, now: Duration) -> Option<Fault> {
+    let timeout = frame.session_timeout;
+    if !frame.server_faults.is_empty() && busy.servers <= now && random.chance(30) {
+        let long = timeout.mul_f64(0.2) + random.millis(0, 1500);
+        // The servers get some time in which all of them serve.
+        busy.servers = now + long + timeout * 2;
+        let kind = *frame.server_faults.get(random.index(frame.server_faults.len()))?;
+        let server = random.index(frame.servers);
+        return Some(if kind == ServerFault::Kill && random.chance(50) {
+            Fault::KillLeaderAtGrant(long)
+        } else {
+            Fault::Server(server, kind, long)
+        });
+    }
+    if !frame.client_faults {
+        return None;
+    }
+    match random.below(100) {
+        0..2 => return Some(Fault::ExpireAll(timeout.mul_f64(1.6))),
+        2..6 => return Some(Fault::Reap(timeout / 2)),
+        _ => {}
+    }
+    let who = random.index(frame.contenders);
+    let kind = random.below(100);
+    let what = match kind {
+        0..30 => return Some(Fault::LoseReply(who, random.index(24))),
+        30..40 => return Some(Fault::LoseRequest(who, random.index(24))),
+        40..65 => HolderFault::Pause(timeout.mul_f64(pause_factor(random))),
+        65..78 => HolderFault::Cut(timeout.mul_f64(pause_factor(random))),
+        78..88 => HolderFault::Silence(timeout.mul_f64(pause_factor(random))),
+        _ => HolderFault::Die,
+    };
+    let idle = busy.contenders.iter().filter(|until| **until <= now).count();
+    let until = busy.contenders.get_mut(who)?;
+    // Two at least go on, so that somebody takes over from those that are stopped.
+    if *until > now || idle <= 2 {
+        return None;
+    }
+    *until = now
+        + match what {
+            HolderFault::Pause(long) | HolderFault::Cut(long) | HolderFault::Silence(long) => long,
+            HolderFault::Die => timeout,
+        };
+    Some(if random.chance(70) { Fault::Holder(who, what) } else { Fault::Anywhere(who, what) })
+}
+
+/// Of the session timeout: less than it takes to lose a lock, about as long, and far longer.
+fn pause_factor(random: &mut Random) -> f64 {
+    match random.below(10) {
+        0..3 => 0.5,
+        3..6 => 1.0,
+        6..9 => 2.0,
+        _ => 3.0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame() -> Frame {
+        Frame {
+            duration: Duration::from_mins(2),
+            contenders: 5,
+            session_timeout: Duration::from_secs(2),
+            servers: 3,
+            server_faults: vec![ServerFault::Kill, ServerFault::Pause],
+            client_faults: true,
+        }
+    }
+
+    #[test]
+    fn a_seed_is_a_schedule() {
+        let plan = Plan::new(42, &frame());
+        assert_eq!(plan, Plan::new(42, &frame()));
+        assert_ne!(plan, Plan::new(43, &frame()));
+        assert!(plan.steps.is_sorted_by_key(|(at, _)| *at));
+    }
+
+    #[test]
+    fn two_minutes_have_every_kind_of_fault() {
+        let plan = Plan::new(1, &frame());
+        let has = |wanted: fn(&Fault) -> bool| plan.steps.iter().any(|(_, fault)| wanted(fault));
+        assert!(has(|fault| matches!(fault, Fault::Holder(_, HolderFault::Pause(_)))));
+        assert!(has(|fault| matches!(fault, Fault::Holder(_, HolderFault::Cut(_)))));
+        assert!(has(|fault| matches!(fault, Fault::Holder(_, HolderFault::Silence(_)))));
+        assert!(has(|fault| matches!(fault, Fault::Holder(_, HolderFault::Die))));
+        assert!(has(|fault| matches!(fault, Fault::Anywhere(..))));
+        assert!(has(|fault| matches!(fault, Fault::LoseReply(..))));
+        assert!(has(|fault| matches!(fault, Fault::LoseRequest(..))));
+        assert!(has(|fault| matches!(fault, Fault::ExpireAll(_))));
+        assert!(has(|fault| matches!(fault, Fault::Reap(_))));
+        assert!(has(|fault| matches!(fault, Fault::Server(_, ServerFault::Kill, _))));
+        assert!(has(|fault| matches!(fault, Fault::Server(_, ServerFault::Pause, _))));
+        assert!(has(|fault| matches!(fault, Fault::KillLeaderAtGrant(_))));
+        assert!(plan.servers_stand_still());
+    }
+}

@@ -1,0 +1,138 @@
+//! The guarded resource: it takes writes that carry a token, refuses those below the highest that
+//! it has seen, and keeps everything it was told.
+//!
+//! It stands outside of the ensemble, as a database or a disk would. Its own record, not its word,
+//! is what the checks look at.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use super::history::{Claim, Guarded, Passage, Write};
+
+/// A place in the list of claims.
+pub(crate) type ClaimId = usize;
+
+#[derive(Debug, Default)]
+struct Inner {
+    highest: BTreeMap<String, i64>,
+    writes: Vec<Write>,
+    claims: Vec<Claim>,
+    guarded: Vec<Guarded>,
+    passages: Vec<Passage>,
+    errors: Vec<String>,
+}
+
+/// What the recorder has kept.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    pub(crate) writes: Vec<Write>,
+    pub(crate) claims: Vec<Claim>,
+    pub(crate) guarded: Vec<Guarded>,
+    pub(crate) passages: Vec<Passage>,
+    pub(crate) errors: Vec<String>,
+}
+
+/// The resource and the record.
+#[derive(Debug)]
+pub struct Recorder {
+    start: Instant,
+    inner: Mutex<Inner>,
+    grants: watch::Sender<u64>,
+}
+
+impl Default for Recorder {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Recorder {
+    /// An empty record; its clock starts now.
+    pub fn new() -> Self {
+        Self { start: Instant::now(), inner: Mutex::default(), grants: watch::channel(0).0 }
+    }
+
+    /// Microseconds from the start.
+    pub fn now_us(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX)
+    }
+
+    /// Writes to the resource behind a lock. Answers whether it took the write: it refuses a token
+    /// below the highest one.
+    pub fn write(&self, lock: &str, contender: usize, token: i64) -> bool {
+        let mut inner = self.inner();
+        let highest = inner.highest.entry(lock.to_owned()).or_insert(token);
+        let accepted = token >= *highest;
+        *highest = token.max(*highest);
+        let at_us = self.now_us();
+        inner.writes.push(Write { lock: lock.to_owned(), contender, token, at_us, accepted });
+        accepted
+    }
+
+    /// Writes without a token that the resource would look at: what no program should do.
+    pub(crate) fn write_unfenced(&self, lock: &str, contender: usize, token: i64) {
+        let at_us = self.now_us();
+        let write = Write { lock: lock.to_owned(), contender, token, at_us, accepted: true };
+        self.inner().writes.push(write);
+    }
+
+    /// Notes a grant.
+    pub(crate) fn claim(&self, claim: Claim) -> ClaimId {
+        let mut inner = self.inner();
+        inner.claims.push(claim);
+        let id = inner.claims.len() - 1;
+        drop(inner);
+        self.grants.send_modify(|count| *count += 1);
+        id
+    }
+
+    /// Notes until when the holder believed in it.
+    pub(crate) fn believed_until(&self, id: ClaimId, until_us: u64) {
+        if let Some(claim) = self.inner().claims.get_mut(id) {
+            claim.believed_until_us = until_us.max(claim.granted_us);
+        }
+    }
+
+    /// Notes that the release found the lock held.
+    pub(crate) fn released(&self, id: ClaimId) {
+        if let Some(claim) = self.inner().claims.get_mut(id) {
+            claim.released = true;
+        }
+    }
+
+    pub(crate) fn guarded(&self, guarded: Guarded) {
+        self.inner().guarded.push(guarded);
+    }
+
+    pub(crate) fn passed(&self, passage: Passage) {
+        self.inner().passages.push(passage);
+    }
+
+    pub(crate) fn error(&self, text: String) {
+        self.inner().errors.push(text);
+    }
+
+    /// The number of grants so far, and as it grows.
+    pub(crate) fn grants(&self) -> watch::Receiver<u64> {
+        self.grants.subscribe()
+    }
+
+    /// Everything that was kept.
+    pub(crate) fn take(&self) -> Kept {
+        let inner = std::mem::take(&mut *self.inner());
+        Kept {
+            writes: inner.writes,
+            claims: inner.claims,
+            guarded: inner.guarded,
+            passages: inner.passages,
+            errors: inner.errors,
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,299 @@
+//! What a run has to say: to people, to machines, and as a picture.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Write as _};
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::check::{Verdict, check};
+use super::history::{Claim, History, Mode};
+use super::plan::{Fault, HolderFault, Plan};
+use super::recipe::Recipe;
+use super::run::Settings;
+use super::servers::ServerFault;
+use super::svg;
+
+/// How many violations the summary tells in full.
+const VIOLATIONS_TOLD_MAX: usize = 10;
+
+/// Times of hand-offs: from the moment at which a holder begins to release to the moment at which
+/// the next one, who waits, is told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    sorted_us: Vec<u64>,
+}
+
+impl Times {
+    fn new(mut times_us: Vec<u64>) -> Self {
+        times_us.sort_unstable();
+        Self { sorted_us: times_us }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.sorted_us.len()
+    }
+
+    /// All of them, in microseconds, the shortest first.
+    pub fn micros(&self) -> &[u64] {
+        &self.sorted_us
+    }
+
+    /// The time that so many of a thousand do not exceed.
+    pub fn per_mille(&self, share: usize) -> Duration {
+        let last = self.sorted_us.len().saturating_sub(1);
+        let us = self.sorted_us.get(last * share / 1000).copied().unwrap_or(0);
+        Duration::from_micros(us)
+    }
+
+    /// How many there are below 1 ms, 2 ms, 4 ms and so on.
+    pub fn histogram(&self) -> BTreeMap<u64, usize> {
+        let mut histogram = BTreeMap::new();
+        for us in &self.sorted_us {
+            let bound_ms = (us / 1000 + 1).next_power_of_two();
+            *histogram.entry(bound_ms).or_default() += 1;
+        }
+        histogram
+    }
+}
+
+/// What a run has shown.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// What decided the schedule.
+    pub seed: u64,
+    /// How long the faults went on.
+    pub duration: Duration,
+    /// The session timeout that the servers granted.
+    pub session_timeout: Duration,
+    /// How many contended.
+    pub contenders: usize,
+    /// The faults, by kind.
+    pub faults: BTreeMap<&'static str, usize>,
+    /// Grants, by recipe.
+    pub grants: BTreeMap<Recipe, usize>,
+    /// Items and increments that were acknowledged, by recipe.
+    pub others: BTreeMap<Recipe, usize>,
+    /// Hand-offs after a release.
+    pub handed_over: Times,
+    /// Hand-offs after a holder was lost, from the end of its belief.
+    pub taken_over: Times,
+    /// What the checks found.
+    pub verdict: Verdict,
+    /// Events of the committed log.
+    pub log_events: usize,
+    svg: String,
+}
+
+impl Report {
+    pub(crate) fn new(
+        settings: &Settings,
+        session_timeout: Duration,
+        plan: &Plan,
+        history: &History,
+    ) -> Self {
+        let mut faults = BTreeMap::new();
+        for (_, fault) in &plan.steps {
+            *faults.entry(kind(fault)).or_default() += 1;
+        }
+        let locks = settings.recipes.iter().filter(|recipe| recipe.is_lock());
+        let grants = locks.map(|recipe| (*recipe, history.grants(*recipe))).collect();
+        let mut others = BTreeMap::new();
+        for tally in &history.tallies {
+            if let Some(lock) = history.lock(&tally.path) {
+                *others.entry(lock.recipe).or_default() += tally.given.len();
+            }
+        }
+        let (handed_over, taken_over) = hand_offs(history);
+        Self {
+            seed: settings.seed,
+            duration: settings.duration,
+            session_timeout,
+            contenders: settings.contenders,
+            faults,
+            grants,
+            others,
+            handed_over,
+            taken_over,
+            verdict: check(history),
+            log_events: history.log.len(),
+            svg: svg::draw(history),
+        }
+    }
+
+    /// Whether every promise was kept.
+    pub fn passed(&self) -> bool {
+        self.verdict.violations.is_empty()
+    }
+
+    /// How many grants there were of all locks.
+    pub fn grants_total(&self) -> usize {
+        self.grants.values().sum()
+    }
+
+    /// The holders of one lock over time, as an SVG picture.
+    pub fn svg(&self) -> &str {
+        &self.svg
+    }
+
+    /// Everything but the picture, as a JSON object.
+    pub fn json(&self) -> serde_json::Value {
+        let times = |times: &Times| {
+            let histogram = times.histogram().into_iter();
+            let histogram: BTreeMap<String, usize> = histogram
+                .map(|(bound_ms, count)| (format!("below_{bound_ms}_ms"), count))
+                .collect();
+            json!({
+                "count": times.count(),
+                "p50_us": micros(times.per_mille(500)),
+                "p99_us": micros(times.per_mille(990)),
+                "max_us": micros(times.per_mille(1000)),
+                "histogram": histogram,
+            })
+        };
+        let by_recipe = |counts: &BTreeMap<Recipe, usize>| {
+            counts.iter().map(|(recipe, count)| (recipe.name().to_owned(), *count)).collect()
+        };
+        let (grants, others): (BTreeMap<String, usize>, BTreeMap<String, usize>) =
+            (by_recipe(&self.grants), by_recipe(&self.others));
+        let violations: Vec<_> = self
+            .verdict
+            .violations
+            .iter()
+            .map(|violation| json!({"promise": violation.promise.name(), "what": violation.what}))
+            .collect();
+        json!({
+            "seed": self.seed,
+            "passed": self.passed(),
+            "seconds": self.duration.as_secs_f64(),
+            "contenders": self.contenders,
+            "session_timeout_ms": micros(self.session_timeout) / 1000,
+            "faults": self.faults,
+            "grants": grants,
+            "grants_total": self.grants_total(),
+            "others": others,
+            "handed_over": times(&self.handed_over),
+            "taken_over": times(&self.taken_over),
+            "stale_writes_refused": self.verdict.refused,
+            "early_grants": self.verdict.early_grants,
+            "log": {
+                "events": self.log_events,
+                "gaps": self.verdict.gaps,
+                "grants_verified": self.verdict.verified,
+                "grants_unverified": self.verdict.unverified,
+            },
+            "violations": violations,
+        })
+    }
+}
+
+impl fmt::Display for Report {
+    /// What a person wants to know.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let verdict = &self.verdict;
+        writeln!(
+            f,
+            "seed {}: {:.0?} of faults, {} contenders, sessions of {:?}",
+            self.seed, self.duration, self.contenders, self.session_timeout
+        )?;
+        let list = |counts: &mut dyn Iterator<Item = (String, usize)>| {
+            counts.fold(String::new(), |mut text, (name, count)| {
+                let comma = if text.is_empty() { "" } else { ", " };
+                // Writing to a String cannot fail.
+                let _ = write!(text, "{comma}{name} {count}");
+                text
+            })
+        };
+        let mut faults = self.faults.iter().map(|(name, count)| ((*name).to_owned(), *count));
+        writeln!(f, "  faults      {}", list(&mut faults))?;
+        let both = self.grants.iter().chain(&self.others);
+        let mut grants = both.map(|(recipe, count)| (recipe.name().to_owned(), *count));
+        writeln!(f, "  grants      {}: {}", self.grants_total(), list(&mut grants))?;
+        for (name, times) in [("handed over", &self.handed_over), ("taken over ", &self.taken_over)]
+        {
+            writeln!(
+                f,
+                "  {name} {} times: median {:.1?}, 99 % within {:.1?}, all within {:.1?}",
+                times.count(),
+                times.per_mille(500),
+                times.per_mille(990),
+                times.per_mille(1000)
+            )?;
+        }
+        writeln!(f, "  stale writes refused: {}", verdict.refused)?;
+        writeln!(
+            f,
+            "  log         {} events, {} gaps; {} grants verified, {} open",
+            self.log_events, verdict.gaps, verdict.verified, verdict.unverified
+        )?;
+        if verdict.early_grants > 0 {
+            let early = verdict.early_grants;
+            writeln!(
+                f,
+                "  {early} grants came before the loss was told, while servers stood still"
+            )?;
+        }
+        for violation in verdict.violations.iter().take(VIOLATIONS_TOLD_MAX) {
+            writeln!(f, "  BROKEN {violation}")?;
+        }
+        match verdict.violations.len() {
+            0 => write!(f, "  every promise was kept"),
+            count => write!(f, "  {count} violations; --seed {} makes the same plan", self.seed),
+        }
+    }
+}
+
+fn micros(time: Duration) -> u64 {
+    u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
+}
+
+/// The kind of a fault, for counting.
+fn kind(fault: &Fault) -> &'static str {
+    let of_holder = |fault: &HolderFault| match fault {
+        HolderFault::Pause(_) => "paused",
+        HolderFault::Cut(_) => "cut off",
+        HolderFault::Silence(_) => "silenced",
+        HolderFault::Die => "killed",
+    };
+    match fault {
+        Fault::Holder(_, what) => match of_holder(what) {
+            "paused" => "holder paused",
+            "cut off" => "holder cut off",
+            "silenced" => "holder silenced",
+            _ => "holder killed",
+        },
+        Fault::Anywhere(_, what) => of_holder(what),
+        Fault::LoseReply(..) => "reply lost",
+        Fault::LoseRequest(..) => "request lost",
+        Fault::ExpireAll(_) => "all sessions expired",
+        Fault::Reap(_) => "directories reaped",
+        Fault::Server(_, ServerFault::Kill, _) => "server killed",
+        Fault::Server(_, ServerFault::Pause, _) => "server paused",
+        Fault::Server(_, ServerFault::Isolate, _) => "server cut off",
+        Fault::Server(_, ServerFault::SlowDisk, _) => "disk slow",
+        Fault::KillLeaderAtGrant(_) => "leader killed at a grant",
+    }
+}
+
+/// From one holder to the next, who waits already: after a release, and after a loss.
+fn hand_offs(history: &History) -> (Times, Times) {
+    let (mut released, mut lost) = (Vec::new(), Vec::new());
+    for lock in history.locks.iter().filter(|lock| lock.recipe.permits() == 1) {
+        let claims: Vec<&Claim> = history
+            .claims_of(lock)
+            .into_iter()
+            .filter(|claim| claim.mode == Mode::Exclusive)
+            .collect();
+        for (former, next) in claims.iter().zip(claims.iter().skip(1)) {
+            // Whoever came to the queue behind the end of the former grant did not wait for it.
+            let waited = next.token < next.seen && next.token > former.token;
+            if !waited || next.granted_us < former.believed_until_us {
+                continue;
+            }
+            let took = next.granted_us - former.believed_until_us;
+            if former.released { released.push(took) } else { lost.push(took) }
+        }
+    }
+    (Times::new(released), Times::new(lost))
+}

@@ -1,0 +1,215 @@
+//! What the contenders of a run share, and what each has of its own.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::time::sleep;
+
+use super::history::Tally;
+use super::plan::HolderFault;
+use super::proxy::Proxy;
+use super::recipe::Lock;
+use super::recorder::Recorder;
+use crate::{Client, ClientOptions};
+
+/// How long a contender waits before it tries again to open a session.
+const RETRY: Duration = Duration::from_millis(50);
+
+/// How far a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// Barriers are entered, before the first fault.
+    Gather,
+    /// Turn after turn, under faults.
+    Run,
+    /// Each contender has one turn more, without any fault.
+    LastTurn,
+    /// Nobody holds or waits; the sessions live.
+    Quiet,
+    /// The sessions are closed.
+    Over,
+}
+
+/// A lock that is broken on purpose, to see that the checks find it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sabotage {
+    /// Contender 0 enters the queues of mutexes and does not wait.
+    IgnoresQueue,
+    /// Nobody's writes are fenced.
+    NoFence,
+}
+
+/// What all contenders share.
+#[derive(Debug)]
+pub(crate) struct Scene {
+    pub(crate) seed: u64,
+    pub(crate) recorder: Recorder,
+    pub(crate) locks: Vec<Lock>,
+    pub(crate) contenders: usize,
+    pub(crate) session_timeout: Duration,
+    pub(crate) phase: watch::Receiver<Phase>,
+    /// Whether nobody begins a turn at the moment.
+    pub(crate) lull: watch::Receiver<bool>,
+    /// Who has had what was asked for in a phase: contender and path.
+    pub(crate) done: mpsc::Sender<(usize, String)>,
+    pub(crate) tallies: Mutex<BTreeMap<String, Tally>>,
+    pub(crate) sabotage: Option<Sabotage>,
+    /// The parent of the znodes that are written under locks.
+    pub(crate) ledger: String,
+    /// How many holders were stopped for so long that their sessions must have ended.
+    pub(crate) holders_stopped: AtomicUsize,
+}
+
+impl Scene {
+    /// Changes the tally of a queue or counter.
+    pub(crate) fn tally(&self, path: &str, change: impl FnOnce(&mut Tally)) {
+        let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
+        let tally = tallies
+            .entry(path.to_owned())
+            .or_insert_with(|| Tally { path: path.to_owned(), ..Tally::default() });
+        change(tally);
+    }
+
+    /// Counts what strikes a holder.
+    pub(crate) fn strikes(&self, fault: HolderFault) {
+        let outlasts = match fault {
+            HolderFault::Pause(long) | HolderFault::Cut(long) | HolderFault::Silence(long) => {
+                long >= self.session_timeout * 2
+            }
+            HolderFault::Die => false,
+        };
+        self.holders_stopped.fetch_add(usize::from(outlasts), Ordering::Relaxed);
+    }
+
+    /// The znode that is written under a lock.
+    pub(crate) fn ledger_of(&self, lock: &str) -> String {
+        super::run::ledger_of(&self.ledger, lock)
+    }
+}
+
+/// What outlives the deaths of a contender.
+#[derive(Debug)]
+pub(crate) struct Body {
+    pub(crate) number: usize,
+    pub(crate) proxy: Proxy,
+    /// What strikes it in its next grants.
+    faults: Mutex<VecDeque<HolderFault>>,
+    pub(crate) death: Notify,
+    /// What strikes it wherever it stands.
+    pub(crate) anywhere: Mutex<VecDeque<HolderFault>>,
+    pub(crate) struck_anywhere: Notify,
+}
+
+impl Body {
+    pub(crate) fn new(number: usize, proxy: Proxy) -> Self {
+        Self {
+            number,
+            proxy,
+            faults: Mutex::default(),
+            death: Notify::new(),
+            anywhere: Mutex::default(),
+            struck_anywhere: Notify::new(),
+        }
+    }
+
+    /// Lets a fault strike its next grant.
+    pub(crate) fn strike_holder(&self, fault: HolderFault) {
+        lock(&self.faults).push_back(fault);
+    }
+
+    /// Lets a fault strike it now.
+    pub(crate) fn strike_anywhere(&self, fault: HolderFault) {
+        lock(&self.anywhere).push_back(fault);
+        self.struck_anywhere.notify_one();
+    }
+
+    pub(crate) fn next_fault(&self) -> Option<HolderFault> {
+        lock(&self.faults).pop_front()
+    }
+
+    /// Cuts its connections for so long, or until the future is dropped.
+    pub(crate) async fn cut(&self, long: Duration) {
+        let _heals = Heals(&self.proxy);
+        self.proxy.cut();
+        sleep(long).await;
+    }
+
+    /// Lets nothing pass for so long, or until the future is dropped.
+    pub(crate) async fn silence(&self, long: Duration) {
+        let _heals = Heals(&self.proxy);
+        self.proxy.silence();
+        sleep(long).await;
+    }
+
+    /// Calls off what has not struck yet.
+    pub(crate) fn calm(&self) {
+        lock(&self.faults).clear();
+        lock(&self.anywhere).clear();
+        self.proxy.calm();
+        self.proxy.heal();
+    }
+}
+
+/// Whoever is cut off may be dropped meanwhile, as the work of a leader is.
+struct Heals<'a>(&'a Proxy);
+
+impl Drop for Heals<'_> {
+    fn drop(&mut self) {
+        self.0.heal();
+    }
+}
+
+pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Stops the thread, and with it everything that the contender does.
+#[allow(
+    clippy::disallowed_methods,
+    reason = "a paused holder is a thread of its own that really stands still"
+)]
+pub(crate) fn stand_still(long: Duration) {
+    std::thread::sleep(long);
+}
+
+/// The session of a contender; a new one takes the place of one that has ended.
+#[derive(Debug)]
+pub(crate) struct Session {
+    servers: String,
+    options: ClientOptions,
+    current: tokio::sync::Mutex<Option<Client>>,
+}
+
+impl Session {
+    pub(crate) fn new(servers: String, options: ClientOptions) -> Self {
+        Self { servers, options, current: tokio::sync::Mutex::new(None) }
+    }
+
+    /// The client of the session, once there is one.
+    pub(crate) async fn client(&self) -> Client {
+        let mut current = self.current.lock().await;
+        if let Some(client) = &*current
+            && !client.state().borrow().is_terminal()
+        {
+            return client.clone();
+        }
+        loop {
+            if let Ok(client) = self.options.clone().connect(&self.servers).await {
+                *current = Some(client.clone());
+                return client;
+            }
+            sleep(RETRY).await;
+        }
+    }
+
+    /// Closes it.
+    pub(crate) async fn close(&self) {
+        if let Some(client) = self.current.lock().await.take() {
+            // One that has ended is closed.
+            let _ = client.close().await;
+        }
+    }
+}

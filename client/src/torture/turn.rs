@@ -1,0 +1,290 @@
+//! A turn of each recipe.
+
+use super::hand::{Belief, Hand, Held, Patience};
+use super::history::{Mode, Passage};
+use super::recipe::Recipe;
+use super::scene::Sabotage;
+use crate::recipes::{
+    Counter, DoubleBarrier, LeaderLatch, LeaderSelector, LockGuard, LockOptions, MultiLock,
+    Mutex as LockMutex, Queue, ReadWriteLock, Semaphore, SemaphoreMutex, SimpleLock, Standing,
+    Term, WriteGuard,
+};
+use crate::{Client, CreateMode, Error, ErrorCode, ErrorKind};
+
+/// Acquires a lock as the contender's patience has it: `None` if that did not do.
+macro_rules! acquire {
+    ($lock:expr, $patience:expr, $waits:ident, $limited:ident, $tries:ident) => {{
+        let lock = $lock;
+        match $patience {
+            Patience::Waits => lock.$waits().await.map(Some),
+            Patience::Limited(limit) => lock.$limited(limit).await,
+            Patience::Tries => lock.$tries().await,
+        }
+    }};
+}
+
+impl Hand {
+    /// Takes one turn. Answers whether there was a grant.
+    pub(crate) async fn turn(
+        &mut self,
+        client: &Client,
+        patience: Patience,
+    ) -> Result<bool, Error> {
+        let path = self.lock.path.clone();
+        let options = LockOptions::new().data(format!("contender {}", self.body.number));
+        match self.lock.recipe {
+            Recipe::Mutex if self.is_sabotaged() => return self.barge_in(client).await,
+            Recipe::Mutex => {
+                let mutex = LockMutex::with_options(client, &path, options);
+                let guard = acquire!(mutex, patience, acquire, acquire_timeout, try_acquire)?;
+                self.hold_guard(client, guard, Mode::Exclusive).await
+            }
+            Recipe::Bilingual => {
+                let mutex = LockMutex::with_options(client, &path, options.bilingual());
+                let guard = acquire!(mutex, patience, acquire, acquire_timeout, try_acquire)?;
+                self.hold_guard(client, guard, Mode::Exclusive).await
+            }
+            Recipe::SemaphoreMutex => {
+                let mutex = SemaphoreMutex::with_options(client, &path, options);
+                let guard = acquire!(mutex, patience, acquire, acquire_timeout, try_acquire)?;
+                self.hold_guard(client, guard, Mode::Exclusive).await
+            }
+            Recipe::Semaphore => {
+                let permits = self.lock.recipe.permits();
+                let semaphore = Semaphore::with_options(client, &path, permits, options);
+                let guard = acquire!(semaphore, patience, acquire, acquire_timeout, try_acquire)?;
+                self.hold_guard(client, guard, Mode::Exclusive).await
+            }
+            Recipe::SimpleLock => {
+                let simple = SimpleLock::new(client, &path);
+                let guard = acquire!(simple, patience, acquire, acquire_timeout, try_acquire)?;
+                self.hold_guard(client, guard, Mode::Exclusive).await
+            }
+            Recipe::ReadWriteLock => {
+                let both = ReadWriteLock::with_options(client, &path, options);
+                self.read_or_write(client, &both, patience).await
+            }
+            Recipe::MultiLock => self.hold_several(client, patience).await,
+            Recipe::LeaderLatch => self.lead_by_latch(client).await,
+            Recipe::LeaderSelector => self.lead_by_selector(client).await,
+            Recipe::Queue => self.put_or_take(client).await,
+            Recipe::Counter => self.count(client).await,
+            Recipe::DoubleBarrier => Ok(true),
+        }
+    }
+
+    async fn hold_guard(
+        &mut self,
+        client: &Client,
+        guard: Option<LockGuard>,
+        mode: Mode,
+    ) -> Result<bool, Error> {
+        let Some(guard) = guard else { return Ok(false) };
+        let held = [Held { mode, ..Held::exclusive(&self.lock, &guard) }];
+        let belief = self.hold(client, &held, Some(&guard)).await;
+        self.give_back(client, guard, &belief).await?;
+        Ok(true)
+    }
+
+    /// Releases a lock, now and then by dropping its guard.
+    async fn give_back(
+        &mut self,
+        client: &Client,
+        guard: LockGuard,
+        belief: &Belief,
+    ) -> Result<(), Error> {
+        self.ends(client, belief, true);
+        if self.random.chance(10) {
+            drop(guard);
+        } else if guard.release().await? {
+            self.released(belief);
+        }
+        Ok(())
+    }
+
+    async fn read_or_write(
+        &mut self,
+        client: &Client,
+        both: &ReadWriteLock,
+        patience: Patience,
+    ) -> Result<bool, Error> {
+        if self.random.chance(50) {
+            let guard = acquire!(both, patience, read, read_timeout, try_read)?;
+            return self.hold_guard(client, guard, Mode::Shared).await;
+        }
+        let guard = acquire!(both, patience, write, write_timeout, try_write)?;
+        let Some(guard) = guard else { return Ok(false) };
+        if !self.random.chance(25) {
+            return self.hold_guard(client, Some(guard.into_guard()), Mode::Exclusive).await;
+        }
+        self.write_then_read(client, guard).await
+    }
+
+    async fn write_then_read(&mut self, client: &Client, guard: WriteGuard) -> Result<bool, Error> {
+        let held = [Held::exclusive(&self.lock, &guard)];
+        let belief = self.hold(client, &held, Some(&guard)).await;
+        self.ends(client, &belief, true);
+        match guard.downgrade().await {
+            Ok(read) => {
+                self.released(&belief);
+                self.hold_guard(client, Some(read), Mode::Shared).await
+            }
+            Err(error) if *error.kind() == ErrorKind::LockLost => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn hold_several(&mut self, client: &Client, patience: Patience) -> Result<bool, Error> {
+        let parts = self.lock.parts();
+        let locks = MultiLock::mutexes(client, parts.iter().map(|part| part.path.as_str()));
+        let guard = acquire!(&locks, patience, acquire, acquire_timeout, try_acquire)?;
+        let Some(guards) = guard else { return Ok(false) };
+        let held: Vec<Held> = parts
+            .iter()
+            .zip(guards.guards())
+            .map(|(part, guard)| Held::exclusive(part, guard))
+            .collect();
+        let belief = self.hold(client, &held, guards.guards().first()).await;
+        self.ends(client, &belief, true);
+        if guards.release().await? {
+            self.released(&belief);
+        }
+        Ok(true)
+    }
+
+    async fn lead_by_latch(&mut self, client: &Client) -> Result<bool, Error> {
+        let id = format!("contender {}", self.body.number);
+        let latch = LeaderLatch::start(client, &self.lock.path, &id);
+        latch.lead().await?;
+        let standing = latch.standing();
+        let now = standing.borrow().clone();
+        if let Standing::Leading { token, path } = now {
+            let (lock, token) = (self.lock.clone(), token.get());
+            let held = [Held { lock, path, token, mode: Mode::Exclusive }];
+            let belief = self.hold(client, &held, None).await;
+            let leads = matches!(&*standing.borrow(), Standing::Leading { .. });
+            self.ends(client, &belief, leads);
+            latch.close().await?;
+            if leads {
+                self.released(&belief);
+            }
+            return Ok(true);
+        }
+        latch.close().await?;
+        Ok(false)
+    }
+
+    async fn lead_by_selector(&mut self, client: &Client) -> Result<bool, Error> {
+        let id = format!("contender {}", self.body.number);
+        let selector = LeaderSelector::with_id(client, &self.lock.path, &id);
+        let term = selector.lead(|guard| async {
+            // The second guard of the hold goes before the selector releases it.
+            let guard = guard;
+            let held = [Held::exclusive(&self.lock, &guard)];
+            let belief = self.hold(client, &held, Some(&guard)).await;
+            self.ends(client, &belief, true);
+            belief
+        });
+        match term.await? {
+            Term::Done(belief) => {
+                self.released(&belief);
+                Ok(true)
+            }
+            Term::Lost(_) | Term::Suspended => Ok(false),
+        }
+    }
+
+    async fn put_or_take(&mut self, client: &Client) -> Result<bool, Error> {
+        let path = self.lock.path.clone();
+        let queue = Queue::new(client, &path);
+        if self.random.chance(50) {
+            let item = format!("{}-{:x}", self.body.number, self.random.next());
+            // In doubt until it was answered: a death must not make a lie of the record.
+            self.scene.tally(&path, |tally| tally.given_in_doubt.push(item.clone()));
+            let put = queue.put(item.as_bytes()).await;
+            if put.is_ok() {
+                self.scene.tally(&path, |tally| {
+                    tally.given_in_doubt.retain(|doubtful| *doubtful != item);
+                    tally.given.push(item);
+                });
+            }
+            return put.map(|()| true);
+        }
+        self.scene.tally(&path, |tally| tally.taken_in_doubt += 1);
+        let taken = queue.try_take().await?;
+        self.scene.tally(&path, |tally| {
+            tally.taken_in_doubt -= 1;
+            tally.taken.extend(taken.map(|item| String::from_utf8_lossy(&item).into_owned()));
+        });
+        Ok(true)
+    }
+
+    async fn count(&mut self, client: &Client) -> Result<bool, Error> {
+        let path = self.lock.path.clone();
+        let counter = Counter::new(client, &path);
+        let doubt = format!("{}-{:x}", self.body.number, self.random.next());
+        self.scene.tally(&path, |tally| tally.given_in_doubt.push(doubt.clone()));
+        let value = counter.increment().await?;
+        self.scene.tally(&path, |tally| {
+            tally.given_in_doubt.retain(|doubtful| *doubtful != doubt);
+            tally.given.push(value.to_string());
+        });
+        Ok(true)
+    }
+
+    /// Enters a barrier with all the others and leaves it.
+    pub(crate) async fn pass_barrier(&mut self, client: &Client, name: &str) -> Result<(), Error> {
+        let path = format!("{}/{name}", self.lock.path);
+        let members = self.scene.contenders;
+        let recorder = &self.scene.recorder;
+        let arrived_us = recorder.now_us();
+        let entered = DoubleBarrier::new(client, &path, members).enter().await?;
+        let entered_us = recorder.now_us();
+        tokio::time::sleep(self.random.millis(0, 50)).await;
+        let leaving_us = recorder.now_us();
+        entered.leave().await?;
+        let left_us = recorder.now_us();
+        recorder.passed(Passage { path, members, arrived_us, entered_us, leaving_us, left_us });
+        Ok(())
+    }
+
+    fn is_sabotaged(&self) -> bool {
+        self.scene.sabotage == Some(Sabotage::IgnoresQueue) && self.body.number == 0
+    }
+
+    /// What a broken lock does: enters the queue and does not wait.
+    async fn barge_in(&mut self, client: &Client) -> Result<bool, Error> {
+        let id = uuid_of(self.random.next(), self.random.next());
+        let path = format!("{}/_c_{id}-lock-", self.lock.path);
+        let mode = CreateMode::EphemeralSequential;
+        let (path, stat) = match client.create(&path, b"", mode).await {
+            Ok(created) => created,
+            Err(error) if error.code() == Some(ErrorCode::NoNode) => {
+                // Somebody else may be faster.
+                let _ = client.create(&self.lock.path, b"", CreateMode::Container).await;
+                return Ok(false);
+            }
+            Err(error) => return Err(error),
+        };
+        let (lock, token) = (self.lock.clone(), stat.czxid.0);
+        let held = [Held { lock, path: path.clone(), token, mode: Mode::Exclusive }];
+        let belief = self.hold(client, &held, None).await;
+        self.ends(client, &belief, true);
+        // What it left behind would hold up the others for ever.
+        loop {
+            match client.delete(&path, -1).await {
+                Err(error) if error.ends_session() => return Err(error),
+                Err(error) if error.code() != Some(ErrorCode::NoNode) => {}
+                _ => break,
+            }
+        }
+        self.released(&belief);
+        Ok(true)
+    }
+}
+
+fn uuid_of(high: u64, low: u64) -> String {
+    let hex = format!("{high:016x}{low:016x}");
+    let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default().to_owned();
+    [part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)].join("-")
+}

@@ -1,0 +1,108 @@
+//! Hurts the servers, one after the other, on a thread that may block.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use super::plan::Fault;
+use super::scene::Scene;
+use super::servers::{ServerFault, Servers};
+
+/// How long the kill of a leader waits for a grant.
+const GRANT_MAX: Duration = Duration::from_secs(3);
+/// How many faults wait for the one before them.
+const FAULTS_MAX: usize = 256;
+
+/// What could not be done, and the servers.
+pub(crate) type Ended = (Vec<String>, Option<Box<dyn Servers>>);
+
+/// The task.
+#[derive(Debug)]
+pub(crate) struct Upset {
+    faults: mpsc::Sender<Fault>,
+    task: JoinHandle<Ended>,
+}
+
+impl Upset {
+    pub(crate) fn start(servers: Option<Box<dyn Servers>>, scene: &Arc<Scene>) -> Self {
+        let (faults, waiting) = mpsc::channel(FAULTS_MAX);
+        let scene = Arc::clone(scene);
+        let task = tokio::spawn(async move {
+            match servers {
+                Some(servers) => upset(servers, waiting, &scene).await,
+                None => (Vec::new(), None),
+            }
+        });
+        Self { faults, task }
+    }
+
+    /// A fault of a server; it begins when the one before it is over.
+    pub(crate) fn strike(&self, fault: Fault) {
+        // A plan that is too dense for the servers loses faults here.
+        let _ = self.faults.try_send(fault);
+    }
+
+    /// Waits for the last fault to be over.
+    pub(crate) async fn finish(self) -> Ended {
+        drop(self.faults);
+        let failed = |error| (vec![format!("the servers' faults: {error}")], None);
+        self.task.await.unwrap_or_else(failed)
+    }
+}
+
+async fn upset(
+    mut servers: Box<dyn Servers>,
+    mut waiting: mpsc::Receiver<Fault>,
+    scene: &Scene,
+) -> Ended {
+    let mut failures = Vec::new();
+    while let Some(fault) = waiting.recv().await {
+        let (server, kind, long) = match fault {
+            Fault::Server(server, kind, long) => (Some(server), kind, long),
+            Fault::KillLeaderAtGrant(long) => {
+                let (leader, back) = blocking(servers, |servers| servers.leader()).await;
+                servers = back;
+                let mut grants = scene.recorder.grants();
+                grants.mark_unchanged();
+                let _ = timeout(GRANT_MAX, grants.changed()).await;
+                (leader, ServerFault::Kill, long)
+            }
+            Fault::Holder(..)
+            | Fault::Anywhere(..)
+            | Fault::LoseReply(..)
+            | Fault::LoseRequest(..)
+            | Fault::ExpireAll(_)
+            | Fault::Reap(_) => continue,
+        };
+        let Some(server) = server else { continue };
+        let (struck, back) = blocking(servers, move |servers| servers.strike(server, kind)).await;
+        servers = back;
+        sleep(long).await;
+        let (mended, back) = blocking(servers, move |servers| servers.mend(server, kind)).await;
+        servers = back;
+        for outcome in [struck, mended] {
+            if let Err(error) = outcome {
+                failures.push(format!("{kind:?} of server {server}: {error}"));
+            }
+        }
+    }
+    (failures, Some(servers))
+}
+
+/// Lets a thread that may block do it, and gives the servers back.
+async fn blocking<T: Send + 'static>(
+    mut servers: Box<dyn Servers>,
+    work: impl FnOnce(&mut dyn Servers) -> T + Send + 'static,
+) -> (T, Box<dyn Servers>) {
+    let done = tokio::task::spawn_blocking(move || {
+        let done = work(&mut *servers);
+        (done, servers)
+    });
+    match done.await {
+        Ok(done) => done,
+        Err(error) => std::panic::resume_unwind(error.into_panic()),
+    }
+}

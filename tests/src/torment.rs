@@ -1,0 +1,263 @@
+//! Server processes of the harness, for the lock torture of the client.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Debug};
+use std::io;
+use std::net::SocketAddr;
+use std::ops::DerefMut;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use zoolet_client::torture::{self, Promise, Report, ServerFault};
+
+use crate::faults::island::Island;
+use crate::faults::netns::Lost;
+use crate::four_letter;
+use crate::servers::{Servers, ServersError};
+use crate::slow_disk;
+
+/// How long a sync of a slow disk takes.
+const SLOW_SYNC: Duration = Duration::from_millis(300);
+
+/// Servers that several runs hurt, one after the other.
+#[derive(Debug)]
+pub struct Torment<S> {
+    shared: Arc<Mutex<S>>,
+    /// Whether their disks can be made slow: they were started with [`slow_disk::wrapper`].
+    disks: bool,
+}
+
+impl<S> Clone for Torment<S> {
+    fn clone(&self) -> Self {
+        Self { shared: Arc::clone(&self.shared), disks: self.disks }
+    }
+}
+
+impl<S: DerefMut<Target = Servers>> Torment<S> {
+    pub fn new(servers: S) -> Self {
+        Self { shared: Arc::new(Mutex::new(servers)), disks: false }
+    }
+
+    /// The same, of servers whose disks can be made slow.
+    pub fn with_disks(servers: S) -> Self {
+        Self { disks: true, ..Self::new(servers) }
+    }
+
+    /// `127.0.0.1:PORT,…` of all servers, running or not.
+    pub fn connect_string(&self) -> String {
+        Servers::connect_string(&self.servers())
+    }
+
+    pub fn servers(&self) -> MutexGuard<'_, S> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<S: DerefMut<Target = Servers> + Debug + Send + 'static> torture::Servers for Torment<S> {
+    fn count(&self) -> usize {
+        self.servers().client_ports().len()
+    }
+
+    fn can(&self, fault: ServerFault) -> bool {
+        match fault {
+            ServerFault::Kill | ServerFault::Pause => true,
+            ServerFault::SlowDisk => self.disks,
+            ServerFault::Isolate => false,
+        }
+    }
+
+    fn leader(&mut self) -> Option<usize> {
+        self.servers().leader()
+    }
+
+    fn strike(&mut self, server: usize, fault: ServerFault) -> io::Result<()> {
+        let mut servers = self.servers();
+        match fault {
+            ServerFault::Kill => servers.kill(server).map_err(other),
+            ServerFault::Pause => servers.signal(server, "STOP").map_err(other),
+            ServerFault::SlowDisk => slow_disk::slow(&servers.server_dir(server), SLOW_SYNC),
+            ServerFault::Isolate => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
+    fn mend(&mut self, server: usize, fault: ServerFault) -> io::Result<()> {
+        let mut servers = self.servers();
+        match fault {
+            ServerFault::Kill => servers.restart(server).map_err(other),
+            ServerFault::Pause => servers.signal(server, "CONT").map_err(other),
+            ServerFault::SlowDisk => slow_disk::fast(&servers.server_dir(server)),
+            ServerFault::Isolate => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+}
+
+/// Servers on machines of a network that is cut.
+#[derive(Clone, Debug)]
+pub struct Exile {
+    island: Arc<Mutex<Island>>,
+    addresses: Vec<SocketAddr>,
+}
+
+impl Exile {
+    pub fn new(island: Island) -> Self {
+        let addresses = island.addresses();
+        Self { island: Arc::new(Mutex::new(island)), addresses }
+    }
+
+    /// `ADDRESS:PORT,…` of all servers.
+    pub fn connect_string(&self) -> String {
+        let addresses: Vec<String> = self.addresses.iter().map(SocketAddr::to_string).collect();
+        addresses.join(",")
+    }
+}
+
+impl torture::Servers for Exile {
+    fn count(&self) -> usize {
+        self.addresses.len()
+    }
+
+    fn can(&self, fault: ServerFault) -> bool {
+        fault == ServerFault::Isolate
+    }
+
+    fn leader(&mut self) -> Option<usize> {
+        let leads = |address: &SocketAddr| four_letter::mode(*address).as_deref() == Some("leader");
+        self.addresses.iter().position(leads)
+    }
+
+    fn strike(&mut self, server: usize, _: ServerFault) -> io::Result<()> {
+        let others: Vec<usize> = (0..self.addresses.len()).filter(|it| *it != server).collect();
+        let island = self.island.lock().unwrap_or_else(PoisonError::into_inner);
+        island.network.cut_between(&[server], &others, Lost::Both).map_err(io::Error::other)
+    }
+
+    fn mend(&mut self, _: usize, _: ServerFault) -> io::Result<()> {
+        let island = self.island.lock().unwrap_or_else(PoisonError::into_inner);
+        island.network.heal().map_err(io::Error::other)
+    }
+}
+
+fn other(error: ServersError) -> io::Error {
+    io::Error::other(error)
+}
+
+/// What many runs have shown together.
+#[derive(Debug, Default)]
+pub struct Summary {
+    seeds: usize,
+    seconds: u64,
+    faults: BTreeMap<&'static str, usize>,
+    grants: BTreeMap<&'static str, usize>,
+    others: usize,
+    refused: usize,
+    early: usize,
+    gaps: usize,
+    verified: usize,
+    unverified: usize,
+    violations: usize,
+    handed_over_us: Vec<u64>,
+    taken_over_us: Vec<u64>,
+    failed: Vec<u64>,
+}
+
+impl Summary {
+    pub fn add(&mut self, report: &Report) {
+        self.seeds += 1;
+        self.seconds += report.duration.as_secs();
+        for (kind, count) in &report.faults {
+            *self.faults.entry(*kind).or_default() += count;
+        }
+        for (recipe, count) in &report.grants {
+            *self.grants.entry(recipe.name()).or_default() += count;
+        }
+        self.others += report.others.values().sum::<usize>();
+        let verdict = &report.verdict;
+        self.refused += verdict.refused;
+        self.early += verdict.early_grants;
+        self.gaps += verdict.gaps;
+        self.verified += verdict.verified;
+        self.unverified += verdict.unverified;
+        self.violations += verdict.violations.len();
+        self.handed_over_us.extend(report.handed_over.micros());
+        self.taken_over_us.extend(report.taken_over.micros());
+        // One short run alone may prove nothing; all of them together have to.
+        if verdict.violations.iter().any(|violation| violation.promise != Promise::Proves) {
+            self.failed.push(report.seed);
+        }
+    }
+
+    /// The seeds whose runs broke a promise.
+    pub fn failed_seeds(&self) -> Vec<u64> {
+        self.failed.clone()
+    }
+
+    /// How many stale writes were refused.
+    pub fn refused(&self) -> usize {
+        self.refused
+    }
+
+    pub fn json(&self) -> Value {
+        let times = |times: &[u64]| {
+            json!({"count": times.len(), "p50_us": share(times, 500), "p99_us": share(times, 990),
+                   "max_us": share(times, 1000)})
+        };
+        json!({
+            "seeds": self.seeds,
+            "seconds": self.seconds,
+            "faults": self.faults,
+            "grants": self.grants,
+            "others": self.others,
+            "stale_writes_refused": self.refused,
+            "early_grants": self.early,
+            "log": {"gaps": self.gaps, "grants_verified": self.verified,
+                    "grants_unverified": self.unverified},
+            "violations": self.violations,
+            "failed_seeds": self.failed,
+            "handed_over": times(&self.handed_over_us),
+            "taken_over": times(&self.taken_over_us),
+        })
+    }
+}
+
+impl fmt::Display for Summary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let grants: usize = self.grants.values().sum();
+        let faults: usize = self.faults.values().sum();
+        let ms = |times: &[u64], part| {
+            let us = share(times, part);
+            format!("{}.{} ms", us / 1000, us % 1000 / 100)
+        };
+        write!(
+            f,
+            "{} seeds, {} s of {faults} faults, {grants} grants and {} items and increments; \
+             handed over in {} (median), {} (99 %); taken over from the lost in {} (median), {} \
+             (99 %); {} stale writes refused; {} gaps in the log, {} grants verified, {} open; \
+             {} violations",
+            self.seeds,
+            self.seconds,
+            self.others,
+            ms(&self.handed_over_us, 500),
+            ms(&self.handed_over_us, 990),
+            ms(&self.taken_over_us, 500),
+            ms(&self.taken_over_us, 990),
+            self.refused,
+            self.gaps,
+            self.verified,
+            self.unverified,
+            self.violations,
+        )?;
+        if !self.failed.is_empty() {
+            write!(f, "; failed seeds {:?}", self.failed)?;
+        }
+        Ok(())
+    }
+}
+
+/// The time that so many of a thousand do not exceed.
+fn share(times_us: &[u64], per_mille: usize) -> u64 {
+    let mut sorted = times_us.to_vec();
+    sorted.sort_unstable();
+    let last = sorted.len().saturating_sub(1);
+    sorted.get(last * per_mille / 1000).copied().unwrap_or(0)
+}

@@ -1,0 +1,176 @@
+//! The lock torture of the client, on servers that are killed and stand still.
+//!
+//! A short run of every recipe, and runs with locks that are broken on purpose, which must fail.
+//! `make torture SECS=… SEED=…` makes long ones; see `docs/testing.md`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use std::env;
+use std::fs;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use zoolet_client::torture::{self, Promise, Recipe, Report, Sabotage, ServerFault, Settings};
+use zoolet_tests::apache::Apache;
+use zoolet_tests::faults::island::Island;
+use zoolet_tests::faults::netns;
+use zoolet_tests::slow_disk;
+use zoolet_tests::tools::announce;
+use zoolet_tests::torment::{Exile, Summary, Torment};
+use zoolet_tests::zoolet::{Zoolet, ZooletBuilder};
+
+/// How long the faults of one seed go on in the long runs.
+const SEED_SECONDS: u64 = 25;
+/// How many ensembles of the long runs stand beside each other.
+const LANES: u64 = 3;
+/// Containers without children go twice a second.
+const REAPER_MS: &str = "500";
+
+fn builder() -> ZooletBuilder {
+    Zoolet::builder().servers(3).property("znode.container.checkIntervalMs", REAPER_MS)
+}
+
+fn settings(servers: &str, seed: u64, seconds: u64) -> Settings {
+    Settings { duration: Duration::from_secs(seconds), ..Settings::new(servers, seed) }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_recipe_keeps_its_promises_while_servers_are_killed() {
+    let servers = Torment::new(builder().start().unwrap());
+    let seed = number("ZOOLET_TORTURE_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
+    let settings = settings(&servers.connect_string(), seed, 15);
+    let report = torture::run(&settings, Some(Box::new(servers))).await.unwrap();
+    announce(&format!("torture: {report}"));
+    assert_eq!(broken(&report), [], "ZOOLET_TORTURE_SEED={seed} makes the same plan");
+    for recipe in Recipe::ALL.into_iter().filter(|recipe| recipe.is_lock()) {
+        assert!(report.grants[&recipe] >= settings.contenders, "{recipe}: {:?}", report.grants);
+    }
+    let kinds = report.faults.keys().filter(|kind| kind.contains("killed")).count();
+    assert!(kinds > 0, "no server was killed: {:?}", report.faults);
+}
+
+/// The same seed, recipes and faults with a lock that ignores the queue, and with a resource that
+/// looks at no token: the checks have to find both.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn broken_locks_are_found_out() {
+    let servers = Zoolet::builder().servers(3).start().unwrap();
+    let with = |sabotage| Settings {
+        recipes: vec![Recipe::Mutex],
+        locks: 3,
+        server_faults: Vec::new(),
+        sabotage,
+        ..settings(&servers.connect_string(), 7, 10)
+    };
+    let (honest, barging, unfenced) = tokio::join!(
+        finds(with(None)),
+        finds(with(Some(Sabotage::IgnoresQueue))),
+        finds(with(Some(Sabotage::NoFence))),
+    );
+    assert_eq!(honest, []);
+    assert!(barging.contains(&Promise::InTurn), "{barging:?}");
+    assert!(barging.contains(&Promise::OneHolder), "{barging:?}");
+    assert!(unfenced.contains(&Promise::NoStaleWrite), "{unfenced:?}");
+}
+
+async fn finds(settings: Settings) -> Vec<Promise> {
+    let report = torture::run(&settings, None).await.unwrap();
+    let sabotage = settings.sabotage;
+    announce(&format!("torture ({sabotage:?}): {report}"));
+    broken(&report)
+}
+
+/// The promises that were broken. A run as short as these may see no stale write, and so prove too
+/// little about the fence: that is asked of the long ones.
+fn broken(report: &Report) -> Vec<Promise> {
+    let promises = report.verdict.violations.iter().map(|violation| violation.promise);
+    promises.filter(|promise| *promise != Promise::Proves).collect()
+}
+
+/// `ZOOLET_TORTURE_SECS` seconds of faults, seed after seed, on several ensembles side by side;
+/// `ZOOLET_TORTURE_SERVERS=apache` tortures Apache `ZooKeeper`.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn seed_after_seed() {
+    let Some(seconds) = number("ZOOLET_TORTURE_SECS") else { return };
+    let first = number("ZOOLET_TORTURE_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
+    let lanes = number("ZOOLET_TORTURE_LANES").unwrap_or(LANES);
+    let apache = env::var("ZOOLET_TORTURE_SERVERS").is_ok_and(|kind| kind == "apache");
+    let start = Instant::now();
+    let rounds = seconds.div_ceil(SEED_SECONDS).div_ceil(lanes);
+    let wrapper = slow_disk::wrapper().unwrap();
+    let mut running = JoinSet::new();
+    for lane in 0..lanes {
+        let seeds = (0..rounds).map(move |round| first + round * lanes + lane).collect();
+        if apache {
+            let builder = Apache::builder().servers(3).wrapper(wrapper.clone());
+            let reaper = format!("-Dznode.container.checkIntervalMs={REAPER_MS}");
+            let servers = tokio::task::block_in_place(|| builder.jvm_option(&reaper).start());
+            let servers = Torment::with_disks(servers.unwrap());
+            running.spawn(one_lane(servers.connect_string(), servers, seeds));
+        } else if lane == 0 && netns::missing().is_none() {
+            // One of the ensembles stands on machines of a network that is cut.
+            let island = Island::start(3).unwrap();
+            let all = island.until_serving(&[0, 1, 2], Duration::from_mins(1)).await;
+            all.unwrap();
+            let servers = Exile::new(island);
+            running.spawn(one_lane(servers.connect_string(), servers, seeds));
+        } else {
+            let builder = builder().wrapper(wrapper.clone());
+            let servers = tokio::task::block_in_place(|| builder.start().unwrap());
+            let servers = Torment::with_disks(servers);
+            running.spawn(one_lane(servers.connect_string(), servers, seeds));
+        }
+    }
+    let mut summary = Summary::default();
+    while let Some(reports) = running.join_next().await {
+        for report in reports.unwrap() {
+            summary.add(&report);
+        }
+    }
+    let (kind, took) = (if apache { "apache" } else { "zoolet" }, start.elapsed().as_secs());
+    announce(&format!("torture: {kind}, seeds from {first}, {took} s: {summary}"));
+    if let Some(directory) = env::var_os("ZOOLET_TORTURE_OUT") {
+        let file = PathBuf::from(directory).join(format!("torture-{kind}.json"));
+        fs::write(file, summary.json().to_string()).unwrap();
+    }
+    assert_eq!(summary.failed_seeds(), Vec::<u64>::new());
+    assert!(summary.refused() > 0, "no stale write was refused: the runs prove nothing");
+}
+
+/// Some seeds, one after the other, on servers of their own.
+async fn one_lane(
+    connect_string: String,
+    servers: impl torture::Servers + Clone + 'static,
+    seeds: Vec<u64>,
+) -> Vec<Report> {
+    let mut reports = Vec::new();
+    for seed in seeds {
+        let mut settings = settings(&connect_string, seed, SEED_SECONDS);
+        settings.locks = 2;
+        // Kills alone in every other run: there a loss has to be told in time.
+        if seed.is_multiple_of(2) && servers.can(ServerFault::Kill) {
+            settings.server_faults = vec![ServerFault::Kill];
+        }
+        let report = torture::run(&settings, Some(Box::new(servers.clone()))).await.unwrap();
+        if !report.passed() {
+            announce(&format!("torture: {report}"));
+        }
+        if let Some(directory) = env::var_os("ZOOLET_TORTURE_OUT") {
+            let file = PathBuf::from(directory).join(format!("torture-{seed}.svg"));
+            fs::write(file, report.svg()).unwrap();
+        }
+        reports.push(report);
+    }
+    reports
+}
+
+fn number(variable: &str) -> Option<u64> {
+    let text = env::var(variable).ok()?;
+    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
+}
