@@ -91,3 +91,33 @@ impl<R: AsyncRead + Unpin> FrameReader<R> {
         Ok(Some(Frame { kind, id, body: frame }))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LONG: usize = 64 << 20;
+
+    #[tokio::test]
+    async fn a_length_alone_takes_no_memory() {
+        let claim = u32::try_from(LONG).unwrap().to_be_bytes();
+        let mut frames = FrameReader::new(&claim[..], LONG);
+        assert!(frames.next().await.unwrap().is_none());
+        let room = frames.buffer.capacity();
+        assert!(room <= 2 * RESERVED_BYTES_MAX, "{room} bytes");
+    }
+
+    #[tokio::test]
+    async fn a_frame_of_many_reads_comes_out_whole() {
+        let body: Vec<u8> = (0..5 * READ_BYTES).map(|at| at.to_le_bytes()[0]).collect();
+        let mut wire = BytesMut::new();
+        Frame { kind: 1, id: 5, body: body.clone().into() }.encode(&mut wire);
+        Frame { kind: 2, id: 6, body: Bytes::from_static(b"next") }.encode(&mut wire);
+        let mut frames = FrameReader::new(&wire[..], LONG);
+        let long = frames.next().await.unwrap().unwrap();
+        assert_eq!((long.kind, long.id), (1, 5));
+        assert!(long.body == body, "the body came out changed");
+        assert_eq!(frames.next().await.unwrap().unwrap().body, "next");
+        assert!(frames.next().await.unwrap().is_none());
+    }
+}

@@ -6,6 +6,7 @@
 //! ```
 
 use std::io;
+use std::ops::RangeInclusive;
 
 use bytes::{Buf, BufMut};
 use thiserror::Error;
@@ -18,6 +19,10 @@ const MAGIC: [u8; 8] = *b"zoopeer\n";
 
 /// The version of the handshake and of the frames' format.
 const VERSION: u16 = 1;
+
+/// The numbers that servers have. With one connection for each lane of each, they bound what the
+/// peer port holds open, whatever callers say of themselves.
+pub(super) const SERVERS: RangeInclusive<u64> = 1..=254;
 
 const HELLO_BYTES: usize = 2 + 4 * 8 + 1;
 const WELCOME_BYTES: usize = 8 + 2 + 1 + 8;
@@ -48,6 +53,9 @@ pub enum HandshakeError {
     /// The caller wanted another server; its configuration has wrong addresses.
     #[error("the other side looks for server {wanted}, this is server {ours}")]
     Target { wanted: u64, ours: u64 },
+    /// The caller's number is none that a server has.
+    #[error("the other side calls itself server {theirs}, and servers are 1 to 254")]
+    Caller { theirs: u64 },
     /// A field has a value that does not exist.
     #[error("the handshake is malformed")]
     Malformed,
@@ -145,6 +153,9 @@ fn judge(
     if wanted != ours.server || server == ours.server {
         let error = HandshakeError::Target { wanted, ours: ours.server };
         return (Verdict::Target, Err(error));
+    }
+    if !SERVERS.contains(&server) {
+        return (Verdict::Malformed, Err(HandshakeError::Caller { theirs: server }));
     }
     match lane {
         Some(lane) => (Verdict::Accepted, Ok((Identity { cluster, server, boot }, lane))),

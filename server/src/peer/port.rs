@@ -12,7 +12,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{Semaphore, mpsc, watch};
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::task::{AbortHandle, Id, JoinHandle};
 use tokio::time::{sleep, timeout};
 
 use super::Lane;
@@ -94,7 +94,8 @@ pub struct PeerPort {
     connections: Arc<Connections>,
 }
 
-/// The newest connection of each peer and lane. An older one is closed: its peer has given it up.
+/// The newest connection of each peer and lane, while it is open. An older one is closed: its peer
+/// has given it up.
 #[derive(Debug, Default)]
 struct Connections {
     tasks: Mutex<BTreeMap<(u64, Lane), AbortHandle>>,
@@ -137,6 +138,14 @@ impl Connections {
             older.abort();
         }
     }
+
+    /// Takes out a connection that has ended, unless a newer one has its place.
+    fn forget(&self, peer: u64, lane: Lane, task: Id) {
+        let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
+        if tasks.get(&(peer, lane)).is_some_and(|newest| newest.id() == task) {
+            tasks.remove(&(peer, lane));
+        }
+    }
 }
 
 async fn accept(
@@ -173,7 +182,11 @@ async fn accept(
             match greeted {
                 Ok(Ok((from, lane))) => {
                     let serving = tokio::spawn(serve(stream, from, lane, options, service));
+                    let task = serving.id();
                     connections.replace(from.server, lane, serving.abort_handle());
+                    // However it ends, the place in the list is given up.
+                    let _ = serving.await;
+                    connections.forget(from.server, lane, task);
                 }
                 Ok(Err(error)) => tracing::warn!(%address, %error, "refused on the peer port"),
                 Err(_) => tracing::debug!(%address, "no handshake in time on the peer port"),
@@ -257,4 +270,58 @@ async fn write_answers(
         output.write_all_buf(&mut buffer).await?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::handshake::greet;
+    use crate::transport::RealNet;
+
+    #[derive(Debug)]
+    struct Silent;
+
+    impl Service for Silent {
+        fn call(&self, _: Call) -> BoxFuture<'_, Answer> {
+            Box::pin(async { Answer::None })
+        }
+    }
+
+    async fn until_open(port: &PeerPort, count: usize) {
+        let reached = async {
+            while port.connections.tasks.lock().unwrap().len() != count {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(Duration::from_secs(20), reached).await.expect("the list follows");
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_has_ended_leaves_the_list() {
+        let ours = Identity { cluster: 7, server: 2, boot: 1 };
+        let options = PeerPortOptions {
+            ours,
+            any_cluster: false,
+            address: "127.0.0.1:0".to_owned(),
+            frame_bytes_max: 1000,
+            answers_max: 8,
+            handshake_timeout: Duration::from_secs(20),
+        };
+        let port = PeerPort::listen(&RealNet, options, Arc::new(Silent)).await.unwrap();
+        let address = port.local_addr().to_string();
+        let mut streams = Vec::new();
+        for (server, lane) in [(1, Lane::Control), (1, Lane::Append), (254, Lane::Control)] {
+            let mut stream = RealNet.connect(&address).await.unwrap();
+            greet(&mut *stream, Identity { server, ..ours }, 2, lane).await.unwrap();
+            streams.push(stream);
+        }
+        until_open(&port, 3).await;
+        // The newer one takes the older one's place, and keeps it when that has ended.
+        let mut newer = RealNet.connect(&address).await.unwrap();
+        greet(&mut *newer, Identity { server: 254, ..ours }, 2, Lane::Control).await.unwrap();
+        streams.clear();
+        until_open(&port, 1).await;
+        drop(newer);
+        until_open(&port, 0).await;
+    }
 }

@@ -111,6 +111,18 @@ async fn another_cluster_or_server_is_refused() {
 }
 
 #[tokio::test]
+async fn a_caller_whose_number_no_server_has_is_refused() {
+    let port = port().await;
+    for server in [0, 255, 1000, u64::MAX] {
+        let stranger = Identity { server, ..OURS };
+        let answer = link(&port, stranger, 2).call(1, Bytes::new()).await;
+        assert_eq!(answer, Err(CallError::Unreachable), "{server}");
+    }
+    let last = Identity { server: 254, ..OURS };
+    assert!(link(&port, last, 2).call(1, Bytes::new()).await.is_ok());
+}
+
+#[tokio::test]
 async fn a_client_on_the_peer_port_is_closed_without_an_answer() {
     let port = port().await;
     let mut stream = TcpStream::connect(port.local_addr()).await.unwrap();
