@@ -16,6 +16,12 @@ const PEER_FRAME: &str = "limits.peer_frame_bytes_max";
 const REQUEST_BYTES: &str = "limits.request_bytes_max";
 const OUTBOX: &str = "limits.outbox_bytes_max";
 
+/// The identities that one command carries at most.
+const IDENTITIES_BYTES: usize = 64 * 1024;
+
+/// A string that is no UTF-8 grows when it is read: each of its bytes becomes a U+FFFD.
+const STRING_GROWTH: usize = 3;
+
 /// Room for what stands around a client's data, in a log entry or in a reply.
 const HEADER_BYTES: usize = 4096;
 
@@ -161,12 +167,12 @@ impl Draft {
         }
     }
 
-    /// One log entry can hold a full batch, or one command as long as a client's frame, with the
+    /// One log entry can hold a full batch, or one command of a client's longest frame, with the
     /// identities of the client.
     fn entry_room(&self) -> usize {
-        const IDENTITY_BYTES: usize = 64 << 10;
-        let longest = self.config.limits.frame_bytes_max.max(self.config.log.entry_bytes_max);
-        longest.saturating_add(HEADER_BYTES + IDENTITY_BYTES)
+        let command = self.config.limits.frame_bytes_max.saturating_mul(STRING_GROWTH);
+        let longest = command.max(self.config.log.entry_bytes_max);
+        longest.saturating_add(HEADER_BYTES + IDENTITIES_BYTES)
     }
 
     fn check_elections(&self) -> Result<(), ConfigError> {
@@ -198,8 +204,10 @@ impl Draft {
         if limits.peer_frame_bytes_max < room {
             let why = format!(
                 "peer_frame_bytes_max = {}: expected at least {room}, so that the longest log \
-                 entry fits",
-                limits.peer_frame_bytes_max
+                 entry fits, with frame_bytes_max = {} and entry_bytes_max = {}",
+                limits.peer_frame_bytes_max,
+                limits.frame_bytes_max,
+                self.config.log.entry_bytes_max
             );
             return Err(self.error(self.line_of(&[PEER_FRAME]), why));
         }

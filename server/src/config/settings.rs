@@ -337,7 +337,7 @@ pub(super) static SETTINGS: [Setting; 44] = [
         derived: false, field: |c| Field::Usize(&mut c.limits.handshakes_max),
     },
     Setting {
-        section: "limits", key: "frame_bytes_max", unit: "bytes", range: (KIB, GIB),
+        section: "limits", key: "frame_bytes_max", unit: "bytes", range: (KIB, 256 * MIB),
         about: "The length of a client's frame; the same on all servers and clients (jute.maxbuffer).",
         derived: false, field: |c| Field::Usize(&mut c.limits.frame_bytes_max),
     },
@@ -385,7 +385,8 @@ pub(super) static SETTINGS: [Setting; 44] = [
     },
     Setting {
         section: "limits", key: "peer_frame_bytes_max", unit: "bytes", range: (MIB, 2 * GIB - 1),
-        about: "The longest log entry of this server's clients; room for a frame and the identities.",
+        about: "The longest log entry of this server's clients: room for three times a frame, to which\n\
+                strings that are no UTF-8 grow, and for the identities.",
         derived: true, field: |c| Field::Usize(&mut c.limits.peer_frame_bytes_max),
     },
     Setting {

@@ -149,6 +149,11 @@ fn what_is_wrong_is_said_with_its_line_and_what_is_expected() {
         ("[ensemble]\nelection_timeout_ms_max = 500\n", "cluster.toml:6 expected more than"),
         ("[limits]\npeer_frame_bytes_max = 1048576\n", "cluster.toml:6 longest log entry fits"),
         (
+            "[limits]\nframe_bytes_max = 5000000\npeer_frame_bytes_max = 15000000\n",
+            "cluster.toml:7 at least 15069632, so that the longest log entry fits, with frame_bytes_max",
+        ),
+        ("[limits]\nframe_bytes_max = 268435457\n", "cluster.toml:6 1024 to 268435456 bytes"),
+        (
             "[limits]\nframe_bytes_max = 9000000\nrequest_bytes_max = 1048576\n",
             "cluster.toml:7 expected at least frame_bytes_max = 9000000",
         ),

@@ -174,11 +174,16 @@ fn low_numbers_mean_what_they_mean_in_zookeeper() {
 
 #[test]
 fn a_large_frame_makes_room_for_itself() {
-    let config = silent(zoo(&format!("{ONE}jute.maxbuffer=0x20000000\n")));
-    assert_eq!(config.limits.frame_bytes_max, 512 << 20);
-    assert!(config.limits.peer_frame_bytes_max > 512 << 20);
-    assert_eq!(config.limits.request_bytes_max, 512 << 20);
-    assert!(config.limits.outbox_bytes_max > 512 << 20);
+    let config = silent(zoo(&format!("{ONE}jute.maxbuffer=0x10000000\n")));
+    assert_eq!(config.limits.frame_bytes_max, 256 << 20);
+    // Three times as much, where every byte of a path is no UTF-8, and the identities.
+    assert!(config.limits.peer_frame_bytes_max >= (768 << 20) + (64 << 10));
+    assert_eq!(config.limits.request_bytes_max, 256 << 20);
+    assert!(config.limits.outbox_bytes_max > 256 << 20);
+
+    let error = zoo(&format!("{ONE}jute.maxbuffer=0x10000001\n")).unwrap_err().to_string();
+    assert_says(&error, "zoo.cfg:3 jute.maxbuffer");
+    assert_says(&error, "zoo.cfg:3 1024 to 268435456");
 }
 
 #[test]
