@@ -15,9 +15,6 @@ use zoolet_jute::SessionId;
 
 use crate::metrics::Traffic;
 
-/// The most bytes that an outbox holds by default.
-pub const OUTBOX_BYTES_MAX_DEFAULT: usize = 8 << 20;
-
 /// Above so many unwritten bytes, no further request of the connection is admitted.
 pub const HIGH_WATER_BYTES: usize = 1 << 20;
 

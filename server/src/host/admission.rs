@@ -25,7 +25,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connection_requests_max: 1000, requests_max: 10_000, bytes_max: 256 << 20 }
+        Self { connection_requests_max: 1000, requests_max: 1000, bytes_max: 256 << 20 }
     }
 }
 

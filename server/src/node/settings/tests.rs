@@ -71,6 +71,11 @@ fn port_parts(config: &ServerConfig) -> Vec<String> {
 }
 
 #[test]
+fn a_host_by_itself_has_the_limits_of_a_server() {
+    assert_eq!(host_limits(&server()), host::Limits::default());
+}
+
+#[test]
 fn every_setting_of_cluster_toml_reaches_a_layer() {
     let before = told(&server());
     for (name, changed) in config::each_changed(&server()) {
