@@ -43,7 +43,10 @@ fn ops() -> Vec<(String, Op)> {
     let mut ops = vec![
         ("open".to_owned(), Op::CreateSession { timeout_ms: 10_000 }),
         ("resume".to_owned(), Op::ResumeSession { timeout_ms: 20_000 }),
-        ("config".to_owned(), Op::SetConfig { text: "server.1=a:2888:3888;2181".to_owned() }),
+        (
+            "config".to_owned(),
+            Op::SetConfig { term: TERM, text: "server.1=a:2888:3888;2181".to_owned() },
+        ),
     ];
     let mut files: Vec<PathBuf> = fs::read_dir(package().join("../jute/fuzz/corpus/request"))
         .unwrap()
@@ -72,7 +75,7 @@ fn ops() -> Vec<(String, Op)> {
         }
     }
     ops.push(("reap".to_owned(), Op::DeleteContainer { path: "/container".to_owned() }));
-    ops.push(("expire".to_owned(), Op::ExpireSession { generation: 9 }));
+    ops.push(("expire".to_owned(), Op::ExpireSession { generation: 9, term: TERM }));
     ops
 }
 

@@ -23,7 +23,7 @@ use crate::host::{ConfigView, Host};
 use crate::net::{self, ClientPort};
 use crate::raft::{self, Chunks, Machine, Raft, Staged, StateSnapshot};
 use crate::replica::state::{RestoreError, State};
-use crate::replica::{Replica, Role};
+use crate::replica::{Replica, Role, ticker_period_ms};
 use crate::storage::{Disk, RealDisk, StorageError};
 use crate::transport::{Net, RealNet};
 
@@ -201,7 +201,7 @@ fn open(options: raft::Options, wall_ms: i64) -> Result<(raft::Opened, State), S
 
 /// Tells the host that time passes, several times in each tick.
 async fn tick(host: Arc<Host>, tick_ms: u32) {
-    let period = Duration::from_millis(u64::from(tick_ms / 8).clamp(10, 250));
+    let period = Duration::from_millis(ticker_period_ms(u64::from(tick_ms)));
     let mut interval = interval(period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -259,8 +259,8 @@ impl Machine for HostMachine {
         self.0.config_view(identities)
     }
 
-    fn role(&self, role: Role) {
-        self.0.role(role);
+    fn role(&self, role: Role, term: u64) {
+        self.0.role(role, term);
     }
 
     fn snapshot(&self) -> StateSnapshot {

@@ -262,10 +262,11 @@ impl Host {
         });
     }
 
-    /// The server's part in the ensemble has changed.
-    pub fn role(&self, role: Role) {
+    /// The server's part in the ensemble has changed, or the term in which it leads, which is zero
+    /// if it does not.
+    pub fn role(&self, role: Role, term: u64) {
         self.locked(|inner, now| {
-            self.step(inner, now, Input::Role(role));
+            self.step(inner, now, Input::Role { role, term });
             self.publish_serving(&inner.replica);
         });
     }

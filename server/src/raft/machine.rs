@@ -50,8 +50,9 @@ pub trait Machine: Debug + Send + Sync + 'static {
     /// What decides whether these identities may change the ensemble.
     fn config_view(&self, identities: &[Id]) -> ConfigView;
 
-    /// The server's part in the ensemble has changed.
-    fn role(&self, role: Role);
+    /// The server's part in the ensemble has changed, or the term in which it leads, which is zero
+    /// if it does not.
+    fn role(&self, role: Role, term: u64);
 
     /// The state at this moment. It is written later, while commands go on being applied.
     fn snapshot(&self) -> StateSnapshot;

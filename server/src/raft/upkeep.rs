@@ -59,7 +59,7 @@ impl RoleWatch {
         let mut ticks = interval(self.timing.heartbeat / 2);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // The replica starts as one that looks for a leader.
-        let mut role = Role::Looking;
+        let (mut role, mut term) = (Role::Looking, 0);
         let mut was_member = false;
         loop {
             let mut next = self.judge();
@@ -69,10 +69,13 @@ impl RoleWatch {
             {
                 next = Role::Looking;
             }
-            if next != role {
-                tracing::info!(from = ?role, to = ?next, "role");
-                role = next;
-                self.machine.role(role);
+            // Who leads again in another term may have missed that somebody else did in between.
+            let leads = self.leads.filter(|_| next == Role::Leader);
+            let next_term = leads.map_or(0, |(term, _)| term);
+            if (next, next_term) != (role, term) {
+                tracing::info!(from = ?role, to = ?next, term = next_term, "role");
+                (role, term) = (next, next_term);
+                self.machine.role(role, term);
                 self.role.send_replace(role);
             }
             let is_member = self.is_member();

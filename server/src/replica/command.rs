@@ -109,18 +109,24 @@ pub enum Op {
     /// End the session, because its client asks for it.
     CloseSession,
     /// End the session, because nothing was heard of its client. It has no effect if the session
-    /// was resumed since the leader decided it.
+    /// was resumed since the leader decided it, or if another leader, who has given everyone the
+    /// whole timeout, put it into the log.
     ExpireSession {
         /// How often the session had been resumed when the leader decided it.
         generation: u64,
+        /// The term of the leader that decided it.
+        term: u64,
     },
     /// Reap a container or TTL znode that is still empty.
     DeleteContainer {
         /// Its path.
         path: String,
     },
-    /// Write `/zookeeper/config`.
+    /// Write `/zookeeper/config`. It has no effect under another leader, who may know of newer
+    /// members and writes them by itself.
     SetConfig {
+        /// The term of the leader that decided it.
+        term: u64,
         /// The servers, a line each, without the version line.
         text: String,
     },
@@ -258,8 +264,9 @@ impl Op {
         1 + match self {
             Self::CreateSession { .. } | Self::ResumeSession { .. } => 4,
             Self::CloseSession => 0,
-            Self::ExpireSession { .. } => 8,
-            Self::DeleteContainer { path: text } | Self::SetConfig { text } => 4 + text.len(),
+            Self::ExpireSession { .. } => 16,
+            Self::DeleteContainer { path } => 4 + path.len(),
+            Self::SetConfig { text, .. } => 12 + text.len(),
             Self::Write(request) => 4 + size::of_request(request),
         }
     }
@@ -275,16 +282,18 @@ impl Op {
                 timeout_ms.encode(out);
             }
             Self::CloseSession => out.put_u8(tag::CLOSE_SESSION),
-            Self::ExpireSession { generation } => {
+            Self::ExpireSession { generation, term } => {
                 out.put_u8(tag::EXPIRE_SESSION);
                 out.put_u64(*generation);
+                out.put_u64(*term);
             }
             Self::DeleteContainer { path } => {
                 out.put_u8(tag::DELETE_CONTAINER);
                 path.encode(out);
             }
-            Self::SetConfig { text } => {
+            Self::SetConfig { term, text } => {
                 out.put_u8(tag::SET_CONFIG);
+                out.put_u64(*term);
                 text.encode(out);
             }
             Self::Write(request) => {
@@ -304,13 +313,17 @@ impl Op {
                 Ok(Self::ResumeSession { timeout_ms: Decode::decode(input, "op.timeout")? })
             }
             tag::CLOSE_SESSION => Ok(Self::CloseSession),
-            tag::EXPIRE_SESSION => {
-                Ok(Self::ExpireSession { generation: get_u64(input, "op.generation")? })
-            }
+            tag::EXPIRE_SESSION => Ok(Self::ExpireSession {
+                generation: get_u64(input, "op.generation")?,
+                term: get_u64(input, "op.term")?,
+            }),
             tag::DELETE_CONTAINER => {
                 Ok(Self::DeleteContainer { path: Decode::decode(input, "op.path")? })
             }
-            tag::SET_CONFIG => Ok(Self::SetConfig { text: Decode::decode(input, "op.text")? }),
+            tag::SET_CONFIG => Ok(Self::SetConfig {
+                term: get_u64(input, "op.term")?,
+                text: Decode::decode(input, "op.text")?,
+            }),
             tag::WRITE => {
                 let code = i32::decode(input, "op.code")?;
                 let op = OpCode::from_i32(code).ok_or(DecodeError::UnknownOp(code))?;

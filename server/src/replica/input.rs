@@ -98,7 +98,12 @@ pub enum Input {
         write: bool,
     },
     /// The server's part in the ensemble has changed.
-    Role(Role),
+    Role {
+        /// What it is now.
+        role: Role,
+        /// The term in which it leads; zero if it does not.
+        term: u64,
+    },
     /// Time has passed; comes several times in each tick.
     Tick,
 }

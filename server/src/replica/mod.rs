@@ -26,7 +26,7 @@ use watch::WatchTable;
 
 pub use command::{Batch, BatchHead, Command, Op, Origin, Policy, ServerId};
 pub use input::{BadRequest, ConnectionId, Input, Output, Role};
-pub use options::{DigestAlgorithm, Options};
+pub use options::{DigestAlgorithm, Options, ticker_period_ms};
 pub use report::{ConnectionReport, SessionReport, WatchSummary};
 
 /// The service, as one server has it: the replicated state, and this server's own connections,
@@ -38,6 +38,8 @@ pub struct Replica {
     /// The time of the step that is being taken.
     now: Now,
     role: Role,
+    /// The term in which this server leads; zero if it does not.
+    term: u64,
     /// Whether clients are served: there is a leader, or there was one a moment ago.
     serving: bool,
     /// Whether reads are served without a leader. Invariant: not with `serving`, and then all
@@ -46,7 +48,7 @@ pub struct Replica {
     /// The first session id of this time of serving nothing but reads.
     read_only_from: SessionId,
     looking_since_ms: u64,
-    last_tick_ms: u64,
+    last_step_ms: u64,
     connections: BTreeMap<ConnectionId, Connection>,
     // Invariant: the welcomed connections, each under its session.
     sessions: BTreeMap<SessionId, ConnectionId>,
@@ -62,6 +64,8 @@ pub struct Replica {
     reconfigs: BTreeMap<u64, ConnectionId>,
     reconfig_last: u64,
     expiry: Expiry,
+    /// Nothing is decided to have expired before this time.
+    expire_from_ms: u64,
     /// Sessions that this server has heard of since it last told the leader.
     touched: Vec<SessionId>,
     touch_round: u64,
@@ -82,11 +86,12 @@ impl Replica {
             state,
             now: Now::default(),
             role: Role::Looking,
+            term: 0,
             serving: false,
             read_only: false,
             read_only_from: SessionId::NONE,
             looking_since_ms: 0,
-            last_tick_ms: 0,
+            last_step_ms: 0,
             connections: BTreeMap::new(),
             sessions: BTreeMap::new(),
             session_next: session::first_session(&options),
@@ -98,6 +103,7 @@ impl Replica {
             reconfigs: BTreeMap::new(),
             reconfig_last: 0,
             expiry: Expiry::new(options.tick_ms),
+            expire_from_ms: 0,
             touched: Vec::new(),
             touch_round: 0,
             last_touch_ms: 0,
@@ -112,6 +118,7 @@ impl Replica {
     /// Takes one input, and adds what must be done about it to `out`.
     pub fn step(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
         self.now = now;
+        self.notice_pause();
         match input {
             Input::Connect { connection, peer, request } => {
                 self.on_connect(connection, peer, &request, out);
@@ -130,7 +137,7 @@ impl Replica {
             Input::Reconfigured { number, result } => self.on_reconfigured(number, result, out),
             Input::ReconfigLost { number } => self.on_reconfig_lost(number, out),
             Input::Members { text, write } => self.on_members(text, write, out),
-            Input::Role(role) => self.on_role(role, out),
+            Input::Role { role, term } => self.on_role(role, term, out),
             Input::Tick => self.on_tick(out),
         }
     }

@@ -87,7 +87,19 @@ pub struct Options {
     pub config_text: Option<String>,
 }
 
+/// How often [`super::Input::Tick`] comes when a tick is this long, in milliseconds.
+pub fn ticker_period_ms(tick_ms: u64) -> u64 {
+    (tick_ms / 8).clamp(10, 250)
+}
+
 impl Options {
+    /// A server to which nothing happens for longer than this, not even that time passes, was
+    /// stopped: a healthy one ticks more often, and the shortest session lasts for longer.
+    pub(super) fn pause_ms(&self) -> u64 {
+        let shortest_ms = u64::try_from(self.session_timeout_ms_min).unwrap_or(0);
+        (self.tick_ms.min(shortest_ms) / 2).max(2 * ticker_period_ms(self.tick_ms))
+    }
+
     /// The defaults of Apache `ZooKeeper`, and generous limits where it has none.
     pub fn new(server: ServerId, boot: u64) -> Self {
         Self {

@@ -67,7 +67,7 @@ impl Replica {
         self.options.config_text = Some(text.clone());
         if write && self.role == Role::Leader {
             self.config_proposed = true;
-            let op = Op::SetConfig { text };
+            let op = Op::SetConfig { term: self.term, text };
             self.propose(Waiting::Config, Draft::own(SessionId::NONE, op), out);
         }
     }

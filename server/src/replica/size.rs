@@ -127,9 +127,9 @@ mod tests {
         let other = [
             Op::CreateSession { timeout_ms: 1 },
             Op::CloseSession,
-            Op::ExpireSession { generation: 3 },
+            Op::ExpireSession { generation: 3, term: 4 },
             Op::DeleteContainer { path: "/c".to_owned() },
-            Op::SetConfig { text: "server.1=h".to_owned() },
+            Op::SetConfig { term: 4, text: "server.1=h".to_owned() },
         ];
         let identities: Arc<[Id]> = Arc::from([Id::new("ip", "::1"), Id::new("digest", "a:b")]);
         for op in requests().into_iter().map(Op::Write).chain(other) {

@@ -89,12 +89,16 @@ impl Script {
                 self.world.step(index(server), Input::SyncLost { through });
             }
             ["pass", ms] => self.world.pass(ms.parse().unwrap()),
+            ["term", term] => self.world.term = term.parse().unwrap(),
             ["jump", ms] => self.world.now_ms += ms.parse::<u64>().unwrap(),
             ["tick"] => self.world.tick(),
             ["tell", server] => self.world.tell(index(server)),
             ["cut", server] => self.world.cut = Some(index(server)),
             ["heal"] => self.world.cut = None,
-            ["removed" | "role" | "reconfigured" | "reconfiglost" | "members", server, ..] => {
+            ["role", server, role] => {
+                self.world.take_role(index(server), parse_role(role));
+            }
+            ["removed" | "reconfigured" | "reconfiglost" | "members", server, ..] => {
                 self.world.step(index(server), of_ensemble(words));
             }
             ["install", server, from] => self.world.install(index(server), index(from)),
@@ -213,9 +217,11 @@ impl Script {
             Op::CreateSession { timeout_ms } => format!("create session {timeout_ms}"),
             Op::ResumeSession { timeout_ms } => format!("resume session {timeout_ms}"),
             Op::CloseSession => "close session".to_owned(),
-            Op::ExpireSession { generation } => format!("expire session, generation {generation}"),
+            Op::ExpireSession { generation, .. } => {
+                format!("expire session, generation {generation}")
+            }
             Op::DeleteContainer { path } => format!("delete container {path}"),
-            Op::SetConfig { text } => format!("set config {text:?}"),
+            Op::SetConfig { text, .. } => format!("set config {text:?}"),
             Op::Write(request) => format!("{}", request.op_code()),
         };
         let identities: Vec<String> = command
@@ -280,7 +286,6 @@ impl Script {
 fn of_ensemble(words: &[&str]) -> Input {
     match words {
         ["removed", _] => Input::Removed,
-        ["role", _, role] => Input::Role(parse_role(role)),
         ["reconfigured", _, number, result] => {
             Input::Reconfigured { number: number.parse().unwrap(), result: outcome(result) }
         }

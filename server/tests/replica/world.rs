@@ -16,14 +16,14 @@ use zoolet_server::replica::{
 /// The tick of all servers.
 pub(crate) const TICK_MS: u64 = 500;
 
-/// The term of all entries.
-const TERM: u64 = 1;
-
 /// All servers, their log, and what the clients have got.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) servers: Vec<Server>,
-    pub(crate) log: Vec<Bytes>,
+    /// Each entry with its term.
+    pub(crate) log: Vec<(u64, Bytes)>,
+    /// The term of new entries and of new leaders.
+    pub(crate) term: u64,
     pub(crate) now_ms: u64,
     /// What came out for clients, in order.
     pub(crate) out: Vec<Output>,
@@ -73,6 +73,7 @@ impl World {
         let mut world = Self {
             servers,
             log: Vec::new(),
+            term: 1,
             now_ms: 0,
             out: Vec::new(),
             cut: None,
@@ -81,7 +82,7 @@ impl World {
         };
         for index in 0..usize::from(count) {
             let role = if index == 0 { Role::Leader } else { Role::Follower };
-            world.step(index, Input::Role(role));
+            world.take_role(index, role);
         }
         world
     }
@@ -91,6 +92,12 @@ impl World {
         let now = self.now();
         self.servers[server].replica.step(now, input, &mut out);
         self.sort_out(server, out);
+    }
+
+    /// Who leads does so in the current term.
+    pub(crate) fn take_role(&mut self, server: usize, role: Role) {
+        let term = if role == Role::Leader { self.term } else { 0 };
+        self.step(server, Input::Role { role, term });
     }
 
     pub(crate) fn connect(&mut self, server: usize, request: ConnectRequest) -> ConnectionId {
@@ -126,15 +133,15 @@ impl World {
         if count > 0 {
             let commands = proposer.proposed.drain(..count).collect();
             let origin = Origin { server: id, boot, stream: proposer.stream };
-            self.log.push(Batch { origin, commands }.encode());
+            self.log.push((self.term, Batch { origin, commands }.encode()));
         }
     }
 
     /// Applies what is in the log on one server.
     pub(crate) fn apply(&mut self, server: usize) {
-        while let Some(batch) = self.log.get(self.servers[server].applied).cloned() {
+        while let Some((term, batch)) = self.log.get(self.servers[server].applied).cloned() {
             self.servers[server].applied += 1;
-            self.step(server, Input::Commit { term: TERM, batch });
+            self.step(server, Input::Commit { term, batch });
         }
     }
 
@@ -166,7 +173,7 @@ impl World {
             boot: options.boot,
             stream: self.servers[server].stream - 1,
         };
-        self.log.push(Batch { origin, commands }.encode());
+        self.log.push((self.term, Batch { origin, commands }.encode()));
     }
 
     pub(crate) fn synced(&mut self, server: usize) {

@@ -64,7 +64,7 @@ impl Queue {
                 Op::Write(_) | Op::CloseSession if sessions.contains(&command.session) => {
                     command.session = SessionId::NONE;
                     // There is no such session, so there is nothing to expire.
-                    command.op = Op::ExpireSession { generation: 0 };
+                    command.op = Op::ExpireSession { generation: 0, term: 0 };
                 }
                 Op::Write(_)
                 | Op::CloseSession
@@ -132,7 +132,7 @@ mod tests {
             .map(|Waiting { command, .. }| (command.number, command.session.0, command.op))
             .collect();
         let expected = [
-            (5, 0, Op::ExpireSession { generation: 0 }),
+            (5, 0, Op::ExpireSession { generation: 0, term: 0 }),
             (6, 2, Op::CloseSession),
             (7, 1, resume),
             (8, 1, Op::CloseSession),

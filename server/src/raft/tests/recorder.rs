@@ -179,7 +179,7 @@ impl Machine for Recorder {
         ConfigView::default()
     }
 
-    fn role(&self, role: Role) {
+    fn role(&self, role: Role, _term: u64) {
         self.tell(|told| told.roles.push(role));
     }
 

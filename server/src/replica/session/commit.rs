@@ -74,9 +74,12 @@ impl Replica {
                 Waiting::Connection(connection) | Waiting::Resume { connection, .. } => {
                     self.answer_write(connection, number, applied, out);
                 }
-                // A session that was resumed since it was decided lives on, and has been granted
-                // its timeout anew.
-                Waiting::Expiry(_) | Waiting::Reaper | Waiting::Config => {}
+                // What is refused was decided too early or in another term, and is judged anew.
+                Waiting::Expiry(_) | Waiting::Reaper | Waiting::Config => {
+                    if applied.result.is_err() {
+                        self.lose(waiting, out);
+                    }
+                }
             }
             return;
         }

@@ -46,16 +46,19 @@ impl Expiry {
         self.buckets.entry(due_ms).or_default().insert(session);
     }
 
-    /// A session was heard of. Unknown and decided ones stay as they are.
+    /// A session was heard of. Unknown ones stay unknown; for decided ones it counts only if the
+    /// decision is revoked.
     pub(crate) fn touch(&mut self, session: SessionId, now_ms: u64) {
         let Some(&deadline) = self.sessions.get(&session) else { return };
         let due_ms = self.due_after(now_ms, deadline.timeout_ms);
-        if deadline.decided || due_ms <= deadline.due_ms {
+        if due_ms <= deadline.due_ms {
             return;
         }
-        self.leave_bucket(session, deadline.due_ms);
         self.sessions.insert(session, Deadline { due_ms, ..deadline });
-        self.buckets.entry(due_ms).or_default().insert(session);
+        if !deadline.decided {
+            self.leave_bucket(session, deadline.due_ms);
+            self.buckets.entry(due_ms).or_default().insert(session);
+        }
     }
 
     /// The session has ended.
@@ -84,7 +87,7 @@ impl Expiry {
         due
     }
 
-    /// A decision was lost on its way into the log: the session is due again.
+    /// A decision was lost on its way into the log, or refused: the session is judged anew.
     pub(crate) fn revoke(&mut self, session: SessionId) {
         if let Some(deadline) = self.sessions.get_mut(&session) {
             deadline.decided = false;
@@ -156,10 +159,14 @@ mod tests {
         expiry.touch(A, 1499);
         assert_eq!(expiry.decide(1500, 9), []);
         assert_eq!(expiry.decide(2500, 9), [A]);
+        assert_eq!(expiry.decide(9999, 9), []);
+        expiry.revoke(A);
+        assert_eq!(expiry.decide(2500, 9), [A], "a lost decision is taken again");
         expiry.touch(A, 2501);
         assert_eq!(expiry.decide(9999, 9), []);
         expiry.revoke(A);
-        assert_eq!(expiry.decide(9999, 9), [A], "a lost decision is taken again");
+        assert_eq!(expiry.decide(3999, 9), [], "what was heard meanwhile counts");
+        assert_eq!(expiry.decide(4000, 9), [A]);
         expiry.touch(B, 0);
         assert_eq!(expiry.due_ms(B), None, "an unknown session is not born by a touch");
     }

@@ -18,9 +18,6 @@ const BACKGROUND_MAX: usize = 1000;
 /// millisecond, for which everybody else waits.
 const LOOKS_MAX: usize = 10_000;
 
-/// How many ticks without a tick tell that the process itself was paused.
-const PAUSE_TICKS: u64 = 2;
-
 /// What the leader has found to reap, and how fast it may.
 #[derive(Debug, Default)]
 pub(in crate::replica) struct Reaper {
@@ -33,8 +30,11 @@ pub(in crate::replica) struct Reaper {
 }
 
 impl Replica {
-    pub(in crate::replica) fn on_role(&mut self, role: Role, out: &mut Vec<Output>) {
-        if std::mem::replace(&mut self.role, role) == role {
+    pub(in crate::replica) fn on_role(&mut self, role: Role, term: u64, out: &mut Vec<Output>) {
+        let before = (self.role, self.term);
+        (self.role, self.term) = (role, term);
+        // Who leads in another term than before has not led in between.
+        if before == (role, term) {
             return;
         }
         if role != Role::Looking {
@@ -110,14 +110,8 @@ impl Replica {
     }
 
     pub(in crate::replica) fn on_tick(&mut self, out: &mut Vec<Output>) {
-        let now_ms = self.now.mono_ms;
-        let gap_ms = now_ms.saturating_sub(self.last_tick_ms);
-        self.last_tick_ms = now_ms;
         match self.role {
             Role::Leader => {
-                if gap_ms > PAUSE_TICKS * self.options.tick_ms {
-                    self.expiry.postpone(gap_ms);
-                }
                 self.expire(out);
                 self.reap(out);
                 self.write_config(out);
@@ -128,11 +122,28 @@ impl Replica {
         self.press_pings(out);
     }
 
+    /// Time in which this process did not run is not held against the clients, and what they have
+    /// sent meanwhile is read before anything is decided.
+    pub(in crate::replica) fn notice_pause(&mut self) {
+        let now_ms = self.now.mono_ms;
+        let gap_ms = now_ms.saturating_sub(self.last_step_ms);
+        self.last_step_ms = now_ms;
+        let pause_ms = self.options.pause_ms();
+        if gap_ms > pause_ms && self.role == Role::Leader {
+            self.expiry.postpone(gap_ms);
+            self.expire_from_ms = now_ms.saturating_add(pause_ms);
+        }
+    }
+
     fn expire(&mut self, out: &mut Vec<Output>) {
+        if self.now.mono_ms < self.expire_from_ms {
+            return;
+        }
+        let term = self.term;
         let max = BACKGROUND_MAX.saturating_sub(self.proposals.background());
         for session in self.expiry.decide(self.now.mono_ms, max) {
             let Some(known) = self.state.session(session) else { continue };
-            let op = Op::ExpireSession { generation: known.generation };
+            let op = Op::ExpireSession { generation: known.generation, term };
             self.propose(Waiting::Expiry(session), Draft::own(session, op), out);
         }
     }
@@ -178,7 +189,7 @@ impl Replica {
         let written = String::from_utf8_lossy(&written);
         let servers = written.rsplit_once("version=").map_or("", |(servers, _)| servers);
         if servers.trim_end() != text.trim_end() {
-            let op = Op::SetConfig { text };
+            let op = Op::SetConfig { term: self.term, text };
             self.propose(Waiting::Config, Draft::own(SessionId::NONE, op), out);
         }
     }

@@ -104,7 +104,7 @@ impl State {
     pub fn apply(&mut self, term: u64, origin: Origin, command: Command) -> Applied {
         let zxid = sequence::next_zxid(self.last_zxid, term);
         self.last_zxid = zxid;
-        let (result, changes) = apply::apply(self, zxid, origin, command);
+        let (result, changes) = apply::apply(self, (term, zxid), origin, command);
         Applied { zxid, result, changes }
     }
 

@@ -23,6 +23,8 @@ use create::Create;
 /// What an operation may know besides the state and its own arguments.
 #[derive(Debug)]
 pub(super) struct Context<'a> {
+    /// The term of the leader that put the command into the log.
+    term: u64,
     zxid: Zxid,
     now_ms: i64,
     session: SessionId,
@@ -37,18 +39,25 @@ impl Context<'_> {
             access::permits(tree.acl(node), wanted, self.identities, self.policy.skip_acl);
         if allowed { Ok(()) } else { Err(ErrorCode::NoAuth) }
     }
+
+    /// Whether what a leader decided in `term` got into the log while it still led: its successor
+    /// knows things that it did not.
+    fn check_term(&self, term: u64) -> Result<(), ErrorCode> {
+        if self.term == term { Ok(()) } else { Err(ErrorCode::BadVersion) }
+    }
 }
 
-/// Applies a command under its zxid.
+/// Applies a command under the term of its leader and its zxid.
 pub(super) fn apply(
     state: &mut State,
-    zxid: Zxid,
+    (term, zxid): (u64, Zxid),
     origin: Origin,
     command: Command,
 ) -> (Result<Reply, ErrorCode>, Vec<Change>) {
     let Command { session, now_ms, policy, identities, op, .. } = command;
     let changes = Vec::new();
-    let mut context = Context { zxid, now_ms, session, policy, identities: &identities, changes };
+    let identities = &identities;
+    let mut context = Context { term, zxid, now_ms, session, policy, identities, changes };
     let result = run(state, &mut context, origin, op);
     (result, context.changes)
 }
@@ -63,9 +72,15 @@ fn run(
         Op::CreateSession { timeout_ms } => session::create(state, context, origin, timeout_ms),
         Op::ResumeSession { timeout_ms } => session::resume(state, context, origin, timeout_ms),
         Op::CloseSession => session::close(state, context, origin),
-        Op::ExpireSession { generation } => session::expire(state, context, generation),
+        Op::ExpireSession { generation, term } => {
+            context.check_term(term)?;
+            session::expire(state, context, generation)
+        }
         Op::DeleteContainer { path } => container::delete(&mut state.tree, context, path),
-        Op::SetConfig { text } => set_data::set_config(&mut state.tree, context, text),
+        Op::SetConfig { term, text } => {
+            context.check_term(term)?;
+            set_data::set_config(&mut state.tree, context, text)
+        }
         Op::Write(request) => {
             state.sessions.check(context.session, origin)?;
             write(&mut state.tree, context, request)

@@ -331,8 +331,9 @@ fn sessions_open_move_and_end_protocol_7() {
     let session = Session { timeout_ms: 4000, generation: 1, owner };
     assert_eq!(bench.state.session(SESSION), Some(&session));
     bench.create("/x", Persistent).expect("its own");
-    assert_eq!(bench.run(Op::ExpireSession { generation: 0 }), Err(BadVersion));
-    bench.run(Op::ExpireSession { generation: 1 }).expect("due");
+    assert_eq!(bench.run(Op::ExpireSession { generation: 0, term: 1 }), Err(BadVersion));
+    assert_eq!(bench.run(Op::ExpireSession { generation: 1, term: 0 }), Err(BadVersion));
+    bench.run(Op::ExpireSession { generation: 1, term: 1 }).expect("due");
     let paths: Vec<_> = bench.changes.iter().map(|change| format!("{change:?}")).collect();
     let deleted = |path: &str| format!("Deleted {{ path: {path:?}");
     for (change, path) in paths.iter().zip(["/a", "/m", "/z"]) {
@@ -431,7 +432,9 @@ fn containers_and_ttl_znodes_are_reaped_when_due_protocol_11() {
 fn the_config_keeps_version_minus_one_protocol_15_4() {
     let mut bench = Bench::new();
     let text = "server.1=h:2888:3888:participant;2181".to_owned();
-    bench.run(Op::SetConfig { text: text.clone() }).expect("there");
+    let older = Op::SetConfig { term: 0, text: "server.1=older:1:2".to_owned() };
+    assert_eq!(bench.run(older), Err(BadVersion));
+    bench.run(Op::SetConfig { term: 1, text: text.clone() }).expect("there");
     let version = format!("{:x}", bench.zxid().0);
     assert_eq!(bench.text("/zookeeper/config"), format!("{text}\nversion={version}"));
     let stat = bench.stat("/zookeeper/config");

@@ -93,9 +93,9 @@ impl Random {
         let op = match self.below(40) {
             0 => Op::CreateSession { timeout_ms: 100 },
             1 => Op::ResumeSession { timeout_ms: 200 },
-            2 => self.pick(&[Op::CloseSession, Op::ExpireSession { generation: 0 }]),
+            2 => self.pick(&[Op::CloseSession, Op::ExpireSession { generation: 0, term: 1 }]),
             3 => Op::DeleteContainer { path: self.path() },
-            4 => Op::SetConfig { text: self.path() },
+            4 => Op::SetConfig { term: 1, text: self.path() },
             _ => Op::Write(self.write()),
         };
         let identities =
