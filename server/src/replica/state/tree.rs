@@ -135,6 +135,7 @@ impl Tree {
     }
 
     /// Calls `visit` with a znode and everything below it, parents first.
+    #[cfg(test)]
     pub(super) fn walk(&self, top: NodeId, mut visit: impl FnMut(NodeId, &Znode)) {
         let mut waiting = vec![top];
         while let Some(id) = waiting.pop() {
