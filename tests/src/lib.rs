@@ -19,6 +19,3 @@ pub mod torment;
 pub mod zk_cli;
 pub mod zoolet;
 pub mod zooletctl;
-
-/// The suites of the client and its torture lose replies by the same proxy.
-pub use zoolet_client::torture::proxy;
