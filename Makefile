@@ -73,7 +73,7 @@ fuzz:
 # The committed corpora, made anew from the golden vectors.
 fuzz_corpus:
 	cargo run -p zoolet-jute --example fuzz_corpus
-	cargo run -p zoolet-server --example fuzz_corpus
+	cargo run -p zoolet-server --example server_fuzz_corpus
 
 # Partitions of 2 to 6 servers in network namespaces, and ROUNDS random ones for each; needs root.
 partitions:

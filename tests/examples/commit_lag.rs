@@ -132,13 +132,13 @@ async fn run(
         sorted.get((sorted.len() * share / 1000).min(sorted.len() - 1)).copied().unwrap_or(0)
     };
     println!(
-        "| {name} | {load} | {} | {} | {} | {} | {} | {:.1} % |",
+        "| {name} | {load} | {} | {} | {} | {} | {} | {} ‰ |",
         at(&answers, 500),
         at(&lags, 500),
         at(&lags, 900),
         at(&lags, 990),
         at(&lags, 1000),
-        100.0 * stale as f64 / lags.len() as f64,
+        1000 * stale / lags.len(),
     );
     Ok(())
 }

@@ -109,7 +109,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_frame_of_many_reads_comes_out_whole() {
-        let body: Vec<u8> = (0..5 * READ_BYTES).map(|at| at.to_le_bytes()[0]).collect();
+        let body: Vec<u8> = (0..5 * READ_BYTES).map(|at| at.to_be_bytes()[7]).collect();
         let mut wire = BytesMut::new();
         Frame { kind: 1, id: 5, body: body.clone().into() }.encode(&mut wire);
         Frame { kind: 2, id: 6, body: Bytes::from_static(b"next") }.encode(&mut wire);
