@@ -71,8 +71,11 @@ async fn ask(address: &str) -> std::io::Result<String> {
 
 /// ` /127.0.0.1:5000[1](queued=0,recved=3,sent=3,sid=0x100000000000000,…)`.
 fn parse(line: &str) -> Option<(SessionId, String)> {
-    let (address, rest) = line.trim().strip_prefix('/')?.split_once('[')?;
-    let (_, session) = rest.split_once("sid=0x")?;
+    // The interest in brackets is the last of these in front of the figures; an IPv6 address has
+    // brackets as well.
+    let (head, figures) = line.trim().strip_prefix('/')?.split_once("](")?;
+    let (address, _) = head.rsplit_once('[')?;
+    let (_, session) = figures.split_once("sid=0x")?;
     let digits = session.find(|c: char| !c.is_ascii_hexdigit()).unwrap_or(session.len());
     let session = u64::from_str_radix(session.get(..digits)?, 16).ok()?;
     Some((SessionId(session.cast_signed()), address.to_owned()))
@@ -87,7 +90,8 @@ mod tests {
         let line = " /127.0.0.1:51234[1](queued=0,recved=3,sent=3,sid=0xa00000000000001,lop=PING)";
         assert_eq!(parse(line), Some((SessionId(0x0a00_0000_0000_0001), "127.0.0.1:51234".into())));
         let line = " /[::1]:5[1](queued=0,recved=3,sent=3,sid=0xffffffffffffffff)";
-        assert_eq!(parse(line), None, "an address in brackets is one of these");
+        assert_eq!(parse(line), Some((SessionId(-1), "[::1]:5".into())));
+        assert_eq!(parse(" /127.0.0.1:5[0](queued=0,recved=1,sent=0)"), None, "no session yet");
     }
 
     #[test]

@@ -188,7 +188,7 @@ mod tests {
         let pair = [format!("_c_{ID}-lock-0000000001"), format!("{HEX}__lock__0000000002")];
         let others = [
             format!("_c_a{}-lock-0000000003", &ID[1..]),
-            format!("a{}__lock__0000000004", &HEX[1..]),
+            format!("b{}__lock__0000000004", &HEX[1..]),
         ];
         let held = queue(&[pair.as_slice(), &others].concat());
         assert_eq!(held.iter().map(|(_, holds)| *holds).collect::<Vec<_>>(), [true, false, false]);
