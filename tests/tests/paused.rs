@@ -1,0 +1,96 @@
+//! The leader is stopped and wakes up again, under load: sessions of the other servers, which are
+//! heard of all the time, go on, however long it slept and whatever it had decided
+//! (`docs/decisions/0010-who-ends-a-session.md`); everything acknowledged is there.
+//!
+//! `ZOOLET_FAULTS_SEED` repeats a run.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::time::Duration;
+
+use tokio::task::block_in_place;
+use tokio::time::sleep;
+use zoolet_client::{Client, ClientOptions, CreateMode, SessionId};
+use zoolet_tests::faults::{Load, Seed, agree};
+use zoolet_tests::servers::Servers;
+use zoolet_tests::tools::announce;
+use zoolet_tests::zoolet::Zoolet;
+
+const SERVERS: usize = 3;
+/// The mean pause between two writes of a session.
+const PAUSE: Duration = Duration::from_millis(5);
+/// How long the leader sleeps: shorter than the shortest session, about as long, longer.
+const SLEEPS_MS: [u64; 5] = [2_000, 3_500, 4_000, 5_000, 8_000];
+/// The shortest session that is granted at the default `tickTime` of the suites, 2000 ms.
+const SHORTEST: Duration = Duration::from_secs(4);
+/// Sessions on each of the servers that stay awake.
+const SESSIONS: usize = 3;
+
+/// A session that pings, and its ephemeral znode.
+struct Awake {
+    client: Client,
+    session: SessionId,
+    path: String,
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_wakes_up_ends_no_session_of_its_followers() {
+    let seed = Seed::of("paused");
+    let mut rng = seed.generator(0);
+    let mut sleeps = SLEEPS_MS;
+    rng.shuffle(&mut sleeps);
+    let servers = Zoolet::builder().servers(SERVERS).start().unwrap();
+    let mut load = Load::start(&servers.connect_string(), &seed, PAUSE).await.unwrap();
+    let mut known = 0;
+    for (round, asleep_ms) in sleeps.into_iter().enumerate() {
+        load.until_acknowledged(known + 50).await.unwrap();
+        let leader = block_in_place(|| servers.leader()).unwrap();
+        let awake = sessions_beside(&servers, leader, round).await;
+        sleep(Duration::from_millis(rng.u64(..1_000))).await;
+        servers.signal(leader, "STOP").unwrap();
+        sleep(Duration::from_millis(asleep_ms)).await;
+        servers.signal(leader, "CONT").unwrap();
+        // What it had decided is refused by then, or has done its harm.
+        sleep(Duration::from_millis(1_500)).await;
+        for Awake { client, session, path } in &awake {
+            let stat = client.exists(path).await.unwrap();
+            let owner = stat.map(|stat| stat.ephemeral_owner);
+            let what = format!("seed {}, asleep for {asleep_ms} ms", seed.number);
+            assert_eq!(owner, Some(*session), "{what}: {path} is gone");
+            assert_eq!(client.session().id, *session, "{what}");
+        }
+        for Awake { client, .. } in awake {
+            client.close().await.unwrap();
+        }
+        known = load.check_while_running().await.unwrap();
+    }
+    let total = load.finish().await.unwrap();
+    let addresses: Vec<_> = (0..SERVERS).map(|i| servers.client_address(i).unwrap()).collect();
+    let agreement = agree::all(&addresses).await.unwrap();
+    announce(&format!(
+        "paused: seed {}, {} sleeps of leaders, {} sessions beside them went on; {} acknowledged \
+         writes all there, {} in doubt at most once; servers agree on {} znodes",
+        seed.number,
+        SLEEPS_MS.len(),
+        SLEEPS_MS.len() * SESSIONS * (SERVERS - 1),
+        total.acknowledged,
+        total.in_doubt,
+        agreement.znodes,
+    ));
+}
+
+/// Sessions of the shortest kind on all servers but one.
+async fn sessions_beside(servers: &Servers, leader: usize, round: usize) -> Vec<Awake> {
+    let mut awake = Vec::new();
+    for server in (0..SERVERS).filter(|server| *server != leader) {
+        let address = servers.client_address(server).unwrap().to_string();
+        for number in 0..SESSIONS {
+            let options = ClientOptions::new().session_timeout(SHORTEST);
+            let client = options.connect(&address).await.unwrap();
+            let path = format!("/awake-{round}-{server}-{number}");
+            client.create(&path, b"", CreateMode::Ephemeral).await.unwrap();
+            awake.push(Awake { session: client.session().id, client, path });
+        }
+    }
+    awake
+}
