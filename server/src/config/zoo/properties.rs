@@ -82,7 +82,7 @@ fn split_key(line: &str) -> (&str, &str) {
     (key, rest.trim_start_matches(is_blank))
 }
 
-/// Resolves backslashes: `\t \n \r \f`, `\uXXXX` as UTF-16, and any other character as itself.
+/// Resolves backslashes: `\t \n \r \f`, `\u` with four hexadecimal digits as UTF-16, and any other character as itself.
 fn unescape(text: &str) -> Result<String, String> {
     let mut units: Vec<u16> = Vec::with_capacity(text.len());
     let mut chars = text.chars();
