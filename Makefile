@@ -59,7 +59,7 @@ lock_programs:
 torture:
 	cargo build -p zoolet-server
 	ZOOLET_TORTURE_SECS=$(or $(SECS),600) ZOOLET_TORTURE_SERVERS=$(or $(SERVERS),zoolet) \
-		$(if $(SEED),ZOOLET_TORTURE_SEED=$(SEED)) $(if $(OUT),ZOOLET_TORTURE_OUT=$(OUT)) \
+		$(if $(SEED),ZOOLET_TORTURE_SEED=$(SEED)) $(if $(OUT),ZOOLET_TORTURE_OUT=$(abspath $(OUT))) \
 		cargo test --workspace --test torture seed_after_seed -- --nocapture
 
 # The golden vectors of jute/tests/golden, recorded anew; needs Java, Python, Go and a C compiler.

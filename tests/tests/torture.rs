@@ -101,6 +101,11 @@ async fn seed_after_seed() {
     let first = number("ZOOLET_TORTURE_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
     let lanes = number("ZOOLET_TORTURE_LANES").unwrap_or(LANES);
     let apache = env::var("ZOOLET_TORTURE_SERVERS").is_ok_and(|kind| kind == "apache");
+    if let Some(directory) = out() {
+        fs::create_dir_all(&directory).unwrap_or_else(|error| {
+            panic!("ZOOLET_TORTURE_OUT: {}: {error}", directory.display());
+        });
+    }
     let start = Instant::now();
     let rounds = seconds.div_ceil(SEED_SECONDS).div_ceil(lanes);
     let wrapper = slow_disk::wrapper().unwrap();
@@ -135,8 +140,8 @@ async fn seed_after_seed() {
     }
     let (kind, took) = (if apache { "apache" } else { "zoolet" }, start.elapsed().as_secs());
     announce(&format!("torture: {kind}, seeds from {first}, {took} s: {summary}"));
-    if let Some(directory) = env::var_os("ZOOLET_TORTURE_OUT") {
-        let file = PathBuf::from(directory).join(format!("torture-{kind}.json"));
+    if let Some(directory) = out() {
+        let file = directory.join(format!("torture-{kind}.json"));
         fs::write(file, summary.json().to_string()).unwrap();
     }
     assert_eq!(summary.failed_seeds(), Vec::<u64>::new());
@@ -161,13 +166,18 @@ async fn one_lane(
         if !report.passed() {
             announce(&format!("torture: {report}"));
         }
-        if let Some(directory) = env::var_os("ZOOLET_TORTURE_OUT") {
-            let file = PathBuf::from(directory).join(format!("torture-{seed}.svg"));
+        if let Some(directory) = out() {
+            let file = directory.join(format!("torture-{seed}.svg"));
             fs::write(file, report.svg()).unwrap();
         }
         reports.push(report);
     }
     reports
+}
+
+/// Where reports and pictures go.
+fn out() -> Option<PathBuf> {
+    env::var_os("ZOOLET_TORTURE_OUT").map(PathBuf::from)
 }
 
 fn number(variable: &str) -> Option<u64> {

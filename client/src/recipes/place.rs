@@ -239,7 +239,8 @@ impl Place {
     /// Leaves the queue. Answers whether the place was still there; a place that is gone without
     /// its holder's doing was lost before.
     pub(crate) async fn leave(mut self) -> Result<bool, Error> {
-        let was_there = remove(&self.client, &self.dir, &self.names).await;
+        let fixed = self.fixed.is_some();
+        let was_there = remove(&self.client, &self.dir, self.id, fixed, &self.names).await;
         // The end of the session has deleted the znodes, or will.
         self.armed = matches!(&was_there, Err(error) if !error.ends_session());
         was_there
@@ -270,19 +271,24 @@ async fn find_names(
     fixed: Option<&str>,
 ) -> Result<Vec<String>, Error> {
     if let Some(name) = fixed {
-        let path = join(dir, name);
-        insist(|| client.sync(&path)).await?;
-        return match insist(|| client.get(&path)).await {
-            Ok((data, _)) if data.starts_with(id.uuid().as_bytes()) => Ok(vec![name.to_owned()]),
-            Ok(_) => Ok(Vec::new()),
-            Err(error) if is_no_node(&error) => Ok(Vec::new()),
-            Err(error) => Err(error),
-        };
+        let is_ours = starts_with_id(client, &join(dir, name), id).await?;
+        return Ok(is_ours.then(|| name.to_owned()).into_iter().collect());
     }
     let mut names = children_now(client, dir).await?;
     names.retain(|name| id.owns(name));
     names.sort_by_key(|name| !name.starts_with("_c_"));
     Ok(names)
+}
+
+/// Whether a znode exists, as of now, and its data starts with an id: only the name's holder writes
+/// its id there.
+async fn starts_with_id(client: &Client, path: &str, id: ProtectedId) -> Result<bool, Error> {
+    insist(|| client.sync(path)).await?;
+    match insist(|| client.get(path)).await {
+        Ok((data, _)) => Ok(data.starts_with(id.uuid().as_bytes())),
+        Err(error) if is_no_node(&error) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// Deletes what a dropped place has left. A create that was not answered is looked for: requests
@@ -297,13 +303,27 @@ async fn clean_up(
     if names.is_empty() {
         names = find_names(client, dir, id, fixed.as_deref()).await?;
     }
-    if names.is_empty() { Ok(()) } else { remove(client, dir, &names).await.map(|_| ()) }
+    if names.is_empty() {
+        return Ok(());
+    }
+    remove(client, dir, id, fixed.is_some(), &names).await.map(|_| ())
 }
 
 /// Deletes the znodes of a place, two of them in one transaction: nobody may see half of it.
-async fn remove(client: &Client, dir: &str, names: &[String]) -> Result<bool, Error> {
+async fn remove(
+    client: &Client,
+    dir: &str,
+    id: ProtectedId,
+    fixed: bool,
+    names: &[String],
+) -> Result<bool, Error> {
     if let [name] = names {
-        return delete_if_there(client, &join(dir, name)).await;
+        let path = join(dir, name);
+        return if fixed {
+            delete_own(client, &path, id).await
+        } else {
+            delete_if_there(client, &path).await
+        };
     }
     let mut tries = 0;
     loop {
@@ -323,4 +343,21 @@ async fn remove(client: &Client, dir: &str, names: &[String]) -> Result<bool, Er
         delete_if_there(client, &join(dir, name)).await?;
     }
     Ok(tries > 0)
+}
+
+/// Deletes the znode of a fixed name. The next holder's znode has the same name, so that after a
+/// lost reply it is looked at before it is deleted again.
+async fn delete_own(client: &Client, path: &str, id: ProtectedId) -> Result<bool, Error> {
+    let mut tries = 0;
+    loop {
+        match client.delete(path, -1).await {
+            Ok(()) => return Ok(true),
+            Err(error) if is_no_node(&error) => return Ok(tries > 0),
+            Err(error) if is_transient(&error) => back_off(&mut tries).await,
+            Err(error) => return Err(error),
+        }
+        if !starts_with_id(client, path, id).await? {
+            return Ok(true);
+        }
+    }
 }

@@ -10,8 +10,9 @@ use zoolet_client::recipes::{
     Lockable, Loss, MultiLock, Mutex, ReadLock, ReadWriteLock, Semaphore, SemaphoreMutex,
     SharedCount, SimpleLock, WriteLock,
 };
+use zoolet_client::torture::proxy::{Fault, Proxy};
 
-use crate::harness::{Fenced, Scene, cancelled_at_every_await, count_up, new_counter};
+use crate::harness::{Fenced, Scene, cancelled_at_every_await, connect, count_up, new_counter};
 
 const LONG: Duration = Duration::from_secs(10);
 const SHORT: Duration = Duration::from_millis(200);
@@ -227,6 +228,7 @@ pub(crate) async fn a_simple_lock_is_one_znode(scene: &Scene) {
     let lock = SimpleLock::new(&one, &path).label("me");
     let held = lock.acquire().await.unwrap();
     assert_eq!(held.path(), path);
+    other.sync(&path).await.unwrap();
     let (data, stat) = other.get(&path).await.unwrap();
     assert!(data.ends_with(b" me"), "{data:?}");
     assert_eq!(stat.ephemeral_owner, one.session().id);
@@ -265,4 +267,29 @@ pub(crate) async fn a_simple_lock_survives_cancels_and_lost_replies(scene: &Scen
             assert!(guard.release().await.unwrap());
         })
         .await;
+}
+
+/// The name is the same for every holder, so a delete that is sent again, because its reply was
+/// lost, may meet the next holder's znode. The torture found this one.
+pub(crate) async fn a_simple_lock_released_again_spares_the_next_holder(scene: &Scene) {
+    let next = scene.client().await;
+    for _ in 0..10 {
+        let path = scene.path();
+        let proxy = Proxy::start(&scene.servers).await.unwrap();
+        let client = connect(&proxy.connect_string()).await;
+        let held = SimpleLock::new(&client, &path).acquire().await.unwrap();
+        let token = held.token();
+        let waiting = SimpleLock::new(&next, &path);
+        let waiter = tokio::spawn(async move { waiting.acquire().await.unwrap() });
+        sleep(SHORT).await;
+        proxy.strike(Fault::Reply, 0);
+        assert!(held.release().await.unwrap(), "it was held until then");
+        assert!(proxy.calm(), "the reply was not lost");
+        let after = timeout(LONG, waiter).await.unwrap().unwrap();
+        assert!(after.token() > token);
+        next.sync(&path).await.unwrap();
+        let owner = next.exists(&path).await.unwrap().map(|stat| stat.ephemeral_owner);
+        assert_eq!(owner, Some(next.session().id), "the next holder's znode is gone");
+        assert!(after.release().await.unwrap());
+    }
 }

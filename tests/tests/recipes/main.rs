@@ -101,7 +101,8 @@ suites! {
         locks::a_multi_lock_holds_all_or_none,
         locks::a_cancelled_multi_lock_leaves_nothing_behind,
         locks::a_simple_lock_is_one_znode,
-        locks::a_simple_lock_survives_cancels_and_lost_replies;
+        locks::a_simple_lock_survives_cancels_and_lost_replies,
+        locks::a_simple_lock_released_again_spares_the_next_holder;
 
     counters_on_zoolet / counters_on_apache:
         counter::many_add_to_one_number,
