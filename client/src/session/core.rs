@@ -98,8 +98,9 @@ pub(crate) struct Core {
     auth_pending: VecDeque<usize>,
     /// When the pings went out that are not answered yet.
     pings: VecDeque<Instant>,
+    /// When the last ping was sent, or the session granted.
+    pinged_at: Instant,
     outgoing: BytesMut,
-    sent_at: Instant,
     received_at: Instant,
 }
 
@@ -120,8 +121,8 @@ impl Core {
             identities: Vec::new(),
             auth_pending: VecDeque::new(),
             pings: VecDeque::new(),
+            pinged_at: now,
             outgoing: BytesMut::new(),
-            sent_at: now,
             received_at: now,
         }
     }
@@ -176,8 +177,8 @@ impl Core {
         self.session.timeout_ms = timeout_ms;
         self.publish();
         self.renew(asked_at);
-        (self.sent_at, self.received_at) = (now, now);
-        self.restore(now);
+        (self.pinged_at, self.received_at) = (now, now);
+        self.restore();
         let state =
             if self.is_read_only { SessionState::ReadOnly } else { SessionState::Connected };
         self.published.state.send_replace(state);
@@ -204,15 +205,9 @@ impl Core {
         &mut self.outgoing
     }
 
-    /// Notes that bytes were written.
-    pub(crate) fn wrote(&mut self, now: Instant) {
-        self.sent_at = now;
-    }
-
     /// When to wake this if nothing else happens.
     pub(crate) fn deadline(&self) -> Instant {
-        let give_up_at = self.give_up_at();
-        if self.outgoing.is_empty() { give_up_at.min(self.ping_at()) } else { give_up_at }
+        self.give_up_at().min(self.ping_at())
     }
 
     /// Sends a ping or gives the connection up, when it is time.
@@ -220,15 +215,18 @@ impl Core {
         if now >= self.give_up_at() {
             return Err(io::Error::from(io::ErrorKind::TimedOut).into());
         }
-        if self.outgoing.is_empty() && now >= self.ping_at() {
+        if now >= self.ping_at() {
             frame::put(&mut self.outgoing, |out| Request::Ping.encode_with(Xid::PING, out));
             self.pings.push_back(now);
+            self.pinged_at = now;
         }
         Ok(())
     }
 
+    /// A busy connection pings as well: other answers do not prove that the leader counts the
+    /// session.
     fn ping_at(&self) -> Instant {
-        self.sent_at + self.timeouts().ping()
+        self.pinged_at + self.timeouts().ping()
     }
 
     /// A server that says something and does not answer is given up as well, before the session
@@ -240,28 +238,28 @@ impl Core {
 
     /// Sends a call.
     #[allow(clippy::wildcard_enum_match_arm, reason = "all others are numbered alike")]
-    pub(crate) fn ask(&mut self, operation: Operation, now: Instant) {
+    pub(crate) fn ask(&mut self, operation: Operation) {
         let Operation { request, effect, answer } = operation;
         match request {
             Request::Auth(packet) => self.authenticate(packet, answer),
-            Request::CloseSession => self.close(Some(answer), now),
-            request => self.send(&request, effect, Some(answer), now),
+            Request::CloseSession => self.close(Some(answer)),
+            request => self.send(&request, effect, Some(answer)),
         }
     }
 
     /// Asks for the end of the session.
-    pub(crate) fn close(&mut self, answer: Option<oneshot::Sender<Answer>>, now: Instant) {
+    pub(crate) fn close(&mut self, answer: Option<oneshot::Sender<Answer>>) {
         self.closing = true;
-        self.send(&Request::CloseSession, None, answer, now);
+        self.send(&Request::CloseSession, None, answer);
     }
 
     /// Has the server remove a watch if nobody waits for it any more. A request that is under way
     /// may leave the same watch: then it stays.
-    pub(crate) fn forget(&mut self, kind: WatcherType, path: String, now: Instant) {
+    pub(crate) fn forget(&mut self, kind: WatcherType, path: String) {
         let nobody = self.watches.forget(kind, &path) && !self.pending.registers(kind, &path);
         if nobody && !self.closing {
             let body = WatchesRequest { path, watcher_type: kind };
-            self.send(&Request::RemoveWatches(body), None, None, now);
+            self.send(&Request::RemoveWatches(body), None, None);
         }
     }
 
@@ -293,11 +291,10 @@ impl Core {
         request: &Request,
         effect: Option<Effect>,
         answer: Option<oneshot::Sender<Answer>>,
-        now: Instant,
     ) {
         // Special xids are negative, so numbers go round from the largest int to 1.
         self.xid = self.xid.checked_add(1).unwrap_or(1);
-        self.send_as(Xid(self.xid), request, effect, answer, now);
+        self.send_as(Xid(self.xid), request, effect, answer);
     }
 
     fn send_as(
@@ -306,21 +303,20 @@ impl Core {
         request: &Request,
         effect: Option<Effect>,
         answer: Option<oneshot::Sender<Answer>>,
-        now: Instant,
     ) {
         frame::put(&mut self.outgoing, |out| request.encode_with(xid, out));
         let op = request.op_code();
-        self.pending.push(Pending { xid, op, sent_at: now, effect, answer });
+        self.pending.push(Pending { xid, op, effect, answer });
     }
 
     /// Sends identities and watches again: they belong to the connection that is gone.
-    fn restore(&mut self, now: Instant) {
+    fn restore(&mut self) {
         for index in 0..self.identities.len() {
             self.send_identity(index);
         }
         for (lasting, request) in self.watches.restore(self.session.last_zxid) {
             let effect = Some(Effect::Restore { lasting });
-            self.send_as(Xid::SET_WATCHES, &request, effect, None, now);
+            self.send_as(Xid::SET_WATCHES, &request, effect, None);
         }
     }
 
@@ -343,7 +339,7 @@ impl Core {
                     self.renew(sent_at);
                 }
                 Xid::AUTH => self.receive_auth(header)?,
-                _ => self.receive_reply(header, &mut payload, now)?,
+                _ => self.receive_reply(header, &mut payload)?,
             }
         }
         Ok(())
@@ -364,26 +360,18 @@ impl Core {
         if refused { Err(End::Over(SessionState::AuthFailed)) } else { Ok(()) }
     }
 
-    fn receive_reply(
-        &mut self,
-        header: ReplyHeader,
-        payload: &mut Bytes,
-        now: Instant,
-    ) -> Result<(), End> {
+    fn receive_reply(&mut self, header: ReplyHeader, payload: &mut Bytes) -> Result<(), End> {
         let mut pending = self.pending.take(&header)?;
         // The server does not serve the session any more: find out what has become of it.
         let is_elsewhere =
             matches!(header.err, Some(ErrorCode::SessionExpired | ErrorCode::SessionMoved));
-        if !is_elsewhere {
-            self.renew(pending.sent_at);
-        }
         if header.zxid.0 > 0 {
             self.session.last_zxid = self.session.last_zxid.max(header.zxid);
             self.publish();
         }
         let op = pending.op;
         if let Some(effect) = pending.effect.take() {
-            self.take_effect(effect, op, header.err, now);
+            self.take_effect(effect, op, header.err);
         }
         pending.answer(match header.err {
             None => {
@@ -399,13 +387,13 @@ impl Core {
     }
 
     /// Does to the watches what a request did to those of the server.
-    fn take_effect(&mut self, effect: Effect, op: OpCode, err: Option<ErrorCode>, now: Instant) {
+    fn take_effect(&mut self, effect: Effect, op: OpCode, err: Option<ErrorCode>) {
         match effect {
             Effect::Register(registration) => {
                 let node_exists = err.is_none();
                 let absent_is_watched = op == OpCode::Exists && err == Some(ErrorCode::NoNode);
                 if node_exists || absent_is_watched {
-                    self.register(registration, node_exists, now);
+                    self.register(registration, node_exists);
                 }
             }
             Effect::Remove(kind, path) if err.is_none() => self.watches.remove(kind, &path),
@@ -414,12 +402,12 @@ impl Core {
         }
     }
 
-    fn register(&mut self, registration: Registration, node_exists: bool, now: Instant) {
+    fn register(&mut self, registration: Registration, node_exists: bool) {
         let (kind, path) = registration.watched();
         let dropped = registration.is_forgotten().then(|| (kind, path.to_owned()));
         self.watches.register(registration, node_exists);
         if let Some((kind, path)) = dropped {
-            self.forget(kind, path, now);
+            self.forget(kind, path);
         }
     }
 
@@ -458,8 +446,8 @@ impl Core {
         }
     }
 
-    /// Something that was sent at this moment was answered. A read-only server answers without
-    /// keeping the session alive.
+    /// A ping, or the wish for the session, that was sent at this moment was answered. A read-only
+    /// server answers without keeping the session alive.
     fn renew(&self, sent_at: Instant) {
         if !self.is_read_only {
             self.published.lease.renew(sent_at, self.timeouts().lease());

@@ -1,15 +1,16 @@
 //! Until when the session surely lives, by the client's own clock.
 //!
-//! A server counts a session's timeout `T` from a request's arrival, which is not before the client
-//! sent it at `s`. So nobody ends the session before `s + T` on the server's clock. The client takes
-//! `s + 4/5 T` on its own clock, where `s` belongs to the last request that was answered: that comes
-//! first as long as the client's clock runs at no less than 4/5 of the rate of the server's, that
-//! is, while both are wrong by less than 11 %. Both are monotonic clocks; setting the time of day
-//! changes nothing.
+//! A leader counts a session's timeout `T` from a ping's arrival, which is not before the client
+//! sent it at `s`. So nobody ends the session before `s + T` on the leader's clock. The client takes
+//! `s + 4/5 T` on its own clock, where `s` belongs to the last ping that was answered, or to the
+//! request for the session: that comes first as long as the client's clock runs at no less than 4/5
+//! of the rate of the leader's, that is, while both are wrong by less than 11 %. Both are monotonic
+//! clocks; setting the time of day changes nothing. Other answers prove less: a server that is cut
+//! off reads from what it has.
 //!
-//! It does not hold where a server answers without having told its leader: a follower that is cut
-//! off from the leader goes on answering until it notices. And a machine that sleeps stops the
-//! clock. What is written under a lock is therefore fenced besides.
+//! It does not hold where a server answers pings without having told its leader, as Apache's
+//! followers do. And a machine that sleeps stops the clock. What is written under a lock is
+//! therefore fenced besides.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -31,8 +32,7 @@ impl Lease {
         Self { start: Instant::now(), end_ns: Arc::new(AtomicU64::new(0)) }
     }
 
-    /// Something that was sent at this moment was answered. Answers come in the order of what was
-    /// sent, those to pings aside, so the end never moves back.
+    /// A ping that was sent at this moment was answered. The end never moves back.
     pub(crate) fn renew(&self, sent_at: Instant, length: Duration) {
         let end = (sent_at + length).duration_since(self.start);
         self.end_ns.fetch_max(u64::try_from(end.as_nanos()).unwrap_or(u64::MAX), Ordering::Release);

@@ -3,7 +3,6 @@
 use std::collections::VecDeque;
 
 use tokio::sync::oneshot;
-use tokio::time::Instant;
 use zoolet_jute::{OpCode, Reply, ReplyHeader, WatcherType, Xid, Zxid};
 
 use super::watches::Registration;
@@ -32,8 +31,6 @@ pub(crate) enum Effect {
 pub(crate) struct Pending {
     pub(crate) xid: Xid,
     pub(crate) op: OpCode,
-    /// When it went to the connection's buffer, which is before the server can have seen it.
-    pub(crate) sent_at: Instant,
     pub(crate) effect: Option<Effect>,
     pub(crate) answer: Option<oneshot::Sender<Answer>>,
 }
@@ -101,8 +98,7 @@ mod tests {
     }
 
     fn pending(xid: i32) -> Pending {
-        let sent_at = Instant::now();
-        Pending { xid: Xid(xid), op: OpCode::Exists, sent_at, effect: None, answer: None }
+        Pending { xid: Xid(xid), op: OpCode::Exists, effect: None, answer: None }
     }
 
     #[test]

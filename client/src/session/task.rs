@@ -144,10 +144,8 @@ impl Task {
                 self.core.receive(incoming, Instant::now())
             }
             wrote = push(writer, outgoing), if has_bytes || !*flushed => {
+                wrote?;
                 *flushed = !has_bytes;
-                if wrote? > 0 {
-                    self.core.wrote(Instant::now());
-                }
                 Ok(())
             }
             () = self.calls.ready(), if takes_calls => Ok(()),
@@ -163,17 +161,17 @@ impl Task {
 
     /// Sends what was asked for, as far as there is room.
     fn take_calls(&mut self) -> Result<(), End> {
-        let (now, ending) = (Instant::now(), self.calls.ending());
+        let ending = self.calls.ending();
         if ending == Some(Ending::Detach) {
             return Err(End::Over(SessionState::Closed));
         }
         for (kind, path) in self.calls.take_forgotten() {
-            self.core.forget(kind, path, now);
+            self.core.forget(kind, path);
         }
         while self.core.has_room() && !self.core.is_closing() {
             match self.calls.take() {
-                Some(operation) => self.core.ask(operation, now),
-                None if ending == Some(Ending::Close) => self.core.close(None, now),
+                Some(operation) => self.core.ask(operation),
+                None if ending == Some(Ending::Close) => self.core.close(None),
                 None => break,
             }
         }
@@ -181,17 +179,17 @@ impl Task {
     }
 }
 
-/// Writes some of the bytes, or flushes when there are none; answers how many it wrote.
+/// Writes some of the bytes, or flushes when there are none.
 async fn push(
     writer: &mut WriteHalf<Box<dyn Transport>>,
     outgoing: &mut BytesMut,
-) -> io::Result<usize> {
+) -> io::Result<()> {
     if outgoing.is_empty() {
-        return writer.flush().await.map(|()| 0);
+        return writer.flush().await;
     }
     match writer.write_buf(outgoing).await? {
         0 => Err(io::ErrorKind::WriteZero.into()),
-        written => Ok(written),
+        _ => Ok(()),
     }
 }
 

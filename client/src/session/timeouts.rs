@@ -25,8 +25,8 @@ impl Timeouts {
         Self { session }
     }
 
-    /// A connection that has sent nothing for this long sends a ping: a third of the timeout, so
-    /// that a lost one leaves time for another server.
+    /// A connection pings this long after its last ping: a third of the timeout, so that a lost one
+    /// leaves time for another server.
     pub(crate) fn ping(self) -> Duration {
         self.session / 3
     }
@@ -37,8 +37,8 @@ impl Timeouts {
         self.session * 2 / 3
     }
 
-    /// How long a session surely lives, from the moment at which the last request that was answered
-    /// was sent: four fifths of the timeout. See [`Lease`](super::lease::Lease).
+    /// How long a session surely lives, from the moment at which the last ping that was answered was
+    /// sent: four fifths of the timeout. See [`Lease`](super::lease::Lease).
     pub(crate) fn lease(self) -> Duration {
         self.session * 4 / 5
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, advance, sleep_until};
 use zoolet_client::{AddWatchMode, ErrorCode, ErrorKind, EventType, SessionId, SessionState};
-use zoolet_jute::{Reply, Request, Xid};
+use zoolet_jute::{Reply, Request, Stat, Xid};
 
 use crate::script::{SESSION, Servers, TIMEOUT};
 
@@ -34,6 +34,32 @@ async fn an_idle_connection_is_kept_alive_and_a_silent_one_is_given_up() {
     let mut state = client.state();
     state.wait_for(|state| *state == SessionState::Disconnected).await.unwrap();
     assert!(servers.accept().await.hello().await.session_id == SESSION);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_busy_connection_pings_too() {
+    let mut servers = Servers::new();
+    let (client, mut connection) = servers.client().await;
+    let began_at = Instant::now();
+    let load = tokio::spawn(async move {
+        while client.exists("/a").await.is_ok() {
+            sleep_until(Instant::now() + TIMEOUT / 100).await;
+        }
+        client
+    });
+    let mut pings = 0;
+    while pings < 6 {
+        match connection.any_request().await.unwrap() {
+            (Xid::PING, _) => {
+                pings += 1;
+                assert_at(began_at, TIMEOUT / 3 * pings);
+                connection.pong().await;
+            }
+            (xid, _) => connection.answer(xid, Ok(Reply::Stat(Stat::default()))).await,
+        }
+    }
+    drop(connection);
+    assert!(load.await.unwrap().remaining() > TIMEOUT * 7 / 10);
 }
 
 #[tokio::test(start_paused = true)]
@@ -68,16 +94,19 @@ async fn a_server_that_talks_and_does_not_answer_is_given_up_before_the_session(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_session_is_lost_four_fifths_after_the_last_answered_request_was_sent() {
+async fn a_session_is_lost_four_fifths_after_the_last_answered_ping_was_sent() {
     let mut servers = Servers::new();
     let (client, mut connection) = servers.client().await;
-    let call = client.delete("/a", -1);
-    let (xid, _) = connection.request().await;
+    assert_eq!(connection.any_request().await, Some((Xid::PING, Request::Ping)));
     let sent_at = Instant::now();
     // The answer is slow; what counts is when it was asked for.
     advance(TIMEOUT / 10).await;
-    connection.answer(xid, Ok(Reply::Empty)).await;
-    call.await.unwrap();
+    connection.pong().await;
+    // Answers to other requests prove nothing: a server that is cut off gives them too.
+    let call = client.exists("/a");
+    let (xid, _) = connection.request().await;
+    connection.answer(xid, Err(ErrorCode::NoNode)).await;
+    assert_eq!(call.await.unwrap(), None);
     assert_eq!(client.remaining(), TIMEOUT * 7 / 10);
 
     servers.network.down.store(true, Ordering::Relaxed);
