@@ -12,6 +12,7 @@ pub mod process;
 pub mod programs;
 pub mod raw;
 pub mod recorder;
+pub mod scenes;
 pub mod servers;
 pub mod slow_disk;
 pub mod tools;

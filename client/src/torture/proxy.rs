@@ -172,15 +172,21 @@ async fn carry(client: TcpStream, shared: Arc<Shared>) {
 /// The xid whose reply this connection has to lose.
 type Doomed = Arc<Mutex<Option<i32>>>;
 
+/// Passes the first frame on, which has no xid; answers what was read behind it.
+async fn greeting(from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf) -> io::Result<BytesMut> {
+    let mut buffer = BytesMut::new();
+    let first = frame(from, &mut buffer).await?;
+    to.write_all(&first).await?;
+    Ok(buffer)
+}
+
 async fn requests(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     shared: &Shared,
     doomed: &Doomed,
 ) -> io::Result<()> {
-    let mut buffer = BytesMut::new();
-    let connect = frame(&mut from, &mut buffer).await?;
-    to.write_all(&connect).await?;
+    let mut buffer = greeting(&mut from, &mut to).await?;
     loop {
         let request = frame(&mut from, &mut buffer).await?;
         match xid(&request) {
@@ -211,9 +217,7 @@ async fn replies(
     shared: &Shared,
     doomed: &Doomed,
 ) -> io::Result<()> {
-    let mut buffer = BytesMut::new();
-    let connect = frame(&mut from, &mut buffer).await?;
-    to.write_all(&connect).await?;
+    let mut buffer = greeting(&mut from, &mut to).await?;
     loop {
         let reply = frame(&mut from, &mut buffer).await?;
         if xid(&reply) == Some(Xid::NOTIFICATION.0) {

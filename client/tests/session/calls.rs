@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::timeout;
-use zoolet_client::{CreateMode, ErrorCode, ErrorKind, SessionState, Stat, Zxid};
+use zoolet_client::{CreateMode, ErrorCode, ErrorKind, Stat, Zxid};
 use zoolet_jute::{Reply, Request, Xid};
 
 use crate::script::{SESSION, Servers, TIMEOUT};
@@ -72,10 +72,7 @@ async fn a_lost_reply_is_told_and_the_next_call_finds_another_server() {
 async fn a_call_that_is_given_up_before_it_was_sent_is_not_carried_out() {
     let mut servers = Servers::new();
     let (client, connection) = servers.client().await;
-    servers.network.down.store(true, Ordering::Relaxed);
-    drop(connection);
-    let mut state = client.state();
-    state.wait_for(|state| *state == SessionState::Disconnected).await.unwrap();
+    servers.vanish(&client, connection).await;
     let impatient = timeout(TIMEOUT / 10, client.delete("/never", -1)).await;
     assert!(impatient.is_err(), "no server has answered");
     let patient = client.delete("/later", -1);

@@ -1,7 +1,5 @@
 //! Closing a session, leaving it to another client, and dropping it.
 
-use std::sync::atomic::Ordering;
-
 use tokio::time::Instant;
 use zoolet_client::{CreateMode, ErrorKind, SessionInfo, SessionState};
 use zoolet_jute::{Reply, Request};
@@ -56,10 +54,7 @@ async fn the_last_handle_that_is_dropped_closes_the_session() {
 async fn a_client_that_is_dropped_while_no_server_answers_gives_up() {
     let mut servers = Servers::new();
     let (client, connection) = servers.client().await;
-    servers.network.down.store(true, Ordering::Relaxed);
-    drop(connection);
-    let mut state = client.state();
-    state.wait_for(|state| *state == SessionState::Disconnected).await.unwrap();
+    let mut state = servers.vanish(&client, connection).await;
     let began_at = Instant::now();
     drop(client);
     state.wait_for(|state| *state == SessionState::Closed).await.unwrap();

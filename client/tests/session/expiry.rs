@@ -109,10 +109,7 @@ async fn a_session_is_lost_four_fifths_after_the_last_answered_ping_was_sent() {
     assert_eq!(call.await.unwrap(), None);
     assert_eq!(client.remaining(), TIMEOUT * 7 / 10);
 
-    servers.network.down.store(true, Ordering::Relaxed);
-    drop(connection);
-    let mut state = client.state();
-    state.wait_for(|state| *state == SessionState::Disconnected).await.unwrap();
+    let mut state = servers.vanish(&client, connection).await;
     assert!(client.remaining() > Duration::ZERO, "it is not lost yet");
     let ((), lost) =
         tokio::join!(client.lost(), state.wait_for(|state| *state == SessionState::Lost));

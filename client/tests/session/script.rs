@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
-use tokio::sync::mpsc;
-use zoolet_client::{Client, ClientOptions, Connecting, Connector, ErrorCode, SessionId, Zxid};
+use tokio::sync::{mpsc, watch};
+use zoolet_client::{
+    Client, ClientOptions, Connecting, Connector, ErrorCode, SessionId, SessionState, Zxid,
+};
 use zoolet_jute::{
     ConnectRequest, ConnectResponse, Decode, Encode, EventType, KeeperState, OpCode, Reply,
     ReplyHeader, Request, RequestHeader, WatcherEvent, Xid, frame,
@@ -64,6 +66,19 @@ impl Servers {
     pub(crate) fn options(&self) -> ClientOptions {
         let options = ClientOptions::new().session_timeout(TIMEOUT).seed(7);
         options.connector(self.network.clone())
+    }
+
+    /// Breaks the connection, and all servers are gone. Answers the state when the client knows it.
+    pub(crate) async fn vanish(
+        &self,
+        client: &Client,
+        connection: Connection,
+    ) -> watch::Receiver<SessionState> {
+        self.network.down.store(true, Ordering::Relaxed);
+        drop(connection);
+        let mut state = client.state();
+        state.wait_for(|state| *state == SessionState::Disconnected).await.unwrap();
+        state
     }
 
     /// The next connection that the client makes.

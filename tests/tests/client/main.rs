@@ -16,8 +16,8 @@ mod sessions;
 mod watches;
 
 use zoolet_tests::apache::Apache;
-use zoolet_tests::tools;
 use zoolet_tests::zoolet::Zoolet;
+use zoolet_tests::{scenes, suites, tools};
 
 use harness::{AnyServers, Scene};
 
@@ -62,9 +62,7 @@ fn on_apache_with(name: &str, more: &[(&str, &str)], suite: impl AsyncFnOnce(Sce
 }
 
 fn run(servers: AnyServers, suite: impl AsyncFnOnce(Scene)) {
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    let runtime = runtime.worker_threads(2).enable_all().build().unwrap();
-    runtime.block_on(suite(Scene::new(servers)));
+    scenes::run(suite(Scene::new(servers))).unwrap();
 }
 
 #[test]
@@ -81,25 +79,6 @@ fn read_only_mode_on_apache() {
     on_apache_with("read_only_mode_on_apache", &local, async |scene| {
         scene.play("read-only", sessions::a_client_reads_without_the_ensemble).await;
     });
-}
-
-/// Defines a suite of scenes: a test for each kind of servers.
-macro_rules! suites {
-    ($($suite:ident / $apache:ident: $($scene:path),+;)+) => {$(
-        #[test]
-        fn $suite() {
-            on_zoolet(async |scene| {
-                $(scene.play(stringify!($scene), $scene).await;)+
-            });
-        }
-
-        #[test]
-        fn $apache() {
-            on_apache(stringify!($apache), async |scene| {
-                $(scene.play(stringify!($scene), $scene).await;)+
-            });
-        }
-    )+};
 }
 
 suites! {

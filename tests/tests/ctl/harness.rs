@@ -1,6 +1,5 @@
 //! What the scenes have in common.
 
-use std::future::Future;
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -49,12 +48,6 @@ impl Said {
     pub(crate) fn badly(self, code: i32, why: &str) {
         assert!(self.code == Some(code) && self.err.contains(why), "not {code}, {why}: {self:?}");
     }
-}
-
-/// Runs a suite; the scenes block, while proxies and clients run beside them.
-pub(crate) fn run(suite: impl Future<Output = ()>) {
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    runtime.worker_threads(2).enable_all().build().unwrap().block_on(suite);
 }
 
 impl Scene {

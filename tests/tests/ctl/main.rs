@@ -18,35 +18,23 @@ mod shell;
 mod terminal;
 
 use zoolet_tests::apache::Apache;
-use zoolet_tests::tools;
 use zoolet_tests::zoolet::Zoolet;
+use zoolet_tests::{scenes, suites, tools};
 
 use harness::Scene;
 
-/// Defines a suite of scenes: a test for each kind of servers.
-macro_rules! suites {
-    ($($suite:ident / $apache:ident: $($scene:path),+;)+) => {$(
-        #[test]
-        fn $suite() {
-            let servers = Zoolet::builder().start().unwrap();
-            harness::run(async {
-                let scene = Scene::new(servers.connect_string());
-                $(scene.play(stringify!($scene), $scene).await;)+
-            });
-        }
+/// Runs a suite on a server of zoolet.
+fn on_zoolet(suite: impl AsyncFnOnce(Scene)) {
+    let servers = Zoolet::builder().start().unwrap();
+    scenes::run(suite(Scene::new(servers.connect_string()))).unwrap();
+}
 
-        #[test]
-        fn $apache() {
-            if !tools::require_foreign(stringify!($apache), &["java", "mvn"]).unwrap() {
-                return;
-            }
-            let servers = Apache::builder().start().unwrap();
-            harness::run(async {
-                let scene = Scene::new(servers.connect_string());
-                $(scene.play(stringify!($scene), $scene).await;)+
-            });
-        }
-    )+};
+/// Runs a suite on a server of Apache ZooKeeper, where there is a Java.
+fn on_apache(name: &str, suite: impl AsyncFnOnce(Scene)) {
+    if tools::require_foreign(name, &["java", "mvn"]).unwrap() {
+        let servers = Apache::builder().start().unwrap();
+        scenes::run(suite(Scene::new(servers.connect_string()))).unwrap();
+    }
 }
 
 suites! {

@@ -31,12 +31,6 @@ pub(crate) struct Scene {
     paths: AtomicUsize,
 }
 
-/// Runs a suite on two threads: contenders have to meet.
-pub(crate) fn run(suite: impl Future<Output = ()>) {
-    let mut runtime = tokio::runtime::Builder::new_multi_thread();
-    runtime.worker_threads(2).enable_all().build().unwrap().block_on(suite);
-}
-
 impl Scene {
     pub(crate) fn new(servers: String) -> Self {
         Self { servers, paths: AtomicUsize::new(0) }

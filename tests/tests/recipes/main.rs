@@ -20,8 +20,8 @@ mod session_ends;
 mod watches;
 
 use zoolet_tests::apache::Apache;
-use zoolet_tests::tools;
 use zoolet_tests::zoolet::Zoolet;
+use zoolet_tests::{scenes, suites, tools};
 
 use harness::Scene;
 
@@ -29,38 +29,21 @@ use harness::Scene;
 /// look at a parent and the create below it.
 const REAPER_MS: &str = "500";
 
-/// Defines a suite of scenes: a test for each kind of servers.
-macro_rules! suites {
-    ($($suite:ident / $apache:ident: $($scene:path),+;)+) => {$(
-        #[test]
-        fn $suite() {
-            let servers = Zoolet::builder()
-                .servers(3)
-                .property("znode.container.checkIntervalMs", REAPER_MS)
-                .start()
-                .unwrap();
-            harness::run(async {
-                let scene = Scene::new(servers.connect_string());
-                $(scene.play(stringify!($scene), $scene).await;)+
-            });
-        }
+/// Runs a suite on servers of zoolet.
+fn on_zoolet(suite: impl AsyncFnOnce(Scene)) {
+    let builder = Zoolet::builder().servers(3);
+    let servers = builder.property("znode.container.checkIntervalMs", REAPER_MS).start().unwrap();
+    scenes::run(suite(Scene::new(servers.connect_string()))).unwrap();
+}
 
-        #[test]
-        fn $apache() {
-            if !tools::require_foreign(stringify!($apache), &["java", "mvn"]).unwrap() {
-                return;
-            }
-            let servers = Apache::builder()
-                .servers(3)
-                .jvm_option(&format!("-Dznode.container.checkIntervalMs={REAPER_MS}"))
-                .start()
-                .unwrap();
-            harness::run(async {
-                let scene = Scene::new(servers.connect_string());
-                $(scene.play(stringify!($scene), $scene).await;)+
-            });
-        }
-    )+};
+/// Runs a suite on servers of Apache ZooKeeper, where there is a Java.
+fn on_apache(name: &str, suite: impl AsyncFnOnce(Scene)) {
+    if !tools::require_foreign(name, &["java", "mvn"]).unwrap() {
+        return;
+    }
+    let reaper = format!("-Dznode.container.checkIntervalMs={REAPER_MS}");
+    let servers = Apache::builder().servers(3).jvm_option(&reaper).start().unwrap();
+    scenes::run(suite(Scene::new(servers.connect_string()))).unwrap();
 }
 
 suites! {
