@@ -53,11 +53,14 @@ impl ServerProcess {
 
     /// Sends a signal by its name (`TERM`, `STOP`, `CONT`, …).
     pub fn signal(&self, name: &str) -> io::Result<()> {
-        let status = Command::new("sh")
-            .args(["-c", &format!("kill -{name} {}", self.server.id())])
-            .status()?;
-        if status.success() { Ok(()) } else { Err(io::Error::other(format!("kill: {status}"))) }
+        signal(self.server.id(), name)
     }
+}
+
+/// Sends a signal by its name to a process.
+pub fn signal(pid: u32, name: &str) -> io::Result<()> {
+    let status = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status()?;
+    if status.success() { Ok(()) } else { Err(io::Error::other(format!("kill: {status}"))) }
 }
 
 impl Drop for ServerProcess {

@@ -165,3 +165,11 @@ pub fn run(command: &mut Command) -> Result<(), ToolError> {
     );
     Err(ToolError::Failed { command: format!("{command:?}"), why })
 }
+
+/// The same command once more: a [`Command`] cannot be cloned.
+pub fn copy(command: &Command) -> Command {
+    let mut copy = Command::new(command.get_program());
+    copy.args(command.get_args());
+    copy.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    copy
+}

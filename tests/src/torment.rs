@@ -192,9 +192,26 @@ impl Summary {
         self.failed.clone()
     }
 
-    /// How many stale writes were refused.
-    pub fn refused(&self) -> usize {
-        self.refused
+    /// What all runs together do not prove. `whole` says that they were as many as it takes for
+    /// every fault of `kinds` to come up.
+    pub fn proves_too_little(&self, whole: Option<&[&'static str]>) -> Vec<String> {
+        let mut missing = Vec::new();
+        if self.refused == 0 {
+            missing.push("no stale write was refused".to_owned());
+        }
+        if self.verified <= self.unverified {
+            let (open, closed) = (self.unverified, self.verified);
+            missing
+                .push(format!("gaps of the log leave {open} grants open; {closed} are verified"));
+        }
+        for (recipe, _) in self.grants.iter().filter(|(_, grants)| **grants == 0) {
+            missing.push(format!("nobody was granted a {recipe}"));
+        }
+        let kinds = whole.unwrap_or_default().iter();
+        for kind in kinds.filter(|kind| !self.faults.contains_key(*kind)) {
+            missing.push(format!("never: {kind}"));
+        }
+        missing
     }
 
     pub fn json(&self) -> Value {

@@ -120,7 +120,7 @@ fn run_with(
         Err(error) => return tools::skip_unless_required(suite, error).unwrap(),
         Ok(command) => command,
     };
-    let started = || copy(&command);
+    let started = || tools::copy(&command);
     let mut servers = Zoolet::builder().servers(3).start().unwrap();
     report(suite, "zoolet", contest(&started, groups, &mut servers, last).unwrap(), &servers);
     drop(servers);
@@ -137,12 +137,4 @@ fn report(suite: &str, kind: &str, outcome: Outcome, servers: &Servers) {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let left = runtime.block_on(left_behind(&servers.connect_string())).unwrap();
     assert_eq!(left, Vec::<String>::new(), "ephemerals of programs that have ended");
-}
-
-/// The same command once more: a [`Command`] cannot be cloned.
-fn copy(command: &Command) -> Command {
-    let mut copy = Command::new(command.get_program());
-    copy.args(command.get_args());
-    copy.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    copy
 }

@@ -176,7 +176,7 @@ impl Hand {
         match exclusive.then(|| self.body.next_fault()).flatten() {
             None => self.work(guard).await,
             Some(fault) => {
-                belief.lease_end_us = self.lease_end_us(client);
+                belief.lease_end_us = belief.lease_end_us.max(self.lease_end_us(client));
                 // A selector drops its work when it is cut off, and with it the stale write.
                 let writes_on = self.lock.recipe != Recipe::LeaderSelector
                     || matches!(fault, HolderFault::Pause(_));
@@ -234,9 +234,14 @@ impl Hand {
         Belief { ids: held.iter().map(claim).collect(), lease_end_us }
     }
 
+    /// When the client's lease ends; 0 if it has ended: who is told of a grant only then has never
+    /// believed in it.
     fn lease_end_us(&self, client: &Client) -> u64 {
         let now_us = self.scene.recorder.now_us();
-        now_us + u64::try_from(client.remaining().as_micros()).unwrap_or(0)
+        match u64::try_from(client.remaining().as_micros()) {
+            Ok(0) | Err(_) => 0,
+            Ok(left_us) => now_us + left_us,
+        }
     }
 
     fn write(&self, held: &[Held]) {
@@ -267,9 +272,9 @@ impl Hand {
             HolderFault::Cut(long) => self.body.cut(long).await,
             HolderFault::Silence(long) => self.body.silence(long).await,
             HolderFault::Die => {
-                let now_us = self.scene.recorder.now_us();
+                let until_us = belief.lease_end_us.min(self.scene.recorder.now_us());
                 for id in &belief.ids {
-                    self.scene.recorder.believed_until(*id, now_us);
+                    self.scene.recorder.believed_until(*id, until_us);
                 }
                 self.body.death.notify_one();
                 pending::<()>().await;

@@ -22,13 +22,18 @@
 //! [`contest()`] starts a program twice. The first process contends over and over. The second gets
 //! each lock once and is killed while it holds all of them: the first must get on when the dead
 //! sessions have expired, and not before. Then the ensemble loses its leader under the contention.
+//!
+//! [`crowd()`] starts programs of several languages on the same paths, and goes on hurting them and
+//! the servers.
 
 mod contest;
+mod crowd;
 mod process;
 pub mod programs;
 mod referee;
 
 pub use contest::{ContestError, Loss, Outcome, contest};
+pub use crowd::{Crowded, FAULTS, Fault, Side, crowd};
 
 use std::time::Duration;
 

@@ -5,6 +5,8 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::SyncSender;
 use std::thread::{self, JoinHandle};
 
+use crate::process;
+
 /// The lines of one process that may wait for the referee. A program says one line for each of its
 /// contenders and waits.
 pub(super) const LINES_MAX: usize = 1024;
@@ -60,6 +62,11 @@ impl Program {
         let Some(stdin) = self.stdin.as_mut() else { return Ok(()) };
         stdin.write_all(format!("{line}\n").as_bytes())?;
         stdin.flush()
+    }
+
+    /// Sends a signal by its name, `STOP` and `CONT` for a pause.
+    pub(super) fn signal(&self, name: &str) -> io::Result<()> {
+        process::signal(self.child.id(), name)
     }
 
     /// `kill -9`, and waits for the end.

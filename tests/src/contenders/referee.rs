@@ -36,6 +36,11 @@ impl Lock {
         Self { path: group.path, permits: group.permits, holders, grants: 0, most: 0 }
     }
 
+    /// A lock with one holder at a time.
+    pub(super) fn exclusive(path: &'static str) -> Self {
+        Self::new(&Group::exclusive("", path))
+    }
+
     /// Somebody says that it has the lock.
     pub(super) fn enter(&mut self, who: Contender, mode: Mode) -> Result<(), String> {
         let alone = self.holders.is_empty();

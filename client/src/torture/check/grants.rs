@@ -43,11 +43,26 @@ pub(super) fn check(history: &History, lock: &Lock, verdict: &mut Verdict) {
         let own = own.rfind(|life| life.created <= claim.seen);
         let end = own.and_then(|life| life.deleted).unwrap_or(i64::MAX);
         let open = gaps.iter().any(|(from, to)| *to >= claim.token && *from <= end);
+        // The end of a znode that was never seen to go may lie in a gap.
+        let in_doubt = |life: &Life| {
+            let gap_since = |(from, to): &(i64, i64)| *to >= life.created && *from <= claim.seen;
+            life.deleted.is_none() && gaps.iter().any(gap_since)
+        };
         match own {
             _ if open => verdict.unverified += 1,
             Some(life) => {
-                verdict.verified += 1;
-                in_turn(lock, claim, life, &alive, verdict);
+                let (doubtful, sure): (Vec<&Life>, Vec<&Life>) =
+                    in_front(lock, claim, life, &alive).into_iter().partition(|l| in_doubt(l));
+                let permits = lock.recipe.permits();
+                if sure.len() >= permits {
+                    let what = format!("{claim:?} was granted behind {sure:?}");
+                    verdict.breaks(Promise::InTurn, what);
+                }
+                if sure.len() < permits && sure.len() + doubtful.len() >= permits {
+                    verdict.unverified += 1;
+                } else {
+                    verdict.verified += 1;
+                }
                 grants.push(Grant { claim, until: life.deleted });
             }
             None => {
@@ -66,10 +81,10 @@ pub(super) fn check(history: &History, lock: &Lock, verdict: &mut Verdict) {
     }
 }
 
-/// Nobody in front, but for as many as there are permits: not when the holder was told.
-fn in_turn(lock: &Lock, claim: &Claim, own: &Life, alive: &[&Life], verdict: &mut Verdict) {
+/// Who stood in front when the holder was told; there may be as many as there are permits, less one.
+fn in_front<'a>(lock: &Lock, claim: &Claim, own: &Life, alive: &[&'a Life]) -> Vec<&'a Life> {
     if lock.recipe == Recipe::SimpleLock || is_downgraded(claim, own) {
-        return;
+        return Vec::new();
     }
     let before = |life: &&Life| {
         let blocks = match (lock.blocks(&life.name), claim.mode) {
@@ -78,11 +93,7 @@ fn in_turn(lock: &Lock, claim: &Claim, own: &Life, alive: &[&Life], verdict: &mu
         };
         blocks && life.created < own.created
     };
-    let in_front: Vec<&Life> = alive.iter().copied().filter(before).collect();
-    if in_front.len() >= lock.recipe.permits() {
-        let what = format!("{claim:?} was granted behind {in_front:?}");
-        verdict.breaks(Promise::InTurn, what);
-    }
+    alive.iter().copied().filter(before).collect()
 }
 
 /// Whether a reader has come from a writer: its znode has the writer's number and token.

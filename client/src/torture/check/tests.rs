@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::torture::history::{Claim, Guarded, Mode, Passage, Tally, Write};
-use crate::torture::log::{Happened, Listing};
+use crate::torture::log::{Happened, Listing, Log};
 use crate::torture::recipe::{Lock, Recipe};
 
 const PATH: &str = "/t/mutex";
@@ -91,6 +91,29 @@ fn a_grant_out_of_turn_is_found_without_a_second_holder() {
         history.claims[0].seen = 15;
     };
     assert_eq!(broken(lie), [Promise::InTurn]);
+}
+
+#[test]
+fn a_znode_in_front_whose_end_may_lie_in_a_gap_proves_nothing() {
+    let with = |covered: &[(i64, i64)]| {
+        let mut history = truth();
+        history.log = Log::default();
+        history.log.add(1, PATH, Happened::Created);
+        history.log.add(2, &znode(2), Happened::Created);
+        for (token, deleted) in [(5, 20), (6, 30), (7, 40)] {
+            lived(&mut history, token, deleted);
+        }
+        for (from, to) in covered {
+            history.log.covers(*from, *to);
+        }
+        check(&history)
+    };
+    let verdict = with(&[(1, 2), (5, 50)]);
+    assert!(verdict.violations.iter().all(|broken| broken.promise == Promise::Proves));
+    assert_eq!((verdict.verified, verdict.unverified), (0, 3));
+    let verdict = with(&[(1, 50)]);
+    let out_of_turn = verdict.violations.iter().filter(|broken| broken.promise == Promise::InTurn);
+    assert_eq!((out_of_turn.count(), verdict.verified), (3, 3));
 }
 
 #[test]
@@ -190,7 +213,7 @@ fn what_is_left_behind_and_who_waits_for_ever_is_found() {
 #[test]
 fn a_gap_leaves_grants_open_and_is_counted() {
     let mut history = truth();
-    history.log = crate::torture::log::Log::default();
+    history.log = Log::default();
     history.log.add(1, PATH, Happened::Created);
     for (token, deleted) in [(5, 20), (6, 30), (7, 40)] {
         lived(&mut history, token, deleted);
