@@ -1,7 +1,7 @@
 # The verbs, which CI calls; its own `deny` leaves out the advisories, whose list is not reachable
 # from everywhere. `check` never writes to the work tree.
 
-.PHONY: check fmt clippy doc deny test kazoo oracle kill9 bench power_cut lock_programs golden partitions torture fuzz fuzz_corpus
+.PHONY: check fmt clippy doc deny test kazoo oracle kill9 bench power_cut lock_programs golden partitions torture torture_languages fuzz fuzz_corpus
 
 check: fmt clippy doc deny
 
@@ -61,6 +61,13 @@ torture:
 	ZOOLET_TORTURE_SECS=$(or $(SECS),600) ZOOLET_TORTURE_SERVERS=$(or $(SERVERS),zoolet) \
 		$(if $(SEED),ZOOLET_TORTURE_SEED=$(SEED)) $(if $(OUT),ZOOLET_TORTURE_OUT=$(abspath $(OUT))) \
 		cargo test --workspace --test torture seed_after_seed -- --nocapture
+
+# Curator, Go, kazoo and this client's recipes on the same locks, under faults, for SECS seconds (300);
+# SERVERS=apache and SEED=… as above.
+torture_languages:
+	ZOOLET_TORTURE_SECS=$(or $(SECS),300) ZOOLET_TORTURE_SERVERS=$(or $(SERVERS),zoolet) \
+		$(if $(SEED),ZOOLET_FAULTS_SEED=$(SEED)) \
+		cargo test --workspace --test torture_beside_others -- --nocapture
 
 # The golden vectors of jute/tests/golden, recorded anew; needs Java, Python, Go and a C compiler.
 golden:
