@@ -74,7 +74,7 @@ pub(super) fn check(history: &History, lock: &Lock, verdict: &mut Verdict) {
     one_holder(lock, &grants, verdict);
     tokens_rise(lock, &claims, verdict);
     let births: Vec<i64> = history.log.lives_of(&dir).iter().map(|life| life.created).collect();
-    numbers_rise(lock, &lives, &births, verdict);
+    numbers_rise(lock, &lives, &births, &gaps, verdict);
     loss_told(history, lock, &claims, verdict);
     if lock.recipe.is_fair() {
         one_woken(history, lock, &grants, verdict);
@@ -139,8 +139,15 @@ fn tokens_rise(lock: &Lock, claims: &[&Claim], verdict: &mut Verdict) {
     }
 }
 
-/// The numbers in a queue rise with its creates, until the directory is made anew.
-fn numbers_rise(lock: &Lock, lives: &[Life], births: &[i64], verdict: &mut Verdict) {
+/// The numbers in a queue rise with its creates, until the directory is made anew; a gap may hide
+/// that.
+fn numbers_rise(
+    lock: &Lock,
+    lives: &[Life],
+    births: &[i64],
+    gaps: &[(i64, i64)],
+    verdict: &mut Verdict,
+) {
     if lock.recipe == Recipe::SimpleLock {
         return;
     }
@@ -149,7 +156,8 @@ fn numbers_rise(lock: &Lock, lives: &[Life], births: &[i64], verdict: &mut Verdi
         let Some(number) = number(&life.name) else { continue };
         if let Some((before, former)) = last {
             let step = number.wrapping_sub(before);
-            let anew = births.iter().any(|birth| (former.created..=life.created).contains(birth));
+            let anew = births.iter().any(|birth| (former.created..=life.created).contains(birth))
+                || gaps.iter().any(|(from, to)| *to >= former.created && *from <= life.created);
             // A writer that becomes a reader keeps its number.
             let downgrade = life.name.contains("__READ__");
             if step <= 0 && !anew && !downgrade {

@@ -143,6 +143,12 @@ fn a_number_that_goes_back_is_found() {
         history.log.add(43, &format!("{PATH}/_c_1-lock-0000000000"), Happened::Created);
     };
     assert_eq!(broken(anew), []);
+    // Nobody has seen whether it was.
+    let unseen = |history: &mut History| {
+        history.log.covers(60, 70);
+        history.log.add(61, &format!("{PATH}/_c_1-lock-0000000000"), Happened::Created);
+    };
+    assert_eq!(broken(unseen), []);
     // Behind the last number of 32 bits comes the lowest.
     let wrapped = |history: &mut History| {
         history.log.add(41, &format!("{PATH}/_c_1-lock-2147483647"), Happened::Created);
