@@ -1,7 +1,7 @@
 //! How far a follower is behind the leader's answer to a client: the time from that answer until
 //! the followers' watch events, and how many reads through a follower, sent right after the
-//! answer, are stale. `cargo run -p zoolet-tests --example commit_lag -- [apache] [zoolet]
-//! [embedded]`.
+//! answer, are stale. `cargo build -p zoolet-server && cargo run -p zoolet-tests --example commit_lag
+//! -- [apache] [zoolet] [embedded]`.
 
 #![allow(clippy::print_stdout, reason = "the table is the result")]
 #![allow(clippy::disallowed_methods, reason = "it measures real time")]
@@ -14,7 +14,7 @@ use tokio::time::sleep;
 use zoolet_client::{AddWatchMode, Client, CreateMode, PersistentWatcher};
 use zoolet_server::embed::Ensemble;
 use zoolet_tests::apache::Apache;
-use zoolet_tests::servers::Servers;
+use zoolet_tests::servers::{LEADER_MAX, Servers};
 use zoolet_tests::zoolet::Zoolet;
 
 const WRITES: usize = 1000;
@@ -41,11 +41,11 @@ async fn main() -> Result<(), Failure> {
         match which.as_str() {
             "apache" => {
                 let servers = Apache::builder().servers(3).start()?;
-                measure(which, &addresses(&servers)?, leader(&servers)?).await?;
+                measure(which, &addresses(&servers)?, servers.wait_for_leader(LEADER_MAX)?).await?;
             }
             "zoolet" => {
                 let servers = Zoolet::builder().servers(3).start()?;
-                measure(which, &addresses(&servers)?, leader(&servers)?).await?;
+                measure(which, &addresses(&servers)?, servers.wait_for_leader(LEADER_MAX)?).await?;
             }
             _ => {
                 let ensemble = Ensemble::builder().servers(3).start().await?;
@@ -64,10 +64,6 @@ async fn main() -> Result<(), Failure> {
 fn addresses(servers: &Servers) -> Result<Vec<String>, Failure> {
     let address = |index| Ok(servers.client_address(index)?.to_string());
     (0..3).map(address).collect()
-}
-
-fn leader(servers: &Servers) -> Result<usize, Failure> {
-    Ok(servers.leader().ok_or("no leader")?)
 }
 
 async fn measure(name: &str, addresses: &[String], leader: usize) -> Result<(), Failure> {

@@ -78,7 +78,7 @@ impl ApacheBuilder {
             observers: self.observers,
             lines: self.lines,
         };
-        Ok(Apache { servers: Servers::start(layout)?, classpath })
+        Ok(Apache { servers: Servers::start(layout)? })
     }
 }
 
@@ -86,7 +86,6 @@ impl ApacheBuilder {
 #[derive(Debug)]
 pub struct Apache {
     servers: Servers,
-    classpath: OsString,
 }
 
 impl Apache {
@@ -99,11 +98,6 @@ impl Apache {
             jvm_options: Vec::new(),
             wrapper: Vec::new(),
         }
-    }
-
-    /// The jars with which `org.apache.zookeeper.ZooKeeperMain` runs.
-    pub fn zk_cli_classpath(&self) -> &OsStr {
-        &self.classpath
     }
 }
 

@@ -17,6 +17,7 @@ pub mod servers;
 pub mod slow_disk;
 pub mod tools;
 pub mod torment;
+pub mod wait;
 pub mod zk_cli;
 pub mod zoolet;
 pub mod zooletctl;

@@ -31,12 +31,18 @@ const GO_FILES: [&str; 11] = [
     "znodes.go",
 ];
 
-/// The program over `libzookeeper-mt`; [`ToolError::Missing`] where its headers are not installed.
-pub fn c() -> Result<PathBuf, ToolError> {
+/// [`ToolError::Missing`] where the headers of `libzookeeper-mt` are not installed.
+pub(crate) fn require_c_library() -> Result<(), ToolError> {
     let header = ["-x", "c", "-E", "-include", "zookeeper/zookeeper.h", "/dev/null"];
     if tools::run(Command::new("gcc").args(header)).is_err() {
         return Err(ToolError::Missing { what: "libzookeeper-mt-dev".to_owned() });
     }
+    Ok(())
+}
+
+/// The program over `libzookeeper-mt`; [`ToolError::Missing`] where its headers are not installed.
+pub fn c() -> Result<PathBuf, ToolError> {
+    require_c_library()?;
     let source = tools::interop_dir("c");
     let inputs: Vec<PathBuf> =
         C_SOURCES.iter().chain(&C_HEADERS).map(|file| source.join(file)).collect();

@@ -19,14 +19,20 @@ use thiserror::Error;
 use crate::four_letter;
 use crate::ports::{PortError, PortLease};
 use crate::process::ServerProcess;
+use crate::wait;
 
 /// How long a server may take until it serves. A JVM starts within a second or two; an election
 /// among three of them on two busy cores may take several more.
 const START_MAX: Duration = Duration::from_secs(90);
+/// How long an ensemble may take to have a leader that says so, on a busy machine.
+pub const LEADER_MAX: Duration = Duration::from_mins(1);
 /// How often the process of a starting server is looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// Ports of one server: clients, quorum, election.
 const PORTS_PER_SERVER: usize = 3;
+
+/// For the superuser's password `test`.
+pub const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
 
 /// Why servers do not run.
 #[derive(Debug, Error)]
@@ -37,6 +43,8 @@ pub enum ServersError {
     Io(#[from] io::Error),
     #[error("there is no running server {0}")]
     NoServer(usize),
+    #[error("no server says that it leads, after {0:?}")]
+    NoLeader(Duration),
     #[error("server {server} does not serve; it wrote:\n{output}")]
     NotServing { server: usize, output: String },
 }
@@ -110,6 +118,11 @@ impl Servers {
             let mode = self.client_address(*index).ok().and_then(four_letter::mode);
             mode.as_deref() == Some("leader")
         })
+    }
+
+    /// The running server that leads, as soon as one says so: in an election nobody does.
+    pub fn wait_for_leader(&self, limit: Duration) -> Result<usize, ServersError> {
+        wait::until(limit, || self.leader()).ok_or(ServersError::NoLeader(limit))
     }
 
     /// `kill -9` of one server. Its data and its ports stay for [`Servers::restart`].

@@ -12,6 +12,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::str::FromStr;
 
 use thiserror::Error;
 
@@ -30,6 +31,8 @@ pub enum ToolError {
     Missing { what: String },
     #[error("{command} failed: {why}")]
     Failed { command: String, why: String },
+    #[error("{variable}={text} is no number")]
+    NoNumber { variable: &'static str, text: String },
     #[error("{op} {}: {source}", path.display())]
     Io { op: &'static str, path: PathBuf, source: io::Error },
 }
@@ -90,6 +93,23 @@ pub fn cache_dir() -> PathBuf {
 /// A directory of committed foreign programs and manifests, such as `tests/interop/kazoo`.
 pub fn interop_dir(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("interop").join(name)
+}
+
+/// Where a program of this build lies, if it is built: Cargo puts test programs into `deps` beside
+/// it. The environment's `variable` names another one.
+pub fn built_program(name: &str, variable: &str) -> io::Result<PathBuf> {
+    if let Some(program) = env::var_os(variable) {
+        return Ok(program.into());
+    }
+    let exe = env::current_exe()?;
+    let profile = exe.ancestors().nth(2).ok_or(io::ErrorKind::NotFound)?;
+    Ok(profile.join(name))
+}
+
+/// The number in a variable of the environment, such as the rounds of a longer run.
+pub fn number<T: FromStr>(variable: &'static str, default: T) -> Result<T, ToolError> {
+    let Ok(text) = env::var(variable) else { return Ok(default) };
+    text.parse().map_err(|_| ToolError::NoNumber { variable, text })
 }
 
 /// Cargo marks its target directory with a tag file, wherever it was configured to be.

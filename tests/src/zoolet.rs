@@ -3,7 +3,6 @@
 //! They are started from the same `zoo.cfg` as Apache ZooKeeper's, so a suite runs on both by a
 //! change of the constructor alone.
 
-use std::env;
 use std::ffi::OsString;
 use std::io;
 use std::ops::{Deref, DerefMut};
@@ -13,6 +12,7 @@ use thiserror::Error;
 
 use crate::foreign::{Ensemble, EnsembleError};
 use crate::servers::{Layout, Servers, ServersError};
+use crate::tools;
 
 /// Why zoolet's servers do not run.
 #[derive(Debug, Error)]
@@ -124,14 +124,9 @@ pub fn server_command() -> Result<Vec<OsString>, ZooletError> {
     Ok(vec![binary()?.into_os_string(), "serve".into(), "--config".into()])
 }
 
-/// The `zoolet` of this build: Cargo puts test programs into `deps` beside it. `ZOOLET_BINARY` names
-/// another one, such as a release build to be measured.
+/// The `zoolet` of this build, or the one that `ZOOLET_BINARY` names, such as a release build to be
+/// measured.
 pub fn binary() -> Result<PathBuf, ZooletError> {
-    if let Some(binary) = env::var_os("ZOOLET_BINARY") {
-        return Ok(binary.into());
-    }
-    let exe = env::current_exe()?;
-    let profile = exe.ancestors().nth(2).ok_or(io::ErrorKind::NotFound);
-    let binary = profile.map_err(io::Error::from)?.join("zoolet");
+    let binary = tools::built_program("zoolet", "ZOOLET_BINARY")?;
     if binary.is_file() { Ok(binary) } else { Err(ZooletError::NotBuilt(binary)) }
 }

@@ -1,10 +1,11 @@
 //! `zooletctl`, as a process of the built binary.
 
-use std::env;
 use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
+
+use crate::tools;
 
 /// Why `zooletctl` cannot be run.
 #[derive(Debug, Error)]
@@ -15,14 +16,8 @@ pub enum ZooletctlError {
     NotBuilt(PathBuf),
 }
 
-/// The `zooletctl` of this build: Cargo puts test programs into `deps` beside it.
-/// `ZOOLETCTL_BINARY` names another one.
+/// The `zooletctl` of this build, or the one that `ZOOLETCTL_BINARY` names.
 pub fn binary() -> Result<PathBuf, ZooletctlError> {
-    if let Some(binary) = env::var_os("ZOOLETCTL_BINARY") {
-        return Ok(binary.into());
-    }
-    let exe = env::current_exe()?;
-    let profile = exe.ancestors().nth(2).ok_or(io::ErrorKind::NotFound);
-    let binary = profile.map_err(io::Error::from)?.join("zooletctl");
+    let binary = tools::built_program("zooletctl", "ZOOLETCTL_BINARY")?;
     if binary.is_file() { Ok(binary) } else { Err(ZooletctlError::NotBuilt(binary)) }
 }

@@ -1,5 +1,5 @@
-//! All servers are killed at the same moment, under load, and started again (issue 2, §7.4):
-//! everything that was acknowledged is there, in order, once, and the sessions go on.
+//! All servers are killed at the same moment, under load, and started again: everything that
+//! was acknowledged is there, in order, once, and the sessions go on.
 //!
 //! `ZOOLET_FAULTS_SEED` repeats a run.
 

@@ -1,4 +1,4 @@
-//! The same seeded operations on Apache `ZooKeeper` and on zoolet (issue 2, §7.1).
+//! The same seeded operations on Apache `ZooKeeper` and on zoolet.
 //!
 //! `ZOOLET_ORACLE_SEED` and `ZOOLET_ORACLE_OPERATIONS` replay a run or make it longer; `make oracle`
 //! runs a million.
@@ -9,17 +9,14 @@ use std::net::SocketAddr;
 
 use zoolet_tests::apache::{Apache, ApacheError};
 use zoolet_tests::oracle::{self, Plan};
-use zoolet_tests::tools::{announce, require_foreign};
+use zoolet_tests::tools::{self, announce, require_foreign};
 use zoolet_tests::zoolet::Zoolet;
 
 /// The operations of a run in CI.
 const OPERATIONS: u64 = 20_000;
 
-fn setting(name: &str, default: u64) -> u64 {
-    match std::env::var(name) {
-        Ok(text) => text.parse().unwrap_or_else(|_| panic!("{name}={text} is no number")),
-        Err(_) => default,
-    }
+fn setting(name: &'static str, default: u64) -> u64 {
+    tools::number(name, default).expect("a number")
 }
 
 /// A reference on which nothing happens by itself.

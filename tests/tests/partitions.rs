@@ -1,6 +1,6 @@
-//! Partitions of ensembles of 2 to 6 servers, each in a network namespace of its own (issue 2,
-//! §7.4): the side with a majority goes on, all others stop, no acknowledged write is lost, and
-//! sessions live through it.
+//! Partitions of ensembles of 2 to 6 servers, each in a network namespace of its own: the side
+//! with a majority goes on, all others stop, no acknowledged write is lost, and sessions live through
+//! it.
 //!
 //! `ZOOLET_PARTITION_ROUNDS` adds random cuts, `ZOOLET_FAULTS_SEED` repeats a run.
 
@@ -65,15 +65,10 @@ async fn cut_apart(count: usize, seed: Arc<Seed>) {
         trial.half_deaf(Lost::ToFirst, false).await;
     }
     trial.flap().await;
-    for _ in 0..rounds() {
+    for _ in 0..tools::number("ZOOLET_PARTITION_ROUNDS", 0).unwrap() {
         trial.random_cut().await;
     }
     trial.finish(&seed).await;
-}
-
-fn rounds() -> u32 {
-    std::env::var("ZOOLET_PARTITION_ROUNDS")
-        .map_or(0, |text| text.parse().unwrap_or_else(|_| panic!("{text} is no number")))
 }
 
 /// What the cuts of one ensemble have come to.

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use zoolet_jute::{
@@ -14,8 +14,9 @@ use zoolet_jute::{
 use zoolet_tests::apache::Apache;
 use zoolet_tests::four_letter;
 use zoolet_tests::raw::{Incoming, RawConnection};
-use zoolet_tests::servers::Servers;
+use zoolet_tests::servers::{LEADER_MAX, Servers};
 use zoolet_tests::tools;
+use zoolet_tests::wait;
 use zoolet_tests::zoolet::Zoolet;
 
 /// An election, the time that a server looks for a leader, and as much again for a busy machine.
@@ -105,7 +106,7 @@ fn serves_reads_alone(servers: &mut Servers) {
 
 /// Kills all but a follower, whose client address it answers.
 fn lose_the_others(servers: &mut Servers) -> SocketAddr {
-    let leader = servers.leader().unwrap();
+    let leader = servers.wait_for_leader(LEADER_MAX).unwrap();
     let survivor = (leader + 1) % 3;
     for index in (0..3).filter(|index| *index != survivor) {
         servers.kill(index).unwrap();
@@ -113,13 +114,9 @@ fn lose_the_others(servers: &mut Servers) -> SocketAddr {
     servers.client_address(survivor).unwrap()
 }
 
-#[allow(clippy::disallowed_methods, reason = "waits for real processes")]
 fn eventually(what: &str, mut reached: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !reached() {
-        assert!(start.elapsed() < CHANGE_MAX, "no {what}");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    let found = wait::until(CHANGE_MAX, || reached().then_some(()));
+    assert!(found.is_some(), "no {what}");
 }
 
 fn handshake(read_only: bool) -> ConnectRequest {

@@ -107,9 +107,12 @@ async fn latches(client: &Client, curator: &mut Curator) {
     let ours = LeaderLatch::start(client, "/latch", "ours");
     timeout(LONG, ours.lead()).await.unwrap().unwrap();
     curator.ask("latch /latch theirs").await;
-    while ours.participants().await.unwrap().len() < 2 {
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    let both = async {
+        while ours.participants().await.unwrap().len() < 2 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(LONG, both).await.unwrap();
     curator.ask("sync /latch").await;
     assert_eq!(curator.ask("latch-participants /latch").await, "ours,theirs");
     assert_eq!(curator.ask("latch-leader /latch").await, "ours");

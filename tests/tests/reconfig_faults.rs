@@ -7,6 +7,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
+use std::iter;
 use std::time::Duration;
 
 use tokio::task::block_in_place;
@@ -15,11 +16,11 @@ use zoolet_client::{Client, ClientOptions, ConfigChange, Error, ErrorCode};
 use zoolet_tests::faults::{Load, Seed, agree};
 use zoolet_tests::four_letter;
 use zoolet_tests::ports::PortLease;
-use zoolet_tests::tools::announce;
+use zoolet_tests::servers::{LEADER_MAX, SUPER_DIGEST};
+use zoolet_tests::tools::{self, announce};
+use zoolet_tests::wait::until_so;
 use zoolet_tests::zoolet::Zoolet;
 
-/// Of the password `test`.
-const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
 const SERVERS: usize = 5;
 const ROUNDS: usize = 10;
 /// The mean pause between two writes of a session.
@@ -28,6 +29,8 @@ const PAUSE: Duration = Duration::from_millis(20);
 const KILL_WITHIN_MS: u64 = 250;
 /// How long an ensemble may take to get over a change, on a busy machine.
 const SETTLED_MAX: Duration = Duration::from_mins(2);
+/// Every so many rounds the leader dies right after the answer, however slow the machine is.
+const ROUNDS_PER_ANSWER: usize = 4;
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// The lines of a configuration by server, without its version.
@@ -143,8 +146,7 @@ struct Changes {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_dies_within_a_change_leaves_the_old_or_the_new_ensemble() {
-    let rounds = std::env::var("ZOOLET_RECONFIG_ROUNDS")
-        .map_or(ROUNDS, |text| text.parse().unwrap_or_else(|_| panic!("{text} is no number")));
+    let rounds = tools::number("ZOOLET_RECONFIG_ROUNDS", ROUNDS).unwrap();
     let seed = Seed::of("reconfig_faults");
     let mut rng = seed.generator(0);
     let mut servers = block_in_place(|| start(3));
@@ -152,13 +154,18 @@ async fn a_leader_that_dies_within_a_change_leaves_the_old_or_the_new_ensemble()
     let mut load = Load::start(&everybody, &seed, PAUSE).await.unwrap();
     let all = settled(&everybody).await;
     let (mut now, mut changes, mut known) = (all.clone(), Changes::default(), 0);
-    for _ in 0..rounds {
-        let wanted = any_members(&all, &mut rng);
+    for round in 0..rounds {
+        let mut draws = iter::repeat_with(|| any_members(&all, &mut rng));
+        let wanted = draws.find(|members| *members != now).unwrap();
+        let victim = block_in_place(|| servers.wait_for_leader(LEADER_MAX)).unwrap();
         let asked = servers.client_address(now.keys().next().unwrap() - 1).unwrap();
         let asking = tokio::spawn(ask(asked.to_string(), render(&wanted)));
-        let leader = block_in_place(|| servers.leader());
-        sleep(Duration::from_millis(rng.u64(..KILL_WITHIN_MS))).await;
-        let victim = leader.unwrap_or(0);
+        let within = Duration::from_millis(rng.u64(..KILL_WITHIN_MS));
+        if round % ROUNDS_PER_ANSWER == 0 {
+            until_so(SETTLED_MAX, async || asking.is_finished()).await;
+        } else {
+            sleep(within).await;
+        }
         servers.kill(victim).unwrap();
         servers.spawn(victim).unwrap();
         let answer = timeout(SETTLED_MAX, asking).await.unwrap().unwrap();
@@ -192,6 +199,7 @@ async fn a_leader_that_dies_within_a_change_leaves_the_old_or_the_new_ensemble()
         seed.number, total.acknowledged, total.in_doubt, agreement.znodes,
     ));
     assert!(total.acknowledged > rounds * 20, "{total:?}");
+    assert!(changes.acknowledged + changes.finished > 0, "no change came about: {changes:?}");
 }
 
 async fn ask_until_done(servers: &str, members: &Members) {
@@ -209,7 +217,7 @@ async fn followers_and_leaders_move_to_other_ports() {
     let everybody = servers.connect_string();
     let mut load = Load::start(&everybody, &seed, PAUSE).await.unwrap();
     let mut members = settled(&everybody).await;
-    let leader = block_in_place(|| servers.leader()).unwrap();
+    let leader = block_in_place(|| servers.wait_for_leader(LEADER_MAX)).unwrap();
     let leases = [PortLease::take(3).unwrap(), PortLease::take(3).unwrap()];
     for (mover, lease) in [(leader + 1) % SERVERS, leader].into_iter().zip(&leases) {
         let id = mover + 1;

@@ -1,6 +1,6 @@
 //! ZooKeeper's own command line through every command it has, as scripts with their answers.
 //!
-//! The answers were recorded from Apache ZooKeeper: `ZOOLET_RECORD=1 cargo test -p zoolet-tests
+//! The answers were recorded from Apache ZooKeeper: `ZOOLET_RECORD=1 cargo test --workspace
 //! --test zkcli` writes them anew, and a person reads the diff.
 
 #![allow(

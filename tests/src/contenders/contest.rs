@@ -11,7 +11,7 @@ use super::process::{Event, LINES_MAX, Program};
 use super::referee::{Contender, Lock, Mode};
 use super::{Group, SEMAPHORE_PERMITS};
 use crate::foreign::EnsembleError;
-use crate::servers::{Servers, ServersError};
+use crate::servers::{LEADER_MAX, Servers, ServersError};
 
 /// Long enough for the loss of a leader, short enough for a test that waits for an expiry.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
@@ -91,7 +91,7 @@ pub fn contest(
     contest.count_anew();
     contest.until("turns without the victim", |contest| contest.all_had(TURNS))?;
     if last == Loss::Leader {
-        let leader = servers.leader().ok_or(ServersError::NoServer(0))?;
+        let leader = servers.wait_for_leader(LEADER_MAX)?;
         servers.kill(leader)?;
         contest.count_anew();
         contest.until("turns without the leader", |contest| contest.all_had(TURNS))?;

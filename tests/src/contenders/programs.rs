@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::apache;
+use crate::programs::require_c_library;
 use crate::tools::{self, ToolError};
 
 /// Compiles a Java program once, with the jars it needs beside it.
@@ -27,10 +28,7 @@ pub fn java(name: &str, sources: &[&str], main: &str) -> Result<Command, ToolErr
 
 /// Compiles the program over the C library once.
 pub fn c() -> Result<Command, ToolError> {
-    let header = ["-x", "c", "-E", "-include", "zookeeper/zookeeper.h", "/dev/null"];
-    if tools::run(Command::new("gcc").args(header)).is_err() {
-        return Err(ToolError::Missing { what: "libzookeeper-mt-dev".to_owned() });
-    }
+    require_c_library()?;
     let source = tools::interop_dir("contest").join("c").join("contest.c");
     let directory = tools::prepare_once("contest-c", &[source], |directory| {
         tools::run(

@@ -84,16 +84,6 @@ impl Island {
         tokio::task::spawn_blocking(move || four_letter::mode(address)).await.ok().flatten()
     }
 
-    /// The server of some that leads.
-    pub async fn leader_of(&self, servers: &[usize]) -> Option<usize> {
-        for server in servers {
-            if self.mode(*server).await.as_deref() == Some("leader") {
-                return Some(*server);
-            }
-        }
-        None
-    }
-
     /// Waits until one of some servers leads and all of them serve; answers the leader and how
     /// long it took.
     pub async fn until_serving(

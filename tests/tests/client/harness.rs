@@ -5,9 +5,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use tokio::time::{sleep, timeout};
 use zoolet_client::{Client, ClientOptions, CreateMode};
-use zoolet_tests::servers::Servers;
+use zoolet_tests::servers::{LEADER_MAX, Servers};
+use zoolet_tests::wait::until_so;
 
 /// How long something may take that happens without anybody's further doing.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
@@ -65,8 +65,10 @@ impl Scene {
 
     /// The servers without whom one follower is left.
     pub(crate) fn all_but_a_follower(&self) -> Vec<usize> {
-        let leader =
-            tokio::task::block_in_place(|| self.processes.lock().unwrap().leader().unwrap());
+        let leader = tokio::task::block_in_place(|| {
+            self.processes.lock().unwrap().wait_for_leader(LEADER_MAX)
+        });
+        let leader = leader.unwrap();
         (0..3).filter(|index| *index != (leader + 1) % 3).collect()
     }
 
@@ -80,11 +82,6 @@ impl Scene {
 }
 
 /// Waits until something is so.
-pub(crate) async fn soon(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let wait = async {
-        while !is_so().await {
-            sleep(Duration::from_millis(10)).await;
-        }
-    };
-    assert!(timeout(SOON, wait).await.is_ok(), "not within {} s: {what}", SOON.as_secs());
+pub(crate) async fn soon(what: &str, is_so: impl AsyncFnMut() -> bool) {
+    assert!(until_so(SOON, is_so).await, "not within {} s: {what}", SOON.as_secs());
 }

@@ -16,13 +16,11 @@ mod sessions;
 mod watches;
 
 use zoolet_tests::apache::Apache;
+use zoolet_tests::servers::SUPER_DIGEST;
 use zoolet_tests::zoolet::Zoolet;
 use zoolet_tests::{scenes, suites, tools};
 
 use harness::{AnyServers, Scene};
-
-/// `super:test`.
-const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
 
 /// What the suites want of the servers, beside their defaults.
 const PROPERTIES: [(&str, &str); 4] = [

@@ -119,6 +119,12 @@ pub(crate) async fn a_client_reads_without_the_ensemble(scene: &Scene) {
     let client = Scene::options().read_only(true).connect(&scene.servers).await.unwrap();
     assert_eq!(*client.state().borrow(), SessionState::Connected);
     client.create(&path, b"kept", CreateMode::Persistent).await.unwrap();
+    // A majority has it; the server that is left is to have it as well.
+    for server in scene.servers.split(',') {
+        let elsewhere = Scene::options().connect(server).await.unwrap();
+        elsewhere.sync(&path).await.unwrap();
+        elsewhere.close().await.unwrap();
+    }
     let killed = scene.all_but_a_follower();
     for index in &killed {
         scene.kill(*index);

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::time::{sleep, timeout};
 use zoolet_client::{Client, ClientOptions, CreateMode};
+use zoolet_tests::wait::until_so;
 use zoolet_tests::zooletctl;
 
 /// How long something may take that happens without anybody's further doing.
@@ -152,11 +152,6 @@ pub(crate) fn signal(child: &Child, name: &str) {
 }
 
 /// Waits until something is so.
-pub(crate) async fn soon(what: &str, mut reached: impl AsyncFnMut() -> bool) {
-    let wait = async {
-        while !reached().await {
-            sleep(Duration::from_millis(20)).await;
-        }
-    };
-    assert!(timeout(SOON, wait).await.is_ok(), "no {what} after {SOON:?}");
+pub(crate) async fn soon(what: &str, reached: impl AsyncFnMut() -> bool) {
+    assert!(until_so(SOON, reached).await, "no {what} after {SOON:?}");
 }

@@ -8,8 +8,9 @@ use zoolet_client::torture::proxy::Proxy;
 
 use crate::harness::{Scene, command, ended, soon, start};
 
-/// The session timeout of the holders that are cut off: short, since it is waited for.
-const SESSION: Duration = Duration::from_secs(4);
+/// The session timeout of the holders that are cut off. A third of it lies between the end of the
+/// command and the end of the session, in which a busy machine is to come to the assertions.
+const SESSION: Duration = Duration::from_secs(8);
 
 pub(crate) async fn a_command_ends_with_its_lock(scene: &Scene) {
     let path = scene.path().await;
@@ -46,20 +47,25 @@ pub(crate) async fn a_command_ends_before_its_session_can(scene: &Scene) {
     let file = directory.path().join("pid");
     let script = format!("echo $$ > {}; exec sleep 60", file.display());
     let proxy = Proxy::start(&scene.servers).await.unwrap();
-    let mut held = command(&proxy.connect_string(), &["--session-timeout", "4s"]);
+    let mut held = command(
+        &proxy.connect_string(),
+        &["--session-timeout", &format!("{}s", SESSION.as_secs())],
+    );
     held.args(["lock", &path, "--", "sh", "-c", &script]);
     let holder = start(held.stdin(std::process::Stdio::null()));
     soon("the command", async || fs::read_to_string(&file).is_ok_and(|pid| !pid.is_empty())).await;
     let pid = fs::read_to_string(&file).unwrap().trim().to_owned();
     let waiting = scene.begin(&["lock", &path, "--", "true"]);
-    scene.until_children(&path, 4).await;
+    let contenders = scene.until_children(&path, 4).await;
+    let watcher = scene.client().await;
 
     proxy.cut();
     let cut_at = Instant::now();
     soon("the end of the command", async || !is_alive(&pid)).await;
     assert!(cut_at.elapsed() < SESSION, "a loss is seen before the servers can end the session");
-    let shown = scene.json(&["locks", &path]);
-    assert_eq!(shown[0]["holders"].as_array().unwrap().len(), 1, "{shown}");
+    watcher.sync(&path).await.unwrap();
+    let (still, _) = watcher.children(&path).await.unwrap();
+    assert!(contenders.iter().all(|name| still.contains(name)), "{contenders:?} became {still:?}");
     ended(waiting).well();
     // It tries to give back what it has lost until its time for that is over.
     proxy.heal();

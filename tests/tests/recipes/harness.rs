@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::FencingToken;
 use zoolet_client::torture::proxy::{Fault, Proxy};
 use zoolet_client::{Client, ClientOptions, CreateMode, Error};
+use zoolet_tests::wait::until_so;
 
 /// How long something may take that happens without anybody's further doing.
 const SOON: Duration = Duration::from_secs(20);
@@ -150,13 +151,8 @@ pub(crate) async fn connect_for(servers: &str, session: Duration) -> Client {
 }
 
 /// Waits until something is so.
-pub(crate) async fn soon(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let wait = async {
-        while !is_so().await {
-            sleep(Duration::from_millis(10)).await;
-        }
-    };
-    assert!(timeout(SOON, wait).await.is_ok(), "not within {} s: {what}", SOON.as_secs());
+pub(crate) async fn soon(what: &str, is_so: impl AsyncFnMut() -> bool) {
+    assert!(until_so(SOON, is_so).await, "not within {} s: {what}", SOON.as_secs());
 }
 
 /// Drops a future at its first await, then a new one at its second, and so on, until one comes to

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::{LeaderLatch, LeaderSelector, Loss, Standing, Suspension, Term};
@@ -144,11 +145,17 @@ pub(crate) async fn a_selector_drops_the_work_of_a_lost_term(scene: &Scene) {
     let proxy = Proxy::start(&scene.servers).await.unwrap();
     let client = connect(&proxy.connect_string()).await;
     let cut_off = LeaderSelector::new(&client, &path);
-    let term = tokio::spawn(async move { cut_off.lead(|_| pending::<()>()).await });
-    scene.until_children(&other, &path, 1).await;
-    sleep(Duration::from_millis(100)).await;
+    let ((begun, begins), (kept, dropped)) = (oneshot::channel(), oneshot::channel::<()>());
+    let work = async move |_| {
+        let _kept = kept;
+        begun.send(()).unwrap();
+        pending::<()>().await;
+    };
+    let term = tokio::spawn(async move { cut_off.lead(work).await });
+    timeout(LONG, begins).await.unwrap().unwrap();
     proxy.cut();
-    sleep(Duration::from_millis(100)).await;
+    // The work ends before there is a connection again.
+    timeout(LONG, dropped).await.unwrap().unwrap_err();
     proxy.heal();
     assert_eq!(timeout(LONG, term).await.unwrap().unwrap().unwrap(), Term::Suspended);
 

@@ -1,4 +1,4 @@
-//! Holds a history against the promises: K1 to K8 of the reliability programme.
+//! Holds a history against the promises: K1 to K8, the rows of [`Promise`].
 //!
 //! Nothing here asks a recipe whether it did well. The order of grants is taken from zxids: a grant
 //! counts from the newest transaction that its holder had seen when it was told, to the one that
@@ -46,7 +46,7 @@ pub enum Promise {
 }
 
 impl Promise {
-    /// The number in the reliability programme, and a word.
+    /// Its number and a few words; `docs/locks.md` tells how each is checked.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NoStaleWrite => "K1 no stale write",
