@@ -25,12 +25,12 @@ test:
 
 # kazoo's own suite on Apache ZooKeeper and on zoolet, side by side.
 kazoo:
-	ZOOLET_TIER=kazoo cargo test -p zoolet-tests --test kazoo_suite -- --nocapture --test-threads=1
+	ZOOLET_TIER=kazoo cargo test --workspace --test kazoo_suite -- --nocapture --test-threads=1
 
 # A million operations against the oracle; SEED=… replays.
 oracle:
 	ZOOLET_ORACLE_OPERATIONS=1000000 ZOOLET_ORACLE_SEED=$(or $(SEED),1) \
-		cargo test -p zoolet-tests --test oracle -- --nocapture
+		cargo test --workspace --test oracle -- --nocapture
 
 # Kills of leaders and followers under load; ROUNDS of them. The run prints its seed; SEED=… replays
 # victims, moments and the load's operations, here and in the other tiers of faults.
