@@ -17,6 +17,8 @@ use thiserror::Error;
 const PORT_MIN: u16 = 11_000;
 /// The last one: Linux takes the ports of outgoing connections from 32,768 upwards.
 const PORT_MAX: u16 = 32_000;
+/// How often ports in a row are looked for.
+const ROWS_TRIED: usize = 200;
 
 /// Why no ports could be leased.
 #[derive(Debug, Error)]
@@ -60,6 +62,22 @@ impl PortLease {
             return Err(PortError::Exhausted);
         }
         Ok(Self { ports, _locks: locks })
+    }
+
+    /// Leases `count` ports that follow each other; answers the first one as well.
+    pub fn take_in_a_row(count: u16) -> Result<(Self, u16), PortError> {
+        // Leases that do not do are held, so that the next one is of other ports.
+        let mut unfit = Vec::new();
+        for _ in 0..ROWS_TRIED {
+            let lease = Self::take(usize::from(count))?;
+            if let Some(first) = lease.ports.first().copied()
+                && lease.ports.iter().copied().eq(first..first + count)
+            {
+                return Ok((lease, first));
+            }
+            unfit.push(lease);
+        }
+        Err(PortError::Exhausted)
     }
 
     /// The leased ports, in the order they were found.

@@ -4,6 +4,7 @@
 //! small shell beside each server waits on a pipe from the test; the pipe breaks, and the shell
 //! kills the server.
 
+use std::fs;
 use std::io::{self, Write};
 use std::process::{Child, Command, ExitStatus, Stdio};
 
@@ -61,6 +62,11 @@ impl ServerProcess {
 pub fn signal(pid: u32, name: &str) -> io::Result<()> {
     let status = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status()?;
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("kill: {status}"))) }
+}
+
+/// Whether there is such a process. A zombie that its parent has not waited for is dead.
+pub fn is_alive(pid: u32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 impl Drop for ServerProcess {

@@ -5,21 +5,22 @@
 //! Needs root and loop devices, so it is a tier of its own: `make power_cut`, which CI calls as well.
 //! `ZOOLET_POWER_CUT_POINTS` makes the run longer, `ZOOLET_FAULTS_SEED` repeats one.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "it is a test")]
+#![allow(clippy::unwrap_used, clippy::panic, reason = "it is a test")]
 
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::Path;
+use std::process::Command;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::task::JoinSet;
 use zoolet_client::{Client, ClientOptions, CreateMode};
 use zoolet_tests::faults::Seed;
+use zoolet_tests::mount::Mount;
 use zoolet_tests::ports::PortLease;
+use zoolet_tests::process::signal;
 use zoolet_tests::tools::{self, announce, run};
+use zoolet_tests::up::{self, Up};
 use zoolet_tests::wait::until_so;
-use zoolet_tests::zoolet;
 
 const POINTS: usize = 12;
 /// The longest pause between two cuts, and the largest znode.
@@ -33,76 +34,22 @@ const PAUSE_AFTER_ERROR: Duration = Duration::from_millis(20);
 const SERVERS: u16 = 3;
 const IMAGE_BYTES: &str = "1500M";
 
-/// A mounted image; unmounted when it is dropped.
-struct Mount {
-    directory: PathBuf,
-}
-
-impl Mount {
-    fn new(image: &Path, directory: &Path) -> Self {
-        std::fs::create_dir_all(directory).unwrap();
-        run(Command::new("mount").args(["-o", "loop"]).arg(image).arg(directory)).unwrap();
-        Self { directory: directory.to_owned() }
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        // Lazily: a server that was just killed may still be letting go of its files.
-        let _ = Command::new("umount").arg("-l").arg(&self.directory).status();
-    }
-}
-
-/// A running `zoolet up`; stopped when it is dropped.
-struct Up(Child);
-
-impl Up {
-    fn start(directory: &Path, first_port: u16) -> Self {
-        let mut process = Command::new(zoolet::binary().unwrap())
-            .args(["up", "--servers", &SERVERS.to_string()])
-            .args(["--client-port", &first_port.to_string(), "--data-dir"])
-            .arg(directory)
-            .stdout(Stdio::piped())
-            .stderr(std::fs::File::create(directory.with_extension("log")).unwrap())
-            .spawn()
-            .unwrap();
-        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let announced = lines.take(1 + usize::from(SERVERS)).flatten().count();
-        let said = std::fs::read_to_string(directory.with_extension("log")).unwrap();
-        assert_eq!(announced, 1 + usize::from(SERVERS), "it does not start: {said}");
-        Self(process)
-    }
-}
-
-impl Drop for Up {
-    fn drop(&mut self) {
-        let _ = Command::new("kill").arg(self.0.id().to_string()).status();
-        let _ = self.0.wait();
-    }
+/// Starts the servers of a directory.
+fn start(directory: &Path, first_port: u16) -> Up {
+    let log = directory.with_extension("log");
+    let mut command = up::on_ports(SERVERS, first_port).unwrap();
+    command.arg("--data-dir").arg(directory).stderr(std::fs::File::create(&log).unwrap());
+    let up = Up::spawn(&mut command, SERVERS).unwrap();
+    let said = std::fs::read_to_string(log).unwrap();
+    assert_eq!(up.announced.len(), 1 + usize::from(SERVERS), "it does not start: {said}");
+    up
 }
 
 /// Sends a signal to every server of an ensemble.
 fn signal_all(directory: &Path, name: &str) {
-    let state = std::fs::read_to_string(directory.join("up.json")).unwrap();
-    for line in state.lines() {
-        if let Some(pid) = line.trim().strip_prefix("\"pid\": ") {
-            let pid = pid.trim_end_matches(',');
-            run(Command::new("kill").args([&format!("-{name}"), pid])).unwrap();
-        }
+    for member in up::members(directory).unwrap() {
+        signal(member.pid, name).unwrap();
     }
-}
-
-fn ports_in_a_row() -> (PortLease, u16) {
-    let mut unfit = Vec::new();
-    for _ in 0..200 {
-        let lease = PortLease::take(usize::from(SERVERS)).unwrap();
-        let first = lease.ports()[0];
-        if lease.ports().iter().copied().eq(first..first + SERVERS) {
-            return (lease, first);
-        }
-        unfit.push(lease);
-    }
-    panic!("no free ports in a row");
 }
 
 fn connect_string(first: u16) -> String {
@@ -129,9 +76,9 @@ async fn what_was_acknowledged_survives_a_power_cut_of_all_servers() {
     let image = directory.path().join("image");
     run(Command::new("truncate").args(["-s", IMAGE_BYTES]).arg(&image)).unwrap();
     run(Command::new("mkfs.ext4").arg("-q").arg(&image)).unwrap();
-    let mount = Mount::new(&image, &directory.path().join("live"));
-    let (_live_lease, live_port) = ports_in_a_row();
-    let live = Up::start(&mount.directory.join("data"), live_port);
+    let mount = Mount::image(&image, &directory.path().join("live")).unwrap();
+    let (_live_lease, live_port) = PortLease::take_in_a_row(SERVERS).unwrap();
+    let live = start(&mount.directory.join("data"), live_port);
 
     let acknowledged = Arc::new(Mutex::new(Vec::<String>::new()));
     let mut writers = JoinSet::new();
@@ -164,9 +111,9 @@ async fn what_was_acknowledged_survives_a_power_cut_of_all_servers() {
         signal_all(&mount.directory.join("data"), "STOP");
         run(Command::new("cp").arg("--sparse=always").arg(&image).arg(&copy)).unwrap();
         signal_all(&mount.directory.join("data"), "CONT");
-        let cut = Mount::new(&copy, &directory.path().join(format!("cut-{point}")));
-        let (_lease, port) = ports_in_a_row();
-        let revived = Up::start(&cut.directory.join("data"), port);
+        let cut = Mount::image(&copy, &directory.path().join(format!("cut-{point}"))).unwrap();
+        let (_lease, port) = PortLease::take_in_a_row(SERVERS).unwrap();
+        let revived = start(&cut.directory.join("data"), port);
         let reader = connect(port).await;
         reader.sync("/").await.unwrap();
         let (children, _) = reader.children("/").await.unwrap();
@@ -176,12 +123,12 @@ async fn what_was_acknowledged_survives_a_power_cut_of_all_servers() {
         assert!(gone.is_empty(), "point {point}: acknowledged and gone: {gone:?}");
         checked += before.len();
         reader.close().await.unwrap();
-        drop(revived);
+        assert!(revived.stop().unwrap().success());
         drop(cut);
         std::fs::remove_file(&copy).unwrap();
     }
     drop(writers);
-    drop(live);
+    assert!(live.stop().unwrap().success());
     announce(&format!(
         "power cut: seed {}, {points} points, {checked} acknowledged writes looked for, all there",
         seed.number,

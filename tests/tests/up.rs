@@ -1,114 +1,55 @@
 //! `zoolet up`, as a user types it.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::net::TcpListener;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use zoolet_client::{Client, CreateMode};
 use zoolet_tests::ports::PortLease;
-use zoolet_tests::zoolet;
+use zoolet_tests::process::{is_alive, signal};
+use zoolet_tests::up::{self, Up};
+use zoolet_tests::wait::until_so;
 
-/// A running `zoolet up`; killed when it is dropped.
-struct Up {
-    process: Child,
-    announced: Vec<String>,
-}
-
-impl Up {
-    fn start(servers: u16, first_port: u16, directory: &Path) -> Self {
-        let mut command = command(servers, first_port);
-        command.arg("--data-dir").arg(directory).stderr(Stdio::null());
-        Self::spawn(&mut command, servers)
-    }
-
-    fn spawn(command: &mut Command, servers: u16) -> Self {
-        let mut process = command.stdout(Stdio::piped()).spawn().unwrap();
-        let lines = BufReader::new(process.stdout.take().unwrap()).lines();
-        let announced = lines.take(1 + usize::from(servers)).map(Result::unwrap).collect();
-        Self { process, announced }
-    }
-
-    fn signal(&self, name: &str) {
-        signal(self.process.id(), name);
-    }
-
-    fn stop(mut self) -> bool {
-        self.signal("TERM");
-        self.process.wait().unwrap().success()
-    }
-}
-
-impl Drop for Up {
-    fn drop(&mut self) {
-        // Its servers end with it, because their standard input does.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
+/// How long a server may take to come back, or to end, on a busy machine.
+const BACK_MAX: Duration = Duration::from_mins(1);
 
 fn command(servers: u16, first_port: u16) -> Command {
-    let mut command = Command::new(zoolet::server_command().unwrap().first().unwrap());
-    command.args(["up", "--servers", &servers.to_string()]);
-    command.args(["--client-port", &first_port.to_string()]);
-    command
+    up::on_ports(servers, first_port).unwrap()
 }
 
-fn signal(pid: u32, name: &str) {
-    let status = Command::new("kill").args([&format!("-{name}"), &pid.to_string()]).status();
-    assert!(status.unwrap().success());
+/// Starts servers whose files are in a directory.
+fn start(servers: u16, first_port: u16, directory: &Path) -> Up {
+    let mut command = command(servers, first_port);
+    command.arg("--data-dir").arg(directory).stderr(Stdio::null());
+    Up::spawn(&mut command, servers).unwrap()
 }
 
-fn is_alive(pid: u32) -> bool {
-    // A zombie that its parent has not waited for is dead.
-    fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+fn stops_well(up: Up) -> bool {
+    up.stop().unwrap().success()
 }
 
 fn pids(directory: &Path) -> Vec<u32> {
-    let state = fs::read_to_string(directory.join("up.json")).unwrap();
-    let pids = state.lines().filter_map(|line| line.trim().strip_prefix("\"pid\": "));
-    pids.map(|pid| pid.trim_end_matches(',').parse().unwrap()).collect()
+    up::members(directory).unwrap().iter().map(|member| member.pid).collect()
 }
 
-/// The first of `count` ports in a row that are free, and the lease that keeps them so.
 fn ports_in_a_row(count: u16) -> (PortLease, u16) {
-    // Leases that do not do are held, so that the next one is of other ports.
-    let mut unfit = Vec::new();
-    for _ in 0..200 {
-        let lease = PortLease::take(usize::from(count)).unwrap();
-        let first = lease.ports()[0];
-        if lease.ports().iter().copied().eq(first..first + count) {
-            return (lease, first);
-        }
-        unfit.push(lease);
-    }
-    panic!("no {count} free ports in a row");
+    PortLease::take_in_a_row(count).unwrap()
 }
 
 async fn eventually(what: &str, mut holds: impl FnMut() -> bool) {
-    for _ in 0..400 {
-        if holds() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    panic!("never: {what}");
+    assert!(until_so(BACK_MAX, async || holds()).await, "never: {what}");
 }
 
 #[tokio::test]
 async fn three_servers_serve_outlive_a_kill_and_keep_their_files() {
     let directory = tempfile::tempdir().unwrap();
     let (_lease, port) = ports_in_a_row(3);
-    let up = Up::start(3, port, directory.path());
+    let up = start(3, port, directory.path());
     let connect_string = format!("127.0.0.1:{port},127.0.0.1:{},127.0.0.1:{}", port + 1, port + 2);
     assert_eq!(up.announced[0], format!("connect string: {connect_string}"));
     let leaders = up.announced.iter().filter(|line| line.contains(": leader,")).count();
@@ -118,7 +59,7 @@ async fn three_servers_serve_outlive_a_kill_and_keep_their_files() {
     client.create("/kept", b"1", CreateMode::Persistent).await.unwrap();
     let before = pids(directory.path());
     let leader = up.announced.iter().position(|line| line.contains(": leader,")).unwrap() - 1;
-    signal(before[leader], "KILL");
+    signal(before[leader], "KILL").unwrap();
     eventually("the killed leader is started again", || {
         let now = pids(directory.path());
         now[leader] != before[leader] && now.iter().all(|pid| is_alive(*pid))
@@ -128,25 +69,25 @@ async fn three_servers_serve_outlive_a_kill_and_keep_their_files() {
     client.close().await.unwrap();
 
     let last = pids(directory.path());
-    assert!(up.stop());
+    assert!(stops_well(up));
     assert!(last.iter().all(|pid| !is_alive(*pid)));
     assert!(!directory.path().join("up.json").exists());
 
-    let again = Up::start(3, port, directory.path());
+    let again = start(3, port, directory.path());
     let client = Client::connect(&connect_string).await.unwrap();
     assert_eq!(client.get("/kept").await.unwrap().0.as_ref(), b"1");
     client.close().await.unwrap();
-    assert!(again.stop());
+    assert!(stops_well(again));
 }
 
 #[tokio::test]
 async fn no_server_outlives_a_supervisor_that_is_killed() {
     let directory = tempfile::tempdir().unwrap();
     let (_lease, port) = ports_in_a_row(1);
-    let up = Up::start(1, port, directory.path());
+    let up = start(1, port, directory.path());
     assert!(up.announced[1].contains(": standalone,"), "{:?}", up.announced);
     let servers = pids(directory.path());
-    up.signal("KILL");
+    up.signal("KILL").unwrap();
     eventually("the server ends", || servers.iter().all(|pid| !is_alive(*pid))).await;
 }
 
@@ -175,7 +116,7 @@ fn an_even_number_of_servers_is_warned_about() {
     // It has more to say, and would fail if nobody listened.
     let mut output = BufReader::new(process.stdout.take().unwrap());
     output.read_line(&mut announced).unwrap();
-    signal(process.id(), "TERM");
+    signal(process.id(), "TERM").unwrap();
     assert!(process.wait().unwrap().success());
     let mut said = String::new();
     process.stderr.take().unwrap().read_to_string(&mut said).unwrap();
@@ -194,7 +135,7 @@ fn a_directory_in_use_and_one_of_another_ensemble_are_left_as_they_are() {
     };
     let files =
         || ["cluster.toml", "up.json"].map(|file| fs::read(directory.path().join(file)).ok());
-    let first = Up::start(1, port, directory.path());
+    let first = start(1, port, directory.path());
     let before = files();
     assert!(before.iter().all(Option::is_some));
     let said = refused(1, port + 1);
@@ -213,7 +154,7 @@ async fn one_damaged_log_of_three_stops_nobody_else() {
     let (_lease, port) = ports_in_a_row(3);
     // Each start begins a segment.
     for _ in 0..2 {
-        assert!(Up::start(3, port, directory.path()).stop());
+        assert!(stops_well(start(3, port, directory.path())));
     }
     let damaged = first_segment(&directory.path().join("2/wal"));
     let mut bytes = fs::read(&damaged).unwrap();
@@ -223,7 +164,7 @@ async fn one_damaged_log_of_three_stops_nobody_else() {
     let log = directory.path().join("log");
     let mut command = command(3, port);
     command.arg("--data-dir").arg(directory.path()).stderr(fs::File::create(&log).unwrap());
-    let up = Up::spawn(&mut command, 3);
+    let up = Up::spawn(&mut command, 3).unwrap();
     let why = format!("{} is damaged at byte 0", damaged.display());
     assert!(up.announced[2].starts_with("server 2: not running, "), "{:?}", up.announced);
     assert!(up.announced[2].contains(&why), "{:?}", up.announced);
@@ -242,7 +183,7 @@ async fn one_damaged_log_of_three_stops_nobody_else() {
         zoolet_tests::four_letter::mode(address).as_deref() == Some("follower")
     })
     .await;
-    assert!(up.stop());
+    assert!(stops_well(up));
 }
 
 fn first_segment(wal: &Path) -> std::path::PathBuf {
@@ -256,7 +197,7 @@ fn without_a_majority_up_says_why() {
     let directory = tempfile::tempdir().unwrap();
     let (_lease, port) = ports_in_a_row(3);
     for _ in 0..2 {
-        assert!(Up::start(3, port, directory.path()).stop());
+        assert!(stops_well(start(3, port, directory.path())));
     }
     let mut damaged = Vec::new();
     for server in ["1", "3"] {
@@ -291,30 +232,30 @@ async fn options_go_before_the_file() {
     let text =
         format!("{}{}{}[limits]\nsession_watches_max = 7\n", server(1), server(2), server(3));
     fs::write(&config, &text).unwrap();
-    let up = |options: &[&str]| {
-        let mut command = Command::new(zoolet::server_command().unwrap().first().unwrap());
-        command.args(["up", "--config"]).arg(&config).args(options).stderr(Stdio::null());
+    let configured = |options: &[&str]| {
+        let mut command = up::command().unwrap();
+        command.arg("--config").arg(&config).args(options).stderr(Stdio::null());
         command.current_dir(directory.path());
         command
     };
     // The file alone.
-    let alone = Up::spawn(&mut up(&[]), 3);
+    let alone = Up::spawn(&mut configured(&[]), 3).unwrap();
     let all = format!("127.0.0.1:{0},127.0.0.2:{0},127.0.0.3:{0}", port + 3);
     assert_eq!(alone.announced[0], format!("connect string: {all}"));
-    assert!(alone.stop());
+    assert!(stops_well(alone));
     assert!(directory.path().join("unused1/identity").exists());
     // Every option that there is.
     let first = port.to_string();
     let options = ["--servers", "1", "--client-port", &first, "--data-dir", "data"];
-    let one = Up::spawn(&mut up(&options), 1);
+    let one = Up::spawn(&mut configured(&options), 1).unwrap();
     assert_eq!(one.announced[0], format!("connect string: 127.0.0.1:{port}"));
     assert!(one.announced[1].starts_with("server 1: standalone, "), "{:?}", one.announced);
     let effective = fs::read_to_string(directory.path().join("data/up.toml")).unwrap();
     assert!(effective.contains("\nsession_watches_max = 7\n"), "the other settings stay");
-    assert!(one.stop());
+    assert!(stops_well(one));
     assert!(directory.path().join("data/1/identity").exists());
     assert_eq!(fs::read_to_string(&config).unwrap(), text, "the user's file is left as it is");
-    let output = up(&["--servers", "4"]).stderr(Stdio::piped()).output().unwrap();
+    let output = configured(&["--servers", "4"]).stderr(Stdio::piped()).output().unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.contains("cluster.toml lists 3 servers, not 4"), "{said}");
 }
@@ -326,18 +267,18 @@ fn a_port_is_looked_for_where_the_server_will_listen() {
     let config = directory.path().join("cluster.toml");
     let text = format!("[[server]]\nid = 1\nclient = \"127.0.0.2:{port}\"\ndata_dir = \"d\"\n");
     fs::write(&config, text).unwrap();
-    let up = || {
-        let mut command = Command::new(zoolet::server_command().unwrap().first().unwrap());
-        command.args(["up", "--config"]).arg(&config).current_dir(directory.path());
+    let configured = || {
+        let mut command = up::command().unwrap();
+        command.arg("--config").arg(&config).current_dir(directory.path());
         command
     };
     let taken = TcpListener::bind(("127.0.0.2", port)).unwrap();
-    let said = String::from_utf8(up().output().unwrap().stderr).unwrap();
+    let said = String::from_utf8(configured().output().unwrap().stderr).unwrap();
     assert!(said.contains(&format!("server 1 cannot listen on 127.0.0.2:{port}: ")), "{said}");
     drop(taken);
     // Somebody on another address is in nobody's way.
     let _other = TcpListener::bind(("127.0.0.1", port)).unwrap();
-    let up = Up::spawn(&mut up(), 1);
+    let up = Up::spawn(&mut configured(), 1).unwrap();
     assert_eq!(up.announced[0], format!("connect string: 127.0.0.2:{port}"));
-    assert!(up.stop());
+    assert!(stops_well(up));
 }

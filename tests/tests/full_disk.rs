@@ -1,0 +1,74 @@
+//! A disk that gets full under writes: the server says so and ends, and with room for its log again
+//! it goes on with everything that was acknowledged. Needs root, for a file system of its own.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use std::fs;
+use std::time::Duration;
+
+use tokio::task::block_in_place;
+use zoolet_client::{ClientOptions, CreateMode};
+use zoolet_tests::faults::connect;
+use zoolet_tests::mount::Mount;
+use zoolet_tests::process::is_alive;
+use zoolet_tests::tools::{self, ToolError};
+use zoolet_tests::wait::until;
+use zoolet_tests::zoolet::Zoolet;
+
+/// The disk, and how much of it somebody else has taken.
+const DISK_BYTES: usize = 16 << 20;
+const TAKEN_BYTES: usize = 6 << 20;
+const ZNODE_BYTES: usize = 100_000;
+/// More than fit on the disk.
+const WRITES_MAX: usize = DISK_BYTES / ZNODE_BYTES;
+/// How long a server that cannot write may take to end.
+const END_MAX: Duration = Duration::from_secs(30);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_with_a_full_disk_says_so_and_goes_on_when_there_is_room() {
+    let directory = tempfile::tempdir().unwrap();
+    let Ok(disk) = Mount::memory(DISK_BYTES, &directory.path().join("disk")) else {
+        let missing = ToolError::Missing { what: "root, to mount a file system".to_owned() };
+        tools::skip_unless_required("full_disk", missing).unwrap();
+        return;
+    };
+    let taken = disk.directory.join("taken");
+    fs::write(&taken, vec![1; TAKEN_BYTES]).unwrap();
+    let data = disk.directory.join("data");
+    let zoolet = Zoolet::builder().property("dataDir", data.to_str().unwrap());
+    let mut servers = zoolet.start().unwrap();
+    let connect_string = servers.connect_string();
+
+    let options = ClientOptions::new().session_timeout(Duration::from_secs(4));
+    let client = options.connect(&connect_string).await.unwrap();
+    let (mut acknowledged, mut refused) = (Vec::new(), None);
+    while refused.is_none() && acknowledged.len() < WRITES_MAX {
+        let written = vec![u8::try_from(acknowledged.len()).unwrap(); ZNODE_BYTES];
+        match client.create("/fill-", &written, CreateMode::PersistentSequential).await {
+            Ok((path, _)) => acknowledged.push((path, written)),
+            Err(error) => refused = Some(error),
+        }
+    }
+    assert!(refused.is_some() && acknowledged.len() > 10, "{} writes", acknowledged.len());
+    let pid = servers.pid(0).unwrap();
+    let ended = block_in_place(|| until(END_MAX, || (!is_alive(pid)).then_some(())));
+    let said = servers.output(0).unwrap();
+    assert!(ended.is_some(), "it goes on: {said}");
+    let last = said.lines().last().unwrap();
+    assert!(last.starts_with("zoolet: ") && last.contains("the disk is full: cannot "), "{said}");
+    assert!(!said.contains("panicked"), "{said}");
+    drop(client);
+
+    fs::remove_file(&taken).unwrap();
+    block_in_place(|| servers.restart(0)).unwrap();
+    let client = connect(&connect_string).await.unwrap();
+    for (path, written) in &acknowledged {
+        let (found, _) = client.get(path).await.unwrap();
+        assert!(found.as_ref() == written.as_slice(), "{path} is not what was written");
+    }
+    let (children, _) = client.children("/").await.unwrap();
+    let fills = children.iter().filter(|name| name.starts_with("fill-")).count();
+    assert!(fills <= acknowledged.len() + 1, "{fills}: only one was in doubt");
+    client.create("/more", b"", CreateMode::Persistent).await.unwrap();
+    client.close().await.unwrap();
+}
