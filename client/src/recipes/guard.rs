@@ -9,7 +9,7 @@ use zoolet_jute::Stat;
 
 use crate::{Client, Error, ErrorKind, Transaction};
 
-use super::line::wait_deleted;
+use super::line::wait_gone;
 use super::place::Place;
 use super::retry::{fired, insist};
 
@@ -114,11 +114,11 @@ impl LockGuard {
     /// raced against the work that the lock protects; it ends after a release too.
     pub fn lost(&self) -> impl Future<Output = Loss> + Send + 'static + use<> {
         let client = self.client().clone();
-        let paths = self.hold.paths.clone();
+        let (paths, czxid) = (self.hold.paths.clone(), self.hold.place.czxid());
         async move {
             tokio::select! {
                 () = client.lost() => Loss::Session,
-                () = any_deleted(&client, &paths) => Loss::Deleted,
+                () = any_gone(&client, &paths, czxid) => Loss::Deleted,
             }
         }
     }
@@ -166,19 +166,20 @@ impl LockGuard {
     }
 }
 
-/// Waits until one of one or two znodes does not exist. A session that ends is not its business.
-async fn any_deleted(client: &Client, paths: &[String]) {
+/// Waits until one of one or two znodes that a transaction has created is gone. A session that ends
+/// is not its business.
+async fn any_gone(client: &Client, paths: &[String], czxid: i64) {
     let first = paths.first();
     let second = paths.get(1);
     tokio::select! {
-        () = deleted(client, first) => {}
-        () = deleted(client, second) => {}
+        () = gone(client, first, czxid) => {}
+        () = gone(client, second, czxid) => {}
     }
 }
 
-async fn deleted(client: &Client, path: Option<&String>) {
+async fn gone(client: &Client, path: Option<&String>, czxid: i64) {
     match path {
-        Some(path) if wait_deleted(client, path).await.is_ok() => {}
+        Some(path) if wait_gone(client, path, czxid).await.is_ok() => {}
         _ => pending().await,
     }
 }

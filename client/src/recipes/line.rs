@@ -2,11 +2,18 @@
 //!
 //! Each waits for one znode in front of it, so that a release wakes one waiter and no herd.
 
-use crate::{Client, Error};
+use std::time::Duration;
+
+use tokio::time::sleep;
+
+use crate::{Client, Error, ErrorCode, OneshotWatcher, Stat};
 
 use super::name::{Sequence, join, nearest_before};
 use super::place::{Place, Ticket};
 use super::retry::{children, fired, insist, is_no_node};
+
+/// How often a znode is looked at that may not be read, and so not be watched.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Where a place stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,23 +97,63 @@ pub(crate) async fn wait_turn(
     }
 }
 
-/// Waits until a znode is written or deleted; not at all if there is none. The watch is one of
-/// `getData`, which leaves none behind on a znode that does not exist.
-pub(crate) async fn wait_changed(client: &Client, path: &str) -> Result<(), Error> {
+/// What tells that it is time to look at a znode again.
+#[derive(Debug)]
+enum Sign {
+    Watch(OneshotWatcher),
+    /// Nothing does.
+    Time,
+}
+
+impl Sign {
+    async fn given(self) -> Result<(), Error> {
+        match self {
+            Self::Watch(watch) => fired(watch).await,
+            Self::Time => {
+                sleep(LOOK_AGAIN).await;
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Looks at a znode and watches it; not if there is none. The watch is one of `getData`, which
+/// leaves none behind on a znode that does not exist. A lock's ACL may forbid to read it: then no
+/// server tells of its end, and the refusal tells no more than that it is there yet.
+async fn look(client: &Client, path: &str) -> Result<Option<(Option<Stat>, Sign)>, Error> {
     match insist(|| client.get_watched(path)).await {
-        Ok((_, _, watch)) => fired(watch).await,
-        Err(error) if is_no_node(&error) => Ok(()),
+        Ok((_, stat, watch)) => Ok(Some((Some(stat), Sign::Watch(watch)))),
+        Err(error) if is_no_node(&error) => Ok(None),
+        Err(error) if error.code() == Some(ErrorCode::NoAuth) => Ok(Some((None, Sign::Time))),
         Err(error) => Err(error),
+    }
+}
+
+/// Waits until a znode is written or deleted; not at all if there is none.
+pub(crate) async fn wait_changed(client: &Client, path: &str) -> Result<(), Error> {
+    match look(client, path).await? {
+        Some((_, sign)) => sign.given().await,
+        None => Ok(()),
+    }
+}
+
+/// Waits until a znode is not the one any more that this transaction has created: it is deleted,
+/// and somebody else may have the name since.
+pub(crate) async fn wait_gone(client: &Client, path: &str, czxid: i64) -> Result<(), Error> {
+    loop {
+        match look(client, path).await? {
+            Some((stat, sign)) if stat.is_none_or(|stat| stat.czxid.0 == czxid) => {
+                sign.given().await?;
+            }
+            Some(_) | None => return Ok(()),
+        }
     }
 }
 
 /// Waits until a znode does not exist.
 pub(crate) async fn wait_deleted(client: &Client, path: &str) -> Result<(), Error> {
-    loop {
-        match insist(|| client.get_watched(path)).await {
-            Ok((_, _, watch)) => fired(watch).await?,
-            Err(error) if is_no_node(&error) => return Ok(()),
-            Err(error) => return Err(error),
-        }
+    while let Some((_, sign)) = look(client, path).await? {
+        sign.given().await?;
     }
+    Ok(())
 }

@@ -14,7 +14,8 @@ use crate::{Client, Error, ErrorKind};
 
 use super::name::{KAZOO_LOCK_BASE, LOCK_BASE, ProtectedId, Sequence, join, split};
 use super::retry::{
-    back_off, children_now, delete_if_there, ensure_containers, insist, is_no_node, is_transient,
+    back_off, children_now, delete_created, delete_if_there, ensure_containers, insist, is_no_node,
+    is_transient,
 };
 
 /// The names of the znodes of one place.
@@ -199,7 +200,13 @@ impl Place {
     /// Looks for znodes whose create was not answered, and makes sure that they are this session's.
     async fn find(&self) -> Result<Option<Vec<(String, Stat)>>, Error> {
         let session = self.client.session().id;
-        let names = find_names(&self.client, &self.dir, self.id, self.fixed.as_deref()).await?;
+        if let Some(name) = &self.fixed {
+            let path = join(&self.dir, name);
+            let found = find_fixed(&self.client, &path, self.id).await?;
+            let own = found.filter(|stat| stat.ephemeral_owner == session);
+            return Ok(own.map(|stat| vec![(path, stat)]));
+        }
+        let names = find_names(&self.client, &self.dir, self.id).await?;
         let mut found = Vec::new();
         for name in names {
             let path = join(&self.dir, &name);
@@ -215,6 +222,11 @@ impl Place {
 
     pub(crate) fn client(&self) -> &Client {
         &self.client
+    }
+
+    /// Where the work runs that a dropped place leaves.
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
     }
 
     pub(crate) fn dir(&self) -> &str {
@@ -239,8 +251,13 @@ impl Place {
     /// Leaves the queue. Answers whether the place was still there; a place that is gone without
     /// its holder's doing was lost before.
     pub(crate) async fn leave(mut self) -> Result<bool, Error> {
-        let fixed = self.fixed.is_some();
-        let was_there = remove(&self.client, &self.dir, self.id, fixed, &self.names).await;
+        let was_there = match (&self.fixed, self.names.first()) {
+            (Some(_), Some(name)) => {
+                let path = join(&self.dir, name);
+                delete_created(&self.client, &path, Some(self.czxid)).await
+            }
+            _ => remove(&self.client, &self.dir, &self.names).await,
+        };
         // The end of the session has deleted the znodes, or will.
         self.armed = matches!(&was_there, Err(error) if !error.ends_session());
         was_there
@@ -254,9 +271,16 @@ impl Drop for Place {
         }
         let client = self.client.clone();
         let (dir, names) = (std::mem::take(&mut self.dir), std::mem::take(&mut self.names));
-        let (id, fixed) = (self.id, self.fixed.take());
+        let (id, fixed, czxid) = (self.id, self.fixed.take(), self.czxid);
         self.runtime.spawn(async move {
-            if let Err(error) = clean_up(&client, &dir, id, fixed, names).await {
+            let cleaned = match fixed {
+                Some(name) => {
+                    let czxid = (!names.is_empty()).then_some(czxid);
+                    clean_up_fixed(&client, &join(&dir, &name), id, czxid).await
+                }
+                None => clean_up(&client, &dir, id, names).await,
+            };
+            if let Err(error) = cleaned {
                 debug!(dir, %error, "a znode is left to the end of its session");
             }
         });
@@ -264,29 +288,20 @@ impl Drop for Place {
 }
 
 /// The names that an id has below a znode, as of now, Curator's form first: it is created first.
-async fn find_names(
-    client: &Client,
-    dir: &str,
-    id: ProtectedId,
-    fixed: Option<&str>,
-) -> Result<Vec<String>, Error> {
-    if let Some(name) = fixed {
-        let is_ours = starts_with_id(client, &join(dir, name), id).await?;
-        return Ok(is_ours.then(|| name.to_owned()).into_iter().collect());
-    }
+async fn find_names(client: &Client, dir: &str, id: ProtectedId) -> Result<Vec<String>, Error> {
     let mut names = children_now(client, dir).await?;
     names.retain(|name| id.owns(name));
     names.sort_by_key(|name| !name.starts_with("_c_"));
     Ok(names)
 }
 
-/// Whether a znode exists, as of now, and its data starts with an id: only the name's holder writes
-/// its id there.
-async fn starts_with_id(client: &Client, path: &str, id: ProtectedId) -> Result<bool, Error> {
+/// The Stat of a znode, as of now, whose data starts with an id: only the name's holder writes its
+/// id there.
+async fn find_fixed(client: &Client, path: &str, id: ProtectedId) -> Result<Option<Stat>, Error> {
     insist(|| client.sync(path)).await?;
     match insist(|| client.get(path)).await {
-        Ok((data, _)) => Ok(data.starts_with(id.uuid().as_bytes())),
-        Err(error) if is_no_node(&error) => Ok(false),
+        Ok((data, stat)) => Ok(data.starts_with(id.uuid().as_bytes()).then_some(stat)),
+        Err(error) if is_no_node(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -297,33 +312,38 @@ async fn clean_up(
     client: &Client,
     dir: &str,
     id: ProtectedId,
-    fixed: Option<String>,
     mut names: Vec<String>,
 ) -> Result<(), Error> {
     if names.is_empty() {
-        names = find_names(client, dir, id, fixed.as_deref()).await?;
+        names = find_names(client, dir, id).await?;
     }
     if names.is_empty() {
         return Ok(());
     }
-    remove(client, dir, id, fixed.is_some(), &names).await.map(|_| ())
+    remove(client, dir, &names).await.map(drop)
+}
+
+/// The same for a fixed name. A delete may be under way already, and somebody else have the name.
+async fn clean_up_fixed(
+    client: &Client,
+    path: &str,
+    id: ProtectedId,
+    czxid: Option<i64>,
+) -> Result<(), Error> {
+    let czxid = match czxid {
+        Some(czxid) => czxid,
+        None => match find_fixed(client, path, id).await? {
+            Some(stat) => stat.czxid.0,
+            None => return Ok(()),
+        },
+    };
+    delete_created(client, path, Some(czxid)).await.map(drop)
 }
 
 /// Deletes the znodes of a place, two of them in one transaction: nobody may see half of it.
-async fn remove(
-    client: &Client,
-    dir: &str,
-    id: ProtectedId,
-    fixed: bool,
-    names: &[String],
-) -> Result<bool, Error> {
+async fn remove(client: &Client, dir: &str, names: &[String]) -> Result<bool, Error> {
     if let [name] = names {
-        let path = join(dir, name);
-        return if fixed {
-            delete_own(client, &path, id).await
-        } else {
-            delete_if_there(client, &path).await
-        };
+        return delete_if_there(client, &join(dir, name)).await;
     }
     let mut tries = 0;
     loop {
@@ -343,21 +363,4 @@ async fn remove(
         delete_if_there(client, &join(dir, name)).await?;
     }
     Ok(tries > 0)
-}
-
-/// Deletes the znode of a fixed name. The next holder's znode has the same name, so that after a
-/// lost reply it is looked at before it is deleted again.
-async fn delete_own(client: &Client, path: &str, id: ProtectedId) -> Result<bool, Error> {
-    let mut tries = 0;
-    loop {
-        match client.delete(path, -1).await {
-            Ok(()) => return Ok(true),
-            Err(error) if is_no_node(&error) => return Ok(tries > 0),
-            Err(error) if is_transient(&error) => back_off(&mut tries).await,
-            Err(error) => return Err(error),
-        }
-        if !starts_with_id(client, path, id).await? {
-            return Ok(true);
-        }
-    }
 }

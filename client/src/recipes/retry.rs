@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::{Client, CreateMode, Error, ErrorCode, ErrorKind, OneshotWatcher};
+use crate::{Client, CreateMode, Error, ErrorCode, ErrorKind, OneshotWatcher, Stat};
 
 use super::name::split;
 
@@ -112,6 +112,42 @@ fn or_empty(children: Result<Vec<String>, Error>) -> Result<Vec<String>, Error> 
 pub(crate) async fn delete_if_there(client: &Client, path: &str) -> Result<bool, Error> {
     let mut tries = 0;
     loop {
+        match client.delete(path, -1).await {
+            Ok(()) => return Ok(true),
+            Err(error) if is_no_node(&error) => return Ok(tries > 0),
+            Err(error) if is_transient(&error) => back_off(&mut tries).await,
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// The Stat of a znode as of now: a `sync` goes in front, as with [`children_now`].
+pub(crate) async fn exists_now(client: &Client, path: &str) -> Result<Option<Stat>, Error> {
+    insist(|| async {
+        let (synced, stat) = tokio::join!(biased; client.sync(path), client.exists(path));
+        synced?;
+        stat
+    })
+    .await
+}
+
+/// Deletes a znode of a name that others create too: the one that this transaction has created, or
+/// the one that stands there at first. It is looked at before every delete, since a delete whose
+/// reply was lost may have happened, and the next one would end a successor. Answers whether the
+/// znode was there, as [`delete_if_there`] does.
+pub(crate) async fn delete_created(
+    client: &Client,
+    path: &str,
+    mut czxid: Option<i64>,
+) -> Result<bool, Error> {
+    let mut tries = 0;
+    loop {
+        match exists_now(client, path).await? {
+            Some(stat) if czxid.is_none_or(|czxid| czxid == stat.czxid.0) => {
+                czxid = Some(stat.czxid.0);
+            }
+            Some(_) | None => return Ok(tries > 0),
+        }
         match client.delete(path, -1).await {
             Ok(()) => return Ok(true),
             Err(error) if is_no_node(&error) => return Ok(tries > 0),

@@ -38,7 +38,7 @@ impl SimpleLock {
         self
     }
 
-    /// The ACL of the znode.
+    /// The ACL of the znode. It has to let this session read it: a release looks whose znode it is.
     pub fn acl(mut self, acl: Vec<Acl>) -> Self {
         self.acl = acl;
         self
