@@ -10,7 +10,7 @@ use zoolet_jute::Acl;
 use crate::{Client, Error, ErrorKind, Transaction};
 
 use super::guard::FencingToken;
-use super::line::{Turn, turn, wait_deleted, wait_turn};
+use super::line::{Turn, turn, wait_gone, wait_turn};
 use super::name::{Sequence, in_order, join};
 use super::place::{Place, Shape, Ticket};
 use super::retry::{children_now, insist, is_no_node, within};
@@ -91,6 +91,7 @@ impl LeaderLatch {
             suspension,
             standing: sender,
             place: Arc::clone(&place),
+            entering: watch::Sender::new(false),
         };
         let task = tokio::spawn(contender.run(stopped));
         let (client, path) = (client.clone(), path.to_owned());
@@ -182,15 +183,23 @@ struct Contender {
     suspension: Suspension,
     standing: watch::Sender<Standing>,
     place: Slot,
+    /// Whether a create is under way, so that there may be a znode that is in no slot yet.
+    entering: watch::Sender<bool>,
 }
 
 impl Contender {
     async fn run(self, stopped: oneshot::Receiver<()>) {
+        let stopped = async {
+            // A sender that is gone is as good as a word.
+            let _ = stopped.await;
+            let mut entering = self.entering.subscribe();
+            let _ = entering.wait_for(|entering| !entering).await;
+        };
         tokio::select! {
             error = self.contend() => {
                 self.standing.send_replace(Standing::Ended(error.kind().clone()));
             }
-            _ = stopped => {
+            () = stopped => {
                 self.standing.send_replace(Standing::Ended(ErrorKind::Closed));
             }
         }
@@ -212,9 +221,17 @@ impl Contender {
         let acl = Acl::open();
         let shape = Shape::Protected(LATCH_BASE);
         let ticket = Ticket { dir: &self.path, shape, data: &self.id, acl: &acl, held: &[] };
-        let (place, mut listed) = Place::enter(&self.client, &ticket).await?;
-        let place = Arc::new(place);
+        self.entering.send_replace(true);
+        let entered = Place::enter(&self.client, &ticket).await;
+        let (place, mut listed) = match entered {
+            Ok((place, listed)) => (Arc::new(place), listed),
+            Err(error) => {
+                self.entering.send_replace(false);
+                return Err(error);
+            }
+        };
         self.keep(Some(&place));
+        self.entering.send_replace(false);
         while wait_turn(&place, listed.take(), latch_turn).await? {
             let path = join(&self.path, place.name());
             let token = FencingToken::new(place.czxid());
@@ -225,7 +242,7 @@ impl Contender {
                     self.standing.send_replace(Standing::Waiting);
                     session::resumed(&self.client).await;
                 }
-                deleted = wait_deleted(&self.client, &path) => return deleted,
+                gone = wait_gone(&self.client, &path, place.czxid()) => return gone,
                 () = session::suspended(&self.client),
                     if self.suspension == Suspension::StepDown =>
                 {

@@ -66,20 +66,20 @@ impl LeaderSelector {
         F: Future<Output = T>,
     {
         let guard = self.mutex.acquire().await?;
-        let term = {
-            let work = work(guard.reenter());
-            tokio::select! {
-                biased;
-                result = work => Term::Done(result),
-                loss = guard.lost() => Term::Lost(loss),
-                () = session::suspended(&self.client),
-                    if self.suspension == Suspension::StepDown => Term::Suspended,
-            }
+        let work = work(guard.reenter());
+        // Who is cut off learns so at once: the guard is dropped, which releases it as soon as a
+        // server can be reached.
+        let result = tokio::select! {
+            biased;
+            result = work => result,
+            loss = guard.lost() => return Ok(Term::Lost(loss)),
+            () = session::suspended(&self.client),
+                if self.suspension == Suspension::StepDown => return Ok(Term::Suspended),
         };
         match guard.release().await {
             // A session that has ended has given the leadership up.
             Err(error) if !error.ends_session() => Err(error),
-            _ => Ok(term),
+            _ => Ok(Term::Done(result)),
         }
     }
 

@@ -156,8 +156,10 @@ pub(crate) async fn a_selector_drops_the_work_of_a_lost_term(scene: &Scene) {
     proxy.cut();
     // The work ends before there is a connection again.
     timeout(LONG, dropped).await.unwrap().unwrap_err();
+    let ended = timeout(Duration::from_secs(5), term).await.unwrap().unwrap();
+    assert_eq!(ended.unwrap(), Term::Suspended);
     proxy.heal();
-    assert_eq!(timeout(LONG, term).await.unwrap().unwrap().unwrap(), Term::Suspended);
+    scene.until_children(&other, &path, 0).await;
 
     let looping = {
         let selector = selector.clone();
@@ -166,4 +168,16 @@ pub(crate) async fn a_selector_drops_the_work_of_a_lost_term(scene: &Scene) {
     scene.expire(&one).await;
     assert!(timeout(LONG, looping).await.unwrap().unwrap().ends_session());
     scene.until_children(&other, &path, 0).await;
+}
+
+/// The create may be under way when the latch is closed.
+pub(crate) async fn a_latch_that_is_closed_early_leaves_nothing_behind(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    LeaderLatch::start(&one, &path, "").close().await.unwrap();
+    for wait_us in (0..40).map(|step| step * 100) {
+        let latch = LeaderLatch::start(&one, &path, "");
+        sleep(Duration::from_micros(wait_us)).await;
+        timeout(LONG, latch.close()).await.unwrap().unwrap();
+        assert_eq!(scene.children(&other, &path).await, [""; 0], "after {wait_us} µs");
+    }
 }
