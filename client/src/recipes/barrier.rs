@@ -11,7 +11,8 @@ use super::local_address::local_address;
 use super::name::{join, split};
 use super::place::{Place, Shape, Ticket};
 use super::retry::{
-    children, children_now, delete_if_there, ensure_containers, fired, insist, is_no_node, within,
+    children, children_now, delete_created, ensure_containers, exists_now, fired, insist,
+    is_no_node, within,
 };
 
 /// The znode that tells the members of a [`DoubleBarrier`] that all are there.
@@ -48,9 +49,9 @@ impl Barrier {
         }
     }
 
-    /// Takes the barrier away.
+    /// Takes the barrier away: the one that stands when this is called, and no later one.
     pub async fn remove(&self) -> Result<(), Error> {
-        delete_if_there(&self.client, &self.path).await.map(drop)
+        delete_created(&self.client, &self.path, None).await.map(drop)
     }
 
     /// Waits until no barrier stands.
@@ -133,32 +134,47 @@ pub struct Entered {
 
 impl Entered {
     /// Leaves, and waits until all members have.
+    ///
+    /// Those who are inside now are waited for, and nobody who enters afterwards: the fast members
+    /// of a barrier that is used again are in the next round while the slow ones still leave.
     pub async fn leave(self) -> Result<(), Error> {
         let client = self.place.client().clone();
         let dir = self.place.dir().to_owned();
         let mine = self.place.name().to_owned();
+        let ready = join(&dir, READY);
+        let ready_czxid = exists_now(&client, &ready).await?.map(|stat| stat.czxid.0);
+        let mut round = members(&client, &dir).await?;
         // The member with the lowest name leaves last: the others wait for it, and it for them.
-        loop {
-            let names = members(&client, &dir).await?;
-            let last = names.last().filter(|last| **last != mine).cloned();
-            match (names.first(), last) {
-                (Some(first), Some(last)) if *first == mine => {
-                    wait_deleted(&client, &join(&dir, &last)).await?;
-                }
-                _ => break,
-            }
+        while let (Some(first), Some(last)) = (round.first(), round.last())
+            && *first == mine
+            && *last != mine
+        {
+            wait_deleted(&client, &join(&dir, last)).await?;
+            keep_inside(&client, &dir, &mut round).await?;
         }
         self.place.leave().await?;
-        while let Some(first) = members(&client, &dir).await?.first() {
+        round.retain(|name| *name != mine);
+        while let Some(first) = round.first() {
             wait_deleted(&client, &join(&dir, first)).await?;
+            keep_inside(&client, &dir, &mut round).await?;
         }
-        delete_if_there(&client, &join(&dir, READY)).await.map(drop)
+        match ready_czxid {
+            Some(_) => delete_created(&client, &ready, ready_czxid).await.map(drop),
+            None => Ok(()),
+        }
     }
 
     /// The same, waiting for so long at most; answers whether all have left.
     pub async fn leave_timeout(self, limit: Duration) -> Result<bool, Error> {
         Ok(within(limit, self.leave()).await?.is_some())
     }
+}
+
+/// Strikes those off the list who have left.
+async fn keep_inside(client: &Client, dir: &str, round: &mut Vec<String>) -> Result<(), Error> {
+    let inside = members(client, dir).await?;
+    round.retain(|name| inside.contains(name));
+    Ok(())
 }
 
 /// The names of those who are inside, in order.

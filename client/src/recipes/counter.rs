@@ -65,12 +65,15 @@ impl SharedCount {
         }
     }
 
-    /// Writes the number whatever it is.
+    /// Writes the number whatever it is, once: a lost reply does not undo what somebody has written
+    /// since.
     pub async fn set(&self, value: i32) -> Result<(), Error> {
         let bytes = value.to_be_bytes();
         loop {
-            match insist(|| self.client.set_data(&self.path, &bytes, -1)).await {
-                Ok(_) => return Ok(()),
+            let write =
+                self.witness.commit(|transaction| transaction.set_data(&self.path, &bytes, -1));
+            match write.await {
+                Ok(()) => return Ok(()),
                 Err(error) if is_no_node(&error) => self.create().await?,
                 Err(error) => return Err(error),
             }
@@ -122,12 +125,15 @@ impl Counter {
         self.read().await.map(|(value, _)| value)
     }
 
-    /// Writes the number whatever it is.
+    /// Writes the number whatever it is, once: a lost reply does not undo what somebody has added
+    /// since.
     pub async fn set(&self, value: i64) -> Result<(), Error> {
         let bytes = value.to_be_bytes();
         loop {
-            match insist(|| self.client.set_data(&self.path, &bytes, -1)).await {
-                Ok(_) => return Ok(()),
+            let write =
+                self.witness.commit(|transaction| transaction.set_data(&self.path, &bytes, -1));
+            match write.await {
+                Ok(()) => return Ok(()),
                 Err(error) if is_no_node(&error) => {
                     create_node(&self.client, &self.path, &bytes).await?;
                 }

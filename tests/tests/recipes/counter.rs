@@ -5,9 +5,10 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use zoolet_client::recipes::{Counter, SharedCount, Versioned};
+use zoolet_client::torture::proxy::{Fault, Proxy};
 use zoolet_client::{CreateMode, ErrorKind};
 
-use crate::harness::Scene;
+use crate::harness::{Scene, connect};
 
 const LONG: Duration = Duration::from_secs(10);
 
@@ -76,4 +77,32 @@ pub(crate) async fn a_shared_count_is_watched_and_set(scene: &Scene) {
     let bad = format!("{path}-bad");
     one.create(&bad, b"12345", CreateMode::Persistent).await.unwrap();
     assert!(SharedCount::new(&one, &bad, 0).get().await.is_err());
+}
+
+/// The reply of a write is lost, somebody writes something else, and the write is not repeated.
+pub(crate) async fn a_set_whose_reply_is_lost_undoes_nothing(scene: &Scene) {
+    let other = scene.client().await;
+    for after in 0.. {
+        let path = scene.path();
+        let proxy = Proxy::start(&scene.servers).await.unwrap();
+        let client = connect(&proxy.connect_string()).await;
+        let counter = Counter::new(&other, &path);
+        assert_eq!(counter.increment().await.unwrap(), 1);
+        let set = Counter::new(&client, &path);
+        // Its helper znode is there already.
+        set.set(2).await.unwrap();
+        other.sync(&path).await.unwrap();
+        let (_, _, changed) = other.get_watched(&path).await.unwrap();
+        proxy.strike(Fault::Reply, after);
+        let setting = tokio::spawn(async move { set.set(5).await });
+        timeout(LONG, changed.changed()).await.unwrap().unwrap();
+        assert_eq!(counter.increment().await.unwrap(), 6);
+        timeout(LONG, setting).await.unwrap().unwrap().unwrap();
+        other.sync(&path).await.unwrap();
+        assert_eq!(counter.get().await.unwrap(), 6, "what was added is undone");
+        if !proxy.calm() {
+            assert!(after > 0, "nothing was lost");
+            return;
+        }
+    }
 }
