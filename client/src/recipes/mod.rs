@@ -2,9 +2,10 @@
 //! and one of Curator exclude each other on the same path. `docs/locks.md` tells which clients
 //! exclude which.
 //!
-//! Every recipe is safe to cancel: who drops a future leaves nothing behind. A connection that
-//! breaks is waited out; a znode whose create was not answered is found by its protected name. An
-//! error that [ends the session](crate::Error::ends_session) ends what the session holds.
+//! Every recipe is safe to cancel: who drops a future leaves nothing behind but containers, and the
+//! `ready` of a [`DoubleBarrier`] whose members were all dropped. A connection that breaks is waited
+//! out; a znode whose create was not answered is found by its protected name. An error that
+//! [ends the session](crate::Error::ends_session) ends what the session holds.
 
 mod barrier;
 mod cache;

@@ -193,7 +193,15 @@ impl GuardStack {
 }
 
 impl Drop for GuardStack {
+    /// One task gives them back, so that the order holds in the background too.
     fn drop(&mut self) {
-        while self.0.pop().is_some() {}
+        let mut guards = std::mem::take(&mut self.0);
+        let Some(last) = guards.last() else { return };
+        last.place().runtime().clone().spawn(async move {
+            while let Some(guard) = guards.pop() {
+                // A guard that could not be released is left to the end of its session.
+                let _ = guard.release().await;
+            }
+        });
     }
 }

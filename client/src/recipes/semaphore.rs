@@ -3,7 +3,7 @@
 use std::future::pending;
 use std::time::Duration;
 
-use crate::{Client, Error, OneshotWatcher};
+use crate::{Client, Error, ErrorKind, OneshotWatcher};
 
 use super::counter::SharedCount;
 use super::guard::LockGuard;
@@ -15,6 +15,10 @@ use super::place::{Place, Shape, Ticket};
 use super::retry::{children_now, fired, insist, is_no_node, within};
 
 const LEASE_BASE: &str = "lease-";
+
+/// How long a try waits for those who are about to take a permit. One of them may stand still: a
+/// try is not to wait for the end of its session.
+const TRY_MAX: Duration = Duration::from_secs(1);
 
 /// Where the number of permits comes from.
 #[derive(Clone, Debug)]
@@ -65,6 +69,7 @@ impl Semaphore {
 
     /// Waits for a permit. Who drops the future leaves nothing behind.
     pub async fn acquire(&self) -> Result<LockGuard, Error> {
+        self.refuse_more(1)?;
         let mutex = self.mutex.acquire().await?;
         let place = self.wait_permit().await?;
         mutex.release().await?;
@@ -76,24 +81,49 @@ impl Semaphore {
         within(limit, self.acquire()).await
     }
 
-    /// Takes a permit if one is free. That none is free costs reads and no write.
+    /// Takes a permit if one is free. That none is free costs reads and no write. Others who are
+    /// about to take a permit go first; a try that waits for them longer than a second gives up.
     pub async fn try_acquire(&self) -> Result<Option<LockGuard>, Error> {
-        if self.participants().await?.len() >= self.permits().await? {
+        let guards = self.try_acquire_many(1).await?;
+        Ok(guards.and_then(|mut guards| guards.pop()))
+    }
+
+    /// Waits for several permits at once: all or none. Whoever else asks for permits waits until
+    /// they are complete, so that no two have a part of them each and wait for the other;
+    /// Curator's semaphore takes several one by one, and can come to that. More permits than a
+    /// fixed number of them are refused; those of a shared count are waited for, it may grow.
+    pub async fn acquire_many(&self, count: usize) -> Result<Vec<LockGuard>, Error> {
+        self.refuse_more(count)?;
+        let mutex = self.mutex.acquire().await?;
+        let mut guards = GuardStack::default();
+        for _ in 0..count {
+            guards.push(LockGuard::new(self.wait_permit().await?));
+        }
+        mutex.release().await?;
+        Ok(guards.take())
+    }
+
+    /// Takes several permits if so many are free; see [`try_acquire`](Self::try_acquire).
+    pub async fn try_acquire_many(&self, count: usize) -> Result<Option<Vec<LockGuard>>, Error> {
+        self.refuse_more(count)?;
+        if self.participants().await?.len().saturating_add(count) > self.permits().await? {
             return Ok(None);
         }
         tokio::select! {
-            guard = self.acquire() => guard.map(Some),
+            guards = within(TRY_MAX, self.acquire_many(count)) => guards,
             full = self.wait_full() => full.map(|()| None),
         }
     }
 
-    /// Waits for several permits at once: all or none.
-    pub async fn acquire_many(&self, count: usize) -> Result<Vec<LockGuard>, Error> {
-        let mut guards = GuardStack::default();
-        for _ in 0..count {
-            guards.push(self.acquire().await?);
+    /// Nobody can ever have more permits than there are.
+    fn refuse_more(&self, count: usize) -> Result<(), Error> {
+        match self.permits {
+            Permits::Fixed(permits) if count > permits => {
+                let why = format!("{count} permits of a semaphore that has {permits}");
+                Err(ErrorKind::Protocol(why).into())
+            }
+            Permits::Fixed(_) | Permits::Shared(_) => Ok(()),
         }
-        Ok(guards.take())
     }
 
     /// The same, for so long at most; `None` when that was not enough.

@@ -7,12 +7,16 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::{
-    Lockable, Loss, MultiLock, Mutex, ReadLock, ReadWriteLock, Semaphore, SemaphoreMutex,
-    SharedCount, SimpleLock, WriteLock,
+    LockOptions, Lockable, Loss, MultiLock, Mutex, ReadLock, ReadWriteLock, Semaphore,
+    SemaphoreMutex, SharedCount, SimpleLock, WriteLock,
 };
 use zoolet_client::torture::proxy::{Fault, Proxy};
+use zoolet_client::{Acl, CreateMode, Id};
+use zoolet_jute::perms;
 
-use crate::harness::{Fenced, Scene, cancelled_at_every_await, connect, count_up, new_counter};
+use crate::harness::{
+    Fenced, Scene, cancelled_at_every_await, connect, count_up, dropped_after, new_counter,
+};
 
 const LONG: Duration = Duration::from_secs(10);
 const SHORT: Duration = Duration::from_millis(200);
@@ -292,4 +296,134 @@ pub(crate) async fn a_simple_lock_released_again_spares_the_next_holder(scene: &
         assert_eq!(owner, Some(next.session().id), "the next holder's znode is gone");
         assert!(after.release().await.unwrap());
     }
+}
+
+/// A release that is dropped is made up for in the background. It may have happened, its reply be
+/// lost, and the next holder have the name.
+pub(crate) async fn a_cancelled_release_of_a_simple_lock_spares_the_next_holder(scene: &Scene) {
+    let next = scene.client().await;
+    for after in 0..4 {
+        for polls in 1.. {
+            let path = scene.path();
+            let proxy = Proxy::start(&scene.servers).await.unwrap();
+            let client = connect(&proxy.connect_string()).await;
+            let held = SimpleLock::new(&client, &path).acquire().await.unwrap();
+            let waiting = SimpleLock::new(&next, &path);
+            let waiter = tokio::spawn(async move { waiting.acquire().await.unwrap() });
+            sleep(Duration::from_millis(50)).await;
+            proxy.strike(Fault::Reply, after);
+            let ended = dropped_after(polls, held.release()).await.is_some();
+            let after = timeout(LONG, waiter).await.unwrap().unwrap();
+            // What the dropped release has left to do is done by then.
+            sleep(SHORT).await;
+            next.sync(&path).await.unwrap();
+            let owner = next.exists(&path).await.unwrap().map(|stat| stat.ephemeral_owner);
+            assert_eq!(owner, Some(next.session().id), "{polls}: the next holder's znode is gone");
+            assert!(after.release().await.unwrap());
+            if ended {
+                break;
+            }
+        }
+    }
+}
+
+/// The znode is deleted by hand, and somebody else has the lock before its holder has looked.
+pub(crate) async fn a_simple_lock_that_another_has_is_lost(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let held = SimpleLock::new(&one, &path).acquire().await.unwrap();
+    let lost = tokio::spawn(held.lost());
+    other.sync(&path).await.unwrap();
+    let (open, mode) = (Acl::open(), CreateMode::Ephemeral);
+    let taken = other.transaction().delete(&path, -1).create(&path, b"other", open, mode);
+    taken.commit().await.unwrap();
+    assert_eq!(timeout(LONG, lost).await.unwrap().unwrap(), Loss::Deleted);
+    assert_eq!(timeout(LONG, held.lost()).await.unwrap(), Loss::Deleted);
+    assert!(!held.release().await.unwrap(), "it was lost before");
+    other.sync(&path).await.unwrap();
+    assert_eq!(other.get(&path).await.unwrap().0.as_ref(), b"other");
+}
+
+/// A lock's ACL may forbid everybody to read its znode: its holder and its waiters watch it all the
+/// same.
+pub(crate) async fn a_lock_that_nobody_may_read_is_watched(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let acl = vec![Acl { perms: perms::ADMIN, id: Id::new("world", "anyone") }];
+    let options = LockOptions::new().acl(acl);
+    let held = Mutex::with_options(&one, &path, options).acquire().await.unwrap();
+    let mutex = Mutex::new(&other, &path);
+    let waiter = tokio::spawn(async move { mutex.acquire().await.unwrap() });
+    scene.until_children(&other, &path, 2).await;
+    let lost = tokio::spawn(held.lost());
+    sleep(SHORT).await;
+    assert!(!waiter.is_finished() && !lost.is_finished());
+    other.delete(held.path(), -1).await.unwrap();
+    assert_eq!(timeout(LONG, lost).await.unwrap().unwrap(), Loss::Deleted);
+    let next = timeout(LONG, waiter).await.unwrap().unwrap();
+    assert!(next.release().await.unwrap());
+}
+
+pub(crate) async fn a_cancelled_release_leaves_nothing_behind(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let free = async || scene.until_bare(&one, &path).await;
+    let mutex = Mutex::new(&other, &format!("{path}/mutex"));
+    cancelled_at_every_await(|| async { mutex.acquire().await?.release().await }, free).await;
+    let semaphore = Semaphore::new(&other, &format!("{path}/semaphore"), 1);
+    cancelled_at_every_await(|| async { semaphore.acquire().await?.release().await }, free).await;
+    let simple = SimpleLock::new(&other, &format!("{path}/simple"));
+    cancelled_at_every_await(|| async { simple.acquire().await?.release().await }, free).await;
+    let (a, b) = (format!("{path}/a"), format!("{path}/b"));
+    let multi = MultiLock::mutexes(&other, [a.as_str(), b.as_str()]);
+    cancelled_at_every_await(|| async { multi.acquire().await?.release().await }, free).await;
+}
+
+/// Each of two would have one permit and wait for the other's.
+pub(crate) async fn many_permits_are_taken_by_one_at_a_time(scene: &Scene) {
+    let (path, inside) = (scene.path(), Arc::new(AtomicUsize::new(0)));
+    let mut contenders = JoinSet::new();
+    for _ in 0..3 {
+        let semaphore = Semaphore::new(&scene.client().await, &path, 2);
+        let inside = Arc::clone(&inside);
+        contenders.spawn(async move {
+            for _ in 0..10 {
+                let leases = semaphore.acquire_many(2).await.unwrap();
+                assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "both permits are out");
+                inside.fetch_sub(1, Ordering::SeqCst);
+                for lease in leases {
+                    assert!(lease.release().await.unwrap());
+                }
+            }
+        });
+    }
+    let all = async {
+        while let Some(ended) = contenders.join_next().await {
+            ended.unwrap();
+        }
+    };
+    timeout(LONG * 3, all).await.expect("they wait for each other");
+
+    let client = scene.client().await;
+    let semaphore = Semaphore::new(&client, &path, 2);
+    let error = timeout(LONG, semaphore.acquire_many(3)).await.unwrap().unwrap_err();
+    assert!(error.to_string().contains("3 permits"), "{error}");
+    let one = semaphore.acquire().await.unwrap();
+    assert!(semaphore.acquire_many_timeout(2, SHORT).await.unwrap().is_none());
+    scene.until_children(&client, &format!("{path}/leases"), 1).await;
+    scene.until_children(&client, &format!("{path}/locks"), 0).await;
+    assert!(semaphore.try_acquire_many(2).await.unwrap().is_none());
+    assert!(one.release().await.unwrap());
+    let both = semaphore.acquire_many_timeout(2, LONG).await.unwrap().unwrap();
+    assert_eq!(both.len(), 2);
+    drop(both);
+    scene.until_bare(&client, &path).await;
+    assert_eq!(semaphore.try_acquire_many(2).await.unwrap().unwrap().len(), 2);
+}
+
+/// Who is about to take a permit holds the mutex of the semaphore, and may stand still.
+pub(crate) async fn a_try_does_not_wait_for_one_who_stands_still(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let still = Mutex::new(&one, &format!("{path}/locks")).acquire().await.unwrap();
+    let semaphore = Semaphore::new(&other, &path, 1);
+    assert!(timeout(LONG, semaphore.try_acquire()).await.unwrap().unwrap().is_none());
+    assert!(still.release().await.unwrap());
+    assert!(semaphore.try_acquire().await.unwrap().is_some());
 }
