@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
-use zoolet_jute::{AddWatchMode, EventType, Stat};
+use zoolet_jute::{AddWatchMode, ErrorCode, EventType, Stat};
 
 use crate::{Client, Error, ErrorKind, WatchedEvent};
 
@@ -53,7 +53,8 @@ type Nodes = BTreeMap<String, CachedNode>;
 /// `CuratorCache`.
 ///
 /// It follows the tree and does not lead it: a read may be a moment old, and older while the
-/// client is disconnected. Values that come and go between two reads are not seen.
+/// client is disconnected. Values that come and go between two reads are not seen; nor are znodes
+/// that the session may not read, nor what is below them.
 #[derive(Debug)]
 pub struct Cache {
     nodes: Arc<Mutex<Nodes>>,
@@ -156,10 +157,13 @@ impl Mirror {
                 tokio::select! {
                     biased;
                     changed = state.changed() => break changed.is_ok(),
-                    event = watch.changed() => match event {
-                        Ok(event) => self.apply(&event).await?,
-                        Err(_) => return Ok(()),
-                    },
+                    event = watch.changed() => {
+                        let Ok(event) = event else {
+                            self.progress.send_replace(Progress::Behind);
+                            return Ok(());
+                        };
+                        self.apply(&event).await?;
+                    }
                 }
             };
             // Servers do not tell a recursive watch what it has missed: read it all again, which
@@ -191,7 +195,11 @@ impl Mirror {
         while let Some(path) = paths.pop() {
             let (node, names) = tokio::join!(self.fetch(&path), children(&self.client, &path));
             if let Some(node) = node? {
-                paths.extend(names?.iter().map(|name| join(&path, name)));
+                let names = match names {
+                    Err(error) if error.code() == Some(ErrorCode::NoAuth) => Vec::new(),
+                    names => names?,
+                };
+                paths.extend(names.iter().map(|name| join(&path, name)));
                 seen.insert(path, node);
             }
         }
@@ -219,7 +227,9 @@ impl Mirror {
     async fn fetch(&self, path: &str) -> Result<Option<CachedNode>, Error> {
         match insist(|| self.client.get(path)).await {
             Ok((data, stat)) => Ok(Some(CachedNode { data, stat })),
-            Err(error) if is_no_node(&error) => Ok(None),
+            // What this session may not read is not there for it: one such znode is no reason to
+            // end the mirror of all others.
+            Err(error) if is_no_node(&error) || error.code() == Some(ErrorCode::NoAuth) => Ok(None),
             Err(error) => Err(error),
         }
     }

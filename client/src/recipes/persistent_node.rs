@@ -6,20 +6,20 @@ use std::sync::Arc;
 use bytes::Bytes;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
-use zoolet_jute::{CreateMode, ErrorCode};
+use zoolet_jute::{CreateMode, ErrorCode, Stat};
 
 use crate::{Client, Error, ErrorKind};
 
 use super::name::{ProtectedId, join, split};
 use super::retry::{
-    back_off, children_now, delete_if_there, ensure_containers, fired, insist, is_no_node,
-    is_transient,
+    back_off, children_now, delete_created, ensure_containers, exists_now, fired, insist,
+    is_no_node, is_transient,
 };
 
 /// Where the znode is, as the task knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Presence {
-    /// Its first create is under way.
+    /// Its create is under way, or waits for the end of another session's.
     Coming,
     /// It was there when the task looked last.
     There(Arc<str>),
@@ -29,8 +29,10 @@ enum Presence {
 
 /// Keeps a znode in existence for as long as the session lives: Curator's `PersistentNode`. A
 /// znode that is deleted is created again, and one that exists is taken over and gets the data.
+/// What others write on it afterwards stays, as with Curator, until the data is changed here.
 ///
-/// It is deleted when this is closed or dropped, whatever its mode.
+/// An ephemeral znode of another session is not taken over: it goes with that session, which may be
+/// about to end, and is waited for. It is deleted when this is closed or dropped, whatever its mode.
 #[derive(Debug)]
 pub struct PersistentNode {
     presence: watch::Receiver<Presence>,
@@ -162,46 +164,74 @@ impl Keeper {
     async fn remove(&self) -> Result<(), Error> {
         let numbered = without_number(self.mode) == self.mode;
         let name = if numbered { Some(self.name.clone()) } else { self.find().await? };
-        match name {
-            Some(name) => delete_if_there(&self.client, &join(&self.dir, &name)).await.map(drop),
-            None => Ok(()),
+        let Some(name) = name else { return Ok(()) };
+        let path = join(&self.dir, &name);
+        match exists_now(&self.client, &path).await? {
+            Some(stat) if self.may_own(&stat) => {
+                delete_created(&self.client, &path, Some(stat.czxid.0)).await.map(drop)
+            }
+            Some(_) | None => Ok(()),
         }
+    }
+
+    /// Whether a znode can be this one: not if it goes with another session.
+    fn may_own(&self, stat: &Stat) -> bool {
+        !matches!(self.mode, CreateMode::Ephemeral | CreateMode::EphemeralSequential)
+            || stat.ephemeral_owner == self.client.session().id
     }
 
     /// Makes the znode what it should be, and waits until it is not any more.
     async fn keep_once(&mut self) -> Result<(), Error> {
-        let path = self.create().await?;
+        let (path, mut has_data) = self.create().await?;
         loop {
-            let wanted = self.wanted.borrow_and_update().clone();
             let (data, watch) = match insist(|| self.client.get_watched(&path)).await {
-                Ok((data, _, watch)) => (data, watch),
+                Ok((data, stat, watch)) if self.may_own(&stat) => (data, watch),
+                Ok(_) => return Ok(()),
                 Err(error) if is_no_node(&error) => return Ok(()),
                 Err(error) => return Err(error),
             };
-            if data != wanted {
-                match insist(|| self.client.set_data(&path, &wanted, -1)).await {
-                    Err(error) if is_no_node(&error) => return Ok(()),
-                    other => drop(other?),
+            // Once: two who keep one znode with different data would answer each other for ever.
+            if !std::mem::replace(&mut has_data, true) {
+                let wanted = self.wanted.borrow_and_update().clone();
+                if data != wanted {
+                    match insist(|| self.client.set_data(&path, &wanted, -1)).await {
+                        Err(error) if is_no_node(&error) => return Ok(()),
+                        other => drop(other?),
+                    }
                 }
-                continue;
             }
             tokio::select! {
                 changed = fired(watch) => changed?,
-                // The handle is gone with its sender; then the task is about to be told.
-                changed = self.wanted.changed() => if changed.is_err() { pending().await },
+                changed = self.wanted.changed() => {
+                    if changed.is_err() {
+                        // The handle is gone with its sender: the task is about to be told.
+                        pending::<()>().await;
+                    }
+                    has_data = false;
+                }
             }
         }
     }
 
-    /// Creates the znode unless it is there, and notes its path.
-    async fn create(&mut self) -> Result<Arc<str>, Error> {
+    /// Creates the znode unless it is there, and notes its path. Answers with it whether it has the
+    /// data, as one that was just created does.
+    async fn create(&mut self) -> Result<(Arc<str>, bool), Error> {
         let mut tries = 0;
         loop {
             let path = join(&self.dir, &self.name);
-            let data = self.wanted.borrow().clone();
+            let data = self.wanted.borrow_and_update().clone();
+            let mut has_data = false;
             let created = match self.client.create(&path, &data, self.mode).await {
-                Ok((created, _)) => created,
-                Err(error) if error.code() == Some(ErrorCode::NodeExists) => path,
+                Ok((created, _)) => {
+                    has_data = true;
+                    created
+                }
+                Err(error) if error.code() == Some(ErrorCode::NodeExists) => {
+                    if !self.wait_foreign(&path).await? {
+                        continue;
+                    }
+                    path
+                }
                 Err(error) if is_no_node(&error) => {
                     ensure_containers(&self.client, &self.dir).await?;
                     continue;
@@ -221,7 +251,21 @@ impl Keeper {
             }
             let created: Arc<str> = created.into();
             self.presence.send_replace(Presence::There(Arc::clone(&created)));
-            return Ok(created);
+            return Ok((created, has_data));
+        }
+    }
+
+    /// Answers true if the znode at the path can be this one, and otherwise waits until it is
+    /// another one, or changes.
+    async fn wait_foreign(&self, path: &str) -> Result<bool, Error> {
+        let (stat, watch) = insist(|| self.client.exists_watched(path)).await?;
+        match stat {
+            Some(stat) if self.may_own(&stat) => Ok(true),
+            Some(_) => {
+                self.presence.send_replace(Presence::Coming);
+                fired(watch).await.map(|()| false)
+            }
+            None => Ok(false),
         }
     }
 

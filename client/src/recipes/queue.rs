@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::Mutex;
+use tracing::debug;
 use zoolet_jute::{Acl, CreateMode};
 
 use crate::{Client, Error, ErrorKind};
@@ -33,7 +34,7 @@ struct Shared {
     witness: Witness,
     /// Items that are out of the queue and not yet with a caller. Invariant: whoever takes a znode
     /// holds the lock until its items are in here.
-    taken: Mutex<VecDeque<Bytes>>,
+    taken: Arc<Mutex<VecDeque<Bytes>>>,
 }
 
 impl Queue {
@@ -47,7 +48,7 @@ impl Queue {
     pub fn with_format(client: &Client, path: &str, format: QueueFormat) -> Self {
         let witness = Witness::new(client, path);
         let (client, path) = (client.clone(), path.to_owned());
-        let taken = Mutex::default();
+        let taken = Arc::default();
         Self { shared: Arc::new(Shared { client, path, format, witness, taken }) }
     }
 
@@ -93,9 +94,13 @@ impl Queue {
             let watched = insist(|| shared.client.children_watched(&shared.path)).await;
             match watched {
                 Ok((names, _, watch)) => {
-                    if !names.iter().any(|name| shared.format.order(name).is_some()) {
-                        fired(watch).await?;
+                    // What has come before the watch. What stays in the queue then is no item.
+                    if names.iter().any(|name| shared.format.order(name).is_some())
+                        && let Some(item) = self.try_take().await?
+                    {
+                        return Ok(item);
                     }
+                    fired(watch).await?;
                 }
                 Err(error) if is_no_node(&error) => {
                     let exists = insist(|| shared.client.exists_watched(&shared.path)).await?;
@@ -115,16 +120,19 @@ impl Queue {
 
     /// Takes the first item if there is one.
     pub async fn try_take(&self) -> Result<Option<Bytes>, Error> {
-        // In a task of its own: once an item is out of the queue it has to reach the buffer, even
-        // when nobody waits any more.
-        let shared = Arc::clone(&self.shared);
-        match tokio::spawn(async move { shared.refill().await }).await {
-            Ok(refilled) => refilled?,
-            Err(ended) => {
-                return Err(ErrorKind::Protocol(format!("the take was ended: {ended}")).into());
-            }
+        let mut taken = Arc::clone(&self.shared.taken).lock_owned().await;
+        if let Some(item) = taken.pop_front() {
+            return Ok(Some(item));
         }
-        Ok(self.shared.taken.lock().await.pop_front())
+        // In a task of its own: once an item is out of the queue it has to reach the buffer, even
+        // when nobody waits any more. The task has the lock, so that there is one at a time.
+        let shared = Arc::clone(&self.shared);
+        let refilling =
+            tokio::spawn(async move { shared.refill(&mut taken).await.map(|()| taken) });
+        match refilling.await {
+            Ok(refilled) => Ok(refilled?.pop_front()),
+            Err(ended) => Err(ErrorKind::Protocol(format!("the take was ended: {ended}")).into()),
+        }
     }
 
     /// The data of the first item, if there is one. It stays in the queue.
@@ -133,7 +141,12 @@ impl Queue {
         for item in shared.items().await? {
             let path = join(&shared.path, &item.name);
             match insist(|| shared.client.get(&path)).await {
-                Ok((data, _)) => return Ok(shared.format.decode(&path, data)?.pop_front()),
+                Ok((data, _)) => {
+                    let first = shared.format.decode(data).and_then(|mut items| items.pop_front());
+                    if first.is_some() {
+                        return Ok(first);
+                    }
+                }
                 Err(error) if is_no_node(&error) => {}
                 Err(error) => return Err(error),
             }
@@ -166,12 +179,8 @@ impl Shared {
         Ok(items)
     }
 
-    /// Takes the first znode of the queue into the buffer, unless an item is left there.
-    async fn refill(&self) -> Result<(), Error> {
-        let mut taken = self.taken.lock().await;
-        if !taken.is_empty() {
-            return Ok(());
-        }
+    /// Takes the first znode of the queue into the buffer.
+    async fn refill(&self, taken: &mut VecDeque<Bytes>) -> Result<(), Error> {
         for item in self.items().await? {
             let path = join(&self.path, &item.name);
             let (data, stat) = match insist(|| self.client.get(&path)).await {
@@ -179,7 +188,10 @@ impl Shared {
                 Err(error) if is_no_node(&error) => continue,
                 Err(error) => return Err(error),
             };
-            let items = self.format.decode(&path, data)?;
+            let Some(items) = self.format.decode(data) else {
+                debug!(path, "a znode that is no item stays in the queue");
+                continue;
+            };
             let deleted =
                 self.witness.commit(|transaction| transaction.delete(&path, stat.version));
             match deleted.await {

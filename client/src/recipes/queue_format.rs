@@ -4,8 +4,6 @@ use std::collections::VecDeque;
 
 use bytes::{Buf, BufMut, Bytes};
 
-use crate::{Error, ErrorKind};
-
 use super::name::Sequence;
 
 /// The first four bytes of an item of Curator's `DistributedQueue`.
@@ -27,7 +25,8 @@ pub enum QueueFormat {
     /// no priorities.
     Simple,
     /// `queue-N`, the data framed: Curator's `DistributedQueue`, and its priority queue when every
-    /// item is put with a priority. Delayed items and items with an id are left to Curator.
+    /// item is put with a priority. Delayed items and items with an id are left to Curator. A znode
+    /// whose data is not framed so is passed over and stays; Curator deletes it.
     Distributed,
     /// `entry-100-N`, the data as it is: kazoo's `Queue`. Priorities go from 0 to 999.
     Kazoo,
@@ -107,13 +106,11 @@ impl QueueFormat {
         }
     }
 
-    /// The items of a znode: one, or as many as Curator put into it.
-    pub(crate) fn decode(self, path: &str, data: Bytes) -> Result<VecDeque<Bytes>, Error> {
+    /// The items of a znode: one, or as many as Curator put into it. `None` for data that is none.
+    pub(crate) fn decode(self, data: Bytes) -> Option<VecDeque<Bytes>> {
         match self {
-            Self::Simple | Self::Kazoo => Ok(VecDeque::from([data])),
-            Self::Distributed => decode_curator(data).ok_or_else(|| {
-                ErrorKind::Protocol(format!("{path} is no item of Curator's queue")).into()
-            }),
+            Self::Simple | Self::Kazoo => Some(VecDeque::from([data])),
+            Self::Distributed => decode_curator(data),
         }
     }
 }

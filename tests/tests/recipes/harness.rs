@@ -164,25 +164,13 @@ pub(crate) async fn cancelled_at_every_await<T, F>(
     F: Future<Output = Result<T, Error>>,
 {
     for polls in 1..200 {
-        let ended = {
-            let mut future = pin!(make());
-            let mut still = polls;
-            let polled = poll_fn(|context| match future.as_mut().poll(context) {
-                Poll::Ready(answer) => Poll::Ready(Some(answer)),
-                Poll::Pending if still == 1 => Poll::Ready(None),
-                Poll::Pending => {
-                    still -= 1;
-                    Poll::Pending
-                }
-            });
-            match timeout(WAITS, polled).await {
-                Ok(Some(answer)) => {
-                    drop(answer.unwrap());
-                    true
-                }
-                Ok(None) => false,
-                Err(_) => true,
+        let ended = match timeout(WAITS, dropped_after(polls, make())).await {
+            Ok(Some(answer)) => {
+                drop(answer.unwrap());
+                true
             }
+            Ok(None) => false,
+            Err(_) => true,
         };
         left().await;
         if ended {
@@ -191,6 +179,21 @@ pub(crate) async fn cancelled_at_every_await<T, F>(
         }
     }
     panic!("it does not end");
+}
+
+/// Polls a future so many times and drops it; answers what it said if it came to its end.
+pub(crate) async fn dropped_after<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    let mut still = polls;
+    let polled = poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(answer) => Poll::Ready(Some(answer)),
+        Poll::Pending if still == 1 => Poll::Ready(None),
+        Poll::Pending => {
+            still -= 1;
+            Poll::Pending
+        }
+    });
+    timeout(SOON, polled).await.expect("it comes to its end, or to the next await")
 }
 
 /// A resource outside the ensemble that accepts no token below the highest it has seen.

@@ -85,11 +85,18 @@ suites! {
         locks::a_cancelled_multi_lock_leaves_nothing_behind,
         locks::a_simple_lock_is_one_znode,
         locks::a_simple_lock_survives_cancels_and_lost_replies,
-        locks::a_simple_lock_released_again_spares_the_next_holder;
+        locks::a_simple_lock_released_again_spares_the_next_holder,
+        locks::a_cancelled_release_of_a_simple_lock_spares_the_next_holder,
+        locks::a_simple_lock_that_another_has_is_lost,
+        locks::a_lock_that_nobody_may_read_is_watched,
+        locks::a_cancelled_release_leaves_nothing_behind,
+        locks::many_permits_are_taken_by_one_at_a_time,
+        locks::a_try_does_not_wait_for_one_who_stands_still;
 
     counters_on_zoolet / counters_on_apache:
         counter::many_add_to_one_number,
         counter::a_lost_reply_is_not_counted_twice,
+        counter::a_set_whose_reply_is_lost_undoes_nothing,
         counter::a_shared_count_is_watched_and_set;
 
     leaders_on_zoolet / leaders_on_apache:
@@ -98,20 +105,28 @@ suites! {
         leaders::a_latch_steps_down_when_it_is_cut_off,
         leaders::latches_survive_lost_replies,
         leaders::selectors_take_turns,
-        leaders::a_selector_drops_the_work_of_a_lost_term;
+        leaders::a_selector_drops_the_work_of_a_lost_term,
+        leaders::a_latch_that_is_closed_early_leaves_nothing_behind;
 
     barriers_and_queues_on_zoolet / barriers_and_queues_on_apache:
         others::a_barrier_holds_everybody_up,
         others::members_enter_and_leave_together,
         others::barriers_survive_cancels_and_lost_replies,
         others::an_item_is_taken_once_and_in_order,
-        others::a_take_that_is_cancelled_loses_no_item;
+        others::a_barrier_that_is_set_again_stays,
+        others::a_double_barrier_is_used_again,
+        others::a_member_leaves_in_time_or_alone,
+        others::a_take_that_is_cancelled_loses_no_item,
+        others::takes_that_are_given_up_pile_nothing_up,
+        others::what_is_no_item_is_passed_over;
 
     caches_and_groups_on_zoolet / caches_and_groups_on_apache:
         others::a_cache_follows_the_tree,
         others::a_cache_survives_lost_replies,
+        others::a_cache_leaves_out_what_it_may_not_read,
         others::a_persistent_node_comes_back,
         others::a_persistent_node_survives_lost_replies,
+        others::persistent_nodes_of_one_name_do_not_fight,
         others::members_know_each_other;
 
     sessions_and_watches_on_zoolet / sessions_and_watches_on_apache:

@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use zoolet_client::CreateMode;
 use zoolet_client::recipes::{
     Barrier, Cache, CacheChange, DoubleBarrier, GroupMember, PersistentNode, Queue, QueueFormat,
 };
-use zoolet_client::torture::proxy::Proxy;
+use zoolet_client::torture::proxy::{Fault, Proxy};
+use zoolet_client::{Acl, CreateMode, Id};
+use zoolet_jute::perms;
 
-use crate::harness::{Scene, cancelled_at_every_await, connect, soon};
+use crate::harness::{Scene, cancelled_at_every_await, connect, dropped_after, soon};
 
 const LONG: Duration = Duration::from_secs(10);
 const SHORT: Duration = Duration::from_millis(200);
@@ -252,7 +253,10 @@ pub(crate) async fn a_persistent_node_comes_back(scene: &Scene) {
     node.set_data(b"2");
     soon("it is written", async || data(b"2").await).await;
     other.set_data(&at, b"mine", -1).await.unwrap();
-    soon("it is restored", async || data(b"2").await).await;
+    sleep(SHORT).await;
+    assert!(data(b"mine").await, "what others write stays");
+    node.set_data(b"3");
+    soon("it is written again", async || data(b"3").await).await;
     timeout(LONG, node.close()).await.unwrap().unwrap();
     scene.until_bare(&other, &path).await;
 
@@ -304,4 +308,169 @@ pub(crate) async fn members_know_each_other(scene: &Scene) {
     scene.expire(&other).await;
     soon("the second is gone", async || first.members().len() == 1).await;
     timeout(LONG, first.leave()).await.unwrap().unwrap();
+}
+
+/// The reply of a remove is lost, somebody sets the barrier up again, and it is not removed again.
+pub(crate) async fn a_barrier_that_is_set_again_stays(scene: &Scene) {
+    let other = scene.client().await;
+    for after in 0.. {
+        let path = scene.path();
+        let proxy = Proxy::start(&scene.servers).await.unwrap();
+        let barrier = Barrier::new(&connect(&proxy.connect_string()).await, &path);
+        let again = Barrier::new(&other, &path);
+        barrier.set().await.unwrap();
+        other.sync(&path).await.unwrap();
+        proxy.strike(Fault::Reply, after);
+        let removing = tokio::spawn(async move { barrier.remove().await });
+        timeout(LONG, again.wait()).await.unwrap().unwrap();
+        again.set().await.unwrap();
+        timeout(LONG, removing).await.unwrap().unwrap().unwrap();
+        other.sync(&path).await.unwrap();
+        assert!(other.exists(&path).await.unwrap().is_some(), "the new one is gone");
+        if !proxy.calm() {
+            assert!(after > 0, "nothing was lost");
+            return;
+        }
+    }
+}
+
+/// The fast members are in the next round while the slow ones still leave the last one.
+pub(crate) async fn a_double_barrier_is_used_again(scene: &Scene) {
+    const MEMBERS: usize = 3;
+    const ROUNDS: usize = 12;
+    let (watcher, path) = (scene.client().await, scene.path());
+    let mut members = JoinSet::new();
+    for number in 0..MEMBERS {
+        let barrier = DoubleBarrier::new(&scene.client().await, &path, MEMBERS);
+        members.spawn(async move {
+            for round in 0..ROUNDS {
+                let entered = barrier.enter().await.unwrap();
+                if round % MEMBERS == number {
+                    sleep(Duration::from_millis(30)).await;
+                }
+                entered.leave().await.unwrap();
+            }
+        });
+    }
+    let all = async {
+        while let Some(ended) = members.join_next().await {
+            ended.unwrap();
+        }
+    };
+    timeout(LONG * 3, all).await.expect("the members of two rounds wait for each other");
+    scene.until_children(&watcher, &path, 0).await;
+}
+
+pub(crate) async fn a_member_leaves_in_time_or_alone(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let barriers = [DoubleBarrier::new(&one, &path, 2), DoubleBarrier::new(&other, &path, 2)];
+    for polls in 1.. {
+        let (a, b) = tokio::join!(barriers[0].enter(), barriers[1].enter());
+        let stays = b.unwrap();
+        let leave = timeout(SHORT, dropped_after(polls, a.unwrap().leave())).await;
+        // The other one does not wait for a member that has gone by itself.
+        assert!(stays.leave_timeout(LONG).await.unwrap());
+        scene.until_children(&one, &path, 0).await;
+        if leave.is_err() {
+            break;
+        }
+    }
+    let (a, b) = tokio::join!(barriers[0].enter(), barriers[1].enter());
+    let stays = b.unwrap();
+    assert!(!a.unwrap().leave_timeout(SHORT).await.unwrap());
+    assert!(stays.leave_timeout(LONG).await.unwrap());
+    scene.until_children(&one, &path, 0).await;
+}
+
+/// Those that wait for servers that do not answer pile up no work.
+pub(crate) async fn takes_that_are_given_up_pile_nothing_up(scene: &Scene) {
+    let path = scene.path();
+    let proxy = Proxy::start(&scene.servers).await.unwrap();
+    let queue = Queue::new(&connect(&proxy.connect_string()).await, &path);
+    queue.put(b"item").await.unwrap();
+    proxy.cut();
+    sleep(Duration::from_millis(50)).await;
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    let before = tasks();
+    for _ in 0..20 {
+        assert!(timeout(Duration::from_millis(5), queue.try_take()).await.is_err());
+    }
+    let more = tasks().saturating_sub(before);
+    assert!(more < 10, "{more} tasks");
+    proxy.heal();
+    assert_eq!(timeout(LONG, queue.take()).await.unwrap().unwrap().as_ref(), b"item");
+}
+
+pub(crate) async fn what_is_no_item_is_passed_over(scene: &Scene) {
+    let (client, path) = (scene.client().await, scene.path());
+    client.create(&path, b"", CreateMode::Persistent).await.unwrap();
+    let foreign = format!("{path}/queue-");
+    client.create(&foreign, b"nonsense", CreateMode::PersistentSequential).await.unwrap();
+    let queue = Queue::with_format(&client, &path, QueueFormat::Distributed);
+    assert!(queue.try_take().await.unwrap().is_none());
+    assert!(queue.take_timeout(SHORT).await.unwrap().is_none());
+    let taker = queue.clone();
+    let waiter = tokio::spawn(async move { taker.take().await.unwrap() });
+    sleep(SHORT).await;
+    queue.put(b"item").await.unwrap();
+    assert_eq!(timeout(LONG, waiter).await.unwrap().unwrap().as_ref(), b"item");
+    assert!(queue.peek().await.unwrap().is_none());
+    assert_eq!(queue.len().await.unwrap(), 1, "it stays");
+}
+
+pub(crate) async fn a_cache_leaves_out_what_it_may_not_read(scene: &Scene) {
+    let (writer, path) = (scene.client().await, scene.path());
+    writer.add_auth("digest", b"me:secret").await.unwrap();
+    let mode = CreateMode::Persistent;
+    for name in ["", "/a", "/z"] {
+        writer.create(&format!("{path}{name}"), b"", mode).await.unwrap();
+    }
+    let closed = vec![Acl { perms: perms::ALL, id: Id::new("auth", "") }];
+    let secret = format!("{path}/secret");
+    writer.create_with_acl(&secret, b"", closed, mode).await.unwrap();
+    writer.create(&format!("{secret}/below"), b"", mode).await.unwrap();
+    let reader = scene.client().await;
+    reader.sync(&path).await.unwrap();
+    let cache = Cache::start(&reader, &path);
+    timeout(LONG, cache.ready()).await.unwrap().unwrap();
+    assert_eq!(cache.children(&path), ["a", "z"]);
+    writer.set_data(&secret, b"changed", -1).await.unwrap();
+    writer.create(&format!("{path}/b"), b"", mode).await.unwrap();
+    soon("what comes later", async || cache.children(&path) == ["a", "b", "z"]).await;
+}
+
+/// Two programs with one id: each would restore its own data for ever.
+pub(crate) async fn persistent_nodes_of_one_name_do_not_fight(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let at = format!("{path}/persistent");
+    let first = PersistentNode::start(&one, &at, CreateMode::Persistent, b"1").unwrap();
+    timeout(LONG, first.path()).await.unwrap().unwrap();
+    let second = PersistentNode::start(&other, &at, CreateMode::Persistent, b"2").unwrap();
+    timeout(LONG, second.path()).await.unwrap().unwrap();
+    sleep(SHORT).await;
+    other.sync(&at).await.unwrap();
+    let (data, stat) = other.get(&at).await.unwrap();
+    assert_eq!((data.as_ref(), stat.version), (b"2".as_ref(), 1), "it was taken over once");
+    timeout(LONG, first.close()).await.unwrap().unwrap();
+    timeout(LONG, second.close()).await.unwrap().unwrap();
+    scene.until_children(&other, &path, 0).await;
+
+    // One that goes with another session is neither taken over nor deleted, but waited for.
+    let at = format!("{path}/ephemeral");
+    let first = PersistentNode::start(&one, &at, CreateMode::Ephemeral, b"1").unwrap();
+    timeout(LONG, first.path()).await.unwrap().unwrap();
+    let second = PersistentNode::start(&other, &at, CreateMode::Ephemeral, b"2").unwrap();
+    assert!(timeout(SHORT, second.path()).await.is_err(), "the znode is another session's");
+    let third = PersistentNode::start(&other, &at, CreateMode::Ephemeral, b"3").unwrap();
+    timeout(LONG, third.close()).await.unwrap().unwrap();
+    other.sync(&at).await.unwrap();
+    let (data, stat) = other.get(&at).await.unwrap();
+    assert_eq!((data.as_ref(), stat.version), (b"1".as_ref(), 0));
+    scene.expire(&one).await;
+    timeout(LONG, second.path()).await.unwrap().unwrap();
+    other.sync(&at).await.unwrap();
+    let (data, stat) = other.get(&at).await.unwrap();
+    assert_eq!((data.as_ref(), stat.ephemeral_owner), (b"2".as_ref(), other.session().id));
+    timeout(LONG, second.close()).await.unwrap().unwrap();
+    assert!(first.close().await.unwrap_err().ends_session());
 }
