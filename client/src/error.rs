@@ -60,6 +60,11 @@ impl Error {
         Self { happened: Some(false), ..Self::new(kind) }
     }
 
+    /// The failure of a request that was sent and not answered.
+    pub(crate) fn unanswered(kind: ErrorKind) -> Self {
+        Self { happened: Some(true), ..Self::new(kind) }
+    }
+
     /// The failure of a request that was answered, but not with what answers it.
     pub(crate) fn unexpected(reply: &Reply) -> Self {
         let why = format!("a request was answered otherwise: {reply:?}");

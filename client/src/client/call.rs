@@ -15,9 +15,9 @@ type Read<T> = Box<dyn FnOnce(Answer) -> Result<T, Error> + Send>;
 /// A call that was made: a future of its answer.
 ///
 /// Calls are carried out in the order in which they were made, whenever they are awaited. While no
-/// server can be reached a call waits, for as long as the session may live; give it a
-/// `tokio::time::timeout` to wait less. Dropping a call takes it back if it was not sent yet; what
-/// was sent is carried out.
+/// server can be reached a call waits, until the session is known to have ended, while it may be
+/// [lost](crate::SessionState::Lost) too; give it a `tokio::time::timeout` to wait less. Dropping a
+/// call takes it back if it was not sent yet; what was sent is carried out.
 #[must_use = "a call that is dropped may be taken back"]
 pub struct Call<T> {
     /// Or why it could not be made.

@@ -437,8 +437,9 @@ impl Core {
     /// The session is over. The watches end with the core.
     pub(crate) fn over(mut self, state: SessionState) {
         self.published.state.send_replace(state);
+        // They were sent: whatever has ended the session, a write among them may have happened.
         for pending in self.pending.drain() {
-            pending.answer(Err(state.end().into()));
+            pending.answer(Err(Error::unanswered(state.end())));
         }
         for waiting in self.identities.iter_mut().filter_map(|identity| identity.waiting.take()) {
             // Nobody waits if the caller has dropped its future.

@@ -93,6 +93,9 @@ async fn refused_credentials_end_the_session() {
     let (client, mut connection) = servers.client().await;
     let pending = client.exists("/a");
     connection.request().await;
+    // Nobody knows whether the server has carried it out.
+    let write = client.delete("/a", -1);
+    connection.request().await;
     let auth = client.add_auth("digest", b"nonsense");
     connection.request().await;
     connection.answer(Xid::AUTH, Err(ErrorCode::AuthFailed)).await;
@@ -100,6 +103,10 @@ async fn refused_credentials_end_the_session() {
         assert_eq!(error.kind(), &ErrorKind::AuthFailed);
         assert!(error.ends_session());
     }
+    let error = write.await.unwrap_err();
+    assert!(error.kind() == &ErrorKind::AuthFailed && error.may_have_happened());
+    let unsent = client.delete("/a", -1).await.unwrap_err();
+    assert!(unsent.kind() == &ErrorKind::AuthFailed && !unsent.may_have_happened());
     assert_eq!(*client.state().borrow(), SessionState::AuthFailed);
     assert_eq!(client.exists("/a").await.unwrap_err().kind(), &ErrorKind::AuthFailed);
 }
