@@ -111,9 +111,14 @@ impl Drop for Helper {
     fn drop(&mut self) {
         self.chores = None;
         self.hurry.set(true);
-        if let Some(thread) = self.thread.take() {
-            // A panic there has been reported by that thread.
-            let _ = thread.join();
+        match self.thread.take() {
+            // Telling of a failure may have taken the log's last handle; its thread ends by itself.
+            Some(thread) if thread.thread().id() == thread::current().id() => {}
+            Some(thread) => {
+                // A panic there has been reported by that thread.
+                let _ = thread.join();
+            }
+            None => {}
         }
     }
 }
@@ -151,6 +156,29 @@ mod tests {
         let paused = thread::spawn(move || pausing.pause(Duration::from_hours(1)));
         hurry.set(true);
         paused.join().unwrap();
+    }
+
+    /// A thread that waits for itself panics, or never ends.
+    #[test]
+    fn a_helper_may_end_in_its_own_thread() {
+        let disk = MemoryDisk::with_faults();
+        let directory = PathBuf::from("/wal");
+        disk.create_dir_all(&directory).unwrap();
+        disk.fail_change(1, crate::storage::Fault::Io);
+        let maker = SegmentMaker { disk: Arc::new(disk), directory, segment_bytes: 4096, salt: 0 };
+        let last = Arc::new(Mutex::new(None::<Helper>));
+        let (ended, end) = mpsc::channel();
+        let owner = Arc::clone(&last);
+        let on_failure = move |_| {
+            drop(owner.lock().unwrap().take());
+            ended.send(()).unwrap();
+        };
+        let ended = Mutex::new(on_failure);
+        let on_failure: OnFailure = Arc::new(move |error| (ended.lock().unwrap())(error));
+        let mut held = last.lock().unwrap();
+        held.insert(Helper::start(maker, on_failure).unwrap()).prepare_next();
+        drop(held);
+        end.recv_timeout(Duration::from_secs(20)).expect("it has ended");
     }
 
     #[test]
