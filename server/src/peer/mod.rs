@@ -5,7 +5,8 @@
 //! here knows what the bytes mean: `raft` gives each call a kind and a body.
 //!
 //! A connection opens with a handshake in which both sides name the cluster, themselves and the
-//! format's version. Whoever says anything else is closed at once, and without an answer.
+//! format's version. Who begins with anything else is closed at once and without an answer; who is
+//! of another cluster or version, or looks for another server, is told so and then closed.
 
 mod frame;
 mod handshake;

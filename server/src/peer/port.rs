@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use bytes::{Bytes, BytesMut};
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
-use tokio::sync::{Semaphore, mpsc, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, Id, JoinHandle};
 use tokio::time::{sleep, timeout};
 
@@ -20,7 +20,7 @@ use super::frame::{ANSWER, Frame, FrameError, FrameReader};
 use super::handshake::{Identity, receive};
 use crate::transport::{BoxFuture, Listener, Net, Stream};
 
-/// Connections whose handshake is not done; more wait in the backlog.
+/// Connections whose handshake is not done. One more takes the place of another.
 const HANDSHAKES_MAX: usize = 64;
 
 /// How much is gathered for one write, in bytes.
@@ -46,6 +46,8 @@ pub struct Call {
 pub enum Answer {
     /// Nothing.
     None,
+    /// Nothing, and the connection ends: what the caller says makes no sense, or cannot be done.
+    Close,
     /// These bytes.
     Now(Bytes),
     /// What the future gives; later calls do not wait for it.
@@ -56,6 +58,7 @@ impl Debug for Answer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
             Self::None => "None",
+            Self::Close => "Close",
             Self::Now(_) => "Now",
             Self::Later(_) => "Later",
         })
@@ -148,17 +151,58 @@ impl Connections {
     }
 }
 
+/// The connections whose handshake is not done, the oldest first.
+#[derive(Debug, Default)]
+struct Handshakes {
+    waiting: Mutex<Vec<Handshake>>,
+}
+
+#[derive(Debug)]
+struct Handshake {
+    number: u64,
+    source: IpAddr,
+    /// The connection ends when this is dropped.
+    _open: oneshot::Sender<()>,
+}
+
+impl Handshakes {
+    /// Takes a connection in. What it gives ends when the connection is pushed out.
+    fn begin(&self, number: u64, source: IpAddr) -> oneshot::Receiver<()> {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if waiting.len() >= HANDSHAKES_MAX {
+            let least_worthy = least_worthy(&waiting);
+            waiting.remove(least_worthy);
+        }
+        let (open, pushed_out) = oneshot::channel();
+        waiting.push(Handshake { number, source, _open: open });
+        pushed_out
+    }
+
+    fn end(&self, number: u64) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.retain(|handshake| handshake.number != number);
+    }
+}
+
+/// Whoever says nothing must not keep the others out: of the source that has the most connections
+/// here, the one that has had the most time.
+fn least_worthy(waiting: &[Handshake]) -> usize {
+    let crowd = |source: IpAddr| waiting.iter().filter(|other| other.source == source).count();
+    // Of equals, the last one counts.
+    let newest_first = waiting.iter().enumerate().rev();
+    newest_first.max_by_key(|(_, handshake)| crowd(handshake.source)).map_or(0, |(at, _)| at)
+}
+
 async fn accept(
     mut listener: Box<dyn Listener>,
     options: PeerPortOptions,
     service: Arc<dyn Service>,
     connections: Arc<Connections>,
 ) {
-    let handshakes = Arc::new(Semaphore::new(HANDSHAKES_MAX));
+    let (handshakes, mut number) = (Arc::new(Handshakes::default()), 0);
     // Dropped with this future, which ends the handshakes that are under way.
     let (_open, closed) = watch::channel(());
     loop {
-        let Ok(permit) = Arc::clone(&handshakes).acquire_owned().await else { return };
         let (mut stream, address) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
@@ -169,6 +213,9 @@ async fn accept(
         };
         let (options, service) = (options.clone(), Arc::clone(&service));
         let (connections, mut closed) = (Arc::clone(&connections), closed.clone());
+        let handshakes = Arc::clone(&handshakes);
+        number += 1;
+        let pushed_out = handshakes.begin(number, address.ip());
         tokio::spawn(async move {
             let greeting = timeout(
                 options.handshake_timeout,
@@ -176,9 +223,13 @@ async fn accept(
             );
             let greeted = tokio::select! {
                 greeted = greeting => greeted,
+                _ = pushed_out => {
+                    tracing::debug!(%address, "too many wait for their handshake on the peer port");
+                    return;
+                }
                 _ = closed.changed() => return,
             };
-            drop(permit);
+            handshakes.end(number);
             match greeted {
                 Ok(Ok((from, lane))) => {
                     let serving = tokio::spawn(serve(stream, from, lane, options, service));
@@ -240,6 +291,7 @@ async fn read_calls(
                 let call = Call { from, lane, kind: frame.kind, body: frame.body };
                 match service.call(call).await {
                     Answer::None => {}
+                    Answer::Close => return Err(FrameError::Io(io::ErrorKind::InvalidData.into())),
                     Answer::Now(body) => {
                         if answers.send((frame.id, body)).await.is_err() {
                             return Ok(());
@@ -296,18 +348,53 @@ mod tests {
         timeout(Duration::from_secs(20), reached).await.expect("the list follows");
     }
 
-    #[tokio::test]
-    async fn a_connection_that_has_ended_leaves_the_list() {
-        let ours = Identity { cluster: 7, server: 2, boot: 1 };
-        let options = PeerPortOptions {
-            ours,
+    fn options() -> PeerPortOptions {
+        PeerPortOptions {
+            ours: Identity { cluster: 7, server: 2, boot: 1 },
             any_cluster: false,
             address: "127.0.0.1:0".to_owned(),
             frame_bytes_max: 1000,
             answers_max: 8,
-            handshake_timeout: Duration::from_secs(20),
+            handshake_timeout: Duration::from_mins(2),
+        }
+    }
+
+    /// So many that say nothing kept everybody out until their time was over.
+    #[tokio::test]
+    async fn silent_connections_do_not_keep_others_out() {
+        let port = PeerPort::listen(&RealNet, options(), Arc::new(Silent)).await.unwrap();
+        let address = port.local_addr().to_string();
+        let mut silent = Vec::new();
+        for _ in 0..HANDSHAKES_MAX * 2 {
+            silent.push(RealNet.connect(&address).await.unwrap());
+        }
+        let mut stream = RealNet.connect(&address).await.unwrap();
+        let ours = Identity { server: 1, ..options().ours };
+        let greeting = greet(&mut *stream, ours, 2, Lane::Control);
+        timeout(Duration::from_secs(20), greeting).await.expect("it is let in").unwrap();
+        until_open(&port, 1).await;
+    }
+
+    #[test]
+    fn the_oldest_of_the_largest_crowd_goes() {
+        let of = |sources: &[u8]| -> Vec<Handshake> {
+            let handshake = |(number, last): (usize, &u8)| Handshake {
+                number: number as u64,
+                source: IpAddr::from([127, 0, 0, *last]),
+                _open: oneshot::channel().0,
+            };
+            sources.iter().enumerate().map(handshake).collect()
         };
-        let port = PeerPort::listen(&RealNet, options, Arc::new(Silent)).await.unwrap();
+        assert_eq!(least_worthy(&of(&[1, 2, 3])), 0);
+        assert_eq!(least_worthy(&of(&[1, 2, 3, 2])), 1);
+        assert_eq!(least_worthy(&of(&[1, 2, 1, 2])), 0);
+        assert_eq!(least_worthy(&of(&[1, 3, 2, 2, 2, 1])), 2);
+    }
+
+    #[tokio::test]
+    async fn a_connection_that_has_ended_leaves_the_list() {
+        let ours = Identity { cluster: 7, server: 2, boot: 1 };
+        let port = PeerPort::listen(&RealNet, options(), Arc::new(Silent)).await.unwrap();
         let address = port.local_addr().to_string();
         let mut streams = Vec::new();
         for (server, lane) in [(1, Lane::Control), (1, Lane::Append), (254, Lane::Control)] {

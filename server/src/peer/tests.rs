@@ -31,16 +31,19 @@ impl Service for Echo {
 const OURS: Identity = Identity { cluster: 7, server: 1, boot: 1 };
 const THEIRS: Identity = Identity { cluster: 7, server: 2, boot: 1 };
 
-async fn port() -> PeerPort {
-    let options = PeerPortOptions {
+fn options() -> PeerPortOptions {
+    PeerPortOptions {
         any_cluster: false,
         ours: THEIRS,
         address: "127.0.0.1:0".to_owned(),
         frame_bytes_max: 1000,
         answers_max: 8,
         handshake_timeout: Duration::from_millis(300),
-    };
-    PeerPort::listen(&RealNet, options, Arc::new(Echo)).await.unwrap()
+    }
+}
+
+async fn port() -> PeerPort {
+    PeerPort::listen(&RealNet, options(), Arc::new(Echo)).await.unwrap()
 }
 
 fn link(port: &PeerPort, ours: Identity, target: u64) -> Link {
@@ -152,4 +155,31 @@ async fn a_frame_that_is_too_long_is_not_sent_and_not_taken() {
     let mut answer = Vec::new();
     let read = timeout(Duration::from_secs(2), stream.read_to_end(&mut answer)).await.unwrap();
     assert!(read.is_err() || answer.is_empty());
+}
+
+#[tokio::test]
+async fn a_caller_of_another_version_is_told_which_one_is_spoken() {
+    let port = port().await;
+    let mut stream = TcpStream::connect(port.local_addr()).await.unwrap();
+    let mut hello = b"zoopeer\n".to_vec();
+    hello.extend(2_u16.to_be_bytes());
+    for number in [OURS.cluster, OURS.server, THEIRS.server, OURS.boot] {
+        hello.extend(number.to_be_bytes());
+    }
+    hello.push(Lane::Control as u8);
+    stream.write_all(&hello).await.unwrap();
+    let mut answer = Vec::new();
+    let read = timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await.unwrap();
+    assert_eq!(read.unwrap(), 19);
+    // Its version, and that it refuses the caller's.
+    assert_eq!((&answer[..8], &answer[8..11]), (&b"zoopeer\n"[..], &[0, 1, 1][..]));
+}
+
+#[tokio::test]
+async fn without_a_named_cluster_others_are_let_in_under_their_numbers() {
+    let options = PeerPortOptions { any_cluster: true, ..options() };
+    let port = PeerPort::listen(&RealNet, options, Arc::new(Echo)).await.unwrap();
+    let other = Identity { cluster: 8, ..OURS };
+    assert_eq!(link(&port, other, 2).call(1, Bytes::new()).await, Ok(Bytes::new()));
+    assert_eq!(link(&port, other, 3).call(1, Bytes::new()).await, Err(CallError::Unreachable));
 }
