@@ -1,39 +1,76 @@
 //! The number of a server's start. Commands and session ids carry it, so no two starts may share
 //! one, and a later start must have the larger, even if the clock was set back in between.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+use crc32c::crc32c;
 
 use crate::storage::{Disk, StorageError};
 
-/// The version of the file's format.
-const VERSION: u8 = 1;
+/// The version of the file's format: version, number (8), CRC32C of both (4).
+const VERSION: u8 = 2;
 
-const FILE_BYTES: usize = 9;
+/// The version that had no checksum.
+const VERSION_WITHOUT_CHECKSUM: u8 = 1;
+
+/// Longer files are not read.
+const FILE_BYTES_MAX: u64 = 64;
 
 /// Takes the number of this start: the wall clock in milliseconds, or one more than the last
 /// start's. It is durable when this returns.
 pub(super) fn next(disk: &dyn Disk, directory: &Path, wall_ms: i64) -> Result<u64, StorageError> {
     let path = directory.join("boot");
-    let mut last = 0;
-    if disk.exists(&path).map_err(StorageError::io("look for", &path))? {
-        let file = disk.open(&path).map_err(StorageError::io("open", &path))?;
-        let mut bytes = [0; FILE_BYTES];
-        let read = file.read_exact_at(&mut bytes, 0);
-        read.map_err(|_| StorageError::corrupt(&path, 0, "it is too short"))?;
-        let [VERSION, number @ ..] = bytes else {
-            let (found, supported) = (u32::from(bytes[0]), u32::from(VERSION));
-            return Err(StorageError::NewerFormat { path, found, supported });
-        };
-        last = u64::from_be_bytes(number);
-    }
-    let boot = u64::try_from(wall_ms).unwrap_or(0).max(last + 1);
+    let last = last(disk, &path)?;
+    let after = last.checked_add(1);
+    let after =
+        after.ok_or_else(|| StorageError::corrupt(&path, 1, "no number follows its own"))?;
+    let boot = u64::try_from(wall_ms).unwrap_or(0).max(after);
     let temporary = path.with_extension("tmp");
     let file = disk.create(&temporary).map_err(StorageError::io("create", &temporary))?;
-    let mut bytes = vec![VERSION];
-    bytes.extend(boot.to_be_bytes());
-    file.write_all_at(&bytes, 0).map_err(StorageError::io("write", &temporary))?;
+    file.write_all_at(&encode(boot), 0).map_err(StorageError::io("write", &temporary))?;
     file.sync_data().map_err(StorageError::io("sync", &temporary))?;
     disk.rename(&temporary, &path).map_err(StorageError::io("rename", &temporary))?;
     disk.sync_dir(directory).map_err(StorageError::io("sync", directory))?;
     Ok(boot)
+}
+
+/// The number of the last start; zero before the first.
+fn last(disk: &dyn Disk, path: &Path) -> Result<u64, StorageError> {
+    if !disk.exists(path).map_err(StorageError::io("look for", path))? {
+        return Ok(0);
+    }
+    let file = disk.open(path).map_err(StorageError::io("open", path))?;
+    let bytes = file.bytes().map_err(StorageError::io("measure", path))?;
+    let mut read = vec![0; usize::try_from(bytes.min(FILE_BYTES_MAX)).unwrap_or(0)];
+    file.read_exact_at(&mut read, 0).map_err(StorageError::io("read", path))?;
+    decode(&read, path)
+}
+
+fn encode(number: u64) -> Vec<u8> {
+    let mut bytes = vec![VERSION];
+    bytes.extend(number.to_be_bytes());
+    bytes.extend(crc32c(&bytes).to_be_bytes());
+    bytes
+}
+
+fn decode(bytes: &[u8], path: &Path) -> Result<u64, StorageError> {
+    let corrupt = |what: &str| StorageError::corrupt(path, 0, what);
+    let number = |fields: &[u8]| fields.try_into().map(u64::from_be_bytes);
+    match bytes.split_first() {
+        Some((&VERSION_WITHOUT_CHECKSUM, fields)) => {
+            number(fields).map_err(|_| corrupt("its length is not that of its format"))
+        }
+        Some((&VERSION, fields)) => {
+            let number = fields.split_last_chunk::<4>().and_then(|(fields, _)| number(fields).ok());
+            let number = number.ok_or_else(|| corrupt("its length is not that of its format"))?;
+            let is_whole = encode(number) == bytes;
+            is_whole.then_some(number).ok_or_else(|| corrupt("its checksum is wrong"))
+        }
+        Some((&version, _)) if version > VERSION => {
+            let (path, found, supported) =
+                (PathBuf::from(path), u32::from(version), u32::from(VERSION));
+            Err(StorageError::NewerFormat { path, found, supported })
+        }
+        Some(_) | None => Err(corrupt("it does not name its format")),
+    }
 }

@@ -4,11 +4,12 @@
 //! A server must never start beside its log: it would have forgotten its votes and what it has
 //! acknowledged. So both directories carry the identity, the log's being written first.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::StartError;
 use super::options::Options;
+use super::rebuild::RebuildMark;
 use crate::storage::{DataDir, Identity, StorageError};
 
 /// Where Apache `ZooKeeper` has its log and its snapshots.
@@ -33,6 +34,12 @@ impl Directories {
     /// Where the log is.
     pub(super) fn wal_path(&self) -> PathBuf {
         self.log.as_ref().unwrap_or(&self.data).wal_path()
+    }
+
+    /// The mark of a rebuild is beside the log: who loses the log loses the mark with it.
+    pub(super) fn rebuild_mark(&self) -> RebuildMark {
+        let beside = self.log.as_ref().unwrap_or(&self.data);
+        RebuildMark::new(beside.disk(), beside.path().to_path_buf())
     }
 
     /// Makes the directories this server's at the first start, and refuses another server's, a log
@@ -62,7 +69,25 @@ impl Directories {
         } else {
             disk.create_dir_all(&inside).map_err(StorageError::io("create", &inside))?;
         }
+        if has_served && self.has_lost_its_log()? {
+            return Err(missing());
+        }
         Ok(identity.claim(&self.data)?)
+    }
+
+    /// The log has a segment before there is a snapshot, and never ends without one: a snapshot
+    /// without a log is what is left of a server that had given votes and acknowledged entries.
+    fn has_lost_its_log(&self) -> Result<bool, StorageError> {
+        let disk = self.data.disk();
+        let has = |directory: PathBuf, extension: &str| -> Result<bool, StorageError> {
+            if !disk.exists(&directory).map_err(StorageError::io("look for", &directory))? {
+                return Ok(false);
+            }
+            let files = disk.list(&directory).map_err(StorageError::io("list", &directory))?;
+            let names = files.iter().map(|file| Path::new(&file.name));
+            Ok(names.filter_map(Path::extension).any(|found| found == extension))
+        };
+        Ok(has(self.data.snapshot_path(), "snap")? && !has(self.wal_path(), "wal")?)
     }
 
     fn refuse_apache_data(&self) -> Result<(), StartError> {
@@ -78,8 +103,6 @@ impl Directories {
 
 #[cfg(test)]
 mod tests {
-    use std::path::Path;
-
     use super::*;
     use crate::storage::{Disk, MemoryDisk};
 
@@ -115,6 +138,29 @@ mod tests {
             assert!(matches!(error, StartError::LogMissing { .. }), "{error}");
         }
         claim(&disk, Some("log")).unwrap();
+    }
+
+    /// It started with its vote and the end of its log forgotten, and voted.
+    #[test]
+    fn a_snapshot_without_a_log_is_no_start() {
+        for log in [None, Some("log")] {
+            let disk = MemoryDisk::new();
+            let wal = claim(&disk, log).unwrap();
+            disk.create_dir_all(&wal).unwrap();
+            let snapshots = Path::new("data/snapshots");
+            disk.create_dir_all(snapshots).unwrap();
+            disk.create(&snapshots.join("1.snap.tmp")).unwrap();
+            claim(&disk, log).unwrap();
+            disk.create(&snapshots.join("1.snap")).unwrap();
+            disk.create(&wal.join("next.tmp")).unwrap();
+            for _ in 0..2 {
+                let error = claim(&disk, log).unwrap_err();
+                assert!(matches!(error, StartError::LogMissing { .. }), "{error}");
+                assert!(error.to_string().contains(&wal.display().to_string()), "{error}");
+            }
+            disk.create(&wal.join("0000000000000001.wal")).unwrap();
+            claim(&disk, log).unwrap();
+        }
     }
 
     #[test]

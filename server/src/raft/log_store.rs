@@ -79,7 +79,12 @@ impl RaftLogReader<TypeConfig> for LogStore {
 
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> io::Result<Vec<LogEntry>> {
         let there = self.wal.state().entries;
-        self.read(start.max(there.start), end.min(there.end), MESSAGE_BYTES_MAX).await
+        if start < there.start {
+            // What follows a hole would be taken for what fills it.
+            let what = format!("entry {start} is asked for, and purged: {} is first", there.start);
+            return Err(io::Error::new(io::ErrorKind::NotFound, what));
+        }
+        self.read(start, end.min(there.end), MESSAGE_BYTES_MAX).await
     }
 
     async fn read_vote(&mut self) -> io::Result<Option<Vote>> {

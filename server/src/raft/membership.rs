@@ -1,24 +1,31 @@
 //! Who belongs to the ensemble. The first start founds it with the configured voters; from then
 //! on the log knows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::future::pending;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::sync::watch;
+use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
 use super::core::Core;
 use super::network::{Links, STATUS};
 use super::options::ConfiguredMember;
+use super::rebuild::RebuildMark;
 use super::service::Admission;
 use super::sync::ReadIndex;
 use super::types::Member;
 use crate::peer::Lane;
+use crate::storage::StorageError;
 
 /// The pause between two looks at what others do.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
+
+/// The pause before a server that is being rebuilt asks around again.
+const TELL_PAUSE: Duration = Duration::from_millis(500);
 
 /// How long a peer may take to say what it knows.
 const STATUS_TIMEOUT: Duration = Duration::from_millis(500);
@@ -31,6 +38,9 @@ pub(super) struct Founder {
     pub members: Vec<ConfiguredMember>,
     pub read_index: ReadIndex,
     pub admission: Arc<Admission>,
+    pub mark: RebuildMark,
+    /// Told why this server cannot go on.
+    pub fatal: watch::Sender<Option<String>>,
     /// Voters found the ensemble one after the other, so that the first can win its election in
     /// peace.
     pub stagger: Duration,
@@ -39,9 +49,12 @@ pub(super) struct Founder {
 impl Founder {
     /// An empty server needs to know whether it is new, or has lost its disk: in the second case
     /// its vote could make a leader of a server that lacks what this one had acknowledged.
-    pub(super) async fn run(mut self) {
-        if self.is_empty().await {
-            self.settle_in().await;
+    pub(super) async fn run(self) {
+        if !self.admission.may_vote()
+            && let Err(error) = self.settle_in().await
+        {
+            self.fatal.send_replace(Some(error.to_string()));
+            return;
         }
         self.warn_of_differences();
         self.add_observers().await;
@@ -51,29 +64,70 @@ impl Founder {
         matches!(self.core.raft().is_initialized().await, Ok(false))
     }
 
-    async fn settle_in(&mut self) {
+    async fn settle_in(&self) -> Result<(), StorageError> {
         let ours = self.core.server();
         let voters: Vec<u64> = self.voters().collect();
-        let standing = self.ask_around(&voters).await;
-        self.admission.entries.store(true, Ordering::Relaxed);
+        let is_rebuilding = self.marked(RebuildMark::is_set).await?;
+        let (mut standing, told) = self.ask_around(&voters).await;
+        if is_rebuilding {
+            // What it has may be all that is left of the ensemble, which is not founded again.
+            standing = Standing::Returning;
+        }
         if standing == Standing::Returning {
-            tracing::warn!("this server has no data, but its ensemble has: it is rebuilt");
-            while !self.read_index.catch_up().await {
-                sleep(LOOK_PAUSE).await;
-                self.ask_around(&voters).await;
-            }
+            tracing::warn!("this server lacks data that its ensemble has: it is rebuilt");
+            self.marked(RebuildMark::set).await?;
+            self.be_rebuilt(&voters, told).await;
+            self.marked(RebuildMark::clear).await?;
             tracing::info!("this server has all of the ensemble's data now");
         }
-        self.admission.votes.store(true, Ordering::Relaxed);
+        self.admission.complete();
+        self.core.raft().runtime_config().elect(true);
         let rank = voters.iter().position(|voter| *voter == ours);
         // An observer waits until the leader adds it.
         if let (Standing::New, Some(rank)) = (standing, rank) {
             self.found(u32::try_from(rank).unwrap_or(u32::MAX)).await;
         }
+        Ok(())
     }
 
-    /// Asks until a majority, this server counted, has answered.
-    async fn ask_around(&self, voters: &[u64]) -> Standing {
+    async fn marked<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&RebuildMark) -> Result<T, StorageError> + Send + 'static,
+    ) -> Result<T, StorageError> {
+        let mark = self.mark.clone();
+        // It ends early only with the runtime.
+        spawn_blocking(move || work(&mark)).await.unwrap_or(Err(StorageError::Closed))
+    }
+
+    /// Waits until this server has everything that was committed when it asked. Meanwhile it asks
+    /// those again who have not answered: whoever leads may not know yet that it begins anew.
+    async fn be_rebuilt(&self, voters: &[u64], mut told: BTreeSet<u64>) {
+        let mut read_index = self.read_index.clone();
+        let caught_up = async {
+            while !read_index.catch_up().await {
+                sleep(LOOK_PAUSE).await;
+            }
+        };
+        let telling = async {
+            loop {
+                let others = voters.iter().copied().filter(|voter| *voter != self.core.server());
+                let untold: Vec<u64> = others.filter(|voter| !told.contains(voter)).collect();
+                self.admission.take_from_all_but(untold.iter().copied().collect());
+                if untold.is_empty() {
+                    return pending().await;
+                }
+                sleep(TELL_PAUSE).await;
+                told.extend(self.ask_around(&untold).await.1);
+            }
+        };
+        tokio::select! {
+            () = caught_up => {}
+            () = telling => {}
+        }
+    }
+
+    /// Asks until a majority, this server counted, has answered; also who did.
+    async fn ask_around(&self, voters: &[u64]) -> (Standing, BTreeSet<u64>) {
         let ours = self.core.server();
         let mut answered = BTreeMap::new();
         loop {
@@ -84,11 +138,12 @@ impl Founder {
                     answered.insert(peer, *answer == [1]);
                 }
             }
+            let told = || answered.keys().copied().collect();
             if answered.values().any(|has_data| *has_data) {
-                return Standing::Returning;
+                return (Standing::Returning, told());
             }
             if answered.len() + 1 > voters.len() / 2 {
-                return Standing::New;
+                return (Standing::New, told());
             }
             sleep(LOOK_PAUSE).await;
         }

@@ -13,8 +13,10 @@ mod machine;
 mod members;
 mod membership;
 mod network;
+mod open;
 mod options;
 mod proposer;
+mod rebuild;
 mod reconfig;
 mod service;
 mod state_machine;
@@ -27,14 +29,11 @@ mod upkeep;
 mod tests;
 
 use std::collections::BTreeMap;
-use std::io;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -44,6 +43,7 @@ use self::log_store::LogStore;
 use self::membership::Founder;
 use self::network::{Links, Network};
 use self::proposer::Driver;
+use self::rebuild::RebuildMark;
 use self::reconfig::Reconfigurer;
 use self::service::{Admission, Answers, Heard};
 use self::state_machine::{Progress, Snapshots, StateMachine};
@@ -52,10 +52,11 @@ use self::types::LogId;
 use self::upkeep::{Announcer, DiskWatch, Housekeeping, RoleWatch};
 use crate::peer::{self, Lane, LinkOptions, PeerPort, PeerPortOptions};
 use crate::replica::Role;
-use crate::storage::{Identity, SnapshotStore, StorageError, Wal};
+use crate::storage::Wal;
 use crate::transport::Net;
 
 pub use self::machine::{Chunks, Machine, Staged, StateSnapshot};
+pub use self::open::{StartError, open};
 pub use self::options::{
     BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, Options, SNAPSHOT_COMMANDS, SNAPSHOTS_RETAINED,
     Timing,
@@ -69,41 +70,6 @@ const CALLS_MAX: usize = 256;
 /// How long a caller of the peer port may take for the handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why a server cannot join its ensemble.
-#[derive(Debug, Error)]
-pub enum StartError {
-    /// The directory cannot be used.
-    #[error(transparent)]
-    Storage(#[from] StorageError),
-    /// The log is in the data directory, but has one of its own.
-    #[error(
-        "the log is in {}, and should be in {}: move it there, with a copy of the file identity \
-         beside it", found.display(), expected.display()
-    )]
-    LogElsewhere { found: PathBuf, expected: PathBuf },
-    /// The server has served before, but the log is not there.
-    #[error(
-        "{} has served before, but its log is not in {}: a server must not start without it",
-        directory.display(), expected.display()
-    )]
-    LogMissing { directory: PathBuf, expected: PathBuf },
-    /// The directory is that of an Apache `ZooKeeper`, whose data is not read.
-    #[error(
-        "{} holds data of Apache ZooKeeper, which is not read: move it away to start with an empty \
-         tree", .0.display()
-    )]
-    ApacheData(PathBuf),
-    /// The configuration does not name this server.
-    #[error("the configuration has no server {0}")]
-    NotAMember(crate::replica::ServerId),
-    /// The peer port cannot be opened.
-    #[error("cannot listen for peers on {address}: {source}")]
-    Listen { address: String, source: io::Error },
-    /// A value of the configuration is out of range, or the log cannot be replayed.
-    #[error("cannot start the log: {0}")]
-    Raft(String),
-}
-
 /// An open directory.
 #[derive(Debug)]
 pub struct Opened {
@@ -113,38 +79,8 @@ pub struct Opened {
     snapshots: Snapshots,
     proposer: Arc<Proposer>,
     directories: Directories,
-}
-
-/// Opens the server's directory: its log, its snapshots, and the number of this start. Blocks.
-/// `wall_ms` is the wall clock.
-pub fn open(options: Options, wall_ms: i64) -> Result<Opened, StartError> {
-    if !options.members.iter().any(|member| member.server == options.server) {
-        return Err(StartError::NotAMember(options.server));
-    }
-    let directories = Directories::open(&options)?;
-    let server_id = u64::from(options.server.0);
-    let mut options = options;
-    if !options.cluster_named
-        && let Some(known) = Identity::read(&directories.data)?
-    {
-        options.cluster_id = known.cluster_id;
-    }
-    directories.claim(Identity { cluster_id: options.cluster_id, server_id })?;
-    let directory = &directories.data;
-    let boot = boot::next(&*options.disk, directory.path(), wall_ms)?;
-    let (wal, recovered) =
-        Wal::open(Arc::clone(&options.disk), &directories.wal_path(), options.wal)?;
-    if let Some(torn) = recovered.torn {
-        tracing::info!(?torn, "cut off an unfinished write at the end of the log");
-    }
-    let store = SnapshotStore::open(Arc::clone(&options.disk), &directory.snapshot_path())?;
-    let (newest, damaged) = store.newest()?;
-    for error in damaged {
-        tracing::warn!(%error, "a snapshot is damaged, an older one is used");
-    }
-    let snapshots = Snapshots::new(store, options.snapshots_retained, newest);
-    let proposer = Arc::new(Proposer::new(options.server, boot));
-    Ok(Opened { options, boot, wal, snapshots, proposer, directories })
+    /// Whether an earlier start has not come to the end of its rebuild.
+    is_rebuilding: bool,
 }
 
 impl Opened {
@@ -172,7 +108,7 @@ impl Opened {
         machine: Arc<dyn Machine>,
         net: Arc<dyn Net>,
     ) -> Result<Raft, StartError> {
-        let Self { options, boot, wal, snapshots, proposer, directories } = self;
+        let Self { options, boot, wal, snapshots, proposer, directories, is_rebuilding } = self;
         let (fatal_report, fatal) = watch::channel(None);
         let wal = Arc::new(wal);
         let report = fatal_report.clone();
@@ -208,13 +144,16 @@ impl Opened {
             progress,
             core,
             heard: Arc::default(),
-            admission: Arc::new(Admission::new(is_empty)),
+            admission: Arc::new(Admission::new(is_empty, is_rebuilding)),
+            rebuild: directories.rebuild_mark(),
             removal: Arc::default(),
             role: watch::Sender::new(Role::Looking),
             fatal: fatal_report,
             wal,
         };
         let port = crew.listen(&options, boot, &*net).await?;
+        // Nor may a server stand for election that may not vote.
+        crew.core.raft().runtime_config().elect(crew.admission.may_vote());
         crew.core.raft().run();
         let tasks = crew.start_tasks(&options);
         let role = crew.role.subscribe();
@@ -288,6 +227,7 @@ struct Crew {
     progress: Arc<Progress>,
     heard: Arc<Heard>,
     admission: Arc<Admission>,
+    rebuild: RebuildMark,
     removal: Arc<AtomicU64>,
     changes: Arc<Reconfigurer>,
     role: watch::Sender<Role>,
@@ -398,6 +338,8 @@ impl Crew {
             members: options.members.clone(),
             read_index: self.read_index(),
             admission: Arc::clone(&self.admission),
+            mark: self.rebuild.clone(),
+            fatal: self.fatal.clone(),
             stagger: timing.election_max,
         };
         tasks.spawn(founder.run());

@@ -1,5 +1,6 @@
 //! What a server answers to its peers' calls.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,15 +48,39 @@ impl Heard {
 /// What a server that starts with an empty disk may do. It may have lost what it once had.
 #[derive(Debug)]
 pub(super) struct Admission {
-    /// Take entries: not before the leader knows that this server begins anew.
-    pub entries: AtomicBool,
-    /// Vote: not before it has again all that it can have acknowledged.
-    pub votes: AtomicBool,
+    /// Take entries from all but these, which do not know that it begins anew; `None`: from nobody.
+    untold: Mutex<Option<BTreeSet<u64>>>,
+    /// Vote, or lead: not before it has again all that it can have acknowledged.
+    votes: AtomicBool,
 }
 
 impl Admission {
-    pub(super) fn new(is_empty: bool) -> Self {
-        Self { entries: AtomicBool::new(!is_empty), votes: AtomicBool::new(!is_empty) }
+    /// `is_empty`: there is no log. `is_rebuilding`: there is one, which an earlier start has not
+    /// completed.
+    pub(super) fn new(is_empty: bool, is_rebuilding: bool) -> Self {
+        let untold = Mutex::new((!is_empty).then(BTreeSet::new));
+        Self { untold, votes: AtomicBool::new(!is_empty && !is_rebuilding) }
+    }
+
+    /// Entries are taken from now on, but not from these: one that leads would find that this
+    /// server has lost what it had.
+    pub(super) fn take_from_all_but(&self, untold: BTreeSet<u64>) {
+        *self.untold.lock().unwrap_or_else(PoisonError::into_inner) = Some(untold);
+    }
+
+    fn takes_from(&self, leader: u64) -> bool {
+        let untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
+        untold.as_ref().is_some_and(|untold| !untold.contains(&leader))
+    }
+
+    /// This server has nothing more to get back.
+    pub(super) fn complete(&self) {
+        self.take_from_all_but(BTreeSet::new());
+        self.votes.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn may_vote(&self) -> bool {
+        self.votes.load(Ordering::Relaxed)
     }
 }
 
@@ -93,8 +118,9 @@ impl Service for Answers {
             match self.answer(call).await {
                 Ok(answer) => answer,
                 Err(error) => {
+                    // Once per connection: it ends with this, and its calls fail at once.
                     tracing::warn!(peer, kind, %error, "cannot answer a peer");
-                    Answer::None
+                    Answer::Close
                 }
             }
         })
@@ -105,10 +131,13 @@ impl Answers {
     async fn answer(&self, call: Call) -> io::Result<Answer> {
         let (from, mut body) = (call.from.server, Reader(call.body));
         Ok(match call.kind {
-            APPEND => Answer::Later(self.append(body)?),
+            APPEND => Answer::Later(self.append(from, body)?),
             VOTE | PRE_VOTE => Answer::Later(self.vote(body, call.kind == PRE_VOTE)?),
             TRANSFER => {
                 let (request, raft) = (body.transfer_request()?, self.core.raft().clone());
+                if !self.admission.may_vote() {
+                    return Ok(Answer::None);
+                }
                 Answer::Later(Box::pin(async move {
                     raft.handle_transfer_leader(request).await.ok().map(|_| Bytes::new())
                 }))
@@ -157,9 +186,9 @@ impl Answers {
         })
     }
 
-    fn append(&self, mut body: Reader) -> io::Result<Later> {
+    fn append(&self, from: u64, mut body: Reader) -> io::Result<Later> {
         let (doubtful, request) = body.append_request()?;
-        if !self.admission.entries.load(Ordering::Relaxed) {
+        if !self.admission.takes_from(from) {
             return Ok(Box::pin(async { None }));
         }
         let raft = self.core.raft().clone();
@@ -176,7 +205,7 @@ impl Answers {
     fn vote(&self, mut body: Reader, is_pre_vote: bool) -> io::Result<Later> {
         let request = body.vote_request()?;
         let core = self.core.clone();
-        let may_vote = self.admission.votes.load(Ordering::Relaxed);
+        let may_vote = self.admission.may_vote();
         Ok(Box::pin(async move {
             if !may_vote {
                 let refusal = VoteResponse::new(core.metrics().vote, None, false);
@@ -207,7 +236,12 @@ impl Answers {
         })
     }
 
+    /// A snapshot is no sign that there is a leader to serve under: it does not tell of doubts, and
+    /// may come from one that others have replaced. Heartbeats go on beside it.
     async fn begin_snapshot(&self, from: u64, mut body: Reader) -> io::Result<Answer> {
+        if !self.admission.takes_from(from) {
+            return Err(io::Error::other("a snapshot from a server that was not told to send it"));
+        }
         let vote = body.vote()?;
         let name = SnapshotName { term: body.u64()?, index: body.u64()?, zxid: body.u64()? };
         let meta = body.bytes()?;
@@ -217,7 +251,6 @@ impl Answers {
         let store = self.snapshots.store().clone();
         let writer = blocking(move || store.create(name, &meta)).await?;
         *receiving = Some(Receiving { from, vote, name, writer });
-        self.heard.now();
         Ok(Answer::Now(Bytes::new()))
     }
 
@@ -229,7 +262,6 @@ impl Answers {
         };
         taken = blocking(move || taken.writer.write(&chunk).map(|()| taken)).await?;
         *slot = Some(taken);
-        self.heard.now();
         Ok(Answer::Now(Bytes::new()))
     }
 

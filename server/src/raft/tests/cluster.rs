@@ -221,7 +221,7 @@ async fn a_leader_hands_over_before_its_transaction_numbers_run_out() {
 
 /// Three servers; one is away, and the beginning of the others' log is purged. The places of the
 /// leader and of the one that is away.
-async fn left_behind() -> (Ensemble, usize, usize) {
+pub(super) async fn left_behind() -> (Ensemble, usize, usize) {
     let mut ensemble = Ensemble::new(3, 0).await;
     ensemble.snapshot_commands = 300;
     for at in 0..3 {

@@ -30,12 +30,15 @@ pub(super) struct Ensemble {
     members: Vec<ConfiguredMember>,
     pub(super) disks: Vec<MemoryDisk>,
     gates: Vec<Gate>,
+    snapshot_gates: Vec<Gate>,
     pub(super) servers: Vec<Option<Server>>,
     pub(super) cut: Cut,
     pub(super) snapshot_commands: u64,
     pub(super) timing: Timing,
     /// How many states the servers that are started from now on do not take.
     pub(super) refusals: u64,
+    /// Whether those apply nothing until their machine's gate is opened.
+    pub(super) is_held: bool,
 }
 
 #[derive(Debug)]
@@ -66,10 +69,22 @@ impl Ensemble {
         }
         let disks = members.iter().map(|_| MemoryDisk::new()).collect();
         let gates = members.iter().map(|_| Gate::default()).collect();
+        let snapshot_gates = members.iter().map(|_| Gate::default()).collect();
         let servers = members.iter().map(|_| None).collect();
         let timing = Timing::from_tick(Duration::from_secs(2));
         let (cut, snapshot_commands) = (Cut::default(), 1_000_000);
-        Self { members, disks, gates, servers, cut, snapshot_commands, timing, refusals: 0 }
+        Self {
+            members,
+            disks,
+            gates,
+            snapshot_gates,
+            servers,
+            cut,
+            snapshot_commands,
+            timing,
+            refusals: 0,
+            is_held: false,
+        }
     }
 
     pub(super) async fn started(voters: usize, observers: usize) -> Self {
@@ -81,8 +96,8 @@ impl Ensemble {
         ensemble
     }
 
-    pub(super) async fn start(&mut self, at: usize) {
-        let options = Options {
+    pub(super) fn options(&self, at: usize) -> Options {
+        Options {
             server: self.members[at].server,
             cluster_id: 7,
             cluster_named: true,
@@ -94,6 +109,7 @@ impl Ensemble {
             disk: Arc::new(GatedDisk {
                 disk: self.disks[at].clone(),
                 gate: self.gates[at].clone(),
+                snapshots: self.snapshot_gates[at].clone(),
             }),
             directory: PathBuf::from("data"),
             log_directory: PathBuf::from("data"),
@@ -104,11 +120,17 @@ impl Ensemble {
             connect_timeout: CONNECT_TIMEOUT,
             snapshots_retained: 3,
             timing: self.timing,
-        };
-        let opened = open(options, 1).unwrap();
+        }
+    }
+
+    pub(super) async fn start(&mut self, at: usize) {
+        let opened = open(self.options(at), 1).unwrap();
         let (boot, proposer) = (opened.boot(), opened.proposer());
         let machine = Recorder::new(opened.snapshot());
         machine.refusals.store(self.refusals, Ordering::Relaxed);
+        if self.is_held {
+            machine.gate.close();
+        }
         let net = CutNet { server: at, members: self.addresses(), cut: self.cut.clone() };
         let raft = opened.start(machine.clone(), Arc::new(net)).await.unwrap();
         self.servers[at] = Some(Server { raft, machine, proposer, boot, proposed: 0 });
@@ -132,6 +154,16 @@ impl Ensemble {
     /// What can hold up the server's log.
     pub(super) fn gate(&self, at: usize) -> &Gate {
         &self.gates[at]
+    }
+
+    /// What can hold up the server's snapshots.
+    pub(super) fn snapshot_gate(&self, at: usize) -> &Gate {
+        &self.snapshot_gates[at]
+    }
+
+    /// The address of its peer port.
+    pub(super) fn address(&self, at: usize) -> String {
+        self.members[at].address.clone()
     }
 
     pub(super) fn server(&mut self, at: usize) -> &mut Server {
@@ -204,7 +236,8 @@ fn command(number: u64) -> Command {
 impl Drop for Ensemble {
     /// A log that is held up could not end.
     fn drop(&mut self) {
-        self.gates.iter().for_each(Gate::open);
+        self.gates.iter().chain(&self.snapshot_gates).for_each(Gate::open);
+        self.running().for_each(|(_, server)| server.machine.gate.open());
     }
 }
 
@@ -225,6 +258,11 @@ impl Cut {
         while self.open.lock().unwrap().iter().any(|(from, to)| *from == at || *to == at) {
             sleep(Duration::from_millis(1)).await;
         }
+    }
+
+    /// Keeps a server from making new connections to another.
+    pub(super) fn one_way(&self, from: usize, to: usize) {
+        self.pairs.lock().unwrap().insert((from, to));
     }
 
     pub(super) fn heal(&self) {

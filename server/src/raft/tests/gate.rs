@@ -22,7 +22,7 @@ impl Gate {
         self.shared.1.notify_all();
     }
 
-    fn pass(&self) {
+    pub(super) fn pass(&self) {
         let (is_closed, opened) = &*self.shared;
         drop(opened.wait_while(is_closed.lock().unwrap(), |is_closed| *is_closed).unwrap());
     }
@@ -32,19 +32,23 @@ impl Gate {
 pub(super) struct GatedDisk {
     pub(super) disk: MemoryDisk,
     pub(super) gate: Gate,
+    /// Holds up the snapshots.
+    pub(super) snapshots: Gate,
 }
 
 #[derive(Debug)]
 struct GatedFile {
     file: Arc<dyn DiskFile>,
-    /// Only the log's files have one.
+    /// Only the files of the log and the snapshots have one.
     gate: Option<Gate>,
 }
 
 impl GatedDisk {
     fn gated(&self, path: &Path, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        let is_log = path.parent().is_some_and(|directory| directory.ends_with("wal"));
-        Arc::new(GatedFile { file, gate: is_log.then(|| self.gate.clone()) })
+        let is_in = |name| path.parent().is_some_and(|directory| directory.ends_with(name));
+        let log = is_in("wal").then(|| self.gate.clone());
+        let gate = log.or_else(|| is_in("snapshots").then(|| self.snapshots.clone()));
+        Arc::new(GatedFile { file, gate })
     }
 }
 

@@ -1,10 +1,13 @@
 //! Whole servers over loopback, with a machine that only writes down what it is told.
 
+mod calls;
 mod cluster;
 mod codec;
 mod ensemble;
 mod gate;
+mod rebuilt;
 mod recorder;
+mod recovery;
 mod slow_disk;
 mod start;
 mod storage;

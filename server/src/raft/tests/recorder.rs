@@ -9,6 +9,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::sync::watch;
 use zoolet_jute::{ErrorCode, Id, SessionId};
 
+use super::gate::Gate;
 use crate::host::ConfigView;
 use crate::raft::{Chunks, Machine, Staged, StateSnapshot};
 use crate::replica::{Batch, Origin, Role};
@@ -29,6 +30,8 @@ pub(super) struct Recorder {
     /// Grows with everything that happens.
     events: Arc<watch::Sender<u64>>,
     told: Arc<Mutex<Told>>,
+    /// While it is closed, nothing is applied.
+    pub(super) gate: Gate,
     /// So many states are not taken.
     pub(super) refusals: Arc<AtomicU64>,
     /// What the transactions are counted from.
@@ -129,6 +132,7 @@ impl Record {
 
 impl Machine for Recorder {
     fn commit_many(&self, batches: Vec<(u64, Bytes)>) {
+        tokio::task::block_in_place(|| self.gate.pass());
         let mut record = self.record.lock().unwrap();
         for (_, batch) in batches {
             record.apply(&Batch::decode(batch).unwrap());

@@ -1,5 +1,6 @@
 //! What a server may do, and must, while its own disk takes its time.
 
+use std::path::Path;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
@@ -8,7 +9,7 @@ use super::cluster::check;
 use super::ensemble::{Ensemble, PATIENCE};
 use crate::raft::Timing;
 use crate::replica::Role;
-use crate::storage::{MemoryDisk, Survival};
+use crate::storage::{Disk, MemoryDisk, Survival};
 
 /// A client's session had ended on one server, and a read through another one still saw its
 /// ephemeral znode: that server waited for its own disk before it applied what was committed, or
@@ -114,5 +115,40 @@ async fn a_snapshot_ahead_of_the_log_survives_a_power_cut() {
         ensemble.server(slow).propose(10);
         ensemble.server(slow).settled().await;
         check(&ensemble).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_go_on_while_a_snapshot_is_written() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    let leader = ensemble.ready().await;
+    ensemble.server(leader).propose(100);
+    ensemble.server(leader).settled().await;
+    for at in 0..3 {
+        ensemble.snapshot_gate(at).close();
+        ensemble.server(at).raft.take_snapshot().await;
+    }
+    let deadline = Instant::now() + PATIENCE;
+    let is_under_way = |ensemble: &Ensemble, at| {
+        let files = ensemble.disk(at).list(Path::new("data/snapshots")).unwrap();
+        files.iter().any(|file| file.name.contains(".tmp") && file.bytes > 0)
+    };
+    while !(0..3).all(|at| is_under_way(&ensemble, at)) {
+        assert!(Instant::now() < deadline, "no snapshot is begun");
+        sleep(Duration::from_millis(5)).await;
+    }
+    for at in 0..3 {
+        ensemble.server(at).propose(100);
+        ensemble.server(at).settled().await;
+        assert_eq!(ensemble.server(at).machine.told().lost, 0);
+    }
+    check(&ensemble).await;
+    for at in 0..3 {
+        assert_eq!(ensemble.server(at).raft.status().snapshot, None, "it was held up");
+        ensemble.snapshot_gate(at).open();
+        while ensemble.server(at).raft.status().snapshot.is_none() {
+            assert!(Instant::now() < deadline + PATIENCE, "it is never written");
+            sleep(Duration::from_millis(5)).await;
+        }
     }
 }

@@ -1,0 +1,114 @@
+//! Opening a server's directory, and what it must hold.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, mpsc};
+
+use thiserror::Error;
+
+use super::directories::Directories;
+use super::options::Options;
+use super::proposer::Proposer;
+use super::state_machine::Snapshots;
+use super::{Opened, boot};
+use crate::storage::{Identity, SnapshotName, SnapshotReader, SnapshotStore, StorageError, Wal};
+
+/// Why a server cannot join its ensemble.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The directory cannot be used.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The log is in the data directory, but has one of its own.
+    #[error(
+        "the log is in {}, and should be in {}: move it there, with a copy of the file identity \
+         beside it", found.display(), expected.display()
+    )]
+    LogElsewhere { found: PathBuf, expected: PathBuf },
+    /// The server has served before, but the log is not there.
+    #[error(
+        "{} has served before, but its log is not in {}: a server must not start without it",
+        directory.display(), expected.display()
+    )]
+    LogMissing { directory: PathBuf, expected: PathBuf },
+    /// The log goes on behind a snapshot that is not there.
+    #[error(
+        "the log in {} begins behind entry {purged}, and there is no snapshot that reaches so far",
+        log.display()
+    )]
+    SnapshotMissing { log: PathBuf, purged: u64 },
+    /// The directory is that of an Apache `ZooKeeper`, whose data is not read.
+    #[error(
+        "{} holds data of Apache ZooKeeper, which is not read: move it away to start with an empty \
+         tree", .0.display()
+    )]
+    ApacheData(PathBuf),
+    /// The configuration does not name this server.
+    #[error("the configuration has no server {0}")]
+    NotAMember(crate::replica::ServerId),
+    /// The peer port cannot be opened.
+    #[error("cannot listen for peers on {address}: {source}")]
+    Listen { address: String, source: io::Error },
+    /// A value of the configuration is out of range, or the log cannot be replayed.
+    #[error("cannot start the log: {0}")]
+    Raft(String),
+}
+
+/// Opens the server's directory: its log, its snapshots, and the number of this start. Blocks.
+/// `wall_ms` is the wall clock.
+pub fn open(options: Options, wall_ms: i64) -> Result<Opened, StartError> {
+    if !options.members.iter().any(|member| member.server == options.server) {
+        return Err(StartError::NotAMember(options.server));
+    }
+    let directories = Directories::open(&options)?;
+    let server_id = u64::from(options.server.0);
+    let mut options = options;
+    if !options.cluster_named
+        && let Some(known) = Identity::read(&directories.data)?
+    {
+        options.cluster_id = known.cluster_id;
+    }
+    directories.claim(Identity { cluster_id: options.cluster_id, server_id })?;
+    let directory = &directories.data;
+    let boot = boot::next(&*options.disk, directory.path(), wall_ms)?;
+    let (wal, recovered) =
+        Wal::open(Arc::clone(&options.disk), &directories.wal_path(), options.wal)?;
+    if let Some(torn) = recovered.torn {
+        tracing::info!(?torn, "cut off an unfinished write at the end of the log");
+    }
+    let store = SnapshotStore::open(Arc::clone(&options.disk), &directory.snapshot_path())?;
+    let (newest, damaged) = store.newest()?;
+    let name = newest.as_ref().map(SnapshotReader::name);
+    if let Some(purged) = recovered.state.purged
+        && name.is_none_or(|name| name.index < purged.index)
+    {
+        // What an older one lacks is no longer in the log.
+        let missing =
+            || StartError::SnapshotMissing { log: directories.wal_path(), purged: purged.index };
+        return Err(damaged.into_iter().next().map_or_else(missing, StartError::from));
+    }
+    for error in damaged {
+        tracing::warn!(%error, "a snapshot is damaged, an older one is used");
+    }
+    if let Some(name) = name {
+        cut_conflicting(&wal, name)?;
+    }
+    let snapshots = Snapshots::new(store, options.snapshots_retained, newest);
+    let proposer = Arc::new(Proposer::new(options.server, boot));
+    let is_rebuilding = directories.rebuild_mark().is_set()?;
+    Ok(Opened { options, boot, wal, snapshots, proposer, directories, is_rebuilding })
+}
+
+/// Cuts off what the log has in place of what is committed. A snapshot that was received gets its
+/// name before the log is cut, and the server may end in between.
+fn cut_conflicting(wal: &Wal, snapshot: SnapshotName) -> Result<(), StorageError> {
+    let there = wal.position(snapshot.index);
+    if there.is_none_or(|there| there.term == snapshot.term) {
+        return Ok(());
+    }
+    tracing::info!(from = snapshot.index, "cut off entries that were never committed");
+    let (done, cut) = mpsc::channel();
+    // The receiver waits below.
+    wal.truncate_from(snapshot.index, Box::new(move |result| drop(done.send(result))))?;
+    cut.recv().unwrap_or(Err(StorageError::Closed))
+}

@@ -1,0 +1,64 @@
+//! What a server makes of calls that its peers should not make.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use tokio::time::{Instant, sleep, timeout};
+
+use super::ensemble::{Ensemble, PATIENCE};
+use crate::peer::{CallError, Identity, Lane, Link, LinkOptions};
+use crate::raft::codec;
+use crate::raft::network::{SNAPSHOT_BEGIN, SNAPSHOT_CHUNK};
+use crate::raft::types::Vote;
+use crate::replica::Role;
+use crate::transport::RealNet;
+
+/// A link of server `from` to server `to` that no cut breaks.
+fn link(ensemble: &Ensemble, from: usize, to: usize) -> Link {
+    Link::open(LinkOptions {
+        net: Arc::new(RealNet),
+        ours: Identity { cluster: 7, server: from as u64 + 1, boot: 1 },
+        target: to as u64 + 1,
+        address: ensemble.address(to),
+        lane: Lane::Snapshot,
+        frame_bytes_max: 1 << 20,
+        calls_max: 8,
+        connect_timeout: PATIENCE,
+        backoff_max: Duration::from_millis(100),
+        stall_timeout: PATIENCE * 2,
+        reach: Arc::default(),
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_makes_no_sense_ends_its_connection() {
+    let ensemble = Ensemble::started(2, 0).await;
+    let link = link(&ensemble, 1, 0);
+    for (kind, body) in [(99, Bytes::new()), (SNAPSHOT_BEGIN, Bytes::from_static(b"short"))] {
+        let answer = timeout(PATIENCE, link.call(kind, body)).await;
+        assert_eq!(answer, Ok(Err(CallError::Broken)), "kind {kind}");
+        sleep(Duration::from_millis(200)).await;
+    }
+}
+
+/// A leader that others had replaced sent a snapshot, and the follower on its side went on serving.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_pieces_of_a_snapshot_are_no_sign_of_a_leader() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    let leader = ensemble.ready().await;
+    let alone = (leader + 1) % 3;
+    ensemble.cut.isolate(alone, 3).await;
+    let link = link(&ensemble, leader, alone);
+    let mut begin = BytesMut::new();
+    codec::put_vote(&mut begin, &Vote::new_committed(1, leader as u64 + 1));
+    begin.put_slice(&[0; 24]);
+    codec::put_bytes(&mut begin, b"");
+    link.call(SNAPSHOT_BEGIN, begin.freeze()).await.unwrap();
+    let deadline = Instant::now() + ensemble.timing.silence_max() * 8;
+    while *ensemble.server(alone).raft.role().borrow() != Role::Looking {
+        assert!(Instant::now() < deadline, "it serves on");
+        link.call(SNAPSHOT_CHUNK, Bytes::from_static(b"piece")).await.unwrap();
+        sleep(ensemble.timing.heartbeat / 2).await;
+    }
+}
