@@ -35,7 +35,7 @@ pub(crate) fn start(scene: Arc<Scene>, body: Arc<Body>) -> io::Result<JoinHandle
             let died = runtime.block_on(live(&scene, &body, life));
             // What a guard leaves to the background when it is dropped does not happen any more.
             runtime.shutdown_background();
-            if !died {
+            if !died || *scene.phase.borrow() == Phase::Over {
                 return;
             }
             life += 1;

@@ -40,6 +40,6 @@ pub use random::Random;
 pub use recipe::{Blocks, Lock, Recipe, UnknownRecipe};
 pub use recorder::Recorder;
 pub use report::{Report, Times};
-pub use run::{Settings, TortureError, run};
+pub use run::{Settings, TortureError, run, run_until};
 pub use scene::Sabotage;
 pub use servers::{ServerFault, Servers};

@@ -1,6 +1,7 @@
 //! The course of a run.
 
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -29,6 +30,10 @@ use crate::{Client, ClientOptions, CreateMode, Error, ErrorCode, ErrorKind};
 const LAST_TURN_MAX: Duration = Duration::from_mins(1);
 /// How long what is left behind may take to go.
 const LEFT_MAX: Duration = Duration::from_secs(20);
+/// How long a run that was stopped may take to delete its znodes.
+const CLEAR_MAX: Duration = Duration::from_secs(10);
+/// How long it waits before another attempt.
+const CLEAR_AGAIN: Duration = Duration::from_millis(100);
 /// How many messages of contenders wait.
 const DONE_MAX: usize = 1024;
 
@@ -89,6 +94,9 @@ pub enum TortureError {
     /// The machine did not.
     #[error("machine: {0}")]
     Io(#[from] std::io::Error),
+    /// It was stopped.
+    #[error("the run was stopped")]
+    Stopped,
     /// A run needs two contenders, one lock and one recipe at least.
     #[error("a run needs a recipe, a lock and two contenders at least")]
     Nothing,
@@ -100,21 +108,53 @@ pub async fn run(
     settings: &Settings,
     servers: Option<Box<dyn Servers>>,
 ) -> Result<Report, TortureError> {
+    run_until(settings, servers, pending()).await
+}
+
+/// The same, unless it is stopped: then the contenders end, the servers go on, the run's znodes are
+/// deleted as far as that can be done soon, and it fails with [`TortureError::Stopped`].
+pub async fn run_until(
+    settings: &Settings,
+    servers: Option<Box<dyn Servers>>,
+    stop: impl Future<Output = ()>,
+) -> Result<Report, TortureError> {
     if settings.recipes.is_empty() || settings.locks == 0 || settings.contenders < 2 {
         return Err(TortureError::Nothing);
     }
     let stage = Stage::set(settings).await?;
     let frame = frame(settings, servers.as_deref(), stage.session_timeout);
     let plan = Plan::new(settings.seed, &frame);
-    let mut troupe = Troupe::gather(settings, &stage).await?;
     let mut history =
         History { servers_stood_still: plan.servers_stand_still(), ..History::default() };
+    let performed = tokio::select! {
+        performed = perform(settings, &plan, servers, &stage, &mut history) => performed,
+        () = stop => Err(TortureError::Stopped),
+    };
     // The servers are there until the end: whoever made them may end them when they are dropped.
-    let _servers = troupe.play(&plan, servers, settings.duration, &stage).await;
-    troupe.close(&stage, &mut history).await;
+    let (troupe, _servers) = match performed {
+        Ok(performed) => performed,
+        Err(error) => {
+            stage.clear().await;
+            return Err(error);
+        }
+    };
     let session_timeout = stage.session_timeout;
     stage.strike(troupe, &mut history).await;
     Ok(Report::new(settings, session_timeout, &plan, &history))
+}
+
+/// From the first contender to the last turn of the last one.
+async fn perform(
+    settings: &Settings,
+    plan: &Plan,
+    servers: Option<Box<dyn Servers>>,
+    stage: &Stage,
+    history: &mut History,
+) -> Result<(Troupe, Option<Box<dyn Servers>>), TortureError> {
+    let mut troupe = Troupe::gather(settings, stage).await?;
+    let servers = troupe.play(plan, servers, settings.duration, stage).await;
+    troupe.close(stage, history).await;
+    Ok((troupe, servers))
 }
 
 fn frame(settings: &Settings, servers: Option<&dyn Servers>, session_timeout: Duration) -> Frame {
@@ -171,8 +211,24 @@ impl Stage {
         Ok(Self { admin, root, ledger, locks, session_timeout, witnesses })
     }
 
+    /// Deletes what there is, while contenders that end may create some of it again.
+    async fn clear(self) {
+        let clear = async {
+            while let Err(error) = tree::remove(&self.admin, &self.root).await {
+                if error.ends_session() {
+                    return;
+                }
+                sleep(CLEAR_AGAIN).await;
+            }
+            // A session that cannot be closed expires.
+            let _ = self.admin.close().await;
+        };
+        // Servers that are gone for good end no wait.
+        let _ = timeout(CLEAR_MAX, clear).await;
+    }
+
     /// Takes everything down, and writes the history.
-    async fn strike(self, troupe: Troupe, history: &mut History) {
+    async fn strike(self, mut troupe: Troupe, history: &mut History) {
         let gone = tree::ephemerals_gone(&self.admin, &self.root, LEFT_MAX);
         match limited(gone).await {
             Ok(left) => history.leftovers.extend(left),
@@ -195,7 +251,7 @@ impl Stage {
         history.tallies = tallies.into_values().collect();
         history.locks = self.locks.iter().flat_map(Lock::parts).collect();
         history.holders_stopped = troupe.scene.holders_stopped.load(Ordering::Relaxed);
-        history.marks = troupe.marks;
+        history.marks = std::mem::take(&mut troupe.marks);
         if let Err(error) = limited(tree::remove(&self.admin, &self.root)).await {
             history.errors.push(format!("taking {} away: {error}", self.root));
         }
@@ -241,6 +297,15 @@ struct Troupe {
     lull: watch::Sender<bool>,
     done: mpsc::Receiver<(usize, String)>,
     marks: Vec<(Duration, String)>,
+}
+
+impl Drop for Troupe {
+    fn drop(&mut self) {
+        self.phase.send_replace(Phase::Over);
+        for body in &self.bodies {
+            body.strike_anywhere(HolderFault::Die);
+        }
+    }
 }
 
 impl Troupe {

@@ -23,7 +23,17 @@ pub(crate) type Ended = (Vec<String>, Option<Box<dyn Servers>>);
 #[derive(Debug)]
 pub(crate) struct Upset {
     faults: mpsc::Sender<Fault>,
-    task: JoinHandle<Ended>,
+    /// Only [`finish`](Self::finish) takes it.
+    task: Option<JoinHandle<Ended>>,
+}
+
+impl Drop for Upset {
+    /// Ends a fault that is under way: the servers are dropped, and whoever made them mends them.
+    fn drop(&mut self) {
+        if let Some(task) = &self.task {
+            task.abort();
+        }
+    }
 }
 
 impl Upset {
@@ -36,7 +46,7 @@ impl Upset {
                 None => (Vec::new(), None),
             }
         });
-        Self { faults, task }
+        Self { faults, task: Some(task) }
     }
 
     /// A fault of a server; it begins when the one before it is over.
@@ -46,10 +56,15 @@ impl Upset {
     }
 
     /// Waits for the last fault to be over.
-    pub(crate) async fn finish(self) -> Ended {
-        drop(self.faults);
+    pub(crate) async fn finish(mut self) -> Ended {
+        // Without a sender the task ends when it has done what it was told.
+        let (none, _) = mpsc::channel(1);
+        self.faults = none;
         let failed = |error| (vec![format!("the servers' faults: {error}")], None);
-        self.task.await.unwrap_or_else(failed)
+        match &mut self.task {
+            Some(task) => task.await.unwrap_or_else(failed),
+            None => (Vec::new(), None),
+        }
     }
 }
 

@@ -172,6 +172,9 @@ pub(crate) async fn a_bench_gives_figures_and_leaves_nothing(scene: &Scene) {
             assert!(result["opsPerSecond"].as_f64().unwrap() > 0.0, "{one}");
             let latency = |name: &str| result["latencyMs"][name].as_f64().unwrap();
             assert!(latency("p50") <= latency("p99") && latency("p99") <= latency("max"), "{one}");
+            let buckets = result["histogram"].as_array().unwrap();
+            let counted: u64 = buckets.iter().map(|one| one["count"].as_u64().unwrap()).sum();
+            assert_eq!(Some(counted), result["operations"].as_u64(), "{result}");
             assert!(
                 result["serverCores"].as_f64().unwrap() >= 0.0,
                 "the server is on this machine"
@@ -183,7 +186,11 @@ pub(crate) async fn a_bench_gives_figures_and_leaves_nothing(scene: &Scene) {
     let short = [&words[..], &["--duration", "100ms"]].concat();
     scene.ctl(&short).badly(128, "--duration");
     let text = scene.ctl(&["bench", "--mix", "get", "--duration", "100ms", "--path", &top]).well();
-    assert_eq!(text.lines().count(), 3, "{text}");
+    assert_eq!(text.lines().count(), 4, "{text}");
+    assert!(
+        text.lines().last().unwrap().contains('█'),
+        "the fullest bucket of a histogram: {text}"
+    );
     scene.ctl(&["bench", "--mix", "frob"]).badly(128, "frob");
     scene.ctl(&["bench", "--path", "/nothing"]).badly(1, "does not exist");
     scene.until_children(&top, 0).await;

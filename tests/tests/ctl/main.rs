@@ -16,6 +16,7 @@ mod locks;
 mod loss;
 mod shell;
 mod terminal;
+mod torture;
 
 use zoolet_tests::apache::Apache;
 use zoolet_tests::zoolet::Zoolet;
@@ -72,5 +73,7 @@ suites! {
         locks::every_family_is_shown,
         locks::semaphores_are_shown,
         locks::families_that_do_not_see_each_other_are_told,
-        locks::a_bench_gives_figures_and_leaves_nothing;
+        locks::a_bench_gives_figures_and_leaves_nothing,
+        torture::a_torture_tells_what_it_has_found,
+        torture::an_interrupted_torture_leaves_nothing;
 }

@@ -1,6 +1,8 @@
 //! `torture`: whether the locks of running servers keep their promises under faults.
 
+use std::convert::Infallible;
 use std::fs;
+use std::future::pending;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::path::{Path, PathBuf};
@@ -8,12 +10,16 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
+use tokio::time::sleep;
 use zoolet_client::torture::{self, Recipe, ServerFault, Servers, Settings, TortureError};
 
 use crate::args::{Options, Torture};
 use crate::error::{CtlError, Exit};
 use crate::output::{Output, note};
+use crate::progress::Progress;
 
+/// How often the progress is told.
+const TELL_EVERY: Duration = Duration::from_millis(200);
 /// How long a question to a server may take.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// How long a killed server may take to serve again.
@@ -42,10 +48,17 @@ pub(crate) async fn run(arguments: &Torture, options: &Options) -> Result<(), Ct
         ..Settings::new(options.connect_string(), seed)
     };
     note(&format!("seed {seed}: {} s of faults", arguments.secs.as_secs()));
-    let report = tokio::select! {
-        report = torture::run(&settings, servers) => report.map_err(|error| failed(&error))?,
-        _ = tokio::signal::ctrl_c() => return Err(CtlError::new(Exit::Interrupted, "")),
+    let stop = async {
+        // Without a handler Ctrl-C ends the program by itself.
+        if tokio::signal::ctrl_c().await.is_err() {
+            pending::<()>().await;
+        }
     };
+    let report = tokio::select! {
+        report = torture::run_until(&settings, servers, stop) => report,
+        never = tell(arguments.secs) => match never {},
+    };
+    let report = report.map_err(|error| failed(&error))?;
     if let Some(file) = &arguments.report {
         write(file, &format!("{:#}\n", report.json()))?;
     }
@@ -64,8 +77,22 @@ pub(crate) async fn run(arguments: &Torture, options: &Options) -> Result<(), Ct
     ))
 }
 
+/// Tells a person how far the run is.
+async fn tell(faults: Duration) -> Infallible {
+    let ticks = faults.as_millis().div_ceil(TELL_EVERY.as_millis());
+    let progress = Progress::steps("faults", usize::try_from(ticks).unwrap_or(usize::MAX));
+    for _ in 0..ticks {
+        sleep(TELL_EVERY).await;
+        progress.advance(1);
+    }
+    drop(progress);
+    let _progress = Progress::spinner("the last turns, and the checks");
+    pending().await
+}
+
 fn failed(error: &TortureError) -> CtlError {
     match error {
+        TortureError::Stopped => CtlError::new(Exit::Interrupted, ""),
         TortureError::Client(error) => CtlError::of_call(error),
         TortureError::Io(_) => CtlError::new(Exit::Io, error.to_string()),
         TortureError::Nothing => CtlError::new(Exit::Usage, error.to_string()),
@@ -90,8 +117,18 @@ struct UpServers {
     directory: PathBuf,
     /// Of the servers, in the order of the file.
     addresses: Vec<SocketAddr>,
-    /// The process that was struck last.
-    struck: Option<i32>,
+    /// The process that was struck last, and how, until it is mended.
+    struck: Option<(i32, ServerFault)>,
+}
+
+impl Drop for UpServers {
+    /// Whatever ends the run, no server stands still for good.
+    fn drop(&mut self) {
+        if let Some((pid, ServerFault::Pause)) = self.struck {
+            // It may have been killed meanwhile.
+            let _ = self.signal(pid, Signal::CONT);
+        }
+    }
 }
 
 impl UpServers {
@@ -146,12 +183,12 @@ impl Servers for UpServers {
 
     fn strike(&mut self, server: usize, fault: ServerFault) -> io::Result<()> {
         let pid = self.pid(server)?;
-        self.struck = Some(pid);
+        self.struck = Some((pid, fault));
         self.signal(pid, if fault == ServerFault::Pause { Signal::STOP } else { Signal::KILL })
     }
 
     fn mend(&mut self, server: usize, fault: ServerFault) -> io::Result<()> {
-        let Some(struck) = self.struck.take() else { return Ok(()) };
+        let Some((struck, _)) = self.struck.take() else { return Ok(()) };
         if fault == ServerFault::Pause {
             return self.signal(struck, Signal::CONT);
         }

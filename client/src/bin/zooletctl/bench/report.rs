@@ -8,6 +8,12 @@ use crate::args::Bench;
 use crate::error::CtlError;
 use crate::output;
 
+/// The end of the first bucket of a histogram.
+const BUCKET_US_MIN: u64 = 16;
+
+/// What the buckets of a histogram look like, from none to the fullest.
+const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+
 /// One mix on one ensemble.
 #[derive(Debug)]
 pub(crate) struct Measured {
@@ -26,6 +32,18 @@ impl Measured {
     #[allow(clippy::cast_precision_loss, reason = "a rate needs no more than 52 bits")]
     fn per_second(&self) -> f64 {
         self.latencies.len() as f64 / self.seconds
+    }
+
+    /// The upper ends, in milliseconds, of buckets that double, and how many latencies are in each;
+    /// from the first that has one to the last.
+    #[allow(clippy::cast_precision_loss, reason = "a latency needs no more than 52 bits")]
+    fn histogram(&self) -> Vec<(f64, u64)> {
+        let buckets = self.latencies.iter_log(BUCKET_US_MIN, 2.0);
+        let buckets = buckets.map(|bucket| {
+            let end_us = bucket.value_iterated_to().saturating_add(1);
+            (end_us as f64 / 1000.0, bucket.count_since_last_iteration())
+        });
+        buckets.skip_while(|(_, count)| *count == 0).collect()
     }
 
     #[allow(clippy::cast_precision_loss, reason = "a latency needs no more than 52 bits")]
@@ -71,6 +89,16 @@ pub(crate) fn lines(measured: &[Measured]) -> Result<(), CtlError> {
             one.quantile_ms(1.0),
             one.errors,
         ))?;
+        let histogram = one.histogram();
+        if let (Some(first), Some(last)) = (histogram.first(), histogram.last()) {
+            output::line(&format!(
+                "{:<10}{:>9.2} ms |{}| {:.2} ms",
+                "",
+                first.0 / 2.0,
+                bars(&histogram),
+                last.0
+            ))?;
+        }
         if let Some(error) = &one.first_error {
             output::note(&format!("{name}: {} operations failed, the first: {error}", one.errors));
         }
@@ -81,6 +109,16 @@ pub(crate) fn lines(measured: &[Measured]) -> Result<(), CtlError> {
         output::line(&format!("{:<10}{rate:>11.2}x{:>29.2}x", "A / B", p99))?;
     }
     Ok(())
+}
+
+/// A picture of a histogram, a character a bucket. One that is not empty is seen.
+fn bars(histogram: &[(f64, u64)]) -> String {
+    let fullest = histogram.iter().map(|(_, count)| *count).max().unwrap_or(0).max(1);
+    let bar = |count: u64| {
+        let height = count.saturating_mul(8).div_ceil(fullest);
+        usize::try_from(height).ok().and_then(|height| BARS.get(height)).copied().unwrap_or('█')
+    };
+    histogram.iter().map(|(_, count)| bar(*count)).collect()
 }
 
 /// The rate and the 99th percentile of one, in those of the other.
@@ -126,6 +164,11 @@ fn result_json(measured: &Measured) -> Value {
             "p999": measured.quantile_ms(0.999),
             "max": measured.quantile_ms(1.0),
         },
+        "histogram": measured
+            .histogram()
+            .into_iter()
+            .map(|(below_ms, count)| json!({ "belowMs": below_ms, "count": count }))
+            .collect::<Value>(),
         "serverCores": measured.server_cores,
         "errors": measured.errors,
         "firstError": measured.first_error,

@@ -161,7 +161,8 @@ async fn acquire(
 ) -> Result<LockGuard, CtlError> {
     refuse_mixture(plan, connection).await?;
     let acquired = match plan.timeout {
-        Some(Duration::ZERO) => lock.try_acquire_boxed().await,
+        // Servers that vanish answer no try.
+        Some(Duration::ZERO) => Ok(connection.ask(plan.path, lock.try_acquire_boxed()).await?),
         Some(limit) => timeout(limit, lock.acquire_boxed()).await.unwrap_or(Ok(None)),
         None => lock.acquire_boxed().await,
     };
