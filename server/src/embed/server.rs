@@ -13,9 +13,6 @@ use crate::config::ServerConfig;
 use crate::node::{Node, Seams, StartError};
 use crate::replica::Role;
 
-/// The orders that wait; each is carried out before the next is given.
-const ORDERS_MAX: usize = 8;
-
 /// Whether a server runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Standing {
@@ -37,8 +34,8 @@ impl Standing {
 /// What a server's thread is told.
 #[derive(Debug)]
 enum Order {
-    /// Stand still until the sender is dropped.
-    Pause(blocking::Receiver<()>),
+    /// Say so, and stand still until the gate's sender is dropped.
+    Pause { stands: blocking::Sender<()>, gate: blocking::Receiver<()> },
     /// End in good order.
     Stop,
     /// End at once.
@@ -57,7 +54,7 @@ pub(super) struct Server {
     config: ServerConfig,
     seams: Seams,
     thread: Option<JoinHandle<()>>,
-    orders: Option<mpsc::Sender<Order>>,
+    orders: Option<mpsc::UnboundedSender<Order>>,
     running: Option<Running>,
     /// Dropped to resume.
     pause: Option<blocking::Sender<()>>,
@@ -71,7 +68,7 @@ impl Server {
     /// Starts the thread; what it answers goes to [`Server::launched`].
     pub(super) fn launch(&mut self) -> io::Result<oneshot::Receiver<Result<Running, StartError>>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (orders, received) = mpsc::channel(ORDERS_MAX);
+        let (orders, received) = mpsc::unbounded_channel();
         let (started, answer) = oneshot::channel();
         let (config, seams) = (self.config.clone(), self.seams.clone());
         let name = format!("zoolet-{}", config.server_id);
@@ -105,10 +102,17 @@ impl Server {
         }
     }
 
+    /// Returns once it stands still. Nothing that it waits for is done by the caller's thread.
     pub(super) fn pause(&mut self) {
-        let (gate, closed) = blocking::channel();
-        self.order(Order::Pause(closed));
-        self.pause = Some(gate);
+        if self.pause.is_some() {
+            return;
+        }
+        let (open, gate) = blocking::channel();
+        let (stands, stood) = blocking::channel();
+        self.order(Order::Pause { stands, gate });
+        self.pause = Some(open);
+        // An error means that the server has ended by itself: it stands still, too.
+        let _ = stood.recv();
     }
 
     pub(super) fn resume(&mut self) {
@@ -139,7 +143,7 @@ impl Server {
 
     fn order(&mut self, order: Order) {
         if let Some(orders) = &self.orders
-            && orders.try_send(order).is_err()
+            && orders.send(order).is_err()
         {
             // It has ended by itself: there is nothing left to be told.
             self.orders = None;
@@ -169,7 +173,7 @@ async fn live(
     config: ServerConfig,
     seams: Seams,
     started: oneshot::Sender<Result<Running, StartError>>,
-    mut orders: mpsc::Receiver<Order>,
+    mut orders: mpsc::UnboundedReceiver<Order>,
 ) {
     let node = match Node::start(config, seams).await {
         Ok(node) => {
@@ -192,7 +196,9 @@ async fn live(
             }
         };
         match order {
-            Order::Pause(gate) => {
+            Order::Pause { stands, gate } => {
+                // Whoever asked may have gone.
+                let _ = stands.send(());
                 // Blocking the runtime's only thread is the point: nothing moves, no timer either.
                 let _ = gate.recv();
             }
