@@ -343,7 +343,7 @@ pub(super) static SETTINGS: [Setting; 44] = [
     },
     Setting {
         section: "limits", key: "outbox_bytes_max", unit: "bytes", range: (MIB, 64 * GIB),
-        about: "What may wait for a slow reader before its connection is closed, and the longest reply\n\
+        about: "The watch events that may wait for a slow reader before it is closed, and the longest reply\n\
                 if that is more than 16 MiB.",
         derived: true, field: |c| Field::Usize(&mut c.limits.outbox_bytes_max),
     },

@@ -180,10 +180,27 @@ fn a_large_frame_makes_room_for_itself() {
     assert!(config.limits.peer_frame_bytes_max >= (768 << 20) + (64 << 10));
     assert_eq!(config.limits.request_bytes_max, 256 << 20);
     assert!(config.limits.outbox_bytes_max > 256 << 20);
+}
 
-    let error = zoo(&format!("{ONE}jute.maxbuffer=0x10000001\n")).unwrap_err().to_string();
-    assert_says(&error, "zoo.cfg:3 jute.maxbuffer");
-    assert_says(&error, "zoo.cfg:3 1024 to 268435456");
+/// Apache `ZooKeeper` starts with them, so a server that takes its file over must do so, too.
+#[test]
+fn sizes_beyond_what_is_possible_here_are_brought_into_range_with_a_warning() {
+    let check = |line: &str, warning: &str| {
+        let loaded = zoo(&format!("{ONE}{line}\n")).unwrap();
+        assert_says(&only_warning(&loaded).to_string(), &format!("zoo.cfg:3 {warning}"));
+        loaded.0
+    };
+    let config =
+        check("jute.maxbuffer=0x10000001", "268435457 is too high here: 268435456 is used");
+    assert_eq!(config.limits.frame_bytes_max, 256 << 20);
+    let config = check("jute.maxbuffer=1", "1 is too low here: 1024 is used");
+    assert_eq!(config.limits.frame_bytes_max, 1024);
+    let config = check("preAllocSize=0", "0 is too low here: 64 is used");
+    assert_eq!(config.log.segment_bytes, 64 << 10);
+    let config = check("clientPortListenBacklog=70000", "70000 is too high here: 65535 is used");
+    assert_eq!(config.limits.listen_backlog, 65_535);
+    let config = check("zookeeper.maxBatchSize=2000000", "is too high here: 1000000 is used");
+    assert_eq!(config.log.entry_commands_max, 1_000_000);
 }
 
 #[test]

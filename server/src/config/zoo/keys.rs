@@ -11,6 +11,9 @@ pub(super) enum Rule {
     Own,
     /// It fills a setting with a number, in units of `scale`.
     Number { setting: (&'static str, &'static str), scale: i128, low: Low },
+    /// The same, but what is out of the setting's range is brought into it with a warning:
+    /// ZooKeeper takes it, and a server that did not start would be worse.
+    Clamped { setting: (&'static str, &'static str), scale: i128, low: Low },
     /// It fills a setting with `true` or `false`.
     TrueFalse { setting: (&'static str, &'static str) },
     /// It fills a setting with `yes` or `no`.
@@ -101,6 +104,15 @@ const fn kib(name: &'static str, setting: (&'static str, &'static str), low: Low
     Key { name, rule: Rule::Number { setting, scale: 1024, low } }
 }
 
+const fn clamped(
+    name: &'static str,
+    setting: (&'static str, &'static str),
+    scale: i128,
+    low: Low,
+) -> Key {
+    Key { name, rule: Rule::Clamped { setting, scale, low } }
+}
+
 const fn true_false(name: &'static str, setting: (&'static str, &'static str)) -> Key {
     Key { name, rule: Rule::TrueFalse { setting } }
 }
@@ -135,12 +147,12 @@ static HONORED: &[Key] = &[
     number("maxSessionTimeout", ("session", "timeout_ms_max"), Low::Unset),
     number("maxClientCnxns", ("limits", "connections_per_address_max"), Low::Zero),
     number("maxCnxns", ("limits", "connections_max"), Low::Zero),
-    number("clientPortListenBacklog", ("limits", "listen_backlog"), Low::Unset),
+    clamped("clientPortListenBacklog", ("limits", "listen_backlog"), 1, Low::Unset),
     number("nio.sessionlessCnxnTimeout", ("limits", "handshake_timeout_ms"), Low::Wrong),
-    number("jute.maxbuffer", ("limits", "frame_bytes_max"), Low::Wrong),
+    clamped("jute.maxbuffer", ("limits", "frame_bytes_max"), 1, Low::Wrong),
     number("globalOutstandingLimit", ("limits", "requests_max"), Low::Wrong),
-    kib("preAllocSize", ("log", "segment_bytes"), Low::Wrong),
-    number("maxBatchSize", ("log", "entry_commands_max"), Low::Unset),
+    clamped("preAllocSize", ("log", "segment_bytes"), 1024, Low::Wrong),
+    clamped("maxBatchSize", ("log", "entry_commands_max"), 1, Low::Unset),
     number("fsync.warningthresholdms", ("log", "slow_sync_ms"), Low::Wrong),
     number("snapCount", ("snapshot", "commands"), Low::Raised(2)),
     kib("snapSizeLimitInKb", ("snapshot", "log_bytes"), Low::Zero),

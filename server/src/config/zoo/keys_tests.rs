@@ -297,7 +297,7 @@ fn every_rule_names_a_setting_once_and_every_key_has_one_rule() {
         assert!(names.insert(key.name), "{} has two rules", key.name);
         assert!(find(&key.name.replace('*', "crl")).is_some(), "{}", key.name);
         let setting = match key.rule {
-            Rule::Number { setting, low, .. } => {
+            Rule::Number { setting, low, .. } | Rule::Clamped { setting, low, .. } => {
                 if let Low::Raised(min) = low {
                     assert!(min > 0);
                 }
@@ -322,6 +322,7 @@ fn the_manual_names_every_key_that_is_honored_or_refused() {
         let name = format!("`{}`", key.name.replace('*', "N"));
         assert!(manual.contains(&name), "{name} is not in docs/operating.md");
         let (Rule::Number { setting, .. }
+        | Rule::Clamped { setting, .. }
         | Rule::TrueFalse { setting }
         | Rule::YesNo { setting }
         | Rule::Text { setting }) = key.rule

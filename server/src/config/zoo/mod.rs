@@ -58,6 +58,13 @@ struct Reader<'a> {
     quorum: Vec<Property>,
 }
 
+/// What a number outside of its setting's range is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum OutOfRange {
+    Wrong,
+    Clamped,
+}
+
 impl<'a> Reader<'a> {
     /// Reads the properties. As in Java, the last one of a name counts.
     fn open(source: &'a Source, files: &'a dyn Files) -> Result<Self, ConfigError> {
@@ -98,7 +105,12 @@ impl<'a> Reader<'a> {
         };
         match rule {
             Rule::Own => Ok(()),
-            Rule::Number { setting, scale, low } => self.set_number(setting, property, scale, low),
+            Rule::Number { setting, scale, low } => {
+                self.set_number(setting, property, (scale, low), OutOfRange::Wrong)
+            }
+            Rule::Clamped { setting, scale, low } => {
+                self.set_number(setting, property, (scale, low), OutOfRange::Clamped)
+            }
             Rule::TrueFalse { setting } => {
                 let flag = parse_flag(property, ["true", "false"]);
                 self.set_flag(setting, property, flag)
@@ -137,8 +149,8 @@ impl<'a> Reader<'a> {
         &mut self,
         (section, key): (&str, &str),
         property: &Property,
-        scale: i128,
-        low: Low,
+        (scale, low): (i128, Low),
+        out_of_range: OutOfRange,
     ) -> Result<(), ConfigError> {
         let number = parse_number(&property.value)
             .ok_or_else(|| self.expected(property, "a whole number"))?;
@@ -153,13 +165,19 @@ impl<'a> Reader<'a> {
             Low::Wrong | Low::Unset | Low::Raised(_) => number,
         };
         let setting = self.setting(section, key, property)?;
-        let (min, max) = setting.range;
+        let (min, max) = (i128::from(setting.range.0), i128::from(setting.range.1));
         let scaled = number.saturating_mul(scale);
-        if !(i128::from(min)..=i128::from(max)).contains(&scaled) {
-            let (min, max) = (i128::from(min) / scale, i128::from(max) / scale);
-            return Err(self.expected(property, &format!("{min} to {max}")));
+        let used = scaled.clamp(min, max);
+        if used != scaled {
+            if out_of_range == OutOfRange::Wrong {
+                let (min, max) = (min / scale, max / scale);
+                return Err(self.expected(property, &format!("{min} to {max}")));
+            }
+            let too = if scaled < min { "low" } else { "high" };
+            let why = format!("{number} is too {too} here: {} is used", used / scale);
+            self.draft.warn(&self.at(property), &property.key, why);
         }
-        self.draft.set(setting, &property.key, &Value::Integer(scaled), property.line)
+        self.draft.set(setting, &property.key, &Value::Integer(used), property.line)
     }
 
     fn set_flag(
