@@ -21,6 +21,7 @@ mod tree;
 mod znode;
 
 pub use change::{Applied, Change};
+pub use quota::QuotaExceeded;
 pub use session::{Owner, Session};
 pub use snapshot::{RestoreError, SnapshotView};
 
@@ -106,6 +107,11 @@ impl State {
         self.last_zxid = zxid;
         let (result, changes) = apply::apply(self, (term, zxid), origin, command);
         Applied { zxid, result, changes }
+    }
+
+    /// The quota that the last command went past, or would have. Not part of the state.
+    pub fn take_quota_exceeded(&mut self) -> Option<QuotaExceeded> {
+        self.tree.quotas_mut().take_exceeded()
     }
 
     /// Answers a request that changes nothing. Watches are the caller's business.

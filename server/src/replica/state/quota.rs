@@ -26,6 +26,8 @@ const TEXT_BYTES_MAX: usize = 1024;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Quotas {
     governed: BTreeSet<String>,
+    /// What the command that was applied last has passed.
+    exceeded: Option<QuotaExceeded>,
 }
 
 impl Quotas {
@@ -45,6 +47,10 @@ impl Quotas {
         if let Some(prefix) = subject(path, LIMITS) {
             self.governed.remove(prefix);
         }
+    }
+
+    pub(super) fn take_exceeded(&mut self) -> Option<QuotaExceeded> {
+        self.exceeded.take()
     }
 
     /// The deepest governed prefix of a path, the path itself included. Only that one counts.
@@ -101,19 +107,66 @@ impl Track {
         Bytes::from(text)
     }
 
-    /// Whether `delta` more would pass the hard limit, if there is one.
-    fn forbids(&self, hard_limit: &str, used: i64, delta: i64) -> bool {
-        let limit = self.get(hard_limit);
-        delta != 0 && limit > -1 && used.saturating_add(delta) > limit
+    /// The limit of a kind that `delta` more would pass. A hard limit is consulted instead of the
+    /// soft one.
+    fn passed(&self, kind: Kind, used: i64, delta: i64) -> Option<Passed> {
+        let (soft, hard) = kind.keys();
+        let (is_hard, limit) = match self.get(hard) {
+            limit if limit > -1 => (true, limit),
+            _ => (false, self.get(soft)),
+        };
+        let value = used.saturating_add(delta);
+        let is_passed = delta != 0 && limit > -1 && value > limit;
+        is_passed.then_some(Passed { is_hard, value, limit })
     }
+}
+
+/// What a quota limits.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Count,
+    Bytes,
+}
+
+impl Kind {
+    /// The names of the soft limit and of the hard one.
+    fn keys(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Count => ("count", "countHardLimit"),
+            Self::Bytes => ("bytes", "byteHardLimit"),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Passed {
+    is_hard: bool,
+    value: i64,
+    limit: i64,
+}
+
+/// A limit that a write has passed, if it is soft, or would have passed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QuotaExceeded {
+    /// The znode whose quota it is.
+    pub path: String,
+    /// The limit's name in `zookeeper_limits`.
+    pub limit: &'static str,
+    /// Whether the write was refused.
+    pub is_hard: bool,
+    /// What the limit allows.
+    pub allowed: i64,
+    /// What there would be, or is.
+    pub value: i64,
 }
 
 fn find(tree: &Tree, prefix: &str, leaf: &str) -> Option<NodeId> {
     tree.find(&format!("{}{prefix}/{leaf}", path::QUOTA))
 }
 
-/// Refuses what a hard limit does not allow.
-pub(super) fn check(tree: &Tree, path: &str, bytes: i64, count: i64) -> Result<(), ErrorCode> {
+/// Refuses what a hard limit does not allow, and notes what passes any limit. As in Apache
+/// `ZooKeeper`, the count is looked at first, and a refusal is the end of it.
+pub(super) fn check(tree: &mut Tree, path: &str, bytes: i64, count: i64) -> Result<(), ErrorCode> {
     let Some(prefix) = tree.quotas().governing(path) else { return Ok(()) };
     let (Some(limits), Some(stats)) = (find(tree, prefix, LIMITS), find(tree, prefix, STATS))
     else {
@@ -121,9 +174,18 @@ pub(super) fn check(tree: &Tree, path: &str, bytes: i64, count: i64) -> Result<(
     };
     let limits = Track::parse(tree.node(limits).data.as_ref());
     let used = Track::parse(tree.node(stats).data.as_ref());
-    let exceeded = limits.forbids("countHardLimit", used.get("count"), count)
-        || limits.forbids("byteHardLimit", used.get("bytes"), bytes);
-    if exceeded { Err(ErrorCode::QuotaExceeded) } else { Ok(()) }
+    for (kind, delta) in [(Kind::Count, count), (Kind::Bytes, bytes)] {
+        let (soft, hard) = kind.keys();
+        let Some(passed) = limits.passed(kind, used.get(soft), delta) else { continue };
+        let Passed { is_hard, value, limit: allowed } = passed;
+        let limit = if is_hard { hard } else { soft };
+        let path = prefix.to_owned();
+        tree.quotas_mut().exceeded = Some(QuotaExceeded { path, limit, is_hard, allowed, value });
+        if is_hard {
+            return Err(ErrorCode::QuotaExceeded);
+        }
+    }
+    Ok(())
 }
 
 /// Brings the usage up to date after a change at `path`. No version, no zxid, no watch.

@@ -332,6 +332,10 @@ impl Tree {
         &self.quotas
     }
 
+    pub(super) fn quotas_mut(&mut self) -> &mut Quotas {
+        &mut self.quotas
+    }
+
     pub(super) fn ephemerals(&self, session: SessionId) -> impl Iterator<Item = NodeId> {
         self.ephemerals.get(&session).into_iter().flatten().copied()
     }
