@@ -31,7 +31,7 @@ pub struct UpArgs {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=254))]
     pub servers: Option<u8>,
     /// Start the servers of this cluster.toml, with its settings. The other options go before
-    /// what it says.
+    /// what it says. Without --data-dir, up.json and up.lock are written beside it.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
     /// The first server's client port, 2181 unless told otherwise; the others have the ones behind
