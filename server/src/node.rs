@@ -144,9 +144,13 @@ impl Node {
 
     /// Waits until the server can no longer work, and says why.
     pub fn fatal(&self) -> impl Future<Output = String> + Send + 'static {
-        let mut fatal = self.fatal.clone();
+        let (mut fatal, mut failure) = (self.fatal.clone(), self.host.failure());
         async move {
-            match fatal.wait_for(Option::is_some).await {
+            let why = tokio::select! {
+                why = fatal.wait_for(Option::is_some) => why,
+                why = failure.wait_for(Option::is_some) => why,
+            };
+            match why {
                 Ok(why) => why.clone().unwrap_or_default(),
                 Err(_) => "its tasks have ended".to_owned(),
             }

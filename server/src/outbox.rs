@@ -2,8 +2,9 @@
 //!
 //! The host fills it while it holds its lock; the connection's task empties it into the socket.
 //! Nobody ever waits for room. A client that does not read first makes its own connection deaf,
-//! because the host admits no further requests above the high-water mark; if watch events fill
-//! the outbox nevertheless, the connection ends.
+//! because the host admits no further requests above the high-water mark, and only so many long
+//! reads behind a write: this bounds the replies. Nobody asks for watch events when they come; if
+//! they fill the outbox, the connection ends.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,6 +44,8 @@ struct Inner {
     /// Finished chunks, in front of `tail`.
     chunks: VecDeque<Bytes>,
     tail: BytesMut,
+    /// Bytes of events put in since everything was last written.
+    event_bytes: usize,
     /// Once it is set, nothing more goes in.
     closing: Option<Closing>,
     /// Of the connection's task, while it waits.
@@ -97,25 +100,46 @@ impl Outbox {
         bytes <= self.bytes_max.clamp(REPLY_BYTES_MIN, FRAME_BYTES_MAX)
     }
 
-    /// Puts in what `fill` appends. Answers who is to be woken, once the caller holds no lock.
+    /// Puts in the reply that `fill` appends. Answers who is to be woken, once the caller holds no
+    /// lock.
     ///
-    /// Full is an outbox that held its limit before: one reply that it could hold always goes out,
-    /// whatever waits in front of it, for clients of Apache are used to long ones (protocol §1.3).
+    /// It goes out whatever waits in front of it: the host bounds what a client can ask for before
+    /// it reads, and clients of Apache are used to long replies (protocol §1.3).
     pub(crate) fn push(&self, fill: impl FnOnce(&mut Writer<'_>)) -> Option<Waker> {
         let mut inner = self.lock();
+        self.put(&mut inner, fill)?;
+        inner.waker.take()
+    }
+
+    /// Puts in the watch event that `fill` appends. Answers who is to be woken.
+    ///
+    /// Full is an outbox that held its limit before, and of events alone: a client that reads what
+    /// it has asked for is not closed because an event comes in between.
+    pub(crate) fn push_event(&self, fill: impl FnOnce(&mut Writer<'_>)) -> Option<Waker> {
+        let mut inner = self.lock();
+        let Put { waiting, added } = self.put(&mut inner, fill)?;
+        if waiting.min(inner.event_bytes) >= self.bytes_max {
+            inner.end(Closing::Full);
+        }
+        inner.event_bytes += added;
+        inner.waker.take()
+    }
+
+    /// `None` if nothing more goes in.
+    fn put(&self, inner: &mut Inner, fill: impl FnOnce(&mut Writer<'_>)) -> Option<Put> {
         if inner.closing.is_some() {
             return None;
         }
-        let Inner { chunks, tail, traffic, accepted, .. } = &mut *inner;
+        let Inner { chunks, tail, traffic, accepted, .. } = inner;
         let before = tail.len();
         let mut writer = Writer { chunks, tail, traffic, accepted, finished_bytes: 0, before };
         fill(&mut writer);
         let added = writer.added_bytes();
         let waiting = self.unwritten.fetch_add(added, Ordering::Relaxed);
-        if added > 0 && waiting >= self.bytes_max {
-            inner.end(Closing::Full);
+        if waiting == 0 {
+            inner.event_bytes = 0;
         }
-        inner.waker.take()
+        Some(Put { waiting, added })
     }
 
     /// Ends the connection. Only [`Closing::Finished`] lets it write first what is in the outbox.
@@ -200,6 +224,14 @@ impl Inner {
     }
 }
 
+/// What putting a frame in has come to, in bytes.
+#[derive(Debug)]
+struct Put {
+    /// What was not written when it came.
+    waiting: usize,
+    added: usize,
+}
+
 /// The inside of an outbox while something is put in.
 #[derive(Debug)]
 pub(crate) struct Writer<'a> {
@@ -266,12 +298,30 @@ mod tests {
     }
 
     #[test]
-    fn a_full_outbox_ends_the_connection_and_frees_its_memory() {
+    fn an_outbox_full_of_events_ends_the_connection_and_frees_its_memory() {
         let outbox = Outbox::new(10);
-        outbox.push(|out| out.tail.put_slice(&[0; 10]));
+        outbox.push_event(|out| out.tail.put_slice(&[0; 10]));
         assert_eq!(take(&outbox).1.len(), 10);
         // What was taken still counts until the socket has it.
-        outbox.push(|out| out.tail.put_slice(&[0; 1]));
+        outbox.push_event(|out| out.tail.put_slice(&[0; 1]));
+        assert_eq!(take(&outbox), (Poll::Ready(Taken::Closing(Closing::Full)), vec![]));
+    }
+
+    #[test]
+    fn neither_replies_nor_an_event_among_them_make_a_client_slow() {
+        let outbox = Outbox::new(10);
+        outbox.push_event(|out| out.tail.put_slice(&[0; 9]));
+        for _ in 0..3 {
+            outbox.push(|out| out.tail.put_slice(&[0; 20]));
+        }
+        outbox.push_event(|out| out.tail.put_slice(&[0; 1]));
+        assert_eq!(take(&outbox).1.len(), 70);
+        // Everything is written once, so the events are counted anew.
+        outbox.written(70);
+        outbox.push(|out| out.tail.put_slice(&[0; 20]));
+        outbox.push_event(|out| out.tail.put_slice(&[0; 10]));
+        assert_eq!(take(&outbox).1.len(), 30);
+        outbox.push_event(|out| out.tail.put_slice(&[0; 1]));
         assert_eq!(take(&outbox), (Poll::Ready(Taken::Closing(Closing::Full)), vec![]));
     }
 

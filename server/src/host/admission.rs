@@ -5,11 +5,16 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use zoolet_jute::OpCode;
+use zoolet_jute::{OpCode, Request};
 
 use super::{Inner, Received};
 use crate::outbox::{HIGH_WATER_BYTES, Outbox};
 use crate::replica::ConnectionId;
+
+/// Reads with long replies that may wait for their turn on one connection, the parts of a multiRead
+/// each for one. They are all served at the moment at which the write or sync in front of them is
+/// done, before the client can have read any reply, so their replies are in memory together.
+const LONG_READS_MAX: usize = 32;
 
 /// The bounds on requests without a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +24,8 @@ pub struct Limits {
     /// Requests of all connections. At it, a connection is still granted one at a time, so that
     /// nobody starves (`globalOutstandingLimit`, protocol §1.3).
     pub requests_max: usize,
-    /// Bytes of requests of all connections, likewise.
+    /// Bytes of requests of all connections, likewise, and of the commands that wait to be
+    /// proposed.
     pub bytes_max: usize,
 }
 
@@ -45,6 +51,8 @@ pub enum Admission {
 pub(super) struct InFlight {
     pub(super) op: Option<OpCode>,
     pub(super) bytes: usize,
+    /// As how many reads with long replies it counts.
+    long_reads: usize,
 }
 
 /// A connection, as the host keeps it.
@@ -54,12 +62,14 @@ pub(super) struct Connection {
     /// Whether the handshake is answered: requests behind it wait until then.
     pub(super) accepted: bool,
     in_flight: VecDeque<InFlight>,
+    // Invariant: the sums over `in_flight`.
     bytes: usize,
+    long_reads: usize,
 }
 
 impl Connection {
     pub(super) fn new(outbox: Arc<Outbox>) -> Self {
-        Self { outbox, accepted: false, in_flight: VecDeque::new(), bytes: 0 }
+        Self { outbox, accepted: false, in_flight: VecDeque::new(), bytes: 0, long_reads: 0 }
     }
 
     pub(super) fn in_flight(&self) -> usize {
@@ -76,12 +86,41 @@ impl Connection {
         let at = self.in_flight.iter().position(is_it).unwrap_or(0);
         let answered = self.in_flight.remove(at)?;
         self.bytes -= answered.bytes;
+        self.long_reads -= answered.long_reads;
         Some(answered)
     }
 
     fn take(&mut self, received: &Received) {
-        self.in_flight.push_back(InFlight { op: received.op, bytes: received.bytes });
-        self.bytes += received.bytes;
+        let Received { op, bytes, .. } = *received;
+        let long_reads = long_reads(received);
+        self.in_flight.push_back(InFlight { op, bytes, long_reads });
+        self.bytes += bytes;
+        self.long_reads += long_reads;
+    }
+
+    /// Whether another read with a long reply would be one too many. One goes through in any case.
+    fn is_full_of_reads(&self, next: &Received) -> bool {
+        self.long_reads > 0 && self.long_reads + long_reads(next) > LONG_READS_MAX
+    }
+}
+
+/// As how many reads with long replies a request counts: those whose replies, or events, are put
+/// together from the state and may be much longer than the request. Data is not, for it is
+/// not copied once it is long.
+#[allow(clippy::wildcard_enum_match_arm, reason = "the others have short replies")]
+fn long_reads(received: &Received) -> usize {
+    match &received.request {
+        Ok(Request::MultiRead(parts)) => parts.0.len().max(1),
+        Ok(
+            Request::GetChildren(_)
+            | Request::GetChildren2(_)
+            | Request::GetEphemerals(_)
+            | Request::GetAcl(_)
+            | Request::SetWatches(_)
+            | Request::SetWatches2(_)
+            | Request::WhoAmI,
+        ) => 1,
+        _ => 0,
     }
 }
 
@@ -91,17 +130,19 @@ impl Inner {
         &mut self,
         connection: ConnectionId,
         requests: &mut VecDeque<Received>,
+        queue_is_full: bool,
     ) -> Result<Received, Admission> {
         let Some(entry) = self.connections.get_mut(&connection) else {
             return Err(Admission::Closed);
         };
-        if requests.is_empty() {
-            return Err(Admission::Open);
-        }
+        let Some(next) = requests.front() else { return Err(Admission::Open) };
         let server_is_full = self.requests_in_flight >= self.limits.requests_max
-            || self.bytes_in_flight >= self.limits.bytes_max;
+            || self.bytes_in_flight >= self.limits.bytes_max
+            // A closed connection leaves the books of the host, but what it has asked for is done.
+            || queue_is_full;
         let is_full = entry.in_flight() >= self.limits.connection_requests_max
-            || entry.outbox.unwritten_bytes() > HIGH_WATER_BYTES;
+            || entry.outbox.unwritten_bytes() > HIGH_WATER_BYTES
+            || entry.is_full_of_reads(next);
         if !entry.accepted || is_full || (server_is_full && entry.in_flight() > 0) {
             return Err(Admission::Busy);
         }

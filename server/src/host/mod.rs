@@ -6,8 +6,12 @@
 //! wait for an outbox are woken once per batch, behind the lock.
 
 mod admission;
+mod answer;
+mod quota_log;
 mod received;
 mod report;
+#[cfg(test)]
+mod tests;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Debug;
@@ -16,25 +20,28 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
-use bytes::{BufMut, Bytes};
+use bytes::Bytes;
+use tokio::sync::watch;
+use tracing::error;
 use zoolet_jute::{
     ConnectRequest, ConnectResponse, Encode, ErrorCode, Id, ReconfigRequest, Reply, ReplyHeader,
-    SessionId, Stat, WatcherEvent, Xid, Zxid, frame,
+    SessionId, WatcherEvent, Xid, Zxid, frame,
 };
 
 use self::admission::Connection;
 pub use self::admission::{Admission, Limits};
+use self::answer::Answer;
+use self::quota_log::QuotaLog;
 pub use self::received::Received;
 pub use self::report::{ServerReport, SessionsReport};
 use crate::clock::{Clock, Now};
 use crate::metrics::{Answered, Latency};
-use crate::outbox::{Accepted, Closing, Outbox, Writer};
+use crate::outbox::{Accepted, Closing, Outbox};
 use crate::replica::state::{SnapshotView, State};
 use crate::replica::{Command, ConnectionId, Input, Output, Replica, Role};
 
-/// Data of at least so many bytes goes into the outbox as a reference instead of a copy: below it
-/// a copy is cheaper than another write to the socket.
-const SHARED_BYTES_MIN: usize = 16 << 10;
+/// Room for so many outputs is kept between steps.
+const OUTPUTS_KEPT_MAX: usize = 4096;
 
 /// Where a replica's wishes go.
 ///
@@ -54,6 +61,9 @@ pub trait Proposals: Debug + Send + Sync + 'static {
     /// Tells the leader that these sessions' clients were heard of; what it has counted goes to
     /// [`Host::heard`].
     fn touch(&self, number: u64, sessions: Vec<SessionId>);
+
+    /// The memory of the commands that wait to be proposed, those of closed connections too.
+    fn queued_bytes(&self) -> usize;
 }
 
 /// What the state and the configuration say about changes of the ensemble.
@@ -78,6 +88,8 @@ pub struct Host {
     serving: AtomicBool,
     /// The same about serving nothing but reads.
     read_only: AtomicBool,
+    /// Why the replica cannot go on.
+    failure: watch::Sender<Option<String>>,
     inner: Mutex<Inner>,
 }
 
@@ -91,6 +103,9 @@ struct Inner {
     requests_in_flight: usize,
     bytes_in_flight: usize,
     figures: Figures,
+    quota_log: QuotaLog,
+    /// Once it is set, nothing is done any more.
+    has_failed: bool,
     /// Empty between steps; kept for its memory.
     outputs: Vec<Output>,
     /// Of the tasks whose outboxes were filled under this lock.
@@ -133,12 +148,19 @@ impl Host {
             requests_in_flight: 0,
             bytes_in_flight: 0,
             figures: Figures::default(),
+            quota_log: QuotaLog::default(),
+            has_failed: false,
             outputs: Vec::new(),
             wakers: Vec::new(),
         };
         let (last_connection, read_only) = (AtomicU64::new(0), AtomicBool::new(false));
-        let inner = Mutex::new(inner);
-        Arc::new(Self { clock, proposals, last_connection, serving, read_only, inner })
+        let (failure, inner) = (watch::Sender::new(None), Mutex::new(inner));
+        Arc::new(Self { clock, proposals, last_connection, serving, read_only, failure, inner })
+    }
+
+    /// Why the replica cannot go on, once that is so. The server is to be stopped.
+    pub fn failure(&self) -> watch::Receiver<Option<String>> {
+        self.failure.subscribe()
     }
 
     /// A number for a new connection.
@@ -173,6 +195,10 @@ impl Host {
         self.locked(|inner, now| {
             inner.figures.received += 1;
             outbox.count(|traffic| traffic.received += 1);
+            if inner.has_failed {
+                inner.wakers.extend(outbox.close(Closing::Finished));
+                return;
+            }
             inner.connections.insert(connection, Connection::new(outbox));
             self.step(inner, now, Input::Connect { connection, peer, request });
         });
@@ -186,8 +212,10 @@ impl Host {
     ) -> Admission {
         self.locked(|inner, now| {
             let mut taken = 0;
+            // What is taken here is in the books of the connection.
+            let queue_is_full = self.proposals.queued_bytes() >= inner.limits.bytes_max;
             let admission = loop {
-                match inner.admit(connection, requests) {
+                match inner.admit(connection, requests, queue_is_full) {
                     Ok(Received { xid, request, .. }) => {
                         taken += 1;
                         self.step(inner, now, Input::Request { connection, xid, request });
@@ -258,7 +286,7 @@ impl Host {
     pub fn removed(&self) {
         self.locked(|inner, now| {
             self.step(inner, now, Input::Removed);
-            self.publish_serving(&inner.replica);
+            self.publish_serving(inner);
         });
     }
 
@@ -267,7 +295,7 @@ impl Host {
     pub fn role(&self, role: Role, term: u64) {
         self.locked(|inner, now| {
             self.step(inner, now, Input::Role { role, term });
-            self.publish_serving(&inner.replica);
+            self.publish_serving(inner);
         });
     }
 
@@ -275,7 +303,7 @@ impl Host {
     pub fn tick(&self) {
         self.locked(|inner, now| {
             self.step(inner, now, Input::Tick);
-            self.publish_serving(&inner.replica);
+            self.publish_serving(inner);
         });
     }
 
@@ -305,7 +333,11 @@ impl Host {
 
     /// The state at this moment, to be written without the lock.
     pub fn snapshot(&self) -> SnapshotView {
-        self.locked(|inner, _| inner.replica.state().snapshot())
+        let (view, has_failed) =
+            self.locked(|inner, _| (inner.replica.state().snapshot(), inner.has_failed));
+        // It would pass for the state behind an entry that is not in it.
+        assert!(!has_failed, "a server that cannot follow the log writes no snapshot");
+        view
     }
 
     /// Replaces the state by one that comes from a snapshot of another server.
@@ -317,9 +349,23 @@ impl Host {
         });
     }
 
-    fn publish_serving(&self, replica: &Replica) {
-        self.read_only.store(replica.read_only(), Ordering::Relaxed);
-        self.serving.store(replica.serving(), Ordering::Relaxed);
+    fn publish_serving(&self, inner: &Inner) {
+        let serves = !inner.has_failed && inner.replica.serving();
+        self.read_only.store(inner.replica.read_only(), Ordering::Relaxed);
+        self.serving.store(serves, Ordering::Relaxed);
+    }
+
+    /// The replica cannot follow the log: nobody is served by it any more, not even until the
+    /// server has stopped.
+    fn fail(&self, inner: &mut Inner, why: String) {
+        error!(why, "this server cannot go on");
+        inner.has_failed = true;
+        self.publish_serving(inner);
+        let connections: Vec<_> = inner.connections.keys().copied().collect();
+        for connection in connections {
+            inner.close(connection);
+        }
+        self.failure.send_replace(Some(why));
     }
 
     /// Runs `work` under the lock, then wakes whom it gave something.
@@ -337,6 +383,9 @@ impl Host {
     }
 
     fn step(&self, inner: &mut Inner, now: Now, input: Input) {
+        if inner.has_failed {
+            return;
+        }
         let mut outputs = std::mem::take(&mut inner.outputs);
         inner.replica.step(now, input, &mut outputs);
         self.dispatch(inner, now, outputs);
@@ -356,6 +405,8 @@ impl Host {
                     inner.notify(connection, zxid, &event);
                 }
                 Output::Close { connection } => inner.close(connection),
+                Output::Fail { why } => self.fail(inner, why),
+                Output::QuotaExceeded(exceeded) => inner.quota_log.tell(now.mono_ms, exceeded),
                 Output::Propose(command) => self.proposals.propose(command),
                 Output::Sync { number } => self.proposals.sync(number),
                 Output::Reconfig { number, request, identities } => {
@@ -364,17 +415,11 @@ impl Host {
                 Output::Touch { number, sessions } => self.proposals.touch(number, sessions),
             }
         }
-        inner.outputs = outputs;
+        // A commit that fires a hundred thousand watches must not leave its megabytes behind.
+        if outputs.capacity() <= OUTPUTS_KEPT_MAX {
+            inner.outputs = outputs;
+        }
     }
-}
-
-/// A reply on its way to the outbox.
-#[derive(Debug)]
-struct Answer {
-    xid: Xid,
-    zxid: Zxid,
-    result: Result<Reply, ErrorCode>,
-    took_ms: u64,
 }
 
 impl Inner {
@@ -418,7 +463,7 @@ impl Inner {
     fn notify(&mut self, connection: ConnectionId, zxid: Zxid, event: &WatcherEvent) {
         let Some(entry) = self.connections.get_mut(&connection) else { return };
         self.figures.sent += 1;
-        self.wakers.extend(entry.outbox.push(|out| {
+        self.wakers.extend(entry.outbox.push_event(|out| {
             let header = ReplyHeader { xid: Xid::NOTIFICATION, zxid, err: None };
             frame::put(out.tail, |out| {
                 header.encode(out);
@@ -451,35 +496,4 @@ impl Inner {
             });
         }
     }
-}
-
-impl Answer {
-    fn encode(self, out: &mut Writer<'_>) {
-        let header = ReplyHeader {
-            xid: self.xid,
-            zxid: self.zxid,
-            err: self.result.as_ref().err().copied(),
-        };
-        match self.result {
-            Ok(Reply::Data(Some(data), stat)) if data.len() >= SHARED_BYTES_MIN => {
-                put_shared_data(out, header, data, &stat);
-            }
-            Ok(reply) => frame::put(out.tail, |out| reply.encode_with(header, out)),
-            Err(_) => frame::put(out.tail, |out| header.encode(out)),
-        }
-    }
-}
-
-/// The bytes of a `ReplyHeader`, and of a Stat (protocol §1.5, §1.6).
-const HEADER_BYTES: usize = 16;
-const STAT_BYTES: usize = 68;
-
-/// The frame of a getData's reply, without a copy of the data.
-fn put_shared_data(out: &mut Writer<'_>, header: ReplyHeader, data: Bytes, stat: &Stat) {
-    let length = HEADER_BYTES + frame::LENGTH_BYTES + data.len() + STAT_BYTES;
-    out.tail.put_i32(i32::try_from(length).expect("data came in a frame"));
-    header.encode(out.tail);
-    out.tail.put_i32(i32::try_from(data.len()).expect("data came in a frame"));
-    out.put_shared(data);
-    stat.encode(out.tail);
 }

@@ -78,6 +78,11 @@ impl Host {
         })
     }
 
+    /// The data of `/zookeeper/config`.
+    pub fn config_text(&self) -> String {
+        self.locked(|inner, _| inner.replica.config_data())
+    }
+
     /// The watches of the data table in numbers.
     pub fn watch_summary(&self) -> WatchSummary {
         self.locked(|inner, _| inner.replica.watch_summary())

@@ -9,6 +9,7 @@
 mod queue;
 
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -45,6 +46,8 @@ pub struct Proposer {
     server: ServerId,
     boot: u64,
     queue: Mutex<Queue>,
+    /// The bytes of the commands in `queue`, for those who must not wait for the lock.
+    queued_bytes: AtomicUsize,
     seen: Mutex<Seen>,
     /// New commands, or something new in `seen`.
     wake: Notify,
@@ -56,8 +59,8 @@ pub struct Proposer {
 impl Proposer {
     pub fn new(server: ServerId, boot: u64) -> Self {
         let [wake, wake_sync, wake_touch, wake_reconfig] = std::array::from_fn(|_| Notify::new());
-        let (queue, seen) = Default::default();
-        Self { server, boot, queue, seen, wake, wake_sync, wake_touch, wake_reconfig }
+        let (queue, queued_bytes, seen) = Default::default();
+        Self { server, boot, queue, queued_bytes, seen, wake, wake_sync, wake_touch, wake_reconfig }
     }
 
     /// Told of all batches that were applied. Counts their commands.
@@ -117,6 +120,13 @@ impl Proposer {
         }
     }
 
+    fn take_batch(&self, limits: BatchLimits) -> Vec<Command> {
+        let mut queue = self.lock_queue();
+        let commands = queue.take_batch(limits);
+        self.queued_bytes.store(queue.bytes(), Ordering::Relaxed);
+        commands
+    }
+
     fn lock_queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -127,11 +137,16 @@ impl Proposer {
 }
 
 impl Proposals for Proposer {
+    fn queued_bytes(&self) -> usize {
+        self.queued_bytes.load(Ordering::Relaxed)
+    }
+
     fn propose(&self, command: Command) {
         let bytes = command.encoded_bytes();
         let mut queue = self.lock_queue();
         queue.last_number = command.number;
-        queue.commands.push_back(Waiting { command, bytes });
+        queue.push(Waiting { command, bytes });
+        self.queued_bytes.store(queue.bytes(), Ordering::Relaxed);
         drop(queue);
         self.wake.notify_one();
     }
@@ -271,7 +286,8 @@ impl Driver {
         }
         let through = {
             let mut queue = self.proposer.lock_queue();
-            sessions.extend(queue.commands.drain(..).map(|waiting| waiting.command.session));
+            sessions.extend(queue.take_all().map(|waiting| waiting.command.session));
+            self.proposer.queued_bytes.store(queue.bytes(), Ordering::Relaxed);
             queue.last_number
         };
         tracing::warn!(through, "proposals are lost: no leader has committed them in time");
@@ -286,7 +302,7 @@ impl Driver {
     fn fill(&self, course: &mut Course) {
         let limit = if course.is_established { IN_FLIGHT_MAX } else { 1 };
         while course.in_flight.len() < limit {
-            let commands = self.proposer.lock_queue().take_batch(self.batches);
+            let commands = self.proposer.take_batch(self.batches);
             let Some(last) = commands.last().map(|command| command.number) else { return };
             let (server, boot) = (self.proposer.server, self.proposer.boot);
             let origin = Origin { server, boot, stream: course.stream };

@@ -10,6 +10,7 @@ use zoolet_jute::{
 };
 
 use super::command::Command;
+use super::state::QuotaExceeded;
 
 /// One client connection of this server, numbered from 1 since its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -168,6 +169,13 @@ pub enum Output {
         /// The connection.
         connection: ConnectionId,
     },
+    /// Stop the server: it cannot follow the log, and must not serve what it has.
+    Fail {
+        /// Why, for an operator.
+        why: String,
+    },
+    /// Tell the operator that a write goes past a quota. Only the leader says so.
+    QuotaExceeded(QuotaExceeded),
     /// Put a command into the log. Numbers rise by one from output to output.
     Propose(Command),
     /// Find out up to where the log is committed now, apply up to there, and say

@@ -205,6 +205,8 @@ impl Script {
                     identities.iter().filter_map(|id| id.scheme.clone()).collect();
                 format!("reconfig {number}: {joining:?} by {schemes:?}")
             }
+            Output::Fail { why } => format!("fails: {why}"),
+            Output::QuotaExceeded(exceeded) => format!("{exceeded:?}"),
             Output::Propose(_) | Output::Sync { .. } | Output::Touch { .. } => {
                 panic!("the world keeps these")
             }

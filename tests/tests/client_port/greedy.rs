@@ -2,13 +2,13 @@
 
 use std::ffi::OsString;
 use std::io::Write;
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use zoolet_jute::{
-    AuthPacket, ConnectResponse, Decode, ErrorCode, MultiReadOp, Parts, PathVersionRequest,
-    PathWatchRequest, Reply, ReplyHeader, Request, SetDataRequest, Xid,
+    AuthPacket, ConnectResponse, Decode, ErrorCode, MultiReadOp, NullablePathRequest, Parts,
+    PathVersionRequest, PathWatchRequest, Reply, ReplyHeader, Request, SetDataRequest, Xid,
 };
 use zoolet_server::embed::Ensemble;
 use zoolet_tests::raw::{Incoming, RawConnection};
@@ -100,6 +100,80 @@ async fn a_reply_longer_than_the_outbox_goes_out() {
     });
     asked.await.unwrap();
     ensemble.shutdown().await;
+}
+
+/// Everything that waits behind a write is due at once, and before the client can have read any of
+/// it. That must neither take the server's memory nor look like a client that does not read.
+#[test]
+fn long_lists_behind_a_write_leave_memory_bounded() {
+    let (servers, address) = server();
+    let pid = servers.pid(0).unwrap();
+    let mut witness = Witness::open(address);
+    done(&call(&mut witness.connection, &create("/many", b"", 0)));
+    for round in 0..20 {
+        let children: Vec<_> = (0..250)
+            .map(|child| create(&format!("/many/{round}-{child}-{}", "x".repeat(60)), b"", 0))
+            .collect();
+        ask_at_once(address, &children);
+    }
+    let before = peak_memory_kib(pid);
+    let look = PathWatchRequest { path: "/many".into(), watch: false };
+    for first in [set_data("/many", b"new"), sync("/many")] {
+        let mut asked = vec![first];
+        asked.extend((0..300).map(|_| Request::GetChildren(look.clone())));
+        ask_at_once(address, &asked);
+    }
+    let growth = peak_memory_kib(pid).saturating_sub(before);
+    assert!(growth < GROWTH_KIB_MAX, "{growth} KiB more");
+    witness.ends_well();
+}
+
+#[test]
+fn a_client_that_reads_what_waited_behind_a_write_is_not_slow() {
+    let (_servers, address) = server();
+    let data = vec![b'x'; 1_000_000];
+    ask_at_once(address, &[create("/big", &data, 0)]);
+    let look = PathWatchRequest { path: "/big".into(), watch: false };
+    for first in [set_data("/big", &data), sync("/big")] {
+        // More than the 64 MiB that an outbox holds.
+        let mut asked = vec![first];
+        asked.extend((0..80).map(|_| Request::GetData(look.clone())));
+        ask_at_once(address, &asked);
+    }
+}
+
+/// Sends all requests before it reads anything, and sees that each is answered, in order.
+fn ask_at_once(address: SocketAddr, requests: &[Request]) {
+    let stream = connect(address);
+    let mut input = stream.try_clone().unwrap();
+    let mut sent = handshake();
+    for (xid, asked) in (1..).zip(requests) {
+        sent.extend(request(xid, asked));
+    }
+    sent.extend(request(0, &Request::CloseSession));
+    input.write_all(&sent).unwrap();
+    let answers = frames(&until_closed(&stream).unwrap());
+    assert_eq!(answers.len(), 1 + requests.len() + 1, "an answer for each");
+    for (xid, answer) in (1..).zip(&answers[1..=requests.len()]) {
+        let header = ReplyHeader::decode(&mut answer.clone(), "header").unwrap();
+        assert_eq!((header.xid.0, header.err), (xid, None));
+    }
+}
+
+fn set_data(path: &str, data: &[u8]) -> Request {
+    let data = Some(Bytes::copy_from_slice(data));
+    Request::SetData(SetDataRequest { path: path.into(), data, version: -1 })
+}
+
+fn sync(path: &str) -> Request {
+    Request::Sync(NullablePathRequest { path: Some(path.into()) })
+}
+
+/// The most memory that a process has had.
+fn peak_memory_kib(pid: u32) -> u64 {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 #[test]

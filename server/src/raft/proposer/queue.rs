@@ -10,7 +10,9 @@ use crate::replica::{Command, Op};
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
-    pub(super) commands: VecDeque<Waiting>,
+    commands: VecDeque<Waiting>,
+    // Invariant: the sum over `commands`, each with what it takes in memory besides.
+    bytes: usize,
     /// The number of the last command that came in.
     pub(super) last_number: u64,
     pub(super) sync: u64,
@@ -51,7 +53,29 @@ impl Seen {
     }
 }
 
+impl Waiting {
+    fn memory_bytes(&self) -> usize {
+        self.bytes + size_of::<Self>()
+    }
+}
+
 impl Queue {
+    /// What the commands take.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    pub(super) fn push(&mut self, waiting: Waiting) {
+        self.bytes += waiting.memory_bytes();
+        self.commands.push_back(waiting);
+    }
+
+    /// Takes everything.
+    pub(super) fn take_all(&mut self) -> impl Iterator<Item = Waiting> {
+        self.bytes = 0;
+        self.commands.drain(..)
+    }
+
     /// Takes the effect from what came in, before its connection was closed, behind a lost command
     /// of the same session. The command keeps its place: numbers must not have gaps.
     pub(super) fn void_orphans(&mut self, mut sessions: BTreeSet<SessionId>) {
@@ -85,7 +109,13 @@ impl Queue {
             }
             count += 1;
         }
-        self.commands.drain(..count).map(|waiting| waiting.command).collect()
+        let taken = self.commands.drain(..count);
+        taken
+            .map(|waiting| {
+                self.bytes -= waiting.memory_bytes();
+                waiting.command
+            })
+            .collect()
     }
 }
 
@@ -124,7 +154,9 @@ mod tests {
             command(7, 1, resume.clone()),
             command(8, 1, Op::CloseSession),
         ];
-        queue.commands.extend(commands.map(sized));
+        for command in commands {
+            queue.push(sized(command));
+        }
         queue.void_orphans(BTreeSet::from([SessionId(1)]));
         let left: Vec<_> = queue
             .commands
@@ -161,7 +193,7 @@ mod tests {
         let limits = BatchLimits { commands_max: 512, bytes_max: 1 << 20 };
         let path = "p".repeat(limits.bytes_max);
         let mut queue = Queue::default();
-        let mut push = |command| queue.commands.push_back(sized(command));
+        let mut push = |command| queue.push(sized(command));
         push(command(1, 0, Op::DeleteContainer { path: path.clone() }));
         push(command(2, 0, Op::DeleteContainer { path }));
         for number in 3..2000 {
@@ -170,5 +202,8 @@ mod tests {
         assert_eq!(queue.take_batch(limits).len(), 1);
         assert_eq!(queue.take_batch(limits).len(), 1);
         assert_eq!(queue.take_batch(limits).len(), limits.commands_max);
+        assert!(queue.bytes() > 0);
+        while !queue.take_batch(limits).is_empty() {}
+        assert_eq!(queue.bytes(), 0);
     }
 }

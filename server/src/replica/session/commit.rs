@@ -7,12 +7,25 @@ use super::connection::Answer;
 use super::request::Turn;
 use crate::replica::proposals::Waiting;
 use crate::replica::state::{Applied, Change, Owner, State};
-use crate::replica::{Batch, ConnectionId, Output, Replica};
+use crate::replica::{Batch, ConnectionId, Output, Replica, Role};
 
 impl Replica {
     pub(in crate::replica) fn on_commit(&mut self, term: u64, batch: Bytes, out: &mut Vec<Output>) {
-        // What does not decode was written by no zoolet, and no server applies it.
-        let Ok(Batch { origin, commands }) = Batch::decode(batch) else { return };
+        let (first_bytes, length) = (batch.first_chunk::<8>().copied(), batch.len());
+        let Batch { origin, commands } = match Batch::decode(batch) {
+            Ok(batch) => batch,
+            Err(error) => {
+                // Another server may read it, and then this one's state would be another from here
+                // on.
+                let after = self.state.last_zxid();
+                let why = format!(
+                    "an entry of the log behind zxid {after} cannot be read: {error} \
+                     ({length} bytes, first {first_bytes:x?})"
+                );
+                out.push(Output::Fail { why });
+                return;
+            }
+        };
         let Some(first) = commands.first().map(|command| command.number) else { return };
         if !self.state.admit(origin, first, commands.len() as u64) {
             return;
@@ -21,6 +34,11 @@ impl Replica {
         for command in commands {
             let number = command.number;
             let applied = self.state.apply(term, origin, command);
+            if let Some(exceeded) = self.state.take_quota_exceeded()
+                && self.role == Role::Leader
+            {
+                out.push(Output::QuotaExceeded(exceeded));
+            }
             self.notify(applied.zxid, &applied.changes, out);
             self.follow_sessions(&applied.changes, out);
             let ended = ended_sessions(&applied.changes);

@@ -1,0 +1,50 @@
+//! How a reply gets into an outbox.
+
+use bytes::{BufMut, Bytes};
+use zoolet_jute::{Encode, ErrorCode, Reply, ReplyHeader, Stat, Xid, Zxid, frame};
+
+use crate::outbox::Writer;
+
+/// Data of at least so many bytes goes into the outbox as a reference instead of a copy: below it
+/// a copy is cheaper than another write to the socket.
+const SHARED_BYTES_MIN: usize = 16 << 10;
+
+/// A reply on its way to the outbox.
+#[derive(Debug)]
+pub(super) struct Answer {
+    pub(super) xid: Xid,
+    pub(super) zxid: Zxid,
+    pub(super) result: Result<Reply, ErrorCode>,
+    pub(super) took_ms: u64,
+}
+
+impl Answer {
+    pub(super) fn encode(self, out: &mut Writer<'_>) {
+        let header = ReplyHeader {
+            xid: self.xid,
+            zxid: self.zxid,
+            err: self.result.as_ref().err().copied(),
+        };
+        match self.result {
+            Ok(Reply::Data(Some(data), stat)) if data.len() >= SHARED_BYTES_MIN => {
+                put_shared_data(out, header, data, &stat);
+            }
+            Ok(reply) => frame::put(out.tail, |out| reply.encode_with(header, out)),
+            Err(_) => frame::put(out.tail, |out| header.encode(out)),
+        }
+    }
+}
+
+/// The bytes of a `ReplyHeader`, and of a Stat (protocol §1.5, §1.6).
+const HEADER_BYTES: usize = 16;
+const STAT_BYTES: usize = 68;
+
+/// The frame of a getData's reply, without a copy of the data.
+fn put_shared_data(out: &mut Writer<'_>, header: ReplyHeader, data: Bytes, stat: &Stat) {
+    let length = HEADER_BYTES + frame::LENGTH_BYTES + data.len() + STAT_BYTES;
+    out.tail.put_i32(i32::try_from(length).expect("data came in a frame"));
+    header.encode(out.tail);
+    out.tail.put_i32(i32::try_from(data.len()).expect("data came in a frame"));
+    out.put_shared(data);
+    stat.encode(out.tail);
+}

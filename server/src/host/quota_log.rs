@@ -1,0 +1,64 @@
+//! The operator's view of quotas: a soft limit does nothing but this (protocol §12).
+
+use std::collections::BTreeMap;
+
+use tracing::warn;
+
+use crate::replica::state::QuotaExceeded;
+
+/// A limit that stays exceeded is told again after so long, in milliseconds, as in Apache
+/// `ZooKeeper`.
+const AGAIN_AFTER_MS: u64 = 15 * 60 * 1000;
+
+/// Limits that are remembered. Past that they are all forgotten, and told again.
+const REMEMBERED_MAX: usize = 1000;
+
+/// Says which quotas are exceeded, each limit once in a while.
+#[derive(Debug, Default)]
+pub(super) struct QuotaLog {
+    /// When each limit was last told, on the monotonic clock, in milliseconds.
+    told: BTreeMap<(String, &'static str), u64>,
+}
+
+impl QuotaLog {
+    pub(super) fn tell(&mut self, now_ms: u64, exceeded: QuotaExceeded) {
+        let QuotaExceeded { path, limit, is_hard, allowed, value } = exceeded;
+        if !self.is_due(now_ms, &path, limit) {
+            return;
+        }
+        let kind = if is_hard { "hard, refused" } else { "soft, allowed" };
+        warn!(path, limit, allowed, value, kind, "quota exceeded");
+    }
+
+    /// Whether this limit was not told lately; counts it as told then.
+    fn is_due(&mut self, now_ms: u64, path: &str, limit: &'static str) -> bool {
+        if self.told.len() >= REMEMBERED_MAX {
+            self.told.clear();
+        }
+        let told_ms = self.told.get(&(path.to_owned(), limit));
+        if told_ms.is_some_and(|told_ms| now_ms.saturating_sub(*told_ms) < AGAIN_AFTER_MS) {
+            return false;
+        }
+        self.told.insert((path.to_owned(), limit), now_ms);
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_limit_is_told_once_in_a_while_and_what_is_remembered_is_bounded() {
+        let mut log = QuotaLog::default();
+        assert!(log.is_due(0, "/a", "count"));
+        assert!(!log.is_due(AGAIN_AFTER_MS - 1, "/a", "count"));
+        assert!(log.is_due(1, "/a", "bytes") && log.is_due(1, "/b", "count"));
+        assert!(log.is_due(AGAIN_AFTER_MS, "/a", "count"));
+        assert!(!log.is_due(AGAIN_AFTER_MS + 1, "/a", "count"));
+        for index in 0..3 * REMEMBERED_MAX {
+            log.is_due(0, &format!("/{index}"), "count");
+        }
+        assert!(log.told.len() <= REMEMBERED_MAX);
+    }
+}

@@ -1,0 +1,153 @@
+//! The host around a replica that leads alone.
+
+use std::net::IpAddr;
+use std::sync::atomic::AtomicUsize;
+
+use zoolet_jute::{NullablePathRequest, PathWatchRequest, Request};
+
+use super::*;
+use crate::clock::RealClock;
+use crate::outbox::HIGH_WATER_BYTES;
+use crate::replica::{Batch, Options, Origin, ServerId};
+
+/// Keeps what is proposed.
+#[derive(Debug, Default)]
+struct Kept {
+    commands: Mutex<Vec<Command>>,
+    queued_bytes: AtomicUsize,
+}
+
+impl Proposals for Kept {
+    fn propose(&self, command: Command) {
+        self.commands.lock().unwrap().push(command);
+    }
+
+    fn sync(&self, _: u64) {}
+
+    fn reconfig(&self, _: u64, _: ReconfigRequest, _: Arc<[Id]>) {}
+
+    fn touch(&self, _: u64, _: Vec<SessionId>) {}
+
+    fn queued_bytes(&self) -> usize {
+        self.queued_bytes.load(Ordering::Relaxed)
+    }
+}
+
+struct Bench {
+    host: Arc<Host>,
+    kept: Arc<Kept>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let kept = Arc::new(Kept::default());
+        let replica = Replica::new(Options::new(ServerId(1), 1), State::new());
+        let proposals: Arc<dyn Proposals> = Arc::clone(&kept) as _;
+        let host = Host::new(replica, Arc::new(RealClock::new()), proposals);
+        host.role(Role::Leader, 1);
+        Self { host, kept }
+    }
+
+    /// Applies what is proposed.
+    fn commit(&self) {
+        let commands = std::mem::take(&mut *self.kept.commands.lock().unwrap());
+        let origin = Origin { server: ServerId(1), boot: 1, stream: 1 };
+        self.host.commit(1, Batch { origin, commands }.encode());
+    }
+
+    fn connect(&self) -> (ConnectionId, Arc<Outbox>) {
+        let (connection, outbox) = (self.host.number_connection(), Arc::new(Outbox::new(64 << 20)));
+        let request = ConnectRequest {
+            protocol_version: 0,
+            last_zxid_seen: Zxid(0),
+            timeout_ms: 10_000,
+            session_id: SessionId::NONE,
+            password: None,
+            read_only: None,
+        };
+        let peer = IpAddr::from([127, 0, 0, 1]);
+        self.host.connect(connection, Arc::clone(&outbox), peer, request);
+        self.commit();
+        assert!(outbox.accepted().is_some());
+        (connection, outbox)
+    }
+
+    /// Offers requests; answers how many were not taken.
+    fn ask(&self, connection: ConnectionId, asked: Vec<Request>) -> usize {
+        let asked = asked.into_iter().map(|request| Received {
+            xid: Xid(1),
+            op: Some(request.op_code()),
+            request: Ok(request),
+            bytes: 100,
+        });
+        let mut asked: VecDeque<_> = asked.collect();
+        self.host.requests(connection, &mut asked);
+        asked.len()
+    }
+}
+
+fn sync() -> Request {
+    Request::Sync(NullablePathRequest { path: None })
+}
+
+fn list() -> Request {
+    Request::GetChildren(PathWatchRequest { path: "/".into(), watch: false })
+}
+
+#[test]
+fn only_so_many_long_reads_wait_behind_a_sync() {
+    let bench = Bench::new();
+    let (connection, outbox) = bench.connect();
+    assert_eq!(bench.ask(connection, vec![list(); 500]), 0, "nothing is in front of them");
+    outbox.written(outbox.unwritten_bytes());
+    let mut asked = vec![list(); 500];
+    asked.insert(0, sync());
+    assert_eq!(bench.ask(connection, asked), 500 - 32);
+    assert!(outbox.unwritten_bytes() < HIGH_WATER_BYTES);
+    bench.host.synced(1);
+    assert_eq!(bench.ask(connection, vec![list(); 500]), 0, "they are answered");
+}
+
+/// What closed connections have asked for still waits in the queue of proposals. A client that
+/// connected again and again could fill the memory with it.
+#[test]
+fn a_full_queue_of_proposals_admits_one_request_of_a_connection_at_a_time() {
+    let bench = Bench::new();
+    let (connection, _outbox) = bench.connect();
+    bench.kept.queued_bytes.store(Limits::default().bytes_max, Ordering::Relaxed);
+    assert_eq!(bench.ask(connection, vec![sync(); 5]), 4);
+    assert_eq!(bench.ask(connection, vec![sync(); 5]), 5);
+    bench.kept.queued_bytes.store(0, Ordering::Relaxed);
+    assert_eq!(bench.ask(connection, vec![sync(); 5]), 0);
+}
+
+#[test]
+fn an_entry_that_cannot_be_read_ends_the_service() {
+    let bench = Bench::new();
+    let (connection, outbox) = bench.connect();
+    assert!(bench.host.serving());
+    bench.host.commit(1, Bytes::from_static(b"of a later version"));
+    let why = bench.host.failure().borrow().clone().expect("it has failed");
+    assert!(why.contains("cannot be read"), "{why}");
+    assert_eq!(bench.host.requests(connection, &mut VecDeque::new()), Admission::Closed);
+    assert!(!bench.host.serving());
+    bench.host.role(Role::Leader, 2);
+    bench.host.tick();
+    assert!(!bench.host.serving(), "not even if it is told to");
+    let before = bench.host.digest();
+    bench.commit();
+    assert_eq!(bench.host.digest(), before);
+    drop(outbox);
+}
+
+#[test]
+fn room_for_a_burst_of_outputs_is_given_back() {
+    let bench = Bench::new();
+    bench.host.locked(|inner, now| {
+        let outputs = Vec::with_capacity(100_000);
+        bench.host.dispatch(inner, now, outputs);
+        assert!(inner.outputs.capacity() <= OUTPUTS_KEPT_MAX);
+        bench.host.dispatch(inner, now, Vec::with_capacity(100));
+        assert!(inner.outputs.capacity() >= 100, "the usual room is kept");
+    });
+}
