@@ -39,7 +39,7 @@ pub struct Facts {
     pub election_port: u16,
     /// Whether the server observes.
     pub is_observer: bool,
-    /// The member lines of `/zookeeper/config`.
+    /// The member lines of the configuration, for as long as `/zookeeper/config` is empty.
     pub members_text: String,
     /// How the ensemble stands now; `None` for a server without one.
     pub ensemble: Option<EnsembleSource>,

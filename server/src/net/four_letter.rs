@@ -54,10 +54,10 @@ pub(super) fn answer(word: Word, shared: &Shared) -> String {
         Word::Ruok => "imok".to_owned(),
         Word::Isro if serving && shared.host.read_only() => "ro".to_owned(),
         Word::Isro => if serving { "rw" } else { "null" }.to_owned(),
-        Word::Conf => format::conf(shared),
         Word::Envi => format::envi(),
-        Word::Dirs => format::dirs(shared),
-        Word::Srvr
+        Word::Conf
+        | Word::Dirs
+        | Word::Srvr
         | Word::Stat
         | Word::Mntr
         | Word::Cons
@@ -71,6 +71,8 @@ pub(super) fn answer(word: Word, shared: &Shared) -> String {
         {
             NOT_SERVING.to_owned()
         }
+        Word::Conf => format::conf(shared),
+        Word::Dirs => format::dirs(shared),
         Word::Srvr => format::srvr(shared),
         Word::Stat => format::stat(shared),
         Word::Mntr => format::mntr(shared),

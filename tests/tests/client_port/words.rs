@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use zoolet_server::config::FourLetterConfig;
 use zoolet_server::embed::Ensemble;
@@ -88,6 +88,27 @@ fn four_letter_words_have_the_form_of_apache() {
         }
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
+}
+
+/// A member shows the ensemble as it is in `/zookeeper/config`, with its version.
+#[test]
+fn a_member_of_an_ensemble_shows_its_configuration_as_apache_does() {
+    if !tools::require_foreign("client_port", &["java", "mvn"]).unwrap() {
+        return;
+    }
+    let apache = Apache::builder().servers(3).start().unwrap();
+    let zoolet = Zoolet::builder().servers(3).start().unwrap();
+    let addresses = [apache.client_address(1).unwrap(), zoolet.client_address(1).unwrap()];
+    // A leader writes it soon after its election.
+    let start = Instant::now();
+    while !four_letter::ask(addresses[1], "conf").unwrap().contains("version=") {
+        assert!(start.elapsed() < CLOSE_MAX, "no version");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let [expected, found] =
+        addresses.map(|address| shape("conf", &four_letter::ask(address, "conf").unwrap()));
+    assert_eq!(found, expected);
+    assert_eq!(found.last().map(String::as_str), Some("version"));
 }
 
 /// The handshake alone shows as Apache shows it.

@@ -96,6 +96,9 @@ pub(super) fn conf(shared: &Shared) -> String {
         facts.server_id,
     );
     if !facts.standalone {
+        let written = shared.host.config_text();
+        // Until a leader has written it, it is the file's.
+        let members = if written.is_empty() { &facts.members_text } else { &written };
         put(
             &mut out,
             format_args!(
@@ -106,7 +109,7 @@ pub(super) fn conf(shared: &Shared) -> String {
                 facts.election_port,
                 facts.peer_port,
                 u8::from(facts.is_observer),
-                facts.members_text,
+                members,
             ),
         );
     }
