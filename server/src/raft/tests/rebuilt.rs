@@ -54,7 +54,6 @@ async fn a_server_does_not_lead_before_it_is_rebuilt() {
     ensemble.kill(leader).await;
     nobody_follows(&ensemble, leader).await;
     ensemble.server(poor).machine.gate.open();
-    ensemble.ready().await;
     ensemble.start(leader).await;
     ensemble.ready().await;
     ensemble.server(poor).propose(10);
@@ -71,7 +70,6 @@ async fn the_lead_is_not_handed_to_a_server_before_it_is_rebuilt() {
     ensemble.server(leader).raft.hand_over().await;
     nobody_follows(&ensemble, leader).await;
     ensemble.server(poor).machine.gate.open();
-    ensemble.ready().await;
     ensemble.start(third).await;
     ensemble.ready().await;
     check(&ensemble).await;
