@@ -1,6 +1,6 @@
 //! The replicated log, by openraft. This is the only module that names it.
 //!
-//! [`open`] opens the directory and gives the newest snapshot, from which the caller builds its
+//! [`open()`] opens the directory and gives the newest snapshot, from which the caller builds its
 //! [`Machine`]; [`Opened::start`] then joins the ensemble. The caller puts commands in through
 //! [`Proposer`] and gets them back, in the order of the log, through [`Machine::commit_many`].
 
