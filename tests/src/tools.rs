@@ -95,15 +95,19 @@ pub fn interop_dir(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("interop").join(name)
 }
 
-/// Where a program of this build lies, if it is built: Cargo puts test programs into `deps` beside
-/// it. The environment's `variable` names another one.
+/// Where a program of this build lies, if it is built. The environment's `variable` names another
+/// one.
 pub fn built_program(name: &str, variable: &str) -> io::Result<PathBuf> {
-    if let Some(program) = env::var_os(variable) {
-        return Ok(program.into());
+    match env::var_os(variable) {
+        Some(program) => Ok(program.into()),
+        None => Ok(profile_dir()?.join(name)),
     }
+}
+
+/// Where the programs of this build lie: Cargo puts test programs into `deps` beside them.
+fn profile_dir() -> io::Result<PathBuf> {
     let exe = env::current_exe()?;
-    let profile = exe.ancestors().nth(2).ok_or(io::ErrorKind::NotFound)?;
-    Ok(profile.join(name))
+    Ok(exe.ancestors().nth(2).ok_or(io::ErrorKind::NotFound)?.to_owned())
 }
 
 /// The number in a variable of the environment, such as the rounds of a longer run.
@@ -184,6 +188,21 @@ pub fn run(command: &mut Command) -> Result<(), ToolError> {
         String::from_utf8_lossy(&output.stderr)
     );
     Err(ToolError::Failed { command: format!("{command:?}"), why })
+}
+
+/// Builds an example of this workspace. It asks for the whole workspace, as the tests do: a package
+/// by itself may want other features, and then everything below it is compiled once more.
+pub fn example(name: &str) -> Result<Command, ToolError> {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let what = ["build", "-q", "--workspace", "--example", name];
+    run(Command::new(cargo).args(what))?;
+    let found = profile_dir();
+    let profile = found.map_err(|source| ToolError::Io {
+        op: "find",
+        path: "the test program".into(),
+        source,
+    })?;
+    Ok(Command::new(profile.join("examples").join(name)))
 }
 
 /// The same command once more: a [`Command`] cannot be cloned.

@@ -2,21 +2,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends at the first thing that goes wrong")]
 
-use std::env;
-use std::process::Command;
-
+use zoolet_tests::tools;
 use zoolet_tests::zoolet::Zoolet;
 
 #[test]
 fn the_fencing_examples_refuse_a_stale_write() {
     let servers = Zoolet::builder().servers(3).start().unwrap();
     for example in ["fence_sql_row", "fence_http_call", "fence_file"] {
-        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-        let run = Command::new(cargo)
-            .args(["run", "-q", "-p", "zoolet-client", "--example", example, "--"])
-            .arg(servers.connect_string())
-            .output()
-            .unwrap();
+        let run = tools::example(example).unwrap().arg(servers.connect_string()).output().unwrap();
         let told = String::from_utf8_lossy(&run.stdout).into_owned();
         let errors = String::from_utf8_lossy(&run.stderr);
         assert!(run.status.success(), "{example}: {errors}");

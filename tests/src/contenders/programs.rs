@@ -1,6 +1,5 @@
 //! The commands of the programs in `interop/contest`; each is built once.
 
-use std::env;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -61,14 +60,5 @@ pub fn go() -> Result<Command, ToolError> {
 
 /// Builds the program over the client's own recipes, an example of this package.
 pub fn recipes() -> Result<Command, ToolError> {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let package = ["-p", "zoolet-tests", "--example", "recipe_contest"];
-    tools::run(Command::new(cargo).args(["build", "-q"]).args(package))?;
-    let exe = env::current_exe().map_err(|source| ToolError::Io {
-        op: "find",
-        path: "the test program".into(),
-        source,
-    })?;
-    let profile = exe.ancestors().nth(2).unwrap_or(Path::new(""));
-    Ok(Command::new(profile.join("examples").join("recipe_contest")))
+    tools::example("recipe_contest")
 }

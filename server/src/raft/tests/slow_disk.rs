@@ -106,8 +106,11 @@ async fn a_snapshot_ahead_of_the_log_survives_a_power_cut() {
             }
         }
         let left = ensemble.disk(slow).image().after_power_cut(Survival::Nothing);
+        // What its disk takes from now on is lost, so nobody may be told of it.
+        ensemble.cut.isolate(slow, 3).await;
         ensemble.gate(slow).open();
         ensemble.kill(slow).await;
+        ensemble.cut.heal();
         ensemble.disks[slow] = MemoryDisk::from_image(left);
         ensemble.start(slow).await;
         ensemble.ready().await;
