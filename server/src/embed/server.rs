@@ -6,12 +6,16 @@ use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 use std::{io, mem};
 
+use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::warn;
 
 use crate::config::ServerConfig;
 use crate::node::{Node, Seams, StartError};
 use crate::replica::Role;
+
+/// The orders that wait.
+const ORDERS_MAX: usize = 8;
 
 /// Whether a server runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +58,7 @@ pub(super) struct Server {
     config: ServerConfig,
     seams: Seams,
     thread: Option<JoinHandle<()>>,
-    orders: Option<mpsc::UnboundedSender<Order>>,
+    orders: Option<mpsc::Sender<Order>>,
     running: Option<Running>,
     /// Dropped to resume.
     pause: Option<blocking::Sender<()>>,
@@ -68,7 +72,7 @@ impl Server {
     /// Starts the thread; what it answers goes to [`Server::launched`].
     pub(super) fn launch(&mut self) -> io::Result<oneshot::Receiver<Result<Running, StartError>>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (orders, received) = mpsc::unbounded_channel();
+        let (orders, received) = mpsc::channel(ORDERS_MAX);
         let (started, answer) = oneshot::channel();
         let (config, seams) = (self.config.clone(), self.seams.clone());
         let name = format!("zoolet-{}", config.server_id);
@@ -142,8 +146,9 @@ impl Server {
     }
 
     fn order(&mut self, order: Order) {
+        // A pause waits for its answer, so a full queue holds words to end: one more is the same.
         if let Some(orders) = &self.orders
-            && orders.send(order).is_err()
+            && matches!(orders.try_send(order), Err(TrySendError::Closed(_)))
         {
             // It has ended by itself: there is nothing left to be told.
             self.orders = None;
@@ -173,7 +178,7 @@ async fn live(
     config: ServerConfig,
     seams: Seams,
     started: oneshot::Sender<Result<Running, StartError>>,
-    mut orders: mpsc::UnboundedReceiver<Order>,
+    mut orders: mpsc::Receiver<Order>,
 ) {
     let node = match Node::start(config, seams).await {
         Ok(node) => {
