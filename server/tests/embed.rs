@@ -73,6 +73,20 @@ async fn a_paused_leader_is_replaced_and_follows_when_it_goes_on() {
     ensemble.shutdown().await;
 }
 
+/// One of the others took itself for a server that had lost its data, was being rebuilt by the
+/// leader, and had no vote to give when that one was gone.
+#[tokio::test]
+async fn an_ensemble_that_has_started_can_lose_its_leader_at_once() {
+    let trials = (0..6).map(|_| async {
+        let mut ensemble = Ensemble::builder().servers(3).start().await.unwrap();
+        let leader = ensemble.leader().unwrap();
+        ensemble.kill(leader).unwrap();
+        ensemble.wait_ready().await.unwrap();
+        ensemble.shutdown().await;
+    });
+    futures_util::future::join_all(trials).await;
+}
+
 /// A write that was too long for a message between servers stopped the commit of everybody's
 /// writes, and the leader kept its lead.
 #[tokio::test]

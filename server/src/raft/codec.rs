@@ -21,6 +21,9 @@ use super::types::{
 /// The version of what is written to the disk.
 const VERSION: u8 = 1;
 
+/// Between the answers to an append: no answer of openraft's.
+const APPEND_REFUSED: u8 = 4;
+
 /// The kinds of log entries.
 pub(super) mod kind {
     pub(crate) const BLANK: u8 = 0;
@@ -121,14 +124,18 @@ impl Reader {
         Ok((doubtful, AppendEntriesRequest { vote, prev_log_id, entries, leader_commit }))
     }
 
-    pub(super) fn append_response(&mut self) -> io::Result<AppendEntriesResponse<TypeConfig>> {
-        match self.u8()? {
-            0 => Ok(AppendEntriesResponse::Success),
-            1 => Ok(AppendEntriesResponse::PartialSuccess(self.log_id()?)),
-            2 => Ok(AppendEntriesResponse::Conflict),
-            3 => Ok(AppendEntriesResponse::HigherVote(self.vote()?)),
-            _ => Err(malformed("unknown answer")),
-        }
+    /// `None` if the follower takes no entries yet.
+    pub(super) fn append_response(
+        &mut self,
+    ) -> io::Result<Option<AppendEntriesResponse<TypeConfig>>> {
+        Ok(Some(match self.u8()? {
+            0 => AppendEntriesResponse::Success,
+            1 => AppendEntriesResponse::PartialSuccess(self.log_id()?),
+            2 => AppendEntriesResponse::Conflict,
+            3 => AppendEntriesResponse::HigherVote(self.vote()?),
+            APPEND_REFUSED => return Ok(None),
+            _ => return Err(malformed("unknown answer")),
+        }))
     }
 
     pub(super) fn vote_request(&mut self) -> io::Result<VoteRequest<TypeConfig>> {
@@ -289,6 +296,11 @@ pub(super) fn encode_append_response(response: &AppendEntriesResponse<TypeConfig
         }
     }
     out.freeze()
+}
+
+/// The answer of a follower that takes no entries yet.
+pub(super) fn encode_append_refusal() -> Bytes {
+    Bytes::from_static(&[APPEND_REFUSED])
 }
 
 pub(super) fn encode_vote_request(request: &VoteRequest<TypeConfig>) -> Bytes {

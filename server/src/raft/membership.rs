@@ -11,13 +11,13 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep};
 
+use super::admission::Admission;
 use super::core::Core;
 use super::network::{Links, STATUS};
 use super::options::ConfiguredMember;
 use super::rebuild::RebuildMark;
-use super::service::Admission;
 use super::sync::ReadIndex;
-use super::types::Member;
+use super::types::{LogId, Member};
 use crate::peer::Lane;
 use crate::storage::StorageError;
 
@@ -38,6 +38,7 @@ pub(super) struct Founder {
     pub members: Vec<ConfiguredMember>,
     pub read_index: ReadIndex,
     pub admission: Arc<Admission>,
+    pub applied: watch::Receiver<Option<LogId>>,
     pub mark: RebuildMark,
     /// Told why this server cannot go on.
     pub fatal: watch::Sender<Option<String>>,
@@ -126,24 +127,32 @@ impl Founder {
         }
     }
 
-    /// Asks until a majority, this server counted, has answered; also who did.
+    /// Asks until a majority, this server counted, has said whether it has data; also who has
+    /// answered, and so knows that this server begins anew.
     async fn ask_around(&self, voters: &[u64]) -> (Standing, BTreeSet<u64>) {
         let ours = self.core.server();
-        let mut answered = BTreeMap::new();
+        let (mut known, mut told) = (BTreeMap::new(), BTreeSet::new());
         loop {
             for peer in voters.iter().copied().filter(|voter| *voter != ours) {
                 let Some(link) = self.links.to(peer, Lane::Request) else { continue };
-                let asked = Bytes::from_static(&[1]);
+                let has_data = u8::from(self.applied.borrow().is_some());
+                let asked = Bytes::copy_from_slice(&[has_data]);
                 if let Ok(answer) = link.call_within(STATUS, asked, STATUS_TIMEOUT).await {
-                    answered.insert(peer, *answer == [1]);
+                    known.insert(peer, *answer == [1]);
+                    told.insert(peer);
                 }
             }
-            let told = || answered.keys().copied().collect();
-            if answered.values().any(|has_data| *has_data) {
-                return (Standing::Returning, told());
+            // Servers that start together ask each other: the first question may come before this
+            // one's own gets through, and the asker is a server with data soon after.
+            let callers = self.admission.callers().into_iter();
+            for (caller, has_data) in callers.filter(|(caller, _)| voters.contains(caller)) {
+                known.entry(caller).or_insert(has_data);
             }
-            if answered.len() + 1 > voters.len() / 2 {
-                return (Standing::New, told());
+            if known.values().any(|has_data| *has_data) {
+                return (Standing::Returning, told);
+            }
+            if known.len() + 1 > voters.len() / 2 {
+                return (Standing::New, told);
             }
             sleep(LOOK_PAUSE).await;
         }

@@ -4,6 +4,7 @@
 //! [`Machine`]; [`Opened::start`] then joins the ensemble. The caller puts commands in through
 //! [`Proposer`] and gets them back, in the order of the log, through [`Machine::commit_many`].
 
+mod admission;
 mod boot;
 mod codec;
 mod core;
@@ -37,6 +38,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use self::admission::Admission;
 use self::core::Core;
 use self::directories::Directories;
 use self::log_store::LogStore;
@@ -45,7 +47,7 @@ use self::network::{Links, Network};
 use self::proposer::Driver;
 use self::rebuild::RebuildMark;
 use self::reconfig::Reconfigurer;
-use self::service::{Admission, Answers, Heard};
+use self::service::{Answers, Heard};
 use self::state_machine::{Progress, Snapshots, StateMachine};
 use self::sync::ReadIndex;
 use self::types::LogId;
@@ -303,6 +305,7 @@ impl Crew {
             core: core.clone(),
             machine: Arc::clone(&machine),
             heard: Arc::clone(&self.heard),
+            admission: Arc::clone(&self.admission),
             applied: self.applied.clone(),
             read_index: self.read_index(),
             links: Arc::clone(&self.links),
@@ -338,6 +341,7 @@ impl Crew {
             members: options.members.clone(),
             read_index: self.read_index(),
             admission: Arc::clone(&self.admission),
+            applied: self.applied.clone(),
             mark: self.rebuild.clone(),
             fatal: self.fatal.clone(),
             stagger: timing.election_max,

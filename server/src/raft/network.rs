@@ -255,7 +255,11 @@ impl RaftNetworkV2<TypeConfig> for Remote {
         let doubtful = self.links.doubtful.load(Ordering::Relaxed);
         let body = codec::encode_append_request(doubtful, &request);
         let mut answer = self.call(call, body, timeout).await?;
-        answer.append_response().map_err(|error| network(&error))
+        let response = answer.append_response().map_err(|error| network(&error))?;
+        // Asked again after a pause.
+        response.ok_or_else(|| {
+            RPCError::Unreachable(Unreachable::from_string("it takes no entries yet"))
+        })
     }
 
     async fn vote(

@@ -1,8 +1,7 @@
 //! What a server answers to its peers' calls.
 
-use std::collections::BTreeSet;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +11,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
+use super::admission::Admission;
 use super::codec::{self, Reader, malformed};
 use super::core::Core;
 use super::machine::Machine;
@@ -42,45 +42,6 @@ impl Heard {
     pub(super) fn within(&self, limit: Duration) -> bool {
         let at = *self.at.lock().unwrap_or_else(PoisonError::into_inner);
         at.is_some_and(|at| at.elapsed() < limit)
-    }
-}
-
-/// What a server that starts with an empty disk may do. It may have lost what it once had.
-#[derive(Debug)]
-pub(super) struct Admission {
-    /// Take entries from all but these, which do not know that it begins anew; `None`: from nobody.
-    untold: Mutex<Option<BTreeSet<u64>>>,
-    /// Vote, or lead: not before it has again all that it can have acknowledged.
-    votes: AtomicBool,
-}
-
-impl Admission {
-    /// `is_empty`: there is no log. `is_rebuilding`: there is one, which an earlier start has not
-    /// completed.
-    pub(super) fn new(is_empty: bool, is_rebuilding: bool) -> Self {
-        let untold = Mutex::new((!is_empty).then(BTreeSet::new));
-        Self { untold, votes: AtomicBool::new(!is_empty && !is_rebuilding) }
-    }
-
-    /// Entries are taken from now on, but not from these: one that leads would find that this
-    /// server has lost what it had.
-    pub(super) fn take_from_all_but(&self, untold: BTreeSet<u64>) {
-        *self.untold.lock().unwrap_or_else(PoisonError::into_inner) = Some(untold);
-    }
-
-    fn takes_from(&self, leader: u64) -> bool {
-        let untold = self.untold.lock().unwrap_or_else(PoisonError::into_inner);
-        untold.as_ref().is_some_and(|untold| !untold.contains(&leader))
-    }
-
-    /// This server has nothing more to get back.
-    pub(super) fn complete(&self) {
-        self.take_from_all_but(BTreeSet::new());
-        self.votes.store(true, Ordering::Relaxed);
-    }
-
-    pub(super) fn may_vote(&self) -> bool {
-        self.votes.load(Ordering::Relaxed)
     }
 }
 
@@ -166,8 +127,9 @@ impl Answers {
                 Answer::Now(Bytes::new())
             }
             STATUS => {
-                let is_empty = body.u8()? != 0;
-                if is_empty && self.core.is_leader() {
+                let has_data = body.u8()? != 0;
+                self.admission.called_by(from, has_data);
+                if self.core.is_leader() {
                     // The peer has lost its log and starts again from the beginning. If it never
                     // had one, this changes nothing.
                     let allowed = self.core.raft().trigger().allow_next_revert(&from, true).await;
@@ -188,16 +150,17 @@ impl Answers {
 
     fn append(&self, from: u64, mut body: Reader) -> io::Result<Later> {
         let (doubtful, request) = body.append_request()?;
-        if !self.admission.takes_from(from) {
-            return Ok(Box::pin(async { None }));
-        }
-        let raft = self.core.raft().clone();
-        let known = self.core.leadership().map_or(0, |known| known.term);
-        if !doubtful && request.vote.leader_id.term >= known {
-            self.heard.now();
-        }
+        let (core, heard) = (self.core.clone(), Arc::clone(&self.heard));
+        let admission = Arc::clone(&self.admission);
         Ok(Box::pin(async move {
-            let response = raft.append_entries(request).await.ok()?;
+            if !admission.takes_from(from).await {
+                return Some(codec::encode_append_refusal());
+            }
+            let known = core.leadership().map_or(0, |known| known.term);
+            if !doubtful && request.vote.leader_id.term >= known {
+                heard.now();
+            }
+            let response = core.raft().append_entries(request).await.ok()?;
             Some(codec::encode_append_response(&response))
         }))
     }
@@ -205,9 +168,9 @@ impl Answers {
     fn vote(&self, mut body: Reader, is_pre_vote: bool) -> io::Result<Later> {
         let request = body.vote_request()?;
         let core = self.core.clone();
-        let may_vote = self.admission.may_vote();
+        let admission = Arc::clone(&self.admission);
         Ok(Box::pin(async move {
-            if !may_vote {
+            if !admission.votes().await {
                 let refusal = VoteResponse::new(core.metrics().vote, None, false);
                 return Some(codec::encode_vote_response(&refusal));
             }
@@ -239,7 +202,7 @@ impl Answers {
     /// A snapshot is no sign that there is a leader to serve under: it does not tell of doubts, and
     /// may come from one that others have replaced. Heartbeats go on beside it.
     async fn begin_snapshot(&self, from: u64, mut body: Reader) -> io::Result<Answer> {
-        if !self.admission.takes_from(from) {
+        if !self.admission.has_told(from) {
             return Err(io::Error::other("a snapshot from a server that was not told to send it"));
         }
         let vote = body.vote()?;

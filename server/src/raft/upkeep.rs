@@ -10,6 +10,7 @@ use openraft::Instant;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
+use super::admission::Admission;
 use super::core::{Core, Leadership};
 use super::machine::Machine;
 use super::network::{Links, STATUS};
@@ -40,6 +41,8 @@ pub(super) struct RoleWatch {
     pub core: Core,
     pub machine: Arc<dyn Machine>,
     pub heard: Arc<Heard>,
+    /// Who is not whole yet does not count, and does not look as if it did.
+    pub admission: Arc<Admission>,
     pub applied: watch::Receiver<Option<LogId>>,
     pub read_index: ReadIndex,
     pub links: Arc<Links>,
@@ -65,7 +68,7 @@ impl RoleWatch {
             let mut next = self.judge();
             if role == Role::Looking
                 && matches!(next, Role::Follower | Role::Observer)
-                && !self.has_caught_up().await
+                && !(self.admission.may_vote() && self.has_caught_up().await)
             {
                 next = Role::Looking;
             }

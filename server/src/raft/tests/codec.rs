@@ -58,7 +58,7 @@ fn what_is_written_is_read_again() {
         AppendEntriesResponse::HigherVote(Vote::new(4, 2)),
     ] {
         let bytes = codec::encode_append_response(&response);
-        assert_eq!(Reader(bytes).append_response().unwrap(), response);
+        assert_eq!(Reader(bytes).append_response().unwrap(), Some(response));
     }
 
     let mut request = VoteRequest::new(Vote::new(4, 2), Some(log_id(3, 9)));

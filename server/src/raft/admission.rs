@@ -1,0 +1,100 @@
+//! What a server that starts with an empty disk may do yet.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::timeout;
+
+/// How long a call waits for a server that has just started to know what it is. The answer of one
+/// other server mostly tells it; a caller that is refused tries again no sooner than after an
+/// election timeout.
+const SETTLE_MAX: Duration = Duration::from_millis(200);
+
+/// What a server that starts with an empty disk may do. It may have lost what it once had.
+#[derive(Debug)]
+pub(super) struct Admission {
+    rights: watch::Sender<Rights>,
+    /// Who has asked what this server knows, and whether it has data itself.
+    callers: Mutex<BTreeMap<u64, bool>>,
+}
+
+#[derive(Debug)]
+struct Rights {
+    /// It knows whether it is new, or has lost what it had.
+    settled: bool,
+    /// Take entries from all but these, which do not know that it begins anew; `None`: from nobody.
+    untold: Option<BTreeSet<u64>>,
+    /// Vote, or lead: not before it has again all that it can have acknowledged.
+    votes: bool,
+}
+
+impl Admission {
+    /// `is_empty`: there is no log. `is_rebuilding`: there is one, which an earlier start has not
+    /// completed.
+    pub(super) fn new(is_empty: bool, is_rebuilding: bool) -> Self {
+        let (untold, votes) = ((!is_empty).then(BTreeSet::new), !is_empty && !is_rebuilding);
+        let rights = watch::Sender::new(Rights { settled: !is_empty, untold, votes });
+        Self { rights, callers: Mutex::default() }
+    }
+
+    /// A peer that asks what this server knows says whether it has data: an answer to what this
+    /// server would ask it.
+    pub(super) fn called_by(&self, peer: u64, has_data: bool) {
+        self.callers.lock().unwrap_or_else(PoisonError::into_inner).insert(peer, has_data);
+    }
+
+    pub(super) fn callers(&self) -> BTreeMap<u64, bool> {
+        self.callers.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Entries are taken from now on, but not from these: one that leads would find that this
+    /// server has lost what it had.
+    pub(super) fn take_from_all_but(&self, untold: BTreeSet<u64>) {
+        self.rights.send_modify(|rights| {
+            (rights.settled, rights.untold) = (true, Some(untold));
+        });
+    }
+
+    /// Whether a leader's entries are taken. A server that has just started says so soon.
+    pub(super) async fn takes_from(&self, leader: u64) -> bool {
+        self.settle().await;
+        self.has_told(leader)
+    }
+
+    /// The same, as things stand.
+    pub(super) fn has_told(&self, leader: u64) -> bool {
+        let rights = self.rights.borrow();
+        rights.untold.as_ref().is_some_and(|untold| !untold.contains(&leader))
+    }
+
+    /// This server has nothing more to get back.
+    pub(super) fn complete(&self) {
+        self.rights.send_replace(Rights {
+            settled: true,
+            untold: Some(BTreeSet::new()),
+            votes: true,
+        });
+    }
+
+    /// Whether a vote is given. A server that has just started says so soon.
+    pub(super) async fn votes(&self) -> bool {
+        self.settle().await;
+        self.may_vote()
+    }
+
+    /// The same, as things stand.
+    pub(super) fn may_vote(&self) -> bool {
+        self.rights.borrow().votes
+    }
+
+    async fn settle(&self) {
+        if self.rights.borrow().settled {
+            return;
+        }
+        let mut rights = self.rights.subscribe();
+        // Without an answer in time it stays as it is. The sender is not dropped before `self`.
+        let _ = timeout(SETTLE_MAX, rights.wait_for(|rights| rights.settled)).await;
+    }
+}
