@@ -45,8 +45,9 @@ pub struct LinkOptions {
     pub connect_timeout: Duration,
     /// The longest pause between two attempts to connect.
     pub backoff_max: Duration,
-    /// After so long without any answer while one is due, the connection is given up: the peer,
-    /// or the way to it, may be gone without a trace.
+    /// After so long without any answer while one is due, the connection is given up, whether or
+    /// not anybody still waits for it: the peer, or the way to it, may be gone without a trace, and
+    /// TCP tries again ever more rarely once the way is there again.
     pub stall_timeout: Duration,
     /// Tells of a peer that cannot be reached; the links of all its lanes share it.
     pub reach: Arc<Reach>,
@@ -128,13 +129,16 @@ impl Link {
     }
 }
 
-/// Calls that were written, by their ids.
+/// Calls that were written.
 #[derive(Debug, Default)]
 struct Unanswered {
     last_id: u64,
+    /// By their ids; without most of those whose callers wait no longer.
     waiting: BTreeMap<u64, Waiting>,
-    /// When the peer last answered, or had nothing to answer.
-    alive_at: Option<Instant>,
+    /// How many answers the peer owes, whoever still waits for them.
+    owed: u64,
+    /// Since when it owes some and has given none.
+    silent_since: Option<Instant>,
 }
 
 async fn run(options: LinkOptions, mut queue: mpsc::Receiver<Outgoing>) {
@@ -247,9 +251,8 @@ fn register(
             let _ = answer.send(Err(CallError::Full));
             return;
         }
-        if unanswered.waiting.is_empty() {
-            unanswered.alive_at = Some(Instant::now());
-        }
+        unanswered.owed += 1;
+        unanswered.silent_since.get_or_insert_with(Instant::now);
         unanswered.waiting.insert(id, answer);
     }
     drop(unanswered);
@@ -266,7 +269,8 @@ async fn read_answers(
         match frames.next().await {
             Ok(Some(frame)) if frame.kind == ANSWER => {
                 let mut unanswered = unanswered.lock().unwrap_or_else(PoisonError::into_inner);
-                unanswered.alive_at = Some(Instant::now());
+                unanswered.owed = unanswered.owed.saturating_sub(1);
+                unanswered.silent_since = (unanswered.owed > 0).then(Instant::now);
                 if let Some(waiting) = unanswered.waiting.remove(&frame.id) {
                     // The caller may have stopped waiting.
                     let _ = waiting.send(Ok(frame.body));
@@ -284,9 +288,7 @@ async fn watch_stall(options: &LinkOptions, unanswered: &Mutex<Unanswered>) -> i
         sleep(options.stall_timeout / 4).await;
         let mut unanswered = unanswered.lock().unwrap_or_else(PoisonError::into_inner);
         unanswered.waiting.retain(|_, waiting| !waiting.is_closed());
-        let alive_at = unanswered.alive_at;
-        let is_due = !unanswered.waiting.is_empty();
-        if is_due && alive_at.is_some_and(|at| at.elapsed() > options.stall_timeout) {
+        if unanswered.silent_since.is_some_and(|at| at.elapsed() > options.stall_timeout) {
             return io::ErrorKind::TimedOut.into();
         }
     }

@@ -1,4 +1,6 @@
+use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -7,7 +9,7 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use super::*;
-use crate::transport::{BoxFuture, Net, RealNet};
+use crate::transport::{BoxFuture, Listener, Net, RealNet, Stream};
 
 /// Kind 1 gives the body back at once, 2 after a while, 3 is never answered.
 #[derive(Debug)]
@@ -47,7 +49,11 @@ async fn port() -> PeerPort {
 }
 
 fn link(port: &PeerPort, ours: Identity, target: u64) -> Link {
-    Link::open(LinkOptions {
+    Link::open(link_options(port, ours, target))
+}
+
+fn link_options(port: &PeerPort, ours: Identity, target: u64) -> LinkOptions {
+    LinkOptions {
         net: Arc::new(RealNet),
         ours,
         target,
@@ -59,7 +65,7 @@ fn link(port: &PeerPort, ours: Identity, target: u64) -> Link {
         backoff_max: Duration::from_millis(100),
         stall_timeout: Duration::from_millis(200),
         reach: Arc::default(),
-    })
+    }
 }
 
 #[tokio::test]
@@ -103,6 +109,44 @@ async fn a_peer_that_stops_answering_is_given_up() {
     let link = link(&port, OURS, 2);
     let answer = timeout(Duration::from_secs(2), link.call(3, Bytes::new())).await;
     assert_eq!(answer, Ok(Err(CallError::Broken)));
+}
+
+/// Heartbeats with pauses between them, whose callers wait less long than a connection may be
+/// silent: each made it look alive again, so that a leader kept a dead connection, and had no
+/// majority for seconds after a partition had healed.
+#[tokio::test]
+async fn a_peer_that_stops_answering_is_given_up_though_nobody_waits_that_long() {
+    let (port, net) = (port().await, Arc::new(Counted::default()));
+    let link = Link::open(LinkOptions { net: net.clone(), ..link_options(&port, OURS, 2) });
+    let is_given_up = async {
+        while net.connects.load(Ordering::Relaxed) < 2 {
+            let answer = link.call_within(3, Bytes::new(), Duration::from_millis(20)).await;
+            assert!(answer.is_err());
+            sleep(Duration::from_millis(100)).await;
+        }
+    };
+    timeout(Duration::from_secs(5), is_given_up).await.expect("it is never given up");
+}
+
+/// The network, and how often it was used.
+#[derive(Debug, Default)]
+struct Counted {
+    connects: AtomicUsize,
+}
+
+impl Net for Counted {
+    fn listen<'a>(
+        &'a self,
+        address: &'a str,
+        backlog: u32,
+    ) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
+        RealNet.listen(address, backlog)
+    }
+
+    fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {
+        self.connects.fetch_add(1, Ordering::Relaxed);
+        RealNet.connect(address)
+    }
 }
 
 #[tokio::test]

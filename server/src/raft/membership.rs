@@ -17,7 +17,7 @@ use super::network::{Links, STATUS};
 use super::options::ConfiguredMember;
 use super::rebuild::RebuildMark;
 use super::sync::ReadIndex;
-use super::types::{LogId, Member};
+use super::types::Member;
 use crate::peer::Lane;
 use crate::storage::StorageError;
 
@@ -38,7 +38,6 @@ pub(super) struct Founder {
     pub members: Vec<ConfiguredMember>,
     pub read_index: ReadIndex,
     pub admission: Arc<Admission>,
-    pub applied: watch::Receiver<Option<LogId>>,
     pub mark: RebuildMark,
     /// Told why this server cannot go on.
     pub fatal: watch::Sender<Option<String>>,
@@ -135,7 +134,7 @@ impl Founder {
         loop {
             for peer in voters.iter().copied().filter(|voter| *voter != ours) {
                 let Some(link) = self.links.to(peer, Lane::Request) else { continue };
-                let has_data = u8::from(self.applied.borrow().is_some());
+                let has_data = u8::from(self.read_index.applied.borrow().is_some());
                 let asked = Bytes::copy_from_slice(&[has_data]);
                 if let Ok(answer) = link.call_within(STATUS, asked, STATUS_TIMEOUT).await {
                     known.insert(peer, *answer == [1]);

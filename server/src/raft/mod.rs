@@ -341,7 +341,6 @@ impl Crew {
             members: options.members.clone(),
             read_index: self.read_index(),
             admission: Arc::clone(&self.admission),
-            applied: self.applied.clone(),
             mark: self.rebuild.clone(),
             fatal: self.fatal.clone(),
             stagger: timing.election_max,

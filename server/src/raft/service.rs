@@ -97,7 +97,7 @@ impl Answers {
             TRANSFER => {
                 let (request, raft) = (body.transfer_request()?, self.core.raft().clone());
                 if !self.admission.may_vote() {
-                    return Ok(Answer::None);
+                    return Ok(Answer::Now(Bytes::new()));
                 }
                 Answer::Later(Box::pin(async move {
                     raft.handle_transfer_leader(request).await.ok().map(|_| Bytes::new())
