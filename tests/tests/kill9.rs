@@ -7,8 +7,11 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
+use tokio::task::block_in_place;
 use tokio::time::{Instant, sleep};
 use zoolet_client::CreateMode;
 use zoolet_jute::{Acl, CreateRequest, Request, Xid};
@@ -19,7 +22,11 @@ use zoolet_tests::tools::{self, announce};
 use zoolet_tests::zoolet::Zoolet;
 
 const SERVERS: usize = 3;
+/// Kills of all ensembles.
 const ROUNDS: usize = 50;
+const ENSEMBLES: usize = 2;
+/// What the generators of victims and moments begin to count at; those of a load count from 1.
+const KILLER: u64 = 100;
 /// After so many rounds everything acknowledged is looked for, under load.
 const ROUNDS_PER_CHECK: usize = 10;
 /// The mean pause between two writes of a session: the load leaves the servers time to come back.
@@ -58,7 +65,7 @@ fn abandon_session(servers: &Zoolet, index: usize, number: usize) {
 /// Kills one server of three and starts it again; every other time it is the leader, and every
 /// other leader stays down until the others have elected one.
 async fn kill_one(servers: &mut Zoolet, round: usize, rng: &mut fastrand::Rng, kills: &mut Kills) {
-    let leader = tokio::task::block_in_place(|| servers.leader());
+    let leader = block_in_place(|| servers.leader());
     let other = (leader.unwrap_or(0) + rng.usize(1..SERVERS)) % SERVERS;
     let victim = if round.is_multiple_of(2) { leader.unwrap_or(other) } else { other };
     servers.kill(victim).unwrap();
@@ -75,14 +82,14 @@ async fn kill_one(servers: &mut Zoolet, round: usize, rng: &mut fastrand::Rng, k
         // It is back before the others have missed it.
         sleep(Duration::from_millis(rng.u64(0..100))).await;
     }
-    tokio::task::block_in_place(|| servers.restart(victim)).unwrap();
+    block_in_place(|| servers.restart(victim)).unwrap();
     sleep(Duration::from_millis(rng.u64(0..400))).await;
 }
 
 /// Waits until one of the running servers leads; answers how long it took.
 fn other_leader(servers: &Zoolet) -> Duration {
     let start = Instant::now();
-    tokio::task::block_in_place(|| servers.wait_for_leader(LEADER_MAX)).unwrap();
+    block_in_place(|| servers.wait_for_leader(LEADER_MAX)).unwrap();
     start.elapsed()
 }
 
@@ -100,14 +107,24 @@ async fn abandoned_are_gone(servers: &str) -> Result<(), Failure> {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
+/// The rounds are shared out between ensembles that stand side by side: most of the time goes by in
+/// waiting for elections and starts.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn acknowledged_writes_and_sessions_survive_kills_of_leaders_and_followers() {
     let rounds = tools::number("ZOOLET_KILL_ROUNDS", ROUNDS).unwrap();
-    let seed = Seed::of("kill9");
-    let mut rng = seed.generator(0);
+    let seed = Arc::new(Seed::of("kill9"));
+    let trials = (0..ENSEMBLES)
+        .map(|number| tokio::spawn(kill(rounds.div_ceil(ENSEMBLES), number, Arc::clone(&seed))));
+    for ended in join_all(trials.collect::<Vec<_>>()).await {
+        ended.unwrap();
+    }
+}
+
+async fn kill(rounds: usize, number: usize, seed: Arc<Seed>) {
+    let mut rng = seed.generator(KILLER + number as u64);
     // Snapshots come often, so that servers start from them and catch up by them.
-    let mut servers =
-        Zoolet::builder().servers(SERVERS).property("snapCount", "1000").start().unwrap();
+    let builder = Zoolet::builder().servers(SERVERS).property("snapCount", "1000");
+    let mut servers = block_in_place(|| builder.start().unwrap());
     let connect_string = servers.connect_string();
     let admin = connect(&connect_string).await.unwrap();
     admin.create("/abandoned", b"", CreateMode::Persistent).await.unwrap();
@@ -117,7 +134,7 @@ async fn acknowledged_writes_and_sessions_survive_kills_of_leaders_and_followers
     for round in 0..rounds {
         if round % 5 == 4 {
             let index = rng.usize(..SERVERS);
-            tokio::task::block_in_place(|| abandon_session(&servers, index, round));
+            block_in_place(|| abandon_session(&servers, index, round));
             kills.abandoned += 1;
         }
         kill_one(&mut servers, round, &mut rng, &mut kills).await;
@@ -133,9 +150,9 @@ async fn acknowledged_writes_and_sessions_survive_kills_of_leaders_and_followers
     let agreement = agree::all(&addresses).await.unwrap();
 
     announce(&format!(
-        "kill9: seed {}, {rounds} kills in {} s, {} of leaders, {} elections of at most {} ms; \
-         {} acknowledged writes all there, {} in doubt at most once, {} reads; {} dead sessions expired; servers \
-         agree on {} znodes, {}",
+        "kill9: seed {}, ensemble {number}: {rounds} kills in {} s, {} of leaders, {} elections of \
+         at most {} ms; {} acknowledged writes all there, {} in doubt at most once, {} reads; {} \
+         dead sessions expired; servers agree on {} znodes, {}",
         seed.number,
         start.elapsed().as_secs(),
         kills.leaders,

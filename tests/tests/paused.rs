@@ -6,8 +6,10 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::task::block_in_place;
 use tokio::time::{Instant, sleep};
 use zoolet_client::{Client, ClientOptions, CreateMode, SessionId};
@@ -21,6 +23,10 @@ const SERVERS: usize = 3;
 const PAUSE: Duration = Duration::from_millis(5);
 /// How long the leader sleeps: shorter than the sessions, about as long, longer.
 const SLEEPS_MS: [u64; 5] = [2_000, 3_500, 4_000, 5_000, 8_000];
+/// So often each.
+const ROUNDS: usize = 2;
+/// What the generators of moments begin to count at; those of a load count from 1.
+const SLEEPER: u64 = 100;
 /// The session timeout, the shortest that is granted at the servers' default `tickTime` of 2000 ms.
 /// At the suites' 500 ms a server ends such a session the sooner once it believes it silent.
 const SESSION: Duration = Duration::from_secs(4);
@@ -34,17 +40,22 @@ struct Awake {
     path: String,
 }
 
-#[tokio::test(flavor = "multi_thread")]
+/// Each sleep is that of an ensemble of its own: they stand side by side.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_leader_that_wakes_up_ends_no_session_of_its_followers() {
-    let seed = Seed::of("paused");
-    let mut rng = seed.generator(0);
-    let mut sleeps = SLEEPS_MS;
-    rng.shuffle(&mut sleeps);
-    let servers = Zoolet::builder().servers(SERVERS).start().unwrap();
+    let seed = Arc::new(Seed::of("paused"));
+    let sleeps = SLEEPS_MS.map(|asleep_ms| tokio::spawn(wakes_up(asleep_ms, Arc::clone(&seed))));
+    for ended in join_all(sleeps).await {
+        ended.unwrap();
+    }
+}
+
+async fn wakes_up(asleep_ms: u64, seed: Arc<Seed>) {
+    let mut rng = seed.generator(SLEEPER + asleep_ms);
+    let servers = block_in_place(|| Zoolet::builder().servers(SERVERS).start().unwrap());
     let mut load = Load::start(&servers.connect_string(), &seed, PAUSE).await.unwrap();
-    let mut known = 0;
-    for (round, asleep_ms) in sleeps.into_iter().enumerate() {
-        load.until_acknowledged(known + 50).await.unwrap();
+    for round in 0..ROUNDS {
+        load.until_acknowledged(load.acknowledged() + 50).await.unwrap();
         let leader = block_in_place(|| servers.wait_for_leader(LEADER_MAX)).unwrap();
         let awake = sessions_beside(&servers, leader, round).await;
         sleep(Duration::from_millis(rng.u64(..1_000))).await;
@@ -62,17 +73,17 @@ async fn a_leader_that_wakes_up_ends_no_session_of_its_followers() {
         for Awake { client, .. } in awake {
             client.close().await.unwrap();
         }
-        known = load.check_while_running().await.unwrap();
+        load.check_while_running().await.unwrap();
     }
     let total = load.finish().await.unwrap();
     let addresses: Vec<_> = (0..SERVERS).map(|i| servers.client_address(i).unwrap()).collect();
     let agreement = agree::all(&addresses).await.unwrap();
     announce(&format!(
-        "paused: seed {}, {} sleeps of leaders, {} sessions beside them went on; {} acknowledged \
-         writes all there, {} in doubt at most once; servers agree on {} znodes",
+        "paused: seed {}, {ROUNDS} sleeps of leaders for {asleep_ms} ms, {} sessions beside them \
+         went on; {} acknowledged writes all there, {} in doubt at most once; servers agree on {} \
+         znodes",
         seed.number,
-        SLEEPS_MS.len(),
-        SLEEPS_MS.len() * SESSIONS * (SERVERS - 1),
+        ROUNDS * SESSIONS * (SERVERS - 1),
         total.acknowledged,
         total.in_doubt,
         agreement.znodes,

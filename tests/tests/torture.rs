@@ -86,6 +86,8 @@ async fn broken_locks_are_found_out() {
         recipes: vec![Recipe::Mutex],
         locks: 3,
         server_faults: Vec::new(),
+        // Who ignores the queue may leave others in it for ever.
+        last_turn_max: Duration::from_secs(15),
         sabotage,
         ..settings(&servers.connect_string(), 7, 10)
     };

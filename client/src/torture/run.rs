@@ -26,8 +26,8 @@ use super::witness::Witnesses;
 use crate::recipes::{Counter, Queue};
 use crate::{Client, ClientOptions, CreateMode, Error, ErrorCode, ErrorKind};
 
-/// How long everybody may take to get a last turn, once the faults are over.
-const LAST_TURN_MAX: Duration = Duration::from_mins(1);
+/// How long contenders that were told to end may take.
+const END_MAX: Duration = Duration::from_mins(1);
 /// How long what is left behind may take to go.
 const LEFT_MAX: Duration = Duration::from_secs(20);
 /// How long a run that was stopped may take to delete its znodes.
@@ -50,6 +50,8 @@ pub struct Settings {
     pub locks: usize,
     /// How long the faults go on.
     pub duration: Duration,
+    /// How long everybody may take to get a last turn, once the faults are over.
+    pub last_turn_max: Duration,
     /// What decides the schedule.
     pub seed: u64,
     /// The session timeout to ask for; the servers may grant another.
@@ -71,6 +73,7 @@ impl Settings {
             contenders: 5,
             locks: 1,
             duration: Duration::from_secs(20),
+            last_turn_max: Duration::from_mins(1),
             seed,
             session_timeout: Duration::from_secs(2),
             client_faults: true,
@@ -297,6 +300,7 @@ struct Troupe {
     lull: watch::Sender<bool>,
     done: mpsc::Receiver<(usize, String)>,
     marks: Vec<(Duration, String)>,
+    last_turn_max: Duration,
 }
 
 impl Drop for Troupe {
@@ -338,7 +342,8 @@ impl Troupe {
             threads.push(contender::start(Arc::clone(&scene), Arc::clone(&body))?);
             bodies.push(body);
         }
-        let mut troupe = Self { scene, bodies, threads, phase, lull, done, marks: Vec::new() };
+        let (marks, last_turn_max) = (Vec::new(), settings.last_turn_max);
+        let mut troupe = Self { scene, bodies, threads, phase, lull, done, marks, last_turn_max };
         let missing = troupe.all_done(&stage.locks, is_barrier).await;
         for stuck in missing {
             troupe.scene.recorder.error(format!("before the first fault: {stuck}"));
@@ -441,7 +446,7 @@ impl Troupe {
         let ended = tokio::task::spawn_blocking(move || {
             threads.into_iter().map(JoinHandle::join).filter(Result::is_err).count()
         });
-        match timeout(LAST_TURN_MAX, ended).await {
+        match timeout(END_MAX, ended).await {
             Ok(Ok(0)) => {}
             Ok(Ok(count)) => history.errors.push(format!("{count} contenders panicked")),
             Ok(Err(_)) | Err(_) => history.errors.push("the contenders do not end".to_owned()),
@@ -454,7 +459,7 @@ impl Troupe {
         let mut missing: Vec<(usize, String)> = who
             .flat_map(|who| locks.iter().filter(|l| wanted(l)).map(move |l| (who, l.path.clone())))
             .collect();
-        let end = Instant::now() + LAST_TURN_MAX;
+        let end = Instant::now() + self.last_turn_max;
         while !missing.is_empty() {
             tokio::select! {
                 done = self.done.recv() => missing.retain(|one| Some(one) != done.as_ref()),

@@ -110,23 +110,6 @@ impl Island {
         }
     }
 
-    /// Waits until every server votes. One that came when the others had founded the ensemble
-    /// already cannot tell that from the loss of its disk, and votes only when it has all data.
-    pub async fn until_voting(&self, limit: Duration) -> Result<(), Failure> {
-        let start = Instant::now();
-        for server in 1..=self.servers.len() {
-            loop {
-                let said = self.output(server);
-                if !said.contains("it is rebuilt") || said.contains("has all of the ensemble's") {
-                    break;
-                }
-                promised(start.elapsed() < limit, || format!("{server} does not vote:\n{said}"))?;
-                sleep(Duration::from_millis(20)).await;
-            }
-        }
-        Ok(())
-    }
-
     /// Waits until none of some servers serves clients any more.
     pub async fn until_silent(&self, servers: &[usize], limit: Duration) -> Result<(), Failure> {
         let start = Instant::now();
@@ -166,7 +149,7 @@ impl Island {
     }
 
     /// What the servers have written, for the message of a failure.
-    fn said(&self) -> String {
+    pub fn said(&self) -> String {
         let mut text = String::new();
         for server in 1..=self.servers.len() {
             let said = self.output(server);
