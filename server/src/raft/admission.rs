@@ -1,6 +1,7 @@
 //! What a server that starts with an empty disk may do yet.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -16,8 +17,10 @@ const SETTLE_MAX: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(super) struct Admission {
     rights: watch::Sender<Rights>,
-    /// Who has asked what this server knows, and whether it has data itself.
+    /// Who begins anew and has asked what this server knows, and whether it has data itself.
     callers: Mutex<BTreeMap<u64, bool>>,
+    /// It knows that its ensemble has data, which it lacks.
+    returns: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -36,11 +39,11 @@ impl Admission {
     pub(super) fn new(is_empty: bool, is_rebuilding: bool) -> Self {
         let (untold, votes) = ((!is_empty).then(BTreeSet::new), !is_empty && !is_rebuilding);
         let rights = watch::Sender::new(Rights { settled: !is_empty, untold, votes });
-        Self { rights, callers: Mutex::default() }
+        Self { rights, callers: Mutex::default(), returns: AtomicBool::new(is_rebuilding) }
     }
 
-    /// A peer that asks what this server knows says whether it has data: an answer to what this
-    /// server would ask it.
+    /// A peer that begins anew and asks what this server knows says whether it has data: an answer
+    /// to what this server would ask it.
     pub(super) fn called_by(&self, peer: u64, has_data: bool) {
         self.callers.lock().unwrap_or_else(PoisonError::into_inner).insert(peer, has_data);
     }
@@ -55,6 +58,16 @@ impl Admission {
         self.rights.send_modify(|rights| {
             (rights.settled, rights.untold) = (true, Some(untold));
         });
+    }
+
+    /// This server has lost what it had.
+    pub(super) fn return_to_data(&self) {
+        self.returns.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it has: to whoever asks, it counts as one with data.
+    pub(super) fn returns(&self) -> bool {
+        self.returns.load(Ordering::Relaxed)
     }
 
     /// Whether a leader's entries are taken. A server that has just started says so soon.

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep};
 
 use super::admission::Admission;
 use super::core::Core;
-use super::network::{Links, STATUS};
+use super::network::{Links, STATUS, standing};
 use super::options::ConfiguredMember;
 use super::rebuild::RebuildMark;
 use super::sync::ReadIndex;
@@ -67,13 +67,13 @@ impl Founder {
     async fn settle_in(&self) -> Result<(), StorageError> {
         let ours = self.core.server();
         let voters: Vec<u64> = self.voters().collect();
-        let is_rebuilding = self.marked(RebuildMark::is_set).await?;
         let (mut standing, told) = self.ask_around(&voters).await;
-        if is_rebuilding {
+        if self.admission.returns() {
             // What it has may be all that is left of the ensemble, which is not founded again.
             standing = Standing::Returning;
         }
         if standing == Standing::Returning {
+            self.admission.return_to_data();
             tracing::warn!("this server lacks data that its ensemble has: it is rebuilt");
             self.marked(RebuildMark::set).await?;
             self.be_rebuilt(&voters, told).await;
@@ -134,8 +134,10 @@ impl Founder {
         loop {
             for peer in voters.iter().copied().filter(|voter| *voter != ours) {
                 let Some(link) = self.links.to(peer, Lane::Request) else { continue };
-                let has_data = u8::from(self.read_index.applied.borrow().is_some());
-                let asked = Bytes::copy_from_slice(&[has_data]);
+                let has_data =
+                    self.admission.returns() || self.read_index.applied.borrow().is_some();
+                let ours = if has_data { standing::RETURNING } else { standing::EMPTY };
+                let asked = Bytes::copy_from_slice(&[ours]);
                 if let Ok(answer) = link.call_within(STATUS, asked, STATUS_TIMEOUT).await {
                     known.insert(peer, *answer == [1]);
                     told.insert(peer);
@@ -145,7 +147,7 @@ impl Founder {
             // one's own gets through, and the asker is a server with data soon after.
             let callers = self.admission.callers().into_iter();
             for (caller, has_data) in callers.filter(|(caller, _)| voters.contains(caller)) {
-                known.entry(caller).or_insert(has_data);
+                *known.entry(caller).or_default() |= has_data;
             }
             if known.values().any(|has_data| *has_data) {
                 return (Standing::Returning, told);

@@ -35,9 +35,20 @@ pub(super) const SNAPSHOT_END: u8 = 7;
 pub(super) const PROPOSE: u8 = 8;
 pub(super) const READ_INDEX: u8 = 9;
 pub(super) const TOUCH: u8 = 10;
+/// Says one of [`standing`], and asks whether the peer has data.
 pub(super) const STATUS: u8 = 11;
 pub(super) const RECONFIG: u8 = 12;
 pub(super) const REMOVED: u8 = 13;
+
+/// What a server says of itself with a [`STATUS`] call.
+pub(super) mod standing {
+    /// Nothing: it only asks.
+    pub(crate) const ASKS: u8 = 0;
+    /// Its log begins anew, and it has no data.
+    pub(crate) const EMPTY: u8 = 1;
+    /// Its log begins anew, and it has data, or knows that it had some.
+    pub(crate) const RETURNING: u8 = 2;
+}
 
 /// How long one piece of a snapshot may take.
 const CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -120,6 +131,13 @@ impl Links {
         for (server, member) in membership.nodes() {
             self.learn(*server, member);
         }
+    }
+
+    /// Lets go of a link that does not answer: the next call opens another one. That of snapshots
+    /// may be silent for minutes, and a dead one would stay as long.
+    fn give_up(&self, target: u64, lane: Lane) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.links.remove(&(target, lane));
     }
 
     /// A link to a server that is no peer yet, outside the books.
@@ -292,7 +310,12 @@ impl RaftNetworkV2<TypeConfig> for Remote {
         _option: RPCOption,
     ) -> Result<SnapshotResponse<TypeConfig>, StreamingError<TypeConfig>> {
         tokio::select! {
-            sent = self.send_snapshot(vote, snapshot) => sent,
+            sent = self.send_snapshot(vote, snapshot) => {
+                if sent.is_err() {
+                    self.links.give_up(self.target, Lane::Snapshot);
+                }
+                sent
+            }
             closed = cancel => Err(closed.into()),
         }
     }

@@ -27,7 +27,7 @@ use super::members::{
     is_quorum, is_unfinished, members_of, nodes_of, outsider, outsiders, render, version_of,
     voters_of,
 };
-use super::network::{Links, RECONFIG, REMOVED, STATUS};
+use super::network::{Links, RECONFIG, REMOVED, STATUS, standing};
 use super::options::{ConfiguredMember, Timing};
 use super::proposer::Proposer;
 use super::sync::ReadIndex;
@@ -217,7 +217,7 @@ impl Reconfigurer {
             }
             let link = self.links.try_out(server, member.peer.to_string());
             probes.spawn(async move {
-                let asked = Bytes::from_static(&[0]);
+                let asked = Bytes::from_static(&[standing::ASKS]);
                 link.call_within(STATUS, asked, PROBE_MAX).await.ok().map(|_| server)
             });
         }

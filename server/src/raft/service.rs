@@ -17,7 +17,7 @@ use super::core::Core;
 use super::machine::Machine;
 use super::network::{
     APPEND, PRE_VOTE, PROPOSE, READ_INDEX, RECONFIG, REMOVED, SNAPSHOT_BEGIN, SNAPSHOT_CHUNK,
-    SNAPSHOT_END, STATUS, TOUCH, TRANSFER, VOTE,
+    SNAPSHOT_END, STATUS, TOUCH, TRANSFER, VOTE, standing,
 };
 use super::reconfig::Reconfigurer;
 use super::state_machine::{FileSnapshot, Snapshots, meta_of};
@@ -127,15 +127,18 @@ impl Answers {
                 Answer::Now(Bytes::new())
             }
             STATUS => {
-                let has_data = body.u8()? != 0;
-                self.admission.called_by(from, has_data);
-                if self.core.is_leader() {
-                    // The peer has lost its log and starts again from the beginning. If it never
-                    // had one, this changes nothing.
-                    let allowed = self.core.raft().trigger().allow_next_revert(&from, true).await;
-                    tracing::debug!(peer = from, ?allowed, "a peer starts without a log");
+                let told = body.u8()?;
+                if told != standing::ASKS {
+                    self.admission.called_by(from, told == standing::RETURNING);
+                    if self.core.is_leader() {
+                        // The peer has lost its log and starts again from the beginning. If it
+                        // never had one, this changes nothing.
+                        let raft = self.core.raft();
+                        let allowed = raft.trigger().allow_next_revert(&from, true).await;
+                        tracing::debug!(peer = from, ?allowed, "a peer starts without a log");
+                    }
                 }
-                Answer::Now(Bytes::copy_from_slice(&[u8::from(self.applied.borrow().is_some())]))
+                Answer::Now(Bytes::copy_from_slice(&[u8::from(self.has_data())]))
             }
             RECONFIG => {
                 let changes = Arc::clone(&self.changes);
@@ -146,6 +149,11 @@ impl Answers {
             SNAPSHOT_END => self.end_snapshot(from, body).await?,
             _ => return Err(malformed("unknown kind of call")),
         })
+    }
+
+    /// Whether anything was ever committed here, or this server knows that there was.
+    fn has_data(&self) -> bool {
+        self.applied.borrow().is_some() || self.admission.returns()
     }
 
     fn append(&self, from: u64, mut body: Reader) -> io::Result<Later> {

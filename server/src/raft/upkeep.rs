@@ -13,7 +13,7 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use super::admission::Admission;
 use super::core::{Core, Leadership};
 use super::machine::Machine;
-use super::network::{Links, STATUS};
+use super::network::{Links, STATUS, standing};
 use super::options::Timing;
 use super::service::Heard;
 use super::state_machine::{Progress, Snapshots};
@@ -369,5 +369,5 @@ pub(super) async fn hand_over_to(core: &Core, links: &Links, heir: u64) -> bool 
 
 async fn is_there(links: &Links, server: u64) -> bool {
     let Some(link) = links.to(server, Lane::Request) else { return false };
-    link.call_within(STATUS, Bytes::from_static(&[0]), HEIR_TIMEOUT).await.is_ok()
+    link.call_within(STATUS, Bytes::from_static(&[standing::ASKS]), HEIR_TIMEOUT).await.is_ok()
 }

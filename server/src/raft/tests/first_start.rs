@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
+use super::cluster::check;
 use super::ensemble::{Ensemble, PATIENCE};
 use crate::raft::admission::Admission;
 use crate::replica::Role;
@@ -28,6 +29,34 @@ async fn a_server_that_others_ask_knows_that_it_is_new() {
     assert_eq!(*ensemble.server(2).raft.role().borrow(), Role::Looking);
     ensemble.cut.heal();
     ensemble.ready().await;
+}
+
+/// A leader that hands its lead over asks whether the heir is still there, and one that takes a
+/// server in asks whether it runs. That is no sign of a leader without data.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_only_asks_makes_no_new_server_of_one_that_lost_its_data() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    let leader = ensemble.ready().await;
+    let (poor, third) = ((leader + 1) % 3, (leader + 2) % 3);
+    ensemble.server(leader).propose(20);
+    ensemble.server(leader).settled().await;
+    check(&ensemble).await;
+    ensemble.kill(poor).await;
+    ensemble.wipe(poor);
+    ensemble.kill(third).await;
+    ensemble.cut.one_way(poor, leader);
+    ensemble.cut.one_way(poor, third);
+    ensemble.start(poor).await;
+    ensemble.server(leader).raft.hand_over().await;
+    sleep(ensemble.timing.election_max * 4).await;
+    // It has founded nothing, and voted for nobody.
+    assert_eq!(ensemble.server(poor).raft.status().last_log, None);
+    assert_eq!(ensemble.server(poor).raft.status().leader, None);
+    ensemble.cut.heal();
+    ensemble.start(third).await;
+    ensemble.ready().await;
+    check(&ensemble).await;
+    assert_eq!(ensemble.server(poor).machine.record().applied.len(), 20);
 }
 
 /// The leader's call was not answered at all: it waited for 2 s, and so did everybody.
