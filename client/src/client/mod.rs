@@ -121,9 +121,11 @@ impl Client {
     }
 
     /// For how long no server can have ended the session, by this client's clock: four fifths of
-    /// the timeout, counted from when the last request was sent that has been answered. Zero when
-    /// the session may have ended. This holds while the clocks of client and server run at rates
-    /// that are wrong by less than 11 % each.
+    /// the timeout, counted from when the last ping was sent that has been answered, or the request
+    /// for the session. Zero when the session may have ended. This holds while the clocks of client
+    /// and server run at rates that are wrong by less than 11 % each, no machine sleeps, and no
+    /// server answers pings that its leader has not counted, as a follower of Apache `ZooKeeper`
+    /// does that is cut off.
     pub fn remaining(&self) -> Duration {
         let is_over = self.state.borrow().is_terminal();
         if is_over { Duration::ZERO } else { self.handle.lease.remaining() }

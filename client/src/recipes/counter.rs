@@ -201,7 +201,7 @@ impl Counter {
                 part.await
             }
             None => {
-                if let Some((parent, _)) = split(&self.path) {
+                if let Some(parent) = missing_parent(&self.path) {
                     ensure_containers(&self.client, parent).await?;
                 }
                 let part = self.witness.commit(|transaction| {
@@ -232,8 +232,13 @@ async fn contend(attempt: &mut u32) {
     sleep(wait.min(CONTENTION_WAIT_MAX)).await;
 }
 
+/// The parent, if it is one that may not be there.
+fn missing_parent(path: &str) -> Option<&str> {
+    split(path).map(|(parent, _)| parent).filter(|parent| *parent != "/")
+}
+
 async fn create_node(client: &Client, path: &str, data: &[u8]) -> Result<(), Error> {
-    if let Some((parent, _)) = split(path) {
+    if let Some(parent) = missing_parent(path) {
         ensure_containers(client, parent).await?;
     }
     match insist(|| client.create(path, data, CreateMode::Persistent)).await {

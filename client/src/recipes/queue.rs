@@ -20,7 +20,9 @@ use super::witness::Witness;
 ///
 /// An item is put once and taken once, lost replies notwithstanding. A take whose future is
 /// dropped loses nothing: what it had taken already is answered by the next take of this handle or
-/// of a clone. Items that a handle has taken and not answered are lost with its process.
+/// of a clone. Items that a handle has taken and not answered are lost with the last clone of it,
+/// and may be lost with its session: of items that another client has put into one znode all but
+/// the first wait in the handle, so keep it, and take until nothing is left.
 #[derive(Clone, Debug)]
 pub struct Queue {
     shared: Arc<Shared>,

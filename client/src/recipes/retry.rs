@@ -26,6 +26,8 @@ pub(crate) fn is_transient(error: &Error) -> bool {
                     | ErrorCode::OperationTimeout
                     | ErrorCode::RequestTimeout
                     | ErrorCode::SessionMoved
+                    // Not carried out, for want of time.
+                    | ErrorCode::ThrottledOp
             )
         }
         ErrorKind::SessionExpired
@@ -160,6 +162,10 @@ pub(crate) async fn delete_created(
 /// Creates a znode and everything above it that is missing as containers, as Curator does; servers
 /// without containers get persistent znodes.
 pub(crate) async fn ensure_containers(client: &Client, path: &str) -> Result<(), Error> {
+    if split(path).is_none() {
+        // The root is always there: what is missing is the chroot, which nobody creates.
+        return Err(ErrorKind::Server(ErrorCode::NoNode).into());
+    }
     loop {
         let mut missing = vec![path];
         // Upwards to the first that exists: its ACL may forbid to try and create it.

@@ -176,7 +176,9 @@ impl Core {
         self.session.password = response.password.unwrap_or_default();
         self.session.timeout_ms = timeout_ms;
         self.publish();
-        self.renew(asked_at);
+        if !self.is_read_only {
+            self.published.lease.grant(asked_at, self.timeouts().lease());
+        }
         (self.pinged_at, self.received_at) = (now, now);
         self.restore();
         let state =
@@ -447,8 +449,8 @@ impl Core {
         }
     }
 
-    /// A ping, or the wish for the session, that was sent at this moment was answered. A read-only
-    /// server answers without keeping the session alive.
+    /// A ping that was sent at this moment was answered. A read-only server answers without keeping
+    /// the session alive.
     fn renew(&self, sent_at: Instant) {
         if !self.is_read_only {
             self.published.lease.renew(sent_at, self.timeouts().lease());

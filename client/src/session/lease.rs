@@ -32,7 +32,14 @@ impl Lease {
         Self { start: Instant::now(), end_ns: Arc::new(AtomicU64::new(0)) }
     }
 
-    /// A ping that was sent at this moment was answered. The end never moves back.
+    /// A server has granted the session, for a timeout that may be shorter than before: what was
+    /// promised under the longer one counts no more.
+    pub(crate) fn grant(&self, asked_at: Instant, length: Duration) {
+        let end = (asked_at + length).duration_since(self.start);
+        self.end_ns.store(u64::try_from(end.as_nanos()).unwrap_or(u64::MAX), Ordering::Release);
+    }
+
+    /// A ping that was sent at this moment was answered. This does not move the end back.
     pub(crate) fn renew(&self, sent_at: Instant, length: Duration) {
         let end = (sent_at + length).duration_since(self.start);
         self.end_ns.fetch_max(u64::try_from(end.as_nanos()).unwrap_or(u64::MAX), Ordering::Release);
@@ -68,5 +75,18 @@ mod tests {
         lease.renew(sent_at - Duration::from_secs(1), Duration::from_secs(8));
         assert_eq!(lease.end(), sent_at + Duration::from_secs(8));
         assert!(lease.remaining() <= Duration::from_secs(11));
+    }
+
+    /// A server with a smaller `maxSessionTimeout` resumed the session, and the loss was told by the
+    /// timeout of the server before.
+    #[test]
+    fn a_shorter_grant_ends_the_lease_earlier() {
+        let lease = Lease::new();
+        let asked_at = lease.start + Duration::from_secs(1);
+        lease.renew(lease.start, Duration::from_secs(32));
+        lease.grant(asked_at, Duration::from_secs(6));
+        assert_eq!(lease.end(), asked_at + Duration::from_secs(6));
+        lease.grant(asked_at, Duration::from_secs(32));
+        assert_eq!(lease.end(), asked_at + Duration::from_secs(32));
     }
 }

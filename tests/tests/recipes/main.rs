@@ -63,7 +63,8 @@ suites! {
         mutex::a_lost_lock_writes_nothing,
         mutex::a_dead_session_s_znode_is_not_taken_for_one_s_own,
         mutex::a_holder_is_asked_for_its_lock,
-        mutex::a_bilingual_lock_stands_in_both_queues;
+        mutex::a_bilingual_lock_stands_in_both_queues,
+        mutex::a_lock_at_the_root_of_a_chroot_that_is_missing_is_an_error;
 
     read_write_locks_on_zoolet / read_write_locks_on_apache:
         read_write_lock::readers_share_and_writers_do_not,

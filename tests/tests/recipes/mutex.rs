@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use zoolet_client::recipes::{LockOptions, Loss, Mutex};
 use zoolet_client::torture::proxy::Proxy;
-use zoolet_client::{CreateMode, ErrorKind};
+use zoolet_client::{CreateMode, ErrorCode, ErrorKind};
 
 use crate::harness::{
     Fenced, Scene, cancelled_at_every_await, connect_for, count_up, new_counter, soon,
@@ -357,4 +357,17 @@ pub(crate) async fn a_bilingual_lock_stands_in_both_queues(scene: &Scene) {
     let guard = timeout(Duration::from_secs(10), waiter).await.unwrap().unwrap();
     assert!(guard.release().await.unwrap());
     scene.until_children(&other, &path, 0).await;
+}
+
+/// It tried again and again to create what is above the chroot.
+pub(crate) async fn a_lock_at_the_root_of_a_chroot_that_is_missing_is_an_error(scene: &Scene) {
+    let client = scene.client().await;
+    let path = scene.path();
+    for chroot in [path.clone(), format!("{path}/deeper")] {
+        let inner = client.chrooted(&chroot).unwrap();
+        let outcome = timeout(LONG, Mutex::new(&inner, "/").acquire()).await;
+        let error = outcome.expect("an answer").expect_err("no lock");
+        assert_eq!(error.code(), Some(ErrorCode::NoNode), "{chroot}: {error}");
+        assert_eq!(client.exists(&chroot).await.unwrap(), None);
+    }
 }
