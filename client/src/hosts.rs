@@ -44,6 +44,12 @@ impl Hosts {
         self.next = self.addresses.iter().position(|one| one == address).unwrap_or(self.next);
     }
 
+    /// All of them.
+    #[cfg(feature = "torture")]
+    pub(crate) fn addresses(&self) -> &[String] {
+        &self.addresses
+    }
+
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
         self.addresses.len()

@@ -28,7 +28,7 @@ const ENSEMBLES: usize = 2;
 /// What the generators of victims and moments begin to count at; those of a load count from 1.
 const KILLER: u64 = 100;
 /// After so many rounds everything acknowledged is looked for, under load.
-const ROUNDS_PER_CHECK: usize = 10;
+const ROUNDS_PER_CHECK: usize = 5;
 /// The mean pause between two writes of a session: the load leaves the servers time to come back.
 const PAUSE: Duration = Duration::from_millis(6);
 /// The shortest session timeout of the servers.

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::log::Log;
 use super::recipe::{Lock, Recipe};
+use super::shift::Shift;
 
 /// How a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -133,6 +134,16 @@ pub struct History {
 }
 
 impl History {
+    /// Gives the znodes that contenders have told of the names that the servers have.
+    pub(crate) fn renumber(&mut self, shift: Shift) {
+        for path in self.claims.iter_mut().map(|claim| &mut claim.path) {
+            *path = shift.real(path);
+        }
+        for path in self.guarded.iter_mut().map(|guarded| &mut guarded.path) {
+            *path = shift.real(path);
+        }
+    }
+
     pub(crate) fn lock(&self, path: &str) -> Option<&Lock> {
         self.locks.iter().find(|lock| lock.path == path)
     }

@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use super::random::Random;
 use super::servers::ServerFault;
+use super::shift::Shift;
+
+/// A queue near the end of its numbers has fewer left than this.
+const NUMBERS_LEFT_MAX: u64 = 30;
 
 /// What is done to a contender in the middle of a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,6 +82,9 @@ pub struct Frame {
 pub struct Plan {
     /// In the order of their beginning.
     pub steps: Vec<(Duration, Fault)>,
+    /// What contenders see of sequence numbers: in a third of the plans that hurt contenders, every
+    /// queue starts some numbers before 2³¹−1.
+    pub shift: Shift,
 }
 
 /// Until when each contender and the servers are busy with a fault.
@@ -103,7 +110,8 @@ impl Plan {
             let timeout_ms = u64::try_from(frame.session_timeout.as_millis()).unwrap_or(u64::MAX);
             now += random.millis(timeout_ms / 20, timeout_ms / 3);
         }
-        Self { steps }
+        let shift = if frame.client_faults { shift(seed) } else { Shift::default() };
+        Self { steps, shift }
     }
 
     /// Whether a server stands still or is cut off.
@@ -112,6 +120,15 @@ impl Plan {
             |(_, fault)| matches!(fault, Fault::Server(_, kind, _) if *kind != ServerFault::Kill),
         )
     }
+}
+
+fn shift(seed: u64) -> Shift {
+    let mut random = Random::fork(seed, 2);
+    if random.below(3) > 0 {
+        return Shift::default();
+    }
+    let left = i32::try_from(random.below(NUMBERS_LEFT_MAX)).unwrap_or(0);
+    Shift::to(i32::MAX - left)
 }
 
 fn draw(random: &mut Random, frame: &Frame, busy: &mut Busy, now: Duration) -> Option<Fault> {
@@ -191,6 +208,19 @@ mod tests {
         assert_eq!(plan, Plan::new(42, &frame()));
         assert_ne!(plan, Plan::new(43, &frame()));
         assert!(plan.steps.is_sorted_by_key(|(at, _)| *at));
+    }
+
+    #[test]
+    fn a_third_of_the_seeds_starts_near_the_last_number() {
+        let shifts = || (0..300).map(|seed| Plan::new(seed, &frame()).shift);
+        let near = shifts().filter(|shift| !shift.is_none()).count();
+        assert!((60..140).contains(&near), "{near}");
+        let shown = |shift: Shift| shift.shown("lock-0000000030");
+        assert!(
+            shifts().all(|shift| shift.is_none() || shown(shift).starts_with("lock--21474836"))
+        );
+        let calm = Frame { client_faults: false, ..frame() };
+        assert!((0..300).all(|seed| Plan::new(seed, &calm).shift.is_none()));
     }
 
     #[test]

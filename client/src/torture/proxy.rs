@@ -19,6 +19,8 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use zoolet_jute::{Decode, EventType, ReplyHeader, WatcherEvent, Xid};
 
+use super::shift::{Renumbering, Shift};
+
 /// What is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
@@ -49,6 +51,7 @@ struct Shared {
     deleted: Mutex<BTreeSet<String>>,
     plan: Mutex<Plan>,
     passage: watch::Sender<Passage>,
+    shift: Shift,
 }
 
 /// What the proxy does with what it is given.
@@ -74,6 +77,11 @@ impl Proxy {
     /// Listens on a port of the system's choice and hands each connection to the next of the
     /// servers of a connect string.
     pub async fn start(connect_string: &str) -> io::Result<Self> {
+        Self::start_with(connect_string, Shift::default()).await
+    }
+
+    /// The same, and clients see other sequence numbers than the servers'.
+    pub async fn start_with(connect_string: &str, shift: Shift) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
@@ -83,6 +91,7 @@ impl Proxy {
             deleted: Mutex::default(),
             plan: Mutex::default(),
             passage: watch::channel(Passage::Open).0,
+            shift,
         });
         let acceptor = tokio::spawn(accept(listener, Arc::clone(&shared)));
         Ok(Self { address, shared, acceptor })
@@ -160,11 +169,12 @@ async fn carry(client: TcpStream, shared: Arc<Shared>) {
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
+    let numbers = Renumbering::new(shared.shift);
     let doomed = Arc::new(Mutex::new(None));
     let mut passage = shared.passage.subscribe();
     tokio::select! {
-        _ = requests(from_client, to_server, &shared, &doomed) => {}
-        _ = replies(from_server, to_client, &shared, &doomed) => {}
+        _ = requests(from_client, to_server, &shared, (&doomed, &numbers)) => {}
+        _ = replies(from_server, to_client, &shared, (&doomed, &numbers)) => {}
         _ = passage.wait_for(|passage| *passage == Passage::Cut) => {}
     }
 }
@@ -173,9 +183,14 @@ async fn carry(client: TcpStream, shared: Arc<Shared>) {
 type Doomed = Arc<Mutex<Option<i32>>>;
 
 /// Passes the first frame on, which has no xid; answers what was read behind it.
-async fn greeting(from: &mut OwnedReadHalf, to: &mut OwnedWriteHalf) -> io::Result<BytesMut> {
+async fn greeting(
+    from: &mut OwnedReadHalf,
+    to: &mut OwnedWriteHalf,
+    shared: &Shared,
+) -> io::Result<BytesMut> {
     let mut buffer = BytesMut::new();
     let first = frame(from, &mut buffer).await?;
+    audible(shared).await?;
     to.write_all(&first).await?;
     Ok(buffer)
 }
@@ -184,9 +199,9 @@ async fn requests(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     shared: &Shared,
-    doomed: &Doomed,
+    (doomed, numbers): (&Doomed, &Renumbering),
 ) -> io::Result<()> {
-    let mut buffer = greeting(&mut from, &mut to).await?;
+    let mut buffer = greeting(&mut from, &mut to, shared).await?;
     loop {
         let request = frame(&mut from, &mut buffer).await?;
         match xid(&request) {
@@ -199,6 +214,7 @@ async fn requests(
             },
             _ => {}
         }
+        let request = numbers.request(request)?;
         audible(shared).await?;
         to.write_all(&request).await?;
     }
@@ -215,9 +231,9 @@ async fn replies(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     shared: &Shared,
-    doomed: &Doomed,
+    (doomed, numbers): (&Doomed, &Renumbering),
 ) -> io::Result<()> {
-    let mut buffer = greeting(&mut from, &mut to).await?;
+    let mut buffer = greeting(&mut from, &mut to, shared).await?;
     loop {
         let reply = frame(&mut from, &mut buffer).await?;
         if xid(&reply) == Some(Xid::NOTIFICATION.0) {
@@ -227,6 +243,7 @@ async fn replies(
         if lost.is_some() && xid(&reply) == lost {
             return Ok(());
         }
+        let reply = numbers.reply(reply)?;
         audible(shared).await?;
         to.write_all(&reply).await?;
     }

@@ -97,6 +97,9 @@ impl Report {
         for (_, fault) in &plan.steps {
             *faults.entry(kind(fault)).or_default() += 1;
         }
+        if !plan.shift.is_none() {
+            faults.insert("numbers near 2³¹", 1);
+        }
         let locks = settings.recipes.iter().filter(|recipe| recipe.is_lock());
         let grants = locks.map(|recipe| (*recipe, history.grants(*recipe))).collect();
         let mut others = BTreeMap::new();

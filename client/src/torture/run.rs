@@ -19,7 +19,8 @@ use super::recipe::{Lock, Recipe};
 use super::recorder::Recorder;
 use super::report::Report;
 use super::scene::{Body, Phase, Sabotage, Scene};
-use super::servers::{ServerFault, Servers};
+use super::servers::{ServerFault, Servers, addresses, rotated};
+use super::shift::Shift;
 use super::tree;
 use super::upset::Upset;
 use super::witness::Witnesses;
@@ -100,6 +101,9 @@ pub enum TortureError {
     /// It was stopped.
     #[error("the run was stopped")]
     Stopped,
+    /// The connect string has a root path, and a run looks at the whole tree.
+    #[error("the connect string has a root path, {0}: a run needs the whole tree")]
+    Chroot(String),
     /// A run needs two contenders, one lock and one recipe at least.
     #[error("a run needs a recipe, a lock and two contenders at least")]
     Nothing,
@@ -124,6 +128,7 @@ pub async fn run_until(
     if settings.recipes.is_empty() || settings.locks == 0 || settings.contenders < 2 {
         return Err(TortureError::Nothing);
     }
+    let settings = &Settings { servers: addresses(settings)?, ..settings.clone() };
     let stage = Stage::set(settings).await?;
     let frame = frame(settings, servers.as_deref(), stage.session_timeout);
     let plan = Plan::new(settings.seed, &frame);
@@ -143,6 +148,7 @@ pub async fn run_until(
     };
     let session_timeout = stage.session_timeout;
     stage.strike(troupe, &mut history).await;
+    history.renumber(plan.shift);
     Ok(Report::new(settings, session_timeout, &plan, &history))
 }
 
@@ -154,7 +160,7 @@ async fn perform(
     stage: &Stage,
     history: &mut History,
 ) -> Result<(Troupe, Option<Box<dyn Servers>>), TortureError> {
-    let mut troupe = Troupe::gather(settings, stage).await?;
+    let mut troupe = Troupe::gather(settings, plan.shift, stage).await?;
     let servers = troupe.play(plan, servers, settings.duration, stage).await;
     troupe.close(stage, history).await;
     Ok((troupe, servers))
@@ -314,7 +320,11 @@ impl Drop for Troupe {
 
 impl Troupe {
     /// Starts the contenders, and lets them pass the barriers.
-    async fn gather(settings: &Settings, stage: &Stage) -> Result<Self, TortureError> {
+    async fn gather(
+        settings: &Settings,
+        shift: Shift,
+        stage: &Stage,
+    ) -> Result<Self, TortureError> {
         let (phase, phase_seen) = watch::channel(Phase::Gather);
         let (lull, lull_seen) = watch::channel(false);
         let (done_sender, done) = mpsc::channel(DONE_MAX);
@@ -334,7 +344,7 @@ impl Troupe {
         });
         let (mut bodies, mut threads) = (Vec::new(), Vec::new());
         for number in 0..settings.contenders {
-            let proxy = Proxy::start(&rotated(&settings.servers, number)).await?;
+            let proxy = Proxy::start_with(&rotated(&settings.servers, number), shift).await?;
             if settings.client_faults && stage.locks.iter().any(is_barrier) {
                 proxy.strike(proxy::Fault::Reply, number);
             }
@@ -479,12 +489,4 @@ async fn limited<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, E
 
 fn is_barrier(lock: &Lock) -> bool {
     lock.recipe == Recipe::DoubleBarrier
-}
-
-/// The same servers, another one first: the proxies of the contenders spread over them.
-fn rotated(servers: &str, by: usize) -> String {
-    let mut servers: Vec<&str> = servers.split(',').collect();
-    let by = by % servers.len().max(1);
-    servers.rotate_left(by);
-    servers.join(",")
 }

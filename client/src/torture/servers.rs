@@ -1,7 +1,10 @@
-//! What a run can do to the servers. Whoever knows their processes implements it.
+//! The servers of a run: where they are, and what whoever knows their processes can do to them.
 
 use std::fmt::Debug;
 use std::io;
+
+use super::run::{Settings, TortureError};
+use crate::hosts::Hosts;
 
 /// A kind of fault of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,4 +35,38 @@ pub trait Servers: Debug + Send {
 
     /// Ends it; a killed server serves again when this returns.
     fn mend(&mut self, server: usize, fault: ServerFault) -> io::Result<()>;
+}
+
+/// The addresses of a run's connect string, each with its port.
+pub(super) fn addresses(settings: &Settings) -> Result<String, TortureError> {
+    let (hosts, chroot) = Hosts::parse(&settings.servers, settings.seed)?;
+    if chroot.path() != "/" {
+        return Err(TortureError::Chroot(chroot.path().to_owned()));
+    }
+    Ok(hosts.addresses().join(","))
+}
+
+/// The same servers, another one first: the proxies of the contenders spread over them.
+pub(super) fn rotated(servers: &str, by: usize) -> String {
+    let mut servers: Vec<&str> = servers.split(',').collect();
+    let by = by % servers.len().max(1);
+    servers.rotate_left(by);
+    servers.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_takes_the_connect_strings_of_clients_without_a_root_path() {
+        let of = |servers: &str| addresses(&Settings::new(servers, 7));
+        assert_eq!(of("localhost").unwrap(), "localhost:2181");
+        let mut both: Vec<String> = of("a:1, b").unwrap().split(',').map(str::to_owned).collect();
+        both.sort();
+        assert_eq!(both, ["a:1", "b:2181"]);
+        assert!(matches!(of("a:1/app"), Err(TortureError::Chroot(path)) if path == "/app"));
+        assert!(of("a:b").is_err());
+        assert_eq!(rotated("a,b,c", 4), "b,c,a");
+    }
 }

@@ -95,7 +95,9 @@ fn failed(error: &TortureError) -> CtlError {
         TortureError::Stopped => CtlError::new(Exit::Interrupted, ""),
         TortureError::Client(error) => CtlError::of_call(error),
         TortureError::Io(_) => CtlError::new(Exit::Io, error.to_string()),
-        TortureError::Nothing => CtlError::new(Exit::Usage, error.to_string()),
+        TortureError::Chroot(_) | TortureError::Nothing => {
+            CtlError::new(Exit::Usage, error.to_string())
+        }
     }
 }
 
