@@ -1,16 +1,47 @@
 //! Locks that are lost while a command runs under them.
 
 use std::fs;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use tokio::time::Instant;
 use zoolet_client::torture::proxy::Proxy;
+use zoolet_tests::{tools, zooletctl};
 
 use crate::harness::{Scene, command, ended, soon, start};
 
 /// The session timeout of the holders that are cut off. A third of it lies between the end of the
 /// command and the end of the session, in which a busy machine is to come to the assertions.
 const SESSION: Duration = Duration::from_secs(8);
+
+/// Runs a program on a terminal of its own, beside somebody who keeps the terminal when the program
+/// has ended: what runs there is not hung up on by that. The first argument is a file that holds a
+/// pid then; the program's exit code is passed on, unless that process lives: 99.
+const TERMINAL: &str = r#"
+import os, pty, signal, subprocess, sys
+file, program = sys.argv[1], sys.argv[2:]
+pid, terminal = pty.fork()
+if pid == 0:
+    code = subprocess.call(program)
+    with open(file) as opened:
+        left = int(opened.read())
+    try:
+        with open("/proc/%d/stat" % left) as opened:
+            if opened.read().rsplit(") ", 1)[1][0] != "Z":
+                code = 99
+                os.kill(left, signal.SIGKILL)
+    except OSError:
+        pass
+    os._exit(code)
+screen = b""
+try:
+    while read := os.read(terminal, 4096):
+        screen += read
+except OSError:
+    pass
+sys.stderr.write(screen.decode())
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"#;
 
 pub(crate) async fn a_command_ends_with_its_lock(scene: &Scene) {
     let path = scene.path().await;
@@ -52,7 +83,7 @@ pub(crate) async fn a_command_ends_before_its_session_can(scene: &Scene) {
         &["--session-timeout", &format!("{}s", SESSION.as_secs())],
     );
     held.args(["lock", &path, "--", "sh", "-c", &script]);
-    let holder = start(held.stdin(std::process::Stdio::null()));
+    let holder = start(held.stdin(Stdio::null()));
     soon("the command", async || fs::read_to_string(&file).is_ok_and(|pid| !pid.is_empty())).await;
     let pid = fs::read_to_string(&file).unwrap().trim().to_owned();
     let waiting = scene.begin(&["lock", &path, "--", "true"]);
@@ -71,6 +102,33 @@ pub(crate) async fn a_command_ends_before_its_session_can(scene: &Scene) {
     proxy.heal();
     ended(holder).badly(125, "the session has ended");
     scene.until_children(&path, 0).await;
+}
+
+/// On a terminal nobody has a process group of their own, and nothing is left all the same: not even
+/// what does not care for SIGTERM and has lost its parent.
+pub(crate) async fn a_command_on_a_terminal_ends_with_all_it_started(scene: &Scene) {
+    if !tools::require_foreign("a lock on a terminal", &["python3"]).unwrap() {
+        return;
+    }
+    let path = scene.path().await;
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("pid");
+    let to = file.display();
+    let script = format!("(trap '' TERM; exec sleep 1000) & echo $! > {to}; wait");
+    let proxy = Proxy::start(&scene.servers).await.unwrap();
+    let mut python = Command::new("python3");
+    python
+        .args(["-c", TERMINAL])
+        .arg(&file)
+        .arg(zooletctl::binary().unwrap())
+        .args(["--session-timeout", "4s", "lock", &path, "--", "sh", "-c", &script])
+        .env("ZOOLETCTL_SERVERS", proxy.connect_string())
+        .stdin(Stdio::null());
+    let holder = start(&mut python);
+    let has_pid = async || fs::read_to_string(&file).is_ok_and(|pid| pid.ends_with('\n'));
+    soon("the command", has_pid).await;
+    proxy.cut();
+    ended(holder).badly(125, "the session has ended");
 }
 
 fn is_alive(pid: &str) -> bool {

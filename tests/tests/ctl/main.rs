@@ -70,6 +70,7 @@ suites! {
         loss::a_command_ends_with_its_lock,
         loss::a_stubborn_command_is_killed,
         loss::a_command_ends_before_its_session_can,
+        loss::a_command_on_a_terminal_ends_with_all_it_started,
         locks::every_family_is_shown,
         locks::semaphores_are_shown,
         locks::families_that_do_not_see_each_other_are_told,

@@ -8,21 +8,35 @@ use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use tokio::process::{Child, Command};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
+use super::descendants::Descendants;
 use super::signals::Signals;
 use crate::error::{CtlError, Exit};
+use crate::output::note;
+
+/// How often those that are to end are looked for again.
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+
+/// How often they are looked for after they were killed. A process of another user cannot be killed,
+/// and one that waits for a broken disk does not die of it.
+const LOOKS_MAX: u32 = 200;
+
+/// How often in a row none must be found: while the processes are read, one that has just lost its
+/// parent may be missed.
+const LOOKS_WITHOUT: u32 = 2;
 
 /// A command that runs.
 ///
-/// Unless stdin is a terminal it has a process group of its own, so that what it starts can be
-/// killed with it. With a terminal it stays in this one's, so that the terminal remains its own;
-/// the terminal tells both of Ctrl-C then.
+/// Unless stdin is a terminal it has a process group of its own. With a terminal it stays in this
+/// one's, so that the terminal remains its own; the terminal tells both of Ctrl-C then. What it has
+/// started is killed with it in both cases: the group, and all its descendants.
 #[derive(Debug)]
 pub(crate) struct RunningCommand {
     child: Child,
     pid: Pid,
     has_group: bool,
+    descendants: Descendants,
 }
 
 impl RunningCommand {
@@ -45,10 +59,11 @@ impl RunningCommand {
             let exit = if is_missing { Exit::NotFound } else { Exit::CannotExecute };
             CtlError::new(exit, format!("{}: {error}", program.display()))
         };
+        let descendants = Descendants::adopt()?;
         let child = command.spawn().map_err(cannot)?;
         let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
         let pid = pid.ok_or_else(|| CtlError::new(Exit::Io, "the command has no process"))?;
-        Ok(Self { child, pid, has_group })
+        Ok(Self { child, pid, has_group, descendants })
     }
 
     /// Waits until it ends, and hands signals on to it.
@@ -56,6 +71,7 @@ impl RunningCommand {
         loop {
             tokio::select! {
                 status = self.child.wait() => return Ok(exit_of(status?)),
+                () = self.descendants.child_ended() => Descendants::bury(self.pid),
                 signal = signals.next() => {
                     // What the terminal sends it has sent to the command too.
                     let from_terminal = matches!(signal, Signal::INT | Signal::QUIT);
@@ -67,17 +83,47 @@ impl RunningCommand {
         }
     }
 
-    /// Has it end: SIGTERM, and SIGKILL for what is left of it after the grace.
+    /// Has it end, and all that it has started: SIGTERM, and SIGKILL for what is left after the
+    /// grace.
     pub(crate) async fn end(&mut self, grace: Duration) {
+        self.descendants.terminate(self.pid, self.has_group);
         self.send(Signal::TERM);
-        let ended = timeout(grace, self.child.wait()).await.is_ok();
-        if !ended || self.has_group {
+        let all = async {
+            let _ = self.child.wait().await;
+            while self.descendants.is_any_left() {
+                sleep(LOOK_AGAIN).await;
+            }
+        };
+        // What is left is killed.
+        let _ = timeout(grace, all).await;
+        if self.has_group || self.child.id().is_some() {
             self.send(Signal::KILL);
         }
-        if !ended {
-            // It is killed; there is nothing else to wait for.
-            let _ = self.child.wait().await;
+        if !self.kill_descendants().await {
+            note("not everything that the command has started could be killed");
         }
+        // It is killed; there is nothing else to wait for.
+        let _ = self.child.wait().await;
+    }
+
+    /// Kills what the command has started, and looks again until there is none: they may start
+    /// others meanwhile. Tells whether none is left.
+    async fn kill_descendants(&self) -> bool {
+        let mut looks_without = 0;
+        for _ in 0..LOOKS_MAX {
+            if self.descendants.is_any_left() {
+                looks_without = 0;
+                self.descendants.kill();
+            } else {
+                looks_without += 1;
+                if looks_without == LOOKS_WITHOUT {
+                    Descendants::bury(self.pid);
+                    return true;
+                }
+            }
+            sleep(LOOK_AGAIN).await;
+        }
+        false
     }
 
     fn send(&self, signal: Signal) {

@@ -1,6 +1,7 @@
 //! `lock` and `elect`: something that is held, and a command that runs meanwhile.
 
 mod child;
+mod descendants;
 mod signals;
 
 use std::ffi::OsString;
