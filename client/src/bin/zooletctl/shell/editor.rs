@@ -10,6 +10,7 @@ use rustyline::{Config, Editor, ExternalPrinter as _};
 use tokio::sync::mpsc;
 
 use super::complete::Completion;
+use super::words;
 use crate::error::{CtlError, Exit};
 
 /// How many lines are remembered.
@@ -97,10 +98,17 @@ fn read(editor: &mut Editor<Completion, FileHistory>, prompt: &str) -> Typed {
     }
 }
 
-/// Whether a line goes into the history; one with a password does not.
+/// Whether a line goes into the history; one with a password does not. Options may stand before the
+/// command, and quotes around it, so every word counts; of a line that cannot be taken apart, all.
 pub(crate) fn is_to_be_remembered(line: &str) -> bool {
-    let line = line.trim();
-    !line.is_empty() && !line.to_ascii_lowercase().starts_with("addauth")
+    const SECRET: &str = "addauth";
+    let has_secret = if let Ok(words) = words::split(line) {
+        words.iter().any(|word| word.eq_ignore_ascii_case(SECRET))
+    } else {
+        // Quotes and backslashes may be anywhere in the word.
+        line.replace(['\'', '"', '\\'], "").to_ascii_lowercase().contains(SECRET)
+    };
+    !has_secret && !line.trim().is_empty()
 }
 
 /// `$ZOOLETCTL_HISTORY`, or a file in the home directory.
@@ -109,4 +117,30 @@ fn history_file() -> Option<PathBuf> {
         .map(PathBuf::from)
         .or_else(|| env::home_dir().map(|home| home.join(".zooletctl_history")))
         .filter(|file| !file.as_os_str().is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn passwords_are_not_remembered() {
+        for secret in [
+            "addauth digest user:secret",
+            "  addAuth digest user:secret",
+            "--json addauth digest user:secret",
+            "'addauth' digest user:secret",
+            "--json ADD\"auth\" digest user:secret",
+            r"ad\dauth digest user:secret",
+            "--json addauth digest 'user:secret",
+            "'add'auth digest \"user:secret",
+            "",
+            "  ",
+        ] {
+            assert!(!is_to_be_remembered(secret), "{secret}");
+        }
+        for line in ["ls /", "get /addauth", "set /a 'no addauth here'", "set /a 'open"] {
+            assert!(is_to_be_remembered(line), "{line}");
+        }
+    }
 }
