@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use zoolet_client::{Client, CreateMode, Stat};
 
-use crate::harness::{Scene, signal};
+use crate::harness::{Scene, ended, signal};
 use crate::hold::number;
 
 const UUID: &str = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4be";
@@ -194,4 +194,11 @@ pub(crate) async fn a_bench_gives_figures_and_leaves_nothing(scene: &Scene) {
     scene.ctl(&["bench", "--mix", "frob"]).badly(128, "frob");
     scene.ctl(&["bench", "--path", "/nothing"]).badly(1, "does not exist");
     scene.until_children(&top, 0).await;
+    for name in ["INT", "TERM", "HUP"] {
+        let bench = scene.begin(&["bench", "--mix", "get", "--duration", "10m", "--path", &top]);
+        scene.until_children(&top, 1).await;
+        signal(&bench, name);
+        assert_eq!(ended(bench).code, Some(5), "{name}");
+        scene.until_children(&top, 0).await;
+    }
 }

@@ -30,16 +30,18 @@ pub(crate) async fn a_torture_tells_what_it_has_found(scene: &Scene) {
 
 pub(crate) async fn an_interrupted_torture_leaves_nothing(scene: &Scene) {
     let words = ["torture", "--recipe", "mutex,counter", "--clients", "2", "--secs", "10m"];
-    let run = scene.begin(&words);
     let client = scene.client().await;
-    soon("a lock in use", async || {
-        let Some(root) = roots(scene).await.pop() else { return false };
-        client.children(&format!("/{root}/mutex/0")).await.is_ok()
-    })
-    .await;
-    signal(&run, "INT");
-    assert_eq!(ended(run).code, Some(5));
-    assert_eq!(roots(scene).await, [""; 0]);
+    for name in ["INT", "TERM", "HUP"] {
+        let run = scene.begin(&words);
+        soon("a lock in use", async || {
+            let Some(root) = roots(scene).await.pop() else { return false };
+            client.children(&format!("/{root}/mutex/0")).await.is_ok()
+        })
+        .await;
+        signal(&run, name);
+        assert_eq!(ended(run).code, Some(5), "{name}");
+        assert_eq!(roots(scene).await, [""; 0], "{name}");
+    }
 }
 
 /// The znodes of runs.

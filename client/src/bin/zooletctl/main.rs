@@ -12,6 +12,7 @@ mod output;
 mod path;
 mod progress;
 mod shell;
+mod signals;
 mod torture;
 
 use std::process::ExitCode;

@@ -17,6 +17,7 @@ use crate::args::{Options, Torture};
 use crate::error::{CtlError, Exit};
 use crate::output::{Output, note};
 use crate::progress::Progress;
+use crate::signals::Signals;
 
 /// How often the progress is told.
 const TELL_EVERY: Duration = Duration::from_millis(200);
@@ -48,10 +49,12 @@ pub(crate) async fn run(arguments: &Torture, options: &Options) -> Result<(), Ct
         ..Settings::new(options.connect_string(), seed)
     };
     note(&format!("seed {seed}: {} s of faults", arguments.secs.as_secs()));
+    // Whatever asks this to end, no server is to stand still for good. Until the run has begun there
+    // is none that could, and a signal ends the program by itself.
     let stop = async {
-        // Without a handler Ctrl-C ends the program by itself.
-        if tokio::signal::ctrl_c().await.is_err() {
-            pending::<()>().await;
+        match Signals::receive() {
+            Ok(mut signals) => signals.end().await,
+            Err(_) => pending().await,
         }
     };
     let report = tokio::select! {

@@ -14,6 +14,7 @@ use crate::connection::Connection;
 use crate::error::{CtlError, Exit};
 use crate::output::Output;
 use crate::progress::Progress;
+use crate::signals::Signals;
 use cpu::Cpu;
 use load::{Load, Stage};
 use report::Measured;
@@ -29,6 +30,7 @@ const TELL_EVERY: Duration = Duration::from_millis(200);
 /// `bench [--mix …] [--against CONNECT]`.
 pub(crate) async fn run(arguments: &Bench, options: &Options) -> Result<(), CtlError> {
     let output = Output { json: options.json };
+    let mut signals = Signals::receive()?;
     let mut stages = Vec::new();
     let work = async {
         let servers = [Some(options.connect_string()), arguments.against.as_deref()];
@@ -42,7 +44,7 @@ pub(crate) async fn run(arguments: &Bench, options: &Options) -> Result<(), CtlE
     };
     let result = tokio::select! {
         result = work => result,
-        _ = tokio::signal::ctrl_c() => Err(CtlError::new(Exit::Interrupted, "")),
+        () = signals.end() => Err(CtlError::new(Exit::Interrupted, "")),
     };
     let mut cleaned = Ok(());
     for stage in stages {

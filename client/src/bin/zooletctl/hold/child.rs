@@ -11,9 +11,9 @@ use tokio::process::{Child, Command};
 use tokio::time::{sleep, timeout};
 
 use super::descendants::Descendants;
-use super::signals::Signals;
 use crate::error::{CtlError, Exit};
 use crate::output::note;
+use crate::signals::Signals;
 
 /// How often those that are to end are looked for again.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);

@@ -2,7 +2,6 @@
 
 mod child;
 mod descendants;
-mod signals;
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -20,8 +19,8 @@ use crate::error::{CtlError, Exit};
 use crate::locks::{Family, Role, parse};
 use crate::output::{Output, note};
 use crate::path;
+use crate::signals::Signals;
 use child::RunningCommand;
-use signals::Signals;
 
 /// Which part of the session timeout a command gets to end by itself when its lock is lost. The
 /// loss is seen at four fifths of it, so that the command is gone before anybody else holds the
