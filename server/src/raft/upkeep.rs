@@ -320,7 +320,7 @@ const HAND_OVER_MAX: Duration = Duration::from_secs(1);
 /// Between two looks at whether the heir is still there.
 const HEIR_PAUSE: Duration = Duration::from_millis(30);
 
-/// How long the heir may take to show that.
+/// How long the heir may take to show that, and how long one is looked for.
 const HEIR_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// As leader, makes the voter with the longest log that answers the next one, and waits until it
@@ -332,11 +332,16 @@ pub(super) async fn hand_over(core: &Core, links: &Links) {
     let voters = metrics.membership_config.voter_ids().filter(|voter| *voter != server);
     let mut heirs: Vec<u64> = voters.collect();
     heirs.sort_by_key(|voter| Reverse(replication.get(voter).copied().flatten()));
-    for heir in heirs {
-        if is_there(links, heir).await {
-            hand_over_to(core, links, heir).await;
-            return;
+    let give_up_at = tokio::time::Instant::now() + HEIR_TIMEOUT;
+    // A link that could not connect a moment ago fails at once for a while.
+    while !heirs.is_empty() && tokio::time::Instant::now() < give_up_at {
+        for &heir in &heirs {
+            if is_there(links, heir).await {
+                hand_over_to(core, links, heir).await;
+                return;
+            }
         }
+        sleep(HEIR_PAUSE).await;
     }
 }
 

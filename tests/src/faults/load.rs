@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep};
 use zoolet_client::{Client, CreateMode, ErrorKind};
@@ -14,6 +15,8 @@ use super::{Failure, History, Seed, Writer, connect, promised};
 /// How many sessions write.
 const WRITERS: u64 = 4;
 
+/// How long the ends of sessions may take, their timeouts included.
+const LEAVE_MAX: Duration = Duration::from_mins(1);
 /// How many sessions only hold an ephemeral znode and never write.
 const HOLDERS: usize = 3;
 
@@ -130,11 +133,34 @@ impl Load {
             looked = self.check_all(&histories).await;
         }
         looked?;
+        self.leave(sessions, &histories).await?;
         Ok(Total {
             acknowledged: histories.iter().map(History::acknowledged).sum(),
             in_doubt: histories.iter().map(History::in_doubt).sum(),
             reads: histories.iter().map(|history| history.reads).sum(),
         })
+    }
+
+    /// Ends all sessions. Once this has returned their ephemeral znodes are gone, so that nothing
+    /// changes any more.
+    async fn leave(&mut self, writers: Vec<Client>, histories: &[History]) -> Result<(), Failure> {
+        let sessions = writers.into_iter().chain(self.holders.drain(..));
+        // One whose connection was lost unnoticed may end by its timeout.
+        join_all(sessions.map(Client::close)).await;
+        let mut paths: Vec<String> = (0..HOLDERS).map(holder_path).collect();
+        paths.extend(histories.iter().map(|history| format!("{}/alive", history.root)));
+        let (reader, start) = (connect(&self.servers).await?, Instant::now());
+        for path in paths {
+            while reader.sync(&path).await.is_err()
+                || !matches!(reader.exists(&path).await, Ok(None))
+            {
+                promised(start.elapsed() < LEAVE_MAX, || format!("{path} is still there"))?;
+                sleep(Duration::from_millis(20)).await;
+            }
+        }
+        // It owns nothing.
+        let _ = reader.close().await;
+        Ok(())
     }
 
     async fn check_later(&self, histories: &[History]) -> Result<(), Failure> {
