@@ -111,3 +111,39 @@ impl Admission {
         let _ = timeout(SETTLE_MAX, rights.wait_for(|rights| rights.settled)).await;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::Instant;
+
+    use super::*;
+
+    /// The leader's call was not answered at all: it waited for 2 s, and so did everybody.
+    #[tokio::test]
+    async fn a_server_that_does_not_know_what_it_is_says_so_soon() {
+        let (soon, admission) = (Duration::from_secs(5), Admission::new(true, false));
+        let asked = Instant::now();
+        assert!(!admission.takes_from(1).await);
+        assert!(!admission.votes().await);
+        assert!(asked.elapsed() < soon, "{:?}", asked.elapsed());
+
+        let (takes, ()) = tokio::join!(admission.takes_from(1), async {
+            admission.take_from_all_but(BTreeSet::from([2]));
+        });
+        assert!(takes);
+        assert!(!admission.takes_from(2).await);
+        assert!(!admission.votes().await);
+        admission.complete();
+        assert!(admission.takes_from(2).await);
+        assert!(admission.votes().await);
+    }
+
+    #[tokio::test]
+    async fn a_server_that_was_cut_short_in_its_rebuild_takes_entries_and_gives_no_vote() {
+        let admission = Admission::new(false, true);
+        assert!(admission.takes_from(1).await);
+        assert!(!admission.votes().await);
+        let whole = Admission::new(false, false);
+        assert!(whole.takes_from(1).await && whole.votes().await);
+    }
+}

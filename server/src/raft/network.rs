@@ -332,3 +332,35 @@ impl RaftNetworkV2<TypeConfig> for Remote {
         Ok(Ok(()))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::peer::Identity;
+    use crate::transport::RealNet;
+
+    #[tokio::test]
+    async fn a_link_that_was_given_up_is_opened_anew() {
+        let template = LinkOptions {
+            net: Arc::new(RealNet),
+            ours: Identity { cluster: 7, server: 1, boot: 1 },
+            target: 0,
+            address: String::new(),
+            lane: Lane::Control,
+            frame_bytes_max: 1000,
+            calls_max: 8,
+            connect_timeout: CHUNK_TIMEOUT,
+            backoff_max: CHUNK_TIMEOUT,
+            stall_timeout: CHUNK_TIMEOUT,
+            reach: Arc::default(),
+        };
+        let addresses = BTreeMap::from([(2, "127.0.0.1:1".to_owned())]);
+        let links = Links::new(template, CHUNK_TIMEOUT, addresses);
+        let to = |lane| links.to(2, lane).unwrap();
+        let (first, other) = (to(Lane::Snapshot), to(Lane::Append));
+        assert!(Arc::ptr_eq(&first, &to(Lane::Snapshot)));
+        links.give_up(2, Lane::Snapshot);
+        assert!(!Arc::ptr_eq(&first, &to(Lane::Snapshot)));
+        assert!(Arc::ptr_eq(&other, &to(Lane::Append)));
+    }
+}

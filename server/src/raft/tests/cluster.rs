@@ -355,6 +355,29 @@ async fn a_leader_that_ends_in_good_order_hands_over() {
     check(&ensemble).await;
 }
 
+/// A leader that had just been founded had not reached anybody itself, so its calls failed at once,
+/// and it ended without an heir.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_looks_for_an_heir_for_a_while() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    let leader = ensemble.ready().await;
+    for other in (0..3).filter(|other| *other != leader) {
+        ensemble.cut.one_way(leader, other);
+    }
+    let cut = ensemble.cut.clone();
+    let healing = async {
+        sleep(Duration::from_millis(80)).await;
+        cut.heal();
+    };
+    tokio::join!(ensemble.server(leader).raft.hand_over(), healing);
+    let deadline = Instant::now() + PATIENCE;
+    let old = leader as u64 + 1;
+    while ensemble.server((leader + 1) % 3).raft.status().leader.is_none_or(|now| now == old) {
+        assert!(Instant::now() < deadline, "it still leads");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_failed_disk_ends_the_server_and_loses_nothing_of_the_others() {
     let mut ensemble = Ensemble::started(3, 0).await;

@@ -60,6 +60,7 @@ fn what_is_written_is_read_again() {
         let bytes = codec::encode_append_response(&response);
         assert_eq!(Reader(bytes).append_response().unwrap(), Some(response));
     }
+    assert_eq!(Reader(codec::encode_append_refusal()).append_response().unwrap(), None);
 
     let mut request = VoteRequest::new(Vote::new(4, 2), Some(log_id(3, 9)));
     request.leadership_transfer = true;

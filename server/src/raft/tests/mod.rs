@@ -4,7 +4,6 @@ mod calls;
 mod cluster;
 mod codec;
 mod ensemble;
-mod first_start;
 mod gate;
 mod rebuilt;
 mod recorder;

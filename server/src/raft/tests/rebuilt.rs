@@ -1,4 +1,5 @@
-//! Servers that have lost their disks, and what they may not do before they have everything back.
+//! Servers that have lost their disks, and what they may not do before they have everything back;
+//! and new ones, which are not to be taken for them.
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -23,9 +24,9 @@ async fn nobody_follows(ensemble: &Ensemble, leader: usize) {
     }
 }
 
-/// Three servers, of which one was wiped and is being rebuilt: it has the log, and has applied
-/// nothing of it. The places of the leader, of that server, and of the third.
-async fn half_rebuilt() -> (Ensemble, usize, usize, usize) {
+/// Three servers with 50 commands, of which one was killed and has lost its disk. The places of the
+/// leader, of that server, and of the third.
+async fn wiped() -> (Ensemble, usize, usize, usize) {
     let mut ensemble = Ensemble::started(3, 0).await;
     let leader = ensemble.ready().await;
     let (poor, third) = ((leader + 1) % 3, (leader + 2) % 3);
@@ -34,6 +35,12 @@ async fn half_rebuilt() -> (Ensemble, usize, usize, usize) {
     check(&ensemble).await;
     ensemble.kill(poor).await;
     ensemble.wipe(poor);
+    (ensemble, leader, poor, third)
+}
+
+/// The same, and it is being rebuilt: it has the log, and has applied nothing of it.
+async fn half_rebuilt() -> (Ensemble, usize, usize, usize) {
+    let (mut ensemble, leader, poor, third) = wiped().await;
     ensemble.is_held = true;
     ensemble.start(poor).await;
     ensemble.is_held = false;
@@ -117,14 +124,7 @@ async fn a_rebuild_that_was_cut_short_goes_on_and_gives_no_vote() {
 /// sent it nothing more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_is_told_late_rebuilds_a_server_all_the_same() {
-    let mut ensemble = Ensemble::started(3, 0).await;
-    let leader = ensemble.ready().await;
-    let poor = (leader + 1) % 3;
-    ensemble.server(leader).propose(50);
-    ensemble.server(leader).settled().await;
-    check(&ensemble).await;
-    ensemble.kill(poor).await;
-    ensemble.wipe(poor);
+    let (mut ensemble, leader, poor, _) = wiped().await;
     ensemble.cut.one_way(poor, leader);
     ensemble.start(poor).await;
     sleep(ensemble.timing.election_max * 2).await;
@@ -134,4 +134,46 @@ async fn a_leader_that_is_told_late_rebuilds_a_server_all_the_same() {
     assert_eq!(ensemble.ready().await, leader);
     check(&ensemble).await;
     assert_eq!(ensemble.server(poor).machine.record().applied.len(), 50);
+}
+
+/// A leader that hands its lead over asks whether the heir is still there, and one that takes a
+/// server in asks whether it runs. That is no sign of a leader without data.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_that_only_asks_makes_no_new_server_of_one_that_lost_its_data() {
+    let (mut ensemble, leader, poor, third) = wiped().await;
+    ensemble.kill(third).await;
+    ensemble.cut.one_way(poor, leader);
+    ensemble.cut.one_way(poor, third);
+    ensemble.start(poor).await;
+    ensemble.server(leader).raft.hand_over().await;
+    sleep(ensemble.timing.election_max * 4).await;
+    // It has founded nothing, and voted for nobody.
+    assert_eq!(ensemble.server(poor).raft.status().last_log, None);
+    assert_eq!(ensemble.server(poor).raft.status().leader, None);
+    ensemble.cut.heal();
+    ensemble.start(third).await;
+    ensemble.ready().await;
+    check(&ensemble).await;
+    assert_eq!(ensemble.server(poor).machine.record().applied.len(), 50);
+}
+
+/// It was asked by the others, which founded the ensemble before it got through to them itself, and
+/// took itself for one that had lost its data.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_that_others_ask_knows_that_it_is_new() {
+    let mut ensemble = Ensemble::new(3, 0).await;
+    ensemble.cut.one_way(2, 0);
+    ensemble.cut.one_way(2, 1);
+    for at in [2, 0, 1] {
+        ensemble.start(at).await;
+    }
+    let deadline = Instant::now() + PATIENCE;
+    while ensemble.server(2).raft.status().last_log.is_none() {
+        assert!(Instant::now() < deadline, "it takes no entries");
+        sleep(Duration::from_millis(5)).await;
+    }
+    // It cannot ask the leader what it lacks.
+    assert_eq!(*ensemble.server(2).raft.role().borrow(), Role::Looking);
+    ensemble.cut.heal();
+    ensemble.ready().await;
 }
