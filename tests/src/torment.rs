@@ -20,6 +20,9 @@ use crate::slow_disk;
 /// How long a sync of a slow disk takes.
 const SLOW_SYNC: Duration = Duration::from_millis(300);
 
+/// How many broken promises of one run are told.
+const VIOLATIONS_TOLD_MAX: usize = 10;
+
 /// Servers that several runs hurt, one after the other.
 #[derive(Debug)]
 pub struct Torment<S> {
@@ -159,6 +162,7 @@ pub struct Summary {
     handed_over_us: Vec<u64>,
     taken_over_us: Vec<u64>,
     failed: Vec<u64>,
+    broken: Vec<String>,
 }
 
 impl Summary {
@@ -182,14 +186,18 @@ impl Summary {
         self.handed_over_us.extend(report.handed_over.micros());
         self.taken_over_us.extend(report.taken_over.micros());
         // One short run alone may prove nothing; all of them together have to.
-        if verdict.violations.iter().any(|violation| violation.promise != Promise::Proves) {
+        let broken = verdict.violations.iter().filter(|it| it.promise != Promise::Proves);
+        let broken = broken.map(|violation| format!("seed {}: {violation}", report.seed));
+        let before = self.broken.len();
+        self.broken.extend(broken.take(VIOLATIONS_TOLD_MAX));
+        if self.broken.len() > before {
             self.failed.push(report.seed);
         }
     }
 
-    /// The seeds whose runs broke a promise.
-    pub fn failed_seeds(&self) -> Vec<u64> {
-        self.failed.clone()
+    /// The promises that were broken, with the seeds; the first few of each run.
+    pub fn broken(&self) -> &[String] {
+        &self.broken
     }
 
     /// What all runs together do not prove. `whole` says that they were as many as it takes for

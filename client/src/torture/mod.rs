@@ -28,6 +28,7 @@ mod scene;
 mod servers;
 mod shift;
 mod svg;
+mod told;
 mod tree;
 mod turn;
 mod upset;

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -17,9 +17,10 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use zoolet_jute::{Decode, EventType, ReplyHeader, WatcherEvent, Xid};
+use zoolet_jute::Xid;
 
 use super::shift::{Renumbering, Shift};
+use super::told::Told;
 
 /// What is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,11 +48,16 @@ struct Shared {
     next: AtomicUsize,
     /// How many watch events have passed.
     events: AtomicUsize,
-    /// The deleted znodes that they told of.
-    deleted: Mutex<BTreeSet<String>>,
+    told: Mutex<Told>,
     plan: Mutex<Plan>,
     passage: watch::Sender<Passage>,
     shift: Shift,
+}
+
+impl Shared {
+    fn told(&self) -> MutexGuard<'_, Told> {
+        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// What the proxy does with what it is given.
@@ -88,7 +94,7 @@ impl Proxy {
             targets: connect_string.split(',').map(str::to_owned).collect(),
             next: AtomicUsize::new(0),
             events: AtomicUsize::new(0),
-            deleted: Mutex::default(),
+            told: Mutex::default(),
             plan: Mutex::default(),
             passage: watch::channel(Passage::Open).0,
             shift,
@@ -119,9 +125,9 @@ impl Proxy {
         self.shared.events.load(Ordering::Relaxed)
     }
 
-    /// The znodes whose deletion a watch told the clients of.
+    /// The znodes whose deletion a watch told the clients of while they waited for it.
     pub fn deleted(&self) -> BTreeSet<String> {
-        self.shared.deleted.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.shared.told().deleted().clone()
     }
 
     /// Cuts every connection and refuses new ones until [`Proxy::heal`].
@@ -140,7 +146,7 @@ impl Proxy {
         self.shared.passage.send_replace(Passage::Open);
     }
 
-    fn plan(&self) -> std::sync::MutexGuard<'_, Plan> {
+    fn plan(&self) -> MutexGuard<'_, Plan> {
         self.shared.plan.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -216,6 +222,7 @@ async fn requests(
         }
         let request = numbers.request(request)?;
         audible(shared).await?;
+        shared.told().request(body(&request));
         to.write_all(&request).await?;
     }
 }
@@ -236,27 +243,19 @@ async fn replies(
     let mut buffer = greeting(&mut from, &mut to, shared).await?;
     loop {
         let reply = frame(&mut from, &mut buffer).await?;
-        if xid(&reply) == Some(Xid::NOTIFICATION.0) {
-            note_event(shared, &reply);
-        }
         let lost = *doomed.lock().unwrap_or_else(PoisonError::into_inner);
         if lost.is_some() && xid(&reply) == lost {
             return Ok(());
         }
+        // Events name znodes as the servers do.
+        let event = (xid(&reply) == Some(Xid::NOTIFICATION.0)).then(|| body(&reply));
         let reply = numbers.reply(reply)?;
         audible(shared).await?;
+        if let Some(event) = event {
+            shared.events.fetch_add(1, Ordering::Relaxed);
+            shared.told().event(event);
+        }
         to.write_all(&reply).await?;
-    }
-}
-
-fn note_event(shared: &Shared, frame: &BytesMut) {
-    shared.events.fetch_add(1, Ordering::Relaxed);
-    let mut body = Bytes::copy_from_slice(frame.get(4..).unwrap_or_default());
-    let Ok(_) = ReplyHeader::decode(&mut body, "header") else { return };
-    if let Ok(event) = WatcherEvent::decode(&mut body, "event")
-        && event.event_type == EventType::NodeDeleted
-    {
-        shared.deleted.lock().unwrap_or_else(PoisonError::into_inner).insert(event.path);
     }
 }
 
@@ -286,6 +285,11 @@ async fn frame(from: &mut OwnedReadHalf, buffer: &mut BytesMut) -> io::Result<By
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
     }
+}
+
+/// What stands behind the length.
+pub(super) fn body(frame: &BytesMut) -> Bytes {
+    Bytes::copy_from_slice(frame.get(4..).unwrap_or_default())
 }
 
 /// The number behind the length: the xid of a request and of its reply.

@@ -9,11 +9,13 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Mutex, PoisonError};
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{BufMut, BytesMut};
 use zoolet_jute::{
     Decode, DecodeError, MultiOp, MultiReadOp, MultiResult, OpCode, Parts, Reply, ReplyHeader,
     Request, RequestHeader, Xid,
 };
+
+use super::proxy::body;
 
 /// The digits of a number that is not negative, and the fewest of one that is.
 const DIGITS: usize = 10;
@@ -221,11 +223,6 @@ impl Renumbering {
         self.shift.reply(&mut reply);
         framed(|out| reply.encode_with(header, out))
     }
-}
-
-/// What stands behind the length.
-fn body(frame: &BytesMut) -> Bytes {
-    Bytes::copy_from_slice(frame.get(4..).unwrap_or_default())
 }
 
 fn framed(encode: impl FnOnce(&mut BytesMut)) -> io::Result<BytesMut> {

@@ -1,6 +1,6 @@
 //! The grants of one lock against the log.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use super::{History, Promise, Verdict};
 use crate::torture::history::{Claim, Mode};
@@ -77,7 +77,7 @@ pub(super) fn check(history: &History, lock: &Lock, verdict: &mut Verdict) {
     numbers_rise(lock, &lives, &births, &gaps, verdict);
     loss_told(history, lock, &claims, verdict);
     if lock.recipe.is_fair() {
-        one_woken(history, lock, &grants, verdict);
+        one_woken(history, &grants, verdict);
     }
 }
 
@@ -208,24 +208,24 @@ fn loss_told(history: &History, lock: &Lock, claims: &[&Claim], verdict: &mut Ve
 }
 
 /// Of those who wait, one is told that a znode is gone.
-fn one_woken(history: &History, lock: &Lock, grants: &[Grant<'_>], verdict: &mut Verdict) {
+fn one_woken(history: &History, grants: &[Grant<'_>], verdict: &mut Verdict) {
     for grant in grants {
         let Some(gone) = grant.until else { continue };
-        let woken: BTreeSet<usize> = (0..history.woken.len())
+        let woken: BTreeMap<usize, &Claim> = (0..history.woken.len())
             .filter(|who| *who != grant.claim.contender)
             .filter(|who| history.woken.get(*who).is_some_and(|w| w.contains(&grant.claim.path)))
             // One that has given up meanwhile, or died, does not wait.
-            .filter(|who| {
-                grants.iter().any(|other| {
-                    other.claim.contender == *who
-                        && other.claim.token < gone
-                        && other.claim.seen >= gone
-                })
+            .filter_map(|who| {
+                let mut claims = grants.iter().map(|other| other.claim);
+                let waited =
+                    |it: &&Claim| it.contender == who && it.token < gone && it.seen >= gone;
+                claims.find(waited).map(|claim| (who, claim))
             })
             .collect();
         if woken.len() > 1 {
             let path = &grant.claim.path;
-            let what = format!("{}: {path} was deleted, and {woken:?} were woken", lock.path);
+            let woken: Vec<&Claim> = woken.into_values().collect();
+            let what = format!("{path} was deleted at {gone}, and {woken:?} were woken");
             verdict.breaks(Promise::OneWoken, what);
         }
     }

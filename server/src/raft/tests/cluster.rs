@@ -362,7 +362,7 @@ async fn a_leader_looks_for_an_heir_for_a_while() {
     let mut ensemble = Ensemble::started(3, 0).await;
     let leader = ensemble.ready().await;
     for other in (0..3).filter(|other| *other != leader) {
-        ensemble.cut.one_way(leader, other);
+        ensemble.cut.one_way(leader, other).await;
     }
     let cut = ensemble.cut.clone();
     let healing = async {

@@ -255,14 +255,20 @@ impl Cut {
         for other in (0..servers).filter(|other| *other != at) {
             self.pairs.lock().unwrap().extend([(at, other), (other, at)]);
         }
-        while self.open.lock().unwrap().iter().any(|(from, to)| *from == at || *to == at) {
-            sleep(Duration::from_millis(1)).await;
-        }
+        self.none_open(|(from, to)| *from == at || *to == at).await;
     }
 
-    /// Keeps a server from making new connections to another.
-    pub(super) fn one_way(&self, from: usize, to: usize) {
+    /// Keeps a server from connecting to another. The connections that it has made there are gone
+    /// when this returns.
+    pub(super) async fn one_way(&self, from: usize, to: usize) {
         self.pairs.lock().unwrap().insert((from, to));
+        self.none_open(|pair| *pair == (from, to)).await;
+    }
+
+    async fn none_open(&self, is_cut: impl Fn(&(usize, usize)) -> bool) {
+        while self.open.lock().unwrap().iter().any(&is_cut) {
+            sleep(Duration::from_millis(1)).await;
+        }
     }
 
     pub(super) fn heal(&self) {

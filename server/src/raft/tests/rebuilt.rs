@@ -125,7 +125,7 @@ async fn a_rebuild_that_was_cut_short_goes_on_and_gives_no_vote() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_is_told_late_rebuilds_a_server_all_the_same() {
     let (mut ensemble, leader, poor, _) = wiped().await;
-    ensemble.cut.one_way(poor, leader);
+    ensemble.cut.one_way(poor, leader).await;
     ensemble.start(poor).await;
     sleep(ensemble.timing.election_max * 2).await;
     assert_eq!(*ensemble.server(leader).raft.role().borrow(), Role::Leader);
@@ -142,8 +142,8 @@ async fn a_leader_that_is_told_late_rebuilds_a_server_all_the_same() {
 async fn a_leader_that_only_asks_makes_no_new_server_of_one_that_lost_its_data() {
     let (mut ensemble, leader, poor, third) = wiped().await;
     ensemble.kill(third).await;
-    ensemble.cut.one_way(poor, leader);
-    ensemble.cut.one_way(poor, third);
+    ensemble.cut.one_way(poor, leader).await;
+    ensemble.cut.one_way(poor, third).await;
     ensemble.start(poor).await;
     ensemble.server(leader).raft.hand_over().await;
     sleep(ensemble.timing.election_max * 4).await;
@@ -162,8 +162,8 @@ async fn a_leader_that_only_asks_makes_no_new_server_of_one_that_lost_its_data()
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_others_ask_knows_that_it_is_new() {
     let mut ensemble = Ensemble::new(3, 0).await;
-    ensemble.cut.one_way(2, 0);
-    ensemble.cut.one_way(2, 1);
+    ensemble.cut.one_way(2, 0).await;
+    ensemble.cut.one_way(2, 1).await;
     for at in [2, 0, 1] {
         ensemble.start(at).await;
     }

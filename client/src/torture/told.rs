@@ -1,0 +1,117 @@
+//! The deletions that a contender waited for and was told of, as its proxy sees them.
+//!
+//! A contender that gives up leaves its watch at the server until it asks for its removal. An event
+//! of such a watch wakes nobody, whether it comes before that request or behind it.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+use zoolet_jute::{
+    Decode, EventType, OpCode, ReplyHeader, Request, RequestHeader, WatcherEvent, WatcherType,
+};
+
+/// Both sides of a contender's watches.
+#[derive(Debug, Default)]
+pub(super) struct Told {
+    deleted: BTreeSet<String>,
+    /// Whose watches the contender has had removed.
+    renounced: BTreeSet<String>,
+}
+
+impl Told {
+    /// Notes a request: the bytes behind a frame's length.
+    pub(super) fn request(&mut self, mut body: Bytes) {
+        let Ok(header) = RequestHeader::decode(&mut body, "header") else { return };
+        let op = OpCode::from_i32(header.op);
+        let Some(op @ (OpCode::GetData | OpCode::RemoveWatches)) = op else { return };
+        match Request::decode(op, &mut body) {
+            Ok(Request::GetData(request)) if request.watch => {
+                self.renounced.remove(&request.path);
+            }
+            Ok(Request::RemoveWatches(request)) if request.watcher_type == WatcherType::Data => {
+                self.deleted.remove(&request.path);
+                self.renounced.insert(request.path);
+            }
+            _ => {}
+        }
+    }
+
+    /// Notes an event.
+    pub(super) fn event(&mut self, mut body: Bytes) {
+        let Ok(_) = ReplyHeader::decode(&mut body, "header") else { return };
+        let Ok(event) = WatcherEvent::decode(&mut body, "event") else { return };
+        if event.event_type == EventType::NodeDeleted && !self.renounced.contains(&event.path) {
+            self.deleted.insert(event.path);
+        }
+    }
+
+    /// The deleted znodes.
+    pub(super) fn deleted(&self) -> &BTreeSet<String> {
+        &self.deleted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+    use zoolet_jute::{KeeperState, PathWatchRequest, Reply, WatchesRequest, Xid, Zxid};
+
+    use super::*;
+
+    fn request(told: &mut Told, request: &Request) {
+        let mut body = BytesMut::new();
+        request.encode_with(Xid(7), &mut body);
+        told.request(body.freeze());
+    }
+
+    fn watches(told: &mut Told) {
+        let body = PathWatchRequest { path: "/a".to_owned(), watch: true };
+        request(told, &Request::GetData(body));
+    }
+
+    fn renounces(told: &mut Told) {
+        let body = WatchesRequest { path: "/a".to_owned(), watcher_type: WatcherType::Data };
+        request(told, &Request::RemoveWatches(body));
+    }
+
+    fn goes(told: &mut Told, event_type: EventType) {
+        let state = KeeperState::SyncConnected;
+        let event = Reply::Event(WatcherEvent { event_type, state, path: "/a".to_owned() });
+        let header = ReplyHeader { xid: Xid::NOTIFICATION, zxid: Zxid(9), err: None };
+        let mut body = BytesMut::new();
+        event.encode_with(header, &mut body);
+        told.event(body.freeze());
+    }
+
+    fn is_told(steps: &[fn(&mut Told)]) -> bool {
+        let mut told = Told::default();
+        for step in steps {
+            step(&mut told);
+        }
+        told.deleted().contains("/a")
+    }
+
+    #[test]
+    fn who_waits_is_told() {
+        let deleted = |told: &mut Told| goes(told, EventType::NodeDeleted);
+        assert!(is_told(&[watches, deleted]));
+        assert!(is_told(&[watches, renounces, watches, deleted]));
+        assert!(!is_told(&[watches, |told| goes(told, EventType::NodeDataChanged)]));
+    }
+
+    #[test]
+    fn who_waits_no_longer_is_not_told() {
+        let deleted = |told: &mut Told| goes(told, EventType::NodeDeleted);
+        assert!(!is_told(&[watches, renounces, deleted]));
+        assert!(!is_told(&[watches, deleted, renounces]));
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_passed_over() {
+        let mut told = Told::default();
+        told.request(Bytes::from_static(&[0, 0, 0, 1]));
+        told.request(Bytes::from_static(&[0, 0, 0, 1, 0, 0, 0, 4, 0, 0]));
+        told.event(Bytes::from_static(&[0xff]));
+        assert!(told.deleted().is_empty());
+    }
+}
