@@ -8,11 +8,10 @@ use crate::{Client, Error};
 
 use super::line::wait_deleted;
 use super::local_address::local_address;
-use super::name::{join, split};
+use super::name::join;
 use super::place::{Place, Shape, Ticket};
 use super::retry::{
-    children, children_now, delete_created, ensure_containers, exists_now, fired, insist,
-    is_no_node, within,
+    children, children_now, delete_created, ensure_persistent, exists_now, fired, insist, within,
 };
 
 /// The znode that tells the members of a [`DoubleBarrier`] that all are there.
@@ -33,20 +32,7 @@ impl Barrier {
 
     /// Sets the barrier up; one that stands already stays.
     pub async fn set(&self) -> Result<(), Error> {
-        let address = local_address();
-        loop {
-            let mode = CreateMode::Persistent;
-            match insist(|| self.client.create(&self.path, address.as_bytes(), mode)).await {
-                Ok(_) => return Ok(()),
-                Err(error) if error.code() == Some(ErrorCode::NodeExists) => return Ok(()),
-                Err(error) if is_no_node(&error) => {
-                    if let Some((parent, _)) = split(&self.path) {
-                        ensure_containers(&self.client, parent).await?;
-                    }
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        ensure_persistent(&self.client, &self.path, local_address().as_bytes()).await
     }
 
     /// Takes the barrier away: the one that stands when this is called, and no later one.

@@ -13,7 +13,7 @@ use crate::{Client, Error, ErrorKind};
 
 use super::name::{Sequence, join};
 use super::queue_format::{Item, QueueFormat};
-use super::retry::{children_now, ensure_containers, fired, insist, is_no_node, within};
+use super::retry::{children_now, ensure_persistent, fired, insist, is_no_node, within};
 use super::witness::Witness;
 
 /// A queue of items that persist until somebody takes them, in the form of another client's queue.
@@ -23,6 +23,11 @@ use super::witness::Witness;
 /// of a clone. Items that a handle has taken and not answered are lost with the last clone of it,
 /// and may be lost with its session: of items that another client has put into one znode all but
 /// the first wait in the handle, so keep it, and take until nothing is left.
+///
+/// The znode of the queue stays when the queue is empty. Curator makes it a container: where those
+/// are reaped, items get names that others had before, and a take that stood still meanwhile may
+/// take such an item out of turn or answer the former one's data. Create it yourself, persistent,
+/// for a queue that Curator shares.
 #[derive(Clone, Debug)]
 pub struct Queue {
     shared: Arc<Shared>,
@@ -79,7 +84,9 @@ impl Queue {
                 .commit(|transaction| transaction.create(&path, &data, Acl::open(), mode));
             match put.await {
                 Err(error) if is_no_node(&error) => {
-                    ensure_containers(&shared.client, &shared.path).await?;
+                    // A container would go when the queue is empty, and its numbers start anew: a
+                    // slow take would mean one item by a name and get another.
+                    ensure_persistent(&shared.client, &shared.path, b"").await?;
                 }
                 other => return other,
             }

@@ -197,6 +197,25 @@ pub(crate) async fn ensure_containers(client: &Client, path: &str) -> Result<(),
     }
 }
 
+/// Creates a persistent znode unless it exists, and what is missing above it as containers.
+pub(crate) async fn ensure_persistent(
+    client: &Client,
+    path: &str,
+    data: &[u8],
+) -> Result<(), Error> {
+    loop {
+        match insist(|| client.create(path, data, CreateMode::Persistent)).await {
+            Ok(_) => return Ok(()),
+            Err(error) if error.code() == Some(ErrorCode::NodeExists) => return Ok(()),
+            Err(error) if is_no_node(&error) => match split(path) {
+                Some((parent, _)) => ensure_containers(client, parent).await?,
+                None => return Err(error),
+            },
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 async fn create_container(client: &Client, path: &str) -> Result<(), Error> {
     let mut mode = CreateMode::Container;
     loop {

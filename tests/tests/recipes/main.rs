@@ -118,6 +118,7 @@ suites! {
         others::a_double_barrier_is_used_again,
         others::a_member_leaves_in_time_or_alone,
         others::a_take_that_is_cancelled_loses_no_item,
+        others::an_empty_queue_is_not_reaped,
         others::takes_that_are_given_up_pile_nothing_up,
         others::what_is_no_item_is_passed_over;
 

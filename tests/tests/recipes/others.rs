@@ -179,6 +179,24 @@ pub(crate) async fn a_take_that_is_cancelled_loses_no_item(scene: &Scene) {
         .await;
 }
 
+/// Its numbers would start anew: a take that stood still between its look at the queue and its
+/// delete took another item than the one that it had seen.
+pub(crate) async fn an_empty_queue_is_not_reaped(scene: &Scene) {
+    let (client, path) = (scene.client().await, scene.path());
+    let (dir, container) = (format!("{path}/queue"), format!("{path}/other"));
+    let queue = Queue::new(&client, &dir);
+    queue.put(b"1").await.unwrap();
+    queue.take().await.unwrap();
+    client.create(&container, b"", CreateMode::Container).await.unwrap();
+    let child = format!("{container}/child");
+    client.create(&child, b"", CreateMode::Persistent).await.unwrap();
+    client.delete(&child, -1).await.unwrap();
+    soon("a container is reaped", async || client.exists(&container).await.unwrap().is_none())
+        .await;
+    queue.put(b"2").await.unwrap();
+    assert_eq!(client.children(&dir).await.unwrap().0, ["qn-0000000001"]);
+}
+
 pub(crate) async fn a_cache_follows_the_tree(scene: &Scene) {
     let (writer, path) = (scene.client().await, scene.path());
     let proxy = Proxy::start(&scene.servers).await.unwrap();
