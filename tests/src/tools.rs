@@ -38,7 +38,7 @@ pub enum ToolError {
 }
 
 impl ToolError {
-    fn io(op: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+    pub(crate) fn io(op: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { op, path: path.to_owned(), source }
     }
 }

@@ -11,6 +11,8 @@
 //! All of it goes when the [`Network`] is dropped. What a killed run has left behind is found by
 //! the process id in the alias of its `zlK`, and swept by the next run.
 
+use std::env;
+use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::process::{self, Command};
@@ -54,8 +56,11 @@ pub struct Network {
 impl Network {
     /// A network of so many machines, which all reach each other.
     pub fn new(machines: usize) -> Result<Self, ToolError> {
-        sweep();
-        let number = claim()?;
+        let number = {
+            let _alone = alone()?;
+            sweep();
+            claim()?
+        };
         let network = Self { number, machines };
         network.wire_up()?;
         Ok(network)
@@ -147,6 +152,14 @@ fn outside(number: u8) -> String {
     format!("zl{number}")
 }
 
+/// Holds up all others, here and in other processes, who would sweep or claim: one that has found a
+/// network of a killed run must not remove it when another has removed it and taken its number.
+fn alone() -> Result<File, ToolError> {
+    let path = env::temp_dir().join("zoolet-networks.lock");
+    let locked = File::create(&path).and_then(|file| file.lock().map(|()| file));
+    locked.map_err(ToolError::io("lock", &path))
+}
+
 /// Takes the first free number: two processes cannot make a link of the same name.
 fn claim() -> Result<u8, ToolError> {
     let mut last = ToolError::Missing { what: "a free network".to_owned() };
@@ -177,15 +190,16 @@ fn sweep() {
     }
 }
 
-/// Removes a network; its links go with the namespaces.
+/// Removes a network; its links go with the namespaces. The hub is the last: whoever finds it gone
+/// takes the number.
 fn remove(number: u8) {
-    // Whatever is not there any more need not be removed.
-    let _ = ip(&["link", "del", &outside(number)]);
-    let _ = ip(&["netns", "del", &hub(number)]);
     let mut machine = 1;
     while ip(&["netns", "del", &format!("zoolet-{number}-{machine}")]).is_ok() {
         machine += 1;
     }
+    // Whatever is not there any more need not be removed.
+    let _ = ip(&["link", "del", &outside(number)]);
+    let _ = ip(&["netns", "del", &hub(number)]);
 }
 
 fn ip(words: &[&str]) -> Result<(), ToolError> {
