@@ -107,9 +107,8 @@ impl Node {
             opened.start(Arc::new(HostMachine(Arc::clone(&host))), Arc::clone(&seams.net)).await?;
         let address = config.client_bind.to_string();
         let disk = Arc::clone(&seams.disk);
-        let status = raft.status_source();
-        let facts =
-            settings::facts(&config, disk, move || settings::ensemble_figures(&status.status()));
+        let ensemble = settings::KnownEnsemble(raft.status_source());
+        let facts = settings::facts(&config, disk, ensemble);
         let port_options = settings::port_options(&config, facts);
         let port = net::listen(port_options, Arc::clone(&host), &*seams.net)
             .await

@@ -29,14 +29,19 @@ const SETTLED_MAX: Duration = Duration::from_mins(1);
 
 /// A client that may do everything.
 fn superuser(server: SocketAddr) -> RawConnection {
-    let mut client = RawConnection::open(server, 20_000).unwrap();
+    welcomed_superuser(server).unwrap()
+}
+
+/// The same, if the server takes clients at the moment.
+fn welcomed_superuser(server: SocketAddr) -> Option<RawConnection> {
+    let mut client = RawConnection::open(server, 20_000).ok()?;
     let auth = AuthPacket {
         auth_type: 0,
         scheme: Some("digest".to_owned()),
         auth: Some(Bytes::from_static(b"super:test")),
     };
-    client.call(Xid::AUTH, &Request::Auth(auth)).unwrap();
-    client
+    client.call(Xid::AUTH, &Request::Auth(auth)).ok()?;
+    Some(client)
 }
 
 fn incremental(joining: &str, leaving: &str) -> ReconfigRequest {
@@ -71,7 +76,7 @@ fn reconfig(
 
 /// Asks until the ensemble has decided: a change of leaders may close the connection.
 fn change(server: SocketAddr, request: &ReconfigRequest) -> String {
-    settle("a change", || match reconfig(&mut superuser(server), request.clone()) {
+    settle("a change", || match reconfig(&mut welcomed_superuser(server)?, request.clone()) {
         Some(Ok(text)) => Some(text),
         Some(Err(NewConfigNoQuorum)) | None => None,
         Some(Err(code)) => panic!("{code:?} for {request:?}"),
@@ -225,6 +230,7 @@ fn what_cannot_be_done_is_refused_with_apache_s_codes() {
         .start()
         .unwrap();
     let ours = refusals(&zoolet);
+    a_change_shows_in_conf(&zoolet);
     drop(zoolet);
     let expected: Vec<Result<String, ErrorCode>> = [
         [BadArguments; 8].as_slice(),
@@ -245,6 +251,19 @@ fn what_cannot_be_done_is_refused_with_apache_s_codes() {
         .start()
         .unwrap();
     assert_eq!(refusals(&apache), expected);
+    a_change_shows_in_conf(&apache);
+}
+
+/// The four-letter word tells the members that there are now, and their version.
+fn a_change_shows_in_conf(servers: &Servers) {
+    let server = servers.client_address(0).unwrap();
+    let text = change(server, &incremental("", "3"));
+    settle("the new members in conf", || {
+        let conf = four_letter::ask(server, "conf").unwrap();
+        let shown: Vec<&str> = conf.lines().collect();
+        let all = text.lines().all(|line| shown.contains(&line));
+        (all && !conf.contains("server.3=")).then_some(())
+    });
 }
 
 #[test]

@@ -42,7 +42,7 @@ pub struct Facts {
     /// The member lines of the configuration, for as long as `/zookeeper/config` is empty.
     pub members_text: String,
     /// How the ensemble stands now; `None` for a server without one.
-    pub ensemble: Option<EnsembleSource>,
+    pub ensemble: Option<Arc<dyn EnsembleSource>>,
 }
 
 /// The bytes of the server's files.
@@ -56,8 +56,14 @@ pub struct Sizes {
 /// Measures the files.
 pub type SizeSource = Arc<dyn Fn() -> Sizes + Send + Sync>;
 
-/// Asks how the ensemble stands.
-pub type EnsembleSource = Arc<dyn Fn() -> EnsembleFigures + Send + Sync>;
+/// Tells how the ensemble stands.
+pub trait EnsembleSource: Send + Sync {
+    /// How it stands now.
+    fn figures(&self) -> EnsembleFigures;
+
+    /// Counts the sizes of proposals anew (`srst`).
+    fn reset(&self);
+}
 
 /// How the ensemble stands, seen from this server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +74,10 @@ pub struct EnsembleFigures {
     pub learners: usize,
     pub synced_followers: usize,
     pub synced_observers: usize,
+    /// For how long this server has led, in ms.
+    pub leader_uptime_ms: u64,
+    /// What it has proposed: the last, the smallest and the largest entry, in bytes; −1 for none.
+    pub proposal_sizes: [i64; 3],
     /// Raft's election number.
     pub term: u64,
     /// Log indices: the last entry, the last applied one, the newest snapshot's.

@@ -142,7 +142,7 @@ pub(super) fn port_options(config: &ServerConfig, facts: Facts) -> PortOptions {
 pub(super) fn facts(
     config: &ServerConfig,
     disk: Arc<dyn Disk>,
-    ensemble: impl Fn() -> EnsembleFigures + Send + Sync + 'static,
+    ensemble: impl EnsembleSource + 'static,
 ) -> Facts {
     let (data_dir, data_log_dir) = (config.data_dir.clone(), config.data_log_dir.clone());
     let member = config.member();
@@ -169,12 +169,25 @@ pub(super) fn facts(
         election_port: member.map_or(0, |member| member.election_port),
         is_observer: config.role() == Role::Observer,
         members_text: config.members_text(),
-        ensemble: (!config.standalone).then(|| Arc::new(ensemble) as EnsembleSource),
+        ensemble: (!config.standalone).then(|| Arc::new(ensemble) as Arc<dyn EnsembleSource>),
+    }
+}
+
+/// The ensemble as the replication knows it.
+pub(super) struct KnownEnsemble(pub(super) raft::StatusSource);
+
+impl EnsembleSource for KnownEnsemble {
+    fn figures(&self) -> EnsembleFigures {
+        ensemble_figures(&self.0.status())
+    }
+
+    fn reset(&self) {
+        self.0.reset_proposed();
     }
 }
 
 /// A peer whose log matches up to what is committed is in sync.
-pub(super) fn ensemble_figures(status: &raft::Status) -> EnsembleFigures {
+fn ensemble_figures(status: &raft::Status) -> EnsembleFigures {
     let synced = |is_voter: bool| {
         let peers = status.peers.iter().filter(|peer| peer.is_voter == is_voter);
         peers.filter(|peer| peer.matching >= status.committed).count()
@@ -185,6 +198,12 @@ pub(super) fn ensemble_figures(status: &raft::Status) -> EnsembleFigures {
         learners: status.peers.len(),
         synced_followers: synced(true),
         synced_observers: synced(false),
+        leader_uptime_ms: status
+            .led_for
+            .map_or(0, |long| u64::try_from(long.as_millis()).unwrap_or(u64::MAX)),
+        proposal_sizes: status.proposed.map_or([-1; 3], |sizes| {
+            [sizes.last, sizes.min, sizes.max].map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX))
+        }),
         term: status.term,
         last_log: status.last_log.unwrap_or(0),
         applied: status.applied.unwrap_or(0),

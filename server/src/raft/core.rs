@@ -1,9 +1,11 @@
 //! A handle on openraft, with the few calls that the rest of this module makes.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::watch;
+use tokio::time::Instant;
 
 use openraft::ReadPolicy;
 use openraft::async_runtime::watch::WatchReceiver;
@@ -20,6 +22,24 @@ pub(super) struct Leadership {
     pub term: u64,
 }
 
+/// The sizes of the entries that a leader has proposed, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct EntrySizes {
+    /// Of the last one.
+    pub last: usize,
+    /// The smallest and the largest.
+    pub min: usize,
+    pub max: usize,
+}
+
+/// What a server knows of its time as leader.
+#[derive(Debug, Default)]
+struct Lead {
+    /// The term in which it leads, and since when.
+    since: Option<(u64, Instant)>,
+    proposed: Option<EntrySizes>,
+}
+
 /// A handle on openraft. Clones are the same server.
 #[derive(Clone, Debug)]
 pub(super) struct Core {
@@ -28,13 +48,35 @@ pub(super) struct Core {
     leaderships: watch::Receiver<Option<Leadership>>,
     /// The last term in which this server led and has given that up.
     given_up: Arc<AtomicU64>,
+    lead: Arc<Mutex<Lead>>,
+}
+
+impl Lead {
+    /// Notes the term in which this server leads.
+    fn leads(&mut self, term: Option<u64>) {
+        if self.since.map(|(known, _)| known) != term {
+            *self = Self { since: term.map(|term| (term, Instant::now())), proposed: None };
+        }
+    }
+
+    fn proposes(&mut self, bytes: usize) {
+        let (min, max) = self.proposed.map_or((bytes, bytes), |known| (known.min, known.max));
+        let proposed = EntrySizes { last: bytes, min: min.min(bytes), max: max.max(bytes) };
+        self.proposed = Some(proposed);
+    }
+}
+
+fn locked(lead: &Mutex<Lead>) -> MutexGuard<'_, Lead> {
+    lead.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Core {
     /// Wraps openraft; a task follows its metrics until it stops.
     pub(super) fn new(server: u64, raft: openraft::Raft<TypeConfig, StateMachine>) -> Self {
         let (report, leaderships) = watch::channel(None);
+        let lead: Arc<Mutex<Lead>> = Arc::default();
         let mut metrics = raft.metrics();
+        let led = Arc::clone(&lead);
         tokio::spawn(async move {
             loop {
                 let (leadership, is_running) = {
@@ -44,13 +86,15 @@ impl Core {
                         metrics.current_leader.map(|leader| Leadership { leader, term });
                     (leadership, metrics.running_state.is_ok())
                 };
+                let own = leadership.filter(|now| now.leader == server).map(|now| now.term);
+                locked(&led).leads(own);
                 report.send_if_modified(|known| std::mem::replace(known, leadership) != leadership);
                 if !is_running || metrics.changed().await.is_err() {
                     return;
                 }
             }
         });
-        Self { server, raft, leaderships, given_up: Arc::default() }
+        Self { server, raft, leaderships, given_up: Arc::default(), lead }
     }
 
     pub(super) fn server(&self) -> u64 {
@@ -100,7 +144,22 @@ impl Core {
         body: Body,
         told: Callback<ClientWriteResult<TypeConfig>>,
     ) -> bool {
+        locked(&self.lead).proposes(body.0.len());
         self.raft.client_write_ff(body, Some(told)).await.is_ok()
+    }
+
+    /// For how long this server has led, if it does.
+    pub(super) fn led_for(&self) -> Option<Duration> {
+        locked(&self.lead).since.map(|(_, since)| since.elapsed())
+    }
+
+    /// What it has proposed as leader since its election, or since these were reset.
+    pub(super) fn proposed(&self) -> Option<EntrySizes> {
+        locked(&self.lead).proposed
+    }
+
+    pub(super) fn reset_proposed(&self) {
+        locked(&self.lead).proposed = None;
     }
 
     /// As leader: an index up to which everything is that was committed before the call. `None`
@@ -108,5 +167,27 @@ impl Core {
     pub(super) async fn read_index(&self) -> Option<u64> {
         let linearizer = self.raft.get_read_linearizer(ReadPolicy::ReadIndex).await.ok()?;
         Some(linearizer.read_log_id().index())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_counts_from_its_election() {
+        let mut lead = Lead::default();
+        lead.leads(Some(3));
+        for bytes in [50, 7, 90, 20] {
+            lead.proposes(bytes);
+        }
+        assert_eq!(lead.proposed, Some(EntrySizes { last: 20, min: 7, max: 90 }));
+        lead.leads(Some(3));
+        assert!(lead.proposed.is_some() && lead.since.is_some(), "the same lead");
+        lead.leads(Some(5));
+        assert_eq!(lead.proposed, None);
+        assert_eq!(lead.since.map(|(term, _)| term), Some(5));
+        lead.leads(None);
+        assert!(lead.since.is_none());
     }
 }

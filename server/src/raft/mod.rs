@@ -57,6 +57,7 @@ use crate::replica::Role;
 use crate::storage::Wal;
 use crate::transport::Net;
 
+pub use self::core::EntrySizes;
 pub use self::machine::{Chunks, Machine, Staged, StateSnapshot};
 pub use self::open::{StartError, open};
 pub use self::options::{

@@ -1,10 +1,12 @@
 //! How things stand, for those who ask.
 
+use std::time::Duration;
+
 use tokio::sync::watch;
 
 use openraft::async_runtime::watch::WatchReceiver;
 
-use super::core::Core;
+use super::core::{Core, EntrySizes};
 use super::state_machine::Snapshots;
 use super::types::LogId;
 use crate::replica::Role;
@@ -29,6 +31,9 @@ pub struct Status {
     pub purged: Option<u64>,
     /// All other servers of the ensemble.
     pub peers: Vec<PeerStatus>,
+    /// As leader: since when, and what it has proposed since then or since a reset.
+    pub led_for: Option<Duration>,
+    pub proposed: Option<EntrySizes>,
 }
 
 /// How a peer stands.
@@ -55,6 +60,11 @@ impl StatusSource {
     /// How things stand now.
     pub fn status(&self) -> Status {
         Status::of(&self.core, &self.applied, &self.snapshots, *self.role.borrow())
+    }
+
+    /// Forgets what was proposed.
+    pub fn reset_proposed(&self) {
+        self.core.reset_proposed();
     }
 }
 
@@ -89,6 +99,8 @@ impl Status {
             snapshot: snapshots.current().map(|current| current.name().index),
             purged: metrics.purged.map(|last| last.index),
             peers: others.filter(|server| **server != core.server()).map(peer).collect(),
+            led_for: core.led_for(),
+            proposed: core.proposed(),
         }
     }
 }

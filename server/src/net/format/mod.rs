@@ -63,8 +63,11 @@ fn server_lines(shared: &Shared, report: &ServerReport) -> String {
     );
     put(&mut out, format_args!("Node count: {}\n", report.znodes));
     // Go's client expects the number of znodes right behind the mode, as Apache's leader has it.
-    if report.role == Role::Leader && !shared.options.facts.standalone {
-        out.push_str("Proposal sizes last/min/max: -1/-1/-1\n");
+    if report.role == Role::Leader
+        && let Some(ensemble) = &shared.options.facts.ensemble
+    {
+        let [last, min, max] = ensemble.figures().proposal_sizes;
+        put(&mut out, format_args!("Proposal sizes last/min/max: {last}/{min}/{max}\n"));
     }
     out
 }

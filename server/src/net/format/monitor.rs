@@ -43,12 +43,17 @@ pub(in super::super) fn mntr(shared: &Shared) -> String {
         out.add("max_file_descriptor_count", max);
     }
     if let Some(ensemble) = &facts.ensemble {
-        let figures = ensemble();
+        let figures = ensemble.figures();
         out.add("quorum_size", figures.voters);
         if report.role == Role::Leader {
             out.add("learners", figures.learners);
             out.add("synced_followers", figures.synced_followers);
             out.add("synced_observers", figures.synced_observers);
+            out.add("leader_uptime", figures.leader_uptime_ms);
+            let [last, min, max] = figures.proposal_sizes;
+            out.add("last_proposal_size", last);
+            out.add("min_proposal_size", min);
+            out.add("max_proposal_size", max);
         }
         out.add("raft_term", figures.term);
         out.add("raft_last_log_index", figures.last_log);

@@ -45,8 +45,18 @@ fn told(config: &ServerConfig) -> Vec<String> {
     port
 }
 
+struct NoEnsemble;
+
+impl EnsembleSource for NoEnsemble {
+    fn figures(&self) -> EnsembleFigures {
+        EnsembleFigures::default()
+    }
+
+    fn reset(&self) {}
+}
+
 fn port_parts(config: &ServerConfig) -> Vec<String> {
-    let facts = facts(config, Arc::new(MemoryDisk::new()), EnsembleFigures::default);
+    let facts = facts(config, Arc::new(MemoryDisk::new()), NoEnsemble);
     let PortOptions {
         address,
         backlog,
