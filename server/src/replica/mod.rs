@@ -3,6 +3,7 @@
 //! No clock, task, socket, disk, random number or hash order is here. Time comes in with each
 //! input, chance in the commands. What it wants done comes out as [`Output`]s, in order.
 
+mod above;
 mod command;
 mod input;
 mod options;

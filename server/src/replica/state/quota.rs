@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
+use std::ops::Bound;
 
 use bytes::Bytes;
 use zoolet_jute::ErrorCode;
@@ -15,6 +16,7 @@ use zoolet_jute::ErrorCode;
 use super::path;
 use super::tree::Tree;
 use super::znode::NodeId;
+use crate::replica::above::at_or_above;
 
 const LIMITS: &str = "zookeeper_limits";
 const STATS: &str = "zookeeper_stats";
@@ -55,12 +57,11 @@ impl Quotas {
 
     /// The deepest governed prefix of a path, the path itself included. Only that one counts.
     fn governing<'a>(&self, path: &'a str) -> Option<&'a str> {
-        if self.governed.is_empty() {
-            return None;
-        }
-        let above = path.rmatch_indices('/').filter_map(|(end, _)| path.get(..end));
-        let mut prefixes = std::iter::once(path).chain(above);
-        prefixes.find(|prefix| self.governed.contains(*prefix))
+        let last = |bound: Bound<&str>| {
+            let mut up_to = self.governed.range::<str, _>((Bound::Unbounded, bound));
+            up_to.next_back().map(String::as_str)
+        };
+        at_or_above(path, last).next()
     }
 }
 

@@ -1,10 +1,12 @@
 //! Who watches what. Watches belong to a connection and are gone with it (protocol §8.1).
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use super::mode::{Modes, Trigger};
 use crate::replica::ConnectionId;
+use crate::replica::above::at_or_above;
 
 /// All watches of this server's connections.
 #[derive(Debug, Default)]
@@ -13,8 +15,7 @@ pub(crate) struct WatchTable {
     paths: BTreeMap<Arc<str>, Watchers>,
     // Invariant: the other direction of `paths`.
     connections: BTreeMap<ConnectionId, Watched>,
-    // Invariant: the recursive part of `paths`, small enough to be asked for every ancestor of
-    // every change.
+    // Invariant: the recursive part of `paths`, for the changes below them.
     recursive: BTreeMap<Arc<str>, BTreeSet<ConnectionId>>,
     registrations: usize,
     // Invariant: the sum over `connections`.
@@ -110,7 +111,11 @@ impl WatchTable {
         let mut told = self.fire_exact(path, trigger);
         if trigger.climbs() && !self.recursive.is_empty() {
             let exact = told.len();
-            for ancestor in ancestors(path) {
+            let last = |bound: Bound<&str>| {
+                let mut up_to = self.recursive.range::<str, _>((Bound::Unbounded, bound));
+                up_to.next_back().map(|(path, _)| &**path)
+            };
+            for ancestor in at_or_above(path, last).filter(|above| *above != path) {
                 told.extend(self.recursive.get(ancestor).into_iter().flatten());
             }
             if told.len() > exact {
@@ -284,11 +289,6 @@ impl Watchers {
             }
         }
     }
-}
-
-/// The ancestors of a path, the nearest first, `/` last.
-fn ancestors(path: &str) -> impl Iterator<Item = &str> {
-    std::iter::successors(parent(path), |path| parent(path))
 }
 
 /// The parent of a path; `/` has none.
