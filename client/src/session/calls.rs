@@ -33,12 +33,22 @@ pub(crate) enum Ending {
     Detach,
 }
 
+/// What is to do without a connection.
+#[derive(Debug)]
+pub(crate) enum Unserved {
+    /// Nothing more for anybody: the session is left to others, or it is to be closed and nothing
+    /// was asked that is not done. The servers will end it.
+    Abandoned,
+    /// Nobody waits for these watches any more.
+    Forgotten(BTreeSet<(WatcherType, String)>),
+}
+
 #[derive(Debug, Default)]
 struct Waiting {
     /// Each with its number; the numbers rise.
     queue: VecDeque<(u64, Operation)>,
     next_number: u64,
-    /// Watchers that were dropped. No more than there are watches.
+    /// Watchers that were dropped, until the task takes them.
     forgotten: BTreeSet<(WatcherType, String)>,
     ending: Option<Ending>,
     /// Nobody takes calls any more, and why.
@@ -113,33 +123,34 @@ impl Calls {
         self.waiting().queue.pop_front().map(|(_, operation)| operation)
     }
 
-    /// Takes the watches for which nobody waits any more.
+    /// Takes the watches for which nobody waits any more, while the session is served.
     pub(crate) fn take_forgotten(&self) -> BTreeSet<(WatcherType, String)> {
         std::mem::take(&mut self.waiting().forgotten)
     }
 
-    /// Waits until there is nothing more to do with the session for anybody: it is left to others,
-    /// or it is to be closed and nothing was asked that is not done. For the time without a
-    /// connection: the servers will end it.
-    pub(crate) async fn abandoned(&self) {
+    /// Waits, in the time without a connection, until there is something to do all the same.
+    pub(crate) async fn unserved(&self) -> Unserved {
         loop {
             {
-                let waiting = self.waiting();
+                let mut waiting = self.waiting();
                 match waiting.ending {
-                    Some(Ending::Detach) => return,
-                    Some(Ending::Close) if waiting.queue.is_empty() => return,
+                    Some(Ending::Detach) => return Unserved::Abandoned,
+                    Some(Ending::Close) if waiting.queue.is_empty() => return Unserved::Abandoned,
                     Some(Ending::Close) | None => {}
+                }
+                if !waiting.forgotten.is_empty() {
+                    return Unserved::Forgotten(std::mem::take(&mut waiting.forgotten));
                 }
             }
             self.changed().await;
         }
     }
 
-    /// Takes calls no more, and fails those that wait.
+    /// Takes calls no more, and fails those that wait. The first one tells why.
     pub(crate) fn stop(&self, kind: &ErrorKind) {
         let queue = {
             let mut waiting = self.waiting();
-            waiting.over = Some(kind.clone());
+            waiting.over.get_or_insert_with(|| kind.clone());
             waiting.forgotten.clear();
             std::mem::take(&mut waiting.queue)
         };
@@ -229,6 +240,26 @@ mod tests {
         }
         calls.forget(WatcherType::Data, "/a".into());
         assert!(calls.take_forgotten().is_empty());
+    }
+
+    #[tokio::test]
+    async fn dropped_watchers_pile_up_nowhere_without_a_connection() {
+        let calls = Arc::new(Calls::default());
+        calls.forget(WatcherType::Data, "/a".into());
+        let Unserved::Forgotten(watches) = calls.unserved().await else { panic!("abandoned") };
+        assert_eq!(watches, [(WatcherType::Data, "/a".to_owned())].into());
+        assert!(calls.take_forgotten().is_empty());
+        calls.end(Ending::Detach);
+        assert!(matches!(calls.unserved().await, Unserved::Abandoned));
+    }
+
+    #[test]
+    fn the_first_who_ends_the_calls_tells_why() {
+        let calls = Arc::new(Calls::default());
+        calls.stop(&ErrorKind::SessionExpired);
+        calls.stop(&ErrorKind::Closed);
+        let error = calls.push(Request::WhoAmI, None).unwrap_err();
+        assert_eq!(error.kind(), &ErrorKind::SessionExpired);
     }
 
     #[test]

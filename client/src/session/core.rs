@@ -258,11 +258,21 @@ impl Core {
     /// Has the server remove a watch if nobody waits for it any more. A request that is under way
     /// may leave the same watch: then it stays.
     pub(crate) fn forget(&mut self, kind: WatcherType, path: String) {
-        let nobody = self.watches.forget(kind, &path) && !self.pending.registers(kind, &path);
-        if nobody && !self.closing {
+        if self.watches.forget(kind, &path) {
+            self.end_watch(kind, path);
+        }
+    }
+
+    fn end_watch(&mut self, kind: WatcherType, path: String) {
+        if !self.pending.registers(kind, &path) && !self.closing {
             let body = WatchesRequest { path, watcher_type: kind };
             self.send(&Request::RemoveWatches(body), None, None);
         }
+    }
+
+    /// The same without a connection: the next server is not told of the watch.
+    pub(crate) fn forget_unserved(&mut self, kind: WatcherType, path: &str) {
+        self.watches.forget(kind, path);
     }
 
     fn authenticate(&mut self, packet: AuthPacket, answer: oneshot::Sender<Answer>) {
@@ -332,7 +342,9 @@ impl Core {
             match header.xid {
                 Xid::NOTIFICATION => {
                     let event = WatcherEvent::decode(&mut payload, "event").map_err(Error::from)?;
-                    self.watches.fire(&event, header.zxid);
+                    for (kind, path) in self.watches.fire(&event, header.zxid) {
+                        self.end_watch(kind, path);
+                    }
                 }
                 Xid::PING => {
                     let Some(sent_at) = self.pings.pop_front() else {

@@ -11,12 +11,12 @@ use tracing::debug;
 use zoolet_jute::{ConnectRequest, ConnectResponse, Decode, Encode, frame};
 
 use super::SessionState;
-use super::calls::{Calls, Ending};
+use super::calls::{Calls, Ending, Unserved};
 use super::core::{Core, End, REPLY_BYTES_MAX};
 use super::probe::find_writer;
 use super::timeouts::Timeouts;
 use crate::hosts::Hosts;
-use crate::{Connector, Error, Transport};
+use crate::{Connector, Error, ErrorKind, Transport};
 
 /// The bytes to make room for before each read.
 const READ_BYTES: usize = 64 * 1024;
@@ -46,6 +46,17 @@ pub(crate) struct Task {
     route: Route,
     calls: Arc<Calls>,
     core: Core,
+    _last_word: LastWord,
+}
+
+/// Fails the calls that nobody will carry out: the task goes with the runtime that it runs on.
+#[derive(Debug)]
+struct LastWord(Arc<Calls>);
+
+impl Drop for LastWord {
+    fn drop(&mut self) {
+        self.0.stop(&ErrorKind::Closed);
+    }
 }
 
 impl Task {
@@ -56,7 +67,8 @@ impl Task {
         core: Core,
     ) -> Self {
         let route = Route { hosts, connector, rounds: 0, tired: false };
-        Self { route, calls, core }
+        let last_word = LastWord(Arc::clone(&calls));
+        Self { route, calls, core, _last_word: last_word }
     }
 
     /// Runs until the session is over or nobody wants it any more.
@@ -104,7 +116,14 @@ impl Task {
             };
             tokio::select! {
                 reached = &mut reach => return Ok(reached),
-                () = self.calls.abandoned() => return Err(SessionState::Closed),
+                what = self.calls.unserved() => match what {
+                    Unserved::Abandoned => return Err(SessionState::Closed),
+                    Unserved::Forgotten(watches) => {
+                        for (kind, path) in watches {
+                            self.core.forget_unserved(kind, &path);
+                        }
+                    }
+                },
                 () = lost => self.core.lose(),
             }
         }

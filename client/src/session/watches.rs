@@ -113,8 +113,10 @@ impl Watches {
         }
     }
 
-    /// Hands an event to everybody who waits for it (protocol §8.3).
-    pub(crate) fn fire(&mut self, event: &WatcherEvent, zxid: Zxid) {
+    /// Hands an event to everybody who waits for it (protocol §8.3). Answers the lasting watches
+    /// whose last watcher did not keep up and has ended: the server need not watch any more.
+    pub(crate) fn fire(&mut self, event: &WatcherEvent, zxid: Zxid) -> Vec<(WatcherType, String)> {
+        let mut ended = Vec::new();
         let seen = WatchedEvent::new(event, zxid);
         let path = event.path.as_str();
         match event.event_type {
@@ -131,14 +133,19 @@ impl Watches {
             EventType::None
             | EventType::DataWatchRemoved
             | EventType::ChildWatchRemoved
-            | EventType::PersistentWatchRemoved => return,
+            | EventType::PersistentWatchRemoved => return ended,
         }
-        fire_all(&mut self.persistent, path, &seen);
+        if fire_all(&mut self.persistent, path, &seen) {
+            ended.push((WatcherType::Persistent, path.to_owned()));
+        }
         if event.event_type != EventType::NodeChildrenChanged {
             for ancestor in ancestors(path) {
-                fire_all(&mut self.recursive, ancestor, &seen);
+                if fire_all(&mut self.recursive, ancestor, &seen) {
+                    ended.push((WatcherType::PersistentRecursive, ancestor.to_owned()));
+                }
             }
         }
+        ended
     }
 
     /// Forgets every watcher of a path, whose watch the server has removed. Their waits end.
@@ -309,13 +316,15 @@ fn fire_once(table: &mut OneshotTable, path: &str, event: &WatchedEvent) {
 }
 
 /// Hands the event to all that keep up; one whose queue is full has missed events, so it ends.
-fn fire_all(table: &mut PersistentTable, path: &str, event: &WatchedEvent) {
-    if let Some(waiters) = table.get_mut(path) {
-        waiters.retain(|waiter| waiter.try_send(event.clone()).is_ok());
-        if waiters.is_empty() {
-            table.remove(path);
-        }
+/// Answers whether that was the last one.
+fn fire_all(table: &mut PersistentTable, path: &str, event: &WatchedEvent) -> bool {
+    let Some(waiters) = table.get_mut(path) else { return false };
+    waiters.retain(|waiter| waiter.try_send(event.clone()).is_ok());
+    let ended = waiters.is_empty();
+    if ended {
+        table.remove(path);
     }
+    ended
 }
 
 /// The path itself and everything above it, up to the root.
@@ -349,7 +358,7 @@ mod tests {
             state: KeeperState::SyncConnected,
             path: "/a".into(),
         };
-        watches.fire(&event, Zxid(6));
+        assert!(watches.fire(&event, Zxid(6)).is_empty());
         assert_eq!(receiver.try_recv().unwrap().zxid, Zxid(6));
         assert!(watches.restore(Zxid(6)).is_empty());
     }
@@ -444,8 +453,9 @@ mod tests {
             state: KeeperState::SyncConnected,
             path: "/a".into(),
         };
-        watches.fire(&event, Zxid(1));
-        watches.fire(&event, Zxid(2));
+        assert!(watches.fire(&event, Zxid(1)).is_empty());
+        let ended = [(WatcherType::Persistent, "/a".to_owned())];
+        assert_eq!(watches.fire(&event, Zxid(2)), ended, "nobody watches any more");
         assert_eq!(receiver.try_recv().unwrap().zxid, Zxid(1));
         assert_eq!(receiver.try_recv(), Err(mpsc::error::TryRecvError::Disconnected));
         assert!(watches.restore(Zxid(2)).is_empty());

@@ -1,6 +1,9 @@
 //! Closing a session, leaving it to another client, and dropping it.
 
-use tokio::time::Instant;
+use std::time::Duration;
+
+use tokio::runtime::Builder;
+use tokio::time::{Instant, timeout};
 use zoolet_client::{CreateMode, ErrorKind, SessionInfo, SessionState};
 use zoolet_jute::{Reply, Request};
 
@@ -100,4 +103,22 @@ async fn a_session_that_has_ended_is_not_resumed() {
     };
     let (resumed, _connection) = tokio::join!(options.connect("one:1"), script);
     assert_eq!(resumed.unwrap_err().kind(), &ErrorKind::SessionExpired);
+}
+
+/// The session's task goes with the runtime that it runs on.
+#[test]
+fn calls_of_a_client_whose_runtime_is_gone_fail() {
+    let runtime = || Builder::new_current_thread().enable_all().build().unwrap();
+    let (first, second) = (runtime(), runtime());
+    let mut servers = Servers::new();
+    let (client, _connection) = first.block_on(servers.client());
+    let before = client.delete("/a", -1);
+    drop(first);
+    second.block_on(async {
+        for call in [before, client.delete("/b", -1)] {
+            let answer = timeout(Duration::from_secs(10), call).await.expect("it waits for ever");
+            let error = answer.unwrap_err();
+            assert!(error.kind() == &ErrorKind::Closed && !error.may_have_happened());
+        }
+    });
 }

@@ -192,13 +192,16 @@ async fn below_a_chroot_paths_go_in_and_come_out_as_the_client_calls_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_watcher_ends_and_holds_nobody_up() {
+async fn a_slow_watcher_ends_with_its_watch_and_holds_nobody_up() {
     let mut servers = Servers::new();
     let (client, mut connection) = servers.client().await;
     let mut slow = watch_all(&client, &mut connection, "/a").await;
     for _ in 0..=16 * 1024 {
         connection.event(EventType::NodeDataChanged, "/a").await;
     }
+    let (xid, request) = connection.request().await;
+    assert_eq!(request, removal("/a", WatcherType::PersistentRecursive));
+    connection.answer(xid, Ok(Reply::Empty)).await;
     let call = client.delete("/a", -1);
     let (xid, _) = connection.request().await;
     connection.answer(xid, Ok(Reply::Empty)).await;
@@ -207,4 +210,6 @@ async fn a_slow_watcher_ends_and_holds_nobody_up() {
         slow.changed().await.unwrap();
     }
     assert_eq!(slow.changed().await.unwrap_err().kind(), &ErrorKind::WatchEnded);
+    drop(slow);
+    assert!(connection.silent_for(TIMEOUT / 4).await, "it is removed once");
 }
