@@ -2,16 +2,16 @@
 
 use std::time::Duration;
 
-use zoolet_jute::{Acl, CreateMode, ErrorCode};
+use zoolet_jute::{Acl, CreateMode, ErrorCode, EventType};
 
-use crate::{Client, Error};
+use crate::{Client, Error, ErrorKind};
 
 use super::line::wait_deleted;
 use super::local_address::local_address;
 use super::name::join;
 use super::place::{Place, Shape, Ticket};
 use super::retry::{
-    children, children_now, delete_created, ensure_persistent, exists_now, fired, insist, within,
+    children, children_now, delete_created, ensure_persistent, exists_now, insist, within,
 };
 
 /// The znode that tells the members of a [`DoubleBarrier`] that all are there.
@@ -92,7 +92,14 @@ impl DoubleBarrier {
                 self.make_ready(&ready).await?;
                 return Ok(Entered { place });
             }
-            fired(watch).await?;
+            match watch.changed().await {
+                // A slow leaver of the round before may have deleted it since.
+                Ok(event) if event.event_type == EventType::NodeCreated => {
+                    return Ok(Entered { place });
+                }
+                Err(error) if *error.kind() != ErrorKind::WatchEnded => return Err(error),
+                Ok(_) | Err(_) => {}
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use zoolet_jute::{Acl, CreateMode};
 
 use crate::{Client, Error, ErrorKind};
 
-use super::name::{Sequence, join};
+use super::name::{Sequence, join, split};
 use super::queue_format::{Item, QueueFormat};
 use super::retry::{children_now, ensure_persistent, fired, insist, is_no_node, within};
 use super::witness::Witness;
@@ -83,7 +83,8 @@ impl Queue {
                 .witness
                 .commit(|transaction| transaction.create(&path, &data, Acl::open(), mode));
             match put.await {
-                Err(error) if is_no_node(&error) => {
+                // At the root of a chroot, that is what is missing, and nobody creates it.
+                Err(error) if is_no_node(&error) && split(&shared.path).is_some() => {
                     // A container would go when the queue is empty, and its numbers start anew: a
                     // slow take would mean one item by a name and get another.
                     ensure_persistent(&shared.client, &shared.path, b"").await?;

@@ -15,6 +15,7 @@ mod leaders;
 mod locks;
 mod mutex;
 mod others;
+mod queues;
 mod read_write_lock;
 mod session_ends;
 mod watches;
@@ -113,14 +114,15 @@ suites! {
         others::a_barrier_holds_everybody_up,
         others::members_enter_and_leave_together,
         others::barriers_survive_cancels_and_lost_replies,
-        others::an_item_is_taken_once_and_in_order,
+        queues::an_item_is_taken_once_and_in_order,
         others::a_barrier_that_is_set_again_stays,
         others::a_double_barrier_is_used_again,
+        others::who_was_told_that_all_are_there_has_entered,
         others::a_member_leaves_in_time_or_alone,
-        others::a_take_that_is_cancelled_loses_no_item,
-        others::an_empty_queue_is_not_reaped,
-        others::takes_that_are_given_up_pile_nothing_up,
-        others::what_is_no_item_is_passed_over;
+        queues::a_take_that_is_cancelled_loses_no_item,
+        queues::an_empty_queue_is_not_reaped,
+        queues::takes_that_are_given_up_pile_nothing_up,
+        queues::what_is_no_item_is_passed_over;
 
     caches_and_groups_on_zoolet / caches_and_groups_on_apache:
         others::a_cache_follows_the_tree,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
-use zoolet_client::recipes::{LockOptions, Loss, Mutex};
+use zoolet_client::recipes::{LockOptions, Loss, Mutex, Queue};
 use zoolet_client::torture::proxy::Proxy;
 use zoolet_client::{CreateMode, ErrorCode, ErrorKind};
 
@@ -367,6 +367,9 @@ pub(crate) async fn a_lock_at_the_root_of_a_chroot_that_is_missing_is_an_error(s
         let inner = client.chrooted(&chroot).unwrap();
         let outcome = timeout(LONG, Mutex::new(&inner, "/").acquire()).await;
         let error = outcome.expect("an answer").expect_err("no lock");
+        assert_eq!(error.code(), Some(ErrorCode::NoNode), "{chroot}: {error}");
+        let put = timeout(LONG, Queue::new(&inner, "/").put(b"item")).await;
+        let error = put.expect("an answer").expect_err("no queue");
         assert_eq!(error.code(), Some(ErrorCode::NoNode), "{chroot}: {error}");
         assert_eq!(client.exists(&chroot).await.unwrap(), None);
     }
