@@ -73,23 +73,26 @@ async fn live(scene: &Arc<Scene>, body: &Arc<Body>, life: u64) -> bool {
     };
     tokio::select! {
         () = body.death.notified() => true,
-        () = suffer(body) => true,
+        () = suffer(scene, body) => true,
         () = all_done => false,
     }
 }
 
 /// Takes what strikes wherever it stands. Ends with its death.
-async fn suffer(body: &Body) {
+async fn suffer(scene: &Scene, body: &Body) {
     loop {
         body.struck_anywhere.notified().await;
         loop {
             let next = lock(&body.anywhere).pop_front();
-            match next {
-                None => break,
-                Some(HolderFault::Pause(long)) => stand_still(long),
-                Some(HolderFault::Cut(long)) => body.cut(long).await,
-                Some(HolderFault::Silence(long)) => body.silence(long).await,
-                Some(HolderFault::Die) => return,
+            let Some((fault, kind)) = next else { break };
+            if let Some(kind) = kind {
+                scene.recorder.struck(kind);
+            }
+            match fault {
+                HolderFault::Pause(long) => stand_still(long),
+                HolderFault::Cut(long) => body.cut(long).await,
+                HolderFault::Silence(long) => body.silence(long).await,
+                HolderFault::Die => return,
             }
         }
     }

@@ -176,12 +176,13 @@ impl Hand {
         match exclusive.then(|| self.body.next_fault()).flatten() {
             None => self.work(guard).await,
             Some(fault) => {
+                self.scene.recorder.struck(fault.kind_of_holder());
                 belief.lease_end_us = belief.lease_end_us.max(self.lease_end_us(client));
                 // A selector drops its work when it is cut off, and with it the stale write.
                 let writes_on = self.lock.recipe != Recipe::LeaderSelector
                     || matches!(fault, HolderFault::Pause(_));
                 if writes_on {
-                    self.scene.strikes(fault);
+                    self.scene.stops(fault);
                 }
                 self.suffer(fault, &belief).await;
             }
@@ -214,6 +215,12 @@ impl Hand {
         }
     }
 
+    pub(crate) fn dropped(&self, belief: &Belief) {
+        for id in &belief.ids {
+            self.scene.recorder.dropped(*id);
+        }
+    }
+
     fn claim(&self, client: &Client, held: &[Held]) -> Belief {
         let seen = client.session().last_zxid.0;
         let lease_end_us = self.lease_end_us(client);
@@ -229,6 +236,7 @@ impl Hand {
                 granted_us,
                 believed_until_us: granted_us,
                 released: false,
+                dropped: false,
             })
         };
         Belief { ids: held.iter().map(claim).collect(), lease_end_us }

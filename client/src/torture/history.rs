@@ -1,5 +1,6 @@
 //! What a run has seen, in the form in which it is checked.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::log::Log;
@@ -39,6 +40,8 @@ pub struct Claim {
     pub believed_until_us: u64,
     /// Whether the release found the lock still held.
     pub released: bool,
+    /// Whether its guard was dropped: the lock is released in the background.
+    pub dropped: bool,
 }
 
 /// A write to the guarded resource.
@@ -124,6 +127,8 @@ pub struct History {
     pub stuck: Vec<String>,
     /// Failures that no recipe should answer.
     pub errors: Vec<String>,
+    /// The faults that have struck, by kind.
+    pub struck: BTreeMap<&'static str, usize>,
     /// How many holders were stopped for so long that their sessions must have ended.
     pub holders_stopped: usize,
     /// Whether servers stood still or were cut off: then a client may report a loss late, and only

@@ -45,6 +45,28 @@ pub enum Fault {
     KillLeaderAtGrant(Duration),
 }
 
+impl HolderFault {
+    /// Its kind, of a contender wherever it stands.
+    pub(crate) const fn kind(self) -> &'static str {
+        match self {
+            Self::Pause(_) => "paused",
+            Self::Cut(_) => "cut off",
+            Self::Silence(_) => "silenced",
+            Self::Die => "killed",
+        }
+    }
+
+    /// Its kind, in the middle of a grant.
+    pub(crate) const fn kind_of_holder(self) -> &'static str {
+        match self {
+            Self::Pause(_) => "holder paused",
+            Self::Cut(_) => "holder cut off",
+            Self::Silence(_) => "holder silenced",
+            Self::Die => "holder killed",
+        }
+    }
+}
+
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -165,8 +187,8 @@ fn draw(random: &mut Random, frame: &Frame, busy: &mut Busy, now: Duration) -> O
     };
     let idle = busy.contenders.iter().filter(|until| **until <= now).count();
     let until = busy.contenders.get_mut(who)?;
-    // Two at least go on, so that somebody takes over from those that are stopped.
-    if *until > now || idle <= 2 {
+    // Two at least go on, or the other one of two, and take over from those that are stopped.
+    if *until > now || idle <= 2.min(frame.contenders.saturating_sub(1)) {
         return None;
     }
     *until = now
@@ -221,6 +243,13 @@ mod tests {
         );
         let calm = Frame { client_faults: false, ..frame() };
         assert!((0..300).all(|seed| Plan::new(seed, &calm).shift.is_none()));
+    }
+
+    #[test]
+    fn one_of_two_is_stopped() {
+        let plan = Plan::new(1, &Frame { contenders: 2, ..frame() });
+        let stopped = |fault: &Fault| matches!(fault, Fault::Holder(..) | Fault::Anywhere(..));
+        assert!(plan.steps.iter().any(|(_, fault)| stopped(fault)));
     }
 
     #[test]

@@ -50,6 +50,8 @@ struct Shared {
     events: AtomicUsize,
     told: Mutex<Told>,
     plan: Mutex<Plan>,
+    /// How many replies were lost, and how many requests.
+    lost: (AtomicUsize, AtomicUsize),
     passage: watch::Sender<Passage>,
     shift: Shift,
 }
@@ -96,6 +98,7 @@ impl Proxy {
             events: AtomicUsize::new(0),
             told: Mutex::default(),
             plan: Mutex::default(),
+            lost: Default::default(),
             passage: watch::channel(Passage::Open).0,
             shift,
         });
@@ -118,6 +121,12 @@ impl Proxy {
         let mut plan = self.plan();
         plan.fault = None;
         plan.struck
+    }
+
+    /// How many replies were lost so far, and how many requests.
+    pub fn lost(&self) -> (usize, usize) {
+        let (replies, requests) = &self.shared.lost;
+        (replies.load(Ordering::Relaxed), requests.load(Ordering::Relaxed))
     }
 
     /// How many watch events have passed to the clients.
@@ -212,7 +221,10 @@ async fn requests(
         let request = frame(&mut from, &mut buffer).await?;
         match xid(&request) {
             Some(xid) if xid > 0 => match struck(shared) {
-                Some(Fault::Request) => return Ok(()),
+                Some(Fault::Request) => {
+                    shared.lost.1.fetch_add(1, Ordering::Relaxed);
+                    return Ok(());
+                }
                 Some(Fault::Reply) => {
                     *doomed.lock().unwrap_or_else(PoisonError::into_inner) = Some(xid);
                 }
@@ -245,6 +257,7 @@ async fn replies(
         let reply = frame(&mut from, &mut buffer).await?;
         let lost = *doomed.lock().unwrap_or_else(PoisonError::into_inner);
         if lost.is_some() && xid(&reply) == lost {
+            shared.lost.0.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
         // Events name znodes as the servers do.

@@ -23,6 +23,7 @@ struct Inner {
     guarded: Vec<Guarded>,
     passages: Vec<Passage>,
     errors: Vec<String>,
+    struck: BTreeMap<&'static str, usize>,
 }
 
 /// What the recorder has kept.
@@ -33,6 +34,7 @@ pub(crate) struct Kept {
     pub(crate) guarded: Vec<Guarded>,
     pub(crate) passages: Vec<Passage>,
     pub(crate) errors: Vec<String>,
+    pub(crate) struck: BTreeMap<&'static str, usize>,
 }
 
 /// The resource and the record.
@@ -103,6 +105,13 @@ impl Recorder {
         }
     }
 
+    /// Notes that its guard was dropped.
+    pub(crate) fn dropped(&self, id: ClaimId) {
+        if let Some(claim) = self.inner().claims.get_mut(id) {
+            claim.dropped = true;
+        }
+    }
+
     pub(crate) fn guarded(&self, guarded: Guarded) {
         self.inner().guarded.push(guarded);
     }
@@ -113,6 +122,11 @@ impl Recorder {
 
     pub(crate) fn error(&self, text: String) {
         self.inner().errors.push(text);
+    }
+
+    /// Counts a fault that has struck.
+    pub(crate) fn struck(&self, kind: &'static str) {
+        *self.inner().struck.entry(kind).or_default() += 1;
     }
 
     /// The number of grants so far, and as it grows.
@@ -129,6 +143,7 @@ impl Recorder {
             guarded: inner.guarded,
             passages: inner.passages,
             errors: inner.errors,
+            struck: inner.struck,
         }
     }
 

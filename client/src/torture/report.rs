@@ -8,10 +8,8 @@ use serde_json::json;
 
 use super::check::{Verdict, check};
 use super::history::{Claim, History, Mode};
-use super::plan::{Fault, HolderFault, Plan};
 use super::recipe::Recipe;
 use super::run::Settings;
-use super::servers::ServerFault;
 use super::svg;
 
 /// How many violations the summary tells in full.
@@ -69,7 +67,7 @@ pub struct Report {
     pub session_timeout: Duration,
     /// How many contended.
     pub contenders: usize,
-    /// The faults, by kind.
+    /// The faults that have struck, by kind.
     pub faults: BTreeMap<&'static str, usize>,
     /// Grants, by recipe.
     pub grants: BTreeMap<Recipe, usize>,
@@ -87,19 +85,7 @@ pub struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(
-        settings: &Settings,
-        session_timeout: Duration,
-        plan: &Plan,
-        history: &History,
-    ) -> Self {
-        let mut faults = BTreeMap::new();
-        for (_, fault) in &plan.steps {
-            *faults.entry(kind(fault)).or_default() += 1;
-        }
-        if !plan.shift.is_none() {
-            faults.insert("numbers near 2³¹", 1);
-        }
+    pub(crate) fn new(settings: &Settings, session_timeout: Duration, history: &History) -> Self {
         let locks = settings.recipes.iter().filter(|recipe| recipe.is_lock());
         let grants = locks.map(|recipe| (*recipe, history.grants(*recipe))).collect();
         let mut others = BTreeMap::new();
@@ -114,7 +100,7 @@ impl Report {
             duration: settings.duration,
             session_timeout,
             contenders: settings.contenders,
-            faults,
+            faults: history.struck.clone(),
             grants,
             others,
             handed_over,
@@ -251,35 +237,8 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The kind of a fault, for counting.
-fn kind(fault: &Fault) -> &'static str {
-    let of_holder = |fault: &HolderFault| match fault {
-        HolderFault::Pause(_) => "paused",
-        HolderFault::Cut(_) => "cut off",
-        HolderFault::Silence(_) => "silenced",
-        HolderFault::Die => "killed",
-    };
-    match fault {
-        Fault::Holder(_, what) => match of_holder(what) {
-            "paused" => "holder paused",
-            "cut off" => "holder cut off",
-            "silenced" => "holder silenced",
-            _ => "holder killed",
-        },
-        Fault::Anywhere(_, what) => of_holder(what),
-        Fault::LoseReply(..) => "reply lost",
-        Fault::LoseRequest(..) => "request lost",
-        Fault::ExpireAll(_) => "all sessions expired",
-        Fault::Reap(_) => "directories reaped",
-        Fault::Server(_, ServerFault::Kill, _) => "server killed",
-        Fault::Server(_, ServerFault::Pause, _) => "server paused",
-        Fault::Server(_, ServerFault::Isolate, _) => "server cut off",
-        Fault::Server(_, ServerFault::SlowDisk, _) => "disk slow",
-        Fault::KillLeaderAtGrant(_) => "leader killed at a grant",
-    }
-}
-
-/// From one holder to the next, who waits already: after a release, and after a loss.
+/// From one holder to the next, who waits already: after a release, and after a loss. Who drops a
+/// guard waits for no answer, so nobody knows which of the two it is.
 fn hand_offs(history: &History) -> (Times, Times) {
     let (mut released, mut lost) = (Vec::new(), Vec::new());
     for lock in history.locks.iter().filter(|lock| lock.recipe.permits() == 1) {
@@ -291,7 +250,8 @@ fn hand_offs(history: &History) -> (Times, Times) {
         for (former, next) in claims.iter().zip(claims.iter().skip(1)) {
             // Whoever came to the queue behind the end of the former grant did not wait for it.
             let waited = next.token < next.seen && next.token > former.token;
-            if !waited || next.granted_us < former.believed_until_us {
+            let early = next.granted_us < former.believed_until_us;
+            if !waited || early || former.dropped {
                 continue;
             }
             let took = next.granted_us - former.believed_until_us;

@@ -73,8 +73,8 @@ impl Scene {
         change(tally);
     }
 
-    /// Counts what strikes a holder.
-    pub(crate) fn strikes(&self, fault: HolderFault) {
+    /// Counts a holder that goes on after a fault, if that outlasts its session for certain.
+    pub(crate) fn stops(&self, fault: HolderFault) {
         let outlasts = match fault {
             HolderFault::Pause(long) | HolderFault::Cut(long) | HolderFault::Silence(long) => {
                 long >= self.session_timeout * 2
@@ -86,7 +86,7 @@ impl Scene {
 
     /// The znode that is written under a lock.
     pub(crate) fn ledger_of(&self, lock: &str) -> String {
-        super::run::ledger_of(&self.ledger, lock)
+        super::stage::ledger_of(&self.ledger, lock)
     }
 }
 
@@ -98,8 +98,8 @@ pub(crate) struct Body {
     /// What strikes it in its next grants.
     faults: Mutex<VecDeque<HolderFault>>,
     pub(crate) death: Notify,
-    /// What strikes it wherever it stands.
-    pub(crate) anywhere: Mutex<VecDeque<HolderFault>>,
+    /// What strikes it wherever it stands, and as what it is counted.
+    pub(crate) anywhere: Mutex<VecDeque<(HolderFault, Option<&'static str>)>>,
     pub(crate) struck_anywhere: Notify,
 }
 
@@ -122,7 +122,16 @@ impl Body {
 
     /// Lets a fault strike it now.
     pub(crate) fn strike_anywhere(&self, fault: HolderFault) {
-        lock(&self.anywhere).push_back(fault);
+        self.strike_as(fault, Some(fault.kind()));
+    }
+
+    /// The same, not counted: as a part of what strikes all contenders, or to end it.
+    pub(crate) fn strike_uncounted(&self, fault: HolderFault) {
+        self.strike_as(fault, None);
+    }
+
+    fn strike_as(&self, fault: HolderFault, kind: Option<&'static str>) {
+        lock(&self.anywhere).push_back((fault, kind));
         self.struck_anywhere.notify_one();
     }
 

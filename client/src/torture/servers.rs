@@ -19,6 +19,18 @@ pub enum ServerFault {
     SlowDisk,
 }
 
+impl ServerFault {
+    /// Its name in reports.
+    pub(crate) const fn kind(self) -> &'static str {
+        match self {
+            Self::Kill => "server killed",
+            Self::Pause => "server paused",
+            Self::Isolate => "server cut off",
+            Self::SlowDisk => "disk slow",
+        }
+    }
+}
+
 /// The servers of an ensemble, from 0. The methods block, and are called one at a time.
 pub trait Servers: Debug + Send {
     /// How many there are.

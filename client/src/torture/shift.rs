@@ -247,6 +247,11 @@ fn renumbered(path: &str, number: impl Fn(i32) -> i32) -> String {
     names.collect::<Vec<_>>().join("/")
 }
 
+/// Whether a path's last name has a number behind 2147483647.
+pub(super) fn is_behind_the_last(path: &str) -> bool {
+    path.rsplit('/').next().and_then(numbered).is_some_and(|(_, number)| number < 0)
+}
+
 /// A name of a recipe without its number, and the number: what stands in front of it ends with `-`
 /// or `_`, in all of them.
 fn numbered(name: &str) -> Option<(&str, i32)> {
@@ -296,6 +301,13 @@ mod tests {
             assert_eq!(shift.shown(name), name);
             assert_eq!(shift.real(name), name);
         }
+    }
+
+    #[test]
+    fn a_number_behind_the_last_is_known() {
+        assert!(is_behind_the_last("/q/_c_1-lock--2147483648"));
+        assert!(!is_behind_the_last("/q--2147483648/_c_1-lock-2147483647"));
+        assert!(!is_behind_the_last("/q"));
     }
 
     #[test]

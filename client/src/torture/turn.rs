@@ -96,6 +96,7 @@ impl Hand {
         self.ends(client, belief, true);
         if self.random.chance(10) {
             drop(guard);
+            self.dropped(belief);
         } else if guard.release().await? {
             self.released(belief);
         }

@@ -11,6 +11,8 @@ use super::plan::Fault;
 use super::scene::Scene;
 use super::servers::{ServerFault, Servers};
 
+/// The kind of fault that a leader's kill is when it comes right at a grant.
+const LEADER_KILLED: &str = "leader killed at a grant";
 /// How long the kill of a leader waits for a grant.
 const GRANT_MAX: Duration = Duration::from_secs(3);
 /// How many faults wait for the one before them.
@@ -75,15 +77,18 @@ async fn upset(
 ) -> Ended {
     let mut failures = Vec::new();
     while let Some(fault) = waiting.recv().await {
-        let (server, kind, long) = match fault {
-            Fault::Server(server, kind, long) => (Some(server), kind, long),
+        let (server, kind, long, name) = match fault {
+            Fault::Server(server, kind, long) => (Some(server), kind, long, kind.kind()),
             Fault::KillLeaderAtGrant(long) => {
                 let (leader, back) = blocking(servers, |servers| servers.leader()).await;
                 servers = back;
                 let mut grants = scene.recorder.grants();
                 grants.mark_unchanged();
-                let _ = timeout(GRANT_MAX, grants.changed()).await;
-                (leader, ServerFault::Kill, long)
+                let name = match timeout(GRANT_MAX, grants.changed()).await {
+                    Ok(_) => LEADER_KILLED,
+                    Err(_) => ServerFault::Kill.kind(),
+                };
+                (leader, ServerFault::Kill, long, name)
             }
             Fault::Holder(..)
             | Fault::Anywhere(..)
@@ -95,6 +100,9 @@ async fn upset(
         let Some(server) = server else { continue };
         let (struck, back) = blocking(servers, move |servers| servers.strike(server, kind)).await;
         servers = back;
+        if struck.is_ok() {
+            scene.recorder.struck(name);
+        }
         sleep(long).await;
         let (mended, back) = blocking(servers, move |servers| servers.mend(server, kind)).await;
         servers = back;

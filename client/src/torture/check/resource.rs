@@ -36,8 +36,10 @@ fn guarded(history: &History, verdict: &mut Verdict) {
             by_name
         });
         let own = lives.get(name).map(Vec::as_slice).unwrap_or_default();
-        if !own.iter().any(|life| life.is_at(guarded.zxid)) && history.log.open_gaps(dir).is_empty()
-        {
+        // Its create may lie in a gap; nobody creates a znode of that name again.
+        let unseen = own.is_empty()
+            && history.log.open_gaps(dir).iter().any(|(from, _)| *from <= guarded.zxid);
+        if !unseen && !own.iter().any(|life| life.is_at(guarded.zxid)) {
             let what = format!("{guarded:?} committed; the znode lived {own:?}");
             verdict.breaks(Promise::GuardedWhileHeld, what);
         }

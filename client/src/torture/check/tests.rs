@@ -28,6 +28,7 @@ fn claim(contender: usize, token: i64, seen: i64, held_us: (u64, u64)) -> Claim 
         granted_us: held_us.0,
         believed_until_us: held_us.1,
         released: true,
+        dropped: false,
     }
 }
 
@@ -181,6 +182,16 @@ fn a_guarded_write_behind_the_end_is_found() {
     let guarded = |zxid| Guarded { lock: PATH.to_owned(), path: znode(5), zxid };
     assert_eq!(broken(|history| history.guarded.push(guarded(19))), []);
     assert_eq!(broken(|history| history.guarded.push(guarded(20))), [Promise::GuardedWhileHeld]);
+    let behind_a_gap = |history: &mut History| {
+        history.log.covers(60, 70);
+        history.guarded.push(guarded(65));
+    };
+    assert_eq!(broken(behind_a_gap), [Promise::GuardedWhileHeld], "its end was seen");
+    let of_one_unseen = |history: &mut History| {
+        history.log.covers(60, 70);
+        history.guarded.push(Guarded { path: znode(55), ..guarded(65) });
+    };
+    assert_eq!(broken(of_one_unseen), [], "its create lies in the gap");
 }
 
 #[test]
@@ -330,19 +341,18 @@ fn queues_counters_and_barriers_have_their_models() {
 
 #[test]
 fn items_leave_a_queue_in_order() {
-    let lie = |swapped: bool| {
+    let lie = |taken: [i64; 2], names: [i64; 2]| {
         broken(move |history| {
             let path = "/t/queue";
             history.locks.push(Lock::new(Recipe::Queue, path.to_owned()));
             history.tallies = vec![Tally { path: path.to_owned(), ..Tally::default() }];
-            for (number, taken) in
-                [(41, if swapped { 46 } else { 45 }), (42, if swapped { 45 } else { 46 })]
-            {
-                history.log.add(number, &format!("{path}/qn-{number:010}"), Happened::Created);
+            for (at, (number, taken)) in (41..).zip(names.into_iter().zip(taken)) {
+                history.log.add(at, &format!("{path}/qn-{number:010}"), Happened::Created);
                 history.log.add(taken, &format!("{path}/qn-{number:010}"), Happened::Deleted);
             }
         })
     };
-    assert_eq!(lie(false), []);
-    assert_eq!(lie(true), [Promise::Model]);
+    assert_eq!(lie([45, 46], [7, 8]), []);
+    assert_eq!(lie([46, 45], [7, 8]), [Promise::Model]);
+    assert_eq!(lie([45, 46], [7, 7]), [Promise::Model], "a name comes up again");
 }

@@ -1,0 +1,223 @@
+//! The contenders of a run, and what happens to them.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use tokio::sync::{mpsc, watch};
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::contender;
+use super::history::History;
+use super::plan::{Fault, HolderFault, Plan};
+use super::proxy::{self, Proxy};
+use super::recipe::{Lock, Recipe};
+use super::recorder::Recorder;
+use super::run::{Settings, TortureError};
+use super::scene::{Body, Phase, Scene};
+use super::servers::{Servers, rotated};
+use super::shift::Shift;
+use super::stage::{LEFT_MAX, Stage, limited};
+use super::tree;
+use super::upset::Upset;
+
+/// How long contenders that were told to end may take.
+const END_MAX: Duration = Duration::from_mins(1);
+/// How many messages of contenders wait.
+const DONE_MAX: usize = 1024;
+
+/// The contenders.
+#[derive(Debug)]
+pub(super) struct Troupe {
+    pub(super) scene: Arc<Scene>,
+    pub(super) bodies: Vec<Arc<Body>>,
+    threads: Vec<JoinHandle<()>>,
+    phase: watch::Sender<Phase>,
+    lull: watch::Sender<bool>,
+    done: mpsc::Receiver<(usize, String)>,
+    pub(super) marks: Vec<(Duration, String)>,
+    last_turn_max: Duration,
+}
+
+impl Drop for Troupe {
+    fn drop(&mut self) {
+        self.phase.send_replace(Phase::Over);
+        for body in &self.bodies {
+            body.strike_uncounted(HolderFault::Die);
+        }
+    }
+}
+
+impl Troupe {
+    /// Starts the contenders, and lets them pass the barriers.
+    pub(super) async fn gather(
+        settings: &Settings,
+        shift: Shift,
+        stage: &Stage,
+    ) -> Result<Self, TortureError> {
+        let (phase, phase_seen) = watch::channel(Phase::Gather);
+        let (lull, lull_seen) = watch::channel(false);
+        let (done_sender, done) = mpsc::channel(DONE_MAX);
+        let scene = Arc::new(Scene {
+            seed: settings.seed,
+            recorder: Recorder::new(),
+            locks: stage.locks.clone(),
+            contenders: settings.contenders,
+            session_timeout: stage.session_timeout,
+            phase: phase_seen,
+            lull: lull_seen,
+            done: done_sender,
+            tallies: Mutex::new(BTreeMap::new()),
+            sabotage: settings.sabotage,
+            ledger: stage.ledger.clone(),
+            holders_stopped: AtomicUsize::new(0),
+        });
+        let (mut bodies, mut threads) = (Vec::new(), Vec::new());
+        for number in 0..settings.contenders {
+            let proxy = Proxy::start_with(&rotated(&settings.servers, number), shift).await?;
+            if settings.client_faults && stage.locks.iter().any(is_barrier) {
+                proxy.strike(proxy::Fault::Reply, number);
+            }
+            let body = Arc::new(Body::new(number, proxy));
+            threads.push(contender::start(Arc::clone(&scene), Arc::clone(&body))?);
+            bodies.push(body);
+        }
+        let (marks, last_turn_max) = (Vec::new(), settings.last_turn_max);
+        let mut troupe = Self { scene, bodies, threads, phase, lull, done, marks, last_turn_max };
+        let missing = troupe.all_done(&stage.locks, is_barrier).await;
+        for stuck in missing {
+            troupe.scene.recorder.error(format!("before the first fault: {stuck}"));
+        }
+        troupe.phase.send_replace(Phase::Run);
+        Ok(troupe)
+    }
+
+    /// Plays the plan.
+    pub(super) async fn play(
+        &mut self,
+        plan: &Plan,
+        servers: Option<Box<dyn Servers>>,
+        duration: Duration,
+        stage: &Stage,
+    ) -> Option<Box<dyn Servers>> {
+        let start = Instant::now();
+        let before = Duration::from_micros(self.scene.recorder.now_us());
+        let upset = Upset::start(servers, &self.scene);
+        for (at, fault) in &plan.steps {
+            sleep_until(start + *at).await;
+            self.marks.push((before + start.elapsed(), fault.to_string()));
+            match fault {
+                Fault::Holder(who, what) => self.body(*who, |body| body.strike_holder(*what)),
+                Fault::Anywhere(who, what) => self.body(*who, |body| body.strike_anywhere(*what)),
+                Fault::LoseReply(who, after) => {
+                    self.body(*who, |body| body.proxy.strike(proxy::Fault::Reply, *after));
+                }
+                Fault::LoseRequest(who, after) => {
+                    self.body(*who, |body| body.proxy.strike(proxy::Fault::Request, *after));
+                }
+                Fault::ExpireAll(long) => {
+                    self.scene.recorder.struck("all sessions expired");
+                    for body in &self.bodies {
+                        body.strike_uncounted(HolderFault::Cut(*long));
+                    }
+                }
+                Fault::Reap(long) => self.reap(*long, stage).await,
+                Fault::Server(..) | Fault::KillLeaderAtGrant(_) => upset.strike(*fault),
+            }
+        }
+        sleep_until(start + duration).await;
+        let (failures, servers) = upset.finish().await;
+        for failure in failures {
+            self.scene.recorder.error(failure);
+        }
+        for body in &self.bodies {
+            body.calm();
+        }
+        servers
+    }
+
+    fn body(&self, who: usize, strike: impl FnOnce(&Body)) {
+        if let Some(body) = self.bodies.get(who) {
+            strike(body);
+        }
+    }
+
+    /// Deletes empty directories, as a reaper of containers does between the create of a directory
+    /// and the create below it.
+    async fn reap(&self, long: Duration, stage: &Stage) {
+        let end = Instant::now() + long;
+        let mut reaped = false;
+        self.lull.send_replace(true);
+        while Instant::now() < end {
+            if Instant::now() + long / 2 > end {
+                self.lull.send_replace(false);
+            }
+            for lock in &stage.locks {
+                let parts = if lock.recipe.is_lock() { lock.parts() } else { Vec::new() };
+                for part in parts {
+                    // A directory in use is not empty, and one that was reaped is not there.
+                    let gone = timeout(long, stage.admin.delete(&part.dir(), -1)).await;
+                    reaped |= gone.is_ok_and(|gone| gone.is_ok());
+                }
+            }
+            sleep(Duration::from_millis(2)).await;
+        }
+        if reaped {
+            self.scene.recorder.struck("directories reaped");
+        }
+        self.lull.send_replace(false);
+    }
+
+    /// Lets everybody have a last turn, looks for what they leave, and ends them.
+    pub(super) async fn close(&mut self, stage: &Stage, history: &mut History) {
+        self.phase.send_replace(Phase::LastTurn);
+        let stuck = self.all_done(&stage.locks, |_| true).await;
+        let all_there = stuck.is_empty();
+        history.stuck = stuck;
+        self.phase.send_replace(Phase::Quiet);
+        if all_there {
+            // The sessions live: what stands there now was left behind by somebody alive.
+            match limited(tree::waiters_gone(&stage.admin, &stage.locks, LEFT_MAX)).await {
+                Ok(left) => history.leftovers = left,
+                Err(error) => history.errors.push(format!("looking for leftovers: {error}")),
+            }
+        }
+        self.phase.send_replace(Phase::Over);
+        if !all_there {
+            for body in &self.bodies {
+                body.strike_uncounted(HolderFault::Die);
+            }
+        }
+        let threads = std::mem::take(&mut self.threads);
+        let ended = tokio::task::spawn_blocking(move || {
+            threads.into_iter().map(JoinHandle::join).filter(Result::is_err).count()
+        });
+        match timeout(END_MAX, ended).await {
+            Ok(Ok(0)) => {}
+            Ok(Ok(count)) => history.errors.push(format!("{count} contenders panicked")),
+            Ok(Err(_)) | Err(_) => history.errors.push("the contenders do not end".to_owned()),
+        }
+    }
+
+    /// Waits until every contender has said of every such lock that it is done; answers who has not.
+    async fn all_done(&mut self, locks: &[Lock], wanted: impl Fn(&Lock) -> bool) -> Vec<String> {
+        let who = 0..self.scene.contenders;
+        let mut missing: Vec<(usize, String)> = who
+            .flat_map(|who| locks.iter().filter(|l| wanted(l)).map(move |l| (who, l.path.clone())))
+            .collect();
+        let end = Instant::now() + self.last_turn_max;
+        while !missing.is_empty() {
+            tokio::select! {
+                done = self.done.recv() => missing.retain(|one| Some(one) != done.as_ref()),
+                () = sleep_until(end) => break,
+            }
+        }
+        missing.into_iter().map(|(who, path)| format!("contender {who} waits at {path}")).collect()
+    }
+}
+
+fn is_barrier(lock: &Lock) -> bool {
+    lock.recipe == Recipe::DoubleBarrier
+}
