@@ -4,6 +4,7 @@ import java.util.Comparator;
 import java.util.List;
 import java.util.UUID;
 import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.apache.zookeeper.CreateMode;
 import org.apache.zookeeper.KeeperException;
 import org.apache.zookeeper.WatchedEvent;
@@ -120,7 +121,39 @@ final class Plain {
 
         @Override
         public void release() throws Exception {
-            delete(zk, path);
+            do {
+                try {
+                    zk.delete(path, -1);
+                    return;
+                } catch (KeeperException.NoNodeException gone) {
+                    return;
+                } catch (KeeperException.ConnectionLossException lost) {
+                    Thread.sleep(50);
+                }
+                // If the lost delete was carried out, the znode may be another's by now.
+            } while (isHeld());
+        }
+
+        private boolean isHeld() throws Exception {
+            Stat holder = repeat(() -> {
+                sync();
+                return zk.exists(path, false);
+            });
+            return holder != null && holder.getEphemeralOwner() == zk.getSessionId();
+        }
+
+        /** Lets the server at hand catch up: it may not know of the lost delete yet. */
+        private void sync() throws KeeperException, InterruptedException {
+            CountDownLatch done = new CountDownLatch(1);
+            AtomicInteger code = new AtomicInteger();
+            zk.sync(path, (result, synced, context) -> {
+                code.set(result);
+                done.countDown();
+            }, null);
+            done.await();
+            if (code.get() != KeeperException.Code.OK.intValue()) {
+                throw KeeperException.create(KeeperException.Code.get(code.get()), path);
+            }
         }
 
         @Override
