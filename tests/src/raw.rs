@@ -152,6 +152,8 @@ impl RawConnection {
                 Ok(0) => return Ok(None),
                 Ok(bytes) => self.incoming.extend_from_slice(chunk.get(..bytes).unwrap_or(&[])),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return Ok(None),
+                // A signal ends a read that has a time limit, as that of a child that has died does.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
             }
         }

@@ -47,10 +47,10 @@ fn shape(word: &str, answer: &str) -> Vec<String> {
     };
     let mut lines: Vec<String> = Vec::new();
     for line in answer.lines().map(key) {
-        // Which connections expire together is chance, and so is whether the one that asked the
-        // last word is still there.
-        let is_next_set = line.contains(" expire at ")
-            && lines.last().is_some_and(|last| last.starts_with("\tip: "));
+        // Which sessions and connections expire together is chance, and so is whether the one that
+        // asked the last word is still there.
+        let is_member = |line: &String| line.starts_with("\tip: ") || line == "\tN";
+        let is_next_set = line.contains(" expire at ") && lines.last().is_some_and(is_member);
         if !is_next_set && lines.last() != Some(&line) {
             lines.push(line);
         }
