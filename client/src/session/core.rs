@@ -263,16 +263,17 @@ impl Core {
         }
     }
 
+    /// Like [`forget`](Self::forget), without a connection: the next server is not told of the watch.
+    pub(crate) fn forget_unserved(&mut self, kind: WatcherType, path: &str) {
+        self.watches.forget(kind, path);
+    }
+
+    /// Has the server remove a watch for which nobody waits, unless a request under way leaves it.
     fn end_watch(&mut self, kind: WatcherType, path: String) {
         if !self.pending.registers(kind, &path) && !self.closing {
             let body = WatchesRequest { path, watcher_type: kind };
             self.send(&Request::RemoveWatches(body), None, None);
         }
-    }
-
-    /// The same without a connection: the next server is not told of the watch.
-    pub(crate) fn forget_unserved(&mut self, kind: WatcherType, path: &str) {
-        self.watches.forget(kind, path);
     }
 
     fn authenticate(&mut self, packet: AuthPacket, answer: oneshot::Sender<Answer>) {
