@@ -42,6 +42,31 @@ pub(crate) async fn versions_are_heeded(scene: &Scene) {
     scene.ctl(&["delete", "-v", "2", &path]).well();
 }
 
+pub(crate) async fn the_flags_of_new_shells_and_the_forms_of_old_ones_are_understood(
+    scene: &Scene,
+) {
+    let path = scene.path().await;
+    scene.ctl(&["set", "-b", &path, "AP9hYg=="]).well();
+    assert_eq!(scene.ctl(&["get", "-b", &path]).well(), "AP9hYg==\n");
+    let dump = scene.ctl(&["get", "-x", &path]).well();
+    let line = dump.lines().nth(3).unwrap();
+    assert_eq!(line, format!("|00000000| 00 ff 61 62{}|..ab{}|", " ".repeat(37), " ".repeat(12)));
+    scene.ctl(&["set", &path, "0123456789abcdefg"]).well();
+    let dump = scene.ctl(&["get", "-x", &path]).well();
+    assert!(dump.contains("|00000010| 67 ") && dump.lines().count() == 6, "{dump}");
+    scene.ctl(&["set", &path, ""]).well();
+    assert_eq!(scene.ctl(&["get", "-x", &path]).well(), "\n");
+    scene.ctl(&["set", "-b", &path, "no base64!"]).badly(3, "not in base64");
+    scene.ctl(&["set", &path, "x", "7"]).badly(1, "another version");
+    scene.ctl(&["set", &path, "x", "3"]).well();
+    scene.ctl(&["set", "-v", "4", &path, "x", "4"]).badly(128, "cannot be used with");
+    scene.ctl(&["get", &path, "/other"]).badly(128, "/other");
+    scene.ctl(&["get", "--raw", &path, "watch"]).badly(128, "cannot be used with");
+    scene.ctl(&["ls", "-R", &path, "watch"]).badly(128, "cannot be used with");
+    scene.ctl(&["delete", &path, "1"]).badly(1, "another version");
+    scene.ctl(&["delete", &path, "4"]).well();
+}
+
 pub(crate) async fn every_kind_of_znode_is_created(scene: &Scene) {
     let top = scene.path().await;
     let below = |name: &str| format!("{top}/{name}");
@@ -72,14 +97,18 @@ pub(crate) async fn what_is_below_is_listed_and_deleted(scene: &Scene) {
     assert_eq!(scene.ctl(&["ls", &format!("{top}/b")]).well(), "");
     let paths = format!("{top}\n{top}/a\n{top}/a/x\n{top}/a/x/y\n{top}/b\n");
     assert_eq!(scene.ctl(&["ls", "-R", &top]).well(), paths);
+    let stats = scene.ctl(&["ls", "-R", "-s", &top]).well();
+    assert_eq!(stats.lines().count(), 5 * 12, "{stats}");
+    assert!(stats.starts_with(&format!("{top}\ncZxid = ")), "{stats}");
     let tree = format!("{top}\n├── a\n│   └── x\n│       └── y\n└── b\n");
     assert_eq!(scene.ctl(&["tree", &top]).well(), tree);
     assert_eq!(scene.ctl(&["tree", "-L", "1", &top]).well(), format!("{top}\n├── a\n└── b\n"));
     assert_eq!(scene.ctl(&["getAllChildrenNumber", &top]).well(), "4\n");
     scene.ctl(&["delete", &top]).badly(1, "deleteall");
-    assert_eq!(scene.json(&["deleteall", &top])["deleted"], 5);
+    assert_eq!(scene.json(&["deleteall", "-b", "1", &top])["deleted"], 5);
     scene.ctl(&["ls", &top]).badly(1, "does not exist");
     scene.ctl(&["deleteall", "/"]).badly(3, "cannot be deleted");
+    scene.ctl(&["deleteall", "-b", "0", &top]).badly(128, "0");
 }
 
 pub(crate) async fn data_that_is_not_text_survives(scene: &Scene) {
@@ -168,8 +197,8 @@ pub(crate) async fn a_watch_tells_of_the_next_change(scene: &Scene) {
     let client = scene.client().await;
     let top = scene.path().await;
     let path = format!("{top}/later");
-    let mut stat = scene.begin(&["--json", "stat", "-w", &path]);
-    let mut ls = scene.begin(&["ls", "-w", &top]);
+    let mut stat = scene.begin(&["--json", "stat", &path, "watch"]);
+    let mut ls = scene.begin(&["ls", &top, "watch"]);
     let mut all = scene.begin(&["addWatch", "-m", "persistent_recursive", &top]);
     let told = read_until(&mut all, &format!("type:NodeCreated path:{path}"));
     // Whether a watch is there already cannot be seen from outside: change until all have told.

@@ -1,5 +1,6 @@
 //! What the scenes have in common.
 
+use std::fs;
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -149,6 +150,12 @@ pub(crate) fn ended(child: Child) -> Said {
 pub(crate) fn signal(child: &Child, name: &str) {
     let status = Command::new("kill").args([&format!("-{name}"), &child.id().to_string()]).status();
     assert!(status.unwrap().success());
+}
+
+/// The letter for what a process does: T for one that is stopped, Z for one that has ended.
+pub(crate) fn state(pid: u32) -> Option<char> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 /// Waits until something is so.

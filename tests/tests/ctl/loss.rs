@@ -4,11 +4,12 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use tokio::time::Instant;
-use zoolet_client::torture::proxy::Proxy;
+use zoolet_client::torture::proxy::{Fault, Proxy};
 use zoolet_tests::{tools, zooletctl};
 
-use crate::harness::{Scene, command, ended, soon, start};
+use crate::harness::{Scene, command, ended, signal, soon, start, state};
 
 /// The session timeout of the holders that are cut off. A third of it lies between the end of the
 /// command and the end of the session, in which a busy machine is to come to the assertions.
@@ -131,7 +132,65 @@ pub(crate) async fn a_command_on_a_terminal_ends_with_all_it_started(scene: &Sce
     ended(holder).badly(125, "the session has ended");
 }
 
+/// Ctrl-Z stops the command too, and it does not go on when the lock has gone to somebody else.
+pub(crate) async fn a_command_that_was_stopped_goes_on_only_under_its_lock(scene: &Scene) {
+    let path = scene.path().await;
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("ticks");
+    let ticks = || fs::metadata(&file).map_or(0, |metadata| metadata.len());
+    let script = format!("while echo >> {}; do sleep 0.02; done", file.display());
+    let mut lock = command(&scene.servers, &["--session-timeout", "4s", "lock", &path, "--"]);
+    let holder = start(lock.args(["sh", "-c", &script]).stdin(Stdio::null()));
+    let grows = async |what: &str| {
+        let before = ticks();
+        soon(what, async || ticks() > before + 3).await;
+    };
+    let stopped = async || {
+        signal(&holder, "TSTP");
+        soon("it stands still", async || state(holder.id()) == Some('T')).await;
+        ticks()
+    };
+    grows("it works").await;
+    let before = stopped().await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert_eq!(ticks(), before, "the command goes on without its holder");
+    signal(&holder, "CONT");
+    grows("it goes on").await;
+
+    let before = stopped().await;
+    // It gets the lock when the session of the one that stands still has ended.
+    scene.ctl(&["lock", &path, "--", "true"]).well();
+    signal(&holder, "CONT");
+    ended(holder).badly(125, "lost");
+    assert_eq!(ticks(), before, "the command goes on without its lock");
+}
+
+/// A try waits for no holder, and for servers that are gone no longer than any other call.
+pub(crate) async fn a_try_ends_when_the_servers_vanish(scene: &Scene) {
+    /// More than a try makes.
+    const REQUESTS: usize = 16;
+    let top = scene.path().await;
+    let tries = (0..REQUESTS).map(async |after| {
+        let proxy = Proxy::start(&scene.servers).await.unwrap();
+        proxy.strike(Fault::Servers, after);
+        let path = format!("{top}/{after}");
+        let mut command = Command::new(zooletctl::binary().unwrap());
+        command.env("ZOOLETCTL_SERVERS", proxy.connect_string()).stdin(Stdio::null());
+        command.args(["--timeout", "2s", "--session-timeout", "4s"]);
+        command.args(["lock", &path, "--timeout", "0", "--", "true"]);
+        let mut run = start(&mut command);
+        soon("the end of the try", async || run.try_wait().unwrap().is_some()).await;
+        // What its end leaves behind goes with the session, and the empty parents with that.
+        scene.until_children(&path, 0).await;
+        (proxy.calm(), ended(run))
+    });
+    let ends = join_all(tries).await;
+    let unanswered = ends.iter().filter(|(_, said)| said.code == Some(2)).count();
+    let well = ends.iter().filter(|(_, said)| said.code == Some(0)).count();
+    assert!(unanswered >= 2 && unanswered + well == REQUESTS, "{ends:?}");
+    assert!(!ends[REQUESTS - 1].0 && ends[REQUESTS - 1].1.code == Some(0), "{ends:?}");
+}
+
 fn is_alive(pid: &str) -> bool {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    pid.parse().ok().and_then(state).is_some_and(|state| state != 'Z')
 }

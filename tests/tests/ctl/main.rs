@@ -42,6 +42,7 @@ suites! {
     commands_are_carried_out / commands_are_carried_out_on_apache:
         commands::znodes_come_and_go,
         commands::versions_are_heeded,
+        commands::the_flags_of_new_shells_and_the_forms_of_old_ones_are_understood,
         commands::every_kind_of_znode_is_created,
         commands::what_is_below_is_listed_and_deleted,
         commands::data_that_is_not_text_survives,
@@ -53,6 +54,7 @@ suites! {
         commands::a_reader_that_leaves_ends_it_quietly,
         shell::a_script_is_carried_out_line_by_line,
         shell::watches_fire_in_the_shell,
+        shell::a_watch_is_forgotten_while_no_server_can_be_reached,
         shell::sessions_are_closed_and_opened,
         shell::bad_lines_do_not_stop_a_script,
         terminal::a_person_has_history_and_completion;
@@ -67,14 +69,17 @@ suites! {
         hold::signals_reach_the_command,
         hold::without_a_command_a_signal_ends_it,
         hold::the_next_one_is_elected,
-        loss::a_command_ends_with_its_lock,
         loss::a_stubborn_command_is_killed,
-        loss::a_command_ends_before_its_session_can,
-        loss::a_command_on_a_terminal_ends_with_all_it_started,
         locks::every_family_is_shown,
         locks::semaphores_are_shown,
         locks::families_that_do_not_see_each_other_are_told,
         locks::a_bench_gives_figures_and_leaves_nothing,
         torture::a_torture_tells_what_it_has_found,
         torture::an_interrupted_torture_leaves_nothing;
+    commands_lose_their_locks / commands_lose_their_locks_on_apache:
+        loss::a_try_ends_when_the_servers_vanish,
+        loss::a_command_ends_with_its_lock,
+        loss::a_command_ends_before_its_session_can,
+        loss::a_command_on_a_terminal_ends_with_all_it_started,
+        loss::a_command_that_was_stopped_goes_on_only_under_its_lock;
 }

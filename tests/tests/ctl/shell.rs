@@ -1,9 +1,13 @@
 //! The shell, with a script instead of a person.
 
-use std::io::Write;
-use std::process::Stdio;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+use std::thread;
 
-use crate::harness::{Scene, ended, start};
+use zoolet_client::torture::proxy::Proxy;
+use zoolet_tests::zooletctl;
+
+use crate::harness::{Scene, ended, soon, start};
 
 pub(crate) async fn a_script_is_carried_out_line_by_line(scene: &Scene) {
     let top = scene.path().await;
@@ -76,6 +80,38 @@ pub(crate) async fn watches_fire_in_the_shell(scene: &Scene) {
     assert_eq!(said.code, Some(1), "the second removewatches finds nothing");
     assert_eq!(said.err.matches("no such watch").count(), 1, "{said:?}");
     assert!(said.out.ends_with("printwatches is off\n"), "{said:?}");
+}
+
+pub(crate) async fn a_watch_is_forgotten_while_no_server_can_be_reached(scene: &Scene) {
+    let path = scene.path().await;
+    let proxy = Proxy::start(&scene.servers).await.unwrap();
+    let mut command = Command::new(zooletctl::binary().unwrap());
+    command.env("ZOOLETCTL_SERVERS", proxy.connect_string()).env("ZOOLETCTL_HISTORY", "");
+    command.args(["--timeout", "4s", "--session-timeout", "20s"]).stdin(Stdio::piped());
+    let mut child = start(&mut command);
+    let (mut lines, err) = (child.stdin.take().unwrap(), child.stderr.take().unwrap());
+    writeln!(lines, "addWatch {path}\ncreate {path}/before").unwrap();
+    scene.until_children(&path, 1).await;
+
+    proxy.cut();
+    writeln!(lines, "removewatches {path}\nremovewatches -l {path}").unwrap();
+    let told = thread::spawn(move || {
+        let lines = BufReader::new(err).lines().map(Result::unwrap);
+        lines.take_while(|line| !line.contains("removed here alone")).collect::<Vec<_>>()
+    });
+    soon("the watch is forgotten", async || told.is_finished()).await;
+    let told = told.join().unwrap();
+    assert_eq!(told.iter().filter(|line| line.starts_with("Error: ")).count(), 1, "{told:?}");
+
+    proxy.heal();
+    writeln!(lines, "create {path}/after").unwrap();
+    scene.until_children(&path, 2).await;
+    writeln!(lines, "ls {path}").unwrap();
+    drop(lines);
+    let out = ended(child).out;
+    let events: Vec<&str> = out.lines().filter(|line| line.contains("WatchedEvent")).collect();
+    assert!(events.len() == 1 && events[0].contains(&format!("path:{path}/before ")), "{out}");
+    assert!(out.ends_with("after\nbefore\n"), "{out}");
 }
 
 pub(crate) async fn sessions_are_closed_and_opened(scene: &Scene) {

@@ -1,10 +1,15 @@
 //! `torture` as a command: what it writes, how it ends, and what is left when it is interrupted.
 
 use std::fs;
+use std::process::Stdio;
+use std::time::Duration;
 
 use serde_json::Value;
+use zoolet_client::torture::{Fault, Frame, Plan, ServerFault};
+use zoolet_tests::ports::PortLease;
+use zoolet_tests::up::{self, Up};
 
-use crate::harness::{Scene, ended, signal, soon};
+use crate::harness::{Scene, ended, signal, soon, state};
 
 pub(crate) async fn a_torture_tells_what_it_has_found(scene: &Scene) {
     let directory = tempfile::tempdir().unwrap();
@@ -42,6 +47,52 @@ pub(crate) async fn an_interrupted_torture_leaves_nothing(scene: &Scene) {
         assert_eq!(ended(run).code, Some(5), "{name}");
         assert_eq!(roots(scene).await, [""; 0], "{name}");
     }
+}
+
+/// Servers stand still one after the other; none of them does when the run is ended at that moment.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_torture_lets_every_server_go_on() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_lease, port) = PortLease::take_in_a_row(3).unwrap();
+    let mut command = up::on_ports(3, port).unwrap();
+    command.arg("--data-dir").arg(directory.path()).stderr(Stdio::null());
+    let up = Up::spawn(&mut command, 3).unwrap();
+    let ports = (port..port + 3).map(|port| format!("127.0.0.1:{port}"));
+    let scene = Scene::new(ports.collect::<Vec<_>>().join(","));
+    let stopped = || {
+        let members = up::members(directory.path()).unwrap();
+        members.iter().any(|member| state(member.pid) == Some('T'))
+    };
+    let seed = a_seed_that_stops_a_server_soon().to_string();
+    let words = ["torture", "--recipe", "mutex", "--clients", "3", "--secs", "1m"];
+    let rest = ["--seed", &seed, "--up-dir", directory.path().to_str().unwrap()];
+    for name in ["INT", "TERM"] {
+        let run = scene.begin(&[&words[..], &rest].concat());
+        soon("a server that stands still", async || stopped()).await;
+        signal(&run, name);
+        assert_eq!(ended(run).code, Some(5), "{name}");
+        assert!(!stopped(), "{name}");
+        assert_eq!(roots(&scene).await, [""; 0], "{name}");
+    }
+    assert!(up.stop().unwrap().success());
+}
+
+/// Of a run of three contenders for a minute.
+fn a_seed_that_stops_a_server_soon() -> u64 {
+    let frame = Frame {
+        duration: Duration::from_mins(1),
+        contenders: 3,
+        // The least that the servers grant.
+        session_timeout: Duration::from_secs(4),
+        servers: 3,
+        server_faults: vec![ServerFault::Kill, ServerFault::Pause],
+        client_faults: true,
+    };
+    let soon = Duration::from_secs(3);
+    let stops = |(at, fault): &(Duration, Fault)| {
+        *at < soon && matches!(fault, Fault::Server(_, ServerFault::Pause, _))
+    };
+    (0..1000).find(|seed| Plan::new(*seed, &frame).steps.iter().any(stops)).unwrap()
 }
 
 /// The znodes of runs.

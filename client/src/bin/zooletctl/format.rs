@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::str;
 
-use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use base64::{DecodeError, Engine as _};
 use serde_json::{Value, json};
 use zoolet_client::{Acl, Stat, perms};
 
@@ -29,6 +29,39 @@ pub(crate) fn data_text(data: &[u8]) -> String {
         }
     }
     text
+}
+
+/// Data in base64.
+pub(crate) fn base64_text(data: &[u8]) -> String {
+    STANDARD.encode(data)
+}
+
+/// The data that base64 stands for.
+pub(crate) fn base64_bytes(text: &[u8]) -> Result<Vec<u8>, DecodeError> {
+    STANDARD.decode(text)
+}
+
+/// Data in lines of 16 bytes, as zkCli prints them: where they begin, as numbers, as text.
+pub(crate) fn hexdump_text(data: &[u8]) -> String {
+    if data.is_empty() {
+        return String::new();
+    }
+    let columns: Vec<String> = (0..16).map(|column| format!("{column:2x}")).collect();
+    let edge = "-".repeat(49);
+    let mut lines = vec![
+        format!("         +{edge}+"),
+        format!("         | {} |", columns.join(" ")),
+        format!("+--------+{edge}+----------------+"),
+    ];
+    for (line, bytes) in data.chunks(16).enumerate() {
+        let numbers: Vec<String> = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let is_text = |byte: &u8| byte.is_ascii_graphic() || *byte == b' ';
+        let text: String =
+            bytes.iter().map(|byte| if is_text(byte) { char::from(*byte) } else { '.' }).collect();
+        lines.push(format!("|{:08x}| {:<47} |{text:<16}|", line * 16, numbers.join(" ")));
+    }
+    lines.push(format!("+--------+{edge}+----------------+"));
+    lines.join("\n")
 }
 
 /// A name or path on one line.

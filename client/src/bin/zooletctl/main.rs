@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use args::{Arguments, Command, Options, ZnodeCommand};
 use clap::Parser;
-use commands::{Context, Watch, Watches, event_json, event_text};
+use commands::{Context, Watches, event_json, event_text};
 use connection::Connection;
 use error::{CtlError, Exit};
 use output::Output;
@@ -86,7 +86,7 @@ async fn one_shot(
 async fn run_one(command: &ZnodeCommand, context: &Context) -> Result<(), CtlError> {
     let Some(watch) = commands::run(command, context).await? else { return Ok(()) };
     let mut is_done = false;
-    let is_persistent = matches!(watch, Watch::Persistent(_));
+    let is_persistent = watch.is_persistent();
     let mut watches = Watches::default();
     watches.add(watch);
     while let Some(event) = watches.next().await {

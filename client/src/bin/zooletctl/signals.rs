@@ -1,6 +1,6 @@
 //! The signals that ask this program to end, or that are meant for the command it runs.
 
-use rustix::process::Signal;
+use rustix::process::{Signal, getpid, kill_process};
 use tokio::signal::unix::{self, SignalKind, signal};
 
 use crate::error::CtlError;
@@ -12,6 +12,7 @@ pub(crate) struct Signals {
     terminate: unix::Signal,
     hang_up: unix::Signal,
     quit: unix::Signal,
+    stop: unix::Signal,
     user1: unix::Signal,
     user2: unix::Signal,
 }
@@ -23,6 +24,7 @@ impl Signals {
             terminate: signal(SignalKind::terminate())?,
             hang_up: signal(SignalKind::hangup())?,
             quit: signal(SignalKind::quit())?,
+            stop: signal(SignalKind::from_raw(Signal::TSTP.as_raw()))?,
             user1: signal(SignalKind::user_defined1())?,
             user2: signal(SignalKind::user_defined2())?,
         })
@@ -35,6 +37,7 @@ impl Signals {
             _ = self.terminate.recv() => Signal::TERM,
             _ = self.hang_up.recv() => Signal::HUP,
             _ = self.quit.recv() => Signal::QUIT,
+            _ = self.stop.recv() => Signal::TSTP,
             _ = self.user1.recv() => Signal::USR1,
             _ = self.user2.recv() => Signal::USR2,
         }
@@ -42,6 +45,19 @@ impl Signals {
 
     /// The next one that asks this program to end.
     pub(crate) async fn end(&mut self) {
-        while matches!(self.next().await, Signal::USR1 | Signal::USR2) {}
+        loop {
+            match self.next().await {
+                Signal::TSTP => stand_still(),
+                Signal::USR1 | Signal::USR2 => {}
+                _ => return,
+            }
+        }
     }
+}
+
+/// Stops this program, as Ctrl-Z does where it is not received, until somebody lets it go on. To be
+/// called by the main thread: the system has that one take the signal, before the call returns.
+pub(crate) fn stand_still() {
+    // A process may always stop itself.
+    let _ = kill_process(getpid(), Signal::STOP);
 }

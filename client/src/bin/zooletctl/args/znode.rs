@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
+use clap::builder::RangedU64ValueParser;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 
 /// The commands of the shell and of the command line alike, with zkCli's names and flags.
@@ -102,6 +103,9 @@ pub(crate) struct RemoveWatches {
     /// Persistent recursive ones.
     #[arg(short, group = "kind")]
     pub(crate) recursive: bool,
+    /// Here alone, if no server can be reached: they are not registered again.
+    #[arg(short)]
+    pub(crate) local: bool,
     pub(crate) path: String,
 }
 
@@ -192,7 +196,24 @@ pub(crate) struct PathArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct DeleteAll {
+    /// How many deletes are under way at a time; 64 by default.
+    #[arg(short, value_name = "DELETES",
+          value_parser = RangedU64ValueParser::<usize>::new().range(1..=10_000))]
+    pub(crate) batch: Option<usize>,
     pub(crate) path: String,
+}
+
+/// The word behind a path with which old shells asked for a watch: `ls PATH watch`.
+#[derive(Debug, Args)]
+pub(crate) struct OldWatch {
+    #[arg(hide = true, value_parser = ["watch", "true"])]
+    old_watch: Option<String>,
+}
+
+impl OldWatch {
+    pub(crate) fn is_wanted(&self) -> bool {
+        self.old_watch.is_some()
+    }
 }
 
 #[derive(Debug, Args)]
@@ -266,34 +287,48 @@ pub(crate) struct Delete {
     #[arg(short, value_name = "VERSION", default_value_t = -1, allow_negative_numbers = true)]
     pub(crate) version: i32,
     pub(crate) path: String,
+    /// Old shells had it behind the path.
+    #[arg(hide = true, conflicts_with = "version", allow_negative_numbers = true)]
+    pub(crate) old_version: Option<i32>,
 }
 
+#[allow(clippy::struct_excessive_bools, reason = "each stands for a flag, zkCli's but one")]
 #[derive(Debug, Args)]
 pub(crate) struct Get {
     /// Print the Stat too.
     #[arg(short)]
     pub(crate) stat: bool,
+    /// Print the data in base64.
+    #[arg(short, conflicts_with_all = ["json", "raw"])]
+    pub(crate) base64: bool,
+    /// Print the bytes as hexadecimal numbers, 16 a line, and as text beside them.
+    #[arg(short = 'x', conflicts_with_all = ["json", "raw", "base64"])]
+    pub(crate) hexdump: bool,
     /// Print the bytes as they are, and nothing else.
-    #[arg(long, conflicts_with_all = ["stat", "json", "watch"])]
+    #[arg(long, conflicts_with_all = ["stat", "json", "watch", "old_watch"])]
     pub(crate) raw: bool,
     /// Watch it: tell of the next change.
     #[arg(short)]
     pub(crate) watch: bool,
     pub(crate) path: String,
+    #[command(flatten)]
+    pub(crate) old: OldWatch,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Ls {
     /// Print the Stat too.
-    #[arg(short, conflicts_with = "recursive")]
+    #[arg(short)]
     pub(crate) stat: bool,
     /// Print the paths of everything below.
-    #[arg(short = 'R')]
+    #[arg(short = 'R', conflicts_with = "old_watch")]
     pub(crate) recursive: bool,
     /// Watch it: tell of the next change of its children.
     #[arg(short, conflicts_with = "recursive")]
     pub(crate) watch: bool,
     pub(crate) path: String,
+    #[command(flatten)]
+    pub(crate) old: OldWatch,
 }
 
 #[derive(Debug, Args)]
@@ -304,9 +339,15 @@ pub(crate) struct Set {
     /// Only if the data has this version.
     #[arg(short, value_name = "VERSION", default_value_t = -1, allow_negative_numbers = true)]
     pub(crate) version: i32,
+    /// The data is in base64.
+    #[arg(short, conflicts_with = "file")]
+    pub(crate) base64: bool,
     pub(crate) path: String,
     #[command(flatten)]
     pub(crate) data: Data,
+    /// Old shells had it behind the data.
+    #[arg(hide = true, conflicts_with = "version", allow_negative_numbers = true)]
+    pub(crate) old_version: Option<i32>,
 }
 
 #[derive(Debug, Args)]
@@ -315,6 +356,8 @@ pub(crate) struct StatArgs {
     #[arg(short)]
     pub(crate) watch: bool,
     pub(crate) path: String,
+    #[command(flatten)]
+    pub(crate) old: OldWatch,
 }
 
 /// A version of the configuration: hexadecimal, as the servers write it, or −1.

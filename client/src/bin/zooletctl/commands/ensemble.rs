@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use serde_json::json;
-use zoolet_client::{ConfigChange, Stat};
+use zoolet_client::{ConfigChange, Stat, WatcherType};
 
 use super::Context;
 use super::watch::Watch;
@@ -23,7 +23,7 @@ pub(crate) async fn config(
     let connection = &context.connection;
     let (data, stat, watch) = if arguments.watch {
         let read = connection.ask(CONFIG_PATH, connection.client.config_watched()).await?;
-        (read.0, read.1, Some(Watch::Once(read.2)))
+        (read.0, read.1, Some(Watch::once(CONFIG_PATH, WatcherType::Data, read.2)))
     } else {
         let (data, stat) = connection.ask(CONFIG_PATH, connection.client.config()).await?;
         (data, stat, None)

@@ -3,14 +3,16 @@
 use std::fmt::Write as _;
 
 use serde_json::json;
-use zoolet_client::{ErrorCode, SessionId};
+use zoolet_client::{ErrorCode, SessionId, WatcherType};
 
 use super::Context;
 use super::walk::{Visited, Walk};
 use super::watch::Watch;
 use crate::args::{Get, Ls, PathArgs, StatArgs, Tree};
 use crate::error::CtlError;
-use crate::format::{data_json, data_text, name_text, stat_json, stat_text};
+use crate::format::{
+    base64_text, data_json, data_text, hexdump_text, name_text, stat_json, stat_text,
+};
 use crate::output;
 use crate::path;
 
@@ -18,12 +20,12 @@ use crate::path;
 pub(crate) async fn ls(arguments: &Ls, context: &Context) -> Result<Option<Watch>, CtlError> {
     path::check(&arguments.path)?;
     if arguments.recursive {
-        return ls_recursive(&arguments.path, context).await.map(|()| None);
+        return ls_recursive(arguments, context).await.map(|()| None);
     }
     let (connection, path) = (&context.connection, &arguments.path);
-    let (mut children, stat, watch) = if arguments.watch {
+    let (mut children, stat, watch) = if arguments.watch || arguments.old.is_wanted() {
         let read = connection.ask(path, connection.client.children_watched(path)).await?;
-        (read.0, read.1, Some(Watch::Once(read.2)))
+        (read.0, read.1, Some(Watch::once(path, WatcherType::Children, read.2)))
     } else {
         let (children, stat) = connection.ask(path, connection.client.children(path)).await?;
         (children, stat, None)
@@ -40,10 +42,21 @@ pub(crate) async fn ls(arguments: &Ls, context: &Context) -> Result<Option<Watch
 }
 
 /// Every path below and the path itself, one a line, parents before their children.
-async fn ls_recursive(top: &str, context: &Context) -> Result<(), CtlError> {
-    let mut walk = Walk::new(top);
+async fn ls_recursive(arguments: &Ls, context: &Context) -> Result<(), CtlError> {
+    let mut walk = Walk::new(&arguments.path);
     while let Some(found) = walk.next(&context.connection).await? {
-        context.output.result(|| name_text(&found.path), || json!({ "path": found.path }))?;
+        let text = || {
+            let path = name_text(&found.path);
+            if arguments.stat { format!("{path}\n{}", stat_text(&found.stat)) } else { path }
+        };
+        let json = || {
+            if arguments.stat {
+                json!({ "path": found.path, "stat": stat_json(&found.stat) })
+            } else {
+                json!({ "path": found.path })
+            }
+        };
+        context.output.result(text, json)?;
     }
     Ok(())
 }
@@ -86,13 +99,13 @@ fn branch(found: &Visited, siblings: &mut [usize], sizes: bool) -> String {
     line
 }
 
-/// `get [-s] [-w] PATH`.
+/// `get [-s] [-w] [-b] [-x] PATH`.
 pub(crate) async fn get(arguments: &Get, context: &Context) -> Result<Option<Watch>, CtlError> {
     path::check(&arguments.path)?;
     let (connection, path) = (&context.connection, &arguments.path);
-    let (data, stat, watch) = if arguments.watch {
+    let (data, stat, watch) = if arguments.watch || arguments.old.is_wanted() {
         let read = connection.ask(path, connection.client.get_watched(path)).await?;
-        (read.0, read.1, Some(Watch::Once(read.2)))
+        (read.0, read.1, Some(Watch::once(path, WatcherType::Data, read.2)))
     } else {
         let (data, stat) = connection.ask(path, connection.client.get(path)).await?;
         (data, stat, None)
@@ -108,7 +121,11 @@ pub(crate) async fn get(arguments: &Get, context: &Context) -> Result<Option<Wat
         context.output.result(String::new, json)?;
     } else {
         // A line even when there is nothing on it: a znode without data is not an error.
-        output::line(&data_text(&data))?;
+        output::line(&match arguments {
+            Get { base64: true, .. } => base64_text(&data),
+            Get { hexdump: true, .. } => hexdump_text(&data),
+            Get { .. } => data_text(&data),
+        })?;
         if arguments.stat {
             output::line(&stat_text(&stat))?;
         }
@@ -123,9 +140,9 @@ pub(crate) async fn stat(
 ) -> Result<Option<Watch>, CtlError> {
     path::check(&arguments.path)?;
     let (connection, path) = (&context.connection, &arguments.path);
-    let (stat, watch) = if arguments.watch {
+    let (stat, watch) = if arguments.watch || arguments.old.is_wanted() {
         let read = connection.ask(path, connection.client.exists_watched(path)).await?;
-        (read.0, Some(Watch::Once(read.1)))
+        (read.0, Some(Watch::once(path, WatcherType::Data, read.1)))
     } else {
         (connection.ask(path, connection.client.exists(path)).await?, None)
     };
@@ -135,7 +152,7 @@ pub(crate) async fn stat(
             context.output.result(|| stat_text(&stat), json)?;
         }
         // Who watches for its creation is told that there is nothing yet.
-        None if arguments.watch => {
+        None if watch.is_some() => {
             let text = || format!("{path} does not exist yet");
             context.output.result(text, || json!({ "path": path, "stat": null }))?;
         }

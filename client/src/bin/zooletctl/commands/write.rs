@@ -14,7 +14,7 @@ use super::Context;
 use super::walk::{REQUESTS_MAX, levels};
 use crate::args::{Create, Data, Delete, DeleteAll, Set};
 use crate::error::{CtlError, Exit};
-use crate::format::{name_text, stat_json, stat_text};
+use crate::format::{base64_bytes, name_text, stat_json, stat_text};
 use crate::path;
 use crate::progress::Progress;
 
@@ -59,15 +59,21 @@ fn create_mode(arguments: &Create) -> CreateMode {
     }
 }
 
-/// `set [-s] [-v VERSION] PATH DATA`.
+/// `set [-s] [-v VERSION] [-b] PATH DATA`.
 pub(crate) async fn set(arguments: &Set, context: &Context) -> Result<(), CtlError> {
     path::check(&arguments.path)?;
     if arguments.data.data.is_none() && arguments.data.file.is_none() {
         let error = CtlError::new(Exit::Usage, "set needs DATA or --file FILE");
         return Err(error.hint("set PATH \"\" writes no bytes at all"));
     }
-    let data = arguments.data.bytes()?;
-    let write = context.connection.client.set_data(&arguments.path, &data, arguments.version);
+    let mut data = arguments.data.bytes()?;
+    if arguments.base64 {
+        data = base64_bytes(&data).map_err(|why| {
+            CtlError::new(Exit::InvalidInput, format!("the data is not in base64: {why}"))
+        })?;
+    }
+    let version = arguments.old_version.unwrap_or(arguments.version);
+    let write = context.connection.client.set_data(&arguments.path, &data, version);
     let stat = context.connection.ask(&arguments.path, write).await?;
     written(&arguments.path, &stat, arguments.stat, context)
 }
@@ -86,12 +92,13 @@ pub(crate) fn written(
 /// `delete [-v VERSION] PATH`.
 pub(crate) async fn delete(arguments: &Delete, context: &Context) -> Result<(), CtlError> {
     path::check(&arguments.path)?;
-    let delete = context.connection.client.delete(&arguments.path, arguments.version);
+    let version = arguments.old_version.unwrap_or(arguments.version);
+    let delete = context.connection.client.delete(&arguments.path, version);
     context.connection.ask(&arguments.path, delete).await?;
     context.output.result(String::new, || json!({ "path": arguments.path, "deleted": 1 }))
 }
 
-/// `deleteall PATH`: a znode and everything below it, the deepest first.
+/// `deleteall [-b DELETES] PATH`: a znode and everything below it, the deepest first.
 pub(crate) async fn delete_all(arguments: &DeleteAll, context: &Context) -> Result<(), CtlError> {
     path::check(&arguments.path)?;
     if arguments.path == "/" {
@@ -109,9 +116,10 @@ pub(crate) async fn delete_all(arguments: &DeleteAll, context: &Context) -> Resu
         progress.advance(1);
         deleted
     };
+    let at_a_time = arguments.batch.unwrap_or(REQUESTS_MAX);
     let mut deleted = 0;
     for level in levels.iter().rev() {
-        let mut deletes = stream::iter(level).map(delete).buffer_unordered(REQUESTS_MAX);
+        let mut deletes = stream::iter(level).map(delete).buffer_unordered(at_a_time);
         while let Some(one) = deletes.next().await {
             deleted += one?;
         }

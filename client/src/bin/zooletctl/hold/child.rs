@@ -13,7 +13,7 @@ use tokio::time::{sleep, timeout};
 use super::descendants::Descendants;
 use crate::error::{CtlError, Exit};
 use crate::output::note;
-use crate::signals::Signals;
+use crate::signals::{self, Signals};
 
 /// How often those that are to end are looked for again.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
@@ -67,12 +67,20 @@ impl RunningCommand {
     }
 
     /// Waits until it ends, and hands signals on to it.
-    pub(crate) async fn wait(&mut self, signals: &mut Signals) -> Result<Exit, CtlError> {
+    pub(crate) async fn wait(
+        &mut self,
+        signals: &mut Signals,
+        is_held: impl AsyncFn() -> bool,
+    ) -> Result<Exit, CtlError> {
         loop {
             tokio::select! {
                 status = self.child.wait() => return Ok(exit_of(status?)),
                 () = self.descendants.child_ended() => Descendants::bury(self.pid),
                 signal = signals.next() => {
+                    if signal == Signal::TSTP {
+                        self.stand_still(&is_held).await;
+                        continue;
+                    }
                     // What the terminal sends it has sent to the command too.
                     let from_terminal = matches!(signal, Signal::INT | Signal::QUIT);
                     if self.has_group || !from_terminal {
@@ -80,6 +88,22 @@ impl RunningCommand {
                     }
                 }
             }
+        }
+    }
+
+    /// Stops with this program, and goes on with it if the lock is still held: nobody looks for its
+    /// loss meanwhile. On a terminal that has stopped it, and lets both go on.
+    async fn stand_still(&self, is_held: impl AsyncFn() -> bool) {
+        if self.has_group {
+            self.descendants.stop();
+        }
+        signals::stand_still();
+        // Whoever finds out that the lock is lost drops this.
+        while !is_held().await {
+            sleep(LOOK_AGAIN).await;
+        }
+        if self.has_group {
+            self.descendants.send(Signal::CONT);
         }
     }
 
@@ -113,7 +137,7 @@ impl RunningCommand {
         for _ in 0..LOOKS_MAX {
             if self.descendants.is_any_left() {
                 looks_without = 0;
-                self.descendants.kill();
+                self.descendants.send(Signal::KILL);
             } else {
                 looks_without += 1;
                 if looks_without == LOOKS_WITHOUT {

@@ -84,10 +84,23 @@ impl Descendants {
         }
     }
 
-    /// Kills all, the command too.
-    pub(crate) fn kill(&self) {
+    /// Stops all, the command too, and those that were started meanwhile.
+    pub(crate) fn stop(&self) {
+        let mut stopped = BTreeSet::new();
+        loop {
+            let found = self.find();
+            let mut new = found.iter().filter(|process| stopped.insert(process.pid)).peekable();
+            if new.peek().is_none() {
+                return;
+            }
+            new.for_each(|process| process.send(Signal::STOP));
+        }
+    }
+
+    /// Sends a signal to all, the command too.
+    pub(crate) fn send(&self, signal: Signal) {
         for process in self.find() {
-            process.send(Signal::KILL);
+            process.send(signal);
         }
     }
 

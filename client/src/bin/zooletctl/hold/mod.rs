@@ -233,7 +233,7 @@ async fn use_lock(
         let mut command = RunningCommand::start(plan.command, &environment)?;
         tokio::select! {
             biased;
-            exit = command.wait(signals) => exit.map(Some),
+            exit = command.wait(signals, async || is_held(&guard).await) => exit.map(Some),
             loss = lost => {
                 command.end(grace).await;
                 Err(lost_error(plan.path, loss, ": the command was killed"))
@@ -253,6 +253,11 @@ async fn use_lock(
         }
         (Ok(Ok(true)), exit) => passed(exit),
     }
+}
+
+/// Whether the lock is held, as the servers know it. A lock that cannot be looked at is none.
+async fn is_held(guard: &LockGuard) -> bool {
+    guard.guarded().commit().await.is_ok()
 }
 
 /// The command's exit code becomes this program's.

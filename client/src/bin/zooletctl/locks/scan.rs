@@ -7,13 +7,11 @@ use zoolet_client::{ErrorCode, SessionId};
 
 use super::family::{self, Family, Place, Role};
 use super::queue::{Kind, Lock, Member, sort};
+use crate::commands::REQUESTS_MAX;
 use crate::connection::Connection;
 use crate::error::CtlError;
 use crate::path;
 use crate::progress::Progress;
-
-/// How many requests are under way at a time.
-const REQUESTS_MAX: usize = 64;
 
 /// The queue of a Curator semaphore, below its path.
 const LOCKS: &str = "locks";

@@ -16,7 +16,7 @@ use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use zoolet_client::{SessionState, WatchedEvent};
 
-use crate::args::{self, Options, ShellCommand, ShellLine, Switch};
+use crate::args::{self, Options, ShellCommand, ShellLine, Switch, ZnodeCommand};
 use crate::commands::{self, Context, Watches, event_json, event_text};
 use crate::connection::Connection;
 use crate::error::{CtlError, Exit};
@@ -202,7 +202,15 @@ impl Shell {
             ShellCommand::Znode(command) => {
                 let connection = self.connection.clone().ok_or_else(closed)?;
                 let context = Context { connection, output };
-                let watch = commands::run(&command, &context).await;
+                let mut watch = commands::run(&command, &context).await;
+                if let ZnodeCommand::RemoveWatches(arguments) = &command
+                    && arguments.local
+                    && watch.as_ref().is_err_and(|error| error.exit == Exit::Connection)
+                    && self.watches.forget(arguments)
+                {
+                    note("no server could be reached: removed here alone");
+                    watch = Ok(None);
+                }
                 // Events come before the answer to what caused them.
                 self.print_events()?;
                 if let Some(watch) = watch? {
