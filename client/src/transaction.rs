@@ -36,7 +36,8 @@ impl<'a> Transaction<'a> {
         self
     }
 
-    /// Creates a znode.
+    /// Creates a znode. Servers refuse a mode with a time to live: see
+    /// [`create_with_ttl`](Self::create_with_ttl).
     pub fn create(mut self, path: &str, data: &[u8], acl: Vec<Acl>, mode: CreateMode) -> Self {
         let body = CreateRequest {
             path: self.client.path(path),

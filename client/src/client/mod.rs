@@ -197,6 +197,11 @@ impl Client {
         self.ask(request, None, |answer| read(answer?.1))
     }
 
+    /// Whether both are handles of one session with one chroot, so that a path means one znode.
+    pub(crate) fn is_handle_of(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.handle, &other.handle) && self.chroot == other.chroot
+    }
+
     /// A path as servers know it.
     pub(crate) fn path(&self, path: &str) -> String {
         self.chroot.to_server(path)

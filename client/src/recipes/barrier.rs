@@ -11,7 +11,8 @@ use super::local_address::local_address;
 use super::name::join;
 use super::place::{Place, Shape, Ticket};
 use super::retry::{
-    children, children_now, delete_created, ensure_persistent, exists_now, insist, within,
+    back_off, children, children_now, delete_created, ensure_persistent, exists_now, insist,
+    is_no_node, is_transient, within,
 };
 
 /// The znode that tells the members of a [`DoubleBarrier`] that all are there.
@@ -49,6 +50,15 @@ impl Barrier {
     pub async fn wait_timeout(&self, limit: Duration) -> Result<bool, Error> {
         Ok(within(limit, self.wait()).await?.is_some())
     }
+
+    /// Answers whether no barrier stands, as of now.
+    pub async fn try_wait(&self) -> Result<bool, Error> {
+        match exists_now(&self.client, &self.path).await {
+            // It is there and may not be read.
+            Err(error) if error.code() == Some(ErrorCode::NoAuth) => Ok(false),
+            stat => Ok(stat?.is_none()),
+        }
+    }
 }
 
 /// A barrier that a number of members enter together and leave together: Curator's
@@ -61,35 +71,21 @@ pub struct DoubleBarrier {
 }
 
 impl DoubleBarrier {
-    /// The barrier at this path, for a number of members.
+    /// The barrier at this path, for a number of members. One transaction names them all, so that
+    /// their paths must fit into the server's `jute.maxbuffer`: with 1 MiB, the default, some
+    /// thousands of members.
     pub fn new(client: &Client, path: &str, members: usize) -> Self {
         Self { client: client.clone(), path: path.to_owned(), members }
     }
 
-    /// Enters, and waits until all members have. Who drops the future leaves; the others may have
-    /// counted it until then.
+    /// Enters, and waits until all members have. Who drops the future leaves; the others have counted
+    /// it if they were complete before it had left.
     pub async fn enter(&self) -> Result<Entered, Error> {
-        let ready = join(&self.path, READY);
-        let address = local_address();
-        let ticket = Ticket {
-            dir: &self.path,
-            shape: Shape::Plain,
-            data: address.as_bytes(),
-            acl: &Acl::open(),
-            held: &[],
-        };
-        let (place, mut listed) = Place::enter(&self.client, &ticket).await?;
+        let ready = self.ready();
+        let (place, mut listed) = self.take_place().await?;
         loop {
             let (stat, watch) = insist(|| self.client.exists_watched(&ready)).await?;
-            if stat.is_some() {
-                return Ok(Entered { place });
-            }
-            let names = match listed.take() {
-                Some(names) => names,
-                None => children(&self.client, &self.path).await?,
-            };
-            if names.iter().filter(|name| *name != READY).count() >= self.members {
-                self.make_ready(&ready).await?;
+            if stat.is_some() || self.complete(listed.take()).await? {
                 return Ok(Entered { place });
             }
             match watch.changed().await {
@@ -108,12 +104,84 @@ impl DoubleBarrier {
         within(limit, self.enter()).await
     }
 
-    async fn make_ready(&self, ready: &str) -> Result<(), Error> {
+    /// Enters if no other member has to be waited for: it is the last one, or the others are
+    /// inside. That others are missing costs reads and no write, unless they leave at that moment.
+    /// Members who all try, and do not wait, do not come together.
+    pub async fn try_enter(&self) -> Result<Option<Entered>, Error> {
+        let names = children_now(&self.client, &self.path).await?;
+        let is_ready = names.iter().any(|name| name == READY);
+        if !is_ready && members_of(&names).count().saturating_add(1) < self.members {
+            return Ok(None);
+        }
+        let ready = self.ready();
+        let (place, listed) = self.take_place().await?;
+        if self.complete(listed).await? || exists_now(&self.client, &ready).await?.is_some() {
+            return Ok(Some(Entered { place }));
+        }
+        place.leave().await?;
+        // The others may have counted it while it was there: then it is one of them.
+        if exists_now(&self.client, &ready).await?.is_none() {
+            return Ok(None);
+        }
+        let (place, _) = self.take_place().await?;
+        Ok(Some(Entered { place }))
+    }
+
+    fn ready(&self) -> String {
+        join(&self.path, READY)
+    }
+
+    async fn take_place(&self) -> Result<(Place, Option<Vec<String>>), Error> {
         let address = local_address();
-        let mode = CreateMode::Persistent;
-        match insist(|| self.client.create(ready, address.as_bytes(), mode)).await {
-            Err(error) if error.code() != Some(ErrorCode::NodeExists) => Err(error),
-            _ => Ok(()),
+        let ticket = Ticket {
+            dir: &self.path,
+            shape: Shape::Plain,
+            data: address.as_bytes(),
+            acl: &Acl::open(),
+            held: &[],
+        };
+        Place::enter(&self.client, &ticket).await
+    }
+
+    /// If so many are there as have to be, tells them so, and answers true. Looks at a list that came
+    /// with one's own entry, or at a new one.
+    async fn complete(&self, mut listed: Option<Vec<String>>) -> Result<bool, Error> {
+        let mut tries = 0;
+        loop {
+            let names = match listed.take() {
+                Some(names) => names,
+                None => children(&self.client, &self.path).await?,
+            };
+            let counted: Vec<&str> = members_of(&names).take(self.members).collect();
+            if counted.len() < self.members {
+                return Ok(false);
+            }
+            match self.make_ready(&counted).await {
+                Ok(()) => return Ok(true),
+                Err(error) if error.code() == Some(ErrorCode::NodeExists) => return Ok(true),
+                // One of them has left since.
+                Err(error) if is_no_node(&error) => {}
+                Err(error) if is_transient(&error) => back_off(&mut tries).await,
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Creates `ready`, unless one of those who were counted has left.
+    async fn make_ready(&self, counted: &[&str]) -> Result<(), Error> {
+        let address = local_address();
+        let mut transaction = self.client.transaction();
+        for name in counted {
+            transaction = transaction.check(&join(&self.path, name), -1);
+        }
+        let (ready, mode) = (self.ready(), CreateMode::Persistent);
+        let create = transaction.create(&ready, address.as_bytes(), Acl::open(), mode);
+        match create.commit().await {
+            // Others may have ACLs of their own, which do not let everybody check them.
+            Err(error) if error.code() == Some(ErrorCode::NoAuth) => {
+                self.client.create(&ready, address.as_bytes(), mode).await.map(drop)
+            }
+            committed => committed.map(drop),
         }
     }
 }
@@ -134,8 +202,7 @@ impl Entered {
         let client = self.place.client().clone();
         let dir = self.place.dir().to_owned();
         let mine = self.place.name().to_owned();
-        let ready = join(&dir, READY);
-        let ready_czxid = exists_now(&client, &ready).await?.map(|stat| stat.czxid.0);
+        let sign = Sign::seen(&client, &dir).await?;
         let mut round = members(&client, &dir).await?;
         // The member with the lowest name leaves last: the others wait for it, and it for them.
         while let (Some(first), Some(last)) = (round.first(), round.last())
@@ -151,16 +218,58 @@ impl Entered {
             wait_deleted(&client, &join(&dir, first)).await?;
             keep_inside(&client, &dir, &mut round).await?;
         }
-        match ready_czxid {
-            Some(_) => delete_created(&client, &ready, ready_czxid).await.map(drop),
-            None => Ok(()),
-        }
+        sign.remove(&client).await
     }
 
-    /// The same, waiting for so long at most; answers whether all have left.
+    /// The same, waiting for so long at most; answers whether all have left. Who has waited in vain
+    /// leaves in the background. While others of this round are inside, it does not enter the next
+    /// one: the sign that all are there still stands.
     pub async fn leave_timeout(self, limit: Duration) -> Result<bool, Error> {
         Ok(within(limit, self.leave()).await?.is_some())
     }
+
+    /// Leaves without waiting for anybody, and answers whether all have left; if not, see
+    /// [`leave_timeout`](Self::leave_timeout).
+    pub async fn try_leave(self) -> Result<bool, Error> {
+        let (client, dir) = (self.place.client().clone(), self.place.dir().to_owned());
+        let sign = Sign::seen(&client, &dir).await?;
+        let mut round = members(&client, &dir).await?;
+        let mine = self.place.name().to_owned();
+        self.place.leave().await?;
+        round.retain(|name| *name != mine);
+        keep_inside(&client, &dir, &mut round).await?;
+        if !round.is_empty() {
+            return Ok(false);
+        }
+        sign.remove(&client).await?;
+        Ok(true)
+    }
+}
+
+/// The `ready` that stands when a member begins to leave; a later one is of another round.
+struct Sign {
+    path: String,
+    czxid: Option<i64>,
+}
+
+impl Sign {
+    async fn seen(client: &Client, dir: &str) -> Result<Self, Error> {
+        let path = join(dir, READY);
+        let czxid = exists_now(client, &path).await?.map(|stat| stat.czxid.0);
+        Ok(Self { path, czxid })
+    }
+
+    async fn remove(self, client: &Client) -> Result<(), Error> {
+        match self.czxid {
+            Some(_) => delete_created(client, &self.path, self.czxid).await.map(drop),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The members that a list of znodes tells of.
+fn members_of(names: &[String]) -> impl Iterator<Item = &str> {
+    names.iter().map(String::as_str).filter(|name| *name != READY)
 }
 
 /// Strikes those off the list who have left.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{broadcast, watch};
@@ -11,7 +12,7 @@ use zoolet_jute::{AddWatchMode, ErrorCode, EventType, Stat};
 use crate::{Client, Error, ErrorKind, WatchedEvent};
 
 use super::name::join;
-use super::retry::{children, insist, is_no_node};
+use super::retry::{children, insist, is_no_node, within};
 
 /// How many changes wait for a slow subscriber; then it is told how many it has missed.
 const CHANGES_MAX: usize = 1024;
@@ -88,6 +89,17 @@ impl Cache {
             Ok(Progress::Ended(kind)) => Err(kind.clone().into()),
             Ok(Progress::Behind) | Err(_) => Err(ErrorKind::Closed.into()),
         }
+    }
+
+    /// The same, for so long at most; answers whether that was enough.
+    pub async fn ready_timeout(&self, limit: Duration) -> Result<bool, Error> {
+        Ok(within(limit, self.ready()).await?.is_some())
+    }
+
+    /// Whether all of the tree has been read since the client connected last, and the mirror
+    /// follows it.
+    pub fn is_ready(&self) -> bool {
+        *self.progress.borrow() == Progress::Following
     }
 
     /// A znode, if the mirror has it.

@@ -1,6 +1,7 @@
 //! Belonging to a group, and knowing who else does.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use bytes::Bytes;
 use zoolet_jute::CreateMode;
@@ -11,6 +12,7 @@ use super::cache::Cache;
 use super::local_address::local_address;
 use super::name::join;
 use super::persistent_node::PersistentNode;
+use super::retry::within;
 
 /// A member of a group, beside Curator's `GroupMember` on the same path: an ephemeral znode with
 /// the member's id as its name, and a mirror of all of them.
@@ -45,6 +47,16 @@ impl GroupMember {
     pub async fn ready(&self) -> Result<(), Error> {
         self.node.path().await?;
         self.cache.ready().await
+    }
+
+    /// The same, for so long at most; answers whether that was enough.
+    pub async fn ready_timeout(&self, limit: Duration) -> Result<bool, Error> {
+        Ok(within(limit, self.ready()).await?.is_some())
+    }
+
+    /// Whether the membership is registered and the others are known.
+    pub fn is_ready(&self) -> bool {
+        self.node.try_path().is_some() && self.cache.is_ready()
     }
 
     /// Everybody's id and data, one's own included, as the mirror knows them.

@@ -5,7 +5,7 @@ use std::future::{Future, pending};
 use std::sync::Arc;
 use std::time::Duration;
 
-use zoolet_jute::Stat;
+use zoolet_jute::{MultiResult, Stat};
 
 use crate::{Client, Error, ErrorKind, Transaction};
 
@@ -79,6 +79,10 @@ impl LockGuard {
         Self { hold: Arc::new(Hold { place, paths, token }) }
     }
 
+    pub(crate) fn paths(&self) -> &[String] {
+        &self.hold.paths
+    }
+
     pub(crate) fn place(&self) -> &Place {
         &self.hold.place
     }
@@ -124,18 +128,15 @@ impl LockGuard {
     }
 
     /// Waits until somebody [asks for the lock](super::Mutex::request_revocation), or until it is
-    /// lost. The holder is not forced to give it back.
+    /// lost. The holder is not forced to give it back. One whose ACL does not let it read the
+    /// lock's znode is not told of requests.
     pub fn revocation(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
-        let client = self.client().clone();
-        let path = self.path().to_owned();
+        let (client, path) = (self.client().clone(), self.path().to_owned());
+        let lost = self.lost();
         async move {
-            loop {
-                let Ok((data, _, watch)) = insist(|| client.get_watched(&path)).await else {
-                    return;
-                };
-                if data.as_ref() == REVOKE_MESSAGE || fired(watch).await.is_err() {
-                    return;
-                }
+            tokio::select! {
+                () = asked(&client, &path) => {}
+                _ = lost => {}
             }
         }
     }
@@ -148,11 +149,7 @@ impl LockGuard {
 
     /// Writes the data of a znode of this version, −1 for any, if the lock is still held.
     pub async fn write(&self, path: &str, data: &[u8], version: i32) -> Result<Stat, Error> {
-        let (_, mut results) = self.guarded().set_data(path, data, version).commit().await?;
-        match results.pop() {
-            Some(zoolet_jute::MultiResult::SetData(stat)) => Ok(stat),
-            other => Err(ErrorKind::Protocol(format!("a write was answered {other:?}")).into()),
-        }
+        write(self.guarded(), path, data, version).await
     }
 
     /// Releases the lock and waits until the servers have done so. Answers whether it was held
@@ -162,6 +159,36 @@ impl LockGuard {
         match Arc::into_inner(self.hold) {
             Some(hold) => hold.place.leave().await,
             None => Ok(true),
+        }
+    }
+}
+
+/// Writes the data of a znode as the last part of a transaction.
+pub(crate) async fn write(
+    transaction: Transaction<'_>,
+    path: &str,
+    data: &[u8],
+    version: i32,
+) -> Result<Stat, Error> {
+    let (_, mut results) = transaction.set_data(path, data, version).commit().await?;
+    match results.pop() {
+        Some(MultiResult::SetData(stat)) => Ok(stat),
+        other => Err(ErrorKind::Protocol(format!("a write was answered {other:?}")).into()),
+    }
+}
+
+/// Waits until somebody has written on a znode that it is asked for; that it cannot be read is not
+/// its business.
+async fn asked(client: &Client, path: &str) {
+    loop {
+        match insist(|| client.get_watched(path)).await {
+            Ok((data, ..)) if data.as_ref() == REVOKE_MESSAGE => return,
+            Ok((.., watch)) => {
+                if fired(watch).await.is_err() {
+                    pending::<()>().await;
+                }
+            }
+            Err(_) => pending().await,
         }
     }
 }

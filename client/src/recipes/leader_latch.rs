@@ -1,15 +1,15 @@
 //! Being the leader, as a state that a program looks at.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
-use zoolet_jute::Acl;
+use zoolet_jute::{Acl, Stat};
 
 use crate::{Client, Error, ErrorKind, Transaction};
 
-use super::guard::FencingToken;
+use super::guard::{FencingToken, write};
 use super::line::{Turn, turn, wait_gone, wait_turn};
 use super::name::{Sequence, in_order, join};
 use super::place::{Place, Shape, Ticket};
@@ -66,12 +66,13 @@ pub struct LeaderLatch {
     path: String,
     standing: watch::Receiver<Standing>,
     place: Slot,
+    entering: watch::Receiver<bool>,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
 
-/// Where the task keeps its place while it waits or leads, for whoever closes the latch.
-type Slot = Arc<Mutex<Option<Arc<Place>>>>;
+/// Where the task keeps its place while it waits or leads, for whoever looks or closes the latch.
+type Slot = Arc<watch::Sender<Option<Arc<Place>>>>;
 
 impl LeaderLatch {
     /// Begins to contend at this path. The id tells the others who it is.
@@ -83,7 +84,8 @@ impl LeaderLatch {
     pub fn start_with(client: &Client, path: &str, id: &str, suspension: Suspension) -> Self {
         let (sender, standing) = watch::channel(Standing::Waiting);
         let (stop, stopped) = oneshot::channel();
-        let place = Slot::default();
+        let place: Slot = Arc::new(watch::Sender::new(None));
+        let (entering_sender, entering) = watch::channel(false);
         let contender = Contender {
             client: client.clone(),
             path: path.to_owned(),
@@ -91,11 +93,11 @@ impl LeaderLatch {
             suspension,
             standing: sender,
             place: Arc::clone(&place),
-            entering: watch::Sender::new(false),
+            entering: entering_sender,
         };
         let task = tokio::spawn(contender.run(stopped));
         let (client, path) = (client.clone(), path.to_owned());
-        Self { client, path, standing, place, stop: Some(stop), task }
+        Self { client, path, standing, place, entering, stop: Some(stop), task }
     }
 
     /// Where it stands, now and as it changes.
@@ -132,6 +134,46 @@ impl LeaderLatch {
         within(limit, self.lead()).await
     }
 
+    /// Its token if it leads, `None` if another one stands in front of it. It waits until it is in
+    /// the queue and has looked, and for no other contender. It contends on: to leave, close it.
+    pub async fn try_lead(&self) -> Result<Option<FencingToken>, Error> {
+        let (mut standing, mut place) = (self.standing.clone(), self.place.subscribe());
+        loop {
+            match &*standing.borrow_and_update() {
+                Standing::Leading { token, .. } => return Ok(Some(*token)),
+                Standing::Ended(kind) => return Err(kind.clone().into()),
+                Standing::Waiting => {}
+            }
+            let held = place.borrow_and_update().clone();
+            let is_behind = match held {
+                Some(held) => self.is_behind(&held).await?,
+                None => false,
+            };
+            // A place that was deleted is taken anew: then the list may have its next znode.
+            let is_moving = *self.entering.borrow() || place.has_changed().unwrap_or(false);
+            if is_behind && !is_moving {
+                return Ok(None);
+            }
+            tokio::select! {
+                // A task that is gone has told how it ended.
+                changed = standing.changed() => {
+                    changed.map_err(|_| Error::from(ErrorKind::Closed))?;
+                }
+                _ = place.changed() => {}
+            }
+        }
+    }
+
+    /// Whether others contend and a place is not the first.
+    async fn is_behind(&self, place: &Place) -> Result<bool, Error> {
+        let names = children_now(&self.client, &self.path).await?;
+        Ok(match latch_turn(&names, place.name()) {
+            Turn::Mine => false,
+            Turn::Behind(_) => true,
+            Turn::Gone => names.iter().any(|name| number(name).is_some()),
+        })
+    }
+
     /// Begins a transaction that commits only while it leads; it fails with
     /// [`ErrorKind::LockLost`] when it does not.
     pub fn guarded(&self) -> Result<Transaction<'_>, Error> {
@@ -141,6 +183,24 @@ impl LeaderLatch {
             }
             Standing::Waiting | Standing::Ended(_) => Err(ErrorKind::LockLost.into()),
         }
+    }
+
+    /// Writes the data of a znode of this version, −1 for any, if it still leads.
+    pub async fn write(&self, path: &str, data: &[u8], version: i32) -> Result<Stat, Error> {
+        write(self.guarded()?, path, data, version).await
+    }
+
+    /// For how long nobody else can lead, by this client's clock, unless its znode is deleted by
+    /// hand. Zero when it does not lead.
+    pub fn remaining(&self) -> Duration {
+        if self.is_leader() { self.client.remaining() } else { Duration::ZERO }
+    }
+
+    /// Waits until it does not lead; at once if it does not now.
+    pub async fn lost(&self) {
+        let leads = |standing: &Standing| matches!(standing, Standing::Leading { .. });
+        // An error tells that the task is gone, which leads no more.
+        let _ = self.standing.clone().wait_for(|standing| !leads(standing)).await;
     }
 
     /// All who contend, the leader first.
@@ -161,8 +221,7 @@ impl LeaderLatch {
         }
         // The task neither panics nor is aborted before the drop.
         let _ = (&mut self.task).await;
-        let place = self.place.lock().unwrap_or_else(PoisonError::into_inner).take();
-        match place.and_then(Arc::into_inner) {
+        match self.place.send_replace(None).and_then(Arc::into_inner) {
             Some(place) => place.leave().await.map(drop),
             None => Ok(()),
         }
@@ -255,7 +314,7 @@ impl Contender {
     }
 
     fn keep(&self, place: Option<&Arc<Place>>) {
-        *self.place.lock().unwrap_or_else(PoisonError::into_inner) = place.map(Arc::clone);
+        self.place.send_replace(place.map(Arc::clone));
     }
 }
 

@@ -1,6 +1,7 @@
 //! Being the leader, as work that is done while one is.
 
 use std::future::Future;
+use std::time::Duration;
 
 use crate::{Client, Error};
 
@@ -66,6 +67,48 @@ impl LeaderSelector {
         F: Future<Output = T>,
     {
         let guard = self.mutex.acquire().await?;
+        self.serve_term(guard, work).await
+    }
+
+    /// The same; it waits for the leadership for so long at most, and leads as long as the work
+    /// takes. `None` when it did not come to lead: then the work has not begun.
+    pub async fn lead_timeout<T, F>(
+        &self,
+        limit: Duration,
+        work: impl FnOnce(LockGuard) -> F,
+    ) -> Result<Option<Term<T>>, Error>
+    where
+        F: Future<Output = T>,
+    {
+        match self.mutex.acquire_timeout(limit).await? {
+            Some(guard) => self.serve_term(guard, work).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// The same if nobody else leads or waits to; `None` otherwise. That somebody does costs a read
+    /// and no write.
+    pub async fn try_lead<T, F>(
+        &self,
+        work: impl FnOnce(LockGuard) -> F,
+    ) -> Result<Option<Term<T>>, Error>
+    where
+        F: Future<Output = T>,
+    {
+        match self.mutex.try_acquire().await? {
+            Some(guard) => self.serve_term(guard, work).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn serve_term<T, F>(
+        &self,
+        guard: LockGuard,
+        work: impl FnOnce(LockGuard) -> F,
+    ) -> Result<Term<T>, Error>
+    where
+        F: Future<Output = T>,
+    {
         let work = work(guard.reenter());
         // Who is cut off learns so at once: the guard is dropped, which releases it as soon as a
         // server can be reached.

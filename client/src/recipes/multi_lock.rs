@@ -5,9 +5,9 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use crate::{Client, Error};
+use crate::{Client, Error, ErrorKind, Stat, Transaction};
 
-use super::guard::{LockGuard, Loss};
+use super::guard::{FencingToken, LockGuard, Loss, write};
 use super::mutex::Mutex;
 use super::read_write_lock::ReadWriteLock;
 use super::retry::within;
@@ -161,6 +161,38 @@ impl MultiGuard {
             // No lock can be lost where there is none.
             Some(Err(_)) | None => std::future::pending().await,
         }
+    }
+
+    /// The fencing tokens of the locks, in the order of the list. A resource that is behind all of
+    /// them compares each with the highest that it has seen of that lock.
+    pub fn tokens(&self) -> Vec<FencingToken> {
+        self.guards().iter().map(LockGuard::token).collect()
+    }
+
+    /// For how long nobody else can have any of the locks; see [`LockGuard::remaining`].
+    pub fn remaining(&self) -> Duration {
+        self.guards().iter().map(LockGuard::remaining).min().unwrap_or(Duration::MAX)
+    }
+
+    /// Begins a transaction that commits only while all of the locks are held, and fails with
+    /// [`ErrorKind::LockLost`] otherwise. Locks of several clients, or below several chroots,
+    /// are refused: a transaction belongs to one session, and its paths to one root.
+    pub fn guarded(&self) -> Result<Transaction<'_>, Error> {
+        let mut guards = self.guards().iter();
+        let Some(client) = guards.next().map(LockGuard::client) else {
+            return Err(ErrorKind::Protocol("no locks to be guarded by".to_owned()).into());
+        };
+        if guards.any(|guard| !guard.client().is_handle_of(client)) {
+            let why = "locks of several clients cannot guard one transaction";
+            return Err(ErrorKind::Protocol(why.to_owned()).into());
+        }
+        let paths: Vec<String> = self.guards().iter().flat_map(LockGuard::paths).cloned().collect();
+        Ok(client.transaction().while_held(&paths))
+    }
+
+    /// Writes the data of a znode of this version, −1 for any, if all of the locks are still held.
+    pub async fn write(&self, path: &str, data: &[u8], version: i32) -> Result<Stat, Error> {
+        write(self.guarded()?, path, data, version).await
     }
 
     /// Releases the locks, the last one first, and waits until the servers have done so. Answers

@@ -2,6 +2,7 @@
 
 use std::future::pending;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{oneshot, watch};
@@ -13,7 +14,7 @@ use crate::{Client, Error, ErrorKind};
 use super::name::{ProtectedId, join, split};
 use super::retry::{
     back_off, children_now, delete_created, ensure_containers, exists_now, fired, insist,
-    is_no_node, is_transient,
+    is_no_node, is_transient, within,
 };
 
 /// Where the znode is, as the task knows it.
@@ -45,13 +46,14 @@ pub struct PersistentNode {
 impl PersistentNode {
     /// Creates the znode, and what is missing above it as containers, and keeps it there. A
     /// sequential znode gets a [protected](Self::start_protected) name: without it, one whose
-    /// create was not answered could not be found.
+    /// create was not answered could not be found. Modes with a time to live are refused.
     pub fn start(
         client: &Client,
         path: &str,
         mode: CreateMode,
         data: &[u8],
     ) -> Result<Self, Error> {
+        refuse_ttl(mode)?;
         if without_number(mode) == mode {
             Ok(Self::launch(client, path, mode, data, None))
         } else {
@@ -67,6 +69,7 @@ impl PersistentNode {
         mode: CreateMode,
         data: &[u8],
     ) -> Result<Self, Error> {
+        refuse_ttl(mode)?;
         let id = ProtectedId::random()?;
         Ok(Self::launch(client, path, mode, data, Some(id)))
     }
@@ -103,6 +106,19 @@ impl PersistentNode {
             Ok(Presence::There(path)) => Ok(path.to_string()),
             Ok(Presence::Ended(kind)) => Err(kind.clone().into()),
             Ok(Presence::Coming) | Err(_) => Err(ErrorKind::Closed.into()),
+        }
+    }
+
+    /// The same, for so long at most; `None` when that was not enough.
+    pub async fn path_timeout(&self, limit: Duration) -> Result<Option<String>, Error> {
+        within(limit, self.path()).await
+    }
+
+    /// Its path, if it was there when the task looked last.
+    pub fn try_path(&self) -> Option<String> {
+        match &*self.presence.borrow() {
+            Presence::There(path) => Some(path.to_string()),
+            Presence::Coming | Presence::Ended(_) => None,
         }
     }
 
@@ -277,15 +293,24 @@ impl Keeper {
     }
 }
 
+/// A znode that is kept has no time to live.
+fn refuse_ttl(mode: CreateMode) -> Result<(), Error> {
+    if mode.is_ttl() {
+        let why = "a znode with a time to live cannot be kept in existence";
+        return Err(ErrorKind::Protocol(why.to_owned()).into());
+    }
+    Ok(())
+}
+
 /// The mode in which a znode comes back under the number that it had.
 const fn without_number(mode: CreateMode) -> CreateMode {
     match mode {
         CreateMode::EphemeralSequential => CreateMode::Ephemeral,
         CreateMode::PersistentSequential => CreateMode::Persistent,
-        CreateMode::PersistentSequentialWithTtl => CreateMode::PersistentWithTtl,
         CreateMode::Persistent
         | CreateMode::Ephemeral
         | CreateMode::Container
-        | CreateMode::PersistentWithTtl => mode,
+        | CreateMode::PersistentWithTtl
+        | CreateMode::PersistentSequentialWithTtl => mode,
     }
 }

@@ -1,5 +1,6 @@
 //! Watches as the server is told of them: registered anew, removed, and below a chroot.
 
+use zoolet_client::recipes::Cache;
 use zoolet_client::{
     AddWatchMode, Client, CreateMode, ErrorCode, ErrorKind, EventType, OneshotWatcher,
     PersistentWatcher, Stat, WatcherType,
@@ -212,4 +213,56 @@ async fn a_slow_watcher_ends_with_its_watch_and_holds_nobody_up() {
     assert_eq!(slow.changed().await.unwrap_err().kind(), &ErrorKind::WatchEnded);
     drop(slow);
     assert!(connection.silent_for(TIMEOUT / 4).await, "it is removed once");
+}
+
+/// The mirror of one znode: it reads the znode and its children.
+async fn mirrored(connection: &mut Connection, data: &'static [u8]) {
+    for _ in 0..2 {
+        let (xid, request) = connection.request().await;
+        let answer = match request {
+            Request::GetData(_) => Reply::Data(Some(data.into()), Stat::default()),
+            Request::GetChildren2(_) => Reply::ChildrenStat(Vec::new(), Stat::default()),
+            other => panic!("{other:?}"),
+        };
+        connection.answer(xid, Ok(answer)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_cache_whose_watch_has_ended_watches_and_reads_anew() {
+    let mut servers = Servers::new();
+    let (client, mut connection) = servers.client().await;
+    let cache = Cache::start(&client, "/a");
+    let (xid, _) = connection.request().await;
+    connection.answer(xid, Ok(Reply::AddWatch(0))).await;
+    mirrored(&mut connection, b"before").await;
+    cache.ready().await.unwrap();
+    // It takes one event, reads, and is not answered while the others come.
+    connection.event(EventType::NodeDataChanged, "/a").await;
+    let (read, request) = connection.request().await;
+    assert!(matches!(request, Request::GetData(_)), "{request:?}");
+    for _ in 0..=16 * 1024 {
+        connection.event(EventType::NodeDataChanged, "/a").await;
+    }
+    let (xid, request) = connection.request().await;
+    assert_eq!(request, removal("/a", WatcherType::PersistentRecursive));
+    connection.answer(read, Err(ErrorCode::NoNode)).await;
+    connection.answer(xid, Ok(Reply::Empty)).await;
+    // It reads once for each of the events that were kept, and then anew.
+    loop {
+        let (xid, request) = connection.request().await;
+        match request {
+            Request::GetData(_) => connection.answer(xid, Err(ErrorCode::NoNode)).await,
+            Request::AddWatch(body) => {
+                assert_eq!(body.path, "/a");
+                connection.answer(xid, Ok(Reply::AddWatch(0))).await;
+                break;
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+    assert!(!cache.is_ready());
+    mirrored(&mut connection, b"after").await;
+    cache.ready().await.unwrap();
+    assert_eq!(cache.get("/a").unwrap().data, b"after".as_ref());
 }

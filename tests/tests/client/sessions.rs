@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use zoolet_client::torture::proxy::Proxy;
 use zoolet_client::{CreateMode, ErrorCode, ErrorKind, SessionInfo, SessionState};
+use zoolet_tests::four_letter;
 
 use crate::harness::{SOON, Scene, soon};
 
@@ -129,10 +130,18 @@ pub(crate) async fn a_client_reads_without_the_ensemble(scene: &Scene) {
     for index in &killed {
         scene.kill(*index);
     }
+    // A server that has just lost the others is neither the one nor the other for a while.
+    let says = |at: &str| four_letter::ask(at.parse().unwrap(), "isro").unwrap_or_default();
+    soon("a server that reads", async || {
+        tokio::task::block_in_place(|| scene.servers.split(',').any(|at| says(at) == "ro"))
+    })
+    .await;
     // The session that it has is of the ensemble, and waits for it; a new one reads.
     let reader = Scene::options().read_only(true).connect_timeout(SOON * 3);
     let reader = reader.connect(&scene.servers).await.unwrap();
-    assert_eq!(*reader.state().borrow(), SessionState::ReadOnly);
+    let state = *reader.state().borrow();
+    let modes = || scene.servers.split(',').map(|at| four_letter::mode(at.parse().unwrap()));
+    assert_eq!(state, SessionState::ReadOnly, "{:?}", modes().collect::<Vec<_>>());
     assert_eq!(reader.get(&path).await.unwrap().0, b"kept".as_ref());
     let refused = reader.set_data(&path, b"new", -1).await.unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::NotReadOnly));

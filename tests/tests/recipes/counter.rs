@@ -8,7 +8,7 @@ use zoolet_client::recipes::{Counter, SharedCount, Versioned};
 use zoolet_client::torture::proxy::{Fault, Proxy};
 use zoolet_client::{CreateMode, ErrorKind};
 
-use crate::harness::{Scene, connect};
+use crate::harness::{Scene, cancelled_at_every_await, connect};
 
 const LONG: Duration = Duration::from_secs(10);
 
@@ -46,7 +46,7 @@ pub(crate) async fn a_lost_reply_is_not_counted_twice(scene: &Scene) {
     let other = &scene.client().await;
     scene
         .under_every_fault(async |client, path| {
-            let path = format!("{path}-number");
+            let path = format!("{path}/number");
             let counter = Counter::new(&client, &path);
             for sum in 1..=3 {
                 assert_eq!(counter.increment().await.unwrap(), sum);
@@ -77,6 +77,34 @@ pub(crate) async fn a_shared_count_is_watched_and_set(scene: &Scene) {
     let bad = format!("{path}-bad");
     one.create(&bad, b"12345", CreateMode::Persistent).await.unwrap();
     assert!(SharedCount::new(&one, &bad, 0).get().await.is_err());
+    scene
+        .under_every_fault(async |client, path| {
+            let count = SharedCount::new(&client, &format!("{path}/count"), 1);
+            let seen = count.get().await.unwrap();
+            assert!(count.try_set(seen, 2).await.unwrap(), "nobody else writes it");
+            count.set(3).await.unwrap();
+            assert_eq!(count.get().await.unwrap(), Versioned { value: 3, version: 2 });
+        })
+        .await;
+}
+
+/// Whoever drops a write at any moment leaves a number that was there before or after it.
+pub(crate) async fn a_cancelled_write_happens_once_or_not_at_all(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let counter = Counter::new(&one, &format!("{path}/number"));
+    let watching = Counter::new(&other, &format!("{path}/number"));
+    let (before, mut tries) = (counter.increment().await.unwrap(), 0);
+    let left = async || {
+        tries += 1;
+        let now = watching.get().await.unwrap();
+        assert!((before..=before + tries).contains(&now), "{now} after {tries} increments");
+    };
+    cancelled_at_every_await(|| counter.increment(), left).await;
+    let count = SharedCount::new(&one, &format!("{path}/count"), 7);
+    cancelled_at_every_await(|| count.set(8), async || {}).await;
+    assert_eq!(count.get().await.unwrap().value, 8);
+    one.close().await.unwrap();
+    scene.until_bare(&other, &path).await;
 }
 
 /// The reply of a write is lost, somebody writes something else, and the write is not repeated.

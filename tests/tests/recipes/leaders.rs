@@ -12,7 +12,7 @@ use zoolet_client::recipes::{LeaderLatch, LeaderSelector, Loss, Standing, Suspen
 use zoolet_client::torture::proxy::Proxy;
 use zoolet_client::{CreateMode, ErrorKind};
 
-use crate::harness::{Fenced, Scene, connect, soon};
+use crate::harness::{Fenced, Scene, cancelled_at_every_await, connect, soon};
 
 const LONG: Duration = Duration::from_secs(10);
 
@@ -34,6 +34,10 @@ pub(crate) async fn one_latch_leads_and_the_next_one_follows(scene: &Scene) {
     let target = format!("{path}-target");
     one.create(&target, b"", CreateMode::Persistent).await.unwrap();
     first.guarded().unwrap().set_data(&target, b"first", -1).commit().await.unwrap();
+    assert_eq!(first.write(&target, b"again", -1).await.unwrap().version, 2);
+    assert!(first.remaining() > Duration::ZERO && second.remaining().is_zero());
+    second.lost().await;
+    assert!(timeout(Duration::from_millis(50), first.lost()).await.is_err());
     assert_eq!(*second.guarded().unwrap_err().kind(), ErrorKind::LockLost);
     timeout(LONG, first.close()).await.unwrap().unwrap();
     let next = timeout(LONG, second.lead()).await.unwrap().unwrap();
@@ -51,12 +55,14 @@ pub(crate) async fn a_latch_whose_session_ends_leads_no_more(scene: &Scene) {
     let second = LeaderLatch::start(&other, &path, "");
     scene.until_children(&other, &path, 2).await;
     scene.expire(&one).await;
+    timeout(LONG, first.lost()).await.unwrap();
     timeout(LONG, second.lead()).await.unwrap().unwrap();
     soon("the former leader knows", async || {
         matches!(&*first.standing().borrow(), Standing::Ended(_))
     })
     .await;
     assert!(first.lead().await.unwrap_err().ends_session());
+    assert!(first.try_lead().await.unwrap_err().ends_session());
     // A znode that is deleted by hand: it queues up again.
     let path_of = |latch: &LeaderLatch| match &*latch.standing().borrow() {
         Standing::Leading { path, .. } => path.clone(),
@@ -64,6 +70,7 @@ pub(crate) async fn a_latch_whose_session_ends_leads_no_more(scene: &Scene) {
     };
     let lost = path_of(&second);
     other.delete(&lost, -1).await.unwrap();
+    assert!(timeout(LONG, second.try_lead()).await.unwrap().unwrap().is_some());
     soon("a new term", async || second.is_leader() && path_of(&second) != lost).await;
 }
 
@@ -80,6 +87,8 @@ pub(crate) async fn a_latch_steps_down_when_it_is_cut_off(scene: &Scene) {
             assert!(latch.is_leader());
         } else {
             soon("it steps down", async || !latch.is_leader()).await;
+            let short = Duration::from_millis(100);
+            assert!(timeout(short, latch.try_lead()).await.is_err(), "no server was asked");
         }
         proxy.heal();
         // Back in time, it leads on in the same term.
@@ -180,4 +189,44 @@ pub(crate) async fn a_latch_that_is_closed_early_leaves_nothing_behind(scene: &S
         timeout(LONG, latch.close()).await.unwrap().unwrap();
         assert_eq!(scene.children(&other, &path).await, [""; 0], "after {wait_us} µs");
     }
+}
+
+pub(crate) async fn leadership_is_tried_and_waited_for_in_time(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let first = LeaderLatch::start(&one, &path, "first");
+    let token = timeout(LONG, first.try_lead()).await.unwrap().unwrap().expect("it is alone");
+    assert_eq!(first.token(), Some(token));
+    let second = LeaderLatch::start(&other, &path, "second");
+    assert_eq!(timeout(LONG, second.try_lead()).await.unwrap().unwrap(), None);
+    timeout(LONG, first.close()).await.unwrap().unwrap();
+    let next = timeout(LONG, second.try_lead()).await.unwrap().unwrap();
+    assert!(next.expect("it has contended on, and looks anew") > token);
+    timeout(LONG, second.close()).await.unwrap().unwrap();
+
+    let (client, path) = (&one, scene.path());
+    let left = async || scene.until_children(client, &path, 0).await;
+    let cancelled = LeaderSelector::new(&other, &path);
+    cancelled_at_every_await(|| cancelled.try_lead(async |_| ()), left).await;
+    cancelled_at_every_await(|| cancelled.lead_timeout(LONG, async |_| ()), left).await;
+    let (one, other) = (LeaderSelector::new(&one, &path), LeaderSelector::new(&other, &path));
+    let work = async |_| {
+        assert_eq!(other.try_lead(async |_| ()).await.unwrap(), None);
+        let short = Duration::from_millis(100);
+        assert_eq!(other.lead_timeout(short, async |_| ()).await.unwrap(), None);
+        let alone = async || other.participants().await.unwrap().len() == 1;
+        soon("the others have left", alone).await;
+        7
+    };
+    assert_eq!(one.try_lead(work).await.unwrap(), Some(Term::Done(7)));
+    assert_eq!(other.lead_timeout(LONG, async |_| 7).await.unwrap(), Some(Term::Done(7)));
+    scene
+        .under_every_fault(async |client, path| {
+            let latch = LeaderLatch::start(&client, &format!("{path}/latch"), "me");
+            assert!(latch.try_lead().await.unwrap().is_some());
+            latch.close().await.unwrap();
+            let selector = LeaderSelector::new(&client, &format!("{path}/selector"))
+                .suspension(Suspension::StayOn);
+            assert_eq!(selector.try_lead(async |_| 7).await.unwrap(), Some(Term::Done(7)));
+        })
+        .await;
 }

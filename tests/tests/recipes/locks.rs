@@ -11,7 +11,7 @@ use zoolet_client::recipes::{
     SemaphoreMutex, SharedCount, SimpleLock, WriteLock,
 };
 use zoolet_client::torture::proxy::{Fault, Proxy};
-use zoolet_client::{Acl, CreateMode, Id};
+use zoolet_client::{Acl, AddWatchMode, CreateMode, ErrorKind, EventType, Id};
 use zoolet_jute::perms;
 
 use crate::harness::{
@@ -57,7 +57,10 @@ pub(crate) async fn a_semaphore_s_znodes_are_curator_s(scene: &Scene) {
     let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
     let semaphore = Semaphore::new(&one, &path, 2);
     let leases = semaphore.acquire_many(2).await.unwrap();
-    assert_eq!(scene.children(&one, &path).await, ["leases", "locks"]);
+    // The queue is empty, and may be reaped before anybody looks.
+    let mut parents = scene.children(&one, &path).await;
+    parents.retain(|name| name != "locks");
+    assert_eq!(parents, ["leases"]);
     let name = leases[0].path().strip_prefix(&format!("{path}/leases/_c_")).unwrap();
     assert_eq!(name.len(), 36 + "-lease-".len() + 10);
     assert!(name.ends_with("-lease-0000000000"), "{name}");
@@ -212,6 +215,44 @@ pub(crate) async fn a_multi_lock_holds_all_or_none(scene: &Scene) {
     assert!(!all.release().await.unwrap(), "one of them was lost");
 }
 
+pub(crate) async fn several_locks_guard_one_write_and_go_in_reverse(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let paths = ["a", "b", "c"].map(|name| format!("{path}/{name}"));
+    let multi = MultiLock::mutexes(&one, paths.iter().map(String::as_str));
+    let target = format!("{path}-target");
+    one.create(&target, b"", CreateMode::Persistent).await.unwrap();
+    let held = multi.acquire().await.unwrap();
+    assert!(held.remaining() > Duration::ZERO && held.tokens().is_sorted());
+    assert_eq!(held.write(&target, b"held", -1).await.unwrap().version, 1);
+    other.delete(held.guards()[1].path(), -1).await.unwrap();
+    let refused = held.write(&target, b"lost", -1).await.unwrap_err();
+    assert_eq!(*refused.kind(), ErrorKind::LockLost);
+    assert!(!held.release().await.unwrap());
+    let locks: [Box<dyn Lockable>; 2] =
+        [Box::new(Mutex::new(&one, &paths[0])), Box::new(Mutex::new(&other, &paths[1]))];
+    let of_two = MultiLock::new(locks.into()).acquire().await.unwrap();
+    let refused = of_two.write(&target, b"two", -1).await.unwrap_err();
+    assert!(refused.to_string().contains("several clients"), "{refused}");
+    of_two.release().await.unwrap();
+
+    // A guard that is dropped gives the locks back in reverse too.
+    let held = multi.acquire().await.unwrap();
+    let mut wanted: Vec<String> =
+        held.guards().iter().map(|guard| guard.path().to_owned()).collect();
+    wanted.reverse();
+    let mut watch = other.add_watch(&path, AddWatchMode::PersistentRecursive).await.unwrap();
+    drop(held);
+    let mut gone = Vec::new();
+    while gone.len() < wanted.len() {
+        let event = timeout(LONG, watch.changed()).await.unwrap().unwrap();
+        // A directory may be reaped meanwhile.
+        if event.event_type == EventType::NodeDeleted && wanted.contains(&event.path) {
+            gone.push(event.path);
+        }
+    }
+    assert_eq!(gone, wanted);
+}
+
 pub(crate) async fn a_cancelled_multi_lock_leaves_nothing_behind(scene: &Scene) {
     let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
     let (a, b) = (format!("{path}/a"), format!("{path}/b"));
@@ -353,10 +394,12 @@ pub(crate) async fn a_lock_that_nobody_may_read_is_watched(scene: &Scene) {
     let mutex = Mutex::new(&other, &path);
     let waiter = tokio::spawn(async move { mutex.acquire().await.unwrap() });
     scene.until_children(&other, &path, 2).await;
-    let lost = tokio::spawn(held.lost());
+    let (lost, asked) = (tokio::spawn(held.lost()), tokio::spawn(held.revocation()));
     sleep(SHORT).await;
     assert!(!waiter.is_finished() && !lost.is_finished());
+    assert!(!asked.is_finished(), "nobody has asked for it");
     other.delete(held.path(), -1).await.unwrap();
+    timeout(LONG, asked).await.unwrap().unwrap();
     assert_eq!(timeout(LONG, lost).await.unwrap().unwrap(), Loss::Deleted);
     let next = timeout(LONG, waiter).await.unwrap().unwrap();
     assert!(next.release().await.unwrap());
@@ -416,6 +459,21 @@ pub(crate) async fn many_permits_are_taken_by_one_at_a_time(scene: &Scene) {
     drop(both);
     scene.until_bare(&client, &path).await;
     assert_eq!(semaphore.try_acquire_many(2).await.unwrap().unwrap().len(), 2);
+}
+
+pub(crate) async fn many_permits_survive_cancels_and_lost_replies(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let free = async || scene.until_bare(&one, &path).await;
+    let semaphore = Semaphore::new(&other, &path, 2);
+    cancelled_at_every_await(|| semaphore.acquire_many(2), free).await;
+    scene
+        .under_every_fault(async |client, path| {
+            let semaphore = Semaphore::new(&client, &path, 2);
+            for lease in semaphore.acquire_many(2).await.unwrap() {
+                assert!(lease.release().await.unwrap());
+            }
+        })
+        .await;
 }
 
 /// Who is about to take a permit holds the mutex of the semaphore, and may stand still.

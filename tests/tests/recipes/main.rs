@@ -9,6 +9,7 @@
     reason = "a test fails by panicking, and tells which scene it was"
 )]
 
+mod barriers;
 mod counter;
 mod harness;
 mod leaders;
@@ -55,17 +56,19 @@ suites! {
         mutex::a_try_does_not_wait,
         mutex::a_timeout_leaves_the_queue,
         mutex::a_guard_is_entered_again,
-        mutex::a_cancelled_acquire_leaves_nothing_behind,
-        mutex::a_lost_reply_does_no_harm,
-        mutex::a_cancelled_acquire_whose_reply_is_lost_leaves_nothing_behind,
-        mutex::a_dead_holder_s_lock_goes_on,
-        mutex::a_holder_who_is_cut_off_knows_before_the_next_one_holds,
         mutex::a_session_that_ends_ends_the_wait,
         mutex::a_lost_lock_writes_nothing,
         mutex::a_dead_session_s_znode_is_not_taken_for_one_s_own,
         mutex::a_holder_is_asked_for_its_lock,
         mutex::a_bilingual_lock_stands_in_both_queues,
-        mutex::a_lock_at_the_root_of_a_chroot_that_is_missing_is_an_error;
+        mutex::a_lock_at_the_root_of_a_chroot_that_is_missing_is_an_error,
+        mutex::a_dead_holder_s_lock_goes_on,
+        mutex::a_holder_who_is_cut_off_knows_before_the_next_one_holds;
+
+    lost_replies_of_mutexes_on_zoolet / lost_replies_of_mutexes_on_apache:
+        mutex::a_cancelled_acquire_leaves_nothing_behind,
+        mutex::a_lost_reply_does_no_harm,
+        mutex::a_cancelled_acquire_whose_reply_is_lost_leaves_nothing_behind;
 
     read_write_locks_on_zoolet / read_write_locks_on_apache:
         read_write_lock::readers_share_and_writers_do_not,
@@ -85,6 +88,7 @@ suites! {
         locks::a_dead_holder_s_permit_is_free,
         locks::a_multi_lock_holds_all_or_none,
         locks::a_cancelled_multi_lock_leaves_nothing_behind,
+        locks::several_locks_guard_one_write_and_go_in_reverse,
         locks::a_simple_lock_is_one_znode,
         locks::a_simple_lock_survives_cancels_and_lost_replies,
         locks::a_simple_lock_released_again_spares_the_next_holder,
@@ -93,13 +97,15 @@ suites! {
         locks::a_lock_that_nobody_may_read_is_watched,
         locks::a_cancelled_release_leaves_nothing_behind,
         locks::many_permits_are_taken_by_one_at_a_time,
+        locks::many_permits_survive_cancels_and_lost_replies,
         locks::a_try_does_not_wait_for_one_who_stands_still;
 
     counters_on_zoolet / counters_on_apache:
         counter::many_add_to_one_number,
         counter::a_lost_reply_is_not_counted_twice,
         counter::a_set_whose_reply_is_lost_undoes_nothing,
-        counter::a_shared_count_is_watched_and_set;
+        counter::a_shared_count_is_watched_and_set,
+        counter::a_cancelled_write_happens_once_or_not_at_all;
 
     leaders_on_zoolet / leaders_on_apache:
         leaders::one_latch_leads_and_the_next_one_follows,
@@ -108,17 +114,20 @@ suites! {
         leaders::latches_survive_lost_replies,
         leaders::selectors_take_turns,
         leaders::a_selector_drops_the_work_of_a_lost_term,
-        leaders::a_latch_that_is_closed_early_leaves_nothing_behind;
+        leaders::a_latch_that_is_closed_early_leaves_nothing_behind,
+        leaders::leadership_is_tried_and_waited_for_in_time;
 
     barriers_and_queues_on_zoolet / barriers_and_queues_on_apache:
-        others::a_barrier_holds_everybody_up,
-        others::members_enter_and_leave_together,
-        others::barriers_survive_cancels_and_lost_replies,
+        barriers::a_barrier_holds_everybody_up,
+        barriers::members_enter_and_leave_together,
+        barriers::barriers_survive_cancels_and_lost_replies,
         queues::an_item_is_taken_once_and_in_order,
-        others::a_barrier_that_is_set_again_stays,
-        others::a_double_barrier_is_used_again,
-        others::who_was_told_that_all_are_there_has_entered,
-        others::a_member_leaves_in_time_or_alone,
+        barriers::a_barrier_that_is_set_again_stays,
+        barriers::a_double_barrier_is_used_again,
+        barriers::who_was_told_that_all_are_there_has_entered,
+        barriers::a_member_leaves_in_time_or_alone,
+        barriers::barriers_are_tried,
+        barriers::a_try_whose_partner_leaves_leaves_too,
         queues::a_take_that_is_cancelled_loses_no_item,
         queues::an_empty_queue_is_not_reaped,
         queues::takes_that_are_given_up_pile_nothing_up,

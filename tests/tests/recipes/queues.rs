@@ -85,7 +85,7 @@ pub(crate) async fn a_take_that_is_cancelled_loses_no_item(scene: &Scene) {
     assert!(queue.is_empty().await.unwrap());
     scene
         .under_every_fault(async |client, path| {
-            let queue = Queue::new(&client, &format!("{path}-queue"));
+            let queue = Queue::new(&client, &format!("{path}/queue"));
             queue.put(b"a").await.unwrap();
             queue.put(b"b").await.unwrap();
             assert_eq!(queue.len().await.unwrap(), 2, "nothing is put twice");
