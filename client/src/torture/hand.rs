@@ -1,10 +1,11 @@
 //! One task of a contender: it takes one lock again and again.
 
-use std::future::pending;
+use std::future::{Future, pending};
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 
 use super::history::{Claim, Guarded, Mode};
 use super::plan::HolderFault;
@@ -19,6 +20,9 @@ use crate::{Client, Error, ErrorKind, SessionState};
 const HOLD_MS_MAX: u64 = 6;
 /// How long a contender thinks between two turns, in ms.
 const THINK_MS_MAX: u64 = 20;
+
+/// How long a client may take to tell of a loss, when it has nothing else to do.
+const TOLD_MAX: Duration = Duration::from_secs(1);
 
 /// How a turn is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -159,7 +163,7 @@ impl Hand {
         // The client may tell a server's refusal before its own state does.
         let mut state = client.state();
         let over = state.wait_for(|state: &SessionState| state.is_terminal());
-        let _ = tokio::time::timeout(self.scene.session_timeout, over).await;
+        let _ = timeout(self.scene.session_timeout, over).await;
     }
 
     /// Holds what was granted: writes, is struck, writes again without a look, as a program does
@@ -184,7 +188,7 @@ impl Hand {
                 if writes_on {
                     self.scene.stops(fault);
                 }
-                self.suffer(fault, &belief).await;
+                self.suffer(client, guard, fault, &belief).await;
             }
         }
         self.write(held);
@@ -274,11 +278,19 @@ impl Hand {
         }
     }
 
-    async fn suffer(&self, fault: HolderFault, belief: &Belief) {
+    async fn suffer(
+        &self,
+        client: &Client,
+        guard: Option<&LockGuard>,
+        fault: HolderFault,
+        belief: &Belief,
+    ) {
         match fault {
             HolderFault::Pause(long) => stand_still(long),
-            HolderFault::Cut(long) => self.body.cut(long).await,
-            HolderFault::Silence(long) => self.body.silence(long).await,
+            HolderFault::Cut(long) => self.is_told(client, guard, self.body.cut(long)).await,
+            HolderFault::Silence(long) => {
+                self.is_told(client, guard, self.body.silence(long)).await;
+            }
             HolderFault::Die => {
                 let until_us = belief.lease_end_us.min(self.scene.recorder.now_us());
                 for id in &belief.ids {
@@ -287,6 +299,27 @@ impl Hand {
                 self.body.death.notify_one();
                 pending::<()>().await;
             }
+        }
+    }
+
+    /// Whoever is cut off until its lease has ended must have been told so, without a look.
+    async fn is_told(
+        &self,
+        client: &Client,
+        guard: Option<&LockGuard>,
+        suffering: impl Future<Output = ()>,
+    ) {
+        let mut told = JoinSet::new();
+        if let Some(guard) = guard {
+            told.spawn(guard.lost());
+        }
+        suffering.await;
+        let is_lost = || client.remaining().is_zero();
+        // Whoever has no guard is told by other means.
+        if is_lost() && timeout(TOLD_MAX, told.join_next()).await.is_err() && is_lost() {
+            let (who, path) = (self.body.number, &self.lock.path);
+            let error = format!("contender {who} at {path}: nobody told it that its lock is lost");
+            self.scene.recorder.error(error);
         }
     }
 

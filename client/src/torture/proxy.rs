@@ -29,6 +29,8 @@ pub enum Fault {
     Reply,
     /// The request, before a server has seen it.
     Request,
+    /// The request, and all connections: new ones are refused, as after [`Proxy::cut`].
+    Servers,
 }
 
 /// The plan that all connections share.
@@ -221,8 +223,11 @@ async fn requests(
         let request = frame(&mut from, &mut buffer).await?;
         match xid(&request) {
             Some(xid) if xid > 0 => match struck(shared) {
-                Some(Fault::Request) => {
+                Some(fault @ (Fault::Request | Fault::Servers)) => {
                     shared.lost.1.fetch_add(1, Ordering::Relaxed);
+                    if fault == Fault::Servers {
+                        shared.passage.send_replace(Passage::Cut);
+                    }
                     return Ok(());
                 }
                 Some(Fault::Reply) => {

@@ -210,7 +210,9 @@ impl fmt::Display for Report {
                 times.per_mille(1000)
             )?;
         }
-        writeln!(f, "  stale writes refused: {}", verdict.refused)?;
+        let in_vain =
+            if verdict.refused == 0 { ": this run proves nothing about fencing" } else { "" };
+        writeln!(f, "  stale writes refused: {}{in_vain}", verdict.refused)?;
         writeln!(
             f,
             "  log         {} events, {} gaps; {} grants verified, {} open",

@@ -13,12 +13,12 @@ use crate::{Client, CreateMode, Error, ErrorCode, ErrorKind};
 
 /// Acquires a lock as the contender's patience has it: `None` if that did not do.
 macro_rules! acquire {
-    ($lock:expr, $patience:expr, $waits:ident, $limited:ident, $tries:ident) => {{
+    ($lock:expr, $patience:expr, $waits:ident, $limited:ident, $tries:ident $(, $with:expr)?) => {{
         let lock = $lock;
         match $patience {
-            Patience::Waits => lock.$waits().await.map(Some),
-            Patience::Limited(limit) => lock.$limited(limit).await,
-            Patience::Tries => lock.$tries().await,
+            Patience::Waits => lock.$waits($($with)?).await.map(Some),
+            Patience::Limited(limit) => lock.$limited(limit $(, $with)?).await,
+            Patience::Tries => lock.$tries($($with)?).await,
         }
     }};
 }
@@ -65,8 +65,8 @@ impl Hand {
                 self.read_or_write(client, &both, patience).await
             }
             Recipe::MultiLock => self.hold_several(client, patience).await,
-            Recipe::LeaderLatch => self.lead_by_latch(client).await,
-            Recipe::LeaderSelector => self.lead_by_selector(client).await,
+            Recipe::LeaderLatch => self.lead_by_latch(client, patience).await,
+            Recipe::LeaderSelector => self.lead_by_selector(client, patience).await,
             Recipe::Queue => self.put_or_take(client).await,
             Recipe::Counter => self.count(client).await,
             Recipe::DoubleBarrier => Ok(true),
@@ -153,10 +153,10 @@ impl Hand {
         Ok(true)
     }
 
-    async fn lead_by_latch(&mut self, client: &Client) -> Result<bool, Error> {
+    async fn lead_by_latch(&mut self, client: &Client, patience: Patience) -> Result<bool, Error> {
         let id = format!("contender {}", self.body.number);
         let latch = LeaderLatch::start(client, &self.lock.path, &id);
-        latch.lead().await?;
+        acquire!(&latch, patience, lead, lead_timeout, try_lead)?;
         let standing = latch.standing();
         let now = standing.borrow().clone();
         if let Standing::Leading { token, path } = now {
@@ -175,23 +175,27 @@ impl Hand {
         Ok(false)
     }
 
-    async fn lead_by_selector(&mut self, client: &Client) -> Result<bool, Error> {
+    async fn lead_by_selector(
+        &mut self,
+        client: &Client,
+        patience: Patience,
+    ) -> Result<bool, Error> {
         let id = format!("contender {}", self.body.number);
         let selector = LeaderSelector::with_id(client, &self.lock.path, &id);
-        let term = selector.lead(|guard| async {
+        let work = async |guard| {
             // The second guard of the hold goes before the selector releases it.
             let guard = guard;
             let held = [Held::exclusive(&self.lock, &guard)];
             let belief = self.hold(client, &held, Some(&guard)).await;
             self.ends(client, &belief, true);
             belief
-        });
-        match term.await? {
-            Term::Done(belief) => {
+        };
+        match acquire!(selector, patience, lead, lead_timeout, try_lead, work)? {
+            Some(Term::Done(belief)) => {
                 self.released(&belief);
                 Ok(true)
             }
-            Term::Lost(_) | Term::Suspended => Ok(false),
+            Some(Term::Lost(_) | Term::Suspended) | None => Ok(false),
         }
     }
 
