@@ -36,7 +36,7 @@ oracle:
 # victims, moments and the load's operations, here and in the other tiers of faults.
 kill9:
 	ZOOLET_KILL_ROUNDS=$(or $(ROUNDS),200) $(if $(SEED),ZOOLET_FAULTS_SEED=$(SEED)) \
-		cargo test --workspace --test kill9 -- --nocapture
+		cargo test --workspace --test faults kill9:: -- --nocapture
 
 # The figures of docs/performance.md: ZKLOAD names the load generator's binary.
 bench:
@@ -51,8 +51,8 @@ power_cut:
 
 # The classic lock programs on zoolet and on Apache ZooKeeper.
 lock_programs:
-	ZOOLET_TIER=lock_programs cargo test --workspace --test lock_programs --test recipes_beside_others \
-		--test recipes_with_curator -- --nocapture
+	ZOOLET_TIER=lock_programs cargo test --workspace --test beside_others -- \
+		lock_programs:: recipes:: curator:: --nocapture
 
 # The lock torture: SECS seconds of faults (600), seed after seed from SEED on, on three ensembles side
 # by side; SERVERS=apache tortures Apache ZooKeeper; reports and pictures go to OUT, if it is given.
@@ -67,7 +67,7 @@ torture:
 torture_languages:
 	ZOOLET_TORTURE_SECS=$(or $(SECS),300) ZOOLET_TORTURE_SERVERS=$(or $(SERVERS),zoolet) \
 		$(if $(SEED),ZOOLET_FAULTS_SEED=$(SEED)) \
-		cargo test --workspace --test torture_beside_others -- --nocapture
+		cargo test --workspace --test beside_others crowd:: -- --nocapture
 
 # The golden vectors of jute/tests/golden, recorded anew; needs Java, Python, Go and a C compiler.
 golden:
@@ -85,4 +85,4 @@ fuzz_corpus:
 # Partitions of 2 to 6 servers in network namespaces, and ROUNDS random ones for each; needs root.
 partitions:
 	ZOOLET_PARTITION_ROUNDS=$(or $(ROUNDS),20) $(if $(SEED),ZOOLET_FAULTS_SEED=$(SEED)) \
-		cargo test --workspace --test partitions -- --nocapture
+		cargo test --workspace --test faults partitions:: -- --nocapture

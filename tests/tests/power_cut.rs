@@ -70,7 +70,7 @@ async fn what_was_acknowledged_survives_a_power_cut_of_all_servers() {
         return;
     }
     let points = tools::number("ZOOLET_POWER_CUT_POINTS", POINTS).unwrap();
-    let seed = Seed::of("power_cut");
+    let seed = Seed::of("power_cut", "");
     let mut rng = seed.generator(0);
     let directory = tempfile::tempdir().unwrap();
     let image = directory.path().join("image");

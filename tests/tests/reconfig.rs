@@ -118,7 +118,7 @@ fn expect_mode(servers: &Servers, index: usize, wanted: &[&str]) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_leave_join_are_promoted_and_survive_a_restart_under_load() {
-    let seed = Seed::of("reconfig");
+    let seed = Seed::of("reconfig", "");
     let mut servers = Zoolet::builder()
         .servers(3)
         .observers(1)

@@ -40,17 +40,20 @@ final class Caches {
 
                 writing.create().forPath("/curator/cache/new", bytes("n"));
                 writing.setData().forPath("/curator/cache/old/deep", bytes("2"));
+                // A cache that is told of the end before it has read the znode never had it.
+                Check.eventually("the new one", () -> cache.get("/curator/cache/new").isPresent());
                 writing.delete().deletingChildrenIfNeeded().forPath("/curator/cache/new");
                 writing.create().forPath("/curator/cache/new", bytes("n2"));
                 for (int i = 0; i < 50; i++) {
                     writing.create().forPath("/curator/cache/old/n" + i, bytes("" + i));
                 }
+                Check.eventually("n0", () -> cache.get("/curator/cache/old/n0").isPresent());
                 writing.delete().forPath("/curator/cache/old/n0");
                 Map<String, String> expected = mirror(writing, "/curator/cache", new TreeMap<>());
                 Check.equal(expected.size(), 53, "the size of the tree");
                 Check.eventually("the cache equals the tree", () -> content(cache).equals(expected));
                 Check.eventually("deletions are told", () -> deleted.get() == 2);
-                Check.that(changed.get() >= 1, "changes are told");
+                Check.eventually("changes are told", () -> changed.get() >= 1);
                 Check.eventually("creations are told", () -> created.get() == 3 + 2 + 50);
                 Check.equal(cache.get("/curator/cache/new").get().getStat(),
                         writing.checkExists().forPath("/curator/cache/new"), "the stat in the cache");

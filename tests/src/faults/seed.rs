@@ -11,15 +11,17 @@ const SEED: &str = "ZOOLET_FAULTS_SEED";
 /// interleave is not in its hands. When the test fails, it tells how to run it again.
 #[derive(Debug)]
 pub struct Seed {
-    suite: &'static str,
+    /// The test program, and which of its tests.
+    program: &'static str,
+    filter: &'static str,
     pub number: u64,
 }
 
 impl Seed {
-    /// The seed in the environment, or any.
-    pub fn of(suite: &'static str) -> Self {
+    /// The seed in the environment, or any, for these tests of a program.
+    pub fn of(program: &'static str, filter: &'static str) -> Self {
         let given = env::var(SEED).ok().and_then(|text| text.parse().ok());
-        Self { suite, number: given.unwrap_or_else(|| fastrand::u64(..1 << 32)) }
+        Self { program, filter, number: given.unwrap_or_else(|| fastrand::u64(..1 << 32)) }
     }
 
     /// A generator of its own for each purpose, so that one does not disturb the others.
@@ -31,10 +33,10 @@ impl Seed {
 impl Drop for Seed {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            let (suite, number) = (self.suite, self.number);
+            let Self { program, filter, number } = self;
             announce(&format!(
-                "{suite} failed; run it again with: \
-                 {SEED}={number} cargo test --workspace --test {suite} -- --nocapture"
+                "run it again with: \
+                 {SEED}={number} cargo test --workspace --test {program} -- {filter} --nocapture"
             ));
         }
     }

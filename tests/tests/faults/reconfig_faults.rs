@@ -4,8 +4,6 @@
 //!
 //! `ZOOLET_RECONFIG_ROUNDS` makes the run longer, `ZOOLET_FAULTS_SEED` repeats one.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
 use std::collections::BTreeMap;
 use std::iter;
 use std::time::Duration;
@@ -147,7 +145,7 @@ struct Changes {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_dies_within_a_change_leaves_the_old_or_the_new_ensemble() {
     let rounds = tools::number("ZOOLET_RECONFIG_ROUNDS", ROUNDS).unwrap();
-    let seed = Seed::of("reconfig_faults");
+    let seed = Seed::of("faults", "reconfig_faults::");
     let mut rng = seed.generator(0);
     let mut servers = block_in_place(|| start(3));
     let everybody = servers.connect_string();
@@ -212,7 +210,7 @@ async fn ask_until_done(servers: &str, members: &Members) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn followers_and_leaders_move_to_other_ports() {
-    let seed = Seed::of("reconfig_faults");
+    let seed = Seed::of("faults", "reconfig_faults::");
     let mut servers = block_in_place(|| start(SERVERS));
     let everybody = servers.connect_string();
     let mut load = Load::start(&everybody, &seed, PAUSE).await.unwrap();

@@ -1,13 +1,7 @@
 //! ZooKeeper's own command line through every command it has, as scripts with their answers.
 //!
 //! The answers were recorded from Apache ZooKeeper: `ZOOLET_RECORD=1 cargo test --workspace
-//! --test zkcli` writes them anew, and a person reads the diff.
-
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    reason = "a test that cannot start has failed"
-)]
+//! --test foreign zkcli::` writes them anew, and a person reads the diff.
 
 use std::ffi::OsStr;
 use std::path::Path;

@@ -3,12 +3,6 @@
 //! They contend on an ensemble of three; a holder of all locks is killed, and then the leader
 //! (see `src/contenders`). `ZOOLET_TIER=lock_programs` runs them on Apache `ZooKeeper` as well.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::print_stderr,
-    reason = "a test ends at the first thing that goes wrong, and tells what it has seen"
-)]
-
 use std::env;
 use std::process::Command;
 

@@ -4,8 +4,6 @@
 //! Every kind of fault comes once; `ZOOLET_TORTURE_SECS` makes the run longer, `ZOOLET_FAULTS_SEED`
 //! repeats one, and `ZOOLET_TORTURE_SERVERS=apache` runs it on Apache `ZooKeeper`.
 
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::env;
 use std::process::Command;
 use std::time::Duration;
@@ -25,7 +23,7 @@ const KAZOO_S: &str = "/beside/kazoo";
 
 #[test]
 fn mutexes_of_four_languages_exclude_each_other_under_faults() {
-    let suite = "torture_beside_others";
+    let suite = "the torture beside others";
     if !tools::require_foreign(suite, &["java", "mvn", "python3", "go"]).unwrap() {
         return;
     }
@@ -49,7 +47,7 @@ fn mutexes_of_four_languages_exclude_each_other_under_faults() {
         side("this client", &own, vec![("mutex", CURATOR_S), ("bilingual", KAZOO_S)]),
         side("this client", &own, vec![("bilingual", CURATOR_S), ("bilingual", KAZOO_S)]),
     ];
-    let seed = Seed::of(suite);
+    let seed = Seed::of("beside_others", "crowd::");
     let seconds = env::var("ZOOLET_TORTURE_SECS").map_or(0, |text| text.parse().unwrap());
     let run = |servers: &mut Servers| {
         let shown = crowd(&sides, servers, &seed, Duration::from_secs(seconds)).unwrap();

@@ -4,8 +4,6 @@
 //!
 //! `ZOOLET_PARTITION_ROUNDS` adds random cuts, `ZOOLET_FAULTS_SEED` repeats a run.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,7 +41,7 @@ async fn ensembles_of_two_to_six_servers_are_cut_apart() {
     if let Some(missing) = netns::missing() {
         return tools::skip_unless_required("partitions", missing).unwrap();
     }
-    let seed = Arc::new(Seed::of("partitions"));
+    let seed = Arc::new(Seed::of("faults", "partitions::"));
     let mut trials = Vec::new();
     for count in 2..=6 {
         trials.push(tokio::spawn(cut_in_two(count, Arc::clone(&seed))));

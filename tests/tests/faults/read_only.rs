@@ -1,8 +1,6 @@
 //! Read-only mode (protocol §7.9): one server of three, alone, serves reads to clients that asked
 //! for it, and sends them away when it has a leader again. The same on Apache `ZooKeeper`.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
 use std::net::SocketAddr;
 use std::time::Duration;
 

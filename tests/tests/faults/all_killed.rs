@@ -3,8 +3,6 @@
 //!
 //! `ZOOLET_FAULTS_SEED` repeats a run.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
 use std::time::Duration;
 
 use tokio::time::sleep;
@@ -19,7 +17,7 @@ const PAUSE: Duration = Duration::from_millis(2);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn what_was_acknowledged_survives_the_death_of_all_servers_at_once() {
-    let seed = Seed::of("all_killed");
+    let seed = Seed::of("faults", "all_killed::");
     let mut rng = seed.generator(0);
     let mut servers =
         Zoolet::builder().servers(SERVERS).property("snapCount", "1000").start().unwrap();

@@ -3,13 +3,6 @@
 //!
 //! `ZOOLET_FAULTS_SEED` repeats a run.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
-
 use std::fmt::Write as _;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
@@ -152,7 +145,7 @@ async fn a_leader_that_is_told_to_stop_hands_its_lead_over() {
 /// Servers that are killed under load come back by the supervisor alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn killed_servers_come_back_under_load() {
-    let seed = Seed::of("up_ends");
+    let seed = Seed::of("faults", "up_ends::");
     let mut rng = seed.generator(0);
     let directory = tempfile::tempdir().unwrap();
     let (running, _lease, port) = start(directory.path(), "[four_letter]\nwords = [\"*\"]\n");

@@ -1,7 +1,5 @@
 //! The harness around Apache ZooKeeper: it starts, loses a server, gets it back.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot start has failed")]
-
 use std::process::Command;
 
 use zoolet_server::config::{self, Words};

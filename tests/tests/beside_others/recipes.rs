@@ -1,13 +1,6 @@
 //! The client's locks beside those of Curator, kazoo and Go, on the same paths, with a referee
 //! outside of the ensemble (`src/contenders` has the talk of the other programs).
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "a test fails by panicking"
-)]
-
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};

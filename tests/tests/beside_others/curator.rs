@@ -1,8 +1,6 @@
 //! The client's other recipes together with Curator's, at the same paths: each side sees what the
 //! other one does (`interop/contest/curator/Counterpart.java`).
 
-#![allow(clippy::unwrap_used, reason = "a test ends at the first thing that goes wrong")]
-
 use std::process::Stdio;
 use std::time::Duration;
 

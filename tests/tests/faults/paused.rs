@@ -4,8 +4,6 @@
 //!
 //! `ZOOLET_FAULTS_SEED` repeats a run.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,7 +41,7 @@ struct Awake {
 /// Each sleep is that of an ensemble of its own: they stand side by side.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_leader_that_wakes_up_ends_no_session_of_its_followers() {
-    let seed = Arc::new(Seed::of("paused"));
+    let seed = Arc::new(Seed::of("faults", "paused::"));
     let sleeps = SLEEPS_MS.map(|asleep_ms| tokio::spawn(wakes_up(asleep_ms, Arc::clone(&seed))));
     for ended in join_all(sleeps).await {
         ended.unwrap();

@@ -1,0 +1,16 @@
+//! Programs of several languages and libraries on the same locks.
+//!
+//! One test program, so that they run side by side: each waits most of the time.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::print_stderr,
+    reason = "a test ends at the first thing that goes wrong, and tells what it has seen"
+)]
+
+mod crowd;
+mod curator;
+mod lock_programs;
+mod recipes;

@@ -1,0 +1,19 @@
+//! What servers do when something goes wrong: killed, stopped, cut off from each other, out of disk.
+//!
+//! One program, so that they run side by side: each waits most of the time.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod all_killed;
+mod full_disk;
+mod kill9;
+mod partitions;
+mod paused;
+mod read_only;
+mod reconfig_faults;
+mod up_ends;
