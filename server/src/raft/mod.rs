@@ -347,7 +347,7 @@ impl Crew {
             stagger: timing.election_max,
         };
         tasks.spawn(founder.run());
-        tasks.spawn(status::watch_failure(core, self.fatal.clone()));
+        tasks.spawn(status::watch_failure(core, Arc::clone(&self.wal), self.fatal.clone()));
         tasks
     }
 }

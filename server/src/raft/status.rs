@@ -1,5 +1,6 @@
 //! How things stand, for those who ask.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -10,6 +11,7 @@ use super::core::{Core, EntrySizes};
 use super::state_machine::Snapshots;
 use super::types::LogId;
 use crate::replica::Role;
+use crate::storage::Wal;
 
 /// How a server stands in its ensemble.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -105,16 +107,18 @@ impl Status {
     }
 }
 
-/// Reports it when openraft has stopped by itself.
-pub(super) async fn watch_failure(core: Core, fatal: watch::Sender<Option<String>>) {
+/// Reports it when openraft has stopped by itself: with the log's own words if that is the reason.
+pub(super) async fn watch_failure(core: Core, wal: Arc<Wal>, fatal: watch::Sender<Option<String>>) {
     let mut metrics = core.raft().metrics();
     loop {
         let failure = metrics.borrow_watched().running_state.clone().err();
         if let Some(failure) = failure {
-            // The log's own report comes first and says more.
             fatal.send_if_modified(|known| {
                 let is_new = known.is_none();
-                known.get_or_insert_with(|| failure.to_string());
+                known.get_or_insert_with(|| match wal.failure() {
+                    Some(error) => error.to_string(),
+                    None => failure.to_string(),
+                });
                 is_new
             });
             return;

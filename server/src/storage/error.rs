@@ -20,7 +20,7 @@ pub enum StorageError {
     #[error("{} is damaged at byte {offset}: {what}", .file.display())]
     Corrupt { file: PathBuf, offset: u64, what: String },
 
-    /// The log has failed before, or was closed.
+    /// The log was closed. One that has failed says why it has.
     #[error("the log is closed")]
     Closed,
 

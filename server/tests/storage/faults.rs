@@ -40,10 +40,10 @@ fn check_closed(trace: &mut Trace, told: Option<&str>) {
     assert_eq!(told, Some(failure.to_string().as_str()), "the hook was not told");
     assert!(matches!(failure, StorageError::Io { .. }), "{failure}");
     let acknowledged = *trace.progress.range().start();
-    assert!(matches!(trace.call(&Op::Flush), Err(StorageError::Closed)));
+    assert_eq!(trace.call(&Op::Flush).unwrap_err().to_string(), failure.to_string());
     let wal = trace.wal.as_ref().unwrap();
     assert!(!wal.write_waiting());
-    assert!(matches!(wal.entries(0..1, 1), Err(StorageError::Closed)));
+    assert_eq!(wal.entries(0..1, 1).unwrap_err().to_string(), failure.to_string());
     assert_eq!(acknowledged, *trace.progress.range().start(), "acknowledged after a failure");
     trace.wal = None;
     assert_eq!(acknowledged, *trace.progress.range().start(), "acknowledged after a failure");
@@ -135,6 +135,11 @@ fn a_full_disk_says_so_and_opens_again_when_there_is_room() {
     assert!(trace.progress.range().any(|number| trace.models[number] == found));
 }
 
+/// Whoever is refused is told what has failed.
+fn names_fault(error: &StorageError) -> bool {
+    matches!(error, StorageError::Io { .. })
+}
+
 #[test]
 fn a_failing_helper_closes_a_log_with_threads() {
     use std::path::Path;
@@ -159,10 +164,11 @@ fn a_failing_helper_closes_a_log_with_threads() {
                     if result.is_ok() {
                         count.fetch_add(1, Ordering::SeqCst);
                     }
-                    send.send(()).unwrap();
+                    send.send(result).unwrap();
                 }),
             );
-            if appended.is_err() {
+            if let Err(error) = appended {
+                assert!(names_fault(&error), "{error}");
                 break;
             }
             handed_in += 1;
@@ -173,7 +179,8 @@ fn a_failing_helper_closes_a_log_with_threads() {
         }
         // Every call is answered, and none of those that were acknowledged is lost.
         for _ in 0..handed_in {
-            answered.recv().unwrap();
+            let answer = answered.recv().unwrap();
+            assert!(answer.as_ref().err().is_none_or(names_fault), "{answer:?}");
         }
         drop(wal);
         let acknowledged = acknowledged.load(Ordering::SeqCst) as u64;

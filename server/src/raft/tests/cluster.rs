@@ -390,7 +390,7 @@ async fn a_failed_disk_ends_the_server_and_loses_nothing_of_the_others() {
     let mut fatal = ensemble.server(leader).raft.fatal();
     let failed = timeout(PATIENCE, fatal.wait_for(Option::is_some)).await.expect("fatal");
     let message = failed.unwrap().clone().unwrap();
-    assert!(message.contains("injected fault"), "{message}");
+    assert!(message.starts_with("cannot ") && message.contains("injected fault"), "{message}");
     ensemble.kill(leader).await;
     ensemble.server(other).settled().await;
     assert_eq!(ensemble.server(other).machine.told().lost, 0);

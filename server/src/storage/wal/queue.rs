@@ -220,11 +220,8 @@ impl Queue {
         if let Some(hook) = hook {
             hook(&first);
         }
-        for job in jobs {
-            job.answer(Err(error.clone()));
-        }
-        for job in waiting {
-            job.answer(Err(StorageError::Closed));
+        for job in jobs.into_iter().chain(waiting) {
+            job.answer(Err(first.clone()));
         }
     }
 
@@ -246,7 +243,11 @@ impl Queue {
 
 impl Front {
     fn check_open(&self) -> Result<(), StorageError> {
-        if self.failure.is_some() || self.is_closing { Err(StorageError::Closed) } else { Ok(()) }
+        match &self.failure {
+            Some(failure) => Err(failure.clone()),
+            None if self.is_closing => Err(StorageError::Closed),
+            None => Ok(()),
+        }
     }
 
     fn push(&mut self, job: Job) {
@@ -288,6 +289,6 @@ impl Front {
             }
         }
         self.view.evict();
-        if self.failure.is_some() { Err(StorageError::Closed) } else { Ok(()) }
+        self.failure.clone().map_or(Ok(()), Err)
     }
 }
