@@ -1,7 +1,10 @@
 //! Watches as values.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 
+use futures_core::{FusedStream, Stream};
 use tokio::sync::{mpsc, oneshot, watch};
 use zoolet_jute::{EventType, WatcherEvent, WatcherType, Zxid};
 
@@ -57,7 +60,7 @@ impl Source {
     }
 }
 
-/// A watch that fires once: a future, of sorts. Dropping it removes it, from the server too unless
+/// A watch that fires once: a future of its event. Dropping it removes it, from the server too unless
 /// another watcher of this session waits for the same.
 ///
 /// It lives on over reconnects: what happened meanwhile is found out and told.
@@ -74,11 +77,23 @@ impl OneshotWatcher {
 
     /// Waits until the watch fires. An error tells that the session has ended before, or that the
     /// watch has: [`ErrorKind::WatchEnded`].
-    pub async fn changed(mut self) -> Result<WatchedEvent, Error> {
-        match (&mut self.receiver).await {
-            Ok(event) => Ok(self.source.translate(event)),
-            Err(_) => Err(self.source.end()),
+    ///
+    /// The watcher is a future of the same.
+    pub async fn changed(self) -> Result<WatchedEvent, Error> {
+        self.await
+    }
+}
+
+impl Future for OneshotWatcher {
+    type Output = Result<WatchedEvent, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.receiver.is_terminated() {
+            // It has fired before.
+            return Poll::Pending;
         }
+        let event = ready!(Pin::new(&mut self.receiver).poll(context));
+        Poll::Ready(event.map(|event| self.source.translate(event)).map_err(|_| self.source.end()))
     }
 }
 
@@ -92,7 +107,7 @@ impl Drop for OneshotWatcher {
     }
 }
 
-/// A watch that stays until it is dropped: a stream, of sorts. Dropping it removes it, from the
+/// A watch that stays until it is dropped: a stream of its events. Dropping it removes it, from the
 /// server too unless another watcher of this session watches the same.
 ///
 /// It lives on over reconnects, but servers do not tell it what happened meanwhile: after each of
@@ -101,11 +116,13 @@ impl Drop for OneshotWatcher {
 pub struct PersistentWatcher {
     receiver: mpsc::Receiver<WatchedEvent>,
     source: Source,
+    /// Whether the stream has told its end.
+    has_ended: bool,
 }
 
 impl PersistentWatcher {
     pub(crate) fn new(receiver: mpsc::Receiver<WatchedEvent>, source: Source) -> Self {
-        Self { receiver, source }
+        Self { receiver, source, has_ended: false }
     }
 
     /// Waits for the next event. An error tells that the session has ended, or that the watch has:
@@ -115,6 +132,29 @@ impl PersistentWatcher {
             Some(event) => Ok(self.source.translate(event)),
             None => Err(self.source.end()),
         }
+    }
+}
+
+/// The last item is the error that [`changed`](PersistentWatcher::changed) answers from then on.
+impl Stream for PersistentWatcher {
+    type Item = Result<WatchedEvent, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.has_ended {
+            return Poll::Ready(None);
+        }
+        let next = ready!(self.receiver.poll_recv(context));
+        self.has_ended = next.is_none();
+        Poll::Ready(Some(match next {
+            Some(event) => Ok(self.source.translate(event)),
+            None => Err(self.source.end()),
+        }))
+    }
+}
+
+impl FusedStream for PersistentWatcher {
+    fn is_terminated(&self) -> bool {
+        self.has_ended
     }
 }
 

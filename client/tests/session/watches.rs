@@ -1,5 +1,7 @@
 //! Watches as the server is told of them: registered anew, removed, and below a chroot.
 
+use futures_util::stream::FusedStream;
+use futures_util::{FutureExt, StreamExt};
 use zoolet_client::recipes::Cache;
 use zoolet_client::{
     AddWatchMode, Client, CreateMode, ErrorCode, ErrorKind, EventType, OneshotWatcher,
@@ -228,15 +230,20 @@ async fn mirrored(connection: &mut Connection, data: &'static [u8]) {
     }
 }
 
+async fn cached(client: &Client, connection: &mut Connection) -> Cache {
+    let cache = Cache::start(client, "/a");
+    let (xid, _) = connection.request().await;
+    connection.answer(xid, Ok(Reply::AddWatch(0))).await;
+    mirrored(connection, b"before").await;
+    cache.ready().await.unwrap();
+    cache
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_cache_whose_watch_has_ended_watches_and_reads_anew() {
     let mut servers = Servers::new();
     let (client, mut connection) = servers.client().await;
-    let cache = Cache::start(&client, "/a");
-    let (xid, _) = connection.request().await;
-    connection.answer(xid, Ok(Reply::AddWatch(0))).await;
-    mirrored(&mut connection, b"before").await;
-    cache.ready().await.unwrap();
+    let cache = cached(&client, &mut connection).await;
     // It takes one event, reads, and is not answered while the others come.
     connection.event(EventType::NodeDataChanged, "/a").await;
     let (read, request) = connection.request().await;
@@ -265,4 +272,29 @@ async fn a_cache_whose_watch_has_ended_watches_and_reads_anew() {
     mirrored(&mut connection, b"after").await;
     cache.ready().await.unwrap();
     assert_eq!(cache.get("/a").unwrap().data, b"after".as_ref());
+}
+
+#[tokio::test(start_paused = true)]
+async fn watchers_are_a_future_and_a_stream() {
+    let mut servers = Servers::new();
+    let (client, mut connection) = servers.client().await;
+    let mut once = watch_data(&client, &mut connection, "/a").await;
+    let mut always = watch_all(&client, &mut connection, "/b").await;
+    assert!((&mut once).now_or_never().is_none() && always.next().now_or_never().is_none());
+    for path in ["/a", "/b", "/b/c"] {
+        connection.event(EventType::NodeDataChanged, path).await;
+    }
+    assert_eq!((&mut once).await.unwrap().path, "/a");
+    assert!((&mut once).now_or_never().is_none(), "it fires once");
+    for path in ["/b", "/b/c"] {
+        assert_eq!(always.next().await.unwrap().unwrap().path, path);
+    }
+    let closed = client.close();
+    let (xid, _) = connection.request().await;
+    connection.answer(xid, Ok(Reply::Empty)).await;
+    closed.await.unwrap();
+    assert!(!always.is_terminated());
+    let last = always.next().await.unwrap().unwrap_err();
+    assert!(last.ends_session(), "{last}");
+    assert!(always.next().await.is_none() && always.is_terminated());
 }
