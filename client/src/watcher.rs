@@ -133,6 +133,11 @@ impl PersistentWatcher {
             None => Err(self.source.end()),
         }
     }
+
+    /// Passes over the events that have come.
+    pub(crate) fn discard(&mut self) {
+        while self.receiver.try_recv().is_ok() {}
+    }
 }
 
 /// The last item is the error that [`changed`](PersistentWatcher::changed) answers from then on.

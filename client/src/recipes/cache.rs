@@ -163,6 +163,9 @@ impl Mirror {
         let mut watch = insist(|| self.client.add_watch(&self.root, mode)).await?;
         loop {
             state.borrow_and_update();
+            // What was told before is in what is read now. The last word of a connection that was
+            // lost may be the end of a znode that has come again since, which nobody told.
+            watch.discard();
             self.read_all().await?;
             self.progress.send_replace(Progress::Following);
             let connected = loop {

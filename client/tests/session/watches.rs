@@ -274,6 +274,33 @@ async fn a_cache_whose_watch_has_ended_watches_and_reads_anew() {
     assert_eq!(cache.get("/a").unwrap().data, b"after".as_ref());
 }
 
+/// A znode that went and came again: the connection told of the first, and was gone before the
+/// second.
+#[tokio::test(start_paused = true)]
+async fn what_a_lost_connection_told_does_not_undo_what_a_cache_reads_on_the_next_one() {
+    let mut servers = Servers::new();
+    let (client, mut connection) = servers.client().await;
+    let cache = cached(&client, &mut connection).await;
+    // It reads because of one event, and is not answered while the other one comes.
+    connection.event(EventType::NodeDataChanged, "/a").await;
+    let (_, request) = connection.request().await;
+    assert!(matches!(request, Request::GetData(_)), "{request:?}");
+    connection.event(EventType::NodeDeleted, "/a").await;
+    assert!(connection.silent_for(TIMEOUT / 10).await);
+    drop(connection);
+    let mut connection = servers.serve().await;
+    let (xid, request) = connection.request().await;
+    assert!(matches!(request, Request::SetWatches2(_)), "{request:?}");
+    connection.answer(xid, Ok(Reply::Empty)).await;
+    let (xid, request) = connection.request().await;
+    assert!(matches!(request, Request::GetData(_)), "{request:?}");
+    connection.answer(xid, Ok(Reply::Data(None, Stat::default()))).await;
+    mirrored(&mut connection, b"after").await;
+    cache.ready().await.unwrap();
+    assert!(connection.silent_for(TIMEOUT / 10).await);
+    assert_eq!(cache.get("/a").map(|node| node.data), Some(b"after".as_ref().into()));
+}
+
 #[tokio::test(start_paused = true)]
 async fn watchers_are_a_future_and_a_stream() {
     let mut servers = Servers::new();
