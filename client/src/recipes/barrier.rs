@@ -61,6 +61,12 @@ impl Barrier {
     }
 }
 
+/// How many bytes of checks one transaction has: servers take requests of 1 MiB by default
+/// (`jute.maxbuffer`, protocol §1.3).
+const CHECKS_BYTES_MAX: usize = 512 * 1024;
+/// What a check has beside its path: the header, a length, and a version.
+const CHECK_BYTES: usize = 17;
+
 /// A barrier that a number of members enter together and leave together: Curator's
 /// `DistributedDoubleBarrier`.
 #[derive(Clone, Debug)]
@@ -71,9 +77,9 @@ pub struct DoubleBarrier {
 }
 
 impl DoubleBarrier {
-    /// The barrier at this path, for a number of members. One transaction names them all, so that
-    /// their paths must fit into the server's `jute.maxbuffer`: with 1 MiB, the default, some
-    /// thousands of members.
+    /// The barrier at this path, for a number of members. The transaction that tells them that all
+    /// are there checks that they still are: the first ones, as many as have paths of 512 KiB
+    /// together, which are some thousands.
     pub fn new(client: &Client, path: &str, members: usize) -> Self {
         Self { client: client.clone(), path: path.to_owned(), members }
     }
@@ -171,8 +177,13 @@ impl DoubleBarrier {
     async fn make_ready(&self, counted: &[&str]) -> Result<(), Error> {
         let address = local_address();
         let mut transaction = self.client.transaction();
-        for name in counted {
-            transaction = transaction.check(&join(&self.path, name), -1);
+        let mut bytes = 0;
+        for path in counted.iter().map(|name| join(&self.path, name)) {
+            bytes += path.len() + CHECK_BYTES;
+            if bytes > CHECKS_BYTES_MAX {
+                break;
+            }
+            transaction = transaction.check(&path, -1);
         }
         let (ready, mode) = (self.ready(), CreateMode::Persistent);
         let create = transaction.create(&ready, address.as_bytes(), Acl::open(), mode);

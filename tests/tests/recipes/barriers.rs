@@ -285,3 +285,21 @@ pub(crate) async fn a_try_whose_partner_leaves_leaves_too(scene: &Scene) {
     let _ = one.delete(&partner, -1).await;
     scene.until_children(&one, &path, 0).await;
 }
+
+/// Their paths are longer together than a request may be.
+pub(crate) async fn more_members_come_together_than_fit_into_a_request(scene: &Scene) {
+    const OTHERS: usize = 300;
+    let (client, path) = (scene.client().await, scene.path());
+    client.create(&path, b"", CreateMode::Persistent).await.unwrap();
+    let path = format!("{path}/{}", "long".repeat(1000));
+    client.create(&path, b"", CreateMode::Persistent).await.unwrap();
+    for number in 0..OTHERS {
+        let member = format!("{path}/{number}");
+        client.create(&member, b"", CreateMode::Ephemeral).await.unwrap();
+    }
+    let barrier = DoubleBarrier::new(&client, &path, OTHERS + 1);
+    let entered = timeout(LONG, barrier.enter()).await.expect("it waits for ever").unwrap();
+    assert_eq!(scene.children(&client, &path).await.len(), OTHERS + 2);
+    drop(entered);
+    scene.until_children(&client, &path, OTHERS + 1).await;
+}

@@ -128,6 +128,7 @@ suites! {
         barriers::a_member_leaves_in_time_or_alone,
         barriers::barriers_are_tried,
         barriers::a_try_whose_partner_leaves_leaves_too,
+        barriers::more_members_come_together_than_fit_into_a_request,
         queues::a_take_that_is_cancelled_loses_no_item,
         queues::an_empty_queue_is_not_reaped,
         queues::takes_that_are_given_up_pile_nothing_up,
