@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use zoolet_client::torture::{self, Promise, Report, ServerFault};
+use zoolet_client::torture::{self, Promise, Recipe, Report, ServerFault};
 
 use crate::faults::island::Island;
 use crate::faults::netns::Lost;
@@ -121,7 +121,7 @@ impl torture::Servers for Exile {
     }
 
     fn can(&self, fault: ServerFault) -> bool {
-        fault == ServerFault::Isolate
+        fault != ServerFault::SlowDisk
     }
 
     fn leader(&mut self) -> Option<usize> {
@@ -129,15 +129,28 @@ impl torture::Servers for Exile {
         self.addresses.iter().position(leads)
     }
 
-    fn strike(&mut self, server: usize, _: ServerFault) -> io::Result<()> {
+    fn strike(&mut self, server: usize, fault: ServerFault) -> io::Result<()> {
         let others: Vec<usize> = (0..self.addresses.len()).filter(|it| *it != server).collect();
-        let island = self.island.lock().unwrap_or_else(PoisonError::into_inner);
-        island.network.cut_between(&[server], &others, Lost::Both).map_err(io::Error::other)
+        let mut island = self.island.lock().unwrap_or_else(PoisonError::into_inner);
+        match fault {
+            ServerFault::Kill => island.kill(server),
+            ServerFault::Pause => island.signal(server, "STOP"),
+            ServerFault::Isolate => {
+                let cut = island.network.cut_between(&[server], &others, Lost::Both);
+                cut.map_err(io::Error::other)
+            }
+            ServerFault::SlowDisk => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
-    fn mend(&mut self, _: usize, _: ServerFault) -> io::Result<()> {
-        let island = self.island.lock().unwrap_or_else(PoisonError::into_inner);
-        island.network.heal().map_err(io::Error::other)
+    fn mend(&mut self, server: usize, fault: ServerFault) -> io::Result<()> {
+        let mut island = self.island.lock().unwrap_or_else(PoisonError::into_inner);
+        match fault {
+            ServerFault::Kill => island.restart(server).map_err(io::Error::other),
+            ServerFault::Pause => island.signal(server, "CONT"),
+            ServerFault::Isolate => island.network.heal().map_err(io::Error::other),
+            ServerFault::SlowDisk => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 }
 
@@ -152,9 +165,11 @@ pub struct Summary {
     seconds: u64,
     faults: BTreeMap<&'static str, usize>,
     grants: BTreeMap<&'static str, usize>,
-    others: usize,
+    others: BTreeMap<&'static str, usize>,
     refused: usize,
     early: usize,
+    hand_overs: usize,
+    hand_over_max: Duration,
     gaps: usize,
     verified: usize,
     unverified: usize,
@@ -175,10 +190,14 @@ impl Summary {
         for (recipe, count) in &report.grants {
             *self.grants.entry(recipe.name()).or_default() += count;
         }
-        self.others += report.others.values().sum::<usize>();
+        for (recipe, count) in &report.others {
+            *self.others.entry(recipe.name()).or_default() += count;
+        }
         let verdict = &report.verdict;
         self.refused += verdict.refused;
         self.early += verdict.early_grants;
+        self.hand_overs += verdict.hand_overs;
+        self.hand_over_max = self.hand_over_max.max(verdict.hand_over_max);
         self.gaps += verdict.gaps;
         self.verified += verdict.verified;
         self.unverified += verdict.unverified;
@@ -215,6 +234,13 @@ impl Summary {
         for (recipe, _) in self.grants.iter().filter(|(_, grants)| **grants == 0) {
             missing.push(format!("nobody was granted a {recipe}"));
         }
+        let recipes = Recipe::ALL.into_iter().filter(|recipe| !recipe.is_lock());
+        for recipe in recipes.filter(|recipe| !self.others.contains_key(recipe.name())) {
+            missing.push(format!("nothing was done with a {recipe}"));
+        }
+        if self.hand_overs == 0 {
+            missing.push("no hand-over could be judged".to_owned());
+        }
         let kinds = whole.unwrap_or_default().iter();
         for kind in kinds.filter(|kind| !self.faults.contains_key(*kind)) {
             missing.push(format!("never: {kind}"));
@@ -235,6 +261,10 @@ impl Summary {
             "others": self.others,
             "stale_writes_refused": self.refused,
             "early_grants": self.early,
+            "hand_overs_judged": {
+                "count": self.hand_overs,
+                "max_us": u64::try_from(self.hand_over_max.as_micros()).unwrap_or(u64::MAX),
+            },
             "log": {"gaps": self.gaps, "grants_verified": self.verified,
                     "grants_unverified": self.unverified},
             "violations": self.violations,
@@ -249,21 +279,23 @@ impl fmt::Display for Summary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let grants: usize = self.grants.values().sum();
         let faults: usize = self.faults.values().sum();
+        let others: usize = self.others.values().sum();
         let ms = |times: &[u64], part| {
             let us = share(times, part);
             format!("{}.{} ms", us / 1000, us % 1000 / 100)
         };
         write!(
             f,
-            "{} seeds, {} s of {faults} faults, {grants} grants and {} items and increments; \
-             handed over in {} (median), {} (99 %); taken over from the lost in {} (median), {} \
-             (99 %); {} stale writes refused; {} gaps in the log, {} grants verified, {} open; \
+            "{} seeds, {} s of {faults} faults, {grants} grants and {others} other turns; \
+             handed over in {} (median), {} (99 %); {} hand-overs judged, all within {:.1?}; taken \
+             over from the lost in {} (median), {} (99 %); {} stale writes refused; {} gaps in the log, {} grants verified, {} open; \
              {} violations",
             self.seeds,
             self.seconds,
-            self.others,
             ms(&self.handed_over_us, 500),
             ms(&self.handed_over_us, 990),
+            self.hand_overs,
+            self.hand_over_max,
             ms(&self.taken_over_us, 500),
             ms(&self.taken_over_us, 990),
             self.refused,

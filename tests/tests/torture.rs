@@ -77,6 +77,9 @@ async fn every_recipe_keeps_its_promises_while_servers_are_killed() {
     for recipe in Recipe::ALL.into_iter().filter(|recipe| recipe.is_lock()) {
         assert!(report.grants[&recipe] >= settings.contenders, "{recipe}: {:?}", report.grants);
     }
+    for recipe in Recipe::ALL.into_iter().filter(|recipe| !recipe.is_lock()) {
+        assert!(report.others.contains_key(&recipe), "{recipe}: {:?}", report.others);
+    }
     let killed = |kind: &&str| ["server killed", "leader killed at a grant"].contains(kind);
     assert!(report.faults.keys().any(killed), "no server was killed: {:?}", report.faults);
 }
@@ -149,18 +152,18 @@ async fn seed_after_seed() {
             let reaper = format!("-Dznode.container.checkIntervalMs={REAPER_MS}");
             let servers = tokio::task::block_in_place(|| builder.jvm_option(&reaper).start());
             let servers = Torment::with_disks(servers.unwrap());
-            running.spawn(one_lane(servers.connect_string(), servers, seeds));
+            running.spawn(one_lane(servers.connect_string(), apache, servers, seeds));
         } else if lane == 0 && on_island {
             let island = Island::start(3).unwrap();
             let all = island.until_serving(&[0, 1, 2], Duration::from_mins(1)).await;
             all.unwrap();
             let servers = Exile::new(island);
-            running.spawn(one_lane(servers.connect_string(), servers, seeds));
+            running.spawn(one_lane(servers.connect_string(), apache, servers, seeds));
         } else {
             let builder = builder().wrapper(wrapper.clone());
             let servers = tokio::task::block_in_place(|| builder.start().unwrap());
             let servers = Torment::with_disks(servers);
-            running.spawn(one_lane(servers.connect_string(), servers, seeds));
+            running.spawn(one_lane(servers.connect_string(), apache, servers, seeds));
         }
     }
     let mut summary = Summary::default();
@@ -206,6 +209,7 @@ fn has_island(apache: bool) -> bool {
 /// Some seeds, one after the other, on servers of their own.
 async fn one_lane(
     connect_string: String,
+    apache: bool,
     servers: impl torture::Servers + Clone + 'static,
     seeds: Vec<u64>,
 ) -> Vec<Report> {
@@ -213,10 +217,7 @@ async fn one_lane(
     for seed in seeds {
         let mut settings = settings(&connect_string, seed, SEED_SECONDS);
         settings.locks = 2;
-        // Kills alone in every other run: there a loss has to be told in time.
-        if seed.is_multiple_of(2) && servers.can(ServerFault::Kill) {
-            settings.server_faults = vec![ServerFault::Kill];
-        }
+        settings.early_grants_are_counted = apache;
         let report = torture::run(&settings, Some(Box::new(servers.clone()))).await.unwrap();
         if !report.passed() {
             announce(&format!("torture: {report}"));

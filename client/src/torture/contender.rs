@@ -55,7 +55,9 @@ async fn live(scene: &Arc<Scene>, body: &Arc<Body>, life: u64) -> bool {
     for (index, lock) in (1..).zip(&scene.locks) {
         let random = Random::fork(scene.seed, (number + 1) << 32 | life << 16 | index);
         let hand = Hand::new(scene, body, &session, lock.clone(), random);
-        if lock.recipe == Recipe::DoubleBarrier {
+        if lock.recipe.is_kept() {
+            hands.spawn(hand.keep());
+        } else if lock.recipe == Recipe::DoubleBarrier {
             hands.spawn(hand.pass_barriers());
         } else {
             hands.spawn(hand.take_turns());
@@ -88,6 +90,7 @@ async fn suffer(scene: &Scene, body: &Body) {
             if let Some(kind) = kind {
                 scene.recorder.struck(kind);
             }
+            scene.recorder.disturbed(Some(body.number), fault.long());
             match fault {
                 HolderFault::Pause(long) => stand_still(long),
                 HolderFault::Cut(long) => body.cut(long).await,

@@ -73,7 +73,7 @@ pub(crate) struct Belief {
 pub(crate) struct Hand {
     pub(crate) scene: Arc<Scene>,
     pub(crate) body: Arc<Body>,
-    session: Arc<Session>,
+    pub(super) session: Arc<Session>,
     pub(crate) lock: Lock,
     pub(crate) random: Random,
     pub(crate) turns: u64,
@@ -131,7 +131,7 @@ impl Hand {
         }
     }
 
-    async fn is_done(&self) {
+    pub(super) async fn is_done(&self) {
         // Nobody asks any more when this fails.
         let _ = self.scene.done.send((self.body.number, self.lock.path.clone())).await;
     }
@@ -144,7 +144,7 @@ impl Hand {
         }
     }
 
-    async fn think(&mut self, last: bool) {
+    pub(super) async fn think(&mut self, last: bool) {
         sleep(self.random.millis(0, THINK_MS_MAX)).await;
         if !last {
             let mut lull = self.scene.lull.clone();
@@ -153,7 +153,7 @@ impl Hand {
     }
 
     /// A session that ends is part of the torture; everything else is a recipe's failure.
-    async fn failed(&mut self, client: &Client, error: &Error) {
+    pub(super) async fn failed(&mut self, client: &Client, error: &Error) {
         if !error.ends_session() {
             let (who, path) = (self.body.number, &self.lock.path);
             self.scene.recorder.error(format!("contender {who} at {path}: {error}"));
@@ -181,6 +181,7 @@ impl Hand {
             None => self.work(guard).await,
             Some(fault) => {
                 self.scene.recorder.struck(fault.kind_of_holder());
+                self.scene.recorder.disturbed(Some(self.body.number), fault.long());
                 belief.lease_end_us = belief.lease_end_us.max(self.lease_end_us(client));
                 // A selector drops its work when it is cut off, and with it the stale write.
                 let writes_on = self.lock.recipe != Recipe::LeaderSelector

@@ -85,6 +85,32 @@ pub struct Tally {
     pub taken_in_doubt: usize,
 }
 
+impl Tally {
+    /// An item or an increment that was in doubt has happened, with this answer.
+    pub(crate) fn confirm(&mut self, doubt: &str, answer: String) {
+        self.deny(doubt);
+        self.given.push(answer);
+    }
+
+    /// It has not happened.
+    pub(crate) fn deny(&mut self, doubt: &str) {
+        self.given_in_doubt.retain(|doubtful| doubtful != doubt);
+    }
+}
+
+/// A barrier that somebody found open. Zxids are the newest ones that its client had seen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opening {
+    /// The barrier.
+    pub path: String,
+    /// Who found it open.
+    pub contender: usize,
+    /// Before it looked.
+    pub from: i64,
+    /// When it was told.
+    pub to: i64,
+}
+
 /// A passage of a double barrier, in microseconds from the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passage {
@@ -102,6 +128,17 @@ pub struct Passage {
     pub left_us: u64,
 }
 
+/// Something that was done, in microseconds from the start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Disturbance {
+    /// To whom; `None`: to the servers, or to all.
+    pub contender: Option<usize>,
+    /// When it began.
+    pub from_us: u64,
+    /// When it ended.
+    pub to_us: u64,
+}
+
 /// Everything that a run has seen.
 #[derive(Clone, Debug, Default)]
 pub struct History {
@@ -117,10 +154,17 @@ pub struct History {
     pub log: Log,
     /// For each contender, the deleted znodes that it was told of by a watch.
     pub woken: Vec<std::collections::BTreeSet<String>>,
+    /// For each contender, the znodes whose creation it has asked for; sequential ones without
+    /// their numbers.
+    pub made: Vec<std::collections::BTreeSet<String>>,
     /// The queues and counters.
     pub tallies: Vec<Tally>,
-    /// The barriers.
+    /// The double barriers.
     pub passages: Vec<Passage>,
+    /// The barriers.
+    pub openings: Vec<Opening>,
+    /// What a recipe has shown that it must not.
+    pub broke: Vec<String>,
     /// Znodes that were there when nobody held or waited, and when everybody had gone.
     pub leftovers: Vec<String>,
     /// Contenders that did not get their last turn.
@@ -131,9 +175,16 @@ pub struct History {
     pub struck: BTreeMap<&'static str, usize>,
     /// How many holders were stopped for so long that their sessions must have ended.
     pub holders_stopped: usize,
-    /// Whether servers stood still or were cut off: then a client may report a loss late, and only
-    /// the token protects.
-    pub servers_stood_still: bool,
+    /// Whether a grant that comes before the former holder's client would have reported the loss
+    /// is counted and breaks no promise: servers whose followers answer pings by themselves stood
+    /// still or were cut off.
+    pub early_grants_are_counted: bool,
+    /// The session timeout.
+    pub session_timeout: Duration,
+    /// What was done, and to whom.
+    pub disturbances: Vec<Disturbance>,
+    /// When the machine stood still, in microseconds: from, to.
+    pub stalls: Vec<(u64, u64)>,
     /// What happened when, for the picture.
     pub marks: Vec<(Duration, String)>,
 }

@@ -46,6 +46,14 @@ pub enum Fault {
 }
 
 impl HolderFault {
+    /// For how long.
+    pub(crate) const fn long(self) -> Duration {
+        match self {
+            Self::Pause(long) | Self::Cut(long) | Self::Silence(long) => long,
+            Self::Die => Duration::ZERO,
+        }
+    }
+
     /// Its kind, of a contender wherever it stands.
     pub(crate) const fn kind(self) -> &'static str {
         match self {

@@ -17,6 +17,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use zoolet_jute::Xid;
 
 use super::shift::{Renumbering, Shift};
@@ -54,6 +55,7 @@ struct Shared {
     plan: Mutex<Plan>,
     /// How many replies were lost, and how many requests.
     lost: (AtomicUsize, AtomicUsize),
+    outages: Mutex<Outages>,
     passage: watch::Sender<Passage>,
     shift: Shift,
 }
@@ -61,6 +63,43 @@ struct Shared {
 impl Shared {
     fn told(&self) -> MutexGuard<'_, Told> {
         self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn outages(&self) -> MutexGuard<'_, Outages> {
+        self.outages.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// When no client was connected.
+#[derive(Debug, Default)]
+struct Outages {
+    /// How many connections have a session.
+    connected: usize,
+    over: Vec<(Instant, Instant)>,
+    since: Option<Instant>,
+}
+
+/// A connection with a session.
+struct Connected<'a>(&'a Shared);
+
+impl<'a> Connected<'a> {
+    fn new(shared: &'a Shared) -> Self {
+        let mut outages = shared.outages();
+        outages.connected += 1;
+        if let Some(since) = outages.since.take() {
+            outages.over.push((since, Instant::now()));
+        }
+        Self(shared)
+    }
+}
+
+impl Drop for Connected<'_> {
+    fn drop(&mut self) {
+        let mut outages = self.0.outages();
+        outages.connected -= 1;
+        if outages.connected == 0 {
+            outages.since = Some(Instant::now());
+        }
     }
 }
 
@@ -101,6 +140,7 @@ impl Proxy {
             told: Mutex::default(),
             plan: Mutex::default(),
             lost: Default::default(),
+            outages: Mutex::default(),
             passage: watch::channel(Passage::Open).0,
             shift,
         });
@@ -129,6 +169,18 @@ impl Proxy {
     pub fn lost(&self) -> (usize, usize) {
         let (replies, requests) = &self.shared.lost;
         (replies.load(Ordering::Relaxed), requests.load(Ordering::Relaxed))
+    }
+
+    /// From when to when no client was connected to a server.
+    pub(super) fn outages(&self) -> Vec<(Instant, Instant)> {
+        let outages = self.shared.outages();
+        let now = outages.since.map(|since| (since, Instant::now()));
+        outages.over.iter().copied().chain(now).collect()
+    }
+
+    /// The znodes whose creation the clients have asked for, sequential ones without their numbers.
+    pub fn made(&self) -> BTreeSet<String> {
+        self.shared.told().made().clone()
     }
 
     /// How many watch events have passed to the clients.
@@ -221,7 +273,11 @@ async fn requests(
     let mut buffer = greeting(&mut from, &mut to, shared).await?;
     loop {
         let request = frame(&mut from, &mut buffer).await?;
-        match xid(&request) {
+        let number = xid(&request);
+        let request = numbers.request(request)?;
+        // What is lost was asked for, too: nobody waits for a watch that is to be removed.
+        shared.told().request(body(&request));
+        match number {
             Some(xid) if xid > 0 => match struck(shared) {
                 Some(fault @ (Fault::Request | Fault::Servers)) => {
                     shared.lost.1.fetch_add(1, Ordering::Relaxed);
@@ -237,9 +293,7 @@ async fn requests(
             },
             _ => {}
         }
-        let request = numbers.request(request)?;
         audible(shared).await?;
-        shared.told().request(body(&request));
         to.write_all(&request).await?;
     }
 }
@@ -258,6 +312,7 @@ async fn replies(
     (doomed, numbers): (&Doomed, &Renumbering),
 ) -> io::Result<()> {
     let mut buffer = greeting(&mut from, &mut to, shared).await?;
+    let _connected = Connected::new(shared);
     loop {
         let reply = frame(&mut from, &mut buffer).await?;
         let lost = *doomed.lock().unwrap_or_else(PoisonError::into_inner);

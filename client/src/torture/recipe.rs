@@ -16,6 +16,9 @@ pub enum Recipe {
     ReadWriteLock,
     /// [`Semaphore`](crate::recipes::Semaphore) of two permits.
     Semaphore,
+    /// The same of as many permits as a [`SharedCount`](crate::recipes::SharedCount) has, which
+    /// contenders set to one and to two.
+    SharedSemaphore,
     /// [`MultiLock`](crate::recipes::MultiLock) of two mutexes.
     MultiLock,
     /// [`SimpleLock`](crate::recipes::SimpleLock).
@@ -28,26 +31,42 @@ pub enum Recipe {
     Queue,
     /// [`Counter`](crate::recipes::Counter).
     Counter,
+    /// [`SharedCount`](crate::recipes::SharedCount), as a number that everybody adds to.
+    SharedCount,
+    /// [`Barrier`](crate::recipes::Barrier), set and removed by everybody.
+    Barrier,
     /// [`DoubleBarrier`](crate::recipes::DoubleBarrier), entered before the first fault and behind
     /// the last: it makes no promise about members that die.
     DoubleBarrier,
+    /// [`Cache`](crate::recipes::Cache), of znodes that everybody writes.
+    Cache,
+    /// [`PersistentNode`](crate::recipes::PersistentNode), deleted by hand now and then.
+    PersistentNode,
+    /// [`GroupMember`](crate::recipes::GroupMember), of one group.
+    GroupMember,
 }
 
 impl Recipe {
     /// All of them.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 18] = [
         Self::Mutex,
         Self::Bilingual,
         Self::SemaphoreMutex,
         Self::ReadWriteLock,
         Self::Semaphore,
+        Self::SharedSemaphore,
         Self::MultiLock,
         Self::SimpleLock,
         Self::LeaderLatch,
         Self::LeaderSelector,
         Self::Queue,
         Self::Counter,
+        Self::SharedCount,
+        Self::Barrier,
         Self::DoubleBarrier,
+        Self::Cache,
+        Self::PersistentNode,
+        Self::GroupMember,
     ];
 
     /// Its name on a command line and in a path.
@@ -58,13 +77,19 @@ impl Recipe {
             Self::SemaphoreMutex => "semaphore-mutex",
             Self::ReadWriteLock => "read-write",
             Self::Semaphore => "semaphore",
+            Self::SharedSemaphore => "shared-semaphore",
             Self::MultiLock => "multi",
             Self::SimpleLock => "simple",
             Self::LeaderLatch => "latch",
             Self::LeaderSelector => "selector",
             Self::Queue => "queue",
             Self::Counter => "counter",
-            Self::DoubleBarrier => "barrier",
+            Self::SharedCount => "shared-count",
+            Self::Barrier => "barrier",
+            Self::DoubleBarrier => "double-barrier",
+            Self::Cache => "cache",
+            Self::PersistentNode => "persistent-node",
+            Self::GroupMember => "group",
         }
     }
 
@@ -78,43 +103,37 @@ impl Recipe {
 
     /// How many may hold it in exclusive mode.
     pub const fn permits(self) -> usize {
-        match self {
-            Self::Semaphore => 2,
-            Self::Mutex
-            | Self::Bilingual
-            | Self::SemaphoreMutex
-            | Self::ReadWriteLock
-            | Self::MultiLock
-            | Self::SimpleLock
-            | Self::LeaderLatch
-            | Self::LeaderSelector
-            | Self::Queue
-            | Self::Counter
-            | Self::DoubleBarrier => 1,
-        }
+        if matches!(self, Self::Semaphore | Self::SharedSemaphore) { 2 } else { 1 }
     }
 
-    /// Whether its grants come in the order of a queue and a release wakes one.
+    /// Whether its grants come in the order of one queue.
     pub const fn is_fair(self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::Mutex
-            | Self::Bilingual
-            | Self::MultiLock
-            | Self::LeaderLatch
-            | Self::LeaderSelector => true,
-            Self::SemaphoreMutex
-            | Self::ReadWriteLock
-            | Self::Semaphore
-            | Self::SimpleLock
-            | Self::Queue
-            | Self::Counter
-            | Self::DoubleBarrier => false,
-        }
+                | Self::Bilingual
+                | Self::MultiLock
+                | Self::LeaderLatch
+                | Self::LeaderSelector
+        )
     }
 
     /// Whether it is a lock, with holders.
     pub const fn is_lock(self) -> bool {
-        !matches!(self, Self::Queue | Self::Counter | Self::DoubleBarrier)
+        self.is_fair()
+            || matches!(
+                self,
+                Self::SemaphoreMutex
+                    | Self::ReadWriteLock
+                    | Self::Semaphore
+                    | Self::SharedSemaphore
+                    | Self::SimpleLock
+            )
+    }
+
+    /// Whether it is kept over the whole run, instead of being taken turn after turn.
+    pub const fn is_kept(self) -> bool {
+        matches!(self, Self::Cache | Self::PersistentNode | Self::GroupMember)
     }
 }
 
@@ -169,21 +188,32 @@ impl Lock {
 
     /// Where the znodes of those who hold it and wait for it stand.
     pub fn dir(&self) -> String {
-        match self.recipe {
-            Recipe::Semaphore | Recipe::SemaphoreMutex => format!("{}/leases", self.path),
-            Recipe::SimpleLock => {
-                self.path.rsplit_once('/').map_or_else(String::new, |(dir, _)| dir.to_owned())
-            }
-            Recipe::Mutex
-            | Recipe::Bilingual
-            | Recipe::ReadWriteLock
-            | Recipe::MultiLock
-            | Recipe::LeaderLatch
-            | Recipe::LeaderSelector
-            | Recipe::Queue
-            | Recipe::Counter
-            | Recipe::DoubleBarrier => self.path.clone(),
+        if self.has_permits() {
+            format!("{}/leases", self.path)
+        } else if matches!(self.recipe, Recipe::SimpleLock | Recipe::Barrier) {
+            self.path.rsplit_once('/').map_or_else(String::new, |(dir, _)| dir.to_owned())
+        } else {
+            self.path.clone()
         }
+    }
+
+    /// Where those who wait stand in a queue, of whom a release wakes one.
+    pub fn queue(&self) -> Option<String> {
+        if self.has_permits() {
+            return Some(format!("{}/locks", self.path));
+        }
+        let is_queue = self.recipe.is_fair() || self.recipe == Recipe::ReadWriteLock;
+        is_queue.then(|| self.path.clone())
+    }
+
+    /// Whether those at the head of its queue wait for a lease.
+    const fn has_permits(&self) -> bool {
+        matches!(self.recipe, Recipe::Semaphore | Recipe::SharedSemaphore | Recipe::SemaphoreMutex)
+    }
+
+    /// What belongs to a recipe beside its path: the number of permits, the witnesses of writers.
+    pub(crate) fn beside(&self, what: &str) -> String {
+        format!("{}-{what}", self.path)
     }
 
     /// Whether a znode of [`dir`](Self::dir) keeps others from holding the lock: all of them, or
@@ -194,7 +224,7 @@ impl Lock {
             Recipe::Mutex | Recipe::Bilingual | Recipe::MultiLock | Recipe::LeaderSelector => {
                 with("-lock-")
             }
-            Recipe::SemaphoreMutex | Recipe::Semaphore => with("-lease-"),
+            Recipe::SemaphoreMutex | Recipe::Semaphore | Recipe::SharedSemaphore => with("-lease-"),
             Recipe::LeaderLatch => with("-latch-"),
             Recipe::ReadWriteLock if name.contains("__READ__") => Some(Blocks::Writers),
             Recipe::ReadWriteLock => with("__WRIT__"),
@@ -202,7 +232,13 @@ impl Lock {
                 self.path.ends_with(&format!("/{name}")).then_some(Blocks::Everybody)
             }
             Recipe::Queue => with("qn-"),
-            Recipe::Counter | Recipe::DoubleBarrier => None,
+            Recipe::Counter
+            | Recipe::SharedCount
+            | Recipe::Barrier
+            | Recipe::DoubleBarrier
+            | Recipe::Cache
+            | Recipe::PersistentNode
+            | Recipe::GroupMember => None,
         }
     }
 }

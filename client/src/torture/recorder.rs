@@ -6,11 +6,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::history::{Claim, Guarded, Passage, Write};
+use super::history::{Claim, Disturbance, Guarded, Opening, Passage, Write};
 
 /// A place in the list of claims.
 pub(crate) type ClaimId = usize;
@@ -22,6 +23,9 @@ struct Inner {
     claims: Vec<Claim>,
     guarded: Vec<Guarded>,
     passages: Vec<Passage>,
+    openings: Vec<Opening>,
+    disturbances: Vec<Disturbance>,
+    broke: Vec<String>,
     errors: Vec<String>,
     struck: BTreeMap<&'static str, usize>,
 }
@@ -33,6 +37,9 @@ pub(crate) struct Kept {
     pub(crate) claims: Vec<Claim>,
     pub(crate) guarded: Vec<Guarded>,
     pub(crate) passages: Vec<Passage>,
+    pub(crate) openings: Vec<Opening>,
+    pub(crate) disturbances: Vec<Disturbance>,
+    pub(crate) broke: Vec<String>,
     pub(crate) errors: Vec<String>,
     pub(crate) struck: BTreeMap<&'static str, usize>,
 }
@@ -120,8 +127,34 @@ impl Recorder {
         self.inner().passages.push(passage);
     }
 
+    /// Notes a barrier that was found open.
+    pub(crate) fn opened(&self, opening: Opening) {
+        self.inner().openings.push(opening);
+    }
+
+    /// Notes what a recipe has shown that it must not.
+    pub(crate) fn broke(&self, text: String) {
+        self.inner().broke.push(text);
+    }
+
     pub(crate) fn error(&self, text: String) {
         self.inner().errors.push(text);
+    }
+
+    /// Notes that something is done from now on, for so long, to a contender or to all.
+    pub(crate) fn disturbed(&self, contender: Option<usize>, long: Duration) {
+        let now = Instant::now();
+        self.disturbed_between(contender, now, now + long);
+    }
+
+    /// Notes something that was done to a contender or to all, and is over.
+    pub(crate) fn disturbed_between(&self, contender: Option<usize>, from: Instant, to: Instant) {
+        let (from_us, to_us) = (self.us_at(from), self.us_at(to));
+        self.inner().disturbances.push(Disturbance { contender, from_us, to_us });
+    }
+
+    fn us_at(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.start).as_micros()).unwrap_or(0)
     }
 
     /// Counts a fault that has struck.
@@ -142,6 +175,9 @@ impl Recorder {
             claims: inner.claims,
             guarded: inner.guarded,
             passages: inner.passages,
+            openings: inner.openings,
+            disturbances: inner.disturbances,
+            broke: inner.broke,
             errors: inner.errors,
             struck: inner.struck,
         }

@@ -71,7 +71,8 @@ pub struct Report {
     pub faults: BTreeMap<&'static str, usize>,
     /// Grants, by recipe.
     pub grants: BTreeMap<Recipe, usize>,
-    /// Items and increments that were acknowledged, by recipe.
+    /// What was done with recipes that are no locks, by recipe: items put, numbers added, barriers
+    /// found open or passed, znodes written.
     pub others: BTreeMap<Recipe, usize>,
     /// Hand-offs after a release.
     pub handed_over: Times,
@@ -92,6 +93,14 @@ impl Report {
         for tally in &history.tallies {
             if let Some(lock) = history.lock(&tally.path) {
                 *others.entry(lock.recipe).or_default() += tally.given.len();
+            }
+        }
+        for (recipe, count) in [
+            (Recipe::Barrier, history.openings.len()),
+            (Recipe::DoubleBarrier, history.passages.len()),
+        ] {
+            if count > 0 {
+                others.insert(recipe, count);
             }
         }
         let (handed_over, taken_over) = hand_offs(history);
@@ -166,6 +175,10 @@ impl Report {
             "taken_over": times(&self.taken_over),
             "stale_writes_refused": self.verdict.refused,
             "early_grants": self.verdict.early_grants,
+            "hand_overs_judged": {
+                "count": self.verdict.hand_overs,
+                "max_us": micros(self.verdict.hand_over_max),
+            },
             "log": {
                 "events": self.log_events,
                 "gaps": self.verdict.gaps,
@@ -210,6 +223,11 @@ impl fmt::Display for Report {
                 times.per_mille(1000)
             )?;
         }
+        writeln!(
+            f,
+            "  judged      {} hand-overs that nothing disturbed: all within {:.1?}",
+            verdict.hand_overs, verdict.hand_over_max
+        )?;
         let in_vain =
             if verdict.refused == 0 { ": this run proves nothing about fencing" } else { "" };
         writeln!(f, "  stale writes refused: {}{in_vain}", verdict.refused)?;

@@ -39,6 +39,10 @@ pub struct Settings {
     pub client_faults: bool,
     /// What is done to servers, as far as it can be.
     pub server_faults: Vec<ServerFault>,
+    /// Whether a grant that comes before the former holder's client would have reported the loss
+    /// is only counted, while servers stand still or are cut off: of Apache `ZooKeeper`, whose
+    /// followers answer pings by themselves.
+    pub early_grants_are_counted: bool,
     /// A lock that is broken on purpose.
     pub sabotage: Option<Sabotage>,
 }
@@ -62,6 +66,7 @@ impl Settings {
                 ServerFault::Isolate,
                 ServerFault::SlowDisk,
             ],
+            early_grants_are_counted: false,
             sabotage: None,
         }
     }
@@ -110,8 +115,8 @@ pub async fn run_until(
     let stage = Stage::set(settings).await?;
     let frame = frame(settings, servers.as_deref(), stage.session_timeout);
     let plan = Plan::new(settings.seed, &frame);
-    let mut history =
-        History { servers_stood_still: plan.servers_stand_still(), ..History::default() };
+    let early_grants_are_counted = settings.early_grants_are_counted && plan.servers_stand_still();
+    let mut history = History { early_grants_are_counted, ..History::default() };
     let performed = tokio::select! {
         performed = perform(settings, &plan, servers, &stage, &mut history) => performed,
         () = stop => Err(TortureError::Stopped),

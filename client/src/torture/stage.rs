@@ -13,7 +13,7 @@ use super::scene::Scene;
 use super::tree;
 use super::troupe::Troupe;
 use super::witness::Witnesses;
-use crate::recipes::{Counter, Queue};
+use crate::recipes::{Counter, Queue, SharedCount};
 use crate::{Client, ClientOptions, CreateMode, Error, ErrorCode, ErrorKind};
 
 /// How long what is left behind may take to go.
@@ -52,6 +52,9 @@ impl Stage {
             create(&admin, &format!("{root}/{recipe}")).await?;
             for number in 0..settings.locks {
                 locks.push(Lock::new(*recipe, format!("{root}/{recipe}/{number}")));
+                if *recipe == Recipe::Cache {
+                    create(&admin, &format!("{root}/{recipe}/{number}")).await?;
+                }
             }
         }
         for lock in locks.iter().flat_map(Lock::parts) {
@@ -91,11 +94,20 @@ impl Stage {
             history.errors.push(format!("reading queues and counters: {error}"));
         }
         history.log = self.witnesses.finish().await;
+        for body in &troupe.bodies {
+            for (from, to) in body.proxy.outages() {
+                troupe.scene.recorder.disturbed_between(Some(body.number), from, to);
+            }
+        }
+        history.stalls = troupe.metronome.finish();
         let kept = troupe.scene.recorder.take();
         history.claims = kept.claims;
         history.writes = kept.writes;
         history.guarded = kept.guarded;
         history.passages = kept.passages;
+        history.openings = kept.openings;
+        history.disturbances = kept.disturbances;
+        history.broke = kept.broke;
         history.errors.extend(kept.errors);
         history.struck = kept.struck;
         let lost = troupe.bodies.iter().map(|body| body.proxy.lost());
@@ -105,6 +117,8 @@ impl Stage {
                 history.struck.insert(kind, count);
             }
         }
+        history.session_timeout = self.session_timeout;
+        history.made = troupe.bodies.iter().map(|body| body.proxy.made()).collect();
         history.woken = troupe.bodies.iter().map(|body| body.proxy.deleted()).collect();
         let tallies = std::mem::take(
             &mut *troupe.scene.tallies.lock().unwrap_or_else(PoisonError::into_inner),
@@ -132,6 +146,9 @@ impl Stage {
             } else if lock.recipe == Recipe::Counter {
                 let value = Counter::new(&self.admin, &lock.path).get().await?;
                 scene.tally(&lock.path, |tally| tally.taken.push(value.to_string()));
+            } else if lock.recipe == Recipe::SharedCount {
+                let count = SharedCount::new(&self.admin, &lock.path, 0).get().await?;
+                scene.tally(&lock.path, |tally| tally.taken.push(count.value.to_string()));
             }
         }
         Ok(())

@@ -1,4 +1,5 @@
-//! The deletions that a contender waited for and was told of, as its proxy sees them.
+//! What a contender has created, and the deletions that it waited for and was told of, as its proxy
+//! sees them.
 //!
 //! A contender that gives up leaves its watch at the server until it asks for its removal. An event
 //! of such a watch wakes nobody, whether it comes before that request or behind it.
@@ -7,12 +8,14 @@ use std::collections::BTreeSet;
 
 use bytes::Bytes;
 use zoolet_jute::{
-    Decode, EventType, OpCode, ReplyHeader, Request, RequestHeader, WatcherEvent, WatcherType,
+    Decode, EventType, MultiOp, OpCode, Parts, ReplyHeader, Request, RequestHeader, WatcherEvent,
+    WatcherType,
 };
 
-/// Both sides of a contender's watches.
+/// A contender's creates, and both sides of its watches.
 #[derive(Debug, Default)]
 pub(super) struct Told {
+    made: BTreeSet<String>,
     deleted: BTreeSet<String>,
     /// Whose watches the contender has had removed.
     renounced: BTreeSet<String>,
@@ -23,8 +26,18 @@ impl Told {
     pub(super) fn request(&mut self, mut body: Bytes) {
         let Ok(header) = RequestHeader::decode(&mut body, "header") else { return };
         let op = OpCode::from_i32(header.op);
-        let Some(op @ (OpCode::GetData | OpCode::RemoveWatches)) = op else { return };
+        let Some(op) = op else { return };
         match Request::decode(op, &mut body) {
+            Ok(Request::Create(request) | Request::Create2(request)) => {
+                self.made.insert(request.path);
+            }
+            Ok(Request::Multi(Parts(parts))) => {
+                for part in parts {
+                    if let MultiOp::Create(request) | MultiOp::Create2(request) = part {
+                        self.made.insert(request.path);
+                    }
+                }
+            }
             Ok(Request::GetData(request)) if request.watch => {
                 self.renounced.remove(&request.path);
             }
@@ -43,6 +56,11 @@ impl Told {
         if event.event_type == EventType::NodeDeleted && !self.renounced.contains(&event.path) {
             self.deleted.insert(event.path);
         }
+    }
+
+    /// The znodes whose creation was asked for, sequential ones without their numbers.
+    pub(super) fn made(&self) -> &BTreeSet<String> {
+        &self.made
     }
 
     /// The deleted znodes.

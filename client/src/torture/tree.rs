@@ -47,6 +47,8 @@ pub(crate) async fn waiters_gone(
                 continue;
             }
             if !lock.recipe.is_lock() {
+                let witnesses = lock.beside("witness");
+                left.extend(everything(client, &witnesses).await?.split_off(1));
                 continue;
             }
             let mut ephemeral = everything(client, &lock.path).await?;

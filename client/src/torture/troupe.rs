@@ -11,6 +11,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::contender;
 use super::history::History;
+use super::metronome::Metronome;
 use super::plan::{Fault, HolderFault, Plan};
 use super::proxy::{self, Proxy};
 use super::recipe::{Lock, Recipe};
@@ -39,6 +40,7 @@ pub(super) struct Troupe {
     done: mpsc::Receiver<(usize, String)>,
     pub(super) marks: Vec<(Duration, String)>,
     last_turn_max: Duration,
+    pub(super) metronome: Metronome,
 }
 
 impl Drop for Troupe {
@@ -85,7 +87,9 @@ impl Troupe {
             bodies.push(body);
         }
         let (marks, last_turn_max) = (Vec::new(), settings.last_turn_max);
-        let mut troupe = Self { scene, bodies, threads, phase, lull, done, marks, last_turn_max };
+        let metronome = Metronome::start(&scene)?;
+        let mut troupe =
+            Self { scene, bodies, threads, phase, lull, done, marks, last_turn_max, metronome };
         let missing = troupe.all_done(&stage.locks, is_barrier).await;
         for stuck in missing {
             troupe.scene.recorder.error(format!("before the first fault: {stuck}"));
@@ -147,6 +151,7 @@ impl Troupe {
     /// Deletes empty directories, as a reaper of containers does between the create of a directory
     /// and the create below it.
     async fn reap(&self, long: Duration, stage: &Stage) {
+        self.scene.recorder.disturbed(None, long);
         let end = Instant::now() + long;
         let mut reaped = false;
         self.lull.send_replace(true);

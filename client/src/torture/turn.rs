@@ -1,13 +1,12 @@
 //! A turn of each recipe.
 
 use super::hand::{Belief, Hand, Held, Patience};
-use super::history::{Mode, Passage};
+use super::history::Mode;
 use super::recipe::Recipe;
 use super::scene::Sabotage;
 use crate::recipes::{
-    Counter, DoubleBarrier, LeaderLatch, LeaderSelector, LockGuard, LockOptions, MultiLock,
-    Mutex as LockMutex, Queue, ReadWriteLock, Semaphore, SemaphoreMutex, SimpleLock, Standing,
-    Term, WriteGuard,
+    LeaderLatch, LeaderSelector, LockGuard, LockOptions, MultiLock, Mutex as LockMutex,
+    ReadWriteLock, Semaphore, SemaphoreMutex, SharedCount, SimpleLock, Standing, Term, WriteGuard,
 };
 use crate::{Client, CreateMode, Error, ErrorCode, ErrorKind};
 
@@ -49,6 +48,15 @@ impl Hand {
                 let guard = acquire!(mutex, patience, acquire, acquire_timeout, try_acquire)?;
                 self.hold_guard(client, guard, Mode::Exclusive).await
             }
+            Recipe::SharedSemaphore => {
+                let count = SharedCount::new(client, &self.lock.beside("count"), 2);
+                if self.random.chance(6) {
+                    count.set(if self.random.chance(50) { 1 } else { 2 }).await?;
+                }
+                let semaphore = Semaphore::shared(client, &path, count);
+                let guard = acquire!(semaphore, patience, acquire, acquire_timeout, try_acquire)?;
+                self.hold_guard(client, guard, Mode::Exclusive).await
+            }
             Recipe::Semaphore => {
                 let permits = self.lock.recipe.permits();
                 let semaphore = Semaphore::with_options(client, &path, permits, options);
@@ -67,9 +75,15 @@ impl Hand {
             Recipe::MultiLock => self.hold_several(client, patience).await,
             Recipe::LeaderLatch => self.lead_by_latch(client, patience).await,
             Recipe::LeaderSelector => self.lead_by_selector(client, patience).await,
-            Recipe::Queue => self.put_or_take(client).await,
+            Recipe::Queue => self.put_or_take(client, patience).await,
             Recipe::Counter => self.count(client).await,
-            Recipe::DoubleBarrier => Ok(true),
+            Recipe::SharedCount => self.count_together(client).await,
+            Recipe::Barrier => self.meet_barrier(client, patience).await,
+            // They are not taken turn after turn.
+            Recipe::DoubleBarrier
+            | Recipe::Cache
+            | Recipe::PersistentNode
+            | Recipe::GroupMember => Ok(true),
         }
     }
 
@@ -197,60 +211,6 @@ impl Hand {
             }
             Some(Term::Lost(_) | Term::Suspended) | None => Ok(false),
         }
-    }
-
-    async fn put_or_take(&mut self, client: &Client) -> Result<bool, Error> {
-        let path = self.lock.path.clone();
-        let queue = Queue::new(client, &path);
-        if self.random.chance(50) {
-            let item = format!("{}-{:x}", self.body.number, self.random.next());
-            // In doubt until it was answered: a death must not make a lie of the record.
-            self.scene.tally(&path, |tally| tally.given_in_doubt.push(item.clone()));
-            let put = queue.put(item.as_bytes()).await;
-            if put.is_ok() {
-                self.scene.tally(&path, |tally| {
-                    tally.given_in_doubt.retain(|doubtful| *doubtful != item);
-                    tally.given.push(item);
-                });
-            }
-            return put.map(|()| true);
-        }
-        self.scene.tally(&path, |tally| tally.taken_in_doubt += 1);
-        let taken = queue.try_take().await?;
-        self.scene.tally(&path, |tally| {
-            tally.taken_in_doubt -= 1;
-            tally.taken.extend(taken.map(|item| String::from_utf8_lossy(&item).into_owned()));
-        });
-        Ok(true)
-    }
-
-    async fn count(&mut self, client: &Client) -> Result<bool, Error> {
-        let path = self.lock.path.clone();
-        let counter = Counter::new(client, &path);
-        let doubt = format!("{}-{:x}", self.body.number, self.random.next());
-        self.scene.tally(&path, |tally| tally.given_in_doubt.push(doubt.clone()));
-        let value = counter.increment().await?;
-        self.scene.tally(&path, |tally| {
-            tally.given_in_doubt.retain(|doubtful| *doubtful != doubt);
-            tally.given.push(value.to_string());
-        });
-        Ok(true)
-    }
-
-    /// Enters a barrier with all the others and leaves it.
-    pub(crate) async fn pass_barrier(&mut self, client: &Client, name: &str) -> Result<(), Error> {
-        let path = format!("{}/{name}", self.lock.path);
-        let members = self.scene.contenders;
-        let recorder = &self.scene.recorder;
-        let arrived_us = recorder.now_us();
-        let entered = DoubleBarrier::new(client, &path, members).enter().await?;
-        let entered_us = recorder.now_us();
-        tokio::time::sleep(self.random.millis(0, 50)).await;
-        let leaving_us = recorder.now_us();
-        entered.leave().await?;
-        let left_us = recorder.now_us();
-        recorder.passed(Passage { path, members, arrived_us, entered_us, leaving_us, left_us });
-        Ok(())
     }
 
     fn is_sabotaged(&self) -> bool {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::plan::Fault;
 use super::scene::Scene;
@@ -98,6 +98,7 @@ async fn upset(
             | Fault::Reap(_) => continue,
         };
         let Some(server) = server else { continue };
+        let since = Instant::now();
         let (struck, back) = blocking(servers, move |servers| servers.strike(server, kind)).await;
         servers = back;
         if struck.is_ok() {
@@ -106,6 +107,7 @@ async fn upset(
         sleep(long).await;
         let (mended, back) = blocking(servers, move |servers| servers.mend(server, kind)).await;
         servers = back;
+        scene.recorder.disturbed_between(None, since, Instant::now());
         for outcome in [struck, mended] {
             if let Err(error) = outcome {
                 failures.push(format!("{kind:?} of server {server}: {error}"));

@@ -2,7 +2,9 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
+use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -14,13 +16,16 @@ use super::netns::Network;
 use super::{Failure, promised};
 use crate::four_letter;
 use crate::process::ServerProcess;
-use crate::zoolet;
+use crate::{wait, zoolet};
 
 const CLIENT_PORT: u16 = 2181;
 /// A server without a leader stops serving after this time: `syncLimit` ticks of 500 ms.
 const LEADER_LOSS_LIMIT_TICKS: u32 = 4;
 /// How long one attempt to write may take where it should come through.
 const WRITE_MAX: Duration = Duration::from_secs(4);
+
+/// How long a server that was killed may take to serve again.
+const RESTART_MAX: Duration = Duration::from_mins(1);
 
 /// Servers on machines of their own.
 #[derive(Debug)]
@@ -49,20 +54,38 @@ impl Island {
             let data = home.join("data");
             fs::create_dir_all(&data)?;
             fs::write(data.join("myid"), format!("{}\n", server + 1))?;
-            let config = home.join("zoo.cfg");
             let text = format!(
                 "tickTime=500\ninitLimit=40\nsyncLimit={LEADER_LOSS_LIMIT_TICKS}\ndataDir={}\n\
                  4lw.commands.whitelist=*\nmaxClientCnxns=0\npreAllocSize=1024\n{members}",
                 data.display()
             );
-            fs::write(&config, text)?;
-            let output = File::create(home.join("output"))?;
-            let mut command = network.on(server);
-            command.args(zoolet::server_command()?).arg(config);
-            command.stdout(output.try_clone()?).stderr(output);
-            servers.push(ServerProcess::spawn(&mut command)?);
+            fs::write(home.join("zoo.cfg"), text)?;
+            servers.push(spawn(&network, &home, server)?);
         }
         Ok(Self { network, servers, directory, probes: AtomicU64::new(0) })
+    }
+
+    /// `kill -9` of one server. Its data stays for [`Island::restart`].
+    pub fn kill(&mut self, server: usize) -> io::Result<()> {
+        self.process(server)?.kill()
+    }
+
+    /// Starts a killed server again on its data and waits until it serves.
+    pub fn restart(&mut self, server: usize) -> Result<(), Failure> {
+        let home = self.directory.path().join(format!("server-{}", server + 1));
+        *self.process(server)? = spawn(&self.network, &home, server)?;
+        let address = self.address(server);
+        let serves = wait::until(RESTART_MAX, || four_letter::mode(address));
+        promised(serves.is_some(), || format!("{server} does not serve again\n{}", self.said()))
+    }
+
+    /// Sends one server's process a signal, such as `STOP`.
+    pub fn signal(&mut self, server: usize, name: &str) -> io::Result<()> {
+        self.process(server)?.signal(name)
+    }
+
+    fn process(&mut self, server: usize) -> io::Result<&mut ServerProcess> {
+        self.servers.get_mut(server).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     pub fn addresses(&self) -> Vec<SocketAddr> {
@@ -160,4 +183,13 @@ impl Island {
         }
         text
     }
+}
+
+/// Starts the server of a machine; its output goes on where it ended.
+fn spawn(network: &Network, home: &Path, server: usize) -> Result<ServerProcess, Failure> {
+    let output = File::options().create(true).append(true).open(home.join("output"))?;
+    let mut command = network.on(server);
+    command.args(zoolet::server_command()?).arg(home.join("zoo.cfg"));
+    command.stdout(output.try_clone()?).stderr(output);
+    Ok(ServerProcess::spawn(&mut command)?)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::woken::told_soon;
 use super::{History, Promise, Verdict};
 use crate::torture::history::{Claim, Mode};
 use crate::torture::log::Life;
@@ -76,9 +77,7 @@ pub(super) fn check(history: &History, lock: &Lock, verdict: &mut Verdict) {
     let births: Vec<i64> = history.log.lives_of(&dir).iter().map(|life| life.created).collect();
     numbers_rise(lock, &lives, &births, &gaps, verdict);
     loss_told(history, lock, &claims, verdict);
-    if lock.recipe.is_fair() {
-        one_woken(history, &grants, verdict);
-    }
+    told_soon(history, lock, &lives, verdict);
 }
 
 /// Who stood in front when the holder was told; there may be as many as there are permits, less one.
@@ -197,36 +196,12 @@ fn loss_told(history: &History, lock: &Lock, claims: &[&Claim], verdict: &mut Ve
             if told || !exclusive || same_hold(claim, later) || claim.path == later.path {
                 continue;
             }
-            if history.servers_stood_still {
+            if history.early_grants_are_counted {
                 verdict.early_grants += 1;
             } else {
                 let what = format!("{claim:?} was believed when {later:?} was granted");
                 verdict.breaks(Promise::LossTold, what);
             }
-        }
-    }
-}
-
-/// Of those who wait, one is told that a znode is gone.
-fn one_woken(history: &History, grants: &[Grant<'_>], verdict: &mut Verdict) {
-    for grant in grants {
-        let Some(gone) = grant.until else { continue };
-        let woken: BTreeMap<usize, &Claim> = (0..history.woken.len())
-            .filter(|who| *who != grant.claim.contender)
-            .filter(|who| history.woken.get(*who).is_some_and(|w| w.contains(&grant.claim.path)))
-            // One that has given up meanwhile, or died, does not wait.
-            .filter_map(|who| {
-                let mut claims = grants.iter().map(|other| other.claim);
-                let waited =
-                    |it: &&Claim| it.contender == who && it.token < gone && it.seen >= gone;
-                claims.find(waited).map(|claim| (who, claim))
-            })
-            .collect();
-        if woken.len() > 1 {
-            let path = &grant.claim.path;
-            let woken: Vec<&Claim> = woken.into_values().collect();
-            let what = format!("{path} was deleted at {gone}, and {woken:?} were woken");
-            verdict.breaks(Promise::OneWoken, what);
         }
     }
 }

@@ -9,8 +9,10 @@ mod models;
 mod resource;
 #[cfg(test)]
 mod tests;
+mod woken;
 
 use std::fmt;
+use std::time::Duration;
 
 use super::history::History;
 
@@ -29,6 +31,8 @@ pub enum Promise {
     InTurn,
     /// K4: a release wakes one waiter.
     OneWoken,
+    /// K4: it does so within a tick.
+    ToldSoon,
     /// K4: everybody gets a turn once the faults are over.
     NobodyStuck,
     /// K5: nothing is left behind.
@@ -55,6 +59,7 @@ impl Promise {
             Self::OneHolder => "K3 one holder",
             Self::InTurn => "K3 in turn",
             Self::OneWoken => "K4 one woken",
+            Self::ToldSoon => "K4 told soon",
             Self::NobodyStuck => "K4 nobody stuck",
             Self::NothingLeft => "K5 nothing left",
             Self::LossTold => "K6 loss told",
@@ -94,8 +99,12 @@ pub struct Verdict {
     pub gaps: usize,
     /// Stale writes that the resource refused.
     pub refused: usize,
-    /// Grants that came before the former holder's client would have reported the loss, while
-    /// servers stood still: there only the token protects.
+    /// Hand-overs whose time was judged: nothing was done to the two or to the servers.
+    pub hand_overs: usize,
+    /// The longest of them.
+    pub hand_over_max: Duration,
+    /// Grants that came before the former holder's client would have reported the loss, where
+    /// those are [counted](History::early_grants_are_counted): there only the token protects.
     pub early_grants: usize,
 }
 
@@ -111,6 +120,7 @@ pub fn check(history: &History) -> Verdict {
     resource::check(history, &mut verdict);
     for lock in history.locks.iter().filter(|lock| lock.recipe.is_lock()) {
         grants::check(history, lock, &mut verdict);
+        woken::one_woken(history, lock, &mut verdict);
     }
     models::check(history, &mut verdict);
     for left in &history.leftovers {

@@ -1,9 +1,9 @@
-//! Queues, counters and barriers.
+//! Queues, counters, barriers, and what is kept over a run.
 
 use std::collections::BTreeSet;
 
 use super::{History, Promise, Verdict};
-use crate::torture::history::{Passage, Tally};
+use crate::torture::history::{Opening, Passage, Tally};
 use crate::torture::recipe::Recipe;
 
 pub(super) fn check(history: &History, verdict: &mut Verdict) {
@@ -13,11 +13,30 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
                 queue(tally, verdict);
                 in_order(history, tally, verdict);
             }
-            Some(Recipe::Counter) => counter(tally, verdict),
+            Some(Recipe::Counter | Recipe::SharedCount) => counter(tally, verdict),
             _ => {}
         }
     }
     barriers(&history.passages, verdict);
+    for opening in &history.openings {
+        open(history, opening, verdict);
+    }
+    for broke in &history.broke {
+        verdict.breaks(Promise::Model, broke.clone());
+    }
+}
+
+/// A barrier that is found open was not there at some moment of the look.
+fn open(history: &History, opening: &Opening, verdict: &mut Verdict) {
+    let lives = history.log.lives_of(&opening.path);
+    let closed = lives.iter().find(|life| life.created <= opening.from && life.is_at(opening.to));
+    let Some(closed) = closed else { return };
+    let dir = opening.path.rsplit_once('/').map_or("", |(dir, _)| dir);
+    let mut gaps = history.log.open_gaps(dir).into_iter();
+    if !gaps.any(|(from, to)| to >= closed.created && from <= opening.to) {
+        let what = format!("{opening:?}, and the barrier stood there: {closed:?}");
+        verdict.breaks(Promise::Model, what);
+    }
 }
 
 fn queue(tally: &Tally, verdict: &mut Verdict) {

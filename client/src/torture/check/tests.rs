@@ -1,7 +1,7 @@
 //! Histories that lie: each must be found out, and told from the truth.
 
 use super::*;
-use crate::torture::history::{Claim, Guarded, Mode, Passage, Tally, Write};
+use crate::torture::history::{Claim, Disturbance, Guarded, Mode, Opening, Passage, Tally, Write};
 use crate::torture::log::{Happened, Listing, Log};
 use crate::torture::recipe::{Lock, Recipe};
 
@@ -41,6 +41,8 @@ fn truth() -> History {
     let mut history = History {
         locks: vec![Lock::new(Recipe::Mutex, PATH.to_owned())],
         woken: vec![std::collections::BTreeSet::new(); 3],
+        made: (5..8).map(|token| [znode(token)].into()).collect(),
+        session_timeout: Duration::from_secs(2),
         holders_stopped: 1,
         ..History::default()
     };
@@ -207,12 +209,74 @@ fn a_herd_is_found() {
 }
 
 #[test]
+fn all_readers_that_wait_for_a_writer_are_woken_and_no_writer_beside_them() {
+    let dir = "/t/both";
+    let znode = |kind: &str, token: i64| format!("{dir}/_c_{token}-__{kind}__{token:010}");
+    let woken = |gone: &str, others: [&str; 2]| {
+        let mut history = truth();
+        history.locks = vec![Lock::new(Recipe::ReadWriteLock, dir.to_owned())];
+        history.log.add(2, dir, Happened::Created);
+        let paths = [znode(gone, 5), znode(others[0], 6), znode(others[1], 7)];
+        for (token, path) in (5..).zip(&paths) {
+            history.log.add(token, path, Happened::Created);
+            history.log.add(token + 10, path, Happened::Deleted);
+        }
+        history.made = paths.iter().map(|path| [path.clone()].into()).collect();
+        history.woken = vec![[paths[0].clone()].into(); 3];
+        let mut verdict = Verdict::default();
+        woken::one_woken(&history, &history.locks[0], &mut verdict);
+        verdict.violations.len()
+    };
+    assert_eq!(woken("WRIT", ["READ", "READ"]), 0);
+    assert_eq!(woken("WRIT", ["READ", "WRIT"]), 1);
+    assert_eq!(woken("WRIT", ["WRIT", "WRIT"]), 1);
+    assert_eq!(woken("READ", ["READ", "READ"]), 1);
+}
+
+#[test]
+fn a_waiter_that_is_told_late_is_found() {
+    assert_eq!(check(&truth()).hand_overs, 2);
+    let late = |history: &mut History| {
+        let claim = &mut history.claims[1];
+        (claim.granted_us, claim.believed_until_us) = (1_300_300, 1_300_400);
+        let last = &mut history.claims[2];
+        (last.granted_us, last.believed_until_us) = (1_300_500, 1_300_600);
+    };
+    assert_eq!(broken(late), [Promise::ToldSoon]);
+    let with = |change: fn(&mut History)| {
+        broken(|history| {
+            late(history);
+            change(history);
+        })
+    };
+    let disturbed = |contender| Disturbance { contender, from_us: 0, to_us: 100 };
+    assert_eq!(with(|history| history.stalls.push((1_000_000, 2_000_000))), []);
+    assert_eq!(with(|history| history.stalls.push((1_000_000, 1_200_000))), [Promise::ToldSoon]);
+    let excused = |contender| {
+        broken(|history| {
+            late(history);
+            history.disturbances.push(disturbed(contender));
+        })
+    };
+    assert_eq!(excused(None), []);
+    assert_eq!(excused(Some(0)), []);
+    assert_eq!(excused(Some(1)), []);
+    assert_eq!(excused(Some(2)), [Promise::ToldSoon], "it has nothing to do with the two");
+    // Somebody stood in between, and has left since.
+    let between = |history: &mut History| {
+        history.log.add(4, &format!("{PATH}/_c_9-lock-0000000004"), Happened::Created);
+        history.log.add(21, &format!("{PATH}/_c_9-lock-0000000004"), Happened::Deleted);
+    };
+    assert!(!with(between).contains(&Promise::ToldSoon));
+}
+
+#[test]
 fn a_loss_that_is_told_late_is_found() {
     let lie = |history: &mut History| history.claims[0].believed_until_us = 250;
     assert_eq!(broken(lie), [Promise::LossTold]);
     let excused = |history: &mut History| {
         history.claims[0].believed_until_us = 250;
-        history.servers_stood_still = true;
+        history.early_grants_are_counted = true;
     };
     assert_eq!(broken(excused), []);
     let mut history = truth();
@@ -355,4 +419,34 @@ fn items_leave_a_queue_in_order() {
     assert_eq!(lie([45, 46], [7, 8]), []);
     assert_eq!(lie([46, 45], [7, 8]), [Promise::Model]);
     assert_eq!(lie([45, 46], [7, 7]), [Promise::Model], "a name comes up again");
+}
+
+#[test]
+fn a_barrier_that_opens_while_it_stands_is_found() {
+    let with = |from, to, covered: (i64, i64)| {
+        broken(|history| {
+            let path = "/t/barrier/0".to_owned();
+            history.locks.push(Lock::new(Recipe::Barrier, path.clone()));
+            for (zxid, happened) in
+                [(10, Happened::Created), (20, Happened::Deleted), (21, Happened::Created)]
+            {
+                history.log.add(zxid, &path, happened);
+            }
+            history.log.covers(covered.0, covered.1);
+            history.openings.push(Opening { path, contender: 0, from, to });
+        })
+    };
+    for (from, to) in [(5, 9), (9, 12), (15, 20), (12, 25), (20, 20)] {
+        assert_eq!(with(from, to, (1, 50)), [], "{from} to {to}");
+    }
+    for (from, to) in [(10, 19), (12, 12), (21, 40)] {
+        assert_eq!(with(from, to, (1, 50)), [Promise::Model], "{from} to {to}");
+    }
+    // It may have gone and come again in a gap.
+    assert_eq!(with(60, 61, (70, 80)), []);
+}
+
+#[test]
+fn what_a_kept_recipe_must_not_show_is_found() {
+    assert_eq!(broken(|history| history.broke.push("went back".into())), [Promise::Model]);
 }
