@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use super::history::{Claim, Disturbance, Guarded, Opening, Passage, Write};
 
 /// A place in the list of claims.
-pub(crate) type ClaimId = usize;
+pub type ClaimId = usize;
 
 #[derive(Debug, Default)]
 struct Inner {
@@ -32,16 +32,25 @@ struct Inner {
 
 /// What the recorder has kept.
 #[derive(Debug)]
-pub(crate) struct Kept {
-    pub(crate) writes: Vec<Write>,
-    pub(crate) claims: Vec<Claim>,
-    pub(crate) guarded: Vec<Guarded>,
-    pub(crate) passages: Vec<Passage>,
-    pub(crate) openings: Vec<Opening>,
-    pub(crate) disturbances: Vec<Disturbance>,
-    pub(crate) broke: Vec<String>,
-    pub(crate) errors: Vec<String>,
-    pub(crate) struck: BTreeMap<&'static str, usize>,
+pub struct Kept {
+    /// What the resource was told, in its own order.
+    pub writes: Vec<Write>,
+    /// The grants.
+    pub claims: Vec<Claim>,
+    /// Transactions that were to commit only while a lock was held.
+    pub guarded: Vec<Guarded>,
+    /// Passages of double barriers.
+    pub passages: Vec<Passage>,
+    /// Barriers that were found open.
+    pub openings: Vec<Opening>,
+    /// What was done, and to whom.
+    pub disturbances: Vec<Disturbance>,
+    /// What a recipe has shown that it must not.
+    pub broke: Vec<String>,
+    /// Failures that no recipe should answer.
+    pub errors: Vec<String>,
+    /// The faults that have struck, by kind.
+    pub struck: BTreeMap<&'static str, usize>,
 }
 
 /// The resource and the record.
@@ -89,7 +98,7 @@ impl Recorder {
     }
 
     /// Notes a grant.
-    pub(crate) fn claim(&self, claim: Claim) -> ClaimId {
+    pub fn claim(&self, claim: Claim) -> ClaimId {
         let mut inner = self.inner();
         inner.claims.push(claim);
         let id = inner.claims.len() - 1;
@@ -99,14 +108,14 @@ impl Recorder {
     }
 
     /// Notes until when the holder believed in it.
-    pub(crate) fn believed_until(&self, id: ClaimId, until_us: u64) {
+    pub fn believed_until(&self, id: ClaimId, until_us: u64) {
         if let Some(claim) = self.inner().claims.get_mut(id) {
             claim.believed_until_us = until_us.max(claim.granted_us);
         }
     }
 
     /// Notes that the release found the lock held.
-    pub(crate) fn released(&self, id: ClaimId) {
+    pub fn released(&self, id: ClaimId) {
         if let Some(claim) = self.inner().claims.get_mut(id) {
             claim.released = true;
         }
@@ -167,8 +176,8 @@ impl Recorder {
         self.grants.subscribe()
     }
 
-    /// Everything that was kept.
-    pub(crate) fn take(&self) -> Kept {
+    /// Everything that was kept; the record is empty then.
+    pub fn take(&self) -> Kept {
         let inner = std::mem::take(&mut *self.inner());
         Kept {
             writes: inner.writes,

@@ -23,7 +23,8 @@ pub struct Times {
 }
 
 impl Times {
-    fn new(mut times_us: Vec<u64>) -> Self {
+    /// From microseconds in any order.
+    pub fn new(mut times_us: Vec<u64>) -> Self {
         times_us.sort_unstable();
         Self { sorted_us: times_us }
     }
@@ -53,6 +54,22 @@ impl Times {
             *histogram.entry(bound_ms).or_default() += 1;
         }
         histogram
+    }
+
+    /// The count, the median, the 99th percentile, the longest, and the histogram.
+    pub fn json(&self) -> serde_json::Value {
+        let histogram: BTreeMap<String, usize> = self
+            .histogram()
+            .into_iter()
+            .map(|(bound_ms, count)| (format!("below_{bound_ms}_ms"), count))
+            .collect();
+        json!({
+            "count": self.count(),
+            "p50_us": micros(self.per_mille(500)),
+            "p99_us": micros(self.per_mille(990)),
+            "max_us": micros(self.per_mille(1000)),
+            "histogram": histogram,
+        })
     }
 }
 
@@ -116,7 +133,7 @@ impl Report {
             taken_over,
             verdict: check(history),
             log_events: history.log.len(),
-            svg: svg::draw(history),
+            svg: svg::draw(history, |contender| format!("contender {contender}")),
         }
     }
 
@@ -137,19 +154,6 @@ impl Report {
 
     /// Everything but the picture, as a JSON object.
     pub fn json(&self) -> serde_json::Value {
-        let times = |times: &Times| {
-            let histogram = times.histogram().into_iter();
-            let histogram: BTreeMap<String, usize> = histogram
-                .map(|(bound_ms, count)| (format!("below_{bound_ms}_ms"), count))
-                .collect();
-            json!({
-                "count": times.count(),
-                "p50_us": micros(times.per_mille(500)),
-                "p99_us": micros(times.per_mille(990)),
-                "max_us": micros(times.per_mille(1000)),
-                "histogram": histogram,
-            })
-        };
         let by_recipe = |counts: &BTreeMap<Recipe, usize>| {
             counts.iter().map(|(recipe, count)| (recipe.name().to_owned(), *count)).collect()
         };
@@ -171,8 +175,8 @@ impl Report {
             "grants": grants,
             "grants_total": self.grants_total(),
             "others": others,
-            "handed_over": times(&self.handed_over),
-            "taken_over": times(&self.taken_over),
+            "handed_over": self.handed_over.json(),
+            "taken_over": self.taken_over.json(),
             "stale_writes_refused": self.verdict.refused,
             "early_grants": self.verdict.early_grants,
             "hand_overs_judged": {

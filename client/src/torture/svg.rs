@@ -11,8 +11,9 @@ const TOP: usize = 48;
 /// One color for each contender, over and over.
 const COLORS: [&str; 6] = ["#3b6ea5", "#c7772b", "#4d8f58", "#8a5aa3", "#a8443f", "#6b6b6b"];
 
-/// Draws the lock with the most refused writes: the one on which most happened.
-pub(crate) fn draw(history: &History) -> String {
+/// Draws the lock with the most refused writes: the one on which most happened. Each contender has
+/// a lane under its name.
+pub fn draw(history: &History, name: impl Fn(usize) -> String) -> String {
     let refused = |path: &str| {
         history.writes.iter().filter(|write| !write.accepted && write.lock == path).count()
     };
@@ -51,7 +52,7 @@ pub(crate) fn draw(history: &History) -> String {
     }
     for contender in 0..lanes {
         let y = TOP + contender * LANE + LANE / 2 + 4;
-        let _ = writeln!(svg, "<text x=\"8\" y=\"{y}\">contender {contender}</text>");
+        let _ = writeln!(svg, "<text x=\"8\" y=\"{y}\">{}</text>", escape(&name(contender)));
     }
     for claim in &claims {
         bar(&mut svg, claim, &at);
