@@ -63,10 +63,11 @@ torture:
 		cargo test --workspace --test torture seed_after_seed -- --nocapture
 
 # Curator, Go, kazoo and this client's recipes on the same locks, under faults, for SECS seconds (300);
-# SERVERS=apache and SEED=… as above.
+# SERVERS=apache, SEED=… and OUT=… as above.
 torture_languages:
+	cargo build -p zoolet-server
 	ZOOLET_TORTURE_SECS=$(or $(SECS),300) ZOOLET_TORTURE_SERVERS=$(or $(SERVERS),zoolet) \
-		$(if $(SEED),ZOOLET_FAULTS_SEED=$(SEED)) \
+		$(if $(SEED),ZOOLET_FAULTS_SEED=$(SEED)) $(if $(OUT),ZOOLET_TORTURE_OUT=$(abspath $(OUT))) \
 		cargo test --workspace --test beside_others crowd:: -- --nocapture
 
 # The golden vectors of jute/tests/golden, recorded anew; needs Java, Python, Go and a C compiler.

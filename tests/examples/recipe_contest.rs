@@ -3,6 +3,7 @@
 
 #![allow(
     clippy::print_stdout,
+    clippy::print_stderr,
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
@@ -19,10 +20,10 @@ use tokio::sync::{Semaphore as Signal, watch};
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 use zoolet_client::recipes::{
-    LeaderSelector, LockOptions, Lockable, Mutex, ReadLock, ReadWriteLock, Semaphore,
+    FencingToken, LeaderSelector, LockOptions, Lockable, Mutex, ReadLock, ReadWriteLock, Semaphore,
     SemaphoreMutex, SimpleLock, Suspension, Term, WriteLock,
 };
-use zoolet_client::{Client, ClientOptions};
+use zoolet_client::{Client, ClientOptions, Error};
 
 const PERMITS: usize = 2;
 
@@ -43,10 +44,17 @@ struct Talk {
 }
 
 impl Talk {
-    /// Holds what it has got for a moment.
-    async fn hold(&self, mode: &str) {
-        self.say(&format!("HELD {} {mode}", self.number)).await;
-        pause().await;
+    /// Holds what it has got for a moment, and writes with its token, if it has one, without looking
+    /// whether it still holds it.
+    async fn hold(&self, mode: &str, token: Option<FencingToken>) {
+        if let Some(token) = token {
+            self.say(&format!("HELD {} {mode} {token}", self.number)).await;
+            pause().await;
+            self.say(&format!("WRITE {} {token}", self.number)).await;
+        } else {
+            self.say(&format!("HELD {} {mode}", self.number)).await;
+            pause().await;
+        }
         self.say(&format!("FREE {}", self.number)).await;
     }
 
@@ -66,25 +74,24 @@ async fn main() {
     let (phase, phases) = watch::channel(Phase::Waiting);
     let mut answers = BTreeMap::new();
     let mut contest = JoinSet::new();
-    let mut clients = Vec::new();
     for (number, contender) in contenders.iter().enumerate() {
         let (recipe, path) = contender.split_once(':').unwrap();
-        let client = connect().await;
+        let client = connect().await.unwrap();
         let signal = Arc::new(Signal::new(0));
         answers.insert(number, Arc::clone(&signal));
         let talk = Talk { number, phase: phases.clone(), answers: signal };
         let (recipe, path) = (recipe.to_owned(), path.to_owned());
-        clients.push(client.clone());
         contest.spawn(async move {
             let mut phase = talk.phase.clone();
             phase.wait_for(|phase| *phase != Phase::Waiting).await.unwrap();
-            contend(&client, &recipe, &path, &talk).await;
+            contend(client, &recipe, &path, &talk).await
         });
     }
     println!("READY");
     tokio::spawn(listen(phase, answers));
+    let mut clients = Vec::new();
     while let Some(ended) = contest.join_next().await {
-        ended.unwrap();
+        clients.push(ended.unwrap());
     }
     for client in clients {
         client.close().await.unwrap();
@@ -92,10 +99,21 @@ async fn main() {
     println!("DONE");
 }
 
-async fn connect() -> Client {
+async fn connect() -> Result<Client, Error> {
     let timeout_ms = env::var("ZK_SESSION_TIMEOUT_MS").unwrap().parse().unwrap();
     let options = ClientOptions::new().session_timeout(Duration::from_millis(timeout_ms));
-    options.connect(&env::var("ZK_CONNECT").unwrap()).await.unwrap()
+    options.connect(&env::var("ZK_CONNECT").unwrap()).await
+}
+
+/// A new session, as soon as a server can be reached.
+async fn reconnect() -> Client {
+    loop {
+        match connect().await {
+            Ok(client) => return client,
+            Err(error) => eprintln!("no session yet: {error}"),
+        }
+        pause().await;
+    }
 }
 
 /// Hears the referee.
@@ -111,24 +129,35 @@ async fn listen(phase: watch::Sender<Phase>, answers: BTreeMap<usize, Arc<Signal
     }
 }
 
-async fn contend(client: &Client, recipe: &str, path: &str, talk: &Talk) {
+/// Takes turns, with a new session behind each one that has expired; answers the last client.
+async fn contend(mut client: Client, recipe: &str, path: &str, talk: &Talk) -> Client {
+    while let Err(error) = take_turns(&client, recipe, path, talk).await {
+        let may_expire = env::var_os("ZK_MAY_EXPIRE").is_some();
+        assert!(may_expire && error.ends_session(), "contender {}: {error}", talk.number);
+        client = reconnect().await;
+    }
+    client
+}
+
+async fn take_turns(client: &Client, recipe: &str, path: &str, talk: &Talk) -> Result<(), Error> {
     if recipe == "election" {
         // A term goes on while the ensemble changes its leader.
         let selector = LeaderSelector::new(client, path).suspension(Suspension::StayOn);
         while talk.goes_on() {
-            let term = selector.lead(async |_| talk.hold("exclusive").await).await.unwrap();
+            let term = selector.lead(async |_| talk.hold("exclusive", None).await).await?;
             assert_eq!(term, Term::Done(()));
             pause().await;
         }
-        return;
+        return Ok(());
     }
     let (lock, mode) = lock(client, recipe, path);
     while talk.goes_on() {
-        let guard = lock.acquire_boxed().await.unwrap().unwrap();
-        talk.hold(mode).await;
-        assert!(guard.release().await.unwrap());
+        let guard = lock.acquire_boxed().await?.unwrap();
+        talk.hold(mode, (mode == "exclusive").then(|| guard.token())).await;
+        assert!(guard.release().await?, "a lock was lost, and its session lives");
         pause().await;
     }
+    Ok(())
 }
 
 fn lock(client: &Client, recipe: &str, path: &str) -> (Box<dyn Lockable>, &'static str) {

@@ -188,15 +188,26 @@ impl Contest {
             ["READY"] => self.ready += 1,
             ["DONE"] => self.done = true,
             // What a dead process had said is not true any more.
-            ["HELD" | "FREE", ..] if process == VICTIM && self.programs.len() == VICTIM => {}
-            ["HELD", number, mode] => {
+            ["HELD" | "WRITE" | "FREE", ..]
+                if process == VICTIM && self.programs.len() == VICTIM => {}
+            ["HELD", number, mode, ref token @ ..] => {
                 let number = number.parse().map_err(|_| unexpected())?;
                 let mode = match mode {
                     "exclusive" => Mode::Exclusive,
                     "shared" => Mode::Shared,
                     _ => return Err(unexpected()),
                 };
-                self.held(Contender { process, number }, mode)?;
+                let who = Contender { process, number };
+                if let [token] = token {
+                    self.present(who, token.parse().map_err(|_| unexpected())?)?;
+                }
+                self.held(who, mode)?;
+            }
+            ["WRITE", number, token] => {
+                let number = number.parse().map_err(|_| unexpected())?;
+                let who = Contender { process, number };
+                self.present(who, token.parse().map_err(|_| unexpected())?)?;
+                self.answer(who)?;
             }
             ["FREE", number] => {
                 let number = number.parse().map_err(|_| unexpected())?;
@@ -232,6 +243,12 @@ impl Contest {
             *turns += 1;
         }
         self.answer(who)
+    }
+
+    /// A holder shows its token: none that was granted later is known yet.
+    fn present(&mut self, who: Contender, token: i64) -> Result<(), ContestError> {
+        let lock = self.locks.get_mut(place(who)).ok_or_else(|| no_contender(who))?;
+        lock.present(who, token).map_err(ContestError::Broken)
     }
 
     fn answer(&mut self, who: Contender) -> Result<(), ContestError> {

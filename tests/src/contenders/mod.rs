@@ -10,30 +10,38 @@
 //!                           ←   GO              contend
 //! HELD <number> exclusive   →                 contender <number> has acquired (or: shared)
 //!                           ←   OK <number>
+//! WRITE <number> <token>    →                 it writes to what the lock guards
+//!                           ←   OK <number>
 //! FREE <number>             →                 it is about to release
 //!                           ←   OK <number>
 //!                           ←   STOP            every contender ends its turn
 //! DONE                      →                 the last line; the exit code is 0
 //! ```
 //!
+//! Only contenders with a fencing token write, and add it to `HELD` too: the transaction that created
+//! their lock's znode, whatever the language. They write without looking whether they still hold the
+//! lock, and are not told whether the write was taken.
+//!
 //! The arguments are contenders, each as `RECIPE:PATH`; `ZK_CONNECT` names the servers and
-//! `ZK_SESSION_TIMEOUT_MS` the session timeout.
+//! `ZK_SESSION_TIMEOUT_MS` the session timeout; with `ZK_MAY_EXPIRE` a session that has expired is no
+//! failure.
 //!
 //! [`contest()`] starts a program twice. The first process contends over and over. The second gets
 //! each lock once and is killed while it holds all of them: the first must get on when the dead
 //! sessions have expired, and not before. Then the ensemble loses its leader under the contention.
 //!
-//! [`crowd()`] starts programs of several languages on the same paths, and goes on hurting them and
-//! the servers.
+//! [`crowd()`] starts programs of several languages on the same paths, and goes on hurting them, their
+//! connections and the servers.
 
 mod contest;
 mod crowd;
+mod fenced;
 mod process;
 pub mod programs;
 mod referee;
 
 pub use contest::{ContestError, Loss, Outcome, contest};
-pub use crowd::{Crowded, FAULTS, Fault, Side, crowd};
+pub use crowd::{Crowded, FAULTS, Fault, Harm, Side, crowd};
 
 use std::time::Duration;
 

@@ -24,6 +24,8 @@ pub(super) struct Lock {
     path: &'static str,
     pub(super) permits: usize,
     holders: BTreeMap<Contender, Mode>,
+    /// The highest token that was shown; 0 before the first.
+    highest: i64,
     /// How often it was granted.
     pub(super) grants: u64,
     /// The most holders at a time.
@@ -33,12 +35,7 @@ pub(super) struct Lock {
 impl Lock {
     pub(super) fn new(group: &Group) -> Self {
         let holders = BTreeMap::new();
-        Self { path: group.path, permits: group.permits, holders, grants: 0, most: 0 }
-    }
-
-    /// A lock with one holder at a time.
-    pub(super) fn exclusive(path: &'static str) -> Self {
-        Self::new(&Group::exclusive("", path))
+        Self { path: group.path, permits: group.permits, holders, highest: 0, grants: 0, most: 0 }
     }
 
     /// Somebody says that it has the lock.
@@ -54,6 +51,16 @@ impl Lock {
         self.holders.insert(who, mode);
         self.grants += 1;
         self.most = self.most.max(self.holders.len());
+        Ok(())
+    }
+
+    /// A holder shows its token.
+    pub(super) fn present(&mut self, who: Contender, token: i64) -> Result<(), String> {
+        if token < self.highest {
+            let (path, highest) = (self.path, self.highest);
+            return Err(format!("{path}: {who:?} holds it by {token}, which is below {highest}"));
+        }
+        self.highest = token;
         Ok(())
     }
 
@@ -91,6 +98,15 @@ mod tests {
         lock.bury(A.process);
         lock.enter(B, Mode::Exclusive).unwrap();
         assert!(lock.leave(A).is_err(), "it was buried");
+    }
+
+    #[test]
+    fn a_token_that_falls_is_found() {
+        let mut lock = Lock::new(&Group::exclusive("mutex", "/m"));
+        lock.present(A, 7).unwrap();
+        lock.present(A, 7).unwrap();
+        lock.present(B, 9).unwrap();
+        assert!(lock.present(A, 7).unwrap_err().contains("below 9"));
     }
 
     #[test]

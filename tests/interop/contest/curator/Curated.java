@@ -1,6 +1,7 @@
 package contest;
 
 import java.util.Arrays;
+import org.apache.curator.ensemble.fixed.FixedEnsembleProvider;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.CuratorFrameworkFactory;
 import org.apache.curator.framework.recipes.locks.InterProcessLock;
@@ -11,6 +12,7 @@ import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreMutex;
 import org.apache.curator.framework.recipes.locks.InterProcessSemaphoreV2;
 import org.apache.curator.framework.recipes.locks.Lease;
 import org.apache.curator.retry.RetryNTimes;
+import org.apache.zookeeper.data.Stat;
 
 /** Curator's lock recipes; the same source for its oldest and its newest version. */
 final class Curated {
@@ -25,7 +27,7 @@ final class Curated {
 
     private static Contest.Lock open(String recipe, String path) throws Exception {
         CuratorFramework curator = CuratorFrameworkFactory.builder()
-            .connectString(Contest.SERVERS)
+            .ensembleProvider(new GivenServers())
             .sessionTimeoutMs(Contest.SESSION_TIMEOUT_MS)
             .connectionTimeoutMs(10_000)
             .retryPolicy(new RetryNTimes(300, 100))
@@ -34,7 +36,7 @@ final class Curated {
         curator.blockUntilConnected();
         switch (recipe) {
             case "mutex":
-                return new Held(curator, new InterProcessMutex(curator, path), Contest.EXCLUSIVE);
+                return new Fenced(curator, path);
             case "semaphore-mutex":
                 return new Held(curator, new InterProcessSemaphoreMutex(curator, path),
                     Contest.EXCLUSIVE);
@@ -54,6 +56,23 @@ final class Curated {
         }
     }
 
+    /**
+     * The servers that were given, which may be proxies: newer versions would go round them when they
+     * have read the configuration of the ensemble. Older ones do not have these methods.
+     */
+    private static final class GivenServers extends FixedEnsembleProvider {
+        GivenServers() {
+            super(Contest.SERVERS);
+        }
+
+        public void setConnectionString(String servers) {
+        }
+
+        public boolean updateServerListEnabled() {
+            return false;
+        }
+    }
+
     private record Held(CuratorFramework curator, InterProcessLock lock, String mode)
         implements Contest.Lock {
         @Override
@@ -65,6 +84,58 @@ final class Curated {
         @Override
         public void release() throws Exception {
             lock.release();
+        }
+
+        @Override
+        public void close() {
+            curator.close();
+        }
+    }
+
+    /** A mutex that tells the path of its znode. */
+    private static final class Mutex extends InterProcessMutex {
+        Mutex(CuratorFramework curator, String path) {
+            super(curator, path);
+        }
+
+        String znode() {
+            return getLockPath();
+        }
+    }
+
+    /** A mutex whose grants have tokens: the transactions that created its znodes. */
+    private static final class Fenced implements Contest.Lock {
+        private final CuratorFramework curator;
+        private final Mutex mutex;
+        private long token;
+
+        Fenced(CuratorFramework curator, String path) {
+            this.curator = curator;
+            mutex = new Mutex(curator, path);
+        }
+
+        @Override
+        public String acquire() throws Exception {
+            while (true) {
+                mutex.acquire();
+                Stat stat = curator.checkExists().forPath(mutex.znode());
+                if (stat != null) {
+                    token = stat.getCzxid();
+                    return Contest.EXCLUSIVE;
+                }
+                // It was lost before its token was known.
+                mutex.release();
+            }
+        }
+
+        @Override
+        public long token() {
+            return token;
+        }
+
+        @Override
+        public void release() throws Exception {
+            mutex.release();
         }
 
         @Override

@@ -9,6 +9,7 @@ import (
 	"log"
 	"math/rand"
 	"os"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -114,10 +115,50 @@ func (c *contender) open() {
 
 func (c *contender) turn() {
 	lock := c.acquire()
-	c.tell("HELD %d exclusive", c.number)
-	pause()
-	c.tell("FREE %d", c.number)
+	// A lock without its znode was lost before its token was known.
+	if token := c.token(); token != 0 {
+		c.tell("HELD %d exclusive %d", c.number, token)
+		pause()
+		c.tell("WRITE %d %d", c.number, token)
+		c.tell("FREE %d", c.number)
+	}
 	c.release(lock)
+}
+
+// token is the transaction that created the lock's znode, a number that grows
+// with each grant; 0 if there is none. The library does not tell the znode's
+// name, so it is the first one of this session.
+func (c *contender) token() int64 {
+	for {
+		token, err := c.firstOwn()
+		if err == nil {
+			return token
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+func (c *contender) firstOwn() (int64, error) {
+	names, _, err := c.conn.Children(c.path)
+	if err != nil {
+		return 0, err
+	}
+	sort.Slice(names, func(a, b int) bool { return sequence(names[a]) < sequence(names[b]) })
+	for _, name := range names {
+		found, stat, err := c.conn.Exists(c.path + "/" + name)
+		if err != nil {
+			return 0, err
+		}
+		if found && stat.EphemeralOwner == c.conn.SessionID() {
+			return stat.Czxid, nil
+		}
+	}
+	return 0, nil
+}
+
+// sequence is the number that the server has put behind a name.
+func sequence(name string) string {
+	return name[max(0, len(name)-10):]
 }
 
 // acquire gives up the whole session when the library gives up: it leaves its

@@ -21,6 +21,11 @@ final class Contest {
         /** Waits for the lock and says how it is held. */
         String acquire() throws Exception;
 
+        /** The fencing token of the grant; 0 if the lock has none. */
+        default long token() {
+            return 0;
+        }
+
         void release() throws Exception;
 
         /** Ends the session. */
@@ -70,8 +75,7 @@ final class Contest {
             go.await();
             while (!stopped) {
                 String mode = lock.acquire();
-                tell("HELD " + number + " " + mode, number);
-                pause();
+                hold(number, mode, lock.token());
                 tell("FREE " + number, number);
                 lock.release();
                 pause();
@@ -81,6 +85,17 @@ final class Contest {
             error.printStackTrace();
             // Other contenders may wait for what this one holds.
             Runtime.getRuntime().halt(1);
+        }
+    }
+
+    private void hold(int number, String mode, long token) throws InterruptedException {
+        if (token == 0) {
+            tell("HELD " + number + " " + mode, number);
+            pause();
+        } else {
+            tell("HELD " + number + " " + mode + " " + token, number);
+            pause();
+            tell("WRITE " + number + " " + token, number);
         }
     }
 

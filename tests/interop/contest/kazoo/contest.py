@@ -95,11 +95,24 @@ class Contest:
             with lock:
                 self.hold(number, mode)
 
-        return turn
+        def fenced_turn():
+            with lock:
+                # The transaction that created the lock's znode: a number that grows with each grant.
+                stat = client.retry(client.exists, f"{path}/{lock.node}")
+                # Without its znode the lock was lost before its token was known.
+                if stat is not None:
+                    self.hold(number, mode, stat.czxid)
 
-    def hold(self, number, mode):
-        self.tell(f"HELD {number} {mode}", number)
-        pause()
+        return fenced_turn if recipe == "mutex" else turn
+
+    def hold(self, number, mode, token=None):
+        if token is None:
+            self.tell(f"HELD {number} {mode}", number)
+            pause()
+        else:
+            self.tell(f"HELD {number} {mode} {token}", number)
+            pause()
+            self.tell(f"WRITE {number} {token}", number)
         self.tell(f"FREE {number}", number)
 
     def tell(self, line, number):

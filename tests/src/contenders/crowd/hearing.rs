@@ -1,0 +1,262 @@
+//! What the crowd hears from its processes, and what it answers.
+
+use std::sync::mpsc::RecvTimeoutError;
+use std::time::{Duration, Instant};
+
+use super::player::Player;
+use super::{Crowd, Fault, SETTLED_MAX, TURNS, now};
+use crate::contenders::contest::ContestError;
+use crate::contenders::fenced::{Entry, Grant};
+use crate::contenders::process::Event;
+use crate::contenders::referee::Contender;
+use crate::servers::Servers;
+
+impl Crowd<'_> {
+    /// Starts a process of a side.
+    pub(super) fn bring(&mut self, side: usize) -> Result<(), ContestError> {
+        let Some(of) = self.sides.get(side) else { return Ok(()) };
+        let number = self.next_process;
+        self.next_process += 1;
+        let way = (&self.runtime, self.targets.as_slice());
+        let player = Player::start((side, of), number, way, self.sender.clone())?;
+        self.players.insert(number, player);
+        for contender in 0..of.contenders.len() {
+            self.turns.insert((side, contender), 0);
+        }
+        Ok(())
+    }
+
+    /// Lets the contest go on for so long.
+    pub(super) fn listen_for(
+        &mut self,
+        long: Duration,
+        servers: &mut Servers,
+    ) -> Result<(), ContestError> {
+        let end = now() + long;
+        while self.step_until(end, servers)? {}
+        Ok(())
+    }
+
+    /// Lets it go on until every contender has had its turns.
+    pub(super) fn settle(
+        &mut self,
+        servers: &mut Servers,
+        what: &'static str,
+    ) -> Result<(), ContestError> {
+        self.turns.values_mut().for_each(|turns| *turns = 0);
+        self.until(servers, what, |crowd| crowd.turns.values().all(|turns| *turns >= TURNS))
+    }
+
+    /// Lets it go on until something is reached.
+    pub(super) fn until(
+        &mut self,
+        servers: &mut Servers,
+        what: &'static str,
+        reached: impl Fn(&Self) -> bool,
+    ) -> Result<(), ContestError> {
+        let deadline = now() + SETTLED_MAX;
+        while !reached(self) {
+            if !self.step_until(deadline, servers)? {
+                return Err(self.too_long(what));
+            }
+        }
+        Ok(())
+    }
+
+    fn too_long(&mut self, what: &'static str) -> ContestError {
+        let missing: Vec<_> = self.turns.iter().filter(|(_, turns)| **turns < TURNS).collect();
+        let state =
+            format!("missing turns {missing:?}, struck {:?}, {:?}", self.struck, self.locks);
+        let errors = self.players.values_mut().map(|player| player.program.errors());
+        let errors: String = errors.collect();
+        ContestError::TooLong(what, format!("{state}\n{errors}"))
+    }
+
+    /// Waits for the next thing that a process does; `false` when the time is over.
+    fn step_until(&mut self, end: Instant, servers: &mut Servers) -> Result<bool, ContestError> {
+        match self.events.recv_timeout(end.saturating_duration_since(now())) {
+            Ok((process, Event::Said(line))) => {
+                self.heard(process, &line, servers)?;
+                Ok(true)
+            }
+            Ok((process, Event::Ended)) => match self.players.get_mut(&process) {
+                Some(player) if !player.is_done => {
+                    let name = self.sides.get(player.side).map_or("", |side| side.name);
+                    Err(ContestError::Ended(name, player.program.errors()))
+                }
+                Some(_) | None => Ok(true),
+            },
+            Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => Ok(false),
+        }
+    }
+
+    fn heard(
+        &mut self,
+        process: usize,
+        line: &str,
+        servers: &mut Servers,
+    ) -> Result<(), ContestError> {
+        // The dead are not listened to.
+        let Some(player) = self.players.get_mut(&process) else { return Ok(()) };
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let number = |place: usize| {
+            let word = words.get(place).and_then(|word| word.parse::<i64>().ok());
+            word.ok_or_else(|| ContestError::Unexpected(line.to_owned()))
+        };
+        match *words.as_slice() {
+            ["READY"] => return Ok(player.program.tell("GO")?),
+            ["DONE"] => {
+                player.is_done = true;
+                return Ok(());
+            }
+            _ => {}
+        }
+        let who = Contender { process, number: usize::try_from(number(1)?).unwrap_or(usize::MAX) };
+        match *words.as_slice() {
+            ["HELD", _, "exclusive", _] => {
+                let grant = Grant { who, token: number(3)? };
+                if self.held(grant, servers)? { Ok(()) } else { self.answer(who) }
+            }
+            ["WRITE", _, _] => {
+                self.wrote(Grant { who, token: number(2)? })?;
+                self.answer(who)
+            }
+            ["FREE", _] => {
+                self.free(who)?;
+                self.answer(who)
+            }
+            _ => Err(ContestError::Unexpected(line.to_owned())),
+        }
+    }
+
+    fn answer(&mut self, who: Contender) -> Result<(), ContestError> {
+        let Some(player) = self.players.get_mut(&who.process) else { return Ok(()) };
+        Ok(player.program.tell(&format!("OK {}", who.number))?)
+    }
+
+    /// Somebody holds a lock; answers whether it was struck, and has to wait for its answer.
+    fn held(&mut self, grant: Grant, servers: &mut Servers) -> Result<bool, ContestError> {
+        let (side, path) = self.place(grant.who)?;
+        let lock = self.locks.get_mut(path).ok_or_else(|| no_lock(path))?;
+        let entry = lock.enter(grant, &self.shaken, now()).map_err(|why| self.broken(&why))?;
+        // What is guarded learns the token before another holder can write.
+        self.wrote(grant)?;
+        if entry == Entry::Late {
+            return Ok(false);
+        }
+        let claim = self.shown.claim((side, grant.who.number), grant.token);
+        self.claims.insert(grant.who, claim);
+        self.shaken.lives(grant.who);
+        if let Entry::TakenOver(former, after) = entry {
+            self.shown.taken_over(after);
+            self.release_struck(former)?;
+        }
+        if let Some(server) = self.doomed.take() {
+            servers.kill(server)?;
+        }
+        if self.wanted.get(path).is_some_and(|(wanted, _)| *wanted == side)
+            && let Some((_, fault)) = self.wanted.remove(path)
+        {
+            self.strike(grant, side, fault)?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    /// Strikes a holder.
+    fn strike(&mut self, grant: Grant, side: usize, fault: Fault) -> Result<(), ContestError> {
+        let process = grant.who.process;
+        if let Fault::Long(harm) = fault {
+            if let Some(player) = self.players.get(&process) {
+                player.harm(harm)?;
+            }
+        } else if let Some(mut player) = self.players.remove(&process) {
+            player.program.kill()?;
+            for (_, claim) in self.claims.extract_if(.., |who, _| who.process == process) {
+                self.shown.ended(claim, false);
+            }
+            self.bring(side)?;
+        }
+        self.begin_to_shake(process, side);
+        self.count(fault, side, 1);
+        self.struck.push((grant, fault));
+        Ok(())
+    }
+
+    /// Another has the lock of a holder: if it was struck, it goes on now.
+    fn release_struck(&mut self, former: Grant) -> Result<(), ContestError> {
+        let Some((_, fault)) = self.struck.iter().find(|(grant, _)| *grant == former) else {
+            return Ok(());
+        };
+        if let Fault::Long(harm) = *fault {
+            self.relieve(former.who.process, harm)?;
+            return self.answer(former.who);
+        }
+        self.struck.retain(|(grant, _)| *grant != former);
+        Ok(())
+    }
+
+    /// Writes, and holds what becomes of it against what the lock allows.
+    fn wrote(&mut self, grant: Grant) -> Result<(), ContestError> {
+        let (side, path) = self.place(grant.who)?;
+        let accepted = self.shown.write((side, grant.who.number), grant.token);
+        let lock = self.locks.get(path).ok_or_else(|| no_lock(path))?;
+        lock.wrote(grant, accepted, &self.shaken).map_err(|why| self.broken(&why))?;
+        if !accepted {
+            self.struck.retain(|(struck, _)| *struck != grant);
+        }
+        Ok(())
+    }
+
+    fn free(&mut self, who: Contender) -> Result<(), ContestError> {
+        let (side, path) = self.place(who)?;
+        let lock = self.locks.get_mut(path).ok_or_else(|| no_lock(path))?;
+        let held = lock.leave(who, &self.shaken).map_err(|why| self.broken(&why))?;
+        if let Some(claim) = self.claims.remove(&who) {
+            self.shown.ended(claim, held);
+        }
+        if held && let Some(turns) = self.turns.get_mut(&(side, who.number)) {
+            *turns += 1;
+        }
+        Ok(())
+    }
+
+    /// A promise that was broken, and which program is which.
+    fn broken(&self, why: &str) -> ContestError {
+        let programs = self.players.iter().map(|(number, player)| {
+            (*number, self.sides.get(player.side).map_or("", |side| side.name))
+        });
+        ContestError::Broken(format!("{why}; the processes: {:?}", programs.collect::<Vec<_>>()))
+    }
+
+    /// Which side a contender belongs to, and what it contends for.
+    fn place(&self, who: Contender) -> Result<(usize, &'static str), ContestError> {
+        let side = self.players.get(&who.process).map(|player| player.side);
+        let path = side.and_then(|side| self.sides.get(side)?.contenders.get(who.number));
+        match (side, path) {
+            (Some(side), Some((_, path))) => Ok((side, *path)),
+            _ => Err(ContestError::Unexpected(format!("a line of {who:?}"))),
+        }
+    }
+
+    /// Lets every contender end its turn, and every process end well.
+    pub(super) fn finish(&mut self, servers: &mut Servers) -> Result<(), ContestError> {
+        for player in self.players.values_mut() {
+            player.program.tell("STOP")?;
+        }
+        self.until(servers, "the end of the programs", |crowd| {
+            crowd.players.values().all(|player| player.is_done)
+        })?;
+        for player in self.players.values_mut() {
+            let status = player.program.wait()?;
+            if !status.success() {
+                return Err(ContestError::Exit(status));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn no_lock(path: &str) -> ContestError {
+    ContestError::Unexpected(format!("there is no lock {path}"))
+}

@@ -1,0 +1,388 @@
+//! Programs of several languages on the same locks, while processes are stopped, cut off and killed,
+//! and servers stopped and killed.
+//!
+//! Each process reaches the servers through lossy proxies of its own, one for each server. The referee
+//! stands outside of the ensemble and is what the locks guard: it takes writes with the token of a
+//! grant, and refuses those below the highest one. A holder that is struck for longer than its session
+//! is told nothing until another has its lock; then it goes on with its write, which is stale.
+
+mod hearing;
+mod player;
+mod shown;
+
+pub use shown::Crowded;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::process::Command;
+use std::sync::mpsc::{self, Receiver, SyncSender};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::{Builder, Runtime};
+use zoolet_client::torture::ClaimId;
+
+use self::player::Player;
+use self::shown::Record;
+use super::contest::ContestError;
+use super::fenced::{Fenced, Grant, Shaken};
+use super::process::{Event, LINES_MAX};
+use super::referee::Contender;
+use crate::faults::Seed;
+use crate::servers::{LEADER_MAX, Servers};
+
+/// Longer than the loss of a leader.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
+/// A fault that no session may end by: a ping came up to a third of the timeout before it, and a
+/// client may take a second to come back.
+const SHORT: Duration = Duration::from_secs(1);
+/// How long a server is down.
+const DOWN: Duration = Duration::from_secs(1);
+/// How long contenders may take to get their turns when nothing goes wrong any more.
+const SETTLED_MAX: Duration = Duration::from_mins(2);
+/// Turns of each contender between two faults: who has had them has a session.
+const TURNS: u64 = 3;
+/// How often it is looked whether replies were lost.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+/// A reply is lost within so many requests.
+const LOST_WITHIN: usize = 6;
+
+/// What happens to a process between itself and the servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Harm {
+    /// It stands still.
+    Stopped,
+    /// Its connections are cut, and new ones refused.
+    CutOff,
+    /// Its connections stay, and nothing passes.
+    Silenced,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Fault {
+    /// For less than a session timeout.
+    Short(Harm),
+    /// To a holder, until its session has ended and another has its lock.
+    Long(Harm),
+    /// A holder is killed.
+    Kill,
+    /// The reply of a request that was carried out is lost, and the connection with it.
+    ReplyLost,
+    /// A follower stands still for a while.
+    FollowerStop,
+    /// A follower is killed, and comes back.
+    FollowerKill,
+    /// The leader is killed right when a lock was granted, and comes back.
+    LeaderKillAtGrant,
+}
+
+/// All of them. Those that strike a holder stand together, and those that are short: each of them
+/// strikes another family then.
+pub const FAULTS: [Fault; 11] = [
+    Fault::Long(Harm::Stopped),
+    Fault::Long(Harm::CutOff),
+    Fault::Long(Harm::Silenced),
+    Fault::Kill,
+    Fault::Short(Harm::Stopped),
+    Fault::Short(Harm::CutOff),
+    Fault::Short(Harm::Silenced),
+    Fault::ReplyLost,
+    Fault::FollowerStop,
+    Fault::FollowerKill,
+    Fault::LeaderKillAtGrant,
+];
+
+impl Fault {
+    /// Whether it strikes processes of every family, as their turn comes.
+    pub fn strikes_processes(self) -> bool {
+        matches!(self, Self::Short(_) | Self::Long(_) | Self::Kill)
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Short(Harm::Stopped) => "stopped within the session",
+            Self::Short(Harm::CutOff) => "cut off within the session",
+            Self::Short(Harm::Silenced) => "silenced within the session",
+            Self::Long(Harm::Stopped) => "holder stopped",
+            Self::Long(Harm::CutOff) => "holder cut off",
+            Self::Long(Harm::Silenced) => "holder silenced",
+            Self::Kill => "holder killed",
+            Self::ReplyLost => "reply lost",
+            Self::FollowerStop => "follower stopped",
+            Self::FollowerKill => "follower killed",
+            Self::LeaderKillAtGrant => "leader killed at a grant",
+        })
+    }
+}
+
+/// A program, and the contenders in one process of it.
+#[derive(Debug)]
+pub struct Side {
+    /// The family: whose locks these are.
+    pub name: &'static str,
+    /// What is started.
+    pub program: Command,
+    /// Recipe and path.
+    pub contenders: Vec<(&'static str, &'static str)>,
+    /// Whether its lock goes on when the reply of a request is lost.
+    pub stands_lost_replies: bool,
+}
+
+/// Lets the sides contend for mutexes for so long, and hurts them and the servers meanwhile. Every kind
+/// of fault comes once in a round, and there is one round at least.
+pub fn crowd(
+    sides: &[Side],
+    servers: &mut Servers,
+    seed: &Seed,
+    duration: Duration,
+) -> Result<Crowded, ContestError> {
+    let mut crowd = Crowd::start(sides, servers)?;
+    let outcome = crowd.run(servers, seed, duration);
+    Ok(crowd.shown.close(seed.number, outcome))
+}
+
+#[allow(clippy::disallowed_methods, reason = "the time of real processes")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+struct Crowd<'a> {
+    sides: &'a [Side],
+    /// Where each server listens.
+    targets: Vec<String>,
+    /// Where the proxies live.
+    runtime: Runtime,
+    /// By the number of the process; a process that is started again has another one.
+    players: BTreeMap<usize, Player>,
+    next_process: usize,
+    sender: SyncSender<(usize, Event)>,
+    events: Receiver<(usize, Event)>,
+    locks: BTreeMap<&'static str, Fenced>,
+    shaken: Shaken,
+    /// What strikes the next grant of a lock to a side.
+    wanted: BTreeMap<&'static str, (usize, Fault)>,
+    /// The holders that were struck, until others have their locks and their own writes were refused.
+    struck: Vec<(Grant, Fault)>,
+    /// The grants that were not given back.
+    claims: BTreeMap<Contender, ClaimId>,
+    /// Turns since they were counted anew, by side and contender.
+    turns: BTreeMap<(usize, usize), u64>,
+    /// The server that dies at the next grant.
+    doomed: Option<usize>,
+    shown: Record,
+}
+
+impl<'a> Crowd<'a> {
+    fn start(sides: &'a [Side], servers: &Servers) -> Result<Self, ContestError> {
+        let (sender, events) = mpsc::sync_channel(LINES_MAX);
+        let paths = sides.iter().flat_map(|side| side.contenders.iter().map(|(_, path)| *path));
+        let mut crowd = Self {
+            sides,
+            targets: servers.connect_string().split(',').map(str::to_owned).collect(),
+            runtime: Builder::new_multi_thread().worker_threads(1).enable_all().build()?,
+            players: BTreeMap::new(),
+            next_process: 0,
+            sender,
+            events,
+            locks: paths.map(|path| (path, Fenced::new(path))).collect(),
+            shaken: Shaken::default(),
+            wanted: BTreeMap::new(),
+            struck: Vec::new(),
+            claims: BTreeMap::new(),
+            turns: BTreeMap::new(),
+            doomed: None,
+            shown: Record::new(sides),
+        };
+        for side in 0..sides.len() {
+            crowd.bring(side)?;
+        }
+        Ok(crowd)
+    }
+
+    fn run(
+        &mut self,
+        servers: &mut Servers,
+        seed: &Seed,
+        duration: Duration,
+    ) -> Result<(), ContestError> {
+        self.settle(servers, "turns before the first fault")?;
+        let mut random = seed.generator(1);
+        let mut order = self.families();
+        for families in order.values_mut() {
+            random.shuffle(families);
+        }
+        let start = now();
+        while self.shown.rounds == 0 || start.elapsed() < duration {
+            let mut deck: Vec<(usize, Fault)> = FAULTS.into_iter().enumerate().collect();
+            random.shuffle(&mut deck);
+            for (place, fault) in deck {
+                let victims = self.victims(&order, place + self.shown.rounds, &mut random);
+                self.suffer(fault, &victims, servers, &mut random)?;
+                self.settle(servers, "turns after a fault")?;
+            }
+            self.shown.rounds += 1;
+        }
+        self.finish(servers)
+    }
+
+    /// The families that contend for each lock.
+    fn families(&self) -> BTreeMap<&'static str, Vec<&'static str>> {
+        let mut families: BTreeMap<_, Vec<_>> = BTreeMap::new();
+        for side in self.sides {
+            for (_, path) in &side.contenders {
+                let known = families.entry(*path).or_default();
+                if !known.contains(&side.name) {
+                    known.push(side.name);
+                }
+            }
+        }
+        families
+    }
+
+    /// For each lock a side of the family whose turn it is.
+    fn victims(
+        &self,
+        order: &BTreeMap<&'static str, Vec<&'static str>>,
+        turn: usize,
+        random: &mut fastrand::Rng,
+    ) -> BTreeMap<&'static str, usize> {
+        let mut victims = BTreeMap::new();
+        for (path, families) in order {
+            let Some(family) = families.get(turn % families.len().max(1)) else { continue };
+            let sides = self.sides.iter().enumerate().filter(|(number, side)| {
+                side.name == *family
+                    && side.contenders.iter().any(|(_, other)| other == path)
+                    && victims.values().all(|chosen| chosen != number)
+            });
+            let sides: Vec<usize> = sides.map(|(number, _)| number).collect();
+            if let Some(side) = random.choice(sides) {
+                victims.insert(*path, side);
+            }
+        }
+        victims
+    }
+
+    fn suffer(
+        &mut self,
+        fault: Fault,
+        victims: &BTreeMap<&'static str, usize>,
+        servers: &mut Servers,
+        random: &mut fastrand::Rng,
+    ) -> Result<(), ContestError> {
+        self.shown.mark(fault);
+        match fault {
+            Fault::Short(harm) => self.shake(harm, victims, servers),
+            Fault::Long(_) | Fault::Kill => {
+                self.wanted = victims.iter().map(|(path, side)| (*path, (*side, fault))).collect();
+                self.until(servers, "a grant to strike", |crowd| crowd.wanted.is_empty())?;
+                self.until(servers, "the locks of the struck", |crowd| crowd.struck.is_empty())
+            }
+            Fault::ReplyLost => self.lose_replies(servers, random),
+            Fault::FollowerStop | Fault::FollowerKill => {
+                let leader = servers.wait_for_leader(LEADER_MAX)?;
+                let others = (0..self.targets.len()).filter(|one| *one != leader);
+                let Some(victim) = random.choice(others.collect::<Vec<_>>()) else { return Ok(()) };
+                self.shown.count(fault, "servers", 1);
+                if fault == Fault::FollowerKill {
+                    servers.kill(victim)?;
+                    self.listen_for(DOWN, servers)?;
+                    return Ok(servers.spawn(victim)?);
+                }
+                servers.signal(victim, "STOP")?;
+                let heard = self.listen_for(DOWN, servers);
+                servers.signal(victim, "CONT")?;
+                heard
+            }
+            Fault::LeaderKillAtGrant => {
+                let leader = servers.wait_for_leader(LEADER_MAX)?;
+                self.doomed = Some(leader);
+                self.until(servers, "a grant", |crowd| crowd.doomed.is_none())?;
+                self.shown.count(fault, "servers", 1);
+                self.listen_for(DOWN, servers)?;
+                Ok(servers.spawn(leader)?)
+            }
+        }
+    }
+
+    /// Harms processes for a moment, wherever they stand.
+    fn shake(
+        &mut self,
+        harm: Harm,
+        victims: &BTreeMap<&'static str, usize>,
+        servers: &mut Servers,
+    ) -> Result<(), ContestError> {
+        let numbers: Vec<usize> = self
+            .players
+            .iter()
+            .filter(|(_, player)| victims.values().any(|side| *side == player.side))
+            .map(|(number, _)| *number)
+            .collect();
+        for number in &numbers {
+            let Some(player) = self.players.get(number) else { continue };
+            player.harm(harm)?;
+            let side = player.side;
+            self.begin_to_shake(*number, side);
+            self.count(Fault::Short(harm), side, 1);
+        }
+        self.listen_for(SHORT, servers)?;
+        for number in numbers {
+            self.relieve(number, harm)?;
+        }
+        Ok(())
+    }
+
+    /// Loses a reply of every side that stands it.
+    fn lose_replies(
+        &mut self,
+        servers: &mut Servers,
+        random: &mut fastrand::Rng,
+    ) -> Result<(), ContestError> {
+        let mut before = BTreeMap::new();
+        for (number, player) in &self.players {
+            if self.sides.get(player.side).is_some_and(|side| side.stands_lost_replies) {
+                player.lose_reply(random.usize(..LOST_WITHIN));
+                before.insert(*number, player.replies_lost());
+            }
+        }
+        let deadline = now() + SETTLED_MAX;
+        let is_waiting = |crowd: &Self| {
+            let mut players = before.iter().filter_map(|(number, lost)| {
+                crowd.players.get(number).map(|player| player.replies_lost() == *lost)
+            });
+            players.any(|waits| waits)
+        };
+        while is_waiting(self) && now() < deadline {
+            self.listen_for(LOOK_AGAIN, servers)?;
+        }
+        for (number, before) in before {
+            let Some(player) = self.players.get(&number) else { continue };
+            player.calm();
+            let (side, lost) = (player.side, player.replies_lost() - before);
+            self.count(Fault::ReplyLost, side, lost);
+        }
+        Ok(())
+    }
+
+    /// Notes that the servers hear nothing any more from a process.
+    fn begin_to_shake(&mut self, number: usize, side: usize) {
+        let contenders = self.sides.get(side).map_or(0, |side| side.contenders.len());
+        self.shaken.begin(number, contenders, now());
+    }
+
+    /// Ends what harms a process.
+    fn relieve(&mut self, number: usize, harm: Harm) -> Result<(), ContestError> {
+        self.shaken.end(number);
+        match self.players.get(&number) {
+            Some(player) => Ok(player.relieve(harm)?),
+            None => Ok(()),
+        }
+    }
+
+    /// Counts what has struck a side.
+    fn count(&mut self, fault: Fault, side: usize, times: usize) {
+        let name = self.sides.get(side).map_or("", |side| side.name);
+        self.shown.count(fault, name, times);
+    }
+}
