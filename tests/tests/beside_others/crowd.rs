@@ -75,6 +75,7 @@ fn sides() -> Result<Vec<Side>, ToolError> {
             // Behind a lost reply Go's create looks for its znode without a sync. At a server that
             // lags it finds none, and creates another: the first one stays in front of everybody for
             // the life of the session (go-zookeeper/zk, conn.go, CreateProtectedEphemeralSequential).
+            // A server of zoolet does not lag then, since a session is resumed through the log.
             stands_lost_replies: false,
             ..side("Go", &go()?, vec![("mutex", CURATOR_S)])
         },
