@@ -57,7 +57,8 @@ suites! {
         shell::a_watch_is_forgotten_while_no_server_can_be_reached,
         shell::sessions_are_closed_and_opened,
         shell::bad_lines_do_not_stop_a_script,
-        terminal::a_person_has_history_and_completion;
+        terminal::a_person_has_history_and_completion,
+        terminal::a_person_sees_what_takes_long;
     commands_run_under_locks / commands_run_under_locks_on_apache:
         hold::a_command_finds_its_token_and_passes_its_code,
         hold::a_lock_excludes_itself,

@@ -1,27 +1,29 @@
-//! The shell on a terminal, which a small Python program plays.
+//! What a person sees on a terminal, which a small Python program plays.
 
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use zoolet_client::CreateMode;
 use zoolet_tests::{tools, zooletctl};
 
-use crate::harness::{Scene, said};
+use crate::harness::{Scene, ended, said, signal, soon};
 
-/// Starts the program on a terminal of its own. Each pair of arguments is what to wait for on the
-/// screen and what to type then; the program's exit code is passed on.
+/// Starts a program on a terminal of its own: the words up to THEN. Each pair of arguments behind it
+/// is what to wait for on the screen and what to type then; the program's exit code is passed on.
 const TERMINAL: &str = r#"
 import os, pty, sys, time, select
-program, steps = sys.argv[1], sys.argv[2:]
+then = sys.argv.index("THEN")
+program, steps = sys.argv[1:then], sys.argv[then + 1:]
 pid, terminal = pty.fork()
 if pid == 0:
-    os.execv(program, [program])
+    os.execv(program[0], program)
 screen = b""
 deadline = time.monotonic() + 60
 for expected, typed in zip(steps[::2], steps[1::2]):
     while expected.encode() not in screen:
         left = deadline - time.monotonic()
         if left < 0 or not select.select([terminal], [], [], left)[0]:
-            sys.exit("not on the screen: %r; there is: %r" % (expected, screen))
+            sys.exit("not on the screen: %r; at its end there is: %r" % (expected, screen[-999:]))
         try:
             screen += os.read(terminal, 4096)
         except OSError:
@@ -50,16 +52,7 @@ pub(crate) async fn a_person_has_history_and_completion(scene: &Scene) {
     let directory = tempfile::tempdir().unwrap();
     let history = directory.path().join("history");
     let play = |steps: &[(&str, &str)]| {
-        let mut python = Command::new("python3");
-        python
-            .args(["-c", TERMINAL])
-            .arg(zooletctl::binary().unwrap())
-            .args(steps.iter().flat_map(|(expected, typed)| [expected, typed]))
-            .env("ZOOLETCTL_SERVERS", &scene.servers)
-            .env("ZOOLETCTL_HISTORY", &history)
-            .env("TERM", "xterm")
-            .stdin(Stdio::null());
-        said(&mut python)
+        said(on_terminal(scene, &[], steps).env("ZOOLETCTL_HISTORY", &history))
     };
     let get = format!("get {top}/a-l\t\r");
     let count = format!("getAllCh\t {path}\r");
@@ -82,4 +75,52 @@ pub(crate) async fn a_person_has_history_and_completion(scene: &Scene) {
     .well();
     // The next shell remembers: two lines up is the watch.
     play(&[(READY, "\x1b[A\x1b[A\r"), ("changed", ""), (READY, "quit\r")]).well();
+}
+
+/// A person is told of long work before it is done: who stands in front at a lock, and how far the
+/// preparation of a bench is.
+pub(crate) async fn a_person_sees_what_takes_long(scene: &Scene) {
+    if !tools::require_foreign("progress on a terminal", &["python3"]).unwrap() {
+        return;
+    }
+    for kind in [&[][..], &["--exclusive"], &["--permits", "1"]] {
+        let path = scene.path().await;
+        let lock = [&["lock", &path], kind].concat();
+        let mut holder = scene.begin(&[&lock[..], &["--data", "the holder"]].concat());
+        let mut held = String::new();
+        BufReader::new(holder.stdout.take().unwrap()).read_line(&mut held).unwrap();
+        let first = scene.begin(&[&lock[..], &["--", "true"]].concat());
+        soon("one who waits", async || {
+            scene.json(&["locks", &path])[0]["queue"].as_array().is_some_and(|all| all.len() == 1)
+        })
+        .await;
+        let behind = "waiting behind 2, held by the holder";
+        let second = [&lock[..], &["--", "true"]].concat();
+        let said = said(&mut on_terminal(scene, &second, &[(behind, "\x03")]));
+        assert_eq!(said.code, Some(5), "{said:?}");
+        signal(&holder, "TERM");
+        assert_eq!(holder.wait().unwrap().code(), Some(0));
+        // Who is on no terminal waits without a word.
+        assert_eq!(ended(first).well(), "");
+    }
+
+    let bench = ["bench", "--mix", "get", "--duration", "100ms", "--keys", "2000"];
+    let steps = [("preparing", ""), ("/2000", ""), ("get, warming up", ""), ("deleting", "")];
+    let said = said(&mut on_terminal(scene, &bench, &steps));
+    assert_eq!(said.code, Some(0), "{said:?}");
+}
+
+/// A command of `zooletctl` on a terminal, and what to wait for there and to type then.
+fn on_terminal(scene: &Scene, words: &[&str], steps: &[(&str, &str)]) -> Command {
+    let mut python = Command::new("python3");
+    python
+        .args(["-c", TERMINAL])
+        .arg(zooletctl::binary().unwrap())
+        .args(words)
+        .arg("THEN")
+        .args(steps.iter().flat_map(|(expected, typed)| [expected, typed]))
+        .env("ZOOLETCTL_SERVERS", &scene.servers)
+        .env("TERM", "xterm")
+        .stdin(Stdio::null());
+    python
 }

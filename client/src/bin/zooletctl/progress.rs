@@ -15,6 +15,8 @@ impl Progress {
     /// Work whose end is not known.
     pub(crate) fn spinner(what: &str) -> Self {
         let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        // The style of a bar shows no message.
+        bar.set_style(ProgressStyle::default_spinner());
         bar.set_message(what.to_owned());
         bar.enable_steady_tick(TICK);
         Self(bar)
@@ -28,6 +30,11 @@ impl Progress {
         bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
         bar.set_message(what.to_owned());
         Self(bar)
+    }
+
+    /// Whether nobody sees it.
+    pub(crate) fn is_hidden(&self) -> bool {
+        self.0.is_hidden()
     }
 
     pub(crate) fn tell(&self, message: String) {

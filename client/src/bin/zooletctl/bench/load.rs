@@ -18,6 +18,7 @@ use crate::args::{Bench, Options};
 use crate::connection::Connection;
 use crate::error::{CtlError, Exit};
 use crate::path;
+use crate::progress::Progress;
 
 /// How many requests of the preparation are under way at a time.
 const PREPARING_MAX: usize = 256;
@@ -65,10 +66,14 @@ impl Stage {
         };
         create(self.path.clone(), Vec::new()).await?;
         let data = vec![b'x'; arguments.size];
+        let progress = Progress::steps("preparing", self.keys);
         stream::iter(0..self.keys)
             .map(|key| create(key_path(&self.path, key), data.clone()))
             .buffer_unordered(PREPARING_MAX)
-            .try_for_each(async |_| Ok(()))
+            .try_for_each(async |_| {
+                progress.advance(1);
+                Ok(())
+            })
             .await
     }
 
@@ -85,7 +90,9 @@ impl Stage {
             below.push(path);
         }
         let mut result = Ok(());
+        let progress = Progress::steps("deleting", below.len());
         for path in below.iter().rev() {
+            progress.advance(1);
             match connection.ask(path, connection.client.delete(path, -1)).await {
                 Err(error) if error.code != Some(ErrorCode::NoNode) => result = Err(error),
                 _ => {}

@@ -2,6 +2,7 @@
 
 mod child;
 mod descendants;
+mod waiting;
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -137,8 +138,9 @@ async fn hold_once(
         () = signals.end() => return Err(CtlError::new(Exit::Interrupted, "")),
     };
     let lock = make(&connection);
+    let acquiring = acquire(plan, lock.as_ref(), &connection);
     let result = tokio::select! {
-        guard = acquire(plan, lock.as_ref(), &connection) => guard,
+        guard = waiting::told(plan.path, &connection, acquiring) => guard,
         () = signals.end() => Err(CtlError::new(Exit::Interrupted, "")),
     };
     let result = match result {

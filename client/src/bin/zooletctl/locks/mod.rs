@@ -12,6 +12,9 @@ use crate::error::CtlError;
 use crate::path;
 
 pub(crate) use family::{Family, Role, parse};
+pub(crate) use print::data_shown;
+pub(crate) use queue::{Lock, Member};
+pub(crate) use scan::at;
 
 /// `locks [PATH]`.
 pub(crate) async fn run(

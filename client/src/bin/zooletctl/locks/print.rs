@@ -57,11 +57,6 @@ fn table(lock: &Lock, clients: &Clients, now_ms: i64) -> Vec<String> {
 
 fn row(member: &Member, position: usize, clients: &Clients, now_ms: i64) -> [String; 8] {
     let session = member.stat.ephemeral_owner;
-    let text = data_text(&member.data).replace('\n', "\\n");
-    let data = match text.char_indices().nth(DATA_SHOWN_MAX) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
-        None => text,
-    };
     let role = member.place.role.word();
     let state = if member.holds { "held".to_owned() } else { format!("{position}.") };
     [
@@ -72,8 +67,17 @@ fn row(member: &Member, position: usize, clients: &Clients, now_ms: i64) -> [Str
         if session == SessionId::NONE { "-".to_owned() } else { session.to_string() },
         clients.address(session).unwrap_or("-").to_owned(),
         name_text(member.path.rsplit('/').next().unwrap_or_default()),
-        data,
+        data_shown(member),
     ]
+}
+
+/// The data on a znode, on one line and not too long.
+pub(crate) fn data_shown(member: &Member) -> String {
+    let text = data_text(&member.data).replace('\n', "\\n");
+    match text.char_indices().nth(DATA_SHOWN_MAX) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+        None => text,
+    }
 }
 
 /// A time span for a person. The clocks of servers may be ahead of this machine's.

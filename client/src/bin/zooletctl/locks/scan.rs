@@ -60,6 +60,23 @@ pub(crate) async fn scan(
     join_semaphores(locks, connection).await
 }
 
+/// The lock at a path, without a look at what else is below it; `None` if nobody is at it.
+pub(crate) async fn at(top: &str, connection: &Connection) -> Result<Option<Lock>, CtlError> {
+    let mut locks = Vec::new();
+    for path in [top.to_owned(), path::join(top, LEASES), path::join(top, LOCKS)] {
+        let names = match connection.ask(&path, connection.client.children(&path)).await {
+            Ok((names, _)) => names,
+            Err(error) if is_passed_over(&error) => continue,
+            Err(error) => return Err(error),
+        };
+        let places: Vec<String> =
+            names.into_iter().filter(|name| family::parse(name).is_some()).collect();
+        locks.extend(of_members(&path, read(&path, &places, false, connection).await?));
+    }
+    let locks = join_semaphores(locks, connection).await?;
+    Ok(locks.into_iter().find(|lock| lock.path == top && lock.kind != Kind::Election))
+}
+
 fn place_of(name: &str, all: bool) -> Option<Place> {
     family::parse(name).or_else(|| all.then(|| family::parse_other(name))?)
 }

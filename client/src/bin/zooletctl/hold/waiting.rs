@@ -1,0 +1,63 @@
+//! What a person sees while a lock is waited for.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use tokio::time::sleep;
+use zoolet_client::SessionId;
+
+use crate::connection::Connection;
+use crate::format::name_text;
+use crate::locks::{self, Lock, Member, data_shown};
+use crate::progress::Progress;
+
+/// How often the queue is looked at. Nobody is there to see it unless stderr is a terminal, and
+/// then it is not looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// Does the work, which acquires the lock at a path, and tells meanwhile how its queue stands.
+pub(super) async fn told<T>(
+    path: &str,
+    connection: &Connection,
+    work: impl Future<Output = T>,
+) -> T {
+    let progress = Progress::spinner(&format!("{}: waiting", name_text(path)));
+    if progress.is_hidden() {
+        return work.await;
+    }
+    tokio::select! {
+        biased;
+        done = work => done,
+        never = tell(path, connection, &progress) => match never {},
+    }
+}
+
+async fn tell(path: &str, connection: &Connection, progress: &Progress) -> Infallible {
+    loop {
+        // Whoever acquires the lock tells what goes wrong.
+        if let Ok(Some(lock)) = locks::at(path, connection).await {
+            let standing = standing(&lock, connection.client.session().id);
+            progress.tell(format!("{}: {standing}", name_text(path)));
+        }
+        sleep(LOOK_EVERY).await;
+    }
+}
+
+/// Who has a lock, and how many stand in front of a session.
+fn standing(lock: &Lock, session: SessionId) -> String {
+    let is_own = |member: &Member| member.stat.ephemeral_owner == session;
+    let waiting = match lock.members.iter().position(is_own) {
+        Some(in_front) => format!("waiting behind {in_front}"),
+        None => "waiting".to_owned(),
+    };
+    let mut holders = lock.members.iter().filter(|member| member.holds && !is_own(member));
+    let Some(first) = holders.next() else { return waiting };
+    let name = match data_shown(first) {
+        data if data.is_empty() => format!("session {}", first.stat.ephemeral_owner),
+        data => data,
+    };
+    match holders.count() {
+        0 => format!("{waiting}, held by {name}"),
+        others => format!("{waiting}, held by {name} and {others} more"),
+    }
+}
