@@ -1,7 +1,7 @@
 //! Commands one by one.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Stdio};
 use std::thread::{self, JoinHandle};
 
@@ -62,7 +62,6 @@ pub(crate) async fn the_flags_of_new_shells_and_the_forms_of_old_ones_are_unders
     scene.ctl(&["set", "-v", "4", &path, "x", "4"]).badly(128, "cannot be used with");
     scene.ctl(&["get", &path, "/other"]).badly(128, "/other");
     scene.ctl(&["get", "--raw", &path, "watch"]).badly(128, "cannot be used with");
-    scene.ctl(&["ls", "-R", &path, "watch"]).badly(128, "cannot be used with");
     scene.ctl(&["delete", &path, "1"]).badly(1, "another version");
     scene.ctl(&["delete", &path, "4"]).well();
 }
@@ -131,6 +130,14 @@ pub(crate) async fn data_that_is_not_text_survives(scene: &Scene) {
 pub(crate) async fn permissions_are_shown_set_and_needed(scene: &Scene) {
     let path = scene.path().await;
     assert_eq!(scene.ctl(&["getAcl", &path]).well(), "world:anyone:cdrwa\n");
+    let told = scene.ctl(&["getAcl", "-s", &path]).well();
+    assert!(told.starts_with("world:anyone:cdrwa\ncZxid = 0x"), "{told}");
+    assert!(told.contains("\naclVersion = 0\n") && told.lines().count() == 12, "{told}");
+    assert_eq!(scene.ctl(&["setAcl", &path, "world:anyone:cdrwa"]).well(), "");
+    let told = scene.ctl(&["setAcl", "-s", "-v", "1", &path, "world:anyone:cdrwa"]).well();
+    assert!(told.starts_with("cZxid = 0x") && told.contains("\naclVersion = 2\n"), "{told}");
+    assert_eq!(scene.json(&["getAcl", &path])["stat"]["aversion"], 2);
+    scene.ctl(&["setAcl", "-v", "1", &path, "world:anyone:r"]).badly(1, "another version");
     let child = format!("{path}/mine");
     let acl = "auth::cdrwa";
     let auth = ["--auth", "digest:user:secret"];
@@ -147,6 +154,15 @@ pub(crate) async fn permissions_are_shown_set_and_needed(scene: &Scene) {
     let whoami = scene.ctl(&[&auth[..], &["whoami"]].concat()).well();
     assert!(whoami.contains("digest: user"), "{whoami}");
 
+    let all = [&auth[..], &["setAcl", "-R", "-s", &path, "world:anyone:cdrwa"]].concat();
+    let told = scene.ctl(&all).well();
+    let lines: Vec<&str> = told.lines().collect();
+    assert_eq!((lines.len(), lines[0], lines[12], lines[24]), (25, &*path, &*child, "2 znodes"));
+    assert!(told.contains("\naclVersion = 3\n") && told.contains("\naclVersion = 1\n"), "{told}");
+    let told = scene.ctl(&[&["--json"], &all[..]].concat()).well();
+    let told: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&told[1]["path"], &told[1]["stat"]["aversion"]), (&json!(child), &json!(2)));
+    assert_eq!(told[2], json!({ "path": path, "znodes": 2 }));
     let all = [&auth[..], &["setAcl", "-R", &path, "world:anyone:r,digest:user:x:cdrwa"]].concat();
     assert_eq!(scene.ctl(&all).well(), "2 znodes\n");
     assert_eq!(
@@ -217,6 +233,37 @@ pub(crate) async fn a_watch_tells_of_the_next_change(scene: &Scene) {
     let event: Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();
     assert_eq!(event["event"]["path"], path, "{told}");
     assert!(ended(ls).well().contains("type:NodeChildrenChanged"));
+}
+
+pub(crate) async fn a_recursive_list_watches_what_it_lists(scene: &Scene) {
+    let top = scene.path().await;
+    for name in ["a", "a/x", "b"] {
+        scene.ctl(&["create", &format!("{top}/{name}")]).well();
+    }
+    // Each path is told when it is watched: what happens behind the last one is seen.
+    for words in [["ls", "-w", "-R", &top], ["ls", "-R", &top, "watch"]] {
+        let mut ls = scene.begin(&words);
+        drop(read_until(&mut ls, &format!("{top}/b\n")).join().map(|mut out| {
+            scene.ctl(&["create", "-s", &format!("{top}/a/x/n-")]).well();
+            let mut rest = String::new();
+            out.read_to_string(&mut rest).unwrap();
+            let event = format!("WatchedEvent type:NodeChildrenChanged path:{top}/a/x zxid:0x");
+            assert!(rest.starts_with(&event) && rest.lines().count() == 1, "{rest}");
+        }));
+        assert_eq!(ended(ls).well(), "");
+    }
+    // In the shell every one of them stays until it has fired or is removed.
+    let said = scene.script(&format!(
+        "ls -R -w {top}\nremovewatches -c {top}/a\ncreate {top}/a/y\ncreate {top}/b/z\n\
+         create {top}/a/x/z\ncreate {top}/a/x/zz\ncreate {top}/c\n"
+    ));
+    let out = said.well();
+    let events: Vec<&str> = out
+        .lines()
+        .filter_map(|line| line.strip_prefix("WatchedEvent type:NodeChildrenChanged path:"))
+        .map(|event| event.split(' ').next().unwrap())
+        .collect();
+    assert_eq!(events, [&format!("{top}/b"), &format!("{top}/a/x"), &top], "{out}");
 }
 
 /// Reads what a command says until it has said this. The rest is left in what is answered: a

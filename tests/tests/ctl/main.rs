@@ -50,6 +50,7 @@ suites! {
         commands::quotas_are_set_listed_and_taken_away,
         commands::the_ensemble_is_asked,
         commands::a_watch_tells_of_the_next_change,
+        commands::a_recursive_list_watches_what_it_lists,
         commands::failures_have_codes_and_say_what_is_wrong,
         commands::a_reader_that_leaves_ends_it_quietly,
         shell::a_script_is_carried_out_line_by_line,

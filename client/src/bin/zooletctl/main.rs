@@ -19,7 +19,7 @@ use std::process::ExitCode;
 
 use args::{Arguments, Command, Options, ZnodeCommand};
 use clap::Parser;
-use commands::{Context, Watches, event_json, event_text};
+use commands::{Context, Watch, Watches, event_json, event_text};
 use connection::Connection;
 use error::{CtlError, Exit};
 use output::Output;
@@ -82,19 +82,21 @@ async fn one_shot(
     result
 }
 
-/// Carries out one command, and tells of what it watches until nothing is watched any more.
+/// Carries out one command, and tells of what it watches: the next event, or every one if it watches
+/// for good.
 async fn run_one(command: &ZnodeCommand, context: &Context) -> Result<(), CtlError> {
-    let Some(watch) = commands::run(command, context).await? else { return Ok(()) };
-    let mut is_done = false;
-    let is_persistent = watch.is_persistent();
+    let left = commands::run(command, context).await?;
+    if left.is_empty() {
+        return Ok(());
+    }
+    let is_persistent = left.iter().any(Watch::is_persistent);
     let mut watches = Watches::default();
-    watches.add(watch);
+    watches.extend(left);
     while let Some(event) = watches.next().await {
         context.output.result(|| event_text(&event), || event_json(&event))?;
-        is_done = !is_persistent;
-    }
-    if is_done {
-        return Ok(());
+        if !is_persistent {
+            return Ok(());
+        }
     }
     let error = CtlError::new(Exit::Connection, "the watch has ended: events may have been missed");
     Err(error.hint("look again, and watch again"))

@@ -41,6 +41,11 @@ impl Progress {
         self.0.set_message(message);
     }
 
+    /// Does something that prints, with the line out of its way.
+    pub(crate) fn aside<T>(&self, prints: impl FnOnce() -> T) -> T {
+        self.0.suspend(prints)
+    }
+
     pub(crate) fn advance(&self, steps: u64) {
         self.0.inc(steps);
     }

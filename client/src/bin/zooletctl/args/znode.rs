@@ -226,8 +226,8 @@ pub(crate) struct GetAcl {
 
 #[derive(Debug, Args)]
 pub(crate) struct SetAcl {
-    /// Print the Stat.
-    #[arg(short, conflicts_with = "recursive")]
+    /// Print the Stat; with -R that of each znode behind its path.
+    #[arg(short)]
     pub(crate) stat: bool,
     /// Only if the ACL has this version.
     #[arg(short, value_name = "VERSION", default_value_t = -1, allow_negative_numbers = true)]
@@ -321,10 +321,10 @@ pub(crate) struct Ls {
     #[arg(short)]
     pub(crate) stat: bool,
     /// Print the paths of everything below.
-    #[arg(short = 'R', conflicts_with = "old_watch")]
+    #[arg(short = 'R')]
     pub(crate) recursive: bool,
-    /// Watch it: tell of the next change of its children.
-    #[arg(short, conflicts_with = "recursive")]
+    /// Watch it: tell of the next change of its children; with -R of anybody's that is listed.
+    #[arg(short)]
     pub(crate) watch: bool,
     pub(crate) path: String,
     #[command(flatten)]

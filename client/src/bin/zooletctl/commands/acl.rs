@@ -43,11 +43,18 @@ pub(crate) async fn set_acl(arguments: &SetAcl, context: &Context) -> Result<(),
     while let Some(found) = walk.next(connection).await? {
         progress.tell(format!("{count} ACLs written"));
         let write = connection.client.set_acl(&found.path, acl.clone(), arguments.version);
-        match connection.ask(&found.path, write).await {
-            Ok(_) => count += 1,
+        let stat = match connection.ask(&found.path, write).await {
+            Ok(stat) => stat,
             // Deleted since it was listed.
-            Err(error) if error.code == Some(ErrorCode::NoNode) => {}
+            Err(error) if error.code == Some(ErrorCode::NoNode) => continue,
             Err(error) => return Err(error),
+        };
+        count += 1;
+        if arguments.stat {
+            let path = name_text(&found.path);
+            let text = || format!("{path}\n{}", stat_text(&stat));
+            let json = || json!({ "path": found.path, "stat": stat_json(&stat) });
+            progress.aside(|| context.output.result(text, json))?;
         }
     }
     drop(progress);

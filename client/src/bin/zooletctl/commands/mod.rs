@@ -23,19 +23,22 @@ pub(crate) struct Context {
     pub(crate) output: Output,
 }
 
-/// Carries out one command. Answers the watch that it has left.
-pub(crate) async fn run(
-    command: &ZnodeCommand,
-    context: &Context,
-) -> Result<Option<Watch>, CtlError> {
+/// Carries out one command. Answers the watches that it has left.
+pub(crate) async fn run(command: &ZnodeCommand, context: &Context) -> Result<Vec<Watch>, CtlError> {
     let done = match command {
         ZnodeCommand::AddWatch(arguments) => {
-            return watch::add_watch(arguments, context).await.map(Some);
+            return watch::add_watch(arguments, context).await.map(|watch| vec![watch]);
         }
-        ZnodeCommand::Config(arguments) => return ensemble::config(arguments, context).await,
-        ZnodeCommand::Get(arguments) => return read::get(arguments, context).await,
+        ZnodeCommand::Config(arguments) => {
+            return ensemble::config(arguments, context).await.map(Vec::from_iter);
+        }
+        ZnodeCommand::Get(arguments) => {
+            return read::get(arguments, context).await.map(Vec::from_iter);
+        }
         ZnodeCommand::Ls(arguments) => return read::ls(arguments, context).await,
-        ZnodeCommand::Stat(arguments) => return read::stat(arguments, context).await,
+        ZnodeCommand::Stat(arguments) => {
+            return read::stat(arguments, context).await.map(Vec::from_iter);
+        }
         ZnodeCommand::AddAuth(arguments) => acl::add_auth(arguments, context).await,
         ZnodeCommand::Create(arguments) => write::create(arguments, context).await,
         ZnodeCommand::Delete(arguments) => write::delete(arguments, context).await,
@@ -58,5 +61,5 @@ pub(crate) async fn run(
         ZnodeCommand::Tree(arguments) => read::tree(arguments, context).await,
         ZnodeCommand::Whoami => acl::whoami(context).await,
     };
-    done.map(|()| None)
+    done.map(|()| Vec::new())
 }

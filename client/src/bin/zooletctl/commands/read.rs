@@ -17,10 +17,10 @@ use crate::output;
 use crate::path;
 
 /// `ls [-s] [-w] [-R] PATH`.
-pub(crate) async fn ls(arguments: &Ls, context: &Context) -> Result<Option<Watch>, CtlError> {
+pub(crate) async fn ls(arguments: &Ls, context: &Context) -> Result<Vec<Watch>, CtlError> {
     path::check(&arguments.path)?;
     if arguments.recursive {
-        return ls_recursive(arguments, context).await.map(|()| None);
+        return ls_recursive(arguments, context).await;
     }
     let (connection, path) = (&context.connection, &arguments.path);
     let (mut children, stat, watch) = if arguments.watch || arguments.old.is_wanted() {
@@ -38,13 +38,18 @@ pub(crate) async fn ls(arguments: &Ls, context: &Context) -> Result<Option<Watch
     };
     let json = || json!({ "path": path, "children": children, "stat": stat_json(&stat) });
     context.output.result(text, json)?;
-    Ok(watch)
+    Ok(Vec::from_iter(watch))
 }
 
-/// Every path below and the path itself, one a line, parents before their children.
-async fn ls_recursive(arguments: &Ls, context: &Context) -> Result<(), CtlError> {
-    let mut walk = Walk::new(&arguments.path);
-    while let Some(found) = walk.next(&context.connection).await? {
+/// Every path below and the path itself, one a line, parents before their children. With `-w` each
+/// znode's children are watched as they are listed, as zkCli does, so that nothing is missed between
+/// the list and its watch.
+async fn ls_recursive(arguments: &Ls, context: &Context) -> Result<Vec<Watch>, CtlError> {
+    let mut walk = Walk::new(&arguments.path).watch(arguments.watch || arguments.old.is_wanted());
+    let mut watches = Vec::new();
+    while let Some(mut found) = walk.next(&context.connection).await? {
+        let watch = found.watch.take();
+        watches.extend(watch.map(|watch| Watch::once(&found.path, WatcherType::Children, watch)));
         let text = || {
             let path = name_text(&found.path);
             if arguments.stat { format!("{path}\n{}", stat_text(&found.stat)) } else { path }
@@ -58,7 +63,7 @@ async fn ls_recursive(arguments: &Ls, context: &Context) -> Result<(), CtlError>
         };
         context.output.result(text, json)?;
     }
-    Ok(())
+    Ok(watches)
 }
 
 /// `tree [-L DEPTH] [-s] PATH`.

@@ -1,7 +1,7 @@
 //! Going through a znode and everything below it.
 
 use futures_util::stream::{self, StreamExt, TryStreamExt};
-use zoolet_client::{ErrorCode, Stat};
+use zoolet_client::{ErrorCode, OneshotWatcher, Stat};
 
 use crate::connection::Connection;
 use crate::error::CtlError;
@@ -42,6 +42,7 @@ pub(crate) struct Walk {
     /// What is still to be visited, the next one last, and how deep below the top it is.
     waiting: Vec<(String, usize)>,
     depth_max: usize,
+    watches: bool,
 }
 
 /// A znode on the way.
@@ -53,16 +54,24 @@ pub(crate) struct Visited {
     pub(crate) stat: Stat,
     /// The names below it, sorted.
     pub(crate) children: Vec<String>,
+    /// Tells of the next change of them, if the walk watches.
+    pub(crate) watch: Option<OneshotWatcher>,
 }
 
 impl Walk {
     pub(crate) fn new(top: &str) -> Self {
-        Self { waiting: vec![(top.to_owned(), 0)], depth_max: usize::MAX }
+        Self { waiting: vec![(top.to_owned(), 0)], depth_max: usize::MAX, watches: false }
     }
 
     /// A walk that goes no deeper than this.
     pub(crate) fn depth(mut self, depth_max: usize) -> Self {
         self.depth_max = depth_max;
+        self
+    }
+
+    /// A walk that watches the children of every znode that it visits.
+    pub(crate) fn watch(mut self, watches: bool) -> Self {
+        self.watches = watches;
         self
     }
 
@@ -73,23 +82,36 @@ impl Walk {
         connection: &Connection,
     ) -> Result<Option<Visited>, CtlError> {
         while let Some((path, depth)) = self.waiting.pop() {
-            let (mut children, stat) =
-                match connection.ask(&path, connection.client.children(&path)).await {
-                    Err(error) if error.code == Some(ErrorCode::NoNode) && depth > 0 => continue,
-                    // What one may not read does not hide the rest.
-                    Err(error) if error.code == Some(ErrorCode::NoAuth) && depth > 0 => {
-                        note(&format!("{}, and is left out", error.message));
-                        continue;
-                    }
-                    listed => listed?,
-                };
+            let (mut children, stat, watch) = match self.list(&path, connection).await {
+                Err(error) if error.code == Some(ErrorCode::NoNode) && depth > 0 => continue,
+                // What one may not read does not hide the rest.
+                Err(error) if error.code == Some(ErrorCode::NoAuth) && depth > 0 => {
+                    note(&format!("{}, and is left out", error.message));
+                    continue;
+                }
+                listed => listed?,
+            };
             children.sort_unstable();
             if depth < self.depth_max {
                 let below = children.iter().rev();
                 self.waiting.extend(below.map(|name| (path::join(&path, name), depth + 1)));
             }
-            return Ok(Some(Visited { path, depth, stat, children }));
+            return Ok(Some(Visited { path, depth, stat, children, watch }));
         }
         Ok(None)
+    }
+
+    /// The children of a znode and its Stat, and what watches them.
+    async fn list(
+        &self,
+        path: &str,
+        connection: &Connection,
+    ) -> Result<(Vec<String>, Stat, Option<OneshotWatcher>), CtlError> {
+        if self.watches {
+            let listed = connection.ask(path, connection.client.children_watched(path)).await?;
+            return Ok((listed.0, listed.1, Some(listed.2)));
+        }
+        let (children, stat) = connection.ask(path, connection.client.children(path)).await?;
+        Ok((children, stat, None))
     }
 }

@@ -102,12 +102,14 @@ pub(crate) struct Watches {
 }
 
 impl Watches {
-    pub(crate) fn add(&mut self, watch: Watch) {
+    pub(crate) fn extend(&mut self, watches: Vec<Watch>) {
         // Those that have ended are closed.
         self.kept.retain(|kept| !kept.keeps.is_closed());
-        let (keeps, dropped) = oneshot::channel();
-        self.kept.push(Kept { path: watch.path, kind: watch.kind, keeps });
-        self.wait(watch.watcher, dropped);
+        for watch in watches {
+            let (keeps, dropped) = oneshot::channel();
+            self.kept.push(Kept { path: watch.path, kind: watch.kind, keeps });
+            self.wait(watch.watcher, dropped);
+        }
     }
 
     fn wait(&mut self, watcher: Watcher, mut dropped: Dropped) {

@@ -202,20 +202,18 @@ impl Shell {
             ShellCommand::Znode(command) => {
                 let connection = self.connection.clone().ok_or_else(closed)?;
                 let context = Context { connection, output };
-                let mut watch = commands::run(&command, &context).await;
+                let mut watches = commands::run(&command, &context).await;
                 if let ZnodeCommand::RemoveWatches(arguments) = &command
                     && arguments.local
-                    && watch.as_ref().is_err_and(|error| error.exit == Exit::Connection)
+                    && watches.as_ref().is_err_and(|error| error.exit == Exit::Connection)
                     && self.watches.forget(arguments)
                 {
                     note("no server could be reached: removed here alone");
-                    watch = Ok(None);
+                    watches = Ok(Vec::new());
                 }
                 // Events come before the answer to what caused them.
                 self.print_events()?;
-                if let Some(watch) = watch? {
-                    self.watches.add(watch);
-                }
+                self.watches.extend(watches?);
             }
             ShellCommand::Locks(arguments) => {
                 let connection = self.connection.clone().ok_or_else(closed)?;
