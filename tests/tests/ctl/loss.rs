@@ -165,6 +165,43 @@ pub(crate) async fn a_command_that_was_stopped_goes_on_only_under_its_lock(scene
     assert_eq!(ticks(), before, "the command goes on without its lock");
 }
 
+/// SIGTERM ends a holder that has stood still, and one that stands still as soon as it goes on; with
+/// a command and without. The lock is free when it has ended: its session has not just expired.
+pub(crate) async fn who_was_stopped_gives_back_the_lock_when_told_to_end(scene: &Scene) {
+    let client = scene.client().await;
+    // A shell may tell of its child that was ended too, which is of no interest.
+    let script =
+        "exec 2>&-; trap 'echo told; exit 7' TERM; echo ready; while :; do sleep 0.02; done";
+    let work = ["--", "sh", "-c", script];
+    for (command, code) in [(&work[..], 7), (&[], 0)] {
+        for told_while_still in [false, true] {
+            let path = scene.path().await;
+            let lock = ["--session-timeout", "10s", "lock", &path];
+            let mut holder = scene.begin(&[&lock[..], command].concat());
+            // It says that it holds, and its command that it is ready.
+            let mut first = [0; 6];
+            std::io::Read::read_exact(holder.stdout.as_mut().unwrap(), &mut first).unwrap();
+            assert_eq!(&first == b"ready\n", !command.is_empty());
+            signal(&holder, "TSTP");
+            soon("it stands still", async || state(holder.id()) == Some('T')).await;
+            if told_while_still {
+                signal(&holder, "TERM");
+                signal(&holder, "CONT");
+            } else {
+                signal(&holder, "CONT");
+                soon("it goes on", async || state(holder.id()) != Some('T')).await;
+                signal(&holder, "TERM");
+            }
+            soon("its end", async || holder.try_wait().unwrap().is_some()).await;
+            let said = ended(holder);
+            assert_eq!((said.code, said.err.as_str()), (Some(code), ""), "{said:?}");
+            assert_eq!(said.out.ends_with("told\n"), !command.is_empty(), "{said:?}");
+            client.sync(&path).await.unwrap();
+            assert_eq!(client.children(&path).await.unwrap().0, [""; 0], "{said:?}");
+        }
+    }
+}
+
 /// A try waits for no holder, and for servers that are gone no longer than any other call.
 pub(crate) async fn a_try_ends_when_the_servers_vanish(scene: &Scene) {
     /// More than a try makes.

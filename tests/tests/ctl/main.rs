@@ -83,5 +83,6 @@ suites! {
         loss::a_command_ends_with_its_lock,
         loss::a_command_ends_before_its_session_can,
         loss::a_command_on_a_terminal_ends_with_all_it_started,
-        loss::a_command_that_was_stopped_goes_on_only_under_its_lock;
+        loss::a_command_that_was_stopped_goes_on_only_under_its_lock,
+        loss::who_was_stopped_gives_back_the_lock_when_told_to_end;
 }
