@@ -10,6 +10,7 @@
 )]
 
 mod commands;
+mod ensemble;
 mod harness;
 mod hold;
 mod locks;
