@@ -11,6 +11,7 @@ use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::FencingToken;
 use zoolet_client::torture::proxy::{Fault, Proxy};
 use zoolet_client::{Client, ClientOptions, CreateMode, Error};
+use zoolet_tests::four_letter;
 use zoolet_tests::wait::until_so;
 
 /// How long something may take that happens without anybody's further doing.
@@ -119,6 +120,66 @@ impl Scene {
             }
             assert!(struck > 1, "{fault:?} struck {struck} requests");
         }
+    }
+
+    /// Begins something again and again, each time with a client of its own and a fresh path, and
+    /// drops it when another of its requests is lost, or the reply: while it waits for that, or for
+    /// a connection. One that comes to its goal without a loss is dropped then and is the last. Of
+    /// none may be left a znode or a watch while its session lives on, and `others` go on.
+    pub(crate) async fn dropped_at_every_call<T>(
+        &self,
+        start: impl Fn(&Client, &str) -> T,
+        goal: impl AsyncFn(&mut T),
+        others: impl AsyncFn(&Client, &str),
+    ) {
+        let watcher = self.client().await;
+        for fault in [Fault::Servers, Fault::Reply] {
+            let mut dropped = Vec::new();
+            loop {
+                let proxy = Proxy::start(&self.servers).await.unwrap();
+                let client = connect(&proxy.connect_string()).await;
+                let path = self.path();
+                proxy.strike(fault, dropped.len());
+                let mut begun = start(&client, &path);
+                let struck = async {
+                    while proxy.lost() == (0, 0) {
+                        sleep(Duration::from_millis(1)).await;
+                    }
+                };
+                let was_struck = tokio::select! {
+                    biased;
+                    () = struck => true,
+                    () = goal(&mut begun) => proxy.lost() != (0, 0),
+                };
+                drop(begun);
+                proxy.calm();
+                proxy.heal();
+                self.until_bare(&watcher, &path).await;
+                others(&watcher, &path).await;
+                dropped.push((proxy, client, path));
+                assert!(dropped.len() < REQUESTS_MAX, "it does not end");
+                if !was_struck {
+                    break;
+                }
+            }
+            assert!(dropped.len() > 2, "{fault:?} struck {} requests", dropped.len() - 1);
+            for (_, client, path) in &dropped {
+                // Behind all that it has asked for; the session is the one that it had.
+                client.sync(path).await.unwrap();
+                self.until_bare(&watcher, path).await;
+                soon("no watch is left", async || self.watched(path) == 0).await;
+            }
+        }
+    }
+
+    /// How many watches on a path or below it the servers know.
+    pub(crate) fn watched(&self, path: &str) -> usize {
+        let below = format!("{path}/");
+        let watched_by = |server: &str| {
+            let report = four_letter::ask(server.parse().unwrap(), "wchp").unwrap();
+            report.lines().filter(|line| *line == path || line.starts_with(&below)).count()
+        };
+        self.servers.split(',').map(watched_by).sum()
     }
 
     /// Waits until there is no znode below a path that is not a container or a parent of one.

@@ -10,7 +10,9 @@
 )]
 
 mod barriers;
+mod contended;
 mod counter;
+mod dropped;
 mod harness;
 mod leaders;
 mod locks;
@@ -142,6 +144,22 @@ suites! {
         others::a_persistent_node_survives_lost_replies,
         others::persistent_nodes_of_one_name_do_not_fight,
         others::members_know_each_other;
+
+    contended_locks_on_zoolet / contended_locks_on_apache:
+        contended::a_read_write_lock_that_is_waited_for_survives_lost_replies,
+        contended::a_multi_lock_that_is_waited_for_survives_lost_replies,
+        contended::a_simple_lock_that_is_waited_for_survives_lost_replies,
+        contended::a_cancelled_wait_for_a_multi_lock_leaves_nothing_behind,
+        contended::a_cancelled_wait_for_a_simple_lock_leaves_nothing_behind,
+        contended::a_wait_that_is_dropped_over_its_grant_leaves_nothing_behind;
+
+    dropped_recipes_on_zoolet / dropped_recipes_on_apache:
+        dropped::a_cancelled_put_has_put_once_or_not_at_all,
+        dropped::a_put_that_is_dropped_over_a_loss_has_put_once_or_not_at_all,
+        dropped::a_cache_that_is_dropped_early_leaves_nothing_behind,
+        dropped::a_persistent_node_that_is_dropped_early_leaves_nothing_behind,
+        dropped::a_member_that_is_dropped_early_leaves_nothing_behind,
+        dropped::a_latch_that_is_dropped_early_leaves_nothing_behind;
 
     sessions_and_watches_on_zoolet / sessions_and_watches_on_apache:
         session_ends::every_wait_ends_with_its_session,

@@ -7,38 +7,27 @@ use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::{Cache, Mutex};
 use zoolet_client::torture::proxy::Proxy;
 use zoolet_client::{AddWatchMode, CreateMode};
-use zoolet_tests::four_letter;
 
 use crate::harness::{Scene, connect, soon};
 
 const SHORT: Duration = Duration::from_millis(200);
-
-/// How many watches on a path or below it the servers know.
-fn watched(scene: &Scene, path: &str) -> usize {
-    let below = format!("{path}/");
-    let watched_by = |server: &str| {
-        let report = four_letter::ask(server.parse().unwrap(), "wchp").unwrap();
-        report.lines().filter(|line| *line == path || line.starts_with(&below)).count()
-    };
-    scene.servers.split(',').map(watched_by).sum()
-}
 
 pub(crate) async fn a_dropped_wait_leaves_no_watch(scene: &Scene) {
     let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
     let held = Mutex::new(&one, &path).acquire().await.unwrap();
     let mutex = Mutex::new(&other, &path);
     let waiter = tokio::spawn(async move { mutex.acquire_timeout(SHORT * 5).await });
-    soon("the waiter's watch", async || watched(scene, &path) == 1).await;
+    soon("the waiter's watch", async || scene.watched(&path) == 1).await;
     assert!(waiter.await.unwrap().unwrap().is_none());
-    soon("no watch of a waiter who gave up", async || watched(scene, &path) == 0).await;
+    soon("no watch of a waiter who gave up", async || scene.watched(&path) == 0).await;
     assert!(held.release().await.unwrap());
 
     one.create(&path, b"", CreateMode::Persistent).await.ok();
     let cache = Cache::start(&other, &path);
     cache.ready().await.unwrap();
-    assert_eq!(watched(scene, &path), 1);
+    assert_eq!(scene.watched(&path), 1);
     drop(cache);
-    soon("no watch of a dropped cache", async || watched(scene, &path) == 0).await;
+    soon("no watch of a dropped cache", async || scene.watched(&path) == 0).await;
 }
 
 pub(crate) async fn a_release_wakes_one_waiter(scene: &Scene) {
@@ -54,7 +43,7 @@ pub(crate) async fn a_release_wakes_one_waiter(scene: &Scene) {
             let guard = mutex.acquire().await.unwrap();
             grants.send(guard).await.unwrap();
         });
-        soon("the waiter's watch", async || watched(scene, &path) == number + 1).await;
+        soon("the waiter's watch", async || scene.watched(&path) == number + 1).await;
     }
     for woken in 1..=WAITERS {
         assert!(held.release().await.unwrap());
