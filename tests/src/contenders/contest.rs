@@ -40,8 +40,8 @@ pub enum ContestError {
     Ended(&'static str, String),
     #[error("the program ended with {0}")]
     Exit(ExitStatus),
-    #[error("no end after {CONTEST_MAX:?} while waiting for {0}; the program's stderr:\n{1}")]
-    TooLong(&'static str, String),
+    #[error("no end after {0:?} while waiting for {1}; the program's stderr:\n{2}")]
+    TooLong(Duration, &'static str, String),
     #[error(transparent)]
     Servers(#[from] ServersError),
     #[error("{0}")]
@@ -176,7 +176,7 @@ impl Contest {
             Ok((_, Event::Ended)) => Ok(()),
             Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
                 let turns = format!("turns {:?}\n", self.turns);
-                Err(ContestError::TooLong(what, turns + &self.errors(LIVING)))
+                Err(ContestError::TooLong(CONTEST_MAX, what, turns + &self.errors(LIVING)))
             }
         }
     }

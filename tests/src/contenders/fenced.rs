@@ -6,11 +6,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
+use super::crowd::SESSION_SECONDS;
 use super::referee::Contender;
 
-/// A client pings at least every third of its timeout, 4 s, so no session ends earlier after its last
-/// sign of life than this.
-const EXPIRY_MIN: Duration = Duration::from_secs(2);
+/// A client pings at least every third of its timeout, so no session ends earlier after its last sign
+/// of life than two thirds of it; the rest is for what was under way.
+const EXPIRY_MIN: Duration = Duration::from_secs(SESSION_SECONDS / 2);
 
 /// Whose sessions may have ended.
 #[derive(Debug, Default)]

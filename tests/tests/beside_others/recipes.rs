@@ -69,6 +69,12 @@ impl Referee {
         standing.holders.insert(who.to_owned(), mode);
     }
 
+    fn write(&self, path: &str, who: &str) {
+        let paths = self.paths.lock().unwrap();
+        let holders = &paths.get(path).unwrap().holders;
+        assert!(holders.contains_key(who), "{path}: {who} writes beside {holders:?}");
+    }
+
     fn leave(&self, path: &str, who: &str) {
         let mut paths = self.paths.lock().unwrap();
         let standing = paths.get_mut(path).unwrap();
@@ -131,10 +137,15 @@ async fn drive(referee: Arc<Referee>, command: Command, name: &str, contenders: 
         };
         let answer = match words.as_slice() {
             ["READY"] => "GO\n".to_owned(),
-            ["HELD", number, mode] => {
+            ["HELD", number, mode, ..] => {
                 let (path, who) = place(number);
                 let mode = if *mode == "shared" { Mode::Shared } else { Mode::Exclusive };
                 referee.enter(path, &who, mode);
+                format!("OK {number}\n")
+            }
+            ["WRITE", number, _] => {
+                let (path, who) = place(number);
+                referee.write(path, &who);
                 format!("OK {number}\n")
             }
             ["FREE", number] => {

@@ -35,7 +35,7 @@ pub(crate) async fn a_read_write_lock_that_is_waited_for_survives_lost_replies(s
 async fn handed_over(scene: &Scene, path: &str, held: LockGuard, lock: impl Lockable + 'static) {
     let token = held.token();
     let waiter = tokio::spawn(async move { lock.acquire_boxed().await.unwrap().unwrap() });
-    soon("it waits", async || scene.watched(path) > 0).await;
+    soon("it waits", async || scene.watched(path) > Some(0)).await;
     assert!(!waiter.is_finished());
     assert!(held.release().await.unwrap());
     let guard = timeout(LONG, waiter).await.unwrap().unwrap();
@@ -54,7 +54,7 @@ pub(crate) async fn a_multi_lock_that_is_waited_for_survives_lost_replies(scene:
             let multi = MultiLock::mutexes(&client, paths.iter().map(String::as_str));
             let waiter = tokio::spawn(async move { multi.acquire().await.unwrap() });
             for (held, at) in [(first, &paths[0]), (second, &paths[1])] {
-                soon("it waits", async || scene.watched(at) > 0).await;
+                soon("it waits", async || scene.watched(at) > Some(0)).await;
                 assert!(!waiter.is_finished());
                 assert!(held.release().await.unwrap());
             }
@@ -119,7 +119,7 @@ pub(crate) async fn a_cancelled_wait_for_a_simple_lock_leaves_nothing_behind(sce
     let left = async || assert_eq!(scene.children(&one, &path).await, ["lock"]);
     cancelled_at_every_await(|| lock.acquire(), left).await;
     cancelled_at_every_await(|| lock.try_acquire(), left).await;
-    soon("no watch is left but the holder's", async || scene.watched(&at) == 0).await;
+    soon("no watch is left but the holder's", async || scene.watched(&at) == Some(0)).await;
     assert!(held.release().await.unwrap(), "nobody has taken it away");
     assert!(timeout(LONG, lock.acquire()).await.unwrap().unwrap().release().await.unwrap());
 
@@ -168,7 +168,7 @@ pub(crate) async fn a_wait_that_is_dropped_over_its_grant_leaves_nothing_behind(
             let all = MultiLock::new(locks);
             let wait = async move { all.acquire().await.unwrap() };
             let waiter = tokio::spawn(dropped_after(polls, wait));
-            soon("it waits or is dropped", async || waiter.is_finished() || scene.watched(&at) > 0)
+            soon("it waits or is dropped", async || waiter.is_finished() || scene.watched(&at) > Some(0))
                 .await;
             assert!(held.release().await.unwrap(), "nobody has taken it away");
             has_ended = waiter.await.unwrap().is_some();

@@ -9,7 +9,9 @@ use tokio::time::timeout;
 use zoolet_client::recipes::{Cache, GroupMember, LeaderLatch, PersistentNode, Queue};
 use zoolet_client::{Client, CreateMode, Error};
 
-use crate::harness::{Scene, cancelled_at_every_await, dropped_after, soon};
+use crate::harness::{
+    Scene, cancelled_at_every_await, cancelled_until_it_ends, dropped_after, soon,
+};
 
 const LONG: Duration = Duration::from_secs(20);
 
@@ -45,7 +47,7 @@ pub(crate) async fn a_cancelled_put_has_put_once_or_not_at_all(scene: &Scene) {
             })
             .await;
         };
-        cancelled_at_every_await(put, left).await;
+        cancelled_until_it_ends(put, left).await;
         drop(shared);
         scene.until_children(&one, &witnesses, 0).await;
         let items = items(&one, &path).await;

@@ -167,17 +167,18 @@ impl Scene {
                 // Behind all that it has asked for; the session is the one that it had.
                 client.sync(path).await.unwrap();
                 self.until_bare(&watcher, path).await;
-                soon("no watch is left", async || self.watched(path) == 0).await;
+                soon("no watch is left", async || self.watched(path) == Some(0)).await;
             }
         }
     }
 
-    /// How many watches on a path or below it the servers know.
-    pub(crate) fn watched(&self, path: &str) -> usize {
+    /// How many watches on a path or below it the servers know; `None` when one of them did not
+    /// answer in time.
+    pub(crate) fn watched(&self, path: &str) -> Option<usize> {
         let below = format!("{path}/");
         let watched_by = |server: &str| {
-            let report = four_letter::ask(server.parse().unwrap(), "wchp").unwrap();
-            report.lines().filter(|line| *line == path || line.starts_with(&below)).count()
+            let report = four_letter::ask(server.parse().unwrap(), "wchp").ok()?;
+            Some(report.lines().filter(|line| *line == path || line.starts_with(&below)).count())
         };
         self.servers.split(',').map(watched_by).sum()
     }
@@ -224,16 +225,34 @@ pub(crate) async fn cancelled_at_every_await<T, F>(
 ) where
     F: Future<Output = Result<T, Error>>,
 {
-    for polls in 1..200 {
-        let ended = match timeout(WAITS, dropped_after(polls, make())).await {
-            Ok(Some(answer)) => {
-                drop(answer.unwrap());
-                true
-            }
-            Ok(None) => false,
-            Err(_) => true,
-        };
+    cancelled_until(async |polls| {
+        let dropped = timeout(WAITS, dropped_after(polls, make())).await;
+        // Out of time: it only waits.
+        let has_ended = dropped.map_or(true, |answer| answer.map(Result::unwrap).is_some());
         left().await;
+        has_ended
+    })
+    .await;
+}
+
+/// The same of what waits for nobody: the last one comes to its end, however long it takes.
+pub(crate) async fn cancelled_until_it_ends<T, F>(
+    mut make: impl FnMut() -> F,
+    mut left: impl AsyncFnMut(),
+) where
+    F: Future<Output = Result<T, Error>>,
+{
+    cancelled_until(async |polls| {
+        let has_ended = dropped_after(polls, make()).await.map(Result::unwrap).is_some();
+        left().await;
+        has_ended
+    })
+    .await;
+}
+
+async fn cancelled_until(mut has_ended: impl AsyncFnMut(usize) -> bool) {
+    for polls in 1..200 {
+        let ended = has_ended(polls).await;
         if ended {
             assert!(polls > 1, "it awaits nothing");
             return;

@@ -69,7 +69,7 @@ impl Crowd<'_> {
             format!("missing turns {missing:?}, struck {:?}, {:?}", self.struck, self.locks);
         let errors = self.players.values_mut().map(|player| player.program.errors());
         let errors: String = errors.collect();
-        ContestError::TooLong(what, format!("{state}\n{errors}"))
+        ContestError::TooLong(SETTLED_MAX, what, format!("{state}\n{errors}"))
     }
 
     /// Waits for the next thing that a process does; `false` when the time is over.

@@ -30,10 +30,12 @@ use super::referee::Contender;
 use crate::faults::Seed;
 use crate::servers::{LEADER_MAX, Servers};
 
-/// Longer than the loss of a leader.
-const SESSION_TIMEOUT: Duration = Duration::from_secs(4);
-/// A fault that no session may end by: a ping came up to a third of the timeout before it, and a
-/// client may take a second to come back.
+/// Far longer than the loss of a leader, on a busy machine too: whoever is not struck keeps its
+/// session.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(SESSION_SECONDS);
+pub(super) const SESSION_SECONDS: u64 = 8;
+/// A fault that is far shorter than a session, though one may end by it on a busy machine: a ping
+/// came up to a third of the timeout before it, and a client may take a second to come back.
 const SHORT: Duration = Duration::from_secs(1);
 /// How long a server is down.
 const DOWN: Duration = Duration::from_secs(1);
