@@ -168,6 +168,7 @@ pub struct Summary {
     others: BTreeMap<&'static str, usize>,
     refused: usize,
     early: usize,
+    wakes: usize,
     hand_overs: usize,
     hand_over_max: Duration,
     gaps: usize,
@@ -196,6 +197,7 @@ impl Summary {
         let verdict = &report.verdict;
         self.refused += verdict.refused;
         self.early += verdict.early_grants;
+        self.wakes += verdict.wakes;
         self.hand_overs += verdict.hand_overs;
         self.hand_over_max = self.hand_over_max.max(verdict.hand_over_max);
         self.gaps += verdict.gaps;
@@ -238,8 +240,8 @@ impl Summary {
         for recipe in recipes.filter(|recipe| !self.others.contains_key(recipe.name())) {
             missing.push(format!("nothing was done with a {recipe}"));
         }
-        if self.hand_overs == 0 {
-            missing.push("no hand-over could be judged".to_owned());
+        if self.wakes == 0 || self.hand_overs == 0 {
+            missing.push("no wake or no hand-over could be judged".to_owned());
         }
         let kinds = whole.unwrap_or_default().iter();
         for kind in kinds.filter(|kind| !self.faults.contains_key(*kind)) {
@@ -261,6 +263,7 @@ impl Summary {
             "others": self.others,
             "stale_writes_refused": self.refused,
             "early_grants": self.early,
+            "wakes_judged": self.wakes,
             "hand_overs_judged": {
                 "count": self.hand_overs,
                 "max_us": u64::try_from(self.hand_over_max.as_micros()).unwrap_or(u64::MAX),
@@ -287,13 +290,14 @@ impl fmt::Display for Summary {
         write!(
             f,
             "{} seeds, {} s of {faults} faults, {grants} grants and {others} other turns; \
-             handed over in {} (median), {} (99 %); {} hand-overs judged, all within {:.1?}; taken \
-             over from the lost in {} (median), {} (99 %); {} stale writes refused; {} gaps in the log, {} grants verified, {} open; \
-             {} violations",
+             handed over in {} (median), {} (99 %); {} wakes and {} hand-overs judged, these within \
+             {:.1?}; taken over from the lost in {} (median), {} (99 %); {} stale writes refused; \
+             {} gaps in the log, {} grants verified, {} open; {} violations",
             self.seeds,
             self.seconds,
             ms(&self.handed_over_us, 500),
             ms(&self.handed_over_us, 990),
+            self.wakes,
             self.hand_overs,
             self.hand_over_max,
             ms(&self.taken_over_us, 500),

@@ -119,9 +119,10 @@ impl Hand {
                 continue;
             }
             let _ = phase.wait_for(|phase| *phase >= wanted).await;
+            let arrived_us = self.scene.recorder.now_us();
             loop {
                 let client = self.session.client().await;
-                match self.pass_barrier(&client, name).await {
+                match self.pass_barrier(&client, name, arrived_us).await {
                     Ok(()) => break,
                     Err(error) => self.failed(&client, &error).await,
                 }

@@ -202,11 +202,23 @@ impl Hand {
             Kept::Node(node) => node.close().await?,
             Kept::Member(member) => member.leave().await?,
         }
-        client.sync(&self.lock.path).await?;
-        if self.own_children(client).await? > 0 {
-            broke("its znode is there after its end");
+        let end = Instant::now() + BEHIND_MAX;
+        let is_gone = async || {
+            client.sync(&self.lock.path).await?;
+            self.own_children(client).await.map(|count| count == 0)
+        };
+        loop {
+            match passing(is_gone().await)? {
+                Some(true) => return Ok(()),
+                Some(false) => broke("its znode is there after its end"),
+                None if Instant::now() > end => broke("it cannot be looked for"),
+                None => {
+                    sleep(LOOK_AGAIN).await;
+                    continue;
+                }
+            }
+            return Ok(());
         }
-        Ok(())
     }
 }
 

@@ -17,7 +17,7 @@ pub enum Recipe {
     /// [`Semaphore`](crate::recipes::Semaphore) of two permits.
     Semaphore,
     /// The same of as many permits as a [`SharedCount`](crate::recipes::SharedCount) has, which
-    /// contenders set to one and to two.
+    /// contenders set to one and to two. No more than two hold it.
     SharedSemaphore,
     /// [`MultiLock`](crate::recipes::MultiLock) of two mutexes.
     MultiLock,

@@ -179,6 +179,7 @@ impl Report {
             "taken_over": self.taken_over.json(),
             "stale_writes_refused": self.verdict.refused,
             "early_grants": self.verdict.early_grants,
+            "wakes_judged": self.verdict.wakes,
             "hand_overs_judged": {
                 "count": self.verdict.hand_overs,
                 "max_us": micros(self.verdict.hand_over_max),
@@ -229,8 +230,8 @@ impl fmt::Display for Report {
         }
         writeln!(
             f,
-            "  judged      {} hand-overs that nothing disturbed: all within {:.1?}",
-            verdict.hand_overs, verdict.hand_over_max
+            "  judged      {} wakes; {} hand-overs that nothing disturbed: all within {:.1?}",
+            verdict.wakes, verdict.hand_overs, verdict.hand_over_max
         )?;
         let in_vain =
             if verdict.refused == 0 { ": this run proves nothing about fencing" } else { "" };

@@ -46,9 +46,10 @@ pub(crate) async fn waiters_gone(
                 }
                 continue;
             }
-            if !lock.recipe.is_lock() {
-                let witnesses = lock.beside("witness");
+            for witnesses in [lock.beside("witness"), lock.beside("count-witness")] {
                 left.extend(everything(client, &witnesses).await?.split_off(1));
+            }
+            if !lock.recipe.is_lock() {
                 continue;
             }
             let mut ephemeral = everything(client, &lock.path).await?;

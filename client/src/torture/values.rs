@@ -130,11 +130,16 @@ impl Hand {
     }
 
     /// Enters a barrier with all the others and leaves it.
-    pub(crate) async fn pass_barrier(&mut self, client: &Client, name: &str) -> Result<(), Error> {
+    /// Whoever fails comes again, and has been there since `arrived_us`.
+    pub(crate) async fn pass_barrier(
+        &mut self,
+        client: &Client,
+        name: &str,
+        arrived_us: u64,
+    ) -> Result<(), Error> {
         let path = format!("{}/{name}", self.lock.path);
         let members = self.scene.contenders;
         let recorder = &self.scene.recorder;
-        let arrived_us = recorder.now_us();
         let entered = DoubleBarrier::new(client, &path, members).enter().await?;
         let entered_us = recorder.now_us();
         tokio::time::sleep(self.random.millis(0, 50)).await;

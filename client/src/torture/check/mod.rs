@@ -31,7 +31,7 @@ pub enum Promise {
     InTurn,
     /// K4: a release wakes one waiter.
     OneWoken,
-    /// K4: it does so within a tick.
+    /// K4: it does so within a session timeout.
     ToldSoon,
     /// K4: everybody gets a turn once the faults are over.
     NobodyStuck,
@@ -99,6 +99,8 @@ pub struct Verdict {
     pub gaps: usize,
     /// Stale writes that the resource refused.
     pub refused: usize,
+    /// Ends of znodes in queues that one waiter was told of.
+    pub wakes: usize,
     /// Hand-overs whose time was judged: nothing was done to the two or to the servers.
     pub hand_overs: usize,
     /// The longest of them.

@@ -235,12 +235,12 @@ fn all_readers_that_wait_for_a_writer_are_woken_and_no_writer_beside_them() {
 
 #[test]
 fn a_waiter_that_is_told_late_is_found() {
-    assert_eq!(check(&truth()).hand_overs, 2);
+    assert_eq!((check(&truth()).hand_overs, check(&truth()).wakes), (2, 2));
     let late = |history: &mut History| {
         let claim = &mut history.claims[1];
-        (claim.granted_us, claim.believed_until_us) = (1_300_300, 1_300_400);
+        (claim.granted_us, claim.believed_until_us) = (2_300_300, 2_300_400);
         let last = &mut history.claims[2];
-        (last.granted_us, last.believed_until_us) = (1_300_500, 1_300_600);
+        (last.granted_us, last.believed_until_us) = (2_300_500, 2_300_600);
     };
     assert_eq!(broken(late), [Promise::ToldSoon]);
     let with = |change: fn(&mut History)| {

@@ -39,6 +39,7 @@ pub(super) fn one_woken(history: &History, lock: &Lock, verdict: &mut Verdict) {
             waiting.extend(stands.map(|life| (who, *life)));
         }
         let are_readers = || waiting.iter().all(|(_, life)| is_reader(life));
+        verdict.wakes += usize::from(waiting.len() == 1);
         if waiting.len() > 1 && (is_reader(gone) || !are_readers()) {
             let what = format!("{path} was deleted at {end}, and {waiting:?} were woken");
             verdict.breaks(Promise::OneWoken, what);
@@ -57,9 +58,9 @@ fn maker(history: &History, path: &str) -> Option<usize> {
     history.made.iter().position(has_made)
 }
 
-/// A release is told to the one behind it within a tick: half of the session timeout at most, since
-/// servers grant no session shorter than two ticks. Time in which something was done to the servers
-/// or to one of the two does not count, nor does time in which the machine stood still.
+/// A release is told to the one behind it at once: a session timeout is two ticks at least, and far
+/// more than that takes. Time in which something was done to the servers or to one of the two does
+/// not count, nor does time in which the machine stood still.
 pub(super) fn told_soon(history: &History, lock: &Lock, lives: &[Life], verdict: &mut Verdict) {
     // A grant of several locks waits for the others.
     if !lock.recipe.is_fair() || lock.recipe == Recipe::MultiLock {
@@ -95,7 +96,7 @@ pub(super) fn told_soon(history: &History, lock: &Lock, lives: &[Life], verdict:
             .sum();
         let took_us = (to_us - from_us).saturating_sub(stalled_us);
         verdict.hand_over_max = verdict.hand_over_max.max(Duration::from_micros(took_us));
-        if took_us > micros(history.session_timeout / 2) {
+        if took_us > micros(history.session_timeout) {
             let what = format!("{took_us} µs from the release of {former:?} to {next:?}");
             verdict.breaks(Promise::ToldSoon, what);
         }
