@@ -193,8 +193,10 @@ pub(crate) async fn barriers_are_tried(scene: &Scene) {
     let (sets, tries) = (Barrier::new(&one, &path), Barrier::new(&other, &path));
     assert!(tries.try_wait().await.unwrap());
     sets.set().await.unwrap();
+    scene.caught_up().await;
     assert!(!tries.try_wait().await.unwrap());
     sets.remove().await.unwrap();
+    scene.caught_up().await;
     assert!(tries.try_wait().await.unwrap());
 
     let path = scene.path();
@@ -207,12 +209,17 @@ pub(crate) async fn barriers_are_tried(scene: &Scene) {
         async move { waits.enter().await }
     });
     scene.until_children(&other, &path, 1).await;
+    scene.caught_up().await;
     let last = tries.try_enter().await.unwrap().expect("the other one is there");
     let first = timeout(LONG, entering).await.unwrap().unwrap().unwrap();
+    scene.caught_up().await;
     // Whoever finds all inside does not wait either.
     let third = waits.try_enter().await.unwrap().expect("they are ready");
+    scene.caught_up().await;
     assert!(!third.try_leave().await.unwrap());
+    scene.caught_up().await;
     assert!(!first.try_leave().await.unwrap());
+    scene.caught_up().await;
     assert!(last.try_leave().await.unwrap());
     scene.until_children(&one, &path, 0).await;
 

@@ -168,8 +168,10 @@ pub(crate) async fn a_wait_that_is_dropped_over_its_grant_leaves_nothing_behind(
             let all = MultiLock::new(locks);
             let wait = async move { all.acquire().await.unwrap() };
             let waiter = tokio::spawn(dropped_after(polls, wait));
-            soon("it waits or is dropped", async || waiter.is_finished() || scene.watched(&at) > Some(0))
-                .await;
+            soon("it waits or is dropped", async || {
+                waiter.is_finished() || scene.watched(&at) > Some(0)
+            })
+            .await;
             assert!(held.release().await.unwrap(), "nobody has taken it away");
             has_ended = waiter.await.unwrap().is_some();
             scene.until_bare(&one, &path).await;

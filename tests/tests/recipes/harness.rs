@@ -30,12 +30,31 @@ const SESSION: Duration = Duration::from_secs(10);
 /// Running servers, and a part of their tree for each scene.
 pub(crate) struct Scene {
     pub(crate) servers: String,
+    /// Whether a `sync` waits for everything that was acknowledged. Apache's leader answers it
+    /// before it has applied what a follower has, and acknowledged.
+    syncs: bool,
     paths: AtomicUsize,
 }
 
 impl Scene {
-    pub(crate) fn new(servers: String) -> Self {
-        Self { servers, paths: AtomicUsize::new(0) }
+    pub(crate) fn new(servers: String, syncs: bool) -> Self {
+        Self { servers, syncs, paths: AtomicUsize::new(0) }
+    }
+
+    /// Waits until every server has what was acknowledged, where a `sync` does not.
+    pub(crate) async fn caught_up(&self) {
+        if self.syncs {
+            return;
+        }
+        let zxid = |server: &str| {
+            let report = four_letter::ask(server.parse().unwrap(), "srvr").ok()?;
+            report.lines().find(|line| line.starts_with("Zxid: ")).map(str::to_owned)
+        };
+        soon("all servers at one zxid", async || {
+            let zxids: Vec<Option<String>> = self.servers.split(',').map(zxid).collect();
+            zxids.iter().all(|other| other.is_some() && *other == zxids[0])
+        })
+        .await;
     }
 
     pub(crate) async fn play(&self, name: &str, scene: impl AsyncFnOnce(&Self)) {

@@ -199,6 +199,7 @@ pub(crate) async fn leadership_is_tried_and_waited_for_in_time(scene: &Scene) {
     let second = LeaderLatch::start(&other, &path, "second");
     assert_eq!(timeout(LONG, second.try_lead()).await.unwrap().unwrap(), None);
     timeout(LONG, first.close()).await.unwrap().unwrap();
+    scene.caught_up().await;
     let next = timeout(LONG, second.try_lead()).await.unwrap().unwrap();
     assert!(next.expect("it has contended on, and looks anew") > token);
     timeout(LONG, second.close()).await.unwrap().unwrap();

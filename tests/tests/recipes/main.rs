@@ -37,7 +37,7 @@ const REAPER_MS: &str = "500";
 fn on_zoolet(suite: impl AsyncFnOnce(Scene)) {
     let builder = Zoolet::builder().servers(3);
     let servers = builder.property("znode.container.checkIntervalMs", REAPER_MS).start().unwrap();
-    scenes::run(suite(Scene::new(servers.connect_string()))).unwrap();
+    scenes::run(suite(Scene::new(servers.connect_string(), true))).unwrap();
 }
 
 /// Runs a suite on servers of Apache ZooKeeper, where there is a Java.
@@ -47,7 +47,7 @@ fn on_apache(name: &str, suite: impl AsyncFnOnce(Scene)) {
     }
     let reaper = format!("-Dznode.container.checkIntervalMs={REAPER_MS}");
     let servers = Apache::builder().servers(3).jvm_option(&reaper).start().unwrap();
-    scenes::run(suite(Scene::new(servers.connect_string()))).unwrap();
+    scenes::run(suite(Scene::new(servers.connect_string(), false))).unwrap();
 }
 
 suites! {
