@@ -18,7 +18,7 @@ use zoolet_jute::{
 use super::proxy::body;
 
 /// The digits of a number that is not negative, and the fewest of one that is.
-const DIGITS: usize = 10;
+pub(super) const DIGITS: usize = 10;
 const DIGITS_BEHIND_MINUS_MIN: usize = 9;
 
 /// What is added to every sequence number on its way to a client; it wraps as the counter does.

@@ -25,8 +25,16 @@ impl Told {
     /// Notes a request: the bytes behind a frame's length.
     pub(super) fn request(&mut self, mut body: Bytes) {
         let Ok(header) = RequestHeader::decode(&mut body, "header") else { return };
-        let op = OpCode::from_i32(header.op);
-        let Some(op) = op else { return };
+        let Some(
+            op @ (OpCode::Create
+            | OpCode::Create2
+            | OpCode::Multi
+            | OpCode::GetData
+            | OpCode::RemoveWatches),
+        ) = OpCode::from_i32(header.op)
+        else {
+            return;
+        };
         match Request::decode(op, &mut body) {
             Ok(Request::Create(request) | Request::Create2(request)) => {
                 self.made.insert(request.path);
@@ -72,7 +80,9 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use bytes::BytesMut;
-    use zoolet_jute::{KeeperState, PathWatchRequest, Reply, WatchesRequest, Xid, Zxid};
+    use zoolet_jute::{
+        CreateRequest, KeeperState, PathWatchRequest, Reply, WatchesRequest, Xid, Zxid,
+    };
 
     use super::*;
 
@@ -122,6 +132,24 @@ mod tests {
         let deleted = |told: &mut Told| goes(told, EventType::NodeDeleted);
         assert!(!is_told(&[watches, renounces, deleted]));
         assert!(!is_told(&[watches, deleted, renounces]));
+    }
+
+    #[test]
+    fn what_is_created_alone_and_among_others_is_known() {
+        let create = |path: &str| CreateRequest {
+            path: path.to_owned(),
+            data: None,
+            acl: Some(Vec::new()),
+            flags: 0,
+        };
+        let mut told = Told::default();
+        request(&mut told, &Request::Create(create("/one-")));
+        request(&mut told, &Request::Create2(create("/two-")));
+        let parts = vec![MultiOp::Create(create("/three-")), MultiOp::Create2(create("/four-"))];
+        request(&mut told, &Request::Multi(Parts(parts)));
+        watches(&mut told);
+        let made: Vec<&str> = told.made().iter().map(String::as_str).collect();
+        assert_eq!(made, ["/four-", "/one-", "/three-", "/two-"]);
     }
 
     #[test]

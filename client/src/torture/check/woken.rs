@@ -7,9 +7,7 @@ use super::{History, Promise, Verdict};
 use crate::torture::history::Claim;
 use crate::torture::log::Life;
 use crate::torture::recipe::{Lock, Recipe};
-
-/// How long a number is, at the end of a znode's name.
-const DIGITS: usize = 10;
+use crate::torture::shift::DIGITS;
 
 /// Of those who stand in a queue, one is told that a znode in it is gone; of readers, all that wait
 /// for the same writer.
