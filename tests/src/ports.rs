@@ -4,14 +4,18 @@
 //! binds it, and again while a killed server is down. So ports come from below the range of
 //! outgoing connections, and a lock file per port keeps other test processes away for as long as
 //! the [`PortLease`] lives.
+//!
+//! Whether a port is free is found out with a socket that never listens. Another thread may fork a
+//! child at that moment, which has a copy of every socket until it runs its program: a copy of a
+//! listening one would keep the port taken after the lease was given out.
 
 use std::env;
 use std::fs::{self, File};
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
 use std::process;
 
 use thiserror::Error;
+use zoolet_server::transport::ReservedPort;
 
 /// The first port that may be leased.
 const PORT_MIN: u16 = 11_000;
@@ -53,7 +57,7 @@ impl PortLease {
             let offset = u16::try_from((start + step) % span).unwrap_or(0);
             let port = PORT_MIN + offset;
             let lock = File::create(directory.join(format!("{port}.lock")))?;
-            if lock.try_lock().is_ok() && TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok() {
+            if lock.try_lock().is_ok() && is_free(port) {
                 ports.push(port);
                 locks.push(lock);
             }
@@ -83,5 +87,47 @@ impl PortLease {
     /// The leased ports, in the order they were found.
     pub fn ports(&self) -> &[u16] {
         &self.ports
+    }
+}
+
+/// Whether no socket listens on the port, at any address of this machine.
+fn is_free(port: u16) -> bool {
+    ReservedPort::take("0.0.0.0", port).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::process::Command;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::thread;
+
+    use super::*;
+
+    /// Programs that are started while ports are leased.
+    const PROGRAMS: usize = 50;
+
+    /// A test bound its own leased port and got `AddrInUse`, once in many runs on a busy machine:
+    /// another test's thread had forked a child while the port was probed, and the child had a
+    /// copy of the probe's socket until it ran its program.
+    #[test]
+    fn a_leased_port_is_free_while_other_threads_start_programs() {
+        // A child that looks for its program in many directories keeps its copies for long.
+        let path = "/zoolet-absent:".repeat(2_000);
+        let started = AtomicUsize::new(0);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                while started.fetch_add(1, Ordering::Relaxed) < PROGRAMS {
+                    let child = Command::new("zoolet-absent").env("PATH", &path).spawn();
+                    assert!(child.is_err());
+                }
+            });
+            while started.load(Ordering::Relaxed) < PROGRAMS {
+                let lease = PortLease::take(4).unwrap();
+                for port in lease.ports() {
+                    TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).unwrap();
+                }
+            }
+        });
     }
 }

@@ -112,8 +112,11 @@ fn assert_says(said: &str, parts: &[&str]) {
 
 #[test]
 fn a_port_that_is_taken_is_named() {
-    let fixture = Fixture::new();
-    for (port, whom) in fixture.lease.ports().iter().zip(["clients", "peers"]) {
+    for (at, whom) in ["clients", "peers"].into_iter().enumerate() {
+        // Each has ports of its own: a child of another test may keep a copy of the listener for
+        // a moment after it was dropped.
+        let fixture = Fixture::new();
+        let port = fixture.lease.ports().get(at).unwrap();
         let _taken = TcpListener::bind(("127.0.0.1", *port)).unwrap();
         let expected = format!("cannot listen for {whom} on 127.0.0.1:{port}: ");
         assert_says(&fixture.refusal(1), &[&expected, "in use"]);

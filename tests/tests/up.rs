@@ -263,22 +263,24 @@ async fn options_go_before_the_file() {
 #[test]
 fn a_port_is_looked_for_where_the_server_will_listen() {
     let directory = tempfile::tempdir().unwrap();
-    let (_lease, port) = ports_in_a_row(1);
+    // A child of another test may keep a copy of a listener for a moment after it was dropped, so
+    // the server that listens has a port of its own.
+    let (_lease, port) = ports_in_a_row(2);
     let config = directory.path().join("cluster.toml");
-    let text = format!("[[server]]\nid = 1\nclient = \"127.0.0.2:{port}\"\ndata_dir = \"d\"\n");
-    fs::write(&config, text).unwrap();
-    let configured = || {
+    let configured = |port| {
+        let text = format!("[[server]]\nid = 1\nclient = \"127.0.0.2:{port}\"\ndata_dir = \"d\"\n");
+        fs::write(&config, text).unwrap();
         let mut command = up::command().unwrap();
         command.arg("--config").arg(&config).current_dir(directory.path());
         command
     };
-    let taken = TcpListener::bind(("127.0.0.2", port)).unwrap();
-    let said = String::from_utf8(configured().output().unwrap().stderr).unwrap();
+    let _taken = TcpListener::bind(("127.0.0.2", port)).unwrap();
+    let said = String::from_utf8(configured(port).output().unwrap().stderr).unwrap();
     assert!(said.contains(&format!("server 1 cannot listen on 127.0.0.2:{port}: ")), "{said}");
-    drop(taken);
-    // Somebody on another address is in nobody's way.
+    // A listener on another address does not matter.
+    let port = port + 1;
     let _other = TcpListener::bind(("127.0.0.1", port)).unwrap();
-    let up = Up::spawn(&mut configured(), 1).unwrap();
+    let up = Up::spawn(&mut configured(port), 1).unwrap();
     assert_eq!(up.announced[0], format!("connect string: 127.0.0.2:{port}"));
     assert!(stops_well(up));
 }
