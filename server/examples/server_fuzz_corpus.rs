@@ -85,6 +85,7 @@ fn batch(ops: Vec<Op>) -> Batch {
     let commands = ops.into_iter().zip(1..).map(|(op, number)| Command {
         number,
         session: SESSION,
+        attachment: 1,
         cxid: Xid(1),
         now_ms: NOW_MS,
         policy,

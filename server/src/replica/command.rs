@@ -11,7 +11,7 @@ use zoolet_jute::{Decode, DecodeError, Encode, Id, OpCode, Request, SessionId, X
 use super::size;
 
 /// The first byte of a batch: the version of its format.
-const BATCH_VERSION: u8 = 1;
+const BATCH_VERSION: u8 = 2;
 
 /// Version, server, boot, stream, first number, count.
 const HEAD_BYTES: usize = 1 + 1 + 8 + 8 + 8 + 4;
@@ -67,6 +67,10 @@ pub struct Command {
     pub number: u64,
     /// The session that asked; [`SessionId::NONE`] for what the leader itself decides.
     pub session: SessionId,
+    /// The number of the command with which the connection began or resumed the session, among
+    /// those of the same start; its own number for such a command, zero for what the leader itself
+    /// decides. A write has an effect only while its session has this attachment.
+    pub attachment: u64,
     /// The xid of the request.
     pub cxid: Xid,
     /// The proposer's wall clock, milliseconds since 1970.
@@ -197,6 +201,7 @@ impl Command {
 
     fn encode(&self, previous: Option<&Arc<[Id]>>, out: &mut BytesMut) {
         self.session.encode(out);
+        out.put_u64(self.attachment);
         self.cxid.encode(out);
         self.now_ms.encode(out);
         out.put_u8(self.policy.bits());
@@ -215,6 +220,7 @@ impl Command {
         input: &mut Bytes,
     ) -> Result<Self, DecodeError> {
         let session = SessionId::decode(input, "command.session")?;
+        let attachment = get_u64(input, "command.attachment")?;
         let cxid = Xid::decode(input, "command.cxid")?;
         let now_ms = i64::decode(input, "command.now_ms")?;
         let policy = Policy::from_bits(get_u8(input, "command.policy")?);
@@ -224,7 +230,7 @@ impl Command {
             (_, None) => return Err(DecodeError::Null { field: "command.identities" }),
         };
         let op = Op::decode(input)?;
-        Ok(Self { number, session, cxid, now_ms, policy, identities, op })
+        Ok(Self { number, session, attachment, cxid, now_ms, policy, identities, op })
     }
 }
 
@@ -258,6 +264,11 @@ mod tag {
 }
 
 impl Op {
+    /// Whether it makes the connection that asks the session's only one.
+    pub fn attaches(&self) -> bool {
+        matches!(self, Self::CreateSession { .. } | Self::ResumeSession { .. })
+    }
+
     /// The bytes that it takes in a batch, counted and not written: this is done under the host's
     /// lock.
     pub fn encoded_bytes(&self) -> usize {

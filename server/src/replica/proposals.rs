@@ -33,6 +33,9 @@ pub(in crate::replica) enum Waiting {
 pub(in crate::replica) struct Draft {
     /// The session that asks, or that the leader decides about.
     pub(in crate::replica) session: SessionId,
+    /// The connection's; see [`Command::attachment`]. A command that begins or resumes a session
+    /// gets its own number instead.
+    pub(in crate::replica) attachment: u64,
     /// The xid of the request.
     pub(in crate::replica) cxid: Xid,
     /// Whom the connection had proved to be when the request was received.
@@ -44,7 +47,7 @@ pub(in crate::replica) struct Draft {
 impl Draft {
     /// What the leader decides by itself.
     pub(in crate::replica) fn own(session: SessionId, op: Op) -> Self {
-        Self { session, cxid: Xid(0), identities: Arc::from([]), op }
+        Self { session, attachment: 0, cxid: Xid(0), identities: Arc::from([]), op }
     }
 }
 
@@ -105,9 +108,10 @@ impl Replica {
         out: &mut Vec<Output>,
     ) -> u64 {
         let number = self.proposals.push(waiting);
-        let Draft { session, cxid, identities, op } = draft;
+        let Draft { session, attachment, cxid, identities, op } = draft;
+        let attachment = if op.attaches() { number } else { attachment };
         let (now_ms, policy) = (self.now.wall_ms, self.options.policy);
-        let command = Command { number, session, cxid, now_ms, policy, identities, op };
+        let command = Command { number, session, attachment, cxid, now_ms, policy, identities, op };
         out.push(Output::Propose(command));
         number
     }

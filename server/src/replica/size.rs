@@ -2,9 +2,9 @@
 
 use zoolet_jute::{Acl, CreateRequest, CreateTtlRequest, Id, MultiOp, Request};
 
-/// What a command has besides its op and its identities: session, xid, time, switches, and the
-/// mark and the count of the identities.
-pub(super) const COMMAND: usize = 8 + 4 + 8 + 1 + 1 + 4;
+/// What a command has besides its op and its identities: session, attachment, xid, time, switches,
+/// and the mark and the count of the identities.
+pub(super) const COMMAND: usize = 8 + 8 + 4 + 8 + 1 + 1 + 4;
 
 /// The header of a part of a multi.
 const MULTI_HEADER: usize = 9;
@@ -136,6 +136,7 @@ mod tests {
             let command = Command {
                 number: 1,
                 session: SessionId(1),
+                attachment: 0,
                 cxid: Xid(1),
                 now_ms: 0,
                 policy: Policy::default(),

@@ -51,6 +51,77 @@ fn resume_move_expire_close_and_create_agree_in_every_order() {
     assert_eq!(runs, sets.len() * 6 * 64);
 }
 
+/// A client pipelined sync and create, lost its connection and resumed its session on the same
+/// server while the sync was open. The create was proposed when the sync was done, behind the
+/// resume: a lock client had looked by then, had seen nothing and had created a second znode.
+#[test]
+fn a_write_held_behind_a_sync_has_no_effect_once_the_session_is_resumed() {
+    for last in [create("/f", 1), Request::CloseSession] {
+        for between in [None, Some(2)] {
+            let mut world = World::new(3, |_| {});
+            let (old, welcome) = begin(&mut world);
+            let sync = Request::Sync(NullablePathRequest { path: None });
+            world.request(old, Xid(1), Ok(sync));
+            world.request(old, Xid(2), Ok(last.clone()));
+            if let Some(between) = between {
+                world.connect(between, resume(&welcome));
+                world.append(between, 1);
+            }
+            let new = world.connect(HOME, resume(&welcome));
+            world.synced(HOME);
+            world.commit();
+            check_late(&mut world, new, &welcome, &format!("{last:?}, {between:?}"));
+        }
+    }
+}
+
+/// Two resumes of one session were under way on one server, and the connection of the first had
+/// pipelined a write that was read after the second: the write was applied behind both.
+#[test]
+fn a_write_of_a_resume_that_was_overtaken_has_no_effect() {
+    for last in [create("/f", 1), Request::CloseSession] {
+        for applied in [false, true] {
+            let mut world = World::new(3, |_| {});
+            let (_, welcome) = begin(&mut world);
+            let first = world.connect(HOME, resume(&welcome));
+            if applied {
+                world.append(HOME, 1);
+            }
+            let second = world.connect(HOME, resume(&welcome));
+            world.request(first, Xid(1), Ok(last.clone()));
+            world.commit();
+            check_late(&mut world, second, &welcome, &format!("{last:?}, {applied}"));
+        }
+    }
+}
+
+/// A session at `HOME`.
+fn begin(world: &mut World) -> (ConnectionId, ConnectResponse) {
+    let connection = world.connect(HOME, handshake(1000));
+    world.commit();
+    (connection, welcome_of(&world.out, connection).expect("welcome"))
+}
+
+/// What came late has no effect, and the newest connection serves the session.
+fn check_late(world: &mut World, new: ConnectionId, welcome: &ConnectResponse, context: &str) {
+    let has_f = |world: &World| {
+        let there = |server: &crate::world::Server| server.replica.state().stat("/f").is_some();
+        world.servers.iter().map(there).collect::<Vec<_>>()
+    };
+    assert_eq!(has_f(world), [false; SERVERS], "a late write was applied: {context}");
+    assert!(welcome_of(&world.out, new).is_some_and(|it| it.timeout_ms > 0), "{context}");
+    world.request(new, Xid(1), Ok(create("/f", 1)));
+    world.commit();
+    assert_eq!(has_f(world), [true; SERVERS], "{context}");
+    check_transcripts(&world.out, context);
+    for server in &world.servers {
+        let state = server.replica.state();
+        assert!(state.session(welcome.session_id).is_some(), "{context}");
+        assert_eq!(state.digest(), state.digest_recomputed(), "{context}");
+        assert_eq!(state.digest(), world.servers[0].replica.state().digest(), "{context}");
+    }
+}
+
 /// The server through which an event gets into the log.
 fn proposer(event: Event) -> usize {
     match event {

@@ -132,6 +132,7 @@ mod tests {
         Command {
             number,
             session: SessionId(session),
+            attachment: 0,
             cxid: Xid(1),
             now_ms: 0,
             policy: Policy::default(),

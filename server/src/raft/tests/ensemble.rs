@@ -225,6 +225,7 @@ fn command(number: u64) -> Command {
     Command {
         number,
         session: SessionId(1),
+        attachment: 0,
         cxid: Xid(1),
         now_ms: 0,
         policy: Policy::default(),

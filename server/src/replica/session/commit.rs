@@ -167,8 +167,11 @@ impl Replica {
         let lost: Vec<_> = self
             .sessions
             .iter()
-            .filter(|(session, _)| {
-                self.state.session(**session).is_none_or(|session| session.owner != owner)
+            .filter(|(session, connection)| {
+                let attachment = self.connections.get(connection).map(|known| known.attachment);
+                self.state.session(**session).is_none_or(|session| {
+                    session.owner != owner || Some(session.attachment) != attachment
+                })
             })
             .map(|(_, connection)| *connection)
             .collect();

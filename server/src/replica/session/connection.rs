@@ -33,6 +33,8 @@ use crate::replica::proposals::Draft;
 pub(crate) struct Connection {
     /// Its session: the one that it has, or that it is waiting for.
     pub(crate) session: SessionId,
+    /// The number of the command with which it began or resumed the session.
+    pub(crate) attachment: u64,
     /// The negotiated timeout in milliseconds.
     pub(crate) timeout_ms: i32,
     /// The client's address.
@@ -167,6 +169,7 @@ impl Connection {
     ) -> Self {
         Self {
             session,
+            attachment: 0,
             timeout_ms,
             peer,
             identities: Arc::from([identity]),
@@ -267,7 +270,7 @@ impl Connection {
         if !self.slots.front().is_some_and(|slot| matches!(slot.wait, Wait::Held { .. })) {
             return;
         }
-        let session = self.session;
+        let (session, attachment) = (self.session, self.attachment);
         for slot in &mut self.slots {
             if matches!(slot.wait, Wait::Sync { .. } | Wait::Reconfig { .. }) {
                 return;
@@ -276,7 +279,8 @@ impl Connection {
                 let answer = Answer::of(op);
                 let op = std::mem::replace(op, Op::CloseSession);
                 let identities = Arc::clone(identities);
-                let number = propose(Draft { session, cxid: slot.xid, identities, op });
+                let cxid = slot.xid;
+                let number = propose(Draft { session, attachment, cxid, identities, op });
                 slot.wait = Wait::Proposed { number, answer };
                 self.barriers -= 1;
             }
@@ -285,10 +289,10 @@ impl Connection {
 
     /// The held writes of a connection that is gone.
     pub(crate) fn into_held(self) -> impl Iterator<Item = Draft> {
-        let session = self.session;
+        let (session, attachment) = (self.session, self.attachment);
         self.slots.into_iter().filter_map(move |slot| match slot.wait {
             Wait::Held { op, identities } => {
-                Some(Draft { session, cxid: slot.xid, identities, op })
+                Some(Draft { session, attachment, cxid: slot.xid, identities, op })
             }
             Wait::Proposed { .. }
             | Wait::Sync { .. }

@@ -62,11 +62,12 @@ impl Replica {
             last_zxid_seen: request.last_zxid_seen,
         };
         let identities = Arc::from([identity.clone()]);
-        let draft = Draft { session, cxid: NO_XID, identities, op };
+        let draft = Draft { session, attachment: 0, cxid: NO_XID, identities, op };
         let number = self.propose(waiting, draft, out);
         let since_ms = self.now.mono_ms;
         let handshake = Slot { xid: NO_XID, since_ms, wait: Wait::Proposed { number, answer } };
-        let opened = Connection::new(session, timeout_ms, peer, identity, handshake);
+        let mut opened = Connection::new(session, timeout_ms, peer, identity, handshake);
+        opened.attachment = number;
         self.connections.insert(connection, opened);
     }
 
@@ -96,9 +97,10 @@ impl Replica {
         }
     }
 
-    /// A session is being resumed here. What its old connection still sends must not come behind
-    /// what the client did since, so it is heard no longer; when the resume is applied or lost, it
-    /// is closed.
+    /// Ignores from now on what the old connection of a session sends: the session is being resumed
+    /// here. When the resume is applied or lost, the old connection is closed. What it had sent
+    /// before and is proposed later, and what other connections send that wait for a resume of
+    /// their own, is refused when it is applied, by its attachment.
     fn silence(&mut self, session: SessionId) {
         let old = self.sessions.get(&session);
         if let Some(old) = old.and_then(|old| self.connections.get_mut(old)) {

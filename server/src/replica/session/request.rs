@@ -135,7 +135,8 @@ impl Replica {
         let Some(asking) = self.connections.get(&connection) else {
             return Wait::error(ErrorCode::SessionExpired);
         };
-        let (session, identities) = (asking.session, Arc::clone(&asking.identities));
+        let (session, attachment) = (asking.session, asking.attachment);
+        let identities = Arc::clone(&asking.identities);
         if op.encoded_bytes() + size::of_identities(&identities) > self.options.command_bytes_max {
             // It would not get to the other servers, and everything behind it would wait.
             return Wait::error(ErrorCode::BadArguments);
@@ -144,7 +145,7 @@ impl Replica {
             return Wait::Held { op, identities };
         }
         let answer = Answer::of(&op);
-        let draft = Draft { session, cxid, identities, op };
+        let draft = Draft { session, attachment, cxid, identities, op };
         let number = self.propose(Waiting::Connection(connection), draft, out);
         Wait::Proposed { number, answer }
     }

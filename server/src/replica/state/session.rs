@@ -36,6 +36,9 @@ pub struct Session {
     /// Where its client is connected, or was last. Writes that come from elsewhere are refused
     /// (protocol §7.6).
     pub owner: Owner,
+    /// The number of the owner's command that began or last resumed it. Writes of connections that
+    /// another one has replaced are refused.
+    pub attachment: u64,
 }
 
 /// How many parts the table has. A snapshot holds on to them while the table goes on: a part is
@@ -59,6 +62,7 @@ fn digest(id: SessionId, session: &Session) -> u64 {
         .word(session.generation)
         .word(u64::from(session.owner.server.0))
         .word(session.owner.boot)
+        .word(session.attachment)
         .finish()
 }
 
@@ -89,10 +93,16 @@ impl Sessions {
         self.count
     }
 
-    /// Whether the session may write through `origin`.
-    pub(super) fn check(&self, id: SessionId, origin: Origin) -> Result<(), ErrorCode> {
+    /// Refuses a write unless it comes from the session's newest connection.
+    pub(super) fn check(
+        &self,
+        id: SessionId,
+        origin: Origin,
+        attachment: u64,
+    ) -> Result<(), ErrorCode> {
         let session = self.get(id).ok_or(ErrorCode::SessionExpired)?;
-        if session.owner == Owner::from(origin) { Ok(()) } else { Err(ErrorCode::SessionMoved) }
+        let is_newest = session.owner == Owner::from(origin) && session.attachment == attachment;
+        if is_newest { Ok(()) } else { Err(ErrorCode::SessionMoved) }
     }
 
     pub(super) fn insert(&mut self, id: SessionId, session: Session) {

@@ -3,7 +3,7 @@
 //! ```text
 //! version u8 · last zxid
 //! ACLs     count u32 { number u32 · vector<ACL> }
-//! sessions count u32 { id · timeout i32 · generation u64 · server u8 · boot u64 }
+//! sessions count u32 { id · timeout i32 · generation u64 · server u8 · boot u64 · attachment u64 }
 //! fence    count u32 { server u8 · boot u64 · stream u64 · last u64 }
 //! znodes   count u32 { parent u32 · name · data · ACL u32 · czxid mzxid pzxid ctime mtime ·
 //!                      version aversion i32 · created u32 · kind u8 · argument i64 }
@@ -27,7 +27,7 @@ use super::tree::Tree;
 use super::znode::{Kind, NodeId, Znode};
 use crate::replica::ServerId;
 
-const SNAPSHOT_VERSION: u8 = 1;
+const SNAPSHOT_VERSION: u8 = 2;
 /// Pieces are about this long.
 const PIECE_BYTES: usize = 64 << 10;
 const NULL: i32 = -1;
@@ -122,6 +122,7 @@ impl SnapshotView {
             out.put_u64(session.generation);
             out.put_u8(session.owner.server.0);
             out.put_u64(session.owner.boot);
+            out.put_u64(session.attachment);
         }
         out.put_u32(narrow(self.fence.iter().count()));
         for (server, admitted) in self.fence.iter() {
@@ -274,7 +275,8 @@ where
         let generation = source.u64("generation")?;
         let server = ServerId(source.u8("owner")?);
         let owner = Owner { server, boot: source.u64("boot")? };
-        sessions.insert(id, Session { timeout_ms, generation, owner });
+        let attachment = source.u64("attachment")?;
+        sessions.insert(id, Session { timeout_ms, generation, owner, attachment });
     }
     Ok(sessions)
 }

@@ -28,6 +28,7 @@ pub(super) struct Context<'a> {
     zxid: Zxid,
     now_ms: i64,
     session: SessionId,
+    attachment: u64,
     policy: Policy,
     identities: &'a [Id],
     changes: Vec<Change>,
@@ -54,10 +55,11 @@ pub(super) fn apply(
     origin: Origin,
     command: Command,
 ) -> (Result<Reply, ErrorCode>, Vec<Change>) {
-    let Command { session, now_ms, policy, identities, op, .. } = command;
+    let Command { session, attachment, now_ms, policy, identities, op, .. } = command;
     let changes = Vec::new();
     let identities = &identities;
-    let mut context = Context { term, zxid, now_ms, session, policy, identities, changes };
+    let mut context =
+        Context { term, zxid, now_ms, session, attachment, policy, identities, changes };
     let result = run(state, &mut context, origin, op);
     (result, context.changes)
 }
@@ -82,7 +84,7 @@ fn run(
             set_data::set_config(&mut state.tree, context, text)
         }
         Op::Write(request) => {
-            state.sessions.check(context.session, origin)?;
+            state.sessions.check(context.session, origin, context.attachment)?;
             write(&mut state.tree, context, request)
         }
     }

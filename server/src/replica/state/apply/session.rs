@@ -21,7 +21,8 @@ pub(super) fn create(
     if state.sessions.get(id).is_some() {
         return Err(ErrorCode::NodeExists);
     }
-    state.sessions.insert(id, Session { timeout_ms, generation: 0, owner: Owner::from(origin) });
+    let (owner, attachment) = (Owner::from(origin), context.attachment);
+    state.sessions.insert(id, Session { timeout_ms, generation: 0, owner, attachment });
     context.changes.push(Change::SessionOpened(id));
     Ok(Reply::Empty)
 }
@@ -34,9 +35,9 @@ pub(super) fn resume(
 ) -> Result<Reply, ErrorCode> {
     let id = context.session;
     let session = *state.sessions.get(id).ok_or(ErrorCode::SessionExpired)?;
-    let owner = Owner::from(origin);
+    let (owner, attachment) = (Owner::from(origin), context.attachment);
     let generation = session.generation.saturating_add(1);
-    state.sessions.insert(id, Session { timeout_ms, generation, owner });
+    state.sessions.insert(id, Session { timeout_ms, generation, owner, attachment });
     context.changes.push(Change::SessionResumed { session: id, owner });
     Ok(Reply::Empty)
 }
@@ -46,7 +47,7 @@ pub(super) fn close(
     context: &mut Context<'_>,
     origin: Origin,
 ) -> Result<Reply, ErrorCode> {
-    state.sessions.check(context.session, origin)?;
+    state.sessions.check(context.session, origin, context.attachment)?;
     end(state, context);
     Ok(Reply::Empty)
 }

@@ -51,6 +51,7 @@ impl Bench {
         Command {
             number: 1,
             session: self.session,
+            attachment: 1,
             cxid: Xid(1),
             now_ms: self.now_ms,
             policy: self.policy,

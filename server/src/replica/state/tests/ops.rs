@@ -328,7 +328,7 @@ fn sessions_open_move_and_end_protocol_7() {
     bench.run(Op::ResumeSession { timeout_ms: 4000 }).expect("there");
     let owner = Owner { server: ServerId(2), boot: 7 };
     assert_eq!(bench.changes, [Change::SessionResumed { session: SESSION, owner }]);
-    let session = Session { timeout_ms: 4000, generation: 1, owner };
+    let session = Session { timeout_ms: 4000, generation: 1, owner, attachment: 1 };
     assert_eq!(bench.state.session(SESSION), Some(&session));
     bench.create("/x", Persistent).expect("its own");
     assert_eq!(bench.run(Op::ExpireSession { generation: 0, term: 1 }), Err(BadVersion));

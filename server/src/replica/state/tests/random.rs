@@ -105,6 +105,7 @@ impl Random {
         Command {
             number,
             session: SessionId(self.pick(&[1, 2, 3])),
+            attachment: if op.attaches() { 1 } else { self.pick(&[1, 1, 1, 2]) },
             cxid: Xid(0),
             now_ms: i64::try_from(number).expect("small"),
             policy: Policy {
