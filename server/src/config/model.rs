@@ -196,8 +196,12 @@ pub struct Limits {
     pub session_identities_max: usize,
     /// Watches of one session.
     pub session_watches_max: usize,
+    /// The memory of one session's watches, in bytes.
+    pub session_watch_bytes_max: usize,
     /// Watches of all sessions on this server.
     pub watches_max: usize,
+    /// The memory of all watches on this server, in bytes.
+    pub watch_bytes_max: usize,
     /// The longest log entry that this server makes of its clients' requests, in bytes.
     pub peer_frame_bytes_max: usize,
 }
@@ -218,7 +222,9 @@ impl Default for Limits {
             sessions_max: 1_000_000,
             session_identities_max: 64,
             session_watches_max: 1_000_000,
+            session_watch_bytes_max: 128 << 20,
             watches_max: 10_000_000,
+            watch_bytes_max: 512 << 20,
             peer_frame_bytes_max: 64 << 20,
         }
     }

@@ -246,7 +246,7 @@ const NO_RANGE: (u64, u64) = (0, 0);
 
 /// All settings, section by section.
 #[rustfmt::skip]
-pub(super) static SETTINGS: [Setting; 44] = [
+pub(super) static SETTINGS: [Setting; 46] = [
     Setting {
         section: "ensemble", key: "cluster_id", unit: "(a number)", range: (1, i64::MAX as u64),
         about: "What tells this ensemble from others: a server refuses peers and data of another.\n\
@@ -375,13 +375,23 @@ pub(super) static SETTINGS: [Setting; 44] = [
     },
     Setting {
         section: "limits", key: "session_watches_max", unit: "watches", range: (1, COUNT_MAX),
-        about: "Watches of one session, with 256 bytes of path for each.",
+        about: "Watches of one session.",
         derived: false, field: |c| Field::Usize(&mut c.limits.session_watches_max),
     },
     Setting {
+        section: "limits", key: "session_watch_bytes_max", unit: "bytes", range: (KIB, 64 * GIB),
+        about: "Memory of the watches of one session: the path and 160 bytes for each.",
+        derived: false, field: |c| Field::Usize(&mut c.limits.session_watch_bytes_max),
+    },
+    Setting {
         section: "limits", key: "watches_max", unit: "watches", range: (1, COUNT_MAX),
-        about: "Watches of all sessions on one server, with 256 bytes of path for each.",
+        about: "Watches of all sessions on one server.",
         derived: false, field: |c| Field::Usize(&mut c.limits.watches_max),
+    },
+    Setting {
+        section: "limits", key: "watch_bytes_max", unit: "bytes", range: (KIB, 64 * GIB),
+        about: "Memory of the watches of all sessions on one server.",
+        derived: false, field: |c| Field::Usize(&mut c.limits.watch_bytes_max),
     },
     Setting {
         section: "limits", key: "peer_frame_bytes_max", unit: "bytes", range: (MIB, 2 * GIB - 1),

@@ -68,10 +68,14 @@ pub struct Options {
     pub digest_algorithm: DigestAlgorithm,
     /// The most identities that a connection may prove; together they have 64 KiB.
     pub identities_per_connection_max: usize,
-    /// The most paths that a connection may watch; together they have 256 bytes for each.
+    /// The most paths that a connection may watch.
     pub watches_per_connection_max: usize,
+    /// The memory of a connection's watches in bytes: the paths and the entries in the tables.
+    pub watch_bytes_per_connection_max: usize,
     /// The most pairs of a connection and a path that it watches.
     pub watches_max: usize,
+    /// The memory of all watches in bytes.
+    pub watch_bytes_max: usize,
     /// How often the leader looks for empty containers and overdue znodes
     /// (`znode.container.checkIntervalMs`).
     pub container_interval_ms: u64,
@@ -117,7 +121,9 @@ impl Options {
             digest_algorithm: DigestAlgorithm::Sha1,
             identities_per_connection_max: 32,
             watches_per_connection_max: 100_000,
+            watch_bytes_per_connection_max: 128 << 20,
             watches_max: 5_000_000,
+            watch_bytes_max: 512 << 20,
             container_interval_ms: 60_000,
             containers_per_minute_max: 10_000,
             container_never_used_ms: 0,

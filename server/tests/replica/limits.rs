@@ -44,7 +44,7 @@ fn identities_have_room_for_names_and_not_for_megabytes() {
 #[test]
 fn watches_are_limited_by_the_bytes_of_their_paths_as_well() {
     // Nothing says that a path that is watched could exist.
-    let (mut world, connection) = world(|options| options.watches_per_connection_max = 8);
+    let (mut world, connection) = world(|options| options.watch_bytes_per_connection_max = 3000);
     let add = |path: String| {
         Request::AddWatch(AddWatchRequest { path, mode: AddWatchMode::PersistentRecursive })
     };
@@ -57,4 +57,22 @@ fn watches_are_limited_by_the_bytes_of_their_paths_as_well() {
     let refused = ask(&mut world, connection, Request::Exists(exists));
     assert_eq!(refused, Some(ErrorCode::ThrottledOp));
     assert_eq!(ask(&mut world, connection, add("/short".to_owned())), None);
+}
+
+/// A session with ten times as many watches as it may have, each within its own limit, had two
+/// gigabytes of tables on a server of default settings: only the text of the paths was counted.
+#[test]
+fn the_watches_of_all_connections_share_a_limit_of_memory() {
+    let mut world = World::new(1, |options| options.watch_bytes_max = 10_000);
+    let add = |number: usize| {
+        let path = format!("/{number}");
+        Request::AddWatch(AddWatchRequest { path, mode: AddWatchMode::Persistent })
+    };
+    let mut added = 0;
+    for _ in 0..4 {
+        let connection = world.connect(0, handshake(1000));
+        world.commit();
+        added += (0..100).filter(|n| ask(&mut world, connection, add(*n)).is_none()).count();
+    }
+    assert!((10_000 / 400..10_000 / 100).contains(&added), "{added} watches");
 }

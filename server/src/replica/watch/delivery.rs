@@ -6,16 +6,12 @@ use zoolet_jute::{
     Reply, Request, SetWatches2Request, WatcherEvent, WatchesRequest, Zxid, perms,
 };
 
-use super::Modes;
 use super::mode::Trigger;
 use super::table::parent;
+use super::{Modes, WatchTable};
 use crate::replica::session::Turn;
 use crate::replica::state::{Change, State};
 use crate::replica::{ConnectionId, Output, Replica};
-
-/// What watches may have of path bytes, on the average: a path need not exist to be watched, and can
-/// be as long as a frame.
-const PATH_BYTES_MAX: usize = 256;
 
 impl Replica {
     /// Tells the watchers of what a command has changed, in the order of the changes.
@@ -154,18 +150,19 @@ impl Replica {
         self.reply(turn, Ok(Reply::Empty), out);
     }
 
-    /// Whether a connection may watch this path as well.
+    /// Whether a connection may watch this path as well. A path need not exist to be watched, and can
+    /// be as long as a frame, so watches are limited by their memory, too.
     fn has_room_for(&self, connection: ConnectionId, path: &str) -> bool {
         if !self.watches.modes(connection, path).is_empty() {
             return true;
         }
-        let fits = |watches: usize, bytes: usize, max: usize| {
-            watches < max && bytes + path.len() <= max.saturating_mul(PATH_BYTES_MAX)
-        };
-        let (own, all) = (self.watches.path_bytes_of(connection), self.watches.path_bytes());
-        let own_max = self.options.watches_per_connection_max;
-        fits(self.watches.len_of(connection), own, own_max)
-            && fits(self.watches.len(), all, self.options.watches_max)
+        let (watches, options) = (&self.watches, &self.options);
+        let more = WatchTable::bytes_of(path);
+        watches.len_of(connection) < options.watches_per_connection_max
+            && watches.len() < options.watches_max
+            && watches.bytes_of_connection(connection) + more
+                <= options.watch_bytes_per_connection_max
+            && watches.bytes() + more <= options.watch_bytes_max
     }
 
     /// The state has jumped over changes that nobody saw. One-shot watches fire if what they wait

@@ -8,6 +8,10 @@ use super::mode::{Modes, Trigger};
 use crate::replica::ConnectionId;
 use crate::replica::above::at_or_above;
 
+/// What a watch takes besides its path's text, in bytes: its places in the maps, and the head of the
+/// text's allocation.
+const ENTRY_BYTES: usize = 160;
+
 /// All watches of this server's connections.
 #[derive(Debug, Default)]
 pub(crate) struct WatchTable {
@@ -19,7 +23,7 @@ pub(crate) struct WatchTable {
     recursive: BTreeMap<Arc<str>, BTreeSet<ConnectionId>>,
     registrations: usize,
     // Invariant: the sum over `connections`.
-    path_bytes: usize,
+    bytes: usize,
     data_entries: usize,
     child_entries: usize,
 }
@@ -28,8 +32,8 @@ pub(crate) struct WatchTable {
 #[derive(Debug, Default)]
 struct Watched {
     paths: BTreeSet<Arc<str>>,
-    /// The sum of their lengths.
-    path_bytes: usize,
+    /// The sum of [`WatchTable::bytes_of`] over them.
+    bytes: usize,
 }
 
 /// The connections that watch one path. Most paths have one: a contender in a lock's queue watches
@@ -52,8 +56,8 @@ impl WatchTable {
         if before.is_empty() {
             let watched = self.connections.entry(connection).or_default();
             watched.paths.insert(Arc::clone(&path));
-            watched.path_bytes += path.len();
-            self.path_bytes += path.len();
+            watched.bytes += Self::bytes_of(&path);
+            self.bytes += Self::bytes_of(&path);
             self.registrations += 1;
         }
         if after.intersects(Modes::RECURSIVE) {
@@ -154,14 +158,20 @@ impl WatchTable {
         self.connections.get(&connection).map_or(0, |watched| watched.paths.len())
     }
 
-    /// The bytes of the paths that a connection watches.
-    pub(crate) fn path_bytes_of(&self, connection: ConnectionId) -> usize {
-        self.connections.get(&connection).map_or(0, |watched| watched.path_bytes)
+    /// The memory of a watch on this path, in bytes. A path that several connections watch is held
+    /// once and counted for each: any of them may be the last.
+    pub(crate) const fn bytes_of(path: &str) -> usize {
+        ENTRY_BYTES + path.len()
     }
 
-    /// The same over all connections.
-    pub(crate) const fn path_bytes(&self) -> usize {
-        self.path_bytes
+    /// The memory of the watches of a connection, in bytes.
+    pub(crate) fn bytes_of_connection(&self, connection: ConnectionId) -> usize {
+        self.connections.get(&connection).map_or(0, |watched| watched.bytes)
+    }
+
+    /// The memory of all watches, in bytes.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// How many pairs of a connection and a path there are.
@@ -200,8 +210,8 @@ impl WatchTable {
             if let Some(watched) = self.connections.get_mut(&connection)
                 && watched.paths.remove(path)
             {
-                watched.path_bytes -= path.len();
-                self.path_bytes -= path.len();
+                watched.bytes -= Self::bytes_of(path);
+                self.bytes -= Self::bytes_of(path);
                 if watched.paths.is_empty() {
                     self.connections.remove(&connection);
                 }
