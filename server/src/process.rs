@@ -1,7 +1,15 @@
-//! What the operating system tells of this process and its machine. Nothing of it decides anything
-//! about the state, so it has no seam.
+//! What the operating system tells of this process and its machine, and a thread to free memory on.
+//! Nothing of it decides anything about the state, so it has no seam.
 
 use std::fs;
+use std::thread;
+
+/// Frees a value on a thread of its own: freeing a tree of millions of znodes takes seconds. Where
+/// there is no thread, it is freed here.
+pub(crate) fn drop_elsewhere<T: Send + 'static>(value: T) {
+    // A failed spawn drops the closure, and the value with it.
+    let _ = thread::Builder::new().name("free".to_owned()).spawn(move || drop(value));
+}
 
 /// The open files of this process and the most that it may open; `None` where the system does not
 /// tell. They are the first thing that a server with many clients runs out of.

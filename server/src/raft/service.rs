@@ -246,8 +246,8 @@ impl Answers {
         let receiving = spawn_blocking(move || {
             snapshots.receive(writer, digest, |chunks| machine.stage(chunks))
         });
-        let reader = match receiving.await.map_err(io::Error::other)? {
-            Ok(reader) => reader,
+        let (reader, staged) = match receiving.await.map_err(io::Error::other)? {
+            Ok(received) => received,
             Err(error) => {
                 tracing::warn!(%error, ?name, "a received snapshot is not whole: it is deleted");
                 // An answer without a vote: the leader sends it again.
@@ -255,11 +255,11 @@ impl Answers {
             }
         };
         let snapshot = FileSnapshot { meta: meta_of(&reader)?, snapshot: reader };
-        let (raft, snapshots) = (self.core.raft().clone(), self.snapshots.clone());
+        let raft = self.core.raft().clone();
         Ok(Answer::Later(Box::pin(async move {
+            // One that is older than what is here is not installed, nor is one of an old leader.
+            let _staged = staged;
             let response = raft.install_full_snapshot(vote, snapshot).await.ok()?;
-            // One that is older than what is here was not installed.
-            snapshots.stage(None);
             let mut out = BytesMut::new();
             codec::put_vote(&mut out, &response.vote);
             Some(out.freeze())

@@ -3,7 +3,7 @@
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt};
@@ -16,6 +16,7 @@ use super::codec;
 use super::machine::{Chunks, Machine, Staged, StateSnapshot};
 use super::proposer::Proposer;
 use super::types::{LogId, Member, SnapshotMeta, StoredMembership, TypeConfig, log_id, term_of};
+use crate::process::drop_elsewhere;
 use crate::storage::{SnapshotName, SnapshotReader, SnapshotStore, SnapshotWriter, StorageError};
 
 /// The most entries that are applied under one lock, so that clients get their turn in between.
@@ -54,21 +55,22 @@ impl Snapshots {
         writer: SnapshotWriter,
         digest: u64,
         stage: impl FnOnce(Chunks) -> io::Result<Staged>,
-    ) -> io::Result<SnapshotReader> {
+    ) -> io::Result<(SnapshotReader, StagedPlace)> {
         let sealed = writer.seal(digest)?;
         let staged = stage(Box::new(sealed.read()?))?;
         let name = sealed.publish()?.name;
-        self.stage(Some((name, staged)));
-        Ok(self.store.read(name)?)
+        let before = self.lock_staged().replace((name, staged));
+        drop(before);
+        let place = StagedPlace { snapshots: self.clone(), name };
+        Ok((self.store.read(name)?, place))
     }
 
-    /// Keeps a state, or drops the one that was kept.
-    pub(super) fn stage(&self, staged: Option<(SnapshotName, Staged)>) {
-        *self.staged.lock().unwrap_or_else(PoisonError::into_inner) = staged;
+    fn lock_staged(&self) -> MutexGuard<'_, Option<(SnapshotName, Staged)>> {
+        self.staged.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn take_staged(&self, name: SnapshotName) -> Option<Staged> {
-        let staged = self.staged.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let staged = self.lock_staged().take();
         staged.filter(|(of, _)| *of == name).map(|(_, staged)| staged)
     }
 
@@ -127,6 +129,24 @@ impl Snapshots {
         let reader = self.store.read(name)?;
         self.adopt(reader.clone())?;
         Ok(reader)
+    }
+}
+
+/// The place of a state that waits to be installed. Dropped without that, whatever the reason, it
+/// frees the state: a whole tree is not kept for an install that was refused.
+#[derive(Debug)]
+pub(super) struct StagedPlace {
+    snapshots: Snapshots,
+    name: SnapshotName,
+}
+
+impl Drop for StagedPlace {
+    fn drop(&mut self) {
+        let staged = self.snapshots.lock_staged().take_if(|(name, _)| *name == self.name);
+        // Freeing millions of znodes takes seconds.
+        if let Some(staged) = staged {
+            drop_elsewhere(staged);
+        }
     }
 }
 

@@ -8,12 +8,13 @@ use openraft::StorageError;
 use openraft::testing::log::{StoreBuilder, Suite};
 
 use super::recorder::Recorder;
+use crate::raft::Staged;
 use crate::raft::log_store::LogStore;
 use crate::raft::proposer::Proposer;
 use crate::raft::state_machine::{Snapshots, StateMachine};
 use crate::raft::types::TypeConfig;
 use crate::replica::ServerId;
-use crate::storage::{Disk, MemoryDisk, RealDisk, SnapshotStore, Wal, WalOptions};
+use crate::storage::{Disk, MemoryDisk, RealDisk, SnapshotName, SnapshotStore, Wal, WalOptions};
 
 #[derive(Debug)]
 enum Place {
@@ -56,4 +57,24 @@ async fn the_store_passes_openrafts_suite_on_the_disk() {
 
 fn remove(directory: &Path) {
     std::fs::remove_dir_all(directory).unwrap();
+}
+
+/// A leader of the past sends a snapshot. The state is read and checked before openraft is asked,
+/// and openraft refuses it: the whole tree stayed in memory until the next snapshot came.
+#[tokio::test]
+async fn a_received_state_that_is_not_installed_is_freed() {
+    let store = SnapshotStore::open(Arc::new(MemoryDisk::new()), Path::new("snapshots")).unwrap();
+    let snapshots = Snapshots::new(store.clone(), 3, None);
+    let name = SnapshotName { term: 1, index: 7, zxid: 7 };
+    let mut writer = store.create(name, &bytes::Bytes::from_static(b"meta")).unwrap();
+    writer.write(b"state").unwrap();
+    let state = Arc::new(());
+    let held = Arc::clone(&state);
+    let stage = |_| Ok(Staged::new(move || drop(held)));
+    let (_reader, place) = snapshots.receive(writer, 0, stage).unwrap();
+    assert_eq!(Arc::strong_count(&state), 2, "it waits for its install");
+    drop(place);
+    while Arc::strong_count(&state) > 1 {
+        tokio::task::yield_now().await;
+    }
 }
