@@ -20,6 +20,12 @@ pub struct Now {
 pub trait Clock: Debug + Send + Sync + 'static {
     /// Both clocks, now.
     fn now(&self) -> Now;
+
+    /// Microseconds on the monotonic clock, to measure short spans by. A clock without them counts
+    /// whole milliseconds.
+    fn mono_us(&self) -> u64 {
+        self.now().mono_ms.saturating_mul(1000)
+    }
 }
 
 /// The machine's clocks.
@@ -50,5 +56,9 @@ impl Clock for RealClock {
             mono_ms: u64::try_from(self.start.elapsed().as_millis()).unwrap_or(u64::MAX),
             wall_ms: i64::try_from(wall.as_millis()).unwrap_or(i64::MAX),
         }
+    }
+
+    fn mono_us(&self) -> u64 {
+        u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 }

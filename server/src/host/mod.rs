@@ -7,6 +7,8 @@
 
 mod admission;
 mod answer;
+mod deliver;
+mod lock;
 mod quota_log;
 mod received;
 mod report;
@@ -16,27 +18,25 @@ mod tests;
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt::Debug;
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 use std::task::Waker;
 
 use bytes::Bytes;
 use tokio::sync::watch;
 use tracing::error;
-use zoolet_jute::{
-    ConnectRequest, ConnectResponse, Encode, ErrorCode, Id, ReconfigRequest, Reply, ReplyHeader,
-    SessionId, WatcherEvent, Xid, Zxid, frame,
-};
+use zoolet_jute::{ConnectRequest, ErrorCode, Id, ReconfigRequest, SessionId};
 
 use self::admission::Connection;
 pub use self::admission::{Admission, Limits};
 use self::answer::Answer;
+use self::lock::TurnLock;
 use self::quota_log::QuotaLog;
 pub use self::received::Received;
 pub use self::report::{ServerReport, SessionsReport};
 use crate::clock::{Clock, Now};
-use crate::metrics::{Answered, Latency};
-use crate::outbox::{Accepted, Closing, Outbox};
+use crate::metrics::Latency;
+use crate::outbox::{Closing, Outbox};
 use crate::replica::state::{SnapshotView, State};
 use crate::replica::{Command, ConnectionId, Input, Output, Replica, Role};
 
@@ -90,7 +90,7 @@ pub struct Host {
     read_only: AtomicBool,
     /// Why the replica cannot go on.
     failure: watch::Sender<Option<String>>,
-    inner: Mutex<Inner>,
+    inner: TurnLock<Inner>,
 }
 
 #[derive(Debug)]
@@ -121,6 +121,8 @@ pub struct Figures {
     pub sent: u64,
     /// How long requests took.
     pub latency: Latency,
+    /// The longest time for which the lock was held, in microseconds.
+    pub hold_us_max: u64,
 }
 
 impl Host {
@@ -154,7 +156,7 @@ impl Host {
             wakers: Vec::new(),
         };
         let (last_connection, read_only) = (AtomicU64::new(0), AtomicBool::new(false));
-        let (failure, inner) = (watch::Sender::new(None), Mutex::new(inner));
+        let (failure, inner) = (watch::Sender::new(None), TurnLock::new(inner));
         Arc::new(Self { clock, proposals, last_connection, serving, read_only, failure, inner })
     }
 
@@ -183,25 +185,32 @@ impl Host {
         self.read_only.load(Ordering::Relaxed)
     }
 
-    /// A client has sent its `ConnectRequest`; the answer goes to the outbox when the session is
-    /// in the log.
+    /// Takes a client's `ConnectRequest`; the answer goes to the outbox when the session is in the
+    /// log. While the queue of proposals is full, nothing is done and the caller is to try again
+    /// later: each session puts a command into that queue, and a client that connects again and
+    /// again leaves them there.
     pub fn connect(
         &self,
         connection: ConnectionId,
-        outbox: Arc<Outbox>,
+        outbox: &Arc<Outbox>,
         peer: IpAddr,
-        request: ConnectRequest,
-    ) {
+        request: &ConnectRequest,
+    ) -> Admission {
         self.locked(|inner, now| {
-            inner.figures.received += 1;
-            outbox.count(|traffic| traffic.received += 1);
             if inner.has_failed {
                 inner.wakers.extend(outbox.close(Closing::Finished));
-                return;
+                return Admission::Closed;
             }
-            inner.connections.insert(connection, Connection::new(outbox));
+            if self.proposals.queued_bytes() >= inner.limits.bytes_max {
+                return Admission::Busy;
+            }
+            inner.figures.received += 1;
+            outbox.count(|traffic| traffic.received += 1);
+            inner.connections.insert(connection, Connection::new(Arc::clone(outbox)));
+            let request = request.clone();
             self.step(inner, now, Input::Connect { connection, peer, request });
-        });
+            Admission::Open
+        })
     }
 
     /// Takes requests off the front, as many as the limits admit.
@@ -370,11 +379,14 @@ impl Host {
 
     /// Runs `work` under the lock, then wakes whom it gave something.
     fn locked<T>(&self, work: impl FnOnce(&mut Inner, Now) -> T) -> T {
-        let mut inner = self.inner.lock().expect("a panic in a step ends the process");
+        let mut inner = self.inner.lock();
+        let since_us = self.clock.mono_us();
         // Read under the lock: the replica's time must not go back.
         let now = self.clock.now();
         let result = work(&mut inner, now);
         let wakers = std::mem::take(&mut inner.wakers);
+        let held_us = self.clock.mono_us().saturating_sub(since_us);
+        inner.figures.hold_us_max = inner.figures.hold_us_max.max(held_us);
         drop(inner);
         for waker in wakers {
             waker.wake();
@@ -418,82 +430,6 @@ impl Host {
         // A commit that fires a hundred thousand watches must not leave its megabytes behind.
         if outputs.capacity() <= OUTPUTS_KEPT_MAX {
             inner.outputs = outputs;
-        }
-    }
-}
-
-impl Inner {
-    fn accept(&mut self, now: Now, connection: ConnectionId, response: &ConnectResponse) {
-        let zxid = self.replica.state().last_zxid();
-        let Some(entry) = self.connections.get_mut(&connection) else { return };
-        let (session, timeout_ms) = (response.session_id, response.timeout_ms);
-        let accepted = (session != SessionId::NONE).then_some(Accepted { session, timeout_ms });
-        entry.accepted = accepted.is_some();
-        self.figures.sent += 1;
-        self.wakers.extend(entry.outbox.push(|out| {
-            frame::put(out.tail, |out| response.encode(out));
-            *out.accepted = accepted;
-            out.traffic.sent += 1;
-            out.traffic.opened(zxid, now.mono_ms);
-        }));
-    }
-
-    fn reply(&mut self, now: Now, connection: ConnectionId, answer: Answer) {
-        let Some(entry) = self.connections.get_mut(&connection) else { return };
-        let answered = entry.answered(answer.xid == Xid::PING);
-        self.requests_in_flight -= usize::from(answered.is_some());
-        self.bytes_in_flight -= answered.as_ref().map_or(0, |answered| answered.bytes);
-        self.figures.sent += 1;
-        self.figures.latency.record(answer.took_ms);
-        let queued = entry.in_flight() as u64;
-        let op = answered.and_then(|answered| answered.op);
-        if !entry.outbox.could_hold(answer.result.as_ref().map_or(0, Reply::bulk_bytes)) {
-            self.wakers.extend(entry.outbox.close(Closing::TooLong));
-            return;
-        }
-        self.wakers.extend(entry.outbox.push(|out| {
-            let Answer { xid, zxid, took_ms, .. } = answer;
-            answer.encode(out);
-            let now_ms = now.mono_ms;
-            out.traffic.answered(Answered { op, xid, zxid, took_ms, now_ms });
-            out.traffic.queued = queued;
-        }));
-    }
-
-    fn notify(&mut self, connection: ConnectionId, zxid: Zxid, event: &WatcherEvent) {
-        let Some(entry) = self.connections.get_mut(&connection) else { return };
-        self.figures.sent += 1;
-        self.wakers.extend(entry.outbox.push_event(|out| {
-            let header = ReplyHeader { xid: Xid::NOTIFICATION, zxid, err: None };
-            frame::put(out.tail, |out| {
-                header.encode(out);
-                event.encode(out);
-            });
-            out.traffic.sent += 1;
-        }));
-    }
-
-    fn close(&mut self, connection: ConnectionId) {
-        if let Some(entry) = self.forget(connection) {
-            self.wakers.extend(entry.outbox.close(Closing::Finished));
-        }
-    }
-
-    /// Takes a connection and what it has in flight out of the books.
-    fn forget(&mut self, connection: ConnectionId) -> Option<Connection> {
-        let entry = self.connections.remove(&connection)?;
-        self.requests_in_flight -= entry.in_flight();
-        self.bytes_in_flight -= entry.bytes_in_flight();
-        Some(entry)
-    }
-
-    fn count_received(&mut self, connection: ConnectionId, count: u64) {
-        self.figures.received += count;
-        if let Some(entry) = self.connections.get(&connection) {
-            entry.outbox.count(|traffic| {
-                traffic.received += count;
-                traffic.queued = entry.in_flight() as u64;
-            });
         }
     }
 }

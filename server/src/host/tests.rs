@@ -1,9 +1,10 @@
 //! The host around a replica that leads alone.
 
 use std::net::IpAddr;
+use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
 
-use zoolet_jute::{NullablePathRequest, PathWatchRequest, Request};
+use zoolet_jute::{NullablePathRequest, PathWatchRequest, Request, Xid, Zxid};
 
 use super::*;
 use crate::clock::RealClock;
@@ -56,6 +57,14 @@ impl Bench {
     }
 
     fn connect(&self) -> (ConnectionId, Arc<Outbox>) {
+        let (connection, outbox, admission) = self.try_connect();
+        assert_eq!(admission, Admission::Open);
+        self.commit();
+        assert!(outbox.accepted().is_some());
+        (connection, outbox)
+    }
+
+    fn try_connect(&self) -> (ConnectionId, Arc<Outbox>, Admission) {
         let (connection, outbox) = (self.host.number_connection(), Arc::new(Outbox::new(64 << 20)));
         let request = ConnectRequest {
             protocol_version: 0,
@@ -66,10 +75,8 @@ impl Bench {
             read_only: None,
         };
         let peer = IpAddr::from([127, 0, 0, 1]);
-        self.host.connect(connection, Arc::clone(&outbox), peer, request);
-        self.commit();
-        assert!(outbox.accepted().is_some());
-        (connection, outbox)
+        let admission = self.host.connect(connection, &outbox, peer, &request);
+        (connection, outbox, admission)
     }
 
     /// Offers requests; answers how many were not taken.
@@ -119,6 +126,22 @@ fn a_full_queue_of_proposals_admits_one_request_of_a_connection_at_a_time() {
     assert_eq!(bench.ask(connection, vec![sync(); 5]), 5);
     bench.kept.queued_bytes.store(0, Ordering::Relaxed);
     assert_eq!(bench.ask(connection, vec![sync(); 5]), 0);
+}
+
+/// Clients that connect, hang up and connect again left a command in the queue each time, however
+/// full it was.
+#[test]
+fn a_full_queue_of_proposals_admits_no_handshake() {
+    let bench = Bench::new();
+    bench.kept.queued_bytes.store(Limits::default().bytes_max, Ordering::Relaxed);
+    let (connection, outbox, admission) = bench.try_connect();
+    assert!(bench.kept.commands.lock().unwrap().is_empty(), "nothing is proposed");
+    assert_eq!(admission, Admission::Busy);
+    bench.host.disconnect(connection);
+    bench.commit();
+    assert!(outbox.accepted().is_none());
+    bench.kept.queued_bytes.store(0, Ordering::Relaxed);
+    bench.connect();
 }
 
 #[test]

@@ -36,6 +36,9 @@ const CHUNKS_MAX: usize = 16;
 /// A client that has been silent for its session timeout is closed at the next such multiple.
 const IDLE_ROUNDING_MS: u64 = 10_000;
 
+/// The pause before a full queue of proposals is offered a handshake again.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+
 /// How long a client may take to close its side after its last frame.
 const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
 
@@ -100,13 +103,24 @@ impl Connection {
             return Err(ConnectionError::HandshakeTimeout(limit_ms));
         };
         let Some(request) = request? else { return Ok(()) };
-        self.place.shaken();
         let host = Arc::clone(&self.shared.host);
         let connection = host.number_connection();
-        host.connect(connection, Arc::clone(&self.outbox), self.peer.ip(), request);
+        let admitted = timeout(Duration::from_millis(limit_ms), self.admit(connection, &request));
+        if admitted.await.is_err() {
+            return Err(ConnectionError::Busy(limit_ms));
+        }
+        self.place.shaken();
         let served = self.serve(connection).await;
         host.disconnect(connection);
         served
+    }
+
+    /// Hands the handshake to the host, once its queue has room.
+    async fn admit(&mut self, connection: ConnectionId, request: &ConnectRequest) {
+        let (host, peer) = (Arc::clone(&self.shared.host), self.peer.ip());
+        while host.connect(connection, &self.outbox, peer, request) == Admission::Busy {
+            sleep(BUSY_PAUSE).await;
+        }
     }
 
     /// Reads the handshake, or answers a four-letter word.

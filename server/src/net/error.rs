@@ -26,6 +26,9 @@ pub(super) enum ConnectionError {
     /// The client did not send its handshake in time.
     #[error("no handshake within {0} ms")]
     HandshakeTimeout(u64),
+    /// The commands that wait to be proposed fill their queue.
+    #[error("the queue of proposals was full for {0} ms")]
+    Busy(u64),
     /// This server does not serve now.
     #[error("this server has no leader to follow")]
     NotServing,

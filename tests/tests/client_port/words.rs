@@ -209,7 +209,8 @@ const MNTR_ABSENT: [(&str, &str); 9] = [
 ];
 
 /// The keys of `mntr` that Apache has not, in order; those of Raft only in an ensemble.
-const MNTR_OWN: [&str; 6] = [
+const MNTR_OWN: [&str; 7] = [
+    "zk_max_lock_hold_us",
     "zk_raft_applied_index",
     "zk_raft_last_log_index",
     "zk_raft_snapshot_index",

@@ -60,6 +60,7 @@ pub(in super::super) fn mntr(shared: &Shared) -> String {
         out.add("raft_applied_index", figures.applied);
         out.add("raft_snapshot_index", figures.snapshot);
     }
+    out.add("max_lock_hold_us", report.figures.hold_us_max);
     out.add("state_zxid", report.zxid);
     out.add("state_digest", format_args!("{:#018x}", report.digest));
     out.0
