@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+use crate::config::StartMode;
+
 /// A small ZooKeeper-compatible coordination server.
 #[derive(Debug, Parser)]
 #[command(name = "zoolet", version, about)]
@@ -52,7 +54,30 @@ pub struct ServeArgs {
     /// Which of the configured servers this is; takes the place of the myid file.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=254))]
     pub id: Option<u8>,
+    /// Wait until the ensemble takes this server in, and never found one: for a server whose data is
+    /// lost while the others have theirs, as an addition to what it finds out by itself.
+    #[arg(long, conflicts_with = "force_new_ensemble")]
+    pub join: bool,
+    /// DANGER: make a new ensemble of this server alone, with the data that it has, for when a
+    /// majority is lost for good. Whatever it lacks of what was acknowledged is gone. The servers of
+    /// the old ensemble are refused from then on; empty their directories, and they are taken in.
+    /// For one start only.
+    #[arg(long)]
+    pub force_new_ensemble: bool,
     /// Stop when standard input ends: how a supervisor makes sure that no server outlives it.
     #[arg(long, hide = true)]
     pub until_stdin_ends: bool,
+}
+
+impl ServeArgs {
+    /// Returns what this start may do about the founding of the ensemble.
+    pub fn start_mode(&self) -> StartMode {
+        if self.force_new_ensemble {
+            StartMode::ForceNew
+        } else if self.join {
+            StartMode::Join
+        } else {
+            StartMode::FoundOrJoin
+        }
+    }
 }

@@ -14,7 +14,8 @@ use crate::node::{Node, Seams, StartError};
 
 /// Runs the server that the arguments name.
 pub(crate) async fn serve(args: ServeArgs) -> Result<(), StartError> {
-    let config = load(&args.config, args.id)?;
+    let mut config = load(&args.config, args.id)?;
+    config.start_mode = args.start_mode();
     let stop = stop_requested(args.until_stdin_ends).map_err(StartError::Signals)?;
     tokio::pin!(stop);
     info!(server = config.server_id.0, data_dir = %config.data_dir.display(), "starting");

@@ -42,7 +42,7 @@ pub use member::{Member, Role, members_text};
 pub use members::{MemberList, change_members, parse_members};
 pub use model::{
     AuthConfig, EnsembleConfig, FourLetterConfig, Limits, LogConfig, ServerConfig, SessionConfig,
-    SnapshotConfig, Words, ZnodeConfig,
+    SnapshotConfig, StartMode, Words, ZnodeConfig,
 };
 pub use toml_text::to_cluster_toml;
 

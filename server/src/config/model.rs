@@ -27,6 +27,9 @@ pub struct ServerConfig {
     pub client_bind: HostPort,
     /// Where this server listens for the other servers; none when it is standalone.
     pub peer_bind: Option<HostPort>,
+    /// What this start may do about the founding of the ensemble. No file says it: it is for one
+    /// start, on the command line.
+    pub start_mode: StartMode,
     /// What concerns all servers together.
     pub ensemble: EnsembleConfig,
     /// How long a session lives without a sign of life.
@@ -43,6 +46,20 @@ pub struct ServerConfig {
     pub auth: AuthConfig,
     /// Four-letter words.
     pub four_letter: FourLetterConfig,
+}
+
+/// What a start may do about the founding of the ensemble.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StartMode {
+    /// A server without data founds the ensemble with the other voters if none of them has data.
+    #[default]
+    FoundOrJoin,
+    /// The ensemble is known to exist: a server without data waits until it is taken in.
+    Join,
+    /// This server alone becomes a new ensemble, with the data that it has. The servers of the old
+    /// one are refused from then on, until their directories are emptied; then they are taken in.
+    /// Whatever this server lacks of what the old ensemble has acknowledged is lost.
+    ForceNew,
 }
 
 impl ServerConfig {
@@ -92,6 +109,7 @@ impl Default for ServerConfig {
             data_log_dir: PathBuf::from("data"),
             client_bind: client,
             peer_bind: None,
+            start_mode: StartMode::default(),
             ensemble: EnsembleConfig::default(),
             session: SessionConfig::default(),
             limits: Limits::default(),

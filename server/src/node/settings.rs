@@ -75,6 +75,8 @@ pub(super) fn raft_options(config: &ServerConfig, seams: &Seams) -> raft::Option
         snapshot_commands: config.snapshot.commands,
         snapshot_log_bytes: config.snapshot.log_bytes,
         snapshots_retained: config.snapshot.retain,
+        entropy: Arc::clone(&seams.entropy),
+        start_mode: config.start_mode,
         connect_timeout: millis(ensemble.peer_connect_timeout_ms),
         timing: Timing {
             heartbeat: millis(ensemble.heartbeat_ms),
@@ -188,11 +190,10 @@ impl EnsembleSource for KnownEnsemble {
     }
 }
 
-/// A peer whose log matches up to what is committed is in sync.
 fn ensemble_figures(status: &raft::Status) -> EnsembleFigures {
     let synced = |is_voter: bool| {
         let peers = status.peers.iter().filter(|peer| peer.is_voter == is_voter);
-        peers.filter(|peer| peer.matching >= status.committed).count()
+        peers.filter(|peer| peer.is_synced).count()
     };
     let voters = status.peers.iter().filter(|peer| peer.is_voter).count();
     EnsembleFigures {

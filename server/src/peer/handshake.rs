@@ -1,8 +1,9 @@
 //! The first bytes of a connection, from both sides.
 //!
 //! ```text
-//! caller   magic (8) · version (2) · cluster (8) · caller (8) · called (8) · boot (8) · lane (1)
-//! called   magic (8) · version (2) · verdict (1) · boot (8)
+//! caller   magic (8) · version (2) · cluster (8) · founding (8) · caller (8) · its directory (8) ·
+//!          called (8) · its directory (8) · boot (8) · lane (1)
+//! called   magic (8) · version (2) · verdict (1) · founding (8) · directory (8) · boot (8)
 //! ```
 
 use std::io;
@@ -18,24 +19,45 @@ use crate::transport::Stream;
 const MAGIC: [u8; 8] = *b"zoopeer\n";
 
 /// The version of the handshake and of the frames' format.
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 
 /// The numbers that servers have. With one connection for each lane of each, they bound what the
 /// peer port holds open, whatever callers say of themselves.
 pub(super) const SERVERS: RangeInclusive<u64> = 1..=254;
 
-const HELLO_BYTES: usize = 2 + 4 * 8 + 1;
-const WELCOME_BYTES: usize = 8 + 2 + 1 + 8;
+/// What follows the version in a hello.
+const HELLO_BYTES: usize = 7 * 8 + 1;
+const WELCOME_BYTES: usize = 8 + 2 + 1 + 3 * 8;
+
+/// The most that is read of a hello of an unknown version.
+const UNKNOWN_BYTES_MAX: u64 = 1024;
+
+/// In a hello, in the place of a directory: the caller talks to whichever directory it finds.
+const ANY_DIRECTORY: u64 = u64::MAX;
 
 /// Who a server is, to its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The ensemble's number. Servers of different ensembles do not talk.
     pub cluster: u64,
+    /// The ensemble's founding, zero as long as the server belongs to none. Servers of different
+    /// foundings do not talk, even if their ensembles have the same name and members.
+    pub founding: u64,
     /// The server's number.
     pub server: u64,
+    /// The id of its data directory. A replaced disk is another directory under the same number.
+    pub directory: u64,
     /// Its start: later starts have larger numbers.
     pub boot: u64,
+}
+
+/// The server that a caller wants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// Its number.
+    pub server: u64,
+    /// Its directory; `None` for whichever directory it has.
+    pub directory: Option<u64>,
 }
 
 /// Why a handshake failed.
@@ -50,6 +72,16 @@ pub enum HandshakeError {
     /// The other side belongs to another ensemble.
     #[error("the other side is of cluster {theirs:#018x}, this server is of {ours:#018x}")]
     Cluster { theirs: u64, ours: u64 },
+    /// The other side belongs to another founding of the ensemble.
+    #[error(
+        "the other side belongs to another ensemble of the same name: its founding is \
+         {theirs:#018x}, this server's is {ours:#018x}; one of the two was founded again without \
+         the data of the other, and its servers' directories must be emptied before they can join"
+    )]
+    Founding { theirs: u64, ours: u64 },
+    /// The caller wanted another directory of this server, or has found one.
+    #[error("the directory is {theirs:#018x}, wanted is {wanted:#018x}: the disk was replaced")]
+    Directory { theirs: u64, wanted: u64 },
     /// The caller wanted another server; its configuration has wrong addresses.
     #[error("the other side looks for server {wanted}, this is server {ours}")]
     Target { wanted: u64, ours: u64 },
@@ -75,21 +107,26 @@ enum Verdict {
     Cluster = 2,
     Target = 3,
     Malformed = 4,
+    Founding = 5,
+    Directory = 6,
 }
 
-/// The caller's side.
+/// The caller's side. Returns who the other side is.
 pub(super) async fn greet(
     stream: &mut dyn Stream,
     ours: Identity,
-    target: u64,
+    target: Target,
     lane: Lane,
-) -> Result<(), HandshakeError> {
+) -> Result<Identity, HandshakeError> {
     let mut hello = Vec::with_capacity(MAGIC.len() + HELLO_BYTES);
     hello.put_slice(&MAGIC);
     hello.put_u16(VERSION);
     hello.put_u64(ours.cluster);
+    hello.put_u64(ours.founding);
     hello.put_u64(ours.server);
-    hello.put_u64(target);
+    hello.put_u64(ours.directory);
+    hello.put_u64(target.server);
+    hello.put_u64(target.directory.unwrap_or(ANY_DIRECTORY));
     hello.put_u64(ours.boot);
     hello.put_u8(lane as u8);
     stream.write_all(&hello).await?;
@@ -100,11 +137,19 @@ pub(super) async fn greet(
         return Err(HandshakeError::Magic);
     };
     let theirs = welcome.get_u16();
-    match welcome.get_u8() {
-        0 => Ok(()),
+    let verdict = welcome.get_u8();
+    let (founding, directory, boot) = (welcome.get_u64(), welcome.get_u64(), welcome.get_u64());
+    let (cluster, server) = (ours.cluster, target.server);
+    match verdict {
+        0 => Ok(Identity { cluster, founding, server, directory, boot }),
         1 => Err(HandshakeError::Version { theirs }),
         2 => Err(HandshakeError::Refused("it is of another cluster")),
         3 => Err(HandshakeError::Refused("it is another server: check the addresses")),
+        5 => Err(HandshakeError::Founding { theirs: founding, ours: ours.founding }),
+        6 => Err(HandshakeError::Directory {
+            theirs: directory,
+            wanted: target.directory.unwrap_or(ANY_DIRECTORY),
+        }),
         _ => Err(HandshakeError::Refused("it did not understand the handshake")),
     }
 }
@@ -120,15 +165,27 @@ pub(super) async fn receive(
     if magic != MAGIC {
         return Err(HandshakeError::Magic);
     }
+    let version = stream.read_u16().await?;
     let mut hello = [0; HELLO_BYTES];
-    stream.read_exact(&mut hello).await?;
-    let (verdict, result) = judge(&hello, ours, any_cluster);
+    let (verdict, result) = if version == VERSION {
+        stream.read_exact(&mut hello).await?;
+        judge(&hello, ours, any_cluster)
+    } else {
+        (Verdict::Version, Err(HandshakeError::Version { theirs: version }))
+    };
     let mut welcome = Vec::with_capacity(WELCOME_BYTES);
     welcome.put_slice(&MAGIC);
     welcome.put_u16(VERSION);
     welcome.put_u8(verdict as u8);
+    welcome.put_u64(ours.founding);
+    welcome.put_u64(ours.directory);
     welcome.put_u64(ours.boot);
     stream.write_all(&welcome).await?;
+    if version != VERSION {
+        // What is left unread would take the answer back.
+        stream.shutdown().await?;
+        stream.take(UNKNOWN_BYTES_MAX).read_to_end(&mut Vec::new()).await?;
+    }
     result
 }
 
@@ -137,15 +194,11 @@ fn judge(
     ours: Identity,
     any_cluster: bool,
 ) -> (Verdict, Result<(Identity, Lane), HandshakeError>) {
-    let version = hello.get_u16();
-    let cluster = hello.get_u64();
-    let server = hello.get_u64();
-    let wanted = hello.get_u64();
+    let (cluster, founding) = (hello.get_u64(), hello.get_u64());
+    let (server, directory) = (hello.get_u64(), hello.get_u64());
+    let (wanted, wanted_directory) = (hello.get_u64(), hello.get_u64());
     let boot = hello.get_u64();
     let lane = Lane::from_byte(hello.get_u8());
-    if version != VERSION {
-        return (Verdict::Version, Err(HandshakeError::Version { theirs: version }));
-    }
     if cluster != ours.cluster && !any_cluster {
         let error = HandshakeError::Cluster { theirs: cluster, ours: ours.cluster };
         return (Verdict::Cluster, Err(error));
@@ -157,8 +210,19 @@ fn judge(
     if !SERVERS.contains(&server) {
         return (Verdict::Malformed, Err(HandshakeError::Caller { theirs: server }));
     }
+    if founding != 0 && ours.founding != 0 && founding != ours.founding {
+        let error = HandshakeError::Founding { theirs: founding, ours: ours.founding };
+        return (Verdict::Founding, Err(error));
+    }
+    if wanted_directory != ANY_DIRECTORY && wanted_directory != ours.directory {
+        let error = HandshakeError::Directory { theirs: ours.directory, wanted: wanted_directory };
+        return (Verdict::Directory, Err(error));
+    }
     match lane {
-        Some(lane) => (Verdict::Accepted, Ok((Identity { cluster, server, boot }, lane))),
+        Some(lane) => {
+            let from = Identity { cluster, founding, server, directory, boot };
+            (Verdict::Accepted, Ok((from, lane)))
+        }
         None => (Verdict::Malformed, Err(HandshakeError::Malformed)),
     }
 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::Lane;
 use super::frame::{ANSWER, Frame, FrameError, FrameReader};
-use super::handshake::{Identity, greet};
+use super::handshake::{HandshakeError, Identity, Target, greet};
 use super::reach::Reach;
 use crate::transport::{Net, Stream};
 
@@ -29,10 +30,12 @@ const BACKOFF_MIN: Duration = Duration::from_millis(20);
 pub struct LinkOptions {
     /// The network.
     pub net: Arc<dyn Net>,
-    /// Who is calling.
+    /// Who is calling. Its founding is the one of `founding`.
     pub ours: Identity,
-    /// The number of the peer.
-    pub target: u64,
+    /// The founding that this server belongs to, which an empty one learns at run time.
+    pub founding: Arc<AtomicU64>,
+    /// The peer.
+    pub target: Target,
     /// Its `host:port`.
     pub address: String,
     /// What the connection is for.
@@ -151,15 +154,15 @@ async fn run(options: LinkOptions, mut queue: mpsc::Receiver<Outgoing>) {
         }
         match connect(&options).await {
             Ok(stream) => {
-                tracing::debug!(peer = options.target, lane = %options.lane, "connected");
+                tracing::debug!(peer = options.target.server, lane = %options.lane, "connected");
                 (backoff, not_before) = (BACKOFF_MIN, None);
-                options.reach.connected(options.target);
+                options.reach.connected(options.target.server);
                 let error = converse(&options, stream, first, &mut queue).await;
-                tracing::debug!(peer = options.target, lane = %options.lane, %error, "link broke");
+                tracing::debug!(peer = options.target.server, lane = %options.lane, %error, "link broke");
             }
             Err(error) => {
-                tracing::debug!(peer = options.target, lane = %options.lane, %error, "no link");
-                options.reach.failed(options.target, &options.address, &error);
+                tracing::debug!(peer = options.target.server, lane = %options.lane, %error, "no link");
+                options.reach.failed(options.target.server, &options.address, &error);
                 fail(first, CallError::Unreachable);
                 not_before = Some(Instant::now() + backoff);
                 backoff = (backoff * 2).min(options.backoff_max);
@@ -177,10 +180,20 @@ async fn connect(options: &LinkOptions) -> Result<Box<dyn Stream>, String> {
     let connecting = async {
         let mut stream =
             options.net.connect(&options.address).await.map_err(|error| error.to_string())?;
-        greet(&mut *stream, options.ours, options.target, options.lane)
-            .await
-            .map_err(|error| error.to_string())?;
-        Ok(stream)
+        let founding = options.founding.load(Ordering::Relaxed);
+        let ours = Identity { founding, ..options.ours };
+        match greet(&mut *stream, ours, options.target, options.lane).await {
+            Ok(theirs) => {
+                options.reach.has_directory(theirs.directory);
+                Ok(stream)
+            }
+            Err(error) => {
+                if let HandshakeError::Directory { theirs, .. } = &error {
+                    options.reach.has_directory(*theirs);
+                }
+                Err(error.to_string())
+            }
+        }
     };
     timeout(options.connect_timeout, connecting)
         .await

@@ -4,8 +4,8 @@
 //! of one link arrive in the order in which they were made; answers come in any order. Nothing
 //! here knows what the bytes mean: `raft` gives each call a kind and a body.
 //!
-//! A connection opens with a handshake in which both sides name the cluster, themselves and the
-//! format's version. Who begins with anything else is closed at once and without an answer; who is
+//! A connection opens with a handshake in which both sides name the cluster, its founding,
+//! themselves with their directories, and the format's version. Who begins with anything else is closed at once and without an answer; who is
 //! of another cluster or version, or looks for another server, is told so and then closed.
 
 mod frame;
@@ -15,7 +15,7 @@ mod port;
 mod reach;
 
 pub use frame::FrameError;
-pub use handshake::{HandshakeError, Identity};
+pub use handshake::{HandshakeError, Identity, Target};
 pub use link::{CallError, Link, LinkOptions};
 pub use port::{Answer, Call, PeerPort, PeerPortOptions, Service};
 pub use reach::Reach;
@@ -32,11 +32,14 @@ pub enum Lane {
     Request = 3,
     /// Snapshots.
     Snapshot = 4,
+    /// What servers ask each other before they belong to one ensemble.
+    Question = 5,
 }
 
 impl Lane {
     /// All lanes.
-    pub const ALL: [Self; 4] = [Self::Control, Self::Append, Self::Request, Self::Snapshot];
+    pub const ALL: [Self; 5] =
+        [Self::Control, Self::Append, Self::Request, Self::Snapshot, Self::Question];
 
     fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|lane| *lane as u8 == byte)
@@ -50,6 +53,7 @@ impl std::fmt::Display for Lane {
             Self::Append => "append",
             Self::Request => "request",
             Self::Snapshot => "snapshot",
+            Self::Question => "question",
         })
     }
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -13,11 +14,11 @@ use futures_util::stream::FuturesUnordered;
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, Id, JoinHandle};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::Lane;
 use super::frame::{ANSWER, Frame, FrameError, FrameReader};
-use super::handshake::{Identity, receive};
+use super::handshake::{HandshakeError, Identity, receive};
 use crate::transport::{BoxFuture, Listener, Net, Stream};
 
 /// Connections whose handshake is not done. One more takes the place of another.
@@ -28,6 +29,9 @@ const WRITE_BYTES: usize = 256 * 1024;
 
 /// The pause after a failure to accept, for example because no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The pause before the same refusal of the same caller is logged again.
+const REFUSAL_PAUSE: Duration = Duration::from_secs(10);
 
 /// One call from a peer.
 #[derive(Debug)]
@@ -75,8 +79,10 @@ pub trait Service: Debug + Send + Sync + 'static {
 /// What the peer port needs to know.
 #[derive(Clone, Debug)]
 pub struct PeerPortOptions {
-    /// Who is called.
+    /// Who is called. Its founding is the one of `founding`.
     pub ours: Identity,
+    /// The founding that this server belongs to, which an empty one learns at run time.
+    pub founding: Arc<AtomicU64>,
     /// Whether callers of other clusters are let in: nobody has named this one.
     pub any_cluster: bool,
     /// `host:port` to listen on.
@@ -193,6 +199,26 @@ fn least_worthy(waiting: &[Handshake]) -> usize {
     newest_first.max_by_key(|(_, handshake)| crowd(handshake.source)).map_or(0, |(at, _)| at)
 }
 
+/// The refused callers that were logged, so that one that tries again and again has a line from
+/// time to time only.
+#[derive(Debug, Default)]
+struct Refusals {
+    logged: Mutex<BTreeMap<IpAddr, (String, Instant)>>,
+}
+
+impl Refusals {
+    fn warn(&self, address: SocketAddr, error: &HandshakeError) {
+        let (now, text) = (Instant::now(), error.to_string());
+        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
+        logged.retain(|_, (_, at)| now.duration_since(*at) < REFUSAL_PAUSE);
+        let is_known = logged.get(&address.ip()).is_some_and(|(known, _)| *known == text);
+        if !is_known && logged.len() < HANDSHAKES_MAX {
+            logged.insert(address.ip(), (text, now));
+            tracing::warn!(%address, %error, "refused on the peer port");
+        }
+    }
+}
+
 async fn accept(
     mut listener: Box<dyn Listener>,
     options: PeerPortOptions,
@@ -200,6 +226,7 @@ async fn accept(
     connections: Arc<Connections>,
 ) {
     let (handshakes, mut number) = (Arc::new(Handshakes::default()), 0);
+    let refusals = Arc::new(Refusals::default());
     // Dropped with this future, which ends the handshakes that are under way.
     let (_open, closed) = watch::channel(());
     loop {
@@ -213,13 +240,15 @@ async fn accept(
         };
         let (options, service) = (options.clone(), Arc::clone(&service));
         let (connections, mut closed) = (Arc::clone(&connections), closed.clone());
-        let handshakes = Arc::clone(&handshakes);
+        let (handshakes, refusals) = (Arc::clone(&handshakes), Arc::clone(&refusals));
         number += 1;
         let pushed_out = handshakes.begin(number, address.ip());
         tokio::spawn(async move {
+            let founding = options.founding.load(Ordering::Relaxed);
+            let ours = Identity { founding, ..options.ours };
             let greeting = timeout(
                 options.handshake_timeout,
-                receive(&mut *stream, options.ours, options.any_cluster),
+                receive(&mut *stream, ours, options.any_cluster),
             );
             let greeted = tokio::select! {
                 greeted = greeting => greeted,
@@ -239,7 +268,11 @@ async fn accept(
                     let _ = serving.await;
                     connections.forget(from.server, lane, task);
                 }
-                Ok(Err(error)) => tracing::warn!(%address, %error, "refused on the peer port"),
+                // Its peers keep asking for the old directory until the new one is a member.
+                Ok(Err(error @ HandshakeError::Directory { .. })) => {
+                    tracing::debug!(%address, %error, "refused on the peer port");
+                }
+                Ok(Err(error)) => refusals.warn(address, &error),
                 Err(_) => tracing::debug!(%address, "no handshake in time on the peer port"),
             }
         });
@@ -327,8 +360,12 @@ async fn write_answers(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::peer::Target;
     use crate::peer::handshake::greet;
     use crate::transport::RealNet;
+
+    const OURS: Identity = Identity { cluster: 7, founding: 0, server: 2, directory: 5, boot: 1 };
+    const TARGET: Target = Target { server: 2, directory: Some(5) };
 
     #[derive(Debug)]
     struct Silent;
@@ -350,7 +387,8 @@ mod tests {
 
     fn options() -> PeerPortOptions {
         PeerPortOptions {
-            ours: Identity { cluster: 7, server: 2, boot: 1 },
+            ours: OURS,
+            founding: Arc::default(),
             any_cluster: false,
             address: "127.0.0.1:0".to_owned(),
             frame_bytes_max: 1000,
@@ -369,8 +407,8 @@ mod tests {
             silent.push(RealNet.connect(&address).await.unwrap());
         }
         let mut stream = RealNet.connect(&address).await.unwrap();
-        let ours = Identity { server: 1, ..options().ours };
-        let greeting = greet(&mut *stream, ours, 2, Lane::Control);
+        let ours = Identity { server: 1, ..OURS };
+        let greeting = greet(&mut *stream, ours, TARGET, Lane::Control);
         timeout(Duration::from_secs(20), greeting).await.expect("it is let in").unwrap();
         until_open(&port, 1).await;
     }
@@ -393,19 +431,18 @@ mod tests {
 
     #[tokio::test]
     async fn a_connection_that_has_ended_leaves_the_list() {
-        let ours = Identity { cluster: 7, server: 2, boot: 1 };
         let port = PeerPort::listen(&RealNet, options(), Arc::new(Silent)).await.unwrap();
         let address = port.local_addr().to_string();
         let mut streams = Vec::new();
         for (server, lane) in [(1, Lane::Control), (1, Lane::Append), (254, Lane::Control)] {
             let mut stream = RealNet.connect(&address).await.unwrap();
-            greet(&mut *stream, Identity { server, ..ours }, 2, lane).await.unwrap();
+            greet(&mut *stream, Identity { server, ..OURS }, TARGET, lane).await.unwrap();
             streams.push(stream);
         }
         until_open(&port, 3).await;
         // The newer one takes the older one's place, and keeps it when that has ended.
         let mut newer = RealNet.connect(&address).await.unwrap();
-        greet(&mut *newer, Identity { server: 254, ..ours }, 2, Lane::Control).await.unwrap();
+        greet(&mut *newer, Identity { server: 254, ..OURS }, TARGET, Lane::Control).await.unwrap();
         streams.clear();
         until_open(&port, 1).await;
         drop(newer);

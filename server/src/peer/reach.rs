@@ -9,10 +9,12 @@ use tokio::time::Instant;
 /// peer is restarted, the others find nobody for a moment.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// Whether a peer can be reached, over all lanes.
+/// Whether a peer can be reached, over all lanes, and what was found there.
 #[derive(Debug, Default)]
 pub struct Reach {
     fault: Mutex<Option<Outage>>,
+    /// The directory that the last handshake has found.
+    directory: Mutex<Option<u64>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +24,16 @@ struct Outage {
 }
 
 impl Reach {
+    /// Notes which directory the peer has.
+    pub(super) fn has_directory(&self, directory: u64) {
+        *self.directory.lock().unwrap_or_else(PoisonError::into_inner) = Some(directory);
+    }
+
+    /// Returns the directory that the last handshake with the peer has found.
+    pub fn directory(&self) -> Option<u64> {
+        *self.directory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// An attempt to connect has failed.
     pub(super) fn failed(&self, peer: u64, address: &str, error: &str) {
         if let Some(outage) = self.begin_or_tell(Instant::now()) {

@@ -1,6 +1,6 @@
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -30,13 +30,14 @@ impl Service for Echo {
     }
 }
 
-const OURS: Identity = Identity { cluster: 7, server: 1, boot: 1 };
-const THEIRS: Identity = Identity { cluster: 7, server: 2, boot: 1 };
+const OURS: Identity = Identity { cluster: 7, founding: 0, server: 1, directory: 5, boot: 1 };
+const THEIRS: Identity = Identity { server: 2, directory: 6, ..OURS };
 
 fn options() -> PeerPortOptions {
     PeerPortOptions {
         any_cluster: false,
         ours: THEIRS,
+        founding: Arc::default(),
         address: "127.0.0.1:0".to_owned(),
         frame_bytes_max: 1000,
         answers_max: 8,
@@ -56,7 +57,8 @@ fn link_options(port: &PeerPort, ours: Identity, target: u64) -> LinkOptions {
     LinkOptions {
         net: Arc::new(RealNet),
         ours,
-        target,
+        founding: Arc::new(AtomicU64::new(ours.founding)),
+        target: Target { server: target, directory: None },
         address: port.local_addr().to_string(),
         lane: Lane::Request,
         frame_bytes_max: 1000,
@@ -93,6 +95,7 @@ async fn a_broken_connection_fails_what_was_sent_and_the_next_call_connects_anew
     let options = PeerPortOptions {
         any_cluster: false,
         ours: THEIRS,
+        founding: Arc::default(),
         address: address.to_string(),
         frame_bytes_max: 1000,
         answers_max: 8,
@@ -158,6 +161,35 @@ async fn another_cluster_or_server_is_refused() {
 }
 
 #[tokio::test]
+async fn another_founding_is_refused_and_none_is_not() {
+    let founding = Arc::new(AtomicU64::new(8));
+    let options = PeerPortOptions { founding: Arc::clone(&founding), ..options() };
+    let port = PeerPort::listen(&RealNet, options, Arc::new(Echo)).await.unwrap();
+    let of = |founding| link(&port, Identity { founding, ..OURS }, 2);
+    assert_eq!(of(9).call(1, Bytes::new()).await, Err(CallError::Unreachable));
+    for known in [0, 8] {
+        assert_eq!(of(known).call(1, Bytes::new()).await, Ok(Bytes::new()));
+    }
+    founding.store(0, Ordering::Relaxed);
+    assert_eq!(of(9).call(1, Bytes::new()).await, Ok(Bytes::new()));
+}
+
+/// The calls meant for a server reached an empty one that had its number and address.
+#[tokio::test]
+async fn another_directory_of_the_same_server_is_refused_and_named() {
+    let port = port().await;
+    for (directory, expected) in
+        [(Some(6), Ok(Bytes::new())), (Some(7), Err(CallError::Unreachable))]
+    {
+        let target = Target { server: 2, directory };
+        let options = LinkOptions { target, ..link_options(&port, OURS, 2) };
+        let reach = Arc::clone(&options.reach);
+        assert_eq!(Link::open(options).call(1, Bytes::new()).await, expected);
+        assert_eq!(reach.directory(), Some(6));
+    }
+}
+
+#[tokio::test]
 async fn a_caller_whose_number_no_server_has_is_refused() {
     let port = port().await;
     for server in [0, 255, 1000, u64::MAX] {
@@ -194,7 +226,8 @@ async fn a_frame_that_is_too_long_is_not_sent_and_not_taken() {
     assert_eq!(link.call(1, Bytes::from(vec![0; 2000])).await, Err(CallError::Full));
 
     let mut stream = RealNet.connect(&port.local_addr().to_string()).await.unwrap();
-    handshake::greet(&mut *stream, OURS, 2, Lane::Control).await.unwrap();
+    let target = Target { server: 2, directory: Some(6) };
+    handshake::greet(&mut *stream, OURS, target, Lane::Control).await.unwrap();
     stream.write_all(&[0x7f, 0xff, 0xff, 0xff, 1]).await.unwrap();
     let mut answer = Vec::new();
     let read = timeout(Duration::from_secs(2), stream.read_to_end(&mut answer)).await.unwrap();
@@ -206,7 +239,7 @@ async fn a_caller_of_another_version_is_told_which_one_is_spoken() {
     let port = port().await;
     let mut stream = TcpStream::connect(port.local_addr()).await.unwrap();
     let mut hello = b"zoopeer\n".to_vec();
-    hello.extend(2_u16.to_be_bytes());
+    hello.extend(1_u16.to_be_bytes());
     for number in [OURS.cluster, OURS.server, THEIRS.server, OURS.boot] {
         hello.extend(number.to_be_bytes());
     }
@@ -214,9 +247,9 @@ async fn a_caller_of_another_version_is_told_which_one_is_spoken() {
     stream.write_all(&hello).await.unwrap();
     let mut answer = Vec::new();
     let read = timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await.unwrap();
-    assert_eq!(read.unwrap(), 19);
+    assert_eq!(read.unwrap(), 35);
     // Its version, and that it refuses the caller's.
-    assert_eq!((&answer[..8], &answer[8..11]), (&b"zoopeer\n"[..], &[0, 1, 1][..]));
+    assert_eq!((&answer[..8], &answer[8..11]), (&b"zoopeer\n"[..], &[0, 2, 1][..]));
 }
 
 #[tokio::test]

@@ -21,8 +21,9 @@ use super::types::{
 /// The version of what is written to the disk.
 const VERSION: u8 = 1;
 
-/// Between the answers to an append: no answer of openraft's.
-const APPEND_REFUSED: u8 = 4;
+/// The version of what is written at the head of a snapshot; older ones have the version above, and
+/// do not name their founding.
+const SNAPSHOT_VERSION: u8 = 2;
 
 /// The kinds of log entries.
 pub(super) mod kind {
@@ -124,18 +125,14 @@ impl Reader {
         Ok((doubtful, AppendEntriesRequest { vote, prev_log_id, entries, leader_commit }))
     }
 
-    /// `None` if the follower takes no entries yet.
-    pub(super) fn append_response(
-        &mut self,
-    ) -> io::Result<Option<AppendEntriesResponse<TypeConfig>>> {
-        Ok(Some(match self.u8()? {
+    pub(super) fn append_response(&mut self) -> io::Result<AppendEntriesResponse<TypeConfig>> {
+        Ok(match self.u8()? {
             0 => AppendEntriesResponse::Success,
             1 => AppendEntriesResponse::PartialSuccess(self.log_id()?),
             2 => AppendEntriesResponse::Conflict,
             3 => AppendEntriesResponse::HigherVote(self.vote()?),
-            APPEND_REFUSED => return Ok(None),
             _ => return Err(malformed("unknown answer")),
-        }))
+        })
     }
 
     pub(super) fn vote_request(&mut self) -> io::Result<VoteRequest<TypeConfig>> {
@@ -153,11 +150,16 @@ impl Reader {
         Ok(TransferLeaderRequest::new(from, to, last))
     }
 
-    pub(super) fn snapshot_meta(&mut self) -> io::Result<SnapshotMeta> {
-        self.version()?;
+    /// The founding of the snapshot's ensemble, zero if it does not name it, and openraft's part.
+    pub(super) fn snapshot_meta(&mut self) -> io::Result<(u64, SnapshotMeta)> {
+        let founding = match self.u8()? {
+            VERSION => 0,
+            SNAPSHOT_VERSION => self.u64()?,
+            _ => return Err(malformed("unknown version")),
+        };
         let (last_log_id, membership_at) = (self.log_id()?, self.log_id()?);
         let last_membership = StoredMembership::new(membership_at, self.membership()?);
-        Ok(SnapshotMeta { last_log_id, last_membership })
+        Ok((founding, SnapshotMeta { last_log_id, last_membership }))
     }
 }
 
@@ -252,9 +254,10 @@ pub(super) fn decode_vote(bytes: Bytes) -> io::Result<Vote> {
     reader.vote()
 }
 
-pub(super) fn encode_snapshot_meta(meta: &SnapshotMeta) -> Bytes {
+pub(super) fn encode_snapshot_meta(founding: u64, meta: &SnapshotMeta) -> Bytes {
     let mut out = BytesMut::new();
-    out.put_u8(VERSION);
+    out.put_u8(SNAPSHOT_VERSION);
+    out.put_u64(founding);
     put_log_id(&mut out, meta.last_log_id.as_ref());
     put_log_id(&mut out, meta.last_membership.log_id().as_ref());
     put_membership(&mut out, meta.last_membership.membership());
@@ -296,11 +299,6 @@ pub(super) fn encode_append_response(response: &AppendEntriesResponse<TypeConfig
         }
     }
     out.freeze()
-}
-
-/// The answer of a follower that takes no entries yet.
-pub(super) fn encode_append_refusal() -> Bytes {
-    Bytes::from_static(&[APPEND_REFUSED])
 }
 
 pub(super) fn encode_vote_request(request: &VoteRequest<TypeConfig>) -> Bytes {

@@ -1,5 +1,6 @@
 //! A handle on openraft, with the few calls that the rest of this module makes.
 
+use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -12,12 +13,16 @@ use openraft::async_runtime::watch::WatchReceiver;
 use openraft::metrics::RaftMetrics;
 use openraft::raft::ClientWriteResult;
 
+use super::directory::server_of;
+use super::members::is_outsider;
 use super::state_machine::StateMachine;
 use super::types::{Body, Callback, TypeConfig};
+use crate::storage::Wal;
 
 /// Who leads, and since which election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Leadership {
+    /// The leader's node.
     pub leader: u64,
     pub term: u64,
 }
@@ -43,7 +48,8 @@ struct Lead {
 /// A handle on openraft. Clones are the same server.
 #[derive(Clone, Debug)]
 pub(super) struct Core {
-    server: u64,
+    node: u64,
+    wal: Arc<Wal>,
     raft: openraft::Raft<TypeConfig, StateMachine>,
     leaderships: watch::Receiver<Option<Leadership>>,
     /// The last term in which this server led and has given that up.
@@ -72,7 +78,11 @@ fn locked(lead: &Mutex<Lead>) -> MutexGuard<'_, Lead> {
 
 impl Core {
     /// Wraps openraft; a task follows its metrics until it stops.
-    pub(super) fn new(server: u64, raft: openraft::Raft<TypeConfig, StateMachine>) -> Self {
+    pub(super) fn new(
+        node: u64,
+        raft: openraft::Raft<TypeConfig, StateMachine>,
+        wal: Arc<Wal>,
+    ) -> Self {
         let (report, leaderships) = watch::channel(None);
         let lead: Arc<Mutex<Lead>> = Arc::default();
         let mut metrics = raft.metrics();
@@ -86,7 +96,7 @@ impl Core {
                         metrics.current_leader.map(|leader| Leadership { leader, term });
                     (leadership, metrics.running_state.is_ok())
                 };
-                let own = leadership.filter(|now| now.leader == server).map(|now| now.term);
+                let own = leadership.filter(|now| now.leader == node).map(|now| now.term);
                 locked(&led).leads(own);
                 report.send_if_modified(|known| std::mem::replace(known, leadership) != leadership);
                 if !is_running || metrics.changed().await.is_err() {
@@ -94,11 +104,43 @@ impl Core {
                 }
             }
         });
-        Self { server, raft, leaderships, given_up: Arc::default(), lead }
+        Self { node, wal, raft, leaderships, given_up: Arc::default(), lead }
     }
 
+    /// Returns this server's id in the log's membership.
+    pub(super) fn node(&self) -> u64 {
+        self.node
+    }
+
+    /// Returns this server's number.
     pub(super) fn server(&self) -> u64 {
-        self.server
+        server_of(self.node)
+    }
+
+    /// Returns whether this server has neither entries nor what was made of some.
+    pub(super) fn log_is_empty(&self) -> bool {
+        let state = self.wal.state();
+        state.last.is_none() && state.purged.is_none()
+    }
+
+    /// Returns whether this server's directory belongs to the ensemble, with a vote or without.
+    pub(super) fn is_in_membership(&self) -> bool {
+        let metrics = self.metrics();
+        let member = metrics.membership_config.membership().get_node(&self.node);
+        member.is_some_and(|member| !is_outsider(member))
+    }
+
+    /// Returns the numbers of the voters.
+    pub(super) fn voters(&self) -> BTreeSet<u64> {
+        self.metrics().membership_config.voter_ids().map(server_of).collect()
+    }
+
+    /// Returns whether the ensemble was ever changed at run time: then the configuration no longer
+    /// counts.
+    pub(super) fn is_ensemble_changed(&self) -> bool {
+        let metrics = self.metrics();
+        let mut nodes = metrics.membership_config.membership().nodes();
+        nodes.any(|(_, member)| !is_outsider(member) && !member.line.is_empty())
     }
 
     pub(super) fn raft(&self) -> &openraft::Raft<TypeConfig, StateMachine> {
@@ -119,13 +161,13 @@ impl Core {
     }
 
     pub(super) fn is_leader(&self) -> bool {
-        self.leadership().is_some_and(|leadership| leadership.leader == self.server)
+        self.leadership().is_some_and(|leadership| leadership.leader == self.node)
     }
 
     /// This server is about to give its lead up: from now on its word counts no longer, while the
     /// others may already listen to another.
     pub(super) fn give_up(&self) {
-        if let Some(known) = self.leadership().filter(|known| known.leader == self.server) {
+        if let Some(known) = self.leadership().filter(|known| known.leader == self.node) {
             self.given_up.store(known.term, Ordering::Relaxed);
         }
     }
@@ -135,7 +177,7 @@ impl Core {
     }
 
     pub(super) fn is_only_voter(&self) -> bool {
-        self.metrics().membership_config.voter_ids().all(|voter| voter == self.server)
+        self.metrics().membership_config.voter_ids().all(|voter| voter == self.node)
     }
 
     /// Puts a batch behind all that were proposed before. False when openraft has stopped.

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::StartError;
+use super::founding::AcceptorFile;
 use super::options::Options;
-use super::rebuild::RebuildMark;
 use crate::storage::{DataDir, Identity, StorageError};
 
 /// Where Apache `ZooKeeper` has its log and its snapshots.
@@ -36,10 +36,27 @@ impl Directories {
         self.log.as_ref().unwrap_or(&self.data).wal_path()
     }
 
-    /// The mark of a rebuild is beside the log: who loses the log loses the mark with it.
-    pub(super) fn rebuild_mark(&self) -> RebuildMark {
+    /// Opens the file of the agreement on the founding, which is beside the log: who loses the log
+    /// loses what it has promised with it.
+    pub(super) fn acceptor(&self) -> Result<AcceptorFile, StorageError> {
         let beside = self.log.as_ref().unwrap_or(&self.data);
-        RebuildMark::new(beside.disk(), beside.path().to_path_buf())
+        AcceptorFile::open(beside.disk(), beside.path().to_path_buf())
+    }
+
+    /// Returns whose the directories are; `None` before the first start. A crash may have left the
+    /// founding in one of the two only.
+    pub(super) fn identity(&self) -> Result<Option<Identity>, StorageError> {
+        let data = Identity::read(&self.data)?;
+        let log = self.log.as_ref().map(Identity::read).transpose()?.flatten();
+        let founding = [data, log].into_iter().flatten().map(|known| known.founding).max();
+        let known = data.or(log);
+        Ok(known.map(|known| Identity { founding: founding.unwrap_or(0), ..known }))
+    }
+
+    /// Writes the identity to all directories. It is durable when this returns.
+    pub(super) fn write(&self, identity: Identity) -> Result<(), StorageError> {
+        let mut directories = self.log.as_ref().into_iter().chain([&self.data]);
+        directories.try_for_each(|directory| identity.write(directory))
     }
 
     /// Makes the directories this server's at the first start, and refuses another server's, a log
@@ -106,7 +123,7 @@ mod tests {
     use super::*;
     use crate::storage::{Disk, MemoryDisk};
 
-    const OURS: Identity = Identity { cluster_id: 7, server_id: 1 };
+    const OURS: Identity = Identity { cluster_id: 7, server_id: 1, directory_id: 5, founding: 0 };
 
     fn claim(disk: &MemoryDisk, log: Option<&str>) -> Result<PathBuf, StartError> {
         let open = |path: &str| DataDir::open(Arc::new(disk.clone()), Path::new(path));

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::directory::{node_id, server_of};
 use super::options::ConfiguredMember;
 use super::types::{Member, Membership};
 use crate::config::{self, MemberList, Role, parse_members};
@@ -18,7 +19,7 @@ pub(super) fn outsider(node: &Member) -> Member {
     Member { address: node.address.clone(), line: format!("{OUTSIDE}{}", node.line) }
 }
 
-fn is_outsider(node: &Member) -> bool {
+pub(super) fn is_outsider(node: &Member) -> bool {
     node.line.starts_with(OUTSIDE)
 }
 
@@ -40,16 +41,16 @@ pub(super) fn members_of(
 ) -> Option<MemberList> {
     let mut is_changed = false;
     let mut members = MemberList::new();
-    for (&server, node) in membership.nodes().filter(|(_, node)| !is_outsider(node)) {
+    for (&id, node) in membership.nodes().filter(|(_, node)| !is_outsider(node)) {
         is_changed |= !node.line.is_empty();
-        let mut line = node.line.as_str();
+        let (server, mut line) = (server_of(id), node.line.as_str());
         if line.is_empty() {
             let configured = configured.iter().find(|one| one.id() == server)?;
             line = &configured.line;
         }
         let listed = parse_members(&format!("server.{server}={line}")).ok()?;
         for (server, mut member) in listed {
-            let is_voter = membership.voter_ids().any(|voter| voter == server);
+            let is_voter = membership.voter_ids().any(|voter| voter == id);
             member.role = if is_voter { Role::Participant } else { Role::Observer };
             members.insert(server, member);
         }
@@ -62,12 +63,28 @@ pub(super) fn voters_of(members: &MemberList) -> BTreeSet<u64> {
     voters.map(|(server, _)| *server).collect()
 }
 
-pub(super) fn nodes_of(members: &MemberList) -> BTreeMap<u64, Member> {
+/// Returns the nodes that members are: those that the membership has for their numbers, and for
+/// servers that it does not have the directories that were found.
+pub(super) fn nodes_of(
+    members: &MemberList,
+    membership: &Membership,
+    found: &BTreeMap<u64, u64>,
+) -> BTreeMap<u64, Member> {
     let node = |member: &config::Member| Member {
         address: member.peer.to_string(),
         line: member.to_string(),
     };
-    members.iter().map(|(server, member)| (*server, node(member))).collect()
+    let id = |server: u64| {
+        let directory = found.get(&server).copied().unwrap_or(0);
+        node_of(membership, server).unwrap_or(node_id(server, directory))
+    };
+    members.iter().map(|(server, member)| (id(*server), node(member))).collect()
+}
+
+/// Returns the node that a server is in the membership, outsiders left aside.
+pub(super) fn node_of(membership: &Membership, server: u64) -> Option<u64> {
+    let mut nodes = membership.nodes().filter(|(_, node)| !is_outsider(node));
+    nodes.find(|(id, _)| server_of(**id) == server).map(|(id, _)| *id)
 }
 
 pub(super) fn is_quorum(wanted: &MemberList, counts: impl Fn(u64) -> bool) -> bool {

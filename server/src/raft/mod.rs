@@ -4,21 +4,22 @@
 //! [`Machine`]; [`Opened::start`] then joins the ensemble. The caller puts commands in through
 //! [`Proposer`] and gets them back, in the order of the log, through [`Machine::commit_many`].
 
-mod admission;
 mod boot;
+mod bootstrap;
 mod codec;
 mod core;
 mod directories;
+mod directory;
+mod founding;
 mod log_store;
 mod machine;
 mod members;
-mod membership;
 mod network;
 mod open;
 mod options;
 mod proposer;
-mod rebuild;
 mod reconfig;
+mod replacement;
 mod service;
 mod state_machine;
 mod status;
@@ -38,15 +39,15 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use self::admission::Admission;
+use self::bootstrap::{Agreement, Bootstrap};
 use self::core::Core;
 use self::directories::Directories;
+use self::directory::{DirectoryIdentity, directory_of};
 use self::log_store::LogStore;
-use self::membership::Founder;
 use self::network::{Links, Network};
 use self::proposer::Driver;
-use self::rebuild::RebuildMark;
 use self::reconfig::Reconfigurer;
+use self::replacement::Replacer;
 use self::service::{Answers, Heard};
 use self::state_machine::{Progress, Snapshots, StateMachine};
 use self::sync::ReadIndex;
@@ -81,9 +82,9 @@ pub struct Opened {
     wal: Wal,
     snapshots: Snapshots,
     proposer: Arc<Proposer>,
-    directories: Directories,
-    /// Whether an earlier start has not come to the end of its rebuild.
-    is_rebuilding: bool,
+    directories: Arc<Directories>,
+    identity: DirectoryIdentity,
+    agreement: Agreement,
 }
 
 impl Opened {
@@ -111,29 +112,27 @@ impl Opened {
         machine: Arc<dyn Machine>,
         net: Arc<dyn Net>,
     ) -> Result<Raft, StartError> {
-        let Self { options, boot, wal, snapshots, proposer, directories, is_rebuilding } = self;
+        let Self { options, boot, wal, snapshots, proposer, directories, identity, agreement } =
+            self;
         let (fatal_report, fatal) = watch::channel(None);
         let wal = Arc::new(wal);
         let report = fatal_report.clone();
         wal.on_failure(Box::new(move |error| {
             report.send_replace(Some(error.to_string()));
         }));
-        let server = u64::from(options.server.0);
-        let links = links(&options, boot, &net);
+        let node = identity.node();
+        let links = links(&options, boot, &identity, &net);
         let state_machine =
             StateMachine::new(Arc::clone(&machine), Arc::clone(&proposer), snapshots.clone())
                 .map_err(not_started)?;
         let (applied, progress) = (state_machine.applied(), state_machine.progress());
         let config = options::config(&options).validate().map_err(not_started)?;
-        let network = Network { server, links: Arc::clone(&links) };
+        let network = Network { node, links: Arc::clone(&links) };
         let log_store = LogStore::new(Arc::clone(&wal));
-        let raft =
-            openraft::Raft::build(server, Arc::new(config), network, log_store, state_machine)
-                .await
-                .map_err(not_started)?;
-        let core = Core::new(server, raft);
-        let before = wal.state();
-        let is_empty = before.last.is_none() && before.vote.is_none();
+        let raft = openraft::Raft::build(node, Arc::new(config), network, log_store, state_machine)
+            .await
+            .map_err(not_started)?;
+        let core = Core::new(node, raft, Arc::clone(&wal));
         let read_index =
             ReadIndex { core: core.clone(), links: Arc::clone(&links), applied: applied.clone() };
         let changes = reconfigurer(&options, read_index, Arc::clone(&machine));
@@ -147,22 +146,21 @@ impl Opened {
             progress,
             core,
             heard: Arc::default(),
-            admission: Arc::new(Admission::new(is_empty, is_rebuilding)),
-            rebuild: directories.rebuild_mark(),
+            identity,
+            agreement: Arc::new(agreement),
             removal: Arc::default(),
             role: watch::Sender::new(Role::Looking),
             fatal: fatal_report,
             wal,
         };
         let port = crew.listen(&options, boot, &*net).await?;
-        // Nor may a server stand for election that may not vote.
-        crew.core.raft().runtime_config().elect(crew.admission.may_vote());
         crew.core.raft().run();
         let tasks = crew.start_tasks(&options);
         let role = crew.role.subscribe();
-        let Crew { core, links, applied, snapshots, wal, .. } = crew;
+        let Crew { core, links, applied, snapshots, wal, identity, .. } = crew;
         Ok(Raft {
             core,
+            identity,
             links,
             applied,
             snapshots,
@@ -171,6 +169,7 @@ impl Opened {
             port,
             tasks,
             wal,
+            heard_within: options.timing.silence_max(),
             _directories: directories,
         })
     }
@@ -198,12 +197,23 @@ fn reconfigurer(
     }
 }
 
-fn links(options: &Options, boot: u64, net: &Arc<dyn Net>) -> Arc<Links> {
-    let server = u64::from(options.server.0);
+/// Returns who this server is to its peers. The founding is put in when a connection begins.
+fn peer_identity(options: &Options, boot: u64, identity: &DirectoryIdentity) -> peer::Identity {
+    let (server, directory) = (u64::from(options.server.0), directory_of(identity.node()));
+    peer::Identity { cluster: options.cluster_id, founding: 0, server, directory, boot }
+}
+
+fn links(
+    options: &Options,
+    boot: u64,
+    identity: &DirectoryIdentity,
+    net: &Arc<dyn Net>,
+) -> Arc<Links> {
     let template = LinkOptions {
         net: Arc::clone(net),
-        ours: peer::Identity { cluster: options.cluster_id, server, boot },
-        target: 0,
+        ours: peer_identity(options, boot, identity),
+        founding: identity.founding_source(),
+        target: peer::Target { server: 0, directory: None },
         address: String::new(),
         lane: Lane::Control,
         frame_bytes_max: options::FRAME_BYTES_MAX,
@@ -229,8 +239,8 @@ struct Crew {
     applied: watch::Receiver<Option<LogId>>,
     progress: Arc<Progress>,
     heard: Arc<Heard>,
-    admission: Arc<Admission>,
-    rebuild: RebuildMark,
+    identity: DirectoryIdentity,
+    agreement: Arc<Agreement>,
     removal: Arc<AtomicU64>,
     changes: Arc<Reconfigurer>,
     role: watch::Sender<Role>,
@@ -253,16 +263,16 @@ impl Crew {
             core: self.core.clone(),
             machine: Arc::clone(&self.machine),
             snapshots: self.snapshots.clone(),
-            applied: self.applied.clone(),
             heard: Arc::clone(&self.heard),
-            admission: Arc::clone(&self.admission),
+            identity: self.identity.clone(),
+            agreement: Arc::clone(&self.agreement),
             changes: Arc::clone(&self.changes),
             removal: Arc::clone(&self.removal),
             receiving: tokio::sync::Mutex::default(),
         };
-        let server = u64::from(options.server.0);
         let port_options = PeerPortOptions {
-            ours: peer::Identity { cluster: options.cluster_id, server, boot },
+            ours: peer_identity(options, boot, &self.identity),
+            founding: self.identity.founding_source(),
             any_cluster: options.reconfig && !options.cluster_named,
             address: address.clone(),
             frame_bytes_max: options::FRAME_BYTES_MAX,
@@ -306,7 +316,6 @@ impl Crew {
             core: core.clone(),
             machine: Arc::clone(&machine),
             heard: Arc::clone(&self.heard),
-            admission: Arc::clone(&self.admission),
             applied: self.applied.clone(),
             read_index: self.read_index(),
             links: Arc::clone(&self.links),
@@ -318,9 +327,18 @@ impl Crew {
         };
         tasks.spawn(roles.run());
         tasks.spawn(Announcer { core: core.clone(), applied: self.applied.clone() }.run());
+        self.start_upkeep(options, &mut tasks);
+        tasks
+    }
+
+    /// Starts what goes on beside the log.
+    fn start_upkeep(&self, options: &Options, tasks: &mut JoinSet<()>) {
+        let (core, timing) = (self.core.clone(), options.timing);
+        let changes = Arc::clone(&self.changes);
+        tasks.spawn(Replacer { changes, configured: options.members.clone() }.run());
         let housekeeping = Housekeeping {
             core: core.clone(),
-            machine,
+            machine: Arc::clone(&self.machine),
             snapshots: self.snapshots.clone(),
             progress: Arc::clone(&self.progress),
             snapshot_commands: options.snapshot_commands,
@@ -336,19 +354,19 @@ impl Crew {
             timing,
         };
         tasks.spawn(disk.run());
-        let founder = Founder {
+        let bootstrap = Bootstrap {
             core: core.clone(),
             links: Arc::clone(&self.links),
             members: options.members.clone(),
-            read_index: self.read_index(),
-            admission: Arc::clone(&self.admission),
-            mark: self.rebuild.clone(),
+            identity: self.identity.clone(),
+            agreement: Arc::clone(&self.agreement),
+            entropy: Arc::clone(&options.entropy),
+            start_mode: options.start_mode,
             fatal: self.fatal.clone(),
             stagger: timing.election_max,
         };
-        tasks.spawn(founder.run());
+        tasks.spawn(bootstrap.run());
         tasks.spawn(status::watch_failure(core, Arc::clone(&self.wal), self.fatal.clone()));
-        tasks
     }
 }
 
@@ -356,6 +374,7 @@ impl Crew {
 #[derive(Debug)]
 pub struct Raft {
     core: Core,
+    identity: DirectoryIdentity,
     links: Arc<Links>,
     applied: watch::Receiver<Option<LogId>>,
     snapshots: Snapshots,
@@ -364,13 +383,19 @@ pub struct Raft {
     port: Option<PeerPort>,
     tasks: JoinSet<()>,
     wal: Arc<Wal>,
-    _directories: Directories,
+    heard_within: Duration,
+    _directories: Arc<Directories>,
 }
 
 impl Raft {
     /// The address of the peer port; an ensemble of one has none.
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         self.port.as_ref().map(PeerPort::local_addr)
+    }
+
+    /// Returns the random id of the ensemble's founding; zero as long as this server is part of none.
+    pub fn founding(&self) -> u64 {
+        self.identity.founding()
     }
 
     /// Why this server can no longer work, once it cannot: its disk has failed, mostly. Whoever
@@ -396,6 +421,7 @@ impl Raft {
             applied: self.applied.clone(),
             snapshots: self.snapshots.clone(),
             role: self.role.clone(),
+            heard_within: self.heard_within,
         }
     }
 

@@ -19,9 +19,10 @@ use openraft::{OptionalSend, RPCTypes, RaftNetworkFactory, RaftNetworkV2};
 use tokio::task::spawn_blocking;
 
 use super::codec;
+use super::directory::{directory_of, server_of};
 use super::state_machine::FileSnapshot;
 use super::types::{Member, Membership, TypeConfig, Vote};
-use crate::peer::{CallError, Lane, Link, LinkOptions, Reach};
+use crate::peer::{CallError, Lane, Link, LinkOptions, Reach, Target};
 use crate::storage::{SnapshotReader, StorageError};
 
 /// The kinds of calls between servers.
@@ -35,20 +36,13 @@ pub(super) const SNAPSHOT_END: u8 = 7;
 pub(super) const PROPOSE: u8 = 8;
 pub(super) const READ_INDEX: u8 = 9;
 pub(super) const TOUCH: u8 = 10;
-/// Says one of [`standing`], and asks whether the peer has data.
+/// Asks which founding and which directory the peer has.
 pub(super) const STATUS: u8 = 11;
 pub(super) const RECONFIG: u8 = 12;
 pub(super) const REMOVED: u8 = 13;
 
-/// What a server says of itself with a [`STATUS`] call.
-pub(super) mod standing {
-    /// Nothing: it only asks.
-    pub(crate) const ASKS: u8 = 0;
-    /// Its log begins anew, and it has no data.
-    pub(crate) const EMPTY: u8 = 1;
-    /// Its log begins anew, and it has data, or knows that it had some.
-    pub(crate) const RETURNING: u8 = 2;
-}
+/// Agrees on the founding of a new ensemble.
+pub(super) const FOUND: u8 = 14;
 
 /// How long one piece of a snapshot may take.
 const CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -71,8 +65,12 @@ pub(super) struct Links {
 
 #[derive(Debug)]
 struct Known {
+    /// By the numbers of the servers.
     addresses: BTreeMap<u64, String>,
+    /// By node.
     links: BTreeMap<(u64, Lane), Arc<Link>>,
+    /// To whichever directory a server has, by the numbers of the servers.
+    questions: BTreeMap<u64, Arc<Link>>,
     reaches: BTreeMap<u64, Arc<Reach>>,
 }
 
@@ -82,8 +80,12 @@ impl Links {
         append_timeout: Duration,
         addresses: BTreeMap<u64, String>,
     ) -> Self {
-        let known =
-            Mutex::new(Known { addresses, links: BTreeMap::new(), reaches: BTreeMap::new() });
+        let known = Mutex::new(Known {
+            addresses,
+            links: BTreeMap::new(),
+            questions: BTreeMap::new(),
+            reaches: BTreeMap::new(),
+        });
         Self { template, append_timeout, doubtful: AtomicBool::new(false), known }
     }
 
@@ -92,58 +94,87 @@ impl Links {
         self.doubtful.store(doubtful, Ordering::Relaxed);
     }
 
-    /// The link to a peer; `None` if nobody has said where it is.
-    pub(super) fn to(&self, target: u64, lane: Lane) -> Option<Arc<Link>> {
+    /// Returns the link to a node; `None` if the address of its server is not known. It carries
+    /// nothing to another directory of that server.
+    pub(super) fn to(&self, node: u64, lane: Lane) -> Option<Arc<Link>> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(link) = known.links.get(&(target, lane)) {
+        if let Some(link) = known.links.get(&(node, lane)) {
             return Some(Arc::clone(link));
         }
-        let address = known.addresses.get(&target)?.clone();
+        let target = Target { server: server_of(node), directory: Some(directory_of(node)) };
+        let link = self.open(&mut known, target, lane)?;
+        known.links.insert((node, lane), Arc::clone(&link));
+        Some(link)
+    }
+
+    /// Returns the link for questions to a server, whichever directory it has.
+    pub(super) fn ask(&self, server: u64) -> Option<Arc<Link>> {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(link) = known.questions.get(&server) {
+            return Some(Arc::clone(link));
+        }
+        let target = Target { server, directory: None };
+        let link = self.open(&mut known, target, Lane::Question)?;
+        known.questions.insert(server, Arc::clone(&link));
+        Some(link)
+    }
+
+    fn open(&self, known: &mut Known, target: Target, lane: Lane) -> Option<Arc<Link>> {
+        let address = known.addresses.get(&target.server)?.clone();
         let stall_timeout = match lane {
-            Lane::Control | Lane::Append | Lane::Request => self.template.stall_timeout,
+            Lane::Control | Lane::Append | Lane::Request | Lane::Question => {
+                self.template.stall_timeout
+            }
             Lane::Snapshot => INSTALL_TIMEOUT,
         };
         let template = self.template.clone();
-        let reach = Arc::clone(known.reaches.entry(target).or_default());
+        let reach = Arc::clone(known.reaches.entry(target.server).or_default());
         let options = LinkOptions { target, address, lane, stall_timeout, reach, ..template };
-        let link = Arc::new(Link::open(options));
-        known.links.insert((target, lane), Arc::clone(&link));
-        Some(link)
+        Some(Arc::new(Link::open(options)))
+    }
+
+    /// Returns the directory that a server had when it was last called.
+    pub(super) fn directory(&self, server: u64) -> Option<u64> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.reaches.get(&server)?.directory()
     }
 
     /// Uses the address from the log's membership if the configuration has none, or if the
     /// ensemble was changed since the configuration was written.
-    fn learn(&self, target: u64, member: &Member) {
+    fn learn(&self, node: u64, member: &Member) {
+        let server = server_of(node);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if member.line.is_empty() {
-            known.addresses.entry(target).or_insert_with(|| member.address.clone());
+            known.addresses.entry(server).or_insert_with(|| member.address.clone());
             return;
         }
-        let before = known.addresses.insert(target, member.address.clone());
+        let before = known.addresses.insert(server, member.address.clone());
         if before.as_ref() != Some(&member.address) {
-            // Whoever has a link still ends its calls on it.
-            known.links.retain(|(server, _), _| *server != target);
+            // Those who have a link still end their calls on it.
+            known.links.retain(|(node, _), _| server_of(*node) != server);
+            known.questions.remove(&server);
         }
     }
 
     /// Learns all addresses of a membership.
     pub(super) fn follow(&self, membership: &Membership) {
-        for (server, member) in membership.nodes() {
-            self.learn(*server, member);
+        for (node, member) in membership.nodes() {
+            self.learn(*node, member);
         }
     }
 
     /// Lets go of a link that does not answer: the next call opens another one. That of snapshots
     /// may be silent for minutes, and a dead one would stay as long.
-    fn give_up(&self, target: u64, lane: Lane) {
+    fn give_up(&self, node: u64, lane: Lane) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        known.links.remove(&(target, lane));
+        known.links.remove(&(node, lane));
     }
 
     /// A link to a server that is no peer yet, outside the books.
-    pub(super) fn try_out(&self, target: u64, address: String) -> Link {
+    pub(super) fn try_out(&self, server: u64, address: String) -> Link {
+        let target = Target { server, directory: None };
         let stall_timeout = self.template.stall_timeout;
-        let (lane, reach, template) = (Lane::Request, Arc::default(), self.template.clone());
+        let (lane, reach, template) = (Lane::Question, Arc::default(), self.template.clone());
         Link::open(LinkOptions { target, address, lane, stall_timeout, reach, ..template })
     }
 }
@@ -151,14 +182,14 @@ impl Links {
 /// Makes openraft's clients.
 #[derive(Clone, Debug)]
 pub(super) struct Network {
-    pub server: u64,
+    pub node: u64,
     pub links: Arc<Links>,
 }
 
 impl Network {
     fn client(&self, target: u64, member: &Member, lane: Lane) -> Remote {
         self.links.learn(target, member);
-        Remote { server: self.server, target, lane, links: Arc::clone(&self.links) }
+        Remote { node: self.node, target, lane, links: Arc::clone(&self.links) }
     }
 }
 
@@ -181,7 +212,7 @@ impl RaftNetworkFactory<TypeConfig> for Network {
 /// One peer, as openraft calls it.
 #[derive(Clone, Debug)]
 pub(super) struct Remote {
-    server: u64,
+    node: u64,
     target: u64,
     /// The lane of appends; votes always take the control lane.
     lane: Lane,
@@ -207,7 +238,7 @@ impl Remote {
             }
             CallError::Broken => RPCError::Network(NetworkError::new(&error)),
             CallError::Timeout => {
-                RPCError::Timeout(Timeout { action, id: self.server, target: self.target, timeout })
+                RPCError::Timeout(Timeout { action, id: self.node, target: self.target, timeout })
             }
         })
     }
@@ -267,17 +298,15 @@ impl RaftNetworkV2<TypeConfig> for Remote {
     ) -> Result<AppendEntriesResponse<TypeConfig>, Failure> {
         let timeout = match self.lane {
             Lane::Control => option.hard_ttl(),
-            Lane::Append | Lane::Request | Lane::Snapshot => self.links.append_timeout,
+            Lane::Append | Lane::Request | Lane::Snapshot | Lane::Question => {
+                self.links.append_timeout
+            }
         };
         let call = (self.lane, APPEND, RPCTypes::AppendEntries);
         let doubtful = self.links.doubtful.load(Ordering::Relaxed);
         let body = codec::encode_append_request(doubtful, &request);
         let mut answer = self.call(call, body, timeout).await?;
-        let response = answer.append_response().map_err(|error| network(&error))?;
-        // Asked again after a pause.
-        response.ok_or_else(|| {
-            RPCError::Unreachable(Unreachable::from_string("it takes no entries yet"))
-        })
+        answer.append_response().map_err(|error| network(&error))
     }
 
     async fn vote(
@@ -343,8 +372,9 @@ mod tests {
     async fn a_link_that_was_given_up_is_opened_anew() {
         let template = LinkOptions {
             net: Arc::new(RealNet),
-            ours: Identity { cluster: 7, server: 1, boot: 1 },
-            target: 0,
+            ours: Identity { cluster: 7, founding: 0, server: 1, directory: 5, boot: 1 },
+            founding: Arc::default(),
+            target: Target { server: 0, directory: None },
             address: String::new(),
             lane: Lane::Control,
             frame_bytes_max: 1000,

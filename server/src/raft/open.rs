@@ -1,17 +1,26 @@
 //! Opening a server's directory, and what it must hold.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
+use openraft::EntryPayload;
 use thiserror::Error;
 
+use super::bootstrap::Agreement;
+use super::codec;
 use super::directories::Directories;
+use super::directory::{DirectoryIdentity, LEGACY_FOUNDING, new_directory, new_founding, node_id};
 use super::options::Options;
 use super::proposer::Proposer;
-use super::state_machine::Snapshots;
+use super::state_machine::{Snapshots, founding_of};
+use super::types::{Member, Membership};
 use super::{Opened, boot};
-use crate::storage::{Identity, SnapshotName, SnapshotReader, SnapshotStore, StorageError, Wal};
+use crate::config::StartMode;
+use crate::storage::{
+    Entry, Identity, LogPosition, SnapshotName, SnapshotReader, SnapshotStore, StorageError, Wal,
+};
 
 /// Why a server cannot join its ensemble.
 #[derive(Debug, Error)]
@@ -61,14 +70,23 @@ pub fn open(options: Options, wall_ms: i64) -> Result<Opened, StartError> {
         return Err(StartError::NotAMember(options.server));
     }
     let directories = Directories::open(&options)?;
+    let directories = Arc::new(directories);
     let server_id = u64::from(options.server.0);
     let mut options = options;
+    let known = directories.identity()?;
     if !options.cluster_named
-        && let Some(known) = Identity::read(&directories.data)?
+        && let Some(known) = known
     {
         options.cluster_id = known.cluster_id;
     }
-    directories.claim(Identity { cluster_id: options.cluster_id, server_id })?;
+    let new_directory = new_directory(options.entropy.number());
+    let mut identity = Identity {
+        cluster_id: options.cluster_id,
+        server_id,
+        directory_id: known.map_or(new_directory, |known| known.directory_id),
+        founding: known.map_or(0, |known| known.founding),
+    };
+    directories.claim(identity)?;
     let directory = &directories.data;
     let boot = boot::next(&*options.disk, directory.path(), wall_ms)?;
     let (wal, recovered) =
@@ -93,10 +111,66 @@ pub fn open(options: Options, wall_ms: i64) -> Result<Opened, StartError> {
     if let Some(name) = name {
         cut_conflicting(&wal, name)?;
     }
-    let snapshots = Snapshots::new(store, options.snapshots_retained, newest);
+    if identity.directory_id == 0 && identity.founding == 0 {
+        // Made by a release whose identities ended there.
+        let is_empty = wal.state().last.is_none() && newest.is_none();
+        identity.directory_id = if is_empty { new_directory } else { 0 };
+        identity.founding = if is_empty { 0 } else { LEGACY_FOUNDING };
+        directories.write(identity)?;
+    }
+    if let Some(newest) = &newest {
+        refuse_other_founding(newest, directory.path(), identity.founding)?;
+    }
+    if options.start_mode == StartMode::ForceNew {
+        identity.founding = new_founding(options.entropy.number());
+        // The founding first: under the old one, the membership below would be a second ensemble.
+        directories.write(identity)?;
+        force_membership(&wal, &options, identity)?;
+    }
+    let identity = DirectoryIdentity::new(identity, &directories);
+    let founding = identity.founding_source();
+    let snapshots = Snapshots::new(store, options.snapshots_retained, newest, founding);
     let proposer = Arc::new(Proposer::new(options.server, boot));
-    let is_rebuilding = directories.rebuild_mark().is_set()?;
-    Ok(Opened { options, boot, wal, snapshots, proposer, directories, is_rebuilding })
+    let agreement = Agreement::new(identity.clone(), directories.acceptor()?);
+    Ok(Opened { options, boot, wal, snapshots, proposer, directories, identity, agreement })
+}
+
+/// Refuses a snapshot that was put into the directory of another ensemble.
+fn refuse_other_founding(
+    snapshot: &SnapshotReader,
+    directory: &Path,
+    expected: u64,
+) -> Result<(), StartError> {
+    let found = founding_of(snapshot).map_err(|error| StartError::Raft(error.to_string()))?;
+    if found == 0 || found == expected {
+        return Ok(());
+    }
+    let path = directory.join("snapshots");
+    Err(StorageError::WrongFounding { path, found, expected }.into())
+}
+
+/// Ends the log with a membership of this server alone, if there is a log: whatever is in front of
+/// it becomes committed.
+fn force_membership(wal: &Wal, options: &Options, identity: Identity) -> Result<(), StartError> {
+    let Some(last) = wal.state().last else { return Ok(()) };
+    let node = node_id(identity.server_id, identity.directory_id);
+    let own = options.members.iter().find(|member| member.server == options.server);
+    let address = own.map(|own| own.address.clone()).unwrap_or_default();
+    let members = BTreeMap::from([(node, Member { address, line: String::new() })]);
+    let membership = Membership::new(vec![BTreeSet::from([node])], members)
+        .map_err(|error| StartError::Raft(error.to_string()))?;
+    let (kind, body) = codec::encode_payload(&EntryPayload::Membership(membership));
+    let position = LogPosition { index: last.index + 1, ..last };
+    let (done, durable) = mpsc::channel();
+    let entry = Entry { position, kind, body };
+    // The receiver waits below.
+    wal.append(vec![entry], Box::new(move |result| drop(done.send(result))))?;
+    durable.recv().unwrap_or(Err(StorageError::Closed))?;
+    tracing::warn!(
+        founding = format_args!("{:#018x}", identity.founding),
+        "this server alone is a new ensemble now; the others are refused until they are emptied"
+    );
+    Ok(())
 }
 
 /// Cuts off what the log has in place of what is committed. A snapshot that was received gets its

@@ -6,6 +6,8 @@ use std::time::Duration;
 
 use openraft::{Config, SnapshotPolicy};
 
+use crate::config::StartMode;
+use crate::entropy::Entropy;
 use crate::replica::ServerId;
 use crate::storage::{Disk, WalOptions};
 
@@ -100,6 +102,10 @@ pub struct Options {
     pub snapshot_log_bytes: u64,
     /// So many snapshots are kept, and the log back to the oldest of them.
     pub snapshots_retained: usize,
+    /// Where the ids of directories and foundings come from.
+    pub entropy: Arc<dyn Entropy>,
+    /// What a start may do about the ensemble's founding.
+    pub start_mode: StartMode,
     /// How long connecting to another server may take, handshake included.
     pub connect_timeout: Duration,
     /// How long to wait for what.

@@ -325,7 +325,7 @@ impl Driver {
                 // The driver may have ended.
                 let _ = report.send(attempt);
             };
-            if leadership.leader == self.core.server() {
+            if leadership.leader == self.core.node() {
                 let told = Callback(Box::new(move |result: Result<_, _>| {
                     if result.is_err() {
                         failed();

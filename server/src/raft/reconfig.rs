@@ -21,13 +21,15 @@ use tokio::time::{Instant, sleep, timeout};
 use zoolet_jute::{ErrorCode, Id, ReconfigRequest};
 
 use self::message::{Verdict, decode, encode};
+use super::bootstrap::ask_standing;
 use super::core::Core;
+use super::directory::{node_id, server_of};
 use super::machine::Machine;
 use super::members::{
-    is_quorum, is_unfinished, members_of, nodes_of, outsider, outsiders, render, version_of,
-    voters_of,
+    is_quorum, is_unfinished, members_of, node_of, nodes_of, outsider, outsiders, render,
+    version_of, voters_of,
 };
-use super::network::{Links, RECONFIG, REMOVED, STATUS, standing};
+use super::network::{Links, RECONFIG, REMOVED};
 use super::options::{ConfiguredMember, Timing};
 use super::proposer::Proposer;
 use super::sync::ReadIndex;
@@ -122,7 +124,7 @@ impl Reconfigurer {
         let Some(leader) = self.core.leadership().map(|known| known.leader) else {
             return Verdict::Again;
         };
-        if leader == self.core.server() {
+        if leader == self.core.node() {
             return self.lead(&asked.request, &asked.identities).await;
         }
         // The one lane whose answers may take this long.
@@ -170,7 +172,9 @@ impl Reconfigurer {
             Err(code) => return Verdict::Refused(code),
         };
         let running = self.probe(&wanted).await;
-        if !is_quorum(&wanted, |server| running.contains(&server) || self.is_synced(server)) {
+        let counts =
+            |server| running.contains_key(&server) || self.is_server_synced(server, &running);
+        if !is_quorum(&wanted, counts) {
             return Verdict::Refused(ErrorCode::NewConfigNoQuorum);
         }
         if !view.permitted {
@@ -207,18 +211,18 @@ impl Reconfigurer {
         Ok(wanted)
     }
 
-    /// The servers that would join with a vote, and run.
-    async fn probe(&self, wanted: &MemberList) -> BTreeSet<u64> {
+    /// The servers that would join with a vote, and run, with their directories.
+    async fn probe(&self, wanted: &MemberList) -> BTreeMap<u64, u64> {
         let membership = self.membership();
         let mut probes = JoinSet::new();
         for (&server, member) in wanted {
-            if member.role == Role::Observer || membership.get_node(&server).is_some() {
+            if member.role == Role::Observer || node_of(&membership, server).is_some() {
                 continue;
             }
             let link = self.links.try_out(server, member.peer.to_string());
             probes.spawn(async move {
-                let asked = Bytes::from_static(&[standing::ASKS]);
-                link.call_within(STATUS, asked, PROBE_MAX).await.ok().map(|_| server)
+                let standing = timeout(PROBE_MAX, ask_standing(&link)).await.ok().flatten();
+                standing.map(|standing| (server, standing.directory))
             });
         }
         probes.join_all().await.into_iter().flatten().collect()
@@ -227,7 +231,7 @@ impl Reconfigurer {
     async fn execute(
         &self,
         wanted: &MemberList,
-        running: &BTreeSet<u64>,
+        running: &BTreeMap<u64, u64>,
         before: &ConfigView,
     ) -> Verdict {
         let voters = voters_of(wanted);
@@ -238,22 +242,24 @@ impl Reconfigurer {
             return Verdict::Again;
         }
         let old = self.membership();
-        let joining: BTreeMap<u64, Member> = nodes_of(wanted)
-            .into_iter()
-            .filter(|(server, _)| old.get_node(server).is_none())
-            .map(|(server, node)| (server, outsider(&node)))
+        let nodes = nodes_of(wanted, &old, running);
+        let joining: BTreeMap<u64, Member> = nodes
+            .iter()
+            .filter(|(node, _)| old.get_node(node).is_none())
+            .map(|(node, member)| (*node, outsider(member)))
             .collect();
         let joined: BTreeSet<u64> = joining.keys().copied().collect();
         if !joining.is_empty() && !self.change(ChangeMembers::AddNodes(joining), true).await {
             return Verdict::Again;
         }
         self.wait_until_synced(running).await;
-        if !is_quorum(wanted, |server| self.is_synced(server)) {
+        if !is_quorum(wanted, |server| self.is_server_synced(server, running)) {
             let removed = self.change(ChangeMembers::RemoveNodes(joined), true).await;
             let refused = Verdict::Refused(ErrorCode::NewConfigNoQuorum);
             return if removed { refused } else { Verdict::Unknown };
         }
-        let is_switched = self.switch(&old, wanted, voters).await;
+        let voters = nodes.keys().copied().filter(|node| voters.contains(&server_of(*node)));
+        let is_switched = self.switch(&old, &nodes, voters.collect()).await;
         if is_switched {
             self.dismiss(&old);
         }
@@ -266,15 +272,20 @@ impl Reconfigurer {
 
     /// Makes the membership what is wanted; who joins is in it already, as an outsider. One entry
     /// turns the old ensemble into the new one: whichever leader comes next finds one of the two.
-    async fn switch(&self, old: &Membership, wanted: &MemberList, voters: BTreeSet<u64>) -> bool {
+    async fn switch(
+        &self,
+        old: &Membership,
+        wanted: &BTreeMap<u64, Member>,
+        voters: BTreeSet<u64>,
+    ) -> bool {
         let leaving: BTreeMap<u64, Member> = old
             .nodes()
-            .filter(|(server, _)| !wanted.contains_key(server))
-            .map(|(server, node)| (*server, outsider(node)))
+            .filter(|(node, _)| !wanted.contains_key(node))
+            .map(|(node, member)| (*node, outsider(member)))
             .collect();
         let gone: BTreeSet<u64> = leaving.keys().copied().collect();
         let change = ChangeMembers::Batch(vec![
-            ChangeMembers::SetNodes(nodes_of(wanted)),
+            ChangeMembers::SetNodes(wanted.clone()),
             ChangeMembers::SetNodes(leaving),
             ChangeMembers::ReplaceAllVoters(voters),
         ]);
@@ -288,9 +299,9 @@ impl Reconfigurer {
         let metrics = self.core.metrics();
         let membership = &metrics.membership_config;
         let at = membership.log_id().as_ref().map_or(0, |at| at.index);
-        let gone = old.nodes().map(|(server, _)| *server);
-        for server in gone.filter(|server| membership.membership().get_node(server).is_none()) {
-            let Some(link) = self.links.to(server, Lane::Request) else { continue };
+        let gone = old.nodes().map(|(node, _)| *node);
+        for node in gone.filter(|node| membership.membership().get_node(node).is_none()) {
+            let Some(link) = self.links.to(node, Lane::Request) else { continue };
             let call = link.call(REMOVED, Bytes::copy_from_slice(&at.to_be_bytes()));
             // It may be gone already, which is as good.
             tokio::spawn(timeout(PROBE_MAX, call));
@@ -316,17 +327,18 @@ impl Reconfigurer {
     /// Who will not vote, or not be found where the others look for it until it is restarted, should
     /// not lead through the change: a server that stays does.
     async fn leave_the_lead(&self, staying: &BTreeSet<u64>) -> bool {
-        let heirs = self.membership().voter_ids().collect::<BTreeSet<u64>>();
-        let heir = heirs.intersection(staying).copied().find(|server| self.is_synced(*server));
+        let mut voters: Vec<u64> = self.membership().voter_ids().collect();
+        voters.retain(|voter| staying.contains(&server_of(*voter)));
+        let heir = voters.into_iter().find(|voter| self.is_synced(*voter));
         match heir {
             Some(heir) => hand_over_to(&self.core, &self.links, heir).await,
             None => false,
         }
     }
 
-    async fn wait_until_synced(&self, servers: &BTreeSet<u64>) {
+    async fn wait_until_synced(&self, servers: &BTreeMap<u64, u64>) {
         let synced = async {
-            while !servers.iter().all(|server| self.is_synced(*server)) {
+            while !servers.keys().all(|server| self.is_server_synced(*server, servers)) {
                 sleep(LOOK_PAUSE).await;
             }
         };
@@ -335,15 +347,29 @@ impl Reconfigurer {
         }
     }
 
-    /// Whether this server is itself, or has lately answered and has all that is committed.
-    fn is_synced(&self, server: u64) -> bool {
-        if server == self.core.server() {
+    /// Returns whether a server is synced: the node that it is in the membership, or that it is
+    /// about to become.
+    fn is_server_synced(&self, server: u64, joining: &BTreeMap<u64, u64>) -> bool {
+        let joins = joining.get(&server).map(|directory| node_id(server, *directory));
+        node_of(&self.membership(), server).or(joins).is_some_and(|node| self.is_synced(node))
+    }
+
+    /// Returns whether a node has answered this leader lately.
+    pub(super) fn is_heard(&self, node: u64) -> bool {
+        let metrics = self.core.metrics();
+        let heard = metrics.heartbeat.as_ref().and_then(|heard| heard.get(&node).copied());
+        heard.flatten().is_some_and(|at| at.elapsed() < self.timing.silence_max())
+    }
+
+    /// Returns whether a node is this server, or has answered lately and has all that is
+    /// committed.
+    pub(super) fn is_synced(&self, node: u64) -> bool {
+        if node == self.core.node() {
             return true;
         }
         let metrics = self.core.metrics();
-        let heard = metrics.heartbeat.as_ref().and_then(|heard| heard.get(&server).copied());
-        let matching = metrics.replication.as_ref().and_then(|all| all.get(&server).copied());
-        let is_heard = heard.flatten().is_some_and(|at| at.elapsed() < self.timing.silence_max());
+        let matching = metrics.replication.as_ref().and_then(|all| all.get(&node).copied());
+        let is_heard = self.is_heard(node);
         // Under load the last entries are always still on their way.
         let slack = 1000;
         let committed = metrics.cluster_committed.map_or(0, |last| last.index);
@@ -351,7 +377,7 @@ impl Reconfigurer {
         is_heard && has.saturating_add(slack) >= committed && has > 0
     }
 
-    async fn change(&self, change: ChangeMembers<u64, Member>, retain: bool) -> bool {
+    pub(super) async fn change(&self, change: ChangeMembers<u64, Member>, retain: bool) -> bool {
         match self.core.raft().change_membership(change, retain).await {
             Ok(_) => true,
             Err(error) => {
@@ -361,7 +387,7 @@ impl Reconfigurer {
         }
     }
 
-    fn membership(&self) -> Membership {
+    pub(super) fn membership(&self) -> Membership {
         self.core.metrics().membership_config.membership().clone()
     }
 

@@ -6,24 +6,25 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use openraft::raft::VoteResponse;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
-use super::admission::Admission;
+use super::bootstrap::Agreement;
 use super::codec::{self, Reader, malformed};
 use super::core::Core;
+use super::directory::{DirectoryIdentity, directory_of};
+use super::founding;
 use super::machine::Machine;
 use super::network::{
-    APPEND, PRE_VOTE, PROPOSE, READ_INDEX, RECONFIG, REMOVED, SNAPSHOT_BEGIN, SNAPSHOT_CHUNK,
-    SNAPSHOT_END, STATUS, TOUCH, TRANSFER, VOTE, standing,
+    APPEND, FOUND, PRE_VOTE, PROPOSE, READ_INDEX, RECONFIG, REMOVED, SNAPSHOT_BEGIN,
+    SNAPSHOT_CHUNK, SNAPSHOT_END, STATUS, TOUCH, TRANSFER, VOTE,
 };
 use super::reconfig::Reconfigurer;
-use super::state_machine::{FileSnapshot, Snapshots, meta_of};
+use super::state_machine::{FileSnapshot, Snapshots, founding_of, meta_of};
 use super::sync::{decode_sessions, encode_sessions};
-use super::types::{Body, Callback, LogId, Vote};
-use crate::peer::{Answer, Call, Service};
+use super::types::{Body, Callback, Vote};
+use crate::peer::{Answer, Call, Identity, Service};
 use crate::storage::{SnapshotName, SnapshotWriter, StorageError};
 use crate::transport::BoxFuture;
 
@@ -51,10 +52,9 @@ pub(super) struct Answers {
     pub core: Core,
     pub machine: Arc<dyn Machine>,
     pub snapshots: Snapshots,
-    pub applied: watch::Receiver<Option<LogId>>,
     pub heard: Arc<Heard>,
-    /// What this server may do yet.
-    pub admission: Arc<Admission>,
+    pub identity: DirectoryIdentity,
+    pub agreement: Arc<Agreement>,
     pub changes: Arc<Reconfigurer>,
     /// The index of the membership without this server that it was told of; zero for none.
     pub removal: Arc<AtomicU64>,
@@ -91,14 +91,14 @@ impl Service for Answers {
 impl Answers {
     async fn answer(&self, call: Call) -> io::Result<Answer> {
         let (from, mut body) = (call.from.server, Reader(call.body));
+        if !matches!(call.kind, STATUS | FOUND) {
+            self.join(&call.from).await?;
+        }
         Ok(match call.kind {
-            APPEND => Answer::Later(self.append(from, body)?),
+            APPEND => Answer::Later(self.append(body)?),
             VOTE | PRE_VOTE => Answer::Later(self.vote(body, call.kind == PRE_VOTE)?),
             TRANSFER => {
                 let (request, raft) = (body.transfer_request()?, self.core.raft().clone());
-                if !self.admission.may_vote() {
-                    return Ok(Answer::Now(Bytes::new()));
-                }
                 Answer::Later(Box::pin(async move {
                     raft.handle_transfer_leader(request).await.ok().map(|_| Bytes::new())
                 }))
@@ -127,18 +127,15 @@ impl Answers {
                 Answer::Now(Bytes::new())
             }
             STATUS => {
-                let told = body.u8()?;
-                if told != standing::ASKS {
-                    self.admission.called_by(from, told == standing::RETURNING);
-                    if self.core.is_leader() {
-                        // The peer has lost its log and starts again from the beginning. If it
-                        // never had one, this changes nothing.
-                        let raft = self.core.raft();
-                        let allowed = raft.trigger().allow_next_revert(&from, true).await;
-                        tracing::debug!(peer = from, ?allowed, "a peer starts without a log");
-                    }
-                }
-                Answer::Now(Bytes::copy_from_slice(&[u8::from(self.has_data())]))
+                self.agreement.called_by(&call.from);
+                let mut out = BytesMut::new();
+                out.put_u64(self.identity.founding());
+                out.put_u64(directory_of(self.identity.node()));
+                Answer::Now(out.freeze())
+            }
+            FOUND => {
+                let request = founding::Request::decode(body.0)?;
+                Answer::Now(self.agreement.answer(request).await?.encode())
             }
             RECONFIG => {
                 let changes = Arc::clone(&self.changes);
@@ -151,19 +148,19 @@ impl Answers {
         })
     }
 
-    /// Whether anything was ever committed here, or this server knows that there was.
-    fn has_data(&self) -> bool {
-        self.applied.borrow().is_some() || self.admission.returns()
+    /// An empty server becomes part of the founding of the first server that has it in its
+    /// membership, and of no other. It is durable before anything is taken from there.
+    async fn join(&self, from: &Identity) -> io::Result<()> {
+        if from.founding == 0 {
+            return Err(io::Error::other("a caller without an ensemble"));
+        }
+        Ok(self.identity.join(from.founding).await?)
     }
 
-    fn append(&self, from: u64, mut body: Reader) -> io::Result<Later> {
+    fn append(&self, mut body: Reader) -> io::Result<Later> {
         let (doubtful, request) = body.append_request()?;
         let (core, heard) = (self.core.clone(), Arc::clone(&self.heard));
-        let admission = Arc::clone(&self.admission);
         Ok(Box::pin(async move {
-            if !admission.takes_from(from).await {
-                return Some(codec::encode_append_refusal());
-            }
             let known = core.leadership().map_or(0, |known| known.term);
             if !doubtful && request.vote.leader_id.term >= known {
                 heard.now();
@@ -176,12 +173,7 @@ impl Answers {
     fn vote(&self, mut body: Reader, is_pre_vote: bool) -> io::Result<Later> {
         let request = body.vote_request()?;
         let core = self.core.clone();
-        let admission = Arc::clone(&self.admission);
         Ok(Box::pin(async move {
-            if !admission.votes().await {
-                let refusal = VoteResponse::new(core.metrics().vote, None, false);
-                return Some(codec::encode_vote_response(&refusal));
-            }
             let voted = if is_pre_vote {
                 core.raft().pre_vote(request).await
             } else {
@@ -210,9 +202,6 @@ impl Answers {
     /// A snapshot is no sign that there is a leader to serve under: it does not tell of doubts, and
     /// may come from one that others have replaced. Heartbeats go on beside it.
     async fn begin_snapshot(&self, from: u64, mut body: Reader) -> io::Result<Answer> {
-        if !self.admission.has_told(from) {
-            return Err(io::Error::other("a snapshot from a server that was not told to send it"));
-        }
         let vote = body.vote()?;
         let name = SnapshotName { term: body.u64()?, index: body.u64()?, zxid: body.u64()? };
         let meta = body.bytes()?;
@@ -254,6 +243,10 @@ impl Answers {
                 return Ok(Answer::Now(Bytes::new()));
             }
         };
+        let founding = founding_of(&reader)?;
+        if founding != 0 && founding != self.identity.founding() {
+            return Err(io::Error::other("a snapshot of another founding"));
+        }
         let snapshot = FileSnapshot { meta: meta_of(&reader)?, snapshot: reader };
         let raft = self.core.raft().clone();
         Ok(Answer::Later(Box::pin(async move {

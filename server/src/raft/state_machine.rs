@@ -35,6 +35,8 @@ pub(super) struct Snapshots {
     store: SnapshotStore,
     retain: usize,
     current: Arc<Mutex<Option<SnapshotReader>>>,
+    /// The founding of this server's ensemble.
+    founding: Arc<AtomicU64>,
     /// The state of a snapshot that was received and read, until it is installed.
     staged: Arc<Mutex<Option<(SnapshotName, Staged)>>>,
 }
@@ -44,8 +46,10 @@ impl Snapshots {
         store: SnapshotStore,
         retain: usize,
         current: Option<SnapshotReader>,
+        founding: Arc<AtomicU64>,
     ) -> Self {
-        Self { store, retain, current: Arc::new(Mutex::new(current)), staged: Arc::default() }
+        let (current, staged) = (Arc::new(Mutex::new(current)), Arc::default());
+        Self { store, retain, current, founding, staged }
     }
 
     /// Ends a snapshot that was received. It gets its name only if its state can be read: from then
@@ -103,7 +107,8 @@ impl Snapshots {
         let position = meta.last_log_id.unwrap_or_else(|| log_id(0, 0));
         let (term, index) = (term_of(&position), position.index);
         let name = SnapshotName { term, index, zxid: state.zxid };
-        let mut writer = self.store.create(name, &codec::encode_snapshot_meta(meta))?;
+        let founding = self.founding.load(Ordering::Acquire);
+        let mut writer = self.store.create(name, &codec::encode_snapshot_meta(founding, meta))?;
         for chunk in state.chunks {
             writer.write(&chunk)?;
         }
@@ -316,5 +321,10 @@ impl RaftSnapshotBuilder<TypeConfig> for SnapshotBuilder {
 }
 
 pub(super) fn meta_of(reader: &SnapshotReader) -> io::Result<SnapshotMeta> {
-    codec::Reader(reader.meta().clone()).snapshot_meta()
+    codec::Reader(reader.meta().clone()).snapshot_meta().map(|(_, meta)| meta)
+}
+
+/// Returns the founding that a snapshot is of; zero if it does not say.
+pub(super) fn founding_of(reader: &SnapshotReader) -> io::Result<u64> {
+    codec::Reader(reader.meta().clone()).snapshot_meta().map(|(founding, _)| founding)
 }

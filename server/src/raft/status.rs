@@ -5,9 +5,12 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use openraft::Instant as _;
 use openraft::async_runtime::watch::WatchReceiver;
 
 use super::core::{Core, EntrySizes};
+use super::directory::server_of;
+use super::members::is_outsider;
 use super::state_machine::Snapshots;
 use super::types::LogId;
 use crate::replica::Role;
@@ -47,6 +50,8 @@ pub struct PeerStatus {
     pub is_voter: bool,
     /// Seen from the leader: up to where its log is known to match.
     pub matching: Option<u64>,
+    /// Seen from the leader: whether it has all that is committed, and has answered lately.
+    pub is_synced: bool,
 }
 
 /// Tells how things stand, for as long as anybody asks.
@@ -56,12 +61,14 @@ pub struct StatusSource {
     pub(super) applied: watch::Receiver<Option<LogId>>,
     pub(super) snapshots: Snapshots,
     pub(super) role: watch::Receiver<Role>,
+    /// After so long without an answer a peer does not count as synced.
+    pub(super) heard_within: Duration,
 }
 
 impl StatusSource {
     /// How things stand now.
     pub fn status(&self) -> Status {
-        Status::of(&self.core, &self.applied, &self.snapshots, *self.role.borrow())
+        Status::of(self, *self.role.borrow())
     }
 
     /// Forgets what was proposed.
@@ -71,36 +78,40 @@ impl StatusSource {
 }
 
 impl Status {
-    fn of(
-        core: &Core,
-        applied: &watch::Receiver<Option<LogId>>,
-        snapshots: &Snapshots,
-        role: Role,
-    ) -> Self {
+    fn of(source: &StatusSource, role: Role) -> Self {
+        let StatusSource { core, applied, snapshots, heard_within, .. } = source;
+        let heard_within = *heard_within;
         let metrics = core.metrics();
         let membership = metrics.membership_config.membership();
         let voters: Vec<u64> = membership.voter_ids().collect();
-        let matching = |server: &u64| {
+        let matching = |node: &u64| {
             let replication = metrics.replication.as_ref()?;
-            replication.get(server).copied().flatten().map(|matching| matching.index)
+            replication.get(node).copied().flatten().map(|matching| matching.index)
         };
-        let peer = |server: &u64| PeerStatus {
-            server: *server,
-            is_voter: voters.contains(server),
-            matching: matching(server),
+        let is_heard = |node: &u64| {
+            let heard = metrics.heartbeat.as_ref().and_then(|all| all.get(node).copied().flatten());
+            heard.is_some_and(|at| at.elapsed() < heard_within)
         };
-        let others = membership.nodes().map(|(server, _)| server);
+        let committed = metrics.cluster_committed.map(|last| last.index);
+        let peer = |node: &u64| {
+            let matching = matching(node);
+            let (server, is_voter) = (server_of(*node), voters.contains(node));
+            let is_synced = matching >= committed && is_heard(node);
+            PeerStatus { server, is_voter, matching, is_synced }
+        };
+        let members = membership.nodes().filter(|(_, member)| !is_outsider(member));
+        let others = members.map(|(node, _)| node);
         Self {
             term: metrics.current_term,
-            leader: metrics.current_leader,
+            leader: metrics.current_leader.map(server_of),
             role,
-            is_voter: voters.contains(&core.server()),
+            is_voter: voters.contains(&core.node()),
             last_log: metrics.last_log_index,
-            committed: metrics.cluster_committed.map(|last| last.index),
+            committed,
             applied: applied.borrow().map(|last| last.index),
             snapshot: snapshots.current().map(|current| current.name().index),
             purged: metrics.purged.map(|last| last.index),
-            peers: others.filter(|server| **server != core.server()).map(peer).collect(),
+            peers: others.filter(|node| **node != core.node()).map(peer).collect(),
             led_for: core.led_for(),
             proposed: core.proposed(),
         }
@@ -124,6 +135,14 @@ pub(super) async fn watch_failure(core: Core, wal: Arc<Wal>, fatal: watch::Sende
             return;
         }
         if metrics.changed().await.is_err() {
+            // openraft ends without a word when its task panics; a server that is stopped ends this
+            // task first.
+            fatal.send_if_modified(|known| {
+                let is_new = known.is_none();
+                known
+                    .get_or_insert_with(|| "the task that replicates the log has ended".to_owned());
+                is_new
+            });
             return;
         }
     }

@@ -42,7 +42,7 @@ impl ReadIndex {
 
     async fn ask(&self) -> Option<u64> {
         let leader = self.core.leadership()?.leader;
-        if leader == self.core.server() {
+        if leader == self.core.node() {
             return self.core.read_index().await;
         }
         let link = self.links.to(leader, Lane::Request)?;
@@ -94,7 +94,7 @@ pub(super) async fn send_touches(
     loop {
         let (through, mut sessions) = proposer.take_touched().await;
         let Some(leader) = core.leadership().map(|leadership| leadership.leader) else { continue };
-        if leader == core.server() {
+        if leader == core.node() {
             let refused = machine.touched(sessions.clone());
             sessions.retain(|session| !refused.contains(session));
             machine.heard(through, sessions);

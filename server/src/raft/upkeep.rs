@@ -10,10 +10,9 @@ use openraft::Instant;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use super::admission::Admission;
 use super::core::{Core, Leadership};
 use super::machine::Machine;
-use super::network::{Links, STATUS, standing};
+use super::network::{Links, STATUS};
 use super::options::Timing;
 use super::service::Heard;
 use super::state_machine::{Progress, Snapshots};
@@ -41,8 +40,6 @@ pub(super) struct RoleWatch {
     pub core: Core,
     pub machine: Arc<dyn Machine>,
     pub heard: Arc<Heard>,
-    /// Who is not whole yet does not count, and does not look as if it did.
-    pub admission: Arc<Admission>,
     pub applied: watch::Receiver<Option<LogId>>,
     pub read_index: ReadIndex,
     pub links: Arc<Links>,
@@ -68,7 +65,7 @@ impl RoleWatch {
             let mut next = self.judge();
             if role == Role::Looking
                 && matches!(next, Role::Follower | Role::Observer)
-                && !(self.admission.may_vote() && self.has_caught_up().await)
+                && !self.has_caught_up().await
             {
                 next = Role::Looking;
             }
@@ -109,8 +106,7 @@ impl RoleWatch {
         let metrics = self.core.metrics();
         let membership = &metrics.membership_config;
         let known_at = membership.log_id().as_ref().map_or(0, |at| at.index);
-        membership.membership().get_node(&self.core.server()).is_some()
-            && self.removal.load(Ordering::Relaxed) <= known_at
+        self.core.is_in_membership() && self.removal.load(Ordering::Relaxed) <= known_at
     }
 
     fn judge(&mut self) -> Role {
@@ -118,7 +114,7 @@ impl RoleWatch {
             self.doubt(false);
             return Role::Looking;
         };
-        if leader != self.core.server() {
+        if leader != self.core.node() {
             self.leads = None;
             self.doubt(false);
         } else if self.leads.is_none_or(|(known, _)| known != term) {
@@ -129,7 +125,7 @@ impl RoleWatch {
         }
         let metrics = self.core.metrics();
         let mut voters = metrics.membership_config.voter_ids();
-        let server = self.core.server();
+        let server = self.core.node();
         if leader == server {
             let acknowledged = metrics.last_quorum_acked;
             let is_alone = voters.all(|voter| voter == server);
@@ -327,7 +323,7 @@ const HEIR_TIMEOUT: Duration = Duration::from_millis(300);
 /// is.
 pub(super) async fn hand_over(core: &Core, links: &Links) {
     let metrics = core.metrics();
-    let server = core.server();
+    let server = core.node();
     let Some(replication) = metrics.replication.filter(|_| core.is_leader()) else { return };
     let voters = metrics.membership_config.voter_ids().filter(|voter| *voter != server);
     let mut heirs: Vec<u64> = voters.collect();
@@ -348,7 +344,7 @@ pub(super) async fn hand_over(core: &Core, links: &Links) {
 /// As leader, makes this voter the next one, and waits until another one is, or until it is gone:
 /// when all servers stop together, nobody is left.
 pub(super) async fn hand_over_to(core: &Core, links: &Links, heir: u64) -> bool {
-    let server = core.server();
+    let server = core.node();
     core.give_up();
     if core.raft().trigger().transfer_leader(heir).await.is_err() {
         return false;
@@ -374,5 +370,5 @@ pub(super) async fn hand_over_to(core: &Core, links: &Links, heir: u64) -> bool 
 
 async fn is_there(links: &Links, server: u64) -> bool {
     let Some(link) = links.to(server, Lane::Request) else { return false };
-    link.call_within(STATUS, Bytes::from_static(&[standing::ASKS]), HEIR_TIMEOUT).await.is_ok()
+    link.call_within(STATUS, Bytes::new(), HEIR_TIMEOUT).await.is_ok()
 }

@@ -39,6 +39,20 @@ pub enum StorageError {
     )]
     WrongCluster { path: PathBuf, found: u64, expected: u64 },
 
+    /// Two directories of one server do not belong together.
+    #[error(
+        "{} belongs to the data directory {found:#018x}, but this server's is {expected:#018x}",
+        .path.display()
+    )]
+    WrongDirectory { path: PathBuf, found: u64, expected: u64 },
+
+    /// The directory belongs to another founding of the ensemble.
+    #[error(
+        "{} belongs to the founding {found:#018x} of the ensemble, not to {expected:#018x}: \
+         the ensemble was founded again without this data", .path.display()
+    )]
+    WrongFounding { path: PathBuf, found: u64, expected: u64 },
+
     /// The file was written by a later release, whose format this one does not know.
     #[error(
         "{} has format version {found}, this release reads up to {supported}: use a newer release",
@@ -86,6 +100,8 @@ impl From<StorageError> for io::Error {
             StorageError::Locked { .. } => io::ErrorKind::WouldBlock,
             StorageError::WrongServer { .. }
             | StorageError::WrongCluster { .. }
+            | StorageError::WrongDirectory { .. }
+            | StorageError::WrongFounding { .. }
             | StorageError::Refused { .. } => io::ErrorKind::InvalidInput,
         };
         Self::new(kind, error)

@@ -1,5 +1,6 @@
-//! Whose directory this is. Written once, at the first start; checked at every later one, so that
-//! no server ever runs on the data of another.
+//! Whose directory this is. Written at the first start, and once more when the server has become
+//! part of an ensemble; checked at every later start, so that no server ever runs on the data of
+//! another.
 
 use std::path::{Path, PathBuf};
 
@@ -8,7 +9,10 @@ use crc32c::crc32c;
 use super::data_dir::DataDir;
 use super::error::StorageError;
 
-const FORMAT_VERSION: u32 = 1;
+const FORMAT_VERSION: u32 = 2;
+
+/// The format without the last two fields. Directories that have it are read.
+const FORMAT_WITHOUT_DIRECTORY: u32 = 1;
 const FIRST_WORDS: &str = "zoolet data format";
 
 /// Longer files are not read.
@@ -19,6 +23,12 @@ const FILE_BYTES_MAX: u64 = 4096;
 pub struct Identity {
     pub cluster_id: u64,
     pub server_id: u64,
+    /// The directory's own random id. A disk that was replaced has another one; zero for a
+    /// directory of format 1.
+    pub directory_id: u64,
+    /// The random id of the founding of the ensemble that the server has become part of; zero
+    /// before that.
+    pub founding: u64,
 }
 
 impl Identity {
@@ -37,11 +47,11 @@ impl Identity {
 
     /// Makes the directory this server's at the first start, and refuses one that is another's.
     pub fn claim(self, directory: &DataDir) -> Result<(), StorageError> {
-        let path = directory.identity_path();
         let Some(found) = Self::read(directory)? else {
             refuse_data_without_identity(directory)?;
             return self.write(directory);
         };
+        let path = directory.identity_path();
         if found.cluster_id != self.cluster_id {
             let (found, expected) = (found.cluster_id, self.cluster_id);
             return Err(StorageError::WrongCluster { path, found, expected });
@@ -50,10 +60,15 @@ impl Identity {
             let (found, expected) = (found.server_id, self.server_id);
             return Err(StorageError::WrongServer { path, found, expected });
         }
+        if found.directory_id != self.directory_id {
+            let (found, expected) = (found.directory_id, self.directory_id);
+            return Err(StorageError::WrongDirectory { path, found, expected });
+        }
         Ok(())
     }
 
-    fn write(self, directory: &DataDir) -> Result<(), StorageError> {
+    /// Writes the identity, in place of the one that is there. It is durable when this returns.
+    pub fn write(self, directory: &DataDir) -> Result<(), StorageError> {
         let (disk, path) = (directory.disk(), directory.identity_path());
         let temporary = path.with_extension("tmp");
         let file = disk.create(&temporary).map_err(StorageError::io("create", &temporary))?;
@@ -67,8 +82,9 @@ impl Identity {
     /// Text, for the eyes of an operator.
     fn encode(self) -> String {
         let fields = format!(
-            "{FIRST_WORDS} {FORMAT_VERSION}\ncluster {:#018x}\nserver {}\n",
-            self.cluster_id, self.server_id
+            "{FIRST_WORDS} {FORMAT_VERSION}\ncluster {:#018x}\nserver {}\ndirectory {:#018x}\n\
+             founding {:#018x}\n",
+            self.cluster_id, self.server_id, self.directory_id, self.founding
         );
         let checksum = crc32c(fields.as_bytes());
         format!("{fields}checksum {checksum:08x}\n")
@@ -86,13 +102,29 @@ fn decode(text: &[u8], path: &Path) -> Result<Identity, StorageError> {
     }
     let mut lines = text.lines().skip(1);
     let mut next = || lines.next().unwrap_or_default();
-    let cluster_id = next().strip_prefix("cluster 0x");
-    let cluster_id = cluster_id.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    let cluster_id = hex(next(), "cluster");
     let cluster_id = cluster_id.ok_or_else(|| corrupt("it does not name its cluster"))?;
     let server_id = field(next(), "server");
     let server_id = server_id.ok_or_else(|| corrupt("it does not name its server"))?;
-    let identity = Identity { cluster_id, server_id };
+    if version == FORMAT_WITHOUT_DIRECTORY {
+        let fields =
+            format!("{FIRST_WORDS} {version}\ncluster {cluster_id:#018x}\nserver {server_id}\n");
+        let checksum = crc32c(fields.as_bytes());
+        let is_whole = text == format!("{fields}checksum {checksum:08x}\n");
+        let identity = Identity { cluster_id, server_id, directory_id: 0, founding: 0 };
+        return is_whole.then_some(identity).ok_or_else(|| corrupt("its checksum is wrong"));
+    }
+    let directory_id = hex(next(), "directory");
+    let directory_id = directory_id.ok_or_else(|| corrupt("it does not name its directory"))?;
+    let founding = hex(next(), "founding");
+    let founding = founding.ok_or_else(|| corrupt("it does not name its founding"))?;
+    let identity = Identity { cluster_id, server_id, directory_id, founding };
     if identity.encode() == text { Ok(identity) } else { Err(corrupt("its checksum is wrong")) }
+}
+
+fn hex(line: &str, name: &str) -> Option<u64> {
+    let digits = line.strip_prefix(name)?.strip_prefix(" 0x")?;
+    u64::from_str_radix(digits, 16).ok()
 }
 
 fn field<T: std::str::FromStr>(line: &str, name: &str) -> Option<T> {
@@ -119,7 +151,12 @@ mod tests {
     use super::*;
     use crate::storage::{Disk, Image, MemoryDisk};
 
-    const OURS: Identity = Identity { cluster_id: 0x1234_5678_9abc_def0, server_id: 3 };
+    const OURS: Identity = Identity {
+        cluster_id: 0x1234_5678_9abc_def0,
+        server_id: 3,
+        directory_id: 0xabcd,
+        founding: 0,
+    };
 
     fn open(disk: &MemoryDisk) -> DataDir {
         DataDir::open(Arc::new(disk.clone()), Path::new("data")).unwrap()
@@ -151,6 +188,31 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_learns_its_founding_and_keeps_its_id() {
+        let disk = MemoryDisk::new();
+        let directory = open(&disk);
+        OURS.claim(&directory).unwrap();
+        let founded = Identity { founding: 7, ..OURS };
+        founded.write(&directory).unwrap();
+        OURS.claim(&directory).unwrap();
+        assert_eq!(Identity::read(&directory).unwrap(), Some(founded));
+        let error = Identity { directory_id: 1, ..OURS }.claim(&directory).unwrap_err();
+        assert!(matches!(error, StorageError::WrongDirectory { .. }), "{error}");
+    }
+
+    #[test]
+    fn a_directory_of_format_1_is_read() {
+        let disk = MemoryDisk::new();
+        let directory = open(&disk);
+        let fields = "zoolet data format 1\ncluster 0x0000000000000007\nserver 2\n";
+        let text = format!("{fields}checksum {:08x}\n", crc32c(fields.as_bytes()));
+        let file = disk.create(Path::new("data/identity")).unwrap();
+        file.write_all_at(text.as_bytes(), 0).unwrap();
+        let expected = Identity { cluster_id: 7, server_id: 2, directory_id: 0, founding: 0 };
+        assert_eq!(Identity::read(&directory).unwrap(), Some(expected));
+    }
+
+    #[test]
     fn every_flipped_bit_is_noticed() {
         let image = claimed();
         let path = Path::new("data/identity");
@@ -169,9 +231,9 @@ mod tests {
         let disk = MemoryDisk::new();
         let directory = open(&disk);
         let file = disk.create(Path::new("data/identity")).unwrap();
-        file.write_all_at(b"zoolet data format 2\nsomething else\n", 0).unwrap();
+        file.write_all_at(b"zoolet data format 3\nsomething else\n", 0).unwrap();
         let error = Identity::read(&directory).unwrap_err().to_string();
-        assert!(error.contains("format version 2, this release reads up to 1"), "{error}");
+        assert!(error.contains("format version 3, this release reads up to 2"), "{error}");
     }
 
     #[test]

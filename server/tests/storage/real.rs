@@ -94,7 +94,7 @@ fn readers_and_the_writer_do_not_disturb_each_other() {
 fn a_real_directory_has_one_server_with_one_identity() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("server");
-    let ours = Identity { cluster_id: 9, server_id: 1 };
+    let ours = Identity { cluster_id: 9, server_id: 1, directory_id: 5, founding: 0 };
     let data = DataDir::open(Arc::new(RealDisk), &path).unwrap();
     ours.claim(&data).unwrap();
     let error = DataDir::open(Arc::new(RealDisk), &path).unwrap_err();

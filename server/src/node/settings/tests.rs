@@ -103,6 +103,7 @@ fn what_a_file_says_of_one_server_reaches_a_layer() {
         server_id: _,
         members: _,
         standalone: _,
+        start_mode: _,
         data_dir: _,
         data_log_dir: _,
         client_bind: _,

@@ -1,13 +1,14 @@
 //! What a server makes of calls that its peers should not make.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::ensemble::{Ensemble, PATIENCE};
-use crate::peer::{CallError, Identity, Lane, Link, LinkOptions};
+use crate::peer::{CallError, Identity, Lane, Link, LinkOptions, Target};
 use crate::raft::codec;
 use crate::raft::network::{SNAPSHOT_BEGIN, SNAPSHOT_CHUNK};
 use crate::raft::types::Vote;
@@ -16,10 +17,13 @@ use crate::transport::RealNet;
 
 /// A link of server `from` to server `to` that no cut breaks.
 fn link(ensemble: &Ensemble, from: usize, to: usize) -> Link {
+    let (_, server) = ensemble.running().next().unwrap();
+    let founding = server.raft.founding();
     Link::open(LinkOptions {
         net: Arc::new(RealNet),
-        ours: Identity { cluster: 7, server: from as u64 + 1, boot: 1 },
-        target: to as u64 + 1,
+        ours: Identity { cluster: 7, founding: 0, server: from as u64 + 1, directory: 1, boot: 1 },
+        founding: Arc::new(AtomicU64::new(founding)),
+        target: Target { server: to as u64 + 1, directory: None },
         address: ensemble.address(to),
         lane: Lane::Snapshot,
         frame_bytes_max: 1 << 20,

@@ -58,9 +58,8 @@ fn what_is_written_is_read_again() {
         AppendEntriesResponse::HigherVote(Vote::new(4, 2)),
     ] {
         let bytes = codec::encode_append_response(&response);
-        assert_eq!(Reader(bytes).append_response().unwrap(), Some(response));
+        assert_eq!(Reader(bytes).append_response().unwrap(), response);
     }
-    assert_eq!(Reader(codec::encode_append_refusal()).append_response().unwrap(), None);
 
     let mut request = VoteRequest::new(Vote::new(4, 2), Some(log_id(3, 9)));
     request.leadership_transfer = true;
@@ -77,10 +76,10 @@ fn what_is_written_is_read_again() {
         last_log_id: Some(log_id(2, 9)),
         last_membership: StoredMembership::new(Some(log_id(1, 0)), membership()),
     };
-    let bytes = codec::encode_snapshot_meta(&meta);
-    assert_eq!(Reader(bytes).snapshot_meta().unwrap(), meta);
+    let bytes = codec::encode_snapshot_meta(9, &meta);
+    assert_eq!(Reader(bytes).snapshot_meta().unwrap(), (9, meta));
     let empty = SnapshotMeta::default();
-    assert_eq!(Reader(codec::encode_snapshot_meta(&empty)).snapshot_meta().unwrap(), empty);
+    assert_eq!(Reader(codec::encode_snapshot_meta(0, &empty)).snapshot_meta().unwrap(), (0, empty));
 }
 
 #[test]

@@ -14,6 +14,8 @@ use zoolet_jute::{SessionId, Xid};
 
 use super::gate::{Gate, GatedDisk};
 use super::recorder::Recorder;
+use crate::config::StartMode;
+use crate::entropy::RealEntropy;
 use crate::host::Proposals;
 use crate::raft::{
     BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, Options, Proposer, Raft, Timing, open,
@@ -117,6 +119,8 @@ impl Ensemble {
             wal: WalOptions { segment_bytes: 1 << 18, ..WalOptions::default() },
             snapshot_commands: self.snapshot_commands,
             snapshot_log_bytes: 0,
+            entropy: Arc::new(RealEntropy),
+            start_mode: StartMode::default(),
             connect_timeout: CONNECT_TIMEOUT,
             snapshots_retained: 3,
             timing: self.timing,
@@ -124,7 +128,11 @@ impl Ensemble {
     }
 
     pub(super) async fn start(&mut self, at: usize) {
-        let opened = open(self.options(at), 1).unwrap();
+        self.start_with(at, self.options(at)).await;
+    }
+
+    pub(super) async fn start_with(&mut self, at: usize, options: Options) {
+        let opened = open(options, 1).unwrap();
         let (boot, proposer) = (opened.boot(), opened.proposer());
         let machine = Recorder::new(opened.snapshot());
         machine.refusals.store(self.refusals, Ordering::Relaxed);

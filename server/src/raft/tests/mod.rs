@@ -8,6 +8,7 @@ mod gate;
 mod rebuilt;
 mod recorder;
 mod recovery;
+mod replaced;
 mod slow_disk;
 mod start;
 mod storage;

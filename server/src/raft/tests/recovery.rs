@@ -99,7 +99,9 @@ async fn entries_that_a_received_snapshot_replaces_do_not_outlive_a_crash() {
     let disk = MemoryDisk::new();
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let directory = DataDir::open(Arc::clone(&shared), Path::new("data")).unwrap();
-    Identity { cluster_id: 7, server_id: 1 }.claim(&directory).unwrap();
+    Identity { cluster_id: 7, server_id: 1, directory_id: 0, founding: 0 }
+        .claim(&directory)
+        .unwrap();
     let (wal, _) =
         Wal::open(Arc::clone(&shared), &directory.wal_path(), WalOptions::default()).unwrap();
     fill(&wal, 20);
@@ -111,7 +113,7 @@ async fn entries_that_a_received_snapshot_replaces_do_not_outlive_a_crash() {
         last_membership: StoredMembership::new(Some(log_id(1, 0)), server_1_alone()),
     };
     let name = SnapshotName { term: 2, index: 10, zxid: 0 };
-    let writer = store.create(name, &codec::encode_snapshot_meta(&meta)).unwrap();
+    let writer = store.create(name, &codec::encode_snapshot_meta(0, &meta)).unwrap();
     writer.finish(0).unwrap();
     drop(directory);
 

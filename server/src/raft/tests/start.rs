@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::config::StartMode;
+use crate::entropy::RealEntropy;
 use crate::raft::{
     BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, Options, StartError, Timing, boot, open,
 };
@@ -59,6 +61,8 @@ fn the_directory_of_another_server_is_refused() {
             wal: WalOptions::default(),
             snapshot_commands: 1,
             snapshot_log_bytes: 0,
+            entropy: Arc::new(RealEntropy),
+            start_mode: StartMode::default(),
             connect_timeout: CONNECT_TIMEOUT,
             snapshots_retained: 3,
             timing: Timing::from_tick(Duration::from_secs(2)),

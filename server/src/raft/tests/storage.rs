@@ -35,7 +35,7 @@ impl StoreBuilder<TypeConfig, LogStore, StateMachine> for Place {
         let (wal, _) = Wal::open(Arc::clone(&disk), &directory.join("wal"), options).unwrap();
         let store = SnapshotStore::open(disk, &directory.join("snapshots")).unwrap();
         let proposer = Arc::new(Proposer::new(ServerId(1), 1));
-        let snapshots = Snapshots::new(store, 3, None);
+        let snapshots = Snapshots::new(store, 3, None, Arc::default());
         let machine = StateMachine::new(Recorder::new(None), proposer, snapshots).unwrap();
         Ok(((), LogStore::new(Arc::new(wal)), machine))
     }
@@ -64,7 +64,7 @@ fn remove(directory: &Path) {
 #[tokio::test]
 async fn a_received_state_that_is_not_installed_is_freed() {
     let store = SnapshotStore::open(Arc::new(MemoryDisk::new()), Path::new("snapshots")).unwrap();
-    let snapshots = Snapshots::new(store.clone(), 3, None);
+    let snapshots = Snapshots::new(store.clone(), 3, None, Arc::default());
     let name = SnapshotName { term: 1, index: 7, zxid: 7 };
     let mut writer = store.create(name, &bytes::Bytes::from_static(b"meta")).unwrap();
     writer.write(b"state").unwrap();

@@ -1,0 +1,180 @@
+//! The leader's part in keeping the membership true to the directories: a replaced disk is a new
+//! member under an old number, and takes the old one's place by an ordinary change of the
+//! membership, which a majority of the old members has to commit. Until then nothing that the new
+//! directory acknowledges counts.
+//!
+//! The leader learns of another directory when it calls the one that the membership names: the
+//! handshake says which one is there.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use openraft::ChangeMembers;
+use tokio::time::{Instant, sleep};
+
+use super::bootstrap::ask_standing;
+use super::directory::{directory_of, node_id, server_of};
+use super::members::{is_outsider, is_unfinished, node_of, outsider};
+use super::options::ConfiguredMember;
+use super::reconfig::Reconfigurer;
+use super::types::{Member, Membership};
+
+/// The pause between two looks at which directories answer.
+const LOOK_PAUSE: Duration = Duration::from_millis(100);
+
+/// The pause between two looks at whether a new directory has caught up.
+const SYNC_PAUSE: Duration = Duration::from_millis(20);
+
+/// How long a new directory may be silent before it is given up.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// Takes new directories into the membership, while this server leads.
+#[derive(Debug)]
+pub(super) struct Replacer {
+    pub changes: Arc<Reconfigurer>,
+    pub configured: Vec<ConfiguredMember>,
+}
+
+/// A change that brings the membership in line with a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Replacement {
+    /// The node that is in the membership for the server, if any.
+    old: Option<u64>,
+    new: u64,
+    member: Member,
+    votes: bool,
+}
+
+impl Replacer {
+    pub(super) async fn run(self) {
+        let mut leaderships = self.changes.core.leaderships();
+        loop {
+            if leaderships.wait_for(|_| self.changes.core.is_leader()).await.is_err() {
+                return;
+            }
+            for replacement in self.wanted().await {
+                self.replace(&replacement).await;
+            }
+            sleep(LOOK_PAUSE).await;
+        }
+    }
+
+    /// Returns what the membership lacks.
+    async fn wanted(&self) -> Vec<Replacement> {
+        let membership = self.changes.membership();
+        let ours = self.changes.core.server();
+        let is_changed = self.changes.core.is_ensemble_changed();
+        let configured_vote = |server: u64| {
+            let mut configured = self.configured.iter();
+            !is_changed && configured.any(|member| member.id() == server && member.is_voter)
+        };
+        let mut wanted = Vec::new();
+        let members = membership.nodes().filter(|(_, member)| !is_outsider(member));
+        for (&node, member) in members.filter(|(node, _)| server_of(**node) != ours) {
+            let server = server_of(node);
+            let found = self.changes.links.directory(server);
+            let new = node_id(server, found.unwrap_or(directory_of(node)));
+            let had_vote = is_voter(&membership, node);
+            let votes = had_vote || configured_vote(server);
+            if new != node || votes != had_vote && found.is_some() {
+                wanted.push(Replacement { old: Some(node), new, member: member.clone(), votes });
+            }
+        }
+        if !is_changed {
+            wanted.extend(self.missing(&membership).await);
+        }
+        wanted
+    }
+
+    /// Returns the configured servers that the membership lacks, as far as they answer: observers
+    /// after the founding, and the other servers of an ensemble that was made anew from one.
+    async fn missing(&self, membership: &Membership) -> Vec<Replacement> {
+        let mut wanted = Vec::new();
+        for configured in &self.configured {
+            if node_of(membership, configured.id()).is_some() {
+                continue;
+            }
+            let Some(link) = self.changes.links.ask(configured.id()) else { continue };
+            let Some(standing) = ask_standing(&link).await else { continue };
+            let member = Member { address: configured.address.clone(), line: String::new() };
+            let new = node_id(configured.id(), standing.directory);
+            wanted.push(Replacement { old: None, new, member, votes: configured.is_voter });
+        }
+        wanted
+    }
+
+    /// Takes a directory in. What fails is tried again at the next look.
+    async fn replace(&self, replacement: &Replacement) {
+        let Ok(_busy) = self.changes.busy.try_lock() else { return };
+        let membership = self.changes.membership();
+        let is_current = replacement.old.is_none_or(|old| membership.get_node(&old).is_some());
+        if is_unfinished(&membership) || !is_current {
+            return;
+        }
+        let Replacement { old, new, member, votes } = replacement;
+        let (server, directory) = (server_of(*new), format!("{:#018x}", directory_of(*new)));
+        tracing::info!(server, directory, "taking a directory into the ensemble");
+        if *old != Some(*new) {
+            let added = BTreeMap::from([(*new, outsider(member))]);
+            if !self.changes.change(ChangeMembers::AddNodes(added), true).await {
+                return;
+            }
+        }
+        let is_taken_in =
+            self.is_synced_in_time(*new).await && self.switch(replacement, &membership).await;
+        if is_taken_in {
+            tracing::info!(server, directory, votes, "the directory is part of the ensemble");
+        } else if *old != Some(*new) && self.changes.core.is_leader() {
+            tracing::warn!(server, directory, "the directory is not taken in: it does not answer");
+            self.changes.change(ChangeMembers::RemoveNodes(BTreeSet::from([*new])), true).await;
+        }
+    }
+
+    /// Waits until the new node has what is committed. False if it falls silent, or turns out to be
+    /// yet another directory, or this server no longer leads.
+    async fn is_synced_in_time(&self, node: u64) -> bool {
+        let server = server_of(node);
+        let mut heard_at = Instant::now();
+        loop {
+            if self.changes.is_synced(node) {
+                return true;
+            }
+            if self.changes.is_heard(node) {
+                heard_at = Instant::now();
+            }
+            let found = self.changes.links.directory(server);
+            if !self.changes.core.is_leader()
+                || heard_at.elapsed() >= SILENCE_MAX
+                || found.is_some_and(|found| found != directory_of(node))
+            {
+                return false;
+            }
+            sleep(SYNC_PAUSE).await;
+        }
+    }
+
+    /// Puts the new node in the place of the old one, in one step.
+    async fn switch(&self, replacement: &Replacement, membership: &Membership) -> bool {
+        let Replacement { old, new, member, votes } = replacement;
+        let replaced = old.filter(|old| old != new);
+        let mut nodes = BTreeMap::from([(*new, member.clone())]);
+        // A leader that dies in the middle leaves it as one that is to be removed.
+        nodes.extend(replaced.map(|old| (old, outsider(member))));
+        let mut steps = vec![ChangeMembers::SetNodes(nodes)];
+        if *votes {
+            let mut voters: BTreeSet<u64> = membership.voter_ids().collect();
+            voters.retain(|voter| Some(*voter) != replaced);
+            voters.insert(*new);
+            steps.push(ChangeMembers::ReplaceAllVoters(voters));
+        }
+        let gone: BTreeSet<u64> = replaced.into_iter().collect();
+        self.changes.change(ChangeMembers::Batch(steps), true).await
+            && (gone.is_empty()
+                || self.changes.change(ChangeMembers::RemoveNodes(gone), true).await)
+    }
+}
+
+fn is_voter(membership: &Membership, node: u64) -> bool {
+    membership.voter_ids().any(|voter| voter == node)
+}

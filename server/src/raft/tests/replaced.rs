@@ -1,0 +1,293 @@
+//! Servers whose disks were replaced, and ensembles that were founded twice.
+
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep, timeout};
+
+use super::cluster::check;
+use super::ensemble::{Ensemble, PATIENCE};
+use crate::config::StartMode;
+use crate::raft::Options;
+use crate::replica::Role;
+
+/// Longer than several elections take.
+async fn several_elections(ensemble: &Ensemble) {
+    sleep(ensemble.timing.election_max * 8).await;
+}
+
+/// The old leader was cut off, the others elected another one and acknowledged writes; then one of
+/// the two went down and the other lost its disk. The old leader came back and its appends were
+/// acknowledged by the empty server: the writes of the new leader were gone.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_replaced_disk_does_not_help_a_leader_of_the_past() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    let old = ensemble.ready().await;
+    let (poor, third) = ((old + 1) % 3, (old + 2) % 3);
+    ensemble.server(old).propose(50);
+    ensemble.server(old).settled().await;
+    check(&ensemble).await;
+    ensemble.cut.isolate(old, 3).await;
+    ensemble.server(poor).propose(20);
+    ensemble.server(poor).settled().await;
+    assert_eq!(ensemble.server(poor).machine.told().lost, 0);
+    ensemble.kill(third).await;
+    ensemble.kill(poor).await;
+    ensemble.wipe(poor);
+    ensemble.cut.heal();
+    ensemble.start(poor).await;
+    let until = Instant::now() + ensemble.timing.election_max * 10;
+    while Instant::now() < until {
+        for at in [old, poor] {
+            let applied = ensemble.server(at).machine.record().applied.len();
+            assert!(applied <= 50, "server {at} has applied {applied}");
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+    let status = ensemble.server(old).raft.status();
+    assert_ne!(*ensemble.server(old).raft.role().borrow(), Role::Leader, "{status:?}");
+    ensemble.start(third).await;
+    ensemble.ready().await;
+    ensemble.server(old).propose(5);
+    ensemble.server(old).settled().await;
+    check(&ensemble).await;
+    let applied = ensemble.server(poor).machine.record().applied.len();
+    assert!(applied >= 75, "{applied} are left of 75");
+}
+
+/// With all servers up and only one link cut, the empty server followed the old leader, and two
+/// leaders went on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_replaced_disk_follows_one_leader() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    let old = ensemble.ready().await;
+    let (poor, third) = ((old + 1) % 3, (old + 2) % 3);
+    ensemble.cut.isolate(old, 3).await;
+    ensemble.server(third).propose(20);
+    ensemble.server(third).settled().await;
+    ensemble.kill(poor).await;
+    ensemble.wipe(poor);
+    ensemble.cut.heal();
+    ensemble.cut.one_way(old, third).await;
+    ensemble.cut.one_way(third, old).await;
+    ensemble.start(poor).await;
+    let until = Instant::now() + ensemble.timing.election_max * 10;
+    while Instant::now() < until {
+        let roles = ensemble.running().map(|(at, server)| (at, *server.raft.role().borrow()));
+        let leaders: Vec<_> = roles.filter(|(_, role)| *role == Role::Leader).collect();
+        assert!(leaders.iter().all(|(at, _)| *at == third), "{leaders:?}");
+        sleep(Duration::from_millis(5)).await;
+    }
+    ensemble.cut.heal();
+    ensemble.ready().await;
+    check(&ensemble).await;
+}
+
+/// Two of three servers lost their disks and founded another ensemble. The third one came with the
+/// data of the first, was elected, and all three served different trees.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn servers_of_different_foundings_refuse_each_other() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    let leader = ensemble.ready().await;
+    ensemble.server(leader).propose(30);
+    ensemble.server(leader).settled().await;
+    check(&ensemble).await;
+    for at in 0..3 {
+        ensemble.kill(at).await;
+    }
+    for at in [0, 1] {
+        ensemble.wipe(at);
+        ensemble.start(at).await;
+    }
+    ensemble.ready().await;
+    ensemble.server(0).propose(7);
+    ensemble.server(0).settled().await;
+    assert_eq!(ensemble.server(0).machine.told().lost, 0);
+    ensemble.start(2).await;
+    several_elections(&ensemble).await;
+    assert_eq!(*ensemble.server(2).raft.role().borrow(), Role::Looking);
+    ensemble.server(1).propose(7);
+    ensemble.server(1).settled().await;
+    for at in [0, 1] {
+        let machine = ensemble.server(at).machine.clone();
+        let applied = machine.until(|record, _| record.applied.len() == 14);
+        timeout(PATIENCE, applied).await.expect("the second ensemble goes on");
+        assert_eq!(*ensemble.server(at).raft.fatal().borrow(), None);
+    }
+    assert_eq!(ensemble.server(2).machine.record().applied.len(), 30);
+}
+
+/// The servers that lost their disks ask before they found an ensemble: one with data answers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_majority_without_data_founds_nothing_beside_a_server_with_data() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    let leader = ensemble.ready().await;
+    ensemble.server(leader).propose(30);
+    ensemble.server(leader).settled().await;
+    check(&ensemble).await;
+    for at in 0..3 {
+        ensemble.kill(at).await;
+    }
+    for at in [0, 1] {
+        ensemble.wipe(at);
+    }
+    for at in 0..3 {
+        ensemble.start(at).await;
+    }
+    several_elections(&ensemble).await;
+    for at in 0..3 {
+        assert_eq!(*ensemble.server(at).raft.role().borrow(), Role::Looking, "server {at}");
+    }
+    for at in [0, 1] {
+        assert_eq!(ensemble.server(at).raft.status().last_log, None, "server {at}");
+    }
+}
+
+/// The configuration of a server that lost its disk named neither the leader nor anything but the
+/// founders: it was never rebuilt, and the leader reported it as in sync.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_replaced_disk_is_taken_in_by_a_leader_that_its_configuration_does_not_name() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    let leader = ensemble.ready().await;
+    let (poor, third) = ((leader + 1) % 3, (leader + 2) % 3);
+    ensemble.server(leader).propose(50);
+    ensemble.server(leader).settled().await;
+    check(&ensemble).await;
+    ensemble.kill(poor).await;
+    ensemble.wipe(poor);
+    let mut options = ensemble.options(poor);
+    options.members.retain(|member| member.id() != leader as u64 + 1);
+    ensemble.start_with(poor, options).await;
+    ensemble.ready().await;
+    check(&ensemble).await;
+    ensemble.kill(third).await;
+    ensemble.server(poor).propose(5);
+    ensemble.server(poor).settled().await;
+    assert_eq!(ensemble.server(poor).machine.record().applied.len(), 55);
+    let deadline = Instant::now() + PATIENCE;
+    let in_sync = |server: &super::ensemble::Server| {
+        server.raft.status().peers.iter().filter(|peer| peer.is_synced).count()
+    };
+    while in_sync(ensemble.server(leader)) != 1 {
+        assert!(Instant::now() < deadline, "{:?}", ensemble.server(leader).raft.status());
+        sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// Two of three servers are lost for good: an operator makes an ensemble of the third, and the
+/// others join it with empty directories. One that still has its old data is refused.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn one_server_is_made_a_new_ensemble_on_request() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    let leader = ensemble.ready().await;
+    ensemble.server(leader).propose(30);
+    ensemble.server(leader).settled().await;
+    check(&ensemble).await;
+    let old_founding = ensemble.server(0).raft.founding();
+    for at in 0..3 {
+        ensemble.kill(at).await;
+    }
+    ensemble.wipe(1);
+    let options = Options { start_mode: StartMode::ForceNew, ..ensemble.options(0) };
+    ensemble.start_with(0, options).await;
+    ensemble.ready().await;
+    assert_ne!(ensemble.server(0).raft.founding(), old_founding);
+    ensemble.server(0).propose(5);
+    ensemble.server(0).settled().await;
+    ensemble.start(1).await;
+    ensemble.ready().await;
+    check(&ensemble).await;
+    ensemble.start(2).await;
+    several_elections(&ensemble).await;
+    assert_eq!(*ensemble.server(2).raft.role().borrow(), Role::Looking);
+    ensemble.kill(2).await;
+    ensemble.wipe(2);
+    ensemble.start(2).await;
+    ensemble.ready().await;
+    check(&ensemble).await;
+    assert_eq!(ensemble.server(2).machine.record().applied.len(), 35);
+    // All three vote.
+    ensemble.kill(0).await;
+    ensemble.server(1).propose(5);
+    ensemble.server(1).settled().await;
+    assert_eq!(ensemble.server(1).machine.told().lost, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_server_without_data_is_made_a_new_ensemble_on_request() {
+    let mut ensemble = Ensemble::new(3, 0).await;
+    let options = Options { start_mode: StartMode::ForceNew, ..ensemble.options(1) };
+    ensemble.start_with(1, options).await;
+    ensemble.ready().await;
+    for at in [0, 2] {
+        ensemble.start(at).await;
+    }
+    ensemble.ready().await;
+    ensemble.kill(1).await;
+    ensemble.server(0).propose(5);
+    ensemble.server(0).settled().await;
+    check(&ensemble).await;
+}
+
+/// The old disk of a server comes back after another one has taken its place: its votes are those
+/// of a directory that is no longer a member.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_disk_that_was_replaced_has_no_vote_when_it_comes_back() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    let leader = ensemble.ready().await;
+    let (poor, third) = ((leader + 1) % 3, (leader + 2) % 3);
+    ensemble.server(leader).propose(10);
+    ensemble.server(leader).settled().await;
+    check(&ensemble).await;
+    ensemble.kill(poor).await;
+    let old_disk = ensemble.disk(poor).clone();
+    ensemble.wipe(poor);
+    ensemble.start(poor).await;
+    ensemble.ready().await;
+    ensemble.cut.isolate(leader, 3).await;
+    ensemble.server(poor).propose(20);
+    ensemble.server(poor).settled().await;
+    // The newer disk has acknowledged these together with the third server, which goes down.
+    ensemble.kill(third).await;
+    ensemble.kill(poor).await;
+    ensemble.disks[poor] = old_disk;
+    ensemble.cut.heal();
+    ensemble.start(poor).await;
+    several_elections(&ensemble).await;
+    for at in [leader, poor] {
+        assert_eq!(*ensemble.server(at).raft.role().borrow(), Role::Looking, "server {at}");
+    }
+    ensemble.start(third).await;
+    ensemble.ready().await;
+    check(&ensemble).await;
+    assert_eq!(ensemble.server(poor).machine.record().applied.len(), 30);
+}
+
+/// A server that was away when the ensemble was founded joins it when it comes.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_voter_that_comes_after_the_founding_gets_its_vote() {
+    let mut ensemble = Ensemble::new(3, 0).await;
+    for at in [0, 1] {
+        ensemble.start(at).await;
+    }
+    ensemble.ready().await;
+    ensemble.server(0).propose(10);
+    ensemble.server(0).settled().await;
+    ensemble.start(2).await;
+    let leader = ensemble.ready().await;
+    ensemble.kill(leader).await;
+    let other = (leader + 1) % 3;
+    ensemble.server(other).propose(10);
+    ensemble.server(other).settled().await;
+    check(&ensemble).await;
+    assert_eq!(ensemble.server(other).machine.told().lost, 0);
+}
+
+/// openraft's task had ended, by a panic or with its runtime, and nothing said so.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_end_of_the_raft_task_is_fatal() {
+    let mut ensemble = Ensemble::started(1, 0).await;
+    let mut fatal = ensemble.server(0).raft.fatal();
+    ensemble.server(0).raft.core.raft().shutdown().await.unwrap();
+    let why = timeout(PATIENCE, fatal.wait_for(Option::is_some)).await.expect("it is reported");
+    assert!(why.unwrap().is_some());
+}
