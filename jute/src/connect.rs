@@ -1,5 +1,7 @@
 //! The handshake (protocol §1.4), where each side may speak an older form.
 
+use std::fmt;
+
 use bytes::{Buf, Bytes, BytesMut};
 
 use crate::{Decode, DecodeError, Encode, SessionId, Zxid};
@@ -8,7 +10,7 @@ use crate::{Decode, DecodeError, Encode, SessionId, Zxid};
 pub const PASSWORD_BYTES: usize = 16;
 
 /// The first frame of a client, without a header.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ConnectRequest {
     /// Ignored by servers.
     pub protocol_version: i32,
@@ -23,6 +25,19 @@ pub struct ConnectRequest {
     /// Whether a read-only server will do; `None` from clients before 3.4, Go and Node, which must
     /// not get the byte back either.
     pub read_only: Option<bool>,
+}
+
+/// Without the password.
+impl fmt::Debug for ConnectRequest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnectRequest")
+            .field("protocol_version", &self.protocol_version)
+            .field("last_zxid_seen", &self.last_zxid_seen)
+            .field("timeout_ms", &self.timeout_ms)
+            .field("session_id", &self.session_id)
+            .field("read_only", &self.read_only)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Encode for ConnectRequest {
@@ -52,7 +67,7 @@ impl Decode for ConnectRequest {
 }
 
 /// The first frame of a server, without a header.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ConnectResponse {
     /// Always zero.
     pub protocol_version: i32,
@@ -76,6 +91,18 @@ impl ConnectResponse {
             password: Some(Bytes::from_static(&[0; PASSWORD_BYTES])),
             read_only: read_only.map(|_| false),
         }
+    }
+}
+
+/// Without the password.
+impl fmt::Debug for ConnectResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConnectResponse")
+            .field("protocol_version", &self.protocol_version)
+            .field("timeout_ms", &self.timeout_ms)
+            .field("session_id", &self.session_id)
+            .field("read_only", &self.read_only)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,9 +1,11 @@
 //! Reading and writing data, ACLs and the ensemble's configuration (protocol §2.3 to §2.9).
 
-use bytes::Bytes;
+use std::fmt;
 
-use crate::Acl;
+use bytes::{Bytes, BytesMut};
+
 use crate::wire::record;
+use crate::{Acl, Decode, DecodeError, Encode};
 
 record! {
     /// Body of `exists`, `getData`, `getChildren` and `getChildren2`.
@@ -69,14 +71,38 @@ record! {
     }
 }
 
-record! {
-    /// Body of `auth`.
-    pub struct AuthPacket {
-        /// Ignored by servers; zero.
-        pub auth_type: i32,
-        /// The scheme.
-        pub scheme: Option<String>,
-        /// The credentials, in the scheme's own form.
-        pub auth: Option<Bytes>,
+/// Body of `auth`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct AuthPacket {
+    /// Ignored by servers; zero.
+    pub auth_type: i32,
+    /// The scheme.
+    pub scheme: Option<String>,
+    /// The credentials, in the scheme's own form.
+    pub auth: Option<Bytes>,
+}
+
+/// Without the credentials.
+impl fmt::Debug for AuthPacket {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AuthPacket").field("scheme", &self.scheme).finish_non_exhaustive()
+    }
+}
+
+impl Encode for AuthPacket {
+    fn encode(&self, out: &mut BytesMut) {
+        self.auth_type.encode(out);
+        self.scheme.encode(out);
+        self.auth.encode(out);
+    }
+}
+
+impl Decode for AuthPacket {
+    fn decode(input: &mut Bytes, _: &'static str) -> Result<Self, DecodeError> {
+        Ok(Self {
+            auth_type: Decode::decode(input, "auth_type")?,
+            scheme: Decode::decode(input, "scheme")?,
+            auth: Decode::decode(input, "auth")?,
+        })
     }
 }

@@ -177,10 +177,10 @@ fn put_slice(bytes: &[u8], out: &mut BytesMut) {
     out.put_slice(bytes);
 }
 
-/// The length as jute writes it. Nothing longer than a frame is ever encoded, and a frame is far
-/// below 2 GiB.
+/// The length as jute writes it. Nothing longer than a frame is ever sent, and a frame is far below
+/// 2 GiB: of what is longer the senders look at the length, and do not send it.
 pub(crate) fn wire_length(length: usize) -> i32 {
-    i32::try_from(length).expect("a value on the wire is shorter than 2 GiB")
+    i32::try_from(length).unwrap_or(i32::MAX)
 }
 
 /// Declares a record: a struct whose fields follow each other on the wire, without tags.

@@ -37,7 +37,7 @@ impl Connection {
         let connection = Self { client, limit: options.timeout };
         for identity in &options.auth {
             let Some((scheme, id)) = identity.split_once(':') else {
-                let message = format!("--auth {identity:?} has no scheme: digest:user:password");
+                let message = "--auth has no scheme: digest:user:password";
                 return Err(CtlError::new(Exit::Usage, message));
             };
             connection.add_auth(scheme, id).await?;
