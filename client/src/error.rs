@@ -1,20 +1,36 @@
 //! What can go wrong, sorted by what the caller can do about it.
 
+use std::fmt;
 use std::io;
+use std::sync::Arc;
 
 use thiserror::Error;
 use zoolet_jute::{DecodeError, ErrorCode, Reply};
 
 /// A failed call.
 #[derive(Debug, Error)]
-#[error("{kind}")]
+#[error("{kind}{}", Because(.why.as_deref()))]
 pub struct Error {
     kind: ErrorKind,
+    /// What has led to it, for people.
+    why: Option<Arc<str>>,
     /// Whether a write may have taken effect, where that is known better than by the kind.
     happened: Option<bool>,
     part: Option<usize>,
     #[source]
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// What has led to a failure, behind what it is.
+struct Because<'a>(Option<&'a str>);
+
+impl fmt::Display for Because<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Some(why) if !why.is_empty() => write!(f, ": {why}"),
+            Some(_) | None => Ok(()),
+        }
+    }
 }
 
 /// The kinds of failure.
@@ -38,6 +54,15 @@ pub enum ErrorKind {
     /// No server could be reached in time.
     #[error("no server answered within {0} ms")]
     Timeout(u64),
+    /// The request is longer than servers accept, and was not sent; see
+    /// [`request_bytes_max`](crate::ClientOptions::request_bytes_max).
+    #[error("the request has {bytes} bytes, the limit is {bytes_max}: it was not sent")]
+    RequestTooLong {
+        /// The bytes of the request.
+        bytes: usize,
+        /// The most that it may have.
+        bytes_max: usize,
+    },
     /// The lock under which the transaction was to commit is not held any more; nothing was changed.
     #[error("the lock is no longer held")]
     LockLost,
@@ -52,7 +77,17 @@ pub enum ErrorKind {
 
 impl Error {
     fn new(kind: ErrorKind) -> Self {
-        Self { kind, happened: None, part: None, source: None }
+        Self { kind, why: None, happened: None, part: None, source: None }
+    }
+
+    /// A failure, and what has led to it.
+    pub(crate) fn because(kind: ErrorKind, why: impl Into<Arc<str>>) -> Self {
+        Self { why: Some(why.into()), ..Self::new(kind) }
+    }
+
+    /// Returns what has led to it, or else what it is.
+    pub(crate) fn cause(&self) -> String {
+        self.source.as_ref().map_or_else(|| self.to_string(), ToString::to_string)
     }
 
     /// The failure of a request that was never sent.
@@ -90,6 +125,7 @@ impl Error {
             | ErrorKind::AuthFailed
             | ErrorKind::Closed
             | ErrorKind::Timeout(_)
+            | ErrorKind::RequestTooLong { .. }
             | ErrorKind::LockLost
             | ErrorKind::WatchEnded
             | ErrorKind::Protocol(_) => None,
@@ -116,6 +152,7 @@ impl Error {
             ),
             ErrorKind::AuthFailed
             | ErrorKind::Timeout(_)
+            | ErrorKind::RequestTooLong { .. }
             | ErrorKind::LockLost
             | ErrorKind::WatchEnded
             | ErrorKind::Protocol(_) => false,
@@ -129,6 +166,7 @@ impl Error {
             ErrorKind::Server(code) => code == ErrorCode::SessionExpired,
             ErrorKind::ConnectionLoss
             | ErrorKind::Timeout(_)
+            | ErrorKind::RequestTooLong { .. }
             | ErrorKind::LockLost
             | ErrorKind::WatchEnded
             | ErrorKind::Protocol(_) => false,
@@ -152,7 +190,7 @@ impl From<DecodeError> for Error {
     fn from(source: DecodeError) -> Self {
         let kind = ErrorKind::Protocol(format!("a reply does not decode: {source}"));
         // Something was answered: who knows what.
-        Self { kind, happened: Some(true), part: None, source: Some(Box::new(source)) }
+        Self { happened: Some(true), source: Some(Box::new(source)), ..Self::new(kind) }
     }
 }
 

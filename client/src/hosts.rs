@@ -27,7 +27,7 @@ impl Hosts {
         for part in servers.split(',').map(str::trim) {
             addresses.push(parse_address(part, connect_string)?);
         }
-        let mut dice = Dice(seed | 1);
+        let mut dice = Dice::new(seed);
         dice.shuffle(&mut addresses);
         Ok((Self { addresses, next: 0, dice }, chroot))
     }
@@ -53,6 +53,11 @@ impl Hosts {
     /// How many there are.
     pub(crate) fn count(&self) -> usize {
         self.addresses.len()
+    }
+
+    /// Puts addresses into a random order.
+    pub(crate) fn shuffle(&mut self, addresses: &mut [String]) {
+        self.dice.shuffle(addresses);
     }
 
     /// A random number.
@@ -92,6 +97,13 @@ fn parse_address(part: &str, connect_string: &str) -> Result<String, Error> {
 struct Dice(u64);
 
 impl Dice {
+    /// Seeds that differ little begin far from each other (the finalizer of splitmix64).
+    fn new(seed: u64) -> Self {
+        let mixed = (seed ^ (seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Self((mixed ^ (mixed >> 31)) | 1)
+    }
+
     fn roll(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;

@@ -35,7 +35,7 @@ mod transaction;
 mod watcher;
 
 pub use client::{Call, Client, ConfigChange, Quota};
-pub use connector::{Connecting, Connector, TcpConnector, Transport};
+pub use connector::{Connecting, Connector, Resolving, TcpConnector, Transport};
 pub use error::{Error, ErrorKind};
 pub use options::ClientOptions;
 pub use reads::{Read, Reads};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use zoolet_jute::SessionId;
+use zoolet_jute::frame::FRAME_BYTES_MAX_DEFAULT;
 
 use crate::session::SessionInfo;
 use crate::{Client, Connector, Error, TcpConnector};
@@ -15,18 +16,21 @@ pub struct ClientOptions {
     pub(crate) connect_timeout: Duration,
     pub(crate) resume: Option<SessionInfo>,
     pub(crate) read_only: bool,
+    pub(crate) request_bytes_max: usize,
     pub(crate) connector: Arc<dyn Connector>,
     pub(crate) seed: u64,
 }
 
 impl Default for ClientOptions {
-    /// A session timeout of 10 s, a connect timeout of 10 s, a new session, TCP.
+    /// A session timeout of 10 s, a connect timeout of 10 s, a new session, requests of up to 1 MiB,
+    /// TCP.
     fn default() -> Self {
         Self {
             session_timeout: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(10),
             resume: None,
             read_only: false,
+            request_bytes_max: FRAME_BYTES_MAX_DEFAULT,
             connector: Arc::new(TcpConnector),
             seed: 0,
         }
@@ -69,6 +73,17 @@ impl ClientOptions {
     /// [`SessionState::ReadOnly`](crate::SessionState::ReadOnly).
     pub fn read_only(mut self, will_do: bool) -> Self {
         self.read_only = will_do;
+        self
+    }
+
+    /// The longest request that is sent, in bytes: data, paths, ACLs and everything else of it
+    /// together. A longer one fails with
+    /// [`ErrorKind::RequestTooLong`](crate::ErrorKind::RequestTooLong) at once and is not sent. By
+    /// default 1 MiB − 1, as servers have it; set it to their `jute.maxbuffer` if that is another.
+    /// A server closes the connection on which it gets a longer one, with all other calls of the
+    /// session.
+    pub fn request_bytes_max(mut self, bytes: usize) -> Self {
+        self.request_bytes_max = bytes;
         self
     }
 

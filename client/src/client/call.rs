@@ -3,6 +3,8 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll, ready};
 
 use crate::Error;
@@ -32,6 +34,14 @@ impl<T> Call<T> {
         read: impl FnOnce(Answer) -> Result<T, Error> + Send + 'static,
     ) -> Self {
         Self { asked: asked.map_err(Some), read: Some(Box::new(read)) }
+    }
+
+    /// Sets a mark when the request is taken to be sent: until then it has no effect.
+    pub(crate) fn marking(self, sent: &Arc<AtomicBool>) -> Self {
+        if let Ok(asked) = &self.asked {
+            asked.mark(sent);
+        }
+        self
     }
 }
 

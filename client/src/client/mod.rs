@@ -1,5 +1,6 @@
 //! The handle that programs hold.
 
+mod background;
 mod call;
 mod ensemble;
 mod quota;
@@ -14,6 +15,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use zoolet_jute::{OpCode, Reply, Request, Zxid};
 
+use self::background::Background;
 pub use self::call::Call;
 pub use self::ensemble::ConfigChange;
 pub use self::quota::Quota;
@@ -24,6 +26,7 @@ use crate::session::calls::{Calls, Ending};
 use crate::session::core::{Core, Published};
 use crate::session::lease::Lease;
 use crate::session::pending::{Answer, Effect};
+use crate::session::route::{Failures, Route};
 use crate::session::task::Task;
 use crate::session::{SessionInfo, SessionState};
 use crate::{ClientOptions, Error, ErrorKind};
@@ -33,8 +36,8 @@ use crate::{ClientOptions, Error, ErrorKind};
 ///
 /// Calls keep the order in which they were made, also those of several handles: see [`Call`].
 /// Reads of one session see its own earlier writes. Data, ACLs and all other parts of a request
-/// must fit into a frame of the server's `jute.maxbuffer`, 1 MiB by default: a server that is sent
-/// more closes the connection.
+/// must fit into a frame of the servers' `jute.maxbuffer`, 1 MiB by default: see
+/// [`request_bytes_max`](ClientOptions::request_bytes_max).
 #[derive(Clone, Debug)]
 pub struct Client {
     handle: Arc<Handle>,
@@ -48,6 +51,7 @@ struct Handle {
     calls: Arc<Calls>,
     info: Arc<Mutex<SessionInfo>>,
     lease: Lease,
+    background: Background,
 }
 
 impl Drop for Handle {
@@ -76,19 +80,21 @@ impl Client {
         let (info, lease) = (Arc::new(Mutex::new(info)), Lease::new());
         let published = Published { state: sender, info: Arc::clone(&info), lease: lease.clone() };
         let core = Core::new(&options, published, Instant::now());
-        let calls = Arc::new(Calls::default());
-        tokio::spawn(Task::new(hosts, options.connector, Arc::clone(&calls), core).run());
-        let handle = Arc::new(Handle { calls, info, lease });
+        let calls = Arc::new(Calls::new(options.request_bytes_max));
+        let failures = Failures::default();
+        let route = Route::new(hosts, options.connector, failures.clone());
+        tokio::spawn(Task::new(route, Arc::clone(&calls), core).run());
+        let handle = Arc::new(Handle { calls, info, lease, background: Background::default() });
         let mut client = Self { handle, state, chroot };
-        client.wait_served(connect_timeout).await?;
+        client.wait_served(connect_timeout, &failures).await?;
         Ok(client)
     }
 
-    async fn wait_served(&mut self, limit: Duration) -> Result<(), Error> {
+    async fn wait_served(&mut self, limit: Duration, failures: &Failures) -> Result<(), Error> {
         let timeout_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
         let reached = |state: &SessionState| state.is_served() || state.is_terminal();
         match tokio::time::timeout(limit, self.state.wait_for(reached)).await {
-            Err(_) => Err(ErrorKind::Timeout(timeout_ms).into()),
+            Err(_) => Err(Error::because(ErrorKind::Timeout(timeout_ms), failures.to_text())),
             Ok(Err(_)) => Err(ErrorKind::Closed.into()),
             Ok(Ok(state)) if state.is_terminal() => Err(Error::unsent(state.end())),
             Ok(Ok(_)) => Ok(()),

@@ -6,6 +6,9 @@
     reason = "a part of a multi that is no Create2 result is one that was not asked for"
 )]
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use tokio::runtime::Handle;
 use tracing::debug;
 use zoolet_jute::{Acl, CreateMode, ErrorCode, MultiResult, Stat};
@@ -56,6 +59,8 @@ pub(crate) struct Place {
     czxid: i64,
     /// Whether there is anything to delete.
     armed: bool,
+    /// Whether a create was sent: one that was not has left nothing.
+    sent: Arc<AtomicBool>,
 }
 
 impl Place {
@@ -70,6 +75,7 @@ impl Place {
             names: Vec::new(),
             czxid: 0,
             armed: true,
+            sent: Arc::default(),
         })
     }
 
@@ -89,7 +95,8 @@ impl Place {
         let mut tries = 0;
         loop {
             let acl = acl.to_vec();
-            match client.create_with_acl(path, &data, acl, CreateMode::Ephemeral).await {
+            let create = client.create_with_acl(path, &data, acl, CreateMode::Ephemeral);
+            match create.marking(&place.sent).await {
                 Ok(created) => {
                     place.take(vec![created]);
                     return Ok(Some(place));
@@ -167,7 +174,8 @@ impl Place {
             return self.create_all(ticket, &[name], mode).await;
         }
         let path = join(ticket.dir, &name);
-        Ok(vec![self.client.create_with_acl(&path, ticket.data, acl, mode).await?])
+        let create = self.client.create_with_acl(&path, ticket.data, acl, mode);
+        Ok(vec![create.marking(&self.sent).await?])
     }
 
     /// Creates several znodes, or one that others have to hold up, in one transaction.
@@ -182,7 +190,7 @@ impl Place {
             let path = join(ticket.dir, name);
             transaction = transaction.create(&path, ticket.data, ticket.acl.to_vec(), mode);
         }
-        let (_, results) = transaction.commit().await?;
+        let (_, results) = transaction.commit().marking(&self.sent).await?;
         let created = |result| match result {
             MultiResult::Create2 { path, stat } => Ok((path, stat)),
             other => Err(ErrorKind::Protocol(format!("a create was answered {other:?}")).into()),
@@ -266,13 +274,12 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if !self.armed {
+        if !self.armed || (self.names.is_empty() && !self.sent.load(Ordering::Relaxed)) {
             return;
         }
-        let client = self.client.clone();
         let (dir, names) = (std::mem::take(&mut self.dir), std::mem::take(&mut self.names));
         let (id, fixed, czxid) = (self.id, self.fixed.take(), self.czxid);
-        self.runtime.spawn(async move {
+        self.client.in_background(&self.runtime, move |client| async move {
             let cleaned = match fixed {
                 Some(name) => {
                     let czxid = (!names.is_empty()).then_some(czxid);

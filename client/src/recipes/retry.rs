@@ -34,6 +34,7 @@ pub(crate) fn is_transient(error: &Error) -> bool {
         | ErrorKind::AuthFailed
         | ErrorKind::Closed
         | ErrorKind::Timeout(_)
+        | ErrorKind::RequestTooLong { .. }
         | ErrorKind::LockLost
         | ErrorKind::WatchEnded
         | ErrorKind::Protocol(_) => false,

@@ -7,11 +7,13 @@
 
 use std::collections::{BTreeSet, VecDeque};
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 
+use bytes::BytesMut;
 use tokio::sync::{Notify, oneshot};
-use zoolet_jute::{Request, WatcherType};
+use zoolet_jute::{Request, WatcherType, Xid};
 
 use super::pending::{Answer, Effect};
 use crate::{Error, ErrorKind};
@@ -22,6 +24,8 @@ pub(crate) struct Operation {
     pub(crate) request: Request,
     pub(crate) effect: Option<Effect>,
     pub(crate) answer: oneshot::Sender<Answer>,
+    /// Is set when it is taken to be sent.
+    pub(crate) sent: Option<Arc<AtomicBool>>,
 }
 
 /// How the session is to end.
@@ -55,20 +59,30 @@ struct Waiting {
     over: Option<ErrorKind>,
 }
 
+/// The bytes that a request which leaves a watch may need more when the watch is registered anew.
+const WATCH_BYTES: usize = 32;
+
 /// The queue between the handles and the task.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Calls {
+    request_bytes_max: usize,
     waiting: Mutex<Waiting>,
     arrived: Notify,
 }
 
 impl Calls {
-    /// Gives a call its place, unless the session is over or is about to be.
+    /// A queue of requests of up to so many bytes.
+    pub(crate) fn new(request_bytes_max: usize) -> Self {
+        Self { request_bytes_max, waiting: Mutex::default(), arrived: Notify::new() }
+    }
+
+    /// Gives a call its place, unless it is too long, or the session is over or is about to be.
     pub(crate) fn push(
         self: &Arc<Self>,
         request: Request,
         effect: Option<Effect>,
     ) -> Result<Asked, Error> {
+        self.check_length(&request, effect.as_ref())?;
         let (answer, receiver) = oneshot::channel();
         let mut waiting = self.waiting();
         let over = waiting.over.clone().or(waiting.ending.map(|_| ErrorKind::Closed));
@@ -80,10 +94,23 @@ impl Calls {
         if request == Request::CloseSession {
             waiting.ending = Some(Ending::Close);
         }
-        waiting.queue.push_back((number, Operation { request, effect, answer }));
+        waiting.queue.push_back((number, Operation { request, effect, answer, sent: None }));
         drop(waiting);
         self.arrived.notify_one();
         Ok(Asked { calls: Arc::clone(self), number, receiver })
+    }
+
+    /// Refuses a request that servers would answer with the end of the connection, and so of all
+    /// other calls under way.
+    fn check_length(&self, request: &Request, effect: Option<&Effect>) -> Result<(), Error> {
+        let mut frame = BytesMut::new();
+        request.encode_with(Xid(0), &mut frame);
+        let reserve = if matches!(effect, Some(Effect::Register(_))) { WATCH_BYTES } else { 0 };
+        let (bytes, bytes_max) = (frame.len() + reserve, self.request_bytes_max);
+        if bytes > bytes_max {
+            return Err(Error::unsent(ErrorKind::RequestTooLong { bytes, bytes_max }));
+        }
+        Ok(())
     }
 
     /// Notes that nobody waits for a watch any more.
@@ -120,7 +147,25 @@ impl Calls {
 
     /// Takes the next call.
     pub(crate) fn take(&self) -> Option<Operation> {
-        self.waiting().queue.pop_front().map(|(_, operation)| operation)
+        let mut waiting = self.waiting();
+        let (_, operation) = waiting.queue.pop_front()?;
+        if let Some(sent) = &operation.sent {
+            sent.store(true, Ordering::Relaxed);
+        }
+        Some(operation)
+    }
+
+    /// Sets a mark when a call is taken to be sent.
+    fn mark(&self, number: u64, sent: &Arc<AtomicBool>) {
+        let mut waiting = self.waiting();
+        match waiting.queue.binary_search_by_key(&number, |(number, _)| *number) {
+            Ok(position) => {
+                if let Some((_, operation)) = waiting.queue.get_mut(position) {
+                    operation.sent = Some(Arc::clone(sent));
+                }
+            }
+            Err(_) => sent.store(true, Ordering::Relaxed),
+        }
     }
 
     /// Takes the watches for which nobody waits any more, while the session is served.
@@ -191,6 +236,11 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
+    /// Sets a mark when the request is taken to be sent. One that is dropped before is not marked.
+    pub(crate) fn mark(&self, sent: &Arc<AtomicBool>) {
+        self.calls.mark(self.number, sent);
+    }
+
     /// Looks for the answer; `Closed` when the task is gone with its runtime.
     pub(crate) fn poll_answer(&mut self, context: &mut Context<'_>) -> Poll<Answer> {
         let answer = Pin::new(&mut self.receiver).poll(context);
@@ -216,7 +266,7 @@ mod tests {
 
     #[test]
     fn a_call_that_is_dropped_before_it_was_sent_is_not_made() {
-        let calls = Arc::new(Calls::default());
+        let calls = Arc::new(Calls::new(1000));
         let first = calls.push(Request::WhoAmI, None);
         let second = calls.push(Request::Ping, None);
         let third = calls.push(Request::WhoAmI, None);
@@ -228,8 +278,23 @@ mod tests {
     }
 
     #[test]
+    fn a_call_is_marked_when_it_is_taken_and_not_when_it_is_dropped() {
+        let calls = Arc::new(Calls::new(1000));
+        let marks: Vec<Arc<AtomicBool>> = (0..3).map(|_| Arc::default()).collect();
+        let mut asked: Vec<_> =
+            (0..3).map(|_| calls.push(Request::WhoAmI, None).unwrap()).collect();
+        asked[0].mark(&marks[0]);
+        asked[1].mark(&marks[1]);
+        drop(asked.remove(1));
+        assert_eq!(requests(&calls).len(), 2);
+        asked[1].mark(&marks[2]);
+        let marks: Vec<bool> = marks.iter().map(|mark| mark.load(Ordering::Relaxed)).collect();
+        assert_eq!(marks, [true, false, true]);
+    }
+
+    #[test]
     fn a_session_that_is_over_takes_no_calls() {
-        let calls = Arc::new(Calls::default());
+        let calls = Arc::new(Calls::new(1000));
         let mut waits = calls.push(Request::WhoAmI, None).unwrap();
         calls.stop(&ErrorKind::SessionExpired);
         let refused = calls.push(Request::WhoAmI, None).unwrap_err();
@@ -244,7 +309,7 @@ mod tests {
 
     #[tokio::test]
     async fn dropped_watchers_pile_up_nowhere_without_a_connection() {
-        let calls = Arc::new(Calls::default());
+        let calls = Arc::new(Calls::new(1000));
         calls.forget(WatcherType::Data, "/a".into());
         let Unserved::Forgotten(watches) = calls.unserved().await else { panic!("abandoned") };
         assert_eq!(watches, [(WatcherType::Data, "/a".to_owned())].into());
@@ -255,7 +320,7 @@ mod tests {
 
     #[test]
     fn the_first_who_ends_the_calls_tells_why() {
-        let calls = Arc::new(Calls::default());
+        let calls = Arc::new(Calls::new(1000));
         calls.stop(&ErrorKind::SessionExpired);
         calls.stop(&ErrorKind::Closed);
         let error = calls.push(Request::WhoAmI, None).unwrap_err();
@@ -264,7 +329,7 @@ mod tests {
 
     #[test]
     fn nothing_is_asked_behind_a_close() {
-        let calls = Arc::new(Calls::default());
+        let calls = Arc::new(Calls::new(1000));
         let close = calls.push(Request::CloseSession, None).unwrap();
         let refused = calls.push(Request::WhoAmI, None).unwrap_err();
         assert_eq!(refused.kind(), &ErrorKind::Closed);
@@ -274,7 +339,7 @@ mod tests {
 
     #[test]
     fn the_first_who_ends_the_session_decides_how() {
-        let calls = Arc::new(Calls::default());
+        let calls = Arc::new(Calls::new(1000));
         assert_eq!(calls.ending(), None);
         calls.end(Ending::Detach);
         calls.end(Ending::Close);

@@ -4,7 +4,6 @@
 //! [`outgoing`](Core::outgoing), the time comes as an argument, and [`deadline`](Core::deadline)
 //! tells when to [`wake`](Core::wake) it.
 
-use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -18,10 +17,14 @@ use zoolet_jute::{
 };
 
 use super::calls::Operation;
+use super::identities::Identities;
 use super::lease::Lease;
-use super::pending::{Answer, Effect, Pending, PendingQueue};
+use super::outgoing::Outgoing;
+use super::pending::{Answer, Effect, Pending, PendingQueue, Sent};
+use super::pulse::Pulse;
 use super::timeouts::Timeouts;
 use super::watches::{Registration, Watches};
+use super::window::{Windows, reply_bytes};
 use super::{SessionInfo, SessionState};
 use crate::{ClientOptions, Error, ErrorKind};
 
@@ -68,15 +71,7 @@ pub(crate) struct Published {
 struct Wishes {
     timeout_ms: i32,
     read_only_will_do: bool,
-}
-
-/// An identity that every connection gets.
-#[derive(Debug)]
-struct Identity {
-    packet: AuthPacket,
-    /// Who waits to hear that a server has accepted it. A connection that breaks does not disturb
-    /// the wait: the next one gets the identity as well.
-    waiting: Option<oneshot::Sender<Answer>>,
+    request_bytes_max: usize,
 }
 
 /// The state of a session and of its connection.
@@ -93,15 +88,10 @@ pub(crate) struct Core {
     xid: i32,
     pending: PendingQueue,
     watches: Watches,
-    identities: Vec<Identity>,
-    /// Which identities were sent and not yet answered. Apache answers them ahead of others.
-    auth_pending: VecDeque<usize>,
-    /// When the pings went out that are not answered yet.
-    pings: VecDeque<Instant>,
-    /// When the last ping was sent, or the session granted.
-    pinged_at: Instant,
-    outgoing: BytesMut,
-    received_at: Instant,
+    identities: Identities,
+    pulse: Pulse,
+    windows: Windows,
+    outgoing: Outgoing,
 }
 
 impl Core {
@@ -109,7 +99,11 @@ impl Core {
         let session = published.info.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let timeout_ms = i32::try_from(options.session_timeout.as_millis()).unwrap_or(i32::MAX);
         Self {
-            wishes: Wishes { timeout_ms, read_only_will_do: options.read_only },
+            wishes: Wishes {
+                timeout_ms,
+                read_only_will_do: options.read_only,
+                request_bytes_max: options.request_bytes_max,
+            },
             published,
             is_real: session.id != SessionId::NONE,
             session,
@@ -118,12 +112,10 @@ impl Core {
             xid: 0,
             pending: PendingQueue::default(),
             watches: Watches::default(),
-            identities: Vec::new(),
-            auth_pending: VecDeque::new(),
-            pings: VecDeque::new(),
-            pinged_at: now,
-            outgoing: BytesMut::new(),
-            received_at: now,
+            identities: Identities::default(),
+            pulse: Pulse::new(now, now),
+            windows: Windows::new(),
+            outgoing: Outgoing::default(),
         }
     }
 
@@ -179,11 +171,14 @@ impl Core {
         if !self.is_read_only {
             self.published.lease.grant(asked_at, self.timeouts().lease());
         }
-        (self.pinged_at, self.received_at) = (now, now);
-        self.restore();
-        let state =
-            if self.is_read_only { SessionState::ReadOnly } else { SessionState::Connected };
-        self.published.state.send_replace(state);
+        (self.pulse, self.windows) = (Pulse::new(asked_at, now), Windows::new());
+        self.restore(now);
+        self.published.state.send_replace(match self.is_read_only {
+            true => SessionState::ReadOnly,
+            false if now < self.published.lease.end() => SessionState::Connected,
+            // The answer took so long that it proves nothing any more.
+            false => SessionState::Lost,
+        });
         Ok(())
     }
 
@@ -199,67 +194,64 @@ impl Core {
 
     /// Whether another call may be sent.
     pub(crate) fn has_room(&self) -> bool {
-        self.pending.len() < PENDING_MAX && self.outgoing.len() < OUT_BYTES_MAX
+        self.pending.len() < PENDING_MAX
+            && self.outgoing.len() < OUT_BYTES_MAX
+            && self.windows.has_room()
     }
 
-    /// The bytes that wait to be written.
+    /// The bytes to write next.
     pub(crate) fn outgoing(&mut self) -> &mut BytesMut {
-        &mut self.outgoing
+        self.outgoing.next()
     }
 
     /// When to wake this if nothing else happens.
     pub(crate) fn deadline(&self) -> Instant {
-        self.give_up_at().min(self.ping_at())
+        let next = self.give_up_at().min(self.pulse.ping_at(self.timeouts()));
+        self.lost_at().map_or(next, |lost_at| next.min(lost_at))
     }
 
-    /// Sends a ping or gives the connection up, when it is time.
+    /// Sends a ping, reports the loss of the session or gives the connection up, when it is time.
     pub(crate) fn wake(&mut self, now: Instant) -> Result<(), End> {
         if now >= self.give_up_at() {
-            return Err(io::Error::from(io::ErrorKind::TimedOut).into());
+            let why = "the server does not answer in time";
+            return Err(io::Error::new(io::ErrorKind::TimedOut, why).into());
         }
-        if now >= self.ping_at() {
-            frame::put(&mut self.outgoing, |out| Request::Ping.encode_with(Xid::PING, out));
-            self.pings.push_back(now);
-            self.pinged_at = now;
+        if self.lost_at().is_some_and(|lost_at| now >= lost_at) {
+            self.lose();
+        }
+        if now >= self.pulse.ping_at(self.timeouts()) {
+            self.outgoing.put_first(|out| Request::Ping.encode_with(Xid::PING, out));
+            self.pulse.ping(now);
         }
         Ok(())
     }
 
-    /// A busy connection pings as well: other answers do not prove that the leader counts the
-    /// session.
-    fn ping_at(&self) -> Instant {
-        self.pinged_at + self.timeouts().ping()
-    }
-
-    /// A server that says something and does not answer is given up as well, before the session
-    /// may have ended.
     fn give_up_at(&self) -> Instant {
-        let silent_at = self.received_at + self.timeouts().read();
-        if self.is_read_only { silent_at } else { silent_at.min(self.published.lease.end()) }
+        self.pulse.give_up_at(self.timeouts())
     }
 
     /// Sends a call.
     #[allow(clippy::wildcard_enum_match_arm, reason = "all others are numbered alike")]
-    pub(crate) fn ask(&mut self, operation: Operation) {
-        let Operation { request, effect, answer } = operation;
+    pub(crate) fn ask(&mut self, operation: Operation, now: Instant) {
+        let Operation { request, effect, answer, sent: _ } = operation;
         match request {
             Request::Auth(packet) => self.authenticate(packet, answer),
-            Request::CloseSession => self.close(Some(answer)),
-            request => self.send(&request, effect, Some(answer)),
+            Request::CloseSession => self.close(Some(answer), now),
+            request => self.send(&request, effect, Some(answer), now),
         }
     }
 
     /// Asks for the end of the session.
-    pub(crate) fn close(&mut self, answer: Option<oneshot::Sender<Answer>>) {
+    pub(crate) fn close(&mut self, answer: Option<oneshot::Sender<Answer>>, now: Instant) {
         self.closing = true;
-        self.send(&Request::CloseSession, None, answer);
+        self.send(&Request::CloseSession, None, answer, now);
     }
 
     /// Has the server remove a watch if nobody waits for it any more. A request that is under way
     /// may leave the same watch: then it stays.
-    pub(crate) fn forget(&mut self, kind: WatcherType, path: String) {
+    pub(crate) fn forget(&mut self, kind: WatcherType, path: String, now: Instant) {
         if self.watches.forget(kind, &path) {
-            self.end_watch(kind, path);
+            self.end_watch(kind, path, now);
         }
     }
 
@@ -269,33 +261,22 @@ impl Core {
     }
 
     /// Has the server remove a watch for which nobody waits, unless a request under way leaves it.
-    fn end_watch(&mut self, kind: WatcherType, path: String) {
+    fn end_watch(&mut self, kind: WatcherType, path: String, now: Instant) {
         if !self.pending.registers(kind, &path) && !self.closing {
             let body = WatchesRequest { path, watcher_type: kind };
-            self.send(&Request::RemoveWatches(body), None, None);
+            self.send(&Request::RemoveWatches(body), None, None, now);
         }
     }
 
     fn authenticate(&mut self, packet: AuthPacket, answer: oneshot::Sender<Answer>) {
-        let known = self
-            .identities
-            .iter()
-            .position(|identity| identity.packet == packet && identity.waiting.is_none());
-        let index = known.unwrap_or(self.identities.len());
-        if known.is_none() {
-            self.identities.push(Identity { packet, waiting: None });
-        }
-        if let Some(identity) = self.identities.get_mut(index) {
-            identity.waiting = Some(answer);
-        }
+        let index = self.identities.add(packet, answer);
         self.send_identity(index);
     }
 
     fn send_identity(&mut self, index: usize) {
-        if let Some(identity) = self.identities.get(index) {
-            let request = Request::Auth(identity.packet.clone());
-            frame::put(&mut self.outgoing, |out| request.encode_with(Xid::AUTH, out));
-            self.auth_pending.push_back(index);
+        if let Some(packet) = self.identities.send(index) {
+            let request = Request::Auth(packet);
+            self.outgoing.put(|out| request.encode_with(Xid::AUTH, out));
         }
     }
 
@@ -304,79 +285,87 @@ impl Core {
         request: &Request,
         effect: Option<Effect>,
         answer: Option<oneshot::Sender<Answer>>,
+        now: Instant,
     ) {
         // Special xids are negative, so numbers go round from the largest int to 1.
         self.xid = self.xid.checked_add(1).unwrap_or(1);
-        self.send_as(Xid(self.xid), request, effect, answer);
+        self.send_as(Xid(self.xid), request, (effect, answer), now);
     }
 
     fn send_as(
         &mut self,
         xid: Xid,
         request: &Request,
-        effect: Option<Effect>,
-        answer: Option<oneshot::Sender<Answer>>,
+        (effect, answer): (Option<Effect>, Option<oneshot::Sender<Answer>>),
+        now: Instant,
     ) {
-        frame::put(&mut self.outgoing, |out| request.encode_with(xid, out));
+        let request_bytes = self.outgoing.put(|out| request.encode_with(xid, out));
         let op = request.op_code();
-        self.pending.push(Pending { xid, op, effect, answer });
+        let reply_bytes = reply_bytes(op);
+        let behind_pings = self.pulse.sent();
+        let sent = Sent { at: now, behind_pings, request_bytes, reply_bytes };
+        self.windows.send(&sent, self.timeouts().patience());
+        self.pending.push(Pending { xid, op, effect, answer, sent });
     }
 
     /// Sends identities and watches again: they belong to the connection that is gone.
-    fn restore(&mut self) {
+    fn restore(&mut self, now: Instant) {
         for index in 0..self.identities.len() {
             self.send_identity(index);
         }
-        for (lasting, request) in self.watches.restore(self.session.last_zxid) {
+        for (lasting, request) in
+            self.watches.restore(self.session.last_zxid, self.wishes.request_bytes_max)
+        {
             let effect = Some(Effect::Restore { lasting });
-            self.send_as(Xid::SET_WATCHES, &request, effect, None);
+            self.send_as(Xid::SET_WATCHES, &request, (effect, None), now);
         }
     }
 
     /// Handles every whole frame that has come in.
     pub(crate) fn receive(&mut self, incoming: &mut BytesMut, now: Instant) -> Result<(), End> {
-        self.received_at = now;
+        let mut of_reply = false;
         while let Some(mut payload) =
             frame::split(incoming, REPLY_BYTES_MAX).map_err(Error::from)?
         {
             let header = ReplyHeader::decode(&mut payload, "header").map_err(Error::from)?;
+            of_reply |= header.xid != Xid::NOTIFICATION;
             match header.xid {
                 Xid::NOTIFICATION => {
                     let event = WatcherEvent::decode(&mut payload, "event").map_err(Error::from)?;
                     for (kind, path) in self.watches.fire(&event, header.zxid) {
-                        self.end_watch(kind, path);
+                        self.end_watch(kind, path, now);
                     }
                 }
                 Xid::PING => {
-                    let Some(sent_at) = self.pings.pop_front() else {
-                        return Err(protocol("nobody has sent a ping"));
-                    };
-                    self.renew(sent_at);
+                    let sent_at = self.pulse.pong();
+                    self.renew(sent_at.ok_or_else(|| protocol("nobody has sent a ping"))?, now);
                 }
                 Xid::AUTH => self.receive_auth(header)?,
-                _ => self.receive_reply(header, &mut payload)?,
+                _ => self.receive_reply(header, &mut payload, now)?,
             }
         }
+        self.pulse.receive(of_reply || begins_reply(incoming), now);
         Ok(())
     }
 
     fn receive_auth(&mut self, header: ReplyHeader) -> Result<(), End> {
-        let Some(index) = self.auth_pending.pop_front() else {
-            return Err(protocol("nobody has sent credentials"));
-        };
-        let waiting = self.identities.get_mut(index).and_then(|identity| identity.waiting.take());
-        let refused = header.err.is_some();
-        if let Some(waiting) = waiting {
-            let accepted = Ok((header.zxid, Reply::Empty));
-            // Nobody waits if the caller has dropped its future.
-            let _ =
-                waiting.send(if refused { Err(ErrorKind::AuthFailed.into()) } else { accepted });
+        let is_refused = header.err.is_some();
+        match self.identities.answer(header.zxid, is_refused) {
+            None => Err(protocol("nobody has sent credentials")),
+            Some(()) if is_refused => Err(End::Over(SessionState::AuthFailed)),
+            Some(()) => Ok(()),
         }
-        if refused { Err(End::Over(SessionState::AuthFailed)) } else { Ok(()) }
     }
 
-    fn receive_reply(&mut self, header: ReplyHeader, payload: &mut Bytes) -> Result<(), End> {
+    fn receive_reply(
+        &mut self,
+        header: ReplyHeader,
+        payload: &mut Bytes,
+        now: Instant,
+    ) -> Result<(), End> {
         let mut pending = self.pending.take(&header)?;
+        self.pulse.reply(pending.sent.behind_pings);
+        self.windows.answer(&pending.sent, now, self.timeouts().patience());
         // The server does not serve the session any more: find out what has become of it.
         let is_elsewhere =
             matches!(header.err, Some(ErrorCode::SessionExpired | ErrorCode::SessionMoved));
@@ -386,7 +375,7 @@ impl Core {
         }
         let op = pending.op;
         if let Some(effect) = pending.effect.take() {
-            self.take_effect(effect, op, header.err);
+            self.take_effect(effect, op, header.err, now);
         }
         pending.answer(match header.err {
             None => {
@@ -402,13 +391,13 @@ impl Core {
     }
 
     /// Does to the watches what a request did to those of the server.
-    fn take_effect(&mut self, effect: Effect, op: OpCode, err: Option<ErrorCode>) {
+    fn take_effect(&mut self, effect: Effect, op: OpCode, err: Option<ErrorCode>, now: Instant) {
         match effect {
             Effect::Register(registration) => {
                 let node_exists = err.is_none();
                 let absent_is_watched = op == OpCode::Exists && err == Some(ErrorCode::NoNode);
                 if node_exists || absent_is_watched {
-                    self.register(registration, node_exists);
+                    self.register(registration, node_exists, now);
                 }
             }
             Effect::Remove(kind, path) if err.is_none() => self.watches.remove(kind, &path),
@@ -417,30 +406,39 @@ impl Core {
         }
     }
 
-    fn register(&mut self, registration: Registration, node_exists: bool) {
+    fn register(&mut self, registration: Registration, node_exists: bool, now: Instant) {
         let (kind, path) = registration.watched();
         let dropped = registration.is_forgotten().then(|| (kind, path.to_owned()));
         self.watches.register(registration, node_exists);
         if let Some((kind, path)) = dropped {
-            self.forget(kind, path);
+            self.forget(kind, path, now);
         }
     }
 
-    /// The connection is gone, and everything that was under way on it.
-    pub(crate) fn disconnected(&mut self) {
-        self.published.state.send_replace(SessionState::Disconnected);
+    /// The connection is gone for this reason, and everything that was under way on it.
+    pub(crate) fn disconnected(&mut self, why: &str) {
+        // A loss stays reported until a server counts the session again.
+        self.published.state.send_if_modified(|state| {
+            let was_served = state.is_served();
+            if was_served {
+                *state = SessionState::Disconnected;
+            }
+            was_served
+        });
+        let why: Arc<str> = why.into();
         for pending in self.pending.drain() {
-            pending.answer(Err(ErrorKind::ConnectionLoss.into()));
+            pending.answer(Err(Error::because(ErrorKind::ConnectionLoss, Arc::clone(&why))));
         }
-        self.pings.clear();
-        self.auth_pending.clear();
+        self.identities.disconnected();
         self.outgoing.clear();
         (self.closing, self.is_read_only) = (false, false);
     }
 
-    /// When the session may have ended, if it is served no more and that was not told yet.
+    /// When the session may have ended, if no ping is answered until then and it was not reported
+    /// yet.
     pub(crate) fn lost_at(&self) -> Option<Instant> {
-        let is_open = *self.published.state.borrow() == SessionState::Disconnected;
+        let state = *self.published.state.borrow();
+        let is_open = matches!(state, SessionState::Connected | SessionState::Disconnected);
         (is_open && self.published.lease.was_granted()).then(|| self.published.lease.end())
     }
 
@@ -456,24 +454,36 @@ impl Core {
         for pending in self.pending.drain() {
             pending.answer(Err(Error::unanswered(state.end())));
         }
-        for waiting in self.identities.iter_mut().filter_map(|identity| identity.waiting.take()) {
-            // Nobody waits if the caller has dropped its future.
-            let _ = waiting.send(Err(state.end().into()));
-        }
+        self.identities.over(state);
     }
 
     /// A ping that was sent at this moment was answered. A read-only server answers without keeping
     /// the session alive.
-    fn renew(&self, sent_at: Instant) {
-        if !self.is_read_only {
-            self.published.lease.renew(sent_at, self.timeouts().lease());
+    fn renew(&self, sent_at: Instant, now: Instant) {
+        if self.is_read_only {
+            return;
         }
+        self.published.lease.renew(sent_at, self.timeouts().lease());
+        let is_kept = now < self.published.lease.end();
+        self.published.state.send_if_modified(|state| {
+            let is_back = is_kept && *state == SessionState::Lost;
+            if is_back {
+                *state = SessionState::Connected;
+            }
+            is_back
+        });
     }
 
     fn publish(&self) {
         let mut info = self.published.info.lock().unwrap_or_else(PoisonError::into_inner);
         info.clone_from(&self.session);
     }
+}
+
+/// Returns whether the first bytes of a frame that has not come in as a whole are those of a reply.
+fn begins_reply(incoming: &BytesMut) -> bool {
+    let xid = incoming.get(frame::LENGTH_BYTES..).and_then(|rest| rest.first_chunk());
+    xid.is_some_and(|xid| Xid(i32::from_be_bytes(*xid)) != Xid::NOTIFICATION)
 }
 
 fn protocol(why: &str) -> End {

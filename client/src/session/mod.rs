@@ -4,13 +4,18 @@
 
 pub(crate) mod calls;
 pub(crate) mod core;
+mod identities;
 mod info;
 pub(crate) mod lease;
+mod outgoing;
 pub(crate) mod pending;
 mod probe;
+mod pulse;
+pub(crate) mod route;
 pub(crate) mod task;
 pub(crate) mod timeouts;
 pub(crate) mod watches;
+mod window;
 
 use crate::ErrorKind;
 
@@ -22,8 +27,8 @@ pub use self::info::SessionInfo;
 ///                 ┌───────────────┐ a reply            ┌───────────────────────────┐
 ///                 ▼               │                    │ all of them can end in    │
 /// Disconnected ─▶ Connected ──────┼─▶ Disconnected ──┐ │ Expired, AuthFailed and   │
-///      │          ▲   │ no reply  │                  │ │ Closed, which are for good│
-///      ▼          │   ▼ in time   │   no server      │ └───────────────────────────┘
+///      │          ▲   │ no answer │                  │ │ Closed, which are for good│
+///      ▼          │   ▼ to a ping │   no server      │ └───────────────────────────┘
 ///   ReadOnly ─────┴─ Lost ◀───────┴──────────────────┘
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,9 +41,10 @@ pub enum SessionState {
     /// A server that is cut off from its ensemble serves reads, and does not keep the session
     /// alive; see [`read_only`](crate::ClientOptions::read_only). Curator's `READ_ONLY`.
     ReadOnly,
-    /// No server has answered for so long that the session may have ended: the locks that it holds
-    /// may be given away from now on. Curator's `LOST`, but not for good: a server that is reached
-    /// may still know the session.
+    /// No server has answered a ping for so long that the session may have ended: the locks that it
+    /// holds may be given away from now on. Curator's `LOST`, but not for good: a server that is
+    /// reached may still know the session. There may be a connection, on which long replies come
+    /// in; the answer to a ping makes it `Connected` again.
     Lost,
     /// It has ended; a new client must be made.
     Expired,

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use zoolet_jute::{OpCode, Reply, ReplyHeader, WatcherType, Xid, Zxid};
 
 use super::watches::Registration;
@@ -33,6 +34,17 @@ pub(crate) struct Pending {
     pub(crate) op: OpCode,
     pub(crate) effect: Option<Effect>,
     pub(crate) answer: Option<oneshot::Sender<Answer>>,
+    /// When it was sent, behind how many pings, and what it counts in the windows.
+    pub(crate) sent: Sent,
+}
+
+/// What is known of a request that was sent.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    pub(crate) at: Instant,
+    pub(crate) behind_pings: u64,
+    pub(crate) request_bytes: usize,
+    pub(crate) reply_bytes: usize,
 }
 
 impl Pending {
@@ -98,7 +110,8 @@ mod tests {
     }
 
     fn pending(xid: i32) -> Pending {
-        Pending { xid: Xid(xid), op: OpCode::Exists, effect: None, answer: None }
+        let sent = Sent { at: Instant::now(), behind_pings: 0, request_bytes: 0, reply_bytes: 0 };
+        Pending { xid: Xid(xid), op: OpCode::Exists, effect: None, answer: None, sent }
     }
 
     #[test]

@@ -1,41 +1,22 @@
 //! The one task that owns the connection: it connects, carries bytes, and wakes the core in time.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::task::Poll;
 
 use bytes::BytesMut;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, WriteHalf};
+use tokio::time::{Instant, sleep_until};
 use tracing::debug;
-use zoolet_jute::{ConnectRequest, ConnectResponse, Decode, Encode, frame};
 
 use super::SessionState;
 use super::calls::{Calls, Ending, Unserved};
-use super::core::{Core, End, REPLY_BYTES_MAX};
+use super::core::{Core, End};
 use super::probe::find_writer;
-use super::timeouts::Timeouts;
-use crate::hosts::Hosts;
-use crate::{Connector, Error, ErrorKind, Transport};
-
-/// The bytes to make room for before each read.
-const READ_BYTES: usize = 64 * 1024;
-
-/// One connection, with what has been read of it.
-struct Wire {
-    reader: ReadHalf<Box<dyn Transport>>,
-    writer: WriteHalf<Box<dyn Transport>>,
-    incoming: BytesMut,
-    /// Whether the transport may hold bytes back.
-    flushed: bool,
-}
-
-/// A server's answer to the handshake.
-struct Reached {
-    wire: Wire,
-    response: ConnectResponse,
-    asked_at: Instant,
-}
+use super::route::{READ_BYTES, Reached, Route, Wire};
+use crate::{ErrorKind, Transport};
 
 /// A search for a server that writes.
 type Look = Pin<Box<dyn Future<Output = String> + Send>>;
@@ -60,13 +41,7 @@ impl Drop for LastWord {
 }
 
 impl Task {
-    pub(crate) fn new(
-        hosts: Hosts,
-        connector: Arc<dyn Connector>,
-        calls: Arc<Calls>,
-        core: Core,
-    ) -> Self {
-        let route = Route { hosts, connector, rounds: 0, tired: false };
+    pub(crate) fn new(route: Route, calls: Arc<Calls>, core: Core) -> Self {
         let last_word = LastWord(Arc::clone(&calls));
         Self { route, calls, core, _last_word: last_word }
     }
@@ -74,15 +49,17 @@ impl Task {
     /// Runs until the session is over or nobody wants it any more.
     pub(crate) async fn run(mut self) {
         let over = loop {
-            let end = match self.connect().await {
-                Ok(wire) => self.serve(wire).await,
-                Err(over) => End::Over(over),
+            let (wire, address) = match self.connect().await {
+                Ok(connected) => connected,
+                Err(over) => break over,
             };
-            match end {
+            match self.serve(wire).await {
                 End::Over(state) => break state,
                 End::Lost(error) => {
-                    debug!(session = %self.core.session_id(), %error, "connection lost");
-                    self.core.disconnected();
+                    let why = error.cause();
+                    debug!(session = %self.core.session_id(), address, why, "connection lost");
+                    self.core.disconnected(&format!("{address}: {why}"));
+                    self.route.leave(address);
                 }
             }
         };
@@ -91,13 +68,13 @@ impl Task {
     }
 
     /// Waits for a server that serves the session.
-    async fn connect(&mut self) -> Result<Wire, SessionState> {
+    async fn connect(&mut self) -> Result<(Wire, String), SessionState> {
         loop {
-            let Reached { wire, response, asked_at } = self.reach().await?;
+            let Reached { wire, response, asked_at, address } = self.reach().await?;
             match self.core.greet(response, asked_at, Instant::now()) {
-                Ok(()) => return Ok(wire),
+                Ok(()) => return Ok((wire, address)),
                 Err(End::Over(state)) => return Err(state),
-                Err(End::Lost(error)) => debug!(%error, "no session here"),
+                Err(End::Lost(error)) => self.route.fail(&address, error.cause()),
             }
         }
     }
@@ -148,7 +125,7 @@ impl Task {
 
     /// Waits for the next thing to happen on the connection, and handles it.
     async fn turn(&mut self, wire: &mut Wire, look: &mut Option<Look>) -> Result<(), End> {
-        self.take_calls()?;
+        self.take_calls(Instant::now())?;
         let takes_calls = self.core.has_room() && !self.core.is_closing();
         let deadline = self.core.deadline();
         let Wire { reader, writer, incoming, flushed } = wire;
@@ -156,46 +133,69 @@ impl Task {
         let outgoing = self.core.outgoing();
         let has_bytes = !outgoing.is_empty();
         tokio::select! {
-            read = reader.read_buf(incoming) => {
-                if read? == 0 {
-                    return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-                }
-                self.core.receive(incoming, Instant::now())
-            }
+            read = reader.read_buf(incoming) => self.receive(read, incoming),
             wrote = push(writer, outgoing), if has_bytes || !*flushed => {
                 wrote?;
                 *flushed = !has_bytes;
                 Ok(())
             }
             () = self.calls.ready(), if takes_calls => Ok(()),
-            () = sleep_until(deadline) => self.core.wake(Instant::now()),
+            // Bytes may have come in while this task did not run: they are looked at first.
+            () = sleep_until(deadline) => {
+                if let Some(read) = at_once(reader.read_buf(incoming)).await {
+                    self.receive(read, incoming)?;
+                }
+                self.core.wake(Instant::now())
+            }
             address = found(look) => {
                 debug!(address, "a server that writes");
                 self.route.hosts.prefer(&address);
                 self.route.refresh();
-                Err(io::Error::from(io::ErrorKind::ConnectionReset).into())
+                let why = "it only reads, and another server writes";
+                Err(io::Error::new(io::ErrorKind::ConnectionReset, why).into())
             }
         }
     }
 
+    /// Handles what was read.
+    fn receive(&mut self, read: io::Result<usize>, incoming: &mut BytesMut) -> Result<(), End> {
+        match read? {
+            0 => {
+                let why = "the server has closed the connection";
+                Err(io::Error::new(io::ErrorKind::UnexpectedEof, why).into())
+            }
+            _ => self.core.receive(incoming, Instant::now()),
+        }
+    }
+
     /// Sends what was asked for, as far as there is room.
-    fn take_calls(&mut self) -> Result<(), End> {
+    fn take_calls(&mut self, now: Instant) -> Result<(), End> {
         let ending = self.calls.ending();
         if ending == Some(Ending::Detach) {
             return Err(End::Over(SessionState::Closed));
         }
         for (kind, path) in self.calls.take_forgotten() {
-            self.core.forget(kind, path);
+            self.core.forget(kind, path, now);
         }
         while self.core.has_room() && !self.core.is_closing() {
             match self.calls.take() {
-                Some(operation) => self.core.ask(operation),
-                None if ending == Some(Ending::Close) => self.core.close(None),
+                Some(operation) => self.core.ask(operation, now),
+                None if ending == Some(Ending::Close) => self.core.close(None, now),
                 None => break,
             }
         }
         Ok(())
     }
+}
+
+/// Returns what a future comes to without a wait.
+async fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    let mut future = pin!(future);
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(value) => Poll::Ready(Some(value)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
 }
 
 /// Writes some of the bytes, or flushes when there are none.
@@ -218,66 +218,4 @@ async fn found(look: &mut Option<Look>) -> String {
         Some(look) => look.await,
         None => std::future::pending().await,
     }
-}
-
-/// The way to a server: which one comes next, and after which wait.
-#[derive(Debug)]
-struct Route {
-    hosts: Hosts,
-    connector: Arc<dyn Connector>,
-    /// How many rounds over all servers were fruitless. A connection that ends at once is no fruit.
-    rounds: u32,
-    /// Whether all servers have been tried since the last wait.
-    tired: bool,
-}
-
-impl Route {
-    /// Tries the servers in turn until one answers, with a growing wait after each round.
-    async fn reach(&mut self, request: &ConnectRequest, timeouts: Timeouts) -> Reached {
-        loop {
-            if self.tired {
-                let chance = self.hosts.chance();
-                sleep(timeouts.backoff(self.rounds, chance)).await;
-                self.rounds = self.rounds.saturating_add(1);
-            }
-            let (address, round_ends) = self.hosts.next();
-            self.tired = round_ends;
-            let limit = timeouts.connect(self.hosts.count());
-            match timeout(limit, handshake(&*self.connector, &address, request)).await {
-                Ok(Ok(reached)) => return reached,
-                Ok(Err(error)) => debug!(address, %error, "no session here"),
-                Err(_) => debug!(address, limit_ms = limit.as_millis(), "no answer in time"),
-            }
-        }
-    }
-
-    /// Forgets the fruitless rounds.
-    fn refresh(&mut self) {
-        (self.rounds, self.tired) = (0, false);
-    }
-}
-
-async fn handshake(
-    connector: &dyn Connector,
-    address: &str,
-    request: &ConnectRequest,
-) -> Result<Reached, Error> {
-    let (mut reader, mut writer) = split(connector.connect(address).await?);
-    let asked_at = Instant::now();
-    let mut outgoing = BytesMut::new();
-    frame::put(&mut outgoing, |out| request.encode(out));
-    writer.write_all_buf(&mut outgoing).await?;
-    writer.flush().await?;
-    let mut incoming = BytesMut::with_capacity(READ_BYTES);
-    let mut payload = loop {
-        if let Some(payload) = frame::split(&mut incoming, REPLY_BYTES_MAX)? {
-            break payload;
-        }
-        if reader.read_buf(&mut incoming).await? == 0 {
-            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-        }
-    };
-    let response = ConnectResponse::decode(&mut payload, "connect")?;
-    let wire = Wire { reader, writer, incoming, flushed: true };
-    Ok(Reached { wire, response, asked_at })
 }

@@ -37,6 +37,23 @@ impl Timeouts {
         self.session * 2 / 3
     }
 
+    /// How long a server may say nothing while a ping is unanswered for longer than it should be: a
+    /// sixth, so that a stream of replies with gaps in it goes on.
+    pub(crate) fn pause(self) -> Duration {
+        self.session / 6
+    }
+
+    /// How long a request may take before fewer are sent at once: an eighth. See
+    /// [`Window`](super::window::Window).
+    pub(crate) fn patience(self) -> Duration {
+        self.session / 8
+    }
+
+    /// The session timeout itself.
+    pub(crate) fn session(self) -> Duration {
+        self.session
+    }
+
     /// How long a session surely lives, from the moment at which the last ping that was answered was
     /// sent: four fifths of the timeout. See [`Lease`](super::lease::Lease).
     pub(crate) fn lease(self) -> Duration {
@@ -56,6 +73,12 @@ impl Timeouts {
         let doubled = BACKOFF_MIN * 2u32.saturating_pow(rounds.min(BACKOFF_DOUBLINGS_MAX));
         let step = doubled.min(self.session / 8).max(BACKOFF_MIN);
         step + step * u32::try_from(chance % 512).unwrap_or(0) / 1024
+    }
+
+    /// The wait before another server is tried after a connection was lost: by chance up to a
+    /// fortieth of the timeout, since all clients of a server lose it together.
+    pub(crate) fn spread(self, chance: u64) -> Duration {
+        self.session * u32::try_from(chance % 1024).unwrap_or(0) / 1024 / 40
     }
 
     /// The wait before a read-only connection looks for a server that writes, after `looks`

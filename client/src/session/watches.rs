@@ -181,12 +181,17 @@ impl Watches {
     /// The requests that register everything anew after a reconnect, in frames of bounded size,
     /// each with whether it holds lasting watches. Those that fire once go out in the older form,
     /// which every server knows.
-    pub(crate) fn restore(&mut self, relative_zxid: Zxid) -> Vec<(bool, Request)> {
+    pub(crate) fn restore(
+        &mut self,
+        relative_zxid: Zxid,
+        request_bytes_max: usize,
+    ) -> Vec<(bool, Request)> {
         self.prune_all();
+        let bytes_max = SET_WATCHES_BYTES_MAX.min(request_bytes_max / 2);
         let mut frames = Vec::new();
         let mut frame = Frame::default();
         for (list, path) in self.paths() {
-            if !frame.takes(list, path) {
+            if !frame.takes(list, path, bytes_max) {
                 frames.push(std::mem::take(&mut frame).request(relative_zxid));
             }
             frame.put(list, path);
@@ -255,10 +260,10 @@ struct Frame {
 
 impl Frame {
     /// Whether there is room for a path; in an empty frame there is for any.
-    fn takes(&self, list: List, path: &str) -> bool {
+    fn takes(&self, list: List, path: &str, bytes_max: usize) -> bool {
         self.bytes == 0
             || self.lasting == list.is_lasting()
-                && self.bytes + path.len() + LENGTH_BYTES <= SET_WATCHES_BYTES_MAX
+                && self.bytes + path.len() + LENGTH_BYTES <= bytes_max
     }
 
     fn put(&mut self, list: List, path: &str) {
@@ -352,7 +357,7 @@ mod tests {
         let mut watches = Watches::default();
         let (sender, mut receiver) = oneshot::channel();
         watches.register(Registration::Data("/a".into(), sender), true);
-        assert_eq!(watches.restore(Zxid(5)).len(), 1);
+        assert_eq!(watches.restore(Zxid(5), 1 << 20).len(), 1);
         let event = WatcherEvent {
             event_type: EventType::NodeDataChanged,
             state: KeeperState::SyncConnected,
@@ -360,7 +365,7 @@ mod tests {
         };
         assert!(watches.fire(&event, Zxid(6)).is_empty());
         assert_eq!(receiver.try_recv().unwrap().zxid, Zxid(6));
-        assert!(watches.restore(Zxid(6)).is_empty());
+        assert!(watches.restore(Zxid(6), 1 << 20).is_empty());
     }
 
     #[test]
@@ -382,7 +387,7 @@ mod tests {
         drop(receiver);
         assert!(!watches.forget(WatcherType::Persistent, "/a"));
         assert!(watches.forget(WatcherType::PersistentRecursive, "/a"));
-        assert!(watches.restore(Zxid(1)).is_empty());
+        assert!(watches.restore(Zxid(1), 1 << 20).is_empty());
     }
 
     #[test]
@@ -395,7 +400,7 @@ mod tests {
             let path = format!("/{}{number}", "x".repeat(100));
             watches.register(Registration::Children(path, sender), true);
         }
-        let frames = watches.restore(Zxid(1));
+        let frames = watches.restore(Zxid(1), 1 << 20);
         let mut paths = 0;
         for (lasting, frame) in &frames {
             let Request::SetWatches(body) = frame else { panic!("{frame:?}") };
@@ -416,7 +421,7 @@ mod tests {
         let (sender, _keep_too) = mpsc::channel(1);
         let mode = AddWatchMode::PersistentRecursive;
         watches.register(Registration::Persistent("/a".into(), mode, sender), true);
-        let frames = watches.restore(Zxid(7));
+        let frames = watches.restore(Zxid(7), 1 << 20);
         let [(false, Request::SetWatches(once)), (true, Request::SetWatches2(lasting))] =
             frames.as_slice()
         else {
@@ -458,6 +463,6 @@ mod tests {
         assert_eq!(watches.fire(&event, Zxid(2)), ended, "nobody watches any more");
         assert_eq!(receiver.try_recv().unwrap().zxid, Zxid(1));
         assert_eq!(receiver.try_recv(), Err(mpsc::error::TryRecvError::Disconnected));
-        assert!(watches.restore(Zxid(2)).is_empty());
+        assert!(watches.restore(Zxid(2), 1 << 20).is_empty());
     }
 }

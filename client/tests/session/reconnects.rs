@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use zoolet_client::{ErrorKind, SessionState};
 use zoolet_jute::{ErrorCode, Reply, Request, Xid};
 
@@ -109,4 +109,79 @@ async fn refused_credentials_end_the_session() {
     assert!(unsent.kind() == &ErrorKind::AuthFailed && !unsent.may_have_happened());
     assert_eq!(*client.state().borrow(), SessionState::AuthFailed);
     assert_eq!(client.exists("/a").await.unwrap_err().kind(), &ErrorKind::AuthFailed);
+}
+
+/// "No server answered within 3000 ms" did not say what was wrong with which.
+#[tokio::test(start_paused = true)]
+async fn a_connect_error_names_each_server_and_what_is_wrong_with_it() {
+    let mut servers = Servers::new();
+    servers.network.down.store(true, Ordering::Relaxed);
+    let options = servers.options().connect_timeout(Duration::from_secs(3));
+    let error = options.clone().connect(SERVERS).await.unwrap_err().to_string();
+    for server in SERVERS.split(',') {
+        assert!(error.contains(&format!("{server}: nothing listens")), "{error}");
+    }
+    servers.network.down.store(false, Ordering::Relaxed);
+    let script = async {
+        let silent = servers.accept().await;
+        tokio::time::sleep(Duration::from_secs(9)).await;
+        drop(silent);
+    };
+    let (error, ()) = tokio::join!(options.connect("silent:1"), script);
+    let error = error.unwrap_err().to_string();
+    assert!(error.contains("silent:1: "), "{error}");
+}
+
+/// All clients of a server that goes came to the next one in the same moment.
+#[tokio::test(start_paused = true)]
+async fn the_first_reconnect_comes_at_once_but_not_with_all_others() {
+    let mut waits = std::collections::BTreeSet::new();
+    for seed in 1..=20 {
+        let mut servers = Servers::new();
+        let began_at = Instant::now();
+        let options = servers.options().seed(seed);
+        let (_client, connection) = servers.start(options).await;
+        assert_eq!(began_at.elapsed(), Duration::ZERO, "the first connection does not wait");
+        tokio::time::sleep(TIMEOUT / 4).await;
+        let dropped_at = Instant::now();
+        drop(connection);
+        servers.serve().await;
+        let wait = dropped_at.elapsed();
+        assert!(wait <= TIMEOUT / 30, "{wait:?}");
+        waits.insert(wait);
+    }
+    assert!(waits.len() >= 15, "{waits:?}");
+    assert!(*waits.last().unwrap() >= TIMEOUT / 80, "{waits:?}");
+}
+
+/// One name had two addresses. The first one was dead, and the client never came to the second.
+#[tokio::test(start_paused = true)]
+async fn a_dead_address_of_a_name_does_not_block_the_others() {
+    for seed in 1..=6 {
+        let mut servers = Servers::new();
+        let all = ["dead:1", "dead:2", "alive:3"].map(str::to_owned).to_vec();
+        servers.network.addresses.lock().unwrap().insert("name:1".to_owned(), all);
+        let options = servers.options().seed(seed);
+        let mut silent = Vec::new();
+        let script = async {
+            loop {
+                let mut connection = servers.accept().await;
+                if connection.address == "alive:3" {
+                    connection.hello().await;
+                    connection.grant().await;
+                    return connection;
+                }
+                silent.push(connection);
+            }
+        };
+        let (client, connection) =
+            tokio::join!(options.connect("name:1"), timeout(TIMEOUT * 3, script));
+        let (client, connection) = (client.unwrap(), connection.unwrap());
+        // What was dead is not tried first the next time.
+        drop(connection);
+        let connection = servers.accept().await;
+        let was_dead = silent.iter().any(|dead| dead.address == connection.address);
+        assert!(!was_dead, "{}", connection.address);
+        drop(client);
+    }
 }

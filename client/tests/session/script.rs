@@ -1,15 +1,17 @@
 //! Servers that do what the test says, at the other end of connections in memory.
 
+use std::collections::BTreeMap;
 use std::io;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use tokio::sync::{mpsc, watch};
 use zoolet_client::{
-    Client, ClientOptions, Connecting, Connector, ErrorCode, SessionId, SessionState, Zxid,
+    Client, ClientOptions, Connecting, Connector, ErrorCode, Resolving, SessionId, SessionState,
+    Zxid,
 };
 use zoolet_jute::{
     ConnectRequest, ConnectResponse, Decode, Encode, EventType, KeeperState, OpCode, Reply,
@@ -34,19 +36,26 @@ pub(crate) struct Network {
     dialed: mpsc::Sender<Connection>,
     /// No server can be reached.
     pub(crate) down: Arc<AtomicBool>,
+    /// The addresses of servers that have others than their names.
+    pub(crate) addresses: Arc<Mutex<BTreeMap<String, Vec<String>>>>,
 }
 
 impl Connector for Network {
     fn connect<'a>(&'a self, address: &'a str) -> Connecting<'a> {
         Box::pin(async move {
             if self.down.load(Ordering::Relaxed) {
-                return Err(io::ErrorKind::ConnectionRefused.into());
+                return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "nothing listens"));
             }
             let (client, server) = duplex(PIPE_BYTES);
             let connection = Connection::new(address, server);
             self.dialed.send(connection).await.map_err(|_| io::ErrorKind::ConnectionRefused)?;
             Ok(Box::new(client) as Box<dyn zoolet_client::Transport>)
         })
+    }
+
+    fn resolve<'a>(&'a self, address: &'a str) -> Resolving<'a> {
+        let known = self.addresses.lock().unwrap().get(address).cloned();
+        Box::pin(async move { Ok(known.unwrap_or_else(|| vec![address.to_owned()])) })
     }
 }
 
@@ -60,7 +69,10 @@ pub(crate) struct Servers {
 impl Servers {
     pub(crate) fn new() -> Self {
         let (dialed, connections) = mpsc::channel(16);
-        Self { connections, network: Network { dialed, down: Arc::default() } }
+        Self {
+            connections,
+            network: Network { dialed, down: Arc::default(), addresses: Arc::default() },
+        }
     }
 
     pub(crate) fn options(&self) -> ClientOptions {
@@ -79,6 +91,13 @@ impl Servers {
         let mut state = client.state();
         state.wait_for(|state| *state == SessionState::Disconnected).await.unwrap();
         state
+    }
+
+    /// Breaks the connection, and lets the client make another one.
+    pub(crate) async fn replace(&mut self, client: &Client, connection: Connection) -> Connection {
+        self.vanish(client, connection).await;
+        self.network.down.store(false, Ordering::Relaxed);
+        self.serve().await
     }
 
     /// The next connection that the client makes.
@@ -205,6 +224,14 @@ impl Connection {
         let mut out = BytesMut::new();
         frame::put(&mut out, |out| answer.unwrap_or(Reply::Empty).encode_with(header, out));
         self.send(&out).await;
+    }
+
+    /// The bytes of a reply as of zxid 1.
+    pub(crate) fn frame_of(xid: Xid, reply: &Reply) -> BytesMut {
+        let header = ReplyHeader { xid, zxid: Zxid(1), err: None };
+        let mut out = BytesMut::new();
+        frame::put(&mut out, |out| reply.encode_with(header, out));
+        out
     }
 
     /// Fires a watch.
