@@ -16,4 +16,5 @@ mod partitions;
 mod paused;
 mod read_only;
 mod reconfig_faults;
+mod replaced_disks;
 mod up_ends;
