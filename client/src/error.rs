@@ -63,6 +63,12 @@ pub enum ErrorKind {
         /// The most that it may have.
         bytes_max: usize,
     },
+    /// The reply is longer than the client takes; asked again it would be, too.
+    #[error("the reply has more than {bytes_max} bytes")]
+    ReplyTooLong {
+        /// The most that it may have.
+        bytes_max: usize,
+    },
     /// The lock under which the transaction was to commit is not held any more; nothing was changed.
     #[error("the lock is no longer held")]
     LockLost,
@@ -126,6 +132,7 @@ impl Error {
             | ErrorKind::Closed
             | ErrorKind::Timeout(_)
             | ErrorKind::RequestTooLong { .. }
+            | ErrorKind::ReplyTooLong { .. }
             | ErrorKind::LockLost
             | ErrorKind::WatchEnded
             | ErrorKind::Protocol(_) => None,
@@ -153,6 +160,7 @@ impl Error {
             ErrorKind::AuthFailed
             | ErrorKind::Timeout(_)
             | ErrorKind::RequestTooLong { .. }
+            | ErrorKind::ReplyTooLong { .. }
             | ErrorKind::LockLost
             | ErrorKind::WatchEnded
             | ErrorKind::Protocol(_) => false,
@@ -167,6 +175,7 @@ impl Error {
             ErrorKind::ConnectionLoss
             | ErrorKind::Timeout(_)
             | ErrorKind::RequestTooLong { .. }
+            | ErrorKind::ReplyTooLong { .. }
             | ErrorKind::LockLost
             | ErrorKind::WatchEnded
             | ErrorKind::Protocol(_) => false,

@@ -35,6 +35,7 @@ pub(crate) fn is_transient(error: &Error) -> bool {
         | ErrorKind::Closed
         | ErrorKind::Timeout(_)
         | ErrorKind::RequestTooLong { .. }
+        | ErrorKind::ReplyTooLong { .. }
         | ErrorKind::LockLost
         | ErrorKind::WatchEnded
         | ErrorKind::Protocol(_) => false,

@@ -12,11 +12,13 @@ use bytes::{Bytes, BytesMut};
 use tokio::sync::{oneshot, watch};
 use tokio::time::Instant;
 use zoolet_jute::{
-    AuthPacket, ConnectRequest, ConnectResponse, Decode, ErrorCode, OpCode, PASSWORD_BYTES, Reply,
-    ReplyHeader, Request, SessionId, WatcherEvent, WatcherType, WatchesRequest, Xid, frame,
+    AuthPacket, ConnectRequest, ConnectResponse, Decode, DecodeError, ErrorCode, OpCode,
+    PASSWORD_BYTES, Reply, ReplyHeader, Request, SessionId, WatcherEvent, WatcherType,
+    WatchesRequest, Xid, frame,
 };
 
 use super::calls::Operation;
+use super::end::End;
 use super::identities::Identities;
 use super::lease::Lease;
 use super::outgoing::Outgoing;
@@ -36,27 +38,6 @@ const OUT_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// The longest reply that is accepted, in bytes: servers do not bound theirs.
 pub(crate) const REPLY_BYTES_MAX: usize = 64 * 1024 * 1024;
-
-/// Why a connection ended.
-#[derive(Debug)]
-pub(crate) enum End {
-    /// It broke: find another server.
-    Lost(Error),
-    /// The session is over.
-    Over(SessionState),
-}
-
-impl From<Error> for End {
-    fn from(error: Error) -> Self {
-        Self::Lost(error)
-    }
-}
-
-impl From<io::Error> for End {
-    fn from(error: io::Error) -> Self {
-        Self::Lost(error.into())
-    }
-}
 
 /// What the handles read and the core writes.
 #[derive(Clone, Debug)]
@@ -324,9 +305,7 @@ impl Core {
     /// Handles every whole frame that has come in.
     pub(crate) fn receive(&mut self, incoming: &mut BytesMut, now: Instant) -> Result<(), End> {
         let mut of_reply = false;
-        while let Some(mut payload) =
-            frame::split(incoming, REPLY_BYTES_MAX).map_err(Error::from)?
-        {
+        while let Some(mut payload) = self.split(incoming)? {
             let header = ReplyHeader::decode(&mut payload, "header").map_err(Error::from)?;
             of_reply |= header.xid != Xid::NOTIFICATION;
             match header.xid {
@@ -346,6 +325,27 @@ impl Core {
         }
         self.pulse.receive(of_reply || begins_reply(incoming), now);
         Ok(())
+    }
+
+    /// Takes the next whole frame. The call whose reply is too long fails for good: asked again, it
+    /// would end the next connection, too, and fail all other calls of the session each time.
+    fn split(&mut self, incoming: &mut BytesMut) -> Result<Option<Bytes>, End> {
+        let error = match frame::split(incoming, REPLY_BYTES_MAX) {
+            Err(error @ DecodeError::TooLong { .. }) => error,
+            result => return result.map_err(|error| Error::from(error).into()),
+        };
+        let Some(head) = incoming.get(frame::LENGTH_BYTES..).and_then(|rest| rest.get(..16)) else {
+            return Ok(None);
+        };
+        let header = ReplyHeader::decode(&mut Bytes::copy_from_slice(head), "header");
+        if let Ok(pending) =
+            header.map_err(Error::from).and_then(|header| self.pending.take(&header))
+        {
+            pending.answer(Err(Error::unanswered(ErrorKind::ReplyTooLong {
+                bytes_max: REPLY_BYTES_MAX,
+            })));
+        }
+        Err(Error::from(error).into())
     }
 
     fn receive_auth(&mut self, header: ReplyHeader) -> Result<(), End> {

@@ -4,6 +4,7 @@
 
 pub(crate) mod calls;
 pub(crate) mod core;
+mod end;
 mod identities;
 mod info;
 pub(crate) mod lease;

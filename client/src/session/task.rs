@@ -13,7 +13,8 @@ use tracing::debug;
 
 use super::SessionState;
 use super::calls::{Calls, Ending, Unserved};
-use super::core::{Core, End};
+use super::core::Core;
+use super::end::End;
 use super::probe::find_writer;
 use super::route::{READ_BYTES, Reached, Route, Wire};
 use crate::{ErrorKind, Transport};

@@ -8,7 +8,7 @@ use zoolet_client::recipes::{LockOptions, Mutex};
 use zoolet_client::{Acl, AddWatchMode, CreateMode, Error, ErrorCode, ErrorKind, Id, Stat, perms};
 use zoolet_jute::{Reply, Request};
 
-use crate::script::{Servers, TIMEOUT};
+use crate::script::{Connection, Servers, TIMEOUT};
 
 const MIB: usize = 1 << 20;
 
@@ -108,4 +108,23 @@ async fn the_limit_of_requests_is_what_the_servers_have() {
         restored += body.persistent_watches.len();
         connection.answer(xid, Ok(Reply::Empty)).await;
     }
+}
+
+/// A list of children that is longer than the client takes ended the connection, was taken for a
+/// lost reply, and was asked for again without end.
+#[tokio::test(start_paused = true)]
+async fn a_reply_that_is_too_long_fails_its_call_for_good() {
+    let mut servers = Servers::new();
+    let (client, mut connection) = servers.client().await;
+    let (long, short) = (client.children("/a"), client.exists("/b"));
+    let (xid, _) = connection.request().await;
+    connection.request().await;
+    let mut frame = Connection::frame_of(xid, &Reply::Empty);
+    frame[..4].copy_from_slice(&i32::MAX.to_be_bytes());
+    connection.send(&frame).await;
+    let error = long.await.unwrap_err();
+    assert!(matches!(error.kind(), ErrorKind::ReplyTooLong { .. }), "{error}");
+    assert!(!error.ends_session());
+    assert_eq!(short.await.unwrap_err().kind(), &ErrorKind::ConnectionLoss);
+    servers.serve().await;
 }

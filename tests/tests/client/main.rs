@@ -11,6 +11,7 @@
 
 mod calls;
 mod harness;
+mod links;
 mod operations;
 mod sessions;
 mod watches;
@@ -105,5 +106,6 @@ suites! {
         sessions::a_session_outlives_its_server,
         sessions::a_session_is_lost_before_the_servers_end_it,
         sessions::a_session_is_left_and_taken_up_again,
-        sessions::the_last_handle_closes_the_session;
+        sessions::the_last_handle_closes_the_session,
+        links::bulk_replies_on_a_slow_link_keep_the_session;
 }
