@@ -10,7 +10,7 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes};
 use zoolet_jute::{Decode, Id, OpCode, Request, RequestHeader, SessionId, Xid};
 use zoolet_server::replica::state::State;
-use zoolet_server::replica::{Batch, Command, Op, Origin, Policy, ServerId};
+use zoolet_server::replica::{Batch, Command, Op, Origin, Policy, ServerId, Stamp};
 
 const SESSION: SessionId = SessionId(0x0100_0000_0000_0001);
 const ORIGIN: Origin = Origin { server: ServerId(1), boot: 1, stream: 1 };
@@ -29,7 +29,7 @@ fn main() {
     write("snapshot", "fresh", &snapshot(&State::new()));
     let mut state = State::new();
     for command in all.commands {
-        state.apply(TERM, ORIGIN, command);
+        state.apply(Stamp { term: TERM, now_ms: NOW_MS }, ORIGIN, command);
     }
     write("snapshot", "filled", &snapshot(&state));
     logs();
@@ -87,12 +87,11 @@ fn batch(ops: Vec<Op>) -> Batch {
         session: SESSION,
         attachment: 1,
         cxid: Xid(1),
-        now_ms: NOW_MS,
         policy,
         identities: Arc::clone(&identities),
         op,
     });
-    Batch { origin: ORIGIN, commands: commands.collect() }
+    Batch { origin: ORIGIN, now_ms: NOW_MS, commands: commands.collect() }
 }
 
 fn snapshot(state: &State) -> Vec<u8> {

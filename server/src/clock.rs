@@ -11,8 +11,8 @@ pub struct Now {
     /// Milliseconds on a clock that never jumps and never goes back; its zero means nothing.
     /// Sessions are judged by it.
     pub mono_ms: u64,
-    /// Milliseconds since 1970 on the wall clock, which may jump. It travels in commands, for
-    /// `ctime`, `mtime` and times to live.
+    /// Milliseconds since 1970 on the wall clock, which may jump. The leader's
+    /// travels in the log, for `ctime`, `mtime` and times to live.
     pub wall_ms: i64,
 }
 

@@ -22,7 +22,7 @@ use crate::entropy::{Entropy, RealEntropy};
 use crate::host::{ConfigView, Host};
 use crate::net::{self, ClientPort};
 use crate::raft::{self, Chunks, Machine, Raft, Staged, StateSnapshot};
-use crate::replica::state::{RestoreError, State};
+use crate::replica::state::{Admitted, RestoreError, State};
 use crate::replica::{Replica, Role, ticker_period_ms};
 use crate::storage::{Disk, RealDisk, StorageError};
 use crate::transport::{Net, RealNet};
@@ -218,8 +218,20 @@ async fn tick(host: Arc<Host>, tick_ms: u32) {
 struct HostMachine(Arc<Host>);
 
 impl Machine for HostMachine {
-    fn commit_many(&self, batches: Vec<(u64, Bytes)>) {
-        self.0.commit_many(batches);
+    fn commit_many(&self, batches: Vec<(u64, Bytes)>) -> Admitted {
+        self.0.commit_many(batches)
+    }
+
+    fn admitted(&self) -> Admitted {
+        self.0.admitted()
+    }
+
+    fn restarted(&self, boot: u64) -> u64 {
+        self.0.restarted(boot)
+    }
+
+    fn wall_ms(&self) -> i64 {
+        self.0.now().wall_ms
     }
 
     fn lost(&self, through: u64) {

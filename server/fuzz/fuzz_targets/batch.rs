@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use zoolet_server::replica::{Batch, state::State};
+use zoolet_server::replica::{Batch, Stamp, state::State};
 
 const TERM: u64 = 7;
 
@@ -16,11 +16,12 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!((head.origin, head.count), (batch.origin, batch.commands.len() as u64));
     assert_eq!(Batch::decode(batch.encode()).as_ref(), Ok(&batch));
 
+    let stamp = Stamp { term: TERM, now_ms: batch.now_ms };
     let mut state = State::new();
     if state.admit(head.origin, head.first, head.count) {
         for command in batch.commands {
             let before = state.last_zxid();
-            let applied = state.apply(TERM, head.origin, command);
+            let applied = state.apply(stamp, head.origin, command);
             assert!(applied.zxid > before && applied.zxid == state.last_zxid());
         }
     }

@@ -37,7 +37,7 @@ pub use self::report::{ServerReport, SessionsReport};
 use crate::clock::{Clock, Now};
 use crate::metrics::Latency;
 use crate::outbox::{Closing, Outbox};
-use crate::replica::state::{SnapshotView, State};
+use crate::replica::state::{Admitted, SnapshotView, State};
 use crate::replica::{Command, ConnectionId, Input, Output, Replica, Role};
 
 /// Room for so many outputs is kept between steps.
@@ -251,13 +251,29 @@ impl Host {
         self.commit_many(std::iter::once((term, batch)));
     }
 
-    /// The next entries of the log, each with the term of its leader.
-    pub fn commit_many(&self, entries: impl IntoIterator<Item = (u64, Bytes)>) {
+    /// The next entries of the log, each with the term of its leader. Returns how far this server's
+    /// commands are admitted then.
+    pub fn commit_many(&self, entries: impl IntoIterator<Item = (u64, Bytes)>) -> Admitted {
         self.locked(|inner, now| {
             for (term, batch) in entries {
                 self.step(inner, now, Input::Commit { term, batch });
             }
-        });
+            inner.replica.admitted()
+        })
+    }
+
+    /// How far this server's commands are admitted by the state.
+    pub fn admitted(&self) -> Admitted {
+        self.locked(|inner, _| inner.replica.admitted())
+    }
+
+    /// This server goes on as a later start. Returns the number of its last command before that;
+    /// all of them are lost.
+    pub fn restarted(&self, boot: u64) -> u64 {
+        self.locked(|inner, now| {
+            self.step(inner, now, Input::Restarted { boot });
+            inner.replica.last_proposed()
+        })
     }
 
     /// Nobody knows what became of the proposals up to this number that are still unanswered.

@@ -53,7 +53,7 @@ impl Bench {
     fn commit(&self) {
         let commands = std::mem::take(&mut *self.kept.commands.lock().unwrap());
         let origin = Origin { server: ServerId(1), boot: 1, stream: 1 };
-        self.host.commit(1, Batch { origin, commands }.encode());
+        self.host.commit(1, Batch { origin, now_ms: 1, commands }.encode());
     }
 
     fn connect(&self) -> (ConnectionId, Arc<Outbox>) {

@@ -1,5 +1,7 @@
 //! The number of a server's start. Commands and session ids carry it, so no two starts may share
-//! one, and a later start must have the larger, even if the clock was set back in between.
+//! one, and a later start must have the larger, even if the clock was set back in between. What is
+//! here can be lost with the disk: the proposer raises the number when the replicated state knows of
+//! a later start.
 
 use std::path::{Path, PathBuf};
 
@@ -25,13 +27,19 @@ pub(super) fn next(disk: &dyn Disk, directory: &Path, wall_ms: i64) -> Result<u6
     let after =
         after.ok_or_else(|| StorageError::corrupt(&path, 1, "no number follows its own"))?;
     let boot = u64::try_from(wall_ms).unwrap_or(0).max(after);
+    save(disk, directory, boot)?;
+    Ok(boot)
+}
+
+/// Writes the number of the start that this one goes on as. It is durable when this returns.
+pub(super) fn save(disk: &dyn Disk, directory: &Path, boot: u64) -> Result<(), StorageError> {
+    let path = directory.join("boot");
     let temporary = path.with_extension("tmp");
     let file = disk.create(&temporary).map_err(StorageError::io("create", &temporary))?;
     file.write_all_at(&encode(boot), 0).map_err(StorageError::io("write", &temporary))?;
     file.sync_data().map_err(StorageError::io("sync", &temporary))?;
     disk.rename(&temporary, &path).map_err(StorageError::io("rename", &temporary))?;
-    disk.sync_dir(directory).map_err(StorageError::io("sync", directory))?;
-    Ok(boot)
+    disk.sync_dir(directory).map_err(StorageError::io("sync", directory))
 }
 
 /// The number of the last start; zero before the first.

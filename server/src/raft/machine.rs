@@ -8,6 +8,7 @@ use zoolet_jute::{ErrorCode, Id, SessionId};
 
 use crate::host::ConfigView;
 use crate::replica::Role;
+use crate::replica::state::Admitted;
 use crate::storage::StorageError;
 
 /// The pieces of a snapshot, as they come from a file.
@@ -15,8 +16,19 @@ pub type Chunks = Box<dyn Iterator<Item = Result<Bytes, StorageError>> + Send>;
 
 /// The replicated state and those who wait for it: the host.
 pub trait Machine: Debug + Send + Sync + 'static {
-    /// The next batches of the log, each with the term of its leader.
-    fn commit_many(&self, batches: Vec<(u64, Bytes)>);
+    /// The next batches of the log, each with the term of its leader. Returns how far this server's
+    /// commands are admitted then.
+    fn commit_many(&self, batches: Vec<(u64, Bytes)>) -> Admitted;
+
+    /// How far this server's commands are admitted by the state.
+    fn admitted(&self) -> Admitted;
+
+    /// This server goes on as a later start, because the state knows of a later one than its own.
+    /// Returns the number of its last command before that; all of them are lost.
+    fn restarted(&self, boot: u64) -> u64;
+
+    /// The wall clock, in milliseconds since 1970.
+    fn wall_ms(&self) -> i64;
 
     /// Nobody knows what became of the proposals up to this number that are still unanswered.
     fn lost(&self, through: u64);

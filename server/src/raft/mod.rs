@@ -300,6 +300,10 @@ impl Crew {
             links: Arc::clone(&links),
             batches: options.batches,
             patience: timing.patience,
+            read_index: self.read_index(),
+            disk: Arc::clone(&options.disk),
+            directory: options.directory.clone(),
+            fatal: self.fatal.clone(),
         };
         tasks.spawn(driver.run());
         tasks.spawn(sync::serve_syncs(

@@ -5,29 +5,40 @@
 //! and only behind its predecessor, so proposing again can neither double nor reorder anything.
 //! When that takes too long, all that was proposed is reported lost, and a new stream begins,
 //! which fences off whatever may still come of the old one. `docs/decisions/` has the reasoning.
+//!
+//! What was applied is read from the fence itself, so a batch that the fence drops is never taken
+//! for an applied one. A fence that knows of a later start than this one drops everything: then the
+//! server goes on under a number above the fence's.
 
 mod queue;
 
 use std::collections::{BTreeSet, VecDeque};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::path::PathBuf;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{Notify, mpsc};
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::{Notify, mpsc, watch};
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, sleep, sleep_until};
 use zoolet_jute::{Id, ReconfigRequest, SessionId};
 
 use self::queue::{Queue, Seen, Waiting};
+use super::boot;
 use super::core::{Core, Leadership};
 use super::machine::Machine;
 use super::network::{Links, PROPOSE};
 use super::options::BatchLimits;
 use super::reconfig::Asked;
+use super::sync::ReadIndex;
 use super::types::{Body, Callback};
 use crate::host::Proposals;
 use crate::peer::Lane;
-use crate::replica::{Batch, Command, Origin, ServerId};
+use crate::replica::state::Admitted;
+use crate::replica::{Batch, BatchHead, Command, Origin, ServerId};
+use crate::storage::{Disk, StorageError};
 
 /// Batches that are proposed and not yet applied here.
 const IN_FLIGHT_MAX: usize = 2;
@@ -37,6 +48,9 @@ const IN_FLIGHT_MAX: usize = 2;
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(10);
 const RETRY_PAUSE_MAX: Duration = Duration::from_millis(80);
 
+/// The pause before a server that has not caught up looks again at what its clients wait for.
+const CATCH_UP_PAUSE: Duration = Duration::from_millis(15);
+
 /// Sessions whose clients were heard of and that the leader has not been told yet.
 const TOUCHED_MAX: usize = 100_000;
 
@@ -44,7 +58,8 @@ const TOUCHED_MAX: usize = 100_000;
 #[derive(Debug)]
 pub struct Proposer {
     server: ServerId,
-    boot: u64,
+    /// The number of this start. It is raised when the state knows of a later one.
+    boot: AtomicU64,
     queue: Mutex<Queue>,
     /// The bytes of the commands in `queue`, for those who must not wait for the lock.
     queued_bytes: AtomicUsize,
@@ -60,30 +75,34 @@ impl Proposer {
     pub fn new(server: ServerId, boot: u64) -> Self {
         let [wake, wake_sync, wake_touch, wake_reconfig] = std::array::from_fn(|_| Notify::new());
         let (queue, queued_bytes, seen) = Default::default();
+        let boot = AtomicU64::new(boot);
         Self { server, boot, queue, queued_bytes, seen, wake, wake_sync, wake_touch, wake_reconfig }
     }
 
-    /// Told of all batches that were applied. Counts their commands.
-    pub(super) fn applied(&self, batches: &[Bytes]) -> u64 {
-        let mut seen = self.lock_seen();
-        let (mut ours, mut commands) = (false, 0);
-        for head in batches.iter().filter_map(Batch::head) {
-            commands += head.count;
-            if head.origin.server == self.server && head.origin.boot == self.boot {
-                ours = true;
-                seen.apply(head.origin.stream, head.first, head.count);
-            }
-        }
-        drop(seen);
-        if ours {
-            self.wake.notify_one();
-        }
-        commands
+    /// The number of the start as which this server goes on.
+    pub fn boot(&self) -> u64 {
+        self.boot.load(Ordering::Relaxed)
     }
 
-    /// Told that a snapshot has replaced the state.
-    pub fn state_replaced(&self) {
-        self.lock_seen().replaced = true;
+    /// Takes note of batches that the log had for the state, and of this server's row of the fence
+    /// behind them. Returns the number of their commands.
+    pub(super) fn applied(&self, batches: &[Bytes], admitted: Admitted) -> u64 {
+        let heads: Vec<_> = batches.iter().filter_map(Batch::head).collect();
+        let is_ours = |head: &BatchHead| head.origin.server == self.server;
+        if heads.iter().any(is_ours) {
+            let ours = heads.iter().copied().filter(is_ours);
+            self.lock_seen().apply(ours, admitted);
+            self.wake.notify_one();
+        }
+        heads.iter().map(|head| head.count).sum()
+    }
+
+    /// Takes note that a snapshot has replaced the state, and of this server's row of the fence in
+    /// it.
+    pub(super) fn state_replaced(&self, admitted: Admitted) {
+        let mut seen = self.lock_seen();
+        (seen.replaced, seen.admitted) = (true, admitted);
+        drop(seen);
         self.wake.notify_one();
     }
 
@@ -191,11 +210,17 @@ pub(super) struct Driver {
     pub batches: BatchLimits,
     /// After so long without being applied, a batch is given up.
     pub patience: Duration,
+    pub read_index: ReadIndex,
+    /// Where the number of this start is kept.
+    pub disk: Arc<dyn Disk>,
+    pub directory: PathBuf,
+    pub fatal: watch::Sender<Option<String>>,
 }
 
 /// The state of the driver between two rounds.
 #[derive(Debug)]
 struct Course {
+    boot: u64,
     stream: u64,
     /// A batch of this stream was applied. Before that, only one may be under way: the fence
     /// takes any batch as a stream's first.
@@ -215,6 +240,7 @@ impl Driver {
         let (report, mut failures) = mpsc::unbounded_channel();
         let mut leaderships = self.core.leaderships();
         let mut course = Course {
+            boot: self.proposer.boot(),
             stream: 1,
             is_established: false,
             in_flight: VecDeque::new(),
@@ -223,8 +249,14 @@ impl Driver {
             not_before: Instant::now(),
             pause: RETRY_PAUSE_MIN,
         };
+        self.catch_up(&mut course).await;
         loop {
-            self.settle(&mut course);
+            if let Some(admitted) = self.settle(&mut course)
+                && let Err(error) = self.restart(&mut course, admitted).await
+            {
+                self.fatal.send_replace(Some(error.to_string()));
+                return;
+            }
             self.fill(&mut course);
             let leadership = *leaderships.borrow_and_update();
             if leadership != course.leadership {
@@ -252,15 +284,50 @@ impl Driver {
         }
     }
 
-    /// Drops what was applied, and gives up what takes too long.
-    fn settle(&self, course: &mut Course) {
+    /// Waits until everything is applied here that was committed before, so that the state knows of
+    /// every earlier start of this server: one on another disk, or under another clock, too. What
+    /// clients want meanwhile is lost when it takes too long.
+    async fn catch_up(&self, course: &mut Course) {
+        let mut read_index = self.read_index.clone();
+        let caught_up = async {
+            while !read_index.catch_up().await {
+                sleep(CATCH_UP_PAUSE).await;
+            }
+        };
+        let mut caught_up = pin!(caught_up);
+        let mut waiting_since = None;
+        loop {
+            tokio::select! {
+                () = &mut caught_up => break,
+                () = sleep(CATCH_UP_PAUSE) => {}
+            }
+            if self.proposer.lock_queue().is_empty() {
+                waiting_since = None;
+            } else if waiting_since.get_or_insert_with(Instant::now).elapsed() >= self.patience {
+                self.lose(course, "no leader was found in time");
+                waiting_since = None;
+            }
+        }
+        let admitted = self.machine.admitted();
         let mut seen = self.proposer.lock_seen();
-        let (gap, replaced) = (seen.gap, seen.replaced);
+        seen.admitted = seen.admitted.max(admitted);
+    }
+
+    /// Drops what was applied, and gives up what takes too long. Returns the row of the fence if
+    /// this start must have a higher number: whatever it proposed would be dropped.
+    fn settle(&self, course: &mut Course) -> Option<Admitted> {
+        let mut seen = self.proposer.lock_seen();
+        let Seen { admitted, gap, replaced } = *seen;
         (seen.gap, seen.replaced) = (false, false);
-        let seen = *seen;
-        if seen.stream == course.stream {
+        drop(seen);
+        let is_own = admitted.boot == course.boot;
+        // One that is higher, but not by enough, could give the ids of sessions again.
+        if !is_own && admitted.boot > 0 && course.boot < admitted.next_boot() {
+            return Some(admitted);
+        }
+        if is_own && admitted.stream == course.stream {
             course.is_established = true;
-            while course.in_flight.front().is_some_and(|flight| flight.last <= seen.last) {
+            while course.in_flight.front().is_some_and(|flight| flight.last <= admitted.last) {
                 course.in_flight.pop_front();
                 course.pause = RETRY_PAUSE_MIN;
             }
@@ -269,15 +336,48 @@ impl Driver {
             course.start_over(Instant::now());
         }
         let is_late = |flight: &Flight| flight.since.elapsed() >= self.patience;
-        let is_pending = !course.in_flight.is_empty() || replaced;
-        if is_pending && (replaced || course.in_flight.front().is_some_and(is_late)) {
-            self.lose(course);
+        if is_own && admitted.stream > course.stream {
+            course.stream = admitted.stream;
+            self.lose(course, "the log has a later stream of this server");
+        } else if replaced {
+            self.lose(course, "a snapshot has replaced the state");
+        } else if course.in_flight.front().is_some_and(is_late) {
+            self.lose(course, "no leader has committed them in time");
         }
+        None
+    }
+
+    /// Goes on as a start above the one that the fence knows of. The number is durable before it is
+    /// used, and the clients of the old one are sent away: none of their commands was applied.
+    async fn restart(&self, course: &mut Course, admitted: Admitted) -> Result<(), StorageError> {
+        let boot = admitted.next_boot();
+        tracing::warn!(
+            server = %self.proposer.server,
+            number = course.boot,
+            known = admitted.boot,
+            new = boot,
+            "the number of this start is lower than that of an earlier one: the clock was set back \
+             or the disk was replaced; going on with a higher number"
+        );
+        let (disk, directory) = (Arc::clone(&self.disk), self.directory.clone());
+        // It panics only if the save does.
+        if let Ok(saved) = spawn_blocking(move || boot::save(&*disk, &directory, boot)).await {
+            saved?;
+        }
+        self.lose(course, "the number of this start was too low");
+        self.proposer.boot.store(boot, Ordering::Relaxed);
+        let through = self.machine.restarted(boot);
+        let mut queue = self.proposer.lock_queue();
+        queue.drop_through(through);
+        self.proposer.queued_bytes.store(queue.bytes(), Ordering::Relaxed);
+        drop(queue);
+        (course.boot, course.stream) = (boot, 1);
+        Ok(())
     }
 
     /// Gives everything up, what is still queued included: of a session whose command is lost, no
     /// later one may be proposed, or it would overtake the lost one.
-    fn lose(&self, course: &mut Course) {
+    fn lose(&self, course: &mut Course, why: &str) {
         let mut sessions = BTreeSet::new();
         for flight in course.in_flight.drain(..) {
             if let Ok(batch) = Batch::decode(flight.bytes) {
@@ -290,7 +390,7 @@ impl Driver {
             self.proposer.queued_bytes.store(queue.bytes(), Ordering::Relaxed);
             queue.last_number
         };
-        tracing::warn!(through, "proposals are lost: no leader has committed them in time");
+        tracing::warn!(through, why, "proposals are lost");
         self.machine.lost(through);
         self.proposer.lock_queue().void_orphans(sessions);
         course.stream += 1;
@@ -304,9 +404,10 @@ impl Driver {
         while course.in_flight.len() < limit {
             let commands = self.proposer.take_batch(self.batches);
             let Some(last) = commands.last().map(|command| command.number) else { return };
-            let (server, boot) = (self.proposer.server, self.proposer.boot);
+            let (server, boot) = (self.proposer.server, course.boot);
             let origin = Origin { server, boot, stream: course.stream };
-            let bytes = Batch { origin, commands }.encode();
+            // The leader puts its time in.
+            let bytes = Batch { origin, now_ms: 0, commands }.encode();
             let since = Instant::now();
             course.in_flight.push_back(Flight { bytes, last, since, is_sent: false });
         }
@@ -331,7 +432,8 @@ impl Driver {
                         failed();
                     }
                 }));
-                if !self.core.propose(Body(flight.bytes.clone()), told).await {
+                let stamped = Batch::stamp(&flight.bytes, self.machine.wall_ms());
+                if !self.core.propose(Body(stamped), told).await {
                     return;
                 }
             } else {

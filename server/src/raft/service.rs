@@ -25,6 +25,7 @@ use super::state_machine::{FileSnapshot, Snapshots, founding_of, meta_of};
 use super::sync::{decode_sessions, encode_sessions};
 use super::types::{Body, Callback, Vote};
 use crate::peer::{Answer, Call, Identity, Service};
+use crate::replica::Batch;
 use crate::storage::{SnapshotName, SnapshotWriter, StorageError};
 use crate::transport::BoxFuture;
 
@@ -192,7 +193,8 @@ impl Answers {
             let _ = done.send(result.is_ok());
         }));
         // A copy: the log would keep the whole buffer that the message was read into.
-        let taken = self.core.propose(Body(Bytes::copy_from_slice(&batch)), told_by).await;
+        let stamped = Batch::stamp(&batch, self.machine.wall_ms());
+        let taken = self.core.propose(Body(stamped), told_by).await;
         Box::pin(async move {
             let accepted = taken && told.await.unwrap_or(false);
             Some(Bytes::copy_from_slice(&[u8::from(accepted)]))

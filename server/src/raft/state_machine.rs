@@ -226,8 +226,8 @@ impl StateMachine {
             responders.extend(responder);
         }
         if !batches.is_empty() {
-            self.machine.commit_many(batches);
-            let commands = self.proposer.applied(&heads);
+            let admitted = self.machine.commit_many(batches);
+            let commands = self.proposer.applied(&heads, admitted);
             let bytes: usize = heads.iter().map(Bytes::len).sum();
             self.progress.commands.fetch_add(commands, Ordering::Relaxed);
             self.progress.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
@@ -287,7 +287,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
             Ok::<(), io::Error>(())
         });
         installing.await.map_err(io::Error::other)??;
-        self.proposer.state_replaced();
+        self.proposer.state_replaced(self.machine.admitted());
         self.membership = meta.last_membership.clone();
         self.applied.send_replace(meta.last_log_id);
         Ok(())

@@ -13,8 +13,11 @@ use super::size;
 /// The first byte of a batch: the version of its format.
 const BATCH_VERSION: u8 = 2;
 
-/// Version, server, boot, stream, first number, count.
-const HEAD_BYTES: usize = 1 + 1 + 8 + 8 + 8 + 4;
+/// Where the leader's time is in a batch: behind version, server, boot and stream.
+const TIME_AT: usize = 1 + 1 + 8 + 8;
+
+/// Version, server, boot, stream, time, first number, count.
+const HEAD_BYTES: usize = TIME_AT + 8 + 8 + 4;
 
 /// The number of a server, 1 to 254: the `N` of `server.N`, and the first byte of the ids of the
 /// sessions that it opens.
@@ -45,6 +48,9 @@ pub struct Origin {
 pub struct Batch {
     /// Who proposed it.
     pub origin: Origin,
+    /// The leader's wall clock when it put the batch into the log, milliseconds since 1970; zero
+    /// before that. See [`Batch::stamp`].
+    pub now_ms: i64,
     /// The commands, in order.
     pub commands: Vec<Command>,
 }
@@ -60,6 +66,16 @@ pub struct BatchHead {
     pub count: u64,
 }
 
+/// What the leader adds to a batch when it puts it into the log. All commands of the batch have it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Stamp {
+    /// The term in which it leads.
+    pub term: u64,
+    /// Its wall clock, milliseconds since 1970: what creation and modification times are, and times
+    /// to live are judged by. The proposers' clocks play no part.
+    pub now_ms: i64,
+}
+
 /// One write on its way through the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
@@ -73,8 +89,6 @@ pub struct Command {
     pub attachment: u64,
     /// The xid of the request.
     pub cxid: Xid,
-    /// The proposer's wall clock, milliseconds since 1970.
-    pub now_ms: i64,
     /// The switches of the proposer's configuration.
     pub policy: Policy,
     /// Whom the connection had proved to be when the request was received.
@@ -146,6 +160,7 @@ impl Batch {
         out.put_u8(self.origin.server.0);
         out.put_u64(self.origin.boot);
         out.put_u64(self.origin.stream);
+        out.put_i64(self.now_ms);
         out.put_u64(self.commands.first().map_or(0, |command| command.number));
         out.put_u32(u32::try_from(self.commands.len()).expect("a batch is bounded"));
         let mut previous: Option<&Arc<[Id]>> = None;
@@ -160,12 +175,12 @@ impl Batch {
     /// turn out not to decode.
     pub fn head(batch: &Bytes) -> Option<BatchHead> {
         let mut input = batch.slice(..batch.len().min(HEAD_BYTES));
-        decode_head(&mut input).ok()
+        decode_head(&mut input).ok().map(|(head, _)| head)
     }
 
     /// Reads an entry. What does not decode was written by no zoolet; it is never half applied.
     pub fn decode(mut input: Bytes) -> Result<Self, DecodeError> {
-        let BatchHead { origin, first, count } = decode_head(&mut input)?;
+        let (BatchHead { origin, first, count }, now_ms) = decode_head(&mut input)?;
         let mut commands: Vec<Command> = Vec::new();
         for offset in 0..count {
             let previous = commands.last().map(|command| &command.identities);
@@ -173,11 +188,25 @@ impl Batch {
             let command = Command::decode(number, previous, &mut input)?;
             commands.push(command);
         }
-        Ok(Self { origin, commands })
+        if !input.is_empty() {
+            let value = i32::try_from(input.len()).unwrap_or(i32::MAX);
+            return Err(DecodeError::UnknownValue { field: "batch.end", value });
+        }
+        Ok(Self { origin, now_ms, commands })
+    }
+
+    /// An entry's bytes with the leader's time in them, in a buffer of their own. What is too short
+    /// for a batch comes back as it is.
+    pub fn stamp(batch: &[u8], now_ms: i64) -> Bytes {
+        let mut stamped = BytesMut::from(batch);
+        if let Some(time) = stamped.get_mut(TIME_AT..TIME_AT + 8) {
+            time.copy_from_slice(&now_ms.to_be_bytes());
+        }
+        stamped.freeze()
     }
 }
 
-fn decode_head(input: &mut Bytes) -> Result<BatchHead, DecodeError> {
+fn decode_head(input: &mut Bytes) -> Result<(BatchHead, i64), DecodeError> {
     let version = get_u8(input, "batch.version")?;
     if version != BATCH_VERSION {
         let value = i32::from(version);
@@ -188,9 +217,10 @@ fn decode_head(input: &mut Bytes) -> Result<BatchHead, DecodeError> {
         boot: get_u64(input, "batch.boot")?,
         stream: get_u64(input, "batch.stream")?,
     };
+    let now_ms = i64::decode(input, "batch.now_ms")?;
     let first = get_u64(input, "batch.first")?;
     let count = u64::from(get_u32(input, "batch.count")?);
-    Ok(BatchHead { origin, first, count })
+    Ok((BatchHead { origin, first, count }, now_ms))
 }
 
 impl Command {
@@ -203,7 +233,6 @@ impl Command {
         self.session.encode(out);
         out.put_u64(self.attachment);
         self.cxid.encode(out);
-        self.now_ms.encode(out);
         out.put_u8(self.policy.bits());
         // Neighbors mostly come from the same place: the same identities are written once.
         let same = previous.is_some_and(|previous| *previous == self.identities);
@@ -222,7 +251,6 @@ impl Command {
         let session = SessionId::decode(input, "command.session")?;
         let attachment = get_u64(input, "command.attachment")?;
         let cxid = Xid::decode(input, "command.cxid")?;
-        let now_ms = i64::decode(input, "command.now_ms")?;
         let policy = Policy::from_bits(get_u8(input, "command.policy")?);
         let identities = match (get_u8(input, "command.identities")?, previous) {
             (0, _) => Vec::<Id>::decode(input, "command.identities")?.into(),
@@ -230,7 +258,7 @@ impl Command {
             (_, None) => return Err(DecodeError::Null { field: "command.identities" }),
         };
         let op = Op::decode(input)?;
-        Ok(Self { number, session, attachment, cxid, now_ms, policy, identities, op })
+        Ok(Self { number, session, attachment, cxid, policy, identities, op })
     }
 }
 

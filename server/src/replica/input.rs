@@ -54,6 +54,12 @@ pub enum Input {
         /// The last of them.
         through: u64,
     },
+    /// The state knows of a later start of this server than its own, so nothing that it proposes
+    /// is applied. It goes on as a later one still: its clients come back.
+    Restarted {
+        /// The number of the new start.
+        boot: u64,
+    },
     /// Everything that was committed before these syncs were asked for is applied here.
     Synced {
         /// The last of them; see [`Output::Sync`].

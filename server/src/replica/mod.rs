@@ -22,10 +22,10 @@ use zoolet_jute::SessionId;
 use crate::clock::Now;
 use proposals::{Proposals, Waiting};
 use session::{Connection, Expiry, Reaper};
-use state::State;
+use state::{Admitted, State};
 use watch::WatchTable;
 
-pub use command::{Batch, BatchHead, Command, Op, Origin, Policy, ServerId};
+pub use command::{Batch, BatchHead, Command, Op, Origin, Policy, ServerId, Stamp};
 pub use input::{BadRequest, ConnectionId, Input, Output, Role};
 pub use options::{DigestAlgorithm, Options, ticker_period_ms};
 pub use report::{ConnectionReport, SessionReport, WatchSummary};
@@ -130,6 +130,7 @@ impl Replica {
             Input::Disconnect { connection } => self.on_disconnect(connection, out),
             Input::Commit { term, batch } => self.on_commit(term, batch, out),
             Input::Lost { through } => self.on_lost(through, out),
+            Input::Restarted { boot } => self.on_restarted(boot, out),
             Input::Synced { through } => self.on_synced(through, out),
             Input::SyncLost { through } => self.on_sync_lost(through, out),
             Input::Touched { sessions } => self.on_touched(&sessions),
@@ -161,6 +162,16 @@ impl Replica {
     /// What the configuration decides.
     pub fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// How far this server's commands were admitted by the state.
+    pub fn admitted(&self) -> Admitted {
+        self.state.admitted(self.options.server)
+    }
+
+    /// The number of the last command that was proposed.
+    pub fn last_proposed(&self) -> u64 {
+        self.proposals.last()
     }
 
     /// A connection is gone; its session lives on. What it has asked for is still done.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use zoolet_jute::{Id, SessionId, Xid};
 
+use super::session::first_session;
 use super::{Command, ConnectionId, Op, Output, Replica};
 
 /// Who waits for a command.
@@ -75,10 +76,15 @@ impl Proposals {
         self.background
     }
 
+    /// The number of the last one.
+    pub(in crate::replica) fn last(&self) -> u64 {
+        (self.first + self.waiting.len() as u64).saturating_sub(1)
+    }
+
     pub(in crate::replica) fn push(&mut self, waiting: Waiting) -> u64 {
         self.background += usize::from(waiting.is_background());
         self.waiting.push_back(waiting);
-        self.first + self.waiting.len() as u64 - 1
+        self.last()
     }
 
     /// Takes the front, with its number, if that is at most this one.
@@ -110,8 +116,8 @@ impl Replica {
         let number = self.proposals.push(waiting);
         let Draft { session, attachment, cxid, identities, op } = draft;
         let attachment = if op.attaches() { number } else { attachment };
-        let (now_ms, policy) = (self.now.wall_ms, self.options.policy);
-        let command = Command { number, session, attachment, cxid, now_ms, policy, identities, op };
+        let policy = self.options.policy;
+        let command = Command { number, session, attachment, cxid, policy, identities, op };
         out.push(Output::Propose(command));
         number
     }
@@ -120,6 +126,15 @@ impl Replica {
         while let Some((_, waiting)) = self.proposals.pop_through(through) {
             self.lose(waiting, out);
         }
+    }
+
+    /// Goes on under the number of another start. Sessions of the old one belong to nobody here.
+    pub(in crate::replica) fn on_restarted(&mut self, boot: u64, out: &mut Vec<Output>) {
+        self.on_lost(u64::MAX, out);
+        self.close_all(out);
+        self.options.boot = boot;
+        self.session_next = first_session(&self.options);
+        self.read_only_from = self.session_next;
     }
 
     /// Nobody knows what became of a command.

@@ -2,9 +2,9 @@
 
 use zoolet_jute::{Acl, CreateRequest, CreateTtlRequest, Id, MultiOp, Request};
 
-/// What a command has besides its op and its identities: session, attachment, xid, time, switches,
-/// and the mark and the count of the identities.
-pub(super) const COMMAND: usize = 8 + 8 + 4 + 8 + 1 + 1 + 4;
+/// What a command has besides its op and its identities: session, attachment, xid, switches, and
+/// the mark and the count of the identities.
+pub(super) const COMMAND: usize = 8 + 8 + 4 + 1 + 1 + 4;
 
 /// The header of a part of a multi.
 const MULTI_HEADER: usize = 9;
@@ -138,14 +138,14 @@ mod tests {
                 session: SessionId(1),
                 attachment: 0,
                 cxid: Xid(1),
-                now_ms: 0,
                 policy: Policy::default(),
                 identities: Arc::clone(&identities),
                 op: op.clone(),
             };
-            let empty = Batch { origin: Origin::default(), commands: Vec::new() }.encode().len();
+            let batch = |commands| Batch { origin: Origin::default(), now_ms: 0, commands };
+            let empty = batch(Vec::new()).encode().len();
             let counted = command.encoded_bytes();
-            let written = Batch { origin: Origin::default(), commands: vec![command] }.encode();
+            let written = batch(vec![command]).encode();
             assert_eq!(counted, written.len() - empty, "{op:?}");
         }
     }

@@ -133,7 +133,8 @@ impl World {
         if count > 0 {
             let commands = proposer.proposed.drain(..count).collect();
             let origin = Origin { server: id, boot, stream: proposer.stream };
-            self.log.push((self.term, Batch { origin, commands }.encode()));
+            let now_ms = self.now().wall_ms;
+            self.log.push((self.term, Batch { origin, now_ms, commands }.encode()));
         }
     }
 
@@ -173,7 +174,8 @@ impl World {
             boot: options.boot,
             stream: self.servers[server].stream - 1,
         };
-        self.log.push((self.term, Batch { origin, commands }.encode()));
+        let now_ms = self.now().wall_ms;
+        self.log.push((self.term, Batch { origin, now_ms, commands }.encode()));
     }
 
     pub(crate) fn synced(&mut self, server: usize) {

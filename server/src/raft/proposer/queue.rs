@@ -6,7 +6,8 @@ use zoolet_jute::SessionId;
 
 use crate::raft::options::BatchLimits;
 use crate::raft::reconfig::Asked;
-use crate::replica::{Command, Op};
+use crate::replica::state::Admitted;
+use crate::replica::{BatchHead, Command, Op};
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
@@ -29,11 +30,11 @@ pub(super) struct Waiting {
     pub(super) bytes: usize,
 }
 
-/// This server's row in the state's fence, kept from the entries as they are applied.
+/// What was seen in the log of this server's batches.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Seen {
-    pub(super) stream: u64,
-    pub(super) last: u64,
+    /// This server's row of the state's fence, as the state has it.
+    pub(super) admitted: Admitted,
     /// A batch was dropped because its predecessor has not come.
     pub(super) gap: bool,
     /// A snapshot has replaced the state: what is in it of this server's commands is not known.
@@ -41,15 +42,14 @@ pub(super) struct Seen {
 }
 
 impl Seen {
-    /// The rule of the state's fence.
-    pub(super) fn apply(&mut self, stream: u64, first: u64, count: u64) {
-        let follows = stream == self.stream && first == self.last.wrapping_add(1);
-        if stream > self.stream || follows {
-            self.stream = stream;
-            self.last = first.wrapping_add(count).wrapping_sub(1);
-        } else if stream == self.stream && first > self.last {
-            self.gap = true;
-        }
+    /// Notes what has become of batches of this server, of which these are the heads: the fence's
+    /// row is `admitted` behind the last of them.
+    pub(super) fn apply(&mut self, heads: impl Iterator<Item = BatchHead>, admitted: Admitted) {
+        self.admitted = admitted;
+        let is_of_stream = |head: &BatchHead| {
+            (head.origin.boot, head.origin.stream) == (admitted.boot, admitted.stream)
+        };
+        self.gap |= heads.filter(is_of_stream).any(|head| head.first > admitted.last);
     }
 }
 
@@ -74,6 +74,17 @@ impl Queue {
     pub(super) fn take_all(&mut self) -> impl Iterator<Item = Waiting> {
         self.bytes = 0;
         self.commands.drain(..)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.commands.is_empty()
+    }
+
+    /// Drops the commands up to this number.
+    pub(super) fn drop_through(&mut self, number: u64) {
+        while let Some(waiting) = self.commands.pop_front_if(|it| it.command.number <= number) {
+            self.bytes -= waiting.memory_bytes();
+        }
     }
 
     /// Takes the effect from what came in, before its connection was closed, behind a lost command
@@ -126,7 +137,7 @@ mod tests {
     use zoolet_jute::Xid;
 
     use super::*;
-    use crate::replica::Policy;
+    use crate::replica::{Origin, Policy, ServerId};
 
     fn command(number: u64, session: i64, op: Op) -> Command {
         Command {
@@ -134,7 +145,6 @@ mod tests {
             session: SessionId(session),
             attachment: 0,
             cxid: Xid(1),
-            now_ms: 0,
             policy: Policy::default(),
             identities: Arc::from([]),
             op,
@@ -174,19 +184,25 @@ mod tests {
     }
 
     #[test]
-    fn the_mirror_of_the_fence_tells_gaps_from_copies() {
-        let mut seen = Seen::default();
-        let mut apply = |stream, first, count| {
-            seen.gap = false;
-            seen.apply(stream, first, count);
-            (seen.stream, seen.last, seen.gap)
+    fn a_batch_behind_a_missing_one_is_a_gap_and_a_copy_is_not() {
+        let heads = |firsts: &[(u64, u64)]| {
+            let head = |&(stream, first): &(u64, u64)| {
+                let origin = Origin { server: ServerId(1), boot: 7, stream };
+                BatchHead { origin, first, count: 2 }
+            };
+            firsts.iter().map(head).collect::<Vec<_>>()
         };
-        assert_eq!(apply(1, 1, 3), (1, 3, false));
-        assert_eq!(apply(1, 1, 3), (1, 3, false), "a copy");
-        assert_eq!(apply(1, 6, 2), (1, 3, true), "its predecessor is missing");
-        assert_eq!(apply(1, 4, 2), (1, 5, false));
-        assert_eq!(apply(2, 9, 1), (2, 9, false), "a new stream begins anywhere");
-        assert_eq!(apply(1, 6, 2), (2, 9, false), "an old stream is over");
+        let gap = |firsts: &[(u64, u64)], stream, last| {
+            let mut seen = Seen::default();
+            seen.apply(heads(firsts).into_iter(), Admitted { boot: 7, stream, last });
+            seen.gap
+        };
+        assert!(!gap(&[(1, 1)], 1, 2));
+        assert!(!gap(&[(1, 1), (1, 1)], 1, 2), "a copy");
+        assert!(gap(&[(1, 5)], 1, 2), "its predecessor is missing");
+        assert!(gap(&[(1, 3), (1, 1)], 1, 2), "its predecessor came behind it");
+        assert!(!gap(&[(1, 3), (1, 1), (1, 3)], 1, 4), "and then itself again");
+        assert!(!gap(&[(1, 5), (2, 9)], 2, 10), "an old stream is over");
     }
 
     #[test]

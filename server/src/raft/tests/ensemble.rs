@@ -135,6 +135,7 @@ impl Ensemble {
         let opened = open(options, 1).unwrap();
         let (boot, proposer) = (opened.boot(), opened.proposer());
         let machine = Recorder::new(opened.snapshot());
+        machine.server.store(self.members[at].server.0, Ordering::Relaxed);
         machine.refusals.store(self.refusals, Ordering::Relaxed);
         if self.is_held {
             machine.gate.close();
@@ -216,11 +217,11 @@ impl Server {
 
     /// Waits until this server has applied all that it has proposed and not lost.
     pub(super) async fn settled(&self) {
-        let (boot, proposed) = (self.boot, self.proposed);
+        let proposed = self.proposed;
         let server = self.raft.core.server();
         let settled = self.machine.until(|record, told| {
             let ours = |(origin, _): &&(crate::replica::Origin, u64)| {
-                u64::from(origin.server.0) == server && origin.boot == boot
+                u64::from(origin.server.0) == server && origin.boot == self.proposer.boot()
             };
             let applied = record.applied.iter().rev().find(ours).map_or(0, |(_, number)| *number);
             applied.max(told.lost) >= proposed
@@ -229,13 +230,12 @@ impl Server {
     }
 }
 
-fn command(number: u64) -> Command {
+pub(super) fn command(number: u64) -> Command {
     Command {
         number,
         session: SessionId(1),
         attachment: 0,
         cxid: Xid(1),
-        now_ms: 0,
         policy: Policy::default(),
         identities: Arc::from([]),
         op: Op::DeleteContainer { path: "/container".to_owned() },

@@ -5,6 +5,7 @@ mod cluster;
 mod codec;
 mod ensemble;
 mod gate;
+mod numbers;
 mod rebuilt;
 mod recorder;
 mod recovery;

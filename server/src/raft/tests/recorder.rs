@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use bytes::{Buf, BufMut, Bytes, BytesMut};
@@ -12,6 +12,7 @@ use zoolet_jute::{ErrorCode, Id, SessionId};
 use super::gate::Gate;
 use crate::host::ConfigView;
 use crate::raft::{Chunks, Machine, Staged, StateSnapshot};
+use crate::replica::state::Admitted;
 use crate::replica::{Batch, Origin, Role};
 
 /// A command that was applied: which server's start, stream and number.
@@ -34,6 +35,8 @@ pub(super) struct Recorder {
     pub(super) gate: Gate,
     /// So many states are not taken.
     pub(super) refusals: Arc<AtomicU64>,
+    /// Whose row of the fence is reported.
+    pub(super) server: Arc<AtomicU8>,
     /// What the transactions are counted from.
     pub(super) zxid_before: Arc<AtomicU64>,
 }
@@ -48,6 +51,7 @@ pub(super) struct Told {
     pub(super) heard: Vec<(u64, SessionId)>,
     pub(super) removed: u64,
     pub(super) restored: u64,
+    pub(super) restarted: Vec<u64>,
     pub(super) roles: Vec<Role>,
     pub(super) reconfigured: Vec<(u64, Result<(), ErrorCode>)>,
     pub(super) reconfig_lost: Vec<u64>,
@@ -131,7 +135,7 @@ impl Record {
 }
 
 impl Machine for Recorder {
-    fn commit_many(&self, batches: Vec<(u64, Bytes)>) {
+    fn commit_many(&self, batches: Vec<(u64, Bytes)>) -> Admitted {
         tokio::task::block_in_place(|| self.gate.pass());
         let mut record = self.record.lock().unwrap();
         for (_, batch) in batches {
@@ -139,6 +143,23 @@ impl Machine for Recorder {
         }
         drop(record);
         self.events.send_modify(|events| *events += 1);
+        self.admitted()
+    }
+
+    fn admitted(&self) -> Admitted {
+        let server = self.server.load(Ordering::Relaxed);
+        let row = self.record.lock().unwrap().fence.get(&server).copied().unwrap_or_default();
+        let (boot, stream, last) = row;
+        Admitted { boot, stream, last }
+    }
+
+    fn restarted(&self, boot: u64) -> u64 {
+        self.tell(|told| told.restarted.push(boot));
+        0
+    }
+
+    fn wall_ms(&self) -> i64 {
+        1
     }
 
     fn lost(&self, through: u64) {

@@ -7,12 +7,12 @@ use super::connection::Answer;
 use super::request::Turn;
 use crate::replica::proposals::Waiting;
 use crate::replica::state::{Applied, Change, Owner, State};
-use crate::replica::{Batch, ConnectionId, Output, Replica, Role};
+use crate::replica::{Batch, ConnectionId, Output, Replica, Role, Stamp};
 
 impl Replica {
     pub(in crate::replica) fn on_commit(&mut self, term: u64, batch: Bytes, out: &mut Vec<Output>) {
         let (first_bytes, length) = (batch.first_chunk::<8>().copied(), batch.len());
-        let Batch { origin, commands } = match Batch::decode(batch) {
+        let Batch { origin, now_ms, commands } = match Batch::decode(batch) {
             Ok(batch) => batch,
             Err(error) => {
                 // Another server may read it, and then this one's state would be another from here
@@ -31,9 +31,10 @@ impl Replica {
             return;
         }
         let ours = Owner::from(origin) == self.owner();
+        let stamp = Stamp { term, now_ms };
         for command in commands {
             let number = command.number;
-            let applied = self.state.apply(term, origin, command);
+            let applied = self.state.apply(stamp, origin, command);
             if let Some(exceeded) = self.state.take_quota_exceeded()
                 && self.role == Role::Leader
             {
@@ -162,8 +163,10 @@ impl Replica {
     pub(in crate::replica) fn install(&mut self, state: State, out: &mut Vec<Output>) {
         let before = std::mem::replace(&mut self.state, state);
         let owner = self.owner();
-        let applied = self.state.applied_through(owner.server, owner.boot);
-        self.on_lost(applied, out);
+        let admitted = self.state.admitted(owner.server);
+        if admitted.boot == owner.boot {
+            self.on_lost(admitted.last, out);
+        }
         let lost: Vec<_> = self
             .sessions
             .iter()

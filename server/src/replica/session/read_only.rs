@@ -94,7 +94,7 @@ impl Replica {
         }
     }
 
-    pub(super) fn close_all(&mut self, out: &mut Vec<Output>) {
+    pub(in crate::replica) fn close_all(&mut self, out: &mut Vec<Output>) {
         for connection in self.connections.keys().copied().collect::<Vec<_>>() {
             self.close(connection, out);
         }

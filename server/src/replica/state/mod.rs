@@ -22,6 +22,7 @@ mod znode;
 
 pub use change::{Applied, Change};
 pub use quota::QuotaExceeded;
+pub use sequence::Admitted;
 pub use session::{Owner, Session};
 pub use snapshot::{RestoreError, SnapshotView};
 
@@ -36,7 +37,7 @@ use self::sequence::Fence;
 use self::session::Sessions;
 use self::tree::Tree;
 use self::znode::Kind;
-use super::{Command, Origin, ServerId};
+use super::{Command, Origin, ServerId, Stamp};
 
 /// The state of the service at one position of the log.
 #[derive(Clone, Debug)]
@@ -96,16 +97,16 @@ impl State {
         self.fence.admit(origin, first_number, count)
     }
 
-    /// The number of the last command of a server's start that was admitted; zero if none was.
-    pub fn applied_through(&self, server: ServerId, boot: u64) -> u64 {
-        self.fence.applied_through(server, boot)
+    /// How far a server's commands were admitted.
+    pub fn admitted(&self, server: ServerId) -> Admitted {
+        self.fence.admitted(server)
     }
 
-    /// Applies the next command of an admitted batch that was put into the log in `term`.
-    pub fn apply(&mut self, term: u64, origin: Origin, command: Command) -> Applied {
-        let zxid = sequence::next_zxid(self.last_zxid, term);
+    /// Applies the next command of an admitted batch that its leader put into the log with `stamp`.
+    pub fn apply(&mut self, stamp: Stamp, origin: Origin, command: Command) -> Applied {
+        let zxid = sequence::next_zxid(self.last_zxid, stamp.term);
         self.last_zxid = zxid;
-        let (result, changes) = apply::apply(self, (term, zxid), origin, command);
+        let (result, changes) = apply::apply(self, (stamp, zxid), origin, command);
         Applied { zxid, result, changes }
     }
 

@@ -23,12 +23,23 @@ pub(super) fn next_zxid(last: Zxid, term: u64) -> Zxid {
     }
 }
 
-/// How far one server's commands were admitted.
+/// How far one server's commands were admitted: its row of the fence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Admitted {
-    pub(super) boot: u64,
-    pub(super) stream: u64,
-    pub(super) last: u64,
+pub struct Admitted {
+    /// Its last start of which a command was admitted; zero before the first.
+    pub boot: u64,
+    /// The last stream of that start.
+    pub stream: u64,
+    /// The number of the last command.
+    pub last: u64,
+}
+
+impl Admitted {
+    /// The lowest number that a later start may have. The ids of its sessions begin behind those of
+    /// this one: a start has room for 2¹⁶, and cannot have begun more sessions than it had commands.
+    pub fn next_boot(self) -> u64 {
+        self.boot.saturating_add(1).saturating_add(self.last >> 16)
+    }
 }
 
 /// Keeps each server's commands in order and applies each at most once, whatever the network and
@@ -60,8 +71,8 @@ impl Fence {
         true
     }
 
-    pub(super) fn applied_through(&self, server: ServerId, boot: u64) -> u64 {
-        self.by_server.get(&server).filter(|at| at.boot == boot).map_or(0, |at| at.last)
+    pub(super) fn admitted(&self, server: ServerId) -> Admitted {
+        self.by_server.get(&server).copied().unwrap_or_default()
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (ServerId, Admitted)> {

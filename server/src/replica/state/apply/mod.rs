@@ -17,7 +17,7 @@ use super::change::Change;
 use super::tree::Tree;
 use super::znode::NodeId;
 use super::{State, access, path};
-use crate::replica::{Command, Op, Origin, Policy};
+use crate::replica::{Command, Op, Origin, Policy, Stamp};
 use create::Create;
 
 /// What an operation may know besides the state and its own arguments.
@@ -48,14 +48,15 @@ impl Context<'_> {
     }
 }
 
-/// Applies a command under the term of its leader and its zxid.
+/// Applies a command under its leader's stamp and its zxid.
 pub(super) fn apply(
     state: &mut State,
-    (term, zxid): (u64, Zxid),
+    (stamp, zxid): (Stamp, Zxid),
     origin: Origin,
     command: Command,
 ) -> (Result<Reply, ErrorCode>, Vec<Change>) {
-    let Command { session, attachment, now_ms, policy, identities, op, .. } = command;
+    let Stamp { term, now_ms } = stamp;
+    let Command { session, attachment, policy, identities, op, .. } = command;
     let changes = Vec::new();
     let identities = &identities;
     let mut context =

@@ -16,7 +16,7 @@ use zoolet_jute::{
 };
 
 use super::*;
-use crate::replica::{Op, Policy, ServerId};
+use crate::replica::{Op, Policy, ServerId, Stamp};
 
 pub(super) const ORIGIN: Origin = Origin { server: ServerId(1), boot: 7, stream: 0 };
 pub(super) const SESSION: SessionId = SessionId(0x0100_0000_0000_0001);
@@ -53,7 +53,6 @@ impl Bench {
             session: self.session,
             attachment: 1,
             cxid: Xid(1),
-            now_ms: self.now_ms,
             policy: self.policy,
             identities: self.identities.clone().into(),
             op,
@@ -65,7 +64,8 @@ impl Bench {
     pub(super) fn run(&mut self, op: Op) -> Result<Reply, ErrorCode> {
         let before = self.state.tree.digest();
         let last = self.state.last_zxid();
-        let applied = self.state.apply(1, self.origin, self.command(op));
+        let applied =
+            self.state.apply(Stamp { term: 1, now_ms: self.now_ms }, self.origin, self.command(op));
         assert_eq!(applied.zxid, self.state.last_zxid());
         assert!(applied.zxid > last);
         if applied.result.is_err() {

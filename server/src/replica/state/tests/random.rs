@@ -2,6 +2,11 @@
 
 use super::*;
 
+/// What the leader adds to command `number`.
+fn stamp(term: u64, number: u64) -> Stamp {
+    Stamp { term, now_ms: i64::try_from(number).expect("small") }
+}
+
 /// A small generator with a seed, the same everywhere.
 struct Random(u64);
 
@@ -107,7 +112,6 @@ impl Random {
             session: SessionId(self.pick(&[1, 2, 3])),
             attachment: if op.attaches() { 1 } else { self.pick(&[1, 1, 1, 2]) },
             cxid: Xid(0),
-            now_ms: i64::try_from(number).expect("small"),
             policy: Policy {
                 skip_acl: self.below(8) > 0,
                 enforce_quota: bit(self),
@@ -157,7 +161,7 @@ fn the_digest_holds_through_a_hundred_thousand_commands() {
         let command = random.command(number);
         let is_write = matches!(&command.op, Op::Write(_));
         let before = (number % 50 == 0 && is_write).then(|| seen(&state));
-        let applied = state.apply(number / 1000, ORIGIN, command);
+        let applied = state.apply(stamp(number / 1000, number), ORIGIN, command);
         succeeded += u32::from(applied.result.is_ok());
         if number % 50 == 0 {
             assert_eq!(state.digest(), state.digest_recomputed(), "command {number}");
@@ -181,9 +185,10 @@ fn a_snapshot_and_the_rest_of_the_log_give_the_whole_logs_state() {
         let mut copies: Vec<State> = Vec::new();
         for number in 1..=4000 {
             let command = random.command(number);
-            let applied = whole.apply(1, ORIGIN, command.clone());
+            let applied = whole.apply(stamp(1, number), ORIGIN, command.clone());
             for copy in &mut copies {
-                assert_eq!(copy.apply(1, ORIGIN, command.clone()), applied, "seed {seed}");
+                let again = copy.apply(stamp(1, number), ORIGIN, command.clone());
+                assert_eq!(again, applied, "seed {seed}");
                 assert_eq!(copy.digest(), whole.digest(), "seed {seed}, command {number}");
             }
             if number % 1000 == 0 {
@@ -202,7 +207,7 @@ fn no_bytes_make_a_restore_panic() {
     let mut random = Random(0x5eed_2000);
     let mut state = State::new();
     for number in 1..=300 {
-        state.apply(1, ORIGIN, random.command(number));
+        state.apply(stamp(1, number), ORIGIN, random.command(number));
     }
     let bytes = snapshot::bytes_of(&state);
     for _ in 0..3000 {
@@ -223,8 +228,11 @@ fn no_committed_bytes_make_an_apply_panic() {
     let mut state = State::new();
     let mut applied = 0;
     for number in 1..=20_000 {
-        let batch =
-            crate::replica::Batch { origin: ORIGIN, commands: vec![random.command(number)] };
+        let batch = crate::replica::Batch {
+            origin: ORIGIN,
+            now_ms: i64::try_from(number).expect("small"),
+            commands: vec![random.command(number)],
+        };
         let mut bytes = batch.encode().to_vec();
         for _ in 0..random.below(3) {
             let at = usize::try_from(random.below(bytes.len() as u64)).expect("small");
@@ -233,7 +241,11 @@ fn no_committed_bytes_make_an_apply_panic() {
         let Ok(batch) = crate::replica::Batch::decode(Bytes::from(bytes)) else { continue };
         state.admit(batch.origin, number, 1);
         for command in batch.commands {
-            state.apply(random.below(3), batch.origin, command);
+            state.apply(
+                Stamp { term: random.below(3), now_ms: batch.now_ms },
+                batch.origin,
+                command,
+            );
             applied += 1;
         }
     }

@@ -1,0 +1,38 @@
+//! The numbers of starts, when the fence knows of a higher one.
+
+use tokio::time::timeout;
+
+use super::cluster::check;
+use super::ensemble::{Ensemble, PATIENCE, command};
+use crate::raft::types::{Body, Callback};
+use crate::replica::{Batch, Origin};
+
+/// While a leader ran, the log got a batch of a later start of the same server. The fence dropped
+/// everything that the leader proposed from then on, and the leader took it for applied.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_whose_number_is_overtaken_while_it_runs_goes_on_with_a_higher_one() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    let leader = ensemble.ready().await;
+    ensemble.server(leader).propose(50);
+    ensemble.server(leader).settled().await;
+    let origin = ensemble.server(leader).machine.record().applied.last().unwrap().0;
+    let later = Origin { boot: origin.boot + 1000, ..origin };
+    // It may have begun 200,000 sessions, whose ids take the place of three more starts.
+    let batch = Batch { origin: later, now_ms: 0, commands: vec![command(200_000)] };
+    let done = Callback(Box::new(drop));
+    assert!(ensemble.server(leader).raft.core.propose(Body(batch.encode()), done).await);
+    let restarted = ensemble.server(leader).machine.clone();
+    let restarted = restarted.until(|_, told| !told.restarted.is_empty());
+    timeout(PATIENCE, restarted).await.expect("dropped batches are taken for applied ones");
+    let expected = later.boot + 1 + 3;
+    assert_eq!(ensemble.server(leader).machine.told().restarted, [expected]);
+    ensemble.server(leader).propose(50);
+    ensemble.server(leader).settled().await;
+    let applied = ensemble.server(leader).machine.record().applied;
+    let of_new = applied.iter().filter(|(origin, _)| origin.boot == expected);
+    assert_eq!(of_new.count(), 50);
+    check(&ensemble).await;
+    ensemble.kill(leader).await;
+    ensemble.start(leader).await;
+    assert!(ensemble.server(leader).boot > expected, "the number was not durable");
+}
