@@ -23,7 +23,7 @@ use crate::host::{ConfigView, Host};
 use crate::net::{self, ClientPort};
 use crate::raft::{self, Chunks, Machine, Raft, Staged, StateSnapshot};
 use crate::replica::state::{Admitted, RestoreError, State};
-use crate::replica::{Replica, Role, ticker_period_ms};
+use crate::replica::{FeatureLevel, Levels, Replica, Role, ticker_period_ms};
 use crate::storage::{Disk, RealDisk, StorageError};
 use crate::transport::{Net, RealNet};
 
@@ -226,8 +226,16 @@ impl Machine for HostMachine {
         self.0.admitted()
     }
 
-    fn restarted(&self, boot: u64) -> u64 {
-        self.0.restarted(boot)
+    fn started(&self, boot: u64) -> u64 {
+        self.0.started(boot)
+    }
+
+    fn levels(&self) -> Levels {
+        self.0.levels()
+    }
+
+    fn level(&self, level: FeatureLevel) {
+        self.0.level(level);
     }
 
     fn wall_ms(&self) -> i64 {
@@ -306,24 +314,4 @@ impl From<StorageError> for StartError {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::config::{HostPort, LoopbackPorts};
-    use crate::storage::MemoryDisk;
-
-    #[tokio::test]
-    async fn a_full_disk_is_named_at_a_start() {
-        let ports = [LoopbackPorts { client: 1, peer: 2 }];
-        let configs = ServerConfig::loopback_ensemble(&ports, "d".as_ref());
-        let mut config = configs.unwrap().remove(0);
-        config.client_bind = HostPort::new("127.0.0.1", 0);
-        let disk = MemoryDisk::with_faults();
-        disk.set_capacity(Some(4096));
-        let seams = Seams { disk: Arc::new(disk.clone()), ..Seams::real() };
-        let error = Node::start(config.clone(), seams.clone()).await.unwrap_err().to_string();
-        assert!(error.starts_with("the disk is full: cannot "), "{error}");
-        assert!(error.contains("d/1/wal/"), "{error}");
-        disk.set_capacity(None);
-        Node::start(config, seams).await.unwrap().shutdown().await;
-    }
-}
+mod tests;

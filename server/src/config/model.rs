@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use super::address::HostPort;
 use super::member::{Member, Role, STANDALONE_ID, derive_cluster_id, members_text};
-use crate::replica::{DigestAlgorithm, ServerId};
+use crate::replica::{DigestAlgorithm, FeatureLevel, ServerId};
 
 /// Everything one server is told before it starts.
 ///
@@ -149,6 +149,10 @@ pub struct EnsembleConfig {
     /// Whether a server without others is no ensemble (`standaloneEnabled`): then a
     /// reconfiguration cannot leave one voter alone.
     pub standalone_enabled: bool,
+    /// The feature level of this release.
+    pub feature_level: FeatureLevel,
+    /// The highest feature level that this server agrees to; zero for that of the release.
+    pub feature_level_max: u32,
 }
 
 impl Default for EnsembleConfig {
@@ -165,6 +169,8 @@ impl Default for EnsembleConfig {
             reconfig_enabled: false,
             read_only_mode: false,
             standalone_enabled: true,
+            feature_level: FeatureLevel::OF_RELEASE,
+            feature_level_max: 0,
         }
     }
 }

@@ -246,7 +246,7 @@ const NO_RANGE: (u64, u64) = (0, 0);
 
 /// All settings, section by section.
 #[rustfmt::skip]
-pub(super) static SETTINGS: [Setting; 46] = [
+pub(super) static SETTINGS: [Setting; 47] = [
     Setting {
         section: "ensemble", key: "cluster_id", unit: "(a number)", range: (1, i64::MAX as u64),
         about: "What tells this ensemble from others: a server refuses peers and data of another.\n\
@@ -288,6 +288,11 @@ pub(super) static SETTINGS: [Setting; 46] = [
         section: "ensemble", key: "peer_connect_timeout_ms", unit: "ms", range: (1, 600_000),
         about: "How long connecting to another server may take.",
         derived: false, field: |c| Field::U32(&mut c.ensemble.peer_connect_timeout_ms),
+    },
+    Setting {
+        section: "ensemble", key: "feature_level_max", unit: "level", range: (0, 1_000_000),
+        about: "The highest feature level that this server agrees to; 0 for that of its release.",
+        derived: false, field: |c| Field::U32(&mut c.ensemble.feature_level_max),
     },
     Setting {
         section: "ensemble", key: "reconfig_enabled", unit: "true or false", range: NO_RANGE,

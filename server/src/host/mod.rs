@@ -12,6 +12,7 @@ mod lock;
 mod quota_log;
 mod received;
 mod report;
+mod standing;
 #[cfg(test)]
 mod tests;
 
@@ -246,11 +247,6 @@ impl Host {
         });
     }
 
-    /// The next entry of the log.
-    pub fn commit(&self, term: u64, batch: Bytes) {
-        self.commit_many(std::iter::once((term, batch)));
-    }
-
     /// The next entries of the log, each with the term of its leader. Returns how far this server's
     /// commands are admitted then.
     pub fn commit_many(&self, entries: impl IntoIterator<Item = (u64, Bytes)>) -> Admitted {
@@ -259,20 +255,6 @@ impl Host {
                 self.step(inner, now, Input::Commit { term, batch });
             }
             inner.replica.admitted()
-        })
-    }
-
-    /// How far this server's commands are admitted by the state.
-    pub fn admitted(&self) -> Admitted {
-        self.locked(|inner, _| inner.replica.admitted())
-    }
-
-    /// This server goes on as a later start. Returns the number of its last command before that;
-    /// all of them are lost.
-    pub fn restarted(&self, boot: u64) -> u64 {
-        self.locked(|inner, now| {
-            self.step(inner, now, Input::Restarted { boot });
-            inner.replica.last_proposed()
         })
     }
 

@@ -114,6 +114,9 @@ pub(super) fn replica_options(config: &ServerConfig, boot: u64) -> replica::Opti
         containers_per_minute_max: config.znodes.reaps_per_minute_max,
         container_never_used_ms: i64::try_from(config.znodes.never_used_ms_max).unwrap_or(i64::MAX),
         config_text: (!config.standalone).then(|| config.members_text()),
+        boot_is_certain: false,
+        level_of_release: config.ensemble.feature_level,
+        level_max: config.ensemble.feature_level_max,
         command_bytes_max: config.limits.peer_frame_bytes_max.min(COMMAND_BYTES_MAX),
         ..replica::Options::new(config.server_id, boot)
     }

@@ -7,8 +7,8 @@ use bytes::Bytes;
 use zoolet_jute::{ErrorCode, Id, SessionId};
 
 use crate::host::ConfigView;
-use crate::replica::Role;
 use crate::replica::state::Admitted;
+use crate::replica::{FeatureLevel, Levels, Role};
 use crate::storage::StorageError;
 
 /// The pieces of a snapshot, as they come from a file.
@@ -23,9 +23,15 @@ pub trait Machine: Debug + Send + Sync + 'static {
     /// How far this server's commands are admitted by the state.
     fn admitted(&self) -> Admitted;
 
-    /// This server goes on as a later start, because the state knows of a later one than its own.
-    /// Returns the number of its last command before that; all of them are lost.
-    fn restarted(&self, boot: u64) -> u64;
+    /// This server goes on under a number of a start that no earlier one has had. If that is another
+    /// number than before, its commands so far are lost. Returns the number of the last of them.
+    fn started(&self, boot: u64) -> u64;
+
+    /// The feature levels that are agreed and offered.
+    fn levels(&self) -> Levels;
+
+    /// Takes note that all servers of the ensemble have this feature level. Only the leader gets it.
+    fn level(&self, level: FeatureLevel);
 
     /// The wall clock, in milliseconds since 1970.
     fn wall_ms(&self) -> i64;

@@ -11,6 +11,7 @@ mod core;
 mod directories;
 mod directory;
 mod founding;
+mod levels;
 mod log_store;
 mod machine;
 mod members;
@@ -59,6 +60,7 @@ use crate::storage::Wal;
 use crate::transport::Net;
 
 pub use self::core::EntrySizes;
+use self::levels::{Ceiling, LevelKeeper};
 pub use self::machine::{Chunks, Machine, Staged, StateSnapshot};
 pub use self::open::{StartError, open};
 pub use self::options::{
@@ -148,6 +150,7 @@ impl Opened {
             heard: Arc::default(),
             identity,
             agreement: Arc::new(agreement),
+            ceiling: Ceiling::new(),
             removal: Arc::default(),
             role: watch::Sender::new(Role::Looking),
             fatal: fatal_report,
@@ -241,6 +244,7 @@ struct Crew {
     heard: Arc<Heard>,
     identity: DirectoryIdentity,
     agreement: Arc<Agreement>,
+    ceiling: Ceiling,
     removal: Arc<AtomicU64>,
     changes: Arc<Reconfigurer>,
     role: watch::Sender<Role>,
@@ -266,6 +270,7 @@ impl Crew {
             heard: Arc::clone(&self.heard),
             identity: self.identity.clone(),
             agreement: Arc::clone(&self.agreement),
+            ceiling: self.ceiling.clone(),
             changes: Arc::clone(&self.changes),
             removal: Arc::clone(&self.removal),
             receiving: tokio::sync::Mutex::default(),
@@ -288,24 +293,39 @@ impl Crew {
         ReadIndex { core, links: Arc::clone(&self.links), applied }
     }
 
+    fn driver(&self, options: &Options) -> Driver {
+        Driver {
+            proposer: Arc::clone(&self.proposer),
+            machine: Arc::clone(&self.machine),
+            core: self.core.clone(),
+            links: Arc::clone(&self.links),
+            batches: options.batches,
+            patience: options.timing.patience,
+            read_index: self.read_index(),
+            disk: Arc::clone(&options.disk),
+            directory: options.directory.clone(),
+            fatal: self.fatal.clone(),
+            ceiling: self.ceiling.clone(),
+        }
+    }
+
+    fn level_keeper(&self) -> LevelKeeper {
+        LevelKeeper {
+            core: self.core.clone(),
+            links: Arc::clone(&self.links),
+            machine: Arc::clone(&self.machine),
+            read_index: self.read_index(),
+            ceiling: self.ceiling.clone(),
+        }
+    }
+
     fn start_tasks(&self, options: &Options) -> JoinSet<()> {
         let timing = options.timing;
         let (core, links) = (self.core.clone(), Arc::clone(&self.links));
         let (machine, proposer) = (Arc::clone(&self.machine), Arc::clone(&self.proposer));
         let mut tasks = JoinSet::new();
-        let driver = Driver {
-            proposer: Arc::clone(&proposer),
-            machine: Arc::clone(&machine),
-            core: core.clone(),
-            links: Arc::clone(&links),
-            batches: options.batches,
-            patience: timing.patience,
-            read_index: self.read_index(),
-            disk: Arc::clone(&options.disk),
-            directory: options.directory.clone(),
-            fatal: self.fatal.clone(),
-        };
-        tasks.spawn(driver.run());
+        tasks.spawn(self.driver(options).run());
+        tasks.spawn(self.level_keeper().run());
         tasks.spawn(sync::serve_syncs(
             Arc::clone(&proposer),
             Arc::clone(&machine),

@@ -40,6 +40,8 @@ pub(super) const TOUCH: u8 = 10;
 pub(super) const STATUS: u8 = 11;
 pub(super) const RECONFIG: u8 = 12;
 pub(super) const REMOVED: u8 = 13;
+/// Asks for the feature level that the server offers.
+pub(super) const LEVEL: u8 = 20;
 
 /// Agrees on the founding of a new ensemble.
 pub(super) const FOUND: u8 = 14;

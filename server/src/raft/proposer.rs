@@ -28,6 +28,7 @@ use zoolet_jute::{Id, ReconfigRequest, SessionId};
 use self::queue::{Queue, Seen, Waiting};
 use super::boot;
 use super::core::{Core, Leadership};
+use super::levels::Ceiling;
 use super::machine::Machine;
 use super::network::{Links, PROPOSE};
 use super::options::BatchLimits;
@@ -37,7 +38,7 @@ use super::types::{Body, Callback};
 use crate::host::Proposals;
 use crate::peer::Lane;
 use crate::replica::state::Admitted;
-use crate::replica::{Batch, BatchHead, Command, Origin, ServerId};
+use crate::replica::{Batch, BatchHead, Command, FeatureLevel, Origin, ServerId};
 use crate::storage::{Disk, StorageError};
 
 /// Batches that are proposed and not yet applied here.
@@ -195,6 +196,7 @@ impl Proposals for Proposer {
 #[derive(Debug)]
 struct Flight {
     bytes: Bytes,
+    level: FeatureLevel,
     last: u64,
     since: Instant,
     is_sent: bool,
@@ -215,6 +217,8 @@ pub(super) struct Driver {
     pub disk: Arc<dyn Disk>,
     pub directory: PathBuf,
     pub fatal: watch::Sender<Option<String>>,
+    /// What may be logged.
+    pub ceiling: Ceiling,
 }
 
 /// The state of the driver between two rounds.
@@ -249,9 +253,12 @@ impl Driver {
             not_before: Instant::now(),
             pause: RETRY_PAUSE_MIN,
         };
-        self.catch_up(&mut course).await;
+        let mut too_low = self.catch_up(&mut course).await;
+        if too_low.is_none() {
+            self.machine.started(course.boot);
+        }
         loop {
-            if let Some(admitted) = self.settle(&mut course)
+            if let Some(admitted) = too_low.take().or_else(|| self.settle(&mut course))
                 && let Err(error) = self.restart(&mut course, admitted).await
             {
                 self.fatal.send_replace(Some(error.to_string()));
@@ -286,8 +293,9 @@ impl Driver {
 
     /// Waits until everything is applied here that was committed before, so that the state knows of
     /// every earlier start of this server: one on another disk, or under another clock, too. What
-    /// clients want meanwhile is lost when it takes too long.
-    async fn catch_up(&self, course: &mut Course) {
+    /// clients want meanwhile is lost when it takes too long. Returns the row of the fence if this start
+    /// must have a higher number.
+    async fn catch_up(&self, course: &mut Course) -> Option<Admitted> {
         let mut read_index = self.read_index.clone();
         let caught_up = async {
             while !read_index.catch_up().await {
@@ -311,6 +319,8 @@ impl Driver {
         let admitted = self.machine.admitted();
         let mut seen = self.proposer.lock_seen();
         seen.admitted = seen.admitted.max(admitted);
+        // Nothing was proposed yet, so the same number is another start's as well.
+        course.is_too_low(seen.admitted).then_some(seen.admitted)
     }
 
     /// Drops what was applied, and gives up what takes too long. Returns the row of the fence if
@@ -321,8 +331,7 @@ impl Driver {
         (seen.gap, seen.replaced) = (false, false);
         drop(seen);
         let is_own = admitted.boot == course.boot;
-        // One that is higher, but not by enough, could give the ids of sessions again.
-        if !is_own && admitted.boot > 0 && course.boot < admitted.next_boot() {
+        if !is_own && course.is_too_low(admitted) {
             return Some(admitted);
         }
         if is_own && admitted.stream == course.stream {
@@ -366,7 +375,7 @@ impl Driver {
         }
         self.lose(course, "the number of this start was too low");
         self.proposer.boot.store(boot, Ordering::Relaxed);
-        let through = self.machine.restarted(boot);
+        let through = self.machine.started(boot);
         let mut queue = self.proposer.lock_queue();
         queue.drop_through(through);
         self.proposer.queued_bytes.store(queue.bytes(), Ordering::Relaxed);
@@ -407,9 +416,10 @@ impl Driver {
             let (server, boot) = (self.proposer.server, course.boot);
             let origin = Origin { server, boot, stream: course.stream };
             // The leader puts its time in.
-            let bytes = Batch { origin, now_ms: 0, commands }.encode();
+            let batch = Batch { origin, now_ms: 0, commands };
+            let (level, bytes) = (batch.level(), batch.encode_checked());
             let since = Instant::now();
-            course.in_flight.push_back(Flight { bytes, last, since, is_sent: false });
+            course.in_flight.push_back(Flight { bytes, level, last, since, is_sent: false });
         }
     }
 
@@ -427,6 +437,11 @@ impl Driver {
                 let _ = report.send(attempt);
             };
             if leadership.leader == self.core.node() {
+                if !self.ceiling.admits(flight.level) {
+                    // As when another leader refuses it: what is behind it waits as well.
+                    failed();
+                    return;
+                }
                 let told = Callback(Box::new(move |result: Result<_, _>| {
                     if result.is_err() {
                         failed();
@@ -452,6 +467,12 @@ impl Driver {
 }
 
 impl Course {
+    /// Whether this start's number is not above that of the one that the fence knows of. One that is
+    /// above, but not by enough, could give ids of sessions again.
+    fn is_too_low(&self, admitted: Admitted) -> bool {
+        admitted.boot > 0 && self.boot < admitted.next_boot()
+    }
+
     /// Everything is to be proposed again, from `not_before` on.
     fn start_over(&mut self, not_before: Instant) {
         self.attempt += 1;

@@ -15,9 +15,10 @@ use super::codec::{self, Reader, malformed};
 use super::core::Core;
 use super::directory::{DirectoryIdentity, directory_of};
 use super::founding;
+use super::levels::{Ceiling, encode_level};
 use super::machine::Machine;
 use super::network::{
-    APPEND, FOUND, PRE_VOTE, PROPOSE, READ_INDEX, RECONFIG, REMOVED, SNAPSHOT_BEGIN,
+    APPEND, FOUND, LEVEL, PRE_VOTE, PROPOSE, READ_INDEX, RECONFIG, REMOVED, SNAPSHOT_BEGIN,
     SNAPSHOT_CHUNK, SNAPSHOT_END, STATUS, TOUCH, TRANSFER, VOTE,
 };
 use super::reconfig::Reconfigurer;
@@ -56,6 +57,8 @@ pub(super) struct Answers {
     pub heard: Arc<Heard>,
     pub identity: DirectoryIdentity,
     pub agreement: Arc<Agreement>,
+    /// What may be logged.
+    pub ceiling: Ceiling,
     pub changes: Arc<Reconfigurer>,
     /// The index of the membership without this server that it was told of; zero for none.
     pub removal: Arc<AtomicU64>,
@@ -104,7 +107,14 @@ impl Answers {
                     raft.handle_transfer_leader(request).await.ok().map(|_| Bytes::new())
                 }))
             }
-            PROPOSE => Answer::Later(self.propose(body.0).await),
+            PROPOSE => {
+                if self.may_be_logged(from, &body.0)? {
+                    Answer::Later(self.propose(body.0).await)
+                } else {
+                    Answer::Now(Bytes::from_static(&[0]))
+                }
+            }
+            LEVEL => Answer::Now(encode_level(self.machine.levels().offered)),
             READ_INDEX => {
                 let core = self.core.clone();
                 Answer::Later(Box::pin(async move {
@@ -182,6 +192,18 @@ impl Answers {
             };
             Some(codec::encode_vote_response(&voted.ok()?))
         }))
+    }
+
+    /// Whether a peer's batch may be put into the log: every server would have to stop at one that
+    /// cannot be read, at every start, and a batch in another server's name would change what is
+    /// admitted of that server. One that needs a feature level which is not agreed on, or not yet,
+    /// is proposed again.
+    fn may_be_logged(&self, from: u64, batch: &Bytes) -> io::Result<bool> {
+        let batch = Batch::decode(batch.clone()).map_err(io::Error::other)?;
+        if u64::from(batch.origin.server.0) != from || batch.commands.is_empty() {
+            return Err(malformed("a batch that is not the peer's"));
+        }
+        Ok(self.ceiling.admits(batch.level()))
     }
 
     /// The batch has its place when this returns. The answer is 1 if it was committed under this

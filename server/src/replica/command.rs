@@ -8,6 +8,7 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 use zoolet_jute::{Decode, DecodeError, Encode, Id, OpCode, Request, SessionId, Xid};
 
+use super::level::FeatureLevel;
 use super::size;
 
 /// The first byte of a batch: the version of its format.
@@ -150,6 +151,16 @@ pub enum Op {
     },
     /// A client's write: a create of any kind, delete, setData, setACL, multi or reconfig.
     Write(Request),
+    /// Agree on a feature level. It has no effect under another leader.
+    SetLevel {
+        /// The level.
+        level: FeatureLevel,
+        /// The term of the leader that found that all servers have it.
+        term: u64,
+    },
+    /// A create that a later release could have: the znode gets other data.
+    #[cfg(test)]
+    MadeUp(zoolet_jute::CreateRequest),
 }
 
 impl Batch {
@@ -223,7 +234,42 @@ fn decode_head(input: &mut Bytes) -> Result<(BatchHead, i64), DecodeError> {
     Ok((BatchHead { origin, first, count }, now_ms))
 }
 
+impl Batch {
+    /// The feature level that a server needs to apply all of it.
+    pub fn level(&self) -> FeatureLevel {
+        let levels = self.commands.iter().map(|command| command.op.level());
+        levels.max().unwrap_or(FeatureLevel::FIRST)
+    }
+
+    /// The entry's bytes, of which it is certain that every server can read them: a command that
+    /// does not come back from its bytes as it was loses its effect. Logged, it would end every
+    /// server at every start.
+    pub fn encode_checked(mut self) -> Bytes {
+        let bytes = self.encode();
+        if Self::decode(bytes.clone()).as_ref() == Ok(&self) {
+            return bytes;
+        }
+        let (origin, now_ms) = (self.origin, self.now_ms);
+        for command in &mut self.commands {
+            let alone = Self { origin, now_ms, commands: vec![command.clone()] };
+            if Self::decode(alone.encode()).as_ref() != Ok(&alone) {
+                command.void();
+            }
+        }
+        self.encode()
+    }
+}
+
 impl Command {
+    /// Takes its effect away. It keeps its number, because numbers must not have gaps, and its
+    /// connection is closed when it is applied.
+    pub fn void(&mut self) {
+        self.session = SessionId::NONE;
+        self.identities = Arc::from([]);
+        // There is no such session.
+        self.op = Op::CloseSession;
+    }
+
     /// The most bytes that it takes in a batch.
     pub fn encoded_bytes(&self) -> usize {
         self.op.encoded_bytes() + size::of_identities(&self.identities) + size::COMMAND
@@ -289,9 +335,28 @@ mod tag {
     pub(super) const DELETE_CONTAINER: u8 = 5;
     pub(super) const SET_CONFIG: u8 = 6;
     pub(super) const WRITE: u8 = 7;
+    pub(super) const SET_LEVEL: u8 = 8;
+    #[cfg(test)]
+    pub(super) const MADE_UP: u8 = 255;
 }
 
 impl Op {
+    /// The feature level that a server needs to apply it.
+    pub fn level(&self) -> FeatureLevel {
+        match self {
+            Self::CreateSession { .. }
+            | Self::ResumeSession { .. }
+            | Self::CloseSession
+            | Self::ExpireSession { .. }
+            | Self::DeleteContainer { .. }
+            | Self::SetConfig { .. }
+            | Self::Write(_)
+            | Self::SetLevel { .. } => FeatureLevel::FIRST,
+            #[cfg(test)]
+            Self::MadeUp(_) => FeatureLevel(2),
+        }
+    }
+
     /// Whether it makes the connection that asks the session's only one.
     pub fn attaches(&self) -> bool {
         matches!(self, Self::CreateSession { .. } | Self::ResumeSession { .. })
@@ -307,6 +372,9 @@ impl Op {
             Self::DeleteContainer { path } => 4 + path.len(),
             Self::SetConfig { text, .. } => 12 + text.len(),
             Self::Write(request) => 4 + size::of_request(request),
+            Self::SetLevel { .. } => 12,
+            #[cfg(test)]
+            Self::MadeUp(body) => size::of_request(&Request::Create(body.clone())),
         }
     }
 
@@ -340,6 +408,16 @@ impl Op {
                 (request.op_code() as i32).encode(out);
                 request.encode(out);
             }
+            Self::SetLevel { level, term } => {
+                out.put_u8(tag::SET_LEVEL);
+                out.put_u32(level.0);
+                out.put_u64(*term);
+            }
+            #[cfg(test)]
+            Self::MadeUp(body) => {
+                out.put_u8(tag::MADE_UP);
+                body.encode(out);
+            }
         }
     }
 
@@ -367,6 +445,18 @@ impl Op {
                 let code = i32::decode(input, "op.code")?;
                 let op = OpCode::from_i32(code).ok_or(DecodeError::UnknownOp(code))?;
                 Request::decode(op, input).map(Self::Write)
+            }
+            tag::SET_LEVEL => Ok(Self::SetLevel {
+                level: FeatureLevel(get_u32(input, "op.level")?),
+                term: get_u64(input, "op.term")?,
+            }),
+            #[cfg(test)]
+            tag::MADE_UP => {
+                let body: zoolet_jute::CreateRequest = Decode::decode(input, "op.body")?;
+                if body.path.ends_with("/unreadable") {
+                    return Err(DecodeError::Null { field: "op.body" });
+                }
+                Ok(Self::MadeUp(body))
             }
             tag => Err(DecodeError::UnknownValue { field: "op.tag", value: i32::from(tag) }),
         }

@@ -10,6 +10,7 @@ use zoolet_jute::{
 };
 
 use super::command::Command;
+use super::level::FeatureLevel;
 use super::state::QuotaExceeded;
 
 /// One client connection of this server, numbered from 1 since its start.
@@ -54,10 +55,11 @@ pub enum Input {
         /// The last of them.
         through: u64,
     },
-    /// The state knows of a later start of this server than its own, so nothing that it proposes
-    /// is applied. It goes on as a later one still: its clients come back.
-    Restarted {
-        /// The number of the new start.
+    /// Everything is applied that was committed before this server started, and it goes on under a
+    /// number that no earlier start has had. If that is another number than before, what it has
+    /// proposed is lost, and its clients come back.
+    Started {
+        /// The number.
         boot: u64,
     },
     /// Everything that was committed before these syncs were asked for is applied here.
@@ -103,6 +105,11 @@ pub enum Input {
         text: String,
         /// Whether it must be written even if it is there already: it gets a new version.
         write: bool,
+    },
+    /// All servers of the ensemble have this feature level. Only the leader takes note of it.
+    Level {
+        /// The level.
+        level: FeatureLevel,
     },
     /// The server's part in the ensemble has changed.
     Role {

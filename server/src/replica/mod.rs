@@ -6,6 +6,7 @@
 mod above;
 mod command;
 mod input;
+mod level;
 mod options;
 mod proposals;
 mod reconfig;
@@ -27,6 +28,7 @@ use watch::WatchTable;
 
 pub use command::{Batch, BatchHead, Command, Op, Origin, Policy, ServerId, Stamp};
 pub use input::{BadRequest, ConnectionId, Input, Output, Role};
+pub use level::{FeatureLevel, Levels};
 pub use options::{DigestAlgorithm, Options, ticker_period_ms};
 pub use report::{ConnectionReport, SessionReport, WatchSummary};
 
@@ -130,7 +132,7 @@ impl Replica {
             Input::Disconnect { connection } => self.on_disconnect(connection, out),
             Input::Commit { term, batch } => self.on_commit(term, batch, out),
             Input::Lost { through } => self.on_lost(through, out),
-            Input::Restarted { boot } => self.on_restarted(boot, out),
+            Input::Started { boot } => self.on_started(boot, out),
             Input::Synced { through } => self.on_synced(through, out),
             Input::SyncLost { through } => self.on_sync_lost(through, out),
             Input::Touched { sessions } => self.on_touched(&sessions),
@@ -139,6 +141,7 @@ impl Replica {
             Input::Reconfigured { number, result } => self.on_reconfigured(number, result, out),
             Input::ReconfigLost { number } => self.on_reconfig_lost(number, out),
             Input::Members { text, write } => self.on_members(text, write, out),
+            Input::Level { level } => self.on_level(level, out),
             Input::Role { role, term } => self.on_role(role, term, out),
             Input::Tick => self.on_tick(out),
         }
@@ -162,6 +165,11 @@ impl Replica {
     /// What the configuration decides.
     pub fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// The feature levels that are agreed and offered.
+    pub fn levels(&self) -> Levels {
+        Levels { agreed: self.state.level(), offered: self.options.level_offered() }
     }
 
     /// How far this server's commands were admitted by the state.

@@ -4,6 +4,7 @@ use sha1::{Digest, Sha1};
 use sha2::{Sha256, Sha512};
 
 use super::command::{Policy, ServerId};
+use super::level::FeatureLevel;
 
 /// How the digest scheme hashes `user:password`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -44,8 +45,11 @@ impl DigestAlgorithm {
 pub struct Options {
     /// This server.
     pub server: ServerId,
-    /// Its start in milliseconds since 1970; later starts have larger numbers.
+    /// The number of its start; later starts have larger numbers.
     pub boot: u64,
+    /// Whether no earlier start can have had that number. Until [`super::Input::Started`] says so,
+    /// commands under it in the log are taken for another start's.
+    pub boot_is_certain: bool,
     /// The unit of session time (`tickTime`).
     pub tick_ms: u64,
     /// The shortest session timeout (`minSessionTimeout`).
@@ -86,6 +90,10 @@ pub struct Options {
     pub container_never_used_ms: i64,
     /// The longest command that is put into the log, in bytes; a longer write is refused.
     pub command_bytes_max: usize,
+    /// The feature level of this release: commands above it cannot be applied.
+    pub level_of_release: FeatureLevel,
+    /// The highest feature level that this server agrees to; zero for that of the release.
+    pub level_max: u32,
     /// What the leader writes to `/zookeeper/config`: the servers, a line each, without the version
     /// line. `None` for a server without an ensemble.
     pub config_text: Option<String>,
@@ -97,6 +105,14 @@ pub fn ticker_period_ms(tick_ms: u64) -> u64 {
 }
 
 impl Options {
+    /// The highest feature level that this server agrees to.
+    pub(super) fn level_offered(&self) -> FeatureLevel {
+        match self.level_max {
+            0 => self.level_of_release,
+            max => FeatureLevel(max).clamp(FeatureLevel::FIRST, self.level_of_release),
+        }
+    }
+
     /// A server to which nothing happens for longer than this, not even that time passes, was
     /// stopped: a healthy one ticks more often, and the shortest session lasts for longer.
     pub(super) fn pause_ms(&self) -> u64 {
@@ -109,6 +125,7 @@ impl Options {
         Self {
             server,
             boot,
+            boot_is_certain: true,
             tick_ms: 2000,
             session_timeout_ms_min: 4000,
             session_timeout_ms_max: 40_000,
@@ -128,6 +145,8 @@ impl Options {
             containers_per_minute_max: 10_000,
             container_never_used_ms: 0,
             command_bytes_max: 64 << 20,
+            level_of_release: FeatureLevel::OF_RELEASE,
+            level_max: 0,
             config_text: None,
         }
     }

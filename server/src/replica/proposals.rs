@@ -27,6 +27,8 @@ pub(in crate::replica) enum Waiting {
     Reaper,
     /// The leader, which writes the configuration.
     Config,
+    /// The leader, which has found that all servers have a feature level.
+    Level,
 }
 
 /// What a command is made of, besides what every command gets.
@@ -128,8 +130,12 @@ impl Replica {
         }
     }
 
-    /// Goes on under the number of another start. Sessions of the old one belong to nobody here.
-    pub(in crate::replica) fn on_restarted(&mut self, boot: u64, out: &mut Vec<Output>) {
+    /// Goes on under this number of a start. Sessions of another number have no connection here.
+    pub(in crate::replica) fn on_started(&mut self, boot: u64, out: &mut Vec<Output>) {
+        self.options.boot_is_certain = true;
+        if boot == self.options.boot {
+            return;
+        }
         self.on_lost(u64::MAX, out);
         self.close_all(out);
         self.options.boot = boot;
@@ -151,8 +157,8 @@ impl Replica {
                 }
             }
             Waiting::Expiry(session) => self.expiry.revoke(session),
-            // The next look at the containers finds it again.
-            Waiting::Reaper => {}
+            // The next look at the containers, or at the servers, finds it again.
+            Waiting::Reaper | Waiting::Level => {}
             Waiting::Config => self.config_proposed = false,
         }
     }

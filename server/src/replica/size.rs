@@ -73,7 +73,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::replica::{Batch, Command, Op, Origin, Policy};
+    use crate::replica::{Batch, Command, FeatureLevel, Op, Origin, Policy};
 
     fn requests() -> Vec<Request> {
         let acl = vec![
@@ -130,6 +130,7 @@ mod tests {
             Op::ExpireSession { generation: 3, term: 4 },
             Op::DeleteContainer { path: "/c".to_owned() },
             Op::SetConfig { term: 4, text: "server.1=h".to_owned() },
+            Op::SetLevel { level: FeatureLevel(2), term: 4 },
         ];
         let identities: Arc<[Id]> = Arc::from([Id::new("ip", "::1"), Id::new("digest", "a:b")]);
         for op in requests().into_iter().map(Op::Write).chain(other) {

@@ -224,6 +224,7 @@ impl Script {
             }
             Op::DeleteContainer { path } => format!("delete container {path}"),
             Op::SetConfig { text, .. } => format!("set config {text:?}"),
+            Op::SetLevel { level, .. } => format!("set level {level}"),
             Op::Write(request) => format!("{}", request.op_code()),
         };
         let identities: Vec<String> = command

@@ -97,15 +97,18 @@ impl Queue {
                     sessions.remove(&command.session);
                 }
                 Op::Write(_) | Op::CloseSession if sessions.contains(&command.session) => {
-                    command.session = SessionId::NONE;
-                    // There is no such session, so there is nothing to expire.
-                    command.op = Op::ExpireSession { generation: 0, term: 0 };
+                    command.void();
                 }
                 Op::Write(_)
                 | Op::CloseSession
                 | Op::ExpireSession { .. }
                 | Op::DeleteContainer { .. }
-                | Op::SetConfig { .. } => {}
+                | Op::SetConfig { .. }
+                | Op::SetLevel { .. } => {}
+                #[cfg(test)]
+                Op::MadeUp(_) if sessions.contains(&command.session) => command.void(),
+                #[cfg(test)]
+                Op::MadeUp(_) => {}
             }
         }
     }
@@ -175,7 +178,7 @@ mod tests {
             .map(|Waiting { command, .. }| (command.number, command.session.0, command.op))
             .collect();
         let expected = [
-            (5, 0, Op::ExpireSession { generation: 0, term: 0 }),
+            (5, 0, Op::CloseSession),
             (6, 2, Op::CloseSession),
             (7, 1, resume),
             (8, 1, Op::CloseSession),

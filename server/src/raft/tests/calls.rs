@@ -7,12 +7,12 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::ensemble::{Ensemble, PATIENCE};
+use super::ensemble::{Ensemble, PATIENCE, command};
 use crate::peer::{CallError, Identity, Lane, Link, LinkOptions, Target};
 use crate::raft::codec;
-use crate::raft::network::{SNAPSHOT_BEGIN, SNAPSHOT_CHUNK};
+use crate::raft::network::{PROPOSE, SNAPSHOT_BEGIN, SNAPSHOT_CHUNK};
 use crate::raft::types::Vote;
-use crate::replica::Role;
+use crate::replica::{Batch, Origin, Role, ServerId};
 use crate::transport::RealNet;
 
 /// A link of server `from` to server `to` that no cut breaks.
@@ -65,4 +65,45 @@ async fn the_pieces_of_a_snapshot_are_no_sign_of_a_leader() {
         link.call(SNAPSHOT_CHUNK, Bytes::from_static(b"piece")).await.unwrap();
         sleep(ensemble.timing.heartbeat / 2).await;
     }
+}
+
+/// A leader logged whatever a peer proposed. Every server stopped at an entry that it could not
+/// read, and again at each start; one in another server's name made that one's own proposals be
+/// dropped.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_logs_nothing_that_cannot_be_read_or_is_in_another_servers_name() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    let leader = ensemble.ready().await;
+    let peer = (leader + 1) % 3;
+    let origin = |at: usize| Origin {
+        server: ServerId(u8::try_from(at + 1).unwrap()),
+        boot: 1 << 40,
+        stream: 1,
+    };
+    let batch = |at, commands| Batch { origin: origin(at), now_ms: 0, commands }.encode();
+    let whole = batch(peer, vec![command(1)]);
+    let longer = [&*whole, b"x"].concat();
+    let shorter = whole.slice(..whole.len() - 1);
+    let bodies = [
+        Bytes::from_static(b"garbage"),
+        Bytes::new(),
+        Bytes::from(longer),
+        shorter,
+        batch(peer, Vec::new()),
+        batch(leader, vec![command(1)]),
+        batch((leader + 2) % 3, vec![command(1)]),
+    ];
+    for body in bodies {
+        let link = link(&ensemble, peer, leader);
+        let answer = timeout(PATIENCE, link.call(PROPOSE, body.clone())).await;
+        assert_eq!(answer, Ok(Err(CallError::Broken)), "{body:?}");
+    }
+    for at in 0..3 {
+        ensemble.server(at).propose(10);
+        ensemble.server(at).settled().await;
+        assert_eq!(ensemble.server(at).machine.told().lost, 0);
+    }
+    super::cluster::check(&ensemble).await;
+    let applied = ensemble.server(leader).machine.record().applied;
+    assert!(applied.iter().all(|(origin, _)| origin.boot < 1 << 40));
 }

@@ -21,11 +21,11 @@ async fn a_leader_whose_number_is_overtaken_while_it_runs_goes_on_with_a_higher_
     let batch = Batch { origin: later, now_ms: 0, commands: vec![command(200_000)] };
     let done = Callback(Box::new(drop));
     assert!(ensemble.server(leader).raft.core.propose(Body(batch.encode()), done).await);
-    let restarted = ensemble.server(leader).machine.clone();
-    let restarted = restarted.until(|_, told| !told.restarted.is_empty());
-    timeout(PATIENCE, restarted).await.expect("dropped batches are taken for applied ones");
+    let machine = ensemble.server(leader).machine.clone();
+    let again = machine.until(|_, told| told.started.len() > 1);
+    timeout(PATIENCE, again).await.expect("dropped batches are taken for applied ones");
     let expected = later.boot + 1 + 3;
-    assert_eq!(ensemble.server(leader).machine.told().restarted, [expected]);
+    assert_eq!(machine.told().started, [origin.boot, expected]);
     ensemble.server(leader).propose(50);
     ensemble.server(leader).settled().await;
     let applied = ensemble.server(leader).machine.record().applied;
@@ -35,4 +35,29 @@ async fn a_leader_whose_number_is_overtaken_while_it_runs_goes_on_with_a_higher_
     ensemble.kill(leader).await;
     ensemble.start(leader).await;
     assert!(ensemble.server(leader).boot > expected, "the number was not durable");
+}
+
+/// The clock stood where it had stood before, and the disk was replaced: the server took the number
+/// of its first start again. What the first had proposed was in the log under the same number.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_number_that_an_earlier_start_had_is_not_used_again() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    let server = (ensemble.ready().await + 1) % 3;
+    let before = ensemble.server(server).boot;
+    ensemble.server(server).propose(20);
+    ensemble.server(server).settled().await;
+    ensemble.kill(server).await;
+    ensemble.wipe(server);
+    ensemble.start(server).await;
+    assert_eq!(ensemble.server(server).boot, before);
+    ensemble.ready().await;
+    let machine = ensemble.server(server).machine.clone();
+    let started = machine.until(|_, told| !told.started.is_empty());
+    timeout(PATIENCE, started).await.expect("it has not caught up");
+    assert_eq!(machine.told().started, [before + 1]);
+    ensemble.server(server).propose(20);
+    ensemble.server(server).settled().await;
+    assert_eq!(machine.told().lost, 0);
+    assert_eq!(machine.record().applied.len(), 40);
+    check(&ensemble).await;
 }

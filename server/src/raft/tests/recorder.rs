@@ -13,7 +13,7 @@ use super::gate::Gate;
 use crate::host::ConfigView;
 use crate::raft::{Chunks, Machine, Staged, StateSnapshot};
 use crate::replica::state::Admitted;
-use crate::replica::{Batch, Origin, Role};
+use crate::replica::{Batch, FeatureLevel, Levels, Origin, Role};
 
 /// A command that was applied: which server's start, stream and number.
 pub(super) type Applied = (Origin, u64);
@@ -51,7 +51,7 @@ pub(super) struct Told {
     pub(super) heard: Vec<(u64, SessionId)>,
     pub(super) removed: u64,
     pub(super) restored: u64,
-    pub(super) restarted: Vec<u64>,
+    pub(super) started: Vec<u64>,
     pub(super) roles: Vec<Role>,
     pub(super) reconfigured: Vec<(u64, Result<(), ErrorCode>)>,
     pub(super) reconfig_lost: Vec<u64>,
@@ -153,9 +153,17 @@ impl Machine for Recorder {
         Admitted { boot, stream, last }
     }
 
-    fn restarted(&self, boot: u64) -> u64 {
-        self.tell(|told| told.restarted.push(boot));
+    fn started(&self, boot: u64) -> u64 {
+        self.tell(|told| told.started.push(boot));
         0
+    }
+
+    fn levels(&self) -> Levels {
+        Levels { agreed: FeatureLevel::FIRST, offered: FeatureLevel::FIRST }
+    }
+
+    fn level(&self, level: FeatureLevel) {
+        panic!("nobody has feature level {level}");
     }
 
     fn wall_ms(&self) -> i64 {

@@ -26,11 +26,23 @@ impl Replica {
                 return;
             }
         };
+        let known = self.options.level_of_release;
+        if let Some(level) = commands.iter().map(|command| command.op.level()).max()
+            && level > known
+        {
+            let why = format!(
+                "an entry of the log needs feature level {level}, and this release has {known}: \
+                 start a newer release, or lower feature_level_max on the other servers before \
+                 this one is downgraded"
+            );
+            out.push(Output::Fail { why });
+            return;
+        }
         let Some(first) = commands.first().map(|command| command.number) else { return };
         if !self.state.admit(origin, first, commands.len() as u64) {
             return;
         }
-        let ours = Owner::from(origin) == self.owner();
+        let ours = self.options.boot_is_certain && Owner::from(origin) == self.owner();
         let stamp = Stamp { term, now_ms };
         for command in commands {
             let number = command.number;
@@ -94,7 +106,7 @@ impl Replica {
                     self.answer_write(connection, number, applied, out);
                 }
                 // What is refused was decided too early or in another term, and is judged anew.
-                Waiting::Expiry(_) | Waiting::Reaper | Waiting::Config => {
+                Waiting::Expiry(_) | Waiting::Reaper | Waiting::Config | Waiting::Level => {
                     if applied.result.is_err() {
                         self.lose(waiting, out);
                     }
@@ -164,7 +176,7 @@ impl Replica {
         let before = std::mem::replace(&mut self.state, state);
         let owner = self.owner();
         let admitted = self.state.admitted(owner.server);
-        if admitted.boot == owner.boot {
+        if self.options.boot_is_certain && admitted.boot == owner.boot {
             self.on_lost(admitted.last, out);
         }
         let lost: Vec<_> = self

@@ -8,7 +8,7 @@ use zoolet_jute::SessionId;
 
 use crate::replica::proposals::{Draft, Waiting};
 use crate::replica::state::{ReapLimits, ReapPlace};
-use crate::replica::{ConnectionId, Op, Output, Replica, Role};
+use crate::replica::{ConnectionId, FeatureLevel, Op, Output, Replica, Role};
 
 /// The most expiries and reapings on their way into the log at a time, so that the end of many
 /// sessions at once does not hold up everybody else's writes.
@@ -191,6 +191,14 @@ impl Replica {
         if servers.trim_end() != text.trim_end() {
             let op = Op::SetConfig { term: self.term, text };
             self.propose(Waiting::Config, Draft::own(SessionId::NONE, op), out);
+        }
+    }
+
+    /// All servers have this feature level.
+    pub(in crate::replica) fn on_level(&mut self, level: FeatureLevel, out: &mut Vec<Output>) {
+        if self.role == Role::Leader && self.state.level() != level {
+            let op = Op::SetLevel { level, term: self.term };
+            self.propose(Waiting::Level, Draft::own(SessionId::NONE, op), out);
         }
     }
 

@@ -37,7 +37,7 @@ use self::sequence::Fence;
 use self::session::Sessions;
 use self::tree::Tree;
 use self::znode::Kind;
-use super::{Command, Origin, ServerId, Stamp};
+use super::{Command, FeatureLevel, Origin, ServerId, Stamp};
 
 /// The state of the service at one position of the log.
 #[derive(Clone, Debug)]
@@ -46,6 +46,7 @@ pub struct State {
     sessions: Sessions,
     fence: Fence,
     last_zxid: Zxid,
+    level: FeatureLevel,
 }
 
 impl Default for State {
@@ -86,6 +87,7 @@ impl State {
             sessions: Sessions::default(),
             fence: Fence::default(),
             last_zxid: Zxid(0),
+            level: FeatureLevel::FIRST,
         }
     }
 
@@ -136,6 +138,11 @@ impl State {
         self.last_zxid
     }
 
+    /// The feature level that all servers have agreed on.
+    pub fn level(&self) -> FeatureLevel {
+        self.level
+    }
+
     /// A number that two servers share if their states are the same.
     pub fn digest(&self) -> u64 {
         self.digest_with(self.tree.digest())
@@ -152,7 +159,7 @@ impl State {
             hash = hash.word(u64::from(server.0)).word(admitted.boot);
             hash = hash.word(admitted.stream).word(admitted.last);
         }
-        hash.signed(self.last_zxid.0).finish()
+        hash.word(u64::from(self.level.0)).signed(self.last_zxid.0).finish()
     }
 
     /// A session.

@@ -1,7 +1,7 @@
 //! The state as bytes, and back.
 //!
 //! ```text
-//! version u8 · last zxid
+//! version u8 · last zxid · feature level u32
 //! ACLs     count u32 { number u32 · vector<ACL> }
 //! sessions count u32 { id · timeout i32 · generation u64 · server u8 · boot u64 · attachment u64 }
 //! fence    count u32 { server u8 · boot u64 · stream u64 · last u64 }
@@ -25,7 +25,7 @@ use super::sequence::{Admitted, Fence};
 use super::session::{Owner, Session, Sessions};
 use super::tree::Tree;
 use super::znode::{Kind, NodeId, Znode};
-use crate::replica::ServerId;
+use crate::replica::{FeatureLevel, ServerId};
 
 const SNAPSHOT_VERSION: u8 = 2;
 /// Pieces are about this long.
@@ -66,6 +66,7 @@ pub struct SnapshotView {
     sessions: Sessions,
     fence: Fence,
     last_zxid: Zxid,
+    level: FeatureLevel,
     digest: u64,
     progress: Progress,
     buffer: BytesMut,
@@ -90,6 +91,7 @@ impl SnapshotView {
             sessions: state.sessions.clone(),
             fence: state.fence.clone(),
             last_zxid: state.last_zxid,
+            level: state.level,
             digest: state.digest(),
             progress: Progress::Head,
             buffer: BytesMut::new(),
@@ -110,6 +112,7 @@ impl SnapshotView {
         let out = &mut self.buffer;
         out.put_u8(SNAPSHOT_VERSION);
         self.last_zxid.encode(out);
+        out.put_u32(self.level.0);
         out.put_u32(narrow(self.acls.len()));
         for (id, acl) in &self.acls {
             out.put_u32(*id);
@@ -211,6 +214,7 @@ pub(super) fn restore<E: std::fmt::Display>(
     if last_zxid.0 < 0 {
         return Err(RestoreError::Invalid("zxid"));
     }
+    let level = FeatureLevel(source.u32("feature level")?);
     let mut tree = Tree::empty();
     let acls = read_acls(&mut source, &mut tree)?;
     let sessions = read_sessions(&mut source)?;
@@ -233,7 +237,7 @@ pub(super) fn restore<E: std::fmt::Display>(
     }
     let stored = source.u64("digest")?;
     source.end()?;
-    let state = State { tree, sessions, fence, last_zxid };
+    let state = State { tree, sessions, fence, last_zxid, level };
     let computed = state.digest();
     if computed == stored { Ok(state) } else { Err(RestoreError::Digest { stored, computed }) }
 }

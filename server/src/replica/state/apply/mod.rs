@@ -84,6 +84,18 @@ fn run(
             context.check_term(term)?;
             set_data::set_config(&mut state.tree, context, text)
         }
+        Op::SetLevel { level, term } => {
+            context.check_term(term)?;
+            state.level = level;
+            Ok(Reply::Empty)
+        }
+        #[cfg(test)]
+        Op::MadeUp(body) => {
+            state.sessions.check(context.session, origin, context.attachment)?;
+            let data = Some(bytes::Bytes::from_static(b"made up"));
+            let body = zoolet_jute::CreateRequest { data, ..body };
+            write(&mut state.tree, context, Request::Create2(body))
+        }
         Op::Write(request) => {
             state.sessions.check(context.session, origin, context.attachment)?;
             write(&mut state.tree, context, request)

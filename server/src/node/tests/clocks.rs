@@ -1,139 +1,21 @@
 //! Servers whose wall clocks differ, or were set back.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
-
-use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
-use zoolet_client::{Acl, Client, ClientOptions, CreateMode};
-use zoolet_server::clock::{Clock, Now, RealClock};
-use zoolet_server::config::{LoopbackPorts, ServerConfig};
-use zoolet_server::node::{Node, Seams};
-use zoolet_server::replica::Role;
-use zoolet_server::storage::{Disk, MemoryDisk};
-use zoolet_server::transport::ReservedPort;
+use zoolet_client::{Acl, Client, CreateMode};
 
-/// Longer than anything here may take on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(2);
+use super::{Ensemble, PATIENCE, exists};
+use crate::clock::Clock;
+use crate::storage::{Disk, MemoryDisk};
+
 const HOUR_MS: i64 = 3_600_000;
 const HALF_AN_HOUR: Duration = Duration::from_mins(30);
-
-/// The machine's clock, with a wall clock that is ahead by so many milliseconds.
-#[derive(Debug, Default)]
-struct SkewedClock {
-    real: RealClock,
-    ahead_ms: AtomicI64,
-}
-
-impl SkewedClock {
-    fn set(&self, ahead_ms: i64) {
-        self.ahead_ms.store(ahead_ms, Ordering::SeqCst);
-    }
-}
-
-impl Clock for SkewedClock {
-    fn now(&self) -> Now {
-        let now = self.real.now();
-        Now { wall_ms: now.wall_ms + self.ahead_ms.load(Ordering::SeqCst), ..now }
-    }
-}
-
-struct Server {
-    config: ServerConfig,
-    clock: Arc<SkewedClock>,
-    disk: MemoryDisk,
-    node: Option<Node>,
-}
-
-struct Ensemble {
-    servers: Vec<Server>,
-    _ports: Vec<ReservedPort>,
-}
-
-impl Ensemble {
-    async fn start(count: usize, ahead_ms: i64) -> Self {
-        let ports: Vec<_> =
-            (0..2 * count).map(|_| ReservedPort::take("127.0.0.1", 0).unwrap()).collect();
-        let pair = |at: usize| LoopbackPorts {
-            client: ports[2 * at].port(),
-            peer: ports[2 * at + 1].port(),
-        };
-        let pairs: Vec<_> = (0..count).map(pair).collect();
-        let mut configs = ServerConfig::loopback_ensemble(&pairs, "/clocks".as_ref()).unwrap();
-        for config in &mut configs {
-            config.znodes.ttl_enabled = true;
-            config.znodes.reap_interval_ms = 50;
-            config.ensemble.tick_time_ms = 200;
-            config.session.timeout_ms_min = 400;
-        }
-        let server = |config| {
-            let clock = Arc::new(SkewedClock::default());
-            clock.set(ahead_ms);
-            Server { config, clock, disk: MemoryDisk::default(), node: None }
-        };
-        let servers = configs.into_iter().map(server).collect();
-        let mut ensemble = Self { servers, _ports: ports };
-        for at in 0..count {
-            ensemble.launch(at).await;
-        }
-        ensemble.leader().await;
-        ensemble
-    }
-
-    async fn launch(&mut self, at: usize) {
-        let server = &mut self.servers[at];
-        let disk: Arc<dyn Disk> = Arc::new(server.disk.clone());
-        let clock = Arc::clone(&server.clock) as Arc<dyn Clock>;
-        let seams = Seams { disk, clock, ..Seams::real() };
-        server.node = Some(Node::start(server.config.clone(), seams).await.unwrap());
-    }
-
-    async fn stop(&mut self, at: usize) {
-        self.servers[at].node.take().unwrap().shutdown().await;
-    }
-
-    /// Waits until one leads and the others follow it.
-    async fn leader(&self) -> usize {
-        let found = async {
-            loop {
-                let running = || {
-                    let servers = self.servers.iter().enumerate();
-                    servers.filter_map(|(at, server)| server.node.as_ref().map(|node| (at, node)))
-                };
-                let roles: Vec<_> =
-                    running().map(|(at, node)| (at, *node.role().borrow())).collect();
-                let leader = roles.iter().find(|(_, role)| *role == Role::Leader);
-                if let Some((leader, _)) = leader
-                    && roles.iter().all(|(_, role)| *role != Role::Looking)
-                {
-                    return *leader;
-                }
-                sleep(Duration::from_millis(10)).await;
-            }
-        };
-        timeout(PATIENCE, found).await.expect("no leader")
-    }
-
-    async fn client(&self, at: usize) -> Client {
-        let address = self.servers[at].node.as_ref().unwrap().client_addr().to_string();
-        let connecting =
-            ClientOptions::new().session_timeout(Duration::from_secs(4)).connect(&address);
-        timeout(PATIENCE, connecting).await.expect("the handshake is not answered").unwrap()
-    }
-}
 
 async fn create_ttl(client: &Client, path: &str, ttl: Duration) -> i64 {
     let mode = CreateMode::PersistentWithTtl;
     let created = client.create_with_ttl(path, b"", Acl::open(), mode, ttl);
     timeout(PATIENCE, created).await.expect("a create").unwrap().1.mtime
-}
-
-async fn exists(client: &Client, path: &str) -> bool {
-    client.sync("/").await.unwrap();
-    client.exists(path).await.unwrap().is_some()
 }
 
 async fn gone(client: &Client, path: &str) {
@@ -150,7 +32,7 @@ async fn gone(client: &Client, path: &str) {
 /// created through a follower an hour ahead lived for an hour longer.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_time_to_live_is_judged_by_the_leaders_clock_alone() {
-    let ensemble = Ensemble::start(3, 0).await;
+    let ensemble = Ensemble::start(3, 0, |_| {}).await;
     let leader = ensemble.leader().await;
     let follower = (leader + 1) % 3;
     let client = ensemble.client(follower).await;
@@ -173,7 +55,7 @@ async fn a_time_to_live_is_judged_by_the_leaders_clock_alone() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_change_moves_times_to_live_by_the_difference_of_the_clocks() {
     for ahead_ms in [-HOUR_MS, HOUR_MS] {
-        let mut ensemble = Ensemble::start(3, 0).await;
+        let mut ensemble = Ensemble::start(3, 0, |_| {}).await;
         let old = ensemble.leader().await;
         let client = ensemble.client(old).await;
         create_ttl(&client, "/minutes", HALF_AN_HOUR).await;
@@ -207,7 +89,7 @@ async fn a_leader_change_moves_times_to_live_by_the_difference_of_the_clocks() {
 /// applied. No handshake was answered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_serves_after_its_clock_was_set_back_and_its_disk_replaced() {
-    let mut ensemble = Ensemble::start(3, HOUR_MS).await;
+    let mut ensemble = Ensemble::start(3, HOUR_MS, |_| {}).await;
     let leader = ensemble.leader().await;
     let server = (leader + 1) % 3;
     let before = ensemble.client(server).await;
@@ -226,14 +108,13 @@ async fn a_server_serves_after_its_clock_was_set_back_and_its_disk_replaced() {
 /// The same on a leader: it ended no session and reaped nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_whose_number_was_set_back_ends_sessions() {
-    let mut ensemble = Ensemble::start(1, HOUR_MS).await;
+    let mut ensemble = Ensemble::start(1, HOUR_MS, |_| {}).await;
     let before = ensemble.client(0).await;
     before.create("/mine", b"", CreateMode::Ephemeral).await.unwrap();
     create_ttl(&before, "/ttl", Duration::from_millis(100)).await;
     ensemble.stop(0).await;
     drop(before);
-    let data = ensemble.servers[0].config.data_dir.clone();
-    let boot = Path::new(&data).join("boot");
+    let boot = ensemble.servers[0].config.data_dir.join("boot");
     ensemble.servers[0].disk.remove(&boot).unwrap();
     ensemble.servers[0].clock.set(-HOUR_MS);
     ensemble.launch(0).await;

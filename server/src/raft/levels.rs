@@ -1,0 +1,162 @@
+//! Agreeing on a feature level (`docs/decisions/0012-feature-levels.md`): the leader asks all
+//! members what they can apply, and puts what all of them can into the log. What is above that is
+//! not logged.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::future::join_all;
+use tokio::time::{MissedTickBehavior, interval, timeout};
+
+use super::codec::Reader;
+use super::core::Core;
+use super::machine::Machine;
+use super::network::{LEVEL, Links};
+use super::sync::ReadIndex;
+use crate::peer::Lane;
+use crate::replica::FeatureLevel;
+
+/// Between two rounds of questions.
+const ROUND_PAUSE: Duration = Duration::from_millis(500);
+
+/// How long a member may take to say its level.
+const ANSWER_TIMEOUT: Duration = Duration::from_millis(700);
+
+/// How long the leader waits in one round until it has applied what was committed before.
+const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The level above which this server, as leader, logs nothing. Clones are the same one.
+///
+/// Invariant: not above the level that the log has agreed on behind its last entry.
+#[derive(Clone, Debug)]
+pub(super) struct Ceiling(Arc<AtomicU32>);
+
+impl Ceiling {
+    pub(super) fn new() -> Self {
+        Self(Arc::new(AtomicU32::new(FeatureLevel::FIRST.0)))
+    }
+
+    pub(super) fn admits(&self, level: FeatureLevel) -> bool {
+        level.0 <= self.0.load(Ordering::SeqCst)
+    }
+
+    fn set(&self, level: FeatureLevel) {
+        self.0.store(level.0, Ordering::SeqCst);
+    }
+}
+
+/// Keeps the agreed level in step with what the members can do.
+#[derive(Debug)]
+pub(super) struct LevelKeeper {
+    pub core: Core,
+    pub links: Arc<Links>,
+    pub machine: Arc<dyn Machine>,
+    pub read_index: ReadIndex,
+    pub ceiling: Ceiling,
+}
+
+/// What a leader knows of its own proposals.
+#[derive(Clone, Copy, Debug, Default)]
+struct Led {
+    /// The term in which it has applied what was committed before it.
+    term: Option<u64>,
+    /// A lower level that it has proposed and not applied yet.
+    pending: Option<FeatureLevel>,
+}
+
+impl LevelKeeper {
+    pub(super) async fn run(mut self) {
+        let mut leaderships = self.core.leaderships();
+        let mut rounds = interval(ROUND_PAUSE);
+        rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut led = Led::default();
+        let mut known = self.machine.levels().agreed;
+        loop {
+            tokio::select! {
+                _ = rounds.tick() => {}
+                changed = leaderships.changed() => {
+                    if changed.is_err() {
+                        return;
+                    }
+                }
+            }
+            let own = self.core.leadership().filter(|now| now.leader == self.core.node());
+            match own.map(|now| now.term) {
+                None => {
+                    led = Led::default();
+                    self.ceiling.set(FeatureLevel::FIRST);
+                }
+                Some(term) => self.lead(&mut led, term).await,
+            }
+            let agreed = self.machine.levels().agreed;
+            if agreed < known {
+                self.forget_commands(agreed).await;
+            }
+            known = agreed;
+        }
+    }
+
+    async fn lead(&mut self, led: &mut Led, term: u64) {
+        if led.term != Some(term) {
+            *led = Led::default();
+            self.ceiling.set(FeatureLevel::FIRST);
+            // Until then the log may hold a lower level than the state.
+            let caught_up = timeout(CATCH_UP_TIMEOUT, self.read_index.catch_up()).await;
+            if !caught_up.unwrap_or(false) {
+                return;
+            }
+            led.term = Some(term);
+        }
+        let agreed = self.machine.levels().agreed;
+        led.pending = led.pending.filter(|pending| *pending < agreed);
+        let own = self.machine.levels().offered;
+        self.ceiling.set(led.pending.unwrap_or(agreed).min(own));
+        let (lowest, all_answered) = self.ask().await;
+        let target = if lowest < agreed || all_answered { lowest } else { agreed };
+        let target = led.pending.map_or(target, |pending| pending.min(target));
+        if target < agreed {
+            // Nothing above it may be logged behind it.
+            self.ceiling.set(target);
+            led.pending = Some(target);
+        }
+        if target != agreed {
+            tracing::info!(from = agreed.0, to = target.0, "agreeing on a feature level");
+            self.machine.level(target);
+        }
+    }
+
+    /// The lowest level of the members that say theirs, and whether all have.
+    async fn ask(&self) -> (FeatureLevel, bool) {
+        let own = self.machine.levels().offered;
+        let metrics = self.core.metrics();
+        let members = metrics.membership_config.nodes().map(|(node, _)| *node);
+        let others = members.filter(|node| *node != self.core.node());
+        let answers = join_all(others.map(|node| self.ask_one(node))).await;
+        let lowest = answers.iter().flatten().copied().min().unwrap_or(own).min(own);
+        (lowest, answers.iter().all(Option::is_some))
+    }
+
+    async fn ask_one(&self, node: u64) -> Option<FeatureLevel> {
+        let link = self.links.to(node, Lane::Request)?;
+        let answer = link.call_within(LEVEL, Bytes::new(), ANSWER_TIMEOUT).await.ok()?;
+        Reader(answer).u32().ok().map(FeatureLevel)
+    }
+
+    /// Commands above the agreed level are left in the log. A snapshot behind them lets a release
+    /// that does not know them start here.
+    async fn forget_commands(&self, agreed: FeatureLevel) {
+        tracing::info!(level = agreed.0, "a lower feature level is agreed: taking a snapshot");
+        if let Err(error) = self.core.raft().trigger().snapshot().await {
+            tracing::warn!(%error, "no snapshot was taken");
+        }
+    }
+}
+
+/// The answer to the question for a server's level.
+pub(super) fn encode_level(level: FeatureLevel) -> Bytes {
+    let mut out = BytesMut::new();
+    out.put_u32(level.0);
+    out.freeze()
+}
