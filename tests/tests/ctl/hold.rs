@@ -1,10 +1,11 @@
 //! Commands under locks.
 
 use std::fs;
+use std::process::Stdio;
 
 use zoolet_client::{Client, CreateMode};
 
-use crate::harness::{Scene, ended, signal, soon};
+use crate::harness::{Scene, ended, said, signal, soon};
 
 const UUID: &str = "0b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed";
 const HEX: &str = "0b9d6bcdbbfd4b2d9b5dab8dfbbd4bed";
@@ -110,6 +111,41 @@ pub(crate) async fn as_many_as_there_are_permits(scene: &Scene) {
     scene.ctl(&["lock", &path, "--permits", "0", "--", "true"]).badly(128, "permits");
 }
 
+/// Each of several holders got a token, and the advice to refuse lower ones: a resource that did so
+/// refused those who had come first, and held as rightly as the others.
+pub(crate) async fn holders_beside_each_other_get_no_token(scene: &Scene) {
+    let script = "echo ${ZOOLET_TOKEN-none} $ZOOLET_LOCK_PATH";
+    for (kind, has_token) in [
+        (&["--shared"][..], false),
+        (&["--permits", "2"], false),
+        (&["--exclusive"], true),
+        (&["--data", "x"], true),
+    ] {
+        let path = scene.path().await;
+        let words = [&["lock", &path], kind, &["--", "sh", "-c", script]].concat();
+        // What a lock around this one has set is not of this lock.
+        let said = said(scene.command(&words).env("ZOOLET_TOKEN", "around").stdin(Stdio::null()));
+        let out = said.well();
+        let (token, znode) = out.trim_end().split_once(' ').unwrap();
+        assert!(znode.starts_with(&path), "{kind:?}: {out}");
+        if has_token {
+            assert!(token.parse::<i64>().unwrap() > 0, "{kind:?}: {out}");
+        } else {
+            assert_eq!(token, "none", "{kind:?}");
+        }
+        let path = scene.path().await;
+        let mut child = scene.begin(&[&["--json", "lock", &path], kind].concat());
+        let mut line = String::new();
+        let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+        let held: serde_json::Value = serde_json::from_str(&line).unwrap();
+        assert_eq!(held.get("token").is_some(), has_token, "{kind:?}: {held}");
+        assert!(held["path"].as_str().unwrap().starts_with(&path), "{held}");
+        signal(&child, "TERM");
+        child.wait().unwrap();
+    }
+}
+
 pub(crate) async fn kinds_are_not_mixed(scene: &Scene) {
     let client = scene.client().await;
     for (name, refused, taken) in [
@@ -129,6 +165,35 @@ pub(crate) async fn kinds_are_not_mixed(scene: &Scene) {
         }
         if let Some(taken) = taken {
             scene.ctl(&["lock", &path, taken, "--timeout", "20s", "--", "true"]).well();
+        }
+    }
+}
+
+/// Each looked whether a lock of another kind was there, found none, and entered its own queue: all
+/// of them held the path. One of those that start together may have it; the others are refused.
+pub(crate) async fn kinds_that_start_together_do_not_both_hold(scene: &Scene) {
+    let directory = tempfile::tempdir().unwrap();
+    let inside = directory.path().join("inside").display().to_string();
+    // The second one inside cannot create the directory.
+    let script = "mkdir $0 || exit 9; sleep 1; rmdir $0";
+    let kinds = [&["--data=x"][..], &["--exclusive"], &["--shared"], &["--permits=2"]];
+    for (number, one) in kinds.iter().enumerate() {
+        for other in &kinds[number + 1..] {
+            if one == &["--exclusive"] && other == &["--shared"] {
+                continue;
+            }
+            for _ in 0..3 {
+                let path = scene.path().await;
+                let begun = [one, other].map(|kind| {
+                    let words = [&["lock", &path], *kind, &["--", "sh", "-c", script, &inside]];
+                    scene.begin(&words.concat())
+                });
+                let said = begun.map(ended);
+                let codes = said.each_ref().map(|said| said.code);
+                assert!(codes.contains(&Some(0)), "{one:?} {other:?}: {said:?}");
+                let ended_well = [Some(0), Some(3)];
+                assert!(codes.iter().all(|code| ended_well.contains(code)), "{said:?}");
+            }
         }
     }
 }

@@ -105,6 +105,33 @@ pub(crate) async fn a_command_ends_before_its_session_can(scene: &Scene) {
     scene.until_children(&path, 0).await;
 }
 
+/// What does not end by itself was killed at nine tenths of the session timeout, where a clock that is
+/// wrong by 6 % is enough for another holder. By four fifths, which the lease allows, it is gone.
+pub(crate) async fn a_stubborn_command_is_killed_by_the_end_of_the_lease(scene: &Scene) {
+    let path = scene.path().await;
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("alive");
+    // It writes down when it was alive.
+    let script =
+        format!("trap '' TERM; while :; do date +%s%N >> {}; sleep 0.02; done", file.display());
+    let proxy = Proxy::start(&scene.servers).await.unwrap();
+    let timeout = Duration::from_secs(10);
+    let words = ["--session-timeout", "10s", "lock", &path, "--", "sh", "-c", &script];
+    let holder = start(command(&proxy.connect_string(), &words).stdin(Stdio::null()));
+    soon("the command", async || fs::metadata(&file).is_ok_and(|file| file.len() > 0)).await;
+    proxy.cut();
+    ended(holder).badly(125, "the session has ended");
+    let lines = fs::read_to_string(&file).unwrap();
+    // The last line may be cut short.
+    let times: Vec<u64> =
+        lines.lines().filter(|line| line.len() == 19).map(|line| line.parse().unwrap()).collect();
+    let alive = Duration::from_nanos(times[times.len() - 1] - times[0]);
+    // The lease began before the command did: with the session, as no ping was answered before the
+    // cut.
+    assert!(alive < timeout * 17 / 20, "alive for {alive:?}");
+    assert!(alive > timeout / 4, "alive for {alive:?}");
+}
+
 /// On a terminal nobody has a process group of their own, and nothing is left all the same: not even
 /// what does not care for SIGTERM and has lost its parent.
 pub(crate) async fn a_command_on_a_terminal_ends_with_all_it_started(scene: &Scene) {

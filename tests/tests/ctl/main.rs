@@ -68,7 +68,9 @@ suites! {
         hold::every_family_finds_a_lock_in_front,
         hold::readers_share_and_a_writer_does_not,
         hold::as_many_as_there_are_permits,
+        hold::holders_beside_each_other_get_no_token,
         hold::kinds_are_not_mixed,
+        hold::kinds_that_start_together_do_not_both_hold,
         hold::signals_reach_the_command,
         hold::without_a_command_a_signal_ends_it,
         hold::the_next_one_is_elected,
@@ -83,6 +85,7 @@ suites! {
         loss::a_try_ends_when_the_servers_vanish,
         loss::a_command_ends_with_its_lock,
         loss::a_command_ends_before_its_session_can,
+        loss::a_stubborn_command_is_killed_by_the_end_of_the_lease,
         loss::a_command_on_a_terminal_ends_with_all_it_started,
         loss::a_command_that_was_stopped_goes_on_only_under_its_lock,
         loss::who_was_stopped_gives_back_the_lock_when_told_to_end;

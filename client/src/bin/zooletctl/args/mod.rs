@@ -184,11 +184,11 @@ pub(crate) struct Lock {
     /// What tells others who has it; the address of this machine by default.
     #[arg(long, value_name = "TEXT")]
     pub(crate) data: Option<String>,
-    /// How long the command gets to end after SIGTERM when the lock is lost, before SIGKILL; a tenth
-    /// of the session timeout by default.
+    /// How long the command gets to end after SIGTERM when the lock is lost or about to be, before
+    /// SIGKILL; a twentieth of the session timeout by default.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) kill_after: Option<Duration>,
-    /// What to run; it finds the fencing token in `ZOOLET_TOKEN`.
+    /// What to run; it finds the fencing token in `ZOOLET_TOKEN`, unless others may hold beside it.
     #[arg(last = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }

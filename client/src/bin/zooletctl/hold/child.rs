@@ -40,17 +40,23 @@ pub(crate) struct RunningCommand {
 }
 
 impl RunningCommand {
-    /// Starts it with these variables in its environment.
+    /// Starts it with these variables in its environment, and without those that have no value: they
+    /// would come from a lock around this one.
     pub(crate) fn start(
         words: &[OsString],
-        environment: &[(&str, String)],
+        environment: [(&str, Option<String>); 2],
     ) -> Result<Self, CtlError> {
         let (program, arguments) =
             words.split_first().ok_or_else(|| CtlError::new(Exit::Usage, "no command"))?;
         let has_group = !io::stdin().is_terminal();
         let mut command = Command::new(program);
         command.args(arguments).kill_on_drop(true);
-        command.envs(environment.iter().map(|(name, value)| (name, value)));
+        for (name, value) in environment {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
         if has_group {
             command.process_group(0);
         }

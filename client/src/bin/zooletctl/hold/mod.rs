@@ -23,10 +23,11 @@ use crate::path;
 use crate::signals::Signals;
 use child::RunningCommand;
 
-/// Which part of the session timeout a command gets to end by itself when its lock is lost. The
-/// loss is seen at four fifths of it, so that the command is gone before anybody else holds the
-/// lock.
-const GRACE_PART: u32 = 10;
+/// Which part of the session timeout a command gets to end by itself before its lock may be lost. It
+/// comes before the end of the lease, at four fifths of the timeout: what is left is killed by then,
+/// so that what holds of the lease, clocks that are wrong by up to 11 % included, holds of the
+/// command. A connection is given up at two thirds, which leaves time for another one.
+const GRACE_PART: u32 = 20;
 
 /// How long a session whose lock is lost may take to end. It ends by itself as well.
 const CLOSE_MAX: Duration = Duration::from_secs(1);
@@ -41,6 +42,9 @@ struct Plan<'a> {
     timeout: Option<Duration>,
     kill_after: Option<Duration>,
     command: &'a [OsString],
+    /// Whether others may hold beside it. Then its token is not the highest, and a resource that
+    /// compares tokens would refuse those who hold rightly.
+    is_shared: bool,
 }
 
 /// The kinds of lock. Those of different kinds do not exclude each other on one path.
@@ -66,6 +70,7 @@ pub(crate) async fn lock(arguments: &Lock, options: &Options) -> Result<(), CtlE
         timeout: arguments.timeout,
         kill_after: arguments.kill_after,
         command: &arguments.command,
+        is_shared: arguments.shared || arguments.permits.is_some(),
     };
     let mut signals = Signals::receive()?;
     let make = |connection: &Connection| recipe(arguments, connection);
@@ -97,6 +102,7 @@ pub(crate) async fn elect(arguments: &Elect, options: &Options) -> Result<(), Ct
         timeout: arguments.timeout,
         kill_after: arguments.kill_after,
         command: &arguments.command,
+        is_shared: false,
     };
     let mut signals = Signals::receive()?;
     let make = |connection: &Connection| -> Box<dyn Lockable> {
@@ -168,30 +174,70 @@ async fn acquire(
         Some(limit) => timeout(limit, lock.acquire_boxed()).await.unwrap_or(Ok(None)),
         None => lock.acquire_boxed().await,
     };
-    acquired.map_err(|error| CtlError::of(&error, plan.path))?.ok_or_else(|| {
+    let guard = acquired.map_err(|error| CtlError::of(&error, plan.path))?.ok_or_else(|| {
         let waited = plan.timeout.unwrap_or_default().as_millis();
         let message = format!("{}: not got within {waited} ms", plan.path);
         CtlError::new(Exit::NotInTime, message).hint("`zooletctl locks PATH` tells who has it")
-    })
+    })?;
+    refuse_older_kinds(plan, &guard, connection).await?;
+    Ok(guard)
 }
 
-/// Refuses to stand beside a queue of another kind on the same path: both would believe to be alone.
+/// Refuses a path on which a lock of another kind stands: it and this one would both be held.
 async fn refuse_mixture(plan: &Plan<'_>, connection: &Connection) -> Result<(), CtlError> {
-    let path = plan.path;
-    let names = match connection.ask(path, connection.client.children(path)).await {
-        Ok((names, _)) => names,
-        Err(error) if error.code == Some(ErrorCode::NoNode) => return Ok(()),
-        Err(error) => return Err(error),
-    };
-    let other = names.iter().find(|name| kind_of(name).is_some_and(|kind| kind != plan.kind));
-    match other {
+    match others(plan, connection).await?.first() {
+        Some(name) => Err(mixture(plan.path, name)),
         None => Ok(()),
-        Some(name) => {
-            let message = format!("{path}: {name} is there, which this lock would not exclude");
-            Err(CtlError::new(Exit::InvalidInput, message)
-                .hint("`zooletctl locks PATH` shows it; ask for a lock of its kind"))
+    }
+}
+
+/// Refuses a lock that was acquired beside an older one of another kind. Two of different kinds that
+/// start together both find the path empty. Of their znodes one was created later; its owner sees
+/// the older one in this second look, which comes behind its own create.
+async fn refuse_older_kinds(
+    plan: &Plan<'_>,
+    guard: &LockGuard,
+    connection: &Connection,
+) -> Result<(), CtlError> {
+    for name in others(plan, connection).await? {
+        let path = path::join(plan.path, &name);
+        let znodes = if kind_of(&name) == Some(Kind::Semaphore) {
+            // The container of the permits may be older than all of them.
+            let names = children(&path, connection).await?;
+            names.iter().map(|name| path::join(&path, name)).collect()
+        } else {
+            vec![path]
+        };
+        for znode in znodes {
+            let stat = connection.ask(&znode, connection.client.exists(&znode)).await?;
+            if stat.is_some_and(|stat| stat.czxid.0 < guard.token().get()) {
+                return Err(mixture(plan.path, &name));
+            }
         }
     }
+    Ok(())
+}
+
+/// The children of a path that belong to locks of other kinds.
+async fn others(plan: &Plan<'_>, connection: &Connection) -> Result<Vec<String>, CtlError> {
+    let mut names = children(plan.path, connection).await?;
+    names.retain(|name| kind_of(name).is_some_and(|kind| kind != plan.kind));
+    Ok(names)
+}
+
+/// The children of a znode; none if it does not exist.
+async fn children(path: &str, connection: &Connection) -> Result<Vec<String>, CtlError> {
+    match connection.ask(path, connection.client.children(path)).await {
+        Ok((names, _)) => Ok(names),
+        Err(error) if error.code == Some(ErrorCode::NoNode) => Ok(Vec::new()),
+        Err(error) => Err(error),
+    }
+}
+
+fn mixture(path: &str, name: &str) -> CtlError {
+    let message = format!("{path}: {name} is there, which this lock would not exclude");
+    CtlError::new(Exit::InvalidInput, message)
+        .hint("`zooletctl locks PATH` shows it; ask for a lock of its kind")
 }
 
 /// The kind of lock that a child belongs to; `None` for what is no lock.
@@ -217,30 +263,14 @@ async fn use_lock(
     guard: LockGuard,
     signals: &mut Signals,
 ) -> Result<(), CtlError> {
-    let (token, lost) = (guard.token(), guard.lost());
-    let grace = plan
-        .kill_after
-        .unwrap_or_else(|| Duration::from_millis(guard.client().session().timeout_ms) / GRACE_PART);
-    let environment =
-        [("ZOOLET_TOKEN", token.to_string()), ("ZOOLET_LOCK_PATH", guard.path().to_owned())];
     let held = if plan.command.is_empty() {
-        let output = Output { json: options.json };
-        let json = || json!({ "path": guard.path(), "token": token.get() });
-        output.result(|| format!("{} token {token}", guard.path()), json)?;
+        show(plan, options, &guard)?;
         tokio::select! {
-            loss = lost => Err(lost_error(plan.path, loss, "")),
+            loss = guard.lost() => Err(lost_error(plan.path, loss, "")),
             () = signals.end() => Ok(None),
         }
     } else {
-        let mut command = RunningCommand::start(plan.command, &environment)?;
-        tokio::select! {
-            biased;
-            exit = command.wait(signals, async || is_held(&guard).await) => exit.map(Some),
-            loss = lost => {
-                command.end(grace).await;
-                Err(lost_error(plan.path, loss, ": the command was killed"))
-            }
-        }
+        run(plan, &guard, signals).await.map(Some)
     };
     let exit = held?;
     let released = timeout(options.timeout, guard.release()).await;
@@ -254,6 +284,46 @@ async fn use_lock(
             passed(exit)
         }
         (Ok(Ok(true)), exit) => passed(exit),
+    }
+}
+
+/// Prints what is held.
+fn show(plan: &Plan<'_>, options: &Options, guard: &LockGuard) -> Result<(), CtlError> {
+    let output = Output { json: options.json };
+    let (path, token) = (guard.path(), guard.token());
+    if plan.is_shared {
+        return output.result(|| path.to_owned(), || json!({ "path": path }));
+    }
+    let json = || json!({ "path": path, "token": token.get() });
+    output.result(|| format!("{path} token {token}"), json)
+}
+
+/// Runs the command, and ends it when the lock is lost or about to be.
+async fn run(plan: &Plan<'_>, guard: &LockGuard, signals: &mut Signals) -> Result<Exit, CtlError> {
+    let part = Duration::from_millis(guard.client().session().timeout_ms) / GRACE_PART;
+    let grace = plan.kill_after.unwrap_or(part);
+    let token = (!plan.is_shared).then(|| guard.token().to_string());
+    let environment =
+        [("ZOOLET_TOKEN", token), ("ZOOLET_LOCK_PATH", Some(guard.path().to_owned()))];
+    let mut command = RunningCommand::start(plan.command, environment)?;
+    let loss = tokio::select! {
+        biased;
+        exit = command.wait(signals, async || is_held(guard).await) => return exit,
+        loss = guard.lost() => loss,
+        () = running_out(guard, grace.min(part)) => Loss::Session,
+    };
+    command.end(grace).await;
+    Err(lost_error(plan.path, loss, ": the command was killed"))
+}
+
+/// Waits until the lease is nearly over: so much is left of it.
+async fn running_out(guard: &LockGuard, margin: Duration) {
+    loop {
+        let left = guard.remaining().saturating_sub(margin);
+        if left.is_zero() {
+            return;
+        }
+        sleep(left).await;
     }
 }
 
