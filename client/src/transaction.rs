@@ -36,6 +36,11 @@ impl<'a> Transaction<'a> {
         self
     }
 
+    /// Returns how many parts the caller has added.
+    pub(crate) fn parts(&self) -> usize {
+        self.ops.len().saturating_sub(self.lock_checks)
+    }
+
     /// Creates a znode. Servers refuse a mode with a time to live: see
     /// [`create_with_ttl`](Self::create_with_ttl).
     pub fn create(mut self, path: &str, data: &[u8], acl: Vec<Acl>, mode: CreateMode) -> Self {

@@ -134,6 +134,11 @@ impl PersistentWatcher {
         }
     }
 
+    /// Returns the next event, if it has come.
+    pub(crate) fn changed_now(&mut self) -> Option<WatchedEvent> {
+        self.receiver.try_recv().ok().map(|event| self.source.translate(event))
+    }
+
     /// Passes over the events that have come.
     pub(crate) fn discard(&mut self) {
         while self.receiver.try_recv().is_ok() {}

@@ -5,6 +5,7 @@ mod call;
 mod ensemble;
 mod quota;
 mod watching;
+mod weak;
 mod znodes;
 
 use std::sync::{Arc, Mutex, PoisonError};

@@ -41,8 +41,10 @@ impl Barrier {
         delete_created(&self.client, &self.path, None).await.map(drop)
     }
 
-    /// Waits until no barrier stands.
+    /// Waits until no barrier stands. One that was set before this is called holds it up, whichever
+    /// server the client is on.
     pub async fn wait(&self) -> Result<(), Error> {
+        insist(&self.client, || self.client.sync(&self.path)).await?;
         wait_deleted(&self.client, &self.path).await
     }
 
@@ -90,7 +92,7 @@ impl DoubleBarrier {
         let ready = self.ready();
         let (place, mut listed) = self.take_place().await?;
         loop {
-            let (stat, watch) = insist(|| self.client.exists_watched(&ready)).await?;
+            let (stat, watch) = insist(&self.client, || self.client.exists_watched(&ready)).await?;
             if stat.is_some() || self.complete(listed.take()).await? {
                 return Ok(Entered { place });
             }
@@ -133,6 +135,16 @@ impl DoubleBarrier {
         Ok(Some(Entered { place }))
     }
 
+    /// Takes over the place of a member that this session has inside; `None` if it has none there.
+    /// See [`Mutex::adopt`](super::Mutex::adopt).
+    pub async fn adopt(&self) -> Result<Option<Entered>, Error> {
+        let mut places = Place::adopt(&self.client, &self.path, |name| name != READY).await?;
+        let is_inside = exists_now(&self.client, &self.ready()).await?.is_some();
+        let inside = places.pop().filter(|_| is_inside);
+        // What is dropped leaves: an entry that was not complete, for which nobody waits any more.
+        Ok(inside.map(|place| Entered { place }))
+    }
+
     fn ready(&self) -> String {
         join(&self.path, READY)
     }
@@ -167,7 +179,9 @@ impl DoubleBarrier {
                 Err(error) if error.code() == Some(ErrorCode::NodeExists) => return Ok(true),
                 // One of them has left since.
                 Err(error) if is_no_node(&error) => {}
-                Err(error) if is_transient(&error) => back_off(&mut tries).await,
+                Err(error) if is_transient(&error) => {
+                    back_off(&self.client, &error, &mut tries).await;
+                }
                 Err(error) => return Err(error),
             }
         }

@@ -1,21 +1,25 @@
 //! A part of the tree, mirrored in memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::{broadcast, watch};
 use tokio::task::JoinHandle;
-use zoolet_jute::{AddWatchMode, ErrorCode, EventType, Stat};
+use zoolet_jute::{AddWatchMode, ErrorCode, EventType, Stat, Zxid};
 
-use crate::{Client, Error, ErrorKind, WatchedEvent};
+use crate::{Call, Client, Error, ErrorKind, PersistentWatcher, SessionState, WatchedEvent};
 
 use super::name::join;
-use super::retry::{children, insist, is_no_node, within};
+use super::retry::{children, insist, is_no_node, is_transient, within};
 
 /// How many changes wait for a slow subscriber; then it is told how many it has missed.
 const CHANGES_MAX: usize = 1024;
+
+/// How many znodes are read at a time. Their data is in memory twice then, and keeps other replies
+/// of the session waiting, so it is not read all at once.
+const READS_MAX: usize = 64;
 
 /// A znode as the mirror knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,6 +140,22 @@ impl Drop for Cache {
     }
 }
 
+/// Why the mirror does not follow for the moment.
+#[derive(Debug, PartialEq, Eq)]
+enum Pause {
+    /// The client has lost its connection, or has another one.
+    Reconnect,
+    WatchEnded,
+}
+
+/// What an event leads to.
+enum Step {
+    /// The znode was deleted by this transaction.
+    Forget(String, Zxid),
+    /// The znode is read.
+    Read(String, Call<(Bytes, Stat)>),
+}
+
 /// The task that follows the tree.
 struct Mirror {
     client: Client,
@@ -160,98 +180,153 @@ impl Mirror {
         let mut state = self.client.state();
         let mode = AddWatchMode::PersistentRecursive;
         // First the watch: what changes while the tree is read comes as an event.
-        let mut watch = insist(|| self.client.add_watch(&self.root, mode)).await?;
+        let mut watch = insist(&self.client, || self.client.add_watch(&self.root, mode)).await?;
         loop {
-            state.borrow_and_update();
+            // The tree is read once for each connection: not before there is one.
+            let is_served = |state: &SessionState| state.is_served() || state.is_terminal();
+            state.wait_for(is_served).await.map_err(|_| Error::from(ErrorKind::Closed))?;
             // What was told before is in what is read now. The last word of a connection that was
             // lost may be the end of a znode that has come again since, which nobody told.
             watch.discard();
             self.read_all().await?;
             self.progress.send_replace(Progress::Following);
-            let connected = loop {
-                tokio::select! {
-                    biased;
-                    changed = state.changed() => break changed.is_ok(),
-                    event = watch.changed() => {
-                        let Ok(event) = event else {
-                            self.progress.send_replace(Progress::Behind);
-                            return Ok(());
-                        };
-                        self.apply(&event).await?;
-                    }
-                }
-            };
-            // Servers do not tell a recursive watch what it has missed: read it all again, which
-            // waits for a connection.
+            let followed = self.follow_events(&mut state, &mut watch).await;
+            // Servers do not tell a recursive watch what it has missed: read it all again.
             self.progress.send_replace(Progress::Behind);
-            if !connected {
-                return Err(ErrorKind::Closed.into());
+            if followed? == Pause::WatchEnded {
+                return Ok(());
             }
         }
     }
 
-    async fn apply(&self, event: &WatchedEvent) -> Result<(), Error> {
-        match event.event_type {
-            EventType::NodeDeleted => self.forget(&event.path),
-            EventType::NodeCreated | EventType::NodeDataChanged => self.read(&event.path).await?,
-            EventType::NodeChildrenChanged
-            | EventType::None
-            | EventType::DataWatchRemoved
-            | EventType::ChildWatchRemoved
-            | EventType::PersistentWatchRemoved => {}
+    /// Takes over the events, in their order, until the connection or the watch ends.
+    async fn follow_events(
+        &self,
+        state: &mut watch::Receiver<SessionState>,
+        watch: &mut PersistentWatcher,
+    ) -> Result<Pause, Error> {
+        loop {
+            let first = tokio::select! {
+                biased;
+                changed = state.changed() => {
+                    return changed.map(|()| Pause::Reconnect).map_err(|_| ErrorKind::Closed.into());
+                }
+                event = watch.changed() => match event {
+                    Ok(event) => event,
+                    Err(_) => return Ok(Pause::WatchEnded),
+                },
+            };
+            let others = std::iter::from_fn(|| watch.changed_now()).take(READS_MAX - 1);
+            self.apply(std::iter::once(first).chain(others)).await?;
+        }
+    }
+
+    /// Does what some events ask for: what they tell of is read together.
+    async fn apply(&self, events: impl Iterator<Item = WatchedEvent>) -> Result<(), Error> {
+        let mut read = BTreeSet::new();
+        let mut steps = Vec::new();
+        for WatchedEvent { event_type, path, zxid } in events.collect::<Vec<_>>() {
+            match event_type {
+                EventType::NodeDeleted if zxid != Zxid::NONE => {
+                    steps.push(Step::Forget(path, zxid));
+                }
+                // Servers before 3.9 do not tell which transaction has deleted it: it is looked at.
+                EventType::NodeDeleted | EventType::NodeCreated | EventType::NodeDataChanged => {
+                    // A read comes behind all of these events, so one of each path is enough.
+                    if read.insert(path.clone()) {
+                        let node = self.client.get(&path);
+                        steps.push(Step::Read(path, node));
+                    }
+                }
+                EventType::NodeChildrenChanged
+                | EventType::None
+                | EventType::DataWatchRemoved
+                | EventType::ChildWatchRemoved
+                | EventType::PersistentWatchRemoved => {}
+            }
+        }
+        for step in steps {
+            match step {
+                Step::Forget(path, zxid) => self.forget(&path, Some(zxid)),
+                Step::Read(path, node) => match self.arrived(&path, node).await? {
+                    Some(node) => self.note(path, node),
+                    None => self.forget(&path, None),
+                },
+            }
         }
         Ok(())
     }
 
-    /// Reads the whole tree, and forgets what is not there any more.
+    /// Reads the whole tree, some znodes at a time, and forgets what is not there any more.
     async fn read_all(&self) -> Result<(), Error> {
         let mut seen = Nodes::new();
         let mut paths = vec![self.root.clone()];
-        while let Some(path) = paths.pop() {
-            let (node, names) = tokio::join!(self.fetch(&path), children(&self.client, &path));
-            if let Some(node) = node? {
-                let names = match names {
-                    Err(error) if error.code() == Some(ErrorCode::NoAuth) => Vec::new(),
-                    names => names?,
-                };
-                paths.extend(names.iter().map(|name| join(&path, name)));
+        let mut under_way = VecDeque::new();
+        loop {
+            while under_way.len() < READS_MAX
+                && let Some(path) = paths.pop()
+            {
+                let (node, names) = (self.client.get(&path), self.client.children(&path));
+                under_way.push_back((path, node, names));
+            }
+            let Some((path, node, names)) = under_way.pop_front() else { break };
+            let node = self.arrived(&path, node).await?;
+            let names = match names.await {
+                Err(error) if is_transient(&error) => children(&self.client, &path).await,
+                names => names.map(|(names, _)| names),
+            };
+            if let Some(node) = node {
+                match names {
+                    // A child that comes later is told by the watch.
+                    Ok(names) => paths.extend(names.iter().map(|name| join(&path, name))),
+                    Err(error) if is_no_node(&error) => {}
+                    Err(error) if error.code() == Some(ErrorCode::NoAuth) => {}
+                    Err(error) => return Err(error),
+                }
                 seen.insert(path, node);
             }
         }
+        self.replace(seen);
+        Ok(())
+    }
+
+    /// Takes over the tree as it was read.
+    fn replace(&self, seen: Nodes) {
         let gone: Vec<String> = {
             let nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
             nodes.keys().filter(|path| !seen.contains_key(*path)).cloned().collect()
         };
         for path in gone.iter().rev() {
-            self.forget(path);
+            self.forget(path, None);
         }
         for (path, node) in seen {
             self.note(path, node);
         }
-        Ok(())
     }
 
-    async fn read(&self, path: &str) -> Result<(), Error> {
-        match self.fetch(path).await? {
-            Some(node) => self.note(path.to_owned(), node),
-            None => self.forget(path),
+    /// What a read that is under way finds; a lost one is repeated.
+    async fn arrived(
+        &self,
+        path: &str,
+        read: Call<(Bytes, Stat)>,
+    ) -> Result<Option<CachedNode>, Error> {
+        match found(read.await) {
+            Err(error) if is_transient(&error) => self.fetch(path).await,
+            node => node,
         }
-        Ok(())
     }
 
     async fn fetch(&self, path: &str) -> Result<Option<CachedNode>, Error> {
-        match insist(|| self.client.get(path)).await {
-            Ok((data, stat)) => Ok(Some(CachedNode { data, stat })),
-            // What this session may not read is not there for it: one such znode is no reason to
-            // end the mirror of all others.
-            Err(error) if is_no_node(&error) || error.code() == Some(ErrorCode::NoAuth) => Ok(None),
-            Err(error) => Err(error),
-        }
+        found(insist(&self.client, || self.client.get(path)).await)
     }
 
     /// Takes over what was read, unless the mirror has it.
     fn note(&self, path: String, node: CachedNode) {
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_older = |known: &CachedNode| known.stat.mzxid > node.stat.mzxid;
+        if nodes.get(&path).is_some_and(is_older) {
+            return;
+        }
         let before = nodes.insert(path.clone(), node.clone());
         drop(nodes);
         let change = match before {
@@ -268,8 +343,16 @@ impl Mirror {
         self.tell(change);
     }
 
-    fn forget(&self, path: &str) {
-        let gone = self.nodes.lock().unwrap_or_else(PoisonError::into_inner).remove(path);
+    /// Forgets a znode, unless the one that the mirror has is younger than the transaction that
+    /// has deleted it: that was another one of its name.
+    fn forget(&self, path: &str, deleted_by: Option<Zxid>) {
+        let gone = {
+            let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
+            match (nodes.get(path), deleted_by) {
+                (Some(node), Some(zxid)) if node.stat.czxid > zxid => None,
+                _ => nodes.remove(path),
+            }
+        };
         if let Some(node) = gone {
             self.tell(CacheChange::Deleted(path.to_owned(), node));
         }
@@ -278,5 +361,15 @@ impl Mirror {
     fn tell(&self, change: CacheChange) {
         // Nobody need listen.
         let _ = self.changes.send(change);
+    }
+}
+
+/// What a read has found. What this session may not read is not there for it: one such znode is no
+/// reason to end the mirror of all others.
+fn found(read: Result<(Bytes, Stat), Error>) -> Result<Option<CachedNode>, Error> {
+    match read {
+        Ok((data, stat)) => Ok(Some(CachedNode { data, stat })),
+        Err(error) if is_no_node(&error) || error.code() == Some(ErrorCode::NoAuth) => Ok(None),
+        Err(error) => Err(error),
     }
 }

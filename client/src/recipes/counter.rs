@@ -25,7 +25,8 @@ pub struct Versioned<T> {
 }
 
 /// A 32-bit number that is read often and written seldom: Curator's `SharedCount`, and kazoo's
-/// `Counter` with `support_curator`. The znode holds it big-endian.
+/// `Counter` with `support_curator`. The znode holds it big-endian. Its writes have helper znodes, as
+/// those of a [`Counter`] do.
 #[derive(Clone, Debug)]
 pub struct SharedCount {
     client: Client,
@@ -41,10 +42,11 @@ impl SharedCount {
         Self { client: client.clone(), path: path.to_owned(), seed, witness }
     }
 
-    /// The number.
+    /// The number, as the server at hand knows it: one that another client has just written may be
+    /// missing.
     pub async fn get(&self) -> Result<Versioned<i32>, Error> {
         loop {
-            match insist(|| self.client.get(&self.path)).await {
+            match insist(&self.client, || self.client.get(&self.path)).await {
                 Ok((data, stat)) => return decode_i32(&self.path, &data, &stat),
                 Err(error) if is_no_node(&error) => self.create().await?,
                 Err(error) => return Err(error),
@@ -55,7 +57,7 @@ impl SharedCount {
     /// The number, and a watch that fires when it changes.
     pub async fn get_watched(&self) -> Result<(Versioned<i32>, OneshotWatcher), Error> {
         loop {
-            match insist(|| self.client.get_watched(&self.path)).await {
+            match insist(&self.client, || self.client.get_watched(&self.path)).await {
                 Ok((data, stat, watch)) => {
                     return Ok((decode_i32(&self.path, &data, &stat)?, watch));
                 }
@@ -105,7 +107,10 @@ impl SharedCount {
 /// big-endian; a znode that does not exist, or is empty, counts as zero.
 ///
 /// An addition happens once, lost replies notwithstanding. Who drops the future of one may have
-/// added or not.
+/// added or not. That takes a helper znode below `<path>-witness`, which the session creates. A
+/// session that may not, because the parent of the path does not let it CREATE, writes without it:
+/// then a lost reply is an error for which [`Error::may_have_happened`] is true, and nothing is
+/// repeated.
 #[derive(Clone, Debug)]
 pub struct Counter {
     client: Client,
@@ -120,7 +125,8 @@ impl Counter {
         Self { client: client.clone(), path: path.to_owned(), witness }
     }
 
-    /// The number.
+    /// The number, as the server at hand knows it: one that another client has just written may be
+    /// missing.
     pub async fn get(&self) -> Result<i64, Error> {
         self.read().await.map(|(value, _)| value)
     }
@@ -146,7 +152,12 @@ impl Counter {
     pub async fn compare_and_set(&self, expected: i64, value: i64) -> Result<bool, Error> {
         let mut attempt = 0;
         loop {
-            let (current, version) = self.read().await?;
+            let (mut current, mut version) = self.read().await?;
+            if current != expected {
+                // The server at hand may be behind: only one that is up to date knows.
+                insist(&self.client, || self.client.sync(&self.path)).await?;
+                (current, version) = self.read().await?;
+            }
             if current != expected {
                 return Ok(false);
             }
@@ -182,7 +193,7 @@ impl Counter {
 
     /// The number and the version of its znode; `None` without one.
     async fn read(&self) -> Result<(i64, Option<i32>), Error> {
-        match insist(|| self.client.get(&self.path)).await {
+        match insist(&self.client, || self.client.get(&self.path)).await {
             Ok((data, stat)) => Ok((decode_i64(&self.path, &data)?, Some(stat.version))),
             Err(error) if is_no_node(&error) => Ok((0, None)),
             Err(error) => Err(error),
@@ -241,7 +252,7 @@ async fn create_node(client: &Client, path: &str, data: &[u8]) -> Result<(), Err
     if let Some(parent) = missing_parent(path) {
         ensure_containers(client, parent).await?;
     }
-    match insist(|| client.create(path, data, CreateMode::Persistent)).await {
+    match insist(client, || client.create(path, data, CreateMode::Persistent)).await {
         Ok(_) => Ok(()),
         // Somebody else was first, or the parent was reaped: the caller looks again.
         Err(error) => lost_race(error),

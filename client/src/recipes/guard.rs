@@ -1,20 +1,16 @@
 //! What the holder of a lock has in hand.
 
 use std::fmt;
-use std::future::{Future, pending};
-use std::sync::Arc;
+use std::future::Future;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use zoolet_jute::{MultiResult, Stat};
 
 use crate::{Client, Error, ErrorKind, Transaction};
 
-use super::line::wait_gone;
 use super::place::Place;
-use super::retry::{fired, insist};
-
-/// What somebody writes on a lock's znode to ask its holder for it, as Curator's `Revoker` does.
-pub(crate) const REVOKE_MESSAGE: &[u8] = b"__REVOKE__";
+use super::sentry::Sentry;
 
 /// A number that grows with every grant of a lock, over all clients, sessions and servers.
 ///
@@ -58,6 +54,17 @@ struct Hold {
     place: Place,
     paths: Vec<String>,
     token: FencingToken,
+    /// Begun with the first look, and shared by all of them.
+    sentry: OnceLock<Sentry>,
+}
+
+impl Hold {
+    fn sentry(&self) -> &Sentry {
+        self.sentry.get_or_init(|| {
+            let place = &self.place;
+            Sentry::begin(place.runtime(), place.client(), self.paths.clone(), place.czxid())
+        })
+    }
 }
 
 /// A lock that is held. Release it with [`release`](Self::release); a guard that is dropped is
@@ -76,7 +83,7 @@ impl LockGuard {
 
     pub(crate) fn with_token(place: Place, token: FencingToken) -> Self {
         let paths = place.paths();
-        Self { hold: Arc::new(Hold { place, paths, token }) }
+        Self { hold: Arc::new(Hold { place, paths, token, sentry: OnceLock::new() }) }
     }
 
     pub(crate) fn paths(&self) -> &[String] {
@@ -87,7 +94,11 @@ impl LockGuard {
         &self.hold.place
     }
 
-    /// The fencing token of this grant.
+    /// The fencing token of this grant. A resource that compares tokens is for one holder at a time:
+    /// it would refuse one of several readers, or of several holders of a [`Semaphore`], whose token
+    /// is lower than that of another who holds beside it.
+    ///
+    /// [`Semaphore`]: super::Semaphore
     pub fn token(&self) -> FencingToken {
         self.hold.token
     }
@@ -116,13 +127,16 @@ impl LockGuard {
 
     /// Waits until the lock is lost or may be. The future lives on its own, so that it can be
     /// raced against the work that the lock protects; it ends after a release too.
+    ///
+    /// The first call begins to watch the lock's znode, for as long as the lock is held; further
+    /// ones, in the loop around a `select!`, ask the servers nothing.
     pub fn lost(&self) -> impl Future<Output = Loss> + Send + 'static + use<> {
-        let client = self.client().clone();
-        let (paths, czxid) = (self.hold.paths.clone(), self.hold.place.czxid());
+        let (client, gone) = (self.client().clone(), self.hold.sentry().gone());
         async move {
             tokio::select! {
+                biased;
                 () = client.lost() => Loss::Session,
-                () = any_gone(&client, &paths, czxid) => Loss::Deleted,
+                () = gone => Loss::Deleted,
             }
         }
     }
@@ -131,11 +145,10 @@ impl LockGuard {
     /// lost. The holder is not forced to give it back. One whose ACL does not let it read the
     /// lock's znode is not told of requests.
     pub fn revocation(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
-        let (client, path) = (self.client().clone(), self.path().to_owned());
-        let lost = self.lost();
+        let (asked, lost) = (self.hold.sentry().asked(), self.lost());
         async move {
             tokio::select! {
-                () = asked(&client, &path) => {}
+                () = asked => {}
                 _ = lost => {}
             }
         }
@@ -174,39 +187,5 @@ pub(crate) async fn write(
     match results.pop() {
         Some(MultiResult::SetData(stat)) => Ok(stat),
         other => Err(ErrorKind::Protocol(format!("a write was answered {other:?}")).into()),
-    }
-}
-
-/// Waits until somebody has written on a znode that it is asked for; that it cannot be read is not
-/// its business.
-async fn asked(client: &Client, path: &str) {
-    loop {
-        match insist(|| client.get_watched(path)).await {
-            Ok((data, ..)) if data.as_ref() == REVOKE_MESSAGE => return,
-            Ok((.., watch)) => {
-                if fired(watch).await.is_err() {
-                    pending::<()>().await;
-                }
-            }
-            Err(_) => pending().await,
-        }
-    }
-}
-
-/// Waits until one of one or two znodes that a transaction has created is gone. A session that ends
-/// is not its business.
-async fn any_gone(client: &Client, paths: &[String], czxid: i64) {
-    let first = paths.first();
-    let second = paths.get(1);
-    tokio::select! {
-        () = gone(client, first, czxid) => {}
-        () = gone(client, second, czxid) => {}
-    }
-}
-
-async fn gone(client: &Client, path: Option<&String>, czxid: i64) {
-    match path {
-        Some(path) if wait_gone(client, path, czxid).await.is_ok() => {}
-        _ => pending().await,
     }
 }

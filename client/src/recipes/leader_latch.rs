@@ -1,5 +1,6 @@
 //! Being the leader, as a state that a program looks at.
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,10 +22,10 @@ const LATCH_BASE: &str = "latch-";
 /// When a leader stops to be one that has lost its connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Suspension {
-    /// At once, and again when the session is resumed: Curator's default.
+    /// At once: Curator's default. When the session is resumed it goes to the end of the queue.
     #[default]
     StepDown,
-    /// Only when its session may have ended.
+    /// Only when its session may have ended. If it has not, it goes to the end of the queue.
     StayOn,
 }
 
@@ -67,9 +68,13 @@ pub struct LeaderLatch {
     standing: watch::Receiver<Standing>,
     place: Slot,
     entering: watch::Receiver<bool>,
+    run_out: RunOut,
     stop: Option<oneshot::Sender<()>>,
     task: JoinHandle<()>,
 }
+
+/// The last term of which a caller has found that its lease had run out.
+type RunOut = Arc<watch::Sender<Option<FencingToken>>>;
 
 /// Where the task keeps its place while it waits or leads, for whoever looks or closes the latch.
 type Slot = Arc<watch::Sender<Option<Arc<Place>>>>;
@@ -82,10 +87,22 @@ impl LeaderLatch {
 
     /// The same, with a choice of what a lost connection means.
     pub fn start_with(client: &Client, path: &str, id: &str, suspension: Suspension) -> Self {
+        Self::launch(client, path, id, suspension, false)
+    }
+
+    /// The same in the place that this session has in the queue, if it has one: a client that has
+    /// [resumed](crate::ClientOptions::resume) the session of another one goes on where that stood,
+    /// and leads on with its token if it led. Without this the latch waits for the end of the session.
+    pub fn adopt(client: &Client, path: &str, id: &str, suspension: Suspension) -> Self {
+        Self::launch(client, path, id, suspension, true)
+    }
+
+    fn launch(client: &Client, path: &str, id: &str, suspension: Suspension, adopts: bool) -> Self {
         let (sender, standing) = watch::channel(Standing::Waiting);
         let (stop, stopped) = oneshot::channel();
         let place: Slot = Arc::new(watch::Sender::new(None));
         let (entering_sender, entering) = watch::channel(false);
+        let run_out: RunOut = Arc::new(watch::Sender::new(None));
         let contender = Contender {
             client: client.clone(),
             path: path.to_owned(),
@@ -94,26 +111,39 @@ impl LeaderLatch {
             standing: sender,
             place: Arc::clone(&place),
             entering: entering_sender,
+            run_out: Arc::clone(&run_out),
         };
-        let task = tokio::spawn(contender.run(stopped));
+        let task = tokio::spawn(contender.run(adopts, stopped));
         let (client, path) = (client.clone(), path.to_owned());
-        Self { client, path, standing, place, entering, stop: Some(stop), task }
+        Self { client, path, standing, place, entering, run_out, stop: Some(stop), task }
     }
 
-    /// Where it stands, now and as it changes.
+    /// Where it stands, now and as it changes. A program that was paused may see here for a moment
+    /// that it leads although its lease has run out meanwhile; [`is_leader`](Self::is_leader) and
+    /// [`token`](Self::token) look at the clock as well.
     pub fn standing(&self) -> watch::Receiver<Standing> {
         self.standing.clone()
     }
 
-    /// The token of the present term, if it leads.
+    /// The token of the present term, if it leads. Every term has a higher one than all before it,
+    /// those of the same latch too.
     pub fn token(&self) -> Option<FencingToken> {
-        match &*self.standing.borrow() {
-            Standing::Leading { token, .. } => Some(*token),
-            Standing::Waiting | Standing::Ended(_) => None,
-        }
+        self.token_of(&self.standing.borrow())
     }
 
-    /// Whether it leads.
+    /// The token of a standing; `None` too when the lease has run out and the task did not notice
+    /// yet, as after a pause of the program.
+    fn token_of(&self, standing: &Standing) -> Option<FencingToken> {
+        let Standing::Leading { token, .. } = standing else { return None };
+        if self.client.remaining().is_zero() {
+            // The term is over, also if the lease is renewed before the task has noticed.
+            self.run_out.send_replace(Some(*token));
+        }
+        (*self.run_out.borrow() != Some(*token)).then_some(*token)
+    }
+
+    /// Whether it leads: not when its lease has run out, whether or not the program was running at
+    /// that moment.
     pub fn is_leader(&self) -> bool {
         self.token().is_some()
     }
@@ -121,11 +151,16 @@ impl LeaderLatch {
     /// Waits until it leads.
     pub async fn lead(&self) -> Result<FencingToken, Error> {
         let mut standing = self.standing.clone();
-        let reached = standing.wait_for(|standing| *standing != Standing::Waiting).await;
-        match reached.as_deref() {
-            Ok(Standing::Leading { token, .. }) => Ok(*token),
-            Ok(Standing::Ended(kind)) => Err(kind.clone().into()),
-            Ok(Standing::Waiting) | Err(_) => Err(ErrorKind::Closed.into()),
+        loop {
+            let now = standing.borrow_and_update().clone();
+            if let Some(token) = self.token_of(&now) {
+                return Ok(token);
+            }
+            if let Standing::Ended(kind) = now {
+                return Err(kind.into());
+            }
+            // A task that is gone has reported how it ended.
+            standing.changed().await.map_err(|_| Error::from(ErrorKind::Closed))?;
         }
     }
 
@@ -139,10 +174,12 @@ impl LeaderLatch {
     pub async fn try_lead(&self) -> Result<Option<FencingToken>, Error> {
         let (mut standing, mut place) = (self.standing.clone(), self.place.subscribe());
         loop {
-            match &*standing.borrow_and_update() {
-                Standing::Leading { token, .. } => return Ok(Some(*token)),
-                Standing::Ended(kind) => return Err(kind.clone().into()),
-                Standing::Waiting => {}
+            let now = standing.borrow_and_update().clone();
+            if let Some(token) = self.token_of(&now) {
+                return Ok(Some(token));
+            }
+            if let Standing::Ended(kind) = now {
+                return Err(kind.into());
             }
             let held = place.borrow_and_update().clone();
             let is_behind = match held {
@@ -199,8 +236,12 @@ impl LeaderLatch {
     /// Waits until it does not lead; at once if it does not now.
     pub async fn lost(&self) {
         let leads = |standing: &Standing| matches!(standing, Standing::Leading { .. });
-        // An error tells that the task is gone, which leads no more.
-        let _ = self.standing.clone().wait_for(|standing| !leads(standing)).await;
+        let mut standing = self.standing.clone();
+        tokio::select! {
+            // An error tells that the task is gone, which leads no more.
+            _ = standing.wait_for(|standing| !leads(standing)) => {}
+            () = self.client.lost() => {}
+        }
     }
 
     /// All who contend, the leader first.
@@ -234,6 +275,17 @@ impl Drop for LeaderLatch {
     }
 }
 
+/// A place in the queue, and the list of it if that has come with it.
+type Entered = (Place, Option<Vec<String>>);
+
+/// How a place was used up.
+enum Stay {
+    /// Its znode is gone.
+    Gone,
+    /// It has led, and stepped down.
+    Served,
+}
+
 /// What the task of a latch knows.
 struct Contender {
     client: Client,
@@ -244,10 +296,11 @@ struct Contender {
     place: Slot,
     /// Whether a create is under way, so that there may be a znode that is in no slot yet.
     entering: watch::Sender<bool>,
+    run_out: RunOut,
 }
 
 impl Contender {
-    async fn run(self, stopped: oneshot::Receiver<()>) {
+    async fn run(self, adopts: bool, stopped: oneshot::Receiver<()>) {
         let stopped = async {
             // A sender that is gone is as good as a word.
             let _ = stopped.await;
@@ -255,7 +308,7 @@ impl Contender {
             let _ = entering.wait_for(|entering| !entering).await;
         };
         tokio::select! {
-            error = self.contend() => {
+            error = self.contend(adopts) => {
                 self.standing.send_replace(Standing::Ended(error.kind().clone()));
             }
             () = stopped => {
@@ -265,52 +318,90 @@ impl Contender {
     }
 
     /// Contends until an error ends it.
-    async fn contend(&self) -> Error {
+    async fn contend(&self, adopts: bool) -> Error {
+        let Err(error) = self.serve_terms(adopts).await;
+        self.keep(None);
+        self.entering.send_replace(false);
+        error
+    }
+
+    /// One term after another, each in a place of its own.
+    async fn serve_terms(&self, adopts: bool) -> Result<Infallible, Error> {
+        self.entering.send_replace(true);
+        let mut entered = if adopts { self.adopt().await? } else { self.enter().await? };
         loop {
-            if let Err(error) = self.serve_term().await {
-                self.keep(None);
-                return error;
-            }
+            let (place, listed) = (Arc::new(entered.0), entered.1);
+            self.keep(Some(&place));
+            self.entering.send_replace(false);
+            let stay = self.stay(&place, listed).await?;
             self.standing.send_replace(Standing::Waiting);
+            self.entering.send_replace(true);
+            entered = match stay {
+                Stay::Gone => self.enter().await?,
+                Stay::Served => self.enter_again(place).await?,
+            };
         }
     }
 
-    /// From the end of the queue to the end of the leadership.
-    async fn serve_term(&self) -> Result<(), Error> {
-        let acl = Acl::open();
+    fn ticket<'a>(&'a self, acl: &'a [Acl]) -> Ticket<'a> {
         let shape = Shape::Protected(LATCH_BASE);
-        let ticket = Ticket { dir: &self.path, shape, data: &self.id, acl: &acl, held: &[] };
-        self.entering.send_replace(true);
-        let entered = Place::enter(&self.client, &ticket).await;
-        let (place, mut listed) = match entered {
-            Ok((place, listed)) => (Arc::new(place), listed),
-            Err(error) => {
-                self.entering.send_replace(false);
-                return Err(error);
-            }
-        };
-        self.keep(Some(&place));
-        self.entering.send_replace(false);
-        while wait_turn(&place, listed.take(), latch_turn).await? {
-            let path = join(&self.path, place.name());
-            let token = FencingToken::new(place.czxid());
-            self.standing.send_replace(Standing::Leading { token, path: path.clone() });
-            tokio::select! {
-                () = self.client.lost() => {
-                    // If it lives on after all, the list tells who leads.
-                    self.standing.send_replace(Standing::Waiting);
-                    session::resumed(&self.client).await;
-                }
-                gone = wait_gone(&self.client, &path, place.czxid()) => return gone,
-                () = session::suspended(&self.client),
-                    if self.suspension == Suspension::StepDown =>
-                {
-                    self.standing.send_replace(Standing::Waiting);
-                    session::resumed(&self.client).await;
-                }
-            }
+        Ticket { dir: &self.path, shape, data: &self.id, acl, held: &[] }
+    }
+
+    async fn enter(&self) -> Result<Entered, Error> {
+        Place::enter(&self.client, &self.ticket(&Acl::open())).await
+    }
+
+    /// Goes to the end of the queue behind a term, in case the session lives on: what is written
+    /// under the token of that term must not pass for a write of the next one, so the next one has
+    /// another znode.
+    async fn enter_again(&self, place: Arc<Place>) -> Result<Entered, Error> {
+        let entered = place.enter_again(LATCH_BASE, &self.ticket(&Acl::open())).await?;
+        // Of the place before nothing is left. Somebody else who looks at it deletes it once more.
+        self.keep(None);
+        if let Some(mut left) = Arc::into_inner(place) {
+            left.disarm();
         }
-        Ok(())
+        Ok(entered)
+    }
+
+    /// Takes over the first place that this session has in the queue, or enters it. Others that it
+    /// has leave the queue.
+    async fn adopt(&self) -> Result<Entered, Error> {
+        let mut places =
+            Place::adopt(&self.client, &self.path, |name| number(name).is_some()).await?;
+        places.sort_by_key(|place| std::cmp::Reverse(place.czxid()));
+        let first = places.pop();
+        for other in places {
+            other.leave().await?;
+        }
+        match first {
+            Some(place) => Ok((place, None)),
+            None => self.enter().await,
+        }
+    }
+
+    /// Waits for the leadership, and leads to the end of the term.
+    async fn stay(&self, place: &Place, listed: Option<Vec<String>>) -> Result<Stay, Error> {
+        if !wait_turn(place, listed, latch_turn).await? {
+            return Ok(Stay::Gone);
+        }
+        let path = join(&self.path, place.name());
+        let token = FencingToken::new(place.czxid());
+        self.standing.send_replace(Standing::Leading { token, path: path.clone() });
+        let mut run_out = self.run_out.subscribe();
+        tokio::select! {
+            () = self.client.lost() => {}
+            _ = run_out.wait_for(|run_out| *run_out == Some(token)) => {}
+            gone = wait_gone(&self.client, &path, place.czxid()) => {
+                return gone.map(|()| Stay::Gone);
+            }
+            () = session::suspended(&self.client),
+                if self.suspension == Suspension::StepDown => {}
+        }
+        self.standing.send_replace(Standing::Waiting);
+        session::resumed(&self.client).await;
+        Ok(Stay::Served)
     }
 
     fn keep(&self, place: Option<&Arc<Place>>) {
@@ -326,24 +417,35 @@ fn latch_turn(names: &[String], mine: &str) -> Turn {
     turn(names, mine, number, number)
 }
 
-/// Everybody in a queue and what they wrote on their znodes, the first one first.
+/// How often a queue is listed anew of which a contender goes while it is read.
+const LISTS_MAX: usize = 10;
+
+/// Everybody in a queue and what they wrote on their znodes, the first one first. Who leaves while it
+/// is read may have entered again: then it is read anew.
 pub(crate) async fn participants(
     client: &Client,
     dir: &str,
     number: impl Fn(&str) -> Option<Sequence>,
 ) -> Result<Vec<Participant>, Error> {
-    let mut found = Vec::new();
-    for name in in_order(children_now(client, dir).await?, number) {
-        let path = join(dir, &name);
-        match insist(|| client.get(&path)).await {
-            Ok((data, _)) => {
-                let id = String::from_utf8_lossy(&data).into_owned();
-                found.push(Participant { path, id, leads: found.is_empty() });
+    let mut lists = 0;
+    loop {
+        lists += 1;
+        let names = in_order(children_now(client, dir).await?, &number);
+        let listed = names.len();
+        let mut found = Vec::new();
+        for name in names {
+            let path = join(dir, &name);
+            match insist(client, || client.get(&path)).await {
+                Ok((data, _)) => {
+                    let id = String::from_utf8_lossy(&data).into_owned();
+                    found.push(Participant { path, id, leads: found.is_empty() });
+                }
+                Err(error) if is_no_node(&error) => {}
+                Err(error) => return Err(error),
             }
-            // It left meanwhile.
-            Err(error) if is_no_node(&error) => {}
-            Err(error) => return Err(error),
+        }
+        if found.len() == listed || lists == LISTS_MAX {
+            return Ok(found);
         }
     }
-    Ok(found)
 }

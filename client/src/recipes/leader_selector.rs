@@ -101,6 +101,21 @@ impl LeaderSelector {
         }
     }
 
+    /// The same if this session leads already, under a client that had it before; `None` otherwise.
+    /// See [`Mutex::adopt`].
+    pub async fn adopt<T, F>(
+        &self,
+        work: impl FnOnce(LockGuard) -> F,
+    ) -> Result<Option<Term<T>>, Error>
+    where
+        F: Future<Output = T>,
+    {
+        match self.mutex.adopt().await? {
+            Some(guard) => self.serve_term(guard, work).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
     async fn serve_term<T, F>(
         &self,
         guard: LockGuard,

@@ -6,14 +6,14 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use crate::{Client, Error, ErrorCode, OneshotWatcher, Stat};
+use crate::{Client, Error, ErrorCode, EventType, OneshotWatcher, Stat};
 
 use super::name::{Sequence, join, nearest_before};
 use super::place::{Place, Ticket};
 use super::retry::{children, fired, insist, is_no_node};
 
 /// How often a znode is looked at that may not be read, and so not be watched.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Where a place stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -75,6 +75,26 @@ pub(crate) async fn try_turn(
     Ok(None)
 }
 
+/// Takes over the places that this session has in a queue: those whose turn it is. The others, for
+/// whom nobody waits any more, leave it.
+pub(crate) async fn adopt_turns(
+    client: &Client,
+    dir: &str,
+    number: impl Fn(&str) -> Option<Sequence>,
+    turn: impl Fn(&[String], &str) -> Turn,
+) -> Result<Vec<Place>, Error> {
+    let places = Place::adopt(client, dir, |name| number(name).is_some()).await?;
+    let names = children(client, dir).await?;
+    let mut held = Vec::new();
+    for place in places {
+        match turn(&names, place.name()) {
+            Turn::Mine => held.push(place),
+            Turn::Behind(_) | Turn::Gone => drop(place.leave().await?),
+        }
+    }
+    Ok(held)
+}
+
 /// Waits until it is the place's turn; false when it has been deleted meanwhile.
 pub(crate) async fn wait_turn(
     place: &Place,
@@ -106,12 +126,13 @@ enum Sign {
 }
 
 impl Sign {
-    async fn given(self) -> Result<(), Error> {
+    /// Waits for it, and returns what has happened, if that is known.
+    async fn given(self) -> Result<Option<EventType>, Error> {
         match self {
             Self::Watch(watch) => fired(watch).await,
             Self::Time => {
                 sleep(LOOK_AGAIN).await;
-                Ok(())
+                Ok(None)
             }
         }
     }
@@ -121,7 +142,7 @@ impl Sign {
 /// leaves none behind on a znode that does not exist. A lock's ACL may forbid to read it: then no
 /// server tells of its end, and the refusal tells no more than that it is there yet.
 async fn look(client: &Client, path: &str) -> Result<Option<(Option<Stat>, Sign)>, Error> {
-    match insist(|| client.get_watched(path)).await {
+    match insist(client, || client.get_watched(path)).await {
         Ok((_, stat, watch)) => Ok(Some((Some(stat), Sign::Watch(watch)))),
         Err(error) if is_no_node(&error) => Ok(None),
         Err(error) if error.code() == Some(ErrorCode::NoAuth) => Ok(Some((None, Sign::Time))),
@@ -132,7 +153,7 @@ async fn look(client: &Client, path: &str) -> Result<Option<(Option<Stat>, Sign)
 /// Waits until a znode is written or deleted; not at all if there is none.
 pub(crate) async fn wait_changed(client: &Client, path: &str) -> Result<(), Error> {
     match look(client, path).await? {
-        Some((_, sign)) => sign.given().await,
+        Some((_, sign)) => sign.given().await.map(drop),
         None => Ok(()),
     }
 }
@@ -143,7 +164,9 @@ pub(crate) async fn wait_gone(client: &Client, path: &str, czxid: i64) -> Result
     loop {
         match look(client, path).await? {
             Some((stat, sign)) if stat.is_none_or(|stat| stat.czxid.0 == czxid) => {
-                sign.given().await?;
+                if sign.given().await? == Some(EventType::NodeDeleted) {
+                    return Ok(());
+                }
             }
             Some(_) | None => return Ok(()),
         }

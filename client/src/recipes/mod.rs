@@ -27,6 +27,7 @@ mod queue_format;
 mod read_write_lock;
 mod retry;
 mod semaphore;
+mod sentry;
 mod session;
 mod simple_lock;
 mod witness;

@@ -25,6 +25,9 @@ pub trait Lockable: fmt::Debug + Send + Sync {
 
     /// Takes the lock if that needs no waiting.
     fn try_acquire_boxed(&self) -> Acquiring<'_>;
+
+    /// Takes over the lock if this session holds it; see [`Mutex::adopt`].
+    fn adopt_boxed(&self) -> Acquiring<'_>;
 }
 
 macro_rules! lockable {
@@ -36,6 +39,10 @@ macro_rules! lockable {
 
             fn try_acquire_boxed(&self) -> Acquiring<'_> {
                 Box::pin(self.try_acquire())
+            }
+
+            fn adopt_boxed(&self) -> Acquiring<'_> {
+                Box::pin(async { Ok(self.adopt().await?.into_iter().next()) })
             }
         }
     )+};
@@ -55,6 +62,10 @@ impl Lockable for ReadLock {
     fn try_acquire_boxed(&self) -> Acquiring<'_> {
         Box::pin(self.0.try_read())
     }
+
+    fn adopt_boxed(&self) -> Acquiring<'_> {
+        Box::pin(async { Ok(self.0.adopt_readers().await?.into_iter().next()) })
+    }
 }
 
 /// A read-write lock, for writing.
@@ -68,6 +79,10 @@ impl Lockable for WriteLock {
 
     fn try_acquire_boxed(&self) -> Acquiring<'_> {
         Box::pin(async { Ok(self.0.try_write().await?.map(super::WriteGuard::into_guard)) })
+    }
+
+    fn adopt_boxed(&self) -> Acquiring<'_> {
+        Box::pin(async { Ok(self.0.adopt_writer().await?.map(super::WriteGuard::into_guard)) })
     }
 }
 
@@ -120,6 +135,23 @@ impl MultiLock {
             }
         }
         Ok(Some(MultiGuard { guards }))
+    }
+
+    /// Takes over the locks if this session holds all of them, and releases them if it holds some;
+    /// see [`Mutex::adopt`]. Of a semaphore or a read lock this is one; what else the session holds
+    /// of those is released.
+    pub async fn adopt(&self) -> Result<Option<MultiGuard>, Error> {
+        let mut guards = GuardStack::default();
+        for lock in &self.locks {
+            if let Some(guard) = self.one(lock.adopt_boxed(), &mut guards).await? {
+                guards.push(guard);
+            }
+        }
+        if guards.0.len() == self.locks.len() {
+            return Ok(Some(MultiGuard { guards }));
+        }
+        guards.release().await?;
+        Ok(None)
     }
 
     /// Acquires one of the locks; a failure gives those before it back, in reverse.

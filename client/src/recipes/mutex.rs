@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use crate::{Client, Error};
 
-use super::guard::{LockGuard, REVOKE_MESSAGE};
-use super::line::{Turn, take_turn, try_turn, turn};
+use super::guard::LockGuard;
+use super::line::{Turn, adopt_turns, take_turn, try_turn, turn};
 use super::name::{LOCK_BASE, Sequence, in_order, join};
 use super::options::LockOptions;
 use super::place::{Shape, Ticket};
 use super::retry::{children_now, insist, within};
+use super::sentry::REVOKE_MESSAGE;
 
 /// A fair lock that excludes Curator's `InterProcessMutex`, the locks of Go's `zk` and of the
 /// `zookeeper-client` crate, and, with [`LockOptions::bilingual`], kazoo's `Lock`, on the same
@@ -75,6 +76,15 @@ impl Mutex {
         Ok(place.map(LockGuard::new))
     }
 
+    /// Takes over the lock if this session holds it: a client that has
+    /// [resumed](crate::ClientOptions::resume) the session of another one has its locks and no
+    /// guards for them. Attempts at the lock that were under way there are ended. Call it before
+    /// anything else of the session contends here: a lock that has a guard gets a second one.
+    pub async fn adopt(&self) -> Result<Option<LockGuard>, Error> {
+        let turns = adopt_turns(&self.client, &self.path, Sequence::of_mutex, mutex_turn);
+        Ok(turns.await?.pop().map(LockGuard::new))
+    }
+
     fn ticket<'a>(&'a self, data: &'a [u8]) -> Ticket<'a> {
         let shape =
             if self.options.bilingual { Shape::Bilingual } else { Shape::Protected(LOCK_BASE) };
@@ -91,7 +101,7 @@ impl Mutex {
     /// Asks the holder or waiter whose znode this is to give up its place, as Curator's `Revoker`
     /// does. Whether it heeds is its own matter; see [`LockGuard::revocation`].
     pub async fn request_revocation(client: &Client, participant: &str) -> Result<(), Error> {
-        insist(|| client.set_data(participant, REVOKE_MESSAGE, -1)).await.map(drop)
+        insist(client, || client.set_data(participant, REVOKE_MESSAGE, -1)).await.map(drop)
     }
 }
 

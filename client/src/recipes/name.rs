@@ -41,6 +41,18 @@ impl ProtectedId {
         Ok(Self(bytes))
     }
 
+    /// The id of a name that one of these forms has.
+    pub(crate) fn of(name: &str) -> Option<Self> {
+        let name = name.strip_prefix("_c_").unwrap_or(name);
+        let hex = match name.get(..36) {
+            Some(uuid) if uuid.matches('-').count() == 4 => uuid.replace('-', ""),
+            _ => name.get(..32)?.to_owned(),
+        };
+        let number = u128::from_str_radix(&hex, 16).ok().filter(|_| hex.len() == 32)?;
+        let id = Self(number.to_be_bytes());
+        id.owns(name).then_some(id)
+    }
+
     /// 36 characters, with dashes.
     pub(crate) fn uuid(self) -> String {
         let hex = self.hex();
@@ -187,9 +199,20 @@ mod tests {
             assert_eq!(uuid.as_bytes()[14], b'4', "version 4: {uuid}");
             assert!(matches!(uuid.as_bytes()[19], b'8' | b'9' | b'a' | b'b'), "variant: {uuid}");
             assert!(uuid.starts_with(|first: char| first.is_ascii_alphabetic()), "{uuid}");
-            assert!(id.owns(&format!("{}0000000001", id.curator(LOCK_BASE))));
-            assert!(id.owns(&format!("{}0000000001", id.kazoo(KAZOO_LOCK_BASE))));
+            for name in [id.curator(LOCK_BASE), id.kazoo(KAZOO_LOCK_BASE), id.uuid()] {
+                let name = format!("{name}0000000001");
+                assert!(id.owns(&name));
+                assert_eq!(ProtectedId::of(&name), Some(id), "{name}");
+            }
             assert!(!id.owns(&ProtectedId::random().unwrap().curator(LOCK_BASE)));
+        }
+    }
+
+    #[test]
+    fn other_names_have_no_id() {
+        for name in ["", "lock-0000000001", "_c_", "_c_1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4b", "ready"]
+        {
+            assert_eq!(ProtectedId::of(name), None, "{name}");
         }
     }
 

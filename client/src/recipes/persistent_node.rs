@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use zoolet_jute::{CreateMode, ErrorCode, Stat};
@@ -13,8 +14,8 @@ use crate::{Client, Error, ErrorKind};
 
 use super::name::{ProtectedId, join, split};
 use super::retry::{
-    back_off, children_now, delete_created, ensure_containers, exists_now, fired, insist,
-    is_no_node, is_transient, within,
+    back_off, children_now, clean_up_later, delete_created, ensure_containers, exists_now, fired,
+    insist, is_no_node, is_transient, within,
 };
 
 /// Where the znode is, as the task knows it.
@@ -86,15 +87,8 @@ impl PersistentNode {
         let (sender, presence) = watch::channel(Presence::Coming);
         let (data, wanted) = watch::channel(Bytes::copy_from_slice(data));
         let (keep, dropped) = oneshot::channel();
-        let keeper = Keeper {
-            client: client.clone(),
-            dir: dir.to_owned(),
-            name,
-            id,
-            mode,
-            wanted,
-            presence: sender,
-        };
+        let kept = Kept { client: client.clone(), dir: dir.to_owned(), name, id, mode };
+        let keeper = Keeper { kept, wanted, presence: sender };
         Self { presence, data, keep, task: tokio::spawn(keeper.run(dropped)) }
     }
 
@@ -142,37 +136,19 @@ impl PersistentNode {
     }
 }
 
-/// The task that keeps the znode there.
-struct Keeper {
+/// The znode that is kept.
+#[derive(Clone)]
+struct Kept {
     client: Client,
     dir: String,
     name: String,
     id: Option<ProtectedId>,
     mode: CreateMode,
-    wanted: watch::Receiver<Bytes>,
-    presence: watch::Sender<Presence>,
 }
 
-impl Keeper {
-    async fn run(mut self, dropped: oneshot::Receiver<()>) -> Result<(), Error> {
-        let error = tokio::select! {
-            error = self.keep() => Some(error),
-            _ = dropped => None,
-        };
-        let kind = error.as_ref().map_or(ErrorKind::Closed, |error| error.kind().clone());
-        self.presence.send_replace(Presence::Ended(kind));
-        match error {
-            Some(error) => Err(error),
-            None => self.remove().await,
-        }
-    }
-
-    async fn keep(&mut self) -> Error {
-        loop {
-            if let Err(error) = self.keep_once().await {
-                return error;
-            }
-        }
+impl Kept {
+    fn path(&self) -> String {
+        join(&self.dir, &self.name)
     }
 
     /// Deletes the znode, one too whose create is not answered yet: it stands in front of this in
@@ -190,34 +166,91 @@ impl Keeper {
         }
     }
 
+    /// Removes it as soon as the servers let this, unless the session ends before.
+    fn remove_later(self) {
+        let Self { client, dir, name, id, mode } = self;
+        let work = move |client| {
+            let kept = Self { client, dir: dir.clone(), name: name.clone(), id, mode };
+            async move { kept.remove().await }
+        };
+        clean_up_later(&client, &Handle::current(), work);
+    }
+
     /// Whether a znode can be this one: not if it goes with another session.
     fn may_own(&self, stat: &Stat) -> bool {
         !matches!(self.mode, CreateMode::Ephemeral | CreateMode::EphemeralSequential)
             || stat.ephemeral_owner == self.client.session().id
     }
 
+    /// The name of a protected znode whose create was not answered.
+    async fn find(&self) -> Result<Option<String>, Error> {
+        let Some(id) = self.id else { return Ok(None) };
+        let names = children_now(&self.client, &self.dir).await?;
+        Ok(names.into_iter().find(|name| id.owns(name)))
+    }
+}
+
+/// The task that keeps the znode there.
+struct Keeper {
+    kept: Kept,
+    wanted: watch::Receiver<Bytes>,
+    presence: watch::Sender<Presence>,
+}
+
+impl Keeper {
+    async fn run(mut self, dropped: oneshot::Receiver<()>) -> Result<(), Error> {
+        let error = tokio::select! {
+            error = self.keep() => Some(error),
+            _ = dropped => None,
+        };
+        let kind = error.as_ref().map_or(ErrorKind::Closed, |error| error.kind().clone());
+        self.presence.send_replace(Presence::Ended(kind));
+        if let Some(error) = error {
+            return Err(error);
+        }
+        let removed = self.kept.remove().await;
+        if removed.as_ref().is_err_and(|error| !error.ends_session()) {
+            // The caller of `close` gets the error at once, and the removal goes on.
+            self.kept.remove_later();
+        }
+        removed
+    }
+
+    async fn keep(&mut self) -> Error {
+        loop {
+            if let Err(error) = self.keep_once().await {
+                return error;
+            }
+        }
+    }
+
     /// Makes the znode what it should be, and waits until it is not any more.
     async fn keep_once(&mut self) -> Result<(), Error> {
         let (path, mut has_data) = self.create().await?;
         loop {
-            let (data, watch) = match insist(|| self.client.get_watched(&path)).await {
-                Ok((data, stat, watch)) if self.may_own(&stat) => (data, watch),
-                Ok(_) => return Ok(()),
-                Err(error) if is_no_node(&error) => return Ok(()),
-                Err(error) => return Err(error),
-            };
+            let (data, watch) =
+                match insist(&self.kept.client, || self.kept.client.get_watched(&path)).await {
+                    Ok((data, stat, watch)) if self.kept.may_own(&stat) => (data, watch),
+                    Ok(_) => return Ok(()),
+                    Err(error) if is_no_node(&error) => return Ok(()),
+                    Err(error) => return Err(error),
+                };
             // Once: two who keep one znode with different data would answer each other for ever.
             if !std::mem::replace(&mut has_data, true) {
                 let wanted = self.wanted.borrow_and_update().clone();
                 if data != wanted {
-                    match insist(|| self.client.set_data(&path, &wanted, -1)).await {
+                    match insist(&self.kept.client, || {
+                        self.kept.client.set_data(&path, &wanted, -1)
+                    })
+                    .await
+                    {
                         Err(error) if is_no_node(&error) => return Ok(()),
                         other => drop(other?),
                     }
                 }
             }
             tokio::select! {
-                changed = fired(watch) => changed?,
+                changed = fired(watch) => drop(changed?),
                 changed = self.wanted.changed() => {
                     if changed.is_err() {
                         // The handle is gone with its sender: the task is about to be told.
@@ -234,10 +267,10 @@ impl Keeper {
     async fn create(&mut self) -> Result<(Arc<str>, bool), Error> {
         let mut tries = 0;
         loop {
-            let path = join(&self.dir, &self.name);
+            let path = self.kept.path();
             let data = self.wanted.borrow_and_update().clone();
             let mut has_data = false;
-            let created = match self.client.create(&path, &data, self.mode).await {
+            let created = match self.kept.client.create(&path, &data, self.kept.mode).await {
                 Ok((created, _)) => {
                     has_data = true;
                     created
@@ -249,21 +282,21 @@ impl Keeper {
                     path
                 }
                 Err(error) if is_no_node(&error) => {
-                    ensure_containers(&self.client, &self.dir).await?;
+                    ensure_containers(&self.kept.client, &self.kept.dir).await?;
                     continue;
                 }
                 Err(error) if is_transient(&error) => {
-                    back_off(&mut tries).await;
-                    match self.find().await? {
-                        Some(name) => join(&self.dir, &name),
+                    back_off(&self.kept.client, &error, &mut tries).await;
+                    match self.kept.find().await? {
+                        Some(name) => join(&self.kept.dir, &name),
                         None => continue,
                     }
                 }
                 Err(error) => return Err(error),
             };
             if let Some((_, name)) = split(&created) {
-                name.clone_into(&mut self.name);
-                self.mode = without_number(self.mode);
+                name.clone_into(&mut self.kept.name);
+                self.kept.mode = without_number(self.kept.mode);
             }
             let created: Arc<str> = created.into();
             self.presence.send_replace(Presence::There(Arc::clone(&created)));
@@ -274,22 +307,16 @@ impl Keeper {
     /// Answers true if the znode at the path can be this one, and otherwise waits until it is
     /// another one, or changes.
     async fn wait_foreign(&self, path: &str) -> Result<bool, Error> {
-        let (stat, watch) = insist(|| self.client.exists_watched(path)).await?;
+        let (stat, watch) =
+            insist(&self.kept.client, || self.kept.client.exists_watched(path)).await?;
         match stat {
-            Some(stat) if self.may_own(&stat) => Ok(true),
+            Some(stat) if self.kept.may_own(&stat) => Ok(true),
             Some(_) => {
                 self.presence.send_replace(Presence::Coming);
-                fired(watch).await.map(|()| false)
+                fired(watch).await.map(|_| false)
             }
             None => Ok(false),
         }
-    }
-
-    /// The name of a protected znode whose create was not answered.
-    async fn find(&self) -> Result<Option<String>, Error> {
-        let Some(id) = self.id else { return Ok(None) };
-        let names = children_now(&self.client, &self.dir).await?;
-        Ok(names.into_iter().find(|name| id.owns(name)))
     }
 }
 

@@ -17,8 +17,8 @@ use crate::{Client, Error, ErrorKind};
 
 use super::name::{KAZOO_LOCK_BASE, LOCK_BASE, ProtectedId, Sequence, join, split};
 use super::retry::{
-    back_off, children_now, delete_created, delete_if_there, ensure_containers, insist, is_no_node,
-    is_transient,
+    back_off, children_now, clean_up_later, delete_created, delete_if_there, ensure_containers,
+    insist, is_no_node, is_transient,
 };
 
 /// The names of the znodes of one place.
@@ -79,6 +79,24 @@ impl Place {
         })
     }
 
+    /// A place with a name of its own that its owner is going to create. Dropped, it deletes the
+    /// znode if there is one.
+    pub(crate) fn planned(client: &Client, dir: &str, base: &str) -> Result<Self, Error> {
+        let mut place = Self::empty(client, dir, None)?;
+        place.names = vec![place.id.curator(base)];
+        Ok(place)
+    }
+
+    /// A mark that is set when the create of the znode is sent.
+    pub(crate) fn sent(&self) -> &Arc<AtomicBool> {
+        &self.sent
+    }
+
+    /// Has the drop delete nothing: there is no znode.
+    pub(crate) fn disarm(&mut self) {
+        self.armed = false;
+    }
+
     /// Creates an ephemeral znode of a fixed name; `None` when somebody else has it. Its data is a
     /// random id, by which a lost reply is made up for, a space, and the label.
     pub(crate) async fn seize(
@@ -92,7 +110,7 @@ impl Place {
         };
         let mut place = Self::empty(client, dir, Some(name.to_owned()))?;
         let data = [place.id.uuid().as_bytes(), b" ", label].concat();
-        let mut tries = 0;
+        let (mut tries, mut in_doubt) = (0, false);
         loop {
             let acl = acl.to_vec();
             let create = client.create_with_acl(path, &data, acl, CreateMode::Ephemeral);
@@ -102,7 +120,7 @@ impl Place {
                     return Ok(Some(place));
                 }
                 Err(error) if error.code() == Some(ErrorCode::NodeExists) => {
-                    let found = if tries == 0 { None } else { place.find().await? };
+                    let found = if in_doubt { place.find().await? } else { None };
                     place.armed = found.is_some();
                     return Ok(found.map(|found| {
                         place.take(found);
@@ -112,9 +130,12 @@ impl Place {
                 Err(error) if is_no_node(&error) => {
                     ensure_containers(client, dir).await?;
                 }
-                Err(error) if is_transient(&error) => back_off(&mut tries).await,
+                Err(error) if is_transient(&error) => {
+                    in_doubt |= error.may_have_happened();
+                    back_off(client, &error, &mut tries).await;
+                }
                 Err(error) => {
-                    place.armed = error.may_have_happened();
+                    place.armed = in_doubt || error.may_have_happened();
                     return Err(error);
                 }
             }
@@ -128,7 +149,7 @@ impl Place {
         ticket: &Ticket<'_>,
     ) -> Result<(Self, Option<Vec<String>>), Error> {
         let mut place = Self::empty(client, ticket.dir, None)?;
-        let mut tries = 0;
+        let (mut tries, mut in_doubt) = (0, false);
         loop {
             // Calls are carried out in the order in which they are made: the list behind the create.
             let listed = async { client.children(ticket.dir).await };
@@ -142,19 +163,113 @@ impl Place {
                     ensure_containers(client, ticket.dir).await?;
                 }
                 Err(error) if is_transient(&error) => {
+                    in_doubt |= error.may_have_happened();
+                    back_off(client, &error, &mut tries).await;
+                    if !in_doubt {
+                        continue;
+                    }
                     debug!(dir = ticket.dir, %error, "looking for a znode whose create was lost");
-                    back_off(&mut tries).await;
                     if let Some(found) = place.find().await? {
                         place.take(found);
                         return Ok((place, None));
                     }
                 }
                 Err(error) => {
-                    place.armed = error.may_have_happened();
+                    place.armed = in_doubt || error.may_have_happened();
                     return Err(error);
                 }
             }
         }
+    }
+
+    /// Leaves the queue and enters it at its end, in one transaction: a list has the one znode or the
+    /// other. Its owner disarms this one when that is done.
+    pub(crate) async fn enter_again(
+        &self,
+        base: &str,
+        ticket: &Ticket<'_>,
+    ) -> Result<(Self, Option<Vec<String>>), Error> {
+        let client = &self.client;
+        let mut place = Self::empty(client, ticket.dir, None)?;
+        let (old, new) = (join(&self.dir, self.name()), join(ticket.dir, &place.id.curator(base)));
+        let mode = CreateMode::EphemeralSequential;
+        let (mut tries, mut in_doubt) = (0, false);
+        loop {
+            let transaction = client.transaction().delete(&old, -1);
+            let transaction = transaction.create(&new, ticket.data, ticket.acl.to_vec(), mode);
+            let error = match transaction.commit().marking(&place.sent).await {
+                Ok((_, mut results)) => {
+                    if let Some(MultiResult::Create2 { path, stat }) = results.pop() {
+                        place.take(vec![(path, stat)]);
+                    }
+                    return Ok((place, None));
+                }
+                Err(error) => error,
+            };
+            if is_transient(&error) {
+                in_doubt |= error.may_have_happened();
+                back_off(client, &error, &mut tries).await;
+            } else if !is_no_node(&error) {
+                place.armed = in_doubt || error.may_have_happened();
+                return Err(error);
+            }
+            if in_doubt && let Some(found) = place.find().await? {
+                place.take(found);
+                return Ok((place, None));
+            }
+            if is_no_node(&error) {
+                // Somebody has deleted the old one.
+                place.armed = false;
+                return Self::enter(client, ticket).await;
+            }
+        }
+    }
+
+    /// The places that this session has below a znode under names that `is_name` accepts, in no
+    /// order: those of the client that had the session before. Nobody else may hold them.
+    pub(crate) async fn adopt(
+        client: &Client,
+        dir: &str,
+        is_name: impl Fn(&str) -> bool,
+    ) -> Result<Vec<Self>, Error> {
+        let mut places: Vec<Self> = Vec::new();
+        for name in children_now(client, dir).await? {
+            let Some(id) = ProtectedId::of(&name).filter(|_| is_name(&name)) else { continue };
+            let path = join(dir, &name);
+            let stat = insist(client, || client.exists(&path)).await?;
+            let session = client.session().id;
+            let Some(stat) = stat.filter(|stat| stat.ephemeral_owner == session) else { continue };
+            if let Some(place) = places.iter_mut().find(|place| place.id == id) {
+                place.names.push(name);
+                // Curator's form first, as they were created.
+                place.names.sort_by_key(|name| !name.starts_with("_c_"));
+            } else {
+                let mut place = Self::empty(client, dir, None)?;
+                (place.id, place.names, place.czxid) = (id, vec![name], stat.czxid.0);
+                places.push(place);
+            }
+        }
+        Ok(places)
+    }
+
+    /// The same of a znode of a fixed name; `None` if it is not this session's.
+    pub(crate) async fn adopt_fixed(client: &Client, path: &str) -> Result<Option<Self>, Error> {
+        let Some((dir, name)) = split(path) else { return Ok(None) };
+        insist(client, || client.sync(path)).await?;
+        let (data, stat) = match insist(client, || client.get(path)).await {
+            Ok(found) => found,
+            Err(error) if is_no_node(&error) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let id = std::str::from_utf8(data.get(..36).unwrap_or_default()).ok();
+        let Some(id) = id.and_then(ProtectedId::of) else { return Ok(None) };
+        if stat.ephemeral_owner != client.session().id {
+            return Ok(None);
+        }
+        let mut place = Self::empty(client, dir, Some(name.to_owned()))?;
+        place.id = id;
+        place.take(vec![(path.to_owned(), stat)]);
+        Ok(Some(place))
     }
 
     async fn create(&self, ticket: &Ticket<'_>) -> Result<Vec<(String, Stat)>, Error> {
@@ -218,7 +333,7 @@ impl Place {
         let mut found = Vec::new();
         for name in names {
             let path = join(&self.dir, &name);
-            match insist(|| self.client.exists(&path)).await? {
+            match insist(&self.client, || self.client.exists(&path)).await? {
                 Some(stat) if stat.ephemeral_owner == session => {
                     found.push((path, stat));
                 }
@@ -274,23 +389,41 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        if !self.armed || (self.names.is_empty() && !self.sent.load(Ordering::Relaxed)) {
+        // A create that was never sent has left nothing.
+        if !self.armed || (self.czxid == 0 && !self.sent.load(Ordering::Relaxed)) {
             return;
         }
-        let (dir, names) = (std::mem::take(&mut self.dir), std::mem::take(&mut self.names));
-        let (id, fixed, czxid) = (self.id, self.fixed.take(), self.czxid);
-        self.client.in_background(&self.runtime, move |client| async move {
-            let cleaned = match fixed {
-                Some(name) => {
-                    let czxid = (!names.is_empty()).then_some(czxid);
-                    clean_up_fixed(&client, &join(&dir, &name), id, czxid).await
-                }
-                None => clean_up(&client, &dir, id, names).await,
-            };
-            if let Err(error) = cleaned {
-                debug!(dir, %error, "a znode is left to the end of its session");
+        let remains = Remains {
+            dir: std::mem::take(&mut self.dir),
+            id: self.id,
+            fixed: self.fixed.take(),
+            names: std::mem::take(&mut self.names),
+            czxid: self.czxid,
+        };
+        clean_up_later(&self.client, &self.runtime, move |client| remains.clone().delete(client));
+    }
+}
+
+/// What a dropped place has left.
+#[derive(Clone, Debug)]
+struct Remains {
+    dir: String,
+    id: ProtectedId,
+    fixed: Option<String>,
+    names: Vec<String>,
+    czxid: i64,
+}
+
+impl Remains {
+    async fn delete(self, client: Client) -> Result<(), Error> {
+        let Self { dir, id, fixed, names, czxid } = self;
+        match fixed {
+            Some(name) => {
+                let czxid = (!names.is_empty()).then_some(czxid);
+                clean_up_fixed(&client, &join(&dir, &name), id, czxid).await
             }
-        });
+            None => clean_up(&client, &dir, id, names).await,
+        }
     }
 }
 
@@ -305,8 +438,8 @@ async fn find_names(client: &Client, dir: &str, id: ProtectedId) -> Result<Vec<S
 /// The Stat of a znode, as of now, whose data starts with an id: only the name's holder writes its
 /// id there.
 async fn find_fixed(client: &Client, path: &str, id: ProtectedId) -> Result<Option<Stat>, Error> {
-    insist(|| client.sync(path)).await?;
-    match insist(|| client.get(path)).await {
+    insist(client, || client.sync(path)).await?;
+    match insist(client, || client.get(path)).await {
         Ok((data, stat)) => Ok(data.starts_with(id.uuid().as_bytes()).then_some(stat)),
         Err(error) if is_no_node(&error) => Ok(None),
         Err(error) => Err(error),
@@ -352,7 +485,7 @@ async fn remove(client: &Client, dir: &str, names: &[String]) -> Result<bool, Er
     if let [name] = names {
         return delete_if_there(client, &join(dir, name)).await;
     }
-    let mut tries = 0;
+    let (mut tries, mut in_doubt) = (0, false);
     loop {
         let mut transaction = client.transaction();
         for name in names {
@@ -361,7 +494,10 @@ async fn remove(client: &Client, dir: &str, names: &[String]) -> Result<bool, Er
         match transaction.commit().await {
             Ok(_) => return Ok(true),
             Err(error) if is_no_node(&error) => break,
-            Err(error) if is_transient(&error) => back_off(&mut tries).await,
+            Err(error) if is_transient(&error) => {
+                in_doubt |= error.may_have_happened();
+                back_off(client, &error, &mut tries).await;
+            }
             Err(error) => return Err(error),
         }
     }
@@ -369,5 +505,5 @@ async fn remove(client: &Client, dir: &str, names: &[String]) -> Result<bool, Er
     for name in names {
         delete_if_there(client, &join(dir, name)).await?;
     }
-    Ok(tries > 0)
+    Ok(in_doubt)
 }

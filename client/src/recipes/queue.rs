@@ -7,13 +7,13 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::Mutex;
 use tracing::debug;
-use zoolet_jute::{Acl, CreateMode};
+use zoolet_jute::{Acl, CreateMode, Stat, Zxid};
 
 use crate::{Client, Error, ErrorKind};
 
 use super::name::{Sequence, join, split};
 use super::queue_format::{Item, QueueFormat};
-use super::retry::{children_now, ensure_persistent, fired, insist, is_no_node, within};
+use super::retry::{ensure_persistent, exists_now, fired, insist, is_no_node, within};
 use super::witness::Witness;
 
 /// A queue of items that persist until somebody takes them, in the form of another client's queue.
@@ -23,6 +23,11 @@ use super::witness::Witness;
 /// of a clone. Items that a handle has taken and not answered are lost with the last clone of it,
 /// and may be lost with its session: of items that another client has put into one znode all but
 /// the first wait in the handle, so keep it, and take until nothing is left.
+///
+/// Puts and takes have helper znodes below `<path>-witness`, which the session creates. A session
+/// that may not, because the parent of the path does not let it CREATE, does without: then a put or
+/// a take whose reply is lost is an error for which [`Error::may_have_happened`] is true, an item of
+/// which may be in the queue, or out of it and lost.
 ///
 /// The znode of the queue stays when the queue is empty. Curator makes it a container: where those
 /// are reaped, items get names that others had before, and a take that stood still meanwhile may
@@ -39,9 +44,32 @@ struct Shared {
     path: String,
     format: QueueFormat,
     witness: Witness,
-    /// Items that are out of the queue and not yet with a caller. Invariant: whoever takes a znode
-    /// holds the lock until its items are in here.
-    taken: Arc<Mutex<VecDeque<Bytes>>>,
+    /// Invariant: whoever takes a znode holds the lock until its items are in here.
+    taken: Arc<Mutex<Taken>>,
+}
+
+/// What a handle knows of the queue's head.
+#[derive(Debug, Default)]
+struct Taken {
+    /// Items that are out of the queue and not yet with a caller.
+    items: VecDeque<Bytes>,
+    /// The znodes that were in the queue at the last look, without those that were taken since. A
+    /// new one has a higher number than all of these, so in a queue without priorities it comes
+    /// behind them.
+    listed: VecDeque<Item>,
+    /// Whether something was put since, if that can come in front.
+    created: Option<Created>,
+}
+
+/// What changes when a child is created below a znode, and not when one is deleted: which znode it
+/// is, and its changes of children and their number together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Created(Zxid, i32);
+
+impl Created {
+    fn of(stat: &Stat) -> Self {
+        Self(stat.czxid, stat.cversion.wrapping_add(stat.num_children))
+    }
 }
 
 impl Queue {
@@ -101,7 +129,8 @@ impl Queue {
                 return Ok(item);
             }
             let shared = &self.shared;
-            let watched = insist(|| shared.client.children_watched(&shared.path)).await;
+            let watched =
+                insist(&shared.client, || shared.client.children_watched(&shared.path)).await;
             match watched {
                 Ok((names, _, watch)) => {
                     // What has come before the watch. What stays in the queue then is no item.
@@ -113,7 +142,9 @@ impl Queue {
                     fired(watch).await?;
                 }
                 Err(error) if is_no_node(&error) => {
-                    let exists = insist(|| shared.client.exists_watched(&shared.path)).await?;
+                    let exists =
+                        insist(&shared.client, || shared.client.exists_watched(&shared.path))
+                            .await?;
                     if let (None, watch) = exists {
                         fired(watch).await?;
                     }
@@ -131,7 +162,7 @@ impl Queue {
     /// Takes the first item if there is one.
     pub async fn try_take(&self) -> Result<Option<Bytes>, Error> {
         let mut taken = Arc::clone(&self.shared.taken).lock_owned().await;
-        if let Some(item) = taken.pop_front() {
+        if let Some(item) = taken.items.pop_front() {
             return Ok(Some(item));
         }
         // In a task of its own: once an item is out of the queue it has to reach the buffer, even
@@ -140,7 +171,7 @@ impl Queue {
         let refilling =
             tokio::spawn(async move { shared.refill(&mut taken).await.map(|()| taken) });
         match refilling.await {
-            Ok(refilled) => Ok(refilled?.pop_front()),
+            Ok(refilled) => Ok(refilled?.items.pop_front()),
             Err(ended) => Err(ErrorKind::Protocol(format!("the take was ended: {ended}")).into()),
         }
     }
@@ -150,7 +181,7 @@ impl Queue {
         let shared = &self.shared;
         for item in shared.items().await? {
             let path = join(&shared.path, &item.name);
-            match insist(|| shared.client.get(&path)).await {
+            match insist(&shared.client, || shared.client.get(&path)).await {
                 Ok((data, _)) => {
                     let first = shared.format.decode(data).and_then(|mut items| items.pop_front());
                     if first.is_some() {
@@ -177,8 +208,23 @@ impl Queue {
 
 impl Shared {
     /// The items in the order in which they are taken.
-    async fn items(&self) -> Result<Vec<Item>, Error> {
-        let names = children_now(&self.client, &self.path).await?;
+    async fn items(&self) -> Result<VecDeque<Item>, Error> {
+        Ok(self.list().await?.0)
+    }
+
+    /// The same, as of now, and what tells whether others were put since.
+    async fn list(&self) -> Result<(VecDeque<Item>, Option<Created>), Error> {
+        let (client, path) = (&self.client, self.path.as_str());
+        let listed = insist(client, || async {
+            let (synced, listed) = tokio::join!(biased; client.sync(path), client.children(path));
+            synced?;
+            listed
+        });
+        let (names, stat) = match listed.await {
+            Ok(listed) => listed,
+            Err(error) if is_no_node(&error) => return Ok((VecDeque::new(), None)),
+            Err(error) => return Err(error),
+        };
         let mut items: Vec<Item> =
             names.into_iter().filter_map(|name| self.format.order_owned(name)).collect();
         let origin = items.first().map(|item| item.number);
@@ -186,14 +232,39 @@ impl Shared {
             let number = |item: &Item| origin.map(|origin| Sequence::offset(item.number, origin));
             (&one.group, number(one)).cmp(&(&other.group, number(other)))
         });
-        Ok(items)
+        Ok((items.into(), Some(Created::of(&stat))))
+    }
+
+    /// Whether the first znode of a list is still that of the queue, if it is there at all.
+    async fn is_current(&self, taken: &Taken) -> Result<bool, Error> {
+        let (false, Some(then)) = (taken.listed.is_empty(), taken.created) else {
+            return Ok(false);
+        };
+        let now = exists_now(&self.client, &self.path).await?.as_ref().map(Created::of);
+        Ok(if self.format.has_priorities() {
+            now == Some(then)
+        } else {
+            // Another znode of this name has other numbers.
+            now.is_some_and(|now| now.0 == then.0)
+        })
     }
 
     /// Takes the first znode of the queue into the buffer.
-    async fn refill(&self, taken: &mut VecDeque<Bytes>) -> Result<(), Error> {
-        for item in self.items().await? {
+    async fn refill(&self, taken: &mut Taken) -> Result<(), Error> {
+        if self.is_current(taken).await? && self.take_listed(taken).await? {
+            return Ok(());
+        }
+        (taken.listed, taken.created) = self.list().await?;
+        self.take_listed(taken).await.map(drop)
+    }
+
+    /// Takes the first znode of the list that is still there; false if none is.
+    async fn take_listed(&self, taken: &mut Taken) -> Result<bool, Error> {
+        // A failure leaves no list, so that the next take looks anew.
+        let mut listed = std::mem::take(&mut taken.listed);
+        while let Some(item) = listed.pop_front() {
             let path = join(&self.path, &item.name);
-            let (data, stat) = match insist(|| self.client.get(&path)).await {
+            let (data, stat) = match insist(&self.client, || self.client.get(&path)).await {
                 Ok(found) => found,
                 Err(error) if is_no_node(&error) => continue,
                 Err(error) => return Err(error),
@@ -206,9 +277,10 @@ impl Shared {
                 self.witness.commit(|transaction| transaction.delete(&path, stat.version));
             match deleted.await {
                 Ok(()) => {
-                    taken.extend(items);
-                    if !taken.is_empty() {
-                        return Ok(());
+                    taken.items.extend(items);
+                    if !taken.items.is_empty() {
+                        taken.listed = listed;
+                        return Ok(true);
                     }
                 }
                 // Somebody else has it.
@@ -216,6 +288,6 @@ impl Shared {
                 Err(error) => return Err(error),
             }
         }
-        Ok(())
+        Ok(false)
     }
 }

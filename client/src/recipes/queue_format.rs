@@ -50,6 +50,14 @@ impl QueueFormat {
         }
     }
 
+    /// Whether a new item can come in front of others.
+    pub(crate) const fn has_priorities(self) -> bool {
+        match self {
+            Self::Simple => false,
+            Self::Distributed | Self::Kazoo => true,
+        }
+    }
+
     /// The name of a new item, without the number; `None` for a priority that it cannot have.
     pub(crate) fn name(self, priority: Option<i32>) -> Option<String> {
         let base = self.base();

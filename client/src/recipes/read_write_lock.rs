@@ -7,7 +7,7 @@ use std::time::Duration;
 use crate::{Client, Error};
 
 use super::guard::LockGuard;
-use super::line::{Turn, take_turn, try_turn, turn};
+use super::line::{Turn, adopt_turns, take_turn, try_turn, turn};
 use super::name::{Sequence, in_order, join};
 use super::options::LockOptions;
 use super::place::{Place, Shape, Ticket};
@@ -95,6 +95,19 @@ impl ReadWriteLock {
         let ticket = self.ticket(WRITE_BASE, &data);
         let place = try_turn(&self.client, &ticket, write_turn).await?;
         Ok(place.map(|place| self.write_guard(place)))
+    }
+
+    /// Takes over what this session holds for reading; see [`Mutex::adopt`](super::Mutex::adopt).
+    pub async fn adopt_readers(&self) -> Result<Vec<LockGuard>, Error> {
+        let number = |name: &str| Sequence::after(READ_BASE, name);
+        let places = adopt_turns(&self.client, &self.path, number, read_turn).await?;
+        Ok(places.into_iter().map(LockGuard::new).collect())
+    }
+
+    /// Takes over what this session holds for writing; see [`Mutex::adopt`](super::Mutex::adopt).
+    pub async fn adopt_writer(&self) -> Result<Option<WriteGuard>, Error> {
+        let mut places = adopt_turns(&self.client, &self.path, write_number, write_turn).await?;
+        Ok(places.pop().map(|place| self.write_guard(place)))
     }
 
     /// The paths of the znodes in the queue, the holders' first.

@@ -3,11 +3,14 @@
 use std::future::Future;
 use std::time::Duration;
 
+use tokio::runtime::Handle;
 use tokio::time::sleep;
+use tracing::debug;
 
-use crate::{Client, CreateMode, Error, ErrorCode, ErrorKind, OneshotWatcher, Stat};
+use crate::{Client, CreateMode, Error, ErrorCode, ErrorKind, EventType, OneshotWatcher, Stat};
 
 use super::name::split;
+use super::session;
 
 /// The first wait before a repetition, in ms; it doubles.
 const BACKOFF_MS: u64 = 5;
@@ -15,7 +18,14 @@ const BACKOFF_MS: u64 = 5;
 /// How often it doubles.
 const DOUBLINGS_MAX: u32 = 6;
 
-/// Whether the outcome is unknown or the server could not say, and the session may live on.
+/// The first wait before a clean-up that a server has refused is tried again; it doubles.
+const CLEAN_AGAIN_MIN: Duration = Duration::from_millis(100);
+
+/// The longest of these waits.
+const CLEAN_AGAIN_MAX: Duration = Duration::from_secs(10);
+
+/// Whether the outcome is unknown, or the server did not carry the request out for now: it may be
+/// repeated, behind a [`back_off`], and the session may live on.
 pub(crate) fn is_transient(error: &Error) -> bool {
     match error.kind() {
         ErrorKind::ConnectionLoss => true,
@@ -28,6 +38,8 @@ pub(crate) fn is_transient(error: &Error) -> bool {
                     | ErrorCode::SessionMoved
                     // Not carried out, for want of time.
                     | ErrorCode::ThrottledOp
+                    // Not carried out: the server is cut off from its ensemble and serves reads.
+                    | ErrorCode::NotReadOnly
             )
         }
         ErrorKind::SessionExpired
@@ -47,34 +59,85 @@ pub(crate) fn is_no_node(error: &Error) -> bool {
     error.code() == Some(ErrorCode::NoNode)
 }
 
-/// Waits a little, longer each time; the client itself waits until it is connected.
-pub(crate) async fn back_off(tries: &mut u32) {
+/// Waits before a request that has failed so is repeated: a little, longer each time. The client
+/// itself waits until it is connected. A server that only reads is not asked again: this waits for
+/// one that writes, or for the end of the session.
+pub(crate) async fn back_off(client: &Client, error: &Error, tries: &mut u32) {
+    if error.code() == Some(ErrorCode::NotReadOnly) {
+        session::resumed(client).await;
+    }
     let factor = 1 << (*tries).min(DOUBLINGS_MAX);
     *tries = tries.saturating_add(1);
     sleep(Duration::from_millis(BACKOFF_MS * factor)).await;
 }
 
-/// Repeats an operation that does no harm twice, until a server answers or the session has ended.
-pub(crate) async fn insist<T, F>(mut operation: impl FnMut() -> F) -> Result<T, Error>
+/// Repeats an operation that does no harm twice, until a server carries it out or the session has
+/// ended.
+pub(crate) async fn insist<T, F>(
+    client: &Client,
+    mut operation: impl FnMut() -> F,
+) -> Result<T, Error>
 where
     F: Future<Output = Result<T, Error>>,
 {
     let mut tries = 0;
     loop {
         match operation().await {
-            Err(error) if is_transient(&error) => back_off(&mut tries).await,
+            Err(error) if is_transient(&error) => back_off(client, &error, &mut tries).await,
             other => return other,
         }
     }
 }
 
-/// Waits until a watch fires, or ends although the session lives on: in both cases it is time to
-/// look again.
-pub(crate) async fn fired(watch: OneshotWatcher) -> Result<(), Error> {
+/// Waits until a watch fires, and returns what has happened, or ends although the session lives on:
+/// in both cases it is time to look again.
+pub(crate) async fn fired(watch: OneshotWatcher) -> Result<Option<EventType>, Error> {
     match watch.changed().await {
-        Err(error) if *error.kind() != ErrorKind::WatchEnded => Err(error),
-        Ok(_) | Err(_) => Ok(()),
+        Ok(event) => Ok(Some(event.event_type)),
+        Err(error) if *error.kind() == ErrorKind::WatchEnded => Ok(None),
+        Err(error) => Err(error),
     }
+}
+
+/// Cleans up in the background, until it is done or the session has ended, which does it as well.
+/// After a refusal it is tried again. Meanwhile this holds no handle of the client, so that it does
+/// not keep a session open that nobody else uses: that one ends, with all that is ephemeral in it.
+pub(crate) fn clean_up_later<F>(
+    client: &Client,
+    runtime: &Handle,
+    work: impl FnMut(Client) -> F + Send + 'static,
+) where
+    F: Future<Output = Result<(), Error>> + Send + 'static,
+{
+    clean_up_behind(client, runtime, work, CLEAN_AGAIN_MIN);
+}
+
+/// The same; after a refusal, `wait` goes by before the next attempt.
+fn clean_up_behind<F>(
+    client: &Client,
+    runtime: &Handle,
+    mut work: impl FnMut(Client) -> F + Send + 'static,
+    wait: Duration,
+) where
+    F: Future<Output = Result<(), Error>> + Send + 'static,
+{
+    let handle = runtime.clone();
+    client.in_background(runtime, move |client| async move {
+        let Err(error) = work(client.clone()).await else { return };
+        if error.ends_session() {
+            debug!(%error, "a clean-up is left to the end of its session");
+            return;
+        }
+        debug!(%error, wait_ms = wait.as_millis(), "a clean-up is tried again");
+        let (weak, runtime) = (client.downgrade(), handle.clone());
+        handle.spawn(async move {
+            sleep(wait).await;
+            if let Some(client) = weak.upgrade() {
+                let wait = (wait * 2).min(CLEAN_AGAIN_MAX);
+                clean_up_behind(&client, &runtime, work, wait);
+            }
+        });
+    });
 }
 
 /// Gives a future so much time; `None` when it was not enough.
@@ -91,7 +154,7 @@ pub(crate) async fn within<T>(
 /// The children of a znode as of now: a `sync` goes in front, so that another server that answers
 /// after a reconnect has everything that was committed before. No znode, no children.
 pub(crate) async fn children_now(client: &Client, dir: &str) -> Result<Vec<String>, Error> {
-    insist(|| async {
+    insist(client, || async {
         let (synced, children) = tokio::join!(biased; client.sync(dir), client.children(dir));
         synced?;
         or_empty(children.map(|(names, _)| names))
@@ -101,7 +164,7 @@ pub(crate) async fn children_now(client: &Client, dir: &str) -> Result<Vec<Strin
 
 /// The children of a znode as the server at hand knows them. No znode, no children.
 pub(crate) async fn children(client: &Client, dir: &str) -> Result<Vec<String>, Error> {
-    or_empty(insist(|| client.children(dir)).await.map(|(names, _)| names))
+    or_empty(insist(client, || client.children(dir)).await.map(|(names, _)| names))
 }
 
 fn or_empty(children: Result<Vec<String>, Error>) -> Result<Vec<String>, Error> {
@@ -114,12 +177,15 @@ fn or_empty(children: Result<Vec<String>, Error>) -> Result<Vec<String>, Error> 
 /// Deletes a znode and does not mind if there is none. Answers whether there was one; after a lost
 /// reply, a znode that is gone counts as deleted here.
 pub(crate) async fn delete_if_there(client: &Client, path: &str) -> Result<bool, Error> {
-    let mut tries = 0;
+    let (mut tries, mut in_doubt) = (0, false);
     loop {
         match client.delete(path, -1).await {
             Ok(()) => return Ok(true),
-            Err(error) if is_no_node(&error) => return Ok(tries > 0),
-            Err(error) if is_transient(&error) => back_off(&mut tries).await,
+            Err(error) if is_no_node(&error) => return Ok(in_doubt),
+            Err(error) if is_transient(&error) => {
+                in_doubt |= error.may_have_happened();
+                back_off(client, &error, &mut tries).await;
+            }
             Err(error) => return Err(error),
         }
     }
@@ -127,7 +193,7 @@ pub(crate) async fn delete_if_there(client: &Client, path: &str) -> Result<bool,
 
 /// The Stat of a znode as of now: a `sync` goes in front, as with [`children_now`].
 pub(crate) async fn exists_now(client: &Client, path: &str) -> Result<Option<Stat>, Error> {
-    insist(|| async {
+    insist(client, || async {
         let (synced, stat) = tokio::join!(biased; client.sync(path), client.exists(path));
         synced?;
         stat
@@ -144,18 +210,21 @@ pub(crate) async fn delete_created(
     path: &str,
     mut czxid: Option<i64>,
 ) -> Result<bool, Error> {
-    let mut tries = 0;
+    let (mut tries, mut in_doubt) = (0, false);
     loop {
         match exists_now(client, path).await? {
             Some(stat) if czxid.is_none_or(|czxid| czxid == stat.czxid.0) => {
                 czxid = Some(stat.czxid.0);
             }
-            Some(_) | None => return Ok(tries > 0),
+            Some(_) | None => return Ok(in_doubt),
         }
         match client.delete(path, -1).await {
             Ok(()) => return Ok(true),
-            Err(error) if is_no_node(&error) => return Ok(tries > 0),
-            Err(error) if is_transient(&error) => back_off(&mut tries).await,
+            Err(error) if is_no_node(&error) => return Ok(in_doubt),
+            Err(error) if is_transient(&error) => {
+                in_doubt |= error.may_have_happened();
+                back_off(client, &error, &mut tries).await;
+            }
             Err(error) => return Err(error),
         }
     }
@@ -172,7 +241,7 @@ pub(crate) async fn ensure_containers(client: &Client, path: &str) -> Result<(),
         let mut missing = vec![path];
         // Upwards to the first that exists: its ACL may forbid to try and create it.
         while let Some((parent, _)) = missing.last().and_then(|path| split(path)) {
-            if parent == "/" || insist(|| client.exists(parent)).await?.is_some() {
+            if parent == "/" || insist(client, || client.exists(parent)).await?.is_some() {
                 break;
             }
             missing.push(parent);
@@ -206,7 +275,7 @@ pub(crate) async fn ensure_persistent(
     data: &[u8],
 ) -> Result<(), Error> {
     loop {
-        match insist(|| client.create(path, data, CreateMode::Persistent)).await {
+        match insist(client, || client.create(path, data, CreateMode::Persistent)).await {
             Ok(_) => return Ok(()),
             Err(error) if error.code() == Some(ErrorCode::NodeExists) => return Ok(()),
             Err(error) if is_no_node(&error) => match split(path) {
@@ -221,7 +290,7 @@ pub(crate) async fn ensure_persistent(
 async fn create_container(client: &Client, path: &str) -> Result<(), Error> {
     let mut mode = CreateMode::Container;
     loop {
-        match insist(|| client.create(path, b"", mode)).await {
+        match insist(client, || client.create(path, b"", mode)).await {
             Ok(_) => return Ok(()),
             Err(error) => match error.code() {
                 Some(ErrorCode::NodeExists) => return Ok(()),

@@ -9,7 +9,7 @@ use super::counter::SharedCount;
 use super::guard::LockGuard;
 use super::multi_lock::GuardStack;
 use super::mutex::Mutex;
-use super::name::join;
+use super::name::{Sequence, in_order, join};
 use super::options::LockOptions;
 use super::place::{Place, Shape, Ticket};
 use super::retry::{children_now, fired, insist, is_no_node, within};
@@ -115,6 +115,27 @@ impl Semaphore {
         }
     }
 
+    /// Takes over the permits that this session holds; see [`Mutex::adopt`](super::Mutex::adopt).
+    pub async fn adopt(&self) -> Result<Vec<LockGuard>, Error> {
+        let number = |name: &str| Sequence::after(LEASE_BASE, name);
+        let places = Place::adopt(&self.client, &self.leases, |name| number(name).is_some());
+        let (places, permits) = (places.await?, self.permits().await?);
+        let names = in_order(children_now(&self.client, &self.leases).await?, number);
+        let mut guards = Vec::new();
+        for place in places {
+            // A lease that does not count was waiting under the mutex, which goes behind it.
+            if names.iter().take(permits).any(|name| name == place.name()) {
+                guards.push(LockGuard::new(place));
+            } else {
+                place.leave().await?;
+            }
+        }
+        if let Some(mutex) = self.mutex.adopt().await? {
+            mutex.release().await?;
+        }
+        Ok(guards)
+    }
+
     /// Nobody can ever have more permits than there are.
     fn refuse_more(&self, count: usize) -> Result<(), Error> {
         match self.permits {
@@ -180,7 +201,8 @@ impl Semaphore {
             }
             loop {
                 let (permits, count_watch) = self.permits_watched().await?;
-                let leases = insist(|| self.client.children_watched(&self.leases)).await;
+                let leases =
+                    insist(&self.client, || self.client.children_watched(&self.leases)).await;
                 let (names, _, leases_watch) = match leases {
                     Err(error) if is_no_node(&error) => continue 'enter,
                     other => other?,
@@ -200,11 +222,12 @@ impl Semaphore {
     async fn wait_full(&self) -> Result<(), Error> {
         loop {
             let (permits, count_watch) = self.permits_watched().await?;
-            let leases = insist(|| self.client.children_watched(&self.leases)).await;
+            let leases = insist(&self.client, || self.client.children_watched(&self.leases)).await;
             let (names, _, leases_watch) = match leases {
                 // Nobody has a lease yet, so somebody will create the parent.
                 Err(error) if is_no_node(&error) => {
-                    let (stat, watch) = insist(|| self.client.exists_watched(&self.leases)).await?;
+                    let (stat, watch) =
+                        insist(&self.client, || self.client.exists_watched(&self.leases)).await?;
                     if stat.is_none() {
                         fired(watch).await?;
                     }
@@ -227,12 +250,12 @@ fn permits_of(count: i32) -> usize {
 async fn wait_either(first: OneshotWatcher, second: Option<OneshotWatcher>) -> Result<(), Error> {
     let second = async {
         match second {
-            Some(watch) => fired(watch).await,
+            Some(watch) => fired(watch).await.map(drop),
             None => pending().await,
         }
     };
     tokio::select! {
-        changed = fired(first) => changed,
+        changed = fired(first) => changed.map(drop),
         changed = second => changed,
     }
 }
@@ -269,5 +292,10 @@ impl SemaphoreMutex {
     /// Takes the lock if nobody has it.
     pub async fn try_acquire(&self) -> Result<Option<LockGuard>, Error> {
         self.semaphore.try_acquire().await
+    }
+
+    /// Takes over the lock if this session holds it; see [`Mutex::adopt`](super::Mutex::adopt).
+    pub async fn adopt(&self) -> Result<Option<LockGuard>, Error> {
+        Ok(self.semaphore.adopt().await?.pop())
     }
 }

@@ -64,4 +64,9 @@ impl SimpleLock {
         let place = Place::seize(&self.client, &self.path, &self.label, &self.acl).await?;
         Ok(place.map(LockGuard::new))
     }
+
+    /// Takes over the lock if this session holds it; see [`Mutex::adopt`](super::Mutex::adopt).
+    pub async fn adopt(&self) -> Result<Option<LockGuard>, Error> {
+        Ok(Place::adopt_fixed(&self.client, &self.path).await?.map(LockGuard::new))
+    }
 }

@@ -3,105 +3,224 @@
 //! A write that is repeated because its reply was lost may happen twice: an item would be queued
 //! twice, a count would rise by two. A witness is an ephemeral znode of the writer. Each
 //! transaction writes its number there; so after a lost reply the witness tells whether it
-//! happened. It stands in the container `<path>-witness`, out of the way of other clients.
+//! happened. Witnesses stand in the container `<path>-witness`, out of the way of other clients.
+//!
+//! A witness serves one transaction at a time, so a writer has several: each is created by the first
+//! transaction that needs it, in which it is a part, and serves others when that is done.
+//!
+//! A session that may not create the container has no witnesses. Its writes are made once: a lost
+//! reply is an error whose outcome is unknown.
 
-use tokio::sync::Mutex;
-use zoolet_jute::Acl;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::Semaphore;
+use tracing::debug;
+use zoolet_jute::{Acl, CreateMode, ErrorCode};
 
 use crate::{Client, Error, ErrorKind, Transaction};
 
-use super::place::{Place, Shape, Ticket};
-use super::retry::{back_off, insist, is_no_node, is_transient};
+use super::place::Place;
+use super::retry::{back_off, ensure_containers, insist, is_no_node, is_transient};
 
+/// The most witnesses of one writer, and so the most of its transactions that are under way.
+const WITNESSES_MAX: usize = 32;
+
+/// One witness.
 #[derive(Debug)]
 struct Standing {
     place: Place,
+    path: String,
+    /// Whether its znode was created.
+    exists: bool,
     number: u64,
 }
 
-/// The znode of one writer, created with its first transaction.
+/// How an attempt at a transaction ended that is to be repeated.
+enum Again {
+    /// Nothing was committed.
+    Now,
+    /// There is no container for the witness.
+    WithContainer,
+    /// The session may not create witnesses.
+    WithoutWitness,
+}
+
+/// The znodes of one writer.
 #[derive(Debug)]
 pub(crate) struct Witness {
     client: Client,
     dir: String,
-    standing: Mutex<Option<Standing>>,
+    free: Mutex<Vec<Standing>>,
+    turns: Semaphore,
+    is_refused: AtomicBool,
 }
 
 impl Witness {
     /// The witness for writes to a path.
     pub(crate) fn new(client: &Client, path: &str) -> Self {
-        Self { client: client.clone(), dir: format!("{path}-witness"), standing: Mutex::new(None) }
+        Self {
+            client: client.clone(),
+            dir: format!("{path}-witness"),
+            free: Mutex::default(),
+            turns: Semaphore::new(WITNESSES_MAX),
+            is_refused: AtomicBool::new(false),
+        }
     }
 
-    /// Commits the parts that `parts` adds, once. Errors of the parts are the caller's.
+    /// Commits the parts that `parts` adds, once. Errors of the parts are the caller's. Where the
+    /// session may not have a witness a lost reply is an error as well: then the outcome is unknown,
+    /// see [`Error::may_have_happened`].
     pub(crate) async fn commit(
         &self,
         parts: impl for<'a> Fn(Transaction<'a>) -> Transaction<'a>,
     ) -> Result<(), Error> {
-        let mut standing = self.standing.lock().await;
+        // Turns come in order: writes that are asked for together are sent in the order of asking.
+        let _turn = self.turns.acquire().await.map_err(|_| Error::from(ErrorKind::Closed))?;
+        if self.is_refused.load(Ordering::Relaxed) {
+            return self.commit_alone(&parts).await;
+        }
+        let free = self.free().pop();
+        let mut standing = match free {
+            Some(standing) => standing,
+            None => self.stand()?,
+        };
+        standing.number += 1;
         loop {
-            let mut current = match standing.take() {
-                Some(current) => current,
-                None => self.stand().await?,
-            };
-            current.number += 1;
-            let outcome = self.commit_numbered(&current, &parts).await;
-            match outcome {
-                // Somebody has deleted the witness: with it, nothing was committed.
-                Err(error) if *error.kind() == ErrorKind::LockLost => {}
-                outcome => {
-                    *standing = Some(current);
-                    return outcome;
+            let outcome = self.commit_numbered(&mut standing, &parts).await;
+            let again = match outcome {
+                Ok(None) => {
+                    self.free().push(standing);
+                    return Ok(());
                 }
+                Ok(Some(again)) => again,
+                Err(error) => {
+                    self.free().push(standing);
+                    return Err(error);
+                }
+            };
+            match again {
+                Again::Now => {}
+                Again::WithContainer => match ensure_containers(&self.client, &self.dir).await {
+                    Err(error) if is_refusal(&error) => {
+                        return self.refused(standing, &parts).await;
+                    }
+                    ensured => ensured?,
+                },
+                Again::WithoutWitness => return self.refused(standing, &parts).await,
             }
         }
     }
 
-    async fn stand(&self) -> Result<Standing, Error> {
-        let ticket = Ticket {
-            dir: &self.dir,
-            shape: Shape::Protected("witness-"),
-            data: b"0",
-            acl: &Acl::open(),
-            held: &[],
-        };
-        let (place, _) = Place::enter(&self.client, &ticket).await?;
-        Ok(Standing { place, number: 0 })
-    }
-
-    async fn commit_numbered(
+    /// Commits without a witness, from now on.
+    async fn refused(
         &self,
-        standing: &Standing,
+        mut standing: Standing,
         parts: &impl for<'a> Fn(Transaction<'a>) -> Transaction<'a>,
     ) -> Result<(), Error> {
-        let paths = standing.place.paths();
-        let Some(witness) = paths.first() else {
-            return Err(ErrorKind::LockLost.into());
-        };
-        let number = standing.number.to_string();
+        debug!(dir = self.dir, "no witness may be created: a lost reply leaves a write in doubt");
+        self.is_refused.store(true, Ordering::Relaxed);
+        standing.place.disarm();
+        self.commit_alone(parts).await
+    }
+
+    /// Commits without a witness. What was surely not carried out is repeated.
+    async fn commit_alone(
+        &self,
+        parts: &impl for<'a> Fn(Transaction<'a>) -> Transaction<'a>,
+    ) -> Result<(), Error> {
         let mut tries = 0;
         loop {
-            let transaction = self.client.transaction().while_held(&paths);
-            let transaction = parts(transaction).set_data(witness, number.as_bytes(), -1);
-            match transaction.commit().await {
+            match parts(self.client.transaction()).commit().await {
                 Ok(_) => return Ok(()),
-                Err(error) if is_transient(&error) => {
-                    back_off(&mut tries).await;
-                    if self.has_seen(witness, &number).await? {
-                        return Ok(());
-                    }
+                Err(error) if is_transient(&error) && !error.may_have_happened() => {
+                    back_off(&self.client, &error, &mut tries).await;
                 }
                 Err(error) => return Err(error),
             }
         }
     }
 
-    async fn has_seen(&self, witness: &str, number: &str) -> Result<bool, Error> {
-        insist(|| self.client.sync(witness)).await?;
-        match insist(|| self.client.get(witness)).await {
-            Ok((data, _)) => Ok(data.as_ref() == number.as_bytes()),
-            Err(error) if is_no_node(&error) => Ok(false),
+    fn stand(&self) -> Result<Standing, Error> {
+        let place = Place::planned(&self.client, &self.dir, "witness")?;
+        let path = place.paths().pop().unwrap_or_default();
+        Ok(Standing { place, path, exists: false, number: 0 })
+    }
+
+    /// Commits the parts and the witness's number; `None` when that is done.
+    async fn commit_numbered(
+        &self,
+        standing: &mut Standing,
+        parts: &impl for<'a> Fn(Transaction<'a>) -> Transaction<'a>,
+    ) -> Result<Option<Again>, Error> {
+        let number = standing.number.to_string();
+        let mut tries = 0;
+        loop {
+            let held = if standing.exists { std::slice::from_ref(&standing.path) } else { &[] };
+            let transaction = parts(self.client.transaction().while_held(held));
+            let of_witness = transaction.parts();
+            let (path, data) = (standing.path.as_str(), number.as_bytes());
+            let transaction = if standing.exists {
+                transaction.set_data(path, data, -1)
+            } else {
+                transaction.create(path, data, Acl::open(), CreateMode::Ephemeral)
+            };
+            let committed = transaction.commit().marking(standing.place.sent()).await;
+            let Err(error) = committed else {
+                standing.exists = true;
+                return Ok(None);
+            };
+            if is_transient(&error) {
+                back_off(&self.client, &error, &mut tries).await;
+                if error.may_have_happened() && self.has_seen(standing, data).await? {
+                    return Ok(None);
+                }
+            } else if *error.kind() == ErrorKind::LockLost {
+                // Somebody has deleted the witness: with it, nothing was committed.
+                standing.exists = false;
+                return Ok(Some(Again::Now));
+            } else if error.part() == Some(of_witness) && !standing.exists {
+                return match error.code() {
+                    Some(ErrorCode::NoNode) => Ok(Some(Again::WithContainer)),
+                    Some(ErrorCode::NodeExists) => {
+                        standing.exists = true;
+                        Ok(Some(Again::Now))
+                    }
+                    _ if is_refusal(&error) => Ok(Some(Again::WithoutWitness)),
+                    _ => Err(error),
+                };
+            } else {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Whether the witness tells that the transaction happened; notes whether there is one.
+    async fn has_seen(&self, standing: &mut Standing, number: &[u8]) -> Result<bool, Error> {
+        let path = standing.path.as_str();
+        insist(&self.client, || self.client.sync(path)).await?;
+        match insist(&self.client, || self.client.get(path)).await {
+            Ok((data, _)) => {
+                standing.exists = true;
+                Ok(data.as_ref() == number)
+            }
+            Err(error) if is_no_node(&error) => {
+                standing.exists = false;
+                Ok(false)
+            }
             Err(error) => Err(error),
         }
     }
+
+    fn free(&self) -> MutexGuard<'_, Vec<Standing>> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Whether the session may not create a znode here, or there is no room for one.
+fn is_refusal(error: &Error) -> bool {
+    matches!(
+        error.code(),
+        Some(ErrorCode::NoAuth | ErrorCode::QuotaExceeded | ErrorCode::NoChildrenForEphemerals)
+    )
 }

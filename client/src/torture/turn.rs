@@ -177,7 +177,8 @@ impl Hand {
             let (lock, token) = (self.lock.clone(), token.get());
             let held = [Held { lock, path, token, mode: Mode::Exclusive }];
             let belief = self.hold(client, &held, None).await;
-            let leads = matches!(&*standing.borrow(), Standing::Leading { .. });
+            // Another term has another token.
+            let leads = latch.token().is_some_and(|now| now.get() == token);
             self.ends(client, &belief, leads);
             latch.close().await?;
             if leads {

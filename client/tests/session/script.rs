@@ -236,9 +236,14 @@ impl Connection {
 
     /// Fires a watch.
     pub(crate) async fn event(&mut self, event_type: EventType, path: &str) {
+        self.event_at(Zxid(9), event_type, path).await;
+    }
+
+    /// Fires a watch by this transaction.
+    pub(crate) async fn event_at(&mut self, zxid: Zxid, event_type: EventType, path: &str) {
         let state = KeeperState::SyncConnected;
         let event = WatcherEvent { event_type, state, path: path.to_owned() };
-        let header = ReplyHeader { xid: Xid::NOTIFICATION, zxid: Zxid(9), err: None };
+        let header = ReplyHeader { xid: Xid::NOTIFICATION, zxid, err: None };
         let mut out = BytesMut::new();
         frame::put(&mut out, |out| Reply::Event(event).encode_with(header, out));
         self.send(&out).await;
