@@ -36,7 +36,7 @@ impl Connection {
             })?;
         let connection = Self { client, limit: options.timeout };
         for identity in &options.auth {
-            let Some((scheme, id)) = identity.split_once(':') else {
+            let Some((scheme, id)) = identity.0.split_once(':') else {
                 let message = "--auth has no scheme: digest:user:password";
                 return Err(CtlError::new(Exit::Usage, message));
             };

@@ -3,6 +3,7 @@
 mod znode;
 
 use std::ffi::OsString;
+use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,6 +24,22 @@ pub(crate) struct Arguments {
     pub(crate) command: Option<Command>,
 }
 
+/// An identity of the command line. `Debug` does not show it: it holds a password.
+#[derive(Clone)]
+pub(crate) struct Identity(pub(crate) String);
+
+impl fmt::Debug for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Identity(..)")
+    }
+}
+
+impl From<&str> for Identity {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
 /// What holds for every command.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Options {
@@ -41,7 +58,7 @@ pub(crate) struct Options {
     pub(crate) servers_short: Option<String>,
     /// An identity, SCHEME:ID such as digest:user:password; may be given several times.
     #[arg(long, global = true, value_name = "SCHEME:ID")]
-    pub(crate) auth: Vec<String>,
+    pub(crate) auth: Vec<Identity>,
     /// Print results as JSON.
     #[arg(long, global = true)]
     pub(crate) json: bool,
@@ -311,6 +328,14 @@ mod tests {
     fn the_command_line_is_consistent() {
         Arguments::command().debug_assert();
         ShellLine::command().debug_assert();
+    }
+
+    #[test]
+    fn passwords_are_in_no_debug_output() {
+        let line = ["zooletctl", "--auth", "digest:alice:wonderland", "ls", "/"];
+        let arguments = Arguments::try_parse_from(line).unwrap();
+        assert_eq!(arguments.options.auth[0].0, "digest:alice:wonderland");
+        assert!(!format!("{arguments:?}").contains("wonderland"));
     }
 
     #[test]
