@@ -99,7 +99,8 @@ impl Route {
             self.tired = round_ends;
             for (address, limit) in self.resolve(&server, timeouts).await {
                 self.failures.note(&address, "no answer yet");
-                let handshake = handshake(&*self.connector, &address, request);
+                let dial = if self.rounds == 0 { timeouts.dial() } else { limit };
+                let handshake = handshake(&*self.connector, &address, dial, request);
                 match timeout(limit, handshake).await {
                     Ok(Ok(reached)) => {
                         self.records.remove(&reached.address);
@@ -181,9 +182,14 @@ impl Route {
 async fn handshake(
     connector: &dyn Connector,
     address: &str,
+    dial: Duration,
     request: &ConnectRequest,
 ) -> Result<Reached, Error> {
-    let (mut reader, mut writer) = split(connector.connect(address).await?);
+    let Ok(connected) = timeout(dial, connector.connect(address)).await else {
+        let why = format!("no connection within {} ms", dial.as_millis());
+        return Err(io::Error::new(io::ErrorKind::TimedOut, why).into());
+    };
+    let (mut reader, mut writer) = split(connected?);
     let asked_at = Instant::now();
     let mut outgoing = BytesMut::new();
     frame::put(&mut outgoing, |out| request.encode(out));

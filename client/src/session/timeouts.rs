@@ -66,6 +66,13 @@ impl Timeouts {
         share.max(Duration::from_millis(100))
     }
 
+    /// How long the transport may take for a connection while no round over all servers was in vain: a
+    /// twelfth of the timeout. A server that is off the network leaves time for the next one; on a
+    /// slow network the next round has more patience.
+    pub(crate) fn dial(self) -> Duration {
+        (self.session / 12).max(Duration::from_millis(100))
+    }
+
     /// The wait before another round over all hosts, after `rounds` fruitless ones: it doubles, and
     /// `chance` makes it up to half as long again, lest clients that were cut off together come
     /// back together.

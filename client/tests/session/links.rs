@@ -1,5 +1,6 @@
 //! Slow links, large replies and servers that are cut off: what keeps a connection, and what ends it.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -8,7 +9,7 @@ use tokio::time::{Instant, sleep, sleep_until, timeout};
 use zoolet_client::{AddWatchMode, ErrorCode, ErrorKind, EventType, SessionState};
 use zoolet_jute::{Reply, Request, Stat, Xid};
 
-use crate::script::{Connection, Servers, TIMEOUT};
+use crate::script::{Connection, SERVERS, Servers, TIMEOUT};
 
 /// What timers and tasks may add to an exact moment.
 const SLACK: Duration = Duration::from_millis(5);
@@ -272,4 +273,42 @@ async fn the_first_ping_counts_from_the_request_for_the_session() {
     let left = asked_at.elapsed();
     assert!(left >= TIMEOUT * 2 / 3 && left < TIMEOUT * 2 / 3 + SLACK, "{left:?}");
     drop(client);
+}
+
+/// The next server to try was off the network. Two thirds of the timeout were over by then, and a
+/// third of it went by before another one was tried.
+#[tokio::test(start_paused = true)]
+async fn a_server_that_is_off_the_network_leaves_time_for_the_next() {
+    for seed in 0..6 {
+        let mut servers = Servers::new();
+        let options = servers.options().seed(seed);
+        let (client, mut connection) = servers.start(options).await;
+        let seen = states(client.state());
+        let others: Vec<&str> =
+            SERVERS.split(',').filter(|one| *one != connection.address).collect();
+        servers.network.lost.lock().unwrap().insert(others[0].to_owned());
+        // It is silent.
+        connection.until_hung_up().await;
+        let mut connection = servers.serve().await;
+        assert_eq!(connection.address, others[1]);
+        sleep(TIMEOUT / 20).await;
+        assert!(client.remaining() > TIMEOUT / 2);
+        drop(client);
+        while let Some((xid, _)) = connection.any_request().await {
+            connection.answer(xid, Ok(Reply::Empty)).await;
+        }
+        let expected = [SessionState::Disconnected, SessionState::Connected, SessionState::Closed];
+        assert_eq!(seen.await.unwrap(), expected, "{others:?}");
+    }
+}
+
+/// A network on which a connection takes long is no dead one: in the second round it has its time.
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_takes_long_is_made_in_the_second_round() {
+    let mut servers = Servers::new();
+    servers.network.delay_ms.store(900, Ordering::Relaxed);
+    let options = servers.options();
+    let (client, connection) = tokio::join!(options.connect(SERVERS), servers.serve());
+    client.unwrap();
+    drop(connection);
 }

@@ -1,8 +1,8 @@
 //! Servers that do what the test says, at the other end of connections in memory.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -36,6 +36,10 @@ pub(crate) struct Network {
     dialed: mpsc::Sender<Connection>,
     /// No server can be reached.
     pub(crate) down: Arc<AtomicBool>,
+    /// How long a connection takes.
+    pub(crate) delay_ms: Arc<AtomicU64>,
+    /// Addresses from which nothing comes back.
+    pub(crate) lost: Arc<Mutex<BTreeSet<String>>>,
     /// The addresses of servers that have others than their names.
     pub(crate) addresses: Arc<Mutex<BTreeMap<String, Vec<String>>>>,
 }
@@ -43,9 +47,14 @@ pub(crate) struct Network {
 impl Connector for Network {
     fn connect<'a>(&'a self, address: &'a str) -> Connecting<'a> {
         Box::pin(async move {
+            if self.lost.lock().unwrap().contains(address) {
+                std::future::pending::<()>().await;
+            }
             if self.down.load(Ordering::Relaxed) {
                 return Err(io::Error::new(io::ErrorKind::ConnectionRefused, "nothing listens"));
             }
+            let delay = Duration::from_millis(self.delay_ms.load(Ordering::Relaxed));
+            tokio::time::sleep(delay).await;
             let (client, server) = duplex(PIPE_BYTES);
             let connection = Connection::new(address, server);
             self.dialed.send(connection).await.map_err(|_| io::ErrorKind::ConnectionRefused)?;
@@ -71,7 +80,13 @@ impl Servers {
         let (dialed, connections) = mpsc::channel(16);
         Self {
             connections,
-            network: Network { dialed, down: Arc::default(), addresses: Arc::default() },
+            network: Network {
+                dialed,
+                down: Arc::default(),
+                delay_ms: Arc::default(),
+                lost: Arc::default(),
+                addresses: Arc::default(),
+            },
         }
     }
 
