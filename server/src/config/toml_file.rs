@@ -1,6 +1,6 @@
 //! The reader of `cluster.toml`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -196,6 +196,9 @@ impl ServerTable<'_> {
                 value.as_str()?.parse::<Role>().ok()
             })?
             .unwrap_or(Role::Participant);
+        // A directory is where the file is: both can be copied or moved together.
+        let base = self.source.file.parent().unwrap_or(Path::new(""));
+        let path = |value: &DeValue<'_>| path(value).map(|path| base.join(path));
         let data_dir = self.required("data_dir", "a directory", path)?;
         let data_log_dir = self.optional("data_log_dir", "a directory", path)?;
         let mut member = Member::alone(client.clone());

@@ -19,7 +19,7 @@ const SERVERS: &str = "\
 #                peer's port + 1000 unless given
 # role           participant, or observer for one without a vote; participant unless given
 # client         host:port for clients
-# data_dir       where snapshots and log live
+# data_dir       where snapshots and log live; relative to the directory of this file
 # data_log_dir   where the log lives instead, best on a disk of its own; data_dir unless given
 
 ";

@@ -62,6 +62,12 @@ pub(crate) enum UpError {
          and change it with reconfig, or take another directory", directory.display()
     )]
     OtherEnsemble { directory: PathBuf, servers: usize, asked: usize },
+    /// The directory's file names files that are not in it.
+    #[error(
+        "server {server} keeps its files in {files}, outside of {directory}, as {file} says: if \
+         the directory was copied or moved, write data_dir = \"{server}\" there"
+    )]
+    Outside { file: PathBuf, server: u8, files: PathBuf, directory: PathBuf },
     /// A server process cannot be started.
     #[error("cannot start server {server}: {source}")]
     Spawn { server: u8, source: io::Error },

@@ -1,9 +1,10 @@
 //! What is to be started, and where its files are.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde_json::json;
 use tempfile::TempDir;
@@ -12,7 +13,7 @@ use tracing::warn;
 use super::UpError;
 use super::child::Child;
 use crate::cli::UpArgs;
-use crate::config::{self, HostPort, LoopbackPorts, Role, ServerConfig};
+use crate::config::{self, HostPort, LoopbackPorts, Member, Role, ServerConfig};
 use crate::transport::ReservedPort;
 
 /// How many servers there are if nobody says.
@@ -110,6 +111,9 @@ impl Plan {
         let lock = lock(&directory)?;
         let config = directory.join("cluster.toml");
         let earlier = earlier(&config)?;
+        for known in earlier.iter().flatten() {
+            check_inside(&directory, known, &config)?;
+        }
         if let Some(known) = earlier.as_ref().filter(|known| known.len() != servers) {
             let (servers, asked) = (known.len(), servers);
             return Err(UpError::OtherEnsemble { directory, servers, asked });
@@ -250,15 +254,69 @@ fn found(
     let pair = |(&client, peer): (&u16, &ReservedPort)| LoopbackPorts { client, peer: peer.port() };
     let ports: Vec<LoopbackPorts> = client_ports.iter().zip(&peers).map(pair).collect();
     let mut configs = ServerConfig::loopback_ensemble(&ports, directory)?;
-    // The servers' directories know the ensemble by this number.
-    if let Some(earlier) = earlier.and_then(<[ServerConfig]>::first) {
-        for config in &mut configs {
-            config.ensemble.cluster_id = Some(earlier.cluster_id());
-        }
+    if let Some(earlier) = earlier {
+        configs = on_ports_of(earlier, &configs);
     }
     let (configs, warnings) = write_config(path, &configs)?;
     tell(warnings);
     Ok(configs)
+}
+
+/// The servers of an earlier start, with their directories and settings, on the ports of `fresh`.
+fn on_ports_of(earlier: &[ServerConfig], fresh: &[ServerConfig]) -> Vec<ServerConfig> {
+    let fresh_members = fresh.first().map(|config| config.members.values()).into_iter().flatten();
+    let pairs = earlier.iter().zip(fresh_members);
+    let members: BTreeMap<_, _> = pairs
+        .map(|(known, member)| (known.server_id, Member { role: known.role(), ..member.clone() }))
+        .collect();
+    let moved = |(known, fresh): (&ServerConfig, &ServerConfig)| {
+        let mut config = ServerConfig {
+            members: members.clone(),
+            client_bind: fresh.client_bind.clone(),
+            peer_bind: fresh.peer_bind.clone(),
+            ..known.clone()
+        };
+        // The servers' directories know the ensemble by this number.
+        config.ensemble.cluster_id = Some(known.cluster_id());
+        config
+    };
+    earlier.iter().zip(fresh).map(moved).collect()
+}
+
+/// Refuses a server whose files are outside of the directory. A copy of a directory must not
+/// change the files of the original, and the files of a moved one must be found.
+fn check_inside(directory: &Path, config: &ServerConfig, file: &Path) -> Result<(), UpError> {
+    for files in [&config.data_dir, &config.data_log_dir] {
+        let real = resolved(files).map_err(|source| file_error(files, source))?;
+        if !real.starts_with(directory) {
+            return Err(UpError::Outside {
+                file: file.to_owned(),
+                server: config.server_id.0,
+                files: files.clone(),
+                directory: directory.to_owned(),
+            });
+        }
+    }
+    Ok(())
+}
+
+/// A path without links and `..`; its last parts need not exist.
+fn resolved(path: &Path) -> io::Result<PathBuf> {
+    let mut existing = path;
+    loop {
+        match (fs::canonicalize(existing), existing.parent()) {
+            (Ok(real), _) => {
+                let rest = path.strip_prefix(existing).map_err(io::Error::other)?;
+                // What does not exist has no parent to go back to.
+                let is_plain = rest.components().all(|part| matches!(part, Component::Normal(_)));
+                return Ok(if is_plain { real.join(rest) } else { PathBuf::new() });
+            }
+            (Err(error), Some(parent)) if error.kind() == io::ErrorKind::NotFound => {
+                existing = parent;
+            }
+            (Err(error), _) => return Err(error),
+        }
+    }
 }
 
 /// As many ports as `taken` has, which are free and not among them.
@@ -276,12 +334,22 @@ fn free_ports(taken: &[u16]) -> io::Result<Vec<ReservedPort>> {
     Ok(found)
 }
 
-/// Writes what the children will read, and reads it as they will, its warnings included.
+/// Writes what the children will read, and reads it as they will, its warnings included. The
+/// servers' directories are written relative to the file, so that the whole can be copied or moved.
 fn write_config(
     path: &Path,
     configs: &[ServerConfig],
 ) -> Result<(Vec<ServerConfig>, Vec<config::Warning>), UpError> {
-    write_durably(path, &config::to_cluster_toml(configs))
+    let directory = path.parent().unwrap_or(Path::new(""));
+    let mut written = configs.to_vec();
+    for config in &mut written {
+        for files in [&mut config.data_dir, &mut config.data_log_dir] {
+            if let Ok(inside) = files.strip_prefix(directory) {
+                *files = inside.to_owned();
+            }
+        }
+    }
+    write_durably(path, &config::to_cluster_toml(&written))
         .map_err(|source| file_error(path, source))?;
     Ok(config::load_ensemble(path)?)
 }

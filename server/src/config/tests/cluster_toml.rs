@@ -208,3 +208,14 @@ fn only_a_cluster_toml_describes_several_servers() {
     let error = super::super::load("/nonexistent/zoo.cfg".as_ref(), Some(255)).unwrap_err();
     assert!(error.why.contains("cannot be read"));
 }
+
+#[test]
+fn directories_are_relative_to_the_file() {
+    let text = ONE.replace("\"d\"", "\"d\"\ndata_log_dir = \"/log\"");
+    for (file, expected) in [("cluster.toml", "d"), ("/etc/zoolet/cluster.toml", "/etc/zoolet/d")] {
+        let source = super::source(file, &text);
+        let (config, _) = super::super::toml_file::read_one(&source, None).unwrap();
+        assert_eq!(config.data_dir.to_str(), Some(expected));
+        assert_eq!(config.data_log_dir.to_str(), Some("/log"));
+    }
+}
