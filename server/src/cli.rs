@@ -52,7 +52,7 @@ pub struct ServeArgs {
     #[arg(long, value_name = "FILE")]
     pub config: PathBuf,
     /// Which of the configured servers this is; takes the place of the myid file.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(0..=254))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8))]
     pub id: Option<u8>,
     /// Wait until the ensemble takes this server in, and never found one: for a server whose data is
     /// lost while the others have theirs, as an addition to what it finds out by itself.

@@ -1,6 +1,11 @@
 //! `zoolet up --data-dir` on a directory that was copied or moved, or that names files elsewhere.
 
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use std::fs;
 use std::path::Path;

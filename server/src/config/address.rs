@@ -68,7 +68,7 @@ pub(super) fn split_host(text: &str) -> Result<(&str, Option<&str>), String> {
         let (host, rest) = open
             .split_once(']')
             .ok_or_else(|| format!("`{text}` opens a bracket and does not close it"))?;
-        if host.parse::<Ipv6Addr>().is_err() {
+        if !is_ipv6(host) {
             return Err(format!("`{host}` in brackets is no IPv6 address"));
         }
         match rest.strip_prefix(':') {
@@ -84,6 +84,12 @@ pub(super) fn split_host(text: &str) -> Result<(&str, Option<&str>), String> {
     };
     check_host(host)?;
     Ok((host, rest))
+}
+
+/// Whether this is an IPv6 address, which may say on which interface it is: `fe80::1%eth0`.
+fn is_ipv6(host: &str) -> bool {
+    let (address, scope) = host.split_once('%').unwrap_or((host, "-"));
+    address.parse::<Ipv6Addr>().is_ok() && !scope.is_empty() && !scope.contains('%')
 }
 
 /// Refuses what cannot be a host; whether the host exists is found out when it is used.
@@ -110,7 +116,7 @@ pub(super) fn parse_port(text: &str) -> Result<u16, String> {
 pub(super) fn parse_host(text: &str) -> Result<&str, String> {
     let host = text.strip_prefix('[').and_then(|open| open.strip_suffix(']')).unwrap_or(text);
     check_host(host)?;
-    if host.contains(':') && host.parse::<Ipv6Addr>().is_err() {
+    if host.contains(':') && !is_ipv6(host) {
         return Err(format!("`{text}` is no host name or address"));
     }
     Ok(host)

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::error::{ConfigError, Warning};
-use super::member::{Member, Role};
+use super::member::{Member, Role, SERVER_ID_MAX};
 use super::model::ServerConfig;
 use super::settings::{Setting, Value};
 use crate::replica::ServerId;
@@ -24,6 +24,9 @@ const STRING_GROWTH: usize = 3;
 
 /// Room for what stands around a client's data, in a log entry or in a reply.
 const HEADER_BYTES: usize = 4096;
+
+/// The server whose sessions' ids look like times to live.
+const TTL_MARK: ServerId = ServerId(SERVER_ID_MAX + 1);
 
 /// A line of a file, to report something at.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -254,6 +257,11 @@ impl Draft {
                 known.join(", ")
             );
             return Err(self.error(0, why));
+        }
+        if config.znodes.ttl_enabled && config.members.contains_key(&TTL_MARK) {
+            let why = "server 255 and times to live exclude each other: the ids of its sessions \
+                       mark znodes with one";
+            return Err(self.member_error(TTL_MARK, why));
         }
         for (other, member) in &config.members {
             if *other != id && member.peer.is_wildcard() {

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::address::HostPort;
 use super::error::ConfigError;
-use super::member::{Member, Role, SERVER_ID_MAX, cluster_id_of, server_id};
+use super::member::{Member, Role, SERVER_ID_MAX, cluster_id_of};
 use super::model::{EnsembleConfig, ServerConfig};
 use super::toml_file::neighbor;
 use crate::replica::ServerId;
@@ -34,7 +34,8 @@ impl ServerConfig {
         for (at, ports) in ports.iter().enumerate() {
             let id = u8::try_from(at + 1)
                 .ok()
-                .and_then(server_id)
+                .filter(|id| *id <= SERVER_ID_MAX)
+                .map(ServerId)
                 .ok_or_else(|| error(format!("an ensemble has at most {SERVER_ID_MAX} servers")))?;
             for port in [ports.client, ports.peer] {
                 if port == 0 {

@@ -8,22 +8,18 @@ use std::str::FromStr;
 use super::address::{HostPort, parse_port, split_host};
 use crate::replica::ServerId;
 
-/// The highest number a server can have. It is the top byte of the ids of the sessions that the
-/// server opens, and 255 there marks znodes with a time to live (protocol, section 11.2).
+/// The highest number of a server in an ensemble with times to live. A server's number is the top
+/// byte of the ids of the sessions that it opens, and 255 there marks znodes with a time to live
+/// (protocol, section 11.2).
 pub(super) const SERVER_ID_MAX: u8 = 254;
 
 /// The number of a server that has no other: one without an ensemble.
 pub(super) const STANDALONE_ID: ServerId = ServerId(1);
 
-/// A server number, if it is one: 1 to 254, as ZooKeeper documents it.
-pub(super) fn server_id(id: u8) -> Option<ServerId> {
-    (1..=SERVER_ID_MAX).contains(&id).then_some(ServerId(id))
-}
-
-/// Reads a server number.
+/// Reads a server number. ZooKeeper documents 1 to 255, and takes 0 as well.
 pub(super) fn parse_server_id(text: &str) -> Result<ServerId, String> {
-    let id = text.parse().ok().and_then(server_id);
-    id.ok_or_else(|| format!("`{text}` is no server id: expected 1 to {SERVER_ID_MAX}"))
+    let id = text.parse().map(ServerId);
+    id.map_err(|_| format!("invalid server id `{text}`: expected 0 to 255"))
 }
 
 /// Whether a member votes.

@@ -57,7 +57,7 @@ use files::{OnDisk, Source};
 /// several servers needs it.
 pub fn load(path: &Path, id: Option<u8>) -> Result<(ServerConfig, Vec<Warning>), ConfigError> {
     let source = Source::read(&OnDisk, path)?;
-    let id = id.map(|id| server_id(path, id)).transpose()?;
+    let id = id.map(ServerId);
     if is_toml(path) { toml_file::read_one(&source, id) } else { zoo::read(&source, id, &OnDisk) }
 }
 
@@ -72,10 +72,4 @@ pub fn load_ensemble(path: &Path) -> Result<(Vec<ServerConfig>, Vec<Warning>), C
 
 fn is_toml(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("toml"))
-}
-
-fn server_id(path: &Path, id: u8) -> Result<ServerId, ConfigError> {
-    member::server_id(id).ok_or_else(|| {
-        ConfigError::new(path, 0, format!("{id} is no server id: expected 1 to 254"))
-    })
 }

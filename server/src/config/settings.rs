@@ -470,7 +470,7 @@ pub(super) static SETTINGS: [Setting; 47] = [
         derived: false, field: |c| Field::Flag(&mut c.auth.digest_enabled),
     },
     Setting {
-        section: "auth", key: "digest_algorithm", unit: "SHA1, SHA-256 or SHA-512", range: NO_RANGE,
+        section: "auth", key: "digest_algorithm", unit: "SHA1, SHA-256, SHA-512 or SHA3-224 to SHA3-512", range: NO_RANGE,
         about: "How the digest scheme hashes. The same on all servers; changing it locks out the\n\
                 users of every access list that is already stored, and the superuser.",
         derived: false, field: |c| Field::Algorithm(&mut c.auth.digest_algorithm),

@@ -185,7 +185,7 @@ struct ServerTable<'a> {
 impl ServerTable<'_> {
     fn read(&self) -> Result<(Server, Member), ConfigError> {
         self.check_keys()?;
-        let id = self.required("id", "a server id, 1 to 254", |value| {
+        let id = self.required("id", "a server id, 0 to 255", |value| {
             let id = value.as_integer().filter(|id| id.radix() == 10)?;
             parse_server_id(id.as_str()).ok()
         })?;

@@ -13,7 +13,7 @@ const HEAD: &str = "\
 ";
 
 const SERVERS: &str = "\
-# id             1 to 254, never used again for another server
+# id             0 to 255, never used again for another server
 # peer           host:port for the other servers; one server alone needs none
 # election_port  for clients that parse ZooKeeper's server lines: nothing listens there;
 #                peer's port + 1000 unless given

@@ -2,6 +2,7 @@
 
 use sha1::{Digest, Sha1};
 use sha2::{Sha256, Sha512};
+use sha3::{Sha3_224, Sha3_256, Sha3_384, Sha3_512};
 
 use super::command::{Policy, ServerId};
 use super::level::FeatureLevel;
@@ -15,11 +16,27 @@ pub enum DigestAlgorithm {
     Sha256,
     /// `SHA-512`.
     Sha512,
+    /// `SHA3-224`.
+    Sha3_224,
+    /// `SHA3-256`.
+    Sha3_256,
+    /// `SHA3-384`.
+    Sha3_384,
+    /// `SHA3-512`.
+    Sha3_512,
 }
 
 impl DigestAlgorithm {
     /// All that are supported.
-    pub const ALL: [Self; 3] = [Self::Sha1, Self::Sha256, Self::Sha512];
+    pub const ALL: [Self; 7] = [
+        Self::Sha1,
+        Self::Sha256,
+        Self::Sha512,
+        Self::Sha3_224,
+        Self::Sha3_256,
+        Self::Sha3_384,
+        Self::Sha3_512,
+    ];
 
     /// The name that Java gives it.
     pub const fn name(self) -> &'static str {
@@ -27,6 +44,10 @@ impl DigestAlgorithm {
             Self::Sha1 => "SHA1",
             Self::Sha256 => "SHA-256",
             Self::Sha512 => "SHA-512",
+            Self::Sha3_224 => "SHA3-224",
+            Self::Sha3_256 => "SHA3-256",
+            Self::Sha3_384 => "SHA3-384",
+            Self::Sha3_512 => "SHA3-512",
         }
     }
 
@@ -35,6 +56,10 @@ impl DigestAlgorithm {
             Self::Sha1 => Sha1::digest(bytes).to_vec(),
             Self::Sha256 => Sha256::digest(bytes).to_vec(),
             Self::Sha512 => Sha512::digest(bytes).to_vec(),
+            Self::Sha3_224 => Sha3_224::digest(bytes).to_vec(),
+            Self::Sha3_256 => Sha3_256::digest(bytes).to_vec(),
+            Self::Sha3_384 => Sha3_384::digest(bytes).to_vec(),
+            Self::Sha3_512 => Sha3_512::digest(bytes).to_vec(),
         }
     }
 }

@@ -12,7 +12,6 @@ use std::path::Path;
 use super::draft::Loaded;
 use super::error::{ConfigError, Warning};
 use super::files::{Files, Source};
-use super::member::server_id;
 use super::model::ServerConfig;
 use crate::replica::ServerId;
 
@@ -31,7 +30,7 @@ fn source(file: &str, text: &str) -> Source {
 }
 
 fn sid(id: u8) -> ServerId {
-    server_id(id).unwrap()
+    ServerId(id)
 }
 
 /// Reads a `zoo.cfg` that no other file goes with.

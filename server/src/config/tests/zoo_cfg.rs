@@ -39,10 +39,10 @@ fn the_id_comes_from_the_option_or_from_myid() {
 
     let errors: &[Row<'_>] = &[
         (None, &[], "/d/myid one of 1, 2, 3 (or give --id)"),
-        (None, &[("/d/myid", "")], "/d/myid:1 `` is no server id"),
-        (None, &[("/d/myid", "two")], "/d/myid:1 `two` is no server id"),
-        (None, &[("/d/myid", "256")], "/d/myid:1 `256` is no server id"),
-        (None, &[("/d/myid", "0")], "/d/myid:1 `0` is no server id"),
+        (None, &[("/d/myid", "")], "/d/myid:1 invalid server id ``"),
+        (None, &[("/d/myid", "two")], "/d/myid:1 invalid server id `two`"),
+        (None, &[("/d/myid", "256")], "/d/myid:1 invalid server id `256`"),
+        (None, &[("/d/myid", "0")], "zoo.cfg id is 0, and the file lists only server 1, 2, 3"),
         (None, &[("/d/myid", "7")], "zoo.cfg id is 7, and the file lists only server 1, 2, 3"),
         (Some(7), &[], "zoo.cfg id is 7"),
     ];
@@ -84,6 +84,8 @@ fn the_client_address_has_one_meaning() {
     assert_eq!(address("a:1:2;a:2181", "clientPort=2181"), "a:2181");
     assert_eq!(address("a:1:2", "clientPort=2181"), "0.0.0.0:2181");
     assert_eq!(address("a:1:2", "clientPort=2181\nclientPortAddress=::1"), "[::1]:2181");
+    let scoped = "clientPort=2181\nclientPortAddress=fe80::1%eth0";
+    assert_eq!(address("a:1:2", scoped), "[fe80::1%eth0]:2181");
     assert_eq!(address("a:1:2;b:5", "clientPort=5\nclientPortAddress=b"), "b:5");
     let errors = [
         ("a:1:2;2182", "clientPort=2181", "zoo.cfg:2 0.0.0.0:2181 here, 0.0.0.0:2182 in"),
@@ -138,7 +140,7 @@ fn contradictions_and_slips_are_errors_at_their_line() {
         ("electionAlg=0", "zoo.cfg:3 expected 3"),
         ("reconfigEnabled=yes", "zoo.cfg:3 expected true or false"),
         ("syncEnabled=maybe", "zoo.cfg:3 expected true or false"),
-        ("DigestAuthenticationProvider.digestAlg=MD5", "zoo.cfg:3 expected SHA1, SHA-256 or"),
+        ("DigestAuthenticationProvider.digestAlg=MD5", "zoo.cfg:3 expected SHA1, SHA-256,"),
         ("DigestAuthenticationProvider.superDigest=super", "zoo.cfg:3 expected \"user:hash\""),
         ("snapSizeLimitInKb=99999999999999999999", "zoo.cfg:3 expected 0 to"),
         ("secureClientPort=2281", "zoo.cfg:3 TLS is not supported yet"),

@@ -3,11 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::super::files::{OnDisk, Source};
-use super::super::member::server_id;
 use super::super::model::{ServerConfig, Words};
 use super::super::settings::{SETTINGS, find as find_setting};
 use super::keys::{Low, Rule, Shape, all, find};
-use crate::replica::DigestAlgorithm;
+use crate::replica::{DigestAlgorithm, ServerId};
 
 /// What a line does.
 enum Outcome {
@@ -24,7 +23,7 @@ use Outcome::{Honored, Refused, Silent, Warned};
 
 fn read(text: &str) -> Result<(ServerConfig, Vec<String>), String> {
     let source = Source { file: "zoo.cfg".into(), text: text.to_owned() };
-    match super::read(&source, server_id(1), &OnDisk) {
+    match super::read(&source, Some(ServerId(1)), &OnDisk) {
         Ok((config, warnings)) => Ok((config, warnings.iter().map(ToString::to_string).collect())),
         Err(error) => Err(error.to_string()),
     }
@@ -172,7 +171,9 @@ static SECTION_15_2: &[(&str, Outcome)] = &[
         Honored(|c| c.auth.super_digest.as_deref() == Some("super:x="))),
     ("zookeeper.DigestAuthenticationProvider.digestAlg=sha-512",
         Honored(|c| c.auth.digest_algorithm == DigestAlgorithm::Sha512)),
-    ("zookeeper.DigestAuthenticationProvider.digestAlg=SHA3-256", Refused),
+    ("zookeeper.DigestAuthenticationProvider.digestAlg=SHA3-256",
+        Honored(|c| c.auth.digest_algorithm == DigestAlgorithm::Sha3_256)),
+    ("zookeeper.DigestAuthenticationProvider.digestAlg=MD5", Refused),
     ("zookeeper.DigestAuthenticationProvider.enabled=false", Honored(|c| !c.auth.digest_enabled)),
     ("zookeeper.X509AuthenticationProvider.superUser=CN=x", Warned),
     ("zookeeper.superUser=x", Warned),

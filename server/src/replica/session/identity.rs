@@ -96,6 +96,20 @@ mod tests {
             digest_of(DigestAlgorithm::Sha512, "abc"),
             "abc:3a81oZNherrMQXNJriBBMRLm+k6JqX6iCp7u5ktV05ohkpkqJ0/BqDa6PCOj/uu9RU1EI2Q86A4qmslPpUyknw=="
         );
+        for (algorithm, hash) in [
+            (DigestAlgorithm::Sha3_224, "5kKCTD+M8krQkjTufTx2b8mjpRaNDJStc7Rv3w=="),
+            (DigestAlgorithm::Sha3_256, "Ophdp0/iJbIEXBcta9OQvYVfCG4+nVJbRr/iRRFDFTI="),
+            (
+                DigestAlgorithm::Sha3_384,
+                "7AFJgohRb8kmRZ9Y4satjfm0c8sPwIwlltp88OSb5LKY2IzqknrH9Tnx7fIoN20l",
+            ),
+            (
+                DigestAlgorithm::Sha3_512,
+                "t1GFCxpXFopWk82SS2sJbgj2IYJ0RPcNiE9dAkDScS4Q4RbpGSrzyRp+xXZH45NAVzQLTPQI1aVlkvgnTuxT8A==",
+            ),
+        ] {
+            assert_eq!(digest_of(algorithm, "abc"), format!("abc:{hash}"));
+        }
     }
 
     #[test]
