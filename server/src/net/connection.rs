@@ -6,6 +6,7 @@ use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
@@ -51,6 +52,8 @@ pub(super) struct Connection {
     shared: Arc<Shared>,
     incoming: BytesMut,
     read_bytes: usize,
+    /// Whether the handshake is answered, so that frames are handled.
+    is_accepted: bool,
     /// Frames that the host does not take yet.
     received: VecDeque<Received>,
     /// What the socket does not take yet.
@@ -88,6 +91,7 @@ impl Connection {
             shared,
             incoming: BytesMut::new(),
             read_bytes: READ_BYTES_MIN,
+            is_accepted: false,
             received: VecDeque::new(),
             outgoing: VecDeque::new(),
             read_at: now,
@@ -102,17 +106,34 @@ impl Connection {
             self.shared.registry.count_late();
             return Err(ConnectionError::HandshakeTimeout(limit_ms));
         };
-        let Some(request) = request? else { return Ok(()) };
+        let request = match request {
+            Ok(Some(request)) => request,
+            Ok(None) => return Ok(()),
+            Err(error) => return self.end(error).await,
+        };
         let host = Arc::clone(&self.shared.host);
         let connection = host.number_connection();
         let admitted = timeout(Duration::from_millis(limit_ms), self.admit(connection, &request));
         if admitted.await.is_err() {
-            return Err(ConnectionError::Busy(limit_ms));
+            return self.end(ConnectionError::Busy(limit_ms)).await;
         }
         self.place.shaken();
         let served = self.serve(connection).await;
         host.disconnect(connection);
-        served
+        match served {
+            Ok(()) => Ok(()),
+            Err(error) => self.end(error).await,
+        }
+    }
+
+    /// Ends a connection for the client's fault. A client that reads gets what was written to it
+    /// before: its bad bytes are unread, mostly.
+    async fn end(&mut self, error: ConnectionError) -> Result<(), ConnectionError> {
+        if error.leaves_a_reader() {
+            // That the client is gone matters no more.
+            let _ = self.finish().await;
+        }
+        Err(error)
     }
 
     /// Hands the handshake to the host, once its queue has room.
@@ -131,6 +152,9 @@ impl Connection {
             }
         }
         if let Some(word) = self.incoming.first_chunk().and_then(four_letter::Word::of) {
+            if word == four_letter::Word::Stmk {
+                self.read_trace_mask().await?;
+            }
             let answer = four_letter::answer(word, &self.shared);
             self.stream.write_all(answer.as_bytes()).await?;
             self.finish().await?;
@@ -142,6 +166,23 @@ impl Connection {
         loop {
             if let Some(mut payload) = frame::split(&mut self.incoming, HANDSHAKE_BYTES_MAX)? {
                 return Ok(Some(ConnectRequest::decode(&mut payload, "connect")?));
+            }
+            if self.stream.read_buf(&mut self.incoming).await? == 0 {
+                return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
+            }
+        }
+    }
+
+    /// Reads the mask that follows `stmk`.
+    async fn read_trace_mask(&mut self) -> Result<(), ConnectionError> {
+        const MASK: std::ops::Range<usize> = 4..12;
+        loop {
+            if let Some(mask) = self.incoming.get(MASK).and_then(|mask| mask.first_chunk()) {
+                let mask = u64::from_be_bytes(*mask);
+                if self.shared.options.facts.words.allow("stmk") {
+                    self.shared.trace_mask.store(mask, Ordering::Relaxed);
+                }
+                return Ok(());
             }
             if self.stream.read_buf(&mut self.incoming).await? == 0 {
                 return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
@@ -171,8 +212,13 @@ impl Connection {
         }
     }
 
-    /// Decodes every whole frame that has come in.
+    /// Decodes every whole frame that has come in since the handshake was answered. Before that a
+    /// bad one would end the connection without the answer.
     fn split_frames(&mut self) -> Result<(), ConnectionError> {
+        self.is_accepted = self.is_accepted || self.outbox.accepted().is_some();
+        if !self.is_accepted {
+            return Ok(());
+        }
         let frame_bytes_max = self.shared.options.frame_bytes_max;
         while let Some(payload) = frame::split(&mut self.incoming, frame_bytes_max)? {
             self.received.push_back(Received::decode(payload)?);
@@ -226,19 +272,25 @@ impl Connection {
                 Poll::Ready(Taken::Closing(closing)) => {
                     return Poll::Ready(Ok(Event::Closing(closing)));
                 }
-                Poll::Pending if wrote && !self.received.is_empty() => {
+                Poll::Pending if wrote && self.has_unhandled() => {
                     return Poll::Ready(Ok(Event::Written));
                 }
                 Poll::Pending => break,
             }
         }
         if self.received.is_empty()
+            && (self.is_accepted || self.incoming.is_empty())
             && let Poll::Ready(read) = self.poll_read(context)
         {
             return Poll::Ready(Ok(Event::Read(read?)));
         }
         ready!(deadline.poll(context));
         Poll::Ready(Ok(Event::Deadline))
+    }
+
+    /// Whether something has come in that more can be done about once something was written.
+    fn has_unhandled(&self) -> bool {
+        !self.received.is_empty() || !self.is_accepted && !self.incoming.is_empty()
     }
 
     fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -33,3 +33,17 @@ pub(super) enum ConnectionError {
     #[error("this server has no leader to follow")]
     NotServing,
 }
+
+impl ConnectionError {
+    /// Whether the client may still read what was written to it.
+    pub(super) fn leaves_a_reader(&self) -> bool {
+        match self {
+            Self::Decode(_)
+            | Self::Idle(_)
+            | Self::ReplyTooLong
+            | Self::NotServing
+            | Self::Busy(_) => true,
+            Self::Io(_) | Self::SlowReader | Self::HandshakeTimeout(_) => false,
+        }
+    }
+}

@@ -1,5 +1,7 @@
 //! Four-letter words (protocol §14): asked in place of a handshake, answered with text.
 
+use std::sync::atomic::Ordering;
+
 use super::format;
 use super::port::Shared;
 
@@ -39,7 +41,12 @@ words! {
     Srst = "srst",
     Isro = "isro",
     Dirs = "dirs",
+    Gtmk = "gtmk",
+    Stmk = "stmk",
 }
+
+/// Apache's trace mask at the start: requests, packets of servers, sessions and warnings.
+pub(super) const TRACE_MASK: u64 = 306;
 
 /// What a server without a leader says.
 const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requests\n";
@@ -55,6 +62,8 @@ pub(super) fn answer(word: Word, shared: &Shared) -> String {
         Word::Isro if serving && shared.host.read_only() => "ro".to_owned(),
         Word::Isro => if serving { "rw" } else { "null" }.to_owned(),
         Word::Envi => format::envi(),
+        // Nothing is traced by it.
+        Word::Gtmk | Word::Stmk => shared.trace_mask.load(Ordering::Relaxed).to_string(),
         Word::Conf
         | Word::Dirs
         | Word::Srvr

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tokio::task::{JoinHandle, JoinSet};
@@ -11,6 +12,7 @@ use tracing::{debug, warn};
 
 use super::connection::Connection;
 use super::facts::Facts;
+use super::four_letter::TRACE_MASK;
 use super::registry::{Entry, Registry};
 use crate::host::Host;
 use crate::outbox::Outbox;
@@ -52,6 +54,8 @@ pub(super) struct Shared {
     pub(super) options: PortOptions,
     pub(super) host: Arc<Host>,
     pub(super) registry: Arc<Registry>,
+    /// What `stmk` sets and `gtmk` shows, and nothing reads.
+    pub(super) trace_mask: AtomicU64,
     /// When the port was opened.
     pub(super) opened: Instant,
 }
@@ -72,7 +76,9 @@ pub async fn listen(
     let listener = net.listen(&options.address, options.backlog).await?;
     let address = listener.local_addr()?;
     let registry = Registry::new(&options);
-    let shared = Arc::new(Shared { options, host, registry, opened: Instant::now() });
+    let trace_mask = AtomicU64::new(TRACE_MASK);
+    let opened = Instant::now();
+    let shared = Arc::new(Shared { options, host, registry, trace_mask, opened });
     let task = tokio::spawn(accept_all(listener, shared));
     Ok(ClientPort { address, task })
 }

@@ -4,7 +4,8 @@ use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr};
 
 use zoolet_jute::{
-    Decode, Encode, ErrorCode, OpCode, PathWatchRequest, Reply, ReplyHeader, Request, Xid, frame,
+    ConnectResponse, Decode, Encode, ErrorCode, OpCode, PathWatchRequest, Reply, ReplyHeader,
+    Request, Xid, frame,
 };
 use zoolet_tests::apache::Apache;
 use zoolet_tests::raw::{Incoming, RawConnection};
@@ -232,5 +233,23 @@ fn frames_behind_the_handshake_are_answered_in_order_and_piece_by_piece() {
             .map(|answer| ReplyHeader::decode(&mut answer.clone(), "header").unwrap().xid.0)
             .collect();
         assert_eq!(xids, (1..=100).collect::<Vec<_>>(), "in pieces of {piece}");
+    }
+}
+
+/// The connection was closed over unread bytes before the session was in the log: the client got a
+/// reset and no answer. Apache reads nothing more before it has answered the handshake.
+#[test]
+fn the_handshake_is_answered_before_a_bad_frame_ends_the_connection() {
+    let (_servers, address) = server();
+    let garbage = [(-1_i32).to_be_bytes().to_vec(), vec![0xff; 200_000]].concat();
+    for behind in [garbage, framed(|_| {}), b"GET / HTTP/1.1\r\n\r\n".to_vec()] {
+        let mut stream = connect(address);
+        stream.write_all(&[handshake(), behind].concat()).unwrap();
+        let mut received = Vec::new();
+        // Neither a reset nor silence.
+        stream.read_to_end(&mut received).unwrap();
+        let [answer] = frames(&received).try_into().unwrap();
+        let response = ConnectResponse::decode(&mut answer.clone(), "connect").unwrap();
+        assert!(response.timeout_ms > 0 && response.session_id.0 != 0, "{response:?}");
     }
 }

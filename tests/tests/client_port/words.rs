@@ -337,3 +337,24 @@ fn words_outside_the_whitelist_and_words_in_pieces() {
     }
     assert_eq!(until_closed(&stream).as_deref(), Some(b"imok".as_slice()));
 }
+
+/// The mask does nothing here, but scripts read it.
+#[test]
+fn the_trace_mask_is_shown_and_set_as_in_apache() {
+    if !tools::require_foreign("client_port", &["java", "mvn"]).unwrap() {
+        return;
+    }
+    let apache = Apache::builder().start().unwrap();
+    let zoolet = Zoolet::builder().start().unwrap();
+    let [expected, found] = [apache.client_address(0), zoolet.client_address(0)].map(|address| {
+        let address = address.unwrap();
+        let ask = |bytes: &[u8]| {
+            let mut stream = connect(address);
+            stream.write_all(bytes).unwrap();
+            String::from_utf8(until_closed(&stream).unwrap()).unwrap()
+        };
+        let set = [b"stmk".as_slice(), &[0, 0, 0, 0, 0, 0, 1, 2]].concat();
+        [ask(b"gtmk"), ask(&set), ask(b"gtmk")]
+    });
+    assert_eq!(found, expected);
+}
