@@ -45,7 +45,11 @@ fn ops() -> Vec<(String, Op)> {
         ("resume".to_owned(), Op::ResumeSession { timeout_ms: 20_000 }),
         (
             "config".to_owned(),
-            Op::SetConfig { term: TERM, text: "server.1=a:2888:3888;2181".to_owned() },
+            Op::SetConfig {
+                term: TERM,
+                text: "server.1=a:2888:3888;2181".to_owned(),
+                is_first: true,
+            },
         ),
     ];
     let mut files: Vec<PathBuf> = fs::read_dir(package().join("../jute/fuzz/corpus/request"))

@@ -23,7 +23,7 @@ use crate::host::{ConfigView, Host};
 use crate::net::{self, ClientPort};
 use crate::raft::{self, Chunks, Machine, Raft, Staged, StateSnapshot};
 use crate::replica::state::{Admitted, RestoreError, State};
-use crate::replica::{FeatureLevel, Levels, Replica, Role, ticker_period_ms};
+use crate::replica::{FeatureLevel, Levels, Replica, Role, Written};
 use crate::storage::{Disk, RealDisk, StorageError};
 use crate::transport::{Net, RealNet};
 
@@ -113,7 +113,7 @@ impl Node {
         let port = net::listen(port_options, Arc::clone(&host), &*seams.net)
             .await
             .map_err(|source| StartError::Listen { address, source })?;
-        let ticks = tick(Arc::clone(&host), config.ensemble.tick_time_ms);
+        let ticks = tick(Arc::clone(&host), settings::ticker_period(&config));
         let watch = watch_for_leader(raft.role(), settings::leader_wanted_within(&config));
         let ticker = tokio::spawn(async { tokio::join!(ticks, watch) });
         let fatal = raft.fatal();
@@ -203,8 +203,7 @@ fn open(options: raft::Options, wall_ms: i64) -> Result<(raft::Opened, State), S
 }
 
 /// Tells the host that time passes, several times in each tick.
-async fn tick(host: Arc<Host>, tick_ms: u32) {
-    let period = Duration::from_millis(ticker_period_ms(u64::from(tick_ms)));
+async fn tick(host: Arc<Host>, period: Duration) {
     let mut interval = interval(period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -266,7 +265,7 @@ impl Machine for HostMachine {
         self.0.removed();
     }
 
-    fn reconfigured(&self, number: u64, result: Result<(), ErrorCode>) {
+    fn reconfigured(&self, number: u64, result: Result<Option<Written>, ErrorCode>) {
         self.0.reconfigured(number, result);
     }
 

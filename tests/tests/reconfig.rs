@@ -14,10 +14,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use zoolet_jute::ErrorCode::{BadArguments, BadVersion, NewConfigNoQuorum, NoAuth};
-use zoolet_jute::{AuthPacket, ErrorCode, PathWatchRequest, ReconfigRequest, Reply, Request, Xid};
+use zoolet_jute::{
+    AuthPacket, ErrorCode, NullablePathRequest, PathWatchRequest, ReconfigRequest, Reply, Request,
+    Xid,
+};
 use zoolet_tests::apache::Apache;
 use zoolet_tests::faults::{Load, Seed};
 use zoolet_tests::four_letter;
+use zoolet_tests::ports::PortLease;
 use zoolet_tests::raw::{Incoming, RawConnection};
 use zoolet_tests::servers::{LEADER_MAX, SUPER_DIGEST, Servers};
 use zoolet_tests::tools::require_foreign;
@@ -277,4 +281,91 @@ fn a_server_alone_and_an_ensemble_without_the_switch_change_nothing() {
     assert_eq!(ask(&alone), Err(ErrorCode::ReconfigDisabled));
     let alone = Zoolet::builder().property("reconfigEnabled", "true").start().unwrap();
     assert_eq!(ask(&alone), Err(ErrorCode::Unimplemented));
+}
+
+fn three() -> Zoolet {
+    let servers = Zoolet::builder().servers(3).property("reconfigEnabled", "true");
+    servers.super_digest(SUPER_DIGEST).start().unwrap()
+}
+
+/// What a client gets that asks the server to remove itself.
+fn removal(servers: &Servers, index: usize) {
+    let mut client = superuser(servers.client_address(index).unwrap());
+    let request = incremental("", &(index + 1).to_string());
+    let (_, answer) = client.call(Xid(1), &Request::Reconfig(request)).unwrap();
+    let Incoming::Reply(header, Some(Reply::Data(Some(data), stat))) = answer else {
+        panic!("{answer:?}")
+    };
+    let text = String::from_utf8(data.to_vec()).unwrap();
+    assert!(!text.contains(&format!("server.{}=", index + 1)), "{text}");
+    assert!(text.ends_with(&format!("version={:x}", stat.mzxid.0)), "{text}");
+    assert_eq!(header.zxid, stat.mzxid);
+    assert_eq!(client.receive().unwrap(), Incoming::Closed);
+}
+
+/// A client asked a server to remove itself: the change was made, and the connection ended without
+/// an answer. Apache answers, then closes.
+#[test]
+fn a_server_that_is_removed_answers_and_then_closes() {
+    let servers = three();
+    let leader = servers.wait_for_leader(LEADER_MAX).unwrap();
+    removal(&servers, (leader + 1) % 3);
+    let other = servers.client_address((leader + 2) % 3).unwrap();
+    assert!(!config_text(other).contains(&format!("server.{}=", (leader + 1) % 3 + 1)));
+}
+
+#[test]
+fn a_leader_that_is_removed_answers_and_then_closes() {
+    let servers = three();
+    let leader = servers.wait_for_leader(LEADER_MAX).unwrap();
+    removal(&servers, leader);
+}
+
+/// A change that came right after the start was refused with −13: a voter that the new ensemble
+/// needs was catching up.
+#[test]
+#[allow(clippy::disallowed_methods, reason = "a server is silent for a while")]
+fn a_change_waits_a_moment_for_a_voter_that_it_needs() {
+    let servers = three();
+    let leader = servers.wait_for_leader(LEADER_MAX).unwrap();
+    let (needed, leaving) = ((leader + 1) % 3, (leader + 2) % 3 + 1);
+    let mut client = superuser(servers.client_address(leader).unwrap());
+    servers.signal(needed, "STOP").unwrap();
+    // It counts until it was silent for this long.
+    std::thread::sleep(Duration::from_secs(2));
+    client.send(Xid(1), &Request::Reconfig(incremental("", &leaving.to_string()))).unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    servers.signal(needed, "CONT").unwrap();
+    let answer = client.until_reply().unwrap().1;
+    assert!(matches!(answer, Incoming::Reply(_, Some(Reply::Data(..)))), "{answer:?}");
+}
+
+/// All servers but the leader were looked for at their new ports at once, where they listened after
+/// a restart only: the ensemble lost its majority in the middle of the change.
+#[test]
+fn the_peer_ports_of_all_servers_change_at_once() {
+    let mut servers = three();
+    let address = |servers: &Servers, index| servers.client_address(index).unwrap();
+    let before = config_text(address(&servers, 0));
+    let lease = PortLease::take(6).unwrap();
+    let moved: Vec<String> = (1..=3)
+        .zip(lease.ports().chunks(2))
+        .map(|(id, ports)| {
+            let client = line(&before, id, "participant").rsplit_once(';').unwrap().1.to_owned();
+            format!("server.{id}=127.0.0.1:{}:{}:participant;{client}", ports[0], ports[1])
+        })
+        .collect();
+    let after = change(address(&servers, 0), &complete(&moved.join("\n")));
+    assert!(moved.iter().all(|line| after.contains(line)), "{after}");
+    for index in 0..3 {
+        // Each start finds the others where the change has put them, whatever the files say.
+        servers.restart(index).unwrap();
+        settle("the change everywhere", || {
+            let mut client = RawConnection::open(address(&servers, index), 20_000).ok()?;
+            let sync = NullablePathRequest { path: Some("/".to_owned()) };
+            let synced = client.call(Xid(1), &Request::Sync(sync)).ok()?.1;
+            matches!(synced, Incoming::Reply(header, _) if header.err.is_none()).then_some(())
+        });
+        assert_eq!(config_text(address(&servers, index)), after);
+    }
 }

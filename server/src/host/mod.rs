@@ -26,7 +26,7 @@ use std::task::Waker;
 use bytes::Bytes;
 use tokio::sync::watch;
 use tracing::error;
-use zoolet_jute::{ConnectRequest, ErrorCode, Id, ReconfigRequest, SessionId};
+use zoolet_jute::{ConnectRequest, ErrorCode, Id, ReconfigRequest, SessionId, Stat};
 
 use self::admission::Connection;
 pub use self::admission::{Admission, Limits};
@@ -39,7 +39,7 @@ use crate::clock::{Clock, Now};
 use crate::metrics::Latency;
 use crate::outbox::{Closing, Outbox};
 use crate::replica::state::{Admitted, SnapshotView, State};
-use crate::replica::{Command, ConnectionId, Input, Output, Replica, Role};
+use crate::replica::{Command, ConnectionId, Input, Output, Replica, Role, Written};
 
 /// Room for so many outputs is kept between steps.
 const OUTPUTS_KEPT_MAX: usize = 4096;
@@ -76,6 +76,8 @@ pub struct ConfigView {
     pub permitted: bool,
     /// The data of `/zookeeper/config`.
     pub text: String,
+    /// Its stat.
+    pub stat: Stat,
 }
 
 /// One server's replica, behind its lock.
@@ -254,6 +256,7 @@ impl Host {
             for (term, batch) in entries {
                 self.step(inner, now, Input::Commit { term, batch });
             }
+            self.publish_serving(inner);
             inner.replica.admitted()
         })
     }
@@ -314,8 +317,9 @@ impl Host {
         });
     }
 
-    /// A reconfiguration is done and applied here, or refused.
-    pub fn reconfigured(&self, number: u64, result: Result<(), ErrorCode>) {
+    /// A reconfiguration is done, with what it has written if it has removed this server, and
+    /// applied here otherwise; or it is refused.
+    pub fn reconfigured(&self, number: u64, result: Result<Option<Written>, ErrorCode>) {
         self.locked(|inner, now| self.step(inner, now, Input::Reconfigured { number, result }));
     }
 
@@ -335,6 +339,7 @@ impl Host {
             enabled: inner.replica.options().policy.reconfig,
             permitted: inner.replica.may_reconfigure(identities),
             text: inner.replica.config_data(),
+            stat: inner.replica.config_stat().unwrap_or_default(),
         })
     }
 
@@ -353,6 +358,7 @@ impl Host {
             let mut outputs = std::mem::take(&mut inner.outputs);
             inner.replica.restore(now, state, &mut outputs);
             self.dispatch(inner, now, outputs);
+            self.publish_serving(inner);
         });
     }
 

@@ -42,6 +42,14 @@ fn patience(config: &ServerConfig) -> Duration {
     (election_max * PATIENCE_ELECTIONS).min(within_session).max(silence_max)
 }
 
+/// How often the replica learns the time. Reaping may be wanted more often than that.
+pub(super) fn ticker_period(config: &ServerConfig) -> Duration {
+    const PERIOD_MS_MIN: u64 = 5;
+    let period_ms = replica::ticker_period_ms(u64::from(config.ensemble.tick_time_ms));
+    let reap_ms = u64::from(config.znodes.reap_interval_ms).max(PERIOD_MS_MIN);
+    Duration::from_millis(period_ms.min(reap_ms))
+}
+
 pub(super) fn raft_options(config: &ServerConfig, seams: &Seams) -> raft::Options {
     let ensemble = &config.ensemble;
     let members = config.members.iter().map(|(id, member)| ConfiguredMember {

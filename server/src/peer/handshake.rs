@@ -23,7 +23,7 @@ const VERSION: u16 = 2;
 
 /// The numbers that servers have. With one connection for each lane of each, they bound what the
 /// peer port holds open, whatever callers say of themselves.
-pub(super) const SERVERS: RangeInclusive<u64> = 1..=254;
+pub(super) const SERVERS: RangeInclusive<u64> = 0..=255;
 
 /// What follows the version in a hello.
 const HELLO_BYTES: usize = 7 * 8 + 1;
@@ -86,7 +86,7 @@ pub enum HandshakeError {
     #[error("the other side looks for server {wanted}, this is server {ours}")]
     Target { wanted: u64, ours: u64 },
     /// The caller's number is none that a server has.
-    #[error("the other side calls itself server {theirs}, and servers are 1 to 254")]
+    #[error("the other side calls itself server {theirs}, and servers are 0 to 255")]
     Caller { theirs: u64 },
     /// A field has a value that does not exist.
     #[error("the handshake is malformed")]

@@ -36,8 +36,8 @@ pub struct LinkOptions {
     pub founding: Arc<AtomicU64>,
     /// The peer.
     pub target: Target,
-    /// Its `host:port`.
-    pub address: String,
+    /// Its `host:port`, and those that it had before: they are tried in turn.
+    pub addresses: Vec<String>,
     /// What the connection is for.
     pub lane: Lane,
     /// The largest frame, in bytes.
@@ -147,12 +147,14 @@ struct Unanswered {
 async fn run(options: LinkOptions, mut queue: mpsc::Receiver<Outgoing>) {
     let mut backoff = BACKOFF_MIN;
     let mut not_before: Option<Instant> = None;
+    let mut addresses = options.addresses.iter().cycle();
+    let mut address = addresses.next().map_or("", String::as_str);
     while let Some(first) = queue.recv().await {
         if not_before.is_some_and(|not_before| Instant::now() < not_before) {
             fail(first, CallError::Unreachable);
             continue;
         }
-        match connect(&options).await {
+        match connect(&options, address).await {
             Ok(stream) => {
                 tracing::debug!(peer = options.target.server, lane = %options.lane, "connected");
                 (backoff, not_before) = (BACKOFF_MIN, None);
@@ -162,7 +164,8 @@ async fn run(options: LinkOptions, mut queue: mpsc::Receiver<Outgoing>) {
             }
             Err(error) => {
                 tracing::debug!(peer = options.target.server, lane = %options.lane, %error, "no link");
-                options.reach.failed(options.target.server, &options.address, &error);
+                options.reach.failed(options.target.server, address, &error);
+                address = addresses.next().map_or("", String::as_str);
                 fail(first, CallError::Unreachable);
                 not_before = Some(Instant::now() + backoff);
                 backoff = (backoff * 2).min(options.backoff_max);
@@ -176,10 +179,9 @@ async fn run(options: LinkOptions, mut queue: mpsc::Receiver<Outgoing>) {
     }
 }
 
-async fn connect(options: &LinkOptions) -> Result<Box<dyn Stream>, String> {
+async fn connect(options: &LinkOptions, address: &str) -> Result<Box<dyn Stream>, String> {
     let connecting = async {
-        let mut stream =
-            options.net.connect(&options.address).await.map_err(|error| error.to_string())?;
+        let mut stream = options.net.connect(address).await.map_err(|error| error.to_string())?;
         let founding = options.founding.load(Ordering::Relaxed);
         let ours = Identity { founding, ..options.ours };
         match greet(&mut *stream, ours, options.target, options.lane).await {

@@ -8,7 +8,7 @@ use zoolet_jute::{ErrorCode, Id, SessionId};
 
 use crate::host::ConfigView;
 use crate::replica::state::Admitted;
-use crate::replica::{FeatureLevel, Levels, Role};
+use crate::replica::{FeatureLevel, Levels, Role, Written};
 use crate::storage::StorageError;
 
 /// The pieces of a snapshot, as they come from a file.
@@ -55,8 +55,9 @@ pub trait Machine: Debug + Send + Sync + 'static {
     /// This server no longer belongs to the ensemble.
     fn removed(&self);
 
-    /// A reconfiguration is done and applied here, or refused.
-    fn reconfigured(&self, number: u64, result: Result<(), ErrorCode>);
+    /// A reconfiguration is done, with what it has written if it has removed this server, and
+    /// applied here otherwise; or it is refused.
+    fn reconfigured(&self, number: u64, result: Result<Option<Written>, ErrorCode>);
 
     /// Nobody knows what became of a reconfiguration.
     fn reconfig_lost(&self, number: u64);

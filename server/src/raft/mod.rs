@@ -15,6 +15,7 @@ mod levels;
 mod log_store;
 mod machine;
 mod members;
+mod moved_port;
 mod network;
 mod open;
 mod options;
@@ -45,6 +46,7 @@ use self::core::Core;
 use self::directories::Directories;
 use self::directory::{DirectoryIdentity, directory_of};
 use self::log_store::LogStore;
+use self::moved_port::MovedPort;
 use self::network::{Links, Network};
 use self::proposer::Driver;
 use self::reconfig::Reconfigurer;
@@ -54,7 +56,7 @@ use self::state_machine::{Progress, Snapshots, StateMachine};
 use self::sync::ReadIndex;
 use self::types::LogId;
 use self::upkeep::{Announcer, DiskWatch, Housekeeping, RoleWatch};
-use crate::peer::{self, Lane, LinkOptions, PeerPort, PeerPortOptions};
+use crate::peer::{self, Lane, LinkOptions, PeerPort, PeerPortOptions, Service};
 use crate::replica::Role;
 use crate::storage::Wal;
 use crate::transport::Net;
@@ -156,9 +158,12 @@ impl Opened {
             fatal: fatal_report,
             wal,
         };
-        let port = crew.listen(&options, boot, &*net).await?;
+        let (port, moved_port) = crew.listen(&options, boot, &net).await?.unzip();
         crew.core.raft().run();
-        let tasks = crew.start_tasks(&options);
+        let mut tasks = crew.start_tasks(&options);
+        if let Some(moved_port) = moved_port {
+            tasks.spawn(moved_port.run());
+        }
         let role = crew.role.subscribe();
         let Crew { core, links, applied, snapshots, wal, identity, .. } = crew;
         Ok(Raft {
@@ -217,7 +222,7 @@ fn links(
         ours: peer_identity(options, boot, identity),
         founding: identity.founding_source(),
         target: peer::Target { server: 0, directory: None },
-        address: String::new(),
+        addresses: Vec::new(),
         lane: Lane::Control,
         frame_bytes_max: options::FRAME_BYTES_MAX,
         calls_max: CALLS_MAX,
@@ -253,17 +258,18 @@ struct Crew {
 }
 
 impl Crew {
-    /// Opens the peer port; an ensemble of one needs none.
+    /// Opens the peer port, and prepares another one for when the server is moved; an ensemble of
+    /// one needs none.
     async fn listen(
         &self,
         options: &Options,
         boot: u64,
-        net: &dyn Net,
-    ) -> Result<Option<PeerPort>, StartError> {
+        net: &Arc<dyn Net>,
+    ) -> Result<Option<(PeerPort, MovedPort)>, StartError> {
         let own = options.members.iter().find(|member| member.server == options.server);
         let Some(own) = own.filter(|_| !options.standalone) else { return Ok(None) };
         let address = options.listen.clone().unwrap_or_else(|| own.address.clone());
-        let service = Answers {
+        let service: Arc<dyn Service> = Arc::new(Answers {
             core: self.core.clone(),
             machine: Arc::clone(&self.machine),
             snapshots: self.snapshots.clone(),
@@ -274,7 +280,7 @@ impl Crew {
             changes: Arc::clone(&self.changes),
             removal: Arc::clone(&self.removal),
             receiving: tokio::sync::Mutex::default(),
-        };
+        });
         let port_options = PeerPortOptions {
             ours: peer_identity(options, boot, &self.identity),
             founding: self.identity.founding_source(),
@@ -284,8 +290,10 @@ impl Crew {
             answers_max: CALLS_MAX,
             handshake_timeout: HANDSHAKE_TIMEOUT,
         };
-        let port = PeerPort::listen(net, port_options, Arc::new(service)).await;
-        port.map(Some).map_err(|source| StartError::Listen { address, source })
+        let port = PeerPort::listen(&**net, port_options.clone(), Arc::clone(&service)).await;
+        let port = port.map_err(|source| StartError::Listen { address, source })?;
+        let (core, net) = (self.core.clone(), Arc::clone(net));
+        Ok(Some((port, MovedPort { core, net, options: port_options, service })))
     }
 
     fn read_index(&self) -> ReadIndex {

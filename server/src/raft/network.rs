@@ -52,6 +52,9 @@ const CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long installing a snapshot may take.
 const INSTALL_TIMEOUT: Duration = Duration::from_mins(5);
 
+/// The most addresses that are known of one peer.
+const ADDRESSES_MAX: usize = 4;
+
 /// The links to all peers, each opened when it is first used.
 #[derive(Debug)]
 pub(super) struct Links {
@@ -67,8 +70,9 @@ pub(super) struct Links {
 
 #[derive(Debug)]
 struct Known {
-    /// By the numbers of the servers.
-    addresses: BTreeMap<u64, String>,
+    /// By the numbers of the servers: where each is, and before that where it was. A server that a
+    /// change has moved listens at the old place as well, until it is restarted.
+    addresses: BTreeMap<u64, Vec<String>>,
     /// By node.
     links: BTreeMap<(u64, Lane), Arc<Link>>,
     /// To whichever directory a server has, by the numbers of the servers.
@@ -82,8 +86,9 @@ impl Links {
         append_timeout: Duration,
         addresses: BTreeMap<u64, String>,
     ) -> Self {
+        let addresses = addresses.into_iter().map(|(server, address)| (server, vec![address]));
         let known = Mutex::new(Known {
-            addresses,
+            addresses: addresses.collect(),
             links: BTreeMap::new(),
             questions: BTreeMap::new(),
             reaches: BTreeMap::new(),
@@ -122,7 +127,7 @@ impl Links {
     }
 
     fn open(&self, known: &mut Known, target: Target, lane: Lane) -> Option<Arc<Link>> {
-        let address = known.addresses.get(&target.server)?.clone();
+        let addresses = known.addresses.get(&target.server)?.clone();
         let stall_timeout = match lane {
             Lane::Control | Lane::Append | Lane::Request | Lane::Question => {
                 self.template.stall_timeout
@@ -131,7 +136,7 @@ impl Links {
         };
         let template = self.template.clone();
         let reach = Arc::clone(known.reaches.entry(target.server).or_default());
-        let options = LinkOptions { target, address, lane, stall_timeout, reach, ..template };
+        let options = LinkOptions { target, addresses, lane, stall_timeout, reach, ..template };
         Some(Arc::new(Link::open(options)))
     }
 
@@ -146,16 +151,17 @@ impl Links {
     fn learn(&self, node: u64, member: &Member) {
         let server = server_of(node);
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        if member.line.is_empty() {
-            known.addresses.entry(server).or_insert_with(|| member.address.clone());
+        let addresses = known.addresses.entry(server).or_default();
+        let is_known = addresses.first() == Some(&member.address);
+        if is_known || member.line.is_empty() && !addresses.is_empty() {
             return;
         }
-        let before = known.addresses.insert(server, member.address.clone());
-        if before.as_ref() != Some(&member.address) {
-            // Those who have a link still end their calls on it.
-            known.links.retain(|(node, _), _| server_of(*node) != server);
-            known.questions.remove(&server);
-        }
+        addresses.retain(|address| *address != member.address);
+        addresses.insert(0, member.address.clone());
+        addresses.truncate(ADDRESSES_MAX);
+        // A caller that has a link still ends its calls on it.
+        known.links.retain(|(node, _), _| server_of(*node) != server);
+        known.questions.remove(&server);
     }
 
     /// Learns all addresses of a membership.
@@ -177,7 +183,8 @@ impl Links {
         let target = Target { server, directory: None };
         let stall_timeout = self.template.stall_timeout;
         let (lane, reach, template) = (Lane::Question, Arc::default(), self.template.clone());
-        Link::open(LinkOptions { target, address, lane, stall_timeout, reach, ..template })
+        let addresses = vec![address];
+        Link::open(LinkOptions { target, addresses, lane, stall_timeout, reach, ..template })
     }
 }
 
@@ -377,7 +384,7 @@ mod tests {
             ours: Identity { cluster: 7, founding: 0, server: 1, directory: 5, boot: 1 },
             founding: Arc::default(),
             target: Target { server: 0, directory: None },
-            address: String::new(),
+            addresses: Vec::new(),
             lane: Lane::Control,
             frame_bytes_max: 1000,
             calls_max: 8,

@@ -38,6 +38,7 @@ use super::upkeep::hand_over_to;
 use crate::config::{MemberList, Role, change_members, parse_members};
 use crate::host::ConfigView;
 use crate::peer::{CallError, Lane};
+use crate::replica::Written;
 
 pub(super) use self::message::Asked;
 
@@ -50,6 +51,9 @@ const CATCH_UP_MAX: Duration = Duration::from_secs(10);
 /// How long a server that wants to join may take to show that it runs.
 const PROBE_MAX: Duration = Duration::from_millis(700);
 
+/// How long members may take to run and have the data, if the new ensemble needs them.
+const VOTERS_WAIT_MAX: Duration = Duration::from_secs(3);
+
 /// The pause between two looks at what others do.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
@@ -57,7 +61,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(20);
 const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// The highest number of a server (protocol §11.2).
-const SERVER_MAX: u64 = 254;
+const SERVER_MAX: u64 = 255;
 
 /// Changes the ensemble, as leader, and follows its changes, as everybody.
 #[derive(Debug)]
@@ -98,16 +102,24 @@ impl Reconfigurer {
         loop {
             match self.ask_leader(&asked, &body).await {
                 Verdict::Refused(code) => return self.machine.reconfigured(number, Err(code)),
-                Verdict::Done if self.has_caught_up().await => {
-                    return self.machine.reconfigured(number, Ok(()));
+                // It gets no more of the log, so it cannot show what was written there.
+                Verdict::Done(written) if !self.is_listed(&written.text) => {
+                    return self.machine.reconfigured(number, Ok(Some(written)));
+                }
+                Verdict::Done(_) if self.has_caught_up().await => {
+                    return self.machine.reconfigured(number, Ok(None));
                 }
                 Verdict::Again if Instant::now() < give_up_at => sleep(RETRY_PAUSE).await,
-                // A server that has just been removed is among them: it learns no more.
-                Verdict::Done | Verdict::Again | Verdict::Unknown => {
+                Verdict::Done(_) | Verdict::Again | Verdict::Unknown => {
                     return self.machine.reconfig_lost(number);
                 }
             }
         }
+    }
+
+    /// Whether this server is a member according to the text of `/zookeeper/config`.
+    fn is_listed(&self, text: &str) -> bool {
+        parse_members(text).is_ok_and(|members| members.contains_key(&self.core.server()))
     }
 
     async fn has_caught_up(&self) -> bool {
@@ -172,15 +184,15 @@ impl Reconfigurer {
             Err(code) => return Verdict::Refused(code),
         };
         let running = self.probe(&wanted).await;
-        let counts =
-            |server| running.contains_key(&server) || self.is_server_synced(server, &running);
-        if !is_quorum(&wanted, counts) {
-            return Verdict::Refused(ErrorCode::NewConfigNoQuorum);
+        if !self.comes_to_quorum(&wanted, &running).await {
+            let is_leader = self.core.is_leader();
+            let refused = Verdict::Refused(ErrorCode::NewConfigNoQuorum);
+            return if is_leader { refused } else { Verdict::Again };
         }
         if !view.permitted {
             return Verdict::Refused(ErrorCode::NoAuth);
         }
-        if wanted.keys().any(|server| !(1..=SERVER_MAX).contains(server)) {
+        if wanted.keys().any(|server| *server > SERVER_MAX) {
             return Verdict::Refused(ErrorCode::BadArguments);
         }
         tracing::info!(to = %render(&wanted).trim_end().replace('\n', " "), "reconfiguration");
@@ -228,6 +240,23 @@ impl Reconfigurer {
         probes.join_all().await.into_iter().flatten().collect()
     }
 
+    /// Whether a majority of the wanted voters runs and has the data. Members are waited for:
+    /// right after a start they may not listen yet, or be catching up.
+    async fn comes_to_quorum(&self, wanted: &MemberList, running: &BTreeMap<u64, u64>) -> bool {
+        let counts =
+            |server| running.contains_key(&server) || self.is_server_synced(server, running);
+        let coming = async {
+            while self.core.is_leader() && !is_quorum(wanted, counts) {
+                sleep(LOOK_PAUSE).await;
+            }
+        };
+        let membership = self.membership();
+        let may_come = |server| counts(server) || node_of(&membership, server).is_some();
+        is_quorum(wanted, may_come)
+            && timeout(VOTERS_WAIT_MAX, coming).await.is_ok()
+            && self.core.is_leader()
+    }
+
     async fn execute(
         &self,
         wanted: &MemberList,
@@ -236,9 +265,7 @@ impl Reconfigurer {
     ) -> Verdict {
         let voters = voters_of(wanted);
         let ours = self.core.server();
-        let staying: BTreeSet<u64> =
-            voters.iter().copied().filter(|server| !moves(*server, wanted, before)).collect();
-        if !staying.contains(&ours) && self.leave_the_lead(&staying).await {
+        if !voters.contains(&ours) && self.leave_the_lead(&voters).await {
             return Verdict::Again;
         }
         let old = self.membership();
@@ -263,11 +290,10 @@ impl Reconfigurer {
         if is_switched {
             self.dismiss(&old);
         }
-        if is_switched && self.write_down(wanted, before).await {
-            Verdict::Done
-        } else {
-            Verdict::Unknown
+        if !is_switched {
+            return Verdict::Unknown;
         }
+        self.write_down(wanted, before).await.map_or(Verdict::Unknown, Verdict::Done)
     }
 
     /// Makes the membership what is wanted; who joins is in it already, as an outsider. One entry
@@ -308,24 +334,23 @@ impl Reconfigurer {
         }
     }
 
-    /// Has `/zookeeper/config` written, and waits until it is.
-    async fn write_down(&self, wanted: &MemberList, before: &ConfigView) -> bool {
+    /// Has `/zookeeper/config` written, waits until it is, and returns it.
+    async fn write_down(&self, wanted: &MemberList, before: &ConfigView) -> Option<Written> {
         let text = render(wanted);
         self.machine.members(text.clone(), true);
         let written = async {
             loop {
-                let now = self.machine.config_view(&[]).text;
+                let ConfigView { text: now, stat, .. } = self.machine.config_view(&[]);
                 if now != before.text && now.starts_with(&text) {
-                    return;
+                    return Written { text: now, stat };
                 }
                 sleep(LOOK_PAUSE / 4).await;
             }
         };
-        timeout(self.timing.patience, written).await.is_ok()
+        timeout(self.timing.patience, written).await.ok()
     }
 
-    /// Who will not vote, or not be found where the others look for it until it is restarted, should
-    /// not lead through the change: a server that stays does.
+    /// A server that will not vote should not lead through the change: one that stays does.
     async fn leave_the_lead(&self, staying: &BTreeSet<u64>) -> bool {
         let mut voters: Vec<u64> = self.membership().voter_ids().collect();
         voters.retain(|voter| staying.contains(&server_of(*voter)));
@@ -430,11 +455,4 @@ impl Reconfigurer {
             self.change(change, true).await;
         }
     }
-}
-
-/// Whether a change gives a server another peer address.
-fn moves(server: u64, wanted: &MemberList, before: &ConfigView) -> bool {
-    let now = parse_members(&before.text).unwrap_or_default();
-    let addresses = now.get(&server).zip(wanted.get(&server));
-    addresses.is_some_and(|(now, wanted)| now.peer != wanted.peer)
 }

@@ -20,7 +20,7 @@ const TIME_AT: usize = 1 + 1 + 8 + 8;
 /// Version, server, boot, stream, time, first number, count.
 const HEAD_BYTES: usize = TIME_AT + 8 + 8 + 4;
 
-/// The number of a server, 1 to 254: the `N` of `server.N`, and the first byte of the ids of the
+/// The number of a server: the `N` of `server.N`, and the first byte of the ids of the
 /// sessions that it opens.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ServerId(pub u8);
@@ -148,6 +148,9 @@ pub enum Op {
         term: u64,
         /// The servers, a line each, without the version line.
         text: String,
+        /// Whether it founds the ensemble's tree: as the first command of all it has the zxid with
+        /// which its term begins, as in Apache `ZooKeeper`.
+        is_first: bool,
     },
     /// A client's write: a create of any kind, delete, setData, setACL, multi or reconfig.
     Write(Request),
@@ -336,6 +339,7 @@ mod tag {
     pub(super) const SET_CONFIG: u8 = 6;
     pub(super) const WRITE: u8 = 7;
     pub(super) const SET_LEVEL: u8 = 8;
+    pub(super) const FIRST_CONFIG: u8 = 9;
     #[cfg(test)]
     pub(super) const MADE_UP: u8 = 255;
 }
@@ -398,8 +402,8 @@ impl Op {
                 out.put_u8(tag::DELETE_CONTAINER);
                 path.encode(out);
             }
-            Self::SetConfig { term, text } => {
-                out.put_u8(tag::SET_CONFIG);
+            Self::SetConfig { term, text, is_first } => {
+                out.put_u8(if *is_first { tag::FIRST_CONFIG } else { tag::SET_CONFIG });
                 out.put_u64(*term);
                 text.encode(out);
             }
@@ -437,9 +441,10 @@ impl Op {
             tag::DELETE_CONTAINER => {
                 Ok(Self::DeleteContainer { path: Decode::decode(input, "op.path")? })
             }
-            tag::SET_CONFIG => Ok(Self::SetConfig {
+            tag @ (tag::SET_CONFIG | tag::FIRST_CONFIG) => Ok(Self::SetConfig {
                 term: get_u64(input, "op.term")?,
                 text: Decode::decode(input, "op.text")?,
+                is_first: tag == tag::FIRST_CONFIG,
             }),
             tag::WRITE => {
                 let code = i32::decode(input, "op.code")?;

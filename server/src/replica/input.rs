@@ -11,6 +11,7 @@ use zoolet_jute::{
 
 use super::command::Command;
 use super::level::FeatureLevel;
+use super::reconfig::Written;
 use super::state::QuotaExceeded;
 
 /// One client connection of this server, numbered from 1 since its start.
@@ -87,12 +88,13 @@ pub enum Input {
     },
     /// This server no longer belongs to the ensemble.
     Removed,
-    /// A reconfiguration is done, and applied here, or refused; see [`Output::Reconfig`].
+    /// A reconfiguration is done or refused; see [`Output::Reconfig`].
     Reconfigured {
         /// Its number.
         number: u64,
-        /// Why it is refused.
-        result: Result<(), ErrorCode>,
+        /// What it has written, if it has removed this server; otherwise it is applied here. Or
+        /// why it is refused.
+        result: Result<Option<Written>, ErrorCode>,
     },
     /// Nobody knows what became of a reconfiguration; its connection is closed.
     ReconfigLost {

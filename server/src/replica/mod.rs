@@ -30,6 +30,7 @@ pub use command::{Batch, BatchHead, Command, Op, Origin, Policy, ServerId, Stamp
 pub use input::{BadRequest, ConnectionId, Input, Output, Role};
 pub use level::{FeatureLevel, Levels};
 pub use options::{DigestAlgorithm, Options, ticker_period_ms};
+pub use reconfig::Written;
 pub use report::{ConnectionReport, SessionReport, WatchSummary};
 
 /// The service, as one server has it: the replicated state, and this server's own connections,

@@ -1,16 +1,26 @@
 //! Changes of the ensemble (protocol §15.4). The leader's raft module makes them; here a client's
 //! request waits for its turn and for the outcome, and the leader writes the new members down.
 
-use zoolet_jute::{ErrorCode, Id, Reply};
+use bytes::Bytes;
+use zoolet_jute::{ErrorCode, Id, Reply, SessionId, Stat, perms};
 
 use super::proposals::{Draft, Waiting};
-use super::session::Turn;
+use super::session::{Slot, Turn};
 use super::state::State;
 use super::{ConnectionId, Op, Output, Replica, Role};
-use zoolet_jute::{SessionId, perms};
 
 /// The ensemble's own znode.
 const CONFIG: &str = "/zookeeper/config";
+
+/// `/zookeeper/config` as a change has left it at the leader: the answer of a server that the
+/// change has removed, which gets no more of the log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Written {
+    /// Its data.
+    pub text: String,
+    /// Its stat.
+    pub stat: Stat,
+}
 
 impl Replica {
     /// Hands the change of the ensemble at the front of a connection's queue on, if one is there.
@@ -33,19 +43,30 @@ impl Replica {
     pub(in crate::replica) fn on_reconfigured(
         &mut self,
         number: u64,
-        result: Result<(), ErrorCode>,
+        result: Result<Option<Written>, ErrorCode>,
         out: &mut Vec<Output>,
     ) {
         let Some(connection) = self.reconfigs.remove(&number) else { return };
         let Some(asking) = self.connections.get_mut(&connection) else { return };
         let Some(slot) = asking.pop_reconfig(number) else { return };
-        let turn = Turn { connection, xid: slot.xid, since_ms: slot.since_ms };
-        let written = result.and_then(|()| {
+        let Slot { xid, since_ms, .. } = slot;
+        if let Ok(Some(Written { text, stat })) = result {
+            let reply = Reply::Data(Some(Bytes::from(text)), stat);
+            let (zxid, result) = (stat.mzxid, Ok(reply));
+            out.push(Output::Reply { connection, xid, zxid, result, since_ms });
+            return self.close(connection, out);
+        }
+        let written = result.and_then(|_| {
             let stat = self.state.stat(CONFIG).ok_or(ErrorCode::NoNode)?;
             Ok(Reply::Data(self.state.data(CONFIG), stat))
         });
-        self.reply(turn, written, out);
-        self.drain(connection, out);
+        self.reply(Turn { connection, xid, since_ms }, written, out);
+        if self.serving {
+            self.drain(connection, out);
+        } else {
+            // This server was removed meanwhile.
+            self.close(connection, out);
+        }
     }
 
     pub(in crate::replica) fn on_reconfig_lost(&mut self, number: u64, out: &mut Vec<Output>) {
@@ -67,7 +88,7 @@ impl Replica {
         self.options.config_text = Some(text.clone());
         if write && self.role == Role::Leader {
             self.config_proposed = true;
-            let op = Op::SetConfig { term: self.term, text };
+            let op = Op::SetConfig { term: self.term, text, is_first: false };
             self.propose(Waiting::Config, Draft::own(SessionId::NONE, op), out);
         }
     }
@@ -76,6 +97,11 @@ impl Replica {
     pub fn config_data(&self) -> String {
         let data = self.state.data(CONFIG).unwrap_or_default();
         String::from_utf8_lossy(&data).into_owned()
+    }
+
+    /// The stat of `/zookeeper/config`.
+    pub fn config_stat(&self) -> Option<Stat> {
+        self.state.stat(CONFIG)
     }
 
     /// Whether these identities may change the ensemble.

@@ -129,7 +129,7 @@ mod tests {
             Op::CloseSession,
             Op::ExpireSession { generation: 3, term: 4 },
             Op::DeleteContainer { path: "/c".to_owned() },
-            Op::SetConfig { term: 4, text: "server.1=h".to_owned() },
+            Op::SetConfig { term: 4, text: "server.1=h".to_owned(), is_first: false },
             Op::SetLevel { level: FeatureLevel(2), term: 4 },
         ];
         let identities: Arc<[Id]> = Arc::from([Id::new("ip", "::1"), Id::new("digest", "a:b")]);

@@ -289,9 +289,10 @@ impl Script {
 fn of_ensemble(words: &[&str]) -> Input {
     match words {
         ["removed", _] => Input::Removed,
-        ["reconfigured", _, number, result] => {
-            Input::Reconfigured { number: number.parse().unwrap(), result: outcome(result) }
-        }
+        ["reconfigured", _, number, result] => Input::Reconfigured {
+            number: number.parse().unwrap(),
+            result: outcome(result).map(|()| None),
+        },
         ["reconfiglost", _, number] => Input::ReconfigLost { number: number.parse().unwrap() },
         ["members", _, write, text] => {
             Input::Members { text: (*text).to_owned(), write: *write == "write" }

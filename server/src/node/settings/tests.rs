@@ -159,3 +159,14 @@ fn a_proposal_is_given_up_before_the_shortest_session_ends() {
     // A leader's silence must not lose what was proposed.
     assert_eq!(patience_of(200, (500, 1000)), Duration::from_millis(1500));
 }
+
+/// A time to live of 10 ms that was looked for every millisecond took 124 ms.
+#[test]
+fn time_passes_as_often_as_znodes_are_to_be_reaped() {
+    let mut config = ServerConfig::default();
+    let mut period_of = |reap_ms| {
+        config.znodes.reap_interval_ms = reap_ms;
+        ticker_period(&config).as_millis()
+    };
+    assert_eq!([1, 20, 60_000].map(&mut period_of), [5, 20, 250]);
+}

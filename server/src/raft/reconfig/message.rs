@@ -4,9 +4,10 @@ use std::io;
 use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use zoolet_jute::{Decode, Encode, ErrorCode, Id, ReconfigRequest};
+use zoolet_jute::{Decode, Encode, ErrorCode, Id, ReconfigRequest, Stat};
 
 use crate::raft::codec::{Reader, malformed};
+use crate::replica::Written;
 
 /// A request for a change, on its way from a client.
 #[derive(Clone, Debug)]
@@ -17,10 +18,10 @@ pub(in crate::raft) struct Asked {
 }
 
 /// What became of a change.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It is done, and written to `/zookeeper/config`.
-    Done,
+    Done(Written),
     /// Nothing was changed, for this reason.
     Refused(ErrorCode),
     /// This server does not lead, or no longer: nothing was changed that matters.
@@ -44,13 +45,17 @@ pub(super) fn decode(mut body: Bytes) -> io::Result<Asked> {
 }
 
 impl Verdict {
-    pub(super) fn encode(self) -> Bytes {
+    pub(super) fn encode(&self) -> Bytes {
         let mut out = BytesMut::new();
         match self {
-            Self::Done => out.put_u8(0),
+            Self::Done(Written { text, stat }) => {
+                out.put_u8(0);
+                text.encode(&mut out);
+                stat.encode(&mut out);
+            }
             Self::Refused(code) => {
                 out.put_u8(1);
-                out.put_u32((code as i32).cast_unsigned());
+                out.put_u32((*code as i32).cast_unsigned());
             }
             Self::Again => out.put_u8(2),
             Self::Unknown => out.put_u8(3),
@@ -61,7 +66,12 @@ impl Verdict {
     pub(super) fn decode(body: Bytes) -> io::Result<Self> {
         let mut reader = Reader(body);
         Ok(match reader.u8()? {
-            0 => Self::Done,
+            0 => {
+                let bad = |_| malformed("a malformed configuration");
+                let text = String::decode(&mut reader.0, "text").map_err(bad)?;
+                let stat = Stat::decode(&mut reader.0, "stat").map_err(bad)?;
+                Self::Done(Written { text, stat })
+            }
             1 => {
                 let code = ErrorCode::from_i32(reader.u32()?.cast_signed());
                 Self::Refused(code.ok_or_else(|| malformed("an unknown error"))?)

@@ -24,7 +24,7 @@ fn link(ensemble: &Ensemble, from: usize, to: usize) -> Link {
         ours: Identity { cluster: 7, founding: 0, server: from as u64 + 1, directory: 1, boot: 1 },
         founding: Arc::new(AtomicU64::new(founding)),
         target: Target { server: to as u64 + 1, directory: None },
-        address: ensemble.address(to),
+        addresses: vec![ensemble.address(to)],
         lane: Lane::Snapshot,
         frame_bytes_max: 1 << 20,
         calls_max: 8,

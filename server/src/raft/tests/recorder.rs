@@ -13,7 +13,7 @@ use super::gate::Gate;
 use crate::host::ConfigView;
 use crate::raft::{Chunks, Machine, Staged, StateSnapshot};
 use crate::replica::state::Admitted;
-use crate::replica::{Batch, FeatureLevel, Levels, Origin, Role};
+use crate::replica::{Batch, FeatureLevel, Levels, Origin, Role, Written};
 
 /// A command that was applied: which server's start, stream and number.
 pub(super) type Applied = (Origin, u64);
@@ -53,7 +53,7 @@ pub(super) struct Told {
     pub(super) restored: u64,
     pub(super) started: Vec<u64>,
     pub(super) roles: Vec<Role>,
-    pub(super) reconfigured: Vec<(u64, Result<(), ErrorCode>)>,
+    pub(super) reconfigured: Vec<(u64, Result<Option<Written>, ErrorCode>)>,
     pub(super) reconfig_lost: Vec<u64>,
     pub(super) members: Vec<(String, bool)>,
 }
@@ -196,7 +196,7 @@ impl Machine for Recorder {
         self.tell(|told| told.removed += 1);
     }
 
-    fn reconfigured(&self, number: u64, result: Result<(), ErrorCode>) {
+    fn reconfigured(&self, number: u64, result: Result<Option<Written>, ErrorCode>) {
         self.tell(|told| told.reconfigured.push((number, result)));
     }
 

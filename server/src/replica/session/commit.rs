@@ -60,6 +60,7 @@ impl Replica {
             }
             self.close_ended(&ended, out);
         }
+        self.begin_serving();
     }
 
     /// Keeps connections and deadlines in step with the sessions that began or moved.
@@ -193,6 +194,7 @@ impl Replica {
         for connection in lost {
             self.close(connection, out);
         }
+        self.begin_serving();
         self.catch_up(&before, out);
     }
 

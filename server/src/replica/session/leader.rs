@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use zoolet_jute::SessionId;
+use zoolet_jute::{SessionId, Zxid};
 
 use crate::replica::proposals::{Draft, Waiting};
 use crate::replica::state::{ReapLimits, ReapPlace};
@@ -46,20 +46,37 @@ impl Replica {
         }
         match role {
             Role::Looking => self.looking_since_ms = self.now.mono_ms,
-            Role::Follower | Role::Observer => self.serving = true,
-            Role::Leader => {
-                self.serving = true;
-                self.begin_to_lead();
-            }
+            Role::Follower | Role::Observer => {}
+            Role::Leader => self.begin_to_lead(),
+        }
+        self.begin_serving();
+        if role == Role::Leader && !self.serving {
+            // The clients of a new ensemble wait for it.
+            self.write_config(out);
         }
         self.press_pings(out);
     }
 
+    /// Serves clients from now on, if there is a leader and the members are written down: nobody
+    /// sees a `/zookeeper/config` that is empty and changes a moment later.
+    pub(in crate::replica) fn begin_serving(&mut self) {
+        if !self.serving && self.role != Role::Looking {
+            self.serving = self.options.config_text.is_none() || !self.config_data().is_empty();
+        }
+    }
+
     /// This server was taken out of the ensemble: nobody keeps its clients' sessions alive through
-    /// it, so they must go at once.
+    /// it, so they must go at once. A client that waits for the outcome of a change gets it first.
     pub(in crate::replica) fn on_removed(&mut self, out: &mut Vec<Output>) {
-        if self.role == Role::Looking && std::mem::take(&mut self.serving) {
-            self.close_all(out);
+        if self.role != Role::Looking || !std::mem::take(&mut self.serving) {
+            return;
+        }
+        for connection in self.connections.keys().copied().collect::<Vec<_>>() {
+            if self.reconfigs.values().any(|waiting| *waiting == connection) {
+                self.deafen(connection);
+            } else {
+                self.close(connection, out);
+            }
         }
     }
 
@@ -189,7 +206,8 @@ impl Replica {
         let written = String::from_utf8_lossy(&written);
         let servers = written.rsplit_once("version=").map_or("", |(servers, _)| servers);
         if servers.trim_end() != text.trim_end() {
-            let op = Op::SetConfig { term: self.term, text };
+            let is_first = self.state.last_zxid() == Zxid(0);
+            let op = Op::SetConfig { term: self.term, text, is_first };
             self.propose(Waiting::Config, Draft::own(SessionId::NONE, op), out);
         }
     }

@@ -37,7 +37,7 @@ use self::sequence::Fence;
 use self::session::Sessions;
 use self::tree::Tree;
 use self::znode::Kind;
-use super::{Command, FeatureLevel, Origin, ServerId, Stamp};
+use super::{Command, FeatureLevel, Op, Origin, ServerId, Stamp};
 
 /// The state of the service at one position of the log.
 #[derive(Clone, Debug)]
@@ -106,7 +106,12 @@ impl State {
 
     /// Applies the next command of an admitted batch that its leader put into the log with `stamp`.
     pub fn apply(&mut self, stamp: Stamp, origin: Origin, command: Command) -> Applied {
-        let zxid = sequence::next_zxid(self.last_zxid, stamp.term);
+        let is_first = matches!(command.op, Op::SetConfig { is_first: true, .. });
+        let zxid = if is_first && self.last_zxid == Zxid(0) {
+            sequence::first_zxid(stamp.term)
+        } else {
+            sequence::next_zxid(self.last_zxid, stamp.term)
+        };
         self.last_zxid = zxid;
         let (result, changes) = apply::apply(self, (stamp, zxid), origin, command);
         Applied { zxid, result, changes }

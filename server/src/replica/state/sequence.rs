@@ -13,7 +13,7 @@ const EPOCH_MAX: u32 = i32::MAX as u32;
 /// leader hands over long before its counter is used up; if it should come to that, the counter
 /// carries into the epoch, so that zxids go on rising.
 pub(super) fn next_zxid(last: Zxid, term: u64) -> Zxid {
-    let term = u32::try_from(term).unwrap_or(EPOCH_MAX).min(EPOCH_MAX);
+    let term = epoch_of(term);
     if term > last.epoch() {
         return Zxid::new(term, 1);
     }
@@ -21,6 +21,15 @@ pub(super) fn next_zxid(last: Zxid, term: u64) -> Zxid {
         Some(counter) => Zxid::new(last.epoch(), counter),
         None => Zxid::new(last.epoch().saturating_add(1).min(EPOCH_MAX), 1),
     }
+}
+
+/// The zxid of the first configuration, which Apache `ZooKeeper` gives to the beginning of a term.
+pub(super) fn first_zxid(term: u64) -> Zxid {
+    Zxid::new(epoch_of(term), 0)
+}
+
+fn epoch_of(term: u64) -> u32 {
+    u32::try_from(term).unwrap_or(EPOCH_MAX).min(EPOCH_MAX)
 }
 
 /// How far one server's commands were admitted: its row of the fence.

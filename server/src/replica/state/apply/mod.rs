@@ -80,7 +80,7 @@ fn run(
             session::expire(state, context, generation)
         }
         Op::DeleteContainer { path } => container::delete(&mut state.tree, context, path),
-        Op::SetConfig { term, text } => {
+        Op::SetConfig { term, text, .. } => {
             context.check_term(term)?;
             set_data::set_config(&mut state.tree, context, text)
         }

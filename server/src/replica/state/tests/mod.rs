@@ -3,6 +3,7 @@
 #![allow(clippy::wildcard_enum_match_arm, reason = "any other reply fails the test")]
 
 mod access;
+mod config;
 mod ops;
 mod quota;
 mod random;

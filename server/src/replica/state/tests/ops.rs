@@ -432,9 +432,10 @@ fn containers_and_ttl_znodes_are_reaped_when_due_protocol_11() {
 fn the_config_keeps_version_minus_one_protocol_15_4() {
     let mut bench = Bench::new();
     let text = "server.1=h:2888:3888:participant;2181".to_owned();
-    let older = Op::SetConfig { term: 0, text: "server.1=older:1:2".to_owned() };
+    let set = |term, text: &str| Op::SetConfig { term, text: text.to_owned(), is_first: false };
+    let older = set(0, "server.1=older:1:2");
     assert_eq!(bench.run(older), Err(BadVersion));
-    bench.run(Op::SetConfig { term: 1, text: text.clone() }).expect("there");
+    bench.run(set(1, &text)).expect("there");
     let version = format!("{:x}", bench.zxid().0);
     assert_eq!(bench.text("/zookeeper/config"), format!("{text}\nversion={version}"));
     let stat = bench.stat("/zookeeper/config");

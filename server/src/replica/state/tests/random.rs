@@ -100,7 +100,7 @@ impl Random {
             1 => Op::ResumeSession { timeout_ms: 200 },
             2 => self.pick(&[Op::CloseSession, Op::ExpireSession { generation: 0, term: 1 }]),
             3 => Op::DeleteContainer { path: self.path() },
-            4 => Op::SetConfig { term: 1, text: self.path() },
+            4 => Op::SetConfig { term: 1, text: self.path(), is_first: self.below(2) == 1 },
             _ => Op::Write(self.write()),
         };
         let identities =
