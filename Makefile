@@ -1,7 +1,7 @@
 # The verbs, which CI calls; its own `deny` leaves out the advisories, whose list is not reachable
 # from everywhere. `check` never writes to the work tree.
 
-.PHONY: check fmt clippy doc deny test kazoo oracle kill9 bench power_cut lock_programs golden partitions torture torture_languages fuzz fuzz_corpus
+.PHONY: check fmt clippy doc deny test kazoo oracle kill9 bench power_cut lock_programs golden partitions torture torture_languages planted fuzz fuzz_corpus
 
 check: fmt clippy doc deny
 
@@ -10,6 +10,7 @@ fmt:
 
 clippy:
 	cargo clippy --workspace --all-targets -- -D warnings
+	cargo clippy --workspace --all-targets --features zoolet-tests/planted -- -D warnings
 
 doc:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
@@ -69,6 +70,12 @@ torture_languages:
 	ZOOLET_TORTURE_SECS=$(or $(SECS),300) ZOOLET_TORTURE_SERVERS=$(or $(SERVERS),zoolet) \
 		$(if $(SEED),ZOOLET_FAULTS_SEED=$(SEED)) $(if $(OUT),ZOOLET_TORTURE_OUT=$(abspath $(OUT))) \
 		cargo test --workspace --test beside_others crowd:: -- --nocapture
+
+# Plants bugs one by one and checks that their suites find them: BUG=name,… of tests/planted.toml, or
+# GROUP=0 to 6, or all. NOTHING=1 runs the same suites without the bugs; they must pass.
+planted:
+	ZOOLET_PLANT=$(or $(BUG),$(if $(GROUP),group:$(GROUP)),all) $(if $(NOTHING),ZOOLET_PLANT_NOTHING=1) \
+		cargo test --workspace --features zoolet-tests/planted --test planted planted_bugs -- --nocapture
 
 # The golden vectors of jute/tests/golden, recorded anew; needs Java, Python, Go and a C compiler.
 golden:

@@ -20,6 +20,9 @@
 
 #![warn(missing_docs)]
 
+#[macro_use]
+mod planted;
+
 mod chroot;
 mod client;
 mod connector;

@@ -2,6 +2,9 @@
 //!
 //! `ARCHITECTURE.md` is the map. Programs that embed it use [`embed`].
 
+#[macro_use]
+mod planted;
+
 pub mod cli;
 pub mod clock;
 pub mod config;

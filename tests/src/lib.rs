@@ -8,6 +8,7 @@ pub mod four_letter;
 pub mod kazoo;
 pub mod mount;
 pub mod oracle;
+pub mod planted;
 pub mod ports;
 pub mod process;
 pub mod programs;

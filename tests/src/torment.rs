@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use zoolet_client::torture::{self, Promise, Recipe, Report, ServerFault};
+use zoolet_client::torture::{self, Judged, Lock, Promise, Recipe, Report, ServerFault};
 
 use crate::faults::island::Island;
 use crate::faults::netns::Lost;
@@ -174,6 +174,7 @@ pub struct Summary {
     gaps: usize,
     verified: usize,
     unverified: usize,
+    by_recipe: BTreeMap<Recipe, Judged>,
     violations: usize,
     handed_over_us: Vec<u64>,
     taken_over_us: Vec<u64>,
@@ -203,6 +204,9 @@ impl Summary {
         self.gaps += verdict.gaps;
         self.verified += verdict.verified;
         self.unverified += verdict.unverified;
+        for (recipe, judged) in &verdict.by_recipe {
+            self.by_recipe.entry(*recipe).or_default().add(*judged);
+        }
         self.violations += verdict.violations.len();
         self.handed_over_us.extend(report.handed_over.micros());
         self.taken_over_us.extend(report.taken_over.micros());
@@ -228,10 +232,21 @@ impl Summary {
         if self.refused == 0 {
             missing.push("no stale write was refused".to_owned());
         }
-        if self.verified <= self.unverified {
-            let (open, closed) = (self.unverified, self.verified);
-            missing
-                .push(format!("gaps of the log leave {open} grants open; {closed} are verified"));
+        for (recipe, judged) in &self.by_recipe {
+            let Judged { verified, unverified, wakes, hand_overs } = judged;
+            if verified <= unverified {
+                missing.push(format!(
+                    "{recipe}: gaps of the log leave {unverified} grants open; {verified} are verified"
+                ));
+            }
+            // Those without a queue have no order in which to wake.
+            let has_queue = Lock::new(*recipe, String::new()).queue().is_some();
+            if has_queue && (*wakes == 0 || *hand_overs == 0 && *recipe != Recipe::SharedSemaphore)
+            {
+                missing.push(format!(
+                    "{recipe}: {wakes} wakes and {hand_overs} hand-overs could be judged"
+                ));
+            }
         }
         for (recipe, _) in self.grants.iter().filter(|(_, grants)| **grants == 0) {
             missing.push(format!("nobody was granted a {recipe}"));
@@ -239,9 +254,6 @@ impl Summary {
         let recipes = Recipe::ALL.into_iter().filter(|recipe| !recipe.is_lock());
         for recipe in recipes.filter(|recipe| !self.others.contains_key(recipe.name())) {
             missing.push(format!("nothing was done with a {recipe}"));
-        }
-        if self.wakes == 0 || self.hand_overs == 0 {
-            missing.push("no wake or no hand-over could be judged".to_owned());
         }
         let kinds = whole.unwrap_or_default().iter();
         for kind in kinds.filter(|kind| !self.faults.contains_key(*kind)) {

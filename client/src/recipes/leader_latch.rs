@@ -389,6 +389,9 @@ impl Contender {
         let path = join(&self.path, place.name());
         let token = FencingToken::new(place.czxid());
         self.standing.send_replace(Standing::Leading { token, path: path.clone() });
+        if planted!("latch-keeps-leading") {
+            std::future::pending::<()>().await;
+        }
         let mut run_out = self.run_out.subscribe();
         tokio::select! {
             () = self.client.lost() => {}

@@ -108,10 +108,13 @@ pub(crate) async fn wait_turn(
         };
         match turn(&names, place.name()) {
             Turn::Mine => return Ok(true),
-            Turn::Gone => return Ok(false),
+            Turn::Gone => return Ok(planted!("deleted-place-is-held")),
             Turn::Behind(name) => {
                 let path = join(place.dir(), &name);
                 wait_changed(place.client(), &path).await?;
+                if planted!("read-write-wakes-late") && name.contains("__") {
+                    sleep(LOOK_AGAIN * 5).await;
+                }
             }
         }
     }

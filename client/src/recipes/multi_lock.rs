@@ -130,6 +130,9 @@ impl MultiLock {
             if let Some(guard) = self.one(lock.try_acquire_boxed(), &mut guards).await? {
                 guards.push(guard);
             } else {
+                if planted!("multi-try-keeps-what-it-has") {
+                    std::mem::forget(std::mem::take(&mut guards));
+                }
                 guards.release().await?;
                 return Ok(None);
             }

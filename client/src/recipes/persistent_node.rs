@@ -232,6 +232,9 @@ impl Keeper {
                 match insist(&self.kept.client, || self.kept.client.get_watched(&path)).await {
                     Ok((data, stat, watch)) if self.kept.may_own(&stat) => (data, watch),
                     Ok(_) => return Ok(()),
+                    Err(error) if is_no_node(&error) && planted!("deleted-node-stays-away") => {
+                        return pending().await;
+                    }
                     Err(error) if is_no_node(&error) => return Ok(()),
                     Err(error) => return Err(error),
                 };

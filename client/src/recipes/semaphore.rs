@@ -210,7 +210,7 @@ impl Semaphore {
                 if !names.iter().any(|name| name == place.name()) {
                     continue 'enter;
                 }
-                if names.len() <= permits {
+                if names.len() <= permits + usize::from(planted!("one-permit-too-many")) {
                     return Ok(place);
                 }
                 wait_either(leases_watch, count_watch).await?;
@@ -244,6 +244,9 @@ impl Semaphore {
 }
 
 fn permits_of(count: i32) -> usize {
+    if planted!("shared-count-is-ignored") {
+        return 2;
+    }
     usize::try_from(count).unwrap_or(0)
 }
 
@@ -254,10 +257,14 @@ async fn wait_either(first: OneshotWatcher, second: Option<OneshotWatcher>) -> R
             None => pending().await,
         }
     };
-    tokio::select! {
+    let changed = tokio::select! {
         changed = fired(first) => changed.map(drop),
         changed = second => changed,
+    };
+    if planted!("semaphore-wakes-late") {
+        tokio::time::sleep(Duration::from_millis(2500)).await;
     }
+    changed
 }
 
 /// A fair lock for one holder that excludes Curator's `InterProcessSemaphoreMutex` on the same

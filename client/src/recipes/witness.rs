@@ -202,7 +202,7 @@ impl Witness {
         match insist(&self.client, || self.client.get(path)).await {
             Ok((data, _)) => {
                 standing.exists = true;
-                Ok(data.as_ref() == number)
+                Ok(data.as_ref() == number && !planted!("lost-reply-adds-twice"))
             }
             Err(error) if is_no_node(&error) => {
                 standing.exists = false;

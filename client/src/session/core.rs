@@ -297,6 +297,9 @@ impl Core {
         for (lasting, request) in
             self.watches.restore(self.session.last_zxid, self.wishes.request_bytes_max)
         {
+            if planted!("watches-not-restored") {
+                break;
+            }
             let effect = Some(Effect::Restore { lasting });
             self.send_as(Xid::SET_WATCHES, &request, (effect, None), now);
         }
@@ -349,7 +352,7 @@ impl Core {
     }
 
     fn receive_auth(&mut self, header: ReplyHeader) -> Result<(), End> {
-        let is_refused = header.err.is_some();
+        let is_refused = header.err.is_some() && !planted!("refusal-ends-nothing");
         match self.identities.answer(header.zxid, is_refused) {
             None => Err(protocol("nobody has sent credentials")),
             Some(()) if is_refused => Err(End::Over(SessionState::AuthFailed)),
@@ -369,7 +372,7 @@ impl Core {
         // The server does not serve the session any more: find out what has become of it.
         let is_elsewhere =
             matches!(header.err, Some(ErrorCode::SessionExpired | ErrorCode::SessionMoved));
-        if header.zxid.0 > 0 {
+        if header.zxid.0 > 0 && !planted!("newest-zxid-forgotten") {
             self.session.last_zxid = self.session.last_zxid.max(header.zxid);
             self.publish();
         }
@@ -463,6 +466,7 @@ impl Core {
         if self.is_read_only {
             return;
         }
+        let sent_at = if planted!("lease-from-the-answer") { now } else { sent_at };
         self.published.lease.renew(sent_at, self.timeouts().lease());
         let is_kept = now < self.published.lease.end();
         self.published.state.send_if_modified(|state| {

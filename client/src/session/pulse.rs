@@ -86,11 +86,17 @@ impl Pulse {
 
     /// Returns when to send the next ping. A busy connection pings as well.
     pub(crate) fn ping_at(&self, timeouts: Timeouts) -> Instant {
+        if planted!("busy-does-not-ping") {
+            return self.received_at.max(self.pinged_at) + timeouts.ping();
+        }
         self.pinged_at + timeouts.ping()
     }
 
     /// Returns when to give the connection up if nothing else comes in.
     pub(crate) fn give_up_at(&self, timeouts: Timeouts) -> Instant {
+        if planted!("silence-is-tolerated") {
+            return self.received_at + timeouts.session() * 2;
+        }
         let silent_at = self.received_at + timeouts.read();
         let Some(&pinged_at) = self.unanswered.front() else { return silent_at };
         let uncounted_at = (self.counted_at + timeouts.read()).max(pinged_at + timeouts.ping());

@@ -186,7 +186,9 @@ impl Watches {
         relative_zxid: Zxid,
         request_bytes_max: usize,
     ) -> Vec<(bool, Request)> {
-        self.prune_all();
+        if !planted!("dropped-watches-restored") {
+            self.prune_all();
+        }
         let bytes_max = SET_WATCHES_BYTES_MAX.min(request_bytes_max / 2);
         let mut frames = Vec::new();
         let mut frame = Frame::default();

@@ -96,6 +96,8 @@ async fn suffer(scene: &Scene, body: &Body) {
                 HolderFault::Cut(long) => body.cut(long).await,
                 HolderFault::Silence(long) => body.silence(long).await,
                 HolderFault::Die => return,
+                // There is nothing of its own to delete.
+                HolderFault::Delete => {}
             }
         }
     }

@@ -1,10 +1,10 @@
 //! One task of a contender: it takes one lock again and again.
 
 use std::future::{Future, pending};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::history::{Claim, Guarded, Mode};
@@ -13,6 +13,7 @@ use super::random::Random;
 use super::recipe::{Lock, Recipe};
 use super::recorder::ClaimId;
 use super::scene::{Body, Phase, Sabotage, Scene, Session, stand_still};
+use super::tie::Tie;
 use crate::recipes::LockGuard;
 use crate::{Client, Error, ErrorKind, SessionState};
 
@@ -23,6 +24,8 @@ const THINK_MS_MAX: u64 = 20;
 
 /// How long a client may take to tell of a loss, when it has nothing else to do.
 const TOLD_MAX: Duration = Duration::from_secs(1);
+/// How long it may take to report that its znode was deleted: servers may elect meanwhile.
+const DELETED_MAX: Duration = Duration::from_secs(10);
 
 /// How a turn is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,12 +49,12 @@ pub(crate) struct Held {
 
 impl Held {
     pub(crate) fn exclusive(lock: &Lock, guard: &LockGuard) -> Self {
-        Self {
-            lock: lock.clone(),
-            path: guard.path().to_owned(),
-            token: guard.token().get(),
-            mode: Mode::Exclusive,
-        }
+        Self::with_mode(lock, guard, Mode::Exclusive)
+    }
+
+    pub(crate) fn with_mode(lock: &Lock, guard: &LockGuard, mode: Mode) -> Self {
+        let (path, token) = (guard.path().to_owned(), guard.token().get());
+        Self { lock: lock.clone(), path, token, mode }
     }
 
     /// Whether the resource behind the lock can tell writers by their tokens.
@@ -107,6 +110,9 @@ impl Hand {
             }
             self.think(last).await;
         }
+        if matches!(self.lock.recipe, Recipe::Counter | Recipe::SharedCount) {
+            self.was_added_once();
+        }
         self.is_done().await;
     }
 
@@ -117,6 +123,9 @@ impl Hand {
             if *phase.borrow() > wanted {
                 // The first one is passed before the first death.
                 continue;
+            }
+            if wanted == Phase::LastTurn {
+                self.pass_rounds().await;
             }
             let _ = phase.wait_for(|phase| *phase >= wanted).await;
             let arrived_us = self.scene.recorder.now_us();
@@ -138,9 +147,12 @@ impl Hand {
     }
 
     fn patience(&mut self) -> Patience {
+        // A try of several locks has something to give back when it fails.
+        let several = matches!(self.lock.recipe, Recipe::MultiLock | Recipe::MixedLock);
+        let tries_to = if several { 40 } else { 18 };
         match self.random.below(100) {
             0..10 => Patience::Limited(self.random.millis(1, 150)),
-            10..18 => Patience::Tries,
+            kind if kind < tries_to => Patience::Tries,
             _ => Patience::Waits,
         }
     }
@@ -169,17 +181,13 @@ impl Hand {
 
     /// Holds what was granted: writes, is struck, writes again without a look, as a program does
     /// whose pause comes between its look and its write.
-    pub(crate) async fn hold(
-        &mut self,
-        client: &Client,
-        held: &[Held],
-        guard: Option<&LockGuard>,
-    ) -> Belief {
+    pub(crate) async fn hold(&mut self, client: &Client, held: &[Held], tie: Tie<'_>) -> Belief {
         let mut belief = self.claim(client, held);
         self.write(held);
         let exclusive = held.iter().any(Held::is_fenced);
+        let mut is_struck = false;
         match exclusive.then(|| self.body.next_fault()).flatten() {
-            None => self.work(guard).await,
+            None => self.work(tie).await,
             Some(fault) => {
                 self.scene.recorder.struck(fault.kind_of_holder());
                 self.scene.recorder.disturbed(Some(self.body.number), fault.long());
@@ -190,14 +198,13 @@ impl Hand {
                 if writes_on {
                     self.scene.stops(fault);
                 }
-                self.suffer(client, guard, fault, &belief).await;
+                self.suffer(client, held, tie, fault, &belief).await;
+                is_struck = true;
             }
         }
         self.write(held);
-        if let Some(guard) = guard
-            && self.random.chance(30)
-        {
-            self.write_guarded(guard, held).await;
+        if is_struck || self.random.chance(30) {
+            self.write_guarded(tie, held).await;
         }
         belief
     }
@@ -269,30 +276,33 @@ impl Hand {
         }
     }
 
-    async fn work(&mut self, guard: Option<&LockGuard>) {
+    async fn work(&mut self, tie: Tie<'_>) {
         let long = self.random.millis(0, HOLD_MS_MAX);
-        match guard {
-            Some(guard) if self.random.chance(30) => tokio::select! {
+        if self.random.chance(30) {
+            tokio::select! {
                 () = sleep(long) => {}
-                _ = guard.lost() => {}
-            },
-            Some(_) | None => sleep(long).await,
+                () = tie.lost() => {}
+            }
+        } else {
+            sleep(long).await;
         }
     }
 
     async fn suffer(
         &self,
         client: &Client,
-        guard: Option<&LockGuard>,
+        held: &[Held],
+        tie: Tie<'_>,
         fault: HolderFault,
         belief: &Belief,
     ) {
         match fault {
             HolderFault::Pause(long) => stand_still(long),
-            HolderFault::Cut(long) => self.is_told(client, guard, self.body.cut(long)).await,
+            HolderFault::Cut(long) => self.is_told(client, tie, self.body.cut(long)).await,
             HolderFault::Silence(long) => {
-                self.is_told(client, guard, self.body.silence(long)).await;
+                self.is_told(client, tie, self.body.silence(long)).await;
             }
+            HolderFault::Delete => self.loses_znode(client, held, tie).await,
             HolderFault::Die => {
                 let until_us = belief.lease_end_us.min(self.scene.recorder.now_us());
                 for id in &belief.ids {
@@ -305,40 +315,68 @@ impl Hand {
     }
 
     /// Whoever is cut off until its lease has ended must have been told so, without a look.
-    async fn is_told(
-        &self,
-        client: &Client,
-        guard: Option<&LockGuard>,
-        suffering: impl Future<Output = ()>,
-    ) {
-        let mut told = JoinSet::new();
-        if let Some(guard) = guard {
-            told.spawn(guard.lost());
+    async fn is_told(&self, client: &Client, tie: Tie<'_>, suffering: impl Future<Output = ()>) {
+        let (mut suffering, mut told) = (pin!(suffering), pin!(tie.lost()));
+        let is_told = tokio::select! {
+            () = &mut suffering => false,
+            () = &mut told => true,
+        };
+        if is_told {
+            return suffering.await;
         }
-        suffering.await;
-        let is_lost = || client.remaining().is_zero();
-        // Whoever has no guard is told by other means.
-        if is_lost() && timeout(TOLD_MAX, told.join_next()).await.is_err() && is_lost() {
-            let (who, path) = (self.body.number, &self.lock.path);
-            let error = format!("contender {who} at {path}: nobody told it that its lock is lost");
-            self.scene.recorder.error(error);
+        let is_lost = || tie.reports() && client.remaining().is_zero();
+        if is_lost() && timeout(TOLD_MAX, told).await.is_err() && is_lost() {
+            self.not_told("the end of its lease");
+        }
+    }
+
+    /// A znode that it holds is deleted by hand, and the recipe must report that.
+    async fn loses_znode(&self, client: &Client, held: &[Held], tie: Tie<'_>) {
+        // Another holder may have a znode of the same name since.
+        let Some(held) = held.last().filter(|it| it.lock.recipe != Recipe::SimpleLock) else {
+            return;
+        };
+        let Ok(()) = self.scene.delete_by_hand(&held.path).await else { return };
+        if tie.reports()
+            && timeout(DELETED_MAX, tie.lost()).await.is_err()
+            && !client.remaining().is_zero()
+        {
+            self.not_told("the delete of its znode");
+        }
+    }
+
+    fn not_told(&self, what: &str) {
+        let (who, path) = (self.body.number, &self.lock.path);
+        let broke = format!("contender {who} at {path} was not notified of {what}");
+        self.scene.recorder.broke(broke);
+    }
+
+    /// A release, or a guarded write, has found the znodes of a lock gone although the session
+    /// lives: that is right only if they were deleted by hand.
+    pub(crate) fn found_gone(&self, client: &Client, held: &[Held]) {
+        if !client.state().borrow().is_terminal() {
+            let paths = held.iter().map(|held| held.path.clone()).collect();
+            self.scene.recorder.gone(paths);
         }
     }
 
     /// Writes in the ensemble, if the lock is still held there.
-    async fn write_guarded(&self, guard: &LockGuard, held: &[Held]) {
-        let Some(held) = held.first().filter(|held| held.lock.recipe != Recipe::SimpleLock) else {
-            return;
-        };
-        let ledger = self.scene.ledger_of(&held.lock.path);
-        let token = held.token.to_string();
-        let commit = guard.guarded().set_data(&ledger, token.as_bytes(), -1).commit();
-        match commit.await {
-            Ok((zxid, _)) => self.scene.recorder.guarded(Guarded {
-                lock: held.lock.path.clone(),
-                path: guard.path().to_owned(),
-                zxid: zxid.0,
-            }),
+    async fn write_guarded(&self, tie: Tie<'_>, held: &[Held]) {
+        let Some(first) = held.first() else { return };
+        let Some(Ok(transaction)) = tie.guarded() else { return };
+        let ledger = self.scene.ledger_of(&first.lock.path);
+        let token = first.token.to_string();
+        match transaction.set_data(&ledger, token.as_bytes(), -1).commit().await {
+            Ok((zxid, _)) => {
+                // Another holder may have a znode of the same name.
+                for held in held.iter().filter(|held| held.lock.recipe != Recipe::SimpleLock) {
+                    self.scene.recorder.guarded(Guarded {
+                        lock: held.lock.path.clone(),
+                        path: held.path.clone(),
+                        zxid: zxid.0,
+                    });
+                }
+            }
             // It is lost, or nobody knows.
             Err(error)
                 if *error.kind() == ErrorKind::LockLost

@@ -1,6 +1,6 @@
 //! What a run has seen, in the form in which it is checked.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::log::Log;
@@ -111,6 +111,32 @@ pub struct Opening {
     pub to: i64,
 }
 
+/// A member that began to enter a double barrier under faults. Each enters a barrier once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// The barrier.
+    pub path: String,
+    /// How many members it has.
+    pub members: usize,
+    /// When it began, in microseconds from the start.
+    pub at_us: u64,
+    /// When it was inside, if it came to that.
+    pub entered_us: Option<u64>,
+}
+
+/// A write of the number of permits of a semaphore. One contender makes all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CountSet {
+    /// The semaphore.
+    pub path: String,
+    /// The number.
+    pub value: usize,
+    /// The newest zxid that the writer had seen before.
+    pub from: i64,
+    /// The newest one that it had seen when the write was acknowledged; `None`: it was not.
+    pub to: Option<i64>,
+}
+
 /// A passage of a double barrier, in microseconds from the start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Passage {
@@ -153,16 +179,27 @@ pub struct History {
     /// The log of the ensemble, as far as it was witnessed.
     pub log: Log,
     /// For each contender, the deleted znodes that it was told of by a watch.
-    pub woken: Vec<std::collections::BTreeSet<String>>,
+    pub woken: Vec<BTreeSet<String>>,
     /// For each contender, the znodes whose creation it has asked for; sequential ones without
     /// their numbers.
-    pub made: Vec<std::collections::BTreeSet<String>>,
+    pub made: Vec<BTreeSet<String>>,
     /// The queues and counters.
     pub tallies: Vec<Tally>,
     /// The double barriers.
     pub passages: Vec<Passage>,
     /// The barriers.
     pub openings: Vec<Opening>,
+    /// The znodes of locks that were deleted by hand.
+    pub by_hand: BTreeSet<String>,
+    /// Locks that were gone when their holder released or used them, though its session lived: the
+    /// znodes of each.
+    pub gone: Vec<Vec<String>>,
+    /// The writes of numbers of permits, in the order in which they were made.
+    pub counts: Vec<CountSet>,
+    /// The members that entered double barriers under faults.
+    pub arrivals: Vec<Arrival>,
+    /// When a transaction was first witnessed, in microseconds from the start.
+    pub witnessed_us: BTreeMap<i64, u64>,
     /// What a recipe has shown that it must not.
     pub broke: Vec<String>,
     /// Znodes that were there when nobody held or waited, and when everybody had gone.
@@ -195,6 +232,9 @@ impl History {
         for path in self.claims.iter_mut().map(|claim| &mut claim.path) {
             *path = shift.real(path);
         }
+        for path in self.gone.iter_mut().flatten() {
+            *path = shift.real(path);
+        }
         for path in self.guarded.iter_mut().map(|guarded| &mut guarded.path) {
             *path = shift.real(path);
         }
@@ -214,7 +254,7 @@ impl History {
 
     /// How many grants a recipe had.
     pub(crate) fn grants(&self, recipe: Recipe) -> usize {
-        let of = |claim: &&Claim| self.lock(&claim.lock).is_some_and(|l| l.recipe == recipe);
+        let of = |claim: &&Claim| self.lock(&claim.lock).is_some_and(|l| l.whole == recipe);
         self.claims.iter().filter(of).count()
     }
 }

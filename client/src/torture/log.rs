@@ -9,6 +9,8 @@
 
 use std::collections::BTreeMap;
 
+use tokio::time::Instant;
+
 /// What happened to a znode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Happened {
@@ -55,12 +57,24 @@ pub struct Log {
     /// From which zxid to which a witness has seen everything, both included.
     seen: Vec<(i64, i64)>,
     listings: Vec<Listing>,
+    /// When a transaction was first witnessed.
+    witnessed: BTreeMap<i64, Instant>,
 }
 
 impl Log {
     /// Adds an event; witnesses tell the same one.
     pub fn add(&mut self, zxid: i64, path: &str, happened: Happened) {
         self.events.insert((zxid, path.to_owned()), happened);
+    }
+
+    /// Notes that a transaction was witnessed at this moment.
+    pub(crate) fn witnessed(&mut self, zxid: i64, at: Instant) {
+        self.witnessed.entry(zxid).or_insert(at);
+    }
+
+    /// When each transaction was first witnessed.
+    pub(crate) fn take_witnessed(&mut self) -> BTreeMap<i64, Instant> {
+        std::mem::take(&mut self.witnessed)
     }
 
     /// Tells that everything from one zxid to another is there.

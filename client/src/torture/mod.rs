@@ -31,6 +31,7 @@ mod servers;
 mod shift;
 mod stage;
 mod svg;
+mod tie;
 mod told;
 mod tree;
 mod troupe;
@@ -39,8 +40,10 @@ mod upset;
 mod values;
 mod witness;
 
-pub use check::{Promise, Verdict, Violation, check};
-pub use history::{Claim, Disturbance, Guarded, History, Mode, Opening, Passage, Tally, Write};
+pub use check::{Judged, Promise, Verdict, Violation, check};
+pub use history::{
+    Arrival, Claim, CountSet, Disturbance, Guarded, History, Mode, Opening, Passage, Tally, Write,
+};
 pub use log::{Happened, Log};
 pub use plan::{Fault, Frame, HolderFault, Plan};
 pub use random::Random;

@@ -7,6 +7,8 @@ use super::random::Random;
 use super::servers::ServerFault;
 use super::shift::Shift;
 
+/// More locks than a run has: the number is taken modulo theirs.
+const LOCKS_DRAWN: usize = 1 << 16;
 /// A queue near the end of its numbers has fewer left than this.
 const NUMBERS_LEFT_MAX: u64 = 30;
 
@@ -21,6 +23,8 @@ pub enum HolderFault {
     Silence(Duration),
     /// It is gone, without a word.
     Die,
+    /// The znode of its lock is deleted by hand, and it goes on writing.
+    Delete,
 }
 
 /// One fault.
@@ -32,6 +36,10 @@ pub enum Fault {
     Anywhere(usize, HolderFault),
     /// The reply of a contender's request behind the next so many is lost.
     LoseReply(usize, usize),
+    /// The reply of a contender's delete behind the next so many deletes is lost.
+    LoseDeleteReply(usize, usize),
+    /// The same of a contender's transactions.
+    LoseTransactionReply(usize, usize),
     /// The same of the request itself.
     LoseRequest(usize, usize),
     /// All contenders are cut off for so long that their sessions expire.
@@ -39,6 +47,8 @@ pub enum Fault {
     /// The directories of the locks are deleted whenever they are empty, for so long, as a reaper
     /// of containers does; nobody begins a turn in the first half of it.
     Reap(Duration),
+    /// The znode of one who waits for this lock, or for one behind it in the list, is deleted by hand.
+    DeleteWaiter(usize),
     /// To a server, for so long.
     Server(usize, ServerFault, Duration),
     /// The leader is killed right when a lock is granted, and stays down for so long.
@@ -50,7 +60,7 @@ impl HolderFault {
     pub(crate) const fn long(self) -> Duration {
         match self {
             Self::Pause(long) | Self::Cut(long) | Self::Silence(long) => long,
-            Self::Die => Duration::ZERO,
+            Self::Die | Self::Delete => Duration::ZERO,
         }
     }
 
@@ -61,6 +71,7 @@ impl HolderFault {
             Self::Cut(_) => "cut off",
             Self::Silence(_) => "silenced",
             Self::Die => "killed",
+            Self::Delete => "znode deleted",
         }
     }
 
@@ -71,6 +82,7 @@ impl HolderFault {
             Self::Cut(_) => "holder cut off",
             Self::Silence(_) => "holder silenced",
             Self::Die => "holder killed",
+            Self::Delete => "holder's znode deleted",
         }
     }
 }
@@ -81,6 +93,13 @@ impl fmt::Display for Fault {
             Self::Holder(who, what) => write!(f, "holder {who}: {what:?}"),
             Self::Anywhere(who, what) => write!(f, "contender {who}: {what:?}"),
             Self::LoseReply(who, after) => write!(f, "contender {who}: reply {after} lost"),
+            Self::LoseDeleteReply(who, after) => {
+                write!(f, "contender {who}: reply of delete {after} lost")
+            }
+            Self::LoseTransactionReply(who, after) => {
+                write!(f, "contender {who}: reply of transaction {after} lost")
+            }
+            Self::DeleteWaiter(lock) => write!(f, "a waiter of lock {lock} deleted"),
             Self::LoseRequest(who, after) => write!(f, "contender {who}: request {after} lost"),
             Self::ExpireAll(long) => write!(f, "all sessions expire ({long:?})"),
             Self::Reap(long) => write!(f, "directories reaped ({long:?})"),
@@ -181,16 +200,20 @@ fn draw(random: &mut Random, frame: &Frame, busy: &mut Busy, now: Duration) -> O
     match random.below(100) {
         0..2 => return Some(Fault::ExpireAll(timeout.mul_f64(1.6))),
         2..6 => return Some(Fault::Reap(timeout / 2)),
+        6..14 => return Some(Fault::DeleteWaiter(random.index(LOCKS_DRAWN))),
         _ => {}
     }
     let who = random.index(frame.contenders);
     let kind = random.below(100);
     let what = match kind {
-        0..30 => return Some(Fault::LoseReply(who, random.index(24))),
+        0..16 => return Some(Fault::LoseReply(who, random.index(24))),
+        16..23 => return Some(Fault::LoseDeleteReply(who, random.index(4))),
+        23..30 => return Some(Fault::LoseTransactionReply(who, random.index(4))),
         30..40 => return Some(Fault::LoseRequest(who, random.index(24))),
         40..65 => HolderFault::Pause(timeout.mul_f64(pause_factor(random))),
         65..78 => HolderFault::Cut(timeout.mul_f64(pause_factor(random))),
-        78..88 => HolderFault::Silence(timeout.mul_f64(pause_factor(random))),
+        78..84 => HolderFault::Silence(timeout.mul_f64(pause_factor(random))),
+        84..92 => return Some(Fault::Holder(who, HolderFault::Delete)),
         _ => HolderFault::Die,
     };
     let idle = busy.contenders.iter().filter(|until| **until <= now).count();
@@ -202,7 +225,7 @@ fn draw(random: &mut Random, frame: &Frame, busy: &mut Busy, now: Duration) -> O
     *until = now
         + match what {
             HolderFault::Pause(long) | HolderFault::Cut(long) | HolderFault::Silence(long) => long,
-            HolderFault::Die => timeout,
+            HolderFault::Die | HolderFault::Delete => timeout,
         };
     Some(if random.chance(70) { Fault::Holder(who, what) } else { Fault::Anywhere(who, what) })
 }
@@ -271,6 +294,10 @@ mod tests {
         assert!(has(|fault| matches!(fault, Fault::Anywhere(..))));
         assert!(has(|fault| matches!(fault, Fault::LoseReply(..))));
         assert!(has(|fault| matches!(fault, Fault::LoseRequest(..))));
+        assert!(has(|fault| matches!(fault, Fault::LoseDeleteReply(..))));
+        assert!(has(|fault| matches!(fault, Fault::LoseTransactionReply(..))));
+        assert!(has(|fault| matches!(fault, Fault::DeleteWaiter(_))));
+        assert!(has(|fault| matches!(fault, Fault::Holder(_, HolderFault::Delete))));
         assert!(has(|fault| matches!(fault, Fault::ExpireAll(_))));
         assert!(has(|fault| matches!(fault, Fault::Reap(_))));
         assert!(has(|fault| matches!(fault, Fault::Server(_, ServerFault::Kill, _))));

@@ -18,16 +18,20 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
-use zoolet_jute::Xid;
+use zoolet_jute::{OpCode, Xid};
 
 use super::shift::{Renumbering, Shift};
-use super::told::Told;
+use super::told::{Commits, Told};
 
 /// What is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The reply of a request that was carried out.
     Reply,
+    /// The reply of a delete that was carried out. Other requests are not counted.
+    DeleteReply,
+    /// The same of a transaction.
+    TransactionReply,
     /// The request, before a server has seen it.
     Request,
     /// The request, and all connections: new ones are refused, as after [`Proxy::cut`].
@@ -55,6 +59,8 @@ struct Shared {
     plan: Mutex<Plan>,
     /// How many replies were lost, and how many requests.
     lost: (AtomicUsize, AtomicUsize),
+    /// How many replies of deletes and of transactions were lost because they were those.
+    lost_chosen: (AtomicUsize, AtomicUsize),
     outages: Mutex<Outages>,
     passage: watch::Sender<Passage>,
     shift: Shift,
@@ -140,6 +146,7 @@ impl Proxy {
             told: Mutex::default(),
             plan: Mutex::default(),
             lost: Default::default(),
+            lost_chosen: Default::default(),
             outages: Mutex::default(),
             passage: watch::channel(Passage::Open).0,
             shift,
@@ -169,6 +176,18 @@ impl Proxy {
     pub fn lost(&self) -> (usize, usize) {
         let (replies, requests) = &self.shared.lost;
         (replies.load(Ordering::Relaxed), requests.load(Ordering::Relaxed))
+    }
+
+    /// How many replies of deletes and of transactions were lost because they were those.
+    pub(super) fn lost_chosen(&self) -> (usize, usize) {
+        let (deletes, transactions) = &self.shared.lost_chosen;
+        (deletes.load(Ordering::Relaxed), transactions.load(Ordering::Relaxed))
+    }
+
+    /// How often the clients have written or created this znode in a transaction that the servers
+    /// carried out, whether the reply was lost or not.
+    pub(super) fn commits(&self, path: &str) -> usize {
+        self.shared.told().commits(path)
     }
 
     /// From when to when no client was connected to a server.
@@ -240,16 +259,21 @@ async fn carry(client: TcpStream, shared: Arc<Shared>) {
     let (from_server, to_server) = server.into_split();
     let numbers = Renumbering::new(shared.shift);
     let doomed = Arc::new(Mutex::new(None));
+    let asked = Commits::default();
+    let connection = (&doomed, &numbers, &asked);
     let mut passage = shared.passage.subscribe();
     tokio::select! {
-        _ = requests(from_client, to_server, &shared, (&doomed, &numbers)) => {}
-        _ = replies(from_server, to_client, &shared, (&doomed, &numbers)) => {}
+        _ = requests(from_client, to_server, &shared, connection) => {}
+        _ = replies(from_server, to_client, &shared, connection) => {}
         _ = passage.wait_for(|passage| *passage == Passage::Cut) => {}
     }
 }
 
 /// The xid whose reply this connection has to lose.
 type Doomed = Arc<Mutex<Option<i32>>>;
+
+/// What one connection keeps.
+type Connection<'a> = (&'a Doomed, &'a Renumbering, &'a Commits);
 
 /// Passes the first frame on, which has no xid; answers what was read behind it.
 async fn greeting(
@@ -268,7 +292,7 @@ async fn requests(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     shared: &Shared,
-    (doomed, numbers): (&Doomed, &Renumbering),
+    (doomed, numbers, asked): Connection<'_>,
 ) -> io::Result<()> {
     let mut buffer = greeting(&mut from, &mut to, shared).await?;
     loop {
@@ -276,9 +300,14 @@ async fn requests(
         let number = xid(&request);
         let request = numbers.request(request)?;
         // What is lost was asked for, too: nobody waits for a watch that is to be removed.
-        shared.told().request(body(&request));
+        let body = body(&request);
+        let op = op_of(&body);
+        if let Some(xid) = number {
+            asked.note(xid, &body);
+        }
+        shared.told().request(body);
         match number {
-            Some(xid) if xid > 0 => match struck(shared) {
+            Some(xid) if xid > 0 => match struck(shared, op) {
                 Some(fault @ (Fault::Request | Fault::Servers)) => {
                     shared.lost.1.fetch_add(1, Ordering::Relaxed);
                     if fault == Fault::Servers {
@@ -286,7 +315,11 @@ async fn requests(
                     }
                     return Ok(());
                 }
-                Some(Fault::Reply) => {
+                Some(fault @ (Fault::Reply | Fault::DeleteReply | Fault::TransactionReply)) => {
+                    let (deletes, transactions) = &shared.lost_chosen;
+                    deletes.fetch_add(usize::from(fault == Fault::DeleteReply), Ordering::Relaxed);
+                    let is_transaction = fault == Fault::TransactionReply;
+                    transactions.fetch_add(usize::from(is_transaction), Ordering::Relaxed);
                     *doomed.lock().unwrap_or_else(PoisonError::into_inner) = Some(xid);
                 }
                 None => {}
@@ -309,12 +342,15 @@ async fn replies(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     shared: &Shared,
-    (doomed, numbers): (&Doomed, &Renumbering),
+    (doomed, numbers, asked): Connection<'_>,
 ) -> io::Result<()> {
     let mut buffer = greeting(&mut from, &mut to, shared).await?;
     let _connected = Connected::new(shared);
     loop {
         let reply = frame(&mut from, &mut buffer).await?;
+        if let Some(xid) = xid(&reply) {
+            shared.told().committed(asked.committed(xid, || body(&reply)));
+        }
         let lost = *doomed.lock().unwrap_or_else(PoisonError::into_inner);
         if lost.is_some() && xid(&reply) == lost {
             shared.lost.0.fetch_add(1, Ordering::Relaxed);
@@ -333,8 +369,16 @@ async fn replies(
 }
 
 /// Counts a request, and tells whether the fault strikes it.
-fn struck(shared: &Shared) -> Option<Fault> {
+fn struck(shared: &Shared, op: Option<OpCode>) -> Option<Fault> {
     let mut plan = shared.plan.lock().unwrap_or_else(PoisonError::into_inner);
+    let counts = match plan.fault {
+        Some((Fault::DeleteReply, _)) => op == Some(OpCode::Delete),
+        Some((Fault::TransactionReply, _)) => op == Some(OpCode::Multi),
+        Some((Fault::Reply | Fault::Request | Fault::Servers, _)) | None => true,
+    };
+    if !counts {
+        return None;
+    }
     let number = plan.seen;
     plan.seen += 1;
     let (fault, after) = plan.fault.filter(|_| !plan.struck)?;
@@ -363,6 +407,11 @@ async fn frame(from: &mut OwnedReadHalf, buffer: &mut BytesMut) -> io::Result<By
 /// What stands behind the length.
 pub(super) fn body(frame: &BytesMut) -> Bytes {
     Bytes::copy_from_slice(frame.get(4..).unwrap_or_default())
+}
+
+/// What a request asks for.
+fn op_of(body: &Bytes) -> Option<OpCode> {
+    OpCode::from_i32(body.get(4..8)?.get_i32())
 }
 
 /// The number behind the length: the xid of a request and of its reply.

@@ -1,7 +1,14 @@
 //! What is contended for.
 
+#![allow(
+    clippy::wildcard_enum_match_arm,
+    reason = "most recipes are neither queues nor several locks"
+)]
+
 use std::fmt;
 use std::str::FromStr;
+
+use crate::recipes::QueueFormat;
 
 /// A recipe under torture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,6 +28,11 @@ pub enum Recipe {
     SharedSemaphore,
     /// [`MultiLock`](crate::recipes::MultiLock) of two mutexes.
     MultiLock,
+    /// [`MultiLock`](crate::recipes::MultiLock) of one lock each of four kinds.
+    MixedLock,
+    /// [`Mutex`](crate::recipes::Mutex) with [`revocable`](crate::recipes::LockOptions::revocable):
+    /// holders are asked for it.
+    Revocable,
     /// [`SimpleLock`](crate::recipes::SimpleLock).
     SimpleLock,
     /// [`LeaderLatch`](crate::recipes::LeaderLatch).
@@ -29,6 +41,10 @@ pub enum Recipe {
     LeaderSelector,
     /// [`Queue`](crate::recipes::Queue).
     Queue,
+    /// The same in the form [`Distributed`](crate::recipes::QueueFormat::Distributed).
+    DistributedQueue,
+    /// The same in the form [`Kazoo`](crate::recipes::QueueFormat::Kazoo).
+    KazooQueue,
     /// [`Counter`](crate::recipes::Counter).
     Counter,
     /// [`SharedCount`](crate::recipes::SharedCount), as a number that everybody adds to.
@@ -48,7 +64,7 @@ pub enum Recipe {
 
 impl Recipe {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 22] = [
         Self::Mutex,
         Self::Bilingual,
         Self::SemaphoreMutex,
@@ -56,10 +72,14 @@ impl Recipe {
         Self::Semaphore,
         Self::SharedSemaphore,
         Self::MultiLock,
+        Self::MixedLock,
+        Self::Revocable,
         Self::SimpleLock,
         Self::LeaderLatch,
         Self::LeaderSelector,
         Self::Queue,
+        Self::DistributedQueue,
+        Self::KazooQueue,
         Self::Counter,
         Self::SharedCount,
         Self::Barrier,
@@ -79,10 +99,14 @@ impl Recipe {
             Self::Semaphore => "semaphore",
             Self::SharedSemaphore => "shared-semaphore",
             Self::MultiLock => "multi",
+            Self::MixedLock => "mixed-multi",
+            Self::Revocable => "revocable",
             Self::SimpleLock => "simple",
             Self::LeaderLatch => "latch",
             Self::LeaderSelector => "selector",
             Self::Queue => "queue",
+            Self::DistributedQueue => "distributed-queue",
+            Self::KazooQueue => "kazoo-queue",
             Self::Counter => "counter",
             Self::SharedCount => "shared-count",
             Self::Barrier => "barrier",
@@ -113,6 +137,7 @@ impl Recipe {
             Self::Mutex
                 | Self::Bilingual
                 | Self::MultiLock
+                | Self::Revocable
                 | Self::LeaderLatch
                 | Self::LeaderSelector
         )
@@ -127,8 +152,19 @@ impl Recipe {
                     | Self::ReadWriteLock
                     | Self::Semaphore
                     | Self::SharedSemaphore
+                    | Self::MixedLock
                     | Self::SimpleLock
             )
+    }
+
+    /// The form of its items, if it is a queue of items.
+    pub(crate) const fn queue_format(self) -> Option<QueueFormat> {
+        match self {
+            Self::Queue => Some(QueueFormat::Simple),
+            Self::DistributedQueue => Some(QueueFormat::Distributed),
+            Self::KazooQueue => Some(QueueFormat::Kazoo),
+            _ => None,
+        }
     }
 
     /// Whether it is kept over the whole run, instead of being taken turn after turn.
@@ -168,22 +204,38 @@ pub struct Lock {
     pub path: String,
     /// The recipe.
     pub recipe: Recipe,
+    /// The recipe of which it is a part, or its own.
+    pub whole: Recipe,
+    /// Whether it is granted as soon as its turn comes: not so a part whose grant waits for others.
+    pub is_last: bool,
 }
 
 impl Lock {
     /// A lock at a path.
     pub fn new(recipe: Recipe, path: String) -> Self {
-        Self { path, recipe }
+        Self { path, recipe, whole: recipe, is_last: true }
     }
 
     /// The locks of its own that a grant of this one holds: a multi-lock has two.
     pub fn parts(&self) -> Vec<Self> {
-        if self.recipe == Recipe::MultiLock {
-            let part = |name| Self::new(self.recipe, format!("{}/{name}", self.path));
-            vec![part("a"), part("b")]
-        } else {
-            vec![self.clone()]
+        let recipes: &[Recipe] = match self.recipe {
+            Recipe::MultiLock => &[Recipe::MultiLock, Recipe::MultiLock],
+            Recipe::MixedLock => {
+                &[Recipe::SimpleLock, Recipe::SemaphoreMutex, Recipe::ReadWriteLock, Recipe::Mutex]
+            }
+            _ => return vec![self.clone()],
+        };
+        let part = |(name, recipe): (char, &Recipe)| Self {
+            path: format!("{}/{name}", self.path),
+            recipe: *recipe,
+            whole: self.recipe,
+            is_last: false,
+        };
+        let mut parts: Vec<Self> = ('a'..).zip(recipes).map(part).collect();
+        if let Some(last) = parts.last_mut() {
+            last.is_last = true;
         }
+        parts
     }
 
     /// Where the znodes of those who hold it and wait for it stand.
@@ -221,9 +273,11 @@ impl Lock {
     pub fn blocks(&self, name: &str) -> Option<Blocks> {
         let with = |base: &str| name.contains(base).then_some(Blocks::Everybody);
         match self.recipe {
-            Recipe::Mutex | Recipe::Bilingual | Recipe::MultiLock | Recipe::LeaderSelector => {
-                with("-lock-")
-            }
+            Recipe::Mutex
+            | Recipe::Bilingual
+            | Recipe::MultiLock
+            | Recipe::Revocable
+            | Recipe::LeaderSelector => with("-lock-"),
             Recipe::SemaphoreMutex | Recipe::Semaphore | Recipe::SharedSemaphore => with("-lease-"),
             Recipe::LeaderLatch => with("-latch-"),
             Recipe::ReadWriteLock if name.contains("__READ__") => Some(Blocks::Writers),
@@ -231,8 +285,11 @@ impl Lock {
             Recipe::SimpleLock => {
                 self.path.ends_with(&format!("/{name}")).then_some(Blocks::Everybody)
             }
-            Recipe::Queue => with("qn-"),
-            Recipe::Counter
+            Recipe::MixedLock
+            | Recipe::Queue
+            | Recipe::DistributedQueue
+            | Recipe::KazooQueue
+            | Recipe::Counter
             | Recipe::SharedCount
             | Recipe::Barrier
             | Recipe::DoubleBarrier

@@ -4,14 +4,14 @@
 //! It stands outside of the ensemble, as a database or a disk would. Its own record, not its word,
 //! is what the checks look at.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::history::{Claim, Disturbance, Guarded, Opening, Passage, Write};
+use super::history::{Arrival, Claim, CountSet, Disturbance, Guarded, Opening, Passage, Write};
 
 /// A place in the list of claims.
 pub type ClaimId = usize;
@@ -25,6 +25,10 @@ struct Inner {
     passages: Vec<Passage>,
     openings: Vec<Opening>,
     disturbances: Vec<Disturbance>,
+    by_hand: BTreeSet<String>,
+    gone: Vec<Vec<String>>,
+    counts: Vec<CountSet>,
+    arrivals: Vec<Arrival>,
     broke: Vec<String>,
     errors: Vec<String>,
     struck: BTreeMap<&'static str, usize>,
@@ -45,6 +49,15 @@ pub struct Kept {
     pub openings: Vec<Opening>,
     /// What was done, and to whom.
     pub disturbances: Vec<Disturbance>,
+    /// The znodes of locks that were deleted by hand, under the names that servers have.
+    pub by_hand: BTreeSet<String>,
+    /// Locks that were gone when their holder released or used them, though its session lived: the
+    /// znodes of each.
+    pub gone: Vec<Vec<String>>,
+    /// The writes of numbers of permits.
+    pub counts: Vec<CountSet>,
+    /// Members that began to enter a double barrier under faults.
+    pub arrivals: Vec<Arrival>,
     /// What a recipe has shown that it must not.
     pub broke: Vec<String>,
     /// Failures that no recipe should answer.
@@ -141,6 +154,47 @@ impl Recorder {
         self.inner().openings.push(opening);
     }
 
+    /// Notes that a znode is about to be deleted by hand.
+    pub(crate) fn deletes_by_hand(&self, path: &str) {
+        self.inner().by_hand.insert(path.to_owned());
+    }
+
+    /// Notes that a lock with these znodes was gone although its holder's session lives.
+    pub(crate) fn gone(&self, paths: Vec<String>) {
+        self.inner().gone.push(paths);
+    }
+
+    /// Notes that a member begins to enter a double barrier.
+    pub(crate) fn arrives(&self, path: &str, members: usize) -> usize {
+        let at_us = self.now_us();
+        let mut inner = self.inner();
+        let path = path.to_owned();
+        inner.arrivals.push(Arrival { path, members, at_us, entered_us: None });
+        inner.arrivals.len() - 1
+    }
+
+    /// Notes that it is inside.
+    pub(crate) fn has_entered(&self, number: usize) {
+        let at_us = self.now_us();
+        if let Some(arrival) = self.inner().arrivals.get_mut(number) {
+            arrival.entered_us = Some(at_us);
+        }
+    }
+
+    /// Notes that a number of permits is about to be written.
+    pub(crate) fn sets_count(&self, set: CountSet) -> usize {
+        let mut inner = self.inner();
+        inner.counts.push(set);
+        inner.counts.len() - 1
+    }
+
+    /// Notes that it was written, by this transaction or an earlier one.
+    pub(crate) fn has_set_count(&self, number: usize, to: i64) {
+        if let Some(set) = self.inner().counts.get_mut(number) {
+            set.to = Some(to);
+        }
+    }
+
     /// Notes what a recipe has shown that it must not.
     pub(crate) fn broke(&self, text: String) {
         self.inner().broke.push(text);
@@ -162,7 +216,8 @@ impl Recorder {
         self.inner().disturbances.push(Disturbance { contender, from_us, to_us });
     }
 
-    fn us_at(&self, at: Instant) -> u64 {
+    /// A moment in microseconds from the start.
+    pub(super) fn us_at(&self, at: Instant) -> u64 {
         u64::try_from(at.saturating_duration_since(self.start).as_micros()).unwrap_or(0)
     }
 
@@ -186,6 +241,10 @@ impl Recorder {
             passages: inner.passages,
             openings: inner.openings,
             disturbances: inner.disturbances,
+            by_hand: inner.by_hand,
+            gone: inner.gone,
+            counts: inner.counts,
+            arrivals: inner.arrivals,
             broke: inner.broke,
             errors: inner.errors,
             struck: inner.struck,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::check::{Verdict, check};
+use super::check::{Judged, Verdict, check};
 use super::history::{Claim, History, Mode};
 use super::recipe::Recipe;
 use super::run::Settings;
@@ -154,11 +154,26 @@ impl Report {
 
     /// Everything but the picture, as a JSON object.
     pub fn json(&self) -> serde_json::Value {
-        let by_recipe = |counts: &BTreeMap<Recipe, usize>| {
+        let counted = |counts: &BTreeMap<Recipe, usize>| {
             counts.iter().map(|(recipe, count)| (recipe.name().to_owned(), *count)).collect()
         };
         let (grants, others): (BTreeMap<String, usize>, BTreeMap<String, usize>) =
-            (by_recipe(&self.grants), by_recipe(&self.others));
+            (counted(&self.grants), counted(&self.others));
+        let by_recipe: BTreeMap<&str, serde_json::Value> = self
+            .verdict
+            .by_recipe
+            .iter()
+            .map(|(recipe, judged)| {
+                let Judged { verified, unverified, wakes, hand_overs } = judged;
+                let judged = json!({
+                    "grants_verified": verified,
+                    "grants_unverified": unverified,
+                    "wakes": wakes,
+                    "hand_overs": hand_overs,
+                });
+                (recipe.name(), judged)
+            })
+            .collect();
         let violations: Vec<_> = self
             .verdict
             .violations
@@ -190,6 +205,7 @@ impl Report {
                 "grants_verified": self.verdict.verified,
                 "grants_unverified": self.verdict.unverified,
             },
+            "by_recipe": by_recipe,
             "violations": violations,
         })
     }

@@ -6,15 +6,18 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, watch};
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 use super::history::Tally;
 use super::plan::HolderFault;
 use super::proxy::Proxy;
 use super::recipe::Lock;
 use super::recorder::Recorder;
-use crate::{Client, ClientOptions};
+use super::shift::Shift;
+use crate::{Client, ClientOptions, Error, ErrorKind};
 
+/// How long what is done by hand may take.
+const BY_HAND_MAX: Duration = Duration::from_secs(2);
 /// How long a contender waits before it tries again to open a session.
 const RETRY: Duration = Duration::from_millis(50);
 
@@ -56,6 +59,11 @@ pub(crate) struct Scene {
     /// Who has had what was asked for in a phase: contender and path.
     pub(crate) done: mpsc::Sender<(usize, String)>,
     pub(crate) tallies: Mutex<BTreeMap<String, Tally>>,
+    /// A session behind no proxy, which deletes and asks by hand.
+    pub(crate) admin: Client,
+    pub(crate) shift: Shift,
+    /// The round of each double barrier that is entered at the moment.
+    pub(crate) rounds: Mutex<BTreeMap<String, u64>>,
     pub(crate) sabotage: Option<Sabotage>,
     /// The parent of the znodes that are written under locks.
     pub(crate) ledger: String,
@@ -79,15 +87,41 @@ impl Scene {
             HolderFault::Pause(long) | HolderFault::Cut(long) | HolderFault::Silence(long) => {
                 long >= self.session_timeout * 2
             }
-            HolderFault::Die => false,
+            HolderFault::Die | HolderFault::Delete => false,
         };
         self.holders_stopped.fetch_add(usize::from(outlasts), Ordering::Relaxed);
+    }
+
+    /// Deletes a znode that a contender knows by this name, by hand; fails if that cannot be done
+    /// soon.
+    pub(crate) async fn delete_by_hand(&self, shown: &str) -> Result<(), Error> {
+        let path = self.shift.real(shown);
+        self.recorder.deletes_by_hand(&path);
+        by_hand(self.admin.delete(&path, -1)).await
+    }
+
+    /// The round of a double barrier that is entered at the moment.
+    pub(crate) fn round(&self, path: &str) -> u64 {
+        *lock(&self.rounds).entry(path.to_owned()).or_default()
+    }
+
+    /// A member has passed a round, or given up: the others follow into the next one.
+    pub(crate) fn ends_round(&self, path: &str, round: u64) {
+        let mut rounds = lock(&self.rounds);
+        let current = rounds.entry(path.to_owned()).or_default();
+        *current = (*current).max(round + 1);
     }
 
     /// The znode that is written under a lock.
     pub(crate) fn ledger_of(&self, lock: &str) -> String {
         super::stage::ledger_of(&self.ledger, lock)
     }
+}
+
+/// Gives what is done by hand a limited time: servers may be down.
+pub(crate) async fn by_hand<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let limit_ms = u64::try_from(BY_HAND_MAX.as_millis()).unwrap_or(u64::MAX);
+    timeout(BY_HAND_MAX, call).await.unwrap_or_else(|_| Err(ErrorKind::Timeout(limit_ms).into()))
 }
 
 /// What outlives the deaths of a contender.
@@ -101,6 +135,10 @@ pub(crate) struct Body {
     /// What strikes it wherever it stands, and as what it is counted.
     pub(crate) anywhere: Mutex<VecDeque<(HolderFault, Option<&'static str>)>>,
     pub(crate) struck_anywhere: Notify,
+    /// By counter: how many transactions had written it when the last addition began.
+    pub(crate) commits: Mutex<BTreeMap<String, usize>>,
+    /// By double barrier: the first round that it has not entered.
+    next_rounds: Mutex<BTreeMap<String, u64>>,
 }
 
 impl Body {
@@ -112,7 +150,18 @@ impl Body {
             death: Notify::new(),
             anywhere: Mutex::default(),
             struck_anywhere: Notify::new(),
+            commits: Mutex::default(),
+            next_rounds: Mutex::default(),
         }
+    }
+
+    /// Enters a round of a double barrier, unless it has been in it: it counts once.
+    pub(crate) fn begins_round(&self, path: &str, round: u64) -> bool {
+        let mut rounds = lock(&self.next_rounds);
+        let next = rounds.entry(path.to_owned()).or_default();
+        let is_new = round >= *next;
+        *next = (*next).max(round + 1);
+        is_new
     }
 
     /// Lets a fault strike its next grant.

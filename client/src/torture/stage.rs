@@ -94,6 +94,9 @@ impl Stage {
             history.errors.push(format!("reading queues and counters: {error}"));
         }
         history.log = self.witnesses.finish().await;
+        let recorder = &troupe.scene.recorder;
+        let witnessed = history.log.take_witnessed().into_iter();
+        history.witnessed_us = witnessed.map(|(zxid, at)| (zxid, recorder.us_at(at))).collect();
         for body in &troupe.bodies {
             for (from, to) in body.proxy.outages() {
                 troupe.scene.recorder.disturbed_between(Some(body.number), from, to);
@@ -107,12 +110,24 @@ impl Stage {
         history.passages = kept.passages;
         history.openings = kept.openings;
         history.disturbances = kept.disturbances;
+        history.by_hand = kept.by_hand;
+        history.gone = kept.gone;
+        history.counts = kept.counts;
+        history.arrivals = kept.arrivals;
         history.broke = kept.broke;
         history.errors.extend(kept.errors);
         history.struck = kept.struck;
         let lost = troupe.bodies.iter().map(|body| body.proxy.lost());
         let lost = lost.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        for (kind, count) in [("reply lost", lost.0), ("request lost", lost.1)] {
+        let chosen = troupe.bodies.iter().map(|body| body.proxy.lost_chosen());
+        let chosen = chosen.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        let kinds = [
+            ("reply lost", lost.0),
+            ("request lost", lost.1),
+            ("reply of a delete lost", chosen.0),
+            ("reply of a transaction lost", chosen.1),
+        ];
+        for (kind, count) in kinds {
             if count > 0 {
                 history.struck.insert(kind, count);
             }
@@ -137,8 +152,8 @@ impl Stage {
     /// What is in the queues and counters in the end.
     async fn read_tallies(&self, scene: &Scene) -> Result<(), Error> {
         for lock in &self.locks {
-            if lock.recipe == Recipe::Queue {
-                let queue = Queue::new(&self.admin, &lock.path);
+            if let Some(format) = lock.recipe.queue_format() {
+                let queue = Queue::with_format(&self.admin, &lock.path, format);
                 while let Some(item) = queue.try_take().await? {
                     let item = String::from_utf8_lossy(&item).into_owned();
                     scene.tally(&lock.path, |tally| tally.taken.push(item));

@@ -4,12 +4,13 @@
 //! A contender that gives up leaves its watch at the server until it asks for its removal. An event
 //! of such a watch wakes nobody, whether it comes before that request or behind it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, PoisonError};
 
 use bytes::Bytes;
 use zoolet_jute::{
-    Decode, EventType, MultiOp, OpCode, Parts, ReplyHeader, Request, RequestHeader, WatcherEvent,
-    WatcherType,
+    Decode, EventType, MultiOp, MultiResult, OpCode, Parts, Reply, ReplyHeader, Request,
+    RequestHeader, WatcherEvent, WatcherType,
 };
 
 /// A contender's creates, and both sides of its watches.
@@ -17,6 +18,8 @@ use zoolet_jute::{
 pub(super) struct Told {
     made: BTreeSet<String>,
     deleted: BTreeSet<String>,
+    /// How often a znode was written or created by a transaction that was carried out.
+    commits: BTreeMap<String, usize>,
     /// Whose watches the contender has had removed.
     renounced: BTreeSet<String>,
 }
@@ -66,6 +69,18 @@ impl Told {
         }
     }
 
+    /// Notes a transaction that was carried out, by the znodes that it has written or created.
+    pub(super) fn committed(&mut self, paths: Vec<String>) {
+        for path in paths {
+            *self.commits.entry(path).or_default() += 1;
+        }
+    }
+
+    /// How many transactions have written or created this znode.
+    pub(super) fn commits(&self, path: &str) -> usize {
+        self.commits.get(path).copied().unwrap_or(0)
+    }
+
     /// The znodes whose creation was asked for, sequential ones without their numbers.
     pub(super) fn made(&self) -> &BTreeSet<String> {
         &self.made
@@ -74,6 +89,52 @@ impl Told {
     /// The deleted znodes.
     pub(super) fn deleted(&self) -> &BTreeSet<String> {
         &self.deleted
+    }
+}
+
+/// The transactions of one connection that are not answered.
+#[derive(Debug, Default)]
+pub(super) struct Commits {
+    asked: Mutex<BTreeMap<i32, Vec<String>>>,
+}
+
+impl Commits {
+    /// Notes a request: the bytes behind a frame's length.
+    pub(super) fn note(&self, xid: i32, body: &Bytes) {
+        let mut body = body.clone();
+        let Ok(header) = RequestHeader::decode(&mut body, "header") else { return };
+        if OpCode::from_i32(header.op) != Some(OpCode::Multi) {
+            return;
+        }
+        let Ok(Request::Multi(Parts(parts))) = Request::decode(OpCode::Multi, &mut body) else {
+            return;
+        };
+        let paths = parts.into_iter().filter_map(|part| match part {
+            MultiOp::Create(body) | MultiOp::Create2(body) => Some(body.path),
+            MultiOp::SetData(body) => Some(body.path),
+            MultiOp::CreateContainer(_)
+            | MultiOp::CreateTtl(_)
+            | MultiOp::Delete(_)
+            | MultiOp::Check(_) => None,
+        });
+        self.lock().insert(xid, paths.collect());
+    }
+
+    /// Returns what a transaction has written and created if this reply says that it was carried out.
+    pub(super) fn committed(&self, xid: i32, body: impl FnOnce() -> Bytes) -> Vec<String> {
+        let Some(paths) = self.lock().remove(&xid) else { return Vec::new() };
+        let mut body = body();
+        let is_done = ReplyHeader::decode(&mut body, "header").is_ok_and(|it| it.err.is_none())
+            && matches!(
+                Reply::decode(OpCode::Multi, &mut body),
+                Ok(Reply::Multi(Parts(results)))
+                    if !results.iter().any(|result| matches!(result, MultiResult::Error(_)))
+            );
+        if is_done { paths } else { Vec::new() }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<i32, Vec<String>>> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -150,6 +211,30 @@ mod tests {
         watches(&mut told);
         let made: Vec<&str> = told.made().iter().map(String::as_str).collect();
         assert_eq!(made, ["/four-", "/one-", "/three-", "/two-"]);
+    }
+
+    #[test]
+    fn transactions_that_were_carried_out_are_counted() {
+        use zoolet_jute::{ErrorCode, SetDataRequest, Stat};
+        let commits = |result: MultiResult| {
+            let commits = Commits::default();
+            let set = SetDataRequest { path: "/n".to_owned(), data: None, version: 3 };
+            let request = Request::Multi(Parts(vec![MultiOp::SetData(set)]));
+            let mut body = BytesMut::new();
+            request.encode_with(Xid(7), &mut body);
+            commits.note(7, &body.freeze());
+            let header = ReplyHeader { xid: Xid(7), zxid: Zxid(9), err: None };
+            let mut reply = BytesMut::new();
+            Reply::Multi(Parts(vec![result])).encode_with(header, &mut reply);
+            let reply = reply.freeze();
+            assert_eq!(commits.committed(8, || reply.clone()), [""; 0]);
+            let mut told = Told::default();
+            told.committed(commits.committed(7, || reply.clone()));
+            assert_eq!(commits.committed(7, || reply), [""; 0], "a reply comes once");
+            told.commits("/n")
+        };
+        assert_eq!(commits(MultiResult::SetData(Stat::default())), 1);
+        assert_eq!(commits(MultiResult::Error(Some(ErrorCode::BadVersion))), 0);
     }
 
     #[test]

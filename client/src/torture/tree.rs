@@ -53,9 +53,13 @@ pub(crate) async fn waiters_gone(
                 continue;
             }
             let mut ephemeral = everything(client, &lock.path).await?;
-            ephemeral.retain(|path| lock.parts().iter().all(|part| part.path != *path));
-            let parents = [format!("{}/locks", lock.path), format!("{}/leases", lock.path)];
-            ephemeral.retain(|path| *path != lock.path && !parents.contains(path));
+            let directories: Vec<String> = lock
+                .parts()
+                .iter()
+                .filter(|part| part.recipe != Recipe::SimpleLock)
+                .flat_map(|part| ["", "/locks", "/leases"].map(|end| format!("{}{end}", part.path)))
+                .collect();
+            ephemeral.retain(|path| *path != lock.path && !directories.contains(path));
             left.extend(ephemeral);
         }
         Ok(left)

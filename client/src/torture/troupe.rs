@@ -17,7 +17,7 @@ use super::proxy::{self, Proxy};
 use super::recipe::{Lock, Recipe};
 use super::recorder::Recorder;
 use super::run::{Settings, TortureError};
-use super::scene::{Body, Phase, Scene};
+use super::scene::{Body, Phase, Scene, by_hand};
 use super::servers::{Servers, rotated};
 use super::shift::Shift;
 use super::stage::{LEFT_MAX, Stage, limited};
@@ -40,6 +40,7 @@ pub(super) struct Troupe {
     done: mpsc::Receiver<(usize, String)>,
     pub(super) marks: Vec<(Duration, String)>,
     last_turn_max: Duration,
+    client_faults: bool,
     pub(super) metronome: Metronome,
 }
 
@@ -73,6 +74,9 @@ impl Troupe {
             done: done_sender,
             tallies: Mutex::new(BTreeMap::new()),
             sabotage: settings.sabotage,
+            admin: stage.admin.clone(),
+            shift,
+            rounds: Mutex::default(),
             ledger: stage.ledger.clone(),
             holders_stopped: AtomicUsize::new(0),
         });
@@ -87,9 +91,20 @@ impl Troupe {
             bodies.push(body);
         }
         let (marks, last_turn_max) = (Vec::new(), settings.last_turn_max);
+        let client_faults = settings.client_faults;
         let metronome = Metronome::start(&scene)?;
-        let mut troupe =
-            Self { scene, bodies, threads, phase, lull, done, marks, last_turn_max, metronome };
+        let mut troupe = Self {
+            scene,
+            bodies,
+            threads,
+            phase,
+            lull,
+            done,
+            marks,
+            last_turn_max,
+            client_faults,
+            metronome,
+        };
         let missing = troupe.all_done(&stage.locks, is_barrier).await;
         for stuck in missing {
             troupe.scene.recorder.error(format!("before the first fault: {stuck}"));
@@ -118,6 +133,14 @@ impl Troupe {
                 Fault::LoseReply(who, after) => {
                     self.body(*who, |body| body.proxy.strike(proxy::Fault::Reply, *after));
                 }
+                Fault::LoseDeleteReply(who, after) => {
+                    self.body(*who, |body| body.proxy.strike(proxy::Fault::DeleteReply, *after));
+                }
+                Fault::LoseTransactionReply(who, after) => {
+                    let fault = proxy::Fault::TransactionReply;
+                    self.body(*who, |body| body.proxy.strike(fault, *after));
+                }
+                Fault::DeleteWaiter(lock) => self.delete_waiter(*lock, stage).await,
                 Fault::LoseRequest(who, after) => {
                     self.body(*who, |body| body.proxy.strike(proxy::Fault::Request, *after));
                 }
@@ -140,6 +163,51 @@ impl Troupe {
             body.calm();
         }
         servers
+    }
+
+    /// Deletes the last znode in the queue of a lock by hand.
+    async fn delete_waiter(&self, number: usize, stage: &Stage) {
+        let locks: Vec<Lock> =
+            stage.locks.iter().filter(|lock| lock.recipe.is_lock()).flat_map(Lock::parts).collect();
+        let count = locks.len();
+        for lock in locks.iter().cycle().skip(number % count.max(1)).take(count) {
+            let dir = lock.dir();
+            let Ok((names, _)) = by_hand(stage.admin.children(&dir)).await else { continue };
+            let mut waiters: Vec<String> =
+                names.into_iter().filter(|name| lock.blocks(name).is_some()).collect();
+            waiters.sort_by_key(|name| number_of(name));
+            let Some(last) = waiters.pop().filter(|_| waiters.len() >= lock.recipe.permits())
+            else {
+                continue;
+            };
+            let path = format!("{dir}/{last}");
+            self.scene.recorder.deletes_by_hand(&path);
+            if by_hand(stage.admin.delete(&path, -1)).await.is_ok() {
+                self.scene.recorder.struck("waiter's znode deleted");
+            }
+            return;
+        }
+    }
+
+    /// Lets mirrors miss changes: half of the contenders are cut off while the others write, and
+    /// nothing is written any more when they come back.
+    async fn blind_mirrors(&self, stage: &Stage) {
+        if !self.client_faults || !stage.locks.iter().any(|lock| lock.recipe == Recipe::Cache) {
+            self.phase.send_replace(Phase::LastTurn);
+            return;
+        }
+        let cut = || self.bodies.iter().step_by(2);
+        for body in cut() {
+            body.proxy.cut();
+        }
+        sleep(stage.session_timeout / 3).await;
+        // Whoever is connected writes no more; what is under way is done soon.
+        self.phase.send_replace(Phase::LastTurn);
+        sleep(stage.session_timeout / 10).await;
+        for body in cut() {
+            body.proxy.heal();
+        }
+        self.scene.recorder.struck("mirrors cut off");
     }
 
     fn body(&self, who: usize, strike: impl FnOnce(&Body)) {
@@ -177,7 +245,7 @@ impl Troupe {
 
     /// Lets everybody have a last turn, looks for what they leave, and ends them.
     pub(super) async fn close(&mut self, stage: &Stage, history: &mut History) {
-        self.phase.send_replace(Phase::LastTurn);
+        self.blind_mirrors(stage).await;
         let stuck = self.all_done(&stage.locks, |_| true).await;
         let all_there = stuck.is_empty();
         history.stuck = stuck;
@@ -221,6 +289,12 @@ impl Troupe {
         }
         missing.into_iter().map(|(who, path)| format!("contender {who} waits at {path}")).collect()
     }
+}
+
+/// The place of a znode in its queue: what servers number goes up with each create.
+fn number_of(name: &str) -> i64 {
+    let digits = name.len() - name.trim_end_matches(|last: char| last.is_ascii_digit()).len();
+    name.get(name.len() - digits..).and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
 
 fn is_barrier(lock: &Lock) -> bool {

@@ -93,7 +93,10 @@ async fn upset(
             Fault::Holder(..)
             | Fault::Anywhere(..)
             | Fault::LoseReply(..)
+            | Fault::LoseDeleteReply(..)
+            | Fault::LoseTransactionReply(..)
             | Fault::LoseRequest(..)
+            | Fault::DeleteWaiter(_)
             | Fault::ExpireAll(_)
             | Fault::Reap(_) => continue,
         };

@@ -2,15 +2,19 @@
 
 use std::time::Duration;
 
+use tokio::time::sleep;
+
 use super::hand::{Hand, Patience};
 use super::history::{Opening, Passage};
-use super::scene::Phase;
-use crate::recipes::{Barrier, Counter, DoubleBarrier, Queue, SharedCount};
+use super::scene::{Phase, lock};
+use crate::recipes::{Barrier, Counter, DoubleBarrier, Queue, QueueFormat, SharedCount};
 use crate::{Client, Error};
 
 /// How long the patient wait for an item, or for a barrier to go: all may wait at the same time, and
 /// then nobody puts and nobody removes.
 const PATIENT: Duration = Duration::from_millis(300);
+/// How long a contender waits between two rounds of a double barrier, in ms.
+const ROUND_PAUSE_MS_MAX: u64 = 50;
 
 impl Patience {
     /// How long to wait where all may wait for each other; `None` for not at all.
@@ -30,7 +34,8 @@ impl Hand {
         patience: Patience,
     ) -> Result<bool, Error> {
         let path = self.lock.path.clone();
-        let queue = Queue::new(client, &path);
+        let format = self.lock.recipe.queue_format().unwrap_or(QueueFormat::Simple);
+        let queue = Queue::with_format(client, &path, format);
         if self.random.chance(50) {
             let item = self.unique();
             // In doubt until it was answered: a death must not make a lie of the record.
@@ -89,6 +94,7 @@ impl Hand {
         add: impl Future<Output = Result<Option<i64>, Error>>,
     ) -> Result<bool, Error> {
         let path = self.lock.path.clone();
+        self.was_added_once();
         let doubt = self.unique();
         self.scene.tally(&path, |tally| tally.given_in_doubt.push(doubt.clone()));
         let sum = add.await?;
@@ -97,6 +103,20 @@ impl Hand {
             None => tally.deny(&doubt),
         });
         Ok(sum.is_some())
+    }
+
+    /// Since the last look one addition was made, whatever has become of it: the proxy knows how
+    /// often the servers have carried out a transaction for it.
+    pub(super) fn was_added_once(&self) {
+        let path = &self.lock.path;
+        let now = self.body.proxy.commits(path);
+        let before = lock(&self.body.commits).insert(path.clone(), now).unwrap_or(0);
+        if now > before + 1 {
+            let (who, count) = (self.body.number, now - before);
+            let broke =
+                format!("contender {who} at {path}: one addition was committed {count} times");
+            self.scene.recorder.broke(broke);
+        }
     }
 
     /// Sets a barrier, removes it, or waits for it to go. In the last turn everybody removes it.
@@ -142,11 +162,39 @@ impl Hand {
         let recorder = &self.scene.recorder;
         let entered = DoubleBarrier::new(client, &path, members).enter().await?;
         let entered_us = recorder.now_us();
-        tokio::time::sleep(self.random.millis(0, 50)).await;
+        sleep(self.random.millis(0, 50)).await;
         let leaving_us = recorder.now_us();
         entered.leave().await?;
         let left_us = recorder.now_us();
         recorder.passed(Passage { path, members, arrived_us, entered_us, leaving_us, left_us });
+        Ok(())
+    }
+
+    /// Enters and leaves a double barrier under faults, round after round, each at a path of its own.
+    /// Whoever waits for a member in vain gives up, and all meet in the next round.
+    pub(super) async fn pass_rounds(&mut self) {
+        let (path, members) = (self.lock.path.clone(), self.scene.contenders);
+        while *self.scene.phase.borrow() < Phase::LastTurn {
+            let round = self.scene.round(&path);
+            if self.body.begins_round(&path, round) {
+                let client = self.session.client().await;
+                let barrier = DoubleBarrier::new(&client, &format!("{path}/{round}"), members);
+                if let Err(error) = self.pass_round(&barrier, &format!("{path}/{round}")).await {
+                    self.failed(&client, &error).await;
+                }
+                self.scene.ends_round(&path, round);
+            }
+            sleep(self.random.millis(1, ROUND_PAUSE_MS_MAX)).await;
+        }
+    }
+
+    async fn pass_round(&self, barrier: &DoubleBarrier, path: &str) -> Result<(), Error> {
+        let limit = self.scene.session_timeout;
+        let number = self.scene.recorder.arrives(path, self.scene.contenders);
+        if let Some(entered) = barrier.enter_timeout(limit).await? {
+            self.scene.recorder.has_entered(number);
+            entered.leave_timeout(limit).await?;
+        }
         Ok(())
     }
 

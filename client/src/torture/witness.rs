@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use tokio::time::{interval, sleep, timeout};
+use tokio::time::{Instant, interval, sleep, timeout};
 use zoolet_jute::{PathWatchRequest, Reply, Request};
 
 use super::log::{Happened, Listing, Log};
@@ -181,7 +181,9 @@ impl Witness {
         } else {
             return;
         };
-        self.log().add(event.zxid.0, &event.path, happened);
+        let mut log = self.log();
+        log.add(event.zxid.0, &event.path, happened);
+        log.witnessed(event.zxid.0, Instant::now());
     }
 
     fn log(&self) -> std::sync::MutexGuard<'_, Log> {

@@ -79,7 +79,7 @@ impl RaftLogReader<TypeConfig> for LogStore {
 
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> io::Result<Vec<LogEntry>> {
         let there = self.wal.state().entries;
-        if start < there.start {
+        if start < there.start && !planted!("purged-entries-are-skipped") {
             // What follows a hole would be taken for what fills it.
             let what = format!("entry {start} is asked for, and purged: {} is first", there.start);
             return Err(io::Error::new(io::ErrorKind::NotFound, what));
@@ -108,6 +108,9 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     }
 
     async fn save_vote(&mut self, vote: &Vote) -> io::Result<()> {
+        if planted!("vote-not-saved") {
+            return Ok(());
+        }
         let vote = codec::encode_vote(vote);
         self.durably(|wal, done| wal.save_vote(vote, done)).await
     }
@@ -139,7 +142,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     async fn truncate_after(&mut self, last: Option<LogId>) -> io::Result<()> {
         let there = self.wal.state().entries;
         let from = last.map_or(0, |last| last.index.saturating_add(1)).max(there.start);
-        if from >= there.end {
+        if from >= there.end || planted!("truncated-entries-stay") {
             return Ok(());
         }
         self.durably(|wal, done| wal.truncate_from(from, done)).await

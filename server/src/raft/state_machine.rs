@@ -220,7 +220,9 @@ impl StateMachine {
                     batches.push((term_of(&entry.log_id), body.0));
                 }
                 EntryPayload::Membership(membership) => {
-                    self.membership = StoredMembership::new(last, membership);
+                    if !planted!("membership-not-applied") {
+                        self.membership = StoredMembership::new(last, membership);
+                    }
                 }
             }
             responders.extend(responder);
@@ -283,7 +285,9 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
                 None => machine.stage(Box::new(snapshot.clone()))?,
             };
             snapshots.import(snapshot)?;
-            staged.install();
+            if !planted!("received-snapshot-not-installed") {
+                staged.install();
+            }
             Ok::<(), io::Error>(())
         });
         installing.await.map_err(io::Error::other)??;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::woken::told_soon;
-use super::{History, Promise, Verdict};
+use super::woken::{leases_soon, told_soon};
+use super::{History, Promise, Verdict, counts};
 use crate::torture::history::{Claim, Mode};
 use crate::torture::log::Life;
 use crate::torture::recipe::{Blocks, Lock, Recipe};
@@ -55,6 +55,8 @@ pub(super) fn check(history: &History, lock: &Lock, verdict: &mut Verdict) {
                 let (doubtful, sure): (Vec<&Life>, Vec<&Life>) =
                     in_front(lock, claim, life, &alive).into_iter().partition(|l| in_doubt(l));
                 let permits = lock.recipe.permits();
+                deleted_while_waiting(lock, claim, life, (&lives, &gaps), verdict);
+                counts::check(history, claim, sure.len(), verdict);
                 if sure.len() >= permits {
                     let what = format!("{claim:?} was granted behind {sure:?}");
                     verdict.breaks(Promise::InTurn, what);
@@ -78,6 +80,46 @@ pub(super) fn check(history: &History, lock: &Lock, verdict: &mut Verdict) {
     numbers_rise(lock, &lives, &births, &gaps, verdict);
     loss_told(history, lock, &claims, verdict);
     told_soon(history, lock, &lives, verdict);
+    leases_soon(history, lock, &lives, verdict);
+}
+
+/// A znode that was deleted while others stood in front of it was never granted anything: its owner
+/// has to enter the queue again.
+fn deleted_while_waiting(
+    lock: &Lock,
+    claim: &Claim,
+    own: &Life,
+    (lives, gaps): (&[Life], &[(i64, i64)]),
+    verdict: &mut Verdict,
+) {
+    let Some(deleted) = own.deleted.filter(|deleted| *deleted <= claim.seen) else { return };
+    if is_downgraded(claim, own) || lock.recipe == Recipe::SimpleLock {
+        return;
+    }
+    let may_be_gone = |life: &Life| {
+        let gap = |(from, to): &(i64, i64)| *to >= life.created && *from <= deleted;
+        life.deleted.is_none() && gaps.iter().any(gap)
+    };
+    let precedes = |life: &&Life| {
+        blocks(lock, claim, life)
+            && life.created < own.created
+            && life.deleted.is_none_or(|end| end > deleted)
+            && !may_be_gone(life)
+    };
+    let waited: Vec<&Life> = lives.iter().filter(precedes).collect();
+    if waited.len() >= lock.recipe.permits() {
+        let what =
+            format!("{claim:?} was granted for {own:?}, which was deleted behind {waited:?}");
+        verdict.breaks(Promise::InTurn, what);
+    }
+}
+
+/// Whether a znode keeps the holder of a claim from its grant while it precedes it.
+pub(super) fn blocks(lock: &Lock, claim: &Claim, life: &Life) -> bool {
+    match (lock.blocks(&life.name), claim.mode) {
+        (Some(Blocks::Everybody), _) | (Some(Blocks::Writers), Mode::Exclusive) => true,
+        (Some(Blocks::Writers), Mode::Shared) | (None, _) => false,
+    }
 }
 
 /// Who stood in front when the holder was told; there may be as many as there are permits, less one.
@@ -85,18 +127,12 @@ fn in_front<'a>(lock: &Lock, claim: &Claim, own: &Life, alive: &[&'a Life]) -> V
     if lock.recipe == Recipe::SimpleLock || is_downgraded(claim, own) {
         return Vec::new();
     }
-    let before = |life: &&Life| {
-        let blocks = match (lock.blocks(&life.name), claim.mode) {
-            (Some(Blocks::Everybody), _) | (Some(Blocks::Writers), Mode::Exclusive) => true,
-            (Some(Blocks::Writers), Mode::Shared) | (None, _) => false,
-        };
-        blocks && life.created < own.created
-    };
+    let before = |life: &&Life| blocks(lock, claim, life) && life.created < own.created;
     alive.iter().copied().filter(before).collect()
 }
 
 /// Whether a reader has come from a writer: its znode has the writer's number and token.
-fn is_downgraded(claim: &Claim, own: &Life) -> bool {
+pub(super) fn is_downgraded(claim: &Claim, own: &Life) -> bool {
     claim.mode == Mode::Shared && claim.token < own.created
 }
 
@@ -187,7 +223,8 @@ fn loss_told(history: &History, lock: &Lock, claims: &[&Claim], verdict: &mut Ve
     }
     for (at, claim) in claims.iter().enumerate() {
         // A grant that was told after a pause, with a lease that had run out, was never believed.
-        if claim.believed_until_us <= claim.granted_us {
+        let by_hand = history.by_hand.contains(&claim.path);
+        if claim.believed_until_us <= claim.granted_us || by_hand {
             continue;
         }
         for later in claims.iter().skip(at + 1).take(64) {

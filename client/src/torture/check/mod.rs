@@ -4,17 +4,22 @@
 //! counts from the newest transaction that its holder had seen when it was told, to the one that
 //! deleted its znode. Clocks are compared only where the promise is about time.
 
+mod counts;
 mod grants;
 mod models;
 mod resource;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod tests_of_waits;
 mod woken;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
 use super::history::History;
+use super::recipe::Recipe;
 
 /// A promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,6 +48,8 @@ pub enum Promise {
     QueueOrder,
     /// K8: an item is taken once and in order, a number is added once, members pass together.
     Model,
+    /// Wakes and hand-overs were judged.
+    Judged,
     /// A recipe fails only with the session.
     NoError,
     /// The run has shown what it was meant to show.
@@ -65,6 +72,7 @@ impl Promise {
             Self::LossTold => "K6 loss told",
             Self::QueueOrder => "K7 queue order",
             Self::Model => "K8 model",
+            Self::Judged => "K4 judged",
             Self::NoError => "no error",
             Self::Proves => "proves something",
         }
@@ -86,6 +94,39 @@ impl fmt::Display for Violation {
     }
 }
 
+/// What was judged of one recipe.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Judged {
+    /// Grants that the log confirms, from their beginning to their end.
+    pub verified: usize,
+    /// Grants that a gap in the log leaves open.
+    pub unverified: usize,
+    /// Ends of znodes in queues that one waiter was notified of.
+    pub wakes: usize,
+    /// Hand-overs whose time was judged.
+    pub hand_overs: usize,
+}
+
+impl Judged {
+    /// What came to it since.
+    const fn since(self, before: Self) -> Self {
+        Self {
+            verified: self.verified - before.verified,
+            unverified: self.unverified - before.unverified,
+            wakes: self.wakes - before.wakes,
+            hand_overs: self.hand_overs - before.hand_overs,
+        }
+    }
+
+    /// Adds what was judged elsewhere.
+    pub const fn add(&mut self, more: Self) {
+        self.verified += more.verified;
+        self.unverified += more.unverified;
+        self.wakes += more.wakes;
+        self.hand_overs += more.hand_overs;
+    }
+}
+
 /// What the checks found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Verdict {
@@ -95,6 +136,8 @@ pub struct Verdict {
     pub verified: usize,
     /// Grants that a gap in the log leaves open.
     pub unverified: usize,
+    /// The same and more, by recipe.
+    pub by_recipe: BTreeMap<Recipe, Judged>,
     /// Gaps of the log.
     pub gaps: usize,
     /// Stale writes that the resource refused.
@@ -114,6 +157,11 @@ impl Verdict {
     pub(super) fn breaks(&mut self, promise: Promise, what: String) {
         self.violations.push(Violation { promise, what });
     }
+
+    const fn judged(&self) -> Judged {
+        let (verified, unverified) = (self.verified, self.unverified);
+        Judged { verified, unverified, wakes: self.wakes, hand_overs: self.hand_overs }
+    }
 }
 
 /// Checks a history.
@@ -121,8 +169,17 @@ pub fn check(history: &History) -> Verdict {
     let mut verdict = Verdict { gaps: history.log.gaps().len(), ..Verdict::default() };
     resource::check(history, &mut verdict);
     for lock in history.locks.iter().filter(|lock| lock.recipe.is_lock()) {
+        let before = verdict.judged();
         grants::check(history, lock, &mut verdict);
         woken::one_woken(history, lock, &mut verdict);
+        let judged = verdict.judged().since(before);
+        verdict.by_recipe.entry(lock.whole).or_default().add(judged);
+    }
+    for paths in &history.gone {
+        if !paths.iter().any(|path| history.by_hand.contains(path)) {
+            let what = format!("{paths:?}: gone while held, and not deleted by hand");
+            verdict.breaks(Promise::OneHolder, what);
+        }
     }
     models::check(history, &mut verdict);
     for left in &history.leftovers {
@@ -138,6 +195,9 @@ pub fn check(history: &History) -> Verdict {
     verdict
 }
 
+/// From so many grants of queues on, some of them are handed over to one who waits.
+const JUDGED_GRANTS_MIN: usize = 50;
+
 /// A run in which nothing was in danger proves nothing.
 fn proves(history: &History, verdict: &mut Verdict) {
     if history.claims.is_empty() && history.locks.iter().any(|lock| lock.recipe.is_lock()) {
@@ -148,9 +208,22 @@ fn proves(history: &History, verdict: &mut Verdict) {
         let what = format!("{stopped} holders were stopped, and no stale write was refused");
         verdict.breaks(Promise::Proves, what);
     }
-    if verdict.unverified > verdict.verified {
-        let (open, closed) = (verdict.unverified, verdict.verified);
-        let what = format!("gaps of the log leave {open} grants open; {closed} are verified");
-        verdict.breaks(Promise::Proves, what);
+    for (recipe, judged) in verdict.by_recipe.clone() {
+        let Judged { verified, unverified, .. } = judged;
+        if unverified > verified {
+            let what = format!(
+                "{recipe}: gaps of the log leave {unverified} grants open; {verified} are verified"
+            );
+            verdict.breaks(Promise::Proves, what);
+        }
+    }
+    let grants = history
+        .claims
+        .iter()
+        .filter(|claim| history.lock(&claim.lock).is_some_and(|lock| lock.queue().is_some()));
+    if grants.count() >= JUDGED_GRANTS_MIN && (verdict.wakes == 0 || verdict.hand_overs == 0) {
+        let (wakes, hand_overs) = (verdict.wakes, verdict.hand_overs);
+        let what = format!("{wakes} wakes and {hand_overs} hand-overs could be judged");
+        verdict.breaks(Promise::Judged, what);
     }
 }

@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::{History, Promise, Verdict};
-use crate::torture::history::{Opening, Passage, Tally};
+use crate::torture::history::{Arrival, Opening, Passage, Tally};
 use crate::torture::recipe::Recipe;
 
 pub(super) fn check(history: &History, verdict: &mut Verdict) {
     for tally in &history.tallies {
         match history.lock(&tally.path).map(|lock| lock.recipe) {
-            Some(Recipe::Queue) => {
+            Some(Recipe::Queue | Recipe::DistributedQueue | Recipe::KazooQueue) => {
                 queue(tally, verdict);
                 in_order(history, tally, verdict);
             }
@@ -18,6 +18,7 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
         }
     }
     barriers(&history.passages, verdict);
+    entered_together(&history.arrivals, verdict);
     for opening in &history.openings {
         open(history, opening, verdict);
     }
@@ -36,6 +37,21 @@ fn open(history: &History, opening: &Opening, verdict: &mut Verdict) {
     if !gaps.any(|(from, to)| to >= closed.created && from <= opening.to) {
         let what = format!("{opening:?}, and the barrier stood there: {closed:?}");
         verdict.breaks(Promise::Model, what);
+    }
+}
+
+/// Nobody is inside a double barrier before all members have come.
+fn entered_together(arrivals: &[Arrival], verdict: &mut Verdict) {
+    for arrival in arrivals {
+        let Some(entered_us) = arrival.entered_us else { continue };
+        let came = arrivals
+            .iter()
+            .filter(|other| other.path == arrival.path && other.at_us <= entered_us)
+            .count();
+        if came < arrival.members {
+            let what = format!("{arrival:?}, when {came} of them had come");
+            verdict.breaks(Promise::Model, what);
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::torture::recipe::{Lock, Recipe};
 
 const PATH: &str = "/t/mutex";
 
-fn znode(token: i64) -> String {
+pub(super) fn znode(token: i64) -> String {
     format!("{PATH}/_c_0-lock-{token:010}")
 }
 
@@ -17,7 +17,7 @@ fn lived(history: &mut History, token: i64, deleted: i64) {
     history.log.add(deleted, &znode(token), Happened::Deleted);
 }
 
-fn claim(contender: usize, token: i64, seen: i64, held_us: (u64, u64)) -> Claim {
+pub(super) fn claim(contender: usize, token: i64, seen: i64, held_us: (u64, u64)) -> Claim {
     Claim {
         lock: PATH.to_owned(),
         contender,
@@ -61,7 +61,7 @@ fn truth() -> History {
 }
 
 /// The promises that a history breaks once `lie` has changed it.
-fn broken(lie: impl FnOnce(&mut History)) -> Vec<Promise> {
+pub(super) fn broken(lie: impl FnOnce(&mut History)) -> Vec<Promise> {
     let mut history = truth();
     lie(&mut history);
     let mut broken: Vec<Promise> =

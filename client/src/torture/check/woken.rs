@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use super::grants::{blocks, is_downgraded};
 use super::{History, Promise, Verdict};
 use crate::torture::history::Claim;
 use crate::torture::log::Life;
@@ -56,61 +57,127 @@ fn maker(history: &History, path: &str) -> Option<usize> {
     history.made.iter().position(has_made)
 }
 
-/// A release is told to the one behind it at once: a session timeout is two ticks at least, and far
-/// more than that takes. Time in which something was done to the servers or to one of the two does
-/// not count, nor does time in which the machine stood still.
+/// The end of what precedes a waiter is told to it at once: a session timeout is two ticks at least,
+/// and far more than that takes. Time in which something was done to the servers or to one of the two
+/// does not count, nor does time in which the machine stood still.
 pub(super) fn told_soon(history: &History, lock: &Lock, lives: &[Life], verdict: &mut Verdict) {
-    // A grant of several locks waits for the others.
-    if !lock.recipe.is_fair() || lock.recipe == Recipe::MultiLock {
+    // The number of permits of a shared semaphore is not that of its recipe.
+    let is_timed = lock.queue().is_some() && lock.recipe != Recipe::SharedSemaphore;
+    if !is_timed || !lock.is_last {
         return;
     }
     let claims = history.claims_of(lock);
-    for (former, next) in claims.iter().zip(claims.iter().skip(1)) {
-        let (from_us, to_us) = (former.believed_until_us, next.granted_us);
-        if !former.released || to_us < from_us || !is_next(lives, former, next) {
+    let released: BTreeMap<i64, &Claim> = claims
+        .iter()
+        .filter(|claim| claim.released)
+        .filter_map(|claim| Some((life_of(lives, claim)?.deleted?, *claim)))
+        .collect();
+    for claim in &claims {
+        // Of several permits, all are granted with the last one.
+        let is_with_later = |other: &&Claim| {
+            let same = (other.contender, other.seen) == (claim.contender, claim.seen);
+            same && other.token > claim.token
+        };
+        if lock.recipe.permits() > 1 && claims.iter().any(is_with_later) {
             continue;
         }
-        let is_between = |one: Option<usize>| {
-            one.is_none_or(|who| who == former.contender || who == next.contender)
+        let Some(freed) = freed_at(lock, claim, lives) else { continue };
+        let former = released.get(&freed);
+        let from_us = match former {
+            Some(former) => Some(former.believed_until_us),
+            // It has died, has lost it, or was deleted by hand.
+            None => history.witnessed_us.get(&freed).copied(),
         };
-        let grace_us = |contender: Option<usize>| match contender {
-            // The servers elect, the contenders find another one.
-            None => micros(history.session_timeout),
-            Some(_) => micros(history.session_timeout / 4),
-        };
-        let mut disturbances = history.disturbances.iter();
-        if disturbances.any(|it| {
-            let over_us = it.to_us + grace_us(it.contender);
-            is_between(it.contender) && it.from_us <= to_us && over_us >= from_us
-        }) {
+        let Some(from_us) = from_us.filter(|from_us| *from_us <= claim.granted_us) else {
             continue;
-        }
-        verdict.hand_overs += 1;
-        let stalls = history.stalls.iter();
-        let stalled_us: u64 = stalls
-            .map(|(since_us, until_us)| {
-                (*until_us).min(to_us).saturating_sub((*since_us).max(from_us))
-            })
-            .sum();
-        let took_us = (to_us - from_us).saturating_sub(stalled_us);
-        verdict.hand_over_max = verdict.hand_over_max.max(Duration::from_micros(took_us));
-        if took_us > micros(history.session_timeout) {
-            let what = format!("{took_us} µs from the release of {former:?} to {next:?}");
-            verdict.breaks(Promise::ToldSoon, what);
+        };
+        let who = [Some(claim.contender), former.map(|former| former.contender)];
+        let what = || format!("from {former:?}, whose znode went at {freed}, to {claim:?}");
+        judge(history, (from_us, claim.granted_us), &who, what, verdict);
+    }
+}
+
+/// The head of a semaphore's queue takes a lease at once.
+pub(super) fn leases_soon(history: &History, lock: &Lock, leases: &[Life], verdict: &mut Verdict) {
+    let Some(queue) = lock.queue().filter(|queue| *queue != lock.dir()) else { return };
+    if !lock.is_last {
+        return;
+    }
+    let makers: Vec<(Option<usize>, &Life)> = leases
+        .iter()
+        .map(|life| (maker(history, &format!("{}/{}", lock.dir(), life.name)), life))
+        .collect();
+    let waiters = history.log.lives(&queue);
+    for waiter in &waiters {
+        let path = format!("{queue}/{}", waiter.name);
+        let Some(who) = maker(history, &path) else { continue };
+        let before = |life: &&Life| life.created < waiter.created && life.is_at(waiter.created);
+        let ends = waiters.iter().filter(before).map(|life| life.deleted.unwrap_or(i64::MAX));
+        let Some(head_at) = ends.max() else { continue };
+        let lease = makers.iter().find(|(maker, life)| {
+            *maker == Some(who) && life.created > head_at && waiter.is_at(life.created)
+        });
+        let Some((_, lease)) = lease else { continue };
+        let at_us = |zxid: i64| history.witnessed_us.get(&zxid).copied();
+        let (Some(from_us), Some(to_us)) = (at_us(head_at), at_us(lease.created)) else { continue };
+        if to_us >= from_us {
+            let what = || format!("from {head_at}, when {waiter:?} was first, to {lease:?}");
+            judge(history, (from_us, to_us), &[Some(who)], what, verdict);
         }
     }
 }
 
-/// Whether a holder stood right behind the former one when that one's znode went.
-fn is_next(lives: &[Life], former: &Claim, next: &Claim) -> bool {
-    let life_of = |claim: &Claim| {
-        let name = claim.path.rsplit('/').next().unwrap_or_default();
-        lives.iter().rfind(|life| life.name == name && life.created <= claim.seen)
+/// When the last znode went for which a holder had to wait; `None` if it had not to wait.
+fn freed_at(lock: &Lock, claim: &Claim, lives: &[Life]) -> Option<i64> {
+    let own = life_of(lives, claim)?;
+    if is_downgraded(claim, own) {
+        return None;
+    }
+    let waits_for = |life: &&Life| {
+        blocks(lock, claim, life) && life.created < own.created && life.is_at(own.created)
     };
-    let (Some(left), Some(own)) = (life_of(former), life_of(next)) else { return false };
-    let Some(end) = left.deleted else { return false };
-    let stands = |life: &&Life| life.created < own.created && life.is_at(end);
-    own.created < end && !lives.iter().any(|life| stands(&life))
+    let mut ends: Vec<i64> =
+        lives.iter().filter(waits_for).map(|life| life.deleted.unwrap_or(i64::MAX)).collect();
+    ends.sort_unstable_by(|one, other| other.cmp(one));
+    ends.get(lock.recipe.permits() - 1).copied()
+}
+
+fn life_of<'a>(lives: &'a [Life], claim: &Claim) -> Option<&'a Life> {
+    let name = claim.path.rsplit('/').next().unwrap_or_default();
+    lives.iter().rfind(|life| life.name == name && life.created <= claim.seen)
+}
+
+/// Judges a time, unless something was done to the servers or to one of those contenders.
+fn judge(
+    history: &History,
+    (from_us, to_us): (u64, u64),
+    who: &[Option<usize>],
+    what: impl FnOnce() -> String,
+    verdict: &mut Verdict,
+) {
+    let grace_us = |contender: Option<usize>| match contender {
+        // The servers elect, the contenders find another one.
+        None => micros(history.session_timeout),
+        Some(_) => micros(history.session_timeout / 4),
+    };
+    let mut disturbances = history.disturbances.iter();
+    if disturbances.any(|it| {
+        let over_us = it.to_us + grace_us(it.contender);
+        let concerns = it.contender.is_none() || who.contains(&it.contender);
+        concerns && it.from_us <= to_us && over_us >= from_us
+    }) {
+        return;
+    }
+    verdict.hand_overs += 1;
+    let stalls = history.stalls.iter();
+    let stalled_us: u64 = stalls
+        .map(|(since_us, until_us)| (*until_us).min(to_us).saturating_sub((*since_us).max(from_us)))
+        .sum();
+    let took_us = (to_us - from_us).saturating_sub(stalled_us);
+    verdict.hand_over_max = verdict.hand_over_max.max(Duration::from_micros(took_us));
+    if took_us > micros(history.session_timeout) {
+        verdict.breaks(Promise::ToldSoon, format!("{took_us} µs {}", what()));
+    }
 }
 
 fn micros(time: Duration) -> u64 {

@@ -68,7 +68,7 @@ impl Fence {
             let continues = at.last.checked_add(1) == Some(first);
             let admissible = match (origin.boot, origin.stream).cmp(&(at.boot, at.stream)) {
                 std::cmp::Ordering::Greater => true,
-                std::cmp::Ordering::Equal => continues,
+                std::cmp::Ordering::Equal => continues || planted!("fence-admits-twice"),
                 std::cmp::Ordering::Less => false,
             };
             if !admissible {

@@ -31,7 +31,9 @@ impl Replica {
                 Change::Deleted { path, acl, parent_acl } => {
                     let deleted = Event { kind: EventType::NodeDeleted, path, acl };
                     self.trigger(zxid, deleted, Trigger::Both, out);
-                    self.children_changed(zxid, path, parent_acl, out);
+                    if !planted!("delete-leaves-the-parent-quiet") {
+                        self.children_changed(zxid, path, parent_acl, out);
+                    }
                 }
                 Change::DataChanged { path, acl } => {
                     let changed = Event { kind: EventType::NodeDataChanged, path, acl };
@@ -56,7 +58,9 @@ impl Replica {
         for connection in self.watches.fire(event.path, trigger) {
             let Some(watching) = self.connections.get(&connection) else { continue };
             // Who may not read is not told; a one-shot watch is used up all the same (§8.7).
-            if State::permits(event.acl, perms::READ, &watching.identities, skip_acl) {
+            if State::permits(event.acl, perms::READ, &watching.identities, skip_acl)
+                || planted!("events-for-all-to-read")
+            {
                 out.push(event.notification(connection, zxid));
             }
         }
@@ -132,7 +136,7 @@ impl Replica {
         let skip_acl = self.options.policy.skip_acl;
         for (path, kind) in wanted_watches(body) {
             let missed = kind.missed(&self.state, path, body.relative_zxid);
-            let Some(event) = missed else {
+            let Some(event) = missed.filter(|_| !planted!("missed-events-stay-missed")) else {
                 if !self.has_room_for(connection, path) {
                     self.close(connection, out);
                     return;

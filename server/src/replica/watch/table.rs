@@ -102,6 +102,7 @@ impl WatchTable {
     /// Forgets a connection, in time proportional to its own watches.
     pub(crate) fn remove_connection(&mut self, connection: ConnectionId) {
         let watched = self.connections.get(&connection);
+        let watched = watched.filter(|_| !planted!("watches-of-the-gone-stay"));
         let paths =
             watched.map_or_else(Vec::new, |watched| watched.paths.iter().cloned().collect());
         for path in paths {
@@ -113,7 +114,7 @@ impl WatchTable {
     /// of the tables are used up, whatever the event is.
     pub(crate) fn fire(&mut self, path: &str, trigger: Trigger) -> Vec<ConnectionId> {
         let mut told = self.fire_exact(path, trigger);
-        if trigger.climbs() && !self.recursive.is_empty() {
+        if trigger.climbs() && !self.recursive.is_empty() && !planted!("nothing-below-is-watched") {
             let exact = told.len();
             let last = |bound: Bound<&str>| {
                 let mut up_to = self.recursive.range::<str, _>((Bound::Unbounded, bound));
@@ -277,7 +278,9 @@ impl Watchers {
         let mut each = |connection: ConnectionId, modes: &mut Modes| {
             if modes.intersects(trigger.told()) {
                 let before = *modes;
-                *modes = before.without(trigger.consumed());
+                if !planted!("watch-fires-twice") {
+                    *modes = before.without(trigger.consumed());
+                }
                 fired.push((connection, before, *modes));
             }
         };

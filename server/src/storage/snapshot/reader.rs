@@ -122,7 +122,7 @@ impl SnapshotReader {
         }
         let mut body = self.take(body_bytes)?;
         self.checksum = chunk_checksum(self.checksum, length, &body);
-        if self.checksum != checksum {
+        if self.checksum != checksum && !planted!("snapshot-checksum-ignored") {
             return Err(self.corrupt(start, "a chunk does not match its checksum"));
         }
         if length > 0 {

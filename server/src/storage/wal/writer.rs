@@ -175,7 +175,9 @@ impl Writer {
         let Segment { file, path, .. } = &*self.current;
         let written = file.write_all_at(&encoded.bytes, self.offset);
         written.map_err(StorageError::io("write", path))?;
-        file.sync_data().map_err(StorageError::io("sync", path))?;
+        if !planted!("log-not-synced") {
+            file.sync_data().map_err(StorageError::io("sync", path))?;
+        }
         Ok(self.wrote(encoded))
     }
 
@@ -224,7 +226,9 @@ impl Writer {
     /// to it that the next segment is ready before this one is full.
     pub(super) fn tidy(&mut self) -> Result<(), StorageError> {
         let purged = self.chain.state.purged.map(|purged| purged.index);
-        while self.older.front().is_some_and(|oldest| oldest.last_index <= purged) {
+        while self.older.front().is_some_and(|oldest| {
+            oldest.last_index <= purged || planted!("segments-removed-too-early")
+        }) {
             let Some(oldest) = self.older.pop_front() else { break };
             match &self.helper {
                 Some(helper) => helper.remove(oldest.path),

@@ -66,7 +66,12 @@ pub(super) fn apply(
     context.check_access(tree, parent, perms::CREATE)?;
     let mut path = create.path;
     if mode.is_sequential() {
-        append_number(&mut path, tree.node(parent).created)?;
+        let number = if planted!("sequence-counts-children") {
+            u32::try_from(tree.child_count(parent)).unwrap_or(0)
+        } else {
+            tree.node(parent).created
+        };
+        append_number(&mut path, number)?;
     }
     path::validate(&path)?;
     let (_, name) = path::split(&path)?;

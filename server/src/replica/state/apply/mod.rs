@@ -38,7 +38,7 @@ impl Context<'_> {
     fn check_access(&self, tree: &Tree, node: NodeId, wanted: i32) -> Result<(), ErrorCode> {
         let allowed =
             access::permits(tree.acl(node), wanted, self.identities, self.policy.skip_acl);
-        if allowed { Ok(()) } else { Err(ErrorCode::NoAuth) }
+        if allowed || planted!("acl-ignored") { Ok(()) } else { Err(ErrorCode::NoAuth) }
     }
 
     /// Whether what a leader decided in `term` got into the log while it still led: its successor
@@ -97,7 +97,9 @@ fn run(
             write(&mut state.tree, context, Request::Create2(body))
         }
         Op::Write(request) => {
-            state.sessions.check(context.session, origin, context.attachment)?;
+            if !planted!("moved-session-writes") {
+                state.sessions.check(context.session, origin, context.attachment)?;
+            }
             write(&mut state.tree, context, request)
         }
     }
@@ -142,7 +144,11 @@ fn check(tree: &Tree, context: &Context<'_>, body: &PathVersionRequest) -> Resul
 
 /// −1 expects any version.
 fn check_version(actual: i32, expected: i32) -> Result<(), ErrorCode> {
-    if expected == -1 || expected == actual { Ok(()) } else { Err(ErrorCode::BadVersion) }
+    if expected == -1 || expected == actual || planted!("versions-ignored") {
+        Ok(())
+    } else {
+        Err(ErrorCode::BadVersion)
+    }
 }
 
 /// The version behind this one. −1 as expected version means any, so it is left out, as newer

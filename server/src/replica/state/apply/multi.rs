@@ -14,7 +14,11 @@ pub(super) fn apply(tree: &mut Tree, context: &mut Context<'_>, body: Parts<Mult
         match part(tree, context, op) {
             Ok(result) => results.push(result),
             Err(code) => {
-                tree.roll_back();
+                if planted!("multi-half-done") {
+                    tree.commit();
+                } else {
+                    tree.roll_back();
+                }
                 context.changes.clear();
                 return failed(results.len(), code, count);
             }

@@ -1,0 +1,262 @@
+//! Bugs that are planted to test the suites: the catalog `tests/planted.toml`, and what plants one.
+//!
+//! A bug is found if its suite fails within its budget, prints what the bug breaks, and the bug was
+//! reached. A suite that fails for another reason does not find it.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitStatus};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use thiserror::Error;
+use tokio::time::Instant;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// How often a suite under way is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+/// The end of a suite's output that an error shows, in bytes.
+const OUTPUT_SHOWN: usize = 3000;
+
+/// Why a bug was not found, or could not be planted.
+#[derive(Debug, Error)]
+pub enum PlantedError {
+    #[error("tests/planted.toml: {0}")]
+    Catalog(String),
+    #[error("no suite {0:?} was built")]
+    NoSuite(String),
+    #[error("cannot run it: {0}")]
+    Io(#[from] io::Error),
+    #[error("cargo cannot build the suites:\n{0}")]
+    Build(String),
+    #[error("NOT FOUND within {0:?}: the suite was still running:\n{1}")]
+    Late(Duration, String),
+    #[error("NOT FOUND: the suite passed")]
+    Passed,
+    #[error("NOT FOUND: the suite did not reach the bug; it ended with:\n{0}")]
+    NotReached(String),
+    #[error("NOT FOUND: the suite failed without {missing:?}; it ended with:\n{output}")]
+    OtherReason { missing: String, output: String },
+    #[error("the suite fails without any bug; it ended with:\n{0}")]
+    Unsound(String),
+}
+
+/// A bug and the suite that must find it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Bug {
+    pub name: String,
+    /// The part of the product that has it.
+    pub area: String,
+    /// What it breaks.
+    pub breaks: String,
+    /// The name of the test target: `replica`, `torture`, or `zoolet_server` for unit tests.
+    pub suite: String,
+    /// The arguments of the suite: names of tests.
+    pub tests: Vec<String>,
+    /// What the suite finds in its environment.
+    pub env: Vec<(String, String)>,
+    /// What the suite prints when it has found the bug: all of these.
+    pub finds: Vec<String>,
+    /// How long that may take on a machine that has nothing else to do.
+    pub seconds: u64,
+}
+
+/// The catalog, in the order of the file.
+pub fn catalog(path: &Path) -> Result<Vec<Bug>, PlantedError> {
+    let wrong = |why: String| PlantedError::Catalog(why);
+    let text = fs::read_to_string(path)?;
+    let table = DeTable::parse(&text).map_err(|error| wrong(error.to_string()))?;
+    let bugs = table.get_ref().get("bug").map(Spanned::get_ref);
+    let Some(DeValue::Array(bugs)) = bugs else {
+        return Err(wrong("there is no [[bug]]".to_owned()));
+    };
+    bugs.iter()
+        .map(|bug| match bug.get_ref().as_table() {
+            Some(table) => read_bug(table),
+            None => Err(wrong("a bug is a table".to_owned())),
+        })
+        .collect()
+}
+
+fn read_bug(table: &DeTable<'_>) -> Result<Bug, PlantedError> {
+    let mut bug = Bug::default();
+    for (key, value) in table {
+        let (key, value) = (key.get_ref().as_ref(), value.get_ref());
+        match (key, value) {
+            ("name", DeValue::String(text)) => bug.name = text.to_string(),
+            ("area", DeValue::String(text)) => bug.area = text.to_string(),
+            ("breaks", DeValue::String(text)) => bug.breaks = text.to_string(),
+            ("suite", DeValue::String(text)) => bug.suite = text.to_string(),
+            ("tests", DeValue::Array(_)) => bug.tests = texts(value),
+            ("finds", DeValue::Array(_)) => bug.finds = texts(value),
+            ("env", DeValue::Table(env)) => bug.env = env.iter().filter_map(variable).collect(),
+            ("seconds", DeValue::Integer(seconds)) => {
+                bug.seconds = seconds.as_str().parse().unwrap_or(0);
+            }
+            _ => {
+                return Err(PlantedError::Catalog(format!("{}: unknown {key:?}", bug.name)));
+            }
+        }
+    }
+    let texts = [&bug.name, &bug.area, &bug.breaks, &bug.suite];
+    let has_texts = texts.iter().all(|text| !text.is_empty());
+    let is_whole = has_texts && !bug.finds.is_empty() && bug.seconds > 0;
+    if is_whole { Ok(bug) } else { Err(PlantedError::Catalog(format!("incomplete: {bug:?}"))) }
+}
+
+fn variable(
+    (name, value): (&Spanned<Cow<'_, str>>, &Spanned<DeValue<'_>>),
+) -> Option<(String, String)> {
+    Some((name.get_ref().to_string(), value.get_ref().as_str()?.to_owned()))
+}
+
+fn texts(value: &DeValue<'_>) -> Vec<String> {
+    let DeValue::Array(all) = value else { return Vec::new() };
+    all.iter().filter_map(|text| text.get_ref().as_str()).map(str::to_owned).collect()
+}
+
+/// A suite as cargo has built it.
+#[derive(Clone, Debug)]
+struct Suite {
+    executable: PathBuf,
+    /// Where cargo runs it.
+    directory: PathBuf,
+}
+
+/// The suites, built with the bugs in them.
+#[derive(Debug)]
+pub struct Suites {
+    by_name: BTreeMap<String, Suite>,
+}
+
+impl Suites {
+    /// Builds the suites of these bugs.
+    pub fn build(workspace: &Path, bugs: &[Bug]) -> Result<Self, PlantedError> {
+        let mut command = Command::new(env!("CARGO"));
+        command.current_dir(workspace).args(["test", "--workspace", "--quiet", "--no-run"]);
+        command.args(["--features", "zoolet-tests/planted", "--message-format=json", "--lib"]);
+        let mut names: Vec<&str> = bugs.iter().map(|bug| bug.suite.as_str()).collect();
+        // Suites of several processes run the server's program, which comes with a test of its
+        // package.
+        names.push("replica");
+        names.sort_unstable();
+        names.dedup();
+        for name in names.iter().filter(|name| !name.starts_with("zoolet_")) {
+            command.args(["--test", *name]);
+        }
+        let text = output_of(&mut command)?;
+        let messages = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let by_name = messages.filter_map(|message| suite_of(&message)).collect();
+        Ok(Self { by_name })
+    }
+
+    /// Plants the bug and runs its suite. Returns how long it took to find it.
+    pub fn find(&self, bug: &Bug, scratch: &Path) -> Result<Duration, PlantedError> {
+        let reached = scratch.join(format!("{}.reached", bug.name));
+        let limit = Duration::from_secs(bug.seconds);
+        let planted = [
+            (zoolet_planted_names::BUG, bug.name.as_str()),
+            (zoolet_planted_names::REACHED, reached.to_str().unwrap_or_default()),
+        ];
+        let start = Instant::now();
+        let (status, output) = self.run(bug, &planted, limit, scratch)?;
+        let Some(status) = status else { return Err(PlantedError::Late(limit, end_of(&output))) };
+        if status.success() {
+            return Err(PlantedError::Passed);
+        }
+        if !reached.exists() {
+            return Err(PlantedError::NotReached(end_of(&output)));
+        }
+        match bug.finds.iter().find(|text| !output.contains(text.as_str())) {
+            Some(missing) => {
+                Err(PlantedError::OtherReason { missing: missing.clone(), output: end_of(&output) })
+            }
+            None => Ok(start.elapsed()),
+        }
+    }
+
+    /// Runs the bug's suite without it, which must pass: otherwise its failure shows nothing.
+    pub fn passes(&self, bug: &Bug, scratch: &Path) -> Result<Duration, PlantedError> {
+        let start = Instant::now();
+        let limit = Duration::from_secs(bug.seconds) * 4;
+        match self.run(bug, &[], limit, scratch)? {
+            (Some(status), _) if status.success() => Ok(start.elapsed()),
+            (_, output) => Err(PlantedError::Unsound(end_of(&output))),
+        }
+    }
+
+    /// `None` as status: it was still running and was ended.
+    fn run(
+        &self,
+        bug: &Bug,
+        planted: &[(&str, &str)],
+        limit: Duration,
+        scratch: &Path,
+    ) -> Result<(Option<ExitStatus>, String), PlantedError> {
+        let suite = self.by_name.get(&bug.suite);
+        let suite = suite.ok_or_else(|| PlantedError::NoSuite(bug.suite.clone()))?;
+        let path = scratch.join(format!("{}.out", bug.name));
+        let file = File::create(&path)?;
+        let mut command = Command::new(&suite.executable);
+        command.current_dir(&suite.directory).args(&bug.tests);
+        command.env_remove(zoolet_planted_names::BUG);
+        command.envs(bug.env.iter().map(|(name, value)| (name, value)));
+        command.envs(planted.iter().copied());
+        let mut child = command.stdout(file.try_clone()?).stderr(file).spawn()?;
+        let end = Instant::now() + limit;
+        let status = loop {
+            if let Some(status) = child.try_wait()? {
+                break Some(status);
+            }
+            if Instant::now() > end {
+                child.kill()?;
+                child.wait()?;
+                break None;
+            }
+            #[allow(clippy::disallowed_methods, reason = "a thread that waits for a process")]
+            thread::sleep(LOOK);
+        };
+        Ok((status, String::from_utf8_lossy(&fs::read(&path)?).into_owned()))
+    }
+}
+
+/// The variables of `zoolet-planted`, which this crate depends on in no build.
+mod zoolet_planted_names {
+    pub(super) const BUG: &str = "ZOOLET_PLANTED";
+    pub(super) const REACHED: &str = "ZOOLET_PLANTED_REACHED";
+}
+
+fn output_of(command: &mut Command) -> Result<String, PlantedError> {
+    let output = command.output()?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    Err(PlantedError::Build(String::from_utf8_lossy(&output.stderr).into_owned()))
+}
+
+fn suite_of(message: &Value) -> Option<(String, Suite)> {
+    let is_test = message.pointer("/profile/test")?.as_bool()?;
+    let executable = PathBuf::from(message.get("executable")?.as_str()?);
+    let name = message.pointer("/target/name")?.as_str()?.to_owned();
+    let is_bin = message.pointer("/target/kind/0")?.as_str()? == "bin";
+    let manifest = Path::new(message.get("manifest_path")?.as_str()?);
+    let directory = manifest.parent()?.to_owned();
+    (is_test && !is_bin).then_some((name, Suite { executable, directory }))
+}
+
+fn end_of(output: &str) -> String {
+    let from = output.len().saturating_sub(OUTPUT_SHOWN);
+    let from = (from..=output.len()).find(|at| output.is_char_boundary(*at)).unwrap_or(0);
+    output.get(from..).unwrap_or_default().to_owned()
+}
+
+/// The bugs of one of `count` groups of about the same size; all groups together are all bugs.
+pub fn group(bugs: &[Bug], number: usize, count: usize) -> Vec<Bug> {
+    let of_group = |(at, bug): (usize, &Bug)| (at % count == number % count).then(|| bug.clone());
+    bugs.iter().enumerate().filter_map(of_group).collect()
+}

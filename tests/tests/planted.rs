@@ -1,0 +1,146 @@
+//! Bugs that are planted to test the suites. `make planted` plants them; see `docs/testing.md`.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use std::collections::BTreeSet;
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use zoolet_tests::planted::{Bug, Suites, catalog, group};
+use zoolet_tests::tools::announce;
+
+/// Fewer are not enough to tell what the suites find.
+const BUGS_MIN: usize = 40;
+/// The gate runs one group a day.
+const GROUPS: usize = 7;
+/// The parts of the product that have bugs.
+const AREAS: [&str; 6] = ["recipes", "session core", "replica", "watches", "WAL", "raft glue"];
+
+fn workspace() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
+}
+
+fn bugs() -> Vec<Bug> {
+    catalog(&workspace().join("tests/planted.toml")).unwrap()
+}
+
+/// The names in all `planted!("…")` of a directory.
+fn planted_in(directory: &Path, found: &mut BTreeSet<String>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            planted_in(&path, found);
+        } else if path.file_name().is_some_and(|name| name != "planted.rs") {
+            let text = fs::read_to_string(&path).unwrap_or_default();
+            let names = text.split("planted!(\"").skip(1);
+            found.extend(names.map(|rest| rest.split('"').next().unwrap().to_owned()));
+        }
+    }
+}
+
+#[test]
+fn every_planted_bug_is_in_the_catalog_once_and_in_the_source() {
+    let mut planted = BTreeSet::new();
+    for source in ["client/src", "server/src"] {
+        planted_in(&workspace().join(source), &mut planted);
+    }
+    let bugs = bugs();
+    let names: BTreeSet<String> = bugs.iter().map(|bug| bug.name.clone()).collect();
+    assert_eq!(names.len(), bugs.len(), "a name is there twice");
+    assert_eq!(names, planted);
+    assert!(bugs.len() >= BUGS_MIN, "{} bugs", bugs.len());
+    let areas: BTreeSet<&str> = bugs.iter().map(|bug| bug.area.as_str()).collect();
+    assert_eq!(areas, BTreeSet::from(AREAS));
+}
+
+#[test]
+fn seven_days_run_every_bug() {
+    let bugs = bugs();
+    let mut run: Vec<Bug> = (0..GROUPS).flat_map(|day| group(&bugs, day, GROUPS)).collect();
+    assert_eq!(run.len(), bugs.len());
+    run.retain(|bug| !bugs.contains(bug));
+    assert_eq!(run, []);
+}
+
+/// A bug's name is in no program that is built without the feature.
+#[test]
+#[cfg(not(feature = "planted"))]
+fn a_build_without_the_feature_has_no_bug_and_no_name_of_one() {
+    let server = zoolet_tests::tools::built_program("zoolet", "ZOOLET_BINARY").unwrap();
+    let program = fs::read(&server).unwrap();
+    let has = |text: &str| program.windows(text.len()).any(|bytes| bytes == text.as_bytes());
+    assert!(has("zoolet"), "{} is not the server", server.display());
+    assert!(!has("ZOOLET_PLANTED"));
+    for bug in bugs() {
+        assert!(!has(&bug.name), "{} is in {}", bug.name, server.display());
+    }
+}
+
+/// `ZOOLET_PLANT` names bugs, `all` of them, or one group (`group`, today's, or `group:3`). With
+/// `ZOOLET_PLANT_NOTHING=1` their suites run without them and must pass.
+#[test]
+fn planted_bugs_are_found() {
+    let Ok(chosen) = env::var("ZOOLET_PLANT") else { return };
+    let bugs = bugs();
+    let wanted = choose(&bugs, &chosen);
+    let plants = env::var_os("ZOOLET_PLANT_NOTHING").is_none();
+    let suites = Suites::build(&workspace(), &wanted).unwrap_or_else(|error| panic!("{error}"));
+    let scratch = tempfile::tempdir().unwrap();
+    let mut missed = Vec::new();
+    for bug in &wanted {
+        let outcome = if plants {
+            suites.find(bug, scratch.path())
+        } else {
+            suites.passes(bug, scratch.path())
+        };
+        let name = &bug.name;
+        match outcome {
+            Ok(took) if !plants => {
+                announce(&format!("planted: {name}: passes without it, {took:.1?}"));
+            }
+            Ok(took) => announce(&format!(
+                "planted: {name}: found by {} in {took:.1?} of {} s: {}",
+                bug.suite,
+                bug.seconds,
+                bug.finds.join("; ")
+            )),
+            Err(error) => {
+                announce(&format!("planted: {name}: {error}"));
+                missed.push(name.clone());
+            }
+        }
+    }
+    let found = wanted.len() - missed.len();
+    announce(&format!("planted: {found} of {} bugs found, not {missed:?}", wanted.len()));
+    assert_eq!(missed, Vec::<String>::new());
+}
+
+fn choose(bugs: &[Bug], chosen: &str) -> Vec<Bug> {
+    match chosen.split_once(':') {
+        Some(("group", number)) => return group(bugs, number.parse().unwrap(), GROUPS),
+        Some(_) => panic!("ZOOLET_PLANT={chosen} is neither a bug nor a group"),
+        None => {}
+    }
+    match chosen {
+        "all" => bugs.to_vec(),
+        "group" => group(bugs, today(), GROUPS),
+        names => {
+            let find = |name: &str| bugs.iter().find(|bug| bug.name == name).cloned();
+            let find = |name| find(name).unwrap_or_else(|| panic!("there is no bug {name:?}"));
+            names.split(',').map(find).collect()
+        }
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "the day of the calendar chooses a group")]
+fn today() -> usize {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
+    usize::try_from(since.as_secs() / 86_400).unwrap()
+}
