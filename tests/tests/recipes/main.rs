@@ -65,6 +65,7 @@ suites! {
         mutex::a_bilingual_lock_stands_in_both_queues,
         mutex::a_lock_at_the_root_of_a_chroot_that_is_missing_is_an_error,
         mutex::a_dead_holder_s_lock_goes_on,
+        mutex::a_resumed_session_adopts_its_lock,
         mutex::a_holder_who_is_cut_off_knows_before_the_next_one_holds;
 
     lost_replies_of_mutexes_on_zoolet / lost_replies_of_mutexes_on_apache:

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use zoolet_client::recipes::{LockOptions, Loss, Mutex, Queue};
 use zoolet_client::torture::proxy::Proxy;
-use zoolet_client::{CreateMode, ErrorCode, ErrorKind};
+use zoolet_client::{Client, ClientOptions, CreateMode, ErrorCode, ErrorKind};
 
 use crate::harness::{
     Fenced, Scene, cancelled_at_every_await, connect_for, count_up, new_counter, soon,
@@ -372,5 +372,29 @@ pub(crate) async fn a_lock_at_the_root_of_a_chroot_that_is_missing_is_an_error(s
         let error = put.expect("an answer").expect_err("no queue");
         assert_eq!(error.code(), Some(ErrorCode::NoNode), "{chroot}: {error}");
         assert_eq!(client.exists(&chroot).await.unwrap(), None);
+    }
+}
+
+/// The znode stayed with the session, and whoever resumed that had no guard for it and waited for
+/// itself.
+pub(crate) async fn a_resumed_session_adopts_its_lock(scene: &Scene) {
+    let (other, path) = (scene.client().await, scene.path());
+    for options in [LockOptions::new(), LockOptions::new().bilingual()] {
+        let client = scene.client().await;
+        let mutex = |client: &Client| Mutex::with_options(client, &path, options.clone());
+        let held = mutex(&client).acquire().await.unwrap();
+        let token = held.token();
+        let session = client.detach().await;
+        drop(held);
+        let client = ClientOptions::new().resume(session).connect(&scene.servers).await.unwrap();
+        let adopted = mutex(&client).adopt().await.unwrap().unwrap();
+        assert_eq!(adopted.token(), token);
+        assert!(mutex(&other).try_acquire().await.unwrap().is_none());
+        assert!(mutex(&other).adopt().await.unwrap().is_none(), "another session holds it");
+        adopted.guarded().commit().await.unwrap();
+        assert!(adopted.release().await.unwrap());
+        let next = mutex(&other).acquire().await.unwrap();
+        assert!(next.token() > token);
+        assert!(next.release().await.unwrap());
     }
 }
