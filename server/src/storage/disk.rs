@@ -73,6 +73,19 @@ pub struct FoundFile {
     pub bytes: u64,
 }
 
+/// The directories that hold the entries of a directory and of those above it.
+fn parents(path: &Path) -> Vec<PathBuf> {
+    let above = path.ancestors().filter(|directory| !directory.as_os_str().is_empty());
+    above
+        .filter_map(|directory| {
+            let parent = directory.parent()?;
+            // An empty parent is the current directory.
+            let is_empty = parent.as_os_str().is_empty();
+            Some(if is_empty { PathBuf::from(".") } else { parent.to_path_buf() })
+        })
+        .collect()
+}
+
 /// The operating system's files.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RealDisk;
@@ -89,18 +102,15 @@ impl Disk for RealDisk {
     }
 
     fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        let missing: Vec<&Path> = path
-            .ancestors()
-            .take_while(|directory| !directory.as_os_str().is_empty() && !directory.exists())
-            .collect();
         fs::create_dir_all(path)?;
-        for directory in missing {
-            // An empty parent is the current directory.
-            let parent = match directory.parent() {
-                Some(parent) if !parent.as_os_str().is_empty() => parent.to_path_buf(),
-                _ => PathBuf::from("."),
-            };
-            self.sync_dir(&parent)?;
+        // Also where it is there already: it may have been made by another program, or by a start
+        // that ended before this.
+        for parent in parents(path) {
+            match self.sync_dir(&parent) {
+                // Nothing was made in a directory that this process may not even read.
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+                synced => synced?,
+            }
         }
         Ok(())
     }
@@ -177,3 +187,22 @@ struct RealLock {
 }
 
 impl DiskLock for RealLock {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory that another program had made, or a start that ended at once, was durable only
+    /// if its parent happened to be: a power cut took it, with all that was acknowledged in it.
+    #[test]
+    fn the_parents_of_a_directory_are_synced_also_if_it_is_there() {
+        let named = |paths: &[&str]| -> Vec<PathBuf> { paths.iter().map(PathBuf::from).collect() };
+        assert_eq!(parents(Path::new("/a/b/c")), named(&["/a/b", "/a", "/"]));
+        assert_eq!(parents(Path::new("data/1")), named(&["data", "."]));
+        let directory = tempfile::tempdir().unwrap();
+        let inside = directory.path().join("x/y");
+        RealDisk.create_dir_all(&inside).unwrap();
+        RealDisk.create_dir_all(&inside).unwrap();
+        assert!(inside.is_dir());
+    }
+}
