@@ -21,6 +21,7 @@ use crate::config::{ConfigError, ServerConfig};
 use crate::entropy::{Entropy, RealEntropy};
 use crate::host::{ConfigView, Host};
 use crate::net::{self, ClientPort};
+use crate::peer::SecretError;
 use crate::raft::{self, Chunks, Machine, Raft, Staged, StateSnapshot};
 use crate::replica::state::{Admitted, RestoreError, State};
 use crate::replica::{FeatureLevel, Levels, Replica, Role, Written};
@@ -61,6 +62,9 @@ pub enum StartError {
     /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The secret of the servers cannot be used.
+    #[error(transparent)]
+    Secret(#[from] SecretError),
     /// The log does not start.
     #[error(transparent)]
     Raft(#[from] raft::StartError),
@@ -93,7 +97,8 @@ impl Node {
     /// leader when this returns.
     pub async fn start(config: ServerConfig, seams: Seams) -> Result<Self, StartError> {
         let server = config.server_id.0;
-        let options = settings::raft_options(&config, &seams);
+        let secret = settings::secret(&config, &seams)?;
+        let options = settings::raft_options(&config, &seams, secret);
         let wall_ms = seams.clock.now().wall_ms;
         // Reading a big directory takes long, and blocks.
         let (opened, state) = tokio::task::spawn_blocking(move || open(options, wall_ms))
@@ -239,6 +244,14 @@ impl Machine for HostMachine {
 
     fn wall_ms(&self) -> i64 {
         self.0.now().wall_ms
+    }
+
+    fn digest(&self) -> u64 {
+        self.0.digest().1
+    }
+
+    fn diverged(&self) {
+        self.0.diverged();
     }
 
     fn lost(&self, through: u64) {

@@ -4,12 +4,13 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
-use zoolet_server::peer::{Answer, Call, Identity, PeerPort, PeerPortOptions, Service};
+use zoolet_server::peer::{Answer, Call, FrameLimits, Identity, PeerPort, PeerPortOptions, Service};
 use zoolet_server::transport::{BoxFuture, Listener, Net, Stream};
 
 const FRAME_BYTES_MAX: usize = 1024;
@@ -74,10 +75,12 @@ fuzz_target!(|bytes: &[u8]| {
 async fn talk(input: &[u8]) {
     let (ours, theirs) = duplex(64 * 1024);
     let options = PeerPortOptions {
-        ours: Identity { cluster: 7, server: 2, boot: 1 },
+        ours: Identity { cluster: 7, founding: 0, server: 2, directory: 1, boot: 1 },
+        founding: Arc::new(AtomicU64::new(0)),
         any_cluster: false,
+        secret: None,
         address: String::new(),
-        frame_bytes_max: FRAME_BYTES_MAX,
+        frames: FrameLimits { small: FRAME_BYTES_MAX, large: FRAME_BYTES_MAX },
         answers_max: 8,
         handshake_timeout: Duration::from_secs(60),
     };
@@ -97,16 +100,23 @@ async fn talk(input: &[u8]) {
         }
     );
     // It says at most as much as it was told, and the one greeting.
-    assert!(answered.len() <= input.len() + hello().len());
+    assert!(answered.len() <= input.len() + WELCOME_BYTES);
 }
+
+/// Magic, version, verdict and length; then identity, nonce and proof.
+const WELCOME_BYTES: usize = 13 + 40 + 32 + 32;
 
 /// What server 1 of the cluster says to this one.
 fn hello() -> Vec<u8> {
     let mut hello = b"zoopeer\n".to_vec();
-    hello.extend(1_u16.to_be_bytes());
-    for number in [7_u64, 1, 2, 1] {
+    hello.extend(3_u16.to_be_bytes());
+    hello.extend(90_u16.to_be_bytes());
+    // Cluster, founding, server, directory, boot; then the server that it wants, and any directory.
+    for number in [7_u64, 0, 1, 1, 1, 2, u64::MAX] {
         hello.extend(number.to_be_bytes());
     }
-    hello.push(1);
+    // The control lane, no secret, and no nonce.
+    hello.extend([1, 0]);
+    hello.extend([0; 32]);
     hello
 }

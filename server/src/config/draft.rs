@@ -90,7 +90,18 @@ impl Draft {
             .set(&mut self.config, value)
             .map_err(|why| self.error(line, format!("{key} = {why}")))?;
         self.settings.insert(setting.name(), line);
+        self.resolve_secret_file();
         Ok(())
+    }
+
+    /// A relative path starts at the directory of the file that it is in.
+    fn resolve_secret_file(&mut self) {
+        let directory = self.file.parent().unwrap_or(Path::new(""));
+        let secret = &mut self.config.ensemble.peer_secret_file;
+        if let Some(file) = secret.as_mut().filter(|file| file.is_relative()) {
+            let joined = directory.join(&*file);
+            *file = std::path::absolute(&joined).unwrap_or(joined);
+        }
     }
 
     /// Adds a member. The first one takes the place of the default configuration's.

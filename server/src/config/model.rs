@@ -135,12 +135,15 @@ pub struct EnsembleConfig {
     pub sync_limit_ticks: u32,
     /// How often a leader shows that it is alive, in milliseconds.
     pub heartbeat_ms: u32,
-    /// The shortest silence of a leader that starts an election, in milliseconds.
+    /// The shortest wait of a server that stands for election, behind the end of the leader's lease,
+    /// in milliseconds.
     pub election_timeout_ms_min: u32,
-    /// The longest such silence; each server draws its own between the two.
+    /// The longest such wait, and the leader's lease. Each server draws its own wait between the two.
     pub election_timeout_ms_max: u32,
     /// How long connecting to another server may take, in milliseconds.
     pub peer_connect_timeout_ms: u32,
+    /// The file with the secret that the servers share; see [`crate::peer::Secret`].
+    pub peer_secret_file: Option<PathBuf>,
     /// Whether the reconfig operation is allowed (protocol, section 15.4).
     pub reconfig_enabled: bool,
     /// Whether a server without its ensemble serves reads to clients that ask for it (protocol,
@@ -166,6 +169,7 @@ impl Default for EnsembleConfig {
             election_timeout_ms_min: 500,
             election_timeout_ms_max: 1000,
             peer_connect_timeout_ms: 1000,
+            peer_secret_file: None,
             reconfig_enabled: false,
             read_only_mode: false,
             standalone_enabled: true,
@@ -226,7 +230,8 @@ pub struct Limits {
     pub watches_max: usize,
     /// The memory of all watches on this server, in bytes.
     pub watch_bytes_max: usize,
-    /// The longest log entry that this server makes of its clients' requests, in bytes.
+    /// The longest log entry that this server makes of its clients' requests, and that it takes
+    /// from other servers, in bytes.
     pub peer_frame_bytes_max: usize,
 }
 

@@ -4,6 +4,7 @@
 //! root's `cluster.toml` is this table as text. Defaults are in `model`, beside the fields.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 
 use super::model::{ServerConfig, Words};
 use crate::replica::DigestAlgorithm;
@@ -33,6 +34,7 @@ enum Field<'a> {
     Digest(&'a mut Option<String>),
     Algorithm(&'a mut DigestAlgorithm),
     Words(&'a mut Words),
+    File(&'a mut Option<PathBuf>),
 }
 
 /// A value as a file gives it.
@@ -81,6 +83,10 @@ impl Setting {
             }
             (Field::Algorithm(field), Value::Text(text)) => fill_algorithm(field, text),
             (Field::Words(field), Value::List(words)) => fill_words(field, words),
+            (Field::File(field), Value::Text(text)) => {
+                *field = Some(PathBuf::from(text));
+                !text.is_empty()
+            }
             _ => false,
         };
         if accepted {
@@ -116,6 +122,7 @@ impl Setting {
             Field::Digest(field) => *field = Some("super:other".to_owned()),
             Field::Algorithm(field) => *field = DigestAlgorithm::Sha512,
             Field::Words(field) => *field = Words::All,
+            Field::File(field) => *field = Some(PathBuf::from("/other")),
         }
     }
 
@@ -137,6 +144,9 @@ impl Setting {
             Field::Flag(field) => field.to_string(),
             Field::Digest(field) => return field.as_deref().map(quote),
             Field::Algorithm(field) => quote(field.name()),
+            Field::File(field) => {
+                return field.as_deref().map(|file| quote(&file.to_string_lossy()));
+            }
             Field::Words(Words::All) => "[\"*\"]".to_owned(),
             Field::Words(Words::Only(words)) => {
                 let words: Vec<String> = words.iter().map(|word| quote(word)).collect();
@@ -151,6 +161,7 @@ impl Setting {
         match (self.field)(&mut ServerConfig::default()) {
             Field::Digest(_) => "\"user:hash\"",
             Field::OptionalU64(_) => "NUMBER",
+            Field::File(_) => "\"FILE\"",
             Field::U32(_)
             | Field::U64(_)
             | Field::Usize(_)
@@ -246,7 +257,7 @@ const NO_RANGE: (u64, u64) = (0, 0);
 
 /// All settings, section by section.
 #[rustfmt::skip]
-pub(super) static SETTINGS: [Setting; 47] = [
+pub(super) static SETTINGS: [Setting; 48] = [
     Setting {
         section: "ensemble", key: "cluster_id", unit: "(a number)", range: (1, i64::MAX as u64),
         about: "What tells this ensemble from others: a server refuses peers and data of another.\n\
@@ -276,12 +287,15 @@ pub(super) static SETTINGS: [Setting; 47] = [
     },
     Setting {
         section: "ensemble", key: "election_timeout_ms_min", unit: "ms", range: (2, 600_000),
-        about: "The shortest silence of a leader that starts an election; more than one heartbeat.",
+        about: "The shortest wait of a server that stands for election; more than one heartbeat. It\n\
+                begins when the leader's lease ends, election_timeout_ms_max after its last sign of\n\
+                life: by default, 1.5 to 2 s of silence start an election.",
         derived: false, field: |c| Field::U32(&mut c.ensemble.election_timeout_ms_min),
     },
     Setting {
         section: "ensemble", key: "election_timeout_ms_max", unit: "ms", range: (3, 600_000),
-        about: "The longest; each server draws its own between the two, so that they differ.",
+        about: "The longest wait, and the leader's lease. Each server draws its own wait between the\n\
+                two, so that they differ.",
         derived: false, field: |c| Field::U32(&mut c.ensemble.election_timeout_ms_max),
     },
     Setting {
@@ -293,6 +307,13 @@ pub(super) static SETTINGS: [Setting; 47] = [
         section: "ensemble", key: "feature_level_max", unit: "level", range: (0, 1_000_000),
         about: "The highest feature level that this server agrees to; 0 for that of its release.",
         derived: false, field: |c| Field::U32(&mut c.ensemble.feature_level_max),
+    },
+    Setting {
+        section: "ensemble", key: "peer_secret_file", unit: "(the name of a file)", range: NO_RANGE,
+        about: "A file with the secret of the ensemble, at least 16 bytes, the same on all servers. Each\n\
+                server lets in only servers that prove that they know it. Without it, whoever reaches\n\
+                the peer port is let in. A relative path starts at the directory of this file.",
+        derived: false, field: |c| Field::File(&mut c.ensemble.peer_secret_file),
     },
     Setting {
         section: "ensemble", key: "reconfig_enabled", unit: "true or false", range: NO_RANGE,
@@ -307,8 +328,8 @@ pub(super) static SETTINGS: [Setting; 47] = [
     Setting {
         section: "session", key: "timeout_ms_min", unit: "ms", range: (1, MS_MAX),
         about: "The shortest session timeout granted. Without it: 2 ticks. A write whose outcome\n\
-                cannot be known closes its connection after three quarters of it, or after the\n\
-                longest silence of a leader if that is longer.",
+                cannot be known closes its connection after three quarters of it, or after three\n\
+                times election_timeout_ms_max if that is longer.",
         derived: true, field: |c| Field::U32(&mut c.session.timeout_ms_min),
     },
     Setting {

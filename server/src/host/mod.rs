@@ -292,6 +292,14 @@ impl Host {
         self.locked(|inner, now| self.step(inner, now, Input::Heard { through, sessions }));
     }
 
+    /// This server's state differs from the majority's: nothing is served from it any more.
+    pub fn diverged(&self) {
+        self.locked(|inner, now| {
+            self.step(inner, now, Input::Diverged);
+            self.publish_serving(inner);
+        });
+    }
+
     /// This server no longer belongs to the ensemble.
     pub fn removed(&self) {
         self.locked(|inner, now| {

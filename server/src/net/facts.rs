@@ -84,6 +84,12 @@ pub struct EnsembleFigures {
     pub last_log: u64,
     pub applied: u64,
     pub snapshot: u64,
+    /// Whether this server has stopped serving because its state differs from the majority's.
+    pub diverged: bool,
+    /// The voters whose state differs from this server's.
+    pub differing: usize,
+    /// The last entry after which a majority was seen to hold this server's state.
+    pub agreed: u64,
 }
 
 impl fmt::Debug for Facts {

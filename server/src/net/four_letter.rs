@@ -58,6 +58,8 @@ pub(super) fn answer(word: Word, shared: &Shared) -> String {
     }
     let serving = shared.host.serving();
     match word {
+        // Whoever watches the servers must be able to see why this one does not serve.
+        Word::Mntr if has_diverged(shared) => format::mntr(shared),
         Word::Ruok => "imok".to_owned(),
         Word::Isro if serving && shared.host.read_only() => "ro".to_owned(),
         Word::Isro => if serving { "rw" } else { "null" }.to_owned(),
@@ -93,4 +95,8 @@ pub(super) fn answer(word: Word, shared: &Shared) -> String {
         Word::Crst => format::reset_connections(shared),
         Word::Srst => format::reset_server(shared),
     }
+}
+
+fn has_diverged(shared: &Shared) -> bool {
+    shared.options.facts.ensemble.as_ref().is_some_and(|ensemble| ensemble.figures().diverged)
 }

@@ -4,18 +4,23 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tracing::warn;
+use tracing::{info, warn};
 
 use crate::config::{Role, ServerConfig};
 use crate::host;
 use crate::net::{EnsembleFigures, EnsembleSource, Facts, PortOptions, Sizes};
 use crate::node::Seams;
+use crate::peer::{Secret, SecretError};
 use crate::raft::{self, BatchLimits, ConfiguredMember, Timing};
 use crate::replica::{self, Policy};
 use crate::storage::{DirectorySizes, Disk, WalOptions, WatchedDisk};
 
 /// How long the outcome of a proposal may stay unknown, in election timeouts.
 const PATIENCE_ELECTIONS: u32 = 6;
+
+/// How long the death of a leader may stop all writes, in election timeouts: its lease, the longest
+/// wait of a candidate, and the election.
+const TAKEOVER_ELECTIONS: u32 = 3;
 
 /// The longest command that the log takes, whatever the configuration allows, in bytes.
 const COMMAND_BYTES_MAX: usize = 512 << 20;
@@ -33,13 +38,12 @@ pub(super) fn leader_wanted_within(config: &ServerConfig) -> Duration {
 }
 
 /// How long a proposal may take: less than the shortest session, so that its clients hear of it
-/// from their server, but never so short that the loss of a leader loses what was proposed.
+/// from their server, but never so short that the loss of a leader loses what was proposed. That
+/// takes the leader's lease and the longest election timeout, which is as long, and the election.
 fn patience(config: &ServerConfig) -> Duration {
-    let ensemble = &config.ensemble;
-    let election_max = millis(ensemble.election_timeout_ms_max);
-    let silence_max = election_max + millis(ensemble.election_timeout_ms_min);
+    let election_max = millis(config.ensemble.election_timeout_ms_max);
     let within_session = millis(config.session.timeout_ms_min) * 3 / 4;
-    (election_max * PATIENCE_ELECTIONS).min(within_session).max(silence_max)
+    (election_max * PATIENCE_ELECTIONS).min(within_session).max(election_max * TAKEOVER_ELECTIONS)
 }
 
 /// How often the replica learns the time. Reaping may be wanted more often than that.
@@ -50,7 +54,23 @@ pub(super) fn ticker_period(config: &ServerConfig) -> Duration {
     Duration::from_millis(period_ms.min(reap_ms))
 }
 
-pub(super) fn raft_options(config: &ServerConfig, seams: &Seams) -> raft::Options {
+/// What the servers prove to each other that they know.
+pub(super) fn secret(config: &ServerConfig, seams: &Seams) -> Result<Option<Secret>, SecretError> {
+    let file = config.ensemble.peer_secret_file.as_ref().filter(|_| !config.standalone);
+    if file.is_none() && !config.standalone {
+        info!(
+            "ensemble.peer_secret_file is not set: any program that reaches the peer port can act \
+             as a server"
+        );
+    }
+    file.map(|file| Secret::read(file, Arc::clone(&seams.entropy))).transpose()
+}
+
+pub(super) fn raft_options(
+    config: &ServerConfig,
+    seams: &Seams,
+    secret: Option<Secret>,
+) -> raft::Options {
     let ensemble = &config.ensemble;
     let members = config.members.iter().map(|(id, member)| ConfiguredMember {
         server: *id,
@@ -71,6 +91,8 @@ pub(super) fn raft_options(config: &ServerConfig, seams: &Seams) -> raft::Option
         disk: Arc::new(watched_disk(config, seams)),
         directory: config.data_dir.clone(),
         log_directory: config.data_log_dir.clone(),
+        secret,
+        entry_bytes_max: config.limits.peer_frame_bytes_max,
         wal: WalOptions {
             segment_bytes: config.log.segment_bytes,
             salt: seams.entropy.number(),
@@ -222,6 +244,9 @@ fn ensemble_figures(status: &raft::Status) -> EnsembleFigures {
         last_log: status.last_log.unwrap_or(0),
         applied: status.applied.unwrap_or(0),
         snapshot: status.snapshot.unwrap_or(0),
+        diverged: status.diverged,
+        differing: status.differing.len(),
+        agreed: status.agreed.unwrap_or(0),
     }
 }
 

@@ -1,33 +1,52 @@
 //! The first bytes of a connection, from both sides.
 //!
 //! ```text
-//! caller   magic (8) · version (2) · cluster (8) · founding (8) · caller (8) · its directory (8) ·
-//!          called (8) · its directory (8) · boot (8) · lane (1)
-//! called   magic (8) · version (2) · verdict (1) · founding (8) · directory (8) · boot (8)
+//! caller   magic (8) · version (2) · length (2) · hello
+//!          hello    identity · called (8) · its directory (8) · lane (1) · method (1) · nonce (32)
+//! called   magic (8) · version (2) · verdict (1) · length (2) · welcome
+//!          welcome  identity · nonce (32) · proof (32)
+//! caller   proof (32), if there is a secret and it was let in
+//!          identity cluster (8) · founding (8) · server (8) · directory (8) · boot (8)
 //! ```
+//!
+//! A length counts what follows it. Who speaks another version gets a welcome without the length
+//! and what follows.
+//!
+//! Without a secret the method is 0, and nonces and proofs are zeros. With a secret the method is
+//! 1, and each side proves that it knows the secret: a proof is the HMAC-SHA256 of a label, which
+//! is different for the two sides, of the verdict, and of all bytes of the hello and of the welcome
+//! before the proof. These hold both nonces and both identities, so a proof is worth nothing on any
+//! other connection, nor in the mouth of the other side. The called side proves first, a refusal
+//! too; a caller that finds the proof wrong hangs up before it has proved or learned anything.
+//!
+//! The handshake runs over any [`Stream`]: over one that encrypts, it is the same.
 
 use std::io;
 use std::ops::RangeInclusive;
 
-use bytes::{Buf, BufMut};
+use bytes::{Buf, BufMut, Bytes};
 use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::Lane;
+use super::secret::{NONCE_BYTES, PROOF_BYTES, Secret};
 use crate::transport::Stream;
 
 const MAGIC: [u8; 8] = *b"zoopeer\n";
 
 /// The version of the handshake and of the frames' format.
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 
 /// The numbers that servers have. With one connection for each lane of each, they bound what the
 /// peer port holds open, whatever callers say of themselves.
 pub(super) const SERVERS: RangeInclusive<u64> = 0..=255;
 
-/// What follows the version in a hello.
-const HELLO_BYTES: usize = 7 * 8 + 1;
-const WELCOME_BYTES: usize = 8 + 2 + 1 + 3 * 8;
+/// The longest hello or welcome, in bytes.
+const PART_BYTES_MAX: u16 = 1024;
+
+/// The labels under which the two sides prove that they know the secret.
+const CALLER: &[u8] = b"zoolet peer: caller\0";
+const CALLED: &[u8] = b"zoolet peer: called\0";
 
 /// The most that is read of a hello of an unknown version.
 const UNKNOWN_BYTES_MAX: u64 = 1024;
@@ -49,6 +68,20 @@ pub struct Identity {
     pub directory: u64,
     /// Its start: later starts have larger numbers.
     pub boot: u64,
+}
+
+impl Identity {
+    fn encode(&self, out: &mut Vec<u8>) {
+        for number in [self.cluster, self.founding, self.server, self.directory, self.boot] {
+            out.put_u64(number);
+        }
+    }
+
+    fn decode(input: &mut Bytes) -> Result<Self, HandshakeError> {
+        let mut number = || input.try_get_u64().map_err(|_| HandshakeError::Malformed);
+        let (cluster, founding, server) = (number()?, number()?, number()?);
+        Ok(Self { cluster, founding, server, directory: number()?, boot: number()? })
+    }
 }
 
 /// The server that a caller wants.
@@ -88,6 +121,19 @@ pub enum HandshakeError {
     /// The caller's number is none that a server has.
     #[error("the other side calls itself server {theirs}, and servers are 0 to 255")]
     Caller { theirs: u64 },
+    /// One side has a secret and the other has none.
+    #[error(
+        "only one side has a secret: set peer_secret_file on all servers, with the same secret"
+    )]
+    Method,
+    /// The other side does not know the secret.
+    #[error(
+        "the other side has another secret: peer_secret_file must hold the same on all servers"
+    )]
+    Secret,
+    /// The caller went away instead of proving that it knows the secret.
+    #[error("the other side hung up before its proof: it may have another secret")]
+    Unproved,
     /// A field has a value that does not exist.
     #[error("the handshake is malformed")]
     Malformed,
@@ -109,40 +155,66 @@ enum Verdict {
     Malformed = 4,
     Founding = 5,
     Directory = 6,
+    Method = 7,
 }
 
-/// The caller's side. Returns who the other side is.
+/// Carries out the caller's side. Returns who the other side is.
 pub(super) async fn greet(
     stream: &mut dyn Stream,
     ours: Identity,
-    target: Target,
-    lane: Lane,
+    (target, lane): (Target, Lane),
+    secret: Option<&Secret>,
 ) -> Result<Identity, HandshakeError> {
-    let mut hello = Vec::with_capacity(MAGIC.len() + HELLO_BYTES);
-    hello.put_slice(&MAGIC);
-    hello.put_u16(VERSION);
-    hello.put_u64(ours.cluster);
-    hello.put_u64(ours.founding);
-    hello.put_u64(ours.server);
-    hello.put_u64(ours.directory);
+    let mut hello = Vec::new();
+    ours.encode(&mut hello);
     hello.put_u64(target.server);
     hello.put_u64(target.directory.unwrap_or(ANY_DIRECTORY));
-    hello.put_u64(ours.boot);
     hello.put_u8(lane as u8);
-    stream.write_all(&hello).await?;
+    hello.put_u8(method(secret));
+    hello.put_slice(&nonce(secret));
+    let mut out = Vec::with_capacity(MAGIC.len() + 4 + hello.len());
+    out.put_slice(&MAGIC);
+    out.put_u16(VERSION);
+    put_part(&mut out, &hello);
+    stream.write_all(&out).await?;
 
-    let mut welcome = [0; WELCOME_BYTES];
-    stream.read_exact(&mut welcome).await?;
-    let Some(mut welcome) = welcome.strip_prefix(&MAGIC) else {
+    let mut head = [0; MAGIC.len() + 3];
+    stream.read_exact(&mut head).await?;
+    let Some(mut head) = head.strip_prefix(&MAGIC) else {
         return Err(HandshakeError::Magic);
     };
-    let theirs = welcome.get_u16();
-    let verdict = welcome.get_u8();
-    let (founding, directory, boot) = (welcome.get_u64(), welcome.get_u64(), welcome.get_u64());
-    let (cluster, server) = (ours.cluster, target.server);
+    let (theirs, verdict) = (head.get_u16(), head.get_u8());
+    if theirs != VERSION || verdict == Verdict::Version as u8 {
+        return Err(HandshakeError::Version { theirs });
+    }
+    if verdict == Verdict::Method as u8 {
+        return Err(HandshakeError::Method);
+    }
+    let welcome = read_part(stream).await?;
+    let Some((welcome, proof)) = welcome.split_last_chunk::<PROOF_BYTES>() else {
+        return Err(HandshakeError::Malformed);
+    };
+    if secret.is_some_and(|known| !known.is_proof(proof, &[CALLED, &[verdict], &hello, welcome])) {
+        return Err(HandshakeError::Secret);
+    }
+    let identity = Identity::decode(&mut Bytes::copy_from_slice(welcome))?;
+    check_verdict(verdict, ours, target, identity)?;
+    if let Some(secret) = secret {
+        stream.write_all(&secret.prove(&[CALLER, &[verdict], &hello, welcome])).await?;
+    }
+    Ok(identity)
+}
+
+fn check_verdict(
+    verdict: u8,
+    ours: Identity,
+    target: Target,
+    theirs: Identity,
+) -> Result<(), HandshakeError> {
+    let Identity { founding, directory, server, .. } = theirs;
     match verdict {
-        0 => Ok(Identity { cluster, founding, server, directory, boot }),
-        1 => Err(HandshakeError::Version { theirs }),
+        0 if server == target.server => Ok(()),
+        0 => Err(HandshakeError::Target { wanted: target.server, ours: server }),
         2 => Err(HandshakeError::Refused("it is of another cluster")),
         3 => Err(HandshakeError::Refused("it is another server: check the addresses")),
         5 => Err(HandshakeError::Founding { theirs: founding, ours: ours.founding }),
@@ -154,75 +226,119 @@ pub(super) async fn greet(
     }
 }
 
-/// The called side. Gives the caller and what the connection is for.
+/// Carries out the called side. Returns the caller and what the connection is for.
 pub(super) async fn receive(
     stream: &mut dyn Stream,
     ours: Identity,
     any_cluster: bool,
+    secret: Option<&Secret>,
 ) -> Result<(Identity, Lane), HandshakeError> {
     let mut magic = [0; MAGIC.len()];
     stream.read_exact(&mut magic).await?;
     if magic != MAGIC {
         return Err(HandshakeError::Magic);
     }
-    let version = stream.read_u16().await?;
-    let mut hello = [0; HELLO_BYTES];
-    let (verdict, result) = if version == VERSION {
-        stream.read_exact(&mut hello).await?;
-        judge(&hello, ours, any_cluster)
-    } else {
-        (Verdict::Version, Err(HandshakeError::Version { theirs: version }))
-    };
-    let mut welcome = Vec::with_capacity(WELCOME_BYTES);
-    welcome.put_slice(&MAGIC);
-    welcome.put_u16(VERSION);
-    welcome.put_u8(verdict as u8);
-    welcome.put_u64(ours.founding);
-    welcome.put_u64(ours.directory);
-    welcome.put_u64(ours.boot);
-    stream.write_all(&welcome).await?;
-    if version != VERSION {
+    let theirs = stream.read_u16().await?;
+    if theirs != VERSION {
+        stream.write_all(&head(Verdict::Version)).await?;
         // What is left unread would take the answer back.
         stream.shutdown().await?;
         stream.take(UNKNOWN_BYTES_MAX).read_to_end(&mut Vec::new()).await?;
+        return Err(HandshakeError::Version { theirs });
+    }
+    let hello = read_part(stream).await?;
+    let (verdict, result) = match judge(hello.clone(), ours, any_cluster, method(secret)) {
+        Ok(judged) => (Verdict::Accepted, Ok(judged)),
+        Err((verdict, error)) => (verdict, Err(error)),
+    };
+    let mut welcome = Vec::new();
+    ours.encode(&mut welcome);
+    welcome.put_slice(&nonce(secret));
+    let said = [verdict as u8];
+    let proof =
+        secret.map_or([0; PROOF_BYTES], |secret| secret.prove(&[CALLED, &said, &hello, &welcome]));
+    let mut out = head(verdict);
+    put_part(&mut out, &[&welcome[..], &proof].concat());
+    stream.write_all(&out).await?;
+    if let (Some(secret), Ok(_)) = (secret, &result) {
+        let mut proof = [0; PROOF_BYTES];
+        stream.read_exact(&mut proof).await.map_err(|_| HandshakeError::Unproved)?;
+        if !secret.is_proof(&proof, &[CALLER, &said, &hello, &welcome]) {
+            return Err(HandshakeError::Secret);
+        }
     }
     result
 }
 
+/// Returns how the two sides know each other: 0 for not at all, 1 by a secret.
+fn method(secret: Option<&Secret>) -> u8 {
+    u8::from(secret.is_some())
+}
+
+fn nonce(secret: Option<&Secret>) -> [u8; NONCE_BYTES] {
+    secret.map_or([0; NONCE_BYTES], Secret::nonce)
+}
+
+fn head(verdict: Verdict) -> Vec<u8> {
+    let mut head = Vec::new();
+    head.put_slice(&MAGIC);
+    head.put_u16(VERSION);
+    head.put_u8(verdict as u8);
+    head
+}
+
+fn put_part(out: &mut Vec<u8>, part: &[u8]) {
+    out.put_u16(u16::try_from(part.len()).expect("a part is short"));
+    out.put_slice(part);
+}
+
+async fn read_part(stream: &mut dyn Stream) -> Result<Bytes, HandshakeError> {
+    let length = stream.read_u16().await?;
+    if length > PART_BYTES_MAX {
+        return Err(HandshakeError::Malformed);
+    }
+    let mut part = vec![0; usize::from(length)];
+    stream.read_exact(&mut part).await?;
+    Ok(part.into())
+}
+
 fn judge(
-    mut hello: &[u8],
+    mut hello: Bytes,
     ours: Identity,
     any_cluster: bool,
-) -> (Verdict, Result<(Identity, Lane), HandshakeError>) {
-    let (cluster, founding) = (hello.get_u64(), hello.get_u64());
-    let (server, directory) = (hello.get_u64(), hello.get_u64());
-    let (wanted, wanted_directory) = (hello.get_u64(), hello.get_u64());
-    let boot = hello.get_u64();
-    let lane = Lane::from_byte(hello.get_u8());
+    method: u8,
+) -> Result<(Identity, Lane), (Verdict, HandshakeError)> {
+    let malformed = |_| (Verdict::Malformed, HandshakeError::Malformed);
+    let caller = Identity::decode(&mut hello).map_err(|error| (Verdict::Malformed, error))?;
+    let wanted = hello.try_get_u64().map_err(malformed)?;
+    let wanted_directory = hello.try_get_u64().map_err(malformed)?;
+    let lane = Lane::from_byte(hello.try_get_u8().map_err(malformed)?);
+    let theirs = hello.try_get_u8().map_err(malformed)?;
+    let Identity { cluster, founding, server, .. } = caller;
+    if theirs != method {
+        return Err((Verdict::Method, HandshakeError::Method));
+    }
     if cluster != ours.cluster && !any_cluster {
         let error = HandshakeError::Cluster { theirs: cluster, ours: ours.cluster };
-        return (Verdict::Cluster, Err(error));
+        return Err((Verdict::Cluster, error));
     }
     if wanted != ours.server || server == ours.server {
         let error = HandshakeError::Target { wanted, ours: ours.server };
-        return (Verdict::Target, Err(error));
+        return Err((Verdict::Target, error));
     }
     if !SERVERS.contains(&server) {
-        return (Verdict::Malformed, Err(HandshakeError::Caller { theirs: server }));
+        return Err((Verdict::Malformed, HandshakeError::Caller { theirs: server }));
     }
     if founding != 0 && ours.founding != 0 && founding != ours.founding {
         let error = HandshakeError::Founding { theirs: founding, ours: ours.founding };
-        return (Verdict::Founding, Err(error));
+        return Err((Verdict::Founding, error));
     }
     if wanted_directory != ANY_DIRECTORY && wanted_directory != ours.directory {
         let error = HandshakeError::Directory { theirs: ours.directory, wanted: wanted_directory };
-        return (Verdict::Directory, Err(error));
+        return Err((Verdict::Directory, error));
     }
     match lane {
-        Some(lane) => {
-            let from = Identity { cluster, founding, server, directory, boot };
-            (Verdict::Accepted, Ok((from, lane)))
-        }
-        None => (Verdict::Malformed, Err(HandshakeError::Malformed)),
+        Some(lane) if hello.len() == NONCE_BYTES => Ok((caller, lane)),
+        _ => Err((Verdict::Malformed, HandshakeError::Malformed)),
     }
 }

@@ -13,10 +13,11 @@ use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::Lane;
 use super::frame::{ANSWER, Frame, FrameError, FrameReader};
 use super::handshake::{HandshakeError, Identity, Target, greet};
 use super::reach::Reach;
+use super::secret::Secret;
+use super::{FrameLimits, Lane};
 use crate::transport::{Net, Stream};
 
 /// How much is gathered for one write, in bytes.
@@ -34,14 +35,16 @@ pub struct LinkOptions {
     pub ours: Identity,
     /// The founding that this server belongs to, which an empty one learns at run time.
     pub founding: Arc<AtomicU64>,
+    /// What both sides must know.
+    pub secret: Option<Secret>,
     /// The peer.
     pub target: Target,
     /// Its `host:port`, and those that it had before: they are tried in turn.
     pub addresses: Vec<String>,
     /// What the connection is for.
     pub lane: Lane,
-    /// The largest frame, in bytes.
-    pub frame_bytes_max: usize,
+    /// The longest frames.
+    pub frames: FrameLimits,
     /// The most calls that wait to be written, and the most that wait for answers.
     pub calls_max: usize,
     /// How long connecting and the handshake may take.
@@ -93,7 +96,7 @@ impl Link {
     /// A link that connects at the first call. It ends when it is dropped.
     pub fn open(options: LinkOptions) -> Self {
         let (calls, queue) = mpsc::channel(options.calls_max);
-        let frame_bytes_max = options.frame_bytes_max;
+        let frame_bytes_max = options.frames.of(options.lane);
         tokio::spawn(run(options, queue));
         Self { calls, frame_bytes_max }
     }
@@ -184,7 +187,8 @@ async fn connect(options: &LinkOptions, address: &str) -> Result<Box<dyn Stream>
         let mut stream = options.net.connect(address).await.map_err(|error| error.to_string())?;
         let founding = options.founding.load(Ordering::Relaxed);
         let ours = Identity { founding, ..options.ours };
-        match greet(&mut *stream, ours, options.target, options.lane).await {
+        let wanted = (options.target, options.lane);
+        match greet(&mut *stream, ours, wanted, options.secret.as_ref()).await {
             Ok(theirs) => {
                 options.reach.has_directory(theirs.directory);
                 Ok(stream)
@@ -279,7 +283,7 @@ async fn read_answers(
     input: ReadHalf<Box<dyn Stream>>,
     unanswered: &Mutex<Unanswered>,
 ) -> FrameError {
-    let mut frames = FrameReader::new(input, options.frame_bytes_max);
+    let mut frames = FrameReader::new(input, options.frames.of(options.lane));
     loop {
         match frames.next().await {
             Ok(Some(frame)) if frame.kind == ANSWER => {

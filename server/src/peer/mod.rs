@@ -5,20 +5,24 @@
 //! here knows what the bytes mean: `raft` gives each call a kind and a body.
 //!
 //! A connection opens with a handshake in which both sides name the cluster, its founding,
-//! themselves with their directories, and the format's version. Who begins with anything else is closed at once and without an answer; who is
-//! of another cluster or version, or looks for another server, is told so and then closed.
+//! themselves with their directories, and the format's version. Who begins with anything else is
+//! closed at once and without an answer; who is of another cluster or version, or looks for another
+//! server, is told so and then closed. With a [`Secret`], both sides prove in the handshake that
+//! they know it.
 
 mod frame;
 mod handshake;
 mod link;
 mod port;
 mod reach;
+mod secret;
 
 pub use frame::FrameError;
 pub use handshake::{HandshakeError, Identity, Target};
 pub use link::{CallError, Link, LinkOptions};
 pub use port::{Answer, Call, PeerPort, PeerPortOptions, Service};
 pub use reach::Reach;
+pub use secret::{Secret, SecretError};
 
 /// What a connection is for. Each lane has a connection of its own, so that what must be quick
 /// never waits behind what is large.
@@ -28,21 +32,43 @@ pub enum Lane {
     Control = 1,
     /// Log entries.
     Append = 2,
-    /// What clients wait for: proposals, syncs, touched sessions.
+    /// What clients wait for: proposals.
     Request = 3,
     /// Snapshots.
     Snapshot = 4,
     /// What servers ask each other before they belong to one ensemble.
     Question = 5,
+    /// Small questions that clients wait for, too: read indexes, touched sessions. Over a slow
+    /// link they must not wait behind proposals.
+    Query = 6,
 }
 
 impl Lane {
     /// All lanes.
-    pub const ALL: [Self; 5] =
-        [Self::Control, Self::Append, Self::Request, Self::Snapshot, Self::Question];
+    pub const ALL: [Self; 6] =
+        [Self::Control, Self::Append, Self::Request, Self::Snapshot, Self::Question, Self::Query];
 
     fn from_byte(byte: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|lane| *lane as u8 == byte)
+    }
+}
+
+/// The longest frames, in bytes: each lane takes what it needs, and no more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FrameLimits {
+    /// On lanes that carry nothing large.
+    pub small: usize,
+    /// On lanes that carry entries, proposals and snapshots.
+    pub large: usize,
+}
+
+impl FrameLimits {
+    /// The longest frame of a lane, in bytes.
+    pub fn of(self, lane: Lane) -> usize {
+        match lane {
+            Lane::Control | Lane::Question | Lane::Query => self.small,
+            Lane::Append | Lane::Request | Lane::Snapshot => self.large,
+        }
     }
 }
 
@@ -54,6 +80,7 @@ impl std::fmt::Display for Lane {
             Self::Request => "request",
             Self::Snapshot => "snapshot",
             Self::Question => "question",
+            Self::Query => "query",
         })
     }
 }

@@ -16,9 +16,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, Id, JoinHandle};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::Lane;
 use super::frame::{ANSWER, Frame, FrameError, FrameReader};
 use super::handshake::{HandshakeError, Identity, receive};
+use super::secret::Secret;
+use super::{FrameLimits, Lane};
 use crate::transport::{BoxFuture, Listener, Net, Stream};
 
 /// Connections whose handshake is not done. One more takes the place of another.
@@ -85,10 +86,12 @@ pub struct PeerPortOptions {
     pub founding: Arc<AtomicU64>,
     /// Whether callers of other clusters are let in: nobody has named this one.
     pub any_cluster: bool,
+    /// What both sides must know.
+    pub secret: Option<Secret>,
     /// `host:port` to listen on.
     pub address: String,
-    /// The largest frame, in bytes.
-    pub frame_bytes_max: usize,
+    /// The longest frames.
+    pub frames: FrameLimits,
     /// The most answers of one connection that are not ready.
     pub answers_max: usize,
     /// How long a handshake may take.
@@ -248,7 +251,7 @@ async fn accept(
             let ours = Identity { founding, ..options.ours };
             let greeting = timeout(
                 options.handshake_timeout,
-                receive(&mut *stream, ours, options.any_cluster),
+                receive(&mut *stream, ours, options.any_cluster, options.secret.as_ref()),
             );
             let greeted = tokio::select! {
                 greeted = greeting => greeted,
@@ -294,6 +297,13 @@ async fn serve(
     };
     match ended {
         Ok(()) => tracing::debug!(peer = from.server, %lane, "peer has hung up"),
+        Err(error @ FrameError::Length { .. }) => tracing::warn!(
+            peer = from.server,
+            %lane,
+            %error,
+            "a peer sends more than this server takes: limits.peer_frame_bytes_max must be the \
+             same on all servers"
+        ),
         Err(error) => tracing::debug!(peer = from.server, %lane, %error, "peer's connection ends"),
     }
 }
@@ -305,7 +315,7 @@ async fn read_calls(
     service: &dyn Service,
     answers: mpsc::Sender<(u64, Bytes)>,
 ) -> Result<(), FrameError> {
-    let mut frames = FrameReader::new(input, options.frame_bytes_max);
+    let mut frames = FrameReader::new(input, options.frames.of(lane));
     let mut later = FuturesUnordered::new();
     loop {
         tokio::select! {
@@ -390,8 +400,9 @@ mod tests {
             ours: OURS,
             founding: Arc::default(),
             any_cluster: false,
+            secret: None,
             address: "127.0.0.1:0".to_owned(),
-            frame_bytes_max: 1000,
+            frames: FrameLimits { small: 1000, large: 1000 },
             answers_max: 8,
             handshake_timeout: Duration::from_mins(2),
         }
@@ -408,7 +419,7 @@ mod tests {
         }
         let mut stream = RealNet.connect(&address).await.unwrap();
         let ours = Identity { server: 1, ..OURS };
-        let greeting = greet(&mut *stream, ours, TARGET, Lane::Control);
+        let greeting = greet(&mut *stream, ours, (TARGET, Lane::Control), None);
         timeout(Duration::from_secs(20), greeting).await.expect("it is let in").unwrap();
         until_open(&port, 1).await;
     }
@@ -436,13 +447,15 @@ mod tests {
         let mut streams = Vec::new();
         for (server, lane) in [(1, Lane::Control), (1, Lane::Append), (254, Lane::Control)] {
             let mut stream = RealNet.connect(&address).await.unwrap();
-            greet(&mut *stream, Identity { server, ..OURS }, TARGET, lane).await.unwrap();
+            let ours = Identity { server, ..OURS };
+            greet(&mut *stream, ours, (TARGET, lane), None).await.unwrap();
             streams.push(stream);
         }
         until_open(&port, 3).await;
         // The newer one takes the older one's place, and keeps it when that has ended.
         let mut newer = RealNet.connect(&address).await.unwrap();
-        greet(&mut *newer, Identity { server: 254, ..OURS }, TARGET, Lane::Control).await.unwrap();
+        let ours = Identity { server: 254, ..OURS };
+        greet(&mut *newer, ours, (TARGET, Lane::Control), None).await.unwrap();
         streams.clear();
         until_open(&port, 1).await;
         drop(newer);

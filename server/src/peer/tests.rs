@@ -9,6 +9,7 @@ use tokio::net::TcpStream;
 use tokio::time::{sleep, timeout};
 
 use super::*;
+use crate::entropy::RealEntropy;
 use crate::transport::{BoxFuture, Listener, Net, RealNet, Stream};
 
 /// Kind 1 gives the body back at once, 2 after a while, 3 is never answered.
@@ -36,10 +37,11 @@ const THEIRS: Identity = Identity { server: 2, directory: 6, ..OURS };
 fn options() -> PeerPortOptions {
     PeerPortOptions {
         any_cluster: false,
+        secret: None,
         ours: THEIRS,
         founding: Arc::default(),
         address: "127.0.0.1:0".to_owned(),
-        frame_bytes_max: 1000,
+        frames: FrameLimits { small: 1000, large: 1000 },
         answers_max: 8,
         handshake_timeout: Duration::from_millis(300),
     }
@@ -58,10 +60,11 @@ fn link_options(port: &PeerPort, ours: Identity, target: u64) -> LinkOptions {
         net: Arc::new(RealNet),
         ours,
         founding: Arc::new(AtomicU64::new(ours.founding)),
+        secret: None,
         target: Target { server: target, directory: None },
         addresses: vec![port.local_addr().to_string()],
         lane: Lane::Request,
-        frame_bytes_max: 1000,
+        frames: FrameLimits { small: 1000, large: 1000 },
         calls_max: 8,
         connect_timeout: Duration::from_secs(1),
         backoff_max: Duration::from_millis(100),
@@ -94,10 +97,11 @@ async fn a_broken_connection_fails_what_was_sent_and_the_next_call_connects_anew
 
     let options = PeerPortOptions {
         any_cluster: false,
+        secret: None,
         ours: THEIRS,
         founding: Arc::default(),
         address: address.to_string(),
-        frame_bytes_max: 1000,
+        frames: FrameLimits { small: 1000, large: 1000 },
         answers_max: 8,
         handshake_timeout: Duration::from_secs(1),
     };
@@ -229,7 +233,7 @@ async fn a_frame_that_is_too_long_is_not_sent_and_not_taken() {
 
     let mut stream = RealNet.connect(&port.local_addr().to_string()).await.unwrap();
     let target = Target { server: 2, directory: Some(6) };
-    handshake::greet(&mut *stream, OURS, target, Lane::Control).await.unwrap();
+    handshake::greet(&mut *stream, OURS, (target, Lane::Control), None).await.unwrap();
     stream.write_all(&[0x7f, 0xff, 0xff, 0xff, 1]).await.unwrap();
     let mut answer = Vec::new();
     let read = timeout(Duration::from_secs(2), stream.read_to_end(&mut answer)).await.unwrap();
@@ -242,16 +246,12 @@ async fn a_caller_of_another_version_is_told_which_one_is_spoken() {
     let mut stream = TcpStream::connect(port.local_addr()).await.unwrap();
     let mut hello = b"zoopeer\n".to_vec();
     hello.extend(1_u16.to_be_bytes());
-    for number in [OURS.cluster, OURS.server, THEIRS.server, OURS.boot] {
-        hello.extend(number.to_be_bytes());
-    }
-    hello.push(Lane::Control as u8);
     stream.write_all(&hello).await.unwrap();
     let mut answer = Vec::new();
     let read = timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await.unwrap();
-    assert_eq!(read.unwrap(), 35);
+    assert_eq!(read.unwrap(), 11);
     // Its version, and that it refuses the caller's.
-    assert_eq!((&answer[..8], &answer[8..11]), (&b"zoopeer\n"[..], &[0, 2, 1][..]));
+    assert_eq!((&answer[..8], &answer[8..]), (&b"zoopeer\n"[..], &[0, 3, 1][..]));
 }
 
 #[tokio::test]
@@ -261,4 +261,99 @@ async fn without_a_named_cluster_others_are_let_in_under_their_numbers() {
     let other = Identity { cluster: 8, ..OURS };
     assert_eq!(link(&port, other, 2).call(1, Bytes::new()).await, Ok(Bytes::new()));
     assert_eq!(link(&port, other, 3).call(1, Bytes::new()).await, Err(CallError::Unreachable));
+}
+
+fn secret(text: &str) -> Secret {
+    Secret::new(text.as_bytes(), Arc::new(RealEntropy))
+}
+
+/// Whoever reached the peer port could vote, forge the origins of commands and send snapshots.
+#[tokio::test]
+async fn only_who_knows_the_secret_is_let_in() {
+    let known = Some(secret("the secret of this ensemble"));
+    let port_options = PeerPortOptions { secret: known.clone(), ..options() };
+    let port = PeerPort::listen(&RealNet, port_options, Arc::new(Echo)).await.unwrap();
+    let call = |secret| {
+        let link = Link::open(LinkOptions { secret, ..link_options(&port, OURS, 2) });
+        async move { link.call(1, Bytes::from_static(b"hi")).await }
+    };
+    assert_eq!(call(known).await, Ok(Bytes::from_static(b"hi")));
+    assert_eq!(call(None).await, Err(CallError::Unreachable));
+    assert_eq!(
+        call(Some(secret("the secret of other servers"))).await,
+        Err(CallError::Unreachable)
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_does_not_know_the_secret_is_not_called() {
+    for theirs in [None, Some(secret("the secret of other servers"))] {
+        let port_options = PeerPortOptions { secret: theirs, ..options() };
+        let port = PeerPort::listen(&RealNet, port_options, Arc::new(Echo)).await.unwrap();
+        let ours = Some(secret("the secret of this ensemble"));
+        let link = Link::open(LinkOptions { secret: ours, ..link_options(&port, OURS, 2) });
+        assert_eq!(link.call(1, Bytes::new()).await, Err(CallError::Unreachable));
+    }
+}
+
+/// A proof that was overheard opens no other connection, and the called side's own proof is not
+/// the caller's.
+#[tokio::test]
+async fn a_handshake_that_was_recorded_cannot_be_played_again() {
+    let known = Some(secret("the secret of this ensemble"));
+    let port_options = PeerPortOptions { secret: known.clone(), ..options() };
+    let port = PeerPort::listen(&RealNet, port_options, Arc::new(Echo)).await.unwrap();
+    let (near, mut far) = tokio::io::duplex(4096);
+    let mut near: Box<dyn Stream> = Box::new(near);
+    let greeting = tokio::spawn(async move {
+        let target = Target { server: 2, directory: None };
+        handshake::greet(&mut *near, OURS, (target, Lane::Request), known.as_ref()).await.map(drop)
+    });
+    // The recorder sits between the two, and passes everything on.
+    let mut real = TcpStream::connect(port.local_addr()).await.unwrap();
+    let mut hello = vec![0; 8 + 2 + 2 + 40 + 8 + 8 + 1 + 1 + 32];
+    far.read_exact(&mut hello).await.unwrap();
+    real.write_all(&hello).await.unwrap();
+    let mut welcome = vec![0; 8 + 2 + 1 + 2 + 40 + 32 + 32];
+    real.read_exact(&mut welcome).await.unwrap();
+    far.write_all(&welcome).await.unwrap();
+    let mut proof = vec![0; 32];
+    far.read_exact(&mut proof).await.unwrap();
+    greeting.await.unwrap().unwrap();
+
+    let called_proof = welcome.split_off(welcome.len() - 32);
+    for answer in [proof, called_proof, vec![0; 32]] {
+        let mut replayed = TcpStream::connect(port.local_addr()).await.unwrap();
+        replayed.write_all(&hello).await.unwrap();
+        let mut fresh = vec![0; 8 + 2 + 1 + 2 + 40 + 32 + 32];
+        replayed.read_exact(&mut fresh).await.unwrap();
+        replayed.write_all(&answer).await.unwrap();
+        // A call of kind 1 with an empty body.
+        replayed.write_all(&[0, 0, 0, 9, 1, 0, 0, 0, 0, 0, 0, 0, 1]).await.unwrap();
+        let mut answered = Vec::new();
+        let read = timeout(Duration::from_secs(20), replayed.read_to_end(&mut answered)).await;
+        assert!(read.unwrap().is_err() || answered.is_empty(), "it was let in");
+    }
+}
+
+/// A frame of a gigabyte was taken on every lane.
+#[tokio::test]
+async fn each_lane_has_a_limit_of_its_own() {
+    let frames = FrameLimits { small: 500, large: 5000 };
+    let port_options = PeerPortOptions { frames, ..options() };
+    let port = PeerPort::listen(&RealNet, port_options, Arc::new(Echo)).await.unwrap();
+    let generous = FrameLimits { small: 1 << 20, large: 1 << 20 };
+    for (lane, fits, is_too_long) in [
+        (Lane::Control, 400, 600),
+        (Lane::Query, 400, 600),
+        (Lane::Append, 4900, 5100),
+        (Lane::Request, 4900, 5100),
+        (Lane::Snapshot, 4900, 5100),
+    ] {
+        let link_options = LinkOptions { frames: generous, lane, ..link_options(&port, OURS, 2) };
+        let link = Link::open(link_options);
+        let call = |bytes: usize| link.call(1, Bytes::from(vec![7; bytes]));
+        assert_eq!(call(fits).await.map(|body| body.len()), Ok(fits), "{lane}");
+        assert_eq!(call(is_too_long).await, Err(CallError::Broken), "{lane}");
+    }
 }

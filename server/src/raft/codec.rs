@@ -25,6 +25,9 @@ const VERSION: u8 = 1;
 /// do not name their founding.
 const SNAPSHOT_VERSION: u8 = 2;
 
+/// Between the answers to an append: it was not taken.
+const APPEND_REFUSED: u8 = 4;
+
 /// The kinds of log entries.
 pub(super) mod kind {
     pub(crate) const BLANK: u8 = 0;
@@ -301,6 +304,12 @@ pub(super) fn encode_append_response(response: &AppendEntriesResponse<TypeConfig
     out.freeze()
 }
 
+/// The answer of a follower that does not take what it was sent. The leader reads it as malformed,
+/// and tries again after a pause.
+pub(super) fn encode_append_refusal() -> Bytes {
+    Bytes::from_static(&[APPEND_REFUSED])
+}
+
 pub(super) fn encode_vote_request(request: &VoteRequest<TypeConfig>) -> Bytes {
     let mut out = BytesMut::new();
     put_vote(&mut out, &request.vote);
@@ -309,11 +318,14 @@ pub(super) fn encode_vote_request(request: &VoteRequest<TypeConfig>) -> Bytes {
     out.freeze()
 }
 
-pub(super) fn encode_vote_response(response: &VoteResponse<TypeConfig>) -> Bytes {
+/// A response, and the index of the last committed membership if the candidate is not in it, zero
+/// otherwise.
+pub(super) fn encode_vote_response(response: &VoteResponse<TypeConfig>, removed_at: u64) -> Bytes {
     let mut out = BytesMut::new();
     put_vote(&mut out, &response.vote);
     put_log_id(&mut out, response.last_log_id.as_ref());
     out.put_u8(u8::from(response.vote_granted));
+    out.put_u64(removed_at);
     out.freeze()
 }
 

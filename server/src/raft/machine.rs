@@ -36,6 +36,13 @@ pub trait Machine: Debug + Send + Sync + 'static {
     /// The wall clock, in milliseconds since 1970.
     fn wall_ms(&self) -> i64;
 
+    /// The digest of the state, which two servers share if their states are the same.
+    fn digest(&self) -> u64;
+
+    /// This server's state differs from the majority's: no client may be served from it, not even
+    /// with reads.
+    fn diverged(&self);
+
     /// Nobody knows what became of the proposals up to this number that are still unanswered.
     fn lost(&self, through: u64);
 

@@ -7,9 +7,11 @@
 mod boot;
 mod bootstrap;
 mod codec;
+mod committed;
 mod core;
 mod directories;
 mod directory;
+mod divergence;
 mod founding;
 mod levels;
 mod log_store;
@@ -42,9 +44,11 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use self::bootstrap::{Agreement, Bootstrap};
+use self::committed::Committed;
 use self::core::Core;
 use self::directories::Directories;
 use self::directory::{DirectoryIdentity, directory_of};
+use self::divergence::{Comparer, Divergence};
 use self::log_store::LogStore;
 use self::moved_port::MovedPort;
 use self::network::{Links, Network};
@@ -130,8 +134,9 @@ impl Opened {
             StateMachine::new(Arc::clone(&machine), Arc::clone(&proposer), snapshots.clone())
                 .map_err(not_started)?;
         let (applied, progress) = (state_machine.applied(), state_machine.progress());
+        let divergence = state_machine.divergence();
         let config = options::config(&options).validate().map_err(not_started)?;
-        let network = Network { node, links: Arc::clone(&links) };
+        let network = Network { node, links: Arc::clone(&links), snapshots: snapshots.clone() };
         let log_store = LogStore::new(Arc::clone(&wal));
         let raft = openraft::Raft::build(node, Arc::new(config), network, log_store, state_machine)
             .await
@@ -140,6 +145,7 @@ impl Opened {
         let read_index =
             ReadIndex { core: core.clone(), links: Arc::clone(&links), applied: applied.clone() };
         let changes = reconfigurer(&options, read_index, Arc::clone(&machine));
+        let removal = links.removal();
         let crew = Crew {
             changes: Arc::new(changes),
             links,
@@ -148,12 +154,13 @@ impl Opened {
             snapshots,
             applied,
             progress,
+            divergence,
             core,
             heard: Arc::default(),
             identity,
             agreement: Arc::new(agreement),
             ceiling: Ceiling::new(),
-            removal: Arc::default(),
+            removal,
             role: watch::Sender::new(Role::Looking),
             fatal: fatal_report,
             wal,
@@ -165,13 +172,14 @@ impl Opened {
             tasks.spawn(moved_port.run());
         }
         let role = crew.role.subscribe();
-        let Crew { core, links, applied, snapshots, wal, identity, .. } = crew;
+        let Crew { core, links, applied, snapshots, divergence, wal, identity, .. } = crew;
         Ok(Raft {
             core,
             identity,
             links,
             applied,
             snapshots,
+            divergence,
             role,
             fatal,
             port,
@@ -224,7 +232,8 @@ fn links(
         target: peer::Target { server: 0, directory: None },
         addresses: Vec::new(),
         lane: Lane::Control,
-        frame_bytes_max: options::FRAME_BYTES_MAX,
+        secret: options.secret.clone(),
+        frames: options::FRAMES_SENT,
         calls_max: CALLS_MAX,
         connect_timeout: options.connect_timeout,
         backoff_max: options.timing.heartbeat,
@@ -246,6 +255,7 @@ struct Crew {
     snapshots: Snapshots,
     applied: watch::Receiver<Option<LogId>>,
     progress: Arc<Progress>,
+    divergence: Arc<Divergence>,
     heard: Arc<Heard>,
     identity: DirectoryIdentity,
     agreement: Arc<Agreement>,
@@ -273,11 +283,15 @@ impl Crew {
             core: self.core.clone(),
             machine: Arc::clone(&self.machine),
             snapshots: self.snapshots.clone(),
+            applied: self.applied.clone(),
             heard: Arc::clone(&self.heard),
             identity: self.identity.clone(),
             agreement: Arc::clone(&self.agreement),
             ceiling: self.ceiling.clone(),
             changes: Arc::clone(&self.changes),
+            divergence: Arc::clone(&self.divergence),
+            wal: Arc::clone(&self.wal),
+            committed: Committed::new(Arc::clone(&self.wal), self.applied.clone()),
             removal: Arc::clone(&self.removal),
             receiving: tokio::sync::Mutex::default(),
         });
@@ -286,7 +300,8 @@ impl Crew {
             founding: self.identity.founding_source(),
             any_cluster: options.reconfig && !options.cluster_named,
             address: address.clone(),
-            frame_bytes_max: options::FRAME_BYTES_MAX,
+            secret: options.secret.clone(),
+            frames: options.frames(),
             answers_max: CALLS_MAX,
             handshake_timeout: HANDSHAKE_TIMEOUT,
         };
@@ -327,6 +342,29 @@ impl Crew {
         }
     }
 
+    fn comparer(&self) -> Comparer {
+        let (core, links) = (self.core.clone(), Arc::clone(&self.links));
+        Comparer { core, links, divergence: Arc::clone(&self.divergence) }
+    }
+
+    fn role_watch(&self, comparer: Comparer, timing: Timing) -> RoleWatch {
+        RoleWatch {
+            comparer,
+            core: self.core.clone(),
+            machine: Arc::clone(&self.machine),
+            heard: Arc::clone(&self.heard),
+            applied: self.applied.clone(),
+            read_index: self.read_index(),
+            links: Arc::clone(&self.links),
+            timing,
+            role: self.role.clone(),
+            removal: Arc::clone(&self.removal),
+            leads: None,
+            doubts: None,
+            is_out: false,
+        }
+    }
+
     fn start_tasks(&self, options: &Options) -> JoinSet<()> {
         let timing = options.timing;
         let (core, links) = (self.core.clone(), Arc::clone(&self.links));
@@ -344,20 +382,9 @@ impl Crew {
         let changes = Arc::clone(&self.changes);
         tasks.spawn(reconfig::serve_reconfigs(Arc::clone(&proposer), changes));
         tasks.spawn(sync::send_touches(proposer, Arc::clone(&machine), core.clone(), links));
-        let roles = RoleWatch {
-            core: core.clone(),
-            machine: Arc::clone(&machine),
-            heard: Arc::clone(&self.heard),
-            applied: self.applied.clone(),
-            read_index: self.read_index(),
-            links: Arc::clone(&self.links),
-            timing,
-            role: self.role.clone(),
-            removal: Arc::clone(&self.removal),
-            leads: None,
-            doubts: None,
-        };
-        tasks.spawn(roles.run());
+        let comparer = self.comparer();
+        tasks.spawn(comparer.clone().run(timing.election_max));
+        tasks.spawn(self.role_watch(comparer, timing).run());
         tasks.spawn(Announcer { core: core.clone(), applied: self.applied.clone() }.run());
         self.start_upkeep(options, &mut tasks);
         tasks
@@ -373,6 +400,7 @@ impl Crew {
             machine: Arc::clone(&self.machine),
             snapshots: self.snapshots.clone(),
             progress: Arc::clone(&self.progress),
+            divergence: Arc::clone(&self.divergence),
             snapshot_commands: options.snapshot_commands,
             snapshot_log_bytes: options.snapshot_log_bytes,
             snapshots_retained: options.snapshots_retained,
@@ -410,6 +438,7 @@ pub struct Raft {
     links: Arc<Links>,
     applied: watch::Receiver<Option<LogId>>,
     snapshots: Snapshots,
+    divergence: Arc<Divergence>,
     role: watch::Receiver<Role>,
     fatal: watch::Receiver<Option<String>>,
     port: Option<PeerPort>,
@@ -452,6 +481,7 @@ impl Raft {
             core: self.core.clone(),
             applied: self.applied.clone(),
             snapshots: self.snapshots.clone(),
+            divergence: Arc::clone(&self.divergence),
             role: self.role.clone(),
             heard_within: self.heard_within,
         }
@@ -462,11 +492,14 @@ impl Raft {
         upkeep::hand_over(&self.core, &self.links).await;
     }
 
-    /// Takes a snapshot now.
-    pub async fn take_snapshot(&self) {
-        if let Err(error) = self.core.raft().trigger().snapshot().await {
-            tracing::warn!(%error, "no snapshot was taken");
-        }
+    /// Begins to take a snapshot now.
+    pub fn take_snapshot(&self) {
+        let (core, snapshots) = (self.core.clone(), self.snapshots.clone());
+        tokio::spawn(async move {
+            if let Err(error) = state_machine::take_snapshot(&core, &snapshots).await {
+                tracing::warn!(%error, "no snapshot was taken");
+            }
+        });
     }
 
     /// Ends this server's part in good order: hands the lead over, and makes all that was written

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -20,7 +21,7 @@ use tokio::task::spawn_blocking;
 
 use super::codec;
 use super::directory::{directory_of, server_of};
-use super::state_machine::FileSnapshot;
+use super::state_machine::{FileSnapshot, Snapshots};
 use super::types::{Member, Membership, TypeConfig, Vote};
 use crate::peer::{CallError, Lane, Link, LinkOptions, Reach, Target};
 use crate::storage::{SnapshotReader, StorageError};
@@ -42,6 +43,8 @@ pub(super) const RECONFIG: u8 = 12;
 pub(super) const REMOVED: u8 = 13;
 /// Asks for the feature level that the server offers.
 pub(super) const LEVEL: u8 = 20;
+/// Asks for the state's digests after some entries.
+pub(super) const DIGEST: u8 = 15;
 
 /// Agrees on the founding of a new ensemble.
 pub(super) const FOUND: u8 = 14;
@@ -65,6 +68,9 @@ pub(super) struct Links {
     /// that followers which still hear of this leader do not go on serving what a majority
     /// somewhere else may have left behind.
     doubtful: AtomicBool,
+    /// The index of the last membership without this server that others have reported; zero for
+    /// none.
+    removal: Arc<AtomicU64>,
     known: Mutex<Known>,
 }
 
@@ -93,7 +99,18 @@ impl Links {
             questions: BTreeMap::new(),
             reaches: BTreeMap::new(),
         });
-        Self { template, append_timeout, doubtful: AtomicBool::new(false), known }
+        let (doubtful, removal) = (AtomicBool::new(false), Arc::default());
+        Self { template, append_timeout, doubtful, removal, known }
+    }
+
+    /// The index of the last membership without this server that others have reported.
+    pub(super) fn removal(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.removal)
+    }
+
+    /// Reads the end of the answer to a vote request.
+    fn hear_of_removal(&self, answer: &mut codec::Reader) {
+        self.removal.fetch_max(answer.u64().unwrap_or(0), Ordering::Relaxed);
     }
 
     /// Tells all followers from now on whether this leader has a majority.
@@ -129,7 +146,7 @@ impl Links {
     fn open(&self, known: &mut Known, target: Target, lane: Lane) -> Option<Arc<Link>> {
         let addresses = known.addresses.get(&target.server)?.clone();
         let stall_timeout = match lane {
-            Lane::Control | Lane::Append | Lane::Request | Lane::Question => {
+            Lane::Control | Lane::Append | Lane::Request | Lane::Question | Lane::Query => {
                 self.template.stall_timeout
             }
             Lane::Snapshot => INSTALL_TIMEOUT,
@@ -192,13 +209,15 @@ impl Links {
 #[derive(Clone, Debug)]
 pub(super) struct Network {
     pub node: u64,
+    pub snapshots: Snapshots,
     pub links: Arc<Links>,
 }
 
 impl Network {
     fn client(&self, target: u64, member: &Member, lane: Lane) -> Remote {
         self.links.learn(target, member);
-        Remote { node: self.node, target, lane, links: Arc::clone(&self.links) }
+        let (snapshots, links) = (self.snapshots.clone(), Arc::clone(&self.links));
+        Remote { node: self.node, target, lane, links, snapshots }
     }
 }
 
@@ -226,6 +245,7 @@ pub(super) struct Remote {
     /// The lane of appends; votes always take the control lane.
     lane: Lane,
     links: Arc<Links>,
+    snapshots: Snapshots,
 }
 
 type Failure = RPCError<TypeConfig>;
@@ -270,30 +290,41 @@ impl Remote {
         loop {
             let (back, chunk) = next_chunk(reader).await?;
             reader = back;
+            let chunk = chunk.map_err(|error| {
+                // No network can help: this server needs another snapshot.
+                self.snapshots.is_damaged(name, &error);
+                Unreachable::new(&error)
+            })?;
             let Some(chunk) = chunk else { break };
             self.call(call(SNAPSHOT_CHUNK), chunk, CHUNK_TIMEOUT).await?;
         }
         let mut end = BytesMut::new();
         end.put_u64(reader.summary().map_or(0, |summary| summary.digest));
         let mut answer = self.call(call(SNAPSHOT_END), end.freeze(), INSTALL_TIMEOUT).await?;
+        if answer.0.is_empty() {
+            let error = io::Error::other(format!("server {} cannot read it", self.target));
+            self.snapshots.is_damaged(name, &error);
+            return Err(Unreachable::new(&error).into());
+        }
         Ok(SnapshotResponse::new(answer.vote().map_err(|error| network(&error))?))
     }
 }
 
+/// What was read: the next piece, or none at the end.
+type Piece = Result<Option<Bytes>, StorageError>;
+
 /// Reads on without blocking the runtime.
 async fn next_chunk(
     mut reader: SnapshotReader,
-) -> Result<(SnapshotReader, Option<Bytes>), StreamingError<TypeConfig>> {
+) -> Result<(SnapshotReader, Piece), StreamingError<TypeConfig>> {
     let reading = spawn_blocking(move || {
         let chunk = reader.next().transpose();
         (reader, chunk)
     });
-    let (reader, chunk) = reading.await.map_err(|error| NetworkError::new(&error))?;
-    let chunk = chunk.map_err(|error: StorageError| NetworkError::new(&error))?;
-    Ok((reader, chunk))
+    reading.await.map_err(|error| NetworkError::new(&error).into())
 }
 
-fn network(error: &std::io::Error) -> Failure {
+fn network(error: &io::Error) -> Failure {
     RPCError::Network(NetworkError::new(error))
 }
 
@@ -307,7 +338,7 @@ impl RaftNetworkV2<TypeConfig> for Remote {
     ) -> Result<AppendEntriesResponse<TypeConfig>, Failure> {
         let timeout = match self.lane {
             Lane::Control => option.hard_ttl(),
-            Lane::Append | Lane::Request | Lane::Snapshot | Lane::Question => {
+            Lane::Append | Lane::Request | Lane::Snapshot | Lane::Question | Lane::Query => {
                 self.links.append_timeout
             }
         };
@@ -326,7 +357,9 @@ impl RaftNetworkV2<TypeConfig> for Remote {
         let body = codec::encode_vote_request(&request);
         let call = (Lane::Control, VOTE, RPCTypes::Vote);
         let mut answer = self.call(call, body, option.hard_ttl()).await?;
-        answer.vote_response().map_err(|error| network(&error))
+        let response = answer.vote_response().map_err(|error| network(&error))?;
+        self.links.hear_of_removal(&mut answer);
+        Ok(response)
     }
 
     async fn pre_vote(
@@ -337,7 +370,15 @@ impl RaftNetworkV2<TypeConfig> for Remote {
         let body = codec::encode_vote_request(&request);
         let call = (Lane::Control, PRE_VOTE, RPCTypes::Vote);
         let mut answer = self.call(call, body, option.hard_ttl()).await?;
-        answer.vote_response().map_err(|error| network(&error))
+        let mut response = answer.vote_response().map_err(|error| network(&error))?;
+        self.links.hear_of_removal(&mut answer);
+        if !response.vote_granted {
+            // openraft takes over the term of a refusal without the mark that its leader was
+            // elected, and drops its round whenever a refusal has a higher vote. With that mark,
+            // every refusal has one, and the next round would begin at the next tick: 50 a second.
+            response.vote.committed = false;
+        }
+        Ok(response)
     }
 
     async fn full_snapshot(
@@ -374,7 +415,7 @@ impl RaftNetworkV2<TypeConfig> for Remote {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::peer::Identity;
+    use crate::peer::{FrameLimits, Identity};
     use crate::transport::RealNet;
 
     #[tokio::test]
@@ -383,10 +424,11 @@ mod tests {
             net: Arc::new(RealNet),
             ours: Identity { cluster: 7, founding: 0, server: 1, directory: 5, boot: 1 },
             founding: Arc::default(),
+            secret: None,
             target: Target { server: 0, directory: None },
             addresses: Vec::new(),
             lane: Lane::Control,
-            frame_bytes_max: 1000,
+            frames: FrameLimits { small: 1000, large: 1000 },
             calls_max: 8,
             connect_timeout: CHUNK_TIMEOUT,
             backoff_max: CHUNK_TIMEOUT,

@@ -8,6 +8,7 @@ use openraft::{Config, SnapshotPolicy};
 
 use crate::config::StartMode;
 use crate::entropy::Entropy;
+use crate::peer::{FrameLimits, Secret};
 use crate::replica::ServerId;
 use crate::storage::{Disk, WalOptions};
 
@@ -40,7 +41,8 @@ pub struct Timing {
     pub election_min: Duration,
     pub election_max: Duration,
     /// How long a proposal or a sync may take before its outcome counts as unknown. Less than the
-    /// shortest session, so that clients hear of it from their server.
+    /// shortest session, so that clients hear of it from their server, but longer than it takes to
+    /// replace a leader.
     pub patience: Duration,
 }
 
@@ -57,7 +59,8 @@ impl Timing {
         }
     }
 
-    /// A leader that was silent for longer may have been replaced.
+    /// A leader that was silent for longer may have been replaced: the shortest time that this
+    /// takes. The longest is twice `election_max`, and the election.
     pub fn silence_max(&self) -> Duration {
         self.election_max + self.election_min
     }
@@ -92,6 +95,10 @@ pub struct Options {
     pub directory: PathBuf,
     /// Where the log is, if not in `directory`; the same otherwise.
     pub log_directory: PathBuf,
+    /// What the servers prove to each other that they know.
+    pub secret: Option<Secret>,
+    /// The longest entry that other servers may send, in bytes.
+    pub entry_bytes_max: usize,
     /// How the log is kept.
     pub wal: WalOptions,
     /// What one log entry holds.
@@ -136,10 +143,25 @@ pub const SNAPSHOT_COMMANDS: u64 = 100_000;
 /// So many snapshots are kept by default (`autopurge.snapRetainCount`).
 pub const SNAPSHOTS_RETAINED: usize = 3;
 
-/// The largest message between servers, in bytes. What a server proposes is bounded by its
-/// configuration; what the others propose must be taken even if theirs is more generous, or the
-/// log could not go on behind it.
-pub(super) const FRAME_BYTES_MAX: usize = (1 << 30) + (1 << 20);
+/// The longest frames that are sent, in bytes. What one server has put into the log within its own
+/// limits is sent to all; whether they take it depends on theirs.
+pub(super) const FRAMES_SENT: FrameLimits =
+    FrameLimits { small: SMALL_FRAME_BYTES_MAX, large: (1 << 30) + (1 << 20) };
+
+/// The longest frame on a lane without entries or snapshots, in bytes.
+const SMALL_FRAME_BYTES_MAX: usize = 256 << 10;
+
+/// What a frame holds besides one entry or one znode of a snapshot, at most, in bytes: other
+/// entries, or the rest of the piece.
+const FRAME_SLACK_BYTES: usize = 4 << 20;
+
+impl Options {
+    /// The longest frames that are taken.
+    pub(super) fn frames(&self) -> FrameLimits {
+        let large = self.entry_bytes_max.saturating_add(FRAME_SLACK_BYTES).min(FRAMES_SENT.large);
+        FrameLimits { large, ..FRAMES_SENT }
+    }
+}
 
 pub(super) fn config(options: &Options) -> Config {
     let timing = options.timing;

@@ -6,28 +6,30 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
 use super::bootstrap::Agreement;
 use super::codec::{self, Reader, malformed};
+use super::committed::Committed;
 use super::core::Core;
-use super::directory::{DirectoryIdentity, directory_of};
+use super::directory::{DirectoryIdentity, directory_of, node_id};
+use super::divergence::{self, Divergence};
 use super::founding;
 use super::levels::{Ceiling, encode_level};
 use super::machine::Machine;
 use super::network::{
-    APPEND, FOUND, LEVEL, PRE_VOTE, PROPOSE, READ_INDEX, RECONFIG, REMOVED, SNAPSHOT_BEGIN,
+    APPEND, DIGEST, FOUND, LEVEL, PRE_VOTE, PROPOSE, READ_INDEX, RECONFIG, REMOVED, SNAPSHOT_BEGIN,
     SNAPSHOT_CHUNK, SNAPSHOT_END, STATUS, TOUCH, TRANSFER, VOTE,
 };
 use super::reconfig::Reconfigurer;
 use super::state_machine::{FileSnapshot, Snapshots, founding_of, meta_of};
 use super::sync::{decode_sessions, encode_sessions};
-use super::types::{Body, Callback, Vote};
+use super::types::{Body, Callback, LogId, Vote, log_id};
 use crate::peer::{Answer, Call, Identity, Service};
 use crate::replica::Batch;
-use crate::storage::{SnapshotName, SnapshotWriter, StorageError};
+use crate::storage::{SnapshotName, SnapshotWriter, StorageError, Wal};
 use crate::transport::BoxFuture;
 
 /// When this server last heard of a leader.
@@ -54,12 +56,16 @@ pub(super) struct Answers {
     pub core: Core,
     pub machine: Arc<dyn Machine>,
     pub snapshots: Snapshots,
+    pub applied: watch::Receiver<Option<LogId>>,
     pub heard: Arc<Heard>,
     pub identity: DirectoryIdentity,
     pub agreement: Arc<Agreement>,
     /// What may be logged.
     pub ceiling: Ceiling,
     pub changes: Arc<Reconfigurer>,
+    pub divergence: Arc<Divergence>,
+    pub wal: Arc<Wal>,
+    pub committed: Committed,
     /// The index of the membership without this server that it was told of; zero for none.
     pub removal: Arc<AtomicU64>,
     pub receiving: tokio::sync::Mutex<Option<Receiving>>,
@@ -99,10 +105,13 @@ impl Answers {
             self.join(&call.from).await?;
         }
         Ok(match call.kind {
-            APPEND => Answer::Later(self.append(body)?),
-            VOTE | PRE_VOTE => Answer::Later(self.vote(body, call.kind == PRE_VOTE)?),
+            APPEND => Answer::Later(self.append(from, body)?),
+            VOTE | PRE_VOTE => Answer::Later(self.vote(&call.from, body, call.kind == PRE_VOTE)?),
             TRANSFER => {
                 let (request, raft) = (body.transfer_request()?, self.core.raft().clone());
+                if self.divergence.is_found() {
+                    return Ok(Answer::Now(Bytes::new()));
+                }
                 Answer::Later(Box::pin(async move {
                     raft.handle_transfer_leader(request).await.ok().map(|_| Bytes::new())
                 }))
@@ -115,16 +124,7 @@ impl Answers {
                 }
             }
             LEVEL => Answer::Now(encode_level(self.machine.levels().offered)),
-            READ_INDEX => {
-                let core = self.core.clone();
-                Answer::Later(Box::pin(async move {
-                    let mut out = BytesMut::new();
-                    let index = core.read_index().await;
-                    out.put_u8(u8::from(index.is_some()));
-                    out.put_u64(index.unwrap_or(0));
-                    Some(out.freeze())
-                }))
-            }
+            READ_INDEX => Answer::Later(self.read_index()),
             TOUCH => {
                 let sessions = decode_sessions(body.0)?;
                 Answer::Now(if self.core.is_leader() {
@@ -132,6 +132,10 @@ impl Answers {
                 } else {
                     Bytes::new()
                 })
+            }
+            DIGEST => {
+                let applied = self.applied_index();
+                Answer::Now(divergence::answer(body, &self.divergence, &self.wal, applied)?)
             }
             REMOVED => {
                 self.removal.fetch_max(body.u64()?, Ordering::Relaxed);
@@ -168,8 +172,31 @@ impl Answers {
         Ok(self.identity.join(from.founding).await?)
     }
 
-    fn append(&self, mut body: Reader) -> io::Result<Later> {
+    fn read_index(&self) -> Later {
+        let core = self.core.clone();
+        Box::pin(async move {
+            let mut out = BytesMut::new();
+            let index = core.read_index().await;
+            out.put_u8(u8::from(index.is_some()));
+            out.put_u64(index.unwrap_or(0));
+            Some(out.freeze())
+        })
+    }
+
+    fn applied_index(&self) -> u64 {
+        self.applied.borrow().as_ref().map_or(0, |last| last.index)
+    }
+
+    fn append(&self, from: u64, mut body: Reader) -> io::Result<Later> {
         let (doubtful, request) = body.append_request()?;
+        let entries = request.entries.iter().map(|entry| entry.log_id);
+        if self
+            .committed
+            .contradicts(from, request.prev_log_id.into_iter().chain(entries))
+            .is_some()
+        {
+            return Ok(Box::pin(async { Some(codec::encode_append_refusal()) }));
+        }
         let (core, heard) = (self.core.clone(), Arc::clone(&self.heard));
         Ok(Box::pin(async move {
             let known = core.leadership().map_or(0, |known| known.term);
@@ -181,8 +208,21 @@ impl Answers {
         }))
     }
 
-    fn vote(&self, mut body: Reader, is_pre_vote: bool) -> io::Result<Later> {
+    /// The index of the last committed membership if this server is not in it, and zero otherwise.
+    fn removed_at(&self, node: u64) -> u64 {
+        let metrics = self.core.metrics();
+        let membership = &metrics.membership_config;
+        let at = membership.log_id().as_ref().map_or(0, |at| at.index);
+        let is_removed = at <= self.applied_index()
+            && membership.voter_ids().next().is_some()
+            && membership.membership().get_node(&node).is_none();
+        if is_removed { at } else { 0 }
+    }
+
+    fn vote(&self, from: &Identity, mut body: Reader, is_pre_vote: bool) -> io::Result<Later> {
         let request = body.vote_request()?;
+        // It may have missed that it was removed, and would ask for votes for ever.
+        let removed_at = self.removed_at(node_id(from.server, from.directory));
         let core = self.core.clone();
         Ok(Box::pin(async move {
             let voted = if is_pre_vote {
@@ -190,7 +230,7 @@ impl Answers {
             } else {
                 core.raft().vote(request).await
             };
-            Some(codec::encode_vote_response(&voted.ok()?))
+            Some(codec::encode_vote_response(&voted.ok()?, removed_at))
         }))
     }
 
@@ -229,6 +269,7 @@ impl Answers {
         let vote = body.vote()?;
         let name = SnapshotName { term: body.u64()?, index: body.u64()?, zxid: body.u64()? };
         let meta = body.bytes()?;
+        self.check_snapshot(from, log_id(name.term, name.index))?;
         let mut receiving = self.receiving.lock().await;
         // An older one that was not finished is removed when it is dropped.
         *receiving = None;
@@ -236,6 +277,14 @@ impl Answers {
         let writer = blocking(move || store.create(name, &meta)).await?;
         *receiving = Some(Receiving { from, vote, name, writer });
         Ok(Answer::Now(Bytes::new()))
+    }
+
+    /// openraft would end the process over a snapshot that contradicts what was committed here.
+    fn check_snapshot(&self, from: u64, last: LogId) -> io::Result<()> {
+        match self.committed.contradicts(from, std::iter::once(last)) {
+            Some(contradiction) => Err(io::Error::other(format!("its snapshot: {contradiction}"))),
+            None => Ok(()),
+        }
     }
 
     async fn take_chunk(&self, from: u64, chunk: Bytes) -> io::Result<Answer> {
@@ -272,6 +321,9 @@ impl Answers {
             return Err(io::Error::other("a snapshot of another founding"));
         }
         let snapshot = FileSnapshot { meta: meta_of(&reader)?, snapshot: reader };
+        if let Some(last) = snapshot.meta.last_log_id {
+            self.check_snapshot(from, last)?;
+        }
         let raft = self.core.raft().clone();
         Ok(Answer::Later(Box::pin(async move {
             // One that is older than what is here is not installed, nor is one of an old leader.

@@ -13,6 +13,8 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::codec;
+use super::core::Core;
+use super::divergence::{Divergence, SPARSE_STEP};
 use super::machine::{Chunks, Machine, Staged, StateSnapshot};
 use super::proposer::Proposer;
 use super::types::{LogId, Member, SnapshotMeta, StoredMembership, TypeConfig, log_id, term_of};
@@ -39,6 +41,10 @@ pub(super) struct Snapshots {
     founding: Arc<AtomicU64>,
     /// The state of a snapshot that was received and read, until it is installed.
     staged: Arc<Mutex<Option<(SnapshotName, Staged)>>>,
+    /// One that was written, until openraft takes it over.
+    written: Arc<Mutex<Option<FileSnapshot>>>,
+    /// The one that counts, if it could not be read or was not understood.
+    damaged: Arc<Mutex<Option<SnapshotName>>>,
 }
 
 impl Snapshots {
@@ -48,8 +54,9 @@ impl Snapshots {
         current: Option<SnapshotReader>,
         founding: Arc<AtomicU64>,
     ) -> Self {
-        let (current, staged) = (Arc::new(Mutex::new(current)), Arc::default());
-        Self { store, retain, current, founding, staged }
+        let current = Arc::new(Mutex::new(current));
+        let (staged, written, damaged) = Default::default();
+        Self { store, retain, current, founding, staged, written, damaged }
     }
 
     /// Ends a snapshot that was received. It gets its name only if its state can be read: from then
@@ -94,9 +101,28 @@ impl Snapshots {
         Ok(current.zip(oldest).map(|(current, oldest)| oldest.index.min(current.index)))
     }
 
+    /// Notes that a snapshot cannot be used: it is replaced soon.
+    pub(super) fn is_damaged(&self, name: SnapshotName, error: &dyn std::error::Error) {
+        let mut damaged = self.damaged.lock().unwrap_or_else(PoisonError::into_inner);
+        if damaged.replace(name) != Some(name) {
+            let path = self.store.path(name);
+            tracing::error!(
+                path = %path.display(),
+                %error,
+                "a snapshot cannot be sent: it is damaged; a new one is taken"
+            );
+        }
+    }
+
+    /// Whether the snapshot that counts is damaged.
+    pub(super) fn needs_new(&self) -> bool {
+        let damaged = *self.damaged.lock().unwrap_or_else(PoisonError::into_inner);
+        damaged.is_some() && damaged == self.current().map(|current| current.name())
+    }
+
     fn adopt(&self, reader: SnapshotReader) -> Result<(), StorageError> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
-        if current.as_ref().is_none_or(|current| current.name() < reader.name()) {
+        if current.as_ref().is_none_or(|current| current.name() <= reader.name()) {
             *current = Some(reader);
         }
         drop(current);
@@ -115,6 +141,7 @@ impl Snapshots {
         writer.finish(state.digest)?;
         let reader = self.store.read(name)?;
         self.adopt(reader.clone())?;
+        *self.damaged.lock().unwrap_or_else(PoisonError::into_inner) = None;
         Ok(reader)
     }
 
@@ -164,6 +191,9 @@ pub(super) struct StateMachine {
     /// The last entry that was applied, for those who wait for it.
     applied: watch::Sender<Option<LogId>>,
     progress: Arc<Progress>,
+    divergence: Arc<Divergence>,
+    /// The digest of the machine's state.
+    digest: u64,
 }
 
 /// What was applied since the start.
@@ -195,7 +225,14 @@ impl StateMachine {
         let meta = meta.unwrap_or_default();
         let applied = watch::Sender::new(meta.last_log_id);
         let membership = meta.last_membership;
-        Ok(Self { machine, proposer, snapshots, membership, applied, progress: Arc::default() })
+        let (divergence, digest) = (Arc::<Divergence>::default(), machine.digest());
+        divergence.restart(meta.last_log_id.as_ref(), digest);
+        let progress = Arc::default();
+        Ok(Self { machine, proposer, snapshots, membership, applied, progress, divergence, digest })
+    }
+
+    pub(super) fn divergence(&self) -> Arc<Divergence> {
+        Arc::clone(&self.divergence)
     }
 
     pub(super) fn applied(&self) -> watch::Receiver<Option<LogId>> {
@@ -204,6 +241,16 @@ impl StateMachine {
 
     pub(super) fn progress(&self) -> Arc<Progress> {
         Arc::clone(&self.progress)
+    }
+
+    fn capture(&self) -> Captured {
+        let last_log_id = *self.applied.borrow();
+        let meta = SnapshotMeta { last_log_id, last_membership: self.membership.clone() };
+        Captured { meta, state: self.machine.snapshot() }
+    }
+
+    fn builder(&self) -> SnapshotBuilder {
+        SnapshotBuilder::Captured(self.snapshots.clone(), Some(Box::new(self.capture())))
     }
 
     fn apply_some(&mut self, items: Vec<EntryResponder<TypeConfig>>) {
@@ -229,10 +276,14 @@ impl StateMachine {
         }
         if !batches.is_empty() {
             let admitted = self.machine.commit_many(batches);
+            self.digest = self.machine.digest();
             let commands = self.proposer.applied(&heads, admitted);
             let bytes: usize = heads.iter().map(Bytes::len).sum();
             self.progress.commands.fetch_add(commands, Ordering::Relaxed);
             self.progress.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        }
+        if let Some(last) = &last {
+            self.divergence.note(last, self.digest);
         }
         self.applied.send_replace(last);
         for responder in responders {
@@ -255,8 +306,10 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     {
         let mut items = Vec::new();
         while let Some(item) = entries.try_next().await? {
+            // All servers note their state after the same ones of these entries.
+            let is_noted = item.0.log_id.index.is_multiple_of(SPARSE_STEP);
             items.push(item);
-            if items.len() == ENTRIES_PER_LOCK {
+            if items.len() == ENTRIES_PER_LOCK || is_noted {
                 self.apply_some(std::mem::take(&mut items));
             }
         }
@@ -266,11 +319,17 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         Ok(())
     }
 
+    async fn try_create_snapshot_builder(&mut self, force: bool) -> Option<SnapshotBuilder> {
+        let mut written = self.snapshots.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(snapshot) = written.take() {
+            return Some(SnapshotBuilder::Written(Some(Box::new(snapshot))));
+        }
+        drop(written);
+        force.then(|| self.builder())
+    }
+
     async fn get_snapshot_builder(&mut self) -> SnapshotBuilder {
-        let last_log_id = *self.applied.borrow();
-        let meta = SnapshotMeta { last_log_id, last_membership: self.membership.clone() };
-        let state = Some(self.machine.snapshot());
-        SnapshotBuilder { snapshots: self.snapshots.clone(), meta, state }
+        self.builder()
     }
 
     async fn install_snapshot(
@@ -293,6 +352,8 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
         installing.await.map_err(io::Error::other)??;
         self.proposer.state_replaced(self.machine.admitted());
         self.membership = meta.last_membership.clone();
+        self.digest = self.machine.digest();
+        self.divergence.restart(meta.last_log_id.as_ref(), self.digest);
         self.applied.send_replace(meta.last_log_id);
         Ok(())
     }
@@ -303,24 +364,55 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     }
 }
 
-/// Writes one snapshot while commands go on being applied.
+/// The state at a place of the log, to be written while commands go on being applied.
 #[derive(Debug)]
-pub(super) struct SnapshotBuilder {
-    snapshots: Snapshots,
+pub(super) struct Captured {
     meta: SnapshotMeta,
-    /// Taken by the first build.
-    state: Option<StateSnapshot>,
+    state: StateSnapshot,
+}
+
+impl Captured {
+    async fn write(self, snapshots: &Snapshots) -> io::Result<FileSnapshot> {
+        let (snapshots, meta) = (snapshots.clone(), self.meta.clone());
+        let writing = spawn_blocking(move || snapshots.write(&meta, self.state));
+        let reader = writing.await.map_err(io::Error::other)??;
+        Ok(Snapshot { meta: self.meta, snapshot: reader })
+    }
+}
+
+/// Takes a snapshot. openraft ends for good when one cannot be written, on a full disk for example,
+/// so it is written here, and openraft is handed only what was written.
+pub(super) async fn take_snapshot(core: &Core, snapshots: &Snapshots) -> io::Result<()> {
+    let capturing = core.raft().with_state_machine(|machine: &mut StateMachine| {
+        let captured = machine.capture();
+        Box::pin(async move { captured })
+    });
+    let written = capturing.await.map_err(io::Error::other)?.write(snapshots).await?;
+    *snapshots.written.lock().unwrap_or_else(PoisonError::into_inner) = Some(written);
+    core.raft().trigger().snapshot().await.map_err(io::Error::other)
+}
+
+/// What gives openraft a snapshot.
+#[derive(Debug)]
+pub(super) enum SnapshotBuilder {
+    /// One that is there; taken by the first build.
+    Written(Option<Box<FileSnapshot>>),
+    /// One that is to be written; taken by the first build.
+    Captured(Snapshots, Option<Box<Captured>>),
 }
 
 impl RaftSnapshotBuilder<TypeConfig> for SnapshotBuilder {
     type SnapshotData = SnapshotReader;
 
     async fn build_snapshot(&mut self) -> io::Result<FileSnapshot> {
-        let state = self.state.take().ok_or_else(|| io::Error::other("built already"))?;
-        let (snapshots, meta) = (self.snapshots.clone(), self.meta.clone());
-        let writing = spawn_blocking(move || snapshots.write(&meta, state));
-        let reader = writing.await.map_err(io::Error::other)??;
-        Ok(Snapshot { meta: self.meta.clone(), snapshot: reader })
+        match self {
+            Self::Written(snapshot) => snapshot.take().map(|snapshot| *snapshot),
+            Self::Captured(snapshots, captured) => match captured.take() {
+                Some(captured) => Some(captured.write(snapshots).await?),
+                None => None,
+            },
+        }
+        .ok_or_else(|| io::Error::other("built already"))
     }
 }
 

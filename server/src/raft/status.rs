@@ -10,6 +10,7 @@ use openraft::async_runtime::watch::WatchReceiver;
 
 use super::core::{Core, EntrySizes};
 use super::directory::server_of;
+use super::divergence::{Divergence, Findings};
 use super::members::is_outsider;
 use super::state_machine::Snapshots;
 use super::types::LogId;
@@ -34,6 +35,12 @@ pub struct Status {
     /// Up to where the newest snapshot goes, and up to where the log was purged.
     pub snapshot: Option<u64>,
     pub purged: Option<u64>,
+    /// Whether this server has stopped serving because its state differs from the majority's; the
+    /// voters whose state differs from this server's; and the last entry after which a majority
+    /// was seen to agree with it.
+    pub diverged: bool,
+    pub differing: Vec<u64>,
+    pub agreed: Option<u64>,
     /// All other servers of the ensemble.
     pub peers: Vec<PeerStatus>,
     /// As leader: since when, and what it has proposed since then or since a reset.
@@ -60,6 +67,7 @@ pub struct StatusSource {
     pub(super) core: Core,
     pub(super) applied: watch::Receiver<Option<LogId>>,
     pub(super) snapshots: Snapshots,
+    pub(super) divergence: Arc<Divergence>,
     pub(super) role: watch::Receiver<Role>,
     /// After so long without an answer a peer does not count as synced.
     pub(super) heard_within: Duration,
@@ -79,7 +87,7 @@ impl StatusSource {
 
 impl Status {
     fn of(source: &StatusSource, role: Role) -> Self {
-        let StatusSource { core, applied, snapshots, heard_within, .. } = source;
+        let StatusSource { core, applied, snapshots, heard_within, divergence, .. } = source;
         let heard_within = *heard_within;
         let metrics = core.metrics();
         let membership = metrics.membership_config.membership();
@@ -99,6 +107,8 @@ impl Status {
             let is_synced = matching >= committed && is_heard(node);
             PeerStatus { server, is_voter, matching, is_synced }
         };
+        let Findings { diverged, differing, agreed, .. } =
+            divergence.findings(core.node(), &voters);
         let members = membership.nodes().filter(|(_, member)| !is_outsider(member));
         let others = members.map(|(node, _)| node);
         Self {
@@ -111,6 +121,9 @@ impl Status {
             applied: applied.borrow().map(|last| last.index),
             snapshot: snapshots.current().map(|current| current.name().index),
             purged: metrics.purged.map(|last| last.index),
+            diverged,
+            differing: differing.into_iter().map(server_of).collect(),
+            agreed,
             peers: others.filter(|node| **node != core.node()).map(peer).collect(),
             led_for: core.led_for(),
             proposed: core.proposed(),

@@ -46,7 +46,7 @@ impl ReadIndex {
         if leader == self.core.node() {
             return self.core.read_index().await;
         }
-        let link = self.links.to(leader, Lane::Request)?;
+        let link = self.links.to(leader, Lane::Query)?;
         let answer = link.call_within(READ_INDEX, Bytes::new(), ANSWER_TIMEOUT).await.ok()?;
         let mut answer = Reader(answer);
         (answer.u8().ok()? == 1).then_some(answer.u64().ok()?)
@@ -101,7 +101,7 @@ pub(super) async fn send_touches(
             machine.heard(through, sessions);
             continue;
         }
-        let Some(link) = links.to(leader, Lane::Request) else { continue };
+        let Some(link) = links.to(leader, Lane::Query) else { continue };
         for sessions in sessions.chunks(TOUCHES_PER_CALL) {
             for _ in 0..TOUCH_ATTEMPTS {
                 let counted = told(&link, sessions).await;
@@ -136,7 +136,7 @@ async fn told(link: &Link, sessions: &[SessionId]) -> Vec<SessionId> {
 const TOUCH_ATTEMPTS: u32 = 4;
 
 /// Sessions in one call to the leader.
-const TOUCHES_PER_CALL: usize = 10_000;
+const TOUCHES_PER_CALL: usize = 1_000;
 
 pub(super) fn encode_sessions(sessions: &[SessionId]) -> Bytes {
     let mut out = BytesMut::with_capacity(4 + 8 * sessions.len());

@@ -11,11 +11,12 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
 use super::core::{Core, Leadership};
+use super::divergence::{Comparer, Divergence};
 use super::machine::Machine;
 use super::network::{Links, STATUS};
 use super::options::Timing;
 use super::service::Heard;
-use super::state_machine::{Progress, Snapshots};
+use super::state_machine::{self, Progress, Snapshots};
 use super::sync::ReadIndex;
 use super::types::{LogId, term_of};
 use crate::peer::Lane;
@@ -24,6 +25,11 @@ use crate::storage::Wal;
 
 /// Between two looks at whether a snapshot is due.
 const SNAPSHOT_PAUSE: Duration = Duration::from_millis(200);
+
+/// The pause before a snapshot that could not be written is tried again. It doubles from failure to
+/// failure.
+const SNAPSHOT_RETRY_MIN: Duration = Duration::from_secs(1);
+const SNAPSHOT_RETRY_MAX: Duration = Duration::from_mins(2);
 
 /// A leader whose transactions count this far in its term hands over: the next term begins with
 /// the counter at zero again, long before it could overflow.
@@ -42,6 +48,7 @@ pub(super) struct RoleWatch {
     pub heard: Arc<Heard>,
     pub applied: watch::Receiver<Option<LogId>>,
     pub read_index: ReadIndex,
+    pub comparer: Comparer,
     pub links: Arc<Links>,
     pub timing: Timing,
     pub role: watch::Sender<Role>,
@@ -51,6 +58,8 @@ pub(super) struct RoleWatch {
     pub leads: Option<(u64, tokio::time::Instant)>,
     /// Since when it leads and has not heard of a majority for too long.
     pub doubts: Option<tokio::time::Instant>,
+    /// It was removed, and stands for no election.
+    pub is_out: bool,
 }
 
 impl RoleWatch {
@@ -60,7 +69,7 @@ impl RoleWatch {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // The replica starts as one that looks for a leader.
         let (mut role, mut term) = (Role::Looking, 0);
-        let mut was_member = false;
+        let (mut was_member, mut is_halted) = (false, false);
         loop {
             let mut next = self.judge();
             if role == Role::Looking
@@ -78,6 +87,11 @@ impl RoleWatch {
                 self.machine.role(role, term);
                 self.role.send_replace(role);
             }
+            if !is_halted && self.comparer.divergence.is_found() {
+                is_halted = true;
+                self.machine.diverged();
+            }
+            self.stay_out_of_elections();
             let is_member = self.is_member();
             if was_member && !is_member {
                 tracing::info!("this server was removed from the ensemble");
@@ -95,18 +109,37 @@ impl RoleWatch {
         }
     }
 
-    /// Who has been away must not serve what is long out of date.
+    /// Who has been away must not serve what is long out of date, nor what differs from what the
+    /// others have.
     async fn has_caught_up(&mut self) -> bool {
-        timeout(self.timing.election_max, self.read_index.catch_up()).await.unwrap_or(false)
+        let caught_up = timeout(self.timing.election_max, self.read_index.catch_up()).await;
+        if caught_up.unwrap_or(false) {
+            self.comparer.compare(self.timing.heartbeat).await;
+            return !self.comparer.divergence.is_found();
+        }
+        false
     }
 
-    /// Whether this server was taken in, and has not been removed since, as far as it knows. A
-    /// removed one gets no more of the log, so it may have to be told.
+    /// Whether this server was taken in, and has not been removed since, as far as it knows.
     fn is_member(&self) -> bool {
+        self.core.is_in_membership() && !self.is_removed()
+    }
+
+    /// Whether others have said that it was removed. A removed server gets no more of the log, so
+    /// it may have to be told.
+    fn is_removed(&self) -> bool {
         let metrics = self.core.metrics();
-        let membership = &metrics.membership_config;
-        let known_at = membership.log_id().as_ref().map_or(0, |at| at.index);
-        self.core.is_in_membership() && self.removal.load(Ordering::Relaxed) <= known_at
+        let known_at = metrics.membership_config.log_id().as_ref().map_or(0, |at| at.index);
+        self.removal.load(Ordering::Relaxed) > known_at
+    }
+
+    /// A server that was removed would ask for votes until it is stopped.
+    fn stay_out_of_elections(&mut self) {
+        let is_out = self.is_removed();
+        if std::mem::replace(&mut self.is_out, is_out) != is_out {
+            let may_stand = !is_out && !self.comparer.divergence.is_found();
+            self.core.raft().runtime_config().elect(may_stand);
+        }
     }
 
     fn judge(&mut self) -> Role {
@@ -120,7 +153,7 @@ impl RoleWatch {
         } else if self.leads.is_none_or(|(known, _)| known != term) {
             self.leads = Some((term, tokio::time::Instant::now()));
         }
-        if !self.is_member() {
+        if !self.is_member() || self.comparer.divergence.is_found() {
             return Role::Looking;
         }
         let metrics = self.core.metrics();
@@ -204,6 +237,7 @@ pub(super) struct Housekeeping {
     pub machine: Arc<dyn Machine>,
     pub snapshots: Snapshots,
     pub progress: Arc<Progress>,
+    pub divergence: Arc<Divergence>,
     pub snapshot_commands: u64,
     pub snapshot_log_bytes: u64,
     pub snapshots_retained: usize,
@@ -215,15 +249,23 @@ impl Housekeeping {
         let mut ticks = interval(SNAPSHOT_PAUSE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let (mut snapshot_at, mut purged_for) = ((0, 0), None);
+        let (mut not_before, mut pause) = (tokio::time::Instant::now(), SNAPSHOT_RETRY_MIN);
         loop {
             ticks.tick().await;
             let reached = (self.progress.commands(), self.progress.bytes());
             let (commands, bytes) = (reached.0 - snapshot_at.0, reached.1 - snapshot_at.1);
             let is_long = self.snapshot_log_bytes > 0 && bytes >= self.snapshot_log_bytes;
-            if commands >= self.snapshot_commands || is_long {
-                snapshot_at = reached;
-                if self.core.raft().trigger().snapshot().await.is_err() {
-                    return;
+            // A state that is known to be wrong must not become what the next start begins with.
+            let is_replacement = self.snapshots.needs_new();
+            let is_due = commands >= self.snapshot_commands || is_long || is_replacement;
+            let may_be_taken = !self.divergence.is_found();
+            if is_due && may_be_taken && tokio::time::Instant::now() >= not_before {
+                pause = self.take_snapshot(pause).await;
+                if pause == SNAPSHOT_RETRY_MIN {
+                    snapshot_at = reached;
+                }
+                if is_replacement || pause > SNAPSHOT_RETRY_MIN {
+                    not_before = tokio::time::Instant::now() + pause;
                 }
             }
             let current = self.core.metrics().snapshot;
@@ -236,6 +278,23 @@ impl Housekeeping {
             if self.core.is_leader() && !self.core.is_only_voter() && is_used_up() {
                 tracing::info!("handing over: the term's transaction numbers run out");
                 hand_over(&self.core, &self.links).await;
+            }
+        }
+    }
+
+    /// Takes a snapshot. Returns how long to wait before another attempt if this one has failed.
+    /// The log has all that is in the snapshot, so a server without it goes on.
+    async fn take_snapshot(&self, pause: Duration) -> Duration {
+        match state_machine::take_snapshot(&self.core, &self.snapshots).await {
+            Ok(()) => SNAPSHOT_RETRY_MIN,
+            Err(error) => {
+                let longer = (pause * 2).min(SNAPSHOT_RETRY_MAX);
+                tracing::error!(
+                    %error,
+                    retry_in_s = longer.as_secs(),
+                    "cannot write a snapshot: this server goes on, and its log grows until it can"
+                );
+                longer
             }
         }
     }
@@ -369,6 +428,6 @@ pub(super) async fn hand_over_to(core: &Core, links: &Links, heir: u64) -> bool 
 }
 
 async fn is_there(links: &Links, server: u64) -> bool {
-    let Some(link) = links.to(server, Lane::Request) else { return false };
+    let Some(link) = links.to(server, Lane::Query) else { return false };
     link.call_within(STATUS, Bytes::new(), HEIR_TIMEOUT).await.is_ok()
 }

@@ -88,6 +88,9 @@ pub enum Input {
     },
     /// This server no longer belongs to the ensemble.
     Removed,
+    /// This server's state differs from the majority's: nothing is served from it any more, not
+    /// even reads.
+    Diverged,
     /// A reconfiguration is done or refused; see [`Output::Reconfig`].
     Reconfigured {
         /// Its number.

@@ -139,6 +139,7 @@ impl Replica {
             Input::Touched { sessions } => self.on_touched(&sessions),
             Input::Heard { through, sessions } => self.on_heard(through, &sessions, out),
             Input::Removed => self.on_removed(out),
+            Input::Diverged => self.on_diverged(out),
             Input::Reconfigured { number, result } => self.on_reconfigured(number, result, out),
             Input::ReconfigLost { number } => self.on_reconfig_lost(number, out),
             Input::Members { text, write } => self.on_members(text, write, out),

@@ -1,9 +1,10 @@
 //! What is to be started, and where its files are.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Component, Path, PathBuf};
 
 use serde_json::json;
@@ -14,10 +15,19 @@ use super::UpError;
 use super::child::Child;
 use crate::cli::UpArgs;
 use crate::config::{self, HostPort, LoopbackPorts, Member, Role, ServerConfig};
+use crate::entropy::{Entropy, RealEntropy};
+use crate::storage::{Disk, RealDisk};
 use crate::transport::ReservedPort;
 
 /// How many servers there are if nobody says.
 const SERVERS_DEFAULT: u8 = 3;
+
+/// The file with the secret of the servers, in the directory of the ensemble.
+const SECRET_FILE: &str = "peer.secret";
+
+/// The secret is for the owner's eyes only; other files are for all.
+const SECRET_MODE: u32 = 0o600;
+const FILE_MODE: u32 = 0o666;
 
 /// The first client port if nobody says.
 const CLIENT_PORT_DEFAULT: u16 = 2181;
@@ -171,7 +181,8 @@ impl Plan {
             .collect();
         let state = json!({ "connect_string": self.connect_string(), "servers": servers });
         let path = self.state_path();
-        write_durably(&path, &format!("{state:#}\n")).map_err(|source| file_error(&path, source))
+        write_durably(&path, &format!("{state:#}\n"), FILE_MODE)
+            .map_err(|source| file_error(&path, source))
     }
 
     /// Removes it: nothing runs any more.
@@ -257,6 +268,17 @@ fn found(
     if let Some(earlier) = earlier {
         configs = on_ports_of(earlier, &configs);
     }
+    if configs.len() > 1 {
+        let own = directory.join(SECRET_FILE);
+        make_secret(&own)?;
+        for config in &mut configs {
+            let secret = &mut config.ensemble.peer_secret_file;
+            if secret.as_ref().is_none_or(|file| *file == own) {
+                // Relative to the file that names it, so that the directory can be moved.
+                *secret = Some(PathBuf::from(SECRET_FILE));
+            }
+        }
+    }
     let (configs, warnings) = write_config(path, &configs)?;
     tell(warnings);
     Ok(configs)
@@ -319,6 +341,17 @@ fn resolved(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
+/// Makes the secret of the servers, unless an earlier start has made it.
+fn make_secret(path: &Path) -> Result<(), UpError> {
+    if path.try_exists().map_err(|source| file_error(path, source))? {
+        return Ok(());
+    }
+    let words = [(); 4].map(|()| format!("{:016x}", RealEntropy.number()));
+    let text = format!("{}\n", words.concat());
+    let written = write_durably(path, &text, SECRET_MODE);
+    written.map_err(|source| file_error(path, source))
+}
+
 /// As many ports as `taken` has, which are free and not among them.
 fn free_ports(taken: &[u16]) -> io::Result<Vec<ReservedPort>> {
     // All are held until the last is found, so that none comes twice.
@@ -349,7 +382,7 @@ fn write_config(
             }
         }
     }
-    write_durably(path, &config::to_cluster_toml(&written))
+    write_durably(path, &config::to_cluster_toml(&written), FILE_MODE)
         .map_err(|source| file_error(path, source))?;
     Ok(config::load_ensemble(path)?)
 }
@@ -361,9 +394,10 @@ fn tell(warnings: Vec<config::Warning>) {
 }
 
 /// Replaces a file: a reader, and the next start after a power cut, finds the old text or the new.
-fn write_durably(path: &Path, text: &str) -> io::Result<()> {
+fn write_durably(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     let draft = path.with_extension("new");
-    let mut file = File::create(&draft)?;
+    let mut options = OpenOptions::new();
+    let mut file = options.write(true).create(true).truncate(true).mode(mode).open(&draft)?;
     file.write_all(text.as_bytes())?;
     file.sync_all()?;
     fs::rename(&draft, path)?;
@@ -373,7 +407,8 @@ fn write_durably(path: &Path, text: &str) -> io::Result<()> {
 
 /// A directory, which is made if need be, by its full name.
 fn absolute(directory: &Path) -> Result<PathBuf, UpError> {
-    let made = fs::create_dir_all(directory).and_then(|()| fs::canonicalize(directory));
+    // Durable, like all that the servers will put into it.
+    let made = RealDisk.create_dir_all(directory).and_then(|()| fs::canonicalize(directory));
     made.map_err(|source| file_error(directory, source))
 }
 

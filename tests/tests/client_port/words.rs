@@ -91,7 +91,9 @@ fn differences(addresses: [SocketAddr; 2]) -> Vec<String> {
             let lacks: Vec<_> = not_in(&expected, &found).collect();
             let own: Vec<_> = not_in(&found, &expected).collect();
             let in_ensemble = expected.iter().any(|key| key == "zk_quorum_size");
-            let known = MNTR_OWN.iter().filter(|key| in_ensemble || !key.starts_with("zk_raft_"));
+            let of_ensemble =
+                |key: &str| key.starts_with("zk_raft_") || MNTR_COMPARISONS.contains(&key);
+            let known = MNTR_OWN.iter().filter(|key| in_ensemble || !of_ensemble(key));
             if !lacks.is_empty() || !own.iter().eq(known) {
                 differences.push(format!("mntr lacks {lacks:?}, and has {own:?} more"));
             }
@@ -208,14 +210,22 @@ const MNTR_ABSENT: [(&str, &str); 9] = [
     ("faults that zoolet logs", "auth_failed_ cnxn_closed_ unrecoverable_"),
 ];
 
-/// The keys of `mntr` that Apache has not, in order; those of Raft only in an ensemble.
-const MNTR_OWN: [&str; 7] = [
+/// What comparing the states of servers has shown.
+const MNTR_COMPARISONS: [&str; 3] =
+    ["zk_state_agreed_index", "zk_state_differing_servers", "zk_state_diverged"];
+
+/// The keys of `mntr` that Apache has not, in order; those of Raft and of comparisons only in an
+/// ensemble.
+const MNTR_OWN: [&str; 10] = [
     "zk_max_lock_hold_us",
     "zk_raft_applied_index",
     "zk_raft_last_log_index",
     "zk_raft_snapshot_index",
     "zk_raft_term",
+    "zk_state_agreed_index",
+    "zk_state_differing_servers",
     "zk_state_digest",
+    "zk_state_diverged",
     "zk_state_zxid",
 ];
 

@@ -121,7 +121,7 @@ const fn text(name: &'static str, setting: (&'static str, &'static str)) -> Key 
     Key { name, rule: Rule::Text { setting } }
 }
 
-/// The keys that do here what they do there.
+/// The keys that do here what they do there, and `peerSecretFile`, which is zoolet's own.
 #[rustfmt::skip]
 static HONORED: &[Key] = &[
     own("dataDir"),
@@ -141,6 +141,7 @@ static HONORED: &[Key] = &[
     number("initLimit", ("ensemble", "init_limit_ticks"), Low::Wrong),
     number("syncLimit", ("ensemble", "sync_limit_ticks"), Low::Wrong),
     number("cnxTimeout", ("ensemble", "peer_connect_timeout_ms"), Low::Unset),
+    text("peerSecretFile", ("ensemble", "peer_secret_file")),
     true_false("reconfigEnabled", ("ensemble", "reconfig_enabled")),
     true_false("readonlymode.enabled", ("ensemble", "read_only_mode")),
     number("minSessionTimeout", ("session", "timeout_ms_min"), Low::Unset),

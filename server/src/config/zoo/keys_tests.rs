@@ -231,6 +231,10 @@ static SECTION_15_2: &[(&str, Outcome)] = &[
     ("zookeeper.tcpKeepAlive=true", Warned),
     ("zookeeper.clientTcpKeepAlive=true", Warned),
     ("zookeeper.cnxTimeout=7", Honored(|c| c.ensemble.peer_connect_timeout_ms == 7)),
+    (
+        "zookeeper.peerSecretFile=/etc/zoolet/secret",
+        Honored(|c| c.ensemble.peer_secret_file.as_deref() == Some("/etc/zoolet/secret".as_ref())),
+    ),
     ("zookeeper.electionPortBindRetry=5", Warned),
     ("zookeeper.learner.asyncSending=true", Warned),
     ("zookeeper.learner.closeSocketAsync=true", Warned),

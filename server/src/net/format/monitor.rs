@@ -59,6 +59,9 @@ pub(in super::super) fn mntr(shared: &Shared) -> String {
         out.add("raft_last_log_index", figures.last_log);
         out.add("raft_applied_index", figures.applied);
         out.add("raft_snapshot_index", figures.snapshot);
+        out.add("state_diverged", u8::from(figures.diverged));
+        out.add("state_differing_servers", figures.differing);
+        out.add("state_agreed_index", figures.agreed);
     }
     out.add("max_lock_hold_us", report.figures.hold_us_max);
     out.add("state_zxid", report.zxid);

@@ -8,7 +8,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::ensemble::{Ensemble, PATIENCE, command};
-use crate::peer::{CallError, Identity, Lane, Link, LinkOptions, Target};
+use crate::peer::{CallError, FrameLimits, Identity, Lane, Link, LinkOptions, Target};
 use crate::raft::codec;
 use crate::raft::network::{PROPOSE, SNAPSHOT_BEGIN, SNAPSHOT_CHUNK};
 use crate::raft::types::Vote;
@@ -16,17 +16,18 @@ use crate::replica::{Batch, Origin, Role, ServerId};
 use crate::transport::RealNet;
 
 /// A link of server `from` to server `to` that no cut breaks.
-fn link(ensemble: &Ensemble, from: usize, to: usize) -> Link {
+pub(super) fn link(ensemble: &Ensemble, from: usize, to: usize) -> Link {
     let (_, server) = ensemble.running().next().unwrap();
     let founding = server.raft.founding();
     Link::open(LinkOptions {
         net: Arc::new(RealNet),
         ours: Identity { cluster: 7, founding: 0, server: from as u64 + 1, directory: 1, boot: 1 },
         founding: Arc::new(AtomicU64::new(founding)),
+        secret: None,
         target: Target { server: to as u64 + 1, directory: None },
         addresses: vec![ensemble.address(to)],
         lane: Lane::Snapshot,
-        frame_bytes_max: 1 << 20,
+        frames: FrameLimits { small: 1 << 20, large: 1 << 20 },
         calls_max: 8,
         connect_timeout: PATIENCE,
         backoff_max: Duration::from_millis(100),

@@ -1,17 +1,19 @@
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use openraft::ChangeMembers;
 use tokio::time::{Instant, sleep, timeout};
 use zoolet_jute::SessionId;
 
-use super::ensemble::{Ensemble, PATIENCE};
+use super::ensemble::{Ensemble, PATIENCE, Server};
 use super::recorder::Applied;
 use crate::host::Proposals;
+use crate::raft::types::Member;
 use crate::replica::Role;
-use crate::storage::{Disk, Fault};
+use crate::storage::{DirectorySizes, Disk, Fault};
 
 /// Each start's commands are applied in rising order, which also means at most once; and all
 /// servers have applied the same.
@@ -263,6 +265,125 @@ async fn a_received_snapshot_that_cannot_be_read_is_deleted_and_sent_again() {
     let machine = ensemble.server(away).machine.clone();
     timeout(PATIENCE, machine.until(|_, told| told.restored > 0)).await.expect("a snapshot");
     check(&ensemble).await;
+}
+
+/// Damage of the leader's snapshot passed for an error of the network, and the same file was sent
+/// again and again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_snapshot_of_the_leader_is_replaced_by_a_new_one() {
+    let (mut ensemble, leader, away) = left_behind().await;
+    let directory = Path::new("data/snapshots");
+    for server in [leader, 3 - leader - away] {
+        let disk = ensemble.disk(server);
+        for file in disk.list(directory).unwrap() {
+            let path = directory.join(&file.name);
+            disk.open(&path).unwrap().write_all_at(b"damage", file.bytes / 2).unwrap();
+        }
+    }
+    ensemble.start(away).await;
+    let machine = ensemble.server(away).machine.clone();
+    timeout(PATIENCE, machine.until(|_, told| told.restored > 0)).await.expect("a snapshot");
+    ensemble.ready().await;
+    check(&ensemble).await;
+}
+
+/// The log has all that a snapshot holds, and room of its own. But the server ended when a snapshot
+/// did not fit on the disk any more.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_goes_on_when_the_disk_is_too_full_for_a_snapshot() {
+    let mut ensemble = Ensemble::new(1, 0).await;
+    ensemble.snapshot_commands = 300;
+    ensemble.start(0).await;
+    ensemble.ready().await;
+    ensemble.server(0).propose(10);
+    ensemble.server(0).settled().await;
+    // The log's segment is there. Nothing else fits.
+    let disk = ensemble.disk(0).clone();
+    let used = || DirectorySizes::measure(&disk, "data".as_ref(), "data".as_ref()).data;
+    let deadline = Instant::now() + PATIENCE;
+    while used() < 1 << 18 {
+        assert!(Instant::now() < deadline, "there is no segment: {}", used());
+        sleep(Duration::from_millis(10)).await;
+    }
+    ensemble.disk(0).set_capacity(Some(used()));
+    for _ in 0..20 {
+        ensemble.server(0).propose(50);
+        ensemble.server(0).settled().await;
+        sleep(Duration::from_millis(50)).await;
+    }
+    assert_eq!(*ensemble.server(0).raft.fatal().borrow(), None);
+    assert_eq!(ensemble.server(0).raft.status().snapshot, None);
+    ensemble.disk(0).set_capacity(None);
+    let deadline = Instant::now() + PATIENCE;
+    while ensemble.server(0).raft.status().snapshot.is_none() {
+        assert!(Instant::now() < deadline, "no snapshot is taken");
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+/// Over a slow link, syncs and touched sessions waited behind megabytes of proposals.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sync_does_not_wait_behind_proposals_on_a_slow_link() {
+    let mut ensemble = Ensemble::new(3, 0).await;
+    // The link is slow, not broken.
+    ensemble.timing.election_max = Duration::from_secs(5);
+    ensemble.timing.patience = PATIENCE * 4;
+    for from in 0..3 {
+        for to in (0..3).filter(|to| *to != from) {
+            ensemble.cut.slow_down(from, to, 50_000);
+        }
+        ensemble.start(from).await;
+    }
+    let leader = ensemble.ready().await;
+    let follower = (leader + 1) % 3;
+    for _ in 0..4 {
+        ensemble.server(follower).propose_long(500_000);
+    }
+    // The first batch takes ten seconds.
+    sleep(Duration::from_secs(1)).await;
+    let asked = Instant::now();
+    ensemble.server(follower).proposer.sync(1);
+    ensemble.server(follower).proposer.touch(1, vec![SessionId(5)]);
+    let machine = ensemble.server(follower).machine.clone();
+    let answered = machine.until(|_, told| told.synced == 1 && !told.heard.is_empty());
+    timeout(PATIENCE, answered).await.expect("an answer");
+    assert!(asked.elapsed() < Duration::from_secs(6), "{:?}", asked.elapsed());
+    assert_eq!(machine.record().applied.len(), 0, "the proposals were not slow");
+}
+
+/// A server that had missed its removal asked for votes fifty times a second, for ever.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_removed_server_that_missed_the_word_learns_it_and_asks_for_no_votes() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    let leader = ensemble.ready().await;
+    let removed = (leader + 1) % 3;
+    ensemble.cut.isolate(removed, 3).await;
+    let gone = ensemble.server(removed).raft.core.node();
+    let nodes: Vec<u64> = ensemble.running().map(|(_, server)| server.raft.core.node()).collect();
+    let left: BTreeSet<u64> = nodes.into_iter().filter(|node| *node != gone).collect();
+    let raft = ensemble.server(leader).raft.core.raft().clone();
+    let gone = ChangeMembers::RemoveNodes(BTreeSet::from([gone]));
+    // An ensemble that was changed: its leader does not add what only the configuration lists.
+    let line = "127.0.0.1:2888:3888:participant;127.0.0.1:2181".to_owned();
+    let member = |(at, server): (usize, &Server)| {
+        let member = Member { address: ensemble.address(at), line: line.clone() };
+        (server.raft.core.node(), member)
+    };
+    let lines: BTreeMap<u64, Member> = ensemble.running().map(member).collect();
+    while raft.change_membership(ChangeMembers::SetNodes(lines.clone()), true).await.is_err() {
+        sleep(Duration::from_millis(10)).await;
+    }
+    // Each step may have to be repeated.
+    while ensemble.server(leader).raft.status().peers.len() > 1 {
+        let _ = raft.change_membership(left.clone(), false).await;
+        let _ = raft.change_membership(gone.clone(), false).await;
+        sleep(Duration::from_millis(10)).await;
+    }
+    ensemble.server(leader).propose(10);
+    ensemble.server(leader).settled().await;
+    ensemble.cut.heal();
+    let machine = ensemble.server(removed).machine.clone();
+    timeout(PATIENCE, machine.until(|_, told| told.removed == 1)).await.expect("it knows");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -65,7 +65,9 @@ fn what_is_written_is_read_again() {
     request.leadership_transfer = true;
     assert_eq!(Reader(codec::encode_vote_request(&request)).vote_request().unwrap(), request);
     let response = VoteResponse::new(Vote::new(4, 2), None, true);
-    assert_eq!(Reader(codec::encode_vote_response(&response)).vote_response().unwrap(), response);
+    let mut reader = Reader(codec::encode_vote_response(&response, 7));
+    assert_eq!(reader.vote_response().unwrap(), response);
+    assert_eq!(reader.u64().unwrap(), 7);
     let request = TransferLeaderRequest::new(Vote::new_committed(4, 2), 3, None);
     let read = Reader(codec::encode_transfer_request(&request)).transfer_request();
     assert_eq!(read.unwrap(), request);

@@ -1,6 +1,6 @@
 //! An ensemble whose servers can be killed and started again, and whose network can be cut.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::io::copy_bidirectional;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::time::{Instant, sleep, timeout};
 use zoolet_jute::{SessionId, Xid};
 
@@ -115,6 +115,8 @@ impl Ensemble {
             }),
             directory: PathBuf::from("data"),
             log_directory: PathBuf::from("data"),
+            secret: None,
+            entry_bytes_max: 1 << 20,
             batches: BatchLimits::default(),
             wal: WalOptions { segment_bytes: 1 << 18, ..WalOptions::default() },
             snapshot_commands: self.snapshot_commands,
@@ -201,6 +203,22 @@ impl Ensemble {
         }
     }
 
+    /// Waits until all of the first three servers serve, and counts them.
+    pub(super) async fn ready_voters(&self) -> usize {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let serving = self.running().take(3);
+            let serving =
+                serving.filter(|(_, server)| *server.raft.role().borrow() != Role::Looking);
+            let count = serving.count();
+            if count == 3 {
+                return count;
+            }
+            assert!(Instant::now() < deadline, "only {count} serve");
+            sleep(Duration::from_millis(10)).await;
+        }
+    }
+
     fn addresses(&self) -> Vec<String> {
         self.members.iter().map(|member| member.address.clone()).collect()
     }
@@ -213,6 +231,13 @@ impl Server {
             self.proposed += 1;
             self.proposer.propose(command(self.proposed));
         }
+    }
+
+    /// Proposes one command of about so many bytes.
+    pub(super) fn propose_long(&mut self, bytes: usize) {
+        self.proposed += 1;
+        let op = Op::DeleteContainer { path: "p".repeat(bytes) };
+        self.proposer.propose(Command { op, ..command(self.proposed) });
     }
 
     /// Waits until this server has applied all that it has proposed and not lost.
@@ -256,6 +281,8 @@ pub(super) struct Cut {
     pairs: Arc<Mutex<BTreeSet<(usize, usize)>>>,
     /// The connections that there are.
     open: Arc<Mutex<Vec<(usize, usize)>>>,
+    /// How many bytes a second go from one server to another on each connection; zero for any.
+    slow: Arc<Mutex<BTreeMap<(usize, usize), u64>>>,
 }
 
 impl Cut {
@@ -278,6 +305,15 @@ impl Cut {
         while self.open.lock().unwrap().iter().any(&is_cut) {
             sleep(Duration::from_millis(1)).await;
         }
+    }
+
+    /// Makes the connections that a server opens to another from now on slow.
+    pub(super) fn slow_down(&self, from: usize, to: usize, bytes_per_second: u64) {
+        self.slow.lock().unwrap().insert((from, to), bytes_per_second);
+    }
+
+    fn rate(&self, from: usize, to: usize) -> Option<u64> {
+        self.slow.lock().unwrap().get(&(from, to)).copied()
     }
 
     pub(super) fn heal(&self) {
@@ -324,7 +360,8 @@ impl Net for CutNet {
             let address: SocketAddr = address.parse().unwrap();
             let mut outer = tokio::net::TcpStream::connect(address).await?;
             outer.set_nodelay(true)?;
-            let (near, mut far) = tokio::io::duplex(1 << 20);
+            let room = if cut.rate(from, target).is_some() { 4096 } else { 1 << 20 };
+            let (near, mut far) = tokio::io::duplex(room);
             cut.open.lock().unwrap().push((from, target));
             tokio::spawn(async move {
                 let watch = async {
@@ -332,8 +369,14 @@ impl Net for CutNet {
                         sleep(Duration::from_millis(2)).await;
                     }
                 };
+                let copying = async {
+                    match cut.rate(from, target) {
+                        None => copy_bidirectional(&mut far, &mut outer).await.map(drop),
+                        Some(rate) => copy_slowly(far, outer, rate).await,
+                    }
+                };
                 tokio::select! {
-                    _ = copy_bidirectional(&mut far, &mut outer) => {}
+                    _ = copying => {}
                     () = watch => {}
                 }
                 let mut open = cut.open.lock().unwrap();
@@ -342,5 +385,31 @@ impl Net for CutNet {
             });
             Ok(Box::new(near) as Box<dyn Stream>)
         })
+    }
+}
+
+/// Carries bytes to the called server at a rate, and its answers at once.
+async fn copy_slowly(
+    caller: tokio::io::DuplexStream,
+    called: tokio::net::TcpStream,
+    bytes_per_second: u64,
+) -> io::Result<()> {
+    let (mut from_caller, mut to_caller) = tokio::io::split(caller);
+    let (mut from_called, mut to_called) = called.into_split();
+    let calls = async {
+        let mut buffer = vec![0; 2048];
+        loop {
+            let count = from_caller.read(&mut buffer).await?;
+            if count == 0 {
+                return Ok(());
+            }
+            to_called.write_all(&buffer[..count]).await?;
+            sleep(Duration::from_micros(count as u64 * 1_000_000 / bytes_per_second)).await;
+        }
+    };
+    let answers = async { tokio::io::copy(&mut from_called, &mut to_caller).await.map(drop) };
+    tokio::select! {
+        ended = calls => ended,
+        ended = answers => ended,
     }
 }

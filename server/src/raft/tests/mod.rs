@@ -3,12 +3,14 @@
 mod calls;
 mod cluster;
 mod codec;
+mod divergence;
 mod ensemble;
 mod gate;
 mod numbers;
 mod rebuilt;
 mod recorder;
 mod recovery;
+mod refused;
 mod replaced;
 mod slow_disk;
 mod start;

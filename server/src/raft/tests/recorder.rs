@@ -37,6 +37,8 @@ pub(super) struct Recorder {
     pub(super) refusals: Arc<AtomicU64>,
     /// Whose row of the fence is reported.
     pub(super) server: Arc<AtomicU8>,
+    /// How far the state has drifted away from what was applied.
+    pub(super) drift: Arc<AtomicU64>,
     /// What the transactions are counted from.
     pub(super) zxid_before: Arc<AtomicU64>,
 }
@@ -50,6 +52,7 @@ pub(super) struct Told {
     pub(super) touched: Vec<SessionId>,
     pub(super) heard: Vec<(u64, SessionId)>,
     pub(super) removed: u64,
+    pub(super) diverged: u64,
     pub(super) restored: u64,
     pub(super) started: Vec<u64>,
     pub(super) roles: Vec<Role>,
@@ -168,6 +171,16 @@ impl Machine for Recorder {
 
     fn wall_ms(&self) -> i64 {
         1
+    }
+
+    fn digest(&self) -> u64 {
+        let record = self.record.lock().unwrap();
+        let last = record.applied.last().map_or(0, |(_, number)| *number);
+        (record.applied.len() as u64) << 32 | last ^ self.drift.load(Ordering::Relaxed)
+    }
+
+    fn diverged(&self) {
+        self.tell(|told| told.diverged += 1);
     }
 
     fn lost(&self, through: u64) {

@@ -99,7 +99,7 @@ async fn a_snapshot_ahead_of_the_log_survives_a_power_cut() {
             ensemble.server(leader).settled().await;
             check(&ensemble).await;
             let applied = ensemble.server(slow).raft.status().applied;
-            ensemble.server(slow).raft.take_snapshot().await;
+            ensemble.server(slow).raft.take_snapshot();
             let deadline = Instant::now() + PATIENCE;
             while ensemble.server(slow).raft.status().snapshot < applied {
                 assert!(Instant::now() < deadline, "no snapshot in round {round}");
@@ -130,7 +130,7 @@ async fn writes_go_on_while_a_snapshot_is_written() {
     ensemble.server(leader).settled().await;
     for at in 0..3 {
         ensemble.snapshot_gate(at).close();
-        ensemble.server(at).raft.take_snapshot().await;
+        ensemble.server(at).raft.take_snapshot();
     }
     let deadline = Instant::now() + PATIENCE;
     let is_under_way = |ensemble: &Ensemble, at| {

@@ -57,6 +57,8 @@ fn the_directory_of_another_server_is_refused() {
             disk: Arc::new(disk.clone()),
             directory: PathBuf::from("data"),
             log_directory: PathBuf::from("data"),
+            secret: None,
+            entry_bytes_max: 1 << 20,
             batches: BatchLimits::default(),
             wal: WalOptions::default(),
             snapshot_commands: 1,

@@ -80,6 +80,13 @@ impl Replica {
         }
     }
 
+    /// Nothing is served from a state that is known to be wrong: all clients go to another server.
+    /// Its part in the ensemble is `Looking` until the next start, so it serves nobody again.
+    pub(in crate::replica) fn on_diverged(&mut self, out: &mut Vec<Output>) {
+        (self.serving, self.read_only, self.options.read_only_mode) = (false, false, false);
+        self.close_all(out);
+    }
+
     /// A new leader knows nothing of when sessions were last heard of: everyone gets the whole
     /// timeout.
     pub(in crate::replica) fn begin_to_lead(&mut self) {

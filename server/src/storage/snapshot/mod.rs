@@ -157,7 +157,8 @@ impl SnapshotStore {
         Ok(old)
     }
 
-    fn path(&self, name: SnapshotName) -> PathBuf {
+    /// Where a snapshot is.
+    pub fn path(&self, name: SnapshotName) -> PathBuf {
         self.directory.join(name.file_name())
     }
 

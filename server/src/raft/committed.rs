@@ -1,0 +1,82 @@
+//! The terms of committed entries never change. openraft checks that in debug builds only: in
+//! others it would cut the log behind what was applied, and the server would end up with another
+//! history than its clients have seen, or with a log that it cannot read.
+
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::sync::watch;
+
+use super::types::{LogId, term_of};
+use crate::storage::Wal;
+
+/// What was committed here.
+#[derive(Debug)]
+pub(super) struct Committed {
+    wal: Arc<Wal>,
+    applied: watch::Receiver<Option<LogId>>,
+    /// The last contradiction that was reported, and who sent it.
+    reported: Mutex<Option<(u64, Contradiction)>>,
+}
+
+/// A peer has another entry in a place where this server has a committed one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Contradiction {
+    index: u64,
+    ours: u64,
+    theirs: u64,
+}
+
+impl fmt::Display for Contradiction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { index, ours, theirs } = self;
+        write!(f, "entry {index} was committed here in term {ours}, and is of term {theirs} there")
+    }
+}
+
+impl Committed {
+    pub(super) fn new(wal: Arc<Wal>, applied: watch::Receiver<Option<LogId>>) -> Self {
+        Self { wal, applied, reported: Mutex::default() }
+    }
+
+    /// The first of these entries, which a peer says it has, that contradicts what was committed
+    /// here. Each one is reported once.
+    pub(super) fn contradicts(
+        &self,
+        peer: u64,
+        entries: impl Iterator<Item = LogId>,
+    ) -> Option<Contradiction> {
+        let (state, applied) = (self.wal.state(), *self.applied.borrow());
+        let applied = applied.map(|last| (last.index, term_of(&last)));
+        let committed = state.committed.map(|last| (last.index, last.term));
+        let through = applied.max(committed)?.0;
+        let purged = state.purged.map(|last| (last.index, last.term));
+        let term_at = |index: u64| {
+            let known = [applied, committed, purged].into_iter().flatten();
+            let known = known.filter(|(at, _)| *at == index).map(|(_, term)| term).next();
+            known.or_else(|| self.wal.position(index).map(|position| position.term))
+        };
+        let contradiction = entries.filter(|entry| entry.index <= through).find_map(|entry| {
+            let (index, theirs) = (entry.index, term_of(&entry));
+            let ours = term_at(index).filter(|ours| *ours != theirs)?;
+            Some(Contradiction { index, ours, theirs })
+        })?;
+        self.report(peer, contradiction);
+        Some(contradiction)
+    }
+
+    fn report(&self, peer: u64, contradiction: Contradiction) {
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        if reported.replace((peer, contradiction)) != Some((peer, contradiction)) {
+            let Contradiction { index, ours, theirs } = contradiction;
+            tracing::error!(
+                peer,
+                index,
+                ours,
+                theirs,
+                "a server sends another entry in the place of a committed one: its log is refused, \
+                 and the states of all servers are compared to find out which one is wrong"
+            );
+        }
+    }
+}

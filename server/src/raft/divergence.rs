@@ -1,0 +1,367 @@
+//! Whether the servers still hold the same state.
+//!
+//! Every server keeps the digests of its state after some of the entries that it has applied, and
+//! asks the other voters all the time what theirs were after the same entries. A digest is kept up
+//! to date with every change, so a comparison costs two small messages and no look at the state.
+//!
+//! Which side is wrong is decided by count. When so many voters differ from a server that no
+//! majority can agree with it any more, this server stops serving: it drops its clients, gives the
+//! lead up, stands for no election and writes no snapshot, until it is started again. As long as
+//! the others that answer are too few to decide, the difference is reported and nothing is stopped.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::future::join_all;
+use tokio::sync::watch;
+use tokio::time::{MissedTickBehavior, interval};
+
+use super::codec::Reader;
+use super::core::Core;
+use super::directory::server_of;
+use super::network::{DIGEST, Links};
+use super::types::{LogId, term_of};
+use super::upkeep::hand_over;
+use crate::peer::Lane;
+use crate::storage::Wal;
+
+/// The digests after so many of the last entries are kept.
+const RECENT_MAX: usize = 1024;
+
+/// Of older entries, the digest after every so many is kept, and so many of these.
+pub(super) const SPARSE_STEP: u64 = 64;
+const SPARSE_MAX: usize = 4096;
+
+/// The most checkpoints in one question.
+const QUESTION_MAX: usize = 8;
+
+/// The state after one entry.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Checkpoint {
+    index: u64,
+    term: u64,
+    digest: u64,
+}
+
+/// What a server knows about the entry of a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Known {
+    /// It was not applied yet, or is long gone.
+    Nothing,
+    /// It was applied in this term; the digest after it is no longer known.
+    Term(u64),
+    /// Its term, and the digest after it.
+    State { term: u64, digest: u64 },
+}
+
+impl Known {
+    /// Whether it is what `ours` says; `None` if it says too little for that.
+    fn agrees(self, ours: Checkpoint) -> Option<bool> {
+        match self {
+            Self::Nothing => None,
+            Self::Term(term) => (term != ours.term).then_some(false),
+            Self::State { term, digest } => Some((term, digest) == (ours.term, ours.digest)),
+        }
+    }
+}
+
+/// The checkpoints that are kept, each list by rising index.
+#[derive(Debug, Default)]
+struct Checkpoints {
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    recent: VecDeque<Checkpoint>,
+    sparse: VecDeque<Checkpoint>,
+}
+
+impl Checkpoints {
+    fn lock(&self) -> MutexGuard<'_, Kept> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note(&self, at: &LogId, digest: u64) {
+        let checkpoint = Checkpoint { index: at.index, term: term_of(at), digest };
+        let mut kept = self.lock();
+        push(&mut kept.recent, checkpoint, RECENT_MAX);
+        if at.index.is_multiple_of(SPARSE_STEP) {
+            push(&mut kept.sparse, checkpoint, SPARSE_MAX);
+        }
+    }
+
+    fn restart(&self, at: Option<&LogId>, digest: u64) {
+        *self.lock() = Kept::default();
+        if let Some(at) = at {
+            self.note(at, digest);
+        }
+    }
+
+    fn find(&self, index: u64) -> Option<Checkpoint> {
+        let kept = self.lock();
+        let find = |list: &VecDeque<Checkpoint>| {
+            let at = list.binary_search_by_key(&index, |checkpoint| checkpoint.index).ok()?;
+            list.get(at).copied()
+        };
+        find(&kept.recent).or_else(|| find(&kept.sparse))
+    }
+
+    /// What to ask the others about: the last entry, and older ones for those that lag behind.
+    fn questions(&self) -> Vec<Checkpoint> {
+        let kept = self.lock();
+        let back = |steps: usize| kept.sparse.iter().rev().nth(steps).copied();
+        let mut asked: Vec<_> = kept.recent.back().copied().into_iter().collect();
+        asked.extend([0, 1, 8, 64, 512].into_iter().filter_map(back));
+        asked
+    }
+}
+
+fn push(list: &mut VecDeque<Checkpoint>, checkpoint: Checkpoint, max: usize) {
+    if list.len() >= max {
+        list.pop_front();
+    }
+    list.push_back(checkpoint);
+}
+
+/// Answers what this server knows about the asked checkpoints.
+pub(super) fn answer(
+    mut body: Reader,
+    divergence: &Divergence,
+    wal: &Wal,
+    applied: u64,
+) -> io::Result<Bytes> {
+    let asked = body.u8()?;
+    let mut out = BytesMut::new();
+    for _ in 0..usize::from(asked).min(QUESTION_MAX) {
+        let index = body.u64()?;
+        let in_log = || wal.position(index).filter(|_| index <= applied);
+        let known = match divergence.checkpoints.find(index) {
+            Some(Checkpoint { term, digest, .. }) => Known::State { term, digest },
+            None => in_log().map_or(Known::Nothing, |position| Known::Term(position.term)),
+        };
+        let (tag, term, digest) = match known {
+            Known::Nothing => (0, 0, 0),
+            Known::Term(term) => (1, term, 0),
+            Known::State { term, digest } => (2, term, digest),
+        };
+        out.put_u8(tag);
+        out.put_u64(term);
+        out.put_u64(digest);
+    }
+    Ok(out.freeze())
+}
+
+fn encode_questions(asked: &[Checkpoint]) -> Bytes {
+    let mut out = BytesMut::new();
+    out.put_u8(u8::try_from(asked.len()).unwrap_or(u8::MAX));
+    for checkpoint in asked {
+        out.put_u64(checkpoint.index);
+    }
+    out.freeze()
+}
+
+fn decode_known(body: &mut Reader) -> io::Result<Known> {
+    let (tag, term, digest) = (body.u8()?, body.u64()?, body.u64()?);
+    Ok(match tag {
+        2 => Known::State { term, digest },
+        1 => Known::Term(term),
+        _ => Known::Nothing,
+    })
+}
+
+/// What the comparisons have shown.
+#[derive(Debug, Default)]
+pub(super) struct Divergence {
+    checkpoints: Checkpoints,
+    compared: Mutex<BTreeMap<u64, Comparison>>,
+    /// Why this server has stopped serving.
+    verdict: watch::Sender<Option<String>>,
+    /// What was reported last.
+    reported: Mutex<Findings>,
+}
+
+/// The last comparisons with one voter.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Comparison {
+    /// The last entry after which the states were the same.
+    agreed: Option<u64>,
+    /// The first entry since then after which they were not.
+    differed: Option<u64>,
+}
+
+/// What the comparisons add up to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Findings {
+    /// Whether this server has stopped serving, because no majority can agree with it.
+    pub diverged: bool,
+    /// The voters whose state differs from this server's.
+    pub differing: Vec<u64>,
+    /// Whether a majority agrees with this server, so that it is the others that are wrong.
+    pub confirmed: bool,
+    /// The last entry after which a majority was seen to agree with this server.
+    pub agreed: Option<u64>,
+}
+
+impl Divergence {
+    /// Whether this server has stopped serving because its state differs from the majority's.
+    pub(super) fn is_found(&self) -> bool {
+        self.verdict.borrow().is_some()
+    }
+
+    /// Notes the state after an entry, which follows all that were noted before.
+    pub(super) fn note(&self, at: &LogId, digest: u64) {
+        self.checkpoints.note(at, digest);
+    }
+
+    /// Starts again from the state of a snapshot: what was noted and compared before belongs to
+    /// another state.
+    pub(super) fn restart(&self, at: Option<&LogId>, digest: u64) {
+        self.checkpoints.restart(at, digest);
+        self.compared().clear();
+    }
+
+    fn compared(&self) -> MutexGuard<'_, BTreeMap<u64, Comparison>> {
+        self.compared.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes in what a voter has said about one of this server's checkpoints.
+    fn compare(&self, peer: u64, ours: Checkpoint, known: Known) {
+        let Some(agrees) = known.agrees(ours) else { return };
+        let mut compared = self.compared();
+        let comparison = compared.entry(peer).or_default();
+        if agrees {
+            comparison.agreed = comparison.agreed.max(Some(ours.index));
+            comparison.differed = comparison.differed.filter(|differed| *differed > ours.index);
+        } else if comparison.agreed.is_none_or(|agreed| agreed < ours.index) {
+            let first = comparison.differed.map_or(ours.index, |known| known.min(ours.index));
+            comparison.differed = Some(first);
+        }
+    }
+
+    /// What is known, if these are the voters.
+    pub(super) fn findings(&self, server: u64, voters: &[u64]) -> Findings {
+        let compared = self.compared();
+        let of = |voter: &u64| compared.get(voter).copied().unwrap_or_default();
+        let majority = voters.len() / 2 + 1;
+        let others = voters.iter().filter(|voter| **voter != server);
+        let differing: Vec<u64> =
+            others.clone().filter(|voter| of(voter).differed.is_some()).copied().collect();
+        let first = differing.iter().filter_map(|voter| of(voter).differed).min();
+        let own = usize::from(voters.contains(&server));
+        let agreeing = others.clone().filter(|voter| {
+            let Comparison { agreed, differed } = of(voter);
+            differed.is_none() && agreed.is_some() && agreed >= first
+        });
+        let mut reached: Vec<Option<u64>> = others.map(|voter| of(voter).agreed).collect();
+        reached.sort_unstable();
+        let needed = majority - own;
+        let agreed = reached.len().checked_sub(needed).and_then(|at| reached.get(at));
+        Findings {
+            diverged: self.is_found() || differing.len() + majority > voters.len(),
+            confirmed: own + agreeing.count() >= majority,
+            differing,
+            agreed: agreed.copied().flatten(),
+        }
+    }
+
+    /// Draws the conclusions, and reports what is new.
+    fn conclude(&self, server: u64, voters: &[u64]) {
+        if voters.is_empty() {
+            return;
+        }
+        let findings = self.findings(server, voters);
+        let mut reported = self.reported.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = Findings { agreed: None, ..findings.clone() };
+        if *reported == known {
+            return;
+        }
+        let is_relevant = !known.differing.is_empty() || !reported.differing.is_empty();
+        *reported = known;
+        if !is_relevant || self.is_found() {
+            return;
+        }
+        let differing: Vec<u64> = findings.differing.iter().copied().map(server_of).collect();
+        let first = self.compared().values().filter_map(|compared| compared.differed).min();
+        if findings.diverged {
+            let why = format!(
+                "its state differs from that of servers {differing:?}, and no majority of the \
+                 {} voters can agree with it",
+                voters.len()
+            );
+            tracing::error!(
+                ?differing,
+                first,
+                voters = voters.len(),
+                "this server's state differs from the majority's: it stops serving; stop it, empty \
+                 its data directory and start it again to have it rebuilt from the others"
+            );
+            self.verdict.send_replace(Some(why));
+        } else if differing.is_empty() {
+            tracing::info!("all servers that were compared hold the same state again");
+        } else if findings.confirmed {
+            tracing::error!(
+                ?differing,
+                first,
+                "the state of other servers differs from this one's, with which a majority agrees"
+            );
+        } else {
+            tracing::error!(
+                ?differing,
+                first,
+                "the state of other servers differs from this one's; too few servers answer to \
+                 tell which is wrong"
+            );
+        }
+    }
+}
+
+/// Compares this server's state with the others'.
+#[derive(Clone, Debug)]
+pub(super) struct Comparer {
+    pub core: Core,
+    pub links: Arc<Links>,
+    pub divergence: Arc<Divergence>,
+}
+
+impl Comparer {
+    /// Compares at this pace for as long as the server runs.
+    pub(super) async fn run(self, pace: Duration) {
+        let mut ticks = interval(pace);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            ticks.tick().await;
+            self.compare(pace).await;
+            if self.divergence.is_found() {
+                self.core.raft().runtime_config().elect(false);
+                hand_over(&self.core, &self.links).await;
+            }
+        }
+    }
+
+    /// Asks all other voters once. Whoever does not answer within `patience` is not counted.
+    pub(super) async fn compare(&self, patience: Duration) {
+        let asked = self.divergence.checkpoints.questions();
+        let voters: Vec<u64> = self.core.metrics().membership_config.voter_ids().collect();
+        let server = self.core.node();
+        let body = encode_questions(&asked);
+        let others = voters.iter().filter(|voter| **voter != server && !asked.is_empty());
+        let asking = others.map(|&peer| {
+            let (link, body) = (self.links.to(peer, Lane::Query), body.clone());
+            async move {
+                let answer = link?.call_within(DIGEST, body, patience).await.ok()?;
+                Some((peer, Reader(answer)))
+            }
+        });
+        for (peer, mut answer) in join_all(asking).await.into_iter().flatten() {
+            for &ours in &asked {
+                let Ok(known) = decode_known(&mut answer) else { break };
+                self.divergence.compare(peer, ours, known);
+            }
+        }
+        self.divergence.conclude(server, &voters);
+    }
+}

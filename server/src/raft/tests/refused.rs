@@ -1,0 +1,68 @@
+//! A server whose votes are refused.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use openraft::raft::VoteResponse;
+use tokio::time::sleep;
+
+use super::ensemble::Ensemble;
+use crate::peer::{Answer, Call, FrameLimits, Identity, PeerPort, PeerPortOptions, Service};
+use crate::raft::codec;
+use crate::raft::directory::{directory_of, server_of};
+use crate::raft::network::PRE_VOTE;
+use crate::raft::types::Vote;
+use crate::transport::{BoxFuture, RealNet};
+
+/// A peer that follows a leader of a later term.
+#[derive(Debug)]
+struct Refuses {
+    leader: u64,
+    pre_votes: AtomicU32,
+}
+
+impl Service for Refuses {
+    fn call(&self, call: Call) -> BoxFuture<'_, Answer> {
+        Box::pin(async move {
+            match call.kind {
+                PRE_VOTE => {
+                    self.pre_votes.fetch_add(1, Ordering::Relaxed);
+                    let refusal =
+                        VoteResponse::new(Vote::new_committed(50, self.leader), None, false);
+                    Answer::Now(codec::encode_vote_response(&refusal, 0))
+                }
+                _ => Answer::None,
+            }
+        })
+    }
+}
+
+/// openraft began the next round at its next tick, after 20 ms, whenever a leader's follower had
+/// refused: 50 elections a second of every server that was not heard.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_server_whose_votes_are_refused_waits_before_it_asks_again() {
+    let mut ensemble = Ensemble::started(2, 0).await;
+    let leader = ensemble.ready().await;
+    let founding = ensemble.server(leader).raft.founding();
+    let node = ensemble.server(leader).raft.core.node();
+    ensemble.kill(leader).await;
+    let refuses = Arc::new(Refuses { leader: node, pre_votes: AtomicU32::default() });
+    let (server, directory) = (server_of(node), directory_of(node));
+    let options = PeerPortOptions {
+        ours: Identity { cluster: 7, founding, server, directory, boot: 99 },
+        founding: Arc::new(AtomicU64::new(founding)),
+        any_cluster: false,
+        secret: None,
+        address: ensemble.address(leader),
+        frames: FrameLimits { small: 1 << 20, large: 1 << 20 },
+        answers_max: 8,
+        handshake_timeout: ensemble.timing.election_max,
+    };
+    let _port = PeerPort::listen(&RealNet, options, refuses.clone()).await.unwrap();
+    while refuses.pre_votes.load(Ordering::Relaxed) == 0 {
+        sleep(ensemble.timing.heartbeat).await;
+    }
+    sleep(ensemble.timing.election_max * 8).await;
+    let asked = refuses.pre_votes.load(Ordering::Relaxed);
+    assert!((2..=20).contains(&asked), "{asked} times");
+}
