@@ -25,6 +25,7 @@ mod place;
 mod queue;
 mod queue_format;
 mod read_write_lock;
+mod remains;
 mod retry;
 mod semaphore;
 mod sentry;
