@@ -173,6 +173,27 @@ impl MultiResult {
             }
     }
 
+    /// Appends one part of a reply: for a reply that is written part by part.
+    pub fn put_part(&self, out: &mut BytesMut) {
+        MultiHeader { op: self.type_code(), done: false, err: self.header_err() }.encode(out);
+        self.encode_body(out);
+    }
+
+    /// Appends what precedes a list of children in a reply.
+    pub fn put_children_head(out: &mut BytesMut) {
+        MultiHeader { op: OpCode::GetChildren as i32, done: false, err: 0 }.encode(out);
+    }
+
+    /// Appends what precedes data and Stat in a reply.
+    pub fn put_data_head(out: &mut BytesMut) {
+        MultiHeader { op: OpCode::GetData as i32, done: false, err: 0 }.encode(out);
+    }
+
+    /// Appends the end of a reply.
+    pub fn put_end(out: &mut BytesMut) {
+        MultiHeader::END.encode(out);
+    }
+
     fn type_code(&self) -> i32 {
         match self {
             Self::Create { .. } => OpCode::Create as i32,

@@ -130,12 +130,12 @@ impl Reply {
             Self::Data(data, _) => data.as_ref().map_or(0, Bytes::len),
             Self::Children(names) | Self::ChildrenStat(names, _) => names_bytes(names),
             Self::Multi(results) => results.0.iter().map(MultiResult::bulk_bytes).sum(),
+            Self::Acl(acl, _) => acl.iter().map(|entry| 4 + entry.id.encoded_bytes()).sum(),
             Self::Empty
             | Self::Path(_)
             | Self::Sync(_)
             | Self::PathStat(..)
             | Self::Stat(_)
-            | Self::Acl(..)
             | Self::Count(_)
             | Self::AddWatch(_)
             | Self::WhoAmI(_)

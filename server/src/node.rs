@@ -267,11 +267,11 @@ impl Machine for HostMachine {
     }
 
     fn touched(&self, sessions: Vec<SessionId>) -> Vec<SessionId> {
-        self.0.touched(sessions)
+        self.0.touched(&sessions)
     }
 
     fn heard(&self, through: u64, sessions: Vec<SessionId>) {
-        self.0.heard(through, sessions);
+        self.0.heard(through, &sessions);
     }
 
     fn removed(&self) {

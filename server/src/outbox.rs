@@ -1,13 +1,15 @@
 //! The outbox of a connection: encoded frames on their way to one client.
 //!
 //! The host fills it while it holds its lock; the connection's task empties it into the socket.
-//! Nobody ever waits for room. A client that does not read first makes its own connection deaf,
-//! because the host admits no further requests above the high-water mark, and only so many long
-//! reads behind a write: this bounds the replies. Nobody asks for watch events when they come; if
-//! they fill the outbox, the connection ends.
+//! Nobody ever waits for room. Above the high-water mark the host admits no further requests of the
+//! connection, and answers none that wait behind a write until the client has read: this bounds the
+//! replies. Nobody asks for watch events when they come; if they fill the outbox, the connection
+//! ends. A long reply is put in as an iterator over its bytes, which the connection's task runs
+//! when the socket has room.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::fmt::{self, Debug};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 
@@ -30,19 +32,38 @@ const REPLY_BYTES_MIN: usize = 16 << 20;
 /// has been busy once does not keep megabytes while it is idle.
 const RETAINED_BYTES_MAX: usize = 64 << 10;
 
+/// A part of what is on its way to a client.
+pub(crate) enum Chunk {
+    /// Bytes.
+    Bytes(Bytes),
+    /// Bytes that are made when they are needed.
+    Later(Box<dyn Iterator<Item = Bytes> + Send + Sync>),
+}
+
+impl Debug for Chunk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Bytes(bytes) => f.debug_tuple("Bytes").field(&bytes.len()).finish(),
+            Self::Later(_) => f.debug_tuple("Later").finish_non_exhaustive(),
+        }
+    }
+}
+
 /// One connection's frames, and what else the host and the connection's task share.
 #[derive(Debug)]
 pub struct Outbox {
     bytes_max: usize,
     /// Bytes put in and not yet written to the socket.
     unwritten: AtomicUsize,
+    /// Whether the host waits for the client to read.
+    room_wanted: AtomicBool,
     inner: Mutex<Inner>,
 }
 
 #[derive(Debug, Default)]
 struct Inner {
     /// Finished chunks, in front of `tail`.
-    chunks: VecDeque<Bytes>,
+    chunks: VecDeque<Chunk>,
     tail: BytesMut,
     /// Bytes of events put in since everything was last written.
     event_bytes: usize,
@@ -86,12 +107,13 @@ pub enum Taken {
 impl Outbox {
     /// An empty outbox for at most `bytes_max` unwritten bytes.
     pub fn new(bytes_max: usize) -> Self {
-        Self { bytes_max, unwritten: AtomicUsize::new(0), inner: Mutex::default() }
+        let (unwritten, room_wanted) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Self { bytes_max, unwritten, room_wanted, inner: Mutex::default() }
     }
 
     /// The bytes that are not written yet.
     pub fn unwritten_bytes(&self) -> usize {
-        self.unwritten.load(Ordering::Relaxed)
+        self.unwritten.load(Ordering::SeqCst)
     }
 
     /// Whether a reply can be sent at all. One that cannot is not even put together: a few bytes
@@ -135,7 +157,7 @@ impl Outbox {
         let mut writer = Writer { chunks, tail, traffic, accepted, finished_bytes: 0, before };
         fill(&mut writer);
         let added = writer.added_bytes();
-        let waiting = self.unwritten.fetch_add(added, Ordering::Relaxed);
+        let waiting = self.unwritten.fetch_add(added, Ordering::SeqCst);
         if waiting == 0 {
             inner.event_bytes = 0;
         }
@@ -158,7 +180,7 @@ impl Outbox {
     pub(crate) fn poll_take(
         &self,
         context: &mut Context<'_>,
-        chunks: &mut VecDeque<Bytes>,
+        chunks: &mut VecDeque<Chunk>,
     ) -> Poll<Taken> {
         let mut inner = self.lock();
         if inner.finish_tail() {
@@ -183,7 +205,22 @@ impl Outbox {
 
     /// Notes that the socket has taken `bytes`.
     pub(crate) fn written(&self, bytes: usize) {
-        self.unwritten.fetch_sub(bytes, Ordering::Relaxed);
+        self.unwritten.fetch_sub(bytes, Ordering::SeqCst);
+    }
+
+    /// Whether there is room for more replies. If not, the connection's task is to tell the host
+    /// when there is; see [`Outbox::take_room`].
+    pub(crate) fn want_room(&self) -> bool {
+        // Set before the look, and looked at behind each write: one of the two sees the other.
+        self.room_wanted.store(true, Ordering::SeqCst);
+        self.take_room()
+    }
+
+    /// Whether the host waits for room that there is now. True once each time.
+    pub(crate) fn take_room(&self) -> bool {
+        self.room_wanted.load(Ordering::SeqCst)
+            && self.unwritten_bytes() <= HIGH_WATER_BYTES / 2
+            && self.room_wanted.swap(false, Ordering::SeqCst)
     }
 
     /// What the handshake came to, once it is answered.
@@ -210,9 +247,9 @@ impl Inner {
     /// Makes a chunk of the tail; `false` if there is nothing to take at all.
     fn finish_tail(&mut self) -> bool {
         if self.tail.len() > RETAINED_BYTES_MAX {
-            self.chunks.push_back(std::mem::take(&mut self.tail).freeze());
+            self.chunks.push_back(Chunk::Bytes(std::mem::take(&mut self.tail).freeze()));
         } else if !self.tail.is_empty() {
-            self.chunks.push_back(self.tail.split().freeze());
+            self.chunks.push_back(Chunk::Bytes(self.tail.split().freeze()));
         }
         !self.chunks.is_empty()
     }
@@ -235,7 +272,7 @@ struct Put {
 /// The inside of an outbox while something is put in.
 #[derive(Debug)]
 pub(crate) struct Writer<'a> {
-    chunks: &'a mut VecDeque<Bytes>,
+    chunks: &'a mut VecDeque<Chunk>,
     pub(crate) tail: &'a mut BytesMut,
     pub(crate) traffic: &'a mut Traffic,
     pub(crate) accepted: &'a mut Option<Accepted>,
@@ -247,11 +284,24 @@ pub(crate) struct Writer<'a> {
 impl Writer<'_> {
     /// Appends bytes without copying them.
     pub(crate) fn put_shared(&mut self, bytes: Bytes) {
-        self.finished_bytes += self.tail.len() + bytes.len();
+        self.put_chunk(bytes.len(), Chunk::Bytes(bytes));
+    }
+
+    /// Appends so many bytes that are made later.
+    pub(crate) fn put_later(
+        &mut self,
+        bytes: usize,
+        pieces: impl Iterator<Item = Bytes> + Send + Sync + 'static,
+    ) {
+        self.put_chunk(bytes, Chunk::Later(Box::new(pieces)));
+    }
+
+    fn put_chunk(&mut self, bytes: usize, chunk: Chunk) {
+        self.finished_bytes += self.tail.len() + bytes;
         if !self.tail.is_empty() {
-            self.chunks.push_back(self.tail.split().freeze());
+            self.chunks.push_back(Chunk::Bytes(self.tail.split().freeze()));
         }
-        self.chunks.push_back(bytes);
+        self.chunks.push_back(chunk);
     }
 
     fn added_bytes(&self) -> usize {
@@ -268,7 +318,11 @@ mod tests {
     fn take(outbox: &Outbox) -> (Poll<Taken>, Vec<u8>) {
         let mut chunks = VecDeque::new();
         let taken = outbox.poll_take(&mut Context::from_waker(Waker::noop()), &mut chunks);
-        (taken, chunks.iter().flat_map(|chunk| chunk.to_vec()).collect())
+        let bytes = chunks.into_iter().flat_map(|chunk| match chunk {
+            Chunk::Bytes(bytes) => bytes.to_vec(),
+            Chunk::Later(pieces) => pieces.flatten().collect(),
+        });
+        (taken, bytes.collect())
     }
 
     #[test]

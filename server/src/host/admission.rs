@@ -35,6 +35,9 @@ impl Default for Limits {
     }
 }
 
+/// A setWatches counts as another long read for each so many bytes.
+const EVENTS_BYTES: usize = 32 << 10;
+
 /// What became of the requests that were offered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
@@ -116,10 +119,10 @@ fn long_reads(received: &Received) -> usize {
             | Request::GetChildren2(_)
             | Request::GetEphemerals(_)
             | Request::GetAcl(_)
-            | Request::SetWatches(_)
-            | Request::SetWatches2(_)
             | Request::WhoAmI,
         ) => 1,
+        // One event for each path at most.
+        Ok(Request::SetWatches(_) | Request::SetWatches2(_)) => 1 + received.bytes / EVENTS_BYTES,
         _ => 0,
     }
 }

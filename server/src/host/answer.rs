@@ -4,6 +4,7 @@ use bytes::{BufMut, Bytes};
 use zoolet_jute::{Encode, ErrorCode, Reply, ReplyHeader, Stat, Xid, Zxid, frame};
 
 use crate::outbox::Writer;
+use crate::replica::state::LongReply;
 
 /// Data of at least so many bytes goes into the outbox as a reference instead of a copy: below it
 /// a copy is cheaper than another write to the socket.
@@ -14,11 +15,32 @@ const SHARED_BYTES_MIN: usize = 16 << 10;
 pub(super) struct Answer {
     pub(super) xid: Xid,
     pub(super) zxid: Zxid,
-    pub(super) result: Result<Reply, ErrorCode>,
+    pub(super) result: Result<Body, ErrorCode>,
     pub(super) took_ms: u64,
 }
 
+/// What is in it.
+#[derive(Debug)]
+pub(super) enum Body {
+    Short(Reply),
+    Long(LongReply),
+}
+
+impl Body {
+    /// See [`Reply::bulk_bytes`].
+    fn bulk_bytes(&self) -> usize {
+        match self {
+            Self::Short(reply) => reply.bulk_bytes(),
+            Self::Long(body) => body.bytes(),
+        }
+    }
+}
+
 impl Answer {
+    pub(super) fn bulk_bytes(&self) -> usize {
+        self.result.as_ref().map_or(0, Body::bulk_bytes)
+    }
+
     pub(super) fn encode(self, out: &mut Writer<'_>) {
         let header = ReplyHeader {
             xid: self.xid,
@@ -26,10 +48,17 @@ impl Answer {
             err: self.result.as_ref().err().copied(),
         };
         match self.result {
-            Ok(Reply::Data(Some(data), stat)) if data.len() >= SHARED_BYTES_MIN => {
+            Ok(Body::Long(body)) => {
+                let bytes = body.bytes();
+                let length = i32::try_from(HEADER_BYTES + bytes).expect("the outbox could hold it");
+                out.tail.put_i32(length);
+                header.encode(out.tail);
+                out.put_later(bytes, body);
+            }
+            Ok(Body::Short(Reply::Data(Some(data), stat))) if data.len() >= SHARED_BYTES_MIN => {
                 put_shared_data(out, header, data, &stat);
             }
-            Ok(reply) => frame::put(out.tail, |out| reply.encode_with(header, out)),
+            Ok(Body::Short(reply)) => frame::put(out.tail, |out| reply.encode_with(header, out)),
             Err(_) => frame::put(out.tail, |out| header.encode(out)),
         }
     }

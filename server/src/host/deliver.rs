@@ -1,7 +1,7 @@
 //! What a step gives to clients, on its way into their outboxes.
 
 use zoolet_jute::{
-    ConnectResponse, Encode, Reply, ReplyHeader, SessionId, WatcherEvent, Xid, Zxid, frame,
+    ConnectResponse, Encode, ReplyHeader, SessionId, WatcherEvent, Xid, Zxid, frame,
 };
 
 use super::Inner;
@@ -42,7 +42,7 @@ impl Inner {
         self.figures.latency.record(answer.took_ms);
         let queued = entry.in_flight() as u64;
         let op = answered.and_then(|answered| answered.op);
-        if !entry.outbox.could_hold(answer.result.as_ref().map_or(0, Reply::bulk_bytes)) {
+        if !entry.outbox.could_hold(answer.bulk_bytes()) {
             self.wakers.extend(entry.outbox.close(Closing::TooLong));
             return;
         }

@@ -13,6 +13,7 @@ mod quota_log;
 mod received;
 mod report;
 mod standing;
+mod step;
 #[cfg(test)]
 mod tests;
 
@@ -30,7 +31,6 @@ use zoolet_jute::{ConnectRequest, ErrorCode, Id, ReconfigRequest, SessionId, Sta
 
 use self::admission::Connection;
 pub use self::admission::{Admission, Limits};
-use self::answer::Answer;
 use self::lock::TurnLock;
 use self::quota_log::QuotaLog;
 pub use self::received::Received;
@@ -43,6 +43,15 @@ use crate::replica::{Command, ConnectionId, Input, Output, Replica, Role, Writte
 
 /// Room for so many outputs is kept between steps.
 const OUTPUTS_KEPT_MAX: usize = 4096;
+
+/// So many requests of one connection are taken under one lock.
+const REQUESTS_PER_HOLD: u64 = 256;
+
+/// So much work of the log's entries is done under one lock, in units of about a microsecond.
+const WORK_PER_HOLD: u64 = 1000;
+
+/// So many sessions that were heard of are noted under one lock.
+const SESSIONS_PER_HOLD: usize = 1000;
 
 /// Where a replica's wishes go.
 ///
@@ -113,6 +122,8 @@ struct Inner {
     outputs: Vec<Output>,
     /// Of the tasks whose outboxes were filled under this lock.
     wakers: Vec<Waker>,
+    /// Connections with due replies whose clients are to read first.
+    full: Vec<ConnectionId>,
 }
 
 /// What the whole server did since the last `srst`.
@@ -157,6 +168,7 @@ impl Host {
             has_failed: false,
             outputs: Vec::new(),
             wakers: Vec::new(),
+            full: Vec::new(),
         };
         let (last_connection, read_only) = (AtomicU64::new(0), AtomicBool::new(false));
         let (failure, inner) = (watch::Sender::new(None), TurnLock::new(inner));
@@ -222,22 +234,48 @@ impl Host {
         connection: ConnectionId,
         requests: &mut VecDeque<Received>,
     ) -> Admission {
-        self.locked(|inner, now| {
-            let mut taken = 0;
-            // What is taken here is in the books of the connection.
-            let queue_is_full = self.proposals.queued_bytes() >= inner.limits.bytes_max;
-            let admission = loop {
-                match inner.admit(connection, requests, queue_is_full) {
-                    Ok(Received { xid, request, .. }) => {
-                        taken += 1;
-                        self.step(inner, now, Input::Request { connection, xid, request });
-                    }
-                    Err(admission) => break admission,
+        loop {
+            let admission = self.locked(|inner, now| self.take(inner, now, connection, requests));
+            if let Some(admission) = admission {
+                return admission;
+            }
+        }
+    }
+
+    /// Takes some requests; `None` if more may be taken.
+    fn take(
+        &self,
+        inner: &mut Inner,
+        now: Now,
+        connection: ConnectionId,
+        requests: &mut VecDeque<Received>,
+    ) -> Option<Admission> {
+        if let Some(entry) = inner.connections.get(&connection) {
+            let unwritten_bytes = entry.outbox.unwritten_bytes();
+            inner.replica.set_unread(connection, unwritten_bytes);
+        }
+        let mut taken = 0;
+        // What is taken here is in the books of the connection.
+        let queue_is_full = self.proposals.queued_bytes() >= inner.limits.bytes_max;
+        let admission = loop {
+            match inner.admit(connection, requests, queue_is_full) {
+                Ok(Received { xid, request, .. }) => {
+                    taken += 1;
+                    self.step(inner, now, Input::Request { connection, xid, request });
                 }
-            };
-            inner.count_received(connection, taken);
-            admission
-        })
+                Err(admission) => break Some(admission),
+            }
+            if taken == REQUESTS_PER_HOLD {
+                break None;
+            }
+        };
+        inner.count_received(connection, taken);
+        admission
+    }
+
+    /// A client has read replies, and further ones are due.
+    pub fn room(&self, connection: ConnectionId) {
+        self.locked(|inner, now| self.refill(inner, now, connection));
     }
 
     /// A connection is gone; harmless if the replica has closed it itself.
@@ -250,15 +288,30 @@ impl Host {
     }
 
     /// The next entries of the log, each with the term of its leader. Returns how far this server's
-    /// commands are admitted then.
+    /// commands are admitted when all are applied; meanwhile others get their turn at the lock.
     pub fn commit_many(&self, entries: impl IntoIterator<Item = (u64, Bytes)>) -> Admitted {
-        self.locked(|inner, now| {
-            for (term, batch) in entries {
-                self.step(inner, now, Input::Commit { term, batch });
+        let mut entries = entries.into_iter();
+        loop {
+            let done = self.locked(|inner, now| {
+                let work_max = inner.replica.work_done() + WORK_PER_HOLD;
+                self.step(inner, now, Input::GoOn);
+                while inner.has_failed || inner.replica.work_done() < work_max {
+                    if !inner.has_failed && inner.replica.is_applying() {
+                        self.step(inner, now, Input::GoOn);
+                        continue;
+                    }
+                    let Some((term, batch)) = entries.next() else {
+                        self.publish_serving(inner);
+                        return Some(inner.replica.admitted());
+                    };
+                    self.step(inner, now, Input::Commit { term, batch });
+                }
+                None
+            });
+            if let Some(admitted) = done {
+                return admitted;
             }
-            self.publish_serving(inner);
-            inner.replica.admitted()
-        })
+        }
     }
 
     /// Nobody knows what became of the proposals up to this number that are still unanswered.
@@ -278,18 +331,24 @@ impl Host {
 
     /// Clients of other servers were heard of. Only the leader is told. Answers the sessions that
     /// it does not count: they have ended, or are about to.
-    pub fn touched(&self, sessions: Vec<SessionId>) -> Vec<SessionId> {
-        self.locked(|inner, now| {
-            let mut refused = sessions.clone();
-            self.step(inner, now, Input::Touched { sessions });
-            refused.retain(|session| !inner.replica.counts(*session));
-            refused
-        })
+    pub fn touched(&self, sessions: &[SessionId]) -> Vec<SessionId> {
+        let mut refused = Vec::new();
+        for some in sessions.chunks(SESSIONS_PER_HOLD) {
+            self.locked(|inner, now| {
+                self.step(inner, now, Input::Touched { sessions: some.to_vec() });
+                let counts = |session: &SessionId| inner.replica.counts(*session);
+                refused.extend(some.iter().copied().filter(|session| !counts(session)));
+            });
+        }
+        refused
     }
 
     /// A leader has counted these sessions as heard of.
-    pub fn heard(&self, through: u64, sessions: Vec<SessionId>) {
-        self.locked(|inner, now| self.step(inner, now, Input::Heard { through, sessions }));
+    pub fn heard(&self, through: u64, sessions: &[SessionId]) {
+        for some in sessions.chunks(SESSIONS_PER_HOLD) {
+            let sessions = some.to_vec();
+            self.locked(|inner, now| self.step(inner, now, Input::Heard { through, sessions }));
+        }
     }
 
     /// This server's state differs from the majority's: nothing is served from it any more.
@@ -353,8 +412,11 @@ impl Host {
 
     /// The state at this moment, to be written without the lock.
     pub fn snapshot(&self) -> SnapshotView {
-        let (view, has_failed) =
-            self.locked(|inner, _| (inner.replica.state().snapshot(), inner.has_failed));
+        let (view, has_failed, is_applying) = self.locked(|inner, _| {
+            let replica = &inner.replica;
+            (replica.state().snapshot(), inner.has_failed, replica.is_applying())
+        });
+        assert!(!is_applying || has_failed, "entries are applied when their commit returns");
         // It would pass for the state behind an entry that is not in it.
         assert!(!has_failed, "a server that cannot follow the log writes no snapshot");
         view
@@ -368,6 +430,8 @@ impl Host {
             self.dispatch(inner, now, outputs);
             self.publish_serving(inner);
         });
+        // The look at the watches.
+        self.commit_many([]);
     }
 
     fn publish_serving(&self, inner: &Inner) {
@@ -387,61 +451,5 @@ impl Host {
             inner.close(connection);
         }
         self.failure.send_replace(Some(why));
-    }
-
-    /// Runs `work` under the lock, then wakes whom it gave something.
-    fn locked<T>(&self, work: impl FnOnce(&mut Inner, Now) -> T) -> T {
-        let mut inner = self.inner.lock();
-        let since_us = self.clock.mono_us();
-        // Read under the lock: the replica's time must not go back.
-        let now = self.clock.now();
-        let result = work(&mut inner, now);
-        let wakers = std::mem::take(&mut inner.wakers);
-        let held_us = self.clock.mono_us().saturating_sub(since_us);
-        inner.figures.hold_us_max = inner.figures.hold_us_max.max(held_us);
-        drop(inner);
-        for waker in wakers {
-            waker.wake();
-        }
-        result
-    }
-
-    fn step(&self, inner: &mut Inner, now: Now, input: Input) {
-        if inner.has_failed {
-            return;
-        }
-        let mut outputs = std::mem::take(&mut inner.outputs);
-        inner.replica.step(now, input, &mut outputs);
-        self.dispatch(inner, now, outputs);
-    }
-
-    fn dispatch(&self, inner: &mut Inner, now: Now, mut outputs: Vec<Output>) {
-        for output in outputs.drain(..) {
-            match output {
-                Output::Accept { connection, response } => {
-                    inner.accept(now, connection, &response);
-                }
-                Output::Reply { connection, xid, zxid, result, since_ms } => {
-                    let took_ms = now.mono_ms.saturating_sub(since_ms);
-                    inner.reply(now, connection, Answer { xid, zxid, result, took_ms });
-                }
-                Output::Notify { connection, zxid, event } => {
-                    inner.notify(connection, zxid, &event);
-                }
-                Output::Close { connection } => inner.close(connection),
-                Output::Fail { why } => self.fail(inner, why),
-                Output::QuotaExceeded(exceeded) => inner.quota_log.tell(now.mono_ms, exceeded),
-                Output::Propose(command) => self.proposals.propose(command),
-                Output::Sync { number } => self.proposals.sync(number),
-                Output::Reconfig { number, request, identities } => {
-                    self.proposals.reconfig(number, request, identities);
-                }
-                Output::Touch { number, sessions } => self.proposals.touch(number, sessions),
-            }
-        }
-        // A commit that fires a hundred thousand watches must not leave its megabytes behind.
-        if outputs.capacity() <= OUTPUTS_KEPT_MAX {
-            inner.outputs = outputs;
-        }
     }
 }

@@ -3,7 +3,11 @@
 use zoolet_jute::{SessionId, Zxid};
 
 use super::{Figures, Host};
-use crate::replica::{Role, SessionReport, WatchSummary};
+use crate::replica::state::PathList;
+use crate::replica::{Role, SessionReport};
+
+/// So many watched paths are copied under one lock.
+const PATHS_PER_HOLD: usize = 1000;
 
 /// The server in numbers.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +42,7 @@ pub struct SessionsReport {
     /// All sessions.
     pub sessions: Vec<SessionReport>,
     /// The ephemeral znodes of those that have any.
-    pub ephemerals: Vec<(SessionId, Vec<String>)>,
+    pub ephemerals: Vec<(SessionId, PathList)>,
 }
 
 impl Host {
@@ -46,10 +50,11 @@ impl Host {
     pub fn report(&self) -> ServerReport {
         self.locked(|inner, _| {
             let state = inner.replica.state();
+            let (zxid, digest) = inner.replica.digest();
             ServerReport {
                 role: inner.replica.role(),
-                zxid: state.last_zxid(),
-                digest: state.digest(),
+                zxid,
+                digest,
                 znodes: state.node_count() + 1,
                 ephemerals: state.ephemeral_owners().map(|(_, count)| count).sum(),
                 data_bytes: state.data_bytes(),
@@ -63,10 +68,7 @@ impl Host {
 
     /// The last transaction and the digest of the state at it.
     pub fn digest(&self) -> (Zxid, u64) {
-        self.locked(|inner, _| {
-            let state = inner.replica.state();
-            (state.last_zxid(), state.digest())
-        })
+        self.locked(|inner, _| inner.replica.digest())
     }
 
     /// The sessions of the ensemble.
@@ -83,19 +85,21 @@ impl Host {
         self.locked(|inner, _| inner.replica.config_data())
     }
 
-    /// The watches of the data table in numbers.
-    pub fn watch_summary(&self) -> WatchSummary {
-        self.locked(|inner, _| inner.replica.watch_summary())
-    }
-
-    /// The paths that each session watches.
-    pub fn watches_by_session(&self) -> Vec<(SessionId, Vec<String>)> {
-        self.locked(|inner, _| inner.replica.watches_by_session())
-    }
-
-    /// The sessions that watch each path.
-    pub fn watches_by_path(&self) -> Vec<(String, Vec<SessionId>)> {
-        self.locked(|inner, _| inner.replica.watches_by_path())
+    /// Calls `visit` with each path of the data table and the sessions that watch it. The lock is
+    /// given back in between, so it is not one moment that is seen.
+    pub fn watched_paths(&self, mut visit: impl FnMut(String, Vec<SessionId>)) {
+        let mut after = None;
+        loop {
+            let some = self
+                .locked(|inner, _| inner.replica.watched_paths(after.as_deref(), PATHS_PER_HOLD));
+            for (path, sessions) in some.paths {
+                visit(path, sessions);
+            }
+            after = some.last;
+            if after.is_none() {
+                return;
+            }
+        }
     }
 
     /// Starts the server's figures from zero (`srst`).

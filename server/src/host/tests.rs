@@ -3,12 +3,16 @@
 use std::net::IpAddr;
 use std::sync::Mutex;
 use std::sync::atomic::AtomicUsize;
+use std::task::{Context, Waker};
 
-use zoolet_jute::{NullablePathRequest, PathWatchRequest, Request, Xid, Zxid};
+use bytes::{Buf, BytesMut};
+use zoolet_jute::{
+    Acl, CreateRequest, Decode, NullablePathRequest, PathWatchRequest, Request, Xid, Zxid, frame,
+};
 
 use super::*;
 use crate::clock::RealClock;
-use crate::outbox::HIGH_WATER_BYTES;
+use crate::outbox::{Chunk, HIGH_WATER_BYTES};
 use crate::replica::{Batch, Options, Origin, ServerId};
 
 /// Keeps what is proposed.
@@ -113,6 +117,64 @@ fn only_so_many_long_reads_wait_behind_a_sync() {
     assert!(outbox.unwritten_bytes() < HIGH_WATER_BYTES);
     bench.host.synced(1);
     assert_eq!(bench.ask(connection, vec![list(); 500]), 0, "they are answered");
+}
+
+/// A sync and 32 short requests took 1.2 GiB, and the lock for 2.5 s: all lists were put together
+/// and encoded when the sync was done.
+#[test]
+fn long_lists_behind_a_sync_are_written_when_the_client_reads() {
+    let bench = Bench::new();
+    let (connection, outbox) = bench.connect();
+    for batch in 0..20 {
+        let names = (0..500).map(|number| format!("/{:0>100}", batch * 500 + number));
+        let create = |path| CreateRequest { path, data: None, acl: Some(Acl::open()), flags: 0 };
+        bench.ask(connection, names.map(|path| Request::Create(create(path))).collect());
+        bench.commit();
+        outbox.written(outbox.unwritten_bytes());
+    }
+    let mut chunks = VecDeque::new();
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(outbox.poll_take(&mut context, &mut chunks).is_ready());
+    chunks.clear();
+    let mut asked = vec![list(); 32];
+    asked.insert(0, sync());
+    assert_eq!(bench.ask(connection, asked), 0);
+    bench.host.synced(1);
+    let (mut replies, mut rounds) = (BytesMut::new(), 0);
+    loop {
+        // One passes the high-water mark, and is the last.
+        assert!(outbox.unwritten_bytes() < HIGH_WATER_BYTES + (2 << 20));
+        let ready = outbox.poll_take(&mut context, &mut chunks).is_ready();
+        for chunk in chunks.drain(..) {
+            let pieces: Vec<Bytes> = match chunk {
+                Chunk::Bytes(bytes) => vec![bytes],
+                Chunk::Later(pieces) => pieces.collect(),
+            };
+            for piece in pieces {
+                assert!(piece.len() < 1 << 20, "a list comes in pieces");
+                outbox.written(piece.len());
+                replies.extend_from_slice(&piece);
+            }
+        }
+        if outbox.take_room() {
+            bench.host.room(connection);
+        } else if !ready {
+            break;
+        }
+        rounds += 1;
+    }
+    assert_eq!(outbox.unwritten_bytes(), 0, "as many bytes came as were announced");
+    assert!(rounds > 10, "{rounds} rounds");
+    let mut lists = 0;
+    while let Some(mut payload) = frame::split(&mut replies, 1 << 30).unwrap() {
+        payload.advance(16);
+        if payload.len() > 4 {
+            let names = Vec::<String>::decode(&mut payload, "children").unwrap();
+            assert_eq!(names.len(), 10_001);
+            lists += 1;
+        }
+    }
+    assert_eq!((lists, replies.len()), (32, 0));
 }
 
 /// What closed connections have asked for still waits in the queue of proposals. A client that

@@ -10,7 +10,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use zoolet_jute::{ConnectRequest, Decode, frame};
@@ -20,7 +20,7 @@ use super::four_letter;
 use super::port::Shared;
 use super::registry::Place;
 use crate::host::{Admission, Received};
-use crate::outbox::{Closing, Outbox, Taken};
+use crate::outbox::{Chunk, Closing, Outbox, Taken};
 use crate::replica::ConnectionId;
 use crate::transport::Stream;
 
@@ -57,7 +57,7 @@ pub(super) struct Connection {
     /// Frames that the host does not take yet.
     received: VecDeque<Received>,
     /// What the socket does not take yet.
-    outgoing: VecDeque<Bytes>,
+    outgoing: VecDeque<Chunk>,
     read_at: Instant,
     wrote_at: Instant,
 }
@@ -68,6 +68,8 @@ enum Event {
     Read(usize),
     /// Everything so far is written.
     Written,
+    /// The client has read enough for the host to go on with its replies.
+    Room,
     /// It is to end.
     Closing(Closing),
     /// It is time to look at the clocks.
@@ -201,6 +203,7 @@ impl Connection {
                 Event::Read(0) => return Ok(()),
                 Event::Read(bytes) => self.note_read(bytes),
                 Event::Written => {}
+                Event::Room => self.shared.host.room(connection),
                 Event::Closing(Closing::Finished) => return self.finish().await,
                 Event::Closing(Closing::Full) => return Err(ConnectionError::SlowReader),
                 Event::Closing(Closing::TooLong) => return Err(ConnectionError::ReplyTooLong),
@@ -259,7 +262,10 @@ impl Connection {
     ) -> Poll<Result<Event, ConnectionError>> {
         let mut wrote = false;
         loop {
-            if !self.outgoing.is_empty() {
+            if self.outbox.take_room() {
+                return Poll::Ready(Ok(Event::Room));
+            }
+            if self.make_front() {
                 match self.poll_write(context) {
                     Poll::Ready(Ok(())) => wrote = true,
                     Poll::Ready(Err(error)) => return Poll::Ready(Err(error.into())),
@@ -293,12 +299,32 @@ impl Connection {
         !self.received.is_empty() || !self.is_accepted && !self.incoming.is_empty()
     }
 
+    /// Makes the first bytes to be written; false if there is nothing to write.
+    fn make_front(&mut self) -> bool {
+        while let Some(front) = self.outgoing.front_mut() {
+            let made = match front {
+                Chunk::Bytes(bytes) if !bytes.is_empty() => return true,
+                Chunk::Bytes(_) => None,
+                Chunk::Later(pieces) => pieces.next(),
+            };
+            match made {
+                Some(bytes) => self.outgoing.push_front(Chunk::Bytes(bytes)),
+                None => {
+                    self.outgoing.pop_front();
+                }
+            }
+        }
+        false
+    }
+
     fn poll_write(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let mut slices = [IoSlice::new(&[]); CHUNKS_MAX];
+        let mut count = 0;
         for (slice, chunk) in slices.iter_mut().zip(&self.outgoing) {
-            *slice = IoSlice::new(chunk);
+            let Chunk::Bytes(bytes) = chunk else { break };
+            *slice = IoSlice::new(bytes);
+            count += 1;
         }
-        let count = self.outgoing.len().min(CHUNKS_MAX);
         let slices = slices.get(..count).unwrap_or(&[]);
         let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(context, slices))?;
         if written == 0 {
@@ -307,11 +333,11 @@ impl Connection {
         self.outbox.written(written);
         self.wrote_at = Instant::now();
         let mut rest = written;
-        while let Some(chunk) = self.outgoing.front_mut() {
-            let taken = rest.min(chunk.len());
-            chunk.advance(taken);
+        while let Some(Chunk::Bytes(bytes)) = self.outgoing.front_mut() {
+            let taken = rest.min(bytes.len());
+            bytes.advance(taken);
             rest -= taken;
-            if !chunk.is_empty() {
+            if !bytes.is_empty() {
                 break;
             }
             self.outgoing.pop_front();

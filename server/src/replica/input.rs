@@ -12,7 +12,7 @@ use zoolet_jute::{
 use super::command::Command;
 use super::level::FeatureLevel;
 use super::reconfig::Written;
-use super::state::QuotaExceeded;
+use super::state::{LongReply, QuotaExceeded};
 
 /// One client connection of this server, numbered from 1 since its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -125,6 +125,15 @@ pub enum Input {
     },
     /// Time has passed; comes several times in each tick.
     Tick,
+    /// A client has read replies; see [`Output::AwaitRoom`].
+    Room {
+        /// The connection.
+        connection: ConnectionId,
+        /// What it has not read yet.
+        unwritten_bytes: usize,
+    },
+    /// To go on with what the last step has left; see [`super::Replica::has_work`].
+    GoOn,
 }
 
 /// Why a request cannot be served.
@@ -172,6 +181,24 @@ pub enum Output {
         result: Result<Reply, ErrorCode>,
         /// When the request came in, on the monotonic clock, in milliseconds.
         since_ms: u64,
+    },
+    /// Answer a request with a long reply, which is to be written without the lock.
+    ReplyLong {
+        /// The connection.
+        connection: ConnectionId,
+        /// The request's number.
+        xid: Xid,
+        /// The last transaction applied.
+        zxid: Zxid,
+        /// The body.
+        body: LongReply,
+        /// When the request came in, on the monotonic clock, in milliseconds.
+        since_ms: u64,
+    },
+    /// Say [`Input::Room`] once the client has read most of its replies: further ones are due.
+    AwaitRoom {
+        /// The connection.
+        connection: ConnectionId,
     },
     /// Tell a client that a watch has fired.
     Notify {

@@ -8,6 +8,7 @@ mod command;
 mod input;
 mod level;
 mod options;
+mod progress;
 mod proposals;
 mod reconfig;
 mod report;
@@ -21,17 +22,18 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use zoolet_jute::SessionId;
 
 use crate::clock::Now;
+use progress::{Applying, Rest, WATCHES_AT_ONCE};
 use proposals::{Proposals, Waiting};
 use session::{Connection, Expiry, Reaper};
 use state::{Admitted, State};
-use watch::WatchTable;
+use watch::{Jump, Storm, WatchTable};
 
 pub use command::{Batch, BatchHead, Command, Op, Origin, Policy, ServerId, Stamp};
 pub use input::{BadRequest, ConnectionId, Input, Output, Role};
 pub use level::{FeatureLevel, Levels};
 pub use options::{DigestAlgorithm, Options, ticker_period_ms};
 pub use reconfig::Written;
-pub use report::{ConnectionReport, SessionReport, WatchSummary};
+pub use report::{ConnectionReport, SessionReport, WatchedPaths};
 
 /// The service, as one server has it: the replicated state, and this server's own connections,
 /// watches and proposals.
@@ -81,6 +83,18 @@ pub struct Replica {
     reaper: Reaper,
     /// Whether this leadership has looked at `/zookeeper/config`.
     config_proposed: bool,
+    /// The batch that is being applied.
+    applying: Option<Applying>,
+    /// What of its current command watchers are not notified of.
+    storm: Storm,
+    /// The look behind a snapshot that is under way.
+    jump: Option<Jump>,
+    rest: Rest,
+    /// A state that was replaced; freeing it takes long.
+    garbage: Option<State>,
+    /// The work that is left in the step that is being taken.
+    budget: usize,
+    work_done: u64,
 }
 
 impl Replica {
@@ -115,13 +129,22 @@ impl Replica {
             pinging: BTreeSet::new(),
             reaper: Reaper::default(),
             config_proposed: false,
+            applying: None,
+            storm: Storm::default(),
+            jump: None,
+            rest: Rest::default(),
+            garbage: None,
+            budget: 0,
+            work_done: 0,
             options,
         }
     }
 
-    /// Takes one input, and adds what must be done about it to `out`.
+    /// Takes one input, and adds what must be done about it to `out`. What would take long is left
+    /// for [`Input::GoOn`], as long as [`Replica::has_work`].
     pub fn step(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
         self.now = now;
+        self.begin_step();
         self.notice_pause();
         match input {
             Input::Connect { connection, peer, request } => {
@@ -146,17 +169,29 @@ impl Replica {
             Input::Level { level } => self.on_level(level, out),
             Input::Role { role, term } => self.on_role(role, term, out),
             Input::Tick => self.on_tick(out),
+            Input::Room { connection, unwritten_bytes } => {
+                self.on_room(connection, unwritten_bytes, out);
+            }
+            Input::GoOn => self.go_on(out),
         }
     }
 
     /// Goes on with a newer state, from a snapshot. Watches fire as if their clients had
-    /// reconnected, and connections that cannot be served on without a gap are closed.
+    /// reconnected, and connections that cannot be served on without a gap are closed; where there
+    /// are many, that is left for [`Input::GoOn`].
     pub fn restore(&mut self, now: Now, state: State, out: &mut Vec<Output>) {
         self.now = now;
+        self.finish(out);
+        self.begin_step();
         self.install(state, out);
         if self.role == Role::Leader {
             self.begin_to_lead();
         }
+    }
+
+    /// A state that was replaced, to be freed where nobody waits.
+    pub fn take_garbage(&mut self) -> Option<State> {
+        self.garbage.take()
     }
 
     /// The replicated state.
@@ -201,7 +236,10 @@ impl Replica {
 
     fn forget(&mut self, connection: ConnectionId) -> Option<Connection> {
         let gone = self.connections.remove(&connection)?;
-        self.watches.remove_connection(connection);
+        if !self.watches.remove_some(connection, WATCHES_AT_ONCE) {
+            self.rest.gone.push_back(connection);
+        }
+        self.rest.due.remove(&connection);
         self.pinging.remove(&connection);
         if self.sessions.get(&gone.session) == Some(&connection) {
             self.sessions.remove(&gone.session);

@@ -113,6 +113,9 @@ pub struct Options {
     /// After this time a container that never had a child is reaped as well; zero for never
     /// (`znode.container.maxNeverUsedIntervalMs`).
     pub container_never_used_ms: i64,
+    /// The bytes of replies that a client may leave unread before requests that wait for their turn
+    /// wait for it to read as well.
+    pub unread_bytes_max: usize,
     /// The longest command that is put into the log, in bytes; a longer write is refused.
     pub command_bytes_max: usize,
     /// The feature level of this release: commands above it cannot be applied.
@@ -169,6 +172,7 @@ impl Options {
             container_interval_ms: 60_000,
             containers_per_minute_max: 10_000,
             container_never_used_ms: 0,
+            unread_bytes_max: 1 << 20,
             command_bytes_max: 64 << 20,
             level_of_release: FeatureLevel::OF_RELEASE,
             level_max: 0,

@@ -89,6 +89,17 @@ impl Proposals {
         self.last()
     }
 
+    /// The connection that waits for a command.
+    pub(in crate::replica) fn connection_of(&self, number: u64) -> Option<ConnectionId> {
+        let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
+        match self.waiting.get(place)? {
+            Waiting::Connection(connection) | Waiting::Resume { connection, .. } => {
+                Some(*connection)
+            }
+            Waiting::Expiry(_) | Waiting::Reaper | Waiting::Config | Waiting::Level => None,
+        }
+    }
+
     /// Takes the front, with its number, if that is at most this one.
     pub(in crate::replica) fn pop_through(&mut self, number: u64) -> Option<(u64, Waiting)> {
         if self.first > number {

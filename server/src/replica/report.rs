@@ -1,10 +1,9 @@
 //! What four-letter words and metrics tell about a replica (protocol §14.2).
 
-use std::collections::BTreeMap;
-
 use zoolet_jute::SessionId;
 
 use super::session::Connection;
+use super::state::PathList;
 use super::{ConnectionId, Replica, Role};
 
 /// One client connection.
@@ -31,15 +30,13 @@ pub struct SessionReport {
     pub expires_ms: Option<u64>,
 }
 
-/// The watches of this server in numbers.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WatchSummary {
-    /// Connections in the data table.
-    pub connections: usize,
-    /// Paths in the data table.
-    pub paths: usize,
-    /// Entries of the data table.
-    pub watches: usize,
+/// Some of the paths that are watched, in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WatchedPaths {
+    /// The paths, each with the sessions that watch it.
+    pub paths: Vec<(String, Vec<SessionId>)>,
+    /// Where to go on; `None` at the end.
+    pub last: Option<String>,
 }
 
 impl Replica {
@@ -98,9 +95,9 @@ impl Replica {
     }
 
     /// The ephemeral znodes of every session that has any.
-    pub fn ephemerals(&self) -> Vec<(SessionId, Vec<String>)> {
+    pub fn ephemerals(&self) -> Vec<(SessionId, PathList)> {
         let owners = self.state.ephemeral_owners();
-        owners.map(|(session, _)| (session, self.state.ephemerals(session))).collect()
+        owners.map(|(session, _)| (session, self.state.ephemeral_list(session))).collect()
     }
 
     /// The watches of both tables.
@@ -108,37 +105,13 @@ impl Replica {
         self.watches.entries()
     }
 
-    /// The watches of the data table in numbers.
-    pub fn watch_summary(&self) -> WatchSummary {
-        let connections = self.watches.connections().filter(|connection| {
-            self.watches.of_connection(*connection).any(|(_, modes)| modes.in_data_table())
-        });
-        WatchSummary {
-            connections: connections.count(),
-            paths: self.watches.data_table().count(),
-            watches: self.watches.data_entries(),
-        }
-    }
-
-    /// The paths that each session watches, in the data table.
-    pub fn watches_by_session(&self) -> Vec<(SessionId, Vec<String>)> {
-        let mut by_session: BTreeMap<SessionId, Vec<String>> = BTreeMap::new();
-        for (path, sessions) in self.watches_by_path() {
-            for session in sessions {
-                by_session.entry(session).or_default().push(path.clone());
-            }
-        }
-        by_session.into_iter().collect()
-    }
-
-    /// The sessions that watch each path, in the data table.
-    pub fn watches_by_path(&self) -> Vec<(String, Vec<SessionId>)> {
+    /// The next paths of the data table behind `after`, with the sessions that watch them.
+    pub fn watched_paths(&self, after: Option<&str>, max: usize) -> WatchedPaths {
+        let (found, last) = self.watches.data_table(after, max);
         let sessions = |connections: Vec<ConnectionId>| {
             connections.into_iter().map(|connection| self.session_of(connection)).collect()
         };
-        self.watches
-            .data_table()
-            .map(|(path, connections)| (path.to_string(), sessions(connections)))
-            .collect()
+        let paths = found.into_iter().map(|(path, all)| (path.to_string(), sessions(all)));
+        WatchedPaths { paths: paths.collect(), last: last.map(|path| path.to_string()) }
     }
 }

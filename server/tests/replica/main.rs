@@ -17,6 +17,7 @@ mod limits;
 mod parse;
 mod races;
 mod script;
+mod steps;
 mod world;
 
 use std::path::Path;

@@ -207,8 +207,12 @@ impl Script {
             }
             Output::Fail { why } => format!("fails: {why}"),
             Output::QuotaExceeded(exceeded) => format!("{exceeded:?}"),
-            Output::Propose(_) | Output::Sync { .. } | Output::Touch { .. } => {
-                panic!("the world keeps these")
+            Output::Propose(_)
+            | Output::Sync { .. }
+            | Output::Touch { .. }
+            | Output::AwaitRoom { .. }
+            | Output::ReplyLong { .. } => {
+                panic!("the world keeps these, and scripts have no long lists")
             }
         }
     }
@@ -237,13 +241,25 @@ impl Script {
 
     fn report(&self, server: usize) -> Vec<String> {
         let replica = &self.world.servers[server].replica;
+        let watched = replica.watched_paths(None, usize::MAX).paths;
+        let mut by_session: BTreeMap<SessionId, Vec<&String>> = BTreeMap::new();
+        for (path, sessions) in &watched {
+            for session in sessions {
+                by_session.entry(*session).or_default().push(path);
+            }
+        }
+        let watches: usize = by_session.values().map(Vec::len).sum();
+        let summary = format!(
+            "WatchSummary {{ connections: {}, paths: {}, watches: {watches} }}",
+            by_session.len(),
+            watched.len()
+        );
         let mut lines = vec![format!(
-            "{:?}, serving {}, in flight {}, watch count {}, {:?}",
+            "{:?}, serving {}, in flight {}, watch count {}, {summary}",
             replica.role(),
             replica.serving(),
             replica.in_flight(),
             replica.watch_count(),
-            replica.watch_summary()
         )];
         for known in replica.connections() {
             let session = known.session.map_or("-".to_owned(), |id| self.name_of_session(id));
@@ -258,12 +274,13 @@ impl Script {
             lines.push(format!("session {session} {} ms {:?}", known.timeout_ms, known.expires_ms));
         }
         for (session, paths) in replica.ephemerals() {
+            let paths: Vec<_> = paths.iter().collect();
             lines.push(format!("ephemerals {} {paths:?}", self.name_of_session(session)));
         }
-        for (session, paths) in replica.watches_by_session() {
+        for (session, paths) in by_session {
             lines.push(format!("watches {} {paths:?}", self.name_of_session(session)));
         }
-        for (path, sessions) in replica.watches_by_path() {
+        for (path, sessions) in &watched {
             let names: Vec<_> = sessions.iter().map(|id| self.name_of_session(*id)).collect();
             lines.push(format!("watched {path} {names:?}"));
         }

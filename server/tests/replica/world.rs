@@ -29,6 +29,8 @@ pub(crate) struct World {
     pub(crate) out: Vec<Output>,
     /// A server whose touches get lost.
     pub(crate) cut: Option<usize>,
+    /// Whether the test itself says when a replica goes on, and what clients have read.
+    pub(crate) stepwise: bool,
     connections: BTreeMap<ConnectionId, usize>,
     next_connection: u64,
 }
@@ -77,6 +79,7 @@ impl World {
             now_ms: 0,
             out: Vec::new(),
             cut: None,
+            stepwise: false,
             connections: BTreeMap::new(),
             next_connection: 1,
         };
@@ -92,6 +95,16 @@ impl World {
         let now = self.now();
         self.servers[server].replica.step(now, input, &mut out);
         self.sort_out(server, out);
+        self.go_on(server);
+    }
+
+    /// Does what the last step has left.
+    fn go_on(&mut self, server: usize) {
+        while !self.stepwise && self.servers[server].replica.has_work() {
+            let (mut out, now) = (Vec::new(), self.now());
+            self.servers[server].replica.step(now, Input::GoOn, &mut out);
+            self.sort_out(server, out);
+        }
     }
 
     /// Who leads does so in the current term.
@@ -225,6 +238,7 @@ impl World {
         let now = self.now();
         self.servers[server].replica.restore(now, state, &mut out);
         self.sort_out(server, out);
+        self.go_on(server);
     }
 
     fn now(&self) -> Now {
@@ -232,8 +246,9 @@ impl World {
         Now { mono_ms: self.now_ms, wall_ms }
     }
 
-    fn sort_out(&mut self, server: usize, out: Vec<Output>) {
-        let server = &mut self.servers[server];
+    fn sort_out(&mut self, at: usize, out: Vec<Output>) {
+        let server = &mut self.servers[at];
+        let mut full = Vec::new();
         for output in out {
             match output {
                 Output::Propose(command) => server.proposed.push_back(command),
@@ -242,8 +257,13 @@ impl World {
                     server.touch = number;
                     server.touched.extend(sessions);
                 }
+                Output::AwaitRoom { connection } if !self.stepwise => full.push(connection),
                 output => self.out.push(output),
             }
+        }
+        // These clients read at once.
+        for connection in full {
+            self.step(at, Input::Room { connection, unwritten_bytes: 0 });
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `dump` and the watch words: sessions, their ephemeral znodes and their watches.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::port::Shared;
 use super::put;
@@ -37,7 +37,7 @@ pub(in super::super) fn dump(shared: &Shared) -> String {
     put(&mut out, format_args!("ephemeral nodes dump:\nSessions with Ephemerals ({count}):\n"));
     for (session, paths) in report.ephemerals {
         put(&mut out, format_args!("{session}:\n"));
-        for path in paths {
+        for path in paths.iter() {
             put(&mut out, format_args!("\t{path}\n"));
         }
     }
@@ -66,16 +66,25 @@ fn connections(shared: &Shared) -> String {
 }
 
 pub(in super::super) fn wchs(shared: &Shared) -> String {
-    let summary = shared.host.watch_summary();
-    format!(
-        "{} connections watching {} paths\nTotal watches:{}\n",
-        summary.connections, summary.paths, summary.watches
-    )
+    let (mut connections, mut paths, mut watches) = (BTreeSet::new(), 0, 0);
+    shared.host.watched_paths(|_, sessions| {
+        paths += 1;
+        watches += sessions.len();
+        connections.extend(sessions);
+    });
+    let connections = connections.len();
+    format!("{connections} connections watching {paths} paths\nTotal watches:{watches}\n")
 }
 
 pub(in super::super) fn wchc(shared: &Shared) -> String {
+    let mut by_session: BTreeMap<SessionId, Vec<String>> = BTreeMap::new();
+    shared.host.watched_paths(|path, sessions| {
+        for session in sessions {
+            by_session.entry(session).or_default().push(path.clone());
+        }
+    });
     let mut out = String::new();
-    for (session, paths) in shared.host.watches_by_session() {
+    for (session, paths) in by_session {
         put(&mut out, format_args!("{session}\n"));
         for path in paths {
             put(&mut out, format_args!("\t{path}\n"));
@@ -87,12 +96,12 @@ pub(in super::super) fn wchc(shared: &Shared) -> String {
 
 pub(in super::super) fn wchp(shared: &Shared) -> String {
     let mut out = String::new();
-    for (path, sessions) in shared.host.watches_by_path() {
+    shared.host.watched_paths(|path, sessions| {
         put(&mut out, format_args!("{path}\n"));
         for session in sessions {
             put(&mut out, format_args!("\t{session}\n"));
         }
-    }
+    });
     out.push('\n');
     out
 }

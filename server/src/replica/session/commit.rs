@@ -1,13 +1,17 @@
 //! What comes back from the log: events first, then the reply, then the reads behind it.
 
 use bytes::Bytes;
-use zoolet_jute::{Reply, SessionId};
+use zoolet_jute::{ErrorCode, Reply, SessionId};
 
 use super::connection::Answer;
 use super::request::Turn;
+use crate::replica::progress::{Applying, Current};
 use crate::replica::proposals::Waiting;
-use crate::replica::state::{Applied, Change, Owner, State};
+use crate::replica::state::{Change, Owner, State};
+use crate::replica::watch::Jump;
 use crate::replica::{Batch, ConnectionId, Output, Replica, Role, Stamp};
+
+type CommandResult = Result<Reply, ErrorCode>;
 
 impl Replica {
     pub(in crate::replica) fn on_commit(&mut self, term: u64, batch: Bytes, out: &mut Vec<Output>) {
@@ -38,29 +42,53 @@ impl Replica {
             out.push(Output::Fail { why });
             return;
         }
+        // The host hands an entry over when the one before is done.
+        self.finish(out);
+        self.begin_step();
+        self.spend(length / 256);
         let Some(first) = commands.first().map(|command| command.number) else { return };
+        let before = self.digest();
         if !self.state.admit(origin, first, commands.len() as u64) {
             return;
         }
         let ours = self.options.boot_is_certain && Owner::from(origin) == self.owner();
         let stamp = Stamp { term, now_ms };
-        for command in commands {
-            let number = command.number;
-            let applied = self.state.apply(stamp, origin, command);
-            if let Some(exceeded) = self.state.take_quota_exceeded()
-                && self.role == Role::Leader
-            {
-                out.push(Output::QuotaExceeded(exceeded));
-            }
-            self.notify(applied.zxid, &applied.changes, out);
-            self.follow_sessions(&applied.changes, out);
-            let ended = ended_sessions(&applied.changes);
-            if ours {
-                self.resolve(number, applied, out);
-            }
-            self.close_ended(&ended, out);
+        let commands = commands.into_iter();
+        self.applying = Some(Applying { stamp, origin, ours, commands, before, current: None });
+        self.go_on(out);
+    }
+
+    /// The current command is applied, and watchers are notified.
+    pub(in crate::replica) fn end_command(&mut self, out: &mut Vec<Output>) {
+        let Some(applying) = &mut self.applying else { return };
+        let ours = applying.ours;
+        let Some(Current { number, sessions, result: Some(result), .. }) = applying.current.take()
+        else {
+            return;
+        };
+        if let Some(exceeded) = self.state.take_quota_exceeded()
+            && self.role == Role::Leader
+        {
+            out.push(Output::QuotaExceeded(exceeded));
         }
-        self.begin_serving();
+        self.follow_sessions(&sessions, out);
+        if ours {
+            self.resolve(number, result, out);
+        }
+        self.close_ended(&ended_sessions(&sessions), out);
+    }
+
+    /// Before a command of this server is applied: whatever stands before it in the queue of its
+    /// connection must not see it, and is answered now, though the client may not have read what
+    /// it got before.
+    pub(in crate::replica) fn answer_before(&mut self, number: u64, out: &mut Vec<Output>) {
+        let Some(connection) = self.proposals.connection_of(number) else { return };
+        let synced = self.synced;
+        while let Some(slot) =
+            self.connections.get_mut(&connection).and_then(|asking| asking.pop_due(synced))
+        {
+            self.answer(connection, slot, out);
+        }
     }
 
     /// Keeps connections and deadlines in step with the sessions that began or moved.
@@ -95,7 +123,7 @@ impl Replica {
     }
 
     /// One of this server's own commands is applied.
-    fn resolve(&mut self, number: u64, applied: Applied, out: &mut Vec<Output>) {
+    fn resolve(&mut self, number: u64, result: CommandResult, out: &mut Vec<Output>) {
         while let Some((popped, waiting)) = self.proposals.pop_through(number) {
             if popped < number {
                 // The fence lets nothing through any more that was overtaken.
@@ -104,11 +132,11 @@ impl Replica {
             }
             match waiting {
                 Waiting::Connection(connection) | Waiting::Resume { connection, .. } => {
-                    self.answer_write(connection, number, applied, out);
+                    self.answer_write(connection, number, result, out);
                 }
                 // What is refused was decided too early or in another term, and is judged anew.
                 Waiting::Expiry(_) | Waiting::Reaper | Waiting::Config | Waiting::Level => {
-                    if applied.result.is_err() {
+                    if result.is_err() {
                         self.lose(waiting, out);
                     }
                 }
@@ -121,7 +149,7 @@ impl Replica {
         &mut self,
         connection: ConnectionId,
         number: u64,
-        applied: Applied,
+        result: CommandResult,
         out: &mut Vec<Output>,
     ) {
         let Some(asking) = self.connections.get_mut(&connection) else { return };
@@ -135,14 +163,14 @@ impl Replica {
         match answer {
             Answer::Welcome { response, last_zxid_seen } => {
                 let behind = last_zxid_seen > self.state.last_zxid();
-                self.welcome(connection, response, behind, applied.result.err(), out);
+                self.welcome(connection, response, behind, result.err(), out);
             }
-            Answer::Result | Answer::Goodbye if applied.lost_session() => {
+            Answer::Result | Answer::Goodbye if lost_session(&result) => {
                 self.close(connection, out);
             }
-            Answer::Result => self.reply(turn, applied.result, out),
+            Answer::Result => self.reply(turn, result, out),
             Answer::Goodbye => {
-                self.reply(turn, applied.result.map(|_| Reply::Empty), out);
+                self.reply(turn, result.map(|_| Reply::Empty), out);
                 self.close(connection, out);
             }
         }
@@ -195,7 +223,8 @@ impl Replica {
             self.close(connection, out);
         }
         self.begin_serving();
-        self.catch_up(&before, out);
+        self.jump = Some(Jump::new(before, &self.watches));
+        self.go_on(out);
     }
 
     /// Who owns the sessions of this server's connections.
@@ -204,14 +233,11 @@ impl Replica {
     }
 }
 
-impl Applied {
-    /// Whether the session was not this connection's any more. The wire has codes for it that no
-    /// client handles: the connection is closed instead, and the client learns the rest when it
-    /// connects again (§7.4, §7.6).
-    fn lost_session(&self) -> bool {
-        use zoolet_jute::ErrorCode::{SessionExpired, SessionMoved};
-        matches!(self.result, Err(SessionExpired | SessionMoved))
-    }
+/// Whether the session was not this connection's any more. The wire has codes for it that no client
+/// handles: the connection is closed instead, and the client learns the rest when it connects
+/// again (§7.4, §7.6).
+fn lost_session(result: &CommandResult) -> bool {
+    matches!(result, Err(ErrorCode::SessionExpired | ErrorCode::SessionMoved))
 }
 
 fn ended_sessions(changes: &[Change]) -> Vec<SessionId> {

@@ -27,6 +27,7 @@ use zoolet_jute::{
 
 use crate::replica::Op;
 use crate::replica::proposals::Draft;
+use crate::replica::watch::WatchesLeft;
 
 /// One client connection.
 #[derive(Debug)]
@@ -49,6 +50,11 @@ pub(crate) struct Connection {
     /// Its pings that no leader has counted yet. They are answered out of turn: clients match them
     /// with nothing.
     pings: VecDeque<Ping>,
+    /// The bytes of replies that the client had not read when the host said so last, and of those
+    /// since.
+    pub(crate) unread_bytes: usize,
+    /// Whether the host is to say when the client has read.
+    pub(crate) awaits_room: bool,
     /// What it has asked for and not got yet.
     slots: VecDeque<Slot>,
     // Invariant: the number of `Sync`, `Reconfig` and `Held` in `slots`.
@@ -116,6 +122,8 @@ pub(crate) enum Wait {
         /// Whom the connection had proved to be.
         identities: Arc<[Id]>,
     },
+    /// The rest of a setWatches, which is under way.
+    Watches(WatchesLeft),
     /// Its place in the queue, to be answered.
     Ready(Ready),
 }
@@ -176,6 +184,8 @@ impl Connection {
             deaf: false,
             touch_mark: u64::MAX,
             pings: VecDeque::new(),
+            unread_bytes: 0,
+            awaits_room: false,
             slots: VecDeque::new(),
             barriers: 0,
         }
@@ -215,14 +225,24 @@ impl Connection {
         self.slots.push_back(slot);
     }
 
+    /// Puts back a slot that was taken from the front and is not answered yet.
+    pub(crate) fn push_front(&mut self, slot: Slot) {
+        self.barriers += usize::from(slot.wait.is_barrier());
+        self.slots.push_front(slot);
+    }
+
     /// Takes the front if it waits for nothing but its turn; syncs up to `synced` are done.
     pub(crate) fn pop_due(&mut self, synced: u64) -> Option<Slot> {
-        let due = match &self.slots.front()?.wait {
+        if self.has_due(synced) { self.pop() } else { None }
+    }
+
+    /// Whether the front waits for nothing but its turn.
+    pub(crate) fn has_due(&self, synced: u64) -> bool {
+        self.slots.front().is_some_and(|slot| match &slot.wait {
             Wait::Proposed { .. } | Wait::Held { .. } | Wait::Reconfig { .. } => false,
             Wait::Sync { number, .. } => *number <= synced,
-            Wait::Read { .. } | Wait::Ready(_) => true,
-        };
-        if due { self.pop() } else { None }
+            Wait::Read { .. } | Wait::Watches(_) | Wait::Ready(_) => true,
+        })
     }
 
     /// Takes the front if it is the command of this number.
@@ -238,6 +258,7 @@ impl Connection {
             | Wait::Sync { .. }
             | Wait::Reconfig { .. }
             | Wait::Read { .. }
+            | Wait::Watches(_)
             | Wait::Ready(_) => None,
         }
     }
@@ -254,6 +275,7 @@ impl Connection {
             | Wait::Held { .. }
             | Wait::Sync { .. }
             | Wait::Read { .. }
+            | Wait::Watches(_)
             | Wait::Ready(_) => None,
         }
     }
@@ -298,6 +320,7 @@ impl Connection {
             | Wait::Sync { .. }
             | Wait::Reconfig { .. }
             | Wait::Read { .. }
+            | Wait::Watches(_)
             | Wait::Ready(_) => None,
         })
     }

@@ -12,7 +12,7 @@ mod ping;
 mod read_only;
 mod request;
 
-pub(in crate::replica) use connection::{Connection, Slot};
+pub(in crate::replica) use connection::{Connection, Slot, Wait};
 pub(in crate::replica) use expiry::Expiry;
 pub(in crate::replica) use handshake::first_session;
 pub(in crate::replica) use leader::Reaper;

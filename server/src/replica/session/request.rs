@@ -8,11 +8,19 @@ use super::connection::{Answer, Connection, Ready, Slot, Wait};
 use super::identity::Schemes;
 use crate::replica::proposals::{Draft, Waiting};
 use crate::replica::size;
+use crate::replica::state::LongReply;
+use crate::replica::watch::{ReadReply, WatchesLeft};
 use crate::replica::{BadRequest, ConnectionId, Op, Output, Replica};
 
 /// The most bytes of all identities that a connection may prove: they travel with each of its
 /// writes.
 const IDENTITY_BYTES_MAX: usize = 64 << 10;
+
+/// What a short reply has in bytes, about.
+const REPLY_BYTES: usize = 100;
+
+/// Longer replies are not copied.
+const SHARED_BYTES: usize = 16 << 10;
 
 /// A slot that is answered.
 #[derive(Clone, Copy, Debug)]
@@ -41,11 +49,63 @@ impl Replica {
         self.touch(connection);
         let wait = self.place(connection, xid, request, out);
         let slot = Slot { xid, since_ms: self.now.mono_ms, wait };
-        if (queued == 0 || planted!("read-overtakes-write")) && slot.wait.is_due() {
+        let is_first = queued == 0 || planted!("read-overtakes-write");
+        if is_first && slot.wait.is_due() && self.may_answer(connection) {
             self.answer(connection, slot, out);
         } else if let Some(asking) = self.connections.get_mut(&connection) {
             asking.push(slot);
+            self.put_off(connection, out);
             self.ask_reconfig(connection, out);
+        }
+    }
+
+    /// Whether a request whose turn has come is answered in this step.
+    fn may_answer(&self, connection: ConnectionId) -> bool {
+        let has_room = |asking: &Connection| asking.unread_bytes <= self.options.unread_bytes_max;
+        !self.is_busy()
+            && self.budget > 0
+            && self.connections.get(&connection).is_some_and(has_room)
+    }
+
+    /// Puts a slot back at the front: there is more to do for it than a step allows.
+    pub(in crate::replica) fn put_back(&mut self, turn: Turn, wait: Wait) {
+        let Turn { connection, xid, since_ms } = turn;
+        if let Some(asking) = self.connections.get_mut(&connection) {
+            asking.push_front(Slot { xid, since_ms, wait });
+            self.rest.due.insert(connection);
+        }
+    }
+
+    /// Sees to it that what is due at the front of the queue is answered later.
+    fn put_off(&mut self, connection: ConnectionId, out: &mut Vec<Output>) {
+        let Some(asking) = self.connections.get_mut(&connection) else { return };
+        if !asking.has_due(self.synced) {
+            return;
+        }
+        if asking.unread_bytes <= self.options.unread_bytes_max {
+            self.rest.due.insert(connection);
+        } else if !std::mem::replace(&mut asking.awaits_room, true) {
+            out.push(Output::AwaitRoom { connection });
+        }
+    }
+
+    /// The client has read replies.
+    pub(in crate::replica) fn on_room(
+        &mut self,
+        connection: ConnectionId,
+        unwritten_bytes: usize,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(asking) = self.connections.get_mut(&connection) else { return };
+        asking.unread_bytes = unwritten_bytes;
+        asking.awaits_room = false;
+        self.drain(connection, out);
+    }
+
+    /// Notes what the client has not read, which may have become less.
+    pub fn set_unread(&mut self, connection: ConnectionId, bytes: usize) {
+        if let Some(asking) = self.connections.get_mut(&connection) {
+            asking.unread_bytes = bytes;
         }
     }
 
@@ -196,11 +256,14 @@ impl Replica {
     /// Answers everything at the front of the queue that waits for nothing but its turn.
     pub(in crate::replica) fn drain(&mut self, connection: ConnectionId, out: &mut Vec<Output>) {
         let synced = self.synced;
-        while let Some(slot) =
-            self.connections.get_mut(&connection).and_then(|asking| asking.pop_due(synced))
+        while self.may_answer(connection)
+            && let Some(slot) =
+                self.connections.get_mut(&connection).and_then(|asking| asking.pop_due(synced))
         {
+            self.spend(2);
             self.answer(connection, slot, out);
         }
+        self.put_off(connection, out);
         self.release(connection, out);
         self.ask_reconfig(connection, out);
     }
@@ -217,12 +280,13 @@ impl Replica {
     }
 
     /// Answers a request whose turn has come.
-    fn answer(&mut self, connection: ConnectionId, slot: Slot, out: &mut Vec<Output>) {
+    pub(super) fn answer(&mut self, connection: ConnectionId, slot: Slot, out: &mut Vec<Output>) {
         let Slot { xid, since_ms, wait } = slot;
         let turn = Turn { connection, xid, since_ms };
         match wait {
             Wait::Read { request, identities } => self.serve(turn, request, &identities, out),
             Wait::Sync { path, .. } => self.reply(turn, Ok(Reply::Sync(path)), out),
+            Wait::Watches(left) => self.set_watches(turn, left, out),
             Wait::Ready(Ready { result, zxid, close }) => {
                 let zxid = zxid.unwrap_or_else(|| self.state.last_zxid());
                 out.push(Output::Reply { connection, xid, zxid, result, since_ms });
@@ -240,31 +304,62 @@ impl Replica {
         clippy::wildcard_enum_match_arm,
         reason = "`place` lets nothing else wait for its turn"
     )]
-    fn serve(&mut self, turn: Turn, request: Request, identities: &[Id], out: &mut Vec<Output>) {
+    fn serve(
+        &mut self,
+        turn: Turn,
+        request: Request,
+        identities: &Arc<[Id]>,
+        out: &mut Vec<Output>,
+    ) {
         let connection = turn.connection;
         let result = match request {
             Request::Ping => return self.ping(turn, out),
             Request::SetWatches(body) => {
-                return self.set_watches(turn, &body.into(), identities, out);
+                let left = WatchesLeft::new(body.into(), identities);
+                return self.set_watches(turn, left, out);
             }
-            Request::SetWatches2(body) => return self.set_watches(turn, &body, identities, out),
+            Request::SetWatches2(body) => {
+                return self.set_watches(turn, WatchesLeft::new(body, identities), out);
+            }
             Request::AddWatch(body) => self.add_watch(connection, &body),
             Request::CheckWatches(body) => self.check_watches(connection, &body),
             Request::RemoveWatches(body) => self.remove_watches(connection, &body),
-            read => self.read(connection, &read, identities),
+            read => match self.read(connection, &read, identities) {
+                Ok(ReadReply::Short(reply)) => Ok(reply),
+                Ok(ReadReply::Long(body)) => return self.reply_long(turn, body, out),
+                Err(code) => Err(code),
+            },
         };
         self.reply(turn, result, out);
     }
 
     pub(in crate::replica) fn reply(
-        &self,
+        &mut self,
         turn: Turn,
         result: Result<Reply, ErrorCode>,
         out: &mut Vec<Output>,
     ) {
         let Turn { connection, xid, since_ms } = turn;
-        let zxid = self.state.last_zxid();
+        let bytes = result.as_ref().map_or(0, Reply::bulk_bytes);
+        self.charge(connection, bytes);
+        let zxid = self.visible_zxid();
         out.push(Output::Reply { connection, xid, zxid, result, since_ms });
+    }
+
+    fn reply_long(&mut self, turn: Turn, body: LongReply, out: &mut Vec<Output>) {
+        let Turn { connection, xid, since_ms } = turn;
+        self.charge(connection, body.bytes());
+        let zxid = self.visible_zxid();
+        out.push(Output::ReplyLong { connection, xid, zxid, body, since_ms });
+    }
+
+    /// Counts a reply against what its client may leave unread, and against the step.
+    fn charge(&mut self, connection: ConnectionId, bytes: usize) {
+        // Copying goes at some gigabytes in a second.
+        self.spend(bytes.min(SHARED_BYTES) / 2048);
+        if let Some(asking) = self.connections.get_mut(&connection) {
+            asking.unread_bytes += bytes + REPLY_BYTES;
+        }
     }
 }
 

@@ -3,16 +3,15 @@
 //! A chunk is copied when it is written while a snapshot shares it, and not otherwise. Children
 //! are not in the chunks: the parent pointers say it all, and a snapshot needs no more.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use super::names::Names;
 use super::znode::{NodeId, Znode};
 
 /// Znodes in a chunk: a copy costs about 9 KiB.
 pub(super) const CHUNK_NODES: usize = 64;
 
 pub(super) type Chunk = Vec<Option<Znode>>;
-pub(super) type Children = BTreeMap<Arc<str>, NodeId>;
 
 /// What is below a znode, at any depth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -33,7 +32,7 @@ impl Below {
 pub(super) struct Arena {
     chunks: Vec<Arc<Chunk>>,
     /// By place; `None` stands for no children, which is most.
-    children: Vec<Option<Box<Children>>>,
+    children: Vec<Option<Box<Names>>>,
     /// By place: what is below the znode there.
     below: Vec<Below>,
     /// Places that deleted znodes have left, the latest on top.
@@ -62,12 +61,12 @@ impl Arena {
     }
 
     /// The children in the order of their names.
-    pub(super) fn children(&self, id: NodeId) -> Option<&Children> {
+    pub(super) fn children(&self, id: NodeId) -> Option<&Names> {
         self.children.get(id.0 as usize)?.as_deref()
     }
 
     pub(super) fn child_count(&self, id: NodeId) -> usize {
-        self.children(id).map_or(0, BTreeMap::len)
+        self.children(id).map_or(0, Names::len)
     }
 
     /// What is below this one.
@@ -132,7 +131,7 @@ impl Arena {
     /// Tells a parent of its child; false if it has one of that name.
     pub(super) fn adopt(&mut self, parent: NodeId, name: Arc<str>, child: NodeId) -> bool {
         let Some(children) = self.children.get_mut(parent.0 as usize) else { return false };
-        children.get_or_insert_default().insert(name, child).is_none()
+        children.get_or_insert_default().insert(name, child)
     }
 
     /// Tells a parent that a child is gone.

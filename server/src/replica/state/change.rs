@@ -18,6 +18,17 @@ pub struct Applied {
     pub changes: Vec<Change>,
 }
 
+/// What one step of a command did. A long command takes several.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Step {
+    /// What has changed in this step, in the order in which watches fire.
+    pub changes: Vec<Change>,
+    /// The answer, once the command is done.
+    pub done: Option<Result<Reply, ErrorCode>>,
+    /// How many parts of a long command were done.
+    pub work: usize,
+}
+
 /// One thing that a command changed. It carries what a watch needs to fire and what decides who
 /// may hear of it (protocol §8.7), because the znode may be gone by then.
 #[derive(Clone, Debug, PartialEq, Eq)]

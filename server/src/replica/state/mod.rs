@@ -9,6 +9,8 @@ mod apply;
 mod arena;
 mod change;
 mod digest;
+mod long;
+mod names;
 mod path;
 mod quota;
 mod read;
@@ -20,7 +22,9 @@ mod tests;
 mod tree;
 mod znode;
 
-pub use change::{Applied, Change};
+pub use change::{Applied, Change, Step};
+pub use long::LongReply;
+pub use names::PathList;
 pub use quota::QuotaExceeded;
 pub use sequence::Admitted;
 pub use session::{Owner, Session};
@@ -32,6 +36,7 @@ use bytes::Bytes;
 use zoolet_jute::{Acl, ErrorCode, Id, Reply, Request, SessionId, Stat, Zxid};
 
 use self::digest::Hasher;
+use self::names::Names;
 use self::read::Reader;
 use self::sequence::Fence;
 use self::session::Sessions;
@@ -47,6 +52,8 @@ pub struct State {
     fence: Fence,
     last_zxid: Zxid,
     level: FeatureLevel,
+    /// The command that is half done.
+    pending: Option<Box<apply::Pending>>,
 }
 
 impl Default for State {
@@ -88,6 +95,7 @@ impl State {
             fence: Fence::default(),
             last_zxid: Zxid(0),
             level: FeatureLevel::FIRST,
+            pending: None,
         }
     }
 
@@ -106,15 +114,38 @@ impl State {
 
     /// Applies the next command of an admitted batch that its leader put into the log with `stamp`.
     pub fn apply(&mut self, stamp: Stamp, origin: Origin, command: Command) -> Applied {
+        let Step { mut changes, mut done, .. } = self.begin(stamp, origin, command);
+        loop {
+            if let Some(result) = done {
+                return Applied { zxid: self.last_zxid, result, changes };
+            }
+            let step = self.go_on(usize::MAX);
+            changes.extend(step.changes);
+            done = step.done;
+        }
+    }
+
+    /// Begins to apply the next command; see [`State::apply`]. Most are done at once. Until one is
+    /// done, the state is whole neither as before it nor as behind it: nothing may be read from it,
+    /// and no snapshot taken.
+    pub fn begin(&mut self, stamp: Stamp, origin: Origin, command: Command) -> Step {
         let is_first = matches!(command.op, Op::SetConfig { is_first: true, .. });
         let zxid = if is_first && self.last_zxid == Zxid(0) {
             sequence::first_zxid(stamp.term)
         } else {
             sequence::next_zxid(self.last_zxid, stamp.term)
         };
-        self.last_zxid = zxid;
-        let (result, changes) = apply::apply(self, (stamp, zxid), origin, command);
-        Applied { zxid, result, changes }
+        apply::begin(self, (stamp, zxid), origin, command)
+    }
+
+    /// Goes on with a command that is half done, for about so many changes of znodes.
+    pub fn go_on(&mut self, changes_max: usize) -> Step {
+        apply::go_on(self, changes_max)
+    }
+
+    /// The zxid of the command that is half done, or of the last one.
+    pub fn pending_zxid(&self) -> Zxid {
+        self.pending.as_ref().map_or(self.last_zxid, |pending| pending.zxid())
     }
 
     /// The quota that the last command went past, or would have. Not part of the state.
@@ -133,6 +164,18 @@ impl State {
         Reader { tree: &self.tree, session, identities, skip_acl }.read(request)
     }
 
+    /// The same for a read whose reply is too long to be written at once; `None` for all others, and
+    /// for errors.
+    pub fn read_long(
+        &self,
+        request: &Request,
+        session: SessionId,
+        identities: &[Id],
+        skip_acl: bool,
+    ) -> Option<LongReply> {
+        Reader { tree: &self.tree, session, identities, skip_acl }.read_long(request)
+    }
+
     /// Whether an ACL gives one of `identities` one of the permissions `wanted` (protocol §9.3).
     pub fn permits(acl: &[Acl], wanted: i32, identities: &[Id], skip_acl: bool) -> bool {
         access::permits(acl, wanted, identities, skip_acl)
@@ -148,7 +191,8 @@ impl State {
         self.level
     }
 
-    /// A number that two servers share if their states are the same.
+    /// A number that two servers share if their states are the same. It means nothing between the
+    /// commands of a batch.
     pub fn digest(&self) -> u64 {
         self.digest_with(self.tree.digest())
     }
@@ -184,10 +228,13 @@ impl State {
 
     /// The paths of a session's ephemeral znodes, in order.
     pub fn ephemerals(&self, session: SessionId) -> Vec<String> {
-        let mut paths: Vec<String> =
-            self.tree.ephemerals(session).map(|id| self.tree.path_of(id)).collect();
-        paths.sort_unstable();
-        paths
+        let paths = self.tree.ephemerals(session).into_iter().flat_map(Names::iter);
+        paths.map(|(path, _)| path.as_ref().to_owned()).collect()
+    }
+
+    /// The same, to be looked at later.
+    pub fn ephemeral_list(&self, session: SessionId) -> PathList {
+        PathList::of(self.tree.ephemerals(session))
     }
 
     /// The sessions that own ephemeral znodes, and how many.

@@ -5,11 +5,12 @@ use zoolet_jute::{
 };
 
 use super::access;
+use super::names::Names;
 use super::tree::Tree;
 use super::znode::NodeId;
 
 /// The longest reply to a multiRead, in bytes. Java clients take a megabyte unless told otherwise.
-const MULTI_READ_BYTES_MAX: usize = 32 << 20;
+pub(super) const MULTI_READ_BYTES_MAX: usize = 32 << 20;
 
 /// Who asks.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +54,7 @@ impl Reader<'_> {
         }
     }
 
-    fn find(self, path: &str, wanted: i32) -> Result<NodeId, ErrorCode> {
+    pub(super) fn find(self, path: &str, wanted: i32) -> Result<NodeId, ErrorCode> {
         let id = self.tree.find(path).ok_or(ErrorCode::NoNode)?;
         if self.permits(id, wanted) { Ok(id) } else { Err(ErrorCode::NoAuth) }
     }
@@ -64,7 +65,7 @@ impl Reader<'_> {
 
     /// The names come out in order; clients may not rely on it.
     fn children(self, id: NodeId) -> Vec<String> {
-        let children = self.tree.children(id).into_iter().flatten();
+        let children = self.tree.children(id).into_iter().flat_map(Names::iter);
         children.map(|(name, _)| name.as_ref().to_owned()).collect()
     }
 
@@ -76,14 +77,18 @@ impl Reader<'_> {
     }
 
     fn ephemerals(self, prefix: Option<&str>) -> Vec<String> {
-        let prefix = prefix.unwrap_or_default();
-        // A blank prefix means all, and so does the root, whatever Java trims from around it.
+        let prefix = Self::prefix(prefix);
+        let paths = self.tree.ephemerals(self.session).into_iter().flat_map(Names::iter);
+        let matching = paths.filter(|(path, _)| path.starts_with(prefix));
+        matching.map(|(path, _)| path.as_ref().to_owned()).collect()
+    }
+
+    /// What the paths of a getEphemerals begin with: a blank prefix means all, and so does the
+    /// root, whatever Java trims from around it.
+    pub(super) fn prefix(asked: Option<&str>) -> &str {
+        let prefix = asked.unwrap_or_default();
         let trimmed = prefix.trim_matches(|c| c <= ' ');
-        let prefix = if prefix.trim().is_empty() || trimmed == "/" { "" } else { prefix };
-        let paths = self.tree.ephemerals(self.session).map(|id| self.tree.path_of(id));
-        let mut paths: Vec<String> = paths.filter(|path| path.starts_with(prefix)).collect();
-        paths.sort_unstable();
-        paths
+        if prefix.trim().is_empty() || trimmed == "/" { "" } else { prefix }
     }
 
     fn count(self, path: &str) -> Result<i32, ErrorCode> {

@@ -237,7 +237,7 @@ pub(super) fn restore<E: std::fmt::Display>(
     }
     let stored = source.u64("digest")?;
     source.end()?;
-    let state = State { tree, sessions, fence, last_zxid, level };
+    let state = State { tree, sessions, fence, last_zxid, level, pending: None };
     let computed = state.digest();
     if computed == stored { Ok(state) } else { Err(RestoreError::Digest { stored, computed }) }
 }

@@ -10,7 +10,8 @@ use bytes::Bytes;
 use zoolet_jute::{Acl, SessionId, Stat};
 
 use super::access::{self, AclId, AclTable};
-use super::arena::{Arena, Below, Children, Chunk};
+use super::arena::{Arena, Below, Chunk};
+use super::names::Names;
 use super::path;
 use super::quota::Quotas;
 use super::znode::{Kind, NodeId, Znode, hash_data, hash_path};
@@ -19,7 +20,8 @@ use super::znode::{Kind, NodeId, Znode, hash_data, hash_path};
 pub(super) struct Tree {
     arena: Arena,
     acls: AclTable,
-    ephemerals: BTreeMap<SessionId, BTreeSet<NodeId>>,
+    /// The ephemeral znodes of each session by their paths: they are deleted in that order.
+    ephemerals: BTreeMap<SessionId, Names>,
     /// Containers and znodes with a time to live.
     reapable: BTreeSet<NodeId>,
     quotas: Quotas,
@@ -85,14 +87,14 @@ impl Tree {
     }
 
     pub(super) fn child(&self, parent: NodeId, name: &str) -> Option<NodeId> {
-        self.arena.children(parent)?.get(name).copied()
+        self.arena.children(parent)?.get(name)
     }
 
     pub(super) fn node(&self, id: NodeId) -> &Znode {
         self.arena.get(id).expect("an id is kept only as long as its znode")
     }
 
-    pub(super) fn children(&self, id: NodeId) -> Option<&Children> {
+    pub(super) fn children(&self, id: NodeId) -> Option<&Names> {
         self.arena.children(id)
     }
 
@@ -140,7 +142,8 @@ impl Tree {
         let mut waiting = vec![top];
         while let Some(id) = waiting.pop() {
             visit(id, self.node(id));
-            waiting.extend(self.arena.children(id).into_iter().flat_map(|c| c.values().copied()));
+            let children = self.arena.children(id).into_iter().flat_map(Names::iter);
+            waiting.extend(children.map(|(_, child)| child));
         }
     }
 
@@ -247,7 +250,8 @@ impl Tree {
         self.digest = self.digest.wrapping_add(digest);
         self.data_bytes = self.data_bytes.wrapping_add(bytes);
         if let Kind::Ephemeral(session) = kind {
-            self.ephemerals.entry(session).or_default().insert(id);
+            let path = Arc::from(self.path_of(id));
+            self.ephemerals.entry(session).or_default().insert(path, id);
         }
         if kind.is_reapable() {
             self.reapable.insert(id);
@@ -260,27 +264,35 @@ impl Tree {
 
     fn unlink(&mut self, id: NodeId) -> Znode {
         let node = self.node(id);
+        let kind = node.kind;
         if Quotas::is_limit(&node.name) {
             let path = self.path_of(id);
             self.quotas.limit_deleted(&path);
+        }
+        if let Kind::Ephemeral(session) = kind
+            && self.ephemerals.contains_key(&session)
+        {
+            let path = self.path_of(id);
+            self.disown_ephemeral(session, &path);
         }
         let node = self.arena.remove(id).expect("an id is kept only as long as its znode");
         self.arena.disown(node.parent, &node.name);
         self.arena.count_below(node.parent, -1, 0_i64.saturating_sub_unsigned(node.data_bytes()));
         self.digest = self.digest.wrapping_sub(node.digest(self.acls.hash(node.acl)));
         self.data_bytes = self.data_bytes.wrapping_sub(node.data_bytes());
-        if let Kind::Ephemeral(session) = node.kind
-            && let Some(of_session) = self.ephemerals.get_mut(&session)
-        {
-            of_session.remove(&id);
+        if kind.is_reapable() {
+            self.reapable.remove(&id);
+        }
+        node
+    }
+
+    fn disown_ephemeral(&mut self, session: SessionId, path: &str) {
+        if let Some(of_session) = self.ephemerals.get_mut(&session) {
+            of_session.remove(path);
             if of_session.is_empty() {
                 self.ephemerals.remove(&session);
             }
         }
-        if node.kind.is_reapable() {
-            self.reapable.remove(&id);
-        }
-        node
     }
 
     // ---- transactions
@@ -300,28 +312,38 @@ impl Tree {
         }
     }
 
-    /// Goes back to where [`Tree::begin`] was. Places are a stack, so a znode that comes back gets
-    /// its own again, and its children's pointers are right.
-    pub(super) fn roll_back(&mut self) {
-        for step in self.undo.take().into_iter().flatten().rev() {
-            match step {
-                Undo::Insert(id) => {
-                    let node = self.unlink(id);
-                    self.acls.release(node.acl);
-                }
-                Undo::Remove(node) => {
-                    self.link(node);
-                }
-                Undo::Change(id, before) => {
-                    let now = self.node(id);
-                    let (digest, bytes) = (now.digest(self.acls.hash(now.acl)), now.data_bytes());
-                    let (acl, parent) = (now.acl, now.parent);
-                    let restored = before.digest(self.acls.hash(before.acl));
-                    self.digest = self.digest.wrapping_sub(digest).wrapping_add(restored);
-                    self.resized(id, parent, bytes, before.data_bytes());
-                    *self.arena.get_mut(id).expect("it was just read") = before;
-                    self.acls.release(acl);
-                }
+    /// Goes back towards where [`Tree::begin`] was, by so many steps; true once it is there. Places
+    /// are a stack, so a znode that comes back gets its own again, and its children's pointers are
+    /// right.
+    pub(super) fn roll_back(&mut self, steps_max: usize) -> bool {
+        // What is undone is not noted down.
+        let Some(mut undo) = self.undo.take() else { return true };
+        for _ in 0..steps_max {
+            let Some(step) = undo.pop() else { return true };
+            self.undo_one(step);
+        }
+        self.undo = Some(undo);
+        false
+    }
+
+    fn undo_one(&mut self, step: Undo) {
+        match step {
+            Undo::Insert(id) => {
+                let node = self.unlink(id);
+                self.acls.release(node.acl);
+            }
+            Undo::Remove(node) => {
+                self.link(node);
+            }
+            Undo::Change(id, before) => {
+                let now = self.node(id);
+                let (digest, bytes) = (now.digest(self.acls.hash(now.acl)), now.data_bytes());
+                let (acl, parent) = (now.acl, now.parent);
+                let restored = before.digest(self.acls.hash(before.acl));
+                self.digest = self.digest.wrapping_sub(digest).wrapping_add(restored);
+                self.resized(id, parent, bytes, before.data_bytes());
+                *self.arena.get_mut(id).expect("it was just read") = before;
+                self.acls.release(acl);
             }
         }
     }
@@ -336,8 +358,14 @@ impl Tree {
         &mut self.quotas
     }
 
-    pub(super) fn ephemerals(&self, session: SessionId) -> impl Iterator<Item = NodeId> {
-        self.ephemerals.get(&session).into_iter().flatten().copied()
+    /// The ephemeral znodes of a session by their paths.
+    pub(super) fn ephemerals(&self, session: SessionId) -> Option<&Names> {
+        self.ephemerals.get(&session)
+    }
+
+    /// Takes the list of a session that ends. The caller deletes the znodes.
+    pub(super) fn take_ephemerals(&mut self, session: SessionId) -> Names {
+        self.ephemerals.remove(&session).unwrap_or_default()
     }
 
     pub(super) fn ephemeral_owners(&self) -> impl Iterator<Item = (SessionId, usize)> {
@@ -345,7 +373,7 @@ impl Tree {
     }
 
     pub(super) fn ephemeral_count(&self, session: SessionId) -> usize {
-        self.ephemerals.get(&session).map_or(0, BTreeSet::len)
+        self.ephemerals.get(&session).map_or(0, Names::len)
     }
 
     /// The containers and znodes with a time to live, from this place on.
@@ -382,7 +410,7 @@ impl Tree {
             node.path_hash = path_hash;
             node.data_hash = hash_data(node.data.as_ref());
             sum = sum.wrapping_add(node.digest(access::hash_acl(self.acls.get(node.acl))));
-            for (name, &child) in self.arena.children(id).into_iter().flatten() {
+            for (name, child) in self.arena.children(id).into_iter().flat_map(Names::iter) {
                 waiting.push((child, hash_path(path_hash, name)));
             }
         }
@@ -419,7 +447,7 @@ impl Tree {
             let Some(node) = self.arena.get_mut(id) else { return false };
             node.path_hash = path_hash;
             reached.push(id);
-            for (name, &child) in self.arena.children(id).into_iter().flatten() {
+            for (name, child) in self.arena.children(id).into_iter().flat_map(Names::iter) {
                 waiting.push((child, hash_path(path_hash, name)));
             }
             self.index(id);
@@ -429,7 +457,11 @@ impl Tree {
             matches!(self.node(id).kind, Kind::Ephemeral(_)) && self.child_count(id) > 0
         };
         reached.len() == self.arena.len()
-            && !self.ephemerals.values().flatten().any(|&id| is_ephemeral_parent(id))
+            && !self
+                .ephemerals
+                .values()
+                .flat_map(Names::iter)
+                .any(|(_, id)| is_ephemeral_parent(id))
             && [path::QUOTA, path::CONFIG].iter().all(|path| self.find(path).is_some())
     }
 }

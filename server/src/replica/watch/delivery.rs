@@ -1,84 +1,38 @@
-//! From changes to notifications, and the requests that register and remove watches
-//! (protocol §8.3 to §8.7).
+//! The requests that read, register and remove watches, and what clients get for events that they
+//! have missed (protocol §8.4 to §8.8).
+
+use std::sync::Arc;
 
 use zoolet_jute::{
-    Acl, AddWatchMode, AddWatchRequest, ErrorCode, EventType, Id, KeeperState, PathWatchRequest,
-    Reply, Request, SetWatches2Request, WatcherEvent, WatchesRequest, Zxid, perms,
+    AddWatchMode, AddWatchRequest, ErrorCode, EventType, Id, KeeperState, PathWatchRequest, Reply,
+    Request, SetWatches2Request, WatcherEvent, WatchesRequest, Zxid, perms,
 };
 
-use super::mode::Trigger;
-use super::table::parent;
 use super::{Modes, WatchTable};
-use crate::replica::session::Turn;
-use crate::replica::state::{Change, State};
+use crate::replica::session::{Turn, Wait};
+use crate::replica::state::{LongReply, State};
 use crate::replica::{ConnectionId, Output, Replica};
 
+/// How many watches of a setWatches are looked at in one go.
+const SET_WATCHES_AT_ONCE: usize = 500;
+
 impl Replica {
-    /// Tells the watchers of what a command has changed, in the order of the changes.
-    pub(in crate::replica) fn notify(
-        &mut self,
-        zxid: Zxid,
-        changes: &[Change],
-        out: &mut Vec<Output>,
-    ) {
-        for change in changes {
-            match change {
-                Change::Created { path, acl, parent_acl } => {
-                    let created = Event { kind: EventType::NodeCreated, path, acl };
-                    self.trigger(zxid, created, Trigger::Data, out);
-                    self.children_changed(zxid, path, parent_acl, out);
-                }
-                Change::Deleted { path, acl, parent_acl } => {
-                    let deleted = Event { kind: EventType::NodeDeleted, path, acl };
-                    self.trigger(zxid, deleted, Trigger::Both, out);
-                    if !planted!("delete-leaves-the-parent-quiet") {
-                        self.children_changed(zxid, path, parent_acl, out);
-                    }
-                }
-                Change::DataChanged { path, acl } => {
-                    let changed = Event { kind: EventType::NodeDataChanged, path, acl };
-                    self.trigger(zxid, changed, Trigger::Data, out);
-                }
-                Change::SessionOpened(_)
-                | Change::SessionResumed { .. }
-                | Change::SessionClosed(_) => {}
-            }
-        }
-    }
-
-    fn children_changed(&mut self, zxid: Zxid, child: &str, acl: &[Acl], out: &mut Vec<Output>) {
-        if let Some(path) = parent(child) {
-            let changed = Event { kind: EventType::NodeChildrenChanged, path, acl };
-            self.trigger(zxid, changed, Trigger::Child, out);
-        }
-    }
-
-    fn trigger(&mut self, zxid: Zxid, event: Event<'_>, trigger: Trigger, out: &mut Vec<Output>) {
-        let skip_acl = self.options.policy.skip_acl;
-        for connection in self.watches.fire(event.path, trigger) {
-            let Some(watching) = self.connections.get(&connection) else { continue };
-            // Who may not read is not told; a one-shot watch is used up all the same (§8.7).
-            if State::permits(event.acl, perms::READ, &watching.identities, skip_acl)
-                || planted!("events-for-all-to-read")
-            {
-                out.push(event.notification(connection, zxid));
-            }
-        }
-    }
-
     /// A read, and its watch in the same moment.
     pub(in crate::replica) fn read(
         &mut self,
         connection: ConnectionId,
         request: &Request,
         identities: &[Id],
-    ) -> Result<Reply, ErrorCode> {
+    ) -> Result<ReadReply, ErrorCode> {
         let watch = wanted_watch(request);
         if watch.is_some_and(|(path, _)| !self.has_room_for(connection, path)) {
             return Err(ErrorCode::ThrottledOp);
         }
-        let session = self.session_of(connection);
-        let result = self.state.read(request, session, identities, self.options.policy.skip_acl);
+        let (session, skip_acl) = (self.session_of(connection), self.options.policy.skip_acl);
+        let result = match self.state.read_long(request, session, identities, skip_acl) {
+            Some(long) => Ok(ReadReply::Long(long)),
+            None => self.state.read(request, session, identities, skip_acl).map(ReadReply::Short),
+        };
         if let Some((path, modes)) = watch
             && (result.is_ok() || awaits_creation(request, &result))
         {
@@ -125,33 +79,36 @@ impl Replica {
 
     /// Registers watches anew after a reconnect, or makes up the events that have been missed
     /// (§8.6). A client cannot be told that there is no room for its watches, so it is closed.
+    ///
+    /// It may take several steps: each path is judged and watched in one moment.
     pub(in crate::replica) fn set_watches(
         &mut self,
         turn: Turn,
-        body: &SetWatches2Request,
-        identities: &[Id],
+        mut left: WatchesLeft,
         out: &mut Vec<Output>,
     ) {
         let connection = turn.connection;
         let skip_acl = self.options.policy.skip_acl;
-        for (path, kind) in wanted_watches(body) {
-            let missed = kind.missed(&self.state, path, body.relative_zxid);
+        for _ in 0..SET_WATCHES_AT_ONCE {
+            let Some((path, kind)) = left.paths.next() else {
+                return self.reply(turn, Ok(Reply::Empty), out);
+            };
+            let missed = kind.missed(&self.state, &path, left.since);
             let Some(event) = missed.filter(|_| !planted!("missed-events-stay-missed")) else {
-                if !self.has_room_for(connection, path) {
+                if !self.has_room_for(connection, &path) {
                     self.close(connection, out);
                     return;
                 }
-                self.watches.add(connection, path, kind.modes());
+                self.watches.add(connection, &path, kind.modes());
                 continue;
             };
-            let acl = self.state.acl(path);
-            if acl.is_none_or(|acl| State::permits(&acl, perms::READ, identities, skip_acl)) {
-                out.push(
-                    Event { kind: event, path, acl: &[] }.notification(connection, Zxid::NONE),
-                );
+            let acl = self.state.acl(&path);
+            if acl.is_none_or(|acl| State::permits(&acl, perms::READ, &left.identities, skip_acl)) {
+                out.push(made_up(connection, event, &path));
             }
         }
-        self.reply(turn, Ok(Reply::Empty), out);
+        self.spend(SET_WATCHES_AT_ONCE);
+        self.put_back(turn, Wait::Watches(left));
     }
 
     /// Whether a connection may watch this path as well. A path need not exist to be watched, and can
@@ -173,22 +130,37 @@ impl Replica {
     /// for has happened in between, with several changes as one event. Connections with watches
     /// that promise every event are closed: their clients know that after a reconnect they must
     /// look for themselves.
-    pub(in crate::replica) fn catch_up(&mut self, before: &State, out: &mut Vec<Output>) {
-        for connection in self.watches.connections().collect::<Vec<_>>() {
-            let watches: Vec<_> = self
-                .watches
-                .of_connection(connection)
-                .map(|(path, modes)| (path.clone(), modes))
-                .collect();
-            let lasting = Modes::PERSISTENT.with(Modes::RECURSIVE);
-            if watches.iter().any(|(_, modes)| modes.intersects(lasting)) {
-                self.close(connection, out);
+    ///
+    /// Looks after some watches; false if there is nothing left to do.
+    pub(in crate::replica) fn catch_up_some(&mut self, out: &mut Vec<Output>) -> bool {
+        let Some(mut jump) = self.jump.take() else { return false };
+        while self.budget > 0 {
+            self.spend(2);
+            if let Some((connection, path, modes)) = jump.watches.pop() {
+                // It may have hung up meanwhile.
+                if !self.connections.contains_key(&connection) {
+                    continue;
+                }
+                self.catch_up_on(connection, &path, modes, &jump.before, out);
                 continue;
             }
-            for (path, modes) in watches {
-                self.catch_up_on(connection, &path, modes, before, out);
+            let Some(connection) = jump.connections.next() else {
+                self.garbage = Some(jump.before);
+                return true;
+            };
+            let watches = self.watches.of_connection(connection);
+            jump.watches =
+                watches.map(|(path, modes)| (connection, Arc::clone(path), modes)).collect();
+            jump.watches.reverse();
+            self.spend(jump.watches.len() / 16);
+            let lasting = Modes::PERSISTENT.with(Modes::RECURSIVE);
+            if jump.watches.iter().any(|(.., modes)| modes.intersects(lasting)) {
+                jump.watches.clear();
+                self.close(connection, out);
             }
         }
+        self.jump = Some(jump);
+        true
     }
 
     fn catch_up_on(
@@ -215,32 +187,41 @@ impl Replica {
                 State::permits(&acl, perms::READ, &identities, self.options.policy.skip_acl)
             });
             if may_read && told != Some(event) {
-                out.push(
-                    Event { kind: event, path, acl: &[] }.notification(connection, Zxid::NONE),
-                );
+                out.push(made_up(connection, event, path));
             }
             told = Some(event);
         }
     }
 }
 
-/// What happened to a path, and who may know it.
-#[derive(Clone, Copy, Debug)]
-struct Event<'a> {
-    kind: EventType,
-    path: &'a str,
-    acl: &'a [Acl],
+/// A read's reply.
+#[derive(Debug)]
+pub(in crate::replica) enum ReadReply {
+    Short(Reply),
+    Long(LongReply),
 }
 
-impl Event<'_> {
-    fn notification(self, connection: ConnectionId, zxid: Zxid) -> Output {
-        let event = WatcherEvent {
-            event_type: self.kind,
-            state: KeeperState::SyncConnected,
-            path: self.path.to_owned(),
-        };
-        Output::Notify { connection, zxid, event }
+/// A newer state has taken the place of this one, and watches are being looked after.
+#[derive(Debug)]
+pub(in crate::replica) struct Jump {
+    before: State,
+    connections: std::vec::IntoIter<ConnectionId>,
+    // Of the connection at hand, the first one last.
+    watches: Vec<(ConnectionId, Arc<str>, Modes)>,
+}
+
+impl Jump {
+    pub(in crate::replica) fn new(before: State, watches: &WatchTable) -> Self {
+        let connections: Vec<_> = watches.connections().collect();
+        Self { before, connections: connections.into_iter(), watches: Vec::new() }
     }
+}
+
+/// An event that a client has missed.
+fn made_up(connection: ConnectionId, event_type: EventType, path: &str) -> Output {
+    let state = KeeperState::SyncConnected;
+    let event = WatcherEvent { event_type, state, path: path.to_owned() };
+    Output::Notify { connection, zxid: Zxid::NONE, event }
 }
 
 /// The lists of a `setWatches`.
@@ -277,17 +258,29 @@ impl Kind {
     }
 }
 
-/// The watches that a `setWatches` asks for, in the order of their catch-up events.
-fn wanted_watches(body: &SetWatches2Request) -> impl Iterator<Item = (&str, Kind)> {
-    [
-        (&body.data_watches, Kind::Data),
-        (&body.exist_watches, Kind::Exist),
-        (&body.child_watches, Kind::Child),
-        (&body.persistent_watches, Kind::Persistent),
-        (&body.persistent_recursive_watches, Kind::Recursive),
-    ]
-    .into_iter()
-    .flat_map(|(paths, kind)| paths.iter().map(move |path| (path.as_str(), kind)))
+/// The watches of a `setWatches` that are not looked at yet, in the order of their catch-up events.
+#[derive(Debug)]
+pub(in crate::replica) struct WatchesLeft {
+    paths: std::vec::IntoIter<(String, Kind)>,
+    since: Zxid,
+    identities: Arc<[Id]>,
+}
+
+impl WatchesLeft {
+    pub(in crate::replica) fn new(body: SetWatches2Request, identities: &Arc<[Id]>) -> Self {
+        let since = body.relative_zxid;
+        let paths: Vec<_> = [
+            (body.data_watches, Kind::Data),
+            (body.exist_watches, Kind::Exist),
+            (body.child_watches, Kind::Child),
+            (body.persistent_watches, Kind::Persistent),
+            (body.persistent_recursive_watches, Kind::Recursive),
+        ]
+        .into_iter()
+        .flat_map(|(paths, kind)| paths.into_iter().map(move |path| (path, kind)))
+        .collect();
+        Self { paths: paths.into_iter(), since, identities: Arc::clone(identities) }
+    }
 }
 
 /// The one-shot watch that a read asks for. A `multiRead` asks for none (§8.1).
@@ -302,6 +295,6 @@ fn wanted_watch(request: &Request) -> Option<(&str, Modes)> {
 }
 
 /// Whether an `exists` has found nothing: its watch waits for the creation.
-fn awaits_creation(request: &Request, result: &Result<Reply, ErrorCode>) -> bool {
+fn awaits_creation<T>(request: &Request, result: &Result<T, ErrorCode>) -> bool {
     matches!(request, Request::Exists(_)) && matches!(result, Err(ErrorCode::NoNode))
 }

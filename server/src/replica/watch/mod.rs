@@ -2,9 +2,12 @@
 
 mod delivery;
 mod mode;
+mod storm;
 mod table;
 #[cfg(test)]
 mod tests;
 
+pub(in crate::replica) use delivery::{Jump, ReadReply, WatchesLeft};
 pub(crate) use mode::Modes;
+pub(in crate::replica) use storm::Storm;
 pub(crate) use table::WatchTable;

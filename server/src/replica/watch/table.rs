@@ -28,6 +28,9 @@ pub(crate) struct WatchTable {
     child_entries: usize,
 }
 
+/// A path, and the connections that watch it.
+pub(crate) type WatchedPath = (Arc<str>, Vec<ConnectionId>);
+
 /// The paths that one connection watches.
 #[derive(Debug, Default)]
 struct Watched {
@@ -99,21 +102,24 @@ impl WatchTable {
         true
     }
 
-    /// Forgets a connection, in time proportional to its own watches.
-    pub(crate) fn remove_connection(&mut self, connection: ConnectionId) {
+    /// Removes watches of a connection, so many at most; true once it has none.
+    pub(crate) fn remove_some(&mut self, connection: ConnectionId, max: usize) -> bool {
         let watched = self.connections.get(&connection);
         let watched = watched.filter(|_| !planted!("watches-of-the-gone-stay"));
-        let paths =
-            watched.map_or_else(Vec::new, |watched| watched.paths.iter().cloned().collect());
-        for path in paths {
-            self.remove(connection, &path, Modes::of(zoolet_jute::WatcherType::Any));
+        let paths: Vec<_> = watched
+            .map_or_else(Vec::new, |watched| watched.paths.iter().take(max).cloned().collect());
+        for path in &paths {
+            self.remove(connection, path, Modes::of(zoolet_jute::WatcherType::Any));
         }
+        paths.len() < max
     }
 
-    /// A change at a path: who is told, in the connections' order and each once. One-shot watches
-    /// of the tables are used up, whatever the event is.
-    pub(crate) fn fire(&mut self, path: &str, trigger: Trigger) -> Vec<ConnectionId> {
-        let mut told = self.fire_exact(path, trigger);
+    /// The connections that a change at a path notifies, in their order and each once. Those at the
+    /// path itself are to be given to [`WatchTable::consume`].
+    pub(crate) fn targets(&self, path: &str, trigger: Trigger) -> Vec<ConnectionId> {
+        let watchers = self.paths.get(path);
+        let mut told = watchers
+            .map_or_else(Vec::new, |all| all.matching(|modes| modes.intersects(trigger.told())));
         if trigger.climbs() && !self.recursive.is_empty() && !planted!("nothing-below-is-watched") {
             let exact = told.len();
             let last = |bound: Bound<&str>| {
@@ -131,6 +137,14 @@ impl WatchTable {
         told
     }
 
+    /// Uses up the one-shot watches of a connection in the tables of a trigger, whatever the event
+    /// is.
+    pub(crate) fn consume(&mut self, connection: ConnectionId, path: &str, trigger: Trigger) {
+        if !planted!("watch-fires-twice") {
+            self.remove(connection, path, trigger.consumed());
+        }
+    }
+
     /// The paths that a connection watches, and how.
     pub(crate) fn of_connection(
         &self,
@@ -146,12 +160,24 @@ impl WatchTable {
         self.connections.keys().copied()
     }
 
-    /// Every path of the data table, with its connections.
-    pub(crate) fn data_table(&self) -> impl Iterator<Item = (&Arc<str>, Vec<ConnectionId>)> {
-        self.paths.iter().filter_map(|(path, watchers)| {
+    /// The paths of the data table with their connections, among the next `max` paths behind
+    /// `after`; and the last path that was looked at, unless that was the last of all.
+    pub(crate) fn data_table(
+        &self,
+        after: Option<&str>,
+        max: usize,
+    ) -> (Vec<WatchedPath>, Option<Arc<str>>) {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let (mut found, mut last, mut looks) = (Vec::new(), None, 0);
+        for (path, watchers) in self.paths.range::<str, _>((from, Bound::Unbounded)).take(max) {
             let connections = watchers.matching(Modes::in_data_table);
-            (!connections.is_empty()).then_some((path, connections))
-        })
+            if !connections.is_empty() {
+                found.push((Arc::clone(path), connections));
+            }
+            last = Some(Arc::clone(path));
+            looks += 1;
+        }
+        (found, last.filter(|_| looks == max))
     }
 
     /// How many paths a connection watches.
@@ -181,6 +207,7 @@ impl WatchTable {
     }
 
     /// The entries of the data table.
+    #[cfg(test)]
     pub(crate) const fn data_entries(&self) -> usize {
         self.data_entries
     }
@@ -188,19 +215,6 @@ impl WatchTable {
     /// The entries of both tables.
     pub(crate) const fn entries(&self) -> usize {
         self.data_entries + self.child_entries
-    }
-
-    fn fire_exact(&mut self, path: &str, trigger: Trigger) -> Vec<ConnectionId> {
-        let Some(watchers) = self.paths.get_mut(path) else { return Vec::new() };
-        let fired = watchers.fire(trigger);
-        if watchers.is_empty() {
-            self.paths.remove(path);
-        }
-        let told = fired.iter().map(|(connection, ..)| *connection).collect();
-        for (connection, before, after) in fired {
-            self.unlink(connection, path, before, after);
-        }
-        told
     }
 
     /// Keeps everything but `paths` in step with a connection's fewer modes.
@@ -270,28 +284,6 @@ impl Watchers {
             Self::One(_, modes) => modes.is_empty(),
             Self::Many(all) => all.is_empty(),
         }
-    }
-
-    /// Whom a change tells: the connection, its modes before and after.
-    fn fire(&mut self, trigger: Trigger) -> Vec<(ConnectionId, Modes, Modes)> {
-        let mut fired = Vec::new();
-        let mut each = |connection: ConnectionId, modes: &mut Modes| {
-            if modes.intersects(trigger.told()) {
-                let before = *modes;
-                if !planted!("watch-fires-twice") {
-                    *modes = before.without(trigger.consumed());
-                }
-                fired.push((connection, before, *modes));
-            }
-        };
-        match self {
-            Self::One(only, modes) => each(*only, modes),
-            Self::Many(all) => all.retain(|connection, modes| {
-                each(*connection, modes);
-                !modes.is_empty()
-            }),
-        }
-        fired
     }
 
     fn matching(&self, of: impl Fn(Modes) -> bool) -> Vec<ConnectionId> {

@@ -11,7 +11,7 @@ use crate::replica::state::znode::Kind;
 /// child or a write, or another kind of znode may stand in its place.
 pub(super) fn delete(
     tree: &mut Tree,
-    context: &mut Context<'_>,
+    context: &mut Context,
     path: String,
 ) -> Result<Reply, ErrorCode> {
     path::split_deletable(&path)?;

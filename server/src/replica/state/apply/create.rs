@@ -55,13 +55,13 @@ impl Create {
 /// it does with the usage of a quota (protocol §12).
 pub(super) fn apply(
     tree: &mut Tree,
-    context: &mut Context<'_>,
+    context: &mut Context,
     create: Create,
 ) -> Result<(String, Stat), ErrorCode> {
     let mode = CreateMode::from_flags(create.flags).ok_or(ErrorCode::BadArguments)?;
     let kind = kind(context, mode, create.op)?;
     let (parent_path, _) = path::split(&create.path)?;
-    let acl = access::fix_up(create.acl.as_deref(), context.identities)?;
+    let acl = access::fix_up(create.acl.as_deref(), &context.identities)?;
     let parent = tree.find(parent_path).ok_or(ErrorCode::NoNode)?;
     context.check_access(tree, parent, perms::CREATE)?;
     let mut path = create.path;
@@ -109,7 +109,7 @@ pub(super) fn apply(
     Ok((path, stat))
 }
 
-fn kind(context: &Context<'_>, mode: CreateMode, op: CreateOp) -> Result<Kind, ErrorCode> {
+fn kind(context: &Context, mode: CreateMode, op: CreateOp) -> Result<Kind, ErrorCode> {
     if mode.is_ttl() && !context.policy.extended_types {
         return Err(ErrorCode::Unimplemented);
     }

@@ -12,7 +12,7 @@ use crate::replica::state::{path, quota};
 
 pub(super) fn apply(
     tree: &mut Tree,
-    context: &mut Context<'_>,
+    context: &mut Context,
     body: PathVersionRequest,
 ) -> Result<(), ErrorCode> {
     let (parent_path, name) = path::split_deletable(&body.path)?;
@@ -30,7 +30,7 @@ pub(super) fn apply(
 }
 
 /// Deletes a znode that has no children.
-pub(super) fn remove(tree: &mut Tree, context: &mut Context<'_>, node: NodeId, path: String) {
+pub(super) fn remove(tree: &mut Tree, context: &mut Context, node: NodeId, path: String) {
     let acl = Arc::clone(tree.acl(node));
     let parent = tree.node(node).parent;
     let bytes = tree.node(node).data_bytes();

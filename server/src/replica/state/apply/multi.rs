@@ -5,27 +5,58 @@ use zoolet_jute::{CreateMode, CreateRequest, ErrorCode, MultiOp, MultiResult, Pa
 use super::{Context, check, create, create::Create, delete, set_data};
 use crate::replica::state::tree::Tree;
 
-/// A failed transaction is a successful reply that names the part that failed.
-pub(super) fn apply(tree: &mut Tree, context: &mut Context<'_>, body: Parts<MultiOp>) -> Reply {
-    let count = body.0.len();
-    let mut results = Vec::with_capacity(count);
-    tree.begin();
-    for op in body.0 {
-        match part(tree, context, op) {
-            Ok(result) => results.push(result),
-            Err(code) => {
+/// A transaction that is under way.
+#[derive(Clone, Debug)]
+pub(super) struct Multi {
+    ops: std::vec::IntoIter<MultiOp>,
+    results: Vec<MultiResult>,
+    count: usize,
+    /// The reply, once a part has failed: what was done is being undone.
+    failed: Option<Reply>,
+}
+
+impl Multi {
+    pub(super) fn begin(tree: &mut Tree, body: Parts<MultiOp>) -> Self {
+        let count = body.0.len();
+        tree.begin();
+        let ops = body.0.into_iter();
+        Self { ops, results: Vec::with_capacity(count), count, failed: None }
+    }
+
+    /// Goes on for so many parts. A failed transaction is a successful reply that names the part
+    /// that failed.
+    pub(super) fn go_on(
+        &mut self,
+        tree: &mut Tree,
+        context: &mut Context,
+        parts_max: usize,
+    ) -> Option<Reply> {
+        for _ in 0..parts_max {
+            context.work += 1;
+            if self.failed.is_some() {
                 if planted!("multi-half-done") {
                     tree.commit();
-                } else {
-                    tree.roll_back();
+                    return self.failed.take();
                 }
-                context.changes.clear();
-                return failed(results.len(), code, count);
+                if tree.roll_back(1) {
+                    return self.failed.take();
+                }
+                continue;
+            }
+            let Some(op) = self.ops.next() else {
+                tree.commit();
+                return Some(Reply::Multi(Parts(std::mem::take(&mut self.results))));
+            };
+            match part(tree, context, op) {
+                Ok(result) => self.results.push(result),
+                Err(code) => {
+                    context.changes.clear();
+                    self.failed = Some(failed(self.results.len(), code, self.count));
+                }
             }
         }
+        None
     }
-    tree.commit();
-    Reply::Multi(Parts(results))
 }
 
 /// Zero in front of the part that failed, −2 behind it.
@@ -44,7 +75,7 @@ fn is_container(body: &CreateRequest) -> bool {
     CreateMode::from_flags(body.flags) == Some(CreateMode::Container)
 }
 
-fn part(tree: &mut Tree, context: &mut Context<'_>, op: MultiOp) -> Result<MultiResult, ErrorCode> {
+fn part(tree: &mut Tree, context: &mut Context, op: MultiOp) -> Result<MultiResult, ErrorCode> {
     match op {
         MultiOp::Create(body) | MultiOp::Create2(body) if is_container(&body) => {
             create2(tree, context, Create::container(body))
@@ -62,7 +93,7 @@ fn part(tree: &mut Tree, context: &mut Context<'_>, op: MultiOp) -> Result<Multi
 
 fn create2(
     tree: &mut Tree,
-    context: &mut Context<'_>,
+    context: &mut Context,
     create: Create,
 ) -> Result<MultiResult, ErrorCode> {
     let (path, stat) = create::apply(tree, context, create)?;

@@ -6,11 +6,12 @@ use super::{Context, delete};
 use crate::replica::Origin;
 use crate::replica::state::State;
 use crate::replica::state::change::Change;
+use crate::replica::state::names::Leaves;
 use crate::replica::state::session::{Owner, Session};
 
 pub(super) fn create(
     state: &mut State,
-    context: &mut Context<'_>,
+    context: &mut Context,
     origin: Origin,
     timeout_ms: i32,
 ) -> Result<Reply, ErrorCode> {
@@ -29,7 +30,7 @@ pub(super) fn create(
 
 pub(super) fn resume(
     state: &mut State,
-    context: &mut Context<'_>,
+    context: &mut Context,
     origin: Origin,
     timeout_ms: i32,
 ) -> Result<Reply, ErrorCode> {
@@ -44,40 +45,59 @@ pub(super) fn resume(
 
 pub(super) fn close(
     state: &mut State,
-    context: &mut Context<'_>,
+    context: &Context,
     origin: Origin,
-) -> Result<Reply, ErrorCode> {
+) -> Result<Ending, ErrorCode> {
     state.sessions.check(context.session, origin, context.attachment)?;
-    end(state, context);
-    Ok(Reply::Empty)
+    Ok(Ending::begin(state, context))
 }
 
 /// Ends a session that was not heard of, unless it was resumed after that was decided.
 pub(super) fn expire(
     state: &mut State,
-    context: &mut Context<'_>,
+    context: &Context,
     generation: u64,
-) -> Result<Reply, ErrorCode> {
+) -> Result<Ending, ErrorCode> {
     let session = *state.sessions.get(context.session).ok_or(ErrorCode::SessionExpired)?;
     if session.generation != generation && !planted!("expiry-ignores-resume") {
         return Err(ErrorCode::BadVersion);
     }
-    end(state, context);
-    Ok(Reply::Empty)
+    Ok(Ending::begin(state, context))
 }
 
-/// Deletes the session and its ephemeral znodes, in the order of their paths (protocol §7.7).
-fn end(state: &mut State, context: &mut Context<'_>) {
-    let tree = &mut state.tree;
-    let mut ephemerals: Vec<_> =
-        tree.ephemerals(context.session).map(|id| (tree.path_of(id), id)).collect();
-    ephemerals.sort_unstable();
-    for (path, id) in ephemerals {
-        if planted!("ephemerals-outlive-session") {
-            break;
-        }
-        delete::remove(tree, context, id, path);
+/// The end of a session that is under way: its ephemeral znodes are deleted in the order of their
+/// paths (protocol §7.7), and then the session itself.
+#[derive(Clone, Debug)]
+pub(super) struct Ending {
+    leaves: Leaves,
+}
+
+impl Ending {
+    fn begin(state: &mut State, context: &Context) -> Self {
+        Self { leaves: state.tree.take_ephemerals(context.session).into_leaves() }
     }
-    state.sessions.remove(context.session);
-    context.changes.push(Change::SessionClosed(context.session));
+
+    /// Goes on until so many znodes are deleted, or a few more.
+    pub(super) fn go_on(
+        &mut self,
+        state: &mut State,
+        context: &mut Context,
+        deletes_max: usize,
+    ) -> Option<Reply> {
+        let mut deleted = 0;
+        while deleted < deletes_max {
+            let leaf = self.leaves.next().filter(|_| !planted!("ephemerals-outlive-session"));
+            let Some(leaf) = leaf else {
+                state.sessions.remove(context.session);
+                context.changes.push(Change::SessionClosed(context.session));
+                return Some(Reply::Empty);
+            };
+            deleted += leaf.len();
+            context.work += leaf.len();
+            for (path, id) in leaf.iter() {
+                delete::remove(&mut state.tree, context, *id, path.as_ref().to_owned());
+            }
+        }
+        None
+    }
 }

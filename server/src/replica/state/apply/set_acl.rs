@@ -8,11 +8,11 @@ use crate::replica::state::{access, path};
 
 pub(super) fn apply(
     tree: &mut Tree,
-    context: &Context<'_>,
+    context: &Context,
     body: &SetAclRequest,
 ) -> Result<Stat, ErrorCode> {
     path::validate(&body.path)?;
-    let acl = access::fix_up(body.acl.as_deref(), context.identities)?;
+    let acl = access::fix_up(body.acl.as_deref(), &context.identities)?;
     let id = tree.find(&body.path).ok_or(ErrorCode::NoNode)?;
     context.check_access(tree, id, perms::ADMIN)?;
     let aversion = tree.node(id).aversion;

@@ -14,7 +14,7 @@ use crate::replica::state::{path, quota};
 
 pub(super) fn apply(
     tree: &mut Tree,
-    context: &mut Context<'_>,
+    context: &mut Context,
     body: SetDataRequest,
 ) -> Result<Stat, ErrorCode> {
     path::validate(&body.path)?;
@@ -40,7 +40,7 @@ pub(super) fn apply(
 /// stays −1.
 pub(super) fn set_config(
     tree: &mut Tree,
-    context: &mut Context<'_>,
+    context: &mut Context,
     mut text: String,
 ) -> Result<Reply, ErrorCode> {
     let id = tree.find(path::CONFIG).ok_or(ErrorCode::NoNode)?;
@@ -55,7 +55,7 @@ pub(super) fn set_config(
     Ok(Reply::Data(data, tree.stat(id)))
 }
 
-fn put(tree: &mut Tree, context: &Context<'_>, id: NodeId, data: Option<Bytes>, version: i32) {
+fn put(tree: &mut Tree, context: &Context, id: NodeId, data: Option<Bytes>, version: i32) {
     tree.change(id, |node| {
         node.put_data(data);
         node.version = version;

@@ -1,0 +1,244 @@
+//! Measures for how long the host's lock is held by what takes longest: `cargo run --release
+//! --example lock_holds`. Prints the longest hold of each case in processor time.
+
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program that measures")]
+
+use std::cell::Cell;
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+
+use zoolet_jute::{
+    Acl, ConnectRequest, CreateRequest, ErrorCode, Id, MultiOp, NullablePathRequest, Parts,
+    PathVersionRequest, PathWatchRequest, ReconfigRequest, Request, SessionId, SetDataRequest,
+    SetWatchesRequest, Xid, Zxid,
+};
+use zoolet_server::clock::{Clock, Now, RealClock};
+use zoolet_server::host::{Host, Proposals, Received};
+use zoolet_server::outbox::Outbox;
+use zoolet_server::replica::state::State;
+use zoolet_server::replica::{
+    Batch, Command, ConnectionId, Op, Options, Origin, Policy, Replica, Role, ServerId,
+};
+
+/// Keeps what is proposed.
+#[derive(Debug, Default)]
+struct Kept(Mutex<Vec<Command>>);
+
+impl Proposals for Kept {
+    fn propose(&self, command: Command) {
+        self.0.lock().unwrap().push(command);
+    }
+
+    fn sync(&self, _: u64) {}
+
+    fn reconfig(&self, _: u64, _: ReconfigRequest, _: Arc<[Id]>) {}
+
+    fn touch(&self, _: u64, _: Vec<SessionId>) {}
+
+    fn queued_bytes(&self) -> usize {
+        0
+    }
+}
+
+/// The processor time of this thread in place of the monotonic clock: on a busy machine a thread
+/// that does not run would count as one that holds the lock.
+#[derive(Debug)]
+struct CpuClock(RealClock);
+
+impl Clock for CpuClock {
+    fn now(&self) -> Now {
+        self.0.now()
+    }
+
+    fn mono_us(&self) -> u64 {
+        let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+        text.split(' ').next().unwrap().parse::<u64>().unwrap() / 1000
+    }
+}
+
+struct Bench {
+    host: Arc<Host>,
+    kept: Arc<Kept>,
+    /// The number of the last command of the other server.
+    last: Cell<u64>,
+}
+
+type Client = (ConnectionId, Arc<Outbox>);
+
+/// The session of a client of the other server.
+const FOREIGN: SessionId = SessionId(7);
+
+impl Bench {
+    fn new() -> Self {
+        let kept = Arc::new(Kept::default());
+        let mut options = Options::new(ServerId(1), 1);
+        options.watches_per_connection_max = 1_000_000;
+        let replica = Replica::new(options, State::new());
+        let proposals: Arc<dyn Proposals> = Arc::clone(&kept) as _;
+        let host = Host::new(replica, Arc::new(CpuClock(RealClock::new())), proposals);
+        host.role(Role::Leader, 1);
+        let bench = Self { host, kept, last: Cell::new(0) };
+        bench.foreign([Op::CreateSession { timeout_ms: 40_000 }]);
+        bench
+    }
+
+    /// Applies commands of a client of another server.
+    fn foreign(&self, ops: impl IntoIterator<Item = Op>) {
+        let ops: Vec<_> = ops.into_iter().collect();
+        for ops in ops.chunks(1000) {
+            let commands = ops.iter().map(|op| {
+                self.last.set(self.last.get() + 1);
+                Command {
+                    number: self.last.get(),
+                    session: FOREIGN,
+                    attachment: 0,
+                    cxid: Xid(0),
+                    policy: Policy::default(),
+                    identities: Arc::from([]),
+                    op: op.clone(),
+                }
+            });
+            let origin = Origin { server: ServerId(2), boot: 1, stream: 1 };
+            self.host.commit(1, Batch { origin, now_ms: 0, commands: commands.collect() }.encode());
+        }
+    }
+
+    /// Creates znodes.
+    fn create(&self, paths: impl IntoIterator<Item = String>, flags: i32) {
+        self.foreign(paths.into_iter().map(|path| Op::Write(create(path, flags))));
+    }
+
+    fn connect(&self) -> Client {
+        let (connection, outbox) = (self.host.number_connection(), Arc::new(Outbox::new(1 << 30)));
+        let request = ConnectRequest {
+            protocol_version: 0,
+            last_zxid_seen: Zxid(0),
+            timeout_ms: 40_000,
+            session_id: SessionId::NONE,
+            password: None,
+            read_only: None,
+        };
+        let peer = IpAddr::from([127, 0, 0, 1]);
+        let _ = self.host.connect(connection, &outbox, peer, &request);
+        let commands = std::mem::take(&mut *self.kept.0.lock().unwrap());
+        let origin = Origin { server: ServerId(1), boot: 1, stream: 1 };
+        self.host.commit(1, Batch { origin, now_ms: 0, commands }.encode());
+        assert!(outbox.accepted().is_some());
+        (connection, outbox)
+    }
+
+    /// Sends requests, of which all are taken.
+    fn ask(&self, client: &Client, asked: impl IntoIterator<Item = Request>) {
+        let mut asked: VecDeque<_> = asked
+            .into_iter()
+            .map(|request| Received {
+                xid: Xid(1),
+                op: Some(request.op_code()),
+                request: Ok(request),
+                bytes: 100,
+            })
+            .collect();
+        self.host.requests(client.0, &mut asked);
+        assert!(asked.is_empty(), "{} requests are not taken", asked.len());
+    }
+
+    /// Has a client watch for the end of znodes, or their creation.
+    fn watch(&self, client: &Client, paths: impl IntoIterator<Item = String>) {
+        let data_watches = paths.into_iter().collect();
+        let relative_zxid = Zxid(i64::MAX);
+        self.ask(
+            client,
+            [Request::SetWatches(SetWatchesRequest {
+                relative_zxid,
+                data_watches,
+                exist_watches: Vec::new(),
+                child_watches: Vec::new(),
+            })],
+        );
+    }
+
+    fn measure(&self, case: &str, work: impl FnOnce()) {
+        self.host.reset_figures();
+        work();
+        let hold_us = self.host.report().figures.hold_us_max;
+        println!("{case:52} longest hold {hold_us:8} us");
+    }
+}
+
+fn create(path: String, flags: i32) -> Request {
+    Request::Create(CreateRequest { path, data: None, acl: Some(Acl::open()), flags })
+}
+
+fn list(path: &str) -> Request {
+    Request::GetChildren(PathWatchRequest { path: path.to_owned(), watch: false })
+}
+
+fn long_lists(bench: &Bench) {
+    bench.create(["/l".to_owned()], 0);
+    let name = "x".repeat(60);
+    bench.create((0..200_000).map(|n| format!("/l/{name}{n:06}")), 0);
+    let reader = bench.connect();
+    bench.measure("one getChildren of 200,000 names", || bench.ask(&reader, [list("/l")]));
+    let reader = bench.connect();
+    let sync = Request::Sync(NullablePathRequest { path: None });
+    bench.ask(&reader, std::iter::once(sync).chain((0..32).map(|_| list("/l"))));
+    bench.measure("32 of them behind a sync", || bench.host.synced(1_000_000));
+}
+
+fn session_ends(bench: &Bench) {
+    bench.create(["/e".to_owned()], 0);
+    let path = |n| format!("/e/{n:06}");
+    bench.create((0..100_000).map(path), 1);
+    let watcher = bench.connect();
+    bench.measure("a setWatches of 100,000 paths", || {
+        bench.watch(&watcher, (0..100_000).map(path));
+    });
+    bench.measure("a session with 100,000 watched ephemerals ends", || {
+        bench.foreign([Op::CloseSession]);
+    });
+}
+
+fn multis(bench: &Bench) {
+    bench.create(["/m".to_owned()], 0);
+    bench.create((0..30_000).map(|n| format!("/m/{n:05}")), 0);
+    let delete = |path| MultiOp::Delete(PathVersionRequest { path, version: -1 });
+    let mut parts: Vec<_> = (0..30_000).map(|n| delete(format!("/m/{n:05}"))).collect();
+    parts.push(delete("/none".to_owned()));
+    let multi = |parts: &Vec<_>| Op::Write(Request::Multi(Parts(parts.clone())));
+    bench.measure("a multi of 30,000 deletes that fails", || bench.foreign([multi(&parts)]));
+    parts.pop();
+    bench.measure("a multi of 30,000 deletes", || bench.foreign([multi(&parts)]));
+}
+
+fn storms(bench: &Bench) {
+    bench.create(["/s".to_owned()], 0);
+    for _ in 0..20_000 {
+        bench.watch(&bench.connect(), ["/s".to_owned()]);
+    }
+    let set = SetDataRequest { path: "/s".to_owned(), data: None, version: -1 };
+    let set = Op::Write(Request::SetData(set));
+    bench.measure("a change with 20,000 watchers", || bench.foreign([set]));
+    bench.create((0..100_000).map(|n| format!("/s/{n}")), 0);
+    let watcher = bench.connect();
+    bench.watch(&watcher, (0..100_000).map(|n| format!("/s/{n}")));
+    bench.measure("a connection with 100,000 watches ends", || bench.host.disconnect(watcher.0));
+}
+
+fn installs(bench: &Bench) {
+    bench.create(["/i".to_owned()], 0);
+    bench.create((0..500_000).map(|n| format!("/i/{n:06}")), 0);
+    let watcher = bench.connect();
+    let mut view = None;
+    bench.measure("a snapshot of 500,000 znodes is begun", || view = Some(bench.host.snapshot()));
+    let pieces: Vec<_> = view.unwrap().collect();
+    let state = State::restore(pieces.iter().cloned().map(Ok::<_, ErrorCode>)).unwrap();
+    bench.watch(&watcher, (0..100_000).map(|n| format!("/i/{n:06}")));
+    bench.measure("a snapshot under 100,000 watches is installed", || bench.host.restore(state));
+}
+
+fn main() {
+    for case in [long_lists, session_ends, multis, storms, installs] {
+        case(&Bench::new());
+    }
+}

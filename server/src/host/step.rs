@@ -1,0 +1,105 @@
+//! One hold of the lock: steps of the replica, and where their outputs go.
+
+use super::answer::{Answer, Body};
+use super::{Host, Inner, OUTPUTS_KEPT_MAX};
+use crate::clock::Now;
+use crate::process::drop_elsewhere;
+use crate::replica::{ConnectionId, Input, Output};
+
+impl Host {
+    /// Runs `work` under the lock, then wakes whom it gave something. What it has left to do is
+    /// done behind it, with the lock given back again and again, unless that is the business of
+    /// who commits entries of the log.
+    pub(super) fn locked<T>(&self, work: impl FnOnce(&mut Inner, Now) -> T) -> T {
+        let (result, mut has_more) = self.hold(work);
+        while has_more {
+            ((), has_more) = self.hold(|inner, now| {
+                for connection in std::mem::take(&mut inner.full) {
+                    self.refill(inner, now, connection);
+                }
+                if inner.replica.has_work() {
+                    self.step(inner, now, Input::GoOn);
+                }
+            });
+        }
+        result
+    }
+
+    fn hold<T>(&self, work: impl FnOnce(&mut Inner, Now) -> T) -> (T, bool) {
+        let mut inner = self.inner.lock();
+        let since_us = self.clock.mono_us();
+        // Read under the lock: the replica's time must not go back.
+        let now = self.clock.now();
+        let result = work(&mut inner, now);
+        let wakers = std::mem::take(&mut inner.wakers);
+        let garbage = inner.replica.take_garbage();
+        let replica = &inner.replica;
+        let has_more = !inner.has_failed
+            && (!inner.full.is_empty() || replica.has_work() && !replica.is_applying());
+        let held_us = self.clock.mono_us().saturating_sub(since_us);
+        inner.figures.hold_us_max = inner.figures.hold_us_max.max(held_us);
+        drop(inner);
+        for waker in wakers {
+            waker.wake();
+        }
+        if let Some(garbage) = garbage {
+            drop_elsewhere(garbage);
+        }
+        (result, has_more)
+    }
+
+    /// Has the due replies of a connection made, once its client has read enough.
+    pub(super) fn refill(&self, inner: &mut Inner, now: Now, connection: ConnectionId) {
+        let Some(entry) = inner.connections.get(&connection) else { return };
+        if entry.outbox.want_room() {
+            let unwritten_bytes = entry.outbox.unwritten_bytes();
+            self.step(inner, now, Input::Room { connection, unwritten_bytes });
+        }
+    }
+
+    pub(super) fn step(&self, inner: &mut Inner, now: Now, input: Input) {
+        if inner.has_failed {
+            return;
+        }
+        let mut outputs = std::mem::take(&mut inner.outputs);
+        inner.replica.step(now, input, &mut outputs);
+        self.dispatch(inner, now, outputs);
+    }
+
+    pub(super) fn dispatch(&self, inner: &mut Inner, now: Now, mut outputs: Vec<Output>) {
+        for output in outputs.drain(..) {
+            match output {
+                Output::Accept { connection, response } => {
+                    inner.accept(now, connection, &response);
+                }
+                Output::Reply { connection, xid, zxid, result, since_ms } => {
+                    let took_ms = now.mono_ms.saturating_sub(since_ms);
+                    let result = result.map(Body::Short);
+                    inner.reply(now, connection, Answer { xid, zxid, result, took_ms });
+                }
+                Output::ReplyLong { connection, xid, zxid, body, since_ms } => {
+                    let took_ms = now.mono_ms.saturating_sub(since_ms);
+                    let result = Ok(Body::Long(body));
+                    inner.reply(now, connection, Answer { xid, zxid, result, took_ms });
+                }
+                Output::AwaitRoom { connection } => inner.full.push(connection),
+                Output::Notify { connection, zxid, event } => {
+                    inner.notify(connection, zxid, &event);
+                }
+                Output::Close { connection } => inner.close(connection),
+                Output::Fail { why } => self.fail(inner, why),
+                Output::QuotaExceeded(exceeded) => inner.quota_log.tell(now.mono_ms, exceeded),
+                Output::Propose(command) => self.proposals.propose(command),
+                Output::Sync { number } => self.proposals.sync(number),
+                Output::Reconfig { number, request, identities } => {
+                    self.proposals.reconfig(number, request, identities);
+                }
+                Output::Touch { number, sessions } => self.proposals.touch(number, sessions),
+            }
+        }
+        // A commit that fires a hundred thousand watches must not leave its megabytes behind.
+        if outputs.capacity() <= OUTPUTS_KEPT_MAX {
+            inner.outputs = outputs;
+        }
+    }
+}

@@ -1,0 +1,207 @@
+//! What takes long is done in steps: batches of many commands, commands with many changes, changes
+//! with many watchers, replies that wait for a client to read, the look at the watches behind a
+//! snapshot, and the watches of a connection that is gone.
+//!
+//! Each step has a budget. While a command, or the look behind a snapshot, is half done, no request
+//! reads the state: it waits for its turn, and gets it when that is done. So the steps cannot be
+//! seen from outside, and no reply overtakes a notification.
+
+use std::collections::{BTreeSet, VecDeque};
+
+use zoolet_jute::{ErrorCode, Reply, Zxid};
+
+use super::state::{Change, Step};
+use super::{Command, ConnectionId, Origin, Output, Replica, Stamp};
+
+/// The work of one step, in units of about a microsecond.
+const STEP_WORK: usize = 1000;
+
+/// How many changes of znodes a long command makes in one go.
+const CHANGES_AT_ONCE: usize = 64;
+
+/// How many watches of a connection that is gone are removed in one go.
+pub(super) const WATCHES_AT_ONCE: usize = 128;
+
+/// The rest of a batch that is being applied.
+#[derive(Debug)]
+pub(super) struct Applying {
+    pub(super) stamp: Stamp,
+    pub(super) origin: Origin,
+    /// Whether this server has proposed it.
+    pub(super) ours: bool,
+    pub(super) commands: std::vec::IntoIter<Command>,
+    /// The last transaction before it, and the digest of the state then.
+    pub(super) before: (Zxid, u64),
+    /// The command that is half done.
+    pub(super) current: Option<Current>,
+}
+
+/// A command that is half done.
+#[derive(Debug)]
+pub(super) struct Current {
+    pub(super) number: u64,
+    /// The last transaction before it.
+    before: Zxid,
+    /// What has become of sessions.
+    pub(super) sessions: Vec<Change>,
+    pub(super) result: Option<Result<Reply, ErrorCode>>,
+}
+
+/// Connections for which something is left to do.
+#[derive(Debug, Default)]
+pub(super) struct Rest {
+    /// Those with an answer that is due.
+    pub(super) due: BTreeSet<ConnectionId>,
+    /// Those that are gone and whose watches are not.
+    pub(super) gone: VecDeque<ConnectionId>,
+}
+
+impl Replica {
+    /// Whether the last step has left something to do, which [`super::Input::GoOn`] does.
+    pub fn has_work(&self) -> bool {
+        self.is_applying()
+            || (!self.is_busy() && !self.rest.due.is_empty())
+            || !self.rest.gone.is_empty()
+    }
+
+    /// Whether entries of the log, or a snapshot, are half done. Who gave them sees to the rest.
+    pub fn is_applying(&self) -> bool {
+        self.applying.is_some() || self.jump.is_some()
+    }
+
+    /// The work that was done since the start, in units of about a microsecond.
+    pub fn work_done(&self) -> u64 {
+        self.work_done
+    }
+
+    /// The last transaction and the digest of the state at it. While a batch is being applied these
+    /// are those before it: in between, no other server has the same.
+    pub fn digest(&self) -> (Zxid, u64) {
+        let now = || (self.state.last_zxid(), self.state.digest());
+        self.applying.as_ref().map_or_else(now, |applying| applying.before)
+    }
+
+    /// Whether nothing may be read from the state.
+    pub(super) fn is_busy(&self) -> bool {
+        self.jump.is_some()
+            || self.applying.as_ref().is_some_and(|applying| applying.current.is_some())
+    }
+
+    /// The last transaction that clients may know of.
+    pub(super) fn visible_zxid(&self) -> Zxid {
+        let current = self.applying.as_ref().and_then(|applying| applying.current.as_ref());
+        current.map_or_else(|| self.state.last_zxid(), |current| current.before)
+    }
+
+    pub(super) fn begin_step(&mut self) {
+        self.budget = STEP_WORK;
+    }
+
+    pub(super) fn spend(&mut self, work: usize) {
+        self.budget = self.budget.saturating_sub(work);
+        self.work_done += work as u64;
+    }
+
+    /// Goes on with what is left, within the budget of the step.
+    pub(super) fn go_on(&mut self, out: &mut Vec<Output>) {
+        while self.budget > 0 {
+            let went_on = self.catch_up_some(out)
+                || self.apply_some(out)
+                || self.drain_some(out)
+                || self.forget_some();
+            if !went_on {
+                return;
+            }
+        }
+    }
+
+    /// Ends what entries of the log or a snapshot have left.
+    pub(super) fn finish(&mut self, out: &mut Vec<Output>) {
+        while self.is_applying() {
+            self.begin_step();
+            self.go_on(out);
+        }
+    }
+
+    /// Takes the next bit of the batch that is being applied; false if there is none.
+    fn apply_some(&mut self, out: &mut Vec<Output>) -> bool {
+        let Some(applying) = &mut self.applying else { return false };
+        let Some(current) = &mut applying.current else {
+            if let Some(command) = applying.commands.next() {
+                self.begin_command(command, out);
+            } else {
+                self.applying = None;
+                self.begin_serving();
+            }
+            return true;
+        };
+        let is_done = current.result.is_some();
+        let zxid = self.state.pending_zxid();
+        if self.notify_some(zxid, out) {
+            return true;
+        }
+        if is_done {
+            self.end_command(out);
+        } else {
+            let step = self.state.go_on(CHANGES_AT_ONCE);
+            self.took(step);
+        }
+        true
+    }
+
+    fn begin_command(&mut self, command: Command, out: &mut Vec<Output>) {
+        let Some(Applying { stamp, origin, ours, .. }) = &self.applying else { return };
+        let (stamp, origin, ours, number) = (*stamp, *origin, *ours, command.number);
+        if ours {
+            self.answer_before(number, out);
+        }
+        let before = self.state.last_zxid();
+        let step = self.state.begin(stamp, origin, command);
+        let current = Current { number, before, sessions: Vec::new(), result: None };
+        if let Some(applying) = &mut self.applying {
+            applying.current = Some(current);
+        }
+        self.took(step);
+    }
+
+    /// Notes what a step of the command has done.
+    fn took(&mut self, step: Step) {
+        self.spend(3 + 3 * step.work.max(step.changes.len()));
+        let Some(applying) = &mut self.applying else { return };
+        let Some(current) = &mut applying.current else { return };
+        current.result = step.done;
+        let unwatched = self.watches.len() == 0;
+        for change in step.changes {
+            match change {
+                Change::SessionOpened(_)
+                | Change::SessionResumed { .. }
+                | Change::SessionClosed(_) => current.sessions.push(change),
+                Change::Created { .. } | Change::Deleted { .. } | Change::DataChanged { .. } => {
+                    if !unwatched {
+                        self.storm.push(change);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Answers everything whose turn has come, on connections for which that was put off.
+    fn drain_some(&mut self, out: &mut Vec<Output>) -> bool {
+        if self.is_busy() {
+            return false;
+        }
+        let Some(connection) = self.rest.due.pop_first() else { return false };
+        self.spend(1);
+        self.drain(connection, out);
+        true
+    }
+
+    fn forget_some(&mut self) -> bool {
+        let Some(connection) = self.rest.gone.front().copied() else { return false };
+        self.spend(WATCHES_AT_ONCE);
+        if self.watches.remove_some(connection, WATCHES_AT_ONCE) {
+            self.rest.gone.pop_front();
+        }
+        true
+    }
+}

@@ -1,0 +1,270 @@
+//! Replies with lists of names, and others that are too long to be written under the lock of the
+//! state: they hold on to what they show, and are written later.
+
+use std::sync::Arc;
+
+use bytes::{BufMut, Bytes, BytesMut};
+use zoolet_jute::{Encode, MultiReadOp, MultiResult, Request, Stat, perms};
+
+use super::names::{Leaf, Names};
+use super::read::{MULTI_READ_BYTES_MAX, Reader};
+
+/// A reply with fewer bytes is written at once.
+const LONG_BYTES_MIN: usize = 4 << 10;
+
+/// Data of so many bytes is referred to instead of being copied.
+const SHARED_BYTES_MIN: usize = 4 << 10;
+
+/// Pieces of a list are about this long.
+const PIECE_BYTES: usize = 64 << 10;
+
+/// The body of a reply that is not written yet: an iterator over the pieces of its bytes. It shows
+/// the state at the moment at which it was made.
+#[derive(Clone, Debug, Default)]
+pub struct LongReply {
+    // The next one last.
+    parts: Vec<Part>,
+    bytes: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Part {
+    Written(Bytes),
+    Names(NameList),
+}
+
+/// The names that begin with a prefix, from a leaf on.
+#[derive(Clone, Debug)]
+struct NameList {
+    names: Names,
+    prefix: Arc<str>,
+    next_leaf: usize,
+}
+
+impl PartialEq for LongReply {
+    /// Compares the bytes.
+    fn eq(&self, other: &Self) -> bool {
+        let bytes = |reply: &Self| reply.clone().flat_map(|piece| piece.to_vec());
+        bytes(self).eq(bytes(other))
+    }
+}
+
+impl Eq for LongReply {}
+
+impl LongReply {
+    /// The bytes of the body that are left.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+impl Iterator for LongReply {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        loop {
+            let piece = match self.parts.pop()? {
+                Part::Written(bytes) => bytes,
+                Part::Names(mut list) => {
+                    let Some(piece) = list.next_piece() else { continue };
+                    self.parts.push(Part::Names(list));
+                    piece
+                }
+            };
+            self.bytes = self.bytes.saturating_sub(piece.len());
+            return Some(piece);
+        }
+    }
+}
+
+impl NameList {
+    fn next_piece(&mut self) -> Option<Bytes> {
+        let mut out = BytesMut::new();
+        while out.len() < PIECE_BYTES
+            && let Some(leaf) = self.names.leaf(self.next_leaf)
+        {
+            self.next_leaf += 1;
+            for name in self.matching(&leaf) {
+                put_name(name, &mut out);
+            }
+            if self.is_behind(&leaf) {
+                self.next_leaf = usize::MAX;
+            }
+        }
+        (!out.is_empty()).then(|| out.freeze())
+    }
+
+    fn matching<'a>(&self, leaf: &'a Leaf) -> impl Iterator<Item = &'a str> {
+        let names = leaf.iter().map(|(name, _)| &**name);
+        names.filter(|name| name.starts_with(&*self.prefix))
+    }
+
+    /// Whether no name behind this leaf can begin with the prefix.
+    fn is_behind(&self, leaf: &Leaf) -> bool {
+        leaf.last()
+            .is_some_and(|(name, _)| **name > *self.prefix && !name.starts_with(&*self.prefix))
+    }
+
+    /// How many names there are, and their bytes.
+    fn measure(&self) -> (usize, usize) {
+        if self.prefix.is_empty() {
+            return (self.names.len(), self.names.wire_bytes());
+        }
+        let (mut count, mut bytes) = (0, 0);
+        let mut number = self.next_leaf;
+        while let Some(leaf) = self.names.leaf(number) {
+            for name in self.matching(&leaf) {
+                count += 1;
+                bytes += LENGTH_BYTES + name.len();
+            }
+            if self.is_behind(&leaf) {
+                break;
+            }
+            number += 1;
+        }
+        (count, bytes)
+    }
+}
+
+/// The bytes of a length on the wire.
+const LENGTH_BYTES: usize = 4;
+
+fn put_length(length: usize, out: &mut BytesMut) {
+    out.put_i32(i32::try_from(length).unwrap_or(i32::MAX));
+}
+
+fn put_name(name: &str, out: &mut BytesMut) {
+    put_length(name.len(), out);
+    out.put_slice(name.as_bytes());
+}
+
+/// Puts a long reply together, in order.
+#[derive(Debug, Default)]
+struct Builder {
+    parts: Vec<Part>,
+    bytes: usize,
+    open: BytesMut,
+}
+
+impl Builder {
+    fn close(&mut self) {
+        if !self.open.is_empty() {
+            self.bytes += self.open.len();
+            self.parts.push(Part::Written(self.open.split().freeze()));
+        }
+    }
+
+    fn names(&mut self, list: NameList) {
+        let (count, bytes) = list.measure();
+        put_length(count, &mut self.open);
+        self.close();
+        self.bytes += bytes;
+        self.parts.push(Part::Names(list));
+    }
+
+    fn data(&mut self, data: Option<&Bytes>) {
+        match data.filter(|data| data.len() >= SHARED_BYTES_MIN) {
+            Some(data) => {
+                put_length(data.len(), &mut self.open);
+                self.close();
+                self.bytes += data.len();
+                self.parts.push(Part::Written(data.clone()));
+            }
+            None => data.cloned().encode(&mut self.open),
+        }
+    }
+
+    fn stat(&mut self, stat: &Stat) {
+        stat.encode(&mut self.open);
+    }
+
+    fn finish(mut self) -> LongReply {
+        self.close();
+        self.parts.reverse();
+        LongReply { parts: self.parts, bytes: self.bytes }
+    }
+}
+
+impl Reader<'_> {
+    /// The reply to a read whose reply is long; `None` for all others, and for errors.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the others have short replies")]
+    pub(super) fn read_long(self, request: &Request) -> Option<LongReply> {
+        match request {
+            Request::GetChildren(body) => self.long_children(&body.path, false),
+            Request::GetChildren2(body) => self.long_children(&body.path, true),
+            Request::MultiRead(body) => self.long_parts(&body.0),
+            Request::GetEphemerals(body) => self.long_ephemerals(body.path.as_deref()),
+            _ => None,
+        }
+    }
+
+    fn long_children(self, path: &str, with_stat: bool) -> Option<LongReply> {
+        let id = self.find(path, perms::READ).ok()?;
+        let children = self.tree.children(id)?;
+        if children.wire_bytes() < LONG_BYTES_MIN {
+            return None;
+        }
+        let mut reply = Builder::default();
+        reply.names(all(children));
+        if with_stat {
+            reply.stat(&self.tree.stat(id));
+        }
+        Some(reply.finish())
+    }
+
+    fn long_ephemerals(self, prefix: Option<&str>) -> Option<LongReply> {
+        let names = self.tree.ephemerals(self.session)?;
+        if names.wire_bytes() < LONG_BYTES_MIN {
+            return None;
+        }
+        let prefix = Self::prefix(prefix);
+        let list = NameList {
+            next_leaf: names.part_of(prefix),
+            names: names.clone(),
+            prefix: Arc::from(prefix),
+        };
+        let mut reply = Builder::default();
+        reply.names(list);
+        Some(reply.finish())
+    }
+
+    fn long_parts(self, ops: &[MultiReadOp]) -> Option<LongReply> {
+        let mut reply = Builder::default();
+        for op in ops {
+            self.long_part(op, &mut reply);
+            // Refused, with the code of a reply that no client could take.
+            if reply.bytes > MULTI_READ_BYTES_MAX {
+                return None;
+            }
+        }
+        MultiResult::put_end(&mut reply.open);
+        reply.close();
+        (reply.bytes >= LONG_BYTES_MIN).then(|| reply.finish())
+    }
+
+    fn long_part(self, op: &MultiReadOp, reply: &mut Builder) {
+        let (MultiReadOp::GetChildren(body) | MultiReadOp::GetData(body)) = op;
+        let id = match self.find(&body.path, perms::READ) {
+            Ok(id) => id,
+            Err(code) => return MultiResult::Error(Some(code)).put_part(&mut reply.open),
+        };
+        match op {
+            MultiReadOp::GetChildren(_) => {
+                MultiResult::put_children_head(&mut reply.open);
+                match self.tree.children(id) {
+                    Some(children) => reply.names(all(children)),
+                    None => put_length(0, &mut reply.open),
+                }
+            }
+            MultiReadOp::GetData(_) => {
+                MultiResult::put_data_head(&mut reply.open);
+                reply.data(self.tree.node(id).data.as_ref());
+                reply.stat(&self.tree.stat(id));
+            }
+        }
+    }
+}
+
+fn all(names: &Names) -> NameList {
+    NameList { names: names.clone(), prefix: Arc::from(""), next_leaf: 0 }
+}
