@@ -69,7 +69,7 @@ const FORBIDDEN: [(&str, &[&str]); 20] = [
     ("server/src/serve.rs", &["crate::raft", "crate::peer", "crate::host", "crate::replica"]),
     ("server/src/cli.rs", &["tokio", "crate::raft", "crate::host", "crate::replica"]),
     ("server/src/embed", &["std::fs", "crate::raft", "crate::host", "crate::net", "crate::peer"]),
-    ("server/src/up", &["crate::raft", "crate::host", "crate::net", "crate::storage"]),
+    ("server/src/up", &["crate::raft", "crate::host", "crate::net"]),
     ("client/src", &["zoolet_server", "sled"]),
 ];
 

@@ -1,4 +1,5 @@
-//! `zoolet up --data-dir` on a directory that was copied or moved, or that names files elsewhere.
+//! `zoolet up --data-dir` on a directory that was copied or moved, that names files elsewhere, or
+//! that has lost servers' files.
 
 #![allow(
     clippy::unwrap_used,
@@ -10,12 +11,14 @@
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use tempfile::TempDir;
 use zoolet_client::{Client, CreateMode};
 use zoolet_jute::ErrorCode::NoNode;
 use zoolet_tests::ports::PortLease;
 use zoolet_tests::up::{self, Up};
+use zoolet_tests::wait;
 
 /// An ensemble of one, and a place for copies of its directory.
 struct Fixture {
@@ -162,4 +165,38 @@ async fn other_ports_keep_what_the_file_says() {
     let text = fs::read_to_string(fixture.path("first/cluster.toml")).unwrap();
     assert!(text.contains("\nsession_watches_max = 7\n"), "{text}");
     assert!(text.contains("\ndata_dir = \"files\"\n"), "{text}");
+}
+
+/// Two of three servers had lost their files, and founded an ensemble beside the third one's data
+/// before that one was there.
+#[tokio::test]
+async fn servers_without_files_found_nothing_beside_one_that_has_them() {
+    let parent = tempfile::tempdir().unwrap();
+    let lease = PortLease::take(3).unwrap();
+    let data = parent.path().join("data");
+    let command = || {
+        let mut command = up::on_ports(3, lease.ports()[0]).unwrap();
+        command.arg("--data-dir").arg(&data);
+        command
+    };
+    let up = Up::spawn(command().stderr(Stdio::null()), 3).unwrap();
+    assert!(up.stop().unwrap().success());
+    for lost in ["1", "2"] {
+        fs::remove_dir_all(data.join(lost)).unwrap();
+    }
+    let log = parent.path().join("log");
+    let output = fs::File::create(&log).unwrap();
+    let mut starting = command().stdout(Stdio::null()).stderr(output).spawn().unwrap();
+    let waits = |server: u8| {
+        let said = fs::read_to_string(&log).unwrap();
+        said.lines().any(|line| {
+            line.starts_with(&format!("{server} | ")) && line.contains("not part of the ensemble")
+        })
+    };
+    let all_wait = wait::until(Duration::from_secs(60), || (waits(1) && waits(2)).then_some(()));
+    let said = fs::read_to_string(&log).unwrap();
+    starting.kill().unwrap();
+    starting.wait().unwrap();
+    assert!(all_wait.is_some(), "{said}");
+    assert!(!said.contains("founded the ensemble"), "{said}");
 }

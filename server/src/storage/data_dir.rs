@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use super::disk::{Disk, DiskLock};
 use super::error::StorageError;
+use super::identity::FILE_NAME;
 
 /// A server's directory, locked against every other server as long as this lives.
 #[derive(Debug)]
@@ -49,7 +50,7 @@ impl DataDir {
     }
 
     pub(super) fn identity_path(&self) -> PathBuf {
-        self.path.join("identity")
+        self.path.join(FILE_NAME)
     }
 }
 

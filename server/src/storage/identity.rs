@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crc32c::crc32c;
 
 use super::data_dir::DataDir;
+use super::disk::Disk;
 use super::error::StorageError;
 
 const FORMAT_VERSION: u32 = 2;
@@ -14,6 +15,9 @@ const FORMAT_VERSION: u32 = 2;
 /// The format without the last two fields. Directories that have it are read.
 const FORMAT_WITHOUT_DIRECTORY: u32 = 1;
 const FIRST_WORDS: &str = "zoolet data format";
+
+/// The file in a directory.
+pub(super) const FILE_NAME: &str = "identity";
 
 /// Longer files are not read.
 const FILE_BYTES_MAX: u64 = 4096;
@@ -34,7 +38,12 @@ pub struct Identity {
 impl Identity {
     /// What the directory says; `None` before the first start.
     pub fn read(directory: &DataDir) -> Result<Option<Self>, StorageError> {
-        let (disk, path) = (directory.disk(), directory.identity_path());
+        Self::peek(&*directory.disk(), directory.path())
+    }
+
+    /// Returns what a directory says that may be in use by a server; `None` before its first start.
+    pub fn peek(disk: &dyn Disk, directory: &Path) -> Result<Option<Self>, StorageError> {
+        let path = directory.join(FILE_NAME);
         if !disk.exists(&path).map_err(StorageError::io("look for", &path))? {
             return Ok(None);
         }

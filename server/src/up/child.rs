@@ -140,6 +140,7 @@ fn spawn(plan: &Plan, server: &PlannedServer) -> io::Result<process::Child> {
         .arg("--id")
         .arg(server.id.to_string())
         .arg("--until-stdin-ends")
+        .args(plan.must_join(server).then_some("--join"))
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())

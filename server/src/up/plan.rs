@@ -16,7 +16,7 @@ use super::child::Child;
 use crate::cli::UpArgs;
 use crate::config::{self, HostPort, LoopbackPorts, Member, Role, ServerConfig};
 use crate::entropy::{Entropy, RealEntropy};
-use crate::storage::{Disk, RealDisk};
+use crate::storage::{Disk, Identity, RealDisk};
 use crate::transport::ReservedPort;
 
 /// How many servers there are if nobody says.
@@ -57,6 +57,7 @@ pub(super) struct PlannedServer {
     /// Where clients on this machine reach it.
     pub(super) client: HostPort,
     pub(super) is_voter: bool,
+    data_dir: PathBuf,
     client_bind: HostPort,
     peer_bind: Option<HostPort>,
 }
@@ -142,6 +143,13 @@ impl Plan {
         Self { config, servers, log: None, directory, _lock: lock, ports, _temporary: temporary }
     }
 
+    /// Returns whether a server's directory is empty while another server is part of an ensemble:
+    /// then it must not found another one.
+    pub(super) fn must_join(&self, server: &PlannedServer) -> bool {
+        let mut others = self.servers.iter().filter(|other| other.id != server.id);
+        !server.is_part_of_an_ensemble() && others.any(PlannedServer::is_part_of_an_ensemble)
+    }
+
     /// Says which port is taken before any server is started.
     fn reserve_ports(&mut self) -> Result<(), UpError> {
         for server in &self.servers {
@@ -205,9 +213,16 @@ impl PlannedServer {
             id: config.server_id.0,
             client: HostPort::new(host, bind.port),
             is_voter: config.role() == Role::Participant,
+            data_dir: config.data_dir.clone(),
             client_bind: bind.clone(),
             peer_bind: config.peer_bind.clone(),
         }
+    }
+
+    /// A directory that cannot be read is the server's to complain about.
+    fn is_part_of_an_ensemble(&self) -> bool {
+        let known = Identity::peek(&RealDisk, &self.data_dir).ok().flatten();
+        known.is_some_and(|known| known.founding != 0)
     }
 }
 
