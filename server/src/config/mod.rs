@@ -34,6 +34,7 @@ mod tests;
 pub(crate) use settings::each_changed;
 
 use std::path::Path;
+use std::{fs, io};
 
 pub use address::HostPort;
 pub use error::{ConfigError, Warning};
@@ -49,6 +50,11 @@ pub use toml_text::to_cluster_toml;
 pub use crate::replica::DigestAlgorithm;
 use crate::replica::ServerId;
 use files::{OnDisk, Source};
+
+/// Reads the file with the secret of the servers. It is read once, before the server starts.
+pub fn read_secret(path: &Path) -> io::Result<Vec<u8>> {
+    fs::read(path)
+}
 
 /// Reads the configuration of one server.
 ///

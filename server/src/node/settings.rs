@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 
-use crate::config::{Role, ServerConfig};
+use crate::config::{self, Role, ServerConfig};
 use crate::host;
 use crate::net::{EnsembleFigures, EnsembleSource, Facts, PortOptions, Sizes};
 use crate::node::Seams;
@@ -63,7 +63,8 @@ pub(super) fn secret(config: &ServerConfig, seams: &Seams) -> Result<Option<Secr
              as a server"
         );
     }
-    file.map(|file| Secret::read(file, Arc::clone(&seams.entropy))).transpose()
+    let entropy = || Arc::clone(&seams.entropy);
+    file.map(|file| Secret::of_file(file, config::read_secret(file), entropy())).transpose()
 }
 
 pub(super) fn raft_options(

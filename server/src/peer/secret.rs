@@ -1,7 +1,6 @@
 //! The secret that the servers of an ensemble share, and the proof that a server knows it.
 
 use std::fmt;
-use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -57,10 +56,13 @@ impl Secret {
         Self { bytes: Arc::from(bytes), entropy }
     }
 
-    /// Reads a secret from a file, without the white space around it.
-    pub fn read(path: &Path, entropy: Arc<dyn Entropy>) -> Result<Self, SecretError> {
-        let bytes =
-            fs::read(path).map_err(|source| SecretError::Read { path: path.to_owned(), source })?;
+    /// Makes a secret of what was read from a file, without the white space around it.
+    pub fn of_file(
+        path: &Path,
+        read: io::Result<Vec<u8>>,
+        entropy: Arc<dyn Entropy>,
+    ) -> Result<Self, SecretError> {
+        let bytes = read.map_err(|source| SecretError::Read { path: path.to_owned(), source })?;
         let secret = bytes.trim_ascii();
         if secret.len() < SECRET_BYTES_MIN {
             return Err(SecretError::Short { path: path.to_owned(), bytes: secret.len() });
@@ -157,16 +159,14 @@ mod tests {
 
     #[test]
     fn a_secret_comes_from_a_file_and_is_not_too_short() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("secret");
-        let read = || Secret::read(&path, Arc::new(RealEntropy));
-        let missing = read().unwrap_err().to_string();
+        let path = Path::new("secret");
+        let of = |read| Secret::of_file(path, read, Arc::new(RealEntropy));
+        let missing = of(Err(io::ErrorKind::NotFound.into())).unwrap_err().to_string();
         assert!(missing.contains("secret"), "{missing}");
-        fs::write(&path, "  0123456789abcdef\n").unwrap();
-        let secret = read().unwrap();
+        let secret = of(Ok(b"  0123456789abcdef\n".to_vec())).unwrap();
         assert_eq!(&*secret.bytes, b"0123456789abcdef");
         assert_ne!(secret.nonce(), secret.nonce());
-        fs::write(&path, "0123456789abcde\n").unwrap();
-        assert!(read().unwrap_err().to_string().contains("15 bytes"));
+        let short = of(Ok(b"0123456789abcde\n".to_vec())).unwrap_err().to_string();
+        assert!(short.contains("15 bytes"), "{short}");
     }
 }

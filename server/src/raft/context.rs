@@ -1,0 +1,275 @@
+//! What the tasks of a server share, and the tasks that it starts.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+
+use super::bootstrap::{Agreement, Bootstrap};
+use super::committed::Committed;
+use super::core::Core;
+use super::directory::{DirectoryIdentity, directory_of};
+use super::divergence::{Comparer, Divergence};
+use super::levels::{Ceiling, LevelKeeper};
+use super::machine::Machine;
+use super::moved_port::MovedPort;
+use super::network::Links;
+use super::open::StartError;
+use super::options::{ConfiguredMember, Options, Timing};
+use super::proposer::{Driver, Proposer};
+use super::reconfig::Reconfigurer;
+use super::replacement::Replacer;
+use super::service::{Answers, Heard};
+use super::state_machine::{Progress, Snapshots};
+use super::sync::ReadIndex;
+use super::types::LogId;
+use super::upkeep::{Announcer, DiskWatch, Housekeeping, RoleWatch};
+use super::{options, reconfig, status, sync};
+use crate::peer::{self, Lane, LinkOptions, PeerPort, PeerPortOptions, Service};
+use crate::replica::Role;
+use crate::storage::Wal;
+use crate::transport::Net;
+
+/// Calls to one peer that wait, and answers to one peer that are not ready.
+const CALLS_MAX: usize = 256;
+
+/// How long a caller of the peer port may take for the handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+
+pub(super) fn reconfigurer(
+    options: &Options,
+    read_index: ReadIndex,
+    machine: Arc<dyn Machine>,
+) -> Reconfigurer {
+    Reconfigurer {
+        core: read_index.core.clone(),
+        links: Arc::clone(&read_index.links),
+        machine,
+        read_index,
+        timing: options.timing,
+        configured: options.members.clone(),
+        standalone: options.standalone,
+        voters_min: options.voters_min,
+        busy: tokio::sync::Mutex::default(),
+    }
+}
+
+/// Returns who this server is to its peers. The founding is put in when a connection begins.
+fn peer_identity(options: &Options, boot: u64, identity: &DirectoryIdentity) -> peer::Identity {
+    let (server, directory) = (u64::from(options.server.0), directory_of(identity.node()));
+    peer::Identity { cluster: options.cluster_id, founding: 0, server, directory, boot }
+}
+
+pub(super) fn links(
+    options: &Options,
+    boot: u64,
+    identity: &DirectoryIdentity,
+    net: &Arc<dyn Net>,
+) -> Arc<Links> {
+    let template = LinkOptions {
+        net: Arc::clone(net),
+        ours: peer_identity(options, boot, identity),
+        founding: identity.founding_source(),
+        target: peer::Target { server: 0, directory: None },
+        addresses: Vec::new(),
+        lane: Lane::Control,
+        secret: options.secret.clone(),
+        frames: options::FRAMES_SENT,
+        calls_max: CALLS_MAX,
+        connect_timeout: options.connect_timeout,
+        backoff_max: options.timing.heartbeat,
+        stall_timeout: options.timing.election_max * 4,
+        reach: Arc::default(),
+    };
+    let address = |member: &ConfiguredMember| (u64::from(member.server.0), member.address.clone());
+    let addresses: BTreeMap<u64, String> = options.members.iter().map(address).collect();
+    Arc::new(Links::new(template, options.timing.election_max * 4, addresses))
+}
+
+/// What the tasks of a server share.
+#[derive(Debug)]
+pub(super) struct RaftContext {
+    pub core: Core,
+    pub links: Arc<Links>,
+    pub machine: Arc<dyn Machine>,
+    pub proposer: Arc<Proposer>,
+    pub snapshots: Snapshots,
+    pub applied: watch::Receiver<Option<LogId>>,
+    pub progress: Arc<Progress>,
+    pub divergence: Arc<Divergence>,
+    pub heard: Arc<Heard>,
+    pub identity: DirectoryIdentity,
+    pub agreement: Arc<Agreement>,
+    pub ceiling: Ceiling,
+    pub removal: Arc<AtomicU64>,
+    pub changes: Arc<Reconfigurer>,
+    pub role: watch::Sender<Role>,
+    pub fatal: watch::Sender<Option<String>>,
+    pub wal: Arc<Wal>,
+}
+
+impl RaftContext {
+    /// Opens the peer port, and prepares another one for when the server is moved; an ensemble of
+    /// one needs none.
+    pub(super) async fn listen(
+        &self,
+        options: &Options,
+        boot: u64,
+        net: &Arc<dyn Net>,
+    ) -> Result<Option<(PeerPort, MovedPort)>, StartError> {
+        let own = options.members.iter().find(|member| member.server == options.server);
+        let Some(own) = own.filter(|_| !options.standalone) else { return Ok(None) };
+        let address = options.listen.clone().unwrap_or_else(|| own.address.clone());
+        let service: Arc<dyn Service> = Arc::new(Answers {
+            core: self.core.clone(),
+            machine: Arc::clone(&self.machine),
+            snapshots: self.snapshots.clone(),
+            applied: self.applied.clone(),
+            heard: Arc::clone(&self.heard),
+            identity: self.identity.clone(),
+            agreement: Arc::clone(&self.agreement),
+            ceiling: self.ceiling.clone(),
+            changes: Arc::clone(&self.changes),
+            divergence: Arc::clone(&self.divergence),
+            wal: Arc::clone(&self.wal),
+            committed: Committed::new(Arc::clone(&self.wal), self.applied.clone()),
+            removal: Arc::clone(&self.removal),
+            receiving: tokio::sync::Mutex::default(),
+        });
+        let port_options = PeerPortOptions {
+            ours: peer_identity(options, boot, &self.identity),
+            founding: self.identity.founding_source(),
+            any_cluster: options.reconfig && !options.cluster_named,
+            address: address.clone(),
+            secret: options.secret.clone(),
+            frames: options.frames(),
+            answers_max: CALLS_MAX,
+            handshake_timeout: HANDSHAKE_TIMEOUT,
+        };
+        let port = PeerPort::listen(&**net, port_options.clone(), Arc::clone(&service)).await;
+        let port = port.map_err(|source| StartError::Listen { address, source })?;
+        let (core, net) = (self.core.clone(), Arc::clone(net));
+        Ok(Some((port, MovedPort { core, net, options: port_options, service })))
+    }
+
+    fn read_index(&self) -> ReadIndex {
+        let (core, applied) = (self.core.clone(), self.applied.clone());
+        ReadIndex { core, links: Arc::clone(&self.links), applied }
+    }
+
+    fn driver(&self, options: &Options) -> Driver {
+        Driver {
+            proposer: Arc::clone(&self.proposer),
+            machine: Arc::clone(&self.machine),
+            core: self.core.clone(),
+            links: Arc::clone(&self.links),
+            batches: options.batches,
+            patience: options.timing.patience,
+            read_index: self.read_index(),
+            disk: Arc::clone(&options.disk),
+            directory: options.directory.clone(),
+            fatal: self.fatal.clone(),
+            ceiling: self.ceiling.clone(),
+        }
+    }
+
+    fn level_keeper(&self) -> LevelKeeper {
+        LevelKeeper {
+            core: self.core.clone(),
+            links: Arc::clone(&self.links),
+            machine: Arc::clone(&self.machine),
+            read_index: self.read_index(),
+            ceiling: self.ceiling.clone(),
+        }
+    }
+
+    fn comparer(&self) -> Comparer {
+        let (core, links) = (self.core.clone(), Arc::clone(&self.links));
+        Comparer { core, links, divergence: Arc::clone(&self.divergence) }
+    }
+
+    fn role_watch(&self, comparer: Comparer, timing: Timing) -> RoleWatch {
+        RoleWatch {
+            comparer,
+            core: self.core.clone(),
+            machine: Arc::clone(&self.machine),
+            heard: Arc::clone(&self.heard),
+            applied: self.applied.clone(),
+            read_index: self.read_index(),
+            links: Arc::clone(&self.links),
+            timing,
+            role: self.role.clone(),
+            removal: Arc::clone(&self.removal),
+            leads: None,
+            doubts: None,
+            is_out: false,
+        }
+    }
+
+    pub(super) fn start_tasks(&self, options: &Options) -> JoinSet<()> {
+        let timing = options.timing;
+        let (core, links) = (self.core.clone(), Arc::clone(&self.links));
+        let (machine, proposer) = (Arc::clone(&self.machine), Arc::clone(&self.proposer));
+        let mut tasks = JoinSet::new();
+        tasks.spawn(self.driver(options).run());
+        tasks.spawn(self.level_keeper().run());
+        tasks.spawn(sync::serve_syncs(
+            Arc::clone(&proposer),
+            Arc::clone(&machine),
+            self.read_index(),
+            timing.patience,
+        ));
+        tasks.spawn(Arc::clone(&self.changes).follow());
+        let changes = Arc::clone(&self.changes);
+        tasks.spawn(reconfig::serve_reconfigs(Arc::clone(&proposer), changes));
+        tasks.spawn(sync::send_touches(proposer, Arc::clone(&machine), core.clone(), links));
+        let comparer = self.comparer();
+        tasks.spawn(comparer.clone().run(timing.election_max));
+        tasks.spawn(self.role_watch(comparer, timing).run());
+        tasks.spawn(Announcer { core: core.clone(), applied: self.applied.clone() }.run());
+        self.start_upkeep(options, &mut tasks);
+        tasks
+    }
+
+    /// Starts what goes on beside the log.
+    fn start_upkeep(&self, options: &Options, tasks: &mut JoinSet<()>) {
+        let (core, timing) = (self.core.clone(), options.timing);
+        let changes = Arc::clone(&self.changes);
+        tasks.spawn(Replacer { changes, configured: options.members.clone() }.run());
+        let housekeeping = Housekeeping {
+            core: core.clone(),
+            machine: Arc::clone(&self.machine),
+            snapshots: self.snapshots.clone(),
+            progress: Arc::clone(&self.progress),
+            divergence: Arc::clone(&self.divergence),
+            snapshot_commands: options.snapshot_commands,
+            snapshot_log_bytes: options.snapshot_log_bytes,
+            snapshots_retained: options.snapshots_retained,
+            links: Arc::clone(&self.links),
+        };
+        tasks.spawn(housekeeping.run());
+        let disk = DiskWatch {
+            core: core.clone(),
+            links: Arc::clone(&self.links),
+            wal: Arc::clone(&self.wal),
+            timing,
+        };
+        tasks.spawn(disk.run());
+        let bootstrap = Bootstrap {
+            core: core.clone(),
+            links: Arc::clone(&self.links),
+            members: options.members.clone(),
+            identity: self.identity.clone(),
+            agreement: Arc::clone(&self.agreement),
+            entropy: Arc::clone(&options.entropy),
+            start_mode: options.start_mode,
+            fatal: self.fatal.clone(),
+            stagger: timing.election_max,
+        };
+        tasks.spawn(bootstrap.run());
+        tasks.spawn(status::watch_failure(core, Arc::clone(&self.wal), self.fatal.clone()));
+    }
+}
