@@ -193,7 +193,7 @@ async fn servers_without_files_found_nothing_beside_one_that_has_them() {
             line.starts_with(&format!("{server} | ")) && line.contains("not part of the ensemble")
         })
     };
-    let all_wait = wait::until(Duration::from_secs(60), || (waits(1) && waits(2)).then_some(()));
+    let all_wait = wait::until(Duration::from_mins(1), || (waits(1) && waits(2)).then_some(()));
     let said = fs::read_to_string(&log).unwrap();
     starting.kill().unwrap();
     starting.wait().unwrap();
