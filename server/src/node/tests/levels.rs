@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
-use zoolet_client::{Client, CreateMode};
+use zoolet_client::{Client, CreateMode, ErrorCode};
 
 use super::{Ensemble, PATIENCE, exists};
 use crate::replica::FeatureLevel;
@@ -34,8 +34,7 @@ impl Ensemble {
         let mut all = Vec::new();
         for at in 0..3 {
             let path = format!("/made-up-{round}-{at}");
-            let client = self.client(at).await;
-            client.create(&path, OLD_DATA, CreateMode::Persistent).await.unwrap();
+            self.create(at, &path).await;
             for reader in 0..3 {
                 let reader = self.client(reader).await;
                 assert!(exists(&reader, &path).await);
@@ -43,6 +42,21 @@ impl Ensemble {
             }
         }
         all
+    }
+
+    /// Creates a znode through a server. A change of leaders on a busy machine can close connections.
+    async fn create(&self, at: usize, path: &str) {
+        let created = async {
+            loop {
+                let client = self.client(at).await;
+                match client.create(path, OLD_DATA, CreateMode::Persistent).await {
+                    Ok(_) => return,
+                    Err(error) if error.code() == Some(ErrorCode::NodeExists) => return,
+                    Err(error) => assert!(error.may_have_happened(), "{error}"),
+                }
+            }
+        };
+        timeout(PATIENCE, created).await.unwrap_or_else(|_| panic!("{path} is not created"));
     }
 
     /// Waits until what is written through every server looks like this.
@@ -129,7 +143,8 @@ async fn a_command_that_cannot_be_read_back_closes_its_connection_and_nothing_el
     for at in 0..3 {
         let client = ensemble.client(at).await;
         let path = "/made-up-0/unreadable";
-        let error = client.create(path, b"", CreateMode::Persistent).await.unwrap_err();
+        let created = timeout(PATIENCE, client.create(path, b"", CreateMode::Persistent)).await;
+        let error = created.expect("the connection is not closed").unwrap_err();
         assert!(error.may_have_happened(), "{error}");
         let other: Client = ensemble.client(at).await;
         assert!(!exists(&other, path).await);

@@ -126,8 +126,11 @@ impl Ensemble {
 
 /// Whether a znode is there, as the leader has it.
 async fn exists(client: &Client, path: &str) -> bool {
-    client.sync("/").await.unwrap();
-    client.exists(path).await.unwrap().is_some()
+    let looked = async {
+        client.sync("/").await.unwrap();
+        client.exists(path).await.unwrap().is_some()
+    };
+    timeout(PATIENCE, looked).await.unwrap_or_else(|_| panic!("{path} is not looked up"))
 }
 
 #[tokio::test]
