@@ -1,5 +1,6 @@
 //! Measures for how long the host's lock is held by what takes longest: `cargo run --release
-//! --example lock_holds`. Prints the longest hold of each case in processor time.
+//! --example lock_holds`. Prints the longest hold of each case. On a busy machine that is
+//! mostly the time for which the holder did not run.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program that measures")]
 
@@ -13,7 +14,7 @@ use zoolet_jute::{
     PathVersionRequest, PathWatchRequest, ReconfigRequest, Request, SessionId, SetDataRequest,
     SetWatchesRequest, Xid, Zxid,
 };
-use zoolet_server::clock::{Clock, Now, RealClock};
+use zoolet_server::clock::RealClock;
 use zoolet_server::host::{Host, Proposals, Received};
 use zoolet_server::outbox::Outbox;
 use zoolet_server::replica::state::State;
@@ -41,22 +42,6 @@ impl Proposals for Kept {
     }
 }
 
-/// The processor time of this thread in place of the monotonic clock: on a busy machine a thread
-/// that does not run would count as one that holds the lock.
-#[derive(Debug)]
-struct CpuClock(RealClock);
-
-impl Clock for CpuClock {
-    fn now(&self) -> Now {
-        self.0.now()
-    }
-
-    fn mono_us(&self) -> u64 {
-        let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
-        text.split(' ').next().unwrap().parse::<u64>().unwrap() / 1000
-    }
-}
-
 struct Bench {
     host: Arc<Host>,
     kept: Arc<Kept>,
@@ -76,7 +61,7 @@ impl Bench {
         options.watches_per_connection_max = 1_000_000;
         let replica = Replica::new(options, State::new());
         let proposals: Arc<dyn Proposals> = Arc::clone(&kept) as _;
-        let host = Host::new(replica, Arc::new(CpuClock(RealClock::new())), proposals);
+        let host = Host::new(replica, Arc::new(RealClock::new()), proposals);
         host.role(Role::Leader, 1);
         let bench = Self { host, kept, last: Cell::new(0) };
         bench.foreign([Op::CreateSession { timeout_ms: 40_000 }]);

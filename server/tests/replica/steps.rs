@@ -248,3 +248,38 @@ fn the_watches_of_a_connection_that_is_gone_are_removed_in_steps() {
     }
     assert_eq!(world.servers[0].replica.watch_count(), 0);
 }
+
+/// A snapshot took the lock for as long as it took to look after all watches of all connections.
+#[test]
+fn the_watches_behind_a_snapshot_are_looked_after_in_steps() {
+    let mut world = World::new(2, |_| {});
+    let (writer, client) = (connect(&mut world), world.connect(1, handshake(10_000)));
+    ask(&mut world, writer, [create("/kept", 0, &Bytes::new())]);
+    world.commit();
+    let paths = (0..4000).map(|n| format!("/new{n:04}")).chain(["/kept".to_owned()]);
+    let paths: Vec<_> = paths.collect();
+    ask(&mut world, client, paths.iter().map(|path| exists(path, true)));
+    // The other server misses the creation of all but one.
+    let creates = paths.iter().take(4000).map(|path| create(path, 0, &Bytes::new()));
+    ask(&mut world, writer, creates);
+    world.append(0, usize::MAX);
+    world.apply(0);
+    world.out.clear();
+    world.stepwise = true;
+    world.install(1, 0);
+    ask(&mut world, client, [exists("/new0000", false)]);
+    let mut steps = 0;
+    while world.servers[1].replica.has_work() {
+        assert!(replies(&world, client).is_empty() || !world.servers[1].replica.is_applying());
+        let done = world.servers[1].replica.work_done();
+        world.step(1, Input::GoOn);
+        assert!(world.servers[1].replica.work_done() - done < 3000, "a step is short");
+        steps += 1;
+    }
+    assert!(steps > 3, "{steps} steps");
+    let events = world.out.iter().filter(|output| matches!(output, Output::Notify { .. }));
+    assert_eq!(events.count(), 4000);
+    assert_eq!(replies(&world, client), [1]);
+    assert_eq!(world.servers[1].replica.watch_count(), 1);
+    assert!(world.servers[1].replica.take_garbage().is_some(), "the old state is given away");
+}

@@ -13,6 +13,9 @@ use crate::replica::session::{Turn, Wait};
 use crate::replica::state::{LongReply, State};
 use crate::replica::{ConnectionId, Output, Replica};
 
+/// How many watches of a connection are looked up in one go behind a snapshot.
+const CATCH_UP_AT_ONCE: usize = 500;
+
 /// How many watches of a setWatches are looked at in one go.
 const SET_WATCHES_AT_ONCE: usize = 500;
 
@@ -144,20 +147,24 @@ impl Replica {
                 self.catch_up_on(connection, &path, modes, &jump.before, out);
                 continue;
             }
-            let Some(connection) = jump.connections.next() else {
+            let Some(connection) = jump.at.or_else(|| jump.connections.next()) else {
                 self.garbage = Some(jump.before);
                 return true;
             };
-            let watches = self.watches.of_connection(connection);
-            jump.watches =
-                watches.map(|(path, modes)| (connection, Arc::clone(path), modes)).collect();
-            jump.watches.reverse();
-            self.spend(jump.watches.len() / 16);
+            let some = self.watches.some_of(connection, jump.after.as_deref(), CATCH_UP_AT_ONCE);
+            self.spend(some.len() / 4);
             let lasting = Modes::PERSISTENT.with(Modes::RECURSIVE);
-            if jump.watches.iter().any(|(.., modes)| modes.intersects(lasting)) {
-                jump.watches.clear();
+            if some.iter().any(|(_, modes)| modes.intersects(lasting)) {
+                (jump.at, jump.after) = (None, None);
                 self.close(connection, out);
+                continue;
             }
+            let is_last = some.len() < CATCH_UP_AT_ONCE;
+            jump.at = (!is_last).then_some(connection);
+            jump.after = some.last().filter(|_| !is_last).map(|(path, _)| Arc::clone(path));
+            jump.watches =
+                some.into_iter().map(|(path, modes)| (connection, path, modes)).collect();
+            jump.watches.reverse();
         }
         self.jump = Some(jump);
         true
@@ -206,14 +213,23 @@ pub(in crate::replica) enum ReadReply {
 pub(in crate::replica) struct Jump {
     before: State,
     connections: std::vec::IntoIter<ConnectionId>,
-    // Of the connection at hand, the first one last.
+    /// The connection at hand, if it has more watches, behind this path.
+    at: Option<ConnectionId>,
+    after: Option<Arc<str>>,
+    // Some of the connection at hand, the first one last.
     watches: Vec<(ConnectionId, Arc<str>, Modes)>,
 }
 
 impl Jump {
     pub(in crate::replica) fn new(before: State, watches: &WatchTable) -> Self {
         let connections: Vec<_> = watches.connections().collect();
-        Self { before, connections: connections.into_iter(), watches: Vec::new() }
+        Self {
+            before,
+            connections: connections.into_iter(),
+            at: None,
+            after: None,
+            watches: Vec::new(),
+        }
     }
 }
 

@@ -145,14 +145,17 @@ impl WatchTable {
         }
     }
 
-    /// The paths that a connection watches, and how.
-    pub(crate) fn of_connection(
+    /// The next paths behind `after` that a connection watches, and how.
+    pub(crate) fn some_of(
         &self,
         connection: ConnectionId,
-    ) -> impl Iterator<Item = (&Arc<str>, Modes)> {
-        let watched = self.connections.get(&connection).into_iter();
-        let paths = watched.flat_map(|watched| &watched.paths);
-        paths.map(move |path| (path, self.modes(connection, path)))
+        after: Option<&str>,
+        max: usize,
+    ) -> Vec<(Arc<str>, Modes)> {
+        let Some(watched) = self.connections.get(&connection) else { return Vec::new() };
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let paths = watched.paths.range::<str, _>((from, Bound::Unbounded)).take(max);
+        paths.map(|path| (Arc::clone(path), self.modes(connection, path))).collect()
     }
 
     /// All connections that watch anything.

@@ -76,8 +76,8 @@ impl Model {
         let all: BTreeMap<(ConnectionId, String), Modes> = table
             .connections()
             .flat_map(|connection| {
-                let of = table.of_connection(connection);
-                of.map(move |(path, modes)| ((connection, path.to_string()), modes))
+                let of = table.some_of(connection, None, usize::MAX);
+                of.into_iter().map(move |(path, modes)| ((connection, path.to_string()), modes))
             })
             .collect();
         let expected: BTreeMap<(ConnectionId, String), Modes> =
