@@ -106,6 +106,13 @@ impl Error {
         Self { happened: Some(true), ..Self::new(kind) }
     }
 
+    /// Returns this failure as one after which a write may have taken effect, if an earlier attempt
+    /// at the same write is in doubt. Otherwise returns it as it is.
+    pub(crate) fn with_doubt(self, in_doubt: bool) -> Self {
+        let happened = if in_doubt { Some(true) } else { self.happened };
+        Self { happened, ..self }
+    }
+
     /// The failure of a request that was answered, but not with what answers it.
     pub(crate) fn unexpected(reply: &Reply) -> Self {
         let why = format!("a request was answered otherwise: {reply:?}");

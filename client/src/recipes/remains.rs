@@ -111,12 +111,13 @@ pub(crate) async fn remove(client: &Client, dir: &str, names: &[String]) -> Resu
                 in_doubt |= error.may_have_happened();
                 back_off(client, &error, &mut tries).await;
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.with_doubt(in_doubt)),
         }
     }
     // One of them at least is gone: the transaction's reply was lost, or the place was.
     for name in names {
-        delete_if_there(client, &join(dir, name)).await?;
+        let deleted = delete_if_there(client, &join(dir, name)).await;
+        deleted.map_err(|error| error.with_doubt(in_doubt))?;
     }
     Ok(in_doubt)
 }

@@ -72,7 +72,7 @@ pub(crate) async fn back_off(client: &Client, error: &Error, tries: &mut u32) {
 }
 
 /// Repeats an operation that does no harm twice, until a server carries it out or the session has
-/// ended.
+/// ended. If the session ends, an earlier attempt whose reply was lost may have happened.
 pub(crate) async fn insist<T, F>(
     client: &Client,
     mut operation: impl FnMut() -> F,
@@ -80,11 +80,18 @@ pub(crate) async fn insist<T, F>(
 where
     F: Future<Output = Result<T, Error>>,
 {
-    let mut tries = 0;
+    let (mut tries, mut in_doubt) = (0, false);
     loop {
         match operation().await {
-            Err(error) if is_transient(&error) => back_off(client, &error, &mut tries).await,
-            other => return other,
+            Err(error) if is_transient(&error) => {
+                in_doubt |= error.may_have_happened();
+                back_off(client, &error, &mut tries).await;
+            }
+            Err(error) => {
+                let in_doubt = in_doubt && error.ends_session();
+                return Err(error.with_doubt(in_doubt));
+            }
+            done => return done,
         }
     }
 }
@@ -186,7 +193,7 @@ pub(crate) async fn delete_if_there(client: &Client, path: &str) -> Result<bool,
                 in_doubt |= error.may_have_happened();
                 back_off(client, &error, &mut tries).await;
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.with_doubt(in_doubt)),
         }
     }
 }
@@ -212,7 +219,8 @@ pub(crate) async fn delete_created(
 ) -> Result<bool, Error> {
     let (mut tries, mut in_doubt) = (0, false);
     loop {
-        match exists_now(client, path).await? {
+        let stat = exists_now(client, path).await;
+        match stat.map_err(|error| error.with_doubt(in_doubt))? {
             Some(stat)
                 if czxid.is_none_or(|czxid| czxid == stat.czxid.0)
                     || planted!("simple-lock-deletes-unseen") =>
@@ -228,7 +236,7 @@ pub(crate) async fn delete_created(
                 in_doubt |= error.may_have_happened();
                 back_off(client, &error, &mut tries).await;
             }
-            Err(error) => return Err(error),
+            Err(error) => return Err(error.with_doubt(in_doubt)),
         }
     }
 }

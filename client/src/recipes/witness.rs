@@ -172,8 +172,12 @@ impl Witness {
             };
             if is_transient(&error) {
                 back_off(&self.client, &error, &mut tries).await;
-                if error.may_have_happened() && self.has_seen(standing, data).await? {
-                    return Ok(None);
+                if error.may_have_happened() {
+                    let seen = self.has_seen(standing, data).await;
+                    // Without an answer of the witness the transaction stays in doubt.
+                    if seen.map_err(|error| error.with_doubt(true))? {
+                        return Ok(None);
+                    }
                 }
             } else if *error.kind() == ErrorKind::LockLost {
                 // Somebody has deleted the witness: with it, nothing was committed.

@@ -5,7 +5,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::try_join_all;
 use tokio::time::{Instant, timeout};
-use zoolet_client::recipes::{Counter, Queue, QueueFormat, SharedCount};
+use zoolet_client::recipes::{Barrier, Counter, Queue, QueueFormat, SharedCount};
+use zoolet_client::{Error, ErrorKind, SessionId};
 use zoolet_jute::OpCode;
 
 use crate::tree::{Ensemble, SOON};
@@ -140,4 +141,45 @@ async fn a_comparison_fails_by_the_newest_number_only() {
     assert!(counter.compare_and_set(5, 6).await.unwrap());
     assert!(!counter.compare_and_set(5, 7).await.unwrap());
     assert_eq!(ensemble.tree.data("/count").unwrap().as_ref(), 6i64.to_be_bytes());
+}
+
+/// Lets a write lose its reply, and then ends the session. Returns the failure of the write.
+async fn failed_in_doubt<T: std::fmt::Debug>(
+    ensemble: &mut Ensemble,
+    loses_reply_of: OpCode,
+    write: impl Future<Output = Result<T, Error>>,
+) -> Error {
+    ensemble.tree.state().loses_reply_of = Some(loses_reply_of);
+    let ends = async {
+        let mut connection = ensemble.servers.accept().await;
+        connection.hello().await;
+        connection.welcome(SessionId::NONE, 0, false).await;
+    };
+    let (written, ()) = tokio::join!(write, ends);
+    written.unwrap_err()
+}
+
+/// The look behind the lost reply failed since the session had ended, as a request that was never
+/// sent: the caller was told that nothing had happened, and an item was in the queue.
+#[tokio::test(start_paused = true)]
+async fn a_write_that_no_look_can_settle_is_in_doubt() {
+    for case in 0..4 {
+        let mut ensemble = Ensemble::new();
+        let client = ensemble.client().await;
+        let (counter, queue) = (Counter::new(&client, "/count"), Queue::new(&client, "/queue"));
+        let barrier = Barrier::new(&client, "/barrier");
+        counter.add(1).await.unwrap();
+        queue.put(b"0").await.unwrap();
+        let error = match case {
+            0 => failed_in_doubt(&mut ensemble, OpCode::Multi, counter.add(1)).await,
+            1 => failed_in_doubt(&mut ensemble, OpCode::Multi, queue.put(b"1")).await,
+            2 => failed_in_doubt(&mut ensemble, OpCode::Create2, barrier.set()).await,
+            _ => {
+                barrier.set().await.unwrap();
+                failed_in_doubt(&mut ensemble, OpCode::Delete, barrier.remove()).await
+            }
+        };
+        assert_eq!(error.kind(), &ErrorKind::SessionExpired, "case {case}");
+        assert!(error.may_have_happened(), "case {case}");
+    }
 }
