@@ -34,7 +34,8 @@ enum Presence {
 /// What others write on it afterwards stays, as with Curator, until the data is changed here.
 ///
 /// An ephemeral znode of another session is not taken over: it goes with that session, which may be
-/// about to end, and is waited for. It is deleted when this is closed or dropped, whatever its mode.
+/// about to end, and is waited for. It is deleted when this is closed or dropped, whatever its mode,
+/// and also when an error that does not end the session ends this: then in the background.
 #[derive(Debug)]
 pub struct PersistentNode {
     presence: watch::Receiver<Presence>,
@@ -88,7 +89,7 @@ impl PersistentNode {
         let (data, wanted) = watch::channel(Bytes::copy_from_slice(data));
         let (keep, dropped) = oneshot::channel();
         let kept = Kept { client: client.clone(), dir: dir.to_owned(), name, id, mode };
-        let keeper = Keeper { kept, wanted, presence: sender };
+        let keeper = Keeper { kept, wanted, presence: sender, may_be_there: false };
         Self { presence, data, keep, task: tokio::spawn(keeper.run(dropped)) }
     }
 
@@ -195,6 +196,8 @@ struct Keeper {
     kept: Kept,
     wanted: watch::Receiver<Bytes>,
     presence: watch::Sender<Presence>,
+    /// Whether the znode was created or taken over here, or may have been, and may still be there.
+    may_be_there: bool,
 }
 
 impl Keeper {
@@ -206,6 +209,10 @@ impl Keeper {
         let kind = error.as_ref().map_or(ErrorKind::Closed, |error| error.kind().clone());
         self.presence.send_replace(Presence::Ended(kind));
         if let Some(error) = error {
+            // What was refused here may belong to somebody else; what is kept no more has to go.
+            if self.may_be_there && !error.ends_session() {
+                self.kept.remove_later();
+            }
             return Err(error);
         }
         let removed = self.kept.remove().await;
@@ -268,6 +275,7 @@ impl Keeper {
     /// Creates the znode unless it is there, and notes its path. Answers with it whether it has the
     /// data, as one that was just created does.
     async fn create(&mut self) -> Result<(Arc<str>, bool), Error> {
+        self.may_be_there = false;
         let mut tries = 0;
         loop {
             let path = self.kept.path();
@@ -289,14 +297,19 @@ impl Keeper {
                     continue;
                 }
                 Err(error) if is_transient(&error) => {
+                    self.may_be_there |= error.may_have_happened();
                     back_off(&self.kept.client, &error, &mut tries).await;
                     match self.kept.find().await? {
                         Some(name) => join(&self.kept.dir, &name),
                         None => continue,
                     }
                 }
-                Err(error) => return Err(error),
+                Err(error) => {
+                    self.may_be_there |= error.may_have_happened();
+                    return Err(error);
+                }
             };
+            self.may_be_there = true;
             if let Some((_, name)) = split(&created) {
                 name.clone_into(&mut self.kept.name);
                 self.kept.mode = without_number(self.kept.mode);

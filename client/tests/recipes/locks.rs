@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::{LeaderLatch, LockOptions, Mutex, PersistentNode, SimpleLock};
-use zoolet_client::{Client, CreateMode, SessionState};
+use zoolet_client::{Client, CreateMode, ErrorKind, SessionState};
 use zoolet_jute::OpCode;
 
 use crate::script::{Connection, SESSION, TIMEOUT};
@@ -125,6 +125,36 @@ async fn a_persistent_node_closed_on_a_read_only_server_is_deleted_by_one_that_w
     timeout(SOON, closing).await.unwrap().unwrap().unwrap();
     timeout(SOON, begun.path()).await.unwrap().unwrap();
     ensemble.tree.until("one is left", |tree| tree.names("/locks/report") == ["begun"]).await;
+}
+
+/// The task ended with the error and the znode stayed as long as the session, a persistent one for
+/// good: data that no server takes was enough.
+#[tokio::test(start_paused = true)]
+async fn a_persistent_node_that_fails_is_deleted() {
+    for mode in [CreateMode::Persistent, CreateMode::EphemeralSequential] {
+        let mut ensemble = Ensemble::new();
+        let client = ensemble.client().await;
+        let node = PersistentNode::start(&client, "/nodes/one", mode, b"").unwrap();
+        timeout(SOON, node.path()).await.unwrap().unwrap();
+        node.set_data(&vec![0; 2 * 1024 * 1024]);
+        ensemble.tree.until("it is deleted", |tree| tree.names("/nodes").is_empty()).await;
+        let error = timeout(SOON, node.close()).await.unwrap().unwrap_err();
+        assert!(matches!(error.kind(), ErrorKind::RequestTooLong { .. }), "{error}");
+    }
+}
+
+/// What it could not create or take over is not deleted.
+#[tokio::test(start_paused = true)]
+async fn a_persistent_node_that_is_refused_deletes_nothing_of_others() {
+    let mut ensemble = Ensemble::new();
+    ensemble.tree.create("/closed", b"");
+    ensemble.tree.create("/closed/one", b"another's");
+    ensemble.tree.state().closed.push("/closed".to_owned());
+    let client = ensemble.client().await;
+    let node = PersistentNode::start(&client, "/closed/one", CreateMode::Persistent, b"").unwrap();
+    assert!(timeout(SOON, node.path()).await.unwrap().is_err());
+    sleep(SOON).await;
+    assert_eq!(ensemble.tree.names("/closed"), ["one"]);
 }
 
 /// A delete that is refused now may be allowed later: the clean-up was tried once.
