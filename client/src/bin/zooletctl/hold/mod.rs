@@ -2,14 +2,14 @@
 
 mod child;
 mod descendants;
+mod mixture;
 mod waiting;
 
 use std::ffi::OsString;
 use std::time::Duration;
 
 use serde_json::json;
-use tokio::time::{sleep, timeout};
-use zoolet_client::ErrorCode;
+use tokio::time::{Instant, sleep, timeout};
 use zoolet_client::recipes::{
     LockGuard, LockOptions, Lockable, Loss, Mutex, ReadLock, ReadWriteLock, Semaphore, WriteLock,
 };
@@ -17,11 +17,11 @@ use zoolet_client::recipes::{
 use crate::args::{Elect, Lock, Options};
 use crate::connection::Connection;
 use crate::error::{CtlError, Exit};
-use crate::locks::{Family, Role, parse};
 use crate::output::{Output, note};
 use crate::path;
 use crate::signals::Signals;
 use child::RunningCommand;
+use mixture::Kind;
 
 /// Which part of the session timeout a command gets to end by itself before its lock may be lost. It
 /// comes before the end of the lease, at four fifths of the timeout: what is left is killed by then,
@@ -45,16 +45,6 @@ struct Plan<'a> {
     /// Whether others may hold beside it. Then its token is not the highest, and a resource that
     /// compares tokens would refuse those who hold rightly.
     is_shared: bool,
-}
-
-/// The kinds of lock. Those of different kinds do not exclude each other on one path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Kind {
-    Mutex,
-    ReadWrite,
-    Semaphore,
-    /// One that `lock` cannot acquire.
-    Foreign,
 }
 
 /// `lock PATH [--shared|--exclusive|--permits N] [--timeout T] [-- CMD]`.
@@ -167,7 +157,10 @@ async fn acquire(
     lock: &dyn Lockable,
     connection: &Connection,
 ) -> Result<LockGuard, CtlError> {
-    refuse_mixture(plan, connection).await?;
+    mixture::refuse_any(plan, connection).await?;
+    // A lock that does not wait has the time of one request for the look behind it.
+    let limit = plan.timeout.map(|limit| if limit.is_zero() { connection.limit } else { limit });
+    let until = limit.and_then(|limit| Instant::now().checked_add(limit));
     let acquired = match plan.timeout {
         // Servers that vanish answer no try.
         Some(Duration::ZERO) => Ok(connection.ask(plan.path, lock.try_acquire_boxed()).await?),
@@ -179,81 +172,11 @@ async fn acquire(
         let message = format!("{}: not got within {waited} ms", plan.path);
         CtlError::new(Exit::NotInTime, message).hint("`zooletctl locks PATH` tells who has it")
     })?;
-    refuse_older_kinds(plan, &guard, connection).await?;
-    Ok(guard)
-}
-
-/// Refuses a path on which a lock of another kind stands: it and this one would both be held.
-async fn refuse_mixture(plan: &Plan<'_>, connection: &Connection) -> Result<(), CtlError> {
-    match others(plan, connection).await?.first() {
-        Some(name) => Err(mixture(plan.path, name)),
-        None => Ok(()),
+    tokio::select! {
+        biased;
+        loss = guard.lost() => Err(lost_error(plan.path, loss, "")),
+        looked = mixture::refuse_older(plan, &guard, connection, until) => looked.map(|()| guard),
     }
-}
-
-/// Refuses a lock that was acquired beside an older one of another kind. Two of different kinds that
-/// start together both find the path empty. Of their znodes one was created later; its owner sees
-/// the older one in this second look, which comes behind its own create.
-async fn refuse_older_kinds(
-    plan: &Plan<'_>,
-    guard: &LockGuard,
-    connection: &Connection,
-) -> Result<(), CtlError> {
-    for name in others(plan, connection).await? {
-        let path = path::join(plan.path, &name);
-        let znodes = if kind_of(&name) == Some(Kind::Semaphore) {
-            // The container of the permits may be older than all of them.
-            let names = children(&path, connection).await?;
-            names.iter().map(|name| path::join(&path, name)).collect()
-        } else {
-            vec![path]
-        };
-        for znode in znodes {
-            let stat = connection.ask(&znode, connection.client.exists(&znode)).await?;
-            if stat.is_some_and(|stat| stat.czxid.0 < guard.token().get()) {
-                return Err(mixture(plan.path, &name));
-            }
-        }
-    }
-    Ok(())
-}
-
-/// The children of a path that belong to locks of other kinds.
-async fn others(plan: &Plan<'_>, connection: &Connection) -> Result<Vec<String>, CtlError> {
-    let mut names = children(plan.path, connection).await?;
-    names.retain(|name| kind_of(name).is_some_and(|kind| kind != plan.kind));
-    Ok(names)
-}
-
-/// The children of a znode; none if it does not exist.
-async fn children(path: &str, connection: &Connection) -> Result<Vec<String>, CtlError> {
-    match connection.ask(path, connection.client.children(path)).await {
-        Ok((names, _)) => Ok(names),
-        Err(error) if error.code == Some(ErrorCode::NoNode) => Ok(Vec::new()),
-        Err(error) => Err(error),
-    }
-}
-
-fn mixture(path: &str, name: &str) -> CtlError {
-    let message = format!("{path}: {name} is there, which this lock would not exclude");
-    CtlError::new(Exit::InvalidInput, message)
-        .hint("`zooletctl locks PATH` shows it; ask for a lock of its kind")
-}
-
-/// The kind of lock that a child belongs to; `None` for what is no lock.
-fn kind_of(name: &str) -> Option<Kind> {
-    if name == "leases" {
-        return Some(Kind::Semaphore);
-    }
-    let place = parse(name)?;
-    Some(match (place.family, place.role) {
-        (Family::JavaRecipes | Family::CRecipes, _) | (_, Role::Election | Role::Permit) => {
-            Kind::Foreign
-        }
-        // A kazoo reader stands in the queue of kazoo's locks.
-        (Family::Kazoo, _) | (_, Role::Mutex) => Kind::Mutex,
-        (_, Role::Read | Role::Write) => Kind::ReadWrite,
-    })
 }
 
 /// Runs the command while the lock is held; without one, holds it until a signal comes.
