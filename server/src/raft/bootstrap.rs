@@ -48,14 +48,14 @@ pub(super) struct Agreement {
     acceptor: Arc<Mutex<AcceptorFile>>,
     /// The directories of the empty servers that have called, by their numbers.
     empty_callers: Mutex<BTreeMap<u64, u64>>,
-    /// Whether a server that has called belongs to a founding.
-    has_ensemble: watch::Sender<bool>,
+    /// The founding of a server that has called and belongs to one.
+    seen: watch::Sender<Option<u64>>,
 }
 
 impl Agreement {
     pub(super) fn new(identity: DirectoryIdentity, acceptor: AcceptorFile) -> Self {
-        let (empty_callers, has_ensemble) = (Mutex::default(), watch::Sender::new(false));
-        Self { identity, acceptor: Arc::new(Mutex::new(acceptor)), empty_callers, has_ensemble }
+        let (empty_callers, seen) = (Mutex::default(), watch::Sender::new(None));
+        Self { identity, acceptor: Arc::new(Mutex::new(acceptor)), empty_callers, seen }
     }
 
     /// Notes what a caller's handshake says about it. Servers that start together ask each other:
@@ -65,8 +65,20 @@ impl Agreement {
             let mut callers = self.empty_callers.lock().unwrap_or_else(PoisonError::into_inner);
             callers.insert(caller.server, caller.directory);
         } else {
-            self.has_ensemble.send_replace(true);
+            self.has_seen(caller.founding);
         }
+    }
+
+    fn has_seen(&self, founding: u64) {
+        self.seen.send_replace(Some(founding));
+    }
+
+    /// Returns whether this server has helped to decide on a founding, and has seen no other one.
+    /// Then it may found the ensemble with the others if the server that was faster is gone.
+    fn took_part(&self) -> bool {
+        let acceptor = self.acceptor.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = acceptor.accepted().map(|founding| founding.id);
+        taken.is_some() && self.seen.borrow().is_none_or(|seen| Some(seen) == taken)
     }
 
     /// Returns the answer to a question about the founding.
@@ -121,12 +133,14 @@ enum Others {
 
 impl Bootstrap {
     pub(super) async fn run(self) {
-        if let Err(error) = self.join_or_found().await {
-            self.fatal.send_replace(Some(error.to_string()));
-            return;
+        let joined = async {
+            self.join_or_found().await?;
+            self.wait_for_membership().await
+        };
+        match joined.await {
+            Ok(()) => self.warn_of_differences(),
+            Err(error) => drop(self.fatal.send_replace(Some(error.to_string()))),
         }
-        self.wait_for_membership().await;
-        self.warn_of_differences();
     }
 
     async fn join_or_found(&self) -> Result<(), StorageError> {
@@ -163,13 +177,14 @@ impl Bootstrap {
             let unknown: Vec<u64> = unknown.collect();
             for (server, status) in self.ask(&unknown).await {
                 if status.founding != 0 {
+                    self.agreement.has_seen(status.founding);
                     return Others::HaveEnsemble;
                 }
                 known.insert(server, status.directory);
             }
             let callers = self.agreement.empty_callers().into_iter();
             known.extend(callers.filter(|(caller, _)| unknown.contains(caller)));
-            if self.is_founded() || *self.agreement.has_ensemble.borrow() {
+            if self.is_founded() || self.agreement.seen.borrow().is_some() {
                 return Others::HaveEnsemble;
             }
             let has_waited = since.elapsed() >= self.stagger * GRACE_STAGGERS;
@@ -305,10 +320,16 @@ impl Bootstrap {
     }
 
     /// Waits until this server's directory is in the membership, and says what that waits for.
-    async fn wait_for_membership(&self) {
+    async fn wait_for_membership(&self) -> Result<(), StorageError> {
         let mut line_at = Instant::now() + ANSWER_TIMEOUT;
+        let mut found_at = Instant::now() + self.stagger * GRACE_STAGGERS;
         while !self.core.is_in_membership() {
             sleep(ASK_PAUSE).await;
+            if Instant::now() >= found_at && !self.is_founded() && self.agreement.took_part() {
+                // The server that wrote the first entry may have ended before any other had it.
+                self.found(0, &BTreeMap::new()).await?;
+                found_at = Instant::now() + self.stagger * GRACE_STAGGERS;
+            }
             if Instant::now() < line_at {
                 continue;
             }
@@ -327,6 +348,7 @@ impl Bootstrap {
                  majority of the voters without this server, takes it in; `missing` do not answer"
             );
         }
+        Ok(())
     }
 
     fn warn_of_differences(&self) {
@@ -336,7 +358,8 @@ impl Bootstrap {
             tracing::warn!(
                 ?in_log,
                 ?configured,
-                "the configured voters are not those of the ensemble: the ensemble's stay"
+                "the configured voters are not those of the ensemble: it takes in those that it \
+                 lacks when they answer its leader, and keeps the others"
             );
         }
     }

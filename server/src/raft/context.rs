@@ -183,6 +183,7 @@ impl RaftContext {
             machine: Arc::clone(&self.machine),
             read_index: self.read_index(),
             ceiling: self.ceiling.clone(),
+            snapshots: self.snapshots.clone(),
         }
     }
 

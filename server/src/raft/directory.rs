@@ -13,14 +13,11 @@ use tokio::task::spawn_blocking;
 use super::directories::Directories;
 use crate::storage::{Identity, StorageError};
 
-/// The founding of ensembles whose directories were made before foundings had ids.
-pub(super) const LEGACY_FOUNDING: u64 = 1;
-
 /// The bits of a node id that are the server's number.
 const SERVER_BITS: u32 = 8;
 
-/// Returns openraft's id for a directory of a server. Directories of format 1, and seats whose
-/// directory is not known yet, have the directory zero.
+/// Returns openraft's id for a directory of a server. A place whose directory is not known yet has
+/// the directory zero.
 pub(super) fn node_id(server: u64, directory: u64) -> u64 {
     directory << SERVER_BITS | server
 }
@@ -40,9 +37,9 @@ pub(super) fn new_directory(random: u64) -> u64 {
     (random >> SERVER_BITS).max(1)
 }
 
-/// Makes the id of a new founding of a random number. It is neither zero nor the legacy one.
+/// Makes the id of a new founding of a random number. It is never zero.
 pub(super) fn new_founding(random: u64) -> u64 {
-    random.max(LEGACY_FOUNDING + 1)
+    random.max(1)
 }
 
 /// The identity of this server's directory. Clones are the same directory.
@@ -129,7 +126,7 @@ mod tests {
         for random in [0, 1, 255, 256, u64::MAX] {
             let directory = new_directory(random);
             assert!(directory > 0 && directory < 1 << 56, "{random}");
-            assert!(new_founding(random) > LEGACY_FOUNDING, "{random}");
+            assert!(new_founding(random) > 0, "{random}");
         }
     }
 }

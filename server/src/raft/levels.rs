@@ -14,6 +14,7 @@ use super::codec::Reader;
 use super::core::Core;
 use super::machine::Machine;
 use super::network::{LEVEL, Links};
+use super::state_machine::{Snapshots, take_snapshot};
 use super::sync::ReadIndex;
 use crate::peer::Lane;
 use crate::replica::FeatureLevel;
@@ -55,6 +56,7 @@ pub(super) struct LevelKeeper {
     pub machine: Arc<dyn Machine>,
     pub read_index: ReadIndex,
     pub ceiling: Ceiling,
+    pub snapshots: Snapshots,
 }
 
 /// What a leader knows of its own proposals.
@@ -91,10 +93,10 @@ impl LevelKeeper {
                 Some(term) => self.lead(&mut led, term).await,
             }
             let agreed = self.machine.levels().agreed;
-            if agreed < known {
-                self.forget_commands(agreed).await;
+            // What fails is tried again in the next round.
+            if agreed >= known || self.forget_commands(agreed).await {
+                known = agreed;
             }
-            known = agreed;
         }
     }
 
@@ -139,18 +141,20 @@ impl LevelKeeper {
     }
 
     async fn ask_one(&self, node: u64) -> Option<FeatureLevel> {
-        let link = self.links.to(node, Lane::Request)?;
+        let link = self.links.to(node, Lane::Query)?;
         let answer = link.call_within(LEVEL, Bytes::new(), ANSWER_TIMEOUT).await.ok()?;
         Reader(answer).u32().ok().map(FeatureLevel)
     }
 
     /// Commands above the agreed level are left in the log. A snapshot behind them lets a release
     /// that does not know them start here.
-    async fn forget_commands(&self, agreed: FeatureLevel) {
+    async fn forget_commands(&self, agreed: FeatureLevel) -> bool {
         tracing::info!(level = agreed.0, "a lower feature level is agreed: taking a snapshot");
-        if let Err(error) = self.core.raft().trigger().snapshot().await {
+        let taken = take_snapshot(&self.core, &self.snapshots).await;
+        if let Err(error) = &taken {
             tracing::warn!(%error, "no snapshot was taken");
         }
+        taken.is_ok()
     }
 }
 

@@ -11,10 +11,10 @@ use thiserror::Error;
 use super::bootstrap::Agreement;
 use super::codec;
 use super::directories::Directories;
-use super::directory::{DirectoryIdentity, LEGACY_FOUNDING, new_directory, new_founding, node_id};
+use super::directory::{DirectoryIdentity, new_directory, new_founding, node_id};
 use super::options::Options;
 use super::proposer::Proposer;
-use super::state_machine::{Snapshots, founding_of};
+use super::state_machine::{Snapshots, founding_of, meta_of};
 use super::types::{Member, Membership};
 use super::{Opened, boot};
 use crate::config::StartMode;
@@ -111,13 +111,21 @@ pub fn open(options: Options, wall_ms: i64) -> Result<Opened, StartError> {
     if let Some(name) = name {
         cut_conflicting(&wal, name)?;
     }
-    if identity.directory_id == 0 && identity.founding == 0 {
-        // Made by a release whose identities ended there.
-        let is_empty = wal.state().last.is_none() && newest.is_none();
-        identity.directory_id = if is_empty { new_directory } else { 0 };
-        identity.founding = if is_empty { 0 } else { LEGACY_FOUNDING };
+    if identity.directory_id == 0 {
+        // Made by an earlier build, whose log and snapshots are not read.
+        if wal.state().last.is_some() || newest.is_some() {
+            let (path, found) = (directory.path().to_owned(), 1);
+            return Err(StorageError::OlderFormat { path, found }.into());
+        }
+        identity.directory_id = new_directory;
         directories.write(identity)?;
     }
+    let newest = match newest {
+        Some(newest) if options.start_mode == StartMode::ForceNew => {
+            Some(forget_founding(&store, newest)?)
+        }
+        newest => newest,
+    };
     if let Some(newest) = &newest {
         refuse_other_founding(newest, directory.path(), identity.founding)?;
     }
@@ -147,6 +155,24 @@ fn refuse_other_founding(
     }
     let path = directory.join("snapshots");
     Err(StorageError::WrongFounding { path, found, expected }.into())
+}
+
+/// Writes a snapshot again that does not name its founding, so that it may be of any, and removes
+/// the older ones.
+fn forget_founding(
+    store: &SnapshotStore,
+    snapshot: SnapshotReader,
+) -> Result<SnapshotReader, StartError> {
+    let failed = |error: io::Error| StartError::Raft(error.to_string());
+    let meta = codec::encode_snapshot_meta(0, &meta_of(&snapshot).map_err(failed)?);
+    let (name, mut source) = (snapshot.name(), snapshot);
+    let mut writer = store.create(name, &meta)?;
+    for chunk in source.by_ref() {
+        writer.write(&chunk?)?;
+    }
+    writer.finish(source.summary().ok_or(StorageError::Closed)?.digest)?;
+    store.retain(1)?;
+    Ok(store.read(name)?)
 }
 
 /// Ends the log with a membership of this server alone, if there is a log: whatever is in front of

@@ -106,6 +106,9 @@ impl Replacer {
 
     /// Takes a directory in. What fails is tried again at the next look.
     async fn replace(&self, replacement: &Replacement) {
+        if !self.answers(replacement.new).await {
+            return;
+        }
         let Ok(_busy) = self.changes.busy.try_lock() else { return };
         let membership = self.changes.membership();
         let is_current = replacement.old.is_none_or(|old| membership.get_node(&old).is_some());
@@ -129,6 +132,14 @@ impl Replacer {
             tracing::warn!(server, directory, "the directory is not taken in: it does not answer");
             self.changes.change(ChangeMembers::RemoveNodes(BTreeSet::from([*new])), true).await;
         }
+    }
+
+    /// Returns whether the directory that was found is still there: one that is gone must not hold
+    /// up the changes that clients ask for.
+    async fn answers(&self, node: u64) -> bool {
+        let Some(link) = self.changes.links.ask(server_of(node)) else { return false };
+        let standing = ask_standing(&link).await;
+        standing.is_some_and(|standing| standing.directory == directory_of(node))
     }
 
     /// Waits until the new node has what is committed. False if it falls silent, or turns out to be

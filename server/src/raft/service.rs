@@ -24,7 +24,7 @@ use super::network::{
     SNAPSHOT_CHUNK, SNAPSHOT_END, STATUS, TOUCH, TRANSFER, VOTE,
 };
 use super::reconfig::Reconfigurer;
-use super::state_machine::{FileSnapshot, Snapshots, founding_of, meta_of};
+use super::state_machine::{FileSnapshot, Snapshots, meta_of};
 use super::sync::{decode_sessions, encode_sessions};
 use super::types::{Body, Callback, LogId, Vote, log_id};
 use crate::peer::{Answer, Call, Identity, Service};
@@ -269,6 +269,11 @@ impl Answers {
         let vote = body.vote()?;
         let name = SnapshotName { term: body.u64()?, index: body.u64()?, zxid: body.u64()? };
         let meta = body.bytes()?;
+        // Before it is there: a file of another founding would keep this server from starting.
+        let (founding, _) = Reader(meta.clone()).snapshot_meta()?;
+        if founding != 0 && founding != self.identity.founding() {
+            return Err(io::Error::other("a snapshot of another founding"));
+        }
         self.check_snapshot(from, log_id(name.term, name.index))?;
         let mut receiving = self.receiving.lock().await;
         // An older one that was not finished is removed when it is dropped.
@@ -316,10 +321,6 @@ impl Answers {
                 return Ok(Answer::Now(Bytes::new()));
             }
         };
-        let founding = founding_of(&reader)?;
-        if founding != 0 && founding != self.identity.founding() {
-            return Err(io::Error::other("a snapshot of another founding"));
-        }
         let snapshot = FileSnapshot { meta: meta_of(&reader)?, snapshot: reader };
         if let Some(last) = snapshot.meta.last_log_id {
             self.check_snapshot(from, last)?;

@@ -53,6 +53,13 @@ pub enum StorageError {
     )]
     WrongFounding { path: PathBuf, found: u64, expected: u64 },
 
+    /// The directory was written by an earlier build, whose format this one does not read.
+    #[error(
+        "{} has format version {found}, which this release does not read: start with an empty \
+         directory", .path.display()
+    )]
+    OlderFormat { path: PathBuf, found: u32 },
+
     /// The file was written by a later release, whose format this one does not know.
     #[error(
         "{} has format version {found}, this release reads up to {supported}: use a newer release",
@@ -93,9 +100,9 @@ impl From<StorageError> for io::Error {
     fn from(error: StorageError) -> Self {
         let kind = match &error {
             StorageError::Io { source, .. } => source.kind(),
-            StorageError::Corrupt { .. } | StorageError::NewerFormat { .. } => {
-                io::ErrorKind::InvalidData
-            }
+            StorageError::Corrupt { .. }
+            | StorageError::NewerFormat { .. }
+            | StorageError::OlderFormat { .. } => io::ErrorKind::InvalidData,
             StorageError::Closed => io::ErrorKind::BrokenPipe,
             StorageError::Locked { .. } => io::ErrorKind::WouldBlock,
             StorageError::WrongServer { .. }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use super::cluster::check;
+use super::cluster::{check, left_behind};
 use super::ensemble::{Ensemble, PATIENCE};
 use crate::config::StartMode;
 use crate::raft::Options;
@@ -210,6 +210,38 @@ async fn one_server_is_made_a_new_ensemble_on_request() {
     ensemble.server(1).propose(5);
     ensemble.server(1).settled().await;
     assert_eq!(ensemble.server(1).machine.told().lost, 0);
+}
+
+/// The snapshot named the old founding: the server did not start a second time, and the others
+/// could not be filled from it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_new_ensemble_is_made_of_a_server_with_snapshots() {
+    let (mut ensemble, leader, _) = left_behind().await;
+    let applied = ensemble.server(leader).machine.record().applied.len();
+    let at = leader;
+    for other in 0..3 {
+        if ensemble.servers[other].is_some() {
+            ensemble.kill(other).await;
+        }
+        if other != at {
+            ensemble.wipe(other);
+        }
+    }
+    let options = Options { start_mode: StartMode::ForceNew, ..ensemble.options(at) };
+    ensemble.start_with(at, options).await;
+    ensemble.ready().await;
+    ensemble.kill(at).await;
+    for each in 0..3 {
+        ensemble.start(each).await;
+    }
+    ensemble.ready().await;
+    check(&ensemble).await;
+    let other = (at + 1) % 3;
+    ensemble.kill(other).await;
+    ensemble.start(other).await;
+    ensemble.ready().await;
+    assert!(ensemble.server(other).machine.record().applied.len() >= applied);
+    check(&ensemble).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]

@@ -233,7 +233,7 @@ impl Reader<'_> {
         for op in ops {
             self.long_part(op, &mut reply);
             // Refused, with the code of a reply that no client could take.
-            if reply.bytes > MULTI_READ_BYTES_MAX {
+            if reply.bytes + reply.open.len() > MULTI_READ_BYTES_MAX {
                 return None;
             }
         }
