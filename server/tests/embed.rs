@@ -101,7 +101,8 @@ async fn a_write_too_long_for_the_log_is_refused_and_others_go_on() {
     let mut clients = Vec::new();
     for server in 0..3 {
         let address = ensemble.client_addr(server).unwrap().to_string();
-        clients.push(Client::connect(&address).await.unwrap());
+        let options = ClientOptions::new().request_bytes_max(8 << 20);
+        clients.push(options.connect(&address).await.unwrap());
     }
     let persistent = CreateMode::Persistent;
     for (number, bytes) in [(0, 5 << 20), (1, 2 << 20), (2, 2 << 20)] {

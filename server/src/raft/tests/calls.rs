@@ -11,7 +11,7 @@ use super::ensemble::{Ensemble, PATIENCE, command};
 use crate::peer::{CallError, FrameLimits, Identity, Lane, Link, LinkOptions, Target};
 use crate::raft::codec;
 use crate::raft::network::{PROPOSE, SNAPSHOT_BEGIN, SNAPSHOT_CHUNK};
-use crate::raft::types::Vote;
+use crate::raft::types::{SnapshotMeta, Vote};
 use crate::replica::{Batch, Origin, Role, ServerId};
 use crate::transport::RealNet;
 
@@ -58,7 +58,7 @@ async fn the_pieces_of_a_snapshot_are_no_sign_of_a_leader() {
     let mut begin = BytesMut::new();
     codec::put_vote(&mut begin, &Vote::new_committed(1, leader as u64 + 1));
     begin.put_slice(&[0; 24]);
-    codec::put_bytes(&mut begin, b"");
+    codec::put_bytes(&mut begin, &codec::encode_snapshot_meta(0, &SnapshotMeta::default()));
     link.call(SNAPSHOT_BEGIN, begin.freeze()).await.unwrap();
     let deadline = Instant::now() + ensemble.timing.silence_max() * 8;
     while *ensemble.server(alone).raft.role().borrow() != Role::Looking {

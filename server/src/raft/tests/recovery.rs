@@ -8,6 +8,7 @@ use openraft::{EntryPayload, RaftLogReader};
 
 use super::cluster::{check, left_behind};
 use super::ensemble::Ensemble;
+use crate::raft::directory::node_id;
 use crate::raft::log_store::LogStore;
 use crate::raft::types::{
     Body, Member, Membership, SnapshotMeta, StoredMembership, Vote, log_id, term_of,
@@ -18,13 +19,17 @@ use crate::storage::{
     StorageError, Wal, WalOptions,
 };
 
+/// The directory of the server that is made here.
+const DIRECTORY: u64 = 5;
+
 fn position(term: u64, index: u64) -> LogPosition {
     LogPosition { term, node: 0, index }
 }
 
 fn server_1_alone() -> Membership {
     let member = Member { address: "127.0.0.1:1".to_owned(), line: String::new() };
-    Membership::new(vec![BTreeSet::from([1])], BTreeMap::from([(1, member)])).unwrap()
+    let node = node_id(1, DIRECTORY);
+    Membership::new(vec![BTreeSet::from([node])], BTreeMap::from([(node, member)])).unwrap()
 }
 
 /// A log of `count` entries of the first term, the first of which makes server 1 the ensemble.
@@ -99,7 +104,7 @@ async fn entries_that_a_received_snapshot_replaces_do_not_outlive_a_crash() {
     let disk = MemoryDisk::new();
     let shared: Arc<dyn Disk> = Arc::new(disk.clone());
     let directory = DataDir::open(Arc::clone(&shared), Path::new("data")).unwrap();
-    Identity { cluster_id: 7, server_id: 1, directory_id: 0, founding: 0 }
+    Identity { cluster_id: 7, server_id: 1, directory_id: DIRECTORY, founding: 7 }
         .claim(&directory)
         .unwrap();
     let (wal, _) =

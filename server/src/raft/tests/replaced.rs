@@ -64,6 +64,9 @@ async fn a_replaced_disk_follows_one_leader() {
     ensemble.cut.isolate(old, 3).await;
     ensemble.server(third).propose(20);
     ensemble.server(third).settled().await;
+    let mut role = ensemble.server(old).raft.role();
+    let looks = role.wait_for(|role| *role == Role::Looking);
+    timeout(PATIENCE, looks).await.expect("it notices").unwrap();
     ensemble.kill(poor).await;
     ensemble.wipe(poor);
     ensemble.cut.heal();

@@ -110,7 +110,7 @@ impl Random {
         Command {
             number,
             session: SessionId(self.pick(&[1, 2, 3])),
-            attachment: if op.attaches() { 1 } else { self.pick(&[1, 1, 1, 2]) },
+            attachment: if op.attaches() { 1 } else { self.pick(&[1, 1, 1, 1, 1, 1, 1, 2]) },
             cxid: Xid(0),
             policy: Policy {
                 skip_acl: self.below(8) > 0,
