@@ -69,8 +69,7 @@ pub fn open(options: Options, wall_ms: i64) -> Result<Opened, StartError> {
     if !options.members.iter().any(|member| member.server == options.server) {
         return Err(StartError::NotAMember(options.server));
     }
-    let directories = Directories::open(&options)?;
-    let directories = Arc::new(directories);
+    let directories = Arc::new(Directories::open(&options)?);
     let server_id = u64::from(options.server.0);
     let mut options = options;
     let known = directories.identity()?;
@@ -120,20 +119,15 @@ pub fn open(options: Options, wall_ms: i64) -> Result<Opened, StartError> {
         identity.directory_id = new_directory;
         directories.write(identity)?;
     }
-    let newest = match newest {
-        Some(newest) if options.start_mode == StartMode::ForceNew => {
-            Some(forget_founding(&store, newest)?)
-        }
-        newest => newest,
-    };
-    if let Some(newest) = &newest {
-        refuse_other_founding(newest, directory.path(), identity.founding)?;
-    }
+    let mut newest = newest;
     if options.start_mode == StartMode::ForceNew {
+        newest = newest.map(|newest| forget_founding(&store, newest)).transpose()?;
         identity.founding = new_founding(options.entropy.number());
         // The founding first: under the old one, the membership below would be a second ensemble.
         directories.write(identity)?;
         force_membership(&wal, &options, identity)?;
+    } else if let Some(newest) = &newest {
+        refuse_other_founding(newest, directory.path(), identity.founding)?;
     }
     let identity = DirectoryIdentity::new(identity, &directories);
     let founding = identity.founding_source();
