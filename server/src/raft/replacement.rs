@@ -14,6 +14,7 @@ use openraft::ChangeMembers;
 use tokio::time::{Instant, sleep};
 
 use super::bootstrap::ask_standing;
+use super::core::Leadership;
 use super::directory::{directory_of, node_id, server_of};
 use super::members::{is_outsider, is_unfinished, node_of, outsider};
 use super::options::ConfiguredMember;
@@ -49,8 +50,11 @@ struct Replacement {
 impl Replacer {
     pub(super) async fn run(self) {
         let mut leaderships = self.changes.core.leaderships();
+        let ours = self.changes.core.node();
         loop {
-            if leaderships.wait_for(|_| self.changes.core.is_leader()).await.is_err() {
+            // The value is locked while it is looked at: to ask for it again would be a deadlock.
+            let leads = |known: &Option<Leadership>| known.is_some_and(|now| now.leader == ours);
+            if leaderships.wait_for(leads).await.is_err() {
                 return;
             }
             for replacement in self.wanted().await {
