@@ -1,6 +1,4 @@
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -13,7 +11,7 @@ use super::recorder::Applied;
 use crate::host::Proposals;
 use crate::raft::types::Member;
 use crate::replica::Role;
-use crate::storage::{DirectorySizes, Disk, Fault};
+use crate::storage::Fault;
 
 /// Each start's commands are applied in rising order, which also means at most once; and all
 /// servers have applied the same.
@@ -243,82 +241,6 @@ pub(super) async fn left_behind() -> (Ensemble, usize, usize) {
         assert!(Instant::now() < deadline, "{:?}", ensemble.server(leader).raft.status());
     }
     (ensemble, leader, away)
-}
-
-/// A snapshot got its name before its state was read. One that could not be read ended the server,
-/// and every start after that.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_received_snapshot_that_cannot_be_read_is_deleted_and_sent_again() {
-    let (mut ensemble, _, away) = left_behind().await;
-    ensemble.refusals = 1_000_000;
-    ensemble.start(away).await;
-    let refusals = Arc::clone(&ensemble.server(away).machine.refusals);
-    let deadline = Instant::now() + PATIENCE;
-    while refusals.load(Ordering::Relaxed) > ensemble.refusals - 3 {
-        assert!(Instant::now() < deadline, "it is not sent again");
-        sleep(Duration::from_millis(5)).await;
-    }
-    let left = ensemble.disk(away).list(Path::new("data/snapshots")).unwrap();
-    assert!(left.iter().all(|file| file.name.contains(".tmp")), "{left:?}");
-    assert_eq!(*ensemble.server(away).raft.fatal().borrow(), None);
-    refusals.store(0, Ordering::Relaxed);
-    let machine = ensemble.server(away).machine.clone();
-    timeout(PATIENCE, machine.until(|_, told| told.restored > 0)).await.expect("a snapshot");
-    check(&ensemble).await;
-}
-
-/// Damage of the leader's snapshot passed for an error of the network, and the same file was sent
-/// again and again.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_damaged_snapshot_of_the_leader_is_replaced_by_a_new_one() {
-    let (mut ensemble, leader, away) = left_behind().await;
-    let directory = Path::new("data/snapshots");
-    for server in [leader, 3 - leader - away] {
-        let disk = ensemble.disk(server);
-        for file in disk.list(directory).unwrap() {
-            let path = directory.join(&file.name);
-            disk.open(&path).unwrap().write_all_at(b"damage", file.bytes / 2).unwrap();
-        }
-    }
-    ensemble.start(away).await;
-    let machine = ensemble.server(away).machine.clone();
-    timeout(PATIENCE, machine.until(|_, told| told.restored > 0)).await.expect("a snapshot");
-    ensemble.ready().await;
-    check(&ensemble).await;
-}
-
-/// The log has all that a snapshot holds, and room of its own. But the server ended when a snapshot
-/// did not fit on the disk any more.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_goes_on_when_the_disk_is_too_full_for_a_snapshot() {
-    let mut ensemble = Ensemble::new(1, 0).await;
-    ensemble.snapshot_commands = 300;
-    ensemble.start(0).await;
-    ensemble.ready().await;
-    ensemble.server(0).propose(10);
-    ensemble.server(0).settled().await;
-    // The log's segment is there. Nothing else fits.
-    let disk = ensemble.disk(0).clone();
-    let used = || DirectorySizes::measure(&disk, "data".as_ref(), "data".as_ref()).data;
-    let deadline = Instant::now() + PATIENCE;
-    while used() < 1 << 18 {
-        assert!(Instant::now() < deadline, "there is no segment: {}", used());
-        sleep(Duration::from_millis(10)).await;
-    }
-    ensemble.disk(0).set_capacity(Some(used()));
-    for _ in 0..20 {
-        ensemble.server(0).propose(50);
-        ensemble.server(0).settled().await;
-        sleep(Duration::from_millis(50)).await;
-    }
-    assert_eq!(*ensemble.server(0).raft.fatal().borrow(), None);
-    assert_eq!(ensemble.server(0).raft.status().snapshot, None);
-    ensemble.disk(0).set_capacity(None);
-    let deadline = Instant::now() + PATIENCE;
-    while ensemble.server(0).raft.status().snapshot.is_none() {
-        assert!(Instant::now() < deadline, "no snapshot is taken");
-        sleep(Duration::from_millis(50)).await;
-    }
 }
 
 /// Over a slow link, syncs and touched sessions waited behind megabytes of proposals.

@@ -13,5 +13,6 @@ mod recovery;
 mod refused;
 mod replaced;
 mod slow_disk;
+mod snapshots;
 mod start;
 mod storage;
