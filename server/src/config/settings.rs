@@ -1,12 +1,12 @@
-//! Every setting: its name, unit, range and meaning, and the field that it fills.
-//!
-//! The readers check a value here, the writer prints it from here, and the commented part of the
-//! root's `cluster.toml` is this table as text. Defaults are in `model`, beside the fields.
+//! Every setting: its name, unit, range and meaning, and the field that it fills. The readers check
+//! a value here, the writer prints it from here, and the commented part of the root's `cluster.toml`
+//! is this table as text. Defaults are in `model`, beside the fields.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use super::model::{ServerConfig, Words};
+use super::toml_text::quote;
 use crate::replica::DigestAlgorithm;
 
 /// One setting of `cluster.toml`.
@@ -177,31 +177,17 @@ impl Setting {
     }
 }
 
-/// A text as TOML writes it.
-pub(super) fn quote(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_control() => quoted.extend(format!("\\u{:04X}", u32::from(c)).chars()),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
-}
-
 /// `user:hash`, both parts there. More is not checked: what hash fits the algorithm is known
 /// only to who made it.
 fn is_digest(text: &str) -> bool {
     text.split_once(':').is_some_and(|(user, hash)| !user.is_empty() && !hash.is_empty())
 }
 
+/// Java takes SHA1 and SHA-1 for the same, in any case.
 fn fill_algorithm(field: &mut DigestAlgorithm, text: &str) -> bool {
-    // Java takes SHA1 and SHA-1 for the same, in any case.
     let plain = |name: &str| name.replace('-', "").to_uppercase();
-    let known = DigestAlgorithm::ALL.into_iter().find(|known| plain(known.name()) == plain(text));
-    known.map(|known| *field = known).is_some()
+    let mut known = DigestAlgorithm::ALL.into_iter();
+    known.find(|known| plain(known.name()) == plain(text)).map(|known| *field = known).is_some()
 }
 
 /// The four-letter words that ZooKeeper has.
