@@ -44,7 +44,7 @@ impl Timeouts {
     }
 
     /// How long a request may take before fewer are sent at once: an eighth. See
-    /// [`Window`](super::window::Window).
+    /// [`Windows`](super::window::Windows).
     pub(crate) fn patience(self) -> Duration {
         self.session / 8
     }
