@@ -141,7 +141,7 @@ impl DoubleBarrier {
         let mut places = Place::adopt(&self.client, &self.path, |name| name != READY).await?;
         let is_inside = exists_now(&self.client, &self.ready()).await?.is_some();
         let inside = places.pop().filter(|_| is_inside);
-        // What is dropped leaves: an entry that was not complete, for which nobody waits any more.
+        // What is dropped leaves: an entry that was not complete, for which no caller waits any more.
         Ok(inside.map(|place| Entered { place }))
     }
 

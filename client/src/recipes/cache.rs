@@ -224,7 +224,7 @@ impl Mirror {
         }
     }
 
-    /// Does what some events ask for: what they tell of is read together.
+    /// Handles some events: the znodes that they name are read together.
     async fn apply(&self, events: impl Iterator<Item = WatchedEvent>) -> Result<(), Error> {
         let mut read = BTreeSet::new();
         let mut steps = Vec::new();
@@ -280,7 +280,7 @@ impl Mirror {
             };
             if let Some(node) = node {
                 match names {
-                    // A child that comes later is told by the watch.
+                    // The watch reports a child that comes later.
                     Ok(names) => paths.extend(names.iter().map(|name| join(&path, name))),
                     Err(error) if is_no_node(&error) => {}
                     Err(error) if error.code() == Some(ErrorCode::NoAuth) => {}

@@ -76,7 +76,7 @@ pub(crate) async fn try_turn(
 }
 
 /// Takes over the places that this session has in a queue: those whose turn it is. The others, for
-/// whom nobody waits any more, leave it.
+/// whom no caller waits any more, leave it.
 pub(crate) async fn adopt_turns(
     client: &Client,
     dir: &str,

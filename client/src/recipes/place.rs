@@ -93,7 +93,7 @@ impl Place {
         &self.sent
     }
 
-    /// Has the drop delete nothing: there is no znode.
+    /// Makes the drop delete nothing: there is no znode.
     pub(crate) fn disarm(&mut self) {
         self.armed = false;
     }
@@ -228,7 +228,7 @@ impl Place {
     }
 
     /// The places that this session has below a znode under names that `is_name` accepts, in no
-    /// order: those of the client that had the session before. Nobody else may hold them.
+    /// order: those of the client that had the session before. No other holder may have them.
     pub(crate) async fn adopt(
         client: &Client,
         dir: &str,

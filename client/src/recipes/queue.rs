@@ -44,7 +44,7 @@ struct Shared {
     path: String,
     format: QueueFormat,
     witness: Witness,
-    /// Invariant: whoever takes a znode holds the lock until its items are in here.
+    /// Invariant: a caller that takes a znode holds the lock until its items are in here.
     taken: Arc<Mutex<Taken>>,
 }
 

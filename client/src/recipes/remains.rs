@@ -93,7 +93,7 @@ async fn clean_up_fixed(
     delete_created(client, path, Some(czxid)).await.map(drop)
 }
 
-/// Deletes the znodes of a place, two of them in one transaction: nobody may see half of it.
+/// Deletes the znodes of a place, two of them in one transaction: no client may see half of it.
 pub(crate) async fn remove(client: &Client, dir: &str, names: &[String]) -> Result<bool, Error> {
     if let [name] = names {
         return delete_if_there(client, &join(dir, name)).await;

@@ -108,7 +108,7 @@ pub(crate) async fn fired(watch: OneshotWatcher) -> Result<Option<EventType>, Er
 
 /// Cleans up in the background, until it is done or the session has ended, which does it as well.
 /// After a refusal it is tried again. Meanwhile this holds no handle of the client, so that it does
-/// not keep a session open that nobody else uses: that one ends, with all that is ephemeral in it.
+/// not keep a session open that has no other user: that one ends, with all that is ephemeral in it.
 pub(crate) fn clean_up_later<F>(
     client: &Client,
     runtime: &Handle,

@@ -125,7 +125,7 @@ fn mixture(path: &str, name: &str) -> CtlError {
         .hint("`zooletctl locks PATH` shows it; ask for a lock of its kind")
 }
 
-/// The kind of lock that a child belongs to; `None` for what is no lock.
+/// The kind of lock that a child belongs to; `None` for other znodes.
 fn kind_of(name: &str) -> Option<Kind> {
     if name == "leases" {
         return Some(Kind::Semaphore);
@@ -135,7 +135,7 @@ fn kind_of(name: &str) -> Option<Kind> {
         (Family::JavaRecipes | Family::CRecipes, _) | (_, Role::Election | Role::Permit) => {
             Kind::Foreign
         }
-        // A kazoo reader stands in the queue of kazoo's locks.
+        // A kazoo reader is in the queue of kazoo's locks.
         (Family::Kazoo, _) | (_, Role::Mutex) => Kind::Mutex,
         (_, Role::Read | Role::Write) => Kind::ReadWrite,
     })
