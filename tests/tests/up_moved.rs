@@ -172,10 +172,10 @@ async fn other_ports_keep_what_the_file_says() {
 #[tokio::test]
 async fn servers_without_files_found_nothing_beside_one_that_has_them() {
     let parent = tempfile::tempdir().unwrap();
-    let lease = PortLease::take(3).unwrap();
+    let (_lease, first_port) = PortLease::take_in_a_row(3).unwrap();
     let data = parent.path().join("data");
     let command = || {
-        let mut command = up::on_ports(3, lease.ports()[0]).unwrap();
+        let mut command = up::on_ports(3, first_port).unwrap();
         command.arg("--data-dir").arg(&data);
         command
     };
