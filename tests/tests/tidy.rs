@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -182,4 +183,51 @@ fn the_tables_of_the_protocol_are_those_of_the_source() {
     assert_eq!(coded_rows(operations), ops.collect::<Vec<_>>());
     let codes = ErrorCode::ALL.iter().map(|code| (*code as i32, code.name().to_owned()));
     assert_eq!(coded_rows(errors), codes.collect::<Vec<_>>());
+}
+
+/// The numbers of protocol sections that a text cites, such as `8.6` of "protocol §8.6".
+fn cited_sections(text: &str) -> impl Iterator<Item = &str> {
+    text.split('§').skip(1).map(|behind| {
+        let end = behind.find(|c: char| c != '.' && !c.is_ascii_digit()).unwrap_or(behind.len());
+        behind[..end].trim_end_matches('.')
+    })
+}
+
+/// The numbers of the sections that have a heading in a document, such as `8.6` of "#### 8.6 …".
+fn headings(document: &str) -> BTreeSet<&str> {
+    let titles = document.lines().filter_map(|line| line.strip_prefix("##"));
+    let numbers =
+        titles.filter_map(|title| title.trim_start_matches('#').split_whitespace().next());
+    numbers.map(|number| number.trim_end_matches('.')).collect()
+}
+
+#[test]
+fn every_cited_section_of_the_protocol_is_written_down() {
+    let document = fs::read_to_string(root().join("docs/protocol.md")).unwrap();
+    let headings = headings(&document);
+    let (mut citations, mut unknown) = (0, Vec::new());
+    for package in ["jute", "server", "client", "tests"] {
+        for path in rust_files(&root().join(package)) {
+            if path.ends_with(file!()) {
+                continue;
+            }
+            let text = fs::read_to_string(&path).unwrap();
+            for section in cited_sections(&text) {
+                citations += 1;
+                if !headings.contains(section) {
+                    unknown.push(format!("{}: §{section}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(citations > 100, "only {citations} citations were found");
+    assert!(unknown.is_empty(), "not in docs/protocol.md:\n{}", unknown.join("\n"));
+}
+
+#[test]
+fn a_citation_of_no_section_is_found() {
+    let cited: Vec<_> = cited_sections("(protocol §8.6, §19). And §2.3 to §2.9").collect();
+    assert_eq!(cited, ["8.6", "19", "2.3", "2.9"]);
+    let headings = headings("## Rules\n### 8. Watches\n#### 8.6 setWatches\n");
+    assert!(headings.contains("8") && headings.contains("8.6") && !headings.contains("19"));
 }
