@@ -1,7 +1,7 @@
 //! `ZooKeeper`'s wire protocol: every record, operation and error code, in both directions.
 //!
 //! This crate is pure: bytes in, values out, and back. It opens no socket and reads no clock, and
-//! whatever bytes come in, it answers a value or a [`DecodeError`], never a panic.
+//! whatever bytes come in, it returns a value or a [`DecodeError`] and never panics.
 //!
 //! ```
 //! use bytes::{Bytes, BytesMut};

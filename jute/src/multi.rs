@@ -227,7 +227,7 @@ impl MultiResult {
 
     fn decode_body(code: i32, input: &mut Bytes) -> Result<Self, DecodeError> {
         let unknown = DecodeError::UnknownValue { field: "multi.type", value: code };
-        #[allow(clippy::wildcard_enum_match_arm, reason = "a multi answers these types only")]
+        #[allow(clippy::wildcard_enum_match_arm, reason = "results have these types only")]
         match OpCode::from_i32(code).ok_or(unknown.clone())? {
             OpCode::Create => Ok(Self::Create { path: Decode::decode(input, "path")? }),
             OpCode::Create2 => Ok(Self::Create2 {

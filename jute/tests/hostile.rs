@@ -1,5 +1,5 @@
-//! Whatever bytes come in, decoding answers a value or an error: it never panics, and it never
-//! makes room on the word of a length.
+//! Whatever bytes come in, decoding returns a value or an error. It never panics, and it never
+//! allocates what a length claims before the bytes are there.
 
 #![allow(
     clippy::unwrap_used,

@@ -28,7 +28,7 @@ pub(crate) enum What {
     Reply(OpCode),
 }
 
-/// All frames of a client's file. A reply is told by the request with its xid.
+/// All frames of a client's file. The request with the same xid decides what a reply is.
 pub(crate) fn frames(client: &str) -> Vec<Recorded> {
     let name = format!("tests/golden/{client}.hex");
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(&name);
@@ -72,7 +72,7 @@ fn answered(asked: &mut Vec<(Xid, OpCode)>, bytes: &Bytes, place: &str) -> OpCod
         return OpCode::Notification;
     }
     let found = asked.iter().position(|(xid, _)| *xid == header.xid);
-    asked.remove(found.unwrap_or_else(|| panic!("{place}: nobody asked"))).1
+    asked.remove(found.unwrap_or_else(|| panic!("{place}: a reply without a request"))).1
 }
 
 fn from_hex(digits: &str) -> Option<Bytes> {

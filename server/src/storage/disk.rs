@@ -1,7 +1,7 @@
 //! The `Disk` seam: every file of the server is reached through it, so that a test can put a disk
 //! under the server that fails, fills up, tears writes or loses power.
 //!
-//! The calls are synchronous and block. Whoever must not block calls them from a thread of its own.
+//! The calls are synchronous and block. A caller that must not block uses a thread of its own.
 
 use std::fmt::Debug;
 use std::fs::{self, File, OpenOptions, TryLockError};

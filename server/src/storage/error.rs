@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-/// A failure of the storage. It can be cloned, because one failed write answers many callers.
+/// A failure of the storage. It can be cloned, because many callers get the error of one write.
 #[derive(Debug, Clone, Error)]
 pub enum StorageError {
-    /// A disk call failed. After a failed write or sync nobody knows what is on the disk, so the
-    /// log that made the call refuses everything from then on.
+    /// A disk call failed. After a failed write or sync the content of the disk is unknown, so
+    /// the log that made the call refuses everything from then on.
     #[error("{}", IoMessage { op, path, source })]
     Io { op: &'static str, path: PathBuf, source: Arc<io::Error> },
 

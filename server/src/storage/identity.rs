@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn data_without_an_identity_is_nobodys() {
+    fn data_without_an_identity_is_refused() {
         let disk = MemoryDisk::new();
         let directory = open(&disk);
         disk.create_dir_all(&directory.wal_path()).unwrap();

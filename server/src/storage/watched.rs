@@ -1,5 +1,5 @@
-//! A disk whose slow syncs are told: everybody waits for them, so they are the first thing to know
-//! about a slow server.
+//! A disk that reports its slow syncs. Every write waits for a sync, so slow ones are the first
+//! thing to check on a slow server.
 
 use std::fmt;
 use std::io;
@@ -9,7 +9,7 @@ use std::sync::Arc;
 use super::disk::{Disk, DiskFile, DiskLock, FoundFile};
 use crate::clock::Clock;
 
-/// Told of a slow sync: the file, and how long it took in milliseconds.
+/// Receives each slow sync: the file, and the time that it took in milliseconds.
 pub type SlowSyncHook = Arc<dyn Fn(&Path, u64) + Send + Sync>;
 
 /// A disk with an eye on the time that its syncs take.
@@ -162,10 +162,10 @@ mod tests {
     #[test]
     fn a_sync_that_takes_longer_than_the_limit_is_told() {
         let clock = Arc::new(SteppingClock::default());
-        let told = Arc::new(Mutex::new(Vec::new()));
+        let reported = Arc::new(Mutex::new(Vec::new()));
         let hook: SlowSyncHook = {
-            let told = Arc::clone(&told);
-            Arc::new(move |path, took_ms| told.lock().unwrap().push((path.to_owned(), took_ms)))
+            let reported = Arc::clone(&reported);
+            Arc::new(move |path, took_ms| reported.lock().unwrap().push((path.to_owned(), took_ms)))
         };
         let memory = MemoryDisk::new();
         memory.create_dir_all(Path::new("d")).unwrap();
@@ -177,6 +177,6 @@ mod tests {
             disk.sync_dir(Path::new("d")).unwrap();
         }
         let expected = [(PathBuf::from("d/f"), 11), (PathBuf::from("d"), 11)];
-        assert_eq!(*told.lock().unwrap(), expected);
+        assert_eq!(*reported.lock().unwrap(), expected);
     }
 }

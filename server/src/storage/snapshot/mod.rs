@@ -93,8 +93,8 @@ impl SnapshotStore {
                 disk.remove(&path).map_err(StorageError::io("remove", &path))?;
             }
         }
-        // A snapshot may have got its name just before the server was killed: nobody may rely on
-        // it before the name is durable.
+        // A snapshot may have got its name just before the server was killed. It must not be
+        // used before the name is durable.
         disk.sync_dir(directory).map_err(StorageError::io("sync", directory))?;
         let directory = directory.to_path_buf();
         Ok(Self { disk, directory, next_temporary: Arc::default() })

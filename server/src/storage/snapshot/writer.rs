@@ -12,8 +12,8 @@ use super::{
 };
 use crate::storage::{DiskFile, StorageError};
 
-/// A long snapshot is synced every so many bytes, so that the log's small syncs never wait behind
-/// a very large one.
+/// The bytes between two syncs of a long snapshot, so that the log's small syncs never wait for a
+/// very large one.
 const SYNC_BYTES: u64 = 1 << 20;
 
 /// A snapshot in the making. Dropping it before `finish` removes it.
@@ -142,7 +142,7 @@ impl SnapshotWriter {
 }
 
 /// A snapshot that is complete and durable, but does not have its name yet, so that it can be
-/// read through before anybody relies on it. Dropping it removes it.
+/// read through before it is used. Dropping it removes it.
 #[derive(Debug)]
 pub struct SealedSnapshot {
     writer: SnapshotWriter,

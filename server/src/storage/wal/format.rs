@@ -35,7 +35,7 @@ pub(super) fn segment_path(directory: &Path, first_batch: u64) -> PathBuf {
     directory.join(format!("{first_batch:016x}.wal"))
 }
 
-/// The number in a segment's name; `None` for a file that is no segment.
+/// The number in a segment's name; `None` for a file that is not a segment.
 pub(super) fn segment_number(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".wal").filter(|digits| digits.len() == 16)?;
     u64::from_str_radix(digits, 16).ok()
@@ -115,7 +115,7 @@ impl BatchHeader {
         (header, checksum)
     }
 
-    /// `None` when these bytes are no batch header of a segment with this salt.
+    /// `None` when these bytes are not a batch header of a segment with this salt.
     pub(super) fn decode(salt: u64, mut bytes: &[u8]) -> Option<(Self, u32)> {
         bytes = bytes.strip_prefix(&BATCH_MAGIC)?;
         let checksum = bytes.try_get_u32().ok()?;

@@ -11,8 +11,9 @@ use std::time::Duration;
 use super::segment::{NEXT_NAME, Prepared, SegmentMaker};
 use crate::storage::StorageError;
 
-/// Between two pieces of a segment that nobody waits for yet, so that the log's own syncs find the
-/// disk idle. A segment of 64 MiB takes two seconds then; who writes so much sooner ends the pauses.
+/// The pause between two pieces of a segment that the writer does not need yet, so that the log's
+/// own syncs find the disk idle. A segment of 64 MiB takes two seconds then; a writer that needs it
+/// sooner ends the pauses.
 const PIECE_PAUSE: Duration = Duration::from_millis(10);
 
 enum Chore {
@@ -20,7 +21,7 @@ enum Chore {
     Remove(PathBuf),
 }
 
-/// Told of a failure in the helper's thread.
+/// Receives a failure of the helper's thread.
 pub(super) type OnFailure = Arc<dyn Fn(StorageError) + Send + Sync>;
 
 /// Whether the writer waits for its next segment.

@@ -14,7 +14,7 @@ use crate::storage::StorageError;
 /// Called once: with `Ok` when the job is durable, with an error when it never will be.
 pub type OnDurable = Box<dyn FnOnce(Result<(), StorageError>) + Send>;
 
-/// Told once why the log has failed.
+/// Receives the reason why the log has failed, once.
 pub type FailureHook = Box<dyn FnOnce(&StorageError) + Send>;
 
 /// Something to write, in one piece.
@@ -23,7 +23,7 @@ pub(super) struct Job {
     /// The serial number of the first entry in it.
     first_serial: u64,
     bytes: usize,
-    /// `None`: nobody waits, so it need not be written before something else is.
+    /// `None`: no caller waits, so it can be written together with the next job.
     on_durable: Option<OnDurable>,
 }
 
@@ -59,7 +59,8 @@ pub(super) struct Queue {
     front: Mutex<Front>,
     /// Signaled when an eager job comes, and when the log is closed.
     work: Condvar,
-    /// Held by whoever writes, for a whole batch; `front` is never held while waiting for it.
+    /// Held by the thread that writes, for a whole batch; `front` is never held while waiting for
+    /// it.
     writer: Mutex<Writer>,
     options: WalOptions,
 }
@@ -209,7 +210,7 @@ impl Queue {
         true
     }
 
-    /// Lets nothing more be acknowledged; `jobs` are those that were being written.
+    /// Fails the log: nothing more is acknowledged. `jobs` are those that were being written.
     pub(super) fn fail(&self, error: &StorageError, jobs: Vec<Job>) {
         let mut front = self.front();
         front.eager = 0;
@@ -233,7 +234,7 @@ impl Queue {
         self.work.notify_one();
     }
 
-    /// Writes what nobody waited for, and the end mark.
+    /// Writes the jobs that no caller waits for, and the end mark.
     pub(super) fn finish(&self) {
         while self.write_one_batch() {}
         if self.failure().is_none()

@@ -310,7 +310,7 @@ fn read_batch(
         return Ok(Found::Nothing);
     };
     if batch.number != number {
-        let what = format!("batch {} stands in the place of batch {number}", batch.number);
+        let what = format!("batch {} is in the place of batch {number}", batch.number);
         return Ok(Found::Wrong(what));
     }
     let body_offset = offset + start.len() as u64;

@@ -1,5 +1,5 @@
 //! The log as its readers see it: what was handed in counts at once, durable or not. Entries come
-//! from a cache of the log's end, older ones from where they stand in the segment files.
+//! from a cache of the log's end, older ones from the segment files.
 
 use std::collections::VecDeque;
 use std::ops::Range;

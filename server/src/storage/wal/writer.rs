@@ -222,8 +222,8 @@ impl Writer {
         places
     }
 
-    /// Work that nobody waits for: removes the segments that hold only purged entries, and sees
-    /// to it that the next segment is ready before this one is full.
+    /// Does what no caller waits for: removes the segments that hold only purged entries, and has
+    /// the next segment prepared before this one is full.
     pub(super) fn tidy(&mut self) -> Result<(), StorageError> {
         let purged = self.chain.state.purged.map(|purged| purged.index);
         while self.older.front().is_some_and(|oldest| {
