@@ -52,7 +52,7 @@ power_cut:
 
 # The classic lock programs on zoolet and on Apache ZooKeeper.
 lock_programs:
-	ZOOLET_TIER=lock_programs cargo test --workspace --test beside_others -- \
+	ZOOLET_TIER=lock_programs cargo test --workspace --test cross_language -- \
 		lock_programs:: recipes:: curator:: --nocapture
 
 # The lock torture: SECS seconds of faults (600), seed after seed from SEED on, on three ensembles side
@@ -69,7 +69,7 @@ torture_languages:
 	cargo build -p zoolet-server
 	ZOOLET_TORTURE_SECS=$(or $(SECS),300) ZOOLET_TORTURE_SERVERS=$(or $(SERVERS),zoolet) \
 		$(if $(SEED),ZOOLET_FAULTS_SEED=$(SEED)) $(if $(OUT),ZOOLET_TORTURE_OUT=$(abspath $(OUT))) \
-		cargo test --workspace --test beside_others crowd:: -- --nocapture
+		cargo test --workspace --test cross_language multi_language:: -- --nocapture
 
 # Plants bugs one by one and checks that their suites find them: BUG=name,… of tests/planted.toml, or
 # GROUP=0 to 6, or all. NOTHING=1 runs the same suites without the bugs; they must pass.

@@ -19,11 +19,11 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 use zoolet_client::torture::{self, Promise, Recipe, Report, Sabotage, ServerFault, Settings};
 use zoolet_tests::apache::Apache;
-use zoolet_tests::faults::island::Island;
 use zoolet_tests::faults::netns;
+use zoolet_tests::faults::netns_ensemble::NetnsEnsemble;
+use zoolet_tests::nemesis::{NetnsNemesis, ProcessNemesis, Summary};
 use zoolet_tests::slow_disk;
 use zoolet_tests::tools::{self, announce};
-use zoolet_tests::torment::{Exile, Summary, Torment};
 use zoolet_tests::zoolet::{Zoolet, ZooletBuilder};
 
 /// How long the faults of one seed go on in the long runs.
@@ -72,7 +72,7 @@ fn settings(servers: &str, seed: u64, seconds: u64) -> Settings {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_recipe_keeps_its_promises_while_servers_are_killed() {
-    let servers = Torment::new(builder().start().unwrap());
+    let servers = ProcessNemesis::new(builder().start().unwrap());
     let seed = number("ZOOLET_TORTURE_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
     let settings = Settings {
         server_faults: vec![ServerFault::Kill],
@@ -176,7 +176,7 @@ async fn seed_after_seed() {
             panic!("ZOOLET_TORTURE_OUT: {}: {error}", directory.display());
         });
     }
-    let on_island = has_island(apache);
+    let in_netns = can_use_netns(apache);
     let start = Instant::now();
     let rounds = seconds.div_ceil(SEED_SECONDS).div_ceil(lanes);
     let wrapper = slow_disk::wrapper().unwrap();
@@ -187,18 +187,18 @@ async fn seed_after_seed() {
             let builder = Apache::builder().servers(3).wrapper(wrapper.clone());
             let reaper = format!("-Dznode.container.checkIntervalMs={REAPER_MS}");
             let servers = tokio::task::block_in_place(|| builder.jvm_option(&reaper).start());
-            let servers = Torment::with_disks(servers.unwrap());
+            let servers = ProcessNemesis::with_disks(servers.unwrap());
             running.spawn(one_lane(servers.connect_string(), apache, servers, seeds));
-        } else if lane == 0 && on_island {
-            let island = Island::start(3).unwrap();
-            let all = island.until_serving(&[0, 1, 2], Duration::from_mins(1)).await;
+        } else if lane == 0 && in_netns {
+            let ensemble = NetnsEnsemble::start(3).unwrap();
+            let all = ensemble.until_serving(&[0, 1, 2], Duration::from_mins(1)).await;
             all.unwrap();
-            let servers = Exile::new(island);
+            let servers = NetnsNemesis::new(ensemble);
             running.spawn(one_lane(servers.connect_string(), apache, servers, seeds));
         } else {
             let builder = builder().wrapper(wrapper.clone());
             let servers = tokio::task::block_in_place(|| builder.start().unwrap());
-            let servers = Torment::with_disks(servers);
+            let servers = ProcessNemesis::with_disks(servers);
             running.spawn(one_lane(servers.connect_string(), apache, servers, seeds));
         }
     }
@@ -215,15 +215,15 @@ async fn seed_after_seed() {
         fs::write(file, summary.json().to_string()).unwrap();
     }
     assert!(summary.broken().is_empty(), "{:#?}", summary.broken());
-    let kinds = faults_expected(apache, on_island);
+    let kinds = faults_expected(apache, in_netns);
     let whole = (seconds >= WHOLE_SECONDS).then_some(kinds.as_slice());
     assert_eq!(summary.proves_too_little(whole), Vec::<String>::new());
 }
 
 /// The kinds of faults that a whole run must have had.
-fn faults_expected(apache: bool, on_island: bool) -> Vec<&'static str> {
+fn faults_expected(apache: bool, in_netns: bool) -> Vec<&'static str> {
     let mut kinds: Vec<&'static str> = FAULT_KINDS.to_vec();
-    if !apache && on_island {
+    if !apache && in_netns {
         kinds.push("server cut off");
     }
     kinds
@@ -231,7 +231,7 @@ fn faults_expected(apache: bool, on_island: bool) -> Vec<&'static str> {
 
 /// Whether one of the ensembles stands on machines of a network that is cut. Where foreign suites
 /// are required, a machine that cannot do that is an error.
-fn has_island(apache: bool) -> bool {
+fn can_use_netns(apache: bool) -> bool {
     match netns::missing() {
         _ if apache => false,
         None => true,

@@ -6,7 +6,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-use super::crowd::SESSION_SECONDS;
+use super::multi_language::SESSION_SECONDS;
 use super::referee::Contender;
 
 /// A client pings at least every third of its timeout, so no session ends earlier after its last sign

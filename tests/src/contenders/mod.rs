@@ -30,18 +30,18 @@
 //! each lock once and is killed while it holds all of them: the first must get on when the dead
 //! sessions have expired, and not before. Then the ensemble loses its leader under the contention.
 //!
-//! [`crowd()`] starts programs of several languages on the same paths, and goes on hurting them, their
+//! [`contend()`] starts programs of several languages on the same paths, and goes on hurting them, their
 //! connections and the servers.
 
 mod contest;
-mod crowd;
 mod fenced;
+mod multi_language;
 mod process;
 pub mod programs;
 mod referee;
 
 pub use contest::{ContestError, Loss, Outcome, contest};
-pub use crowd::{Crowded, FAULTS, Fault, Harm, Side, crowd};
+pub use multi_language::{ContentionReport, FAULTS, Fault, Harm, Side, contend};
 
 use std::time::Duration;
 

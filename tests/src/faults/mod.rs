@@ -2,7 +2,7 @@
 //! recorded, and the ways to hurt servers.
 //!
 //! A [`Writer`] is one session that writes, and that knows after each answer what must be there;
-//! [`check`] looks for it afterwards, [`agree`] compares the servers with each other. Kills are in
+//! [`check`] looks for it afterwards, [`convergence`] compares the servers with each other. Kills are in
 //! [`crate::servers`].
 
 use std::io;
@@ -15,12 +15,12 @@ use crate::servers::ServersError;
 use crate::tools::ToolError;
 use crate::zoolet::ZooletError;
 
-pub mod agree;
 pub mod check;
+pub mod convergence;
 pub mod history;
-pub mod island;
 pub mod load;
 pub mod netns;
+pub mod netns_ensemble;
 pub mod read;
 pub mod seed;
 pub mod witness;

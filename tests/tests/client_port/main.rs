@@ -11,6 +11,6 @@
 )]
 
 mod bad_input;
-mod greedy;
+mod four_letter_words;
+mod resource_limits;
 mod support;
-mod words;

@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use tokio::time::sleep;
-use zoolet_tests::faults::{Load, Seed, agree};
+use zoolet_tests::faults::{Load, Seed, convergence};
 use zoolet_tests::tools::announce;
 use zoolet_tests::zoolet::Zoolet;
 
@@ -45,7 +45,7 @@ async fn what_was_acknowledged_survives_the_death_of_all_servers_at_once() {
     }
     let total = load.finish().await.unwrap();
     let addresses: Vec<_> = (0..SERVERS).map(|i| servers.client_address(i).unwrap()).collect();
-    let agreement = agree::all(&addresses).await.unwrap();
+    let agreement = convergence::all(&addresses).await.unwrap();
     announce(&format!(
         "all killed: seed {}, {ROUNDS} deaths of all {SERVERS} servers; {} acknowledged \
          writes all there, {} in doubt at most once; servers agree on {} znodes, {}",

@@ -13,7 +13,7 @@ use tokio::task::block_in_place;
 use tokio::time::{Instant, sleep};
 use zoolet_client::CreateMode;
 use zoolet_jute::{Acl, CreateRequest, Request, Xid};
-use zoolet_tests::faults::{Failure, Load, Seed, agree, connect, promised};
+use zoolet_tests::faults::{Failure, Load, Seed, connect, convergence, promised};
 use zoolet_tests::raw::{Incoming, RawConnection};
 use zoolet_tests::servers::LEADER_MAX;
 use zoolet_tests::tools::{self, announce};
@@ -145,7 +145,7 @@ async fn kill(rounds: usize, number: usize, seed: Arc<Seed>) {
     abandoned_are_gone(&connect_string).await.unwrap();
     admin.close().await.unwrap();
     let addresses: Vec<_> = (0..SERVERS).map(|i| servers.client_address(i).unwrap()).collect();
-    let agreement = agree::all(&addresses).await.unwrap();
+    let agreement = convergence::all(&addresses).await.unwrap();
 
     announce(&format!(
         "kill9: seed {}, ensemble {number}: {rounds} kills in {} s, {} of leaders, {} elections of \

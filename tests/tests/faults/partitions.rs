@@ -10,10 +10,10 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep};
 use zoolet_client::Client;
-use zoolet_tests::faults::island::Island;
 use zoolet_tests::faults::netns::{self, Lost};
+use zoolet_tests::faults::netns_ensemble::NetnsEnsemble;
 use zoolet_tests::faults::witness::{self, Witness};
-use zoolet_tests::faults::{Load, Seed, agree, connect};
+use zoolet_tests::faults::{Load, Seed, connect, convergence};
 use zoolet_tests::tools::{self, announce};
 
 /// The mean pause between two writes of a session.
@@ -106,7 +106,7 @@ struct Cuts {
 
 /// One ensemble under a load that never stops.
 struct Trial {
-    island: Island,
+    ensemble: NetnsEnsemble,
     all: Vec<usize>,
     load: Load,
     reader: Client,
@@ -117,17 +117,17 @@ struct Trial {
 impl Trial {
     async fn start(count: usize, seed: &Seed, kind: u64) -> Self {
         let all: Vec<usize> = (0..count).collect();
-        let island = Island::start(count).unwrap();
-        island.until_serving(&all, ELECTION_MAX).await.unwrap();
-        let reader = connect(&island.connect_string()).await.unwrap();
+        let ensemble = NetnsEnsemble::start(count).unwrap();
+        ensemble.until_serving(&all, ELECTION_MAX).await.unwrap();
+        let reader = connect(&ensemble.connect_string()).await.unwrap();
         witness::prepare(&reader).await.unwrap();
-        let load = Load::start(&island.connect_string(), seed, PAUSE).await.unwrap();
+        let load = Load::start(&ensemble.connect_string(), seed, PAUSE).await.unwrap();
         let rng = seed.generator(kind + count as u64);
-        Self { island, all, load, reader, rng, cuts: Cuts::default() }
+        Self { ensemble, all, load, reader, rng, cuts: Cuts::default() }
     }
 
     async fn leader(&self) -> usize {
-        self.island.until_serving(&self.all, ELECTION_MAX).await.unwrap().0
+        self.ensemble.until_serving(&self.all, ELECTION_MAX).await.unwrap().0
     }
 
     /// The leader, and all others in any order.
@@ -183,9 +183,9 @@ impl Trial {
         for half in &stopping {
             let server = *self.rng.choice(*half).unwrap();
             let name = format!("{}-{server}", self.cuts.splits);
-            witnesses.push(Witness::open(self.island.address(server), name).await.unwrap());
+            witnesses.push(Witness::open(self.ensemble.address(server), name).await.unwrap());
         }
-        self.island.network.cut_between(side, rest, lost).unwrap();
+        self.ensemble.network.cut_between(side, rest, lost).unwrap();
         let waiting: Vec<_> = witnesses.into_iter().map(Witness::write).collect();
         let no_majority = async {
             for half in &stopping {
@@ -224,13 +224,13 @@ impl Trial {
     /// still serve reads, nor when it has stopped that.
     async fn stops(&self, half: &[usize]) {
         let ((), silent) =
-            tokio::join!(self.refuse(half), self.island.until_silent(half, SILENCE_MAX));
+            tokio::join!(self.refuse(half), self.ensemble.until_silent(half, SILENCE_MAX));
         silent.unwrap();
         self.refuse(half).await;
     }
 
     async fn refuse(&self, half: &[usize]) {
-        let asked = half.iter().map(|server| self.island.writes_within(*server, REFUSAL));
+        let asked = half.iter().map(|server| self.ensemble.writes_within(*server, REFUSAL));
         for (server, has_written) in half.iter().zip(join_all(asked).await) {
             assert!(!has_written, "server {server} of {half:?} of {} writes", self.all.len());
         }
@@ -238,7 +238,7 @@ impl Trial {
 
     /// Every server of a majority writes; answers how long that took to begin.
     async fn goes_on(&self, half: &[usize]) -> Duration {
-        let election = self.island.until_serving(half, ELECTION_MAX).await.unwrap().1;
+        let election = self.ensemble.until_serving(half, ELECTION_MAX).await.unwrap().1;
         let asked = half.iter().map(|server| self.writes_soon(*server));
         join_all(asked).await;
         election
@@ -246,8 +246,8 @@ impl Trial {
 
     /// Undoes all cuts, waits until everybody serves, and looks for all that was acknowledged.
     async fn heal(&mut self) {
-        self.island.network.heal().unwrap();
-        self.island.until_serving(&self.all, ELECTION_MAX).await.unwrap();
+        self.ensemble.network.heal().unwrap();
+        self.ensemble.until_serving(&self.all, ELECTION_MAX).await.unwrap();
         self.load.until_acknowledged(self.load.acknowledged() + WRITES_PER_HEAL).await.unwrap();
         self.load.check_while_running().await.unwrap();
     }
@@ -257,7 +257,7 @@ impl Trial {
     async fn leader_misses_one(&mut self, lost: Lost) {
         let (leader, mut others) = self.leader_and_others().await;
         let other = others.pop().unwrap();
-        self.island.network.cut_between(&[leader], &[other], lost).unwrap();
+        self.ensemble.network.cut_between(&[leader], &[other], lost).unwrap();
         for server in others {
             self.writes_soon(server).await;
         }
@@ -269,7 +269,7 @@ impl Trial {
     async fn followers_miss_each_other(&mut self) {
         let (_, others) = self.leader_and_others().await;
         let (one, other) = others.split_at(1);
-        self.island.network.cut_between(one, other, Lost::Both).unwrap();
+        self.ensemble.network.cut_between(one, other, Lost::Both).unwrap();
         for server in &self.all {
             self.writes_soon(*server).await;
         }
@@ -286,7 +286,7 @@ impl Trial {
         let near_size = (self.all.len() / 2).saturating_sub(2);
         let mut near: Vec<usize> = others.drain(..near_size).collect();
         near.push(leader);
-        self.island.network.cut_between(&near, &others, Lost::Both).unwrap();
+        self.ensemble.network.cut_between(&near, &others, Lost::Both).unwrap();
         self.writes_soon(common).await;
         self.writes_soon(common).await;
         self.cuts.partial += 1;
@@ -295,7 +295,7 @@ impl Trial {
 
     async fn writes_soon(&self, server: usize) {
         let start = Instant::now();
-        while !self.island.writes(server).await {
+        while !self.ensemble.writes(server).await {
             let count = self.all.len();
             assert!(start.elapsed() < WRITE_MAX, "server {server} of {count} does not write");
         }
@@ -306,9 +306,9 @@ impl Trial {
         for _ in 0..FLAPS {
             let (side, rest) = self.any_sides();
             let lost = self.any_way();
-            self.island.network.cut_between(&side, &rest, lost).unwrap();
+            self.ensemble.network.cut_between(&side, &rest, lost).unwrap();
             sleep(Duration::from_millis(self.rng.u64(20..700))).await;
-            self.island.network.heal().unwrap();
+            self.ensemble.network.heal().unwrap();
             sleep(Duration::from_millis(self.rng.u64(..300))).await;
             self.cuts.flaps += 1;
         }
@@ -316,14 +316,14 @@ impl Trial {
     }
 
     async fn finish(self, seed: &Seed) {
-        let Self { island, all, load, cuts, .. } = self;
+        let Self { ensemble, all, load, cuts, .. } = self;
         let total = load.finish().await;
-        let total = total.unwrap_or_else(|failure| panic!("{failure}\n{}", island.said()));
+        let total = total.unwrap_or_else(|failure| panic!("{failure}\n{}", ensemble.said()));
         // The reader's connection may have gone with a cut, unnoticed so far.
-        let reader = connect(&island.connect_string()).await.unwrap();
+        let reader = connect(&ensemble.connect_string()).await.unwrap();
         witness::none_left(&reader).await.unwrap();
         reader.close().await.unwrap();
-        let agreement = agree::all(&island.addresses()).await.unwrap();
+        let agreement = convergence::all(&ensemble.addresses()).await.unwrap();
         announce(&format!(
             "partitions: {} servers, seed {}: {} splits, {} of them without a majority and {} on \
              one way, {} partial cuts, {} flaps, elections of at most {} ms; {} acknowledged \

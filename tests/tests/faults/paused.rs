@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use tokio::task::block_in_place;
 use tokio::time::{Instant, sleep};
 use zoolet_client::{Client, ClientOptions, CreateMode, SessionId};
-use zoolet_tests::faults::{Load, Seed, agree};
+use zoolet_tests::faults::{Load, Seed, convergence};
 use zoolet_tests::servers::{LEADER_MAX, Servers};
 use zoolet_tests::tools::announce;
 use zoolet_tests::zoolet::Zoolet;
@@ -75,7 +75,7 @@ async fn wakes_up(asleep_ms: u64, seed: Arc<Seed>) {
     }
     let total = load.finish().await.unwrap();
     let addresses: Vec<_> = (0..SERVERS).map(|i| servers.client_address(i).unwrap()).collect();
-    let agreement = agree::all(&addresses).await.unwrap();
+    let agreement = convergence::all(&addresses).await.unwrap();
     announce(&format!(
         "paused: seed {}, {ROUNDS} sleeps of leaders for {asleep_ms} ms, {} sessions beside them \
          went on; {} acknowledged writes all there, {} in doubt at most once; servers agree on {} \

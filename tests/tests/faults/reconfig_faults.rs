@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::task::block_in_place;
 use tokio::time::{Instant, sleep, timeout};
 use zoolet_client::{Client, ClientOptions, ConfigChange, Error, ErrorCode};
-use zoolet_tests::faults::{Load, Seed, agree};
+use zoolet_tests::faults::{Load, Seed, convergence};
 use zoolet_tests::four_letter;
 use zoolet_tests::ports::PortLease;
 use zoolet_tests::servers::{LEADER_MAX, SUPER_DIGEST};
@@ -190,7 +190,7 @@ async fn a_leader_that_dies_within_a_change_leaves_the_old_or_the_new_ensemble()
     serve_as_told(&servers, &all).await;
     let total = load.finish().await.unwrap();
     let addresses: Vec<_> = (0..SERVERS).map(|i| servers.client_address(i).unwrap()).collect();
-    let agreement = agree::all(&addresses).await.unwrap();
+    let agreement = convergence::all(&addresses).await.unwrap();
     announce(&format!(
         "reconfig: seed {}, {rounds} leaders died in changes: {changes:?}; {} acknowledged writes \
          all there, {} in doubt at most once; servers agree on {} znodes",
@@ -245,5 +245,5 @@ async fn followers_and_leaders_move_to_other_ports() {
     serve_as_told(&servers, &members).await;
     load.finish().await.unwrap();
     let addresses = members.values().map(|line| line.rsplit_once(';').unwrap().1.parse().unwrap());
-    agree::all(&addresses.collect::<Vec<_>>()).await.unwrap();
+    convergence::all(&addresses.collect::<Vec<_>>()).await.unwrap();
 }

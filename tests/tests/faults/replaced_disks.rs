@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::task::block_in_place;
 use tokio::time::{Instant, sleep};
 use zoolet_client::{Client, CreateMode};
-use zoolet_tests::faults::{agree, connect};
+use zoolet_tests::faults::{connect, convergence};
 use zoolet_tests::four_letter;
 use zoolet_tests::servers::{LEADER_MAX, Servers};
 use zoolet_tests::zoolet::Zoolet;
@@ -61,7 +61,7 @@ async fn write(client: &Client, prefix: &str, count: usize) {
 
 async fn all_there(servers: &Servers, prefix: &str, count: usize) {
     let addresses: Vec<_> = (0..3).map(|index| servers.client_address(index).unwrap()).collect();
-    agree::all(&addresses).await.unwrap();
+    convergence::all(&addresses).await.unwrap();
     let client = connect(&servers.connect_string()).await.unwrap();
     for number in 0..count {
         let path = format!("/{prefix}-{number}");

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::task::block_in_place;
 use tokio::time::{Instant, sleep};
 use zoolet_client::CreateMode;
-use zoolet_tests::faults::{Load, Seed, agree, connect};
+use zoolet_tests::faults::{Load, Seed, connect, convergence};
 use zoolet_tests::four_letter;
 use zoolet_tests::ports::PortLease;
 use zoolet_tests::process::{is_alive, signal};
@@ -168,7 +168,7 @@ async fn killed_servers_come_back_under_load() {
     }
     let total = load.finish().await.unwrap();
     let addresses: Vec<_> = (port..port + SERVERS).map(address).collect();
-    let agreement = agree::all(&addresses).await.unwrap();
+    let agreement = convergence::all(&addresses).await.unwrap();
     assert!(running.stop().unwrap().success());
     announce(&format!(
         "killed under up: seed {}, {KILLS} kills; {} acknowledged writes all there, {} in doubt at \

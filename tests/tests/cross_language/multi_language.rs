@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use zoolet_tests::apache::Apache;
 use zoolet_tests::contenders::programs::{go, java, kazoo, recipes};
-use zoolet_tests::contenders::{Crowded, FAULTS, Fault, Side, crowd, left_behind};
+use zoolet_tests::contenders::{ContentionReport, FAULTS, Fault, Side, contend, left_behind};
 use zoolet_tests::faults::Seed;
 use zoolet_tests::servers::Servers;
 use zoolet_tests::tools::{self, ToolError, announce};
@@ -29,7 +29,7 @@ const WHOLE_ROUNDS: usize = 3;
 
 #[test]
 fn mutexes_of_four_languages_exclude_each_other_under_faults() {
-    let suite = "the torture beside others";
+    let suite = "the torture across languages";
     if !tools::require_foreign(suite, &["java", "mvn", "python3", "go"]).unwrap() {
         return;
     }
@@ -37,16 +37,16 @@ fn mutexes_of_four_languages_exclude_each_other_under_faults() {
         Err(error) => return tools::skip_unless_required(suite, error).unwrap(),
         Ok(sides) => sides,
     };
-    let seed = Seed::of("beside_others", "crowd::");
+    let seed = Seed::of("cross_language", "multi_language::");
     let seconds = env::var("ZOOLET_TORTURE_SECS").map_or(0, |text| text.parse().unwrap());
     let run = |kind: &str, servers: &mut Servers| {
-        let shown = crowd(&sides, servers, &seed, Duration::from_secs(seconds)).unwrap();
-        announce(&format!("torture beside others on {kind}: {shown}"));
-        write_report(kind, &shown);
-        if let Err(error) = &shown.outcome {
+        let report = contend(&sides, servers, &seed, Duration::from_secs(seconds)).unwrap();
+        announce(&format!("torture across languages on {kind}: {report}"));
+        write_report(kind, &report);
+        if let Err(error) = &report.outcome {
             panic!("{error}");
         }
-        proves_something(&shown);
+        proves_something(&report);
         let runtime = tokio::runtime::Runtime::new().unwrap();
         let left = runtime.block_on(left_behind(&servers.connect_string())).unwrap();
         assert_eq!(left, Vec::<String>::new(), "ephemerals of programs that have ended");
@@ -87,29 +87,29 @@ fn sides() -> Result<Vec<Side>, ToolError> {
 
 /// Every kind of fault has struck, every family has had a holder that outlived its session, and what
 /// such a holder wrote was refused.
-fn proves_something(shown: &Crowded) {
-    let families: BTreeSet<&str> = shown.grants.keys().copied().collect();
+fn proves_something(report: &ContentionReport) {
+    let families: BTreeSet<&str> = report.grants.keys().copied().collect();
     for fault in FAULTS {
-        let struck = |family: &&str| shown.struck(fault, family) > 0;
+        let struck = |family: &&str| report.struck(fault, family) > 0;
         let expected = if fault == Fault::ReplyLost {
             families.iter().filter(|family| **family != "Go").all(struck)
         } else if !fault.strikes_processes() {
             struck(&"servers")
-        } else if shown.rounds >= WHOLE_ROUNDS {
+        } else if report.rounds >= WHOLE_ROUNDS {
             families.iter().all(struck)
         } else {
             families.iter().any(struck)
         };
-        assert!(expected, "{fault}: {:?}", shown.faults);
+        assert!(expected, "{fault}: {:?}", report.faults);
     }
     for family in families {
         let outlived = FAULTS
             .into_iter()
             .filter(|fault| matches!(fault, Fault::Long(_)))
-            .map(|fault| shown.struck(fault, family))
+            .map(|fault| report.struck(fault, family))
             .sum::<usize>();
-        assert!(outlived > 0, "no holder of {family} outlived its session: {:?}", shown.faults);
-        let refused = usize::try_from(shown.refused[family]).unwrap();
+        assert!(outlived > 0, "no holder of {family} outlived its session: {:?}", report.faults);
+        let refused = usize::try_from(report.refused[family]).unwrap();
         assert!(
             refused >= outlived,
             "{family}: {outlived} stale holders, {refused} refused writes"
@@ -117,13 +117,13 @@ fn proves_something(shown: &Crowded) {
     }
 }
 
-/// Writes what a run has shown, also if it has failed.
-fn write_report(kind: &str, shown: &Crowded) {
+/// Writes what a run has report, also if it has failed.
+fn write_report(kind: &str, report: &ContentionReport) {
     let Some(directory) = env::var_os("ZOOLET_TORTURE_OUT").map(PathBuf::from) else { return };
     fs::create_dir_all(&directory).unwrap();
-    let stem = format!("beside-others-{kind}-{}", shown.seed);
-    fs::write(directory.join(format!("{stem}.json")), shown.json().to_string()).unwrap();
-    for (lock, svg) in shown.svgs() {
+    let stem = format!("beside-others-{kind}-{}", report.seed);
+    fs::write(directory.join(format!("{stem}.json")), report.json().to_string()).unwrap();
+    for (lock, svg) in report.svgs() {
         fs::write(directory.join(format!("{stem}-{lock}.svg")), svg).unwrap();
     }
 }

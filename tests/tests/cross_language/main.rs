@@ -10,7 +10,7 @@
     reason = "a test ends at the first thing that goes wrong, and tells what it has seen"
 )]
 
-mod crowd;
 mod curator;
 mod lock_programs;
+mod multi_language;
 mod recipes;

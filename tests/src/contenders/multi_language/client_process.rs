@@ -10,7 +10,7 @@ use super::{Harm, SESSION_TIMEOUT, Side};
 use crate::contenders::process::{Event, Program};
 use crate::tools;
 
-pub(super) struct Player {
+pub(super) struct ClientProcess {
     pub(super) side: usize,
     pub(super) program: Program,
     /// One for each server, so that clients choose and change servers as ever.
@@ -18,7 +18,7 @@ pub(super) struct Player {
     pub(super) is_done: bool,
 }
 
-impl Player {
+impl ClientProcess {
     /// Starts a process of a side; what it does arrives at `events` under its number.
     pub(super) fn start(
         (side, of): (usize, &Side),

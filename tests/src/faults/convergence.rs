@@ -1,4 +1,4 @@
-//! Do all servers hold the same?
+//! Whether all servers reach the same state.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -8,19 +8,19 @@ use tokio::time::{Instant, sleep};
 use super::{Failure, connect, promised, read};
 use crate::four_letter;
 
-/// How long servers may take to come to the same state once nobody writes.
-const AGREE_MAX: Duration = Duration::from_secs(30);
+/// How long servers may take to come to the same state after the last write.
+const CONVERGENCE_MAX: Duration = Duration::from_secs(30);
 
 /// What all servers agree on.
 #[derive(Clone, Debug)]
 pub struct Agreement {
-    /// The lines of `mntr` that tell zxid and digest of the state.
+    /// The lines of `mntr` with zxid and digest of the state.
     pub state: String,
     pub znodes: usize,
 }
 
-/// Waits until all servers tell the same zxid and digest, then reads the whole tree through each
-/// of them and compares every znode. Nobody writes meanwhile.
+/// Waits until all servers report the same zxid and digest, then reads the whole tree through each
+/// of them and compares every znode. No client may write meanwhile.
 pub async fn all(servers: &[SocketAddr]) -> Result<Agreement, Failure> {
     let state = same_state(servers).await?;
     let mut trees = Vec::new();
@@ -59,7 +59,7 @@ async fn same_state(servers: &[SocketAddr]) -> Result<String, Failure> {
         {
             return Ok(first.clone());
         }
-        promised(start.elapsed() < AGREE_MAX, || {
+        promised(start.elapsed() < CONVERGENCE_MAX, || {
             format!("the servers do not come to the same state: {states:?}")
         })?;
         sleep(Duration::from_millis(50)).await;

@@ -11,8 +11,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use zoolet_client::torture::{self, Judged, Lock, Promise, Recipe, Report, ServerFault};
 
-use crate::faults::island::Island;
 use crate::faults::netns::Lost;
+use crate::faults::netns_ensemble::NetnsEnsemble;
 use crate::four_letter;
 use crate::servers::{Servers, ServersError};
 use crate::slow_disk;
@@ -25,19 +25,19 @@ const VIOLATIONS_TOLD_MAX: usize = 10;
 
 /// Servers that several runs hurt, one after the other.
 #[derive(Debug)]
-pub struct Torment<S> {
+pub struct ProcessNemesis<S> {
     shared: Arc<Mutex<S>>,
     /// Whether their disks can be made slow: they were started with [`slow_disk::wrapper`].
     disks: bool,
 }
 
-impl<S> Clone for Torment<S> {
+impl<S> Clone for ProcessNemesis<S> {
     fn clone(&self) -> Self {
         Self { shared: Arc::clone(&self.shared), disks: self.disks }
     }
 }
 
-impl<S: DerefMut<Target = Servers>> Torment<S> {
+impl<S: DerefMut<Target = Servers>> ProcessNemesis<S> {
     pub fn new(servers: S) -> Self {
         Self { shared: Arc::new(Mutex::new(servers)), disks: false }
     }
@@ -57,7 +57,9 @@ impl<S: DerefMut<Target = Servers>> Torment<S> {
     }
 }
 
-impl<S: DerefMut<Target = Servers> + Debug + Send + 'static> torture::Servers for Torment<S> {
+impl<S: DerefMut<Target = Servers> + Debug + Send + 'static> torture::Servers
+    for ProcessNemesis<S>
+{
     fn count(&self) -> usize {
         self.servers().client_ports().len()
     }
@@ -97,15 +99,15 @@ impl<S: DerefMut<Target = Servers> + Debug + Send + 'static> torture::Servers fo
 
 /// Servers on machines of a network that is cut.
 #[derive(Clone, Debug)]
-pub struct Exile {
-    island: Arc<Mutex<Island>>,
+pub struct NetnsNemesis {
+    ensemble: Arc<Mutex<NetnsEnsemble>>,
     addresses: Vec<SocketAddr>,
 }
 
-impl Exile {
-    pub fn new(island: Island) -> Self {
-        let addresses = island.addresses();
-        Self { island: Arc::new(Mutex::new(island)), addresses }
+impl NetnsNemesis {
+    pub fn new(ensemble: NetnsEnsemble) -> Self {
+        let addresses = ensemble.addresses();
+        Self { ensemble: Arc::new(Mutex::new(ensemble)), addresses }
     }
 
     /// `ADDRESS:PORT,…` of all servers.
@@ -115,7 +117,7 @@ impl Exile {
     }
 }
 
-impl torture::Servers for Exile {
+impl torture::Servers for NetnsNemesis {
     fn count(&self) -> usize {
         self.addresses.len()
     }
@@ -131,12 +133,12 @@ impl torture::Servers for Exile {
 
     fn strike(&mut self, server: usize, fault: ServerFault) -> io::Result<()> {
         let others: Vec<usize> = (0..self.addresses.len()).filter(|it| *it != server).collect();
-        let mut island = self.island.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ensemble = self.ensemble.lock().unwrap_or_else(PoisonError::into_inner);
         match fault {
-            ServerFault::Kill => island.kill(server),
-            ServerFault::Pause => island.signal(server, "STOP"),
+            ServerFault::Kill => ensemble.kill(server),
+            ServerFault::Pause => ensemble.signal(server, "STOP"),
             ServerFault::Isolate => {
-                let cut = island.network.cut_between(&[server], &others, Lost::Both);
+                let cut = ensemble.network.cut_between(&[server], &others, Lost::Both);
                 cut.map_err(io::Error::other)
             }
             ServerFault::SlowDisk => Err(io::ErrorKind::Unsupported.into()),
@@ -144,11 +146,11 @@ impl torture::Servers for Exile {
     }
 
     fn mend(&mut self, server: usize, fault: ServerFault) -> io::Result<()> {
-        let mut island = self.island.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ensemble = self.ensemble.lock().unwrap_or_else(PoisonError::into_inner);
         match fault {
-            ServerFault::Kill => island.restart(server).map_err(io::Error::other),
-            ServerFault::Pause => island.signal(server, "CONT"),
-            ServerFault::Isolate => island.network.heal().map_err(io::Error::other),
+            ServerFault::Kill => ensemble.restart(server).map_err(io::Error::other),
+            ServerFault::Pause => ensemble.signal(server, "CONT"),
+            ServerFault::Isolate => ensemble.network.heal().map_err(io::Error::other),
             ServerFault::SlowDisk => Err(io::ErrorKind::Unsupported.into()),
         }
     }

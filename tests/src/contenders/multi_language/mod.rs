@@ -6,11 +6,11 @@
 //! grant, and refuses those below the highest one. A holder that is struck for longer than its session
 //! is told nothing until another has its lock; then it goes on with its write, which is stale.
 
-mod hearing;
-mod player;
-mod shown;
+mod client_process;
+mod protocol;
+mod report;
 
-pub use shown::Crowded;
+pub use report::ContentionReport;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -21,8 +21,8 @@ use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
 use zoolet_client::torture::ClaimId;
 
-use self::player::Player;
-use self::shown::Record;
+use self::client_process::ClientProcess;
+use self::report::Record;
 use super::contest::ContestError;
 use super::fenced::{Fenced, Grant, Shaken};
 use super::process::{Event, LINES_MAX};
@@ -134,15 +134,15 @@ pub struct Side {
 
 /// Lets the sides contend for mutexes for so long, and hurts them and the servers meanwhile. Every kind
 /// of fault comes once in a round, and there is one round at least.
-pub fn crowd(
+pub fn contend(
     sides: &[Side],
     servers: &mut Servers,
     seed: &Seed,
     duration: Duration,
-) -> Result<Crowded, ContestError> {
-    let mut crowd = Crowd::start(sides, servers)?;
-    let outcome = crowd.run(servers, seed, duration);
-    Ok(crowd.shown.close(seed.number, outcome))
+) -> Result<ContentionReport, ContestError> {
+    let mut contention = Contention::start(sides, servers)?;
+    let outcome = contention.run(servers, seed, duration);
+    Ok(contention.record.close(seed.number, outcome))
 }
 
 #[allow(clippy::disallowed_methods, reason = "the time of real processes")]
@@ -150,14 +150,14 @@ fn now() -> Instant {
     Instant::now()
 }
 
-struct Crowd<'a> {
+struct Contention<'a> {
     sides: &'a [Side],
     /// Where each server listens.
     targets: Vec<String>,
     /// Where the proxies live.
     runtime: Runtime,
     /// By the number of the process; a process that is started again has another one.
-    players: BTreeMap<usize, Player>,
+    clients: BTreeMap<usize, ClientProcess>,
     next_process: usize,
     sender: SyncSender<(usize, Event)>,
     events: Receiver<(usize, Event)>,
@@ -173,18 +173,18 @@ struct Crowd<'a> {
     turns: BTreeMap<(usize, usize), u64>,
     /// The server that dies at the next grant.
     doomed: Option<usize>,
-    shown: Record,
+    record: Record,
 }
 
-impl<'a> Crowd<'a> {
+impl<'a> Contention<'a> {
     fn start(sides: &'a [Side], servers: &Servers) -> Result<Self, ContestError> {
         let (sender, events) = mpsc::sync_channel(LINES_MAX);
         let paths = sides.iter().flat_map(|side| side.contenders.iter().map(|(_, path)| *path));
-        let mut crowd = Self {
+        let mut contention = Self {
             sides,
             targets: servers.connect_string().split(',').map(str::to_owned).collect(),
             runtime: Builder::new_multi_thread().worker_threads(1).enable_all().build()?,
-            players: BTreeMap::new(),
+            clients: BTreeMap::new(),
             next_process: 0,
             sender,
             events,
@@ -195,12 +195,12 @@ impl<'a> Crowd<'a> {
             claims: BTreeMap::new(),
             turns: BTreeMap::new(),
             doomed: None,
-            shown: Record::new(sides),
+            record: Record::new(sides),
         };
         for side in 0..sides.len() {
-            crowd.bring(side)?;
+            contention.bring(side)?;
         }
-        Ok(crowd)
+        Ok(contention)
     }
 
     fn run(
@@ -216,15 +216,15 @@ impl<'a> Crowd<'a> {
             random.shuffle(families);
         }
         let start = now();
-        while self.shown.rounds == 0 || start.elapsed() < duration {
+        while self.record.rounds == 0 || start.elapsed() < duration {
             let mut deck: Vec<(usize, Fault)> = FAULTS.into_iter().enumerate().collect();
             random.shuffle(&mut deck);
             for (place, fault) in deck {
-                let victims = self.victims(&order, place + self.shown.rounds, &mut random);
+                let victims = self.victims(&order, place + self.record.rounds, &mut random);
                 self.suffer(fault, &victims, servers, &mut random)?;
                 self.settle(servers, "turns after a fault")?;
             }
-            self.shown.rounds += 1;
+            self.record.rounds += 1;
         }
         self.finish(servers)
     }
@@ -273,20 +273,24 @@ impl<'a> Crowd<'a> {
         servers: &mut Servers,
         random: &mut fastrand::Rng,
     ) -> Result<(), ContestError> {
-        self.shown.mark(fault);
+        self.record.mark(fault);
         match fault {
             Fault::Short(harm) => self.shake(harm, victims, servers),
             Fault::Long(_) | Fault::Kill => {
                 self.wanted = victims.iter().map(|(path, side)| (*path, (*side, fault))).collect();
-                self.until(servers, "a grant to strike", |crowd| crowd.wanted.is_empty())?;
-                self.until(servers, "the locks of the struck", |crowd| crowd.struck.is_empty())
+                self.until(servers, "a grant to strike", |contention| {
+                    contention.wanted.is_empty()
+                })?;
+                self.until(servers, "the locks of the struck", |contention| {
+                    contention.struck.is_empty()
+                })
             }
             Fault::ReplyLost => self.lose_replies(servers, random),
             Fault::FollowerStop | Fault::FollowerKill => {
                 let leader = servers.wait_for_leader(LEADER_MAX)?;
                 let others = (0..self.targets.len()).filter(|one| *one != leader);
                 let Some(victim) = random.choice(others.collect::<Vec<_>>()) else { return Ok(()) };
-                self.shown.count(fault, "servers", 1);
+                self.record.count(fault, "servers", 1);
                 if fault == Fault::FollowerKill {
                     servers.kill(victim)?;
                     self.listen_for(DOWN, servers)?;
@@ -300,8 +304,8 @@ impl<'a> Crowd<'a> {
             Fault::LeaderKillAtGrant => {
                 let leader = servers.wait_for_leader(LEADER_MAX)?;
                 self.doomed = Some(leader);
-                self.until(servers, "a grant", |crowd| crowd.doomed.is_none())?;
-                self.shown.count(fault, "servers", 1);
+                self.until(servers, "a grant", |contention| contention.doomed.is_none())?;
+                self.record.count(fault, "servers", 1);
                 self.listen_for(DOWN, servers)?;
                 Ok(servers.spawn(leader)?)
             }
@@ -316,15 +320,15 @@ impl<'a> Crowd<'a> {
         servers: &mut Servers,
     ) -> Result<(), ContestError> {
         let numbers: Vec<usize> = self
-            .players
+            .clients
             .iter()
-            .filter(|(_, player)| victims.values().any(|side| *side == player.side))
+            .filter(|(_, client)| victims.values().any(|side| *side == client.side))
             .map(|(number, _)| *number)
             .collect();
         for number in &numbers {
-            let Some(player) = self.players.get(number) else { continue };
-            player.harm(harm)?;
-            let side = player.side;
+            let Some(client) = self.clients.get(number) else { continue };
+            client.harm(harm)?;
+            let side = client.side;
             self.begin_to_shake(*number, side);
             self.count(Fault::Short(harm), side, 1);
         }
@@ -342,26 +346,26 @@ impl<'a> Crowd<'a> {
         random: &mut fastrand::Rng,
     ) -> Result<(), ContestError> {
         let mut before = BTreeMap::new();
-        for (number, player) in &self.players {
-            if self.sides.get(player.side).is_some_and(|side| side.stands_lost_replies) {
-                player.lose_reply(random.usize(..LOST_WITHIN));
-                before.insert(*number, player.replies_lost());
+        for (number, client) in &self.clients {
+            if self.sides.get(client.side).is_some_and(|side| side.stands_lost_replies) {
+                client.lose_reply(random.usize(..LOST_WITHIN));
+                before.insert(*number, client.replies_lost());
             }
         }
         let deadline = now() + SETTLED_MAX;
-        let is_waiting = |crowd: &Self| {
-            let mut players = before.iter().filter_map(|(number, lost)| {
-                crowd.players.get(number).map(|player| player.replies_lost() == *lost)
+        let is_waiting = |contention: &Self| {
+            let mut clients = before.iter().filter_map(|(number, lost)| {
+                contention.clients.get(number).map(|client| client.replies_lost() == *lost)
             });
-            players.any(|waits| waits)
+            clients.any(|waits| waits)
         };
         while is_waiting(self) && now() < deadline {
             self.listen_for(LOOK_AGAIN, servers)?;
         }
         for (number, before) in before {
-            let Some(player) = self.players.get(&number) else { continue };
-            player.calm();
-            let (side, lost) = (player.side, player.replies_lost() - before);
+            let Some(client) = self.clients.get(&number) else { continue };
+            client.calm();
+            let (side, lost) = (client.side, client.replies_lost() - before);
             self.count(Fault::ReplyLost, side, lost);
         }
         Ok(())
@@ -376,8 +380,8 @@ impl<'a> Crowd<'a> {
     /// Ends what harms a process.
     fn relieve(&mut self, number: usize, harm: Harm) -> Result<(), ContestError> {
         self.shaken.end(number);
-        match self.players.get(&number) {
-            Some(player) => Ok(player.relieve(harm)?),
+        match self.clients.get(&number) {
+            Some(client) => Ok(client.relieve(harm)?),
             None => Ok(()),
         }
     }
@@ -385,6 +389,6 @@ impl<'a> Crowd<'a> {
     /// Counts what has struck a side.
     fn count(&mut self, fault: Fault, side: usize, times: usize) {
         let name = self.sides.get(side).map_or("", |side| side.name);
-        self.shown.count(fault, name, times);
+        self.record.count(fault, name, times);
     }
 }

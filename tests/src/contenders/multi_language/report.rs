@@ -1,4 +1,4 @@
-//! What a crowd has shown: the record as it grows, and what is made of it for machines and as pictures.
+//! What a contention has shown: the record as it grows, and what is made of it for machines and as pictures.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,9 +10,9 @@ use zoolet_client::torture::{Claim, ClaimId, History, Lock, Mode, Recipe, Record
 use super::{Fault, SESSION_TIMEOUT, Side};
 use crate::contenders::contest::ContestError;
 
-/// What a crowd has shown.
+/// What a contention has shown.
 #[derive(Debug)]
-pub struct Crowded {
+pub struct ContentionReport {
     /// What decided the faults.
     pub seed: u64,
     /// How often every kind of fault has come.
@@ -33,7 +33,7 @@ pub struct Crowded {
     histories: Vec<(History, Vec<&'static str>)>,
 }
 
-impl Crowded {
+impl ContentionReport {
     /// How often a fault has struck a family, or the servers.
     pub fn struck(&self, fault: Fault, family: &str) -> usize {
         self.faults.get(&fault).and_then(|families| families.get(family)).copied().unwrap_or(0)
@@ -71,7 +71,7 @@ impl Crowded {
     }
 }
 
-impl fmt::Display for Crowded {
+impl fmt::Display for ContentionReport {
     /// What a person wants to know.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { seed, rounds, took, grants, refused, taken_over, .. } = self;
@@ -94,7 +94,7 @@ impl fmt::Display for Crowded {
 /// A contender: its side, and its number in a process of it.
 type Seat = (usize, usize);
 
-/// The record of a crowd that contends.
+/// The record of a contention that contends.
 pub(super) struct Record {
     pub(super) rounds: usize,
     /// What the locks guard, and the clock.
@@ -187,7 +187,7 @@ impl Record {
         self.lanes.get(&seat).copied().unwrap_or((usize::MAX, "", ""))
     }
 
-    pub(super) fn close(self, seed: u64, outcome: Result<(), ContestError>) -> Crowded {
+    pub(super) fn close(self, seed: u64, outcome: Result<(), ContestError>) -> ContentionReport {
         let took = Duration::from_micros(self.recorder.now_us());
         let kept = self.recorder.take();
         let histories = self.names.into_iter().map(|(path, names)| {
@@ -200,7 +200,7 @@ impl Record {
             };
             (history, names)
         });
-        Crowded {
+        ContentionReport {
             seed,
             rounds: self.rounds,
             took,

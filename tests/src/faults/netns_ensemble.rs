@@ -1,4 +1,4 @@
-//! An ensemble whose servers stand on machines of a [`Network`].
+//! An ensemble whose servers run on the machines of a [`Network`].
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -29,15 +29,15 @@ const RESTART_MAX: Duration = Duration::from_mins(1);
 
 /// Servers on machines of their own.
 #[derive(Debug)]
-pub struct Island {
+pub struct NetnsEnsemble {
     pub network: Network,
     servers: Vec<ServerProcess>,
     directory: TempDir,
     probes: AtomicU64,
 }
 
-impl Island {
-    /// Starts so many voting servers; they need not serve yet.
+impl NetnsEnsemble {
+    /// Starts `count` voting servers; they need not serve yet.
     pub fn start(count: usize) -> Result<Self, Failure> {
         let (network, directory) = (Network::new(count)?, tempfile::tempdir()?);
         let mut members = String::new();
@@ -65,7 +65,7 @@ impl Island {
         Ok(Self { network, servers, directory, probes: AtomicU64::new(0) })
     }
 
-    /// `kill -9` of one server. Its data stays for [`Island::restart`].
+    /// `kill -9` of one server. Its data stays for [`NetnsEnsemble::restart`].
     pub fn kill(&mut self, server: usize) -> io::Result<()> {
         self.process(server)?.kill()
     }

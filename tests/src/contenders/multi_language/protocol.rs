@@ -1,25 +1,25 @@
-//! What the crowd hears from its processes, and what it answers.
+//! What the contention hears from its processes, and what it answers.
 
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
-use super::player::Player;
-use super::{Crowd, Fault, SETTLED_MAX, TURNS, now};
+use super::client_process::ClientProcess;
+use super::{Contention, Fault, SETTLED_MAX, TURNS, now};
 use crate::contenders::contest::ContestError;
 use crate::contenders::fenced::{Entry, Grant};
 use crate::contenders::process::Event;
 use crate::contenders::referee::Contender;
 use crate::servers::Servers;
 
-impl Crowd<'_> {
+impl Contention<'_> {
     /// Starts a process of a side.
     pub(super) fn bring(&mut self, side: usize) -> Result<(), ContestError> {
         let Some(of) = self.sides.get(side) else { return Ok(()) };
         let number = self.next_process;
         self.next_process += 1;
         let way = (&self.runtime, self.targets.as_slice());
-        let player = Player::start((side, of), number, way, self.sender.clone())?;
-        self.players.insert(number, player);
+        let client = ClientProcess::start((side, of), number, way, self.sender.clone())?;
+        self.clients.insert(number, client);
         for contender in 0..of.contenders.len() {
             self.turns.insert((side, contender), 0);
         }
@@ -44,7 +44,9 @@ impl Crowd<'_> {
         what: &'static str,
     ) -> Result<(), ContestError> {
         self.turns.values_mut().for_each(|turns| *turns = 0);
-        self.until(servers, what, |crowd| crowd.turns.values().all(|turns| *turns >= TURNS))
+        self.until(servers, what, |contention| {
+            contention.turns.values().all(|turns| *turns >= TURNS)
+        })
     }
 
     /// Lets it go on until something is reached.
@@ -67,7 +69,7 @@ impl Crowd<'_> {
         let missing: Vec<_> = self.turns.iter().filter(|(_, turns)| **turns < TURNS).collect();
         let state =
             format!("missing turns {missing:?}, struck {:?}, {:?}", self.struck, self.locks);
-        let errors = self.players.values_mut().map(|player| player.program.errors());
+        let errors = self.clients.values_mut().map(|client| client.program.errors());
         let errors: String = errors.collect();
         ContestError::TooLong(SETTLED_MAX, what, format!("{state}\n{errors}"))
     }
@@ -79,10 +81,10 @@ impl Crowd<'_> {
                 self.heard(process, &line, servers)?;
                 Ok(true)
             }
-            Ok((process, Event::Ended)) => match self.players.get_mut(&process) {
-                Some(player) if !player.is_done => {
-                    let name = self.sides.get(player.side).map_or("", |side| side.name);
-                    Err(ContestError::Ended(name, player.program.errors()))
+            Ok((process, Event::Ended)) => match self.clients.get_mut(&process) {
+                Some(client) if !client.is_done => {
+                    let name = self.sides.get(client.side).map_or("", |side| side.name);
+                    Err(ContestError::Ended(name, client.program.errors()))
                 }
                 Some(_) | None => Ok(true),
             },
@@ -97,16 +99,16 @@ impl Crowd<'_> {
         servers: &mut Servers,
     ) -> Result<(), ContestError> {
         // The dead are not listened to.
-        let Some(player) = self.players.get_mut(&process) else { return Ok(()) };
+        let Some(client) = self.clients.get_mut(&process) else { return Ok(()) };
         let words: Vec<&str> = line.split_whitespace().collect();
         let number = |place: usize| {
             let word = words.get(place).and_then(|word| word.parse::<i64>().ok());
             word.ok_or_else(|| ContestError::Unexpected(line.to_owned()))
         };
         match *words.as_slice() {
-            ["READY"] => return Ok(player.program.tell("GO")?),
+            ["READY"] => return Ok(client.program.tell("GO")?),
             ["DONE"] => {
-                player.is_done = true;
+                client.is_done = true;
                 return Ok(());
             }
             _ => {}
@@ -130,8 +132,8 @@ impl Crowd<'_> {
     }
 
     fn answer(&mut self, who: Contender) -> Result<(), ContestError> {
-        let Some(player) = self.players.get_mut(&who.process) else { return Ok(()) };
-        Ok(player.program.tell(&format!("OK {}", who.number))?)
+        let Some(client) = self.clients.get_mut(&who.process) else { return Ok(()) };
+        Ok(client.program.tell(&format!("OK {}", who.number))?)
     }
 
     /// Somebody holds a lock; answers whether it was struck, and has to wait for its answer.
@@ -144,11 +146,11 @@ impl Crowd<'_> {
         if entry == Entry::Late {
             return Ok(false);
         }
-        let claim = self.shown.claim((side, grant.who.number), grant.token);
+        let claim = self.record.claim((side, grant.who.number), grant.token);
         self.claims.insert(grant.who, claim);
         self.shaken.lives(grant.who);
         if let Entry::TakenOver(former, after) = entry {
-            self.shown.taken_over(after);
+            self.record.taken_over(after);
             self.release_struck(former)?;
         }
         if let Some(server) = self.doomed.take() {
@@ -167,13 +169,13 @@ impl Crowd<'_> {
     fn strike(&mut self, grant: Grant, side: usize, fault: Fault) -> Result<(), ContestError> {
         let process = grant.who.process;
         if let Fault::Long(harm) = fault {
-            if let Some(player) = self.players.get(&process) {
-                player.harm(harm)?;
+            if let Some(client) = self.clients.get(&process) {
+                client.harm(harm)?;
             }
-        } else if let Some(mut player) = self.players.remove(&process) {
-            player.program.kill()?;
+        } else if let Some(mut client) = self.clients.remove(&process) {
+            client.program.kill()?;
             for (_, claim) in self.claims.extract_if(.., |who, _| who.process == process) {
-                self.shown.ended(claim, false);
+                self.record.ended(claim, false);
             }
             self.bring(side)?;
         }
@@ -199,7 +201,7 @@ impl Crowd<'_> {
     /// Writes, and holds what becomes of it against what the lock allows.
     fn wrote(&mut self, grant: Grant) -> Result<(), ContestError> {
         let (side, path) = self.place(grant.who)?;
-        let accepted = self.shown.write((side, grant.who.number), grant.token);
+        let accepted = self.record.write((side, grant.who.number), grant.token);
         let lock = self.locks.get(path).ok_or_else(|| no_lock(path))?;
         lock.wrote(grant, accepted, &self.shaken).map_err(|why| self.broken(&why))?;
         if !accepted {
@@ -213,7 +215,7 @@ impl Crowd<'_> {
         let lock = self.locks.get_mut(path).ok_or_else(|| no_lock(path))?;
         let held = lock.leave(who, &self.shaken).map_err(|why| self.broken(&why))?;
         if let Some(claim) = self.claims.remove(&who) {
-            self.shown.ended(claim, held);
+            self.record.ended(claim, held);
         }
         if held && let Some(turns) = self.turns.get_mut(&(side, who.number)) {
             *turns += 1;
@@ -223,15 +225,15 @@ impl Crowd<'_> {
 
     /// A promise that was broken, and which program is which.
     fn broken(&self, why: &str) -> ContestError {
-        let programs = self.players.iter().map(|(number, player)| {
-            (*number, self.sides.get(player.side).map_or("", |side| side.name))
+        let programs = self.clients.iter().map(|(number, client)| {
+            (*number, self.sides.get(client.side).map_or("", |side| side.name))
         });
         ContestError::Broken(format!("{why}; the processes: {:?}", programs.collect::<Vec<_>>()))
     }
 
     /// Which side a contender belongs to, and what it contends for.
     fn place(&self, who: Contender) -> Result<(usize, &'static str), ContestError> {
-        let side = self.players.get(&who.process).map(|player| player.side);
+        let side = self.clients.get(&who.process).map(|client| client.side);
         let path = side.and_then(|side| self.sides.get(side)?.contenders.get(who.number));
         match (side, path) {
             (Some(side), Some((_, path))) => Ok((side, *path)),
@@ -241,14 +243,14 @@ impl Crowd<'_> {
 
     /// Lets every contender end its turn, and every process end well.
     pub(super) fn finish(&mut self, servers: &mut Servers) -> Result<(), ContestError> {
-        for player in self.players.values_mut() {
-            player.program.tell("STOP")?;
+        for client in self.clients.values_mut() {
+            client.program.tell("STOP")?;
         }
-        self.until(servers, "the end of the programs", |crowd| {
-            crowd.players.values().all(|player| player.is_done)
+        self.until(servers, "the end of the programs", |contention| {
+            contention.clients.values().all(|client| client.is_done)
         })?;
-        for player in self.players.values_mut() {
-            let status = player.program.wait()?;
+        for client in self.clients.values_mut() {
+            let status = client.program.wait()?;
             if !status.success() {
                 return Err(ContestError::Exit(status));
             }
