@@ -35,7 +35,7 @@ async fn a_session_outlives_the_leader_that_it_was_on() {
     let mut ensemble = Ensemble::builder().servers(3).start().await.unwrap();
     let leader = ensemble.leader().unwrap();
     let address = ensemble.client_addr(leader).unwrap().to_string();
-    let everybody = ensemble.connect_string();
+    let all = ensemble.connect_string();
     let first = Client::connect(&address).await.unwrap();
     first.create("/mine", b"", CreateMode::Ephemeral).await.unwrap();
     let session = first.session();
@@ -43,7 +43,7 @@ async fn a_session_outlives_the_leader_that_it_was_on() {
     ensemble.wait_ready().await.unwrap();
     assert_ne!(ensemble.leader(), Some(leader));
 
-    let second = ClientOptions::new().resume(session.clone()).connect(&everybody).await.unwrap();
+    let second = ClientOptions::new().resume(session.clone()).connect(&all).await.unwrap();
     assert_eq!(second.session().id, session.id);
     let stat = second.exists("/mine").await.unwrap().unwrap();
     assert_eq!(stat.ephemeral_owner, session.id);
@@ -87,7 +87,7 @@ async fn an_ensemble_that_has_started_can_lose_its_leader_at_once() {
     futures_util::future::join_all(trials).await;
 }
 
-/// A write that was too long for a message between servers stopped the commit of everybody's
+/// A write that was too long for a message between servers stopped the commit of all
 /// writes, and the leader kept its lead.
 #[tokio::test]
 async fn a_write_too_long_for_the_log_is_refused_and_others_go_on() {

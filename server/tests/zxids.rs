@@ -9,7 +9,7 @@ use std::time::Duration;
 use zoolet_client::{Client, ClientOptions, CreateMode};
 use zoolet_server::embed::Ensemble;
 
-/// Snapshots are taken every so many commands.
+/// The commands between two snapshots.
 const SNAPSHOT_COMMANDS: u64 = 40;
 
 async fn ensemble(servers: usize) -> Ensemble {

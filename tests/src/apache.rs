@@ -62,7 +62,7 @@ impl ApacheBuilder {
         self
     }
 
-    /// What stands in front of the command of each server.
+    /// The words that precede the command of each server.
     pub fn wrapper(mut self, words: Vec<OsString>) -> Self {
         self.wrapper = words;
         self

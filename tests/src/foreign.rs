@@ -35,7 +35,7 @@ const PROGRAM_MAX: Duration = Duration::from_mins(4);
 /// How long the exit may take after the program closed its stdout.
 const EXIT_MAX: Duration = Duration::from_secs(30);
 
-/// Whatever goes wrong inside an ensemble, told in its own words.
+/// Any error inside of an ensemble.
 pub type EnsembleError = Box<dyn Error + Send + Sync>;
 
 /// Servers that a foreign program is run against.
@@ -294,7 +294,7 @@ impl Program {
     fn kill_group(&mut self) {
         if !matches!(self.child.try_wait(), Ok(Some(_))) || self.errors.is_some() {
             let script = format!("kill -9 -{}", self.child.id());
-            // The group may be gone by itself, and the shell says so on a stderr nobody reads.
+            // The group may be gone by itself, and the shell says so on a stderr that is dropped.
             let _ = Command::new("sh").args(["-c", &script]).stderr(Stdio::null()).status();
         }
         let _ = self.child.wait();

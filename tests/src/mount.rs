@@ -18,7 +18,7 @@ impl Mount {
         Self::of(Command::new("mount").args(["-o", "loop"]).arg(image), directory)
     }
 
-    /// An empty file system in memory, of so many bytes.
+    /// An empty file system in memory, of `bytes` bytes.
     pub fn memory(bytes: usize, directory: &Path) -> Result<Self, ToolError> {
         let size = format!("size={bytes}");
         Self::of(Command::new("mount").args(["-t", "tmpfs", "-o", &size, "tmpfs"]), directory)

@@ -20,8 +20,8 @@ use crate::slow_disk;
 /// How long a sync of a slow disk takes.
 const SLOW_SYNC: Duration = Duration::from_millis(300);
 
-/// How many broken promises of one run are told.
-const VIOLATIONS_TOLD_MAX: usize = 10;
+/// How many broken promises of one run are printed.
+const VIOLATIONS_SHOWN_MAX: usize = 10;
 
 /// Servers that several runs hurt, one after the other.
 #[derive(Debug)]
@@ -216,7 +216,7 @@ impl Summary {
         let broken = verdict.violations.iter().filter(|it| it.promise != Promise::Proves);
         let broken = broken.map(|violation| format!("seed {}: {violation}", report.seed));
         let before = self.broken.len();
-        self.broken.extend(broken.take(VIOLATIONS_TOLD_MAX));
+        self.broken.extend(broken.take(VIOLATIONS_SHOWN_MAX));
         if self.broken.len() > before {
             self.failed.push(report.seed);
         }
@@ -251,7 +251,7 @@ impl Summary {
             }
         }
         for (recipe, _) in self.grants.iter().filter(|(_, grants)| **grants == 0) {
-            missing.push(format!("nobody was granted a {recipe}"));
+            missing.push(format!("no grant of a {recipe}"));
         }
         let recipes = Recipe::ALL.into_iter().filter(|recipe| !recipe.is_lock());
         for recipe in recipes.filter(|recipe| !self.others.contains_key(recipe.name())) {
@@ -329,7 +329,7 @@ impl fmt::Display for Summary {
     }
 }
 
-/// The time that so many of a thousand do not exceed.
+/// The time that `per_mille` of a thousand do not exceed.
 fn share(times_us: &[u64], per_mille: usize) -> u64 {
     let mut sorted = times_us.to_vec();
     sorted.sort_unstable();

@@ -1,7 +1,7 @@
-//! Loopback ports for servers that have to be told their port before they start.
+//! Loopback ports for servers that need their port before they start.
 //!
-//! A port that the system hands out and that is closed again may go to anybody before the server
-//! binds it, and again while a killed server is down. So ports come from below the range of
+//! A port that the system hands out and that is closed again may go to another program before the
+//! server binds it, and again while a killed server is down. So ports come from below the range of
 //! outgoing connections, and a lock file per port keeps other test processes away for as long as
 //! the [`PortLease`] lives.
 //!
@@ -41,7 +41,7 @@ pub struct PortLease {
 }
 
 impl PortLease {
-    /// Leases `count` ports that nobody listens on.
+    /// Leases `count` ports without listeners.
     pub fn take(count: usize) -> Result<Self, PortError> {
         let directory = env::temp_dir().join("zoolet-ports");
         fs::create_dir_all(&directory)?;
@@ -68,7 +68,7 @@ impl PortLease {
         Ok(Self { ports, _locks: locks })
     }
 
-    /// Leases `count` ports that follow each other; answers the first one as well.
+    /// Leases `count` ports that follow each other; returns the first one as well.
     pub fn take_in_a_row(count: u16) -> Result<(Self, u16), PortError> {
         // Leases that do not do are held, so that the next one is of other ports.
         let mut unfit = Vec::new();

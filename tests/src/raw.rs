@@ -1,4 +1,4 @@
-//! A blocking connection that says what it is told and hides nothing: the oracle's hands.
+//! A blocking connection that sends what it is given and shows all that comes back, for the oracle.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
@@ -92,7 +92,7 @@ impl RawConnection {
         self.stream.write_all(&out)
     }
 
-    /// Sends any payload as a frame; `op` tells how to read the answer.
+    /// Sends any payload as a frame; `op` decides how the reply is read.
     pub fn send_payload(&mut self, payload: &[u8], op: OpCode) -> io::Result<()> {
         let mut out = BytesMut::new();
         frame::put(&mut out, |out| out.extend_from_slice(payload));

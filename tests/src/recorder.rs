@@ -36,7 +36,7 @@ enum Sender {
 #[derive(Debug, Default)]
 struct Transcript {
     frames: Vec<(Sender, Bytes)>,
-    /// Four-letter words and garbage are no frames; nothing of such a connection is kept.
+    /// Four-letter words and garbage are not frames; nothing of such a connection is kept.
     is_foreign: bool,
 }
 
@@ -116,7 +116,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Lets clients through, one pair of threads for each.
+/// Relays each client's connection, with a pair of threads for each.
 fn keep_door(listener: &TcpListener, server: SocketAddr, transcripts: &Transcripts) {
     for client in listener.incoming().flatten() {
         // A server that is down refuses, and its door closes the client's connection likewise.

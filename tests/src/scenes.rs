@@ -3,7 +3,7 @@
 use std::future::Future;
 use std::io;
 
-/// Defines suites: of each a test on zoolet and one on Apache `ZooKeeper`. Whoever uses it has the
+/// Defines suites: of each a test on zoolet and one on Apache `ZooKeeper`. Its user defines the
 /// functions `on_zoolet(suite)` and `on_apache(name, suite)`, which start servers and give the suite
 /// its scene; a scene has a method `play(name, scene)`.
 #[macro_export]

@@ -41,7 +41,7 @@ pub enum ServersError {
     Ports(#[from] PortError),
     #[error("servers: {0}")]
     Io(#[from] io::Error),
-    #[error("there is no running server {0}")]
+    #[error("server {0} is not running")]
     NoServer(usize),
     #[error("no server says that it leads, after {0:?}")]
     NoLeader(Duration),
@@ -120,7 +120,7 @@ impl Servers {
         })
     }
 
-    /// The running server that leads, as soon as one says so: in an election nobody does.
+    /// The running server that leads, as soon as one says so: in an election none does.
     pub fn wait_for_leader(&self, limit: Duration) -> Result<usize, ServersError> {
         wait::until(limit, || self.leader()).ok_or(ServersError::NoLeader(limit))
     }
@@ -242,7 +242,7 @@ impl Drop for Servers {
     }
 }
 
-/// What every server is told. The log files are preallocated in steps of 1 MiB rather than 64.
+/// The configuration of every server. The log files are preallocated in steps of 1 MiB rather than 64.
 fn base_config(data: &Path) -> String {
     format!(
         "tickTime=500\ninitLimit=40\nsyncLimit=20\ndataDir={}\n4lw.commands.whitelist=*\n\

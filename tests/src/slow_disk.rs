@@ -13,7 +13,7 @@ use crate::tools::{self, ToolError};
 /// The file, in a server's directory, in which it runs.
 const FILE: &str = "slow-disk";
 
-/// What stands in front of a server's command so that its disk can be made slow.
+/// The words that precede a server's command so that its disk can be made slow.
 pub fn wrapper() -> Result<Vec<OsString>, ToolError> {
     if tools::find_program("gcc").is_none() {
         return Err(ToolError::Missing { what: "gcc".to_owned() });

@@ -31,7 +31,7 @@ pub enum ToolError {
     Missing { what: String },
     #[error("{command} failed: {why}")]
     Failed { command: String, why: String },
-    #[error("{variable}={text} is no number")]
+    #[error("invalid number {variable}={text}")]
     NoNumber { variable: &'static str, text: String },
     #[error("{op} {}: {source}", path.display())]
     Io { op: &'static str, path: PathBuf, source: io::Error },
@@ -45,7 +45,7 @@ impl ToolError {
 
 /// Says whether `suite` can run: `true` when every program of `needs` is in the `PATH`.
 ///
-/// `false` means that the suite is to return; what is missing has been told on stderr, past the
+/// `false` means that the suite is to return; what is missing was printed to stderr, past the
 /// capture of the test runner. Where foreign suites are required, a missing program is an error.
 pub fn require_foreign(suite: &str, needs: &[&str]) -> Result<bool, ToolError> {
     let missing: Vec<&str> = needs.iter().copied().filter(|p| find_program(p).is_none()).collect();
@@ -124,8 +124,8 @@ fn target_dir() -> PathBuf {
     tagged.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"))
 }
 
-/// Prepares a directory of the cache once, whoever comes first: test threads, test binaries and
-/// worktrees that share a cache wait for each other on a file lock.
+/// Prepares a directory of the cache once: test threads, test binaries and worktrees that share a
+/// cache wait for the first of them on a file lock.
 ///
 /// The files `inputs` (manifests, sources) are copied into the new directory before `prepare` is
 /// called with it. Their contents are part of the directory's name, so a changed version is

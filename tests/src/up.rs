@@ -19,7 +19,7 @@ pub struct Up {
     pub announced: Vec<String>,
 }
 
-/// What `up.json` tells of a server.
+/// What `up.json` says about a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Member {
     pub pid: u32,
@@ -73,7 +73,7 @@ pub fn command() -> Result<Command, ZooletError> {
     Ok(command)
 }
 
-/// `zoolet up` with so many servers on client ports in a row.
+/// `zoolet up` with `servers` servers on client ports in a row.
 pub fn on_ports(servers: u16, first_port: u16) -> Result<Command, ZooletError> {
     let mut command = command()?;
     command.args(["--servers", &servers.to_string()]);

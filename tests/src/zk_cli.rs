@@ -53,7 +53,7 @@ pub struct Surroundings<'a> {
     pub unknown_events: Duration,
 }
 
-/// Runs the commands of a script and gives the script with the answers that came.
+/// Runs the commands of a script and returns the script with the answers that came.
 pub fn run_script(script: &str, around: &Surroundings<'_>) -> Result<String, CliError> {
     let mut sessions: BTreeMap<String, Session> = BTreeMap::new();
     let mut names = Names::default();
@@ -136,7 +136,7 @@ impl Session {
             .args(["-c", "exec \"$@\" 2>&1", "sh"])
             .arg(java.get_program())
             .args(java.get_args())
-            // The client's own log goes where the answers go, and tells of time and threads.
+            // The client's own log goes where the answers go, with times and threads.
             .arg("-Dorg.slf4j.simpleLogger.defaultLogLevel=off")
             .args([MAIN, "-waitforconnection", "-server", server])
             .stdin(Stdio::piped())
@@ -204,7 +204,7 @@ impl Session {
     }
 
     /// Waits for the events that the script has, and for `unknown` after the last of them. Events
-    /// that do not come are no error here: the comparison shows them.
+    /// that do not come are not an error here: the comparison shows them.
     #[allow(clippy::disallowed_methods, reason = "a deadline for a real process")]
     fn listen_for_events(&mut self, count: usize, unknown: Duration) -> Result<(), CliError> {
         let deadline = Instant::now() + EVENTS_MAX;

@@ -54,7 +54,7 @@ impl ZooletBuilder {
         self
     }
 
-    /// What stands in front of the command of each server.
+    /// The words that precede the command of each server.
     pub fn wrapper(mut self, words: Vec<OsString>) -> Self {
         self.wrapper = words;
         self

@@ -274,5 +274,5 @@ fn out() -> Option<PathBuf> {
 
 fn number(variable: &str) -> Option<u64> {
     let text = env::var(variable).ok()?;
-    Some(text.parse().unwrap_or_else(|_| panic!("{variable}={text} is no number")))
+    Some(text.parse().unwrap_or_else(|_| panic!("invalid number {variable}={text}")))
 }

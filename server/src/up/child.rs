@@ -158,7 +158,7 @@ async fn pass_on(server: u8, log: ChildStderr, last_words: Arc<Mutex<Option<Stri
             *last_words.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
         }
         let line = [format!("{server} | ").as_bytes(), &line, b"\n"].concat();
-        // If standard error is gone there is nobody left to tell.
+        // If standard error is gone the line is lost.
         let _ = io::stderr().lock().write_all(&line);
     }
 }

@@ -45,12 +45,12 @@ pub(crate) enum UpError {
     #[error("server {server} cannot listen on {address}: {source}")]
     Port { server: u8, address: String, source: io::Error },
     /// No port is free.
-    #[error("there are no free ports: {0}")]
+    #[error("no free port: {0}")]
     NoPorts(io::Error),
     /// There are not enough ports above the first one.
     #[error("{servers} servers do not fit above client port {client_port}: ports end at 65535")]
     TooManyPorts { servers: usize, client_port: u16 },
-    /// The file does not have so many servers.
+    /// The file has fewer servers than were asked for.
     #[error("{} lists {listed} servers, not {asked}", path.display())]
     TooFewServers { path: PathBuf, listed: usize, asked: usize },
     /// Another `zoolet up` runs on the directory.
@@ -71,7 +71,7 @@ pub(crate) enum UpError {
     /// A server process cannot be started.
     #[error("cannot start server {server}: {source}")]
     Spawn { server: u8, source: io::Error },
-    /// So many servers have ended that there cannot be a leader.
+    /// Too few servers run for a leader.
     #[error("no majority of the servers runs: {0}")]
     Ended(Ends),
     /// The ensemble does not serve.
@@ -180,7 +180,7 @@ async fn look_at(children: &mut [Child]) {
     join_all(starting.map(Child::ask_mode)).await;
 }
 
-/// Whether so many voters are like this that they can elect a leader.
+/// Returns whether the voters that are like this can elect a leader.
 fn is_majority(children: &[Child], is_like_this: impl Fn(&Child) -> bool) -> bool {
     let voters = || children.iter().filter(|child| child.server.is_voter);
     voters().filter(|child| is_like_this(child)).count() * 2 > voters().count()

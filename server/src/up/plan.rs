@@ -19,7 +19,7 @@ use crate::entropy::{Entropy, RealEntropy};
 use crate::storage::{Disk, Identity, RealDisk};
 use crate::transport::ReservedPort;
 
-/// How many servers there are if nobody says.
+/// How many servers there are by default.
 const SERVERS_DEFAULT: u8 = 3;
 
 /// The file with the secret of the servers, in the directory of the ensemble.
@@ -29,7 +29,7 @@ const SECRET_FILE: &str = "peer.secret";
 const SECRET_MODE: u32 = 0o600;
 const FILE_MODE: u32 = 0o666;
 
-/// The first client port if nobody says.
+/// The first client port by default.
 const CLIENT_PORT_DEFAULT: u16 = 2181;
 
 /// The ensemble of one `zoolet up`.
@@ -44,7 +44,7 @@ pub(super) struct Plan {
     directory: PathBuf,
     /// Keeps every other `up` out of the directory until the plan is dropped.
     _lock: File,
-    /// Keeps everybody else off the servers' ports, also while one of them is down.
+    /// Keeps other programs off the servers' ports, also while one of them is down.
     ports: Vec<ReservedPort>,
     /// Removed when the plan is dropped.
     _temporary: Option<TempDir>,

@@ -16,7 +16,7 @@ fn world(adapt: impl Fn(&mut Options)) -> (World, ConnectionId) {
     (world, connection)
 }
 
-/// Asks, and answers the error that comes back.
+/// Sends a request and returns the error of its reply.
 fn ask(world: &mut World, connection: ConnectionId, request: Request) -> Option<ErrorCode> {
     world.out.clear();
     world.request(connection, Xid(1), Ok(request));

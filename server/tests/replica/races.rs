@@ -193,7 +193,7 @@ fn check_session(world: &World, welcome: &ConnectResponse, context: &str) {
     assert_eq!(held == 1, alive.is_some(), "a session without its connection: {context}");
 }
 
-/// Nothing comes behind a close, replies come in order, and nobody hears anything but the
+/// Nothing comes behind a close, replies come in order, and no connection gets anything but the
 /// handshake's answer first.
 fn check_transcripts(out: &[Output], context: &str) {
     let mut last: BTreeMap<ConnectionId, Option<Xid>> = BTreeMap::new();
@@ -222,7 +222,7 @@ fn check_transcripts(out: &[Output], context: &str) {
 }
 
 /// Connections that write, read, watch and sync as they like, with commits cut anywhere: each sees
-/// exactly its own writes (P2), and hears of a change before it sees it (P3, P4).
+/// exactly its own writes (P2), and is notified of a change before it sees it (P3, P4).
 #[test]
 fn every_connection_sees_its_own_writes_in_order_and_events_before_data() {
     for seed in 1..=200 {
@@ -256,9 +256,9 @@ struct Client {
 enum Expected {
     /// A write or a sync.
     Done,
-    /// Its own znode, after so many writes.
+    /// Its own znode, after this many writes.
     Own(u32),
-    /// The znode that everybody writes, with a watch.
+    /// The znode that all sessions write, with a watch.
     Shared,
 }
 

@@ -63,7 +63,7 @@ impl Script {
     }
 
     fn line(&mut self, words: &[&str]) -> Vec<String> {
-        let mut told = Vec::new();
+        let mut lines = Vec::new();
         match words {
             ["manual"] => self.manual = true,
             ["auto"] => self.manual = false,
@@ -104,13 +104,13 @@ impl Script {
             ["install", server, from] => self.world.install(index(server), index(from)),
             ["proposed", server] => {
                 let proposed = &self.world.servers[index(server)].proposed;
-                told.extend(proposed.iter().map(|command| self.render_command(command)));
+                lines.extend(proposed.iter().map(|command| self.render_command(command)));
             }
             ["touched", server] => {
                 let touched = &self.world.servers[index(server)].touched;
-                told.extend(touched.iter().map(|session| self.name_of_session(*session)));
+                lines.extend(touched.iter().map(|session| self.name_of_session(*session)));
             }
-            ["report", server] => told.extend(self.report(index(server))),
+            ["report", server] => lines.extend(self.report(index(server))),
             [name, "connect", rest @ ..] => self.connect(name, rest),
             [name, "disconnect"] => {
                 let connection = self.clients[*name].connection;
@@ -127,8 +127,8 @@ impl Script {
             }
             self.world.commit();
         }
-        told.extend(std::mem::take(&mut self.world.out).into_iter().map(|out| self.render(out)));
-        told
+        lines.extend(std::mem::take(&mut self.world.out).into_iter().map(|out| self.render(out)));
+        lines
     }
 
     /// `at SERVER`, `of OTHER` (resumes its session), `seen COUNTER`, `timeout MS`, `password BAD`,

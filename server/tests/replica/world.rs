@@ -43,7 +43,7 @@ pub(crate) struct Server {
     pub(crate) proposed: VecDeque<Command>,
     /// Asked for, and not answered yet.
     pub(crate) synced: u64,
-    /// To be told to the leader.
+    /// To be reported to the leader.
     pub(crate) touched: Vec<SessionId>,
     touch: u64,
     stream: u64,

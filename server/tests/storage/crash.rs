@@ -80,7 +80,7 @@ fn crash_everywhere(seed: u64) -> usize {
 }
 
 /// A killed server leaves its unsynced writes in the cache. What the next one finds there it must
-/// make durable before it shows it to anybody.
+/// make durable before it shows it.
 fn kill_and_cut_power(moment: &Moment, models: &[Model], dice: &mut Dice) {
     let disk = MemoryDisk::from_image(moment.image.clone());
     let found = recover(&disk, models, moment.models.clone());

@@ -15,14 +15,14 @@ fn run(seed: u64, number: u64, fault: Fault) -> Option<Trace> {
     if trace.open().is_err() {
         return Some(trace);
     }
-    let told = Arc::new(Mutex::new(None));
+    let reported = Arc::new(Mutex::new(None));
     let mut steps = 0;
     while trace.wal.as_ref().unwrap().failure().is_none() {
         if steps == 30 {
             trace.wal = None;
             return (trace.disk.changes() >= number).then_some(trace);
         }
-        let note = told.clone();
+        let note = reported.clone();
         let hook = move |error: &StorageError| *note.lock().unwrap() = Some(error.to_string());
         trace.wal.as_ref().unwrap().on_failure(Box::new(hook));
         if trace.step().is_err() {
@@ -31,13 +31,13 @@ fn run(seed: u64, number: u64, fault: Fault) -> Option<Trace> {
         }
         steps += 1;
     }
-    check_closed(&mut trace, told.lock().unwrap().as_deref());
+    check_closed(&mut trace, reported.lock().unwrap().as_deref());
     Some(trace)
 }
 
-fn check_closed(trace: &mut Trace, told: Option<&str>) {
+fn check_closed(trace: &mut Trace, reported: Option<&str>) {
     let failure = trace.wal.as_ref().unwrap().failure().unwrap();
-    assert_eq!(told, Some(failure.to_string().as_str()), "the hook was not told");
+    assert_eq!(reported, Some(failure.to_string().as_str()), "the hook was not called");
     assert!(matches!(failure, StorageError::Io { .. }), "{failure}");
     let acknowledged = *trace.progress.range().start();
     assert_eq!(trace.call(&Op::Flush).unwrap_err().to_string(), failure.to_string());
@@ -135,7 +135,7 @@ fn a_full_disk_says_so_and_opens_again_when_there_is_room() {
     assert!(trace.progress.range().any(|number| trace.models[number] == found));
 }
 
-/// Whoever is refused is told what has failed.
+/// A call that is refused gets the error that failed the log.
 fn names_fault(error: &StorageError) -> bool {
     matches!(error, StorageError::Io { .. })
 }

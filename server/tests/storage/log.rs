@@ -96,7 +96,7 @@ fn calls_out_of_order_are_refused_and_change_nothing() {
     }
     wal.truncate_from(4, ok()).unwrap_err();
     assert_eq!(Model::of(&wal).unwrap(), before);
-    // These are no news, and are answered like any other call.
+    // These change nothing, and return like any other call.
     wal.truncate_from(7, ok()).unwrap();
     wal.purge_to(entry(5, b"").position, ok()).unwrap();
     wal.purge_to(entry(5, b"").position, ok()).unwrap();

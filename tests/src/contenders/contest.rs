@@ -150,7 +150,7 @@ impl Contest {
         })
     }
 
-    /// Lets the contest go on until something is reached.
+    /// Handles lines until something is reached.
     fn until(
         &mut self,
         what: &'static str,
@@ -296,7 +296,7 @@ impl Contest {
         Ok(longest)
     }
 
-    /// Lets every contender end its turn, and the program end well.
+    /// Has every contender end its turn, and the program exit with code 0.
     fn finish(&mut self) -> Result<(), ContestError> {
         self.tell(LIVING, "STOP")?;
         self.until("the end of the program", |contest| contest.done)?;

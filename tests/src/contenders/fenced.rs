@@ -23,7 +23,7 @@ pub(super) struct Shaken {
 }
 
 impl Shaken {
-    /// The servers hear nothing any more from a process with so many contenders.
+    /// A process of `contenders` contenders is cut off from the servers.
     pub(super) fn begin(&mut self, process: usize, contenders: usize, now: Instant) {
         self.now.insert(process);
         for number in 0..contenders {
@@ -136,7 +136,7 @@ impl Fenced {
         }
     }
 
-    /// Somebody says that it is going to release the lock; answers whether it held it.
+    /// A contender is about to release the lock. Returns whether it held it.
     pub(super) fn leave(&mut self, who: Contender, shaken: &Shaken) -> Result<bool, String> {
         if self.holder.is_some_and(|holder| holder.who == who) {
             self.holder = None;
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_gets_in_beside_a_holder_that_lives() {
+    fn a_second_grant_beside_a_holder_that_lives_is_found() {
         let (mut lock, shaken, now) = (Fenced::new("/m"), Shaken::default(), Instant::now());
         assert_eq!(lock.enter(grant(A, 5), &shaken, now), Ok(Entry::Free));
         assert!(lock.enter(grant(B, 6), &shaken, now).unwrap_err().contains("while it is held"));
@@ -197,7 +197,7 @@ mod tests {
         shaken.lives(A);
         assert!(shaken.contains(A), "it is still cut off");
         shaken.end(A.process);
-        assert!(shaken.contains(A), "nobody knows yet whether its session lives");
+        assert!(shaken.contains(A), "it is unknown whether its session lives");
         shaken.lives(A);
         assert!(!shaken.contains(A));
     }

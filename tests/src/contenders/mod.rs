@@ -20,7 +20,7 @@
 //!
 //! Only contenders with a fencing token write, and add it to `HELD` too: the transaction that created
 //! their lock's znode, whatever the language. They write without looking whether they still hold the
-//! lock, and are not told whether the write was taken.
+//! lock, and do not learn whether the write was accepted.
 //!
 //! The arguments are contenders, each as `RECIPE:PATH`; `ZK_CONNECT` names the servers and
 //! `ZK_SESSION_TIMEOUT_MS` the session timeout; with `ZK_MAY_EXPIRE` a session that has expired is no
@@ -30,8 +30,8 @@
 //! each lock once and is killed while it holds all of them: the first must get on when the dead
 //! sessions have expired, and not before. Then the ensemble loses its leader under the contention.
 //!
-//! [`contend()`] starts programs of several languages on the same paths, and goes on hurting them, their
-//! connections and the servers.
+//! [`contend()`] starts programs of several languages on the same paths, with faults of the programs,
+//! their connections and the servers.
 
 mod contest;
 mod fenced;

@@ -43,7 +43,7 @@ impl Program {
                         return;
                     }
                 }
-                // Nobody listens any more when the contest is over.
+                // The receiver is gone when the contest is over.
                 let _ = events.send((number, Event::Ended));
             });
         }

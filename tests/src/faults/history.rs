@@ -1,4 +1,4 @@
-//! What a session has asked for and what it was told.
+//! What a session has asked for and which replies it got.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub enum Op {
 pub enum Outcome {
     /// Acknowledged, with the zxid of the reply and the path of a sequential znode.
     Acknowledged { zxid: Zxid, path: Option<String> },
-    /// The connection was lost; nobody has looked yet.
+    /// The connection was lost, and there was no look since.
     Unknown,
     /// The connection was lost; a later read has shown the write.
     TookEffect,

@@ -82,7 +82,7 @@ impl Load {
         self.histories.iter().map(count).sum()
     }
 
-    /// Waits until so many writes are acknowledged.
+    /// Waits until `count` writes are acknowledged.
     pub async fn until_acknowledged(&mut self, count: usize) -> Result<(), Failure> {
         let start = Instant::now();
         while self.acknowledged() < count {
@@ -95,7 +95,7 @@ impl Load {
         Ok(())
     }
 
-    /// Looks for everything that was acknowledged before, while the load goes on; answers how many
+    /// Looks for everything that was acknowledged before, while the load goes on; returns how many
     /// writes that were.
     pub async fn check_while_running(&mut self) -> Result<usize, Failure> {
         self.still_runs().await?;
@@ -108,7 +108,7 @@ impl Load {
         Ok(histories.iter().map(History::acknowledged).sum())
     }
 
-    /// A writer that has ended before it was told to has found something.
+    /// Fails if a writer has ended before it was stopped: it has found something.
     pub async fn still_runs(&mut self) -> Result<(), Failure> {
         let Some(index) = self.tasks.iter().position(JoinHandle::is_finished) else {
             return Ok(());

@@ -2,8 +2,8 @@
 //! recorded, and the ways to hurt servers.
 //!
 //! A [`Writer`] is one session that writes, and that knows after each answer what must be there;
-//! [`check`] looks for it afterwards, [`convergence`] compares the servers with each other. Kills are in
-//! [`crate::servers`].
+//! [`check`] looks for it afterwards, [`convergence`] compares the servers with each other. Kills
+//! are in [`crate::servers`].
 
 use std::io;
 use std::time::Duration;

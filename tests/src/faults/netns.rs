@@ -54,7 +54,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// A network of so many machines, which all reach each other.
+    /// A network of `machines` machines, which all reach each other.
     pub fn new(machines: usize) -> Result<Self, ToolError> {
         let number = {
             let _alone = alone()?;
@@ -190,8 +190,8 @@ fn sweep() {
     }
 }
 
-/// Removes a network; its links go with the namespaces. The hub is the last: whoever finds it gone
-/// takes the number.
+/// Removes a network; its links go with the namespaces. The hub is the last: once it is
+/// gone, another test can take the number.
 fn remove(number: u8) {
     let mut machine = 1;
     while ip(&["netns", "del", &format!("zoolet-{number}-{machine}")]).is_ok() {

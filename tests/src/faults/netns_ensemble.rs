@@ -101,13 +101,13 @@ impl NetnsEnsemble {
         SocketAddr::from((IpAddr::from(self.network.address(server)), CLIENT_PORT))
     }
 
-    /// What a server says that it is; `None` when it serves nobody.
+    /// The mode that a server reports; `None` when it does not serve.
     pub async fn mode(&self, server: usize) -> Option<String> {
         let address = self.address(server);
         tokio::task::spawn_blocking(move || four_letter::mode(address)).await.ok().flatten()
     }
 
-    /// Waits until one of some servers leads and all of them serve; answers the leader and how
+    /// Waits until one of some servers leads and all of them serve; returns the leader and how
     /// long it took.
     pub async fn until_serving(
         &self,

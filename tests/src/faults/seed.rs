@@ -8,7 +8,7 @@ use crate::tools::announce;
 const SEED: &str = "ZOOLET_FAULTS_SEED";
 
 /// Decides victims, moments and the order of the load's operations; how threads and servers
-/// interleave is not in its hands. When the test fails, it tells how to run it again.
+/// interleave is beyond it. When the test fails, it prints how to run it again.
 #[derive(Debug)]
 pub struct Seed {
     /// The test program, and which of its tests.

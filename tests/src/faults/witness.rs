@@ -13,7 +13,7 @@ use crate::raw::{Incoming, RawConnection};
 
 /// Where all witnesses have their znodes.
 pub const ROOT: &str = "/witnesses";
-/// The session of a witness; nobody pings for it.
+/// The session of a witness, which sends no pings.
 const SESSION_MS: i32 = 3000;
 /// How long a server may take to open the session, on a busy machine.
 const OPEN_MAX: Duration = Duration::from_mins(1);
@@ -42,7 +42,7 @@ impl Witness {
                 if let Some(witness) = Self::try_open(address, format!("{name}-{attempt}")) {
                     return Ok(witness);
                 }
-                promised(start.elapsed() < OPEN_MAX, || format!("{address} serves nobody"))?;
+                promised(start.elapsed() < OPEN_MAX, || format!("{address} does not serve"))?;
             }
             Err(Failure::Broken("no attempt is left".into()))
         });

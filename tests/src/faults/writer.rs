@@ -82,7 +82,7 @@ impl Writer {
         Arc::clone(&self.history)
     }
 
-    /// Writes until it is told to stop, and keeps the session open as long as the answer lives.
+    /// Writes until `stop` is set. The session stays open as long as the returned client lives.
     pub async fn run(mut self, stop: Arc<AtomicBool>) -> Result<Client, Failure> {
         while !stop.load(Ordering::Relaxed) {
             match self.rng.u8(..100) {
@@ -273,8 +273,8 @@ impl Writer {
         }
     }
 
-    /// `None` if the reply was lost. An error of the server is a broken promise: nobody else
-    /// writes here, so every write must succeed.
+    /// `None` if the reply was lost. An error of the server is a broken promise: no other
+    /// session writes here, so every write must succeed.
     fn judge(
         &mut self,
         op: Op,

@@ -10,7 +10,7 @@ use super::generate::Step;
 use super::{KEEPER, OracleError, Run};
 use crate::raw::Incoming;
 
-/// What every server has, and nobody can delete (protocol §6.2).
+/// The znodes that every server has, which cannot be deleted (protocol §6.2).
 const BUILT_IN: [&str; 4] = ["/", "/zookeeper", "/zookeeper/config", "/zookeeper/quota"];
 
 impl Run {
@@ -34,7 +34,7 @@ impl Run {
                 self.ask(Request::Delete(PathVersionRequest { path: path.clone(), version: -1 }))?;
             }
         }
-        // The keeper's own work is no part of the plan.
+        // The keeper's own work does not belong to the plan.
         self.summary = before;
         Ok(())
     }

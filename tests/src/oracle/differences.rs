@@ -16,7 +16,7 @@ pub struct Difference {
 }
 
 /// The catch-up events of a setWatches are withheld from a session that may not read the znode.
-/// Apache sends them to everybody, which tells of znodes that are hidden (protocol §8.6, §19). The
+/// Apache sends them to all, which reveals znodes that are hidden (protocol §8.6, §19). The
 /// oracle asks the reference whether the session may indeed not read it.
 pub const WITHHELD: &str = "catch-up events of setWatches are filtered by READ, as all others are";
 

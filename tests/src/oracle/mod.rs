@@ -4,10 +4,10 @@
 //! Both servers start empty. A seeded generator makes operations of several sessions; after each
 //! one every session is pinged, so that all the events that it fired are in. Zxids differ between
 //! the servers, so they are mapped: each pair that is met must be met again, and the mapping must
-//! keep the order. What is meant to differ stands in [`differences`], with its reason.
+//! keep the order. [`differences`] lists what is meant to differ, with its reason.
 //!
 //! A run comes in chapters: at the end of each the whole trees are compared, and emptied, because
-//! a tree that nobody may change any more teaches nothing.
+//! a tree that no session may change any more teaches nothing.
 
 mod chapter;
 mod compare;
@@ -42,7 +42,7 @@ const CHAPTER_OPERATIONS: u64 = 5_000;
 /// The session timeout, long enough to never expire on a slow machine; in milliseconds.
 const SESSION_TIMEOUT_MS: i32 = 40_000;
 
-/// The steps that a disagreement tells of before its own.
+/// The steps before its own that a disagreement shows.
 const HISTORY_MAX: usize = 12;
 
 /// The characters of a line that say enough: data can be thousands of bytes.

@@ -2,9 +2,9 @@
 //! and servers stopped and killed.
 //!
 //! Each process reaches the servers through lossy proxies of its own, one for each server. The referee
-//! stands outside of the ensemble and is what the locks guard: it takes writes with the token of a
-//! grant, and refuses those below the highest one. A holder that is struck for longer than its session
-//! is told nothing until another has its lock; then it goes on with its write, which is stale.
+//! is outside of the ensemble and is what the locks guard: it takes writes with the token of a
+//! grant, and refuses those below the highest one. A holder that a fault hits for longer than its
+//! session gets no reply until another has its lock; then it goes on with its write, which is stale.
 
 mod client_process;
 mod protocol;
@@ -30,8 +30,8 @@ use super::referee::Contender;
 use crate::faults::Seed;
 use crate::servers::{LEADER_MAX, Servers};
 
-/// Far longer than the loss of a leader, on a busy machine too: whoever is not struck keeps its
-/// session.
+/// Far longer than the loss of a leader, on a busy machine too: a client that no fault hits
+/// keeps its session.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(SESSION_SECONDS);
 pub(super) const SESSION_SECONDS: u64 = 8;
 /// A fault that is far shorter than a session, though one may end by it on a busy machine: a ping
@@ -41,11 +41,11 @@ const SHORT: Duration = Duration::from_secs(1);
 const DOWN: Duration = Duration::from_secs(1);
 /// How long contenders may take to get their turns when nothing goes wrong any more.
 const SETTLED_MAX: Duration = Duration::from_mins(2);
-/// Turns of each contender between two faults: who has had them has a session.
+/// Turns of each contender between two faults: a contender that had them has a session.
 const TURNS: u64 = 3;
 /// How often it is looked whether replies were lost.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
-/// A reply is lost within so many requests.
+/// One reply is lost within this many requests.
 const LOST_WITHIN: usize = 6;
 
 /// What happens to a process between itself and the servers.
@@ -132,8 +132,8 @@ pub struct Side {
     pub stands_lost_replies: bool,
 }
 
-/// Lets the sides contend for mutexes for so long, and hurts them and the servers meanwhile. Every kind
-/// of fault comes once in a round, and there is one round at least.
+/// Has the sides contend for mutexes for a time, under faults of theirs and of the servers. Every
+/// kind of fault comes once in a round, and there is one round at least.
 pub fn contend(
     sides: &[Side],
     servers: &mut Servers,

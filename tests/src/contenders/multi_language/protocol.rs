@@ -1,4 +1,4 @@
-//! What the contention hears from its processes, and what it answers.
+//! The lines that processes and referee exchange.
 
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ impl Contention<'_> {
         Ok(())
     }
 
-    /// Lets the contest go on for so long.
+    /// Handles the lines of the next while.
     pub(super) fn listen_for(
         &mut self,
         long: Duration,
@@ -37,7 +37,7 @@ impl Contention<'_> {
         Ok(())
     }
 
-    /// Lets it go on until every contender has had its turns.
+    /// Handles lines until every contender has had its turns.
     pub(super) fn settle(
         &mut self,
         servers: &mut Servers,
@@ -49,7 +49,7 @@ impl Contention<'_> {
         })
     }
 
-    /// Lets it go on until something is reached.
+    /// Handles lines until something is reached.
     pub(super) fn until(
         &mut self,
         servers: &mut Servers,
@@ -136,7 +136,7 @@ impl Contention<'_> {
         Ok(client.program.tell(&format!("OK {}", who.number))?)
     }
 
-    /// Somebody holds a lock; answers whether it was struck, and has to wait for its answer.
+    /// A contender holds a lock. Returns whether a fault hit it, so that it has to wait for its reply.
     fn held(&mut self, grant: Grant, servers: &mut Servers) -> Result<bool, ContestError> {
         let (side, path) = self.place(grant.who)?;
         let lock = self.locks.get_mut(path).ok_or_else(|| no_lock(path))?;
@@ -241,7 +241,7 @@ impl Contention<'_> {
         }
     }
 
-    /// Lets every contender end its turn, and every process end well.
+    /// Has every contender end its turn, and every process exit with code 0.
     pub(super) fn finish(&mut self, servers: &mut Servers) -> Result<(), ContestError> {
         for client in self.clients.values_mut() {
             client.program.tell("STOP")?;
@@ -260,5 +260,5 @@ impl Contention<'_> {
 }
 
 fn no_lock(path: &str) -> ContestError {
-    ContestError::Unexpected(format!("there is no lock {path}"))
+    ContestError::Unexpected(format!("unknown lock {path}"))
 }

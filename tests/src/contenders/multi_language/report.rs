@@ -1,4 +1,4 @@
-//! What a contention has shown: the record as it grows, and what is made of it for machines and as pictures.
+//! The record of a contention as it grows, and the report made of it: text, JSON and pictures.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -10,7 +10,7 @@ use zoolet_client::torture::{Claim, ClaimId, History, Lock, Mode, Recipe, Record
 use super::{Fault, SESSION_TIMEOUT, Side};
 use crate::contenders::contest::ContestError;
 
-/// What a contention has shown.
+/// The result of a contention.
 #[derive(Debug)]
 pub struct ContentionReport {
     /// What decided the faults.
@@ -94,7 +94,7 @@ impl fmt::Display for ContentionReport {
 /// A contender: its side, and its number in a process of it.
 type Seat = (usize, usize);
 
-/// The record of a contention that contends.
+/// The record of a contention that runs.
 pub(super) struct Record {
     pub(super) rounds: usize,
     /// What the locks guard, and the clock.
@@ -171,7 +171,7 @@ impl Record {
         }
     }
 
-    /// Writes to what the lock guards; answers whether that took it.
+    /// Writes to what the lock guards; returns whether the write was accepted.
     pub(super) fn write(&mut self, seat: Seat, token: i64) -> bool {
         let (contender, family, path) = self.lane(seat);
         let accepted = self.recorder.write(path, contender, token);
