@@ -10,9 +10,12 @@ fn the_fencing_examples_refuse_a_stale_write() {
     let servers = Zoolet::builder().servers(3).start().unwrap();
     for example in ["fence_sql_row", "fence_http_call", "fence_file"] {
         let run = tools::example(example).unwrap().arg(servers.connect_string()).output().unwrap();
-        let told = String::from_utf8_lossy(&run.stdout).into_owned();
+        let output = String::from_utf8_lossy(&run.stdout).into_owned();
         let errors = String::from_utf8_lossy(&run.stderr);
         assert!(run.status.success(), "{example}: {errors}");
-        assert!(told.contains("was refused") && told.ends_with("fenced\n"), "{example}: {told}");
+        assert!(
+            output.contains("was refused") && output.ends_with("fenced\n"),
+            "{example}: {output}"
+        );
     }
 }

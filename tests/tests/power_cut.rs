@@ -26,7 +26,7 @@ const POINTS: usize = 12;
 /// The longest pause between two cuts, and the largest znode.
 const PAUSE_MAX_MS: u64 = 700;
 const DATA_MAX_BYTES: usize = 1500;
-/// So many writes are acknowledged between two cuts at least: no cut finds an idle log.
+/// The least writes that are acknowledged between two cuts: no cut finds an idle log.
 const GROWTH_MIN: usize = 20;
 /// How long they may take, with the servers that come back from a stop.
 const GROWTH_MAX: Duration = Duration::from_mins(1);
@@ -102,12 +102,12 @@ async fn what_was_acknowledged_survives_a_power_cut_of_all_servers() {
     let (mut checked, mut known) = (0, 0);
     for point in 0..points {
         let grows = async || acknowledged.lock().unwrap().len() > known + GROWTH_MIN;
-        assert!(until_so(GROWTH_MAX, grows).await, "nobody writes any more at point {point}");
+        assert!(until_so(GROWTH_MAX, grows).await, "no write succeeds any more at point {point}");
         tokio::time::sleep(Duration::from_millis(rng.u64(..PAUSE_MAX_MS))).await;
         let before = acknowledged.lock().unwrap().clone();
         known = before.len();
         let copy = directory.path().join("copy");
-        // A copy takes a while; nobody writes during it, so that it is of one moment.
+        // A copy takes a while; no server writes during it, so that it is of one moment.
         signal_all(&mount.directory.join("data"), "STOP");
         run(Command::new("cp").arg("--sparse=always").arg(&image).arg(&copy)).unwrap();
         signal_all(&mount.directory.join("data"), "CONT");

@@ -130,8 +130,8 @@ async fn servers_leave_join_are_promoted_and_survive_a_restart_under_load() {
         .super_digest(SUPER_DIGEST)
         .start()
         .unwrap();
-    let everybody = servers.connect_string();
-    let mut load = Load::start(&everybody, &seed, Duration::from_millis(5)).await.unwrap();
+    let all_servers = servers.connect_string();
+    let mut load = Load::start(&all_servers, &seed, Duration::from_millis(5)).await.unwrap();
     load.until_acknowledged(20).await.unwrap();
     tokio::task::block_in_place(|| {
         let address = |index| servers.client_address(index).unwrap();
@@ -170,8 +170,8 @@ async fn servers_leave_join_are_promoted_and_survive_a_restart_under_load() {
         for index in &rest {
             servers.wait_until_serving(*index).unwrap();
             let address = servers.client_address(*index).unwrap();
-            let told = |text: &str| text.rsplit_once("version=").unwrap().0.to_owned();
-            assert_eq!(told(&config_text(address)), told(&shrunk));
+            let list = |text: &str| text.rsplit_once("version=").unwrap().0.to_owned();
+            assert_eq!(list(&config_text(address)), list(&shrunk));
         }
         // Three voters: one of them may die.
         servers.kill(rest[0]).unwrap();
@@ -196,7 +196,7 @@ fn refusals(servers: &Servers) -> Vec<Result<String, ErrorCode>> {
             text.rsplit_once("version=").is_some_and(|(_, version)| version.trim() != "0")
         })
     });
-    let mut nobody = RawConnection::open(server, 20_000).unwrap();
+    let mut anonymous = RawConnection::open(server, 20_000).unwrap();
     let mut client = superuser(server);
     let (one, two) = (line(&text, 1, "participant"), line(&text, 2, "participant"));
     let dead = "server.8=127.0.0.1:9:10:participant;11,server.9=127.0.0.1:12:13:participant;14";
@@ -217,9 +217,9 @@ fn refusals(servers: &Servers) -> Vec<Result<String, ErrorCode>> {
     ] {
         answers.push(reconfig(&mut client, request).unwrap());
     }
-    answers.push(reconfig(&mut nobody, incremental("", "3")).unwrap());
-    answers.push(reconfig(&mut nobody, complete(&format!("{one},{two}"))).unwrap());
-    answers.push(reconfig(&mut nobody, incremental("some thing", "")).unwrap());
+    answers.push(reconfig(&mut anonymous, incremental("", "3")).unwrap());
+    answers.push(reconfig(&mut anonymous, complete(&format!("{one},{two}"))).unwrap());
+    answers.push(reconfig(&mut anonymous, incremental("some thing", "")).unwrap());
     // Nothing of all this has changed anything.
     assert_eq!(config_text(server), text);
     answers

@@ -11,7 +11,7 @@ use std::process::{Child, ChildStderr, Command, Stdio};
 use zoolet_tests::ports::PortLease;
 use zoolet_tests::zoolet;
 
-/// A server of an ensemble of three that nobody else has started.
+/// The only running server of an ensemble of three.
 struct Fixture {
     directory: tempfile::TempDir,
     lease: PortLease,
@@ -126,7 +126,7 @@ fn a_port_that_is_taken_is_named() {
 #[test]
 fn a_directory_that_cannot_be_written_is_named() {
     let fixture = Fixture::new();
-    // Whoever may write everywhere cannot write below a file either.
+    // A user that may write everywhere cannot write below a file either.
     fs::write(fixture.directory.path().join("file"), "").unwrap();
     fixture.configure("file/", "");
     assert_says(&fixture.refusal(1), &["zoolet: cannot create ", "/file/1: "]);

@@ -30,9 +30,9 @@ use zoolet_tests::zoolet::{Zoolet, ZooletBuilder};
 const SEED_SECONDS: u64 = 25;
 /// How long the faults of one seed go on in the runs of a few recipes.
 const FEW_SECONDS: u64 = 10;
-/// How many ensembles of the long runs stand beside each other.
+/// How many ensembles the long runs use side by side.
 const LANES: u64 = 3;
-/// From so many seconds of faults on, every kind of them has to come up.
+/// From this many seconds of faults on, every kind of them has to come up.
 const WHOLE_SECONDS: u64 = 600;
 /// The kinds that every ensemble of the long runs can suffer.
 const FAULT_KINDS: [&str; 22] = [

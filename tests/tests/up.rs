@@ -113,7 +113,7 @@ fn an_even_number_of_servers_is_warned_about() {
         .spawn()
         .unwrap();
     let mut announced = String::new();
-    // It has more to say, and would fail if nobody listened.
+    // It prints more, and would fail without a reader.
     let mut output = BufReader::new(process.stdout.take().unwrap());
     output.read_line(&mut announced).unwrap();
     signal(process.id(), "TERM").unwrap();
@@ -149,7 +149,7 @@ fn a_directory_in_use_and_one_of_another_ensemble_are_left_as_they_are() {
 }
 
 #[tokio::test]
-async fn one_damaged_log_of_three_stops_nobody_else() {
+async fn one_damaged_log_of_three_stops_no_other_server() {
     let directory = tempfile::tempdir().unwrap();
     let (_lease, port) = ports_in_a_row(3);
     // Each start begins a segment.

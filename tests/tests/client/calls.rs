@@ -47,7 +47,7 @@ pub(crate) async fn a_call_that_is_too_big_does_not_end_the_session(scene: &Scen
     client.set_data(&path, b"small", -1).await.unwrap();
     assert_eq!(client.get(&path).await.unwrap().0, b"small".as_ref());
 
-    // What the limit lets pass, servers take; beyond theirs they close the connection.
+    // Servers take what the limit admits; beyond theirs they close the connection.
     let most = vec![0; 1_048_575 - 8 - 4 - path.len() - 4 - 4];
     client.set_data(&path, &most, -1).await.unwrap();
     let options = Scene::options().request_bytes_max(3 * 1024 * 1024);

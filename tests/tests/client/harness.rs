@@ -9,7 +9,7 @@ use zoolet_client::{Client, ClientOptions, CreateMode};
 use zoolet_tests::servers::{LEADER_MAX, Servers};
 use zoolet_tests::wait::until_so;
 
-/// How long something may take that happens without anybody's further doing.
+/// How long something may take that happens by itself.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
 /// The session timeout of the scenes' clients, the most that the servers grant: no session ends by
@@ -40,7 +40,7 @@ impl Scene {
         scene(self).await;
     }
 
-    /// The path of a znode that nobody has made.
+    /// The path of a znode that does not exist.
     pub(crate) fn path(&self) -> String {
         format!("/client/{}", self.paths.fetch_add(1, Ordering::Relaxed))
     }

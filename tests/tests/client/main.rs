@@ -6,7 +6,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    reason = "a test fails by panicking, and tells which scene it was"
+    reason = "a test fails by panicking, and prints which scene it was"
 )]
 
 mod calls;

@@ -198,11 +198,11 @@ pub(crate) async fn the_ensemble_is_read_and_changed(scene: &Scene) {
     assert_eq!(client.config().await.unwrap(), (text.clone(), stat));
     let text = String::from_utf8(text.to_vec()).unwrap();
     assert_eq!(text.matches("server.").count(), 3, "{text}");
-    let nobody = ConfigChange::Some { joining: "", leaving: "9" };
-    let denied = client.reconfig(nobody, -1).await.unwrap_err();
+    let removal = ConfigChange::Some { joining: "", leaving: "9" };
+    let denied = client.reconfig(removal, -1).await.unwrap_err();
     assert_eq!(denied.code(), Some(ErrorCode::NoAuth));
     client.add_auth("digest", b"super:test").await.unwrap();
-    let stale = client.reconfig(nobody, 77).await.unwrap_err();
+    let stale = client.reconfig(removal, 77).await.unwrap_err();
     assert_eq!(stale.code(), Some(ErrorCode::BadVersion));
     // The same servers again are a new version.
     let servers: Vec<&str> = text.lines().filter(|line| line.starts_with("server.")).collect();

@@ -29,7 +29,7 @@ pub(crate) async fn a_session_outlives_its_connection(scene: &Scene) {
         let stat = timeout(SOON, call).await.unwrap().unwrap().unwrap();
         assert_eq!((stat.ephemeral_owner, client.session().id), (session, session));
         let users = client.who_am_i().await.unwrap();
-        assert!(users.iter().any(|user| user.user == "alice"), "identities are told again");
+        assert!(users.iter().any(|user| user.user == "alice"), "identities are sent again");
     }
 }
 

@@ -95,7 +95,7 @@ pub(crate) async fn a_dropped_watcher_is_removed_from_the_server(scene: &Scene) 
     }
     drop((data, children, lasting));
     soon("no watches", async || !is_watched(WatcherType::Any).await).await;
-    // Nor does a read whose answer nobody looks at leave one.
+    // Nor does a read whose reply is dropped leave one.
     drop(client.get_watched(&path));
     client.sync(&path).await.unwrap();
     soon("no watches", async || !is_watched(WatcherType::Any).await).await;

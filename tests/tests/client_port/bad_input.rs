@@ -44,7 +44,7 @@ fn bad_handshakes() -> Vec<(&'static str, Vec<u8>)> {
 }
 
 #[test]
-fn bad_handshakes_end_their_connection_and_touch_nobody_else() {
+fn bad_handshakes_end_their_connection_and_no_other() {
     let (_servers, address) = server();
     let mut witness = Witness::open(address);
     for (what, bytes) in bad_handshakes() {
@@ -91,7 +91,7 @@ fn bad_frames() -> Vec<(String, Vec<u8>, bool)> {
 }
 
 #[test]
-fn bad_frames_touch_nobody_else() {
+fn bad_frames_disturb_no_other_connection() {
     let (_servers, address) = server();
     let mut witness = Witness::open(address);
     for (what, bytes, ends) in bad_frames() {
@@ -148,7 +148,7 @@ fn verdict(server: SocketAddr, bytes: &[u8]) -> Verdict {
 
 /// Where zoolet is stricter than the reference.
 fn is_meant_to_differ(what: &str) -> bool {
-    // Apache lets clients ask for what its own parts ask of each other (protocol §2.11, §2.17).
+    // Apache accepts from clients what its own parts ask of each other (protocol §2.11, §2.17).
     ["the operation -10", "the operation 20"].contains(&what)
 }
 

@@ -110,7 +110,7 @@ fn members_of_an_ensemble_answer_as_those_of_apache() {
     if !tools::require_foreign("client_port", &["java", "mvn"]).unwrap() {
         return;
     }
-    // Without a leader, zoolet serves reads for so many ticks.
+    // Without a leader, zoolet serves reads for this many ticks.
     let ticks = ("syncLimit", "2");
     let mut apache = Apache::builder().servers(3).property(ticks.0, ticks.1).start().unwrap();
     let mut zoolet = Zoolet::builder().servers(3).property(ticks.0, ticks.1).start().unwrap();

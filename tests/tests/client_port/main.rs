@@ -1,4 +1,4 @@
-//! The client port under bad, greedy and slow clients (protocol §1.3, §1.4, §14):
+//! The client port under bad, large and slow requests (protocol §1.3, §1.4, §14):
 //! whatever one of them sends, the server lives, its memory stays bounded, and another session
 //! keeps its ephemeral znode, its watch and its answers.
 

@@ -45,7 +45,7 @@ fn thousands_of_hostile_connections_leave_memory_bounded() {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_deaf_or_closed_and_nobody_waits_for_it() {
+fn a_client_that_does_not_read_is_ignored_or_closed_and_delays_no_other() {
     let servers = Zoolet::builder().property("zookeeper.snapCount", "100000").start().unwrap();
     let (address, pid) = (servers.client_address(0).unwrap(), servers.pid(0).unwrap());
     let mut witness = Witness::open(address);
@@ -265,7 +265,7 @@ fn a_server_without_file_descriptors_waits_and_goes_on() {
     let servers = floods_a_server_with_descriptors(26);
     let output = servers.output(0).unwrap();
     let complaints = output.lines().filter(|line| line.contains("cannot accept")).count();
-    assert!((1..10).contains(&complaints), "told once in a while, not each time: {output}");
+    assert!((1..10).contains(&complaints), "logged once in a while, not each time: {output}");
 }
 
 /// Opens many more connections than a server may have file descriptors.
@@ -288,7 +288,7 @@ fn floods_a_server_with_descriptors(descriptors_max: u32) -> Servers {
     drop(held);
     let start = Instant::now();
     while RawConnection::open(address, 10_000).is_err() {
-        assert!(start.elapsed() < CLOSE_MAX, "nobody is accepted any more");
+        assert!(start.elapsed() < CLOSE_MAX, "no client is accepted any more");
     }
     witness.ends_well();
     servers
@@ -363,7 +363,7 @@ fn identities_are_bounded_in_bytes_because_every_write_carries_them() {
         assert!(
             matches!(&last, Some(Ok((_, Incoming::Reply(header, _))))
                 if header.err == Some(ErrorCode::AuthFailed)),
-            "a megabyte of name is no identity: {last:?}"
+            "a name of a megabyte is not an identity: {last:?}"
         );
         witness.lives();
     }

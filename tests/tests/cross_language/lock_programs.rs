@@ -85,7 +85,7 @@ fn own_recipes() {
         Group::read_write("/own/read-write"),
         Group::semaphore("/own/semaphore"),
     ];
-    // What cannot be built here is no foreign program that is missing.
+    // A program that cannot be built here is not a foreign one that is missing.
     recipes().unwrap();
     run("lock_programs (own recipes)", &[], &recipes, &groups);
 }
@@ -124,7 +124,7 @@ fn run_with(
     }
 }
 
-/// Tells what was seen, and sees that no session has left anything behind.
+/// Prints what was seen, and checks that no session has left anything behind.
 fn report(suite: &str, kind: &str, outcome: Outcome, servers: &Servers) {
     let Outcome { grants, handed_over } = outcome;
     eprintln!("{suite} on {kind}: {grants} grants, the dead holder's after {handed_over:.1?}");

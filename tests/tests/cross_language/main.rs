@@ -7,7 +7,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stderr,
-    reason = "a test ends at the first thing that goes wrong, and tells what it has seen"
+    reason = "a test ends at the first thing that goes wrong, and prints what it has seen"
 )]
 
 mod curator;

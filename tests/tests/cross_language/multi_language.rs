@@ -24,7 +24,7 @@ use zoolet_tests::zoolet::Zoolet;
 const CURATOR_S: &str = "/beside/curator";
 /// Only bilingual mutexes exclude kazoo's.
 const KAZOO_S: &str = "/beside/kazoo";
-/// As many families as contend for one lock: after so many rounds each kind of fault has struck each.
+/// As many families as contend for one lock: after this many rounds each kind of fault has hit each.
 const WHOLE_ROUNDS: usize = 3;
 
 #[test]
@@ -60,7 +60,7 @@ fn mutexes_of_four_languages_exclude_each_other_under_faults() {
 
 /// The programs that contend.
 fn sides() -> Result<Vec<Side>, ToolError> {
-    // What cannot be built here is no foreign program that is missing.
+    // A program that cannot be built here is not a foreign one that is missing.
     let own = recipes().unwrap();
     let curator = java("curator-5.9", &["../curator/Curated.java"], "Curated")?;
     let side = |name, program: &Command, contenders| Side {
@@ -73,8 +73,8 @@ fn sides() -> Result<Vec<Side>, ToolError> {
         side("Curator", &curator, vec![("mutex", CURATOR_S), ("mutex", CURATOR_S)]),
         Side {
             // Behind a lost reply Go's create looks for its znode without a sync. At a server that
-            // lags it finds none, and creates another: the first one stays in front of everybody for
-            // the life of the session (go-zookeeper/zk, conn.go, CreateProtectedEphemeralSequential).
+            // lags it finds none, and creates another: the first one stays at the head of the queue
+            // for the life of the session (go-zookeeper/zk, conn.go, CreateProtectedEphemeralSequential).
             // A server of zoolet does not lag then, since a session is resumed through the log.
             stands_lost_replies: false,
             ..side("Go", &go()?, vec![("mutex", CURATOR_S)])

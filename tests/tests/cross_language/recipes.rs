@@ -49,7 +49,7 @@ struct Referee {
 }
 
 impl Referee {
-    /// Everybody who contends, by path.
+    /// All contenders, by path.
     fn new(contenders: impl IntoIterator<Item = (String, String)>) -> Arc<Self> {
         let mut paths: BTreeMap<String, Standing> = BTreeMap::new();
         for (path, who) in contenders {

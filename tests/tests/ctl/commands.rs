@@ -130,12 +130,12 @@ pub(crate) async fn data_that_is_not_text_survives(scene: &Scene) {
 pub(crate) async fn permissions_are_shown_set_and_needed(scene: &Scene) {
     let path = scene.path().await;
     assert_eq!(scene.ctl(&["getAcl", &path]).well(), "world:anyone:cdrwa\n");
-    let told = scene.ctl(&["getAcl", "-s", &path]).well();
-    assert!(told.starts_with("world:anyone:cdrwa\ncZxid = 0x"), "{told}");
-    assert!(told.contains("\naclVersion = 0\n") && told.lines().count() == 12, "{told}");
+    let output = scene.ctl(&["getAcl", "-s", &path]).well();
+    assert!(output.starts_with("world:anyone:cdrwa\ncZxid = 0x"), "{output}");
+    assert!(output.contains("\naclVersion = 0\n") && output.lines().count() == 12, "{output}");
     assert_eq!(scene.ctl(&["setAcl", &path, "world:anyone:cdrwa"]).well(), "");
-    let told = scene.ctl(&["setAcl", "-s", "-v", "1", &path, "world:anyone:cdrwa"]).well();
-    assert!(told.starts_with("cZxid = 0x") && told.contains("\naclVersion = 2\n"), "{told}");
+    let output = scene.ctl(&["setAcl", "-s", "-v", "1", &path, "world:anyone:cdrwa"]).well();
+    assert!(output.starts_with("cZxid = 0x") && output.contains("\naclVersion = 2\n"), "{output}");
     assert_eq!(scene.json(&["getAcl", &path])["stat"]["aversion"], 2);
     scene.ctl(&["setAcl", "-v", "1", &path, "world:anyone:r"]).badly(1, "another version");
     let child = format!("{path}/mine");
@@ -155,14 +155,18 @@ pub(crate) async fn permissions_are_shown_set_and_needed(scene: &Scene) {
     assert!(whoami.contains("digest: user"), "{whoami}");
 
     let all = [&auth[..], &["setAcl", "-R", "-s", &path, "world:anyone:cdrwa"]].concat();
-    let told = scene.ctl(&all).well();
-    let lines: Vec<&str> = told.lines().collect();
+    let output = scene.ctl(&all).well();
+    let lines: Vec<&str> = output.lines().collect();
     assert_eq!((lines.len(), lines[0], lines[12], lines[24]), (25, &*path, &*child, "2 znodes"));
-    assert!(told.contains("\naclVersion = 3\n") && told.contains("\naclVersion = 1\n"), "{told}");
-    let told = scene.ctl(&[&["--json"], &all[..]].concat()).well();
-    let told: Vec<Value> = told.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!((&told[1]["path"], &told[1]["stat"]["aversion"]), (&json!(child), &json!(2)));
-    assert_eq!(told[2], json!({ "path": path, "znodes": 2 }));
+    assert!(
+        output.contains("\naclVersion = 3\n") && output.contains("\naclVersion = 1\n"),
+        "{output}"
+    );
+    let output = scene.ctl(&[&["--json"], &all[..]].concat()).well();
+    let output: Vec<Value> =
+        output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((&output[1]["path"], &output[1]["stat"]["aversion"]), (&json!(child), &json!(2)));
+    assert_eq!(output[2], json!({ "path": path, "znodes": 2 }));
     let all = [&auth[..], &["setAcl", "-R", &path, "world:anyone:r,digest:user:x:cdrwa"]].concat();
     assert_eq!(scene.ctl(&all).well(), "2 znodes\n");
     assert_eq!(
@@ -216,22 +220,22 @@ pub(crate) async fn a_watch_tells_of_the_next_change(scene: &Scene) {
     let mut stat = scene.begin(&["--json", "stat", &path, "watch"]);
     let mut ls = scene.begin(&["ls", &top, "watch"]);
     let mut all = scene.begin(&["addWatch", "-m", "persistent_recursive", &top]);
-    let told = read_until(&mut all, &format!("type:NodeCreated path:{path}"));
-    // Whether a watch is there already cannot be seen from outside: change until all have told.
+    let output = read_until(&mut all, &format!("type:NodeCreated path:{path}"));
+    // Whether a watch is there already cannot be seen from outside: change until all have reported.
     soon("events", async || {
         client.create(&path, b"", CreateMode::Persistent).await.unwrap();
         client.delete(&path, -1).await.unwrap();
         let ended = [&mut stat, &mut ls].map(|child| child.try_wait().unwrap().is_some());
-        ended == [true, true] && told.is_finished()
+        ended == [true, true] && output.is_finished()
     })
     .await;
-    let out = told.join().unwrap();
+    let out = output.join().unwrap();
     signal(&all, "INT");
     assert_eq!(ended(all).code, Some(5));
     drop(out);
-    let told = ended(stat).well();
-    let event: Value = serde_json::from_str(told.lines().last().unwrap()).unwrap();
-    assert_eq!(event["event"]["path"], path, "{told}");
+    let output = ended(stat).well();
+    let event: Value = serde_json::from_str(output.lines().last().unwrap()).unwrap();
+    assert_eq!(event["event"]["path"], path, "{output}");
     assert!(ended(ls).well().contains("type:NodeChildrenChanged"));
 }
 
@@ -240,7 +244,7 @@ pub(crate) async fn a_recursive_list_watches_what_it_lists(scene: &Scene) {
     for name in ["a", "a/x", "b"] {
         scene.ctl(&["create", &format!("{top}/{name}")]).well();
     }
-    // Each path is told when it is watched: what happens behind the last one is seen.
+    // Each path is reported when it is watched: what happens behind the last one is seen.
     for words in [["ls", "-w", "-R", &top], ["ls", "-R", &top, "watch"]] {
         let mut ls = scene.begin(&words);
         drop(read_until(&mut ls, &format!("{top}/b\n")).join().map(|mut out| {
@@ -304,8 +308,8 @@ pub(crate) async fn failures_have_codes_and_say_what_is_wrong(scene: &Scene) {
     scene.ctl(&["create", &format!("{top}/a"), "x"]).well();
     let below = format!("{}{top}", scene.servers);
     assert_eq!(said(&mut command(&below, &["get", "/a"])).well(), "x\n", "a root of its own");
-    let nobody = &mut command("127.0.0.1:1", &["--timeout", "300ms", "ls", "/"]);
-    said(nobody).badly(2, "--servers");
+    let unreachable = &mut command("127.0.0.1:1", &["--timeout", "300ms", "ls", "/"]);
+    said(unreachable).badly(2, "--servers");
     said(&mut command("a:b", &["ls", "/"])).badly(3, "a:b");
 }
 

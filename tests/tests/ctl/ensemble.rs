@@ -51,10 +51,10 @@ async fn the_configuration_is_told(scene: &Scene) {
     .await;
     let text = scene.ctl(&["config"]).well();
     assert_eq!(text.matches("server.").count(), 3, "{text}");
-    let told = scene.json(&["config"]);
+    let output = scene.json(&["config"]);
     let lines: Vec<&str> = text.lines().filter(|line| line.starts_with("server.")).collect();
-    assert_eq!(told["servers"], json!(lines));
-    assert!(text.contains(&format!("version={}", told["version"].as_str().unwrap())), "{text}");
+    assert_eq!(output["servers"], json!(lines));
+    assert!(text.contains(&format!("version={}", output["version"].as_str().unwrap())), "{text}");
     let with_stat = scene.ctl(&["config", "-s"]).well();
     assert!(with_stat.starts_with(text.trim_end()), "{with_stat}");
     assert!(with_stat.contains("\ncZxid = 0x"), "{with_stat}");
@@ -93,7 +93,7 @@ async fn who_has_lost_a_term_contends_again(scene: &Scene) {
     soon("the second term", async || terms().len() == 2).await;
     proxy.cut();
     until_said("lost, the session has ended");
-    // Once more, since no server can be reached: whoever has led waits for them.
+    // Once more, since no server can be reached: the former leader waits for them.
     until_said("; contending again");
     proxy.heal();
     soon("the third term", async || terms().len() == 3).await;
@@ -124,9 +124,9 @@ async fn a_server_leaves_and_joins_again(scene: &Scene) {
     ctl(&["reconfig", "-v", "7fffffffffffffff", "-remove", &id]).badly(1, "version");
     ctl(&["reconfig", "-add", "nonsense"]).badly(3, "");
     let (watch, event) = watch_configuration(&others);
-    let told = ctl(&["reconfig", "-s", "-v", version, "-remove", &id]).well();
-    assert_eq!(told.matches("server.").count(), 2, "{told}");
-    assert!(!told.contains(&prefix) && told.contains("\ncZxid = 0x"), "{told}");
+    let output = ctl(&["reconfig", "-s", "-v", version, "-remove", &id]).well();
+    assert_eq!(output.matches("server.").count(), 2, "{output}");
+    assert!(!output.contains(&prefix) && output.contains("\ncZxid = 0x"), "{output}");
     let event = event.join().unwrap();
     assert!(
         event.starts_with("WatchedEvent type:NodeDataChanged path:/zookeeper/config"),
@@ -158,7 +158,7 @@ fn watch_configuration(servers: &str) -> (Child, JoinHandle<String>) {
     (watch, event)
 }
 
-/// The id of a server that follows, and the connect string of the others: nobody's connection ends
+/// The id of a server that follows, and the connect string of the others: no connection ends
 /// when it leaves.
 async fn a_follower_and_the_others(scene: &Scene) -> (String, String) {
     let mut follower = None;

@@ -11,7 +11,7 @@ use zoolet_client::{Client, ClientOptions, CreateMode};
 use zoolet_tests::wait::until_so;
 use zoolet_tests::zooletctl;
 
-/// How long something may take that happens without anybody's further doing.
+/// How long something may take that happens by itself.
 const SOON: Duration = Duration::from_secs(30);
 
 /// A running server, and a part of its tree for each scene.
@@ -61,7 +61,7 @@ impl Scene {
         scene(self).await;
     }
 
-    /// A path that nobody has used. Its znode exists.
+    /// A path that was not used before. Its znode exists.
     pub(crate) async fn path(&self) -> String {
         let path = format!("/scene-{}", self.paths.fetch_add(1, Ordering::Relaxed));
         self.client().await.create(&path, b"", CreateMode::Persistent).await.unwrap();
@@ -100,7 +100,7 @@ impl Scene {
         start(self.command(words).stdin(Stdio::null()))
     }
 
-    /// Waits until a znode has so many children.
+    /// Waits until a znode has `count` children.
     pub(crate) async fn until_children(&self, path: &str, count: usize) -> Vec<String> {
         let client = self.client().await;
         let mut names = Vec::new();

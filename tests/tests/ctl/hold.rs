@@ -34,7 +34,7 @@ pub(crate) async fn a_lock_excludes_itself(scene: &Scene) {
     let path = scene.path().await;
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("owner").display().to_string();
-    // Whoever finds the file there was not alone.
+    // A holder that finds the file there was not alone.
     let script = "test ! -e $0 || exit 9; touch $0; sleep 0.2; rm $0";
     let contenders: Vec<_> =
         (0..4).map(|_| scene.begin(&["lock", &path, "--", "sh", "-c", script, &file])).collect();

@@ -1,4 +1,4 @@
-//! What is told of locks, and what a bench measures.
+//! What `locks` shows, and what a bench measures.
 
 use serde_json::{Value, json};
 use zoolet_client::{Client, CreateMode, Stat};
@@ -10,7 +10,7 @@ const UUID: &str = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4be";
 const HEX: &str = "1b9d6bcdbbfd4b2d9b5dab8dfbbd4be";
 
 /// Names as each family writes them, the last digit of the id left out; the family and the role
-/// that are told; and the number, where the client chooses it.
+/// that are shown; and the number, where the client chooses it.
 fn families() -> Vec<(String, &'static str, &'static str)> {
     vec![
         (format!("_c_{UUID}0-lock-"), "curator", "mutex"),
@@ -139,7 +139,7 @@ pub(crate) async fn families_that_do_not_see_each_other_are_told(scene: &Scene) 
     assert_eq!(shown[0]["queue"][0]["path"], go, "{shown}");
     let text = scene.ctl(&["locks", &path]).well();
     assert!(text.contains("! several hold it"), "{text}");
-    // A lock that both wait for is told as one.
+    // A lock that both wait for is shown as one.
     let path = scene.path().await;
     let mut holder = scene.begin(&["lock", &path, "--", "sleep", "60"]);
     scene.until_children(&path, 2).await;

@@ -132,8 +132,8 @@ pub(crate) async fn a_stubborn_command_is_killed_by_the_end_of_the_lease(scene: 
     assert!(alive > timeout / 4, "alive for {alive:?}");
 }
 
-/// On a terminal nobody has a process group of their own, and nothing is left all the same: not even
-/// what does not care for SIGTERM and has lost its parent.
+/// On a terminal a command has no process group of its own, and nothing is left all the same: not
+/// even what ignores SIGTERM and has lost its parent.
 pub(crate) async fn a_command_on_a_terminal_ends_with_all_it_started(scene: &Scene) {
     if !tools::require_foreign("a lock on a terminal", &["python3"]).unwrap() {
         return;
@@ -194,9 +194,9 @@ pub(crate) async fn a_command_that_was_stopped_goes_on_only_under_its_lock(scene
 
 /// SIGTERM ends a holder that has stood still, and one that stands still as soon as it goes on; with
 /// a command and without. The lock is free when it has ended: its session has not just expired.
-pub(crate) async fn who_was_stopped_gives_back_the_lock_when_told_to_end(scene: &Scene) {
+pub(crate) async fn a_stopped_holder_gives_the_lock_back_when_asked_to_end(scene: &Scene) {
     let client = scene.client().await;
-    // A shell may tell of its child that was ended too, which is of no interest.
+    // A shell may report its child that was ended too, which is of no interest.
     let script =
         "exec 2>&-; trap 'echo told; exit 7' TERM; echo ready; while :; do sleep 0.02; done";
     let work = ["--", "sh", "-c", script];

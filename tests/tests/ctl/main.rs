@@ -1,12 +1,12 @@
 //! `zooletctl` against real servers, of zoolet and of Apache ZooKeeper: its commands one by one and
-//! in its shell, commands under locks, what it tells of locks, and its bench.
+//! in its shell, commands under locks, what it shows about locks, and its bench.
 
 #![allow(
     clippy::unwrap_used,
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    reason = "a test fails by panicking, and tells which scene it was"
+    reason = "a test fails by panicking, and prints which scene it was"
 )]
 
 mod commands;
@@ -88,5 +88,5 @@ suites! {
         loss::a_stubborn_command_is_killed_by_the_end_of_the_lease,
         loss::a_command_on_a_terminal_ends_with_all_it_started,
         loss::a_command_that_was_stopped_goes_on_only_under_its_lock,
-        loss::who_was_stopped_gives_back_the_lock_when_told_to_end;
+        loss::a_stopped_holder_gives_the_lock_back_when_asked_to_end;
 }

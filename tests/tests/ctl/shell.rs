@@ -95,13 +95,13 @@ pub(crate) async fn a_watch_is_forgotten_while_no_server_can_be_reached(scene: &
 
     proxy.cut();
     writeln!(lines, "removewatches {path}\nremovewatches -l {path}").unwrap();
-    let told = thread::spawn(move || {
+    let output = thread::spawn(move || {
         let lines = BufReader::new(err).lines().map(Result::unwrap);
         lines.take_while(|line| !line.contains("removed here alone")).collect::<Vec<_>>()
     });
-    soon("the watch is forgotten", async || told.is_finished()).await;
-    let told = told.join().unwrap();
-    assert_eq!(told.iter().filter(|line| line.starts_with("Error: ")).count(), 1, "{told:?}");
+    soon("the watch is forgotten", async || output.is_finished()).await;
+    let output = output.join().unwrap();
+    assert_eq!(output.iter().filter(|line| line.starts_with("Error: ")).count(), 1, "{output:?}");
 
     proxy.heal();
     writeln!(lines, "create {path}/after").unwrap();

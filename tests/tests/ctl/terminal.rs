@@ -38,7 +38,7 @@ except OSError:
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 "#;
 
-/// What the line editor writes when it begins to read: it has bracketed pastes told.
+/// What the line editor writes when it begins to read: it switches bracketed paste on.
 const READY: &str = "\x1b[?2004h";
 
 pub(crate) async fn a_person_has_history_and_completion(scene: &Scene) {
@@ -58,7 +58,7 @@ pub(crate) async fn a_person_has_history_and_completion(scene: &Scene) {
     let count = format!("getAllCh\t {path}\r");
     let watch = format!("get -w {path}\r");
     let set = format!("set {path} changed\r");
-    // A command and a path are completed, Ctrl-C throws a line away, an event is told of, Ctrl-D
+    // A command and a path are completed, Ctrl-C throws a line away, an event is shown, Ctrl-D
     // leaves.
     play(&[
         (READY, &get),
@@ -77,7 +77,7 @@ pub(crate) async fn a_person_has_history_and_completion(scene: &Scene) {
     play(&[(READY, "\x1b[A\x1b[A\r"), ("changed", ""), (READY, "quit\r")]).well();
 }
 
-/// A person is told of long work before it is done: who stands in front at a lock, and how far the
+/// A person sees long work before it is done: who precedes it at a lock, and how far the
 /// preparation of a bench is.
 pub(crate) async fn a_person_sees_what_takes_long(scene: &Scene) {
     if !tools::require_foreign("progress on a terminal", &["python3"]).unwrap() {

@@ -25,7 +25,7 @@ const ROUNDS: usize = 50;
 const ENSEMBLES: usize = 2;
 /// What the generators of victims and moments begin to count at; those of a load count from 1.
 const KILLER: u64 = 100;
-/// After so many rounds everything acknowledged is looked for, under load.
+/// After this many rounds everything acknowledged is looked for, under load.
 const ROUNDS_PER_CHECK: usize = 5;
 /// The mean pause between two writes of a session: the load leaves the servers time to come back.
 const PAUSE: Duration = Duration::from_millis(6);
@@ -84,7 +84,7 @@ async fn kill_one(servers: &mut Zoolet, round: usize, rng: &mut fastrand::Rng, k
     sleep(Duration::from_millis(rng.u64(0..400))).await;
 }
 
-/// Waits until one of the running servers leads; answers how long it took.
+/// Waits until one of the running servers leads; returns how long it took.
 fn other_leader(servers: &Zoolet) -> Duration {
     let start = Instant::now();
     block_in_place(|| servers.wait_for_leader(LEADER_MAX)).unwrap();

@@ -25,7 +25,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// How long an attempt to write may go on where it must not come through. What is acknowledged
 /// later than that is found by the witnesses.
 const REFUSAL: Duration = Duration::from_secs(1);
-/// So many more writes are acknowledged before the next cut: what is lost by it must be there.
+/// This many more writes are acknowledged before the next cut: what is lost by it must be there.
 const WRITES_PER_HEAL: usize = 20;
 /// What the generators of the two kinds of trials begin to count at; those of a load count from 1.
 const CUT_IN_TWO: u64 = 100;
@@ -66,7 +66,7 @@ async fn cut_in_two(count: usize, seed: Arc<Seed>) {
     trial.finish(&seed).await;
 }
 
-/// Servers that still reach some of the others, or are heard and hear nobody, and cuts that come
+/// Servers that still reach some of the others, or can send but not receive, and cuts that come
 /// and go.
 async fn cut_in_part(count: usize, seed: Arc<Seed>) {
     let mut trial = Trial::start(count, &seed, CUT_IN_PART).await;
@@ -78,9 +78,9 @@ async fn cut_in_part(count: usize, seed: Arc<Seed>) {
     }
     // Larger ensembles have enough to do with their sizes.
     if count <= 4 {
-        trial.half_deaf(Lost::FromFirst, true).await;
-        trial.half_deaf(Lost::ToFirst, true).await;
-        trial.half_deaf(Lost::ToFirst, false).await;
+        trial.one_way(Lost::FromFirst, true).await;
+        trial.one_way(Lost::ToFirst, true).await;
+        trial.one_way(Lost::ToFirst, false).await;
     }
     trial.flap().await;
     trial.finish(&seed).await;
@@ -138,7 +138,7 @@ impl Trial {
         (leader, others)
     }
 
-    /// Cuts so many servers off all others, and the leader with them or not.
+    /// Cuts `size` servers off all others, and the leader with them or not.
     async fn split_by_size(&mut self, size: usize, with_leader: bool) {
         let (leader, mut others) = self.leader_and_others().await;
         let mut side: Vec<usize> = others.drain(..size - usize::from(with_leader)).collect();
@@ -146,8 +146,8 @@ impl Trial {
         self.split(&side, &others, Lost::Both).await;
     }
 
-    /// One server is not heard any more, or hears nobody any more; the other way stays open.
-    async fn half_deaf(&mut self, lost: Lost, is_leader: bool) {
+    /// One server can no longer send, or no longer receive; the other way stays open.
+    async fn one_way(&mut self, lost: Lost, is_leader: bool) {
         let (leader, mut others) = self.leader_and_others().await;
         let other = others.pop().unwrap();
         let (victim, spared) = if is_leader { (leader, other) } else { (other, leader) };
@@ -173,8 +173,8 @@ impl Trial {
         *self.rng.choice(&[Lost::Both, Lost::FromFirst, Lost::ToFirst]).unwrap()
     }
 
-    /// Cuts the ensemble in two: who has more than half of all goes on, everybody else stops, and
-    /// hangs up on its clients.
+    /// Cuts the ensemble in two: the side with more than half of all goes on, the other stops and
+    /// closes its clients' connections.
     async fn split(&mut self, side: &[usize], rest: &[usize], lost: Lost) {
         let count = self.all.len();
         let mut witnesses = Vec::new();
@@ -209,7 +209,7 @@ impl Trial {
             witness.until_expired(&self.reader).await.unwrap();
         }
         self.heal().await;
-        // What a server sends that hears nobody may have come in time.
+        // What a server sends that cannot receive may have come in time.
         for witness in witnesses.into_iter().filter(|_| !going.is_empty() && lost != Lost::ToFirst)
         {
             witness.has_ended(&self.reader).await.unwrap();
@@ -236,7 +236,7 @@ impl Trial {
         }
     }
 
-    /// Every server of a majority writes; answers how long that took to begin.
+    /// Every server of a majority writes; returns how long that took to begin.
     async fn goes_on(&self, half: &[usize]) -> Duration {
         let election = self.ensemble.until_serving(half, ELECTION_MAX).await.unwrap().1;
         let asked = half.iter().map(|server| self.writes_soon(*server));
@@ -244,7 +244,7 @@ impl Trial {
         election
     }
 
-    /// Undoes all cuts, waits until everybody serves, and looks for all that was acknowledged.
+    /// Undoes all cuts, waits until all servers serve, and looks for all that was acknowledged.
     async fn heal(&mut self) {
         self.ensemble.network.heal().unwrap();
         self.ensemble.until_serving(&self.all, ELECTION_MAX).await.unwrap();
@@ -252,8 +252,8 @@ impl Trial {
         self.load.check_while_running().await.unwrap();
     }
 
-    /// Cuts the leader off from one follower, on one way or both. Whoever reaches everybody always
-    /// finds the leader, whichever of the two it is.
+    /// Cuts the leader off from one follower, on one way or both. A server that reaches all others
+    /// always finds the leader, whichever of the two it is.
     async fn leader_misses_one(&mut self, lost: Lost) {
         let (leader, mut others) = self.leader_and_others().await;
         let other = others.pop().unwrap();

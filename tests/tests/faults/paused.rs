@@ -1,5 +1,5 @@
-//! The leader is stopped and wakes up again, under load: sessions of the other servers, which are
-//! heard of all the time, go on, however long it slept and whatever it had decided
+//! The leader is stopped and wakes up again, under load: sessions of the other servers, which give
+//! signs of life all the time, go on, however long it slept and whatever it had decided
 //! (`docs/decisions/0010-who-ends-a-session.md`); everything acknowledged is there.
 //!
 //! `ZOOLET_FAULTS_SEED` repeats a run.
@@ -88,8 +88,8 @@ async fn wakes_up(asleep_ms: u64, seed: Arc<Seed>) {
     ));
 }
 
-/// The session that owns a znode. A connection may break while the servers settle: that is no end
-/// of a session.
+/// The session that owns a znode. A connection may break while the servers settle: that does not
+/// end a session.
 async fn owner(client: &Client, path: &str) -> Option<SessionId> {
     let began = Instant::now();
     loop {

@@ -43,7 +43,7 @@ fn apache_alone_serves_reads() {
 }
 
 #[test]
-fn without_the_switch_a_server_alone_serves_nobody() {
+fn without_the_switch_a_server_alone_serves_no_clients() {
     let mut servers = Zoolet::builder().servers(3).start().unwrap();
     let survivor = lose_the_others(&mut servers);
     eventually("silence", || four_letter::ask(survivor, "isro").unwrap() == "null");
@@ -96,7 +96,7 @@ fn serves_reads_alone(servers: &mut Servers) {
     assert_eq!(reader.receive().unwrap(), Incoming::Closed, "its client is to look for more");
     let again = reader.resume_request(Zxid(0));
     let again = RawConnection::handshake(survivor, &again).unwrap();
-    assert_eq!(again.session.timeout_ms, 0, "the session was nobody else's");
+    assert_eq!(again.session.timeout_ms, 0, "the session has ended");
     let mut writer = RawConnection::handshake(survivor, &handshake(true)).unwrap();
     assert_eq!(writer.session.read_only, Some(false));
     done(call(&mut writer, &create("/new", 0)));

@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(20);
 const KILL_WITHIN_MS: u64 = 250;
 /// How long an ensemble may take to get over a change, on a busy machine.
 const SETTLED_MAX: Duration = Duration::from_mins(2);
-/// Every so many rounds the leader dies right after the answer, however slow the machine is.
+/// The rounds after which the leader dies right after the answer, however slow the machine is.
 const ROUNDS_PER_ANSWER: usize = 4;
 const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
@@ -55,7 +55,7 @@ fn start(voters: usize) -> Zoolet {
         .servers(voters)
         .observers(SERVERS - voters)
         .property("reconfigEnabled", "true")
-        // A removed server hangs up after so many ticks. It must be before the sessions that it no
+        // A removed server closes its clients' connections after this many ticks. It must be before the sessions that it no
         // longer keeps alive expire.
         .property("syncLimit", "4")
         .super_digest(SUPER_DIGEST)
@@ -148,9 +148,9 @@ async fn a_leader_that_dies_within_a_change_leaves_the_old_or_the_new_ensemble()
     let seed = Seed::of("faults", "reconfig_faults::");
     let mut rng = seed.generator(0);
     let mut servers = block_in_place(|| start(3));
-    let everybody = servers.connect_string();
-    let mut load = Load::start(&everybody, &seed, PAUSE).await.unwrap();
-    let all = settled(&everybody).await;
+    let all_servers = servers.connect_string();
+    let mut load = Load::start(&all_servers, &seed, PAUSE).await.unwrap();
+    let all = settled(&all_servers).await;
     let (mut now, mut changes, mut known) = (all.clone(), Changes::default(), 0);
     for round in 0..rounds {
         let mut draws = iter::repeat_with(|| any_members(&all, &mut rng));
@@ -167,11 +167,11 @@ async fn a_leader_that_dies_within_a_change_leaves_the_old_or_the_new_ensemble()
         servers.kill(victim).unwrap();
         servers.spawn(victim).unwrap();
         let answer = timeout(SETTLED_MAX, asking).await.unwrap().unwrap();
-        let then = settled(&everybody).await;
+        let then = settled(&all_servers).await;
         assert!(then == now || then == wanted, "{now:?} was to be {wanted:?} and is {then:?}");
         match answer.map_err(|error| error.code()) {
-            Ok(told) => {
-                assert_eq!((&told, &then), (&wanted, &wanted));
+            Ok(applied) => {
+                assert_eq!((&applied, &then), (&wanted, &wanted));
                 changes.acknowledged += 1;
             }
             Err(Some(ErrorCode::NewConfigNoQuorum | ErrorCode::ReconfigInProgress)) => {
@@ -186,7 +186,7 @@ async fn a_leader_that_dies_within_a_change_leaves_the_old_or_the_new_ensemble()
         known = load.check_while_running().await.unwrap().max(known);
         load.until_acknowledged(known + 20).await.unwrap();
     }
-    ask_until_done(&everybody, &all).await;
+    ask_until_done(&all_servers, &all).await;
     serve_as_told(&servers, &all).await;
     let total = load.finish().await.unwrap();
     let addresses: Vec<_> = (0..SERVERS).map(|i| servers.client_address(i).unwrap()).collect();
@@ -212,9 +212,9 @@ async fn ask_until_done(servers: &str, members: &Members) {
 async fn followers_and_leaders_move_to_other_ports() {
     let seed = Seed::of("faults", "reconfig_faults::");
     let mut servers = block_in_place(|| start(SERVERS));
-    let everybody = servers.connect_string();
-    let mut load = Load::start(&everybody, &seed, PAUSE).await.unwrap();
-    let mut members = settled(&everybody).await;
+    let all_servers = servers.connect_string();
+    let mut load = Load::start(&all_servers, &seed, PAUSE).await.unwrap();
+    let mut members = settled(&all_servers).await;
     let leader = block_in_place(|| servers.wait_for_leader(LEADER_MAX)).unwrap();
     let leases = [PortLease::take(3).unwrap(), PortLease::take(3).unwrap()];
     for (mover, lease) in [(leader + 1) % SERVERS, leader].into_iter().zip(&leases) {
@@ -227,7 +227,7 @@ async fn followers_and_leaders_move_to_other_ports() {
         let before = text.lines().find(|line| line.starts_with(&format!("server.{id}="))).unwrap();
         std::fs::write(&file, text.replace(before, &line)).unwrap();
         members.insert(id, line);
-        ask_until_done(&everybody, &members).await;
+        ask_until_done(&all_servers, &members).await;
         servers.kill(mover).unwrap();
         servers.spawn(mover).unwrap();
         serve_as_told(&servers, &members).await;

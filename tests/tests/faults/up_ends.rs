@@ -1,5 +1,5 @@
 //! `zoolet up` while its servers end and when it ends itself: Ctrl-C, the files and the log of a
-//! trial, a leader that is told to stop, servers that are killed under load.
+//! trial, a leader that is asked to stop, servers that are killed under load.
 //!
 //! `ZOOLET_FAULTS_SEED` repeats a run.
 
@@ -26,7 +26,7 @@ const SERVERS: u16 = 3;
 /// How long servers may take to come back, on a busy machine.
 const BACK_MAX: Duration = Duration::from_mins(1);
 
-/// Followers miss their leader no sooner than this; one that is told does not wait for it.
+/// Followers miss their leader no sooner than this; one that is notified does not wait for it.
 const ELECTION_MIN: Duration = Duration::from_secs(12);
 
 /// Kills of servers under load.
@@ -90,8 +90,8 @@ fn a_trial_is_ended_by_ctrl_c_and_leaves_nothing() {
     let ports: Vec<u16> = members.iter().map(|member| member.client_port).collect();
     assert_eq!(ports, (port..port + SERVERS).collect::<Vec<_>>());
     for (member, announced) in members.iter().zip(&running.announced[1..]) {
-        let told = format!("client port {}, pid {}", member.client_port, member.pid);
-        assert!(announced.ends_with(&told), "{announced} is not {told}");
+        let part = format!("client port {}, pid {}", member.client_port, member.pid);
+        assert!(announced.ends_with(&part), "{announced} is not {part}");
         for port in [member.client_port, member.peer_port.unwrap()] {
             TcpStream::connect(address(port)).unwrap();
         }
@@ -129,15 +129,15 @@ async fn a_leader_that_is_told_to_stop_hands_its_lead_over() {
     client.create("/kept", b"", CreateMode::Persistent).await.unwrap();
     let members = up::members(directory.path()).unwrap();
     let old = block_in_place(|| until(BACK_MAX, || leader(&members))).unwrap();
-    let told = Instant::now();
+    let asked_at = Instant::now();
     signal(members[old].pid, "TERM").unwrap();
     let new = block_in_place(|| {
         until(BACK_MAX, || leader(&members).filter(|_| !is_alive(members[old].pid)))
     });
-    let took = told.elapsed();
+    let took = asked_at.elapsed();
     assert!(new.is_some() && took < ELECTION_MIN / 2, "{new:?} after {took:?}: {}", said());
     let write = async || client.set_data("/kept", b"more", -1).await.is_ok();
-    assert!(until_so(BACK_MAX, write).await, "nobody writes: {}", said());
+    assert!(until_so(BACK_MAX, write).await, "no write succeeds: {}", said());
     client.close().await.unwrap();
     assert!(running.stop().unwrap().success());
 }

@@ -38,7 +38,8 @@ fn an_ensemble_of_apache_loses_its_leader_and_gets_it_back() {
     assert_eq!(report.losses, 1);
     assert_ne!(apache.pid(leader).unwrap(), pid, "the leader was started again");
     for index in 0..3 {
-        // One that hears of the election that the return has caused hangs up until it is over.
+        // One that notices the election that the return has caused closes connections until it
+        // is over.
         apache.wait_until_serving(index).unwrap();
     }
 }
@@ -51,7 +52,7 @@ fn zoolet_reads_the_same_configuration(apache: &Apache) {
         assert_eq!((usize::from(config.server_id.0), config.members.len()), (index + 1, 3));
         assert_eq!((config.client_bind.port, config.ensemble.tick_time_ms), (port, 500));
         assert!(config.znodes.ttl_enabled && config.four_letter.words == Words::All);
-        let told: Vec<String> = warnings.iter().map(ToString::to_string).collect();
-        assert!(told.is_empty(), "nothing of it is left out: {told:?}");
+        let shown: Vec<String> = warnings.iter().map(ToString::to_string).collect();
+        assert!(shown.is_empty(), "nothing of it is left out: {shown:?}");
     }
 }

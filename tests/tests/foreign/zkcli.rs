@@ -61,12 +61,13 @@ fn check(name: &str, classpath: &OsStr, servers: &[String], record: bool) -> Opt
         fs::write(&file, answered).unwrap();
         return None;
     }
-    let (script, answered) = (without_farewells(&script), without_farewells(&answered));
+    let (script, answered) = (without_closing_lines(&script), without_closing_lines(&answered));
     (script != answered).then(|| difference(&file, &script, &answered))
 }
 
-/// A client that quits tells of its own closing, if it gets to it before its JVM ends: chance.
-fn without_farewells(text: &str) -> String {
+/// Returns the text without the lines about its own closing that a client prints when it quits, if
+/// its JVM does not end before.
+fn without_closing_lines(text: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     for line in text.lines() {
         let quits = kept.last().is_some_and(|last| last.ends_with("> quit"));

@@ -17,7 +17,7 @@ use crate::harness::{Scene, cancelled_at_every_await, connect, dropped_after};
 const LONG: Duration = Duration::from_secs(10);
 const SHORT: Duration = Duration::from_millis(200);
 
-pub(crate) async fn a_barrier_holds_everybody_up(scene: &Scene) {
+pub(crate) async fn a_barrier_holds_all_up(scene: &Scene) {
     let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
     let barrier = Barrier::new(&one, &path);
     barrier.set().await.unwrap();
@@ -55,10 +55,10 @@ pub(crate) async fn members_enter_and_leave_together(scene: &Scene) {
             sleep(Duration::from_millis(20 * u64::try_from(number).unwrap())).await;
             entering.fetch_add(1, Ordering::SeqCst);
             let entered = barrier.enter().await.unwrap();
-            assert_eq!(entering.load(Ordering::SeqCst), MEMBERS, "nobody enters alone");
+            assert_eq!(entering.load(Ordering::SeqCst), MEMBERS, "no member enters alone");
             leaving.fetch_add(1, Ordering::SeqCst);
             entered.leave().await.unwrap();
-            assert_eq!(leaving.load(Ordering::SeqCst), MEMBERS, "nobody leaves alone");
+            assert_eq!(leaving.load(Ordering::SeqCst), MEMBERS, "no member leaves alone");
         });
     }
     while let Some(ended) = timeout(LONG, members.join_next()).await.unwrap() {
@@ -101,7 +101,7 @@ pub(crate) async fn who_was_told_that_all_are_there_has_entered(scene: &Scene) {
 
 pub(crate) async fn barriers_survive_cancels_and_lost_replies(scene: &Scene) {
     let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
-    // So many that a cancelled one, seen for a moment yet, does not complete them.
+    // Enough that a cancelled one, which is still seen for a moment, does not complete them.
     let barrier = DoubleBarrier::new(&one, &path, 9);
     let left = async || scene.until_children(&other, &path, 0).await;
     cancelled_at_every_await(|| barrier.enter(), left).await;
@@ -213,7 +213,7 @@ pub(crate) async fn barriers_are_tried(scene: &Scene) {
     let last = tries.try_enter().await.unwrap().expect("the other one is there");
     let first = timeout(LONG, entering).await.unwrap().unwrap().unwrap();
     scene.caught_up().await;
-    // Whoever finds all inside does not wait either.
+    // A member that finds all inside does not wait either.
     let third = waits.try_enter().await.unwrap().expect("they are ready");
     scene.caught_up().await;
     assert!(!third.try_leave().await.unwrap());
@@ -271,7 +271,7 @@ pub(crate) async fn a_try_whose_partner_leaves_leaves_too(scene: &Scene) {
             let outcome = tries.try_enter().await.unwrap();
             one.sync(&path).await.unwrap();
             let is_ready = one.exists(&ready).await.unwrap().is_some();
-            assert_eq!(outcome.is_some(), is_ready, "one is told, and the other is not");
+            assert_eq!(outcome.is_some(), is_ready, "one is notified, and the other is not");
             if let Some(outcome) = outcome {
                 outcome.try_leave().await.unwrap();
                 // The partner does not know of a barrier.

@@ -90,7 +90,7 @@ pub(crate) async fn a_cancelled_wait_for_a_multi_lock_leaves_nothing_behind(scen
         let all = multi(&other);
         cancelled_at_every_await(|| all.acquire(), left).await;
         cancelled_at_every_await(|| all.try_acquire(), left).await;
-        assert!(held.release().await.unwrap(), "nobody has taken it away");
+        assert!(held.release().await.unwrap(), "no other client has taken it away");
     }
     let all = multi(&other);
     assert!(timeout(LONG, all.acquire()).await.unwrap().unwrap().release().await.unwrap());
@@ -120,7 +120,7 @@ pub(crate) async fn a_cancelled_wait_for_a_simple_lock_leaves_nothing_behind(sce
     cancelled_at_every_await(|| lock.acquire(), left).await;
     cancelled_at_every_await(|| lock.try_acquire(), left).await;
     soon("no watch is left but the holder's", async || scene.watched(&at) == Some(0)).await;
-    assert!(held.release().await.unwrap(), "nobody has taken it away");
+    assert!(held.release().await.unwrap(), "no other client has taken it away");
     assert!(timeout(LONG, lock.acquire()).await.unwrap().unwrap().release().await.unwrap());
 
     let one = &one;
@@ -132,7 +132,7 @@ pub(crate) async fn a_cancelled_wait_for_a_simple_lock_leaves_nothing_behind(sce
             for patience in PATIENCE_MS.map(Duration::from_millis) {
                 assert!(lock.acquire_timeout(patience).await.unwrap().is_none());
             }
-            assert!(held.release().await.unwrap(), "nobody has taken it away");
+            assert!(held.release().await.unwrap(), "no other client has taken it away");
         })
         .await;
 }
@@ -172,7 +172,7 @@ pub(crate) async fn a_wait_that_is_dropped_over_its_grant_leaves_nothing_behind(
                 waiter.is_finished() || scene.watched(&at) > Some(0)
             })
             .await;
-            assert!(held.release().await.unwrap(), "nobody has taken it away");
+            assert!(held.release().await.unwrap(), "no other client has taken it away");
             has_ended = waiter.await.unwrap().is_some();
             scene.until_bare(&one, &path).await;
             if has_ended {

@@ -67,7 +67,7 @@ pub(crate) async fn a_shared_count_is_watched_and_set(scene: &Scene) {
     let same = SharedCount::new(&other, &path, 5);
     other.sync(&path).await.unwrap();
     let (seen, watch) = same.get_watched().await.unwrap();
-    assert_eq!(seen.value, 42, "the seed is for whoever comes first");
+    assert_eq!(seen.value, 42, "the seed is for the first writer");
     count.set(-1).await.unwrap();
     timeout(LONG, watch.changed()).await.unwrap().unwrap();
     assert!(!same.try_set(seen, 3).await.unwrap(), "somebody has written it");
@@ -81,14 +81,14 @@ pub(crate) async fn a_shared_count_is_watched_and_set(scene: &Scene) {
         .under_every_fault(async |client, path| {
             let count = SharedCount::new(&client, &format!("{path}/count"), 1);
             let seen = count.get().await.unwrap();
-            assert!(count.try_set(seen, 2).await.unwrap(), "nobody else writes it");
+            assert!(count.try_set(seen, 2).await.unwrap(), "no other client writes it");
             count.set(3).await.unwrap();
             assert_eq!(count.get().await.unwrap(), Versioned { value: 3, version: 2 });
         })
         .await;
 }
 
-/// Whoever drops a write at any moment leaves a number that was there before or after it.
+/// A write that is dropped at any moment leaves a number that was there before or after it.
 pub(crate) async fn a_cancelled_write_happens_once_or_not_at_all(scene: &Scene) {
     let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
     let counter = Counter::new(&one, &format!("{path}/number"));

@@ -15,7 +15,7 @@ use crate::harness::{
 
 const LONG: Duration = Duration::from_secs(20);
 
-/// How often each item is in a queue that nobody else uses.
+/// How often each item is in a queue that no other client uses.
 async fn items(client: &Client, path: &str) -> BTreeMap<String, usize> {
     let queue = Queue::new(client, path);
     let mut items = BTreeMap::new();

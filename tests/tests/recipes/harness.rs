@@ -14,7 +14,7 @@ use zoolet_client::{Client, ClientOptions, CreateMode, Error};
 use zoolet_tests::four_letter;
 use zoolet_tests::wait::until_so;
 
-/// How long something may take that happens without anybody's further doing.
+/// How long something may take that happens by itself.
 const SOON: Duration = Duration::from_secs(20);
 
 /// The most requests of one scenario that faults strike; more is a scenario that does not end.
@@ -64,7 +64,7 @@ impl Scene {
         scene(self).await;
     }
 
-    /// A path that nobody has used.
+    /// A path that was not used before.
     pub(crate) fn path(&self) -> String {
         format!("/recipes/{}", self.paths.fetch_add(1, Ordering::Relaxed))
     }
@@ -95,7 +95,7 @@ impl Scene {
         names
     }
 
-    /// Waits until a znode has so many children.
+    /// Waits until a znode has `count` children.
     pub(crate) async fn until_children(&self, client: &Client, path: &str, count: usize) {
         let mut names = Vec::new();
         let wait = async {
@@ -112,7 +112,7 @@ impl Scene {
     }
 
     /// Runs a scenario again and again, each time with a client of its own, a fresh path, and a
-    /// fault that strikes another of its requests, until one is no longer struck. The scenario
+    /// fault that hits another of its requests, until no request is left to hit. The scenario
     /// has to come to its end all the same, and must leave nothing below its path.
     pub(crate) async fn under_every_fault<F>(&self, scenario: impl Fn(Client, String) -> F)
     where
@@ -254,7 +254,8 @@ pub(crate) async fn cancelled_at_every_await<T, F>(
     .await;
 }
 
-/// The same of what waits for nobody: the last one comes to its end, however long it takes.
+/// The same of what waits for no other client: the last one comes to its end, however long it
+/// takes.
 pub(crate) async fn cancelled_until_it_ends<T, F>(
     mut make: impl FnMut() -> F,
     mut left: impl AsyncFnMut(),
@@ -280,7 +281,7 @@ async fn cancelled_until(mut has_ended: impl AsyncFnMut(usize) -> bool) {
     panic!("it does not end");
 }
 
-/// Polls a future so many times and drops it; answers what it said if it came to its end.
+/// Polls a future `polls` times and drops it; returns its output if it came to its end.
 pub(crate) async fn dropped_after<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     let mut still = polls;

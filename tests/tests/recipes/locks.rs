@@ -57,7 +57,7 @@ pub(crate) async fn a_semaphore_s_znodes_are_curator_s(scene: &Scene) {
     let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
     let semaphore = Semaphore::new(&one, &path, 2);
     let leases = semaphore.acquire_many(2).await.unwrap();
-    // The queue is empty, and may be reaped before anybody looks.
+    // The queue is empty, and may be reaped before the next look.
     let mut parents = scene.children(&one, &path).await;
     parents.retain(|name| name != "locks");
     assert_eq!(parents, ["leases"]);
@@ -384,9 +384,9 @@ pub(crate) async fn a_simple_lock_that_another_has_is_lost(scene: &Scene) {
     assert_eq!(other.get(&path).await.unwrap().0.as_ref(), b"other");
 }
 
-/// A lock's ACL may forbid everybody to read its znode: its holder and its waiters watch it all the
+/// A lock's ACL may grant READ on its znode to no one: its holder and its waiters watch it all the
 /// same.
-pub(crate) async fn a_lock_that_nobody_may_read_is_watched(scene: &Scene) {
+pub(crate) async fn a_lock_without_read_permission_is_watched(scene: &Scene) {
     let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
     let acl = vec![Acl { perms: perms::ADMIN, id: Id::new("world", "anyone") }];
     let options = LockOptions::new().acl(acl);
@@ -397,7 +397,7 @@ pub(crate) async fn a_lock_that_nobody_may_read_is_watched(scene: &Scene) {
     let (lost, asked) = (tokio::spawn(held.lost()), tokio::spawn(held.revocation()));
     sleep(SHORT).await;
     assert!(!waiter.is_finished() && !lost.is_finished());
-    assert!(!asked.is_finished(), "nobody has asked for it");
+    assert!(!asked.is_finished(), "there was no request for it");
     other.delete(held.path(), -1).await.unwrap();
     timeout(LONG, asked).await.unwrap().unwrap();
     assert_eq!(timeout(LONG, lost).await.unwrap().unwrap(), Loss::Deleted);

@@ -6,7 +6,7 @@
     clippy::panic,
     clippy::indexing_slicing,
     clippy::print_stdout,
-    reason = "a test fails by panicking, and tells which scene it was"
+    reason = "a test fails by panicking, and prints which scene it was"
 )]
 
 mod barriers;
@@ -29,7 +29,7 @@ use zoolet_tests::{scenes, suites, tools};
 
 use harness::Scene;
 
-/// How often the servers look for containers that nobody uses: often, so that some go between the
+/// How often the servers look for containers that are not used: often, so that some go between the
 /// look at a parent and the create below it.
 const REAPER_MS: &str = "500";
 
@@ -97,7 +97,7 @@ suites! {
         locks::a_simple_lock_released_again_spares_the_next_holder,
         locks::a_cancelled_release_of_a_simple_lock_spares_the_next_holder,
         locks::a_simple_lock_that_another_has_is_lost,
-        locks::a_lock_that_nobody_may_read_is_watched,
+        locks::a_lock_without_read_permission_is_watched,
         locks::a_cancelled_release_leaves_nothing_behind,
         locks::many_permits_are_taken_by_one_at_a_time,
         locks::many_permits_survive_cancels_and_lost_replies,
@@ -121,7 +121,7 @@ suites! {
         leaders::leadership_is_tried_and_waited_for_in_time;
 
     barriers_and_queues_on_zoolet / barriers_and_queues_on_apache:
-        barriers::a_barrier_holds_everybody_up,
+        barriers::a_barrier_holds_all_up,
         barriers::members_enter_and_leave_together,
         barriers::barriers_survive_cancels_and_lost_replies,
         queues::an_item_is_taken_once_and_in_order,

@@ -32,7 +32,7 @@ pub(crate) async fn contenders_hold_it_one_at_a_time(scene: &Scene) {
     let mut contenders = JoinSet::new();
     for number in 0..CONTENDERS {
         let client = scene.client().await;
-        // Both kinds stand in one queue.
+        // Both kinds are in one queue.
         let options = LockOptions::new();
         let options = if number % 2 == 0 { options.bilingual() } else { options };
         let mutex = Mutex::with_options(&client, &path, options);
@@ -193,7 +193,7 @@ fn options_double(options: &LockOptions) -> bool {
     format!("{options:?}").contains("bilingual: true")
 }
 
-/// The two together: a create whose reply is lost, and nobody who waits for it any more.
+/// The two together: a create whose reply is lost, and whose caller is gone.
 pub(crate) async fn a_cancelled_acquire_whose_reply_is_lost_leaves_nothing_behind(scene: &Scene) {
     let other = &scene.client().await;
     scene
@@ -318,7 +318,7 @@ pub(crate) async fn a_holder_is_asked_for_its_lock(scene: &Scene) {
     let asked = tokio::spawn(held.revocation());
     let mutex = Mutex::new(&other, &path);
     let holder = mutex.participants().await.unwrap()[0].clone();
-    // Something else on the znode is no request.
+    // Something else on the znode is not a request.
     other.set_data(&holder, b"hello", -1).await.unwrap();
     sleep(Duration::from_millis(100)).await;
     assert!(!asked.is_finished());
@@ -375,8 +375,8 @@ pub(crate) async fn a_lock_at_the_root_of_a_chroot_that_is_missing_is_an_error(s
     }
 }
 
-/// The znode stayed with the session, and whoever resumed that had no guard for it and waited for
-/// itself.
+/// The znode stayed with the session, and the program that resumed that had no guard for it and
+/// waited for itself.
 pub(crate) async fn a_resumed_session_adopts_its_lock(scene: &Scene) {
     let (other, path) = (scene.client().await, scene.path());
     for options in [LockOptions::new(), LockOptions::new().bilingual()] {

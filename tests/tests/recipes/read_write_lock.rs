@@ -88,9 +88,9 @@ pub(crate) async fn a_writer_goes_on_as_a_reader(scene: &Scene) {
     assert!(reader.release().await.unwrap());
 
     let reader = writer.downgrade().await.unwrap();
-    assert_eq!(reader.token(), token, "whoever writes next has a higher token");
+    assert_eq!(reader.token(), token, "the next writer has a higher token");
     sleep(Duration::from_millis(200)).await;
-    assert!(!next.is_finished(), "a reader stands in front of it");
+    assert!(!next.is_finished(), "a reader precedes it");
     assert!(reader.release().await.unwrap());
     let next = timeout(LONG, next).await.unwrap().unwrap();
     assert!(next.token() > token);

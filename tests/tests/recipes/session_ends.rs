@@ -92,7 +92,7 @@ pub(crate) async fn every_wait_ends_with_its_session(scene: &Scene) {
     assert!(ended.await.is_ok(), "a mirror or a znode goes on");
     assert!(timeout(LONG, member.leave()).await.unwrap().is_err());
 
-    // The dead waiters hold nobody up.
+    // The dead waiters delay no other.
     assert!(held.0.release().await.unwrap() && held.1.release().await.unwrap());
     assert!(held.2.release().await.unwrap() && held.3.release().await.unwrap());
     latch.close().await.unwrap();

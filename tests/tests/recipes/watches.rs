@@ -48,7 +48,7 @@ pub(crate) async fn a_release_wakes_one_waiter(scene: &Scene) {
     for woken in 1..=WAITERS {
         assert!(held.release().await.unwrap());
         held = timeout(Duration::from_secs(10), granted.recv()).await.unwrap().unwrap();
-        // Whoever else was woken hears of it within this time.
+        // Any other that was woken is notified within this time.
         sleep(SHORT).await;
         assert_eq!(proxy.events(), woken, "one event for each release");
     }
