@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use zoolet_client::torture::{self, Promise, Recipe, Report, Sabotage, ServerFault, Settings};
+use zoolet_client::torture::{self, PlantedBug, Promise, Recipe, Report, ServerFault, Settings};
 use zoolet_tests::apache::Apache;
 use zoolet_tests::faults::netns;
 use zoolet_tests::faults::netns_ensemble::NetnsEnsemble;
@@ -96,23 +96,23 @@ async fn every_recipe_keeps_its_promises_while_servers_are_killed() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn broken_locks_are_found_out() {
     let servers = Zoolet::builder().servers(3).start().unwrap();
-    let with = |sabotage| Settings {
+    let with = |planted_bug| Settings {
         recipes: vec![Recipe::Mutex],
         locks: 3,
         server_faults: Vec::new(),
         // Who ignores the queue may leave others in it for ever.
-        last_turn_max: Duration::from_secs(if sabotage == Some(Sabotage::IgnoresQueue) {
+        last_turn_max: Duration::from_secs(if planted_bug == Some(PlantedBug::IgnoresQueue) {
             15
         } else {
             60
         }),
-        sabotage,
+        planted_bug,
         ..settings(&servers.connect_string(), 7, 10)
     };
     let (honest, barging, unfenced) = tokio::join!(
         finds(with(None)),
-        finds(with(Some(Sabotage::IgnoresQueue))),
-        finds(with(Some(Sabotage::NoFence))),
+        finds(with(Some(PlantedBug::IgnoresQueue))),
+        finds(with(Some(PlantedBug::NoFence))),
     );
     assert_eq!(honest, []);
     assert!(barging.contains(&Promise::InTurn), "{barging:?}");
@@ -151,8 +151,8 @@ async fn a_few_recipes_on_one_server() {
 
 async fn finds(settings: Settings) -> Vec<Promise> {
     let report = torture::run(&settings, None).await.unwrap();
-    let sabotage = settings.sabotage;
-    announce(&format!("torture ({sabotage:?}): {report}"));
+    let planted_bug = settings.planted_bug;
+    announce(&format!("torture ({planted_bug:?}): {report}"));
     broken(&report)
 }
 

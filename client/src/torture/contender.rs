@@ -12,30 +12,33 @@ use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
-use super::hand::Hand;
+use super::context::{ContenderControl, Phase, RunContext, Session, lock, stand_still};
 use super::plan::HolderFault;
 use super::random::Random;
 use super::recipe::Recipe;
-use super::scene::{Body, Phase, Scene, Session, lock, stand_still};
+use super::worker::Worker;
 use crate::ClientOptions;
 
 /// How long the last words of a session may take.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 
 /// Starts a contender. The thread ends with the run.
-pub(crate) fn start(scene: Arc<Scene>, body: Arc<Body>) -> io::Result<JoinHandle<()>> {
-    let name = format!("contender-{}", body.number);
+pub(crate) fn start(
+    context: Arc<RunContext>,
+    control: Arc<ContenderControl>,
+) -> io::Result<JoinHandle<()>> {
+    let name = format!("contender-{}", control.number);
     thread::Builder::new().name(name).spawn(move || {
         let mut life = 0;
         loop {
             let runtime = match Builder::new_current_thread().enable_all().build() {
                 Ok(runtime) => runtime,
-                Err(error) => return scene.recorder.error(format!("no runtime: {error}")),
+                Err(error) => return context.recorder.error(format!("no runtime: {error}")),
             };
-            let died = runtime.block_on(live(&scene, &body, life));
+            let died = runtime.block_on(live(&context, &control, life));
             // What a guard leaves to the background when it is dropped does not happen any more.
             runtime.shutdown_background();
-            if !died || *scene.phase.borrow() == Phase::Over {
+            if !died || *context.phase.borrow() == Phase::Over {
                 return;
             }
             life += 1;
@@ -44,57 +47,57 @@ pub(crate) fn start(scene: Arc<Scene>, body: Arc<Body>) -> io::Result<JoinHandle
 }
 
 /// Lives until the run is over or death comes; answers whether it died.
-async fn live(scene: &Arc<Scene>, body: &Arc<Body>, life: u64) -> bool {
-    let number = u64::try_from(body.number).unwrap_or(0);
+async fn live(context: &Arc<RunContext>, control: &Arc<ContenderControl>, life: u64) -> bool {
+    let number = u64::try_from(control.number).unwrap_or(0);
     let options = ClientOptions::new()
-        .session_timeout(scene.session_timeout)
-        .connect_timeout(scene.session_timeout)
-        .seed(scene.seed ^ (number + 1));
-    let session = Arc::new(Session::new(body.proxy.connect_string(), options));
-    let mut hands = JoinSet::new();
-    for (index, lock) in (1..).zip(&scene.locks) {
-        let random = Random::fork(scene.seed, (number + 1) << 32 | life << 16 | index);
-        let hand = Hand::new(scene, body, &session, lock.clone(), random);
+        .session_timeout(context.session_timeout)
+        .connect_timeout(context.session_timeout)
+        .seed(context.seed ^ (number + 1));
+    let session = Arc::new(Session::new(control.proxy.connect_string(), options));
+    let mut workers = JoinSet::new();
+    for (index, lock) in (1..).zip(&context.locks) {
+        let random = Random::fork(context.seed, (number + 1) << 32 | life << 16 | index);
+        let worker = Worker::new(context, control, &session, lock.clone(), random);
         if lock.recipe.is_kept() {
-            hands.spawn(hand.keep());
+            workers.spawn(worker.keep());
         } else if lock.recipe == Recipe::DoubleBarrier {
-            hands.spawn(hand.pass_barriers());
+            workers.spawn(worker.pass_barriers());
         } else {
-            hands.spawn(hand.take_turns());
+            workers.spawn(worker.take_turns());
         }
     }
     let all_done = async {
-        while let Some(ended) = hands.join_next().await {
+        while let Some(ended) = workers.join_next().await {
             if let Err(error) = ended {
-                scene.recorder.error(format!("contender {number}: a task ended: {error}"));
+                context.recorder.error(format!("contender {number}: a task ended: {error}"));
             }
         }
-        let mut phase = scene.phase.clone();
+        let mut phase = context.phase.clone();
         let _ = phase.wait_for(|phase| *phase == Phase::Over).await;
         let _ = timeout(CLOSE_MAX, session.close()).await;
     };
     tokio::select! {
-        () = body.death.notified() => true,
-        () = suffer(scene, body) => true,
+        () = control.death.notified() => true,
+        () = suffer(context, control) => true,
         () = all_done => false,
     }
 }
 
 /// Takes what strikes wherever it stands. Ends with its death.
-async fn suffer(scene: &Scene, body: &Body) {
+async fn suffer(context: &RunContext, control: &ContenderControl) {
     loop {
-        body.struck_anywhere.notified().await;
+        control.struck_anywhere.notified().await;
         loop {
-            let next = lock(&body.anywhere).pop_front();
+            let next = lock(&control.anywhere).pop_front();
             let Some((fault, kind)) = next else { break };
             if let Some(kind) = kind {
-                scene.recorder.struck(kind);
+                context.recorder.struck(kind);
             }
-            scene.recorder.disturbed(Some(body.number), fault.long());
+            context.recorder.disturbed(Some(control.number), fault.long());
             match fault {
                 HolderFault::Pause(long) => stand_still(long),
-                HolderFault::Cut(long) => body.cut(long).await,
-                HolderFault::Silence(long) => body.silence(long).await,
+                HolderFault::Cut(long) => control.cut(long).await,
+                HolderFault::Silence(long) => control.silence(long).await,
                 HolderFault::Die => return,
                 // There is nothing of its own to delete.
                 HolderFault::Delete => {}

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::log::Log;
 use super::recipe::{Lock, Recipe};
-use super::shift::Shift;
+use super::sequence_offset::SequenceOffset;
 
 /// How a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -228,15 +228,15 @@ pub struct History {
 
 impl History {
     /// Gives the znodes that contenders have told of the names that the servers have.
-    pub(crate) fn renumber(&mut self, shift: Shift) {
+    pub(crate) fn renumber(&mut self, offset: SequenceOffset) {
         for path in self.claims.iter_mut().map(|claim| &mut claim.path) {
-            *path = shift.real(path);
+            *path = offset.real(path);
         }
         for path in self.gone.iter_mut().flatten() {
-            *path = shift.real(path);
+            *path = offset.real(path);
         }
         for path in self.guarded.iter_mut().map(|guarded| &mut guarded.path) {
-            *path = shift.real(path);
+            *path = offset.real(path);
         }
     }
 

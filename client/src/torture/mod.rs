@@ -14,33 +14,34 @@
 
 mod check;
 mod contender;
-mod hand;
+mod context;
+mod fixture;
 mod history;
-mod kept;
 mod log;
-mod metronome;
+mod log_observer;
+mod nemesis;
+mod observed_traffic;
+mod ops_lasting;
+mod ops_locks;
+mod ops_values;
 mod plan;
+mod pool;
 pub mod proxy;
 mod random;
 mod recipe;
 mod recorder;
 mod report;
 mod run;
-mod scene;
+mod sequence_offset;
 mod servers;
-mod shift;
-mod stage;
+mod stall_monitor;
 mod svg;
 mod tie;
-mod told;
 mod tree;
-mod troupe;
-mod turn;
-mod upset;
-mod values;
-mod witness;
+mod worker;
 
 pub use check::{Judged, Promise, Verdict, Violation, check};
+pub use context::PlantedBug;
 pub use history::{
     Arrival, Claim, CountSet, Disturbance, Guarded, History, Mode, Opening, Passage, Tally, Write,
 };
@@ -51,7 +52,6 @@ pub use recipe::{Blocks, Lock, Recipe, UnknownRecipe};
 pub use recorder::{ClaimId, Kept, Recorder};
 pub use report::{Report, Times};
 pub use run::{Settings, TortureError, run, run_until};
-pub use scene::Sabotage;
+pub use sequence_offset::SequenceOffset;
 pub use servers::{ServerFault, Servers};
-pub use shift::Shift;
 pub use svg::draw;

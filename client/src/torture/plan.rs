@@ -4,8 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use super::random::Random;
+use super::sequence_offset::SequenceOffset;
 use super::servers::ServerFault;
-use super::shift::Shift;
 
 /// More locks than a run has: the number is taken modulo theirs.
 const LOCKS_DRAWN: usize = 1 << 16;
@@ -133,7 +133,7 @@ pub struct Plan {
     pub steps: Vec<(Duration, Fault)>,
     /// What contenders see of sequence numbers: in a third of the plans that hurt contenders, every
     /// queue starts some numbers before 2³¹−1.
-    pub shift: Shift,
+    pub offset: SequenceOffset,
 }
 
 /// Until when each contender and the servers are busy with a fault.
@@ -159,8 +159,8 @@ impl Plan {
             let timeout_ms = u64::try_from(frame.session_timeout.as_millis()).unwrap_or(u64::MAX);
             now += random.millis(timeout_ms / 20, timeout_ms / 3);
         }
-        let shift = if frame.client_faults { shift(seed) } else { Shift::default() };
-        Self { steps, shift }
+        let offset = if frame.client_faults { offset(seed) } else { SequenceOffset::default() };
+        Self { steps, offset }
     }
 
     /// Whether a server stands still or is cut off.
@@ -171,13 +171,13 @@ impl Plan {
     }
 }
 
-fn shift(seed: u64) -> Shift {
+fn offset(seed: u64) -> SequenceOffset {
     let mut random = Random::fork(seed, 2);
     if random.below(3) > 0 {
-        return Shift::default();
+        return SequenceOffset::default();
     }
     let left = i32::try_from(random.below(NUMBERS_LEFT_MAX)).unwrap_or(0);
-    Shift::to(i32::MAX - left)
+    SequenceOffset::to(i32::MAX - left)
 }
 
 fn draw(random: &mut Random, frame: &Frame, busy: &mut Busy, now: Duration) -> Option<Fault> {
@@ -265,15 +265,15 @@ mod tests {
 
     #[test]
     fn a_third_of_the_seeds_starts_near_the_last_number() {
-        let shifts = || (0..300).map(|seed| Plan::new(seed, &frame()).shift);
-        let near = shifts().filter(|shift| !shift.is_none()).count();
+        let shifts = || (0..300).map(|seed| Plan::new(seed, &frame()).offset);
+        let near = shifts().filter(|offset| !offset.is_none()).count();
         assert!((60..140).contains(&near), "{near}");
-        let shown = |shift: Shift| shift.shown("lock-0000000030");
+        let shown = |offset: SequenceOffset| offset.shown("lock-0000000030");
         assert!(
-            shifts().all(|shift| shift.is_none() || shown(shift).starts_with("lock--21474836"))
+            shifts().all(|offset| offset.is_none() || shown(offset).starts_with("lock--21474836"))
         );
         let calm = Frame { client_faults: false, ..frame() };
-        assert!((0..300).all(|seed| Plan::new(seed, &calm).shift.is_none()));
+        assert!((0..300).all(|seed| Plan::new(seed, &calm).offset.is_none()));
     }
 
     #[test]

@@ -20,8 +20,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use zoolet_jute::{OpCode, Xid};
 
-use super::shift::{Renumbering, Shift};
-use super::told::{Commits, Told};
+use super::observed_traffic::{Commits, ObservedTraffic};
+use super::sequence_offset::{Renumbering, SequenceOffset};
 
 /// What is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ struct Shared {
     next: AtomicUsize,
     /// How many watch events have passed.
     events: AtomicUsize,
-    told: Mutex<Told>,
+    traffic: Mutex<ObservedTraffic>,
     plan: Mutex<Plan>,
     /// How many replies were lost, and how many requests.
     lost: (AtomicUsize, AtomicUsize),
@@ -63,12 +63,12 @@ struct Shared {
     lost_chosen: (AtomicUsize, AtomicUsize),
     outages: Mutex<Outages>,
     passage: watch::Sender<Passage>,
-    shift: Shift,
+    offset: SequenceOffset,
 }
 
 impl Shared {
-    fn told(&self) -> MutexGuard<'_, Told> {
-        self.told.lock().unwrap_or_else(PoisonError::into_inner)
+    fn traffic(&self) -> MutexGuard<'_, ObservedTraffic> {
+        self.traffic.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn outages(&self) -> MutexGuard<'_, Outages> {
@@ -132,24 +132,24 @@ impl Proxy {
     /// Listens on a port of the system's choice and hands each connection to the next of the
     /// servers of a connect string.
     pub async fn start(connect_string: &str) -> io::Result<Self> {
-        Self::start_with(connect_string, Shift::default()).await
+        Self::start_with(connect_string, SequenceOffset::default()).await
     }
 
     /// The same, and clients see other sequence numbers than the servers'.
-    pub async fn start_with(connect_string: &str, shift: Shift) -> io::Result<Self> {
+    pub async fn start_with(connect_string: &str, offset: SequenceOffset) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let shared = Arc::new(Shared {
             targets: connect_string.split(',').map(str::to_owned).collect(),
             next: AtomicUsize::new(0),
             events: AtomicUsize::new(0),
-            told: Mutex::default(),
+            traffic: Mutex::default(),
             plan: Mutex::default(),
             lost: Default::default(),
             lost_chosen: Default::default(),
             outages: Mutex::default(),
             passage: watch::channel(Passage::Open).0,
-            shift,
+            offset,
         });
         let acceptor = tokio::spawn(accept(listener, Arc::clone(&shared)));
         Ok(Self { address, shared, acceptor })
@@ -187,7 +187,7 @@ impl Proxy {
     /// How often the clients have written or created this znode in a transaction that the servers
     /// carried out, whether the reply was lost or not.
     pub(super) fn commits(&self, path: &str) -> usize {
-        self.shared.told().commits(path)
+        self.shared.traffic().commits(path)
     }
 
     /// From when to when no client was connected to a server.
@@ -199,7 +199,7 @@ impl Proxy {
 
     /// The znodes whose creation the clients have asked for, sequential ones without their numbers.
     pub fn made(&self) -> BTreeSet<String> {
-        self.shared.told().made().clone()
+        self.shared.traffic().made().clone()
     }
 
     /// How many watch events have passed to the clients.
@@ -209,7 +209,7 @@ impl Proxy {
 
     /// The znodes whose deletion a watch told the clients of while they waited for it.
     pub fn deleted(&self) -> BTreeSet<String> {
-        self.shared.told().deleted().clone()
+        self.shared.traffic().deleted().clone()
     }
 
     /// Cuts every connection and refuses new ones until [`Proxy::heal`].
@@ -257,7 +257,7 @@ async fn carry(client: TcpStream, shared: Arc<Shared>) {
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let numbers = Renumbering::new(shared.shift);
+    let numbers = Renumbering::new(shared.offset);
     let doomed = Arc::new(Mutex::new(None));
     let asked = Commits::default();
     let connection = (&doomed, &numbers, &asked);
@@ -305,7 +305,7 @@ async fn requests(
         if let Some(xid) = number {
             asked.note(xid, &body);
         }
-        shared.told().request(body);
+        shared.traffic().request(body);
         match number {
             Some(xid) if xid > 0 => match struck(shared, op) {
                 Some(fault @ (Fault::Request | Fault::Servers)) => {
@@ -349,7 +349,7 @@ async fn replies(
     loop {
         let reply = frame(&mut from, &mut buffer).await?;
         if let Some(xid) = xid(&reply) {
-            shared.told().committed(asked.committed(xid, || body(&reply)));
+            shared.traffic().committed(asked.committed(xid, || body(&reply)));
         }
         let lost = *doomed.lock().unwrap_or_else(PoisonError::into_inner);
         if lost.is_some() && xid(&reply) == lost {
@@ -362,7 +362,7 @@ async fn replies(
         audible(shared).await?;
         if let Some(event) = event {
             shared.events.fetch_add(1, Ordering::Relaxed);
-            shared.told().event(event);
+            shared.traffic().event(event);
         }
         to.write_all(&reply).await?;
     }

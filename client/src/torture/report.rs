@@ -91,9 +91,9 @@ pub struct Report {
     /// What was done with recipes that are no locks, by recipe: items put, numbers added, barriers
     /// found open or passed, znodes written.
     pub others: BTreeMap<Recipe, usize>,
-    /// Hand-offs after a release.
+    /// Worker-offs after a release.
     pub handed_over: Times,
-    /// Hand-offs after a holder was lost, from the end of its belief.
+    /// Worker-offs after a holder was lost, from the end of its belief.
     pub taken_over: Times,
     /// What the checks found.
     pub verdict: Verdict,

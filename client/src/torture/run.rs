@@ -5,15 +5,15 @@ use std::time::Duration;
 
 use thiserror::Error;
 
+use super::context::PlantedBug;
+use super::fixture::Fixture;
 use super::history::History;
 use super::plan::{Frame, Plan};
+use super::pool::ContenderPool;
 use super::recipe::Recipe;
 use super::report::Report;
-use super::scene::Sabotage;
+use super::sequence_offset::is_behind_the_last;
 use super::servers::{ServerFault, Servers, addresses};
-use super::shift::is_behind_the_last;
-use super::stage::Stage;
-use super::troupe::Troupe;
 use crate::Error;
 
 /// What to do.
@@ -44,7 +44,7 @@ pub struct Settings {
     /// followers answer pings by themselves.
     pub early_grants_are_counted: bool,
     /// A lock that is broken on purpose.
-    pub sabotage: Option<Sabotage>,
+    pub planted_bug: Option<PlantedBug>,
 }
 
 impl Settings {
@@ -67,7 +67,7 @@ impl Settings {
                 ServerFault::SlowDisk,
             ],
             early_grants_are_counted: false,
-            sabotage: None,
+            planted_bug: None,
         }
     }
 }
@@ -112,29 +112,29 @@ pub async fn run_until(
         return Err(TortureError::Nothing);
     }
     let settings = &Settings { servers: addresses(settings)?, ..settings.clone() };
-    let stage = Stage::set(settings).await?;
-    let frame = frame(settings, servers.as_deref(), stage.session_timeout);
+    let fixture = Fixture::set(settings).await?;
+    let frame = frame(settings, servers.as_deref(), fixture.session_timeout);
     let plan = Plan::new(settings.seed, &frame);
     let early_grants_are_counted = settings.early_grants_are_counted && plan.servers_stand_still();
     let mut history = History { early_grants_are_counted, ..History::default() };
     let performed = tokio::select! {
-        performed = perform(settings, &plan, servers, &stage, &mut history) => performed,
+        performed = perform(settings, &plan, servers, &fixture, &mut history) => performed,
         () = stop => Err(TortureError::Stopped),
     };
     // The servers are there until the end: whoever made them may end them when they are dropped.
-    let (troupe, _servers) = match performed {
+    let (pool, _servers) = match performed {
         Ok(performed) => performed,
         Err(error) => {
-            stage.clear().await;
+            fixture.clear().await;
             return Err(error);
         }
     };
-    let session_timeout = stage.session_timeout;
-    stage.strike(troupe, &mut history).await;
+    let session_timeout = fixture.session_timeout;
+    fixture.strike(pool, &mut history).await;
     if history.claims.iter().any(|claim| is_behind_the_last(&claim.path)) {
         history.struck.insert("numbers near 2³¹", 1);
     }
-    history.renumber(plan.shift);
+    history.renumber(plan.offset);
     Ok(Report::new(settings, session_timeout, &history))
 }
 
@@ -143,13 +143,13 @@ async fn perform(
     settings: &Settings,
     plan: &Plan,
     servers: Option<Box<dyn Servers>>,
-    stage: &Stage,
+    fixture: &Fixture,
     history: &mut History,
-) -> Result<(Troupe, Option<Box<dyn Servers>>), TortureError> {
-    let mut troupe = Troupe::gather(settings, plan.shift, stage).await?;
-    let servers = troupe.play(plan, servers, settings.duration, stage).await;
-    troupe.close(stage, history).await;
-    Ok((troupe, servers))
+) -> Result<(ContenderPool, Option<Box<dyn Servers>>), TortureError> {
+    let mut pool = ContenderPool::gather(settings, plan.offset, fixture).await?;
+    let servers = pool.play(plan, servers, settings.duration, fixture).await;
+    pool.close(fixture, history).await;
+    Ok((pool, servers))
 }
 
 fn frame(settings: &Settings, servers: Option<&dyn Servers>, session_timeout: Duration) -> Frame {

@@ -8,7 +8,7 @@ use super::{History, Promise, Verdict};
 use crate::torture::history::Claim;
 use crate::torture::log::Life;
 use crate::torture::recipe::{Lock, Recipe};
-use crate::torture::shift::DIGITS;
+use crate::torture::sequence_offset::DIGITS;
 
 /// Of those who stand in a queue, one is told that a znode in it is gone; of readers, all that wait
 /// for the same writer.

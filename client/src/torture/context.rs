@@ -13,7 +13,7 @@ use super::plan::HolderFault;
 use super::proxy::Proxy;
 use super::recipe::Lock;
 use super::recorder::Recorder;
-use super::shift::Shift;
+use super::sequence_offset::SequenceOffset;
 use crate::{Client, ClientOptions, Error, ErrorKind};
 
 /// How long what is done by hand may take.
@@ -38,7 +38,7 @@ pub(crate) enum Phase {
 
 /// A lock that is broken on purpose, to see that the checks find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sabotage {
+pub enum PlantedBug {
     /// Contender 0 enters the queues of mutexes and does not wait.
     IgnoresQueue,
     /// Nobody's writes are fenced.
@@ -47,7 +47,7 @@ pub enum Sabotage {
 
 /// What all contenders share.
 #[derive(Debug)]
-pub(crate) struct Scene {
+pub(crate) struct RunContext {
     pub(crate) seed: u64,
     pub(crate) recorder: Recorder,
     pub(crate) locks: Vec<Lock>,
@@ -55,23 +55,23 @@ pub(crate) struct Scene {
     pub(crate) session_timeout: Duration,
     pub(crate) phase: watch::Receiver<Phase>,
     /// Whether nobody begins a turn at the moment.
-    pub(crate) lull: watch::Receiver<bool>,
+    pub(crate) quiesced: watch::Receiver<bool>,
     /// Who has had what was asked for in a phase: contender and path.
     pub(crate) done: mpsc::Sender<(usize, String)>,
     pub(crate) tallies: Mutex<BTreeMap<String, Tally>>,
     /// A session behind no proxy, which deletes and asks by hand.
     pub(crate) admin: Client,
-    pub(crate) shift: Shift,
+    pub(crate) offset: SequenceOffset,
     /// The round of each double barrier that is entered at the moment.
     pub(crate) rounds: Mutex<BTreeMap<String, u64>>,
-    pub(crate) sabotage: Option<Sabotage>,
+    pub(crate) planted_bug: Option<PlantedBug>,
     /// The parent of the znodes that are written under locks.
     pub(crate) ledger: String,
     /// How many holders were stopped for so long that their sessions must have ended.
     pub(crate) holders_stopped: AtomicUsize,
 }
 
-impl Scene {
+impl RunContext {
     /// Changes the tally of a queue or counter.
     pub(crate) fn tally(&self, path: &str, change: impl FnOnce(&mut Tally)) {
         let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
@@ -95,7 +95,7 @@ impl Scene {
     /// Deletes a znode that a contender knows by this name, by hand; fails if that cannot be done
     /// soon.
     pub(crate) async fn delete_by_hand(&self, shown: &str) -> Result<(), Error> {
-        let path = self.shift.real(shown);
+        let path = self.offset.real(shown);
         self.recorder.deletes_by_hand(&path);
         by_hand(self.admin.delete(&path, -1)).await
     }
@@ -114,7 +114,7 @@ impl Scene {
 
     /// The znode that is written under a lock.
     pub(crate) fn ledger_of(&self, lock: &str) -> String {
-        super::stage::ledger_of(&self.ledger, lock)
+        super::fixture::ledger_of(&self.ledger, lock)
     }
 }
 
@@ -126,7 +126,7 @@ pub(crate) async fn by_hand<T>(call: impl Future<Output = Result<T, Error>>) -> 
 
 /// What outlives the deaths of a contender.
 #[derive(Debug)]
-pub(crate) struct Body {
+pub(crate) struct ContenderControl {
     pub(crate) number: usize,
     pub(crate) proxy: Proxy,
     /// What strikes it in its next grants.
@@ -141,7 +141,7 @@ pub(crate) struct Body {
     next_rounds: Mutex<BTreeMap<String, u64>>,
 }
 
-impl Body {
+impl ContenderControl {
     pub(crate) fn new(number: usize, proxy: Proxy) -> Self {
         Self {
             number,

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{io, mem};
 
-use super::scene::{Scene, stand_still};
+use super::context::{RunContext, stand_still};
 
 const BEAT: Duration = Duration::from_millis(10);
 /// A pause between two beats that is noted, in microseconds.
@@ -15,22 +15,22 @@ const STALL_US_MIN: u64 = 20_000;
 
 /// The thread.
 #[derive(Debug)]
-pub(super) struct Metronome {
+pub(super) struct StallMonitor {
     is_over: Arc<AtomicBool>,
     /// Only [`finish`](Self::finish) takes it.
     thread: Option<JoinHandle<Vec<(u64, u64)>>>,
 }
 
-impl Metronome {
-    pub(super) fn start(scene: &Arc<Scene>) -> io::Result<Self> {
+impl StallMonitor {
+    pub(super) fn start(context: &Arc<RunContext>) -> io::Result<Self> {
         let is_over = Arc::new(AtomicBool::new(false));
-        let (scene, ends) = (Arc::clone(scene), Arc::clone(&is_over));
+        let (context, ends) = (Arc::clone(context), Arc::clone(&is_over));
         let thread = thread::Builder::new().name("metronome".to_owned()).spawn(move || {
             let mut stalls = Vec::new();
-            let mut last_us = scene.recorder.now_us();
+            let mut last_us = context.recorder.now_us();
             while !ends.load(Ordering::Relaxed) {
                 stand_still(BEAT);
-                let now_us = scene.recorder.now_us();
+                let now_us = context.recorder.now_us();
                 if now_us - last_us > STALL_US_MIN {
                     stalls.push((last_us, now_us));
                 }
@@ -49,7 +49,7 @@ impl Metronome {
     }
 }
 
-impl Drop for Metronome {
+impl Drop for StallMonitor {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
     }

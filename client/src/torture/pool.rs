@@ -10,19 +10,19 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::contender;
+use super::context::{ContenderControl, Phase, RunContext, by_hand};
+use super::fixture::{Fixture, LEFT_MAX, limited};
 use super::history::History;
-use super::metronome::Metronome;
+use super::nemesis::Nemesis;
 use super::plan::{Fault, HolderFault, Plan};
 use super::proxy::{self, Proxy};
 use super::recipe::{Lock, Recipe};
 use super::recorder::Recorder;
 use super::run::{Settings, TortureError};
-use super::scene::{Body, Phase, Scene, by_hand};
+use super::sequence_offset::SequenceOffset;
 use super::servers::{Servers, rotated};
-use super::shift::Shift;
-use super::stage::{LEFT_MAX, Stage, limited};
+use super::stall_monitor::StallMonitor;
 use super::tree;
-use super::upset::Upset;
 
 /// How long contenders that were told to end may take.
 const END_MAX: Duration = Duration::from_mins(1);
@@ -31,86 +31,86 @@ const DONE_MAX: usize = 1024;
 
 /// The contenders.
 #[derive(Debug)]
-pub(super) struct Troupe {
-    pub(super) scene: Arc<Scene>,
-    pub(super) bodies: Vec<Arc<Body>>,
+pub(super) struct ContenderPool {
+    pub(super) context: Arc<RunContext>,
+    pub(super) controls: Vec<Arc<ContenderControl>>,
     threads: Vec<JoinHandle<()>>,
     phase: watch::Sender<Phase>,
-    lull: watch::Sender<bool>,
+    quiesced: watch::Sender<bool>,
     done: mpsc::Receiver<(usize, String)>,
     pub(super) marks: Vec<(Duration, String)>,
     last_turn_max: Duration,
     client_faults: bool,
-    pub(super) metronome: Metronome,
+    pub(super) stall_monitor: StallMonitor,
 }
 
-impl Drop for Troupe {
+impl Drop for ContenderPool {
     fn drop(&mut self) {
         self.phase.send_replace(Phase::Over);
-        for body in &self.bodies {
-            body.strike_uncounted(HolderFault::Die);
+        for control in &self.controls {
+            control.strike_uncounted(HolderFault::Die);
         }
     }
 }
 
-impl Troupe {
+impl ContenderPool {
     /// Starts the contenders, and lets them pass the barriers.
     pub(super) async fn gather(
         settings: &Settings,
-        shift: Shift,
-        stage: &Stage,
+        offset: SequenceOffset,
+        fixture: &Fixture,
     ) -> Result<Self, TortureError> {
         let (phase, phase_seen) = watch::channel(Phase::Gather);
-        let (lull, lull_seen) = watch::channel(false);
+        let (quiesced, lull_seen) = watch::channel(false);
         let (done_sender, done) = mpsc::channel(DONE_MAX);
-        let scene = Arc::new(Scene {
+        let context = Arc::new(RunContext {
             seed: settings.seed,
             recorder: Recorder::new(),
-            locks: stage.locks.clone(),
+            locks: fixture.locks.clone(),
             contenders: settings.contenders,
-            session_timeout: stage.session_timeout,
+            session_timeout: fixture.session_timeout,
             phase: phase_seen,
-            lull: lull_seen,
+            quiesced: lull_seen,
             done: done_sender,
             tallies: Mutex::new(BTreeMap::new()),
-            sabotage: settings.sabotage,
-            admin: stage.admin.clone(),
-            shift,
+            planted_bug: settings.planted_bug,
+            admin: fixture.admin.clone(),
+            offset,
             rounds: Mutex::default(),
-            ledger: stage.ledger.clone(),
+            ledger: fixture.ledger.clone(),
             holders_stopped: AtomicUsize::new(0),
         });
-        let (mut bodies, mut threads) = (Vec::new(), Vec::new());
+        let (mut controls, mut threads) = (Vec::new(), Vec::new());
         for number in 0..settings.contenders {
-            let proxy = Proxy::start_with(&rotated(&settings.servers, number), shift).await?;
-            if settings.client_faults && stage.locks.iter().any(is_barrier) {
+            let proxy = Proxy::start_with(&rotated(&settings.servers, number), offset).await?;
+            if settings.client_faults && fixture.locks.iter().any(is_barrier) {
                 proxy.strike(proxy::Fault::Reply, number);
             }
-            let body = Arc::new(Body::new(number, proxy));
-            threads.push(contender::start(Arc::clone(&scene), Arc::clone(&body))?);
-            bodies.push(body);
+            let control = Arc::new(ContenderControl::new(number, proxy));
+            threads.push(contender::start(Arc::clone(&context), Arc::clone(&control))?);
+            controls.push(control);
         }
         let (marks, last_turn_max) = (Vec::new(), settings.last_turn_max);
         let client_faults = settings.client_faults;
-        let metronome = Metronome::start(&scene)?;
-        let mut troupe = Self {
-            scene,
-            bodies,
+        let stall_monitor = StallMonitor::start(&context)?;
+        let mut pool = Self {
+            context,
+            controls,
             threads,
             phase,
-            lull,
+            quiesced,
             done,
             marks,
             last_turn_max,
             client_faults,
-            metronome,
+            stall_monitor,
         };
-        let missing = troupe.all_done(&stage.locks, is_barrier).await;
+        let missing = pool.all_done(&fixture.locks, is_barrier).await;
         for stuck in missing {
-            troupe.scene.recorder.error(format!("before the first fault: {stuck}"));
+            pool.context.recorder.error(format!("before the first fault: {stuck}"));
         }
-        troupe.phase.send_replace(Phase::Run);
-        Ok(troupe)
+        pool.phase.send_replace(Phase::Run);
+        Ok(pool)
     }
 
     /// Plays the plan.
@@ -119,60 +119,72 @@ impl Troupe {
         plan: &Plan,
         servers: Option<Box<dyn Servers>>,
         duration: Duration,
-        stage: &Stage,
+        fixture: &Fixture,
     ) -> Option<Box<dyn Servers>> {
         let start = Instant::now();
-        let before = Duration::from_micros(self.scene.recorder.now_us());
-        let upset = Upset::start(servers, &self.scene);
+        let before = Duration::from_micros(self.context.recorder.now_us());
+        let nemesis = Nemesis::start(servers, &self.context);
         for (at, fault) in &plan.steps {
             sleep_until(start + *at).await;
             self.marks.push((before + start.elapsed(), fault.to_string()));
             match fault {
-                Fault::Holder(who, what) => self.body(*who, |body| body.strike_holder(*what)),
-                Fault::Anywhere(who, what) => self.body(*who, |body| body.strike_anywhere(*what)),
+                Fault::Holder(who, what) => {
+                    self.control(*who, |control| control.strike_holder(*what))
+                }
+                Fault::Anywhere(who, what) => {
+                    self.control(*who, |control| control.strike_anywhere(*what))
+                }
                 Fault::LoseReply(who, after) => {
-                    self.body(*who, |body| body.proxy.strike(proxy::Fault::Reply, *after));
+                    self.control(*who, |control| control.proxy.strike(proxy::Fault::Reply, *after));
                 }
                 Fault::LoseDeleteReply(who, after) => {
-                    self.body(*who, |body| body.proxy.strike(proxy::Fault::DeleteReply, *after));
+                    self.control(*who, |control| {
+                        control.proxy.strike(proxy::Fault::DeleteReply, *after)
+                    });
                 }
                 Fault::LoseTransactionReply(who, after) => {
                     let fault = proxy::Fault::TransactionReply;
-                    self.body(*who, |body| body.proxy.strike(fault, *after));
+                    self.control(*who, |control| control.proxy.strike(fault, *after));
                 }
-                Fault::DeleteWaiter(lock) => self.delete_waiter(*lock, stage).await,
+                Fault::DeleteWaiter(lock) => self.delete_waiter(*lock, fixture).await,
                 Fault::LoseRequest(who, after) => {
-                    self.body(*who, |body| body.proxy.strike(proxy::Fault::Request, *after));
+                    self.control(*who, |control| {
+                        control.proxy.strike(proxy::Fault::Request, *after)
+                    });
                 }
                 Fault::ExpireAll(long) => {
-                    self.scene.recorder.struck("all sessions expired");
-                    for body in &self.bodies {
-                        body.strike_uncounted(HolderFault::Cut(*long));
+                    self.context.recorder.struck("all sessions expired");
+                    for control in &self.controls {
+                        control.strike_uncounted(HolderFault::Cut(*long));
                     }
                 }
-                Fault::Reap(long) => self.reap(*long, stage).await,
-                Fault::Server(..) | Fault::KillLeaderAtGrant(_) => upset.strike(*fault),
+                Fault::Reap(long) => self.reap(*long, fixture).await,
+                Fault::Server(..) | Fault::KillLeaderAtGrant(_) => nemesis.strike(*fault),
             }
         }
         sleep_until(start + duration).await;
-        let (failures, servers) = upset.finish().await;
+        let (failures, servers) = nemesis.finish().await;
         for failure in failures {
-            self.scene.recorder.error(failure);
+            self.context.recorder.error(failure);
         }
-        for body in &self.bodies {
-            body.calm();
+        for control in &self.controls {
+            control.calm();
         }
         servers
     }
 
     /// Deletes the last znode in the queue of a lock by hand.
-    async fn delete_waiter(&self, number: usize, stage: &Stage) {
-        let locks: Vec<Lock> =
-            stage.locks.iter().filter(|lock| lock.recipe.is_lock()).flat_map(Lock::parts).collect();
+    async fn delete_waiter(&self, number: usize, fixture: &Fixture) {
+        let locks: Vec<Lock> = fixture
+            .locks
+            .iter()
+            .filter(|lock| lock.recipe.is_lock())
+            .flat_map(Lock::parts)
+            .collect();
         let count = locks.len();
         for lock in locks.iter().cycle().skip(number % count.max(1)).take(count) {
             let dir = lock.dir();
-            let Ok((names, _)) = by_hand(stage.admin.children(&dir)).await else { continue };
+            let Ok((names, _)) = by_hand(fixture.admin.children(&dir)).await else { continue };
             let mut waiters: Vec<String> =
                 names.into_iter().filter(|name| lock.blocks(name).is_some()).collect();
             waiters.sort_by_key(|name| number_of(name));
@@ -181,9 +193,9 @@ impl Troupe {
                 continue;
             };
             let path = format!("{dir}/{last}");
-            self.scene.recorder.deletes_by_hand(&path);
-            if by_hand(stage.admin.delete(&path, -1)).await.is_ok() {
-                self.scene.recorder.struck("waiter's znode deleted");
+            self.context.recorder.deletes_by_hand(&path);
+            if by_hand(fixture.admin.delete(&path, -1)).await.is_ok() {
+                self.context.recorder.struck("waiter's znode deleted");
             }
             return;
         }
@@ -191,76 +203,76 @@ impl Troupe {
 
     /// Lets mirrors miss changes: half of the contenders are cut off while the others write, and
     /// nothing is written any more when they come back.
-    async fn blind_mirrors(&self, stage: &Stage) {
-        if !self.client_faults || !stage.locks.iter().any(|lock| lock.recipe == Recipe::Cache) {
+    async fn blind_mirrors(&self, fixture: &Fixture) {
+        if !self.client_faults || !fixture.locks.iter().any(|lock| lock.recipe == Recipe::Cache) {
             self.phase.send_replace(Phase::LastTurn);
             return;
         }
-        let cut = || self.bodies.iter().step_by(2);
-        for body in cut() {
-            body.proxy.cut();
+        let cut = || self.controls.iter().step_by(2);
+        for control in cut() {
+            control.proxy.cut();
         }
-        sleep(stage.session_timeout / 3).await;
+        sleep(fixture.session_timeout / 3).await;
         // Whoever is connected writes no more; what is under way is done soon.
         self.phase.send_replace(Phase::LastTurn);
-        sleep(stage.session_timeout / 10).await;
-        for body in cut() {
-            body.proxy.heal();
+        sleep(fixture.session_timeout / 10).await;
+        for control in cut() {
+            control.proxy.heal();
         }
-        self.scene.recorder.struck("mirrors cut off");
+        self.context.recorder.struck("mirrors cut off");
     }
 
-    fn body(&self, who: usize, strike: impl FnOnce(&Body)) {
-        if let Some(body) = self.bodies.get(who) {
-            strike(body);
+    fn control(&self, who: usize, strike: impl FnOnce(&ContenderControl)) {
+        if let Some(control) = self.controls.get(who) {
+            strike(control);
         }
     }
 
     /// Deletes empty directories, as a reaper of containers does between the create of a directory
     /// and the create below it.
-    async fn reap(&self, long: Duration, stage: &Stage) {
-        self.scene.recorder.disturbed(None, long);
+    async fn reap(&self, long: Duration, fixture: &Fixture) {
+        self.context.recorder.disturbed(None, long);
         let end = Instant::now() + long;
         let mut reaped = false;
-        self.lull.send_replace(true);
+        self.quiesced.send_replace(true);
         while Instant::now() < end {
             if Instant::now() + long / 2 > end {
-                self.lull.send_replace(false);
+                self.quiesced.send_replace(false);
             }
-            for lock in &stage.locks {
+            for lock in &fixture.locks {
                 let parts = if lock.recipe.is_lock() { lock.parts() } else { Vec::new() };
                 for part in parts {
                     // A directory in use is not empty, and one that was reaped is not there.
-                    let gone = timeout(long, stage.admin.delete(&part.dir(), -1)).await;
+                    let gone = timeout(long, fixture.admin.delete(&part.dir(), -1)).await;
                     reaped |= gone.is_ok_and(|gone| gone.is_ok());
                 }
             }
             sleep(Duration::from_millis(2)).await;
         }
         if reaped {
-            self.scene.recorder.struck("directories reaped");
+            self.context.recorder.struck("directories reaped");
         }
-        self.lull.send_replace(false);
+        self.quiesced.send_replace(false);
     }
 
     /// Lets everybody have a last turn, looks for what they leave, and ends them.
-    pub(super) async fn close(&mut self, stage: &Stage, history: &mut History) {
-        self.blind_mirrors(stage).await;
-        let stuck = self.all_done(&stage.locks, |_| true).await;
+    pub(super) async fn close(&mut self, fixture: &Fixture, history: &mut History) {
+        self.blind_mirrors(fixture).await;
+        let stuck = self.all_done(&fixture.locks, |_| true).await;
         let all_there = stuck.is_empty();
         history.stuck = stuck;
         self.phase.send_replace(Phase::Quiet);
         if all_there {
             // The sessions live: what stands there now was left behind by somebody alive.
-            match limited(tree::waiters_gone(&stage.admin, &stage.locks, LEFT_MAX)).await {
+            match limited(tree::waiters_gone(&fixture.admin, &fixture.locks, LEFT_MAX)).await {
                 Ok(left) => history.leftovers = left,
                 Err(error) => history.errors.push(format!("looking for leftovers: {error}")),
             }
         }
         self.phase.send_replace(Phase::Over);
         if !all_there {
-            for body in &self.bodies {
-                body.strike_uncounted(HolderFault::Die);
+            for control in &self.controls {
+                control.strike_uncounted(HolderFault::Die);
             }
         }
         let threads = std::mem::take(&mut self.threads);
@@ -276,7 +288,7 @@ impl Troupe {
 
     /// Waits until every contender has said of every such lock that it is done; answers who has not.
     async fn all_done(&mut self, locks: &[Lock], wanted: impl Fn(&Lock) -> bool) -> Vec<String> {
-        let who = 0..self.scene.contenders;
+        let who = 0..self.context.contenders;
         let mut missing: Vec<(usize, String)> = who
             .flat_map(|who| locks.iter().filter(|l| wanted(l)).map(move |l| (who, l.path.clone())))
             .collect();

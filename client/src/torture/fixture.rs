@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
+use super::context::RunContext;
 use super::history::History;
+use super::log_observer::LogObservers;
+use super::pool::ContenderPool;
 use super::recipe::{Lock, Recipe};
 use super::run::{Settings, TortureError};
-use super::scene::Scene;
 use super::tree;
-use super::troupe::Troupe;
-use super::witness::Witnesses;
 use crate::recipes::{Counter, Queue, SharedCount};
 use crate::{Client, ClientOptions, CreateMode, Error, ErrorCode, ErrorKind};
 
@@ -24,16 +24,16 @@ const CLEAR_MAX: Duration = Duration::from_secs(10);
 const CLEAR_AGAIN: Duration = Duration::from_millis(100);
 
 /// What stands before the contenders come.
-pub(super) struct Stage {
+pub(super) struct Fixture {
     pub(super) admin: Client,
     root: String,
     pub(super) ledger: String,
     pub(super) locks: Vec<Lock>,
     pub(super) session_timeout: Duration,
-    witnesses: Witnesses,
+    observers: LogObservers,
 }
 
-impl Stage {
+impl Fixture {
     pub(super) async fn set(settings: &Settings) -> Result<Self, TortureError> {
         let options = ClientOptions::new().session_timeout(settings.session_timeout);
         let granted = options.connect(&settings.servers).await?;
@@ -63,8 +63,8 @@ impl Stage {
         let mut dirs: Vec<String> =
             locks.iter().flat_map(Lock::parts).map(|lock| lock.dir()).collect();
         dirs.dedup();
-        let witnesses = Witnesses::start(&settings.servers, &root, dirs).await?;
-        Ok(Self { admin, root, ledger, locks, session_timeout, witnesses })
+        let observers = LogObservers::start(&settings.servers, &root, dirs).await?;
+        Ok(Self { admin, root, ledger, locks, session_timeout, observers })
     }
 
     /// Deletes what there is, while contenders that end may create some of it again.
@@ -84,26 +84,26 @@ impl Stage {
     }
 
     /// Takes everything down, and writes the history.
-    pub(super) async fn strike(self, mut troupe: Troupe, history: &mut History) {
+    pub(super) async fn strike(self, mut pool: ContenderPool, history: &mut History) {
         let gone = tree::ephemerals_gone(&self.admin, &self.root, LEFT_MAX);
         match limited(gone).await {
             Ok(left) => history.leftovers.extend(left),
             Err(error) => history.errors.push(format!("looking for leftovers: {error}")),
         }
-        if let Err(error) = limited(self.read_tallies(&troupe.scene)).await {
+        if let Err(error) = limited(self.read_tallies(&pool.context)).await {
             history.errors.push(format!("reading queues and counters: {error}"));
         }
-        history.log = self.witnesses.finish().await;
-        let recorder = &troupe.scene.recorder;
+        history.log = self.observers.finish().await;
+        let recorder = &pool.context.recorder;
         let witnessed = history.log.take_witnessed().into_iter();
         history.witnessed_us = witnessed.map(|(zxid, at)| (zxid, recorder.us_at(at))).collect();
-        for body in &troupe.bodies {
-            for (from, to) in body.proxy.outages() {
-                troupe.scene.recorder.disturbed_between(Some(body.number), from, to);
+        for control in &pool.controls {
+            for (from, to) in control.proxy.outages() {
+                pool.context.recorder.disturbed_between(Some(control.number), from, to);
             }
         }
-        history.stalls = troupe.metronome.finish();
-        let kept = troupe.scene.recorder.take();
+        history.stalls = pool.stall_monitor.finish();
+        let kept = pool.context.recorder.take();
         history.claims = kept.claims;
         history.writes = kept.writes;
         history.guarded = kept.guarded;
@@ -117,9 +117,9 @@ impl Stage {
         history.broke = kept.broke;
         history.errors.extend(kept.errors);
         history.struck = kept.struck;
-        let lost = troupe.bodies.iter().map(|body| body.proxy.lost());
+        let lost = pool.controls.iter().map(|control| control.proxy.lost());
         let lost = lost.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        let chosen = troupe.bodies.iter().map(|body| body.proxy.lost_chosen());
+        let chosen = pool.controls.iter().map(|control| control.proxy.lost_chosen());
         let chosen = chosen.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         let kinds = [
             ("reply lost", lost.0),
@@ -133,15 +133,15 @@ impl Stage {
             }
         }
         history.session_timeout = self.session_timeout;
-        history.made = troupe.bodies.iter().map(|body| body.proxy.made()).collect();
-        history.woken = troupe.bodies.iter().map(|body| body.proxy.deleted()).collect();
+        history.made = pool.controls.iter().map(|control| control.proxy.made()).collect();
+        history.woken = pool.controls.iter().map(|control| control.proxy.deleted()).collect();
         let tallies = std::mem::take(
-            &mut *troupe.scene.tallies.lock().unwrap_or_else(PoisonError::into_inner),
+            &mut *pool.context.tallies.lock().unwrap_or_else(PoisonError::into_inner),
         );
         history.tallies = tallies.into_values().collect();
         history.locks = self.locks.iter().flat_map(Lock::parts).collect();
-        history.holders_stopped = troupe.scene.holders_stopped.load(Ordering::Relaxed);
-        history.marks = std::mem::take(&mut troupe.marks);
+        history.holders_stopped = pool.context.holders_stopped.load(Ordering::Relaxed);
+        history.marks = std::mem::take(&mut pool.marks);
         if let Err(error) = limited(tree::remove(&self.admin, &self.root)).await {
             history.errors.push(format!("taking {} away: {error}", self.root));
         }
@@ -150,20 +150,20 @@ impl Stage {
     }
 
     /// What is in the queues and counters in the end.
-    async fn read_tallies(&self, scene: &Scene) -> Result<(), Error> {
+    async fn read_tallies(&self, context: &RunContext) -> Result<(), Error> {
         for lock in &self.locks {
             if let Some(format) = lock.recipe.queue_format() {
                 let queue = Queue::with_format(&self.admin, &lock.path, format);
                 while let Some(item) = queue.try_take().await? {
                     let item = String::from_utf8_lossy(&item).into_owned();
-                    scene.tally(&lock.path, |tally| tally.taken.push(item));
+                    context.tally(&lock.path, |tally| tally.taken.push(item));
                 }
             } else if lock.recipe == Recipe::Counter {
                 let value = Counter::new(&self.admin, &lock.path).get().await?;
-                scene.tally(&lock.path, |tally| tally.taken.push(value.to_string()));
+                context.tally(&lock.path, |tally| tally.taken.push(value.to_string()));
             } else if lock.recipe == Recipe::SharedCount {
                 let count = SharedCount::new(&self.admin, &lock.path, 0).get().await?;
-                scene.tally(&lock.path, |tally| tally.taken.push(count.value.to_string()));
+                context.tally(&lock.path, |tally| tally.taken.push(count.value.to_string()));
             }
         }
         Ok(())

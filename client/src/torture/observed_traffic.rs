@@ -15,7 +15,7 @@ use zoolet_jute::{
 
 /// A contender's creates, and both sides of its watches.
 #[derive(Debug, Default)]
-pub(super) struct Told {
+pub(super) struct ObservedTraffic {
     made: BTreeSet<String>,
     deleted: BTreeSet<String>,
     /// How often a znode was written or created by a transaction that was carried out.
@@ -24,7 +24,7 @@ pub(super) struct Told {
     renounced: BTreeSet<String>,
 }
 
-impl Told {
+impl ObservedTraffic {
     /// Notes a request: the bytes behind a frame's length.
     pub(super) fn request(&mut self, mut body: Bytes) {
         let Ok(header) = RequestHeader::decode(&mut body, "header") else { return };
@@ -147,52 +147,52 @@ mod tests {
 
     use super::*;
 
-    fn request(told: &mut Told, request: &Request) {
+    fn request(traffic: &mut ObservedTraffic, request: &Request) {
         let mut body = BytesMut::new();
         request.encode_with(Xid(7), &mut body);
-        told.request(body.freeze());
+        traffic.request(body.freeze());
     }
 
-    fn watches(told: &mut Told) {
+    fn watches(traffic: &mut ObservedTraffic) {
         let body = PathWatchRequest { path: "/a".to_owned(), watch: true };
-        request(told, &Request::GetData(body));
+        request(traffic, &Request::GetData(body));
     }
 
-    fn renounces(told: &mut Told) {
+    fn renounces(traffic: &mut ObservedTraffic) {
         let body = WatchesRequest { path: "/a".to_owned(), watcher_type: WatcherType::Data };
-        request(told, &Request::RemoveWatches(body));
+        request(traffic, &Request::RemoveWatches(body));
     }
 
-    fn goes(told: &mut Told, event_type: EventType) {
+    fn goes(traffic: &mut ObservedTraffic, event_type: EventType) {
         let state = KeeperState::SyncConnected;
         let event = Reply::Event(WatcherEvent { event_type, state, path: "/a".to_owned() });
         let header = ReplyHeader { xid: Xid::NOTIFICATION, zxid: Zxid(9), err: None };
         let mut body = BytesMut::new();
         event.encode_with(header, &mut body);
-        told.event(body.freeze());
+        traffic.event(body.freeze());
     }
 
-    fn is_told(steps: &[fn(&mut Told)]) -> bool {
-        let mut told = Told::default();
+    fn is_notified(steps: &[fn(&mut ObservedTraffic)]) -> bool {
+        let mut traffic = ObservedTraffic::default();
         for step in steps {
-            step(&mut told);
+            step(&mut traffic);
         }
-        told.deleted().contains("/a")
+        traffic.deleted().contains("/a")
     }
 
     #[test]
-    fn who_waits_is_told() {
-        let deleted = |told: &mut Told| goes(told, EventType::NodeDeleted);
-        assert!(is_told(&[watches, deleted]));
-        assert!(is_told(&[watches, renounces, watches, deleted]));
-        assert!(!is_told(&[watches, |told| goes(told, EventType::NodeDataChanged)]));
+    fn a_waiter_is_notified() {
+        let deleted = |traffic: &mut ObservedTraffic| goes(traffic, EventType::NodeDeleted);
+        assert!(is_notified(&[watches, deleted]));
+        assert!(is_notified(&[watches, renounces, watches, deleted]));
+        assert!(!is_notified(&[watches, |traffic| goes(traffic, EventType::NodeDataChanged)]));
     }
 
     #[test]
-    fn who_waits_no_longer_is_not_told() {
-        let deleted = |told: &mut Told| goes(told, EventType::NodeDeleted);
-        assert!(!is_told(&[watches, renounces, deleted]));
-        assert!(!is_told(&[watches, deleted, renounces]));
+    fn one_that_waits_no_longer_is_not_notified() {
+        let deleted = |traffic: &mut ObservedTraffic| goes(traffic, EventType::NodeDeleted);
+        assert!(!is_notified(&[watches, renounces, deleted]));
+        assert!(!is_notified(&[watches, deleted, renounces]));
     }
 
     #[test]
@@ -203,13 +203,13 @@ mod tests {
             acl: Some(Vec::new()),
             flags: 0,
         };
-        let mut told = Told::default();
-        request(&mut told, &Request::Create(create("/one-")));
-        request(&mut told, &Request::Create2(create("/two-")));
+        let mut traffic = ObservedTraffic::default();
+        request(&mut traffic, &Request::Create(create("/one-")));
+        request(&mut traffic, &Request::Create2(create("/two-")));
         let parts = vec![MultiOp::Create(create("/three-")), MultiOp::Create2(create("/four-"))];
-        request(&mut told, &Request::Multi(Parts(parts)));
-        watches(&mut told);
-        let made: Vec<&str> = told.made().iter().map(String::as_str).collect();
+        request(&mut traffic, &Request::Multi(Parts(parts)));
+        watches(&mut traffic);
+        let made: Vec<&str> = traffic.made().iter().map(String::as_str).collect();
         assert_eq!(made, ["/four-", "/one-", "/three-", "/two-"]);
     }
 
@@ -228,10 +228,10 @@ mod tests {
             Reply::Multi(Parts(vec![result])).encode_with(header, &mut reply);
             let reply = reply.freeze();
             assert_eq!(commits.committed(8, || reply.clone()), [""; 0]);
-            let mut told = Told::default();
-            told.committed(commits.committed(7, || reply.clone()));
+            let mut traffic = ObservedTraffic::default();
+            traffic.committed(commits.committed(7, || reply.clone()));
             assert_eq!(commits.committed(7, || reply), [""; 0], "a reply comes once");
-            told.commits("/n")
+            traffic.commits("/n")
         };
         assert_eq!(commits(MultiResult::SetData(Stat::default())), 1);
         assert_eq!(commits(MultiResult::Error(Some(ErrorCode::BadVersion))), 0);
@@ -239,10 +239,10 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_passed_over() {
-        let mut told = Told::default();
-        told.request(Bytes::from_static(&[0, 0, 0, 1]));
-        told.request(Bytes::from_static(&[0, 0, 0, 1, 0, 0, 0, 4, 0, 0]));
-        told.event(Bytes::from_static(&[0xff]));
-        assert!(told.deleted().is_empty());
+        let mut traffic = ObservedTraffic::default();
+        traffic.request(Bytes::from_static(&[0, 0, 0, 1]));
+        traffic.request(Bytes::from_static(&[0, 0, 0, 1, 0, 0, 0, 4, 0, 0]));
+        traffic.event(Bytes::from_static(&[0xff]));
+        assert!(traffic.deleted().is_empty());
     }
 }

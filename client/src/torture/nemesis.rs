@@ -7,8 +7,8 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::context::RunContext;
 use super::plan::Fault;
-use super::scene::Scene;
 use super::servers::{ServerFault, Servers};
 
 /// The kind of fault that a leader's kill is when it comes right at a grant.
@@ -23,13 +23,13 @@ pub(crate) type Ended = (Vec<String>, Option<Box<dyn Servers>>);
 
 /// The task.
 #[derive(Debug)]
-pub(crate) struct Upset {
+pub(crate) struct Nemesis {
     faults: mpsc::Sender<Fault>,
     /// Only [`finish`](Self::finish) takes it.
     task: Option<JoinHandle<Ended>>,
 }
 
-impl Drop for Upset {
+impl Drop for Nemesis {
     /// Ends a fault that is under way: the servers are dropped, and whoever made them mends them.
     fn drop(&mut self) {
         if let Some(task) = &self.task {
@@ -38,13 +38,13 @@ impl Drop for Upset {
     }
 }
 
-impl Upset {
-    pub(crate) fn start(servers: Option<Box<dyn Servers>>, scene: &Arc<Scene>) -> Self {
+impl Nemesis {
+    pub(crate) fn start(servers: Option<Box<dyn Servers>>, context: &Arc<RunContext>) -> Self {
         let (faults, waiting) = mpsc::channel(FAULTS_MAX);
-        let scene = Arc::clone(scene);
+        let context = Arc::clone(context);
         let task = tokio::spawn(async move {
             match servers {
-                Some(servers) => upset(servers, waiting, &scene).await,
+                Some(servers) => nemesis(servers, waiting, &context).await,
                 None => (Vec::new(), None),
             }
         });
@@ -70,10 +70,10 @@ impl Upset {
     }
 }
 
-async fn upset(
+async fn nemesis(
     mut servers: Box<dyn Servers>,
     mut waiting: mpsc::Receiver<Fault>,
-    scene: &Scene,
+    context: &RunContext,
 ) -> Ended {
     let mut failures = Vec::new();
     while let Some(fault) = waiting.recv().await {
@@ -82,7 +82,7 @@ async fn upset(
             Fault::KillLeaderAtGrant(long) => {
                 let (leader, back) = blocking(servers, |servers| servers.leader()).await;
                 servers = back;
-                let mut grants = scene.recorder.grants();
+                let mut grants = context.recorder.grants();
                 grants.mark_unchanged();
                 let name = match timeout(GRANT_MAX, grants.changed()).await {
                     Ok(_) => LEADER_KILLED,
@@ -105,12 +105,12 @@ async fn upset(
         let (struck, back) = blocking(servers, move |servers| servers.strike(server, kind)).await;
         servers = back;
         if struck.is_ok() {
-            scene.recorder.struck(name);
+            context.recorder.struck(name);
         }
         sleep(long).await;
         let (mended, back) = blocking(servers, move |servers| servers.mend(server, kind)).await;
         servers = back;
-        scene.recorder.disturbed_between(None, since, Instant::now());
+        context.recorder.disturbed_between(None, since, Instant::now());
         for outcome in [struck, mended] {
             if let Err(error) = outcome {
                 failures.push(format!("{kind:?} of server {server}: {error}"));

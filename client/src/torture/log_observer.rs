@@ -20,13 +20,13 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 
 /// The witnesses of a run.
 #[derive(Debug)]
-pub(crate) struct Witnesses {
+pub(crate) struct LogObservers {
     log: Arc<Mutex<Log>>,
     tasks: JoinSet<()>,
     stop: watch::Sender<bool>,
 }
 
-impl Witnesses {
+impl LogObservers {
     /// Looks on below `root` at every server of the connect string; `dirs` are the directories
     /// whose counters are read at each start.
     pub(crate) async fn start(servers: &str, root: &str, dirs: Vec<String>) -> Result<Self, Error> {
@@ -35,7 +35,7 @@ impl Witnesses {
         let (ready, mut is_ready) = watch::channel(0_usize);
         let mut tasks = JoinSet::new();
         for server in servers.split(',') {
-            let witness = Witness {
+            let observer = LogObserver {
                 server: server.to_owned(),
                 root: root.to_owned(),
                 dirs: dirs.clone(),
@@ -43,7 +43,7 @@ impl Witnesses {
                 stopped: stopped.clone(),
                 ready: ready.clone(),
             };
-            tasks.spawn(witness.run());
+            tasks.spawn(observer.run());
         }
         // One of them is enough to begin with: a server may be down.
         let first = is_ready.wait_for(|ready| *ready > 0);
@@ -62,7 +62,7 @@ impl Witnesses {
     }
 }
 
-struct Witness {
+struct LogObserver {
     server: String,
     root: String,
     dirs: Vec<String>,
@@ -71,7 +71,7 @@ struct Witness {
     ready: watch::Sender<usize>,
 }
 
-impl Witness {
+impl LogObserver {
     async fn run(mut self) {
         // Each segment is a session of its own. What happened between two of them was not seen here.
         while !*self.stopped.borrow() {

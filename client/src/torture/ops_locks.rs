@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 
-use super::hand::{Belief, Hand, Held, Patience};
+use super::context::{PlantedBug, by_hand};
 use super::history::{CountSet, Mode};
 use super::recipe::{Lock, Recipe};
-use super::scene::{Sabotage, by_hand};
 use super::tie::Tie;
+use super::worker::{AcquireMode, Held, OpenClaim, Worker};
 use crate::recipes::{
     LeaderLatch, LeaderSelector, LockGuard, LockOptions, Lockable, MultiLock, Mutex as LockMutex,
     ReadWriteLock, Semaphore, SemaphoreMutex, SharedCount, SimpleLock, Standing, Suspension, Term,
@@ -20,12 +20,12 @@ use crate::{Client, CreateMode, Error, ErrorCode, ErrorKind};
 
 /// Acquires a lock as the contender's patience has it: `None` if that did not do.
 macro_rules! acquire {
-    ($lock:expr, $patience:expr, $waits:ident, $limited:ident, $tries:ident $(, $with:expr)?) => {{
+    ($lock:expr, $acquire_mode:expr, $waits:ident, $limited:ident, $tries:ident $(, $with:expr)?) => {{
         let lock = $lock;
-        match $patience {
-            Patience::Waits => lock.$waits($($with)?).await.map(Some),
-            Patience::Limited(limit) => lock.$limited(limit $(, $with)?).await,
-            Patience::Tries => lock.$tries($($with)?).await,
+        match $acquire_mode {
+            AcquireMode::Waits => lock.$waits($($with)?).await.map(Some),
+            AcquireMode::Limited(limit) => lock.$limited(limit $(, $with)?).await,
+            AcquireMode::Tries => lock.$tries($($with)?).await,
         }
     }};
 }
@@ -33,52 +33,53 @@ macro_rules! acquire {
 /// How long a holder may take to be notified that its lock is asked for: servers may elect meanwhile.
 const ASKED_MAX: Duration = Duration::from_secs(10);
 
-impl Hand {
+impl Worker {
     /// Takes one turn. Answers whether there was a grant.
     pub(crate) async fn turn(
         &mut self,
         client: &Client,
-        patience: Patience,
+        acquire_mode: AcquireMode,
     ) -> Result<bool, Error> {
         let path = self.lock.path.clone();
-        let options = LockOptions::new().data(format!("contender {}", self.body.number));
+        let options = LockOptions::new().data(format!("contender {}", self.control.number));
         match self.lock.recipe {
-            Recipe::Mutex if self.is_sabotaged() => return self.barge_in(client).await,
-            Recipe::Mutex => self.hold_mutex(client, options, patience).await,
-            Recipe::Bilingual => self.hold_mutex(client, options.bilingual(), patience).await,
-            Recipe::Revocable => self.hold_mutex(client, options.revocable(), patience).await,
+            Recipe::Mutex if self.has_planted_bug() => return self.hold_out_of_turn(client).await,
+            Recipe::Mutex => self.hold_mutex(client, options, acquire_mode).await,
+            Recipe::Bilingual => self.hold_mutex(client, options.bilingual(), acquire_mode).await,
+            Recipe::Revocable => self.hold_mutex(client, options.revocable(), acquire_mode).await,
             Recipe::SemaphoreMutex => {
                 let mutex = SemaphoreMutex::with_options(client, &path, options);
-                let guard = acquire!(mutex, patience, acquire, acquire_timeout, try_acquire)?;
+                let guard = acquire!(mutex, acquire_mode, acquire, acquire_timeout, try_acquire)?;
                 self.hold_guard(client, guard, Mode::Exclusive).await
             }
             Recipe::SharedSemaphore => {
                 let count = SharedCount::new(client, &self.lock.beside("count"), 2);
                 self.set_count(client, &count).await?;
                 let semaphore = Semaphore::shared(client, &path, count);
-                let guard = acquire!(semaphore, patience, acquire, acquire_timeout, try_acquire)?;
+                let guard =
+                    acquire!(semaphore, acquire_mode, acquire, acquire_timeout, try_acquire)?;
                 self.hold_guard(client, guard, Mode::Exclusive).await
             }
-            Recipe::Semaphore => self.hold_permits(client, options, patience).await,
+            Recipe::Semaphore => self.hold_permits(client, options, acquire_mode).await,
             Recipe::SimpleLock => {
                 let simple = SimpleLock::new(client, &path);
-                let guard = acquire!(simple, patience, acquire, acquire_timeout, try_acquire)?;
+                let guard = acquire!(simple, acquire_mode, acquire, acquire_timeout, try_acquire)?;
                 self.hold_guard(client, guard, Mode::Exclusive).await
             }
             Recipe::ReadWriteLock => {
                 let both = ReadWriteLock::with_options(client, &path, options);
-                self.read_or_write(client, &both, patience).await
+                self.read_or_write(client, &both, acquire_mode).await
             }
-            Recipe::MultiLock => self.hold_several(client, patience).await,
-            Recipe::MixedLock => self.hold_mixed(client, patience).await,
-            Recipe::LeaderLatch => self.lead_by_latch(client, patience).await,
-            Recipe::LeaderSelector => self.lead_by_selector(client, patience).await,
+            Recipe::MultiLock => self.hold_several(client, acquire_mode).await,
+            Recipe::MixedLock => self.hold_mixed(client, acquire_mode).await,
+            Recipe::LeaderLatch => self.lead_by_latch(client, acquire_mode).await,
+            Recipe::LeaderSelector => self.lead_by_selector(client, acquire_mode).await,
             Recipe::Queue | Recipe::DistributedQueue | Recipe::KazooQueue => {
-                self.put_or_take(client, patience).await
+                self.put_or_take(client, acquire_mode).await
             }
             Recipe::Counter => self.count(client).await,
             Recipe::SharedCount => self.count_together(client).await,
-            Recipe::Barrier => self.meet_barrier(client, patience).await,
+            Recipe::Barrier => self.meet_barrier(client, acquire_mode).await,
             // They are not taken turn after turn.
             Recipe::DoubleBarrier
             | Recipe::Cache
@@ -91,10 +92,10 @@ impl Hand {
         &mut self,
         client: &Client,
         options: LockOptions,
-        patience: Patience,
+        acquire_mode: AcquireMode,
     ) -> Result<bool, Error> {
         let mutex = LockMutex::with_options(client, &self.lock.path, options);
-        let guard = acquire!(mutex, patience, acquire, acquire_timeout, try_acquire)?;
+        let guard = acquire!(mutex, acquire_mode, acquire, acquire_timeout, try_acquire)?;
         if let Some(guard) = &guard
             && self.lock.recipe == Recipe::Revocable
             && self.random.chance(30)
@@ -108,15 +109,15 @@ impl Hand {
         &mut self,
         client: &Client,
         options: LockOptions,
-        patience: Patience,
+        acquire_mode: AcquireMode,
     ) -> Result<bool, Error> {
         let permits = self.lock.recipe.permits();
         let semaphore = Semaphore::with_options(client, &self.lock.path, permits, options);
-        if patience == Patience::Waits && self.random.chance(15) {
+        if acquire_mode == AcquireMode::Waits && self.random.chance(15) {
             let guards = semaphore.acquire_many(permits).await?;
             return self.hold_many(client, guards).await;
         }
-        let guard = acquire!(semaphore, patience, acquire, acquire_timeout, try_acquire)?;
+        let guard = acquire!(semaphore, acquire_mode, acquire, acquire_timeout, try_acquire)?;
         self.hold_guard(client, guard, Mode::Exclusive).await
     }
 
@@ -148,8 +149,8 @@ impl Hand {
             }
             guard = again;
         }
-        let belief = self.hold(client, &held, Tie::Guard(&guard)).await;
-        self.give_back(client, guard, &held, &belief).await
+        let open = self.hold(client, &held, Tie::Guard(&guard)).await;
+        self.give_back(client, guard, &held, &open).await
     }
 
     /// Holds several permits of a semaphore.
@@ -157,20 +158,20 @@ impl Hand {
         let held: Vec<Held> =
             guards.iter().map(|guard| Held::exclusive(&self.lock, guard)).collect();
         let tie = guards.last().map_or(Tie::None, Tie::Guard);
-        let belief = self.hold(client, &held, tie).await;
-        self.ends(client, &belief, true);
+        let open = self.hold(client, &held, tie).await;
+        self.ends(client, &open, true);
         let mut all_held = true;
         for guard in guards {
             all_held &= guard.release().await?;
         }
-        self.ended(client, &held, &belief, all_held);
+        self.ended(client, &held, &open, all_held);
         Ok(true)
     }
 
     /// Notes whether a release has found everything held.
-    fn ended(&self, client: &Client, held: &[Held], belief: &Belief, all_held: bool) {
+    fn ended(&self, client: &Client, held: &[Held], open: &OpenClaim, all_held: bool) {
         if all_held {
-            self.released(belief);
+            self.released(open);
         } else {
             self.found_gone(client, held);
         }
@@ -178,29 +179,29 @@ impl Hand {
 
     /// The holder is asked for its lock, and must be notified.
     async fn is_asked(&self, client: &Client, guard: &LockGuard) {
-        let path = self.scene.shift.real(guard.path());
-        let request = LockMutex::request_revocation(&self.scene.admin, &path);
+        let path = self.context.offset.real(guard.path());
+        let request = LockMutex::request_revocation(&self.context.admin, &path);
         if by_hand(request).await.is_ok()
             && timeout(ASKED_MAX, guard.revocation()).await.is_err()
             && !client.remaining().is_zero()
         {
-            let (who, path) = (self.body.number, guard.path());
+            let (who, path) = (self.control.number, guard.path());
             let broke = format!("contender {who} was not notified that {path} is asked for");
-            self.scene.recorder.broke(broke);
+            self.context.recorder.broke(broke);
         }
     }
 
     /// Changes the number of permits now and then. One contender does, so that it is known between
     /// two changes.
     async fn set_count(&mut self, client: &Client, count: &SharedCount) -> Result<(), Error> {
-        if self.body.number != 0 || !self.random.chance(12) {
+        if self.control.number != 0 || !self.random.chance(12) {
             return Ok(());
         }
         let value = 1 + self.random.index(2);
         let (path, from) = (self.lock.path.clone(), client.session().last_zxid.0);
-        let number = self.scene.recorder.sets_count(CountSet { path, value, from, to: None });
+        let number = self.context.recorder.sets_count(CountSet { path, value, from, to: None });
         count.set(i32::try_from(value).unwrap_or(1)).await?;
-        self.scene.recorder.has_set_count(number, client.session().last_zxid.0);
+        self.context.recorder.has_set_count(number, client.session().last_zxid.0);
         Ok(())
     }
 
@@ -210,15 +211,15 @@ impl Hand {
         client: &Client,
         guard: LockGuard,
         held: &[Held],
-        belief: &Belief,
+        open: &OpenClaim,
     ) -> Result<(), Error> {
-        self.ends(client, belief, true);
+        self.ends(client, open, true);
         if self.random.chance(10) {
             drop(guard);
-            self.dropped(belief);
+            self.dropped(open);
         } else {
             let was_held = guard.release().await?;
-            self.ended(client, held, belief, was_held);
+            self.ended(client, held, open, was_held);
         }
         Ok(())
     }
@@ -227,13 +228,13 @@ impl Hand {
         &mut self,
         client: &Client,
         both: &ReadWriteLock,
-        patience: Patience,
+        acquire_mode: AcquireMode,
     ) -> Result<bool, Error> {
         if self.random.chance(50) {
-            let guard = acquire!(both, patience, read, read_timeout, try_read)?;
+            let guard = acquire!(both, acquire_mode, read, read_timeout, try_read)?;
             return self.hold_guard(client, guard, Mode::Shared).await;
         }
-        let guard = acquire!(both, patience, write, write_timeout, try_write)?;
+        let guard = acquire!(both, acquire_mode, write, write_timeout, try_write)?;
         let Some(guard) = guard else { return Ok(false) };
         if !self.random.chance(25) {
             return self.hold_guard(client, Some(guard.into_guard()), Mode::Exclusive).await;
@@ -243,11 +244,11 @@ impl Hand {
 
     async fn write_then_read(&mut self, client: &Client, guard: WriteGuard) -> Result<bool, Error> {
         let held = [Held::exclusive(&self.lock, &guard)];
-        let belief = self.hold(client, &held, Tie::Guard(&guard)).await;
-        self.ends(client, &belief, true);
+        let open = self.hold(client, &held, Tie::Guard(&guard)).await;
+        self.ends(client, &open, true);
         match guard.downgrade().await {
             Ok(read) => {
-                self.released(&belief);
+                self.released(&open);
                 self.hold_guard(client, Some(read), Mode::Shared).await
             }
             Err(error) if *error.kind() == ErrorKind::LockLost => Ok(true),
@@ -255,17 +256,21 @@ impl Hand {
         }
     }
 
-    async fn hold_several(&mut self, client: &Client, patience: Patience) -> Result<bool, Error> {
+    async fn hold_several(
+        &mut self,
+        client: &Client,
+        acquire_mode: AcquireMode,
+    ) -> Result<bool, Error> {
         let parts = self.lock.parts();
         if let Some(last) = parts.last()
             && self.random.chance(30)
         {
             // Others find one lock of several taken, and have to give back what they have.
             let mutex = LockMutex::new(client, &last.path);
-            return self.hold_part(client, last, mutex, patience).await;
+            return self.hold_part(client, last, mutex, acquire_mode).await;
         }
         let locks = MultiLock::mutexes(client, parts.iter().map(|part| part.path.as_str()));
-        self.hold_all(client, &parts, &locks, patience).await
+        self.hold_all(client, &parts, &locks, acquire_mode).await
     }
 
     async fn hold_part(
@@ -273,22 +278,26 @@ impl Hand {
         client: &Client,
         part: &Lock,
         mutex: LockMutex,
-        patience: Patience,
+        acquire_mode: AcquireMode,
     ) -> Result<bool, Error> {
-        let guard = acquire!(mutex, patience, acquire, acquire_timeout, try_acquire)?;
+        let guard = acquire!(mutex, acquire_mode, acquire, acquire_timeout, try_acquire)?;
         let Some(guard) = guard else { return Ok(false) };
         self.hold_guard_of(client, part, guard, Mode::Exclusive).await?;
         Ok(true)
     }
 
     /// The same with a lock each of four kinds.
-    async fn hold_mixed(&mut self, client: &Client, patience: Patience) -> Result<bool, Error> {
+    async fn hold_mixed(
+        &mut self,
+        client: &Client,
+        acquire_mode: AcquireMode,
+    ) -> Result<bool, Error> {
         let parts = self.lock.parts();
         if let Some(last) = parts.last()
             && self.random.chance(30)
         {
             let mutex = LockMutex::new(client, &last.path);
-            return self.hold_part(client, last, mutex, patience).await;
+            return self.hold_part(client, last, mutex, acquire_mode).await;
         }
         let lock = |part: &Lock| -> Box<dyn Lockable> {
             let path = &part.path;
@@ -300,7 +309,7 @@ impl Hand {
             }
         };
         let locks = MultiLock::new(parts.iter().map(lock).collect());
-        self.hold_all(client, &parts, &locks, patience).await
+        self.hold_all(client, &parts, &locks, acquire_mode).await
     }
 
     async fn hold_all(
@@ -308,40 +317,44 @@ impl Hand {
         client: &Client,
         parts: &[Lock],
         locks: &MultiLock,
-        patience: Patience,
+        acquire_mode: AcquireMode,
     ) -> Result<bool, Error> {
-        let guard = acquire!(locks, patience, acquire, acquire_timeout, try_acquire)?;
+        let guard = acquire!(locks, acquire_mode, acquire, acquire_timeout, try_acquire)?;
         let Some(guards) = guard else { return Ok(false) };
         let held: Vec<Held> = parts
             .iter()
             .zip(guards.guards())
             .map(|(part, guard)| Held::exclusive(part, guard))
             .collect();
-        let belief = self.hold(client, &held, Tie::Several(&guards)).await;
-        self.ends(client, &belief, true);
+        let open = self.hold(client, &held, Tie::Several(&guards)).await;
+        self.ends(client, &open, true);
         let all_held = guards.release().await?;
-        self.ended(client, &held, &belief, all_held);
+        self.ended(client, &held, &open, all_held);
         Ok(true)
     }
 
-    async fn lead_by_latch(&mut self, client: &Client, patience: Patience) -> Result<bool, Error> {
-        let id = format!("contender {}", self.body.number);
+    async fn lead_by_latch(
+        &mut self,
+        client: &Client,
+        acquire_mode: AcquireMode,
+    ) -> Result<bool, Error> {
+        let id = format!("contender {}", self.control.number);
         let suspension =
             if self.random.chance(50) { Suspension::StayOn } else { Suspension::StepDown };
         let latch = LeaderLatch::start_with(client, &self.lock.path, &id, suspension);
-        acquire!(&latch, patience, lead, lead_timeout, try_lead)?;
+        acquire!(&latch, acquire_mode, lead, lead_timeout, try_lead)?;
         let standing = latch.standing();
         let now = standing.borrow().clone();
         if let Standing::Leading { token, path } = now {
             let (lock, token) = (self.lock.clone(), token.get());
             let held = [Held { lock, path, token, mode: Mode::Exclusive }];
-            let belief = self.hold(client, &held, Tie::Latch(&latch)).await;
+            let open = self.hold(client, &held, Tie::Latch(&latch)).await;
             // Another term has another token.
             let leads = latch.token().is_some_and(|now| now.get() == token);
-            self.ends(client, &belief, leads);
+            self.ends(client, &open, leads);
             latch.close().await?;
             if leads {
-                self.released(&belief);
+                self.released(&open);
             }
             return Ok(true);
         }
@@ -352,9 +365,9 @@ impl Hand {
     async fn lead_by_selector(
         &mut self,
         client: &Client,
-        patience: Patience,
+        acquire_mode: AcquireMode,
     ) -> Result<bool, Error> {
-        let id = format!("contender {}", self.body.number);
+        let id = format!("contender {}", self.control.number);
         let mut selector = LeaderSelector::with_id(client, &self.lock.path, &id);
         if self.random.chance(50) {
             selector = selector.suspension(Suspension::StayOn);
@@ -363,25 +376,25 @@ impl Hand {
             // The second guard of the hold goes before the selector releases it.
             let guard = guard;
             let held = [Held::exclusive(&self.lock, &guard)];
-            let belief = self.hold(client, &held, Tie::Guard(&guard)).await;
-            self.ends(client, &belief, true);
-            belief
+            let open = self.hold(client, &held, Tie::Guard(&guard)).await;
+            self.ends(client, &open, true);
+            open
         };
-        match acquire!(selector, patience, lead, lead_timeout, try_lead, work)? {
-            Some(Term::Done(belief)) => {
-                self.released(&belief);
+        match acquire!(selector, acquire_mode, lead, lead_timeout, try_lead, work)? {
+            Some(Term::Done(open)) => {
+                self.released(&open);
                 Ok(true)
             }
             Some(Term::Lost(_) | Term::Suspended) | None => Ok(false),
         }
     }
 
-    fn is_sabotaged(&self) -> bool {
-        self.scene.sabotage == Some(Sabotage::IgnoresQueue) && self.body.number == 0
+    fn has_planted_bug(&self) -> bool {
+        self.context.planted_bug == Some(PlantedBug::IgnoresQueue) && self.control.number == 0
     }
 
     /// What a broken lock does: enters the queue and does not wait.
-    async fn barge_in(&mut self, client: &Client) -> Result<bool, Error> {
+    async fn hold_out_of_turn(&mut self, client: &Client) -> Result<bool, Error> {
         let id = uuid_of(self.random.next(), self.random.next());
         let path = format!("{}/_c_{id}-lock-", self.lock.path);
         let mode = CreateMode::EphemeralSequential;
@@ -396,8 +409,8 @@ impl Hand {
         };
         let (lock, token) = (self.lock.clone(), stat.czxid.0);
         let held = [Held { lock, path: path.clone(), token, mode: Mode::Exclusive }];
-        let belief = self.hold(client, &held, Tie::None).await;
-        self.ends(client, &belief, true);
+        let open = self.hold(client, &held, Tie::None).await;
+        self.ends(client, &open, true);
         // What it left behind would hold up the others for ever.
         loop {
             match client.delete(&path, -1).await {
@@ -406,7 +419,7 @@ impl Hand {
                 _ => break,
             }
         }
-        self.released(&belief);
+        self.released(&open);
         Ok(true)
     }
 }

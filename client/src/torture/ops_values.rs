@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::hand::{Hand, Patience};
+use super::context::{Phase, lock};
 use super::history::{Opening, Passage};
-use super::scene::{Phase, lock};
+use super::worker::{AcquireMode, Worker};
 use crate::recipes::{Barrier, Counter, DoubleBarrier, Queue, QueueFormat, SharedCount};
 use crate::{Client, Error};
 
@@ -16,7 +16,7 @@ const PATIENT: Duration = Duration::from_millis(300);
 /// How long a contender waits between two rounds of a double barrier, in ms.
 const ROUND_PAUSE_MS_MAX: u64 = 50;
 
-impl Patience {
+impl AcquireMode {
     /// How long to wait where all may wait for each other; `None` for not at all.
     const fn limit(self) -> Option<Duration> {
         match self {
@@ -27,11 +27,11 @@ impl Patience {
     }
 }
 
-impl Hand {
+impl Worker {
     pub(super) async fn put_or_take(
         &mut self,
         client: &Client,
-        patience: Patience,
+        acquire_mode: AcquireMode,
     ) -> Result<bool, Error> {
         let path = self.lock.path.clone();
         let format = self.lock.recipe.queue_format().unwrap_or(QueueFormat::Simple);
@@ -39,23 +39,23 @@ impl Hand {
         if self.random.chance(50) {
             let item = self.unique();
             // In doubt until it was answered: a death must not make a lie of the record.
-            self.scene.tally(&path, |tally| tally.given_in_doubt.push(item.clone()));
+            self.context.tally(&path, |tally| tally.given_in_doubt.push(item.clone()));
             let put = queue.put(item.as_bytes()).await;
             if put.is_ok() {
-                self.scene.tally(&path, |tally| tally.confirm(&item, item.clone()));
+                self.context.tally(&path, |tally| tally.confirm(&item, item.clone()));
             }
             return put.map(|()| true);
         }
-        self.scene.tally(&path, |tally| tally.taken_in_doubt += 1);
+        self.context.tally(&path, |tally| tally.taken_in_doubt += 1);
         let mut taken = None;
-        if let Some(limit) = patience.limit() {
+        if let Some(limit) = acquire_mode.limit() {
             taken = queue.take_timeout(limit).await?;
         }
         if taken.is_none() {
             // What a take had taken when its time was over is answered now.
             taken = queue.try_take().await?;
         }
-        self.scene.tally(&path, |tally| {
+        self.context.tally(&path, |tally| {
             tally.taken_in_doubt -= 1;
             tally.taken.extend(taken.map(|item| String::from_utf8_lossy(&item).into_owned()));
         });
@@ -96,9 +96,9 @@ impl Hand {
         let path = self.lock.path.clone();
         self.was_added_once();
         let doubt = self.unique();
-        self.scene.tally(&path, |tally| tally.given_in_doubt.push(doubt.clone()));
+        self.context.tally(&path, |tally| tally.given_in_doubt.push(doubt.clone()));
         let sum = add.await?;
-        self.scene.tally(&path, |tally| match sum {
+        self.context.tally(&path, |tally| match sum {
             Some(sum) => tally.confirm(&doubt, sum.to_string()),
             None => tally.deny(&doubt),
         });
@@ -109,13 +109,13 @@ impl Hand {
     /// often the servers have carried out a transaction for it.
     pub(super) fn was_added_once(&self) {
         let path = &self.lock.path;
-        let now = self.body.proxy.commits(path);
-        let before = lock(&self.body.commits).insert(path.clone(), now).unwrap_or(0);
+        let now = self.control.proxy.commits(path);
+        let before = lock(&self.control.commits).insert(path.clone(), now).unwrap_or(0);
         if now > before + 1 {
-            let (who, count) = (self.body.number, now - before);
+            let (who, count) = (self.control.number, now - before);
             let broke =
                 format!("contender {who} at {path}: one addition was committed {count} times");
-            self.scene.recorder.broke(broke);
+            self.context.recorder.broke(broke);
         }
     }
 
@@ -123,10 +123,10 @@ impl Hand {
     pub(super) async fn meet_barrier(
         &mut self,
         client: &Client,
-        patience: Patience,
+        acquire_mode: AcquireMode,
     ) -> Result<bool, Error> {
         let barrier = Barrier::new(client, &self.lock.path);
-        let is_last = *self.scene.phase.borrow() >= Phase::LastTurn;
+        let is_last = *self.context.phase.borrow() >= Phase::LastTurn;
         if is_last {
             barrier.remove().await?;
         } else {
@@ -137,14 +137,19 @@ impl Hand {
             }
         }
         let from = client.session().last_zxid.0;
-        let is_open = match patience.limit() {
+        let is_open = match acquire_mode.limit() {
             Some(limit) => barrier.wait_timeout(limit).await?,
             None => barrier.try_wait().await?,
         };
         if is_open {
             let to = client.session().last_zxid.0;
             let path = self.lock.path.clone();
-            self.scene.recorder.opened(Opening { path, contender: self.body.number, from, to });
+            self.context.recorder.opened(Opening {
+                path,
+                contender: self.control.number,
+                from,
+                to,
+            });
         }
         Ok(is_open)
     }
@@ -158,8 +163,8 @@ impl Hand {
         arrived_us: u64,
     ) -> Result<(), Error> {
         let path = format!("{}/{name}", self.lock.path);
-        let members = self.scene.contenders;
-        let recorder = &self.scene.recorder;
+        let members = self.context.contenders;
+        let recorder = &self.context.recorder;
         let entered = DoubleBarrier::new(client, &path, members).enter().await?;
         let entered_us = recorder.now_us();
         sleep(self.random.millis(0, 50)).await;
@@ -173,26 +178,26 @@ impl Hand {
     /// Enters and leaves a double barrier under faults, round after round, each at a path of its own.
     /// Whoever waits for a member in vain gives up, and all meet in the next round.
     pub(super) async fn pass_rounds(&mut self) {
-        let (path, members) = (self.lock.path.clone(), self.scene.contenders);
-        while *self.scene.phase.borrow() < Phase::LastTurn {
-            let round = self.scene.round(&path);
-            if self.body.begins_round(&path, round) {
+        let (path, members) = (self.lock.path.clone(), self.context.contenders);
+        while *self.context.phase.borrow() < Phase::LastTurn {
+            let round = self.context.round(&path);
+            if self.control.begins_round(&path, round) {
                 let client = self.session.client().await;
                 let barrier = DoubleBarrier::new(&client, &format!("{path}/{round}"), members);
                 if let Err(error) = self.pass_round(&barrier, &format!("{path}/{round}")).await {
                     self.failed(&client, &error).await;
                 }
-                self.scene.ends_round(&path, round);
+                self.context.ends_round(&path, round);
             }
             sleep(self.random.millis(1, ROUND_PAUSE_MS_MAX)).await;
         }
     }
 
     async fn pass_round(&self, barrier: &DoubleBarrier, path: &str) -> Result<(), Error> {
-        let limit = self.scene.session_timeout;
-        let number = self.scene.recorder.arrives(path, self.scene.contenders);
+        let limit = self.context.session_timeout;
+        let number = self.context.recorder.arrives(path, self.context.contenders);
         if let Some(entered) = barrier.enter_timeout(limit).await? {
-            self.scene.recorder.has_entered(number);
+            self.context.recorder.has_entered(number);
             entered.leave_timeout(limit).await?;
         }
         Ok(())
@@ -200,6 +205,6 @@ impl Hand {
 
     /// A text that no other contender has, and no other turn.
     pub(super) fn unique(&mut self) -> String {
-        format!("{}-{:x}", self.body.number, self.random.next())
+        format!("{}-{:x}", self.control.number, self.random.next())
     }
 }

@@ -8,9 +8,9 @@ use bytes::Bytes;
 use tokio::sync::broadcast::{self, error::TryRecvError};
 use tokio::time::{Instant, sleep};
 
-use super::hand::Hand;
+use super::context::Phase;
 use super::recipe::Recipe;
-use super::scene::Phase;
+use super::worker::Worker;
 use crate::recipes::{Cache, CacheChange, CachedNode, GroupMember, PersistentNode};
 use crate::{Client, CreateMode, Error, ErrorCode, ErrorKind, SessionState};
 
@@ -32,11 +32,11 @@ enum Kept {
     Member(GroupMember),
 }
 
-impl Hand {
+impl Worker {
     /// Keeps the recipe until the run is over, with one session after the other. In the last turn
     /// it waits until it is what it promises to be.
     pub(crate) async fn keep(mut self) {
-        let mut phase = self.scene.phase.clone();
+        let mut phase = self.context.phase.clone();
         let _ = phase.wait_for(|phase| *phase >= Phase::Run).await;
         while *phase.borrow() < Phase::Over {
             let client = self.session.client().await;
@@ -49,7 +49,7 @@ impl Hand {
 
     async fn keep_with(&mut self, client: &Client) -> Result<(), Error> {
         let mut kept = self.start(client)?;
-        let mut phase = self.scene.phase.clone();
+        let mut phase = self.context.phase.clone();
         while *phase.borrow() < Phase::LastTurn {
             // The next change is another one.
             passing(self.change(client, &mut kept).await)?;
@@ -81,7 +81,7 @@ impl Hand {
             return GroupMember::join(client, path, &own).map(Kept::Member);
         }
         let path = format!("{path}/{own}");
-        let node = if self.body.number.is_multiple_of(2) {
+        let node = if self.control.number.is_multiple_of(2) {
             PersistentNode::start(client, &path, CreateMode::Ephemeral, b"")
         } else {
             PersistentNode::start_protected(client, &path, CreateMode::EphemeralSequential, b"")
@@ -91,7 +91,7 @@ impl Hand {
 
     /// The name of this contender's znode, or the part of it that no other has.
     fn own_name(&self) -> String {
-        format!("of-{}-", self.body.number)
+        format!("of-{}-", self.control.number)
     }
 
     async fn change(&mut self, client: &Client, kept: &mut Kept) -> Result<(), Error> {
@@ -102,8 +102,8 @@ impl Hand {
                 let znode = format!("{path}/{}", self.random.below(MIRRORED));
                 let changed = self.write_below(client, &znode, data.as_bytes()).await;
                 if let Err(what) = mirror.look() {
-                    let who = self.body.number;
-                    self.scene.recorder.broke(format!("contender {who} at {path}: {what}"));
+                    let who = self.control.number;
+                    self.context.recorder.broke(format!("contender {who} at {path}: {what}"));
                 }
                 return changed;
             }
@@ -121,7 +121,7 @@ impl Hand {
                 member.ready_timeout(THERE_MAX).await?;
             }
         }
-        self.scene.tally(&path, |tally| tally.given.push(data));
+        self.context.tally(&path, |tally| tally.given.push(data));
         Ok(())
     }
 
@@ -138,7 +138,7 @@ impl Hand {
             _ => drop(client.set_data(znode, data, -1).await?),
         }
         let data = String::from_utf8_lossy(data).into_owned();
-        self.scene.tally(&self.lock.path, |tally| tally.given.push(data));
+        self.context.tally(&self.lock.path, |tally| tally.given.push(data));
         Ok(())
     }
 
@@ -153,7 +153,7 @@ impl Hand {
             Kept::Node(node) => self.is_there(client, node).await,
             Kept::Member(member) => {
                 let wanted: BTreeSet<String> =
-                    (0..self.scene.contenders).map(|number| format!("of-{number}-")).collect();
+                    (0..self.context.contenders).map(|number| format!("of-{number}-")).collect();
                 let known: BTreeSet<String> = member.members().into_keys().collect();
                 Ok(member.is_ready() && known == wanted)
             }
@@ -184,8 +184,8 @@ impl Hand {
     /// Ends it. Nobody changes anything any more, and nothing of it may stay.
     async fn give_up(&self, client: &Client, kept: Kept) -> Result<(), Error> {
         let broke = |what: &str| {
-            let (who, path) = (self.body.number, &self.lock.path);
-            self.scene.recorder.broke(format!("contender {who} at {path}: {what}"));
+            let (who, path) = (self.control.number, &self.lock.path);
+            self.context.recorder.broke(format!("contender {who} at {path}: {what}"));
         };
         match kept {
             Kept::Mirror(mut mirror) => {

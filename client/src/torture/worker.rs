@@ -7,12 +7,12 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 
+use super::context::{ContenderControl, Phase, PlantedBug, RunContext, Session, stand_still};
 use super::history::{Claim, Guarded, Mode};
 use super::plan::HolderFault;
 use super::random::Random;
 use super::recipe::{Lock, Recipe};
 use super::recorder::ClaimId;
-use super::scene::{Body, Phase, Sabotage, Scene, Session, stand_still};
 use super::tie::Tie;
 use crate::recipes::LockGuard;
 use crate::{Client, Error, ErrorKind, SessionState};
@@ -29,7 +29,7 @@ const DELETED_MAX: Duration = Duration::from_secs(10);
 
 /// How a turn is taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Patience {
+pub(crate) enum AcquireMode {
     /// It waits.
     Waits,
     /// It waits for so long.
@@ -65,7 +65,7 @@ impl Held {
 
 /// A grant under way.
 #[derive(Debug, Default)]
-pub(crate) struct Belief {
+pub(crate) struct OpenClaim {
     pub(crate) ids: Vec<ClaimId>,
     /// Until when the client believed in it as it was asked last.
     lease_end_us: u64,
@@ -73,37 +73,37 @@ pub(crate) struct Belief {
 
 /// The task.
 #[derive(Debug)]
-pub(crate) struct Hand {
-    pub(crate) scene: Arc<Scene>,
-    pub(crate) body: Arc<Body>,
+pub(crate) struct Worker {
+    pub(crate) context: Arc<RunContext>,
+    pub(crate) control: Arc<ContenderControl>,
     pub(super) session: Arc<Session>,
     pub(crate) lock: Lock,
     pub(crate) random: Random,
     pub(crate) turns: u64,
 }
 
-impl Hand {
+impl Worker {
     pub(crate) fn new(
-        scene: &Arc<Scene>,
-        body: &Arc<Body>,
+        context: &Arc<RunContext>,
+        control: &Arc<ContenderControl>,
         session: &Arc<Session>,
         lock: Lock,
         random: Random,
     ) -> Self {
-        let (scene, body) = (Arc::clone(scene), Arc::clone(body));
-        Self { scene, body, session: Arc::clone(session), lock, random, turns: 0 }
+        let (context, control) = (Arc::clone(context), Arc::clone(control));
+        Self { context, control, session: Arc::clone(session), lock, random, turns: 0 }
     }
 
     /// Takes turns until the run is over.
     pub(crate) async fn take_turns(mut self) {
-        let mut phase = self.scene.phase.clone();
+        let mut phase = self.context.phase.clone();
         let _ = phase.wait_for(|phase| *phase >= Phase::Run).await;
         loop {
             let last = *phase.borrow() >= Phase::LastTurn;
             let client = self.session.client().await;
-            let patience = if last { Patience::Waits } else { self.patience() };
+            let acquire_mode = if last { AcquireMode::Waits } else { self.acquire_mode() };
             self.turns += 1;
-            match self.turn(&client, patience).await {
+            match self.turn(&client, acquire_mode).await {
                 Ok(true) if last => break,
                 Ok(_) => {}
                 Err(error) => self.failed(&client, &error).await,
@@ -118,7 +118,7 @@ impl Hand {
 
     /// Enters and leaves a barrier with all the others, before the first fault and behind the last.
     pub(crate) async fn pass_barriers(mut self) {
-        let mut phase = self.scene.phase.clone();
+        let mut phase = self.context.phase.clone();
         for (wanted, name) in [(Phase::Gather, "first"), (Phase::LastTurn, "last")] {
             if *phase.borrow() > wanted {
                 // The first one is passed before the first death.
@@ -128,7 +128,7 @@ impl Hand {
                 self.pass_rounds().await;
             }
             let _ = phase.wait_for(|phase| *phase >= wanted).await;
-            let arrived_us = self.scene.recorder.now_us();
+            let arrived_us = self.context.recorder.now_us();
             loop {
                 let client = self.session.client().await;
                 match self.pass_barrier(&client, name, arrived_us).await {
@@ -143,62 +143,62 @@ impl Hand {
 
     pub(super) async fn is_done(&self) {
         // Nobody asks any more when this fails.
-        let _ = self.scene.done.send((self.body.number, self.lock.path.clone())).await;
+        let _ = self.context.done.send((self.control.number, self.lock.path.clone())).await;
     }
 
-    fn patience(&mut self) -> Patience {
+    fn acquire_mode(&mut self) -> AcquireMode {
         // A try of several locks has something to give back when it fails.
         let several = matches!(self.lock.recipe, Recipe::MultiLock | Recipe::MixedLock);
         let tries_to = if several { 40 } else { 18 };
         match self.random.below(100) {
-            0..10 => Patience::Limited(self.random.millis(1, 150)),
-            kind if kind < tries_to => Patience::Tries,
-            _ => Patience::Waits,
+            0..10 => AcquireMode::Limited(self.random.millis(1, 150)),
+            kind if kind < tries_to => AcquireMode::Tries,
+            _ => AcquireMode::Waits,
         }
     }
 
     pub(super) async fn think(&mut self, last: bool) {
         sleep(self.random.millis(0, THINK_MS_MAX)).await;
         if !last {
-            let mut lull = self.scene.lull.clone();
-            let _ = lull.wait_for(|lull| !lull).await;
+            let mut quiesced = self.context.quiesced.clone();
+            let _ = quiesced.wait_for(|quiesced| !quiesced).await;
         }
     }
 
     /// A session that ends is part of the torture; everything else is a recipe's failure.
     pub(super) async fn failed(&mut self, client: &Client, error: &Error) {
         if !error.ends_session() {
-            let (who, path) = (self.body.number, &self.lock.path);
-            self.scene.recorder.error(format!("contender {who} at {path}: {error}"));
+            let (who, path) = (self.control.number, &self.lock.path);
+            self.context.recorder.error(format!("contender {who} at {path}: {error}"));
             sleep(Duration::from_millis(20)).await;
             return;
         }
         // The client may tell a server's refusal before its own state does.
         let mut state = client.state();
         let over = state.wait_for(|state: &SessionState| state.is_terminal());
-        let _ = timeout(self.scene.session_timeout, over).await;
+        let _ = timeout(self.context.session_timeout, over).await;
     }
 
     /// Holds what was granted: writes, is struck, writes again without a look, as a program does
     /// whose pause comes between its look and its write.
-    pub(crate) async fn hold(&mut self, client: &Client, held: &[Held], tie: Tie<'_>) -> Belief {
-        let mut belief = self.claim(client, held);
+    pub(crate) async fn hold(&mut self, client: &Client, held: &[Held], tie: Tie<'_>) -> OpenClaim {
+        let mut open = self.claim(client, held);
         self.write(held);
         let exclusive = held.iter().any(Held::is_fenced);
         let mut is_struck = false;
-        match exclusive.then(|| self.body.next_fault()).flatten() {
+        match exclusive.then(|| self.control.next_fault()).flatten() {
             None => self.work(tie).await,
             Some(fault) => {
-                self.scene.recorder.struck(fault.kind_of_holder());
-                self.scene.recorder.disturbed(Some(self.body.number), fault.long());
-                belief.lease_end_us = belief.lease_end_us.max(self.lease_end_us(client));
+                self.context.recorder.struck(fault.kind_of_holder());
+                self.context.recorder.disturbed(Some(self.control.number), fault.long());
+                open.lease_end_us = open.lease_end_us.max(self.lease_end_us(client));
                 // A selector drops its work when it is cut off, and with it the stale write.
                 let writes_on = self.lock.recipe != Recipe::LeaderSelector
                     || matches!(fault, HolderFault::Pause(_));
                 if writes_on {
-                    self.scene.stops(fault);
+                    self.context.stops(fault);
                 }
-                self.suffer(client, held, tie, fault, &belief).await;
+                self.suffer(client, held, tie, fault, &open).await;
                 is_struck = true;
             }
         }
@@ -206,42 +206,42 @@ impl Hand {
         if is_struck || self.random.chance(30) {
             self.write_guarded(tie, held).await;
         }
-        belief
+        open
     }
 
     /// Notes until when the holder believed in its grant; it is about to release it.
-    pub(crate) fn ends(&self, client: &Client, belief: &Belief, believes: bool) {
-        let now_us = self.scene.recorder.now_us();
+    pub(crate) fn ends(&self, client: &Client, open: &OpenClaim, believes: bool) {
+        let now_us = self.context.recorder.now_us();
         let until_us = match (believes, client.remaining().is_zero()) {
             (true, false) => now_us,
-            (true, true) => belief.lease_end_us.min(now_us),
+            (true, true) => open.lease_end_us.min(now_us),
             (false, _) => 0,
         };
-        for id in &belief.ids {
-            self.scene.recorder.believed_until(*id, until_us);
+        for id in &open.ids {
+            self.context.recorder.believed_until(*id, until_us);
         }
     }
 
-    pub(crate) fn released(&self, belief: &Belief) {
-        for id in &belief.ids {
-            self.scene.recorder.released(*id);
+    pub(crate) fn released(&self, open: &OpenClaim) {
+        for id in &open.ids {
+            self.context.recorder.released(*id);
         }
     }
 
-    pub(crate) fn dropped(&self, belief: &Belief) {
-        for id in &belief.ids {
-            self.scene.recorder.dropped(*id);
+    pub(crate) fn dropped(&self, open: &OpenClaim) {
+        for id in &open.ids {
+            self.context.recorder.dropped(*id);
         }
     }
 
-    fn claim(&self, client: &Client, held: &[Held]) -> Belief {
+    fn claim(&self, client: &Client, held: &[Held]) -> OpenClaim {
         let seen = client.session().last_zxid.0;
         let lease_end_us = self.lease_end_us(client);
-        let granted_us = self.scene.recorder.now_us();
+        let granted_us = self.context.recorder.now_us();
         let claim = |held: &Held| {
-            self.scene.recorder.claim(Claim {
+            self.context.recorder.claim(Claim {
                 lock: held.lock.path.clone(),
-                contender: self.body.number,
+                contender: self.control.number,
                 mode: held.mode,
                 path: held.path.clone(),
                 token: held.token,
@@ -252,13 +252,13 @@ impl Hand {
                 dropped: false,
             })
         };
-        Belief { ids: held.iter().map(claim).collect(), lease_end_us }
+        OpenClaim { ids: held.iter().map(claim).collect(), lease_end_us }
     }
 
     /// When the client's lease ends; 0 if it has ended: who is told of a grant only then has never
     /// believed in it.
     fn lease_end_us(&self, client: &Client) -> u64 {
-        let now_us = self.scene.recorder.now_us();
+        let now_us = self.context.recorder.now_us();
         match u64::try_from(client.remaining().as_micros()) {
             Ok(0) | Err(_) => 0,
             Ok(left_us) => now_us + left_us,
@@ -267,11 +267,11 @@ impl Hand {
 
     fn write(&self, held: &[Held]) {
         for held in held.iter().filter(|held| held.is_fenced()) {
-            let (path, who) = (&held.lock.path, self.body.number);
-            if self.scene.sabotage == Some(Sabotage::NoFence) {
-                self.scene.recorder.write_unfenced(path, who, held.token);
+            let (path, who) = (&held.lock.path, self.control.number);
+            if self.context.planted_bug == Some(PlantedBug::NoFence) {
+                self.context.recorder.write_unfenced(path, who, held.token);
             } else {
-                self.scene.recorder.write(path, who, held.token);
+                self.context.recorder.write(path, who, held.token);
             }
         }
     }
@@ -294,34 +294,39 @@ impl Hand {
         held: &[Held],
         tie: Tie<'_>,
         fault: HolderFault,
-        belief: &Belief,
+        open: &OpenClaim,
     ) {
         match fault {
             HolderFault::Pause(long) => stand_still(long),
-            HolderFault::Cut(long) => self.is_told(client, tie, self.body.cut(long)).await,
+            HolderFault::Cut(long) => self.is_notified(client, tie, self.control.cut(long)).await,
             HolderFault::Silence(long) => {
-                self.is_told(client, tie, self.body.silence(long)).await;
+                self.is_notified(client, tie, self.control.silence(long)).await;
             }
             HolderFault::Delete => self.loses_znode(client, held, tie).await,
             HolderFault::Die => {
-                let until_us = belief.lease_end_us.min(self.scene.recorder.now_us());
-                for id in &belief.ids {
-                    self.scene.recorder.believed_until(*id, until_us);
+                let until_us = open.lease_end_us.min(self.context.recorder.now_us());
+                for id in &open.ids {
+                    self.context.recorder.believed_until(*id, until_us);
                 }
-                self.body.death.notify_one();
+                self.control.death.notify_one();
                 pending::<()>().await;
             }
         }
     }
 
     /// Whoever is cut off until its lease has ended must have been told so, without a look.
-    async fn is_told(&self, client: &Client, tie: Tie<'_>, suffering: impl Future<Output = ()>) {
+    async fn is_notified(
+        &self,
+        client: &Client,
+        tie: Tie<'_>,
+        suffering: impl Future<Output = ()>,
+    ) {
         let (mut suffering, mut told) = (pin!(suffering), pin!(tie.lost()));
-        let is_told = tokio::select! {
+        let is_notified = tokio::select! {
             () = &mut suffering => false,
             () = &mut told => true,
         };
-        if is_told {
+        if is_notified {
             return suffering.await;
         }
         let is_lost = || tie.reports() && client.remaining().is_zero();
@@ -336,7 +341,7 @@ impl Hand {
         let Some(held) = held.last().filter(|it| it.lock.recipe != Recipe::SimpleLock) else {
             return;
         };
-        let Ok(()) = self.scene.delete_by_hand(&held.path).await else { return };
+        let Ok(()) = self.context.delete_by_hand(&held.path).await else { return };
         if tie.reports()
             && timeout(DELETED_MAX, tie.lost()).await.is_err()
             && !client.remaining().is_zero()
@@ -346,9 +351,9 @@ impl Hand {
     }
 
     fn not_told(&self, what: &str) {
-        let (who, path) = (self.body.number, &self.lock.path);
+        let (who, path) = (self.control.number, &self.lock.path);
         let broke = format!("contender {who} at {path} was not notified of {what}");
-        self.scene.recorder.broke(broke);
+        self.context.recorder.broke(broke);
     }
 
     /// A release, or a guarded write, has found the znodes of a lock gone although the session
@@ -356,7 +361,7 @@ impl Hand {
     pub(crate) fn found_gone(&self, client: &Client, held: &[Held]) {
         if !client.state().borrow().is_terminal() {
             let paths = held.iter().map(|held| held.path.clone()).collect();
-            self.scene.recorder.gone(paths);
+            self.context.recorder.gone(paths);
         }
     }
 
@@ -364,13 +369,13 @@ impl Hand {
     async fn write_guarded(&self, tie: Tie<'_>, held: &[Held]) {
         let Some(first) = held.first() else { return };
         let Some(Ok(transaction)) = tie.guarded() else { return };
-        let ledger = self.scene.ledger_of(&first.lock.path);
+        let ledger = self.context.ledger_of(&first.lock.path);
         let token = first.token.to_string();
         match transaction.set_data(&ledger, token.as_bytes(), -1).commit().await {
             Ok((zxid, _)) => {
                 // Another holder may have a znode of the same name.
                 for held in held.iter().filter(|held| held.lock.recipe != Recipe::SimpleLock) {
-                    self.scene.recorder.guarded(Guarded {
+                    self.context.recorder.guarded(Guarded {
                         lock: held.lock.path.clone(),
                         path: held.path.clone(),
                         zxid: zxid.0,
@@ -383,7 +388,7 @@ impl Hand {
                     || *error.kind() == ErrorKind::ConnectionLoss
                     || error.ends_session() => {}
             Err(error) => {
-                self.scene.recorder.error(format!("a guarded write to {ledger}: {error}"));
+                self.context.recorder.error(format!("a guarded write to {ledger}: {error}"));
             }
         }
     }

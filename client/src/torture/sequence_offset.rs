@@ -23,9 +23,9 @@ const DIGITS_BEHIND_MINUS_MIN: usize = 9;
 
 /// What is added to every sequence number on its way to a client; it wraps as the counter does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Shift(i32);
+pub struct SequenceOffset(i32);
 
-impl Shift {
+impl SequenceOffset {
     /// Lets clients see a new queue start at this number.
     pub const fn to(first: i32) -> Self {
         Self(first)
@@ -179,19 +179,19 @@ impl Shift {
 /// Renumbers what goes over one connection, frame by frame.
 #[derive(Debug)]
 pub(super) struct Renumbering {
-    shift: Shift,
+    offset: SequenceOffset,
     /// What was asked, by the xids that are not answered.
     asked: Mutex<BTreeMap<i32, OpCode>>,
 }
 
 impl Renumbering {
-    pub(super) fn new(shift: Shift) -> Self {
-        Self { shift, asked: Mutex::default() }
+    pub(super) fn new(offset: SequenceOffset) -> Self {
+        Self { offset, asked: Mutex::default() }
     }
 
     /// A request's frame for the servers.
     pub(super) fn request(&self, frame: BytesMut) -> io::Result<BytesMut> {
-        if self.shift.is_none() {
+        if self.offset.is_none() {
             return Ok(frame);
         }
         let mut body = body(&frame);
@@ -199,7 +199,7 @@ impl Renumbering {
         let op = OpCode::from_i32(header.op).ok_or(DecodeError::UnknownOp(header.op));
         let op = op.map_err(malformed)?;
         let mut request = Request::decode(op, &mut body).map_err(malformed)?;
-        self.shift.request(&mut request);
+        self.offset.request(&mut request);
         if header.xid.0 > 0 {
             self.asked.lock().unwrap_or_else(PoisonError::into_inner).insert(header.xid.0, op);
         }
@@ -208,7 +208,7 @@ impl Renumbering {
 
     /// The frame of a reply or an event for the client.
     pub(super) fn reply(&self, frame: BytesMut) -> io::Result<BytesMut> {
-        if self.shift.is_none() {
+        if self.offset.is_none() {
             return Ok(frame);
         }
         let mut body = body(&frame);
@@ -220,7 +220,7 @@ impl Renumbering {
         };
         let Some(op) = op.filter(|_| header.err.is_none()) else { return Ok(frame) };
         let mut reply = Reply::decode(op, &mut body).map_err(malformed)?;
-        self.shift.reply(&mut reply);
+        self.offset.reply(&mut reply);
         framed(|out| reply.encode_with(header, out))
     }
 }
@@ -274,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_queue_goes_on_behind_the_last_number() {
-        let shift = Shift::to(i32::MAX - 1);
+        let offset = SequenceOffset::to(i32::MAX - 1);
         for (real, shown) in [
             ("/q/_c_1-lock-0000000000", "/q/_c_1-lock-2147483646"),
             ("/q/_c_1-lock-0000000001", "/q/_c_1-lock-2147483647"),
@@ -282,24 +282,24 @@ mod tests {
             ("a__lock__0000000003", "a__lock__-2147483647"),
             ("a-__READ__0000000000/b-0000000002", "a-__READ__2147483646/b--2147483648"),
         ] {
-            assert_eq!(shift.shown(real), shown);
-            assert_eq!(shift.real(shown), real);
+            assert_eq!(offset.shown(real), shown);
+            assert_eq!(offset.real(shown), real);
         }
         // Negative ones of all lengths.
         for real in ["x-0000000000", "x-0999999999", "x-2147483647", "x--2147483648"] {
             for first in [1, i32::MAX, i32::MIN, -1, -1_000_000_001] {
-                let shift = Shift::to(first);
-                assert_eq!(shift.real(&shift.shown(real)), real, "{first}");
+                let offset = SequenceOffset::to(first);
+                assert_eq!(offset.real(&offset.shown(real)), real, "{first}");
             }
         }
     }
 
     #[test]
     fn what_has_no_number_stays() {
-        let shift = Shift::to(5);
+        let offset = SequenceOffset::to(5);
         for name in ["", "/", "/a/lock-", "/a/b-123", "/a/0000000001", "x-00000000001", "x--12"] {
-            assert_eq!(shift.shown(name), name);
-            assert_eq!(shift.real(name), name);
+            assert_eq!(offset.shown(name), name);
+            assert_eq!(offset.real(name), name);
         }
     }
 
@@ -312,7 +312,7 @@ mod tests {
 
     #[test]
     fn nothing_is_added() {
-        assert!(Shift::default().is_none());
-        assert_eq!(Shift::default().shown("/a/x-0000000007"), "/a/x-0000000007");
+        assert!(SequenceOffset::default().is_none());
+        assert_eq!(SequenceOffset::default().shown("/a/x-0000000007"), "/a/x-0000000007");
     }
 }
