@@ -46,7 +46,7 @@ pub(crate) fn start(
     })
 }
 
-/// Lives until the run is over or death comes; answers whether it died.
+/// Lives until the run is over or it is to die; returns whether it died.
 async fn live(context: &Arc<RunContext>, control: &Arc<ContenderControl>, life: u64) -> bool {
     let number = u64::try_from(control.number).unwrap_or(0);
     let options = ClientOptions::new()

@@ -30,7 +30,7 @@ pub(crate) enum Phase {
     Run,
     /// Each contender has one turn more, without any fault.
     LastTurn,
-    /// Nobody holds or waits; the sessions live.
+    /// No contender holds or waits; the sessions live.
     Quiet,
     /// The sessions are closed.
     Over,
@@ -41,7 +41,7 @@ pub(crate) enum Phase {
 pub enum PlantedBug {
     /// Contender 0 enters the queues of mutexes and does not wait.
     IgnoresQueue,
-    /// Nobody's writes are fenced.
+    /// No writes are fenced.
     NoFence,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct RunContext {
     pub(crate) contenders: usize,
     pub(crate) session_timeout: Duration,
     pub(crate) phase: watch::Receiver<Phase>,
-    /// Whether nobody begins a turn at the moment.
+    /// Whether no contender begins a turn at the moment.
     pub(crate) quiesced: watch::Receiver<bool>,
     /// Who has had what was asked for in a phase: contender and path.
     pub(crate) done: mpsc::Sender<(usize, String)>,
@@ -164,12 +164,12 @@ impl ContenderControl {
         is_new
     }
 
-    /// Lets a fault strike its next grant.
+    /// Injects a fault at its next grant.
     pub(crate) fn strike_holder(&self, fault: HolderFault) {
         lock(&self.faults).push_back(fault);
     }
 
-    /// Lets a fault strike it now.
+    /// Injects a fault now.
     pub(crate) fn strike_anywhere(&self, fault: HolderFault) {
         self.strike_as(fault, Some(fault.kind()));
     }
@@ -195,7 +195,7 @@ impl ContenderControl {
         sleep(long).await;
     }
 
-    /// Lets nothing pass for so long, or until the future is dropped.
+    /// Passes nothing on for `long`, or until the future is dropped.
     pub(crate) async fn silence(&self, long: Duration) {
         let _heals = Heals(&self.proxy);
         self.proxy.silence();
@@ -211,7 +211,7 @@ impl ContenderControl {
     }
 }
 
-/// Whoever is cut off may be dropped meanwhile, as the work of a leader is.
+/// The work of a contender that is cut off may be dropped meanwhile, as that of a leader is.
 struct Heals<'a>(&'a Proxy);
 
 impl Drop for Heals<'_> {

@@ -95,8 +95,8 @@ impl Fixture {
         }
         history.log = self.observers.finish().await;
         let recorder = &pool.context.recorder;
-        let witnessed = history.log.take_witnessed().into_iter();
-        history.witnessed_us = witnessed.map(|(zxid, at)| (zxid, recorder.us_at(at))).collect();
+        let observed = history.log.take_observed().into_iter();
+        history.observed_us = observed.map(|(zxid, at)| (zxid, recorder.us_at(at))).collect();
         for control in &pool.controls {
             for (from, to) in control.proxy.outages() {
                 pool.context.recorder.disturbed_between(Some(control.number), from, to);

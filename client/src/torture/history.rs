@@ -10,7 +10,7 @@ use super::sequence_offset::SequenceOffset;
 /// How a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Alone, or as one of so many as there are permits.
+    /// Alone, or as one of as many as there are permits.
     Exclusive,
     /// With other readers.
     Shared,
@@ -30,10 +30,10 @@ pub struct Claim {
     pub path: String,
     /// The fencing token.
     pub token: i64,
-    /// The newest zxid that the holder's client had seen when it was told of the grant: everything
+    /// The newest zxid that the holder's client had seen when it got the grant: everything
     /// that made it the holder was committed by then.
     pub seen: i64,
-    /// When it was told.
+    /// When it got the grant.
     pub granted_us: u64,
     /// Until when it believed to hold the lock: when it began to release it, or when its client
     /// would have reported the loss.
@@ -107,7 +107,7 @@ pub struct Opening {
     pub contender: usize,
     /// Before it looked.
     pub from: i64,
-    /// When it was told.
+    /// When the look returned.
     pub to: i64,
 }
 
@@ -172,13 +172,13 @@ pub struct History {
     pub locks: Vec<Lock>,
     /// The grants.
     pub claims: Vec<Claim>,
-    /// What the guarded resource was told, in its own order.
+    /// The writes that reached the guarded resource, in its own order.
     pub writes: Vec<Write>,
     /// The guarded transactions that committed.
     pub guarded: Vec<Guarded>,
-    /// The log of the ensemble, as far as it was witnessed.
+    /// The log of the ensemble, as far as it was observed.
     pub log: Log,
-    /// For each contender, the deleted znodes that it was told of by a watch.
+    /// For each contender, the deletions that a watch notified it of.
     pub woken: Vec<BTreeSet<String>>,
     /// For each contender, the znodes whose creation it has asked for; sequential ones without
     /// their numbers.
@@ -198,11 +198,11 @@ pub struct History {
     pub counts: Vec<CountSet>,
     /// The members that entered double barriers under faults.
     pub arrivals: Vec<Arrival>,
-    /// When a transaction was first witnessed, in microseconds from the start.
-    pub witnessed_us: BTreeMap<i64, u64>,
+    /// When a transaction was first observed, in microseconds from the start.
+    pub observed_us: BTreeMap<i64, u64>,
     /// What a recipe has shown that it must not.
     pub broke: Vec<String>,
-    /// Znodes that were there when nobody held or waited, and when everybody had gone.
+    /// Znodes that were there when no contender held or waited, and when all had gone.
     pub leftovers: Vec<String>,
     /// Contenders that did not get their last turn.
     pub stuck: Vec<String>,
@@ -227,7 +227,7 @@ pub struct History {
 }
 
 impl History {
-    /// Gives the znodes that contenders have told of the names that the servers have.
+    /// Gives the znodes that contenders have named the names that the servers have.
     pub(crate) fn renumber(&mut self, offset: SequenceOffset) {
         for path in self.claims.iter_mut().map(|claim| &mut claim.path) {
             *path = offset.real(path);

@@ -3,7 +3,7 @@
 //!
 //! LogObservers with a session at each server fill it from recursive watches, whose events carry their
 //! zxids. Each tells from which zxid to which it has seen everything; what lies in between and no
-//! witness has seen is a gap. A gap is closed for a directory when the directory's own counter of
+//! observer has seen is a gap. A gap is closed for a directory when the directory's own counter of
 //! changes, read behind it, equals the changes that were seen: then nothing happened there in the
 //! gap. A gap that stays open leaves the grants that it touches unverified, and they are counted.
 
@@ -20,7 +20,7 @@ pub enum Happened {
     Deleted,
 }
 
-/// A directory as a witness read it.
+/// A directory as an observer read it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Listing {
     pub(crate) dir: String,
@@ -54,27 +54,27 @@ impl Life {
 pub struct Log {
     /// By transaction and path.
     events: BTreeMap<(i64, String), Happened>,
-    /// From which zxid to which a witness has seen everything, both included.
+    /// From which zxid to which an observer has seen everything, both included.
     seen: Vec<(i64, i64)>,
     listings: Vec<Listing>,
-    /// When a transaction was first witnessed.
-    witnessed: BTreeMap<i64, Instant>,
+    /// When a transaction was first observed.
+    observed: BTreeMap<i64, Instant>,
 }
 
 impl Log {
-    /// Adds an event; witnesses tell the same one.
+    /// Adds an event; observers report the same one.
     pub fn add(&mut self, zxid: i64, path: &str, happened: Happened) {
         self.events.insert((zxid, path.to_owned()), happened);
     }
 
-    /// Notes that a transaction was witnessed at this moment.
-    pub(crate) fn witnessed(&mut self, zxid: i64, at: Instant) {
-        self.witnessed.entry(zxid).or_insert(at);
+    /// Notes that a transaction was observed at this moment.
+    pub(crate) fn observed(&mut self, zxid: i64, at: Instant) {
+        self.observed.entry(zxid).or_insert(at);
     }
 
-    /// When each transaction was first witnessed.
-    pub(crate) fn take_witnessed(&mut self) -> BTreeMap<i64, Instant> {
-        std::mem::take(&mut self.witnessed)
+    /// When each transaction was first observed.
+    pub(crate) fn take_observed(&mut self) -> BTreeMap<i64, Instant> {
+        std::mem::take(&mut self.observed)
     }
 
     /// Tells that everything from one zxid to another is there.
@@ -93,12 +93,12 @@ impl Log {
         self.events.len()
     }
 
-    /// Whether there is no event.
+    /// Whether it has no events.
     pub fn is_empty(&self) -> bool {
         self.events.is_empty()
     }
 
-    /// The ranges that no witness has seen, first and last zxid, between the first and the last
+    /// The ranges that no observer has seen, first and last zxid, between the first and the last
     /// that any has.
     pub fn gaps(&self) -> Vec<(i64, i64)> {
         let mut seen = self.seen.clone();

@@ -11,14 +11,14 @@ use zoolet_jute::{PathWatchRequest, Reply, Request};
 use super::log::{Happened, Listing, Log};
 use crate::{AddWatchMode, Client, ClientOptions, Error, ErrorKind, EventType, WatchedEvent};
 
-/// How often a witness asks how far it is.
+/// How often an observer asks how far it is.
 const LOOK: Duration = Duration::from_millis(100);
-/// How long a witness waits before it tries a server again.
+/// How long an observer waits before it tries a server again.
 const RETRY: Duration = Duration::from_millis(100);
-/// How long a server may take to answer a witness before it is given up.
+/// How long a server may take to answer an observer before it is given up.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
-/// The witnesses of a run.
+/// The observers of a run.
 #[derive(Debug)]
 pub(crate) struct LogObservers {
     log: Arc<Mutex<Log>>,
@@ -54,7 +54,7 @@ impl LogObservers {
         Ok(Self { log, tasks, stop })
     }
 
-    /// Lets the witnesses see everything up to now, and answers what they saw.
+    /// Waits until the observers have seen everything up to now, and returns what they saw.
     pub(crate) async fn finish(mut self) -> Log {
         self.stop.send_replace(true);
         while self.tasks.join_next().await.is_some() {}
@@ -183,7 +183,7 @@ impl LogObserver {
         };
         let mut log = self.log();
         log.add(event.zxid.0, &event.path, happened);
-        log.witnessed(event.zxid.0, Instant::now());
+        log.observed(event.zxid.0, Instant::now());
     }
 
     fn log(&self) -> std::sync::MutexGuard<'_, Log> {
@@ -191,7 +191,7 @@ impl LogObserver {
     }
 }
 
-/// A witness that waits for a server that stands still sees nothing of the others' time.
+/// An observer that waits for a server that stands still sees nothing of the others' time.
 async fn limited<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let wait_ms = u64::try_from(ANSWER_MAX.as_millis()).unwrap_or(u64::MAX);
     timeout(ANSWER_MAX, call).await.unwrap_or_else(|_| Err(ErrorKind::Timeout(wait_ms).into()))

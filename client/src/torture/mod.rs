@@ -1,16 +1,16 @@
 //! Torture for the lock recipes: contenders under faults, a guarded resource outside of the
 //! ensemble, and checks that ask neither the recipes nor the servers whether they did well.
 //!
-//! [`run()`] lets contenders fight for locks of every recipe on running servers while a seed decides
+//! [`run()`] has contenders compete for locks of every recipe on running servers while a seed decides
 //! what goes wrong: holders that stand still for longer than their session, are cut off or killed;
 //! replies and requests that are lost; all sessions at once; directories that are reaped; and, by
 //! a [`Servers`], what happens to the servers. A contender is a thread with a runtime and a session
 //! of its own behind a lossy [`proxy`]. Each grant's holder writes to the [`Recorder`] with its
-//! token, again after whatever has struck it, without looking whether it still holds the lock.
+//! token, again after each fault that has hit it, without looking whether it still holds the lock.
 //!
-//! The [`check()`] holds the record against the committed log, which witnesses at each server have
+//! The [`check()`] holds the record against the committed log, which observers at each server have
 //! written down: see [`Promise`]. A seed gives the same plan each time; how threads and servers
-//! interleave is not in its hands.
+//! interleave is beyond it.
 
 mod check;
 mod contender;

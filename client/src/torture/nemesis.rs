@@ -30,7 +30,7 @@ pub(crate) struct Nemesis {
 }
 
 impl Drop for Nemesis {
-    /// Ends a fault that is under way: the servers are dropped, and whoever made them mends them.
+    /// Ends a fault that is under way: the servers are dropped, and their owner mends them.
     fn drop(&mut self) {
         if let Some(task) = &self.task {
             task.abort();
@@ -59,7 +59,7 @@ impl Nemesis {
 
     /// Waits for the last fault to be over.
     pub(crate) async fn finish(mut self) -> Ended {
-        // Without a sender the task ends when it has done what it was told.
+        // Without a sender the task ends when it has injected all faults.
         let (none, _) = mpsc::channel(1);
         self.faults = none;
         let failed = |error| (vec![format!("the servers' faults: {error}")], None);
@@ -120,7 +120,7 @@ async fn nemesis(
     (failures, Some(servers))
 }
 
-/// Lets a thread that may block do it, and gives the servers back.
+/// Injects it on a thread that may block, and gives the servers back.
 async fn blocking<T: Send + 'static>(
     mut servers: Box<dyn Servers>,
     work: impl FnOnce(&mut dyn Servers) -> T + Send + 'static,

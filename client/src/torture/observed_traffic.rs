@@ -1,8 +1,8 @@
-//! What a contender has created, and the deletions that it waited for and was told of, as its proxy
-//! sees them.
+//! What a contender has created, and the deletions that it waited for and was notified of, as its
+//! proxy sees them.
 //!
 //! A contender that gives up leaves its watch at the server until it asks for its removal. An event
-//! of such a watch wakes nobody, whether it comes before that request or behind it.
+//! of such a watch wakes no waiter, whether it comes before that request or behind it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};

@@ -20,7 +20,7 @@ const MIRRORED: u64 = 5;
 const CHANGE_MS_MAX: u64 = 100;
 /// How often it is looked whether a recipe has come to what it promises.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
-/// How long a mirror may be behind a tree that nobody changes any more.
+/// How long a mirror may be behind a tree that no longer changes.
 const BEHIND_MAX: Duration = Duration::from_secs(10);
 /// How long a turn waits for a znode to be there.
 const THERE_MAX: Duration = Duration::from_millis(300);
@@ -181,7 +181,7 @@ impl Worker {
         Ok(names.iter().filter(|name| name.contains(&own)).count())
     }
 
-    /// Ends it. Nobody changes anything any more, and nothing of it may stay.
+    /// Ends it. All changes are over, and nothing of it may stay.
     async fn give_up(&self, client: &Client, kept: Kept) -> Result<(), Error> {
         let broke = |what: &str| {
             let (who, path) = (self.control.number, &self.lock.path);
@@ -238,7 +238,7 @@ struct Mirror {
     cache: Cache,
     changes: broadcast::Receiver<CacheChange>,
     /// By path: what was changed last. `None` when changes were missed.
-    told: Option<BTreeMap<String, CachedNode>>,
+    reported: Option<BTreeMap<String, CachedNode>>,
     /// By path: the newest transaction that the mirror has shown.
     newest: BTreeMap<String, i64>,
 }
@@ -248,7 +248,7 @@ impl Mirror {
         let cache = Cache::start(client, path);
         // Its task has not begun: the thread has not come to it.
         let changes = cache.subscribe();
-        Self { cache, changes, told: Some(BTreeMap::new()), newest: BTreeMap::new() }
+        Self { cache, changes, reported: Some(BTreeMap::new()), newest: BTreeMap::new() }
     }
 
     /// Looks for a znode that is older than it was before.
@@ -264,30 +264,30 @@ impl Mirror {
         Ok(())
     }
 
-    /// Does to the second mirror what was told.
+    /// Applies the reported changes to the second mirror.
     fn listen(&mut self) {
         loop {
             let change = match self.changes.try_recv() {
                 Ok(change) => change,
                 Err(TryRecvError::Lagged(_)) => {
-                    self.told = None;
+                    self.reported = None;
                     continue;
                 }
                 Err(TryRecvError::Empty | TryRecvError::Closed) => return,
             };
-            let Some(told) = &mut self.told else { continue };
+            let Some(reported) = &mut self.reported else { continue };
             match change {
                 CacheChange::Created(path, node) | CacheChange::Changed(path, node) => {
-                    told.insert(path, node);
+                    reported.insert(path, node);
                 }
                 CacheChange::Deleted(path, _) => {
-                    told.remove(&path);
+                    reported.remove(&path);
                 }
             }
         }
     }
 
-    /// Whether the mirror, and what it has told, is what the tree is now.
+    /// Whether the mirror, and what it has reported, is what the tree is now.
     async fn is_like(&mut self, client: &Client, path: &str) -> Result<bool, Error> {
         client.sync(path).await?;
         let (names, _) = client.children(path).await?;
@@ -303,7 +303,8 @@ impl Mirror {
                 .map(|(znode, node)| (znode.clone(), (node.data.clone(), node.stat.mzxid.0)))
                 .collect::<BTreeMap<_, _>>()
         };
-        let told_is_like = self.told.as_ref().is_none_or(|told| below(told) == tree);
-        Ok(self.cache.is_ready() && below(&self.cache.snapshot()) == tree && told_is_like)
+        let reported_is_like =
+            self.reported.as_ref().is_none_or(|reported| below(reported) == tree);
+        Ok(self.cache.is_ready() && below(&self.cache.snapshot()) == tree && reported_is_like)
     }
 }

@@ -34,7 +34,7 @@ macro_rules! acquire {
 const ASKED_MAX: Duration = Duration::from_secs(10);
 
 impl Worker {
-    /// Takes one turn. Answers whether there was a grant.
+    /// Takes one turn. Returns whether there was a grant.
     pub(crate) async fn turn(
         &mut self,
         client: &Client,
@@ -401,7 +401,7 @@ impl Worker {
         let (path, stat) = match client.create(&path, b"", mode).await {
             Ok(created) => created,
             Err(error) if error.code() == Some(ErrorCode::NoNode) => {
-                // Somebody else may be faster.
+                // Another contender may be faster.
                 let _ = client.create(&self.lock.path, b"", CreateMode::Container).await;
                 return Ok(false);
             }

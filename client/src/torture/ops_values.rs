@@ -1,4 +1,4 @@
-//! A turn of each recipe that is no lock: queues, counters, barriers.
+//! A turn of each recipe that is not a lock: queues, counters, barriers.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::recipes::{Barrier, Counter, DoubleBarrier, Queue, QueueFormat, Shared
 use crate::{Client, Error};
 
 /// How long the patient wait for an item, or for a barrier to go: all may wait at the same time, and
-/// then nobody puts and nobody removes.
+/// then no contender puts or removes.
 const PATIENT: Duration = Duration::from_millis(300);
 /// How long a contender waits between two rounds of a double barrier, in ms.
 const ROUND_PAUSE_MS_MAX: u64 = 50;
@@ -88,7 +88,7 @@ impl Worker {
         self.add_one(add).await
     }
 
-    /// Adds one, which is in doubt until it was answered; answers whether it was added.
+    /// Adds one, which is in doubt until the reply; returns whether it was added.
     async fn add_one(
         &mut self,
         add: impl Future<Output = Result<Option<i64>, Error>>,
@@ -119,7 +119,7 @@ impl Worker {
         }
     }
 
-    /// Sets a barrier, removes it, or waits for it to go. In the last turn everybody removes it.
+    /// Sets a barrier, removes it, or waits for it to go. In the last turn every contender removes it.
     pub(super) async fn meet_barrier(
         &mut self,
         client: &Client,
@@ -155,7 +155,7 @@ impl Worker {
     }
 
     /// Enters a barrier with all the others and leaves it.
-    /// Whoever fails comes again, and has been there since `arrived_us`.
+    /// A contender that fails comes again, and has been there since `arrived_us`.
     pub(crate) async fn pass_barrier(
         &mut self,
         client: &Client,
@@ -176,7 +176,7 @@ impl Worker {
     }
 
     /// Enters and leaves a double barrier under faults, round after round, each at a path of its own.
-    /// Whoever waits for a member in vain gives up, and all meet in the next round.
+    /// A contender that waits for a member in vain gives up, and all meet in the next round.
     pub(super) async fn pass_rounds(&mut self) {
         let (path, members) = (self.lock.path.clone(), self.context.contenders);
         while *self.context.phase.borrow() < Phase::LastTurn {

@@ -34,9 +34,9 @@ pub enum Fault {
     Holder(usize, HolderFault),
     /// To a contender, wherever it stands: most of its tasks wait.
     Anywhere(usize, HolderFault),
-    /// The reply of a contender's request behind the next so many is lost.
+    /// The reply of a contender's request behind this many others is lost.
     LoseReply(usize, usize),
-    /// The reply of a contender's delete behind the next so many deletes is lost.
+    /// The reply of a contender's delete behind this many other deletes is lost.
     LoseDeleteReply(usize, usize),
     /// The same of a contender's transactions.
     LoseTransactionReply(usize, usize),
@@ -45,7 +45,7 @@ pub enum Fault {
     /// All contenders are cut off for so long that their sessions expire.
     ExpireAll(Duration),
     /// The directories of the locks are deleted whenever they are empty, for so long, as a reaper
-    /// of containers does; nobody begins a turn in the first half of it.
+    /// of containers does; no contender begins a turn in the first half of it.
     Reap(Duration),
     /// The znode of one who waits for this lock, or for one behind it in the list, is deleted by hand.
     DeleteWaiter(usize),

@@ -24,7 +24,7 @@ use super::servers::{Servers, rotated};
 use super::stall_monitor::StallMonitor;
 use super::tree;
 
-/// How long contenders that were told to end may take.
+/// How long contenders may take to end.
 const END_MAX: Duration = Duration::from_mins(1);
 /// How many messages of contenders wait.
 const DONE_MAX: usize = 1024;
@@ -54,7 +54,7 @@ impl Drop for ContenderPool {
 }
 
 impl ContenderPool {
-    /// Starts the contenders, and lets them pass the barriers.
+    /// Starts the contenders, and waits until they have passed the barriers.
     pub(super) async fn gather(
         settings: &Settings,
         offset: SequenceOffset,
@@ -201,7 +201,7 @@ impl ContenderPool {
         }
     }
 
-    /// Lets mirrors miss changes: half of the contenders are cut off while the others write, and
+    /// Makes mirrors miss changes: half of the contenders are cut off while the others write, and
     /// nothing is written any more when they come back.
     async fn blind_mirrors(&self, fixture: &Fixture) {
         if !self.client_faults || !fixture.locks.iter().any(|lock| lock.recipe == Recipe::Cache) {
@@ -213,7 +213,7 @@ impl ContenderPool {
             control.proxy.cut();
         }
         sleep(fixture.session_timeout / 3).await;
-        // Whoever is connected writes no more; what is under way is done soon.
+        // The connected ones write no more; what is under way is done soon.
         self.phase.send_replace(Phase::LastTurn);
         sleep(fixture.session_timeout / 10).await;
         for control in cut() {
@@ -255,7 +255,7 @@ impl ContenderPool {
         self.quiesced.send_replace(false);
     }
 
-    /// Lets everybody have a last turn, looks for what they leave, and ends them.
+    /// Gives every contender a last turn, looks for what they leave, and ends them.
     pub(super) async fn close(&mut self, fixture: &Fixture, history: &mut History) {
         self.blind_mirrors(fixture).await;
         let stuck = self.all_done(&fixture.locks, |_| true).await;
@@ -286,7 +286,7 @@ impl ContenderPool {
         }
     }
 
-    /// Waits until every contender has said of every such lock that it is done; answers who has not.
+    /// Waits until every contender has said of every such lock that it is done; returns who has not.
     async fn all_done(&mut self, locks: &[Lock], wanted: impl Fn(&Lock) -> bool) -> Vec<String> {
         let who = 0..self.context.contenders;
         let mut missing: Vec<(usize, String)> = who

@@ -1,4 +1,4 @@
-//! A proxy between a client and its servers that loses what it is told to lose.
+//! A proxy between a client and its servers that loses what it is asked to lose.
 //!
 //! It counts the requests of all its connections. A fault strikes one of them: either its reply is
 //! lost, after the server has carried it out, or the request itself; both ends of the connection
@@ -165,7 +165,7 @@ impl Proxy {
         *self.plan() = Plan { seen: 0, fault: Some((fault, after)), struck: false };
     }
 
-    /// Calls the fault off; answers whether it has struck.
+    /// Calls the fault off; returns whether it has happened.
     pub fn calm(&self) -> bool {
         let mut plan = self.plan();
         plan.fault = None;
@@ -207,7 +207,7 @@ impl Proxy {
         self.shared.events.load(Ordering::Relaxed)
     }
 
-    /// The znodes whose deletion a watch told the clients of while they waited for it.
+    /// The znodes whose deletion a watch reported to the clients while they waited for it.
     pub fn deleted(&self) -> BTreeSet<String> {
         self.shared.traffic().deleted().clone()
     }
@@ -217,13 +217,13 @@ impl Proxy {
         self.shared.passage.send_replace(Passage::Cut);
     }
 
-    /// Lets nothing pass until [`Proxy::heal`]; connections stay open, as behind a network that
+    /// Passes nothing on until [`Proxy::heal`]; connections stay open, as behind a network that
     /// loses every packet.
     pub fn silence(&self) {
         self.shared.passage.send_replace(Passage::Silent);
     }
 
-    /// Lets everything pass again.
+    /// Passes everything on again.
     pub fn heal(&self) {
         self.shared.passage.send_replace(Passage::Open);
     }
@@ -275,7 +275,7 @@ type Doomed = Arc<Mutex<Option<i32>>>;
 /// What one connection keeps.
 type Connection<'a> = (&'a Doomed, &'a Renumbering, &'a Commits);
 
-/// Passes the first frame on, which has no xid; answers what was read behind it.
+/// Passes the first frame on, which has no xid; returns what was read behind it.
 async fn greeting(
     from: &mut OwnedReadHalf,
     to: &mut OwnedWriteHalf,
@@ -299,7 +299,7 @@ async fn requests(
         let request = frame(&mut from, &mut buffer).await?;
         let number = xid(&request);
         let request = numbers.request(request)?;
-        // What is lost was asked for, too: nobody waits for a watch that is to be removed.
+        // What is lost was asked for, too: a watch that is to be removed has no waiter.
         let body = body(&request);
         let op = op_of(&body);
         if let Some(xid) = number {

@@ -40,7 +40,7 @@ impl Random {
         usize::try_from(self.below(u64::try_from(end).unwrap_or(u64::MAX))).unwrap_or(0)
     }
 
-    /// Whether an event of so many percent happens.
+    /// Whether an event of `percent` percent happens.
     pub fn chance(&mut self, percent: u64) -> bool {
         self.below(100) < percent
     }

@@ -47,14 +47,14 @@ pub enum Recipe {
     KazooQueue,
     /// [`Counter`](crate::recipes::Counter).
     Counter,
-    /// [`SharedCount`](crate::recipes::SharedCount), as a number that everybody adds to.
+    /// [`SharedCount`](crate::recipes::SharedCount), as a number that all contenders add to.
     SharedCount,
-    /// [`Barrier`](crate::recipes::Barrier), set and removed by everybody.
+    /// [`Barrier`](crate::recipes::Barrier), set and removed by all contenders.
     Barrier,
     /// [`DoubleBarrier`](crate::recipes::DoubleBarrier), entered before the first fault and behind
     /// the last: it makes no promise about members that die.
     DoubleBarrier,
-    /// [`Cache`](crate::recipes::Cache), of znodes that everybody writes.
+    /// [`Cache`](crate::recipes::Cache), of znodes that all contenders write.
     Cache,
     /// [`PersistentNode`](crate::recipes::PersistentNode), deleted by hand now and then.
     PersistentNode,
@@ -181,7 +181,7 @@ impl fmt::Display for Recipe {
 
 /// A recipe that does not exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no recipe {0:?}; there are all, {names}", names = names())]
+#[error("unknown recipe {0:?}: expected all, {names}", names = names())]
 pub struct UnknownRecipe(String);
 
 fn names() -> String {
@@ -249,7 +249,7 @@ impl Lock {
         }
     }
 
-    /// Where those who wait stand in a queue, of whom a release wakes one.
+    /// The directory where waiters queue, of whom a release wakes one.
     pub fn queue(&self) -> Option<String> {
         if self.has_permits() {
             return Some(format!("{}/locks", self.path));
@@ -271,7 +271,7 @@ impl Lock {
     /// Whether a znode of [`dir`](Self::dir) keeps others from holding the lock: all of them, or
     /// readers too.
     pub fn blocks(&self, name: &str) -> Option<Blocks> {
-        let with = |base: &str| name.contains(base).then_some(Blocks::Everybody);
+        let with = |base: &str| name.contains(base).then_some(Blocks::All);
         match self.recipe {
             Recipe::Mutex
             | Recipe::Bilingual
@@ -282,9 +282,7 @@ impl Lock {
             Recipe::LeaderLatch => with("-latch-"),
             Recipe::ReadWriteLock if name.contains("__READ__") => Some(Blocks::Writers),
             Recipe::ReadWriteLock => with("__WRIT__"),
-            Recipe::SimpleLock => {
-                self.path.ends_with(&format!("/{name}")).then_some(Blocks::Everybody)
-            }
+            Recipe::SimpleLock => self.path.ends_with(&format!("/{name}")).then_some(Blocks::All),
             Recipe::MixedLock
             | Recipe::Queue
             | Recipe::DistributedQueue
@@ -303,8 +301,8 @@ impl Lock {
 /// Whom a znode in a queue keeps from holding the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blocks {
-    /// Everybody behind it.
-    Everybody,
+    /// All behind it.
+    All,
     /// Writers behind it.
     Writers,
 }

@@ -1,5 +1,5 @@
 //! The guarded resource: it takes writes that carry a token, refuses those below the highest that
-//! it has seen, and keeps everything it was told.
+//! it has seen, and keeps everything that it was given.
 //!
 //! It stands outside of the ensemble, as a database or a disk would. Its own record, not its word,
 //! is what the checks look at.
@@ -37,7 +37,7 @@ struct Inner {
 /// What the recorder has kept.
 #[derive(Debug)]
 pub struct Kept {
-    /// What the resource was told, in its own order.
+    /// The writes that reached the resource, in its own order.
     pub writes: Vec<Write>,
     /// The grants.
     pub claims: Vec<Claim>,
@@ -91,7 +91,7 @@ impl Recorder {
         u64::try_from(self.start.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
 
-    /// Writes to the resource behind a lock. Answers whether it took the write: it refuses a token
+    /// Writes to the resource behind a lock. Returns whether it took the write: it refuses a token
     /// below the highest one.
     pub fn write(&self, lock: &str, contender: usize, token: i64) -> bool {
         let mut inner = self.inner();

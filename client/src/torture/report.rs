@@ -13,10 +13,10 @@ use super::run::Settings;
 use super::svg;
 
 /// How many violations the summary tells in full.
-const VIOLATIONS_TOLD_MAX: usize = 10;
+const VIOLATIONS_SHOWN_MAX: usize = 10;
 
 /// Times of hand-offs: from the moment at which a holder begins to release to the moment at which
-/// the next one, who waits, is told.
+/// the next one, which waits, gets the grant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     sorted_us: Vec<u64>,
@@ -39,7 +39,7 @@ impl Times {
         &self.sorted_us
     }
 
-    /// The time that so many of a thousand do not exceed.
+    /// The time that `per_mille` of a thousand do not exceed.
     pub fn per_mille(&self, share: usize) -> Duration {
         let last = self.sorted_us.len().saturating_sub(1);
         let us = self.sorted_us.get(last * share / 1000).copied().unwrap_or(0);
@@ -88,7 +88,7 @@ pub struct Report {
     pub faults: BTreeMap<&'static str, usize>,
     /// Grants, by recipe.
     pub grants: BTreeMap<Recipe, usize>,
-    /// What was done with recipes that are no locks, by recipe: items put, numbers added, barriers
+    /// What was done with recipes that are not locks, by recipe: items put, numbers added, barriers
     /// found open or passed, znodes written.
     pub others: BTreeMap<Recipe, usize>,
     /// Worker-offs after a release.
@@ -261,10 +261,10 @@ impl fmt::Display for Report {
             let early = verdict.early_grants;
             writeln!(
                 f,
-                "  {early} grants came before the loss was told, while servers stood still"
+                "  {early} grants came before the loss was reported, while servers stood still"
             )?;
         }
-        for violation in verdict.violations.iter().take(VIOLATIONS_TOLD_MAX) {
+        for violation in verdict.violations.iter().take(VIOLATIONS_SHOWN_MAX) {
             writeln!(f, "  BROKEN {violation}")?;
         }
         match verdict.violations.len() {
@@ -279,7 +279,7 @@ fn micros(time: Duration) -> u64 {
 }
 
 /// From one holder to the next, who waits already: after a release, and after a loss. Who drops a
-/// guard waits for no answer, so nobody knows which of the two it is.
+/// guard waits for no reply, so it is unknown which of the two it is.
 fn hand_offs(history: &History) -> (Times, Times) {
     let (mut released, mut lost) = (Vec::new(), Vec::new());
     for lock in history.locks.iter().filter(|lock| lock.recipe.permits() == 1) {
@@ -289,7 +289,7 @@ fn hand_offs(history: &History) -> (Times, Times) {
             .filter(|claim| claim.mode == Mode::Exclusive)
             .collect();
         for (former, next) in claims.iter().zip(claims.iter().skip(1)) {
-            // Whoever came to the queue behind the end of the former grant did not wait for it.
+            // A contender that queued behind the end of the former grant did not wait for it.
             let waited = next.token < next.seen && next.token > former.token;
             let early = next.granted_us < former.believed_until_us;
             if !waited || early || former.dropped {

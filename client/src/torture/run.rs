@@ -29,7 +29,7 @@ pub struct Settings {
     pub locks: usize,
     /// How long the faults go on.
     pub duration: Duration,
-    /// How long everybody may take to get a last turn, once the faults are over.
+    /// How long the contenders may take to get their last turns, once the faults are over.
     pub last_turn_max: Duration,
     /// What decides the schedule.
     pub seed: u64,
@@ -121,7 +121,7 @@ pub async fn run_until(
         performed = perform(settings, &plan, servers, &fixture, &mut history) => performed,
         () = stop => Err(TortureError::Stopped),
     };
-    // The servers are there until the end: whoever made them may end them when they are dropped.
+    // The servers are there until the end: their owner may end them when they are dropped.
     let (pool, _servers) = match performed {
         Ok(performed) => performed,
         Err(error) => {

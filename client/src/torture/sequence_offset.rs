@@ -3,7 +3,7 @@
 //! A server's counter cannot be brought near 2³¹ in the time of a test: it goes up by one with each
 //! child. So a proxy adds a number to each that it passes on, and takes it away again from what it
 //! passes back. Clients see a queue that goes on at −2147483648 behind 2147483647, as Apache
-//! `ZooKeeper` lets it, on servers of either kind and under all faults.
+//! `ZooKeeper` does, on servers of either kind and under all faults.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -26,7 +26,7 @@ const DIGITS_BEHIND_MINUS_MIN: usize = 9;
 pub struct SequenceOffset(i32);
 
 impl SequenceOffset {
-    /// Lets clients see a new queue start at this number.
+    /// Makes a new queue start at this number for clients.
     pub const fn to(first: i32) -> Self {
         Self(first)
     }
@@ -252,7 +252,7 @@ pub(super) fn is_behind_the_last(path: &str) -> bool {
     path.rsplit('/').next().and_then(numbered).is_some_and(|(_, number)| number < 0)
 }
 
-/// A name of a recipe without its number, and the number: what stands in front of it ends with `-`
+/// A name of a recipe without its number, and the number: what precedes it ends with `-`
 /// or `_`, in all of them.
 fn numbered(name: &str) -> Option<(&str, i32)> {
     let rest = name.trim_end_matches(|last: char| last.is_ascii_digit());

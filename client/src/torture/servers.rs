@@ -1,4 +1,5 @@
-//! The servers of a run: where they are, and what whoever knows their processes can do to them.
+//! The servers of a run: their addresses, and the faults that a caller who knows their processes can
+//! inject.
 
 use std::fmt::Debug;
 use std::io;

@@ -10,7 +10,7 @@ use crate::{Client, Error, ErrorCode, ErrorKind};
 /// How often it is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// Waits until there is no ephemeral znode below a root; answers those that stay.
+/// Waits until the ephemeral znodes below a root are gone; returns those that stay.
 pub(crate) async fn ephemerals_gone(
     client: &Client,
     root: &str,
@@ -31,7 +31,7 @@ pub(crate) async fn ephemerals_gone(
     .await
 }
 
-/// Waits until nobody stands in any queue; answers the znodes that stay.
+/// Waits until all queues are empty; returns the znodes that stay.
 pub(crate) async fn waiters_gone(
     client: &Client,
     locks: &[Lock],

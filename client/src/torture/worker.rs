@@ -22,8 +22,8 @@ const HOLD_MS_MAX: u64 = 6;
 /// How long a contender thinks between two turns, in ms.
 const THINK_MS_MAX: u64 = 20;
 
-/// How long a client may take to tell of a loss, when it has nothing else to do.
-const TOLD_MAX: Duration = Duration::from_secs(1);
+/// How long a client may take to report a loss, when it has nothing else to do.
+const REPORTED_MAX: Duration = Duration::from_secs(1);
 /// How long it may take to report that its znode was deleted: servers may elect meanwhile.
 const DELETED_MAX: Duration = Duration::from_secs(10);
 
@@ -32,7 +32,7 @@ const DELETED_MAX: Duration = Duration::from_secs(10);
 pub(crate) enum AcquireMode {
     /// It waits.
     Waits,
-    /// It waits for so long.
+    /// It waits up to a limit.
     Limited(Duration),
     /// It does not wait.
     Tries,
@@ -142,7 +142,7 @@ impl Worker {
     }
 
     pub(super) async fn is_done(&self) {
-        // Nobody asks any more when this fails.
+        // The receiver is gone when this fails.
         let _ = self.context.done.send((self.control.number, self.lock.path.clone())).await;
     }
 
@@ -255,7 +255,7 @@ impl Worker {
         OpenClaim { ids: held.iter().map(claim).collect(), lease_end_us }
     }
 
-    /// When the client's lease ends; 0 if it has ended: who is told of a grant only then has never
+    /// When the client's lease ends; 0 if it has ended: a holder that gets the grant only then has never
     /// believed in it.
     fn lease_end_us(&self, client: &Client) -> u64 {
         let now_us = self.context.recorder.now_us();
@@ -314,23 +314,23 @@ impl Worker {
         }
     }
 
-    /// Whoever is cut off until its lease has ended must have been told so, without a look.
+    /// A holder that is cut off until its lease has ended must have been notified, without a look.
     async fn is_notified(
         &self,
         client: &Client,
         tie: Tie<'_>,
         suffering: impl Future<Output = ()>,
     ) {
-        let (mut suffering, mut told) = (pin!(suffering), pin!(tie.lost()));
+        let (mut suffering, mut lost) = (pin!(suffering), pin!(tie.lost()));
         let is_notified = tokio::select! {
             () = &mut suffering => false,
-            () = &mut told => true,
+            () = &mut lost => true,
         };
         if is_notified {
             return suffering.await;
         }
         let is_lost = || tie.reports() && client.remaining().is_zero();
-        if is_lost() && timeout(TOLD_MAX, told).await.is_err() && is_lost() {
+        if is_lost() && timeout(REPORTED_MAX, lost).await.is_err() && is_lost() {
             self.not_told("the end of its lease");
         }
     }
@@ -382,7 +382,7 @@ impl Worker {
                     });
                 }
             }
-            // It is lost, or nobody knows.
+            // It is lost, or that is unknown.
             Err(error)
                 if *error.kind() == ErrorKind::LockLost
                     || *error.kind() == ErrorKind::ConnectionLoss

@@ -38,7 +38,7 @@ pub(super) fn check(history: &History, lock: &Lock, verdict: &mut Verdict) {
             alive.push(life);
         }
         alive.retain(|life: &&Life| life.is_at(claim.seen));
-        // The znode's own life: the one that had begun when the grant was told.
+        // The znode's own life: the one that had begun at the grant.
         let name = claim.path.rsplit('/').next().unwrap_or_default();
         let mut own = by_name.get(name).into_iter().flatten();
         let own = own.rfind(|life| life.created <= claim.seen);
@@ -117,12 +117,13 @@ fn deleted_while_waiting(
 /// Whether a znode keeps the holder of a claim from its grant while it precedes it.
 pub(super) fn blocks(lock: &Lock, claim: &Claim, life: &Life) -> bool {
     match (lock.blocks(&life.name), claim.mode) {
-        (Some(Blocks::Everybody), _) | (Some(Blocks::Writers), Mode::Exclusive) => true,
+        (Some(Blocks::All), _) | (Some(Blocks::Writers), Mode::Exclusive) => true,
         (Some(Blocks::Writers), Mode::Shared) | (None, _) => false,
     }
 }
 
-/// Who stood in front when the holder was told; there may be as many as there are permits, less one.
+/// The znodes that preceded the holder's at the grant; there may be as many as there are permits,
+/// less one.
 fn in_front<'a>(lock: &Lock, claim: &Claim, own: &Life, alive: &[&'a Life]) -> Vec<&'a Life> {
     if lock.recipe == Recipe::SimpleLock || is_downgraded(claim, own) {
         return Vec::new();
@@ -222,15 +223,15 @@ fn loss_told(history: &History, lock: &Lock, claims: &[&Claim], verdict: &mut Ve
         return;
     }
     for (at, claim) in claims.iter().enumerate() {
-        // A grant that was told after a pause, with a lease that had run out, was never believed.
+        // A grant that came after a pause, with a lease that had run out, was never believed.
         let by_hand = history.by_hand.contains(&claim.path);
         if claim.believed_until_us <= claim.granted_us || by_hand {
             continue;
         }
         for later in claims.iter().skip(at + 1).take(64) {
             let exclusive = claim.mode == Mode::Exclusive || later.mode == Mode::Exclusive;
-            let told = claim.believed_until_us <= later.granted_us;
-            if told || !exclusive || same_hold(claim, later) || claim.path == later.path {
+            let is_reported = claim.believed_until_us <= later.granted_us;
+            if is_reported || !exclusive || same_hold(claim, later) || claim.path == later.path {
                 continue;
             }
             if history.early_grants_are_counted {

@@ -1,7 +1,7 @@
 //! Holds a history against the promises: K1 to K8, the rows of [`Promise`].
 //!
 //! Nothing here asks a recipe whether it did well. The order of grants is taken from zxids: a grant
-//! counts from the newest transaction that its holder had seen when it was told, to the one that
+//! counts from the newest transaction that its holder had seen at the grant, to the one that
 //! deleted its znode. Clocks are compared only where the promise is about time.
 
 mod counts;
@@ -32,13 +32,13 @@ pub enum Promise {
     TokensRise,
     /// K3: one holder at a time in the committed log, or as many as there are permits.
     OneHolder,
-    /// K3: nobody is granted a lock in front of whom another stands.
+    /// K3: no contender is granted a lock while another precedes it.
     InTurn,
     /// K4: a release wakes one waiter.
     OneWoken,
     /// K4: it does so within a session timeout.
     ToldSoon,
-    /// K4: everybody gets a turn once the faults are over.
+    /// K4: every contender gets a turn once the faults are over.
     NobodyStuck,
     /// K5: nothing is left behind.
     NothingLeft,
@@ -57,7 +57,7 @@ pub enum Promise {
 }
 
 impl Promise {
-    /// Its number and a few words; `docs/locks.md` tells how each is checked.
+    /// Its number and a few words; `docs/locks.md` says how each is checked.
     pub const fn name(self) -> &'static str {
         match self {
             Self::NoStaleWrite => "K1 no stale write",
@@ -142,7 +142,7 @@ pub struct Verdict {
     pub gaps: usize,
     /// Stale writes that the resource refused.
     pub refused: usize,
-    /// Ends of znodes in queues that one waiter was told of.
+    /// Ends of znodes in queues that one waiter was notified of.
     pub wakes: usize,
     /// Worker-overs whose time was judged: nothing was done to the two or to the servers.
     pub hand_overs: usize,
@@ -195,13 +195,13 @@ pub fn check(history: &History) -> Verdict {
     verdict
 }
 
-/// From so many grants of queues on, some of them are handed over to one who waits.
+/// From this many grants of queues on, some of them are handed over to one that waits.
 const JUDGED_GRANTS_MIN: usize = 50;
 
 /// A run in which nothing was in danger proves nothing.
 fn proves(history: &History, verdict: &mut Verdict) {
     if history.claims.is_empty() && history.locks.iter().any(|lock| lock.recipe.is_lock()) {
-        verdict.breaks(Promise::Proves, "nobody was granted a lock".to_owned());
+        verdict.breaks(Promise::Proves, "no lock was granted".to_owned());
     }
     if history.holders_stopped > 0 && verdict.refused == 0 {
         let stopped = history.holders_stopped;

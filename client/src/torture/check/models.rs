@@ -40,7 +40,7 @@ fn open(history: &History, opening: &Opening, verdict: &mut Verdict) {
     }
 }
 
-/// Nobody is inside a double barrier before all members have come.
+/// No member is inside a double barrier before all have come.
 fn entered_together(arrivals: &[Arrival], verdict: &mut Verdict) {
     for arrival in arrivals {
         let Some(entered_us) = arrival.entered_us else { continue };

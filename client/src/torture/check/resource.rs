@@ -36,7 +36,7 @@ fn guarded(history: &History, verdict: &mut Verdict) {
             by_name
         });
         let own = lives.get(name).map(Vec::as_slice).unwrap_or_default();
-        // Its create may lie in a gap; nobody creates a znode of that name again.
+        // Its create may lie in a gap; a znode of that name is not created again.
         let unseen = own.is_empty()
             && history.log.open_gaps(dir).iter().any(|(from, _)| *from <= guarded.zxid);
         if !unseen && !own.iter().any(|life| life.is_at(guarded.zxid)) {

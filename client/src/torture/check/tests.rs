@@ -1,4 +1,4 @@
-//! Histories that lie: each must be found out, and told from the truth.
+//! Histories with one wrong thing each: it must be found, and nothing in the correct history.
 
 use super::*;
 use crate::torture::history::{Claim, Disturbance, Guarded, Mode, Opening, Passage, Tally, Write};
@@ -146,7 +146,7 @@ fn a_number_that_goes_back_is_found() {
         history.log.add(43, &format!("{PATH}/_c_1-lock-0000000000"), Happened::Created);
     };
     assert_eq!(broken(anew), []);
-    // Nobody has seen whether it was.
+    // It was not seen whether it was.
     let unseen = |history: &mut History| {
         history.log.covers(60, 70);
         history.log.add(61, &format!("{PATH}/_c_1-lock-0000000000"), Happened::Created);
@@ -200,12 +200,12 @@ fn a_guarded_write_behind_the_end_is_found() {
 fn a_herd_is_found() {
     let lie = |history: &mut History| assert!(history.woken[2].insert(znode(5)));
     assert_eq!(broken(lie), [Promise::OneWoken]);
-    // Whoever had left the queue is no waiter, and the holder is told of its own end.
-    let told = |history: &mut History| {
+    // A contender that had left the queue does not wait, and the holder is notified of its own end.
+    let notified = |history: &mut History| {
         history.woken[0].insert(znode(5));
         history.woken.push([znode(5)].into());
     };
-    assert_eq!(broken(told), []);
+    assert_eq!(broken(notified), []);
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn a_reader_and_a_permit_that_come_late_are_found() {
     };
     assert_eq!(readers(400_000), []);
     assert_eq!(readers(2_500_000), [Promise::ToldSoon]);
-    // The holder has died: only the witnesses know when its znode went.
+    // The holder has died: only the observers know when its znode went.
     let permits = |granted_us: u64| {
         let names = ["leases/_c_0-lease-0000000005", "leases/_c_1-lease-0000000006"];
         let lives = [(names[0], 5, 20), (names[1], 6, 30)];
@@ -99,7 +99,7 @@ fn a_reader_and_a_permit_that_come_late_are_found() {
         let next = claim(1, 6, 20, (granted_us, granted_us));
         history.claims.push(on("/t/one", names[0], Mode::Exclusive, &holder));
         history.claims.push(on("/t/one", names[1], Mode::Exclusive, &next));
-        history.witnessed_us.insert(20, 50_000);
+        history.observed_us.insert(20, 50_000);
         promises(&history)
     };
     assert_eq!(permits(400_000), []);
@@ -117,9 +117,9 @@ fn the_head_of_a_semaphore_s_queue_that_takes_no_lease_is_found() {
         let mut history = of(Recipe::Semaphore, "/t/two", &lives);
         let lease = history.made.pop().unwrap();
         history.made[1].extend(lease);
-        history.witnessed_us.extend([(20, 1_000), (25, lease_us)]);
+        history.observed_us.extend([(20, 1_000), (25, lease_us)]);
         let mut promises = promises(&history);
-        // Nobody was granted anything.
+        // Nothing was granted.
         promises.retain(|promise| *promise != Promise::Proves);
         promises
     };

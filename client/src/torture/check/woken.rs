@@ -1,4 +1,4 @@
-//! Who was told of a release, and how soon.
+//! Which waiters were notified of a release, and how soon.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -10,7 +10,7 @@ use crate::torture::log::Life;
 use crate::torture::recipe::{Lock, Recipe};
 use crate::torture::sequence_offset::DIGITS;
 
-/// Of those who stand in a queue, one is told that a znode in it is gone; of readers, all that wait
+/// Of the waiters in a queue, one is notified that a znode in it is gone; of readers, all that wait
 /// for the same writer.
 pub(super) fn one_woken(history: &History, lock: &Lock, verdict: &mut Verdict) {
     let Some(dir) = lock.queue() else { return };
@@ -24,13 +24,13 @@ pub(super) fn one_woken(history: &History, lock: &Lock, verdict: &mut Verdict) {
     for gone in &lives {
         let Some(end) = gone.deleted else { continue };
         let path = format!("{dir}/{}", gone.name);
-        let told = (0..history.woken.len())
+        let notified = (0..history.woken.len())
             .filter(|who| history.woken.get(*who).is_some_and(|woken| woken.contains(&path)));
         let mut waiting: Vec<(usize, &Life)> = Vec::new();
-        for who in told {
+        for who in notified {
             let own = own.get(&who).map(Vec::as_slice).unwrap_or_default();
             if own.iter().any(|life| life.name == gone.name) {
-                // A holder is told of its own end.
+                // A holder is notified of its own end.
                 continue;
             }
             // One that has given up meanwhile, or died, does not stand there.
@@ -50,14 +50,14 @@ fn is_reader(life: &Life) -> bool {
     life.name.contains("__READ__")
 }
 
-/// Who has created a znode: nobody else asked for its name.
+/// Who has created a znode: no other contender asked for its name.
 fn maker(history: &History, path: &str) -> Option<usize> {
     let base = path.get(..path.len().saturating_sub(DIGITS)).unwrap_or_default();
     let has_made = |made: &BTreeSet<String>| made.contains(path) || made.contains(base);
     history.made.iter().position(has_made)
 }
 
-/// The end of what precedes a waiter is told to it at once: a session timeout is two ticks at least,
+/// A waiter is notified at once of the end of what precedes it: a session timeout is two ticks at least,
 /// and far more than that takes. Time in which something was done to the servers or to one of the two
 /// does not count, nor does time in which the machine stood still.
 pub(super) fn told_soon(history: &History, lock: &Lock, lives: &[Life], verdict: &mut Verdict) {
@@ -86,7 +86,7 @@ pub(super) fn told_soon(history: &History, lock: &Lock, lives: &[Life], verdict:
         let from_us = match former {
             Some(former) => Some(former.believed_until_us),
             // It has died, has lost it, or was deleted by hand.
-            None => history.witnessed_us.get(&freed).copied(),
+            None => history.observed_us.get(&freed).copied(),
         };
         let Some(from_us) = from_us.filter(|from_us| *from_us <= claim.granted_us) else {
             continue;
@@ -118,7 +118,7 @@ pub(super) fn leases_soon(history: &History, lock: &Lock, leases: &[Life], verdi
             *maker == Some(who) && life.created > head_at && waiter.is_at(life.created)
         });
         let Some((_, lease)) = lease else { continue };
-        let at_us = |zxid: i64| history.witnessed_us.get(&zxid).copied();
+        let at_us = |zxid: i64| history.observed_us.get(&zxid).copied();
         let (Some(from_us), Some(to_us)) = (at_us(head_at), at_us(lease.created)) else { continue };
         if to_us >= from_us {
             let what = || format!("from {head_at}, when {waiter:?} was first, to {lease:?}");
