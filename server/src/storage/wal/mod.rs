@@ -7,10 +7,10 @@
 //! What is not here: what the entries mean, and when to cut or purge the log.
 
 mod format;
-mod helper;
 mod queue;
 mod recovery;
 mod segment;
+mod segment_preparer;
 mod state;
 mod view;
 mod writer;
@@ -24,9 +24,9 @@ use std::thread::{self, JoinHandle};
 use bytes::Bytes;
 
 use self::format::Record;
-use self::helper::Helper;
 use self::queue::{Job, Queue};
 use self::segment::SegmentMaker;
+use self::segment_preparer::SegmentPreparer;
 use self::view::LogView;
 use self::writer::{Chain, Writer};
 use super::{Disk, StorageError};
@@ -210,7 +210,7 @@ impl Wal {
         })
     }
 
-    /// Saves the committed position, without any hurry: it is written with the next batch.
+    /// Saves the committed position, not urgently: it is written with the next batch.
     pub fn save_committed(&self, committed: Option<LogPosition>) -> Result<(), StorageError> {
         self.queue.submit(|view| {
             view.save_committed(committed);
@@ -257,7 +257,7 @@ fn start_threads(queue: &Arc<Queue>, maker: SegmentMaker) -> Result<JoinHandle<(
             queue.fail(&error, Vec::new());
         }
     };
-    queue.set_helper(Helper::start(maker, Arc::new(fail))?);
+    queue.set_preparer(SegmentPreparer::start(maker, Arc::new(fail))?);
     let queue = queue.clone();
     thread::Builder::new()
         .name("wal-writer".to_owned())

@@ -5,9 +5,9 @@ use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use super::format::Record;
-use super::helper::Helper;
+use super::segment_preparer::SegmentPreparer;
 use super::view::LogView;
-use super::writer::{Places, Writer};
+use super::writer::{EntryLocations, Writer};
 use super::{WalMode, WalOptions};
 use crate::storage::StorageError;
 
@@ -110,8 +110,8 @@ impl Queue {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn set_helper(&self, helper: Helper) {
-        self.writer().set_helper(helper);
+    pub(super) fn set_preparer(&self, preparer: SegmentPreparer) {
+        self.writer().set_preparer(preparer);
     }
 
     pub(super) fn view<T>(&self, look: impl FnOnce(&LogView) -> T) -> T {
@@ -192,8 +192,8 @@ impl Queue {
         let mut writer = self.writer();
         let written = writer.write(jobs.iter().flat_map(|job| &job.records));
         match written {
-            Ok(places) => {
-                let result = self.front().written(&jobs, places);
+            Ok(locations) => {
+                let result = self.front().written(&jobs, locations);
                 for job in jobs {
                     job.answer(result.clone());
                 }
@@ -282,12 +282,12 @@ impl Front {
     }
 
     /// Notes where the jobs' entries are. An error if the log has failed in the meantime.
-    fn written(&mut self, jobs: &[Job], places: Places) -> Result<(), StorageError> {
-        let mut places = places.into_iter();
+    fn written(&mut self, jobs: &[Job], locations: EntryLocations) -> Result<(), StorageError> {
+        let mut locations = locations.into_iter();
         for job in jobs {
             let entries = job.records.iter().filter(|record| matches!(record, Record::Entry(_)));
             for (serial, _) in (job.first_serial..).zip(entries) {
-                if let Some((index, place)) = places.next() {
+                if let Some((index, place)) = locations.next() {
                     self.view.written(index, serial, place);
                 }
             }

@@ -27,7 +27,7 @@ use super::format::{
 };
 use super::segment::Segment;
 use super::state::{LogPosition, LogState};
-use super::view::Place;
+use super::view::EntryLocation;
 use super::writer::{Chain, OldSegment};
 use crate::storage::{Disk, DiskFile, StorageError};
 
@@ -46,8 +46,8 @@ pub struct TornTail {
 pub(super) struct Replay {
     /// What the log holds, the last batch included.
     pub(super) state: LogState,
-    /// For each entry of `state.entries`, its position and place.
-    pub(super) entries: VecDeque<(LogPosition, Place)>,
+    /// For each entry of `state.entries`, its position and location.
+    pub(super) entries: VecDeque<(LogPosition, EntryLocation)>,
     /// Entries of `state.entries` that were in segments older than those that are there.
     missing: Range<u64>,
     /// The last batch, to be written again.
@@ -224,8 +224,9 @@ impl Replay {
         let chain = Chain { state: self.state.clone(), number, previous };
         let mut taken = Vec::with_capacity(records.len());
         for BatchRecord { start, bytes, record } in records {
-            let place = Place { segment: segment.clone(), offset: offset + start, bytes };
-            self.apply(&record, place).map_err(&corrupt)?;
+            let location =
+                EntryLocation { segment: segment.clone(), offset: offset + start, bytes };
+            self.apply(&record, location).map_err(&corrupt)?;
             taken.push(record);
         }
         self.last_batch = Some(LastBatch {
@@ -247,10 +248,10 @@ impl Replay {
         self.state.apply(&Record::State(Box::new(state)))
     }
 
-    fn apply(&mut self, record: &Record, place: Place) -> Result<(), String> {
+    fn apply(&mut self, record: &Record, location: EntryLocation) -> Result<(), String> {
         self.state.apply(record)?;
         if let Record::Entry(entry) = record {
-            self.entries.push_back((entry.position, place));
+            self.entries.push_back((entry.position, location));
             return Ok(());
         }
         let Range { start, end } = self.state.entries;

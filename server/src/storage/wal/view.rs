@@ -14,13 +14,13 @@ use crate::storage::StorageError;
 
 /// Where an entry's record stands.
 #[derive(Debug, Clone)]
-pub(super) struct Place {
+pub(super) struct EntryLocation {
     pub(super) segment: Arc<Segment>,
     pub(super) offset: u64,
     pub(super) bytes: u32,
 }
 
-impl Place {
+impl EntryLocation {
     /// Reads the entry back, and makes sure that it is the one that was put there.
     fn read(&self, position: LogPosition) -> Result<Entry, StorageError> {
         let length = usize::try_from(self.bytes)
@@ -41,34 +41,34 @@ impl Place {
 }
 
 #[derive(Debug)]
-struct Slot {
+struct IndexedEntry {
     term: u64,
     node: u64,
-    storage: SlotStorage,
+    storage: EntryStorage,
 }
 
 #[derive(Debug)]
-enum SlotStorage {
+enum EntryStorage {
     /// Waiting to be written. The serial number tells the entry from one that had the same index
     /// and was truncated.
     Waiting {
         serial: u64,
     },
-    Written(Place),
+    Written(EntryLocation),
 }
 
 /// One entry of a read that was planned under the lock and is carried out without it.
 #[derive(Debug)]
 pub(super) enum Planned {
     Ready(Entry),
-    OnDisk(LogPosition, Place),
+    OnDisk(LogPosition, EntryLocation),
 }
 
 impl Planned {
     pub(super) fn fetch(self) -> Result<Entry, StorageError> {
         match self {
             Self::Ready(entry) => Ok(entry),
-            Self::OnDisk(position, place) => place.read(position),
+            Self::OnDisk(position, location) => location.read(position),
         }
     }
 }
@@ -76,8 +76,8 @@ impl Planned {
 #[derive(Debug)]
 pub(super) struct LogView {
     state: LogState,
-    /// One slot for each index of `state.entries`.
-    slots: VecDeque<Slot>,
+    /// One entry for each index of `state.entries`.
+    entries: VecDeque<IndexedEntry>,
     /// The last entries. Invariant: at least all that wait to be written.
     recent: VecDeque<Entry>,
     recent_bytes: usize,
@@ -86,20 +86,20 @@ pub(super) struct LogView {
 }
 
 impl LogView {
-    /// The view of a recovered log, all of which is on the disk. One place for each entry.
+    /// The view of a recovered log, all of which is on the disk. One location for each entry.
     pub(super) fn recovered(
         state: LogState,
-        places: VecDeque<(LogPosition, Place)>,
+        locations: VecDeque<(LogPosition, EntryLocation)>,
         recent_bytes_max: usize,
     ) -> Self {
-        let slots = places.into_iter().map(|(position, place)| Slot {
+        let entries = locations.into_iter().map(|(position, location)| IndexedEntry {
             term: position.term,
             node: position.node,
-            storage: SlotStorage::Written(place),
+            storage: EntryStorage::Written(location),
         });
         Self {
             state,
-            slots: slots.collect(),
+            entries: entries.collect(),
             recent: VecDeque::new(),
             recent_bytes: 0,
             recent_bytes_max,
@@ -128,10 +128,10 @@ impl LogView {
         self.state = state;
         let first_serial = self.next_serial;
         for entry in entries {
-            self.slots.push_back(Slot {
+            self.entries.push_back(IndexedEntry {
                 term: entry.position.term,
                 node: entry.position.node,
-                storage: SlotStorage::Waiting { serial: self.next_serial },
+                storage: EntryStorage::Waiting { serial: self.next_serial },
             });
             self.next_serial += 1;
             self.recent_bytes += entry.body.len();
@@ -160,16 +160,16 @@ impl LogView {
         let old_start = self.state.entries.start;
         let purged = self.state.purge(position).map_err(StorageError::refused)?;
         let dropped = self.state.entries.start.saturating_sub(old_start);
-        let dropped = usize::try_from(dropped).unwrap_or(usize::MAX).min(self.slots.len());
-        self.slots.drain(..dropped);
+        let dropped = usize::try_from(dropped).unwrap_or(usize::MAX).min(self.entries.len());
+        self.entries.drain(..dropped);
         self.keep_in_step();
         Ok(purged)
     }
 
-    /// Shortens the slots and the cache at their ends to what the state says.
+    /// Shortens the entries and the cache at their ends to what the state says.
     fn keep_in_step(&mut self) {
         let Range { start, end } = self.state.entries;
-        self.slots.truncate(usize::try_from(end - start).unwrap_or(usize::MAX));
+        self.entries.truncate(usize::try_from(end - start).unwrap_or(usize::MAX));
         while self.recent.back().is_some_and(|entry| entry.position.index >= end) {
             let dropped = self.recent.pop_back();
             self.recent_bytes -= dropped.map_or(0, |entry| entry.body.len());
@@ -185,11 +185,11 @@ impl LogView {
     }
 
     /// Notes where an entry was written, unless it was truncated or purged in the meantime.
-    pub(super) fn written(&mut self, index: u64, serial: u64, place: Place) {
-        if let Some(slot) = self.slot_mut(index)
-            && matches!(slot.storage, SlotStorage::Waiting { serial: waiting } if waiting == serial)
+    pub(super) fn written(&mut self, index: u64, serial: u64, location: EntryLocation) {
+        if let Some(entry) = self.entry_mut(index)
+            && matches!(entry.storage, EntryStorage::Waiting { serial: waiting } if waiting == serial)
         {
-            slot.storage = SlotStorage::Written(place);
+            entry.storage = EntryStorage::Written(location);
         }
     }
 
@@ -197,16 +197,16 @@ impl LogView {
     pub(super) fn evict(&mut self) {
         while self.recent_bytes > self.recent_bytes_max
             && let Some(oldest) = self.recent.front()
-            && let Some(slot) = self.slot(oldest.position.index)
-            && matches!(slot.storage, SlotStorage::Written(_))
+            && let Some(entry) = self.entry(oldest.position.index)
+            && matches!(entry.storage, EntryStorage::Written(_))
         {
             self.forget_oldest();
         }
     }
 
     pub(super) fn position(&self, index: u64) -> Option<LogPosition> {
-        let slot = self.slot(index)?;
-        Some(LogPosition { term: slot.term, node: slot.node, index })
+        let entry = self.entry(index)?;
+        Some(LogPosition { term: entry.term, node: entry.node, index })
     }
 
     /// True when everything from `index` on can be read without the disk.
@@ -238,22 +238,22 @@ impl LogView {
         {
             return Some((Planned::Ready(entry.clone()), entry.body.len()));
         }
-        match &self.slot(index)?.storage {
-            SlotStorage::Written(place) => {
-                let bytes = usize::try_from(place.bytes).ok()?;
-                Some((Planned::OnDisk(self.position(index)?, place.clone()), bytes))
+        match &self.entry(index)?.storage {
+            EntryStorage::Written(location) => {
+                let bytes = usize::try_from(location.bytes).ok()?;
+                Some((Planned::OnDisk(self.position(index)?, location.clone()), bytes))
             }
-            SlotStorage::Waiting { .. } => None,
+            EntryStorage::Waiting { .. } => None,
         }
     }
 
-    fn slot(&self, index: u64) -> Option<&Slot> {
+    fn entry(&self, index: u64) -> Option<&IndexedEntry> {
         let at = index.checked_sub(self.state.entries.start)?;
-        self.slots.get(usize::try_from(at).ok()?)
+        self.entries.get(usize::try_from(at).ok()?)
     }
 
-    fn slot_mut(&mut self, index: u64) -> Option<&mut Slot> {
+    fn entry_mut(&mut self, index: u64) -> Option<&mut IndexedEntry> {
         let at = index.checked_sub(self.state.entries.start)?;
-        self.slots.get_mut(usize::try_from(at).ok()?)
+        self.entries.get_mut(usize::try_from(at).ok()?)
     }
 }

@@ -10,10 +10,10 @@ use crc32c::crc32c;
 use super::format::{
     BATCH_HEADER_BYTES, BatchHeader, Record, SECTOR_BYTES, SEGMENT_HEADER_BYTES, round_up_to_sector,
 };
-use super::helper::Helper;
 use super::segment::{LARGE_NAME, NEXT_NAME, Prepared, Segment, SegmentMaker};
+use super::segment_preparer::SegmentPreparer;
 use super::state::LogState;
-use super::view::Place;
+use super::view::EntryLocation;
 use crate::storage::StorageError;
 
 /// The next batch's place in the chain of batches, and what the log holds before it.
@@ -105,7 +105,7 @@ pub(super) struct OldSegment {
 pub(super) struct Writer {
     maker: SegmentMaker,
     /// `None`: everything is done in the caller's thread.
-    helper: Option<Helper>,
+    preparer: Option<SegmentPreparer>,
     chain: Chain,
     current: Arc<Segment>,
     /// Where the next batch goes.
@@ -116,7 +116,7 @@ pub(super) struct Writer {
 }
 
 /// Where the entries of a batch are, in the order of the batch.
-pub(super) type Places = Vec<(u64, Place)>;
+pub(super) type EntryLocations = Vec<(u64, EntryLocation)>;
 
 impl Writer {
     /// Begins a new segment with `records`. When this returns, the log is durable up to them.
@@ -125,7 +125,7 @@ impl Writer {
         mut chain: Chain,
         older: VecDeque<OldSegment>,
         records: &[Record],
-    ) -> Result<(Self, Places), StorageError> {
+    ) -> Result<(Self, EntryLocations), StorageError> {
         let first_batch = chain.number;
         let encoded = chain.encode(Vec::new(), maker.salt, true, records.iter())?;
         let segment_bytes = maker.bytes_for(encoded.bytes.len() as u64);
@@ -133,7 +133,7 @@ impl Writer {
         let current = Arc::new(maker.install(prepared, first_batch, &encoded.bytes)?);
         let mut writer = Self {
             maker,
-            helper: None,
+            preparer: None,
             chain,
             current,
             offset: SEGMENT_HEADER_BYTES as u64,
@@ -141,13 +141,13 @@ impl Writer {
             older,
             buffer: Vec::new(),
         };
-        let places = writer.wrote(encoded);
-        Ok((writer, places))
+        let locations = writer.wrote(encoded);
+        Ok((writer, locations))
     }
 
     /// From now on a second thread prepares and removes segments.
-    pub(super) fn set_helper(&mut self, helper: Helper) {
-        self.helper = Some(helper);
+    pub(super) fn set_preparer(&mut self, preparer: SegmentPreparer) {
+        self.preparer = Some(preparer);
     }
 
     /// Writes one batch; it is durable when this returns. After an error the writer must not be
@@ -155,7 +155,7 @@ impl Writer {
     pub(super) fn write<'a>(
         &mut self,
         records: impl Iterator<Item = &'a Record> + Clone,
-    ) -> Result<Places, StorageError> {
+    ) -> Result<EntryLocations, StorageError> {
         let body_bytes: usize = records.clone().map(Record::encoded_bytes).sum();
         let bytes = round_up_to_sector((BATCH_HEADER_BYTES + body_bytes) as u64);
         let end = self.offset + bytes + SECTOR_BYTES as u64;
@@ -168,7 +168,7 @@ impl Writer {
     fn write_into_current<'a>(
         &mut self,
         records: impl Iterator<Item = &'a Record>,
-    ) -> Result<Places, StorageError> {
+    ) -> Result<EntryLocations, StorageError> {
         let buffer = std::mem::take(&mut self.buffer);
         let salt = self.current.header.salt;
         let encoded = self.chain.encode(buffer, salt, false, records)?;
@@ -184,7 +184,7 @@ impl Writer {
     fn write_into_new_segment<'a>(
         &mut self,
         records: impl Iterator<Item = &'a Record>,
-    ) -> Result<Places, StorageError> {
+    ) -> Result<EntryLocations, StorageError> {
         let first_batch = self.chain.number;
         let buffer = std::mem::take(&mut self.buffer);
         let encoded = self.chain.encode(buffer, self.maker.salt, true, records)?;
@@ -200,26 +200,26 @@ impl Writer {
 
     fn prepared(&mut self, batch_bytes: u64) -> Result<Prepared, StorageError> {
         let segment_bytes = self.maker.bytes_for(batch_bytes);
-        let Some(helper) = &mut self.helper else {
+        let Some(preparer) = &mut self.preparer else {
             return self.maker.prepare(NEXT_NAME, segment_bytes, None);
         };
         if segment_bytes > self.maker.bytes_for(0) {
             return self.maker.prepare(LARGE_NAME, segment_bytes, None);
         }
-        helper.take_prepared()
+        preparer.take_prepared()
     }
 
-    fn wrote(&mut self, encoded: Encoded) -> Places {
-        let place = |(index, start, bytes)| {
+    fn wrote(&mut self, encoded: Encoded) -> EntryLocations {
+        let location = |(index, start, bytes)| {
             let segment = self.current.clone();
-            (index, Place { segment, offset: self.offset + start, bytes })
+            (index, EntryLocation { segment, offset: self.offset + start, bytes })
         };
-        let places: Places = encoded.entries.into_iter().map(place).collect();
-        let highest = places.iter().map(|(index, _)| *index).max();
+        let locations: EntryLocations = encoded.entries.into_iter().map(location).collect();
+        let highest = locations.iter().map(|(index, _)| *index).max();
         self.current_last_index = self.current_last_index.max(highest);
         self.offset += encoded.bytes.len() as u64;
         self.buffer = encoded.bytes;
-        places
+        locations
     }
 
     /// Does what no caller waits for: removes the segments that hold only purged entries, and has
@@ -230,15 +230,15 @@ impl Writer {
             oldest.last_index <= purged || planted!("segments-removed-too-early")
         }) {
             let Some(oldest) = self.older.pop_front() else { break };
-            match &self.helper {
-                Some(helper) => helper.remove(oldest.path),
+            match &self.preparer {
+                Some(preparer) => preparer.remove(oldest.path),
                 None => self.maker.remove(&oldest.path)?,
             }
         }
-        if let Some(helper) = &mut self.helper
+        if let Some(preparer) = &mut self.preparer
             && self.offset > self.current.header.segment_bytes / 4
         {
-            helper.prepare_next();
+            preparer.prepare_next();
         }
         Ok(())
     }

@@ -16,28 +16,28 @@ use crate::storage::StorageError;
 /// sooner ends the pauses.
 const PIECE_PAUSE: Duration = Duration::from_millis(10);
 
-enum Chore {
+enum SegmentJob {
     Prepare(Sender<Result<Prepared, StorageError>>),
     Remove(PathBuf),
 }
 
-/// Receives a failure of the helper's thread.
+/// Receives a failure of its thread.
 pub(super) type OnFailure = Arc<dyn Fn(StorageError) + Send + Sync>;
 
 /// Whether the writer waits for its next segment.
 #[derive(Default)]
-struct Hurry {
+struct Urgency {
     is_on: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Hurry {
+impl Urgency {
     fn set(&self, is_on: bool) {
         *self.is_on.lock().unwrap_or_else(PoisonError::into_inner) = is_on;
         self.changed.notify_all();
     }
 
-    /// Waits for `pause`, or until there is hurry.
+    /// Waits for `pause`, or until it is urgent.
     fn pause(&self, pause: Duration) {
         let is_on = self.is_on.lock().unwrap_or_else(PoisonError::into_inner);
         // Nothing depends on which of the two ended it.
@@ -46,39 +46,41 @@ impl Hurry {
 }
 
 /// The writer's end.
-pub(super) struct Helper {
+pub(super) struct SegmentPreparer {
     // `None` only while this is dropped.
-    chores: Option<Sender<Chore>>,
+    jobs: Option<Sender<SegmentJob>>,
     /// The segment that was asked for.
     next: Option<Receiver<Result<Prepared, StorageError>>>,
-    hurry: Arc<Hurry>,
+    urgency: Arc<Urgency>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl fmt::Debug for Helper {
+impl fmt::Debug for SegmentPreparer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Helper").field("next", &self.next.is_some()).finish_non_exhaustive()
+        f.debug_struct("SegmentPreparer")
+            .field("next", &self.next.is_some())
+            .finish_non_exhaustive()
     }
 }
 
-impl Helper {
+impl SegmentPreparer {
     pub(super) fn start(maker: SegmentMaker, on_failure: OnFailure) -> Result<Self, StorageError> {
-        let (chores, waiting) = mpsc::channel();
+        let (jobs, waiting) = mpsc::channel();
         let directory = maker.directory.clone();
-        let hurry = Arc::new(Hurry::default());
-        let pace = Arc::clone(&hurry);
+        let urgency = Arc::new(Urgency::default());
+        let pace = Arc::clone(&urgency);
         let thread = thread::Builder::new()
-            .name("wal-helper".to_owned())
+            .name("wal-preparer".to_owned())
             .spawn(move || run(&maker, &waiting, &pace, &on_failure))
             .map_err(StorageError::io("start a thread for", &directory))?;
-        Ok(Self { chores: Some(chores), next: None, hurry, thread: Some(thread) })
+        Ok(Self { jobs: Some(jobs), next: None, urgency, thread: Some(thread) })
     }
 
     /// Has the next segment prepared, if it is not under way already.
     pub(super) fn prepare_next(&mut self) {
         if self.next.is_none() {
             let (done, next) = mpsc::channel();
-            self.send(Chore::Prepare(done));
+            self.send(SegmentJob::Prepare(done));
             self.next = Some(next);
         }
     }
@@ -86,9 +88,9 @@ impl Helper {
     /// The next segment, as soon as it is ready.
     pub(super) fn take_prepared(&mut self) -> Result<Prepared, StorageError> {
         self.prepare_next();
-        self.hurry.set(true);
+        self.urgency.set(true);
         let prepared = self.next.take().map(|next| next.recv());
-        self.hurry.set(false);
+        self.urgency.set(false);
         match prepared {
             Some(Ok(prepared)) => prepared,
             // The thread ends early only when it has failed.
@@ -97,23 +99,23 @@ impl Helper {
     }
 
     pub(super) fn remove(&self, path: PathBuf) {
-        self.send(Chore::Remove(path));
+        self.send(SegmentJob::Remove(path));
     }
 
-    fn send(&self, chore: Chore) {
-        if let Some(chores) = &self.chores {
-            // A helper that has failed has said so, and the log is closed.
-            let _ = chores.send(chore);
+    fn send(&self, job: SegmentJob) {
+        if let Some(jobs) = &self.jobs {
+            // A preparer that has failed has reported it, and the log is closed.
+            let _ = jobs.send(job);
         }
     }
 }
 
-impl Drop for Helper {
+impl Drop for SegmentPreparer {
     fn drop(&mut self) {
-        self.chores = None;
-        self.hurry.set(true);
+        self.jobs = None;
+        self.urgency.set(true);
         match self.thread.take() {
-            // Telling of a failure may have taken the log's last handle; its thread ends by itself.
+            // The report of a failure may have taken the log's last handle; its thread ends by itself.
             Some(thread) if thread.thread().id() == thread::current().id() => {}
             Some(thread) => {
                 // A panic there has been reported by that thread.
@@ -124,18 +126,23 @@ impl Drop for Helper {
     }
 }
 
-fn run(maker: &SegmentMaker, chores: &Receiver<Chore>, hurry: &Hurry, on_failure: &OnFailure) {
-    while let Ok(chore) = chores.recv() {
-        let failure = match chore {
-            Chore::Prepare(done) => {
-                let pause = || hurry.pause(PIECE_PAUSE);
+fn run(
+    maker: &SegmentMaker,
+    jobs: &Receiver<SegmentJob>,
+    urgency: &Urgency,
+    on_failure: &OnFailure,
+) {
+    while let Ok(job) = jobs.recv() {
+        let failure = match job {
+            SegmentJob::Prepare(done) => {
+                let pause = || urgency.pause(PIECE_PAUSE);
                 let prepared = maker.prepare(NEXT_NAME, maker.bytes_for(0), Some(&pause));
                 let failure = prepared.as_ref().err().cloned();
                 // The writer may be gone by now.
                 let _ = done.send(prepared);
                 failure
             }
-            Chore::Remove(path) => maker.remove(&path).err(),
+            SegmentJob::Remove(path) => maker.remove(&path).err(),
         };
         if let Some(failure) = failure {
             on_failure(failure);
@@ -151,23 +158,23 @@ mod tests {
 
     #[test]
     fn a_writer_that_waits_ends_the_pause() {
-        let hurry = Arc::new(Hurry::default());
-        hurry.pause(Duration::from_millis(1));
-        let pausing = Arc::clone(&hurry);
+        let urgency = Arc::new(Urgency::default());
+        urgency.pause(Duration::from_millis(1));
+        let pausing = Arc::clone(&urgency);
         let paused = thread::spawn(move || pausing.pause(Duration::from_hours(1)));
-        hurry.set(true);
+        urgency.set(true);
         paused.join().unwrap();
     }
 
     /// A thread that waits for itself panics, or never ends.
     #[test]
-    fn a_helper_may_end_in_its_own_thread() {
+    fn a_preparer_may_end_in_its_own_thread() {
         let disk = MemoryDisk::with_faults();
         let directory = PathBuf::from("/wal");
         disk.create_dir_all(&directory).unwrap();
         disk.fail_change(1, crate::storage::Fault::Io);
         let maker = SegmentMaker { disk: Arc::new(disk), directory, segment_bytes: 4096, salt: 0 };
-        let last = Arc::new(Mutex::new(None::<Helper>));
+        let last = Arc::new(Mutex::new(None::<SegmentPreparer>));
         let (ended, end) = mpsc::channel();
         let owner = Arc::clone(&last);
         let on_failure = move |_| {
@@ -177,7 +184,7 @@ mod tests {
         let ended = Mutex::new(on_failure);
         let on_failure: OnFailure = Arc::new(move |error| (ended.lock().unwrap())(error));
         let mut held = last.lock().unwrap();
-        held.insert(Helper::start(maker, on_failure).unwrap()).prepare_next();
+        held.insert(SegmentPreparer::start(maker, on_failure).unwrap()).prepare_next();
         drop(held);
         end.recv_timeout(Duration::from_secs(20)).expect("it has ended");
     }
