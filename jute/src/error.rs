@@ -13,7 +13,7 @@ pub enum DecodeError {
         /// The field that was being read.
         field: &'static str,
     },
-    /// A length below −1; −1 alone stands for null (protocol §1.2).
+    /// A length below −1; −1 alone is null (protocol §1.2).
     #[error("{field} has the negative length {length}")]
     NegativeLength {
         /// The field that was being read.
@@ -45,7 +45,7 @@ pub enum DecodeError {
         /// The number on the wire.
         value: i32,
     },
-    /// An operation code that no client may send.
+    /// An operation code that is unknown, or only for servers.
     #[error("unknown operation code {0}")]
     UnknownOp(i32),
 }
