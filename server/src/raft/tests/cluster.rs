@@ -219,6 +219,15 @@ async fn a_leader_hands_over_before_its_transaction_numbers_run_out() {
     check(&ensemble).await;
 }
 
+/// Three servers that have all applied the same `count` commands, and the place of their leader.
+pub(super) async fn with_commands(count: u64) -> (Ensemble, usize) {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    let leader = ensemble.ready().await;
+    ensemble.commit(leader, count).await;
+    check(&ensemble).await;
+    (ensemble, leader)
+}
+
 /// Three servers; one is away, and the beginning of the others' log is purged. The places of the
 /// leader and of the one that is away.
 pub(super) async fn left_behind() -> (Ensemble, usize, usize) {
@@ -371,11 +380,9 @@ async fn observers_follow_and_propose_without_a_vote() {
 async fn a_server_that_lost_its_disk_is_rebuilt() {
     let mut ensemble = Ensemble::started(3, 0).await;
     let leader = ensemble.ready().await;
-    ensemble.server(leader).propose(500);
-    ensemble.server(leader).settled().await;
+    ensemble.commit(leader, 500).await;
     let poor = (leader + 1) % 3;
-    ensemble.kill(poor).await;
-    ensemble.wipe(poor);
+    ensemble.lose_disk(poor).await;
     ensemble.start(poor).await;
     ensemble.ready().await;
     check(&ensemble).await;
