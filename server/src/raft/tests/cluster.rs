@@ -319,13 +319,18 @@ async fn a_removed_server_that_missed_the_word_learns_it_and_asks_for_no_votes()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_lags_far_behind_gets_a_snapshot() {
-    let (mut ensemble, _, away) = left_behind().await;
+    let (mut ensemble, leader, away) = left_behind().await;
+    let purged = ensemble.server(leader).raft.status().purged;
     ensemble.start(away).await;
-    let machine = ensemble.server(away).machine.clone();
-    timeout(PATIENCE, machine.until(|_, told| told.restored > 0)).await.expect("a snapshot");
+    let deadline = Instant::now() + PATIENCE;
+    while ensemble.server(away).raft.status().applied < purged {
+        assert!(Instant::now() < deadline, "no snapshot comes");
+        sleep(Duration::from_millis(10)).await;
+    }
+    let restored = ensemble.server(away).machine.told().restored;
+    assert!(restored > 0, "a snapshot came, and its state was not installed");
     ensemble.ready().await;
-    ensemble.server(away).propose(100);
-    ensemble.server(away).settled().await;
+    ensemble.commit(away, 100).await;
     check(&ensemble).await;
 
     // Its own disk has all of it.
