@@ -71,8 +71,9 @@ torture_languages:
 		$(if $(SEED),ZOOLET_FAULTS_SEED=$(SEED)) $(if $(OUT),ZOOLET_TORTURE_OUT=$(abspath $(OUT))) \
 		cargo test --workspace --test cross_language multi_language:: -- --nocapture
 
-# Plants bugs one by one and checks that their suites find them: BUG=name,… of tests/planted.toml, or
-# GROUP=0 to 6, or all. NOTHING=1 runs the same suites without the bugs; they must pass.
+# Plants bugs one by one and checks that their suites find them: BUG=name,… of tests/planted.toml,
+# BUG=due for those that the gate runs now, GROUP=0 to 6, or all. NOTHING=1 runs the same suites
+# without the bugs; they must pass.
 planted:
 	ZOOLET_PLANT=$(or $(BUG),$(if $(GROUP),group:$(GROUP)),all) $(if $(NOTHING),ZOOLET_PLANT_NOTHING=1) \
 		cargo test --workspace --features zoolet-tests/planted --test planted planted_bugs -- --nocapture

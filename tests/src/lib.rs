@@ -15,6 +15,7 @@ pub mod process;
 pub mod programs;
 pub mod raw;
 pub mod recorder;
+pub mod rotation;
 pub mod scenes;
 pub mod servers;
 pub mod slow_disk;

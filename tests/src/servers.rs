@@ -2,7 +2,8 @@
 //!
 //! Apache ZooKeeper and zoolet read the same file, so both harnesses (`apache.rs`, `zoolet.rs`) are
 //! this one with another command. Servers are counted from 0; `myid` is one more. Their data lies
-//! in a temporary directory; all of it goes when the [`Servers`] are dropped.
+//! in a temporary directory; all of it goes when the [`Servers`] are dropped, or with the next start
+//! of servers if the test was killed.
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
@@ -18,7 +19,7 @@ use thiserror::Error;
 
 use crate::four_letter;
 use crate::ports::{PortError, PortLease};
-use crate::process::ServerProcess;
+use crate::process::{ServerProcess, is_alive};
 use crate::wait;
 
 /// How long a server may take until it serves. A JVM starts within a second or two; an election
@@ -78,7 +79,7 @@ impl Servers {
     pub fn start(layout: Layout) -> Result<Self, ServersError> {
         let count = (layout.voters + layout.observers).max(1);
         let lease = PortLease::take(count * PORTS_PER_SERVER)?;
-        let directory = fresh_directory(layout.name)?;
+        let directory = fresh_directory(&env::temp_dir(), layout.name)?;
         let processes = (0..count).map(|_| None).collect();
         let mut servers = Self { processes, directory, lease, layout };
         servers.write_configs()?;
@@ -252,9 +253,9 @@ fn base_config(data: &Path) -> String {
     )
 }
 
-/// A new directory for one ensemble.
-fn fresh_directory(name: &str) -> io::Result<PathBuf> {
-    let root = env::temp_dir();
+/// A new directory for one ensemble: `zoolet-NAME-PID-NUMBER`, with the process of the test.
+fn fresh_directory(root: &Path, name: &str) -> io::Result<PathBuf> {
+    sweep(root)?;
     for number in 0..u32::MAX {
         let directory = root.join(format!("zoolet-{name}-{}-{number}", process::id()));
         match fs::create_dir(&directory) {
@@ -263,4 +264,53 @@ fn fresh_directory(name: &str) -> io::Result<PathBuf> {
         }
     }
     Err(io::Error::from(io::ErrorKind::AlreadyExists))
+}
+
+/// Removes the directories of tests that were killed: they could not do it themselves.
+fn sweep(root: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(root)? {
+        // What goes meanwhile need not be removed.
+        let Ok(entry) = entry else { continue };
+        let owner = entry.file_name().to_str().and_then(owner_of);
+        if owner.is_some_and(|owner| !is_alive(owner)) {
+            // Another test may be removing it.
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// The process in the name of a directory of [`fresh_directory`].
+fn owner_of(name: &str) -> Option<u32> {
+    let (rest, number) = name.strip_prefix("zoolet-")?.rsplit_once('-')?;
+    let (_, owner) = rest.rsplit_once('-')?;
+    number.parse::<u32>().ok().and(owner.parse().ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A suite that ran too long was killed, and left the data of its servers.
+    #[test]
+    fn the_directories_of_a_killed_test_are_removed_by_the_next_one() {
+        let root = tempfile::tempdir().unwrap();
+        let mut ended = Command::new("true").spawn().unwrap();
+        ended.wait().unwrap();
+        let directory = |name: &str| {
+            let directory = root.path().join(name);
+            fs::create_dir_all(directory.join("server-1/data")).unwrap();
+            directory
+        };
+        let left = directory(&format!("zoolet-apache-{}-3", ended.id()));
+        let kept = [
+            directory(&format!("zoolet-zoolet-{}-0", process::id())),
+            directory("zoolet-ports"),
+            directory(&format!("other-apache-{}-3", ended.id())),
+        ];
+        let fresh = fresh_directory(root.path(), "zoolet").unwrap();
+        assert!(!left.exists());
+        assert!(fresh.exists());
+        assert!(kept.iter().all(|directory| directory.exists()), "{kept:?}");
+    }
 }

@@ -370,6 +370,21 @@ mod tests {
         assert!(watches.restore(Zxid(6), 1 << 20).is_empty());
     }
 
+    /// The news of the drop may still be under way when a connection is granted.
+    #[test]
+    fn a_dropped_watcher_is_not_registered_again() {
+        let mut watches = Watches::default();
+        let (once, once_receiver) = oneshot::channel();
+        watches.register(Registration::Children("/once".into(), once), true);
+        let (lasting, lasting_receiver) = mpsc::channel(1);
+        let mode = AddWatchMode::Persistent;
+        watches.register(Registration::Persistent("/lasting".into(), mode, lasting), true);
+        assert!(!watches.restore(Zxid(5), 1 << 20).is_empty());
+        drop((once_receiver, lasting_receiver));
+        let restored = watches.restore(Zxid(5), 1 << 20);
+        assert!(restored.is_empty(), "watches without a watcher are restored: {restored:?}");
+    }
+
     #[test]
     fn a_server_watches_on_while_anybody_waits_for_the_same() {
         let mut watches = Watches::default();

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::check::{Judged, Verdict, check};
+use super::check::{Judged, Promise, Verdict, Violation, check};
 use super::history::{Claim, History, Mode};
 use super::recipe::Recipe;
 use super::run::Settings;
@@ -264,7 +264,7 @@ impl fmt::Display for Report {
                 "  {early} grants came before the loss was reported, while servers stood still"
             )?;
         }
-        for violation in verdict.violations.iter().take(VIOLATIONS_SHOWN_MAX) {
+        for violation in shown(&verdict.violations) {
             writeln!(f, "  BROKEN {violation}")?;
         }
         match verdict.violations.len() {
@@ -272,6 +272,20 @@ impl fmt::Display for Report {
             count => write!(f, "  {count} violations; --seed {} makes the same plan", self.seed),
         }
     }
+}
+
+/// The violations that the summary shows: the first of each promise, then the second of each, so
+/// that many of one promise do not hide another.
+fn shown(violations: &[Violation]) -> Vec<&Violation> {
+    let mut seen: BTreeMap<Promise, usize> = BTreeMap::new();
+    let mut ranked: Vec<(usize, &Violation)> = Vec::new();
+    for violation in violations {
+        let rank = seen.entry(violation.promise).or_default();
+        *rank += 1;
+        ranked.push((*rank, violation));
+    }
+    ranked.sort_by_key(|(rank, _)| *rank);
+    ranked.into_iter().take(VIOLATIONS_SHOWN_MAX).map(|(_, violation)| violation).collect()
 }
 
 fn micros(time: Duration) -> u64 {
@@ -300,4 +314,20 @@ fn hand_offs(history: &History) -> (Times, Times) {
         }
     }
     (Times::new(released), Times::new(lost))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A semaphore with a permit too many broke both, and the summary showed one of them.
+    #[test]
+    fn every_broken_promise_is_shown() {
+        let violation = |promise, number: usize| Violation { promise, what: number.to_string() };
+        let many = (0..20).map(|number| violation(Promise::InTurn, number));
+        let all: Vec<Violation> = many.chain([violation(Promise::OneHolder, 20)]).collect();
+        let shown: Vec<Violation> = shown(&all).into_iter().cloned().collect();
+        assert_eq!(shown.len(), VIOLATIONS_SHOWN_MAX);
+        assert_eq!(shown[..3], [all[0].clone(), all[20].clone(), all[1].clone()]);
+    }
 }

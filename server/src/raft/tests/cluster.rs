@@ -219,6 +219,15 @@ async fn a_leader_hands_over_before_its_transaction_numbers_run_out() {
     check(&ensemble).await;
 }
 
+/// Three servers that have all applied the same `count` commands, and the place of their leader.
+pub(super) async fn with_commands(count: u64) -> (Ensemble, usize) {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    let leader = ensemble.ready().await;
+    ensemble.commit(leader, count).await;
+    check(&ensemble).await;
+    (ensemble, leader)
+}
+
 /// Three servers; one is away, and the beginning of the others' log is purged. The places of the
 /// leader and of the one that is away.
 pub(super) async fn left_behind() -> (Ensemble, usize, usize) {
@@ -310,13 +319,18 @@ async fn a_removed_server_that_missed_the_word_learns_it_and_asks_for_no_votes()
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_that_lags_far_behind_gets_a_snapshot() {
-    let (mut ensemble, _, away) = left_behind().await;
+    let (mut ensemble, leader, away) = left_behind().await;
+    let purged = ensemble.server(leader).raft.status().purged;
     ensemble.start(away).await;
-    let machine = ensemble.server(away).machine.clone();
-    timeout(PATIENCE, machine.until(|_, told| told.restored > 0)).await.expect("a snapshot");
+    let deadline = Instant::now() + PATIENCE;
+    while ensemble.server(away).raft.status().applied < purged {
+        assert!(Instant::now() < deadline, "no snapshot comes");
+        sleep(Duration::from_millis(10)).await;
+    }
+    let restored = ensemble.server(away).machine.told().restored;
+    assert!(restored > 0, "a snapshot came, and its state was not installed");
     ensemble.ready().await;
-    ensemble.server(away).propose(100);
-    ensemble.server(away).settled().await;
+    ensemble.commit(away, 100).await;
     check(&ensemble).await;
 
     // Its own disk has all of it.
@@ -371,11 +385,9 @@ async fn observers_follow_and_propose_without_a_vote() {
 async fn a_server_that_lost_its_disk_is_rebuilt() {
     let mut ensemble = Ensemble::started(3, 0).await;
     let leader = ensemble.ready().await;
-    ensemble.server(leader).propose(500);
-    ensemble.server(leader).settled().await;
+    ensemble.commit(leader, 500).await;
     let poor = (leader + 1) % 3;
-    ensemble.kill(poor).await;
-    ensemble.wipe(poor);
+    ensemble.lose_disk(poor).await;
     ensemble.start(poor).await;
     ensemble.ready().await;
     check(&ensemble).await;

@@ -153,9 +153,30 @@ impl Ensemble {
         server.raft.stop().await;
     }
 
-    /// Takes a server's disk away.
+    /// Ends all servers that run.
+    pub(super) async fn kill_all(&mut self) {
+        for at in 0..self.servers.len() {
+            if self.servers[at].is_some() {
+                self.kill(at).await;
+            }
+        }
+    }
+
+    /// Replaces the disk of a server that does not run by an empty one.
     pub(super) fn wipe(&mut self, at: usize) {
         self.disks[at] = MemoryDisk::new();
+    }
+
+    /// Ends a server and replaces its disk by an empty one; it is not started again.
+    pub(super) async fn lose_disk(&mut self, at: usize) {
+        self.kill(at).await;
+        self.wipe(at);
+    }
+
+    /// Has one server propose `count` commands, and waits until it has applied or lost them.
+    pub(super) async fn commit(&mut self, at: usize, count: u64) {
+        self.server(at).propose(count);
+        self.server(at).settled().await;
     }
 
     pub(super) fn disk(&self, at: usize) -> &MemoryDisk {

@@ -13,8 +13,7 @@ use crate::replica::{Batch, Origin};
 async fn a_leader_whose_number_is_overtaken_while_it_runs_goes_on_with_a_higher_one() {
     let mut ensemble = Ensemble::started(3, 0).await;
     let leader = ensemble.ready().await;
-    ensemble.server(leader).propose(50);
-    ensemble.server(leader).settled().await;
+    ensemble.commit(leader, 50).await;
     let origin = ensemble.server(leader).machine.record().applied.last().unwrap().0;
     let later = Origin { boot: origin.boot + 1000, ..origin };
     // It may have begun 200,000 sessions, whose ids take the place of three more starts.
@@ -26,8 +25,7 @@ async fn a_leader_whose_number_is_overtaken_while_it_runs_goes_on_with_a_higher_
     timeout(PATIENCE, again).await.expect("dropped batches are taken for applied ones");
     let expected = later.boot + 1 + 3;
     assert_eq!(machine.told().started, [origin.boot, expected]);
-    ensemble.server(leader).propose(50);
-    ensemble.server(leader).settled().await;
+    ensemble.commit(leader, 50).await;
     let applied = ensemble.server(leader).machine.record().applied;
     let of_new = applied.iter().filter(|(origin, _)| origin.boot == expected);
     assert_eq!(of_new.count(), 50);
@@ -44,10 +42,8 @@ async fn a_number_that_an_earlier_start_had_is_not_used_again() {
     let mut ensemble = Ensemble::started(3, 0).await;
     let server = (ensemble.ready().await + 1) % 3;
     let before = ensemble.server(server).boot;
-    ensemble.server(server).propose(20);
-    ensemble.server(server).settled().await;
-    ensemble.kill(server).await;
-    ensemble.wipe(server);
+    ensemble.commit(server, 20).await;
+    ensemble.lose_disk(server).await;
     ensemble.start(server).await;
     assert_eq!(ensemble.server(server).boot, before);
     ensemble.ready().await;
@@ -55,8 +51,7 @@ async fn a_number_that_an_earlier_start_had_is_not_used_again() {
     let started = machine.until(|_, told| !told.started.is_empty());
     timeout(PATIENCE, started).await.expect("it has not caught up");
     assert_eq!(machine.told().started, [before + 1]);
-    ensemble.server(server).propose(20);
-    ensemble.server(server).settled().await;
+    ensemble.commit(server, 20).await;
     assert_eq!(machine.told().lost, 0);
     assert_eq!(machine.record().applied.len(), 40);
     check(&ensemble).await;

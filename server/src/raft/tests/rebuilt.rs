@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use super::cluster::{check, left_behind};
+use super::cluster::{check, left_behind, with_commands};
 use super::ensemble::{Ensemble, PATIENCE};
 use crate::replica::Role;
 
@@ -25,14 +25,9 @@ async fn nobody_follows(ensemble: &Ensemble, leader: usize) {
 /// Three servers with 50 commands, of which one was killed and has lost its disk. The places of the
 /// leader, of that server, and of the third.
 async fn wiped() -> (Ensemble, usize, usize, usize) {
-    let mut ensemble = Ensemble::started(3, 0).await;
-    let leader = ensemble.ready().await;
+    let (mut ensemble, leader) = with_commands(50).await;
     let (poor, third) = ((leader + 1) % 3, (leader + 2) % 3);
-    ensemble.server(leader).propose(50);
-    ensemble.server(leader).settled().await;
-    check(&ensemble).await;
-    ensemble.kill(poor).await;
-    ensemble.wipe(poor);
+    ensemble.lose_disk(poor).await;
     (ensemble, leader, poor, third)
 }
 
@@ -62,8 +57,7 @@ async fn a_new_directory_has_no_vote_before_it_has_the_data() {
     let machine = ensemble.server(poor).machine.clone();
     timeout(PATIENCE, machine.until(|_, told| told.restored > 0)).await.expect("a snapshot");
     ensemble.ready().await;
-    ensemble.server(poor).propose(10);
-    ensemble.server(poor).settled().await;
+    ensemble.commit(poor, 10).await;
     check(&ensemble).await;
 }
 

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 
-use super::cluster::{check, left_behind};
+use super::cluster::{check, left_behind, with_commands};
 use super::ensemble::{Ensemble, PATIENCE};
 use crate::config::StartMode;
 use crate::raft::Options;
@@ -20,19 +20,13 @@ async fn several_elections(ensemble: &Ensemble) {
 /// acknowledged by the empty server: the writes of the new leader were gone.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_replaced_disk_does_not_help_a_leader_of_the_past() {
-    let mut ensemble = Ensemble::started(3, 0).await;
-    let old = ensemble.ready().await;
+    let (mut ensemble, old) = with_commands(50).await;
     let (poor, third) = ((old + 1) % 3, (old + 2) % 3);
-    ensemble.server(old).propose(50);
-    ensemble.server(old).settled().await;
-    check(&ensemble).await;
     ensemble.cut.isolate(old, 3).await;
-    ensemble.server(poor).propose(20);
-    ensemble.server(poor).settled().await;
+    ensemble.commit(poor, 20).await;
     assert_eq!(ensemble.server(poor).machine.told().lost, 0);
     ensemble.kill(third).await;
-    ensemble.kill(poor).await;
-    ensemble.wipe(poor);
+    ensemble.lose_disk(poor).await;
     ensemble.cut.heal();
     ensemble.start(poor).await;
     let until = Instant::now() + ensemble.timing.election_max * 10;
@@ -47,8 +41,7 @@ async fn a_replaced_disk_does_not_help_a_leader_of_the_past() {
     assert_ne!(*ensemble.server(old).raft.role().borrow(), Role::Leader, "{status:?}");
     ensemble.start(third).await;
     ensemble.ready().await;
-    ensemble.server(old).propose(5);
-    ensemble.server(old).settled().await;
+    ensemble.commit(old, 5).await;
     check(&ensemble).await;
     let applied = ensemble.server(poor).machine.record().applied.len();
     assert!(applied >= 75, "{applied} are left of 75");
@@ -62,13 +55,11 @@ async fn a_replaced_disk_follows_one_leader() {
     let old = ensemble.ready().await;
     let (poor, third) = ((old + 1) % 3, (old + 2) % 3);
     ensemble.cut.isolate(old, 3).await;
-    ensemble.server(third).propose(20);
-    ensemble.server(third).settled().await;
+    ensemble.commit(third, 20).await;
     let mut role = ensemble.server(old).raft.role();
     let looks = role.wait_for(|role| *role == Role::Looking);
     timeout(PATIENCE, looks).await.expect("it notices").unwrap();
-    ensemble.kill(poor).await;
-    ensemble.wipe(poor);
+    ensemble.lose_disk(poor).await;
     ensemble.cut.heal();
     ensemble.cut.one_way(old, third).await;
     ensemble.cut.one_way(third, old).await;
@@ -89,27 +80,19 @@ async fn a_replaced_disk_follows_one_leader() {
 /// data of the first, was elected, and all three served different trees.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn servers_of_different_foundings_refuse_each_other() {
-    let mut ensemble = Ensemble::started(3, 0).await;
-    let leader = ensemble.ready().await;
-    ensemble.server(leader).propose(30);
-    ensemble.server(leader).settled().await;
-    check(&ensemble).await;
-    for at in 0..3 {
-        ensemble.kill(at).await;
-    }
+    let (mut ensemble, _) = with_commands(30).await;
+    ensemble.kill_all().await;
     for at in [0, 1] {
         ensemble.wipe(at);
         ensemble.start(at).await;
     }
     ensemble.ready().await;
-    ensemble.server(0).propose(7);
-    ensemble.server(0).settled().await;
+    ensemble.commit(0, 7).await;
     assert_eq!(ensemble.server(0).machine.told().lost, 0);
     ensemble.start(2).await;
     several_elections(&ensemble).await;
     assert_eq!(*ensemble.server(2).raft.role().borrow(), Role::Looking);
-    ensemble.server(1).propose(7);
-    ensemble.server(1).settled().await;
+    ensemble.commit(1, 7).await;
     for at in [0, 1] {
         let machine = ensemble.server(at).machine.clone();
         let applied = machine.until(|record, _| record.applied.len() == 14);
@@ -122,14 +105,8 @@ async fn servers_of_different_foundings_refuse_each_other() {
 /// The servers that lost their disks ask before they found an ensemble: one with data answers.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_majority_without_data_founds_nothing_beside_a_server_with_data() {
-    let mut ensemble = Ensemble::started(3, 0).await;
-    let leader = ensemble.ready().await;
-    ensemble.server(leader).propose(30);
-    ensemble.server(leader).settled().await;
-    check(&ensemble).await;
-    for at in 0..3 {
-        ensemble.kill(at).await;
-    }
+    let (mut ensemble, _) = with_commands(30).await;
+    ensemble.kill_all().await;
     for at in [0, 1] {
         ensemble.wipe(at);
     }
@@ -149,22 +126,16 @@ async fn a_majority_without_data_founds_nothing_beside_a_server_with_data() {
 /// founders: it was never rebuilt, and the leader reported it as in sync.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_replaced_disk_is_taken_in_by_a_leader_that_its_configuration_does_not_name() {
-    let mut ensemble = Ensemble::started(3, 0).await;
-    let leader = ensemble.ready().await;
+    let (mut ensemble, leader) = with_commands(50).await;
     let (poor, third) = ((leader + 1) % 3, (leader + 2) % 3);
-    ensemble.server(leader).propose(50);
-    ensemble.server(leader).settled().await;
-    check(&ensemble).await;
-    ensemble.kill(poor).await;
-    ensemble.wipe(poor);
+    ensemble.lose_disk(poor).await;
     let mut options = ensemble.options(poor);
     options.members.retain(|member| member.id() != leader as u64 + 1);
     ensemble.start_with(poor, options).await;
     ensemble.ready().await;
     check(&ensemble).await;
     ensemble.kill(third).await;
-    ensemble.server(poor).propose(5);
-    ensemble.server(poor).settled().await;
+    ensemble.commit(poor, 5).await;
     assert_eq!(ensemble.server(poor).machine.record().applied.len(), 55);
     let deadline = Instant::now() + PATIENCE;
     let in_sync = |server: &super::ensemble::Server| {
@@ -180,38 +151,29 @@ async fn a_replaced_disk_is_taken_in_by_a_leader_that_its_configuration_does_not
 /// others join it with empty directories. One that still has its old data is refused.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn one_server_is_made_a_new_ensemble_on_request() {
-    let mut ensemble = Ensemble::started(3, 0).await;
-    let leader = ensemble.ready().await;
-    ensemble.server(leader).propose(30);
-    ensemble.server(leader).settled().await;
-    check(&ensemble).await;
+    let (mut ensemble, _) = with_commands(30).await;
     let old_founding = ensemble.server(0).raft.founding();
-    for at in 0..3 {
-        ensemble.kill(at).await;
-    }
+    ensemble.kill_all().await;
     ensemble.wipe(1);
     let options = Options { start_mode: StartMode::ForceNew, ..ensemble.options(0) };
     ensemble.start_with(0, options).await;
     ensemble.ready().await;
     assert_ne!(ensemble.server(0).raft.founding(), old_founding);
-    ensemble.server(0).propose(5);
-    ensemble.server(0).settled().await;
+    ensemble.commit(0, 5).await;
     ensemble.start(1).await;
     ensemble.ready().await;
     check(&ensemble).await;
     ensemble.start(2).await;
     several_elections(&ensemble).await;
     assert_eq!(*ensemble.server(2).raft.role().borrow(), Role::Looking);
-    ensemble.kill(2).await;
-    ensemble.wipe(2);
+    ensemble.lose_disk(2).await;
     ensemble.start(2).await;
     ensemble.ready().await;
     check(&ensemble).await;
     assert_eq!(ensemble.server(2).machine.record().applied.len(), 35);
     // All three vote.
     ensemble.kill(0).await;
-    ensemble.server(1).propose(5);
-    ensemble.server(1).settled().await;
+    ensemble.commit(1, 5).await;
     assert_eq!(ensemble.server(1).machine.told().lost, 0);
 }
 
@@ -222,13 +184,9 @@ async fn a_new_ensemble_is_made_of_a_server_with_snapshots() {
     let (mut ensemble, leader, _) = left_behind().await;
     let applied = ensemble.server(leader).machine.record().applied.len();
     let at = leader;
-    for other in 0..3 {
-        if ensemble.servers[other].is_some() {
-            ensemble.kill(other).await;
-        }
-        if other != at {
-            ensemble.wipe(other);
-        }
+    ensemble.kill_all().await;
+    for other in (0..3).filter(|other| *other != at) {
+        ensemble.wipe(other);
     }
     let options = Options { start_mode: StartMode::ForceNew, ..ensemble.options(at) };
     ensemble.start_with(at, options).await;
@@ -258,8 +216,7 @@ async fn a_server_without_data_is_made_a_new_ensemble_on_request() {
     }
     ensemble.ready().await;
     ensemble.kill(1).await;
-    ensemble.server(0).propose(5);
-    ensemble.server(0).settled().await;
+    ensemble.commit(0, 5).await;
     check(&ensemble).await;
 }
 
@@ -267,20 +224,15 @@ async fn a_server_without_data_is_made_a_new_ensemble_on_request() {
 /// of a directory that is no longer a member.
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_disk_that_was_replaced_has_no_vote_when_it_comes_back() {
-    let mut ensemble = Ensemble::started(3, 0).await;
-    let leader = ensemble.ready().await;
+    let (mut ensemble, leader) = with_commands(10).await;
     let (poor, third) = ((leader + 1) % 3, (leader + 2) % 3);
-    ensemble.server(leader).propose(10);
-    ensemble.server(leader).settled().await;
-    check(&ensemble).await;
     ensemble.kill(poor).await;
     let old_disk = ensemble.disk(poor).clone();
     ensemble.wipe(poor);
     ensemble.start(poor).await;
     ensemble.ready().await;
     ensemble.cut.isolate(leader, 3).await;
-    ensemble.server(poor).propose(20);
-    ensemble.server(poor).settled().await;
+    ensemble.commit(poor, 20).await;
     // The newer disk has acknowledged these together with the third server, which goes down.
     ensemble.kill(third).await;
     ensemble.kill(poor).await;
@@ -305,14 +257,12 @@ async fn a_voter_that_comes_after_the_founding_gets_its_vote() {
         ensemble.start(at).await;
     }
     ensemble.ready().await;
-    ensemble.server(0).propose(10);
-    ensemble.server(0).settled().await;
+    ensemble.commit(0, 10).await;
     ensemble.start(2).await;
     let leader = ensemble.ready().await;
     ensemble.kill(leader).await;
     let other = (leader + 1) % 3;
-    ensemble.server(other).propose(10);
-    ensemble.server(other).settled().await;
+    ensemble.commit(other, 10).await;
     check(&ensemble).await;
     assert_eq!(ensemble.server(other).machine.told().lost, 0);
 }
