@@ -12,7 +12,7 @@ use super::name::join;
 use super::place::{Place, Shape, Ticket};
 use super::retry::{
     back_off, children, children_now, delete_created, ensure_persistent, exists_now, insist,
-    is_no_node, is_transient, within,
+    is_no_node, within,
 };
 
 /// The znode that tells the members of a [`DoubleBarrier`] that all are there.
@@ -180,7 +180,7 @@ impl DoubleBarrier {
                 Err(error) if error.code() == Some(ErrorCode::NodeExists) => return Ok(true),
                 // One of them has left since.
                 Err(error) if is_no_node(&error) => {}
-                Err(error) if is_transient(&error) => {
+                Err(error) if error.is_transient() => {
                     back_off(&self.client, &error, &mut tries).await;
                 }
                 Err(error) => return Err(error),

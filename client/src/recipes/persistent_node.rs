@@ -15,7 +15,7 @@ use crate::{Client, Error, ErrorKind};
 use super::name::{ProtectedId, Sequence, join, split};
 use super::retry::{
     back_off, children_now, clean_up_later, delete_created, ensure_containers, exists_now, fired,
-    insist, is_no_node, is_transient, within,
+    insist, is_no_node, within,
 };
 
 /// Where the znode is, as the task knows it.
@@ -339,7 +339,7 @@ impl Keeper {
                     ensure_containers(&self.kept.client, &self.kept.dir).await?;
                     continue;
                 }
-                Err(error) if is_transient(&error) => {
+                Err(error) if error.is_transient() => {
                     self.may_be_there |= error.may_have_happened();
                     back_off(&self.kept.client, &error, &mut tries).await;
                     match self.kept.find().await? {

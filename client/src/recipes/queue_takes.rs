@@ -18,7 +18,7 @@ use crate::{Error, ErrorKind};
 use super::name::join;
 use super::queue::Shared;
 use super::queue_format::Item;
-use super::retry::{exists_now, fired, insist, is_no_node, is_transient};
+use super::retry::{exists_now, fired, insist, is_no_node};
 
 /// The most znodes that are taken together.
 const TAKES_MAX: usize = 64;
@@ -227,7 +227,7 @@ impl Shared {
         let mut takes: Vec<Pin<Box<dyn Future<Output = _> + Send + '_>>> = Vec::new();
         for (path, read) in reads {
             let found = match read.await {
-                Err(error) if is_transient(&error) => {
+                Err(error) if error.is_transient() => {
                     insist(&self.client, || self.client.get(&path)).await
                 }
                 found => found,
