@@ -44,8 +44,8 @@ pub trait Connector: Debug + Send + Sync {
     /// [`resolve`](Self::resolve) has returned for it. A future that is dropped gives up.
     fn connect<'a>(&'a self, address: &'a str) -> Connecting<'a>;
 
-    /// Returns the addresses of a server of the connect string, `host:port`. Each is tried as if it
-    /// were a server of its own, so that one that is dead does not block the others. By default the
+    /// Returns the addresses of a server of the connect string, `host:port`. Several of them may be
+    /// connected to at a time, so that one that is dead does not block the others. By default the
     /// server's name is its only address: a connector that needs the name, as for TLS, leaves it at
     /// that.
     fn resolve<'a>(&'a self, address: &'a str) -> Resolving<'a> {

@@ -188,6 +188,37 @@ impl Error {
             | ErrorKind::Protocol(_) => false,
         }
     }
+
+    /// Whether the outcome is unknown, or no server carried the request out for now, and the session
+    /// may live on: a request that does no harm twice may be repeated, after a wait. A write may have
+    /// taken effect, see [`may_have_happened`](Self::may_have_happened).
+    pub fn is_transient(&self) -> bool {
+        match self.kind {
+            ErrorKind::ConnectionLoss => true,
+            ErrorKind::Server(code) => {
+                matches!(
+                    code,
+                    ErrorCode::ConnectionLoss
+                        | ErrorCode::OperationTimeout
+                        | ErrorCode::RequestTimeout
+                        | ErrorCode::SessionMoved
+                        // Not carried out, for want of time.
+                        | ErrorCode::ThrottledOp
+                        // Not carried out: the server is cut off from its ensemble and serves reads.
+                        | ErrorCode::NotReadOnly
+                )
+            }
+            ErrorKind::SessionExpired
+            | ErrorKind::AuthFailed
+            | ErrorKind::Closed
+            | ErrorKind::Timeout(_)
+            | ErrorKind::RequestTooLong { .. }
+            | ErrorKind::ReplyTooLong { .. }
+            | ErrorKind::LockLost
+            | ErrorKind::WatchEnded
+            | ErrorKind::Protocol(_) => false,
+        }
+    }
 }
 
 impl From<ErrorKind> for Error {
@@ -235,6 +266,17 @@ mod tests {
         assert!(Error::unexpected(&Reply::Empty).may_have_happened());
         assert!(Error::from(DecodeError::UnknownOp(9)).may_have_happened());
         assert!(!Error::from(ErrorKind::Protocol("no path".into())).may_have_happened());
+    }
+
+    #[test]
+    fn what_ends_a_session_or_is_refused_is_not_transient() {
+        for kind in [ErrorKind::SessionExpired, ErrorKind::AuthFailed, ErrorKind::Closed] {
+            assert!(!Error::from(kind).is_transient());
+        }
+        assert!(!Error::from(ErrorCode::SessionExpired).is_transient());
+        assert!(!Error::from(ErrorCode::NoNode).is_transient());
+        assert!(Error::from(ErrorKind::ConnectionLoss).is_transient());
+        assert!(Error::from(ErrorCode::SessionMoved).is_transient());
     }
 
     #[test]

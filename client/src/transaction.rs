@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use zoolet_jute::{
     Acl, CreateMode, CreateRequest, ErrorCode, MultiOp, MultiResult, Parts, PathVersionRequest,
-    Reply, Request, SetDataRequest, Zxid,
+    Reply, Request, SetDataRequest, Xid, Zxid,
 };
 
 use crate::client::create_ttl;
@@ -39,6 +39,14 @@ impl<'a> Transaction<'a> {
     /// Returns how many parts the caller has added.
     pub(crate) fn parts(&self) -> usize {
         self.ops.len().saturating_sub(self.lock_checks)
+    }
+
+    /// Returns the length of the request in bytes, as it counts for
+    /// [`request_bytes_max`](crate::ClientOptions::request_bytes_max).
+    pub(crate) fn request_bytes(&self) -> usize {
+        let mut frame = BytesMut::new();
+        Request::Multi(Parts(self.ops.clone())).encode_with(Xid(0), &mut frame);
+        frame.len()
     }
 
     /// Creates a znode. Servers refuse a mode with a time to live: see

@@ -127,6 +127,11 @@ impl Client {
         self.state.clone()
     }
 
+    /// The longest request that is sent, in bytes.
+    pub(crate) fn request_bytes_max(&self) -> usize {
+        self.handle.calls.request_bytes_max()
+    }
+
     /// For how long no server can have ended the session, by this client's clock: four fifths of
     /// the timeout, counted from when the last ping was sent that has been answered, or the request
     /// for the session. Zero when the session may have ended. This holds while the clocks of client

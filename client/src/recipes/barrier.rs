@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use zoolet_jute::{Acl, CreateMode, ErrorCode, EventType};
 
-use crate::{Client, Error, ErrorKind};
+use crate::{Client, Error, ErrorKind, Transaction};
 
 use super::line::wait_deleted;
 use super::local_address::local_address;
@@ -12,7 +12,7 @@ use super::name::join;
 use super::place::{Place, Shape, Ticket};
 use super::retry::{
     back_off, children, children_now, delete_created, ensure_persistent, exists_now, insist,
-    is_no_node, is_transient, within,
+    is_no_node, within,
 };
 
 /// The znode that tells the members of a [`DoubleBarrier`] that all are there.
@@ -63,8 +63,8 @@ impl Barrier {
     }
 }
 
-/// How many bytes of checks one transaction has: servers take requests of 1 MiB by default
-/// (`jute.maxbuffer`, protocol §1.3).
+/// How many bytes of checks one transaction has at most: servers take requests of 1 MiB by default
+/// (`jute.maxbuffer`, protocol §1.3). The client's own limit can leave room for fewer.
 const CHECKS_BYTES_MAX: usize = 512 * 1024;
 /// What a check has beside its path: the header, a length, and a version.
 const CHECK_BYTES: usize = 17;
@@ -81,7 +81,8 @@ pub struct DoubleBarrier {
 impl DoubleBarrier {
     /// The barrier at this path, for a number of members. The transaction that tells them that all
     /// are there checks that they still are: the first ones, as many as have paths of 512 KiB
-    /// together, which are some thousands.
+    /// together, which are some thousands, and as fit into a request of
+    /// [`request_bytes_max`](crate::ClientOptions::request_bytes_max).
     pub fn new(client: &Client, path: &str, members: usize) -> Self {
         Self { client: client.clone(), path: path.to_owned(), members }
     }
@@ -179,7 +180,7 @@ impl DoubleBarrier {
                 Err(error) if error.code() == Some(ErrorCode::NodeExists) => return Ok(true),
                 // One of them has left since.
                 Err(error) if is_no_node(&error) => {}
-                Err(error) if is_transient(&error) => {
+                Err(error) if error.is_transient() => {
                     back_off(&self.client, &error, &mut tries).await;
                 }
                 Err(error) => return Err(error),
@@ -189,25 +190,29 @@ impl DoubleBarrier {
 
     /// Creates `ready`, unless one of those who were counted has left.
     async fn make_ready(&self, counted: &[&str]) -> Result<(), Error> {
-        let address = local_address();
+        let create_bytes = self.create_ready(self.client.transaction()).request_bytes();
+        let room = self.client.request_bytes_max().saturating_sub(create_bytes);
+        let mut left = room.min(CHECKS_BYTES_MAX);
         let mut transaction = self.client.transaction();
-        let mut bytes = 0;
         for path in counted.iter().map(|name| join(&self.path, name)) {
-            bytes += path.len() + CHECK_BYTES;
-            if bytes > CHECKS_BYTES_MAX {
-                break;
+            match left.checked_sub(self.client.path(&path).len() + CHECK_BYTES) {
+                Some(rest) => left = rest,
+                None => break,
             }
             transaction = transaction.check(&path, -1);
         }
-        let (ready, mode) = (self.ready(), CreateMode::Persistent);
-        let create = transaction.create(&ready, address.as_bytes(), Acl::open(), mode);
-        match create.commit().await {
+        match self.create_ready(transaction).commit().await {
             // Others may have ACLs of their own, which do not let everybody check them.
             Err(error) if error.code() == Some(ErrorCode::NoAuth) => {
-                self.client.create(&ready, address.as_bytes(), mode).await.map(drop)
+                self.create_ready(self.client.transaction()).commit().await.map(drop)
             }
             committed => committed.map(drop),
         }
+    }
+
+    fn create_ready<'a>(&self, transaction: Transaction<'a>) -> Transaction<'a> {
+        let (data, mode) = (local_address(), CreateMode::Persistent);
+        transaction.create(&self.ready(), data.as_bytes(), Acl::open(), mode)
     }
 }
 

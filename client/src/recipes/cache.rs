@@ -12,7 +12,7 @@ use zoolet_jute::{AddWatchMode, ErrorCode, EventType, Stat, Zxid};
 use crate::{Call, Client, Error, ErrorKind, PersistentWatcher, SessionState, WatchedEvent};
 
 use super::name::join;
-use super::retry::{children, insist, is_no_node, is_transient, within};
+use super::retry::{children, insist, is_no_node, within};
 
 /// How many changes wait for a slow subscriber; then it is told how many it has missed.
 const CHANGES_MAX: usize = 1024;
@@ -275,7 +275,7 @@ impl Mirror {
             let Some((path, node, names)) = under_way.pop_front() else { break };
             let node = self.arrived(&path, node).await?;
             let names = match names.await {
-                Err(error) if is_transient(&error) => children(&self.client, &path).await,
+                Err(error) if error.is_transient() => children(&self.client, &path).await,
                 names => names.map(|(names, _)| names),
             };
             if let Some(node) = node {
@@ -314,7 +314,7 @@ impl Mirror {
         read: Call<(Bytes, Stat)>,
     ) -> Result<Option<CachedNode>, Error> {
         match found(read.await) {
-            Err(error) if is_transient(&error) => self.fetch(path).await,
+            Err(error) if error.is_transient() => self.fetch(path).await,
             node => node,
         }
     }

@@ -24,6 +24,7 @@ mod persistent_node;
 mod place;
 mod queue;
 mod queue_format;
+mod queue_takes;
 mod read_write_lock;
 mod remains;
 mod retry;

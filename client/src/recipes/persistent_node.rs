@@ -12,10 +12,10 @@ use zoolet_jute::{CreateMode, ErrorCode, Stat};
 
 use crate::{Client, Error, ErrorKind};
 
-use super::name::{ProtectedId, join, split};
+use super::name::{ProtectedId, Sequence, join, split};
 use super::retry::{
     back_off, children_now, clean_up_later, delete_created, ensure_containers, exists_now, fired,
-    insist, is_no_node, is_transient, within,
+    insist, is_no_node, within,
 };
 
 /// Where the znode is, as the task knows it.
@@ -76,6 +76,39 @@ impl PersistentNode {
         Ok(Self::launch(client, path, mode, data, Some(id)))
     }
 
+    /// Takes over the znodes that another process has [started](Self::start) at this path in this
+    /// mode, protected or not, and left with the session that this client has resumed; see
+    /// [`Client::detach`]. Each keeps its name and the data that it has. There are as many as that
+    /// process has kept there, none if the session has no such znode, and no other handle may have
+    /// them.
+    ///
+    /// Only modes whose znodes are ephemeral: a persistent znode does not belong to a session, so this
+    /// fails with [`ErrorKind::Protocol`]. [Start](Self::start) one at the whole path that the other
+    /// had, and it is taken over.
+    pub async fn adopt(client: &Client, path: &str, mode: CreateMode) -> Result<Vec<Self>, Error> {
+        refuse_ttl(mode)?;
+        refuse_persistent(mode)?;
+        let (dir, base) = split(path).unwrap_or(("/", ""));
+        let mut adopted = Vec::new();
+        for name in children_now(client, dir).await? {
+            let id = ProtectedId::of(&name);
+            if !is_kept(&name, base, id, mode) {
+                continue;
+            }
+            let path = join(dir, &name);
+            match insist(client, || client.get(&path)).await {
+                Ok((data, stat)) if stat.ephemeral_owner == client.session().id => {
+                    let mode = without_number(mode);
+                    adopted.push(Self::keep(client, (dir, name), mode, &data, id));
+                }
+                Ok(_) => {}
+                Err(error) if is_no_node(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(adopted)
+    }
+
     fn launch(
         client: &Client,
         path: &str,
@@ -85,6 +118,16 @@ impl PersistentNode {
     ) -> Self {
         let (dir, name) = split(path).unwrap_or(("/", ""));
         let name = id.map_or_else(|| name.to_owned(), |id| id.curator(name));
+        Self::keep(client, (dir, name), mode, data, id)
+    }
+
+    fn keep(
+        client: &Client,
+        (dir, name): (&str, String),
+        mode: CreateMode,
+        data: &[u8],
+        id: Option<ProtectedId>,
+    ) -> Self {
         let (sender, presence) = watch::channel(Presence::Coming);
         let (data, wanted) = watch::channel(Bytes::copy_from_slice(data));
         let (keep, dropped) = oneshot::channel();
@@ -296,7 +339,7 @@ impl Keeper {
                     ensure_containers(&self.kept.client, &self.kept.dir).await?;
                     continue;
                 }
-                Err(error) if is_transient(&error) => {
+                Err(error) if error.is_transient() => {
                     self.may_be_there |= error.may_have_happened();
                     back_off(&self.kept.client, &error, &mut tries).await;
                     match self.kept.find().await? {
@@ -343,6 +386,30 @@ fn refuse_ttl(mode: CreateMode) -> Result<(), Error> {
         return Err(ErrorKind::Protocol(why.to_owned()).into());
     }
     Ok(())
+}
+
+/// A znode that no session owns is not known for that of a session.
+fn refuse_persistent(mode: CreateMode) -> Result<(), Error> {
+    if !matches!(mode, CreateMode::Ephemeral | CreateMode::EphemeralSequential) {
+        let why = "a persistent znode does not belong to a session that could be resumed: \
+                   start one at its whole path, which takes it over";
+        return Err(ErrorKind::Protocol(why.to_owned()).into());
+    }
+    Ok(())
+}
+
+/// Whether a name can be that of a znode that is kept for this one, in this mode.
+fn is_kept(name: &str, base: &str, id: Option<ProtectedId>, mode: CreateMode) -> bool {
+    let protected = id.and_then(|id| name.strip_prefix(id.curator(base).as_str()));
+    // Ten digits: fewer or more belong to another name that begins as this one does.
+    let is_number = |rest: &str| {
+        rest.strip_prefix('-').unwrap_or(rest).len() == 10 && Sequence::parse(rest).is_some()
+    };
+    match protected {
+        Some(rest) if mode == CreateMode::EphemeralSequential => is_number(rest),
+        Some(rest) => rest.is_empty(),
+        None => name == base && mode == CreateMode::Ephemeral,
+    }
 }
 
 /// The mode in which a znode comes back under the number that it had.

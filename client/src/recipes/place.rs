@@ -19,7 +19,6 @@ use super::name::{KAZOO_LOCK_BASE, LOCK_BASE, ProtectedId, Sequence, join, split
 use super::remains::{Remains, find_fixed, find_names, remove};
 use super::retry::{
     back_off, children_now, clean_up_later, delete_created, ensure_containers, insist, is_no_node,
-    is_transient,
 };
 
 /// The names of the znodes of one place.
@@ -131,7 +130,7 @@ impl Place {
                 Err(error) if is_no_node(&error) => {
                     ensure_containers(client, dir).await?;
                 }
-                Err(error) if is_transient(&error) => {
+                Err(error) if error.is_transient() => {
                     in_doubt |= error.may_have_happened();
                     back_off(client, &error, &mut tries).await;
                 }
@@ -163,7 +162,7 @@ impl Place {
                 Err(error) if is_no_node(&error) => {
                     ensure_containers(client, ticket.dir).await?;
                 }
-                Err(error) if is_transient(&error) => {
+                Err(error) if error.is_transient() => {
                     in_doubt |= error.may_have_happened();
                     back_off(client, &error, &mut tries).await;
                     if !in_doubt {
@@ -208,7 +207,7 @@ impl Place {
                 }
                 Err(error) => error,
             };
-            if is_transient(&error) {
+            if error.is_transient() {
                 in_doubt |= error.may_have_happened();
                 back_off(client, &error, &mut tries).await;
             } else if !is_no_node(&error) {

@@ -5,9 +5,7 @@ use zoolet_jute::Stat;
 use crate::{Client, Error};
 
 use super::name::{ProtectedId, join};
-use super::retry::{
-    back_off, children_now, delete_created, delete_if_there, insist, is_no_node, is_transient,
-};
+use super::retry::{back_off, children_now, delete_created, delete_if_there, insist, is_no_node};
 
 /// What a dropped place has left.
 #[derive(Clone, Debug)]
@@ -107,7 +105,7 @@ pub(crate) async fn remove(client: &Client, dir: &str, names: &[String]) -> Resu
         match transaction.commit().await {
             Ok(_) => return Ok(true),
             Err(error) if is_no_node(&error) => break,
-            Err(error) if is_transient(&error) => {
+            Err(error) if error.is_transient() => {
                 in_doubt |= error.may_have_happened();
                 back_off(client, &error, &mut tries).await;
             }

@@ -24,36 +24,6 @@ const CLEAN_AGAIN_MIN: Duration = Duration::from_millis(100);
 /// The longest of these waits.
 const CLEAN_AGAIN_MAX: Duration = Duration::from_secs(10);
 
-/// Whether the outcome is unknown, or the server did not carry the request out for now: it may be
-/// repeated, behind a [`back_off`], and the session may live on.
-pub(crate) fn is_transient(error: &Error) -> bool {
-    match error.kind() {
-        ErrorKind::ConnectionLoss => true,
-        ErrorKind::Server(code) => {
-            matches!(
-                code,
-                ErrorCode::ConnectionLoss
-                    | ErrorCode::OperationTimeout
-                    | ErrorCode::RequestTimeout
-                    | ErrorCode::SessionMoved
-                    // Not carried out, for want of time.
-                    | ErrorCode::ThrottledOp
-                    // Not carried out: the server is cut off from its ensemble and serves reads.
-                    | ErrorCode::NotReadOnly
-            )
-        }
-        ErrorKind::SessionExpired
-        | ErrorKind::AuthFailed
-        | ErrorKind::Closed
-        | ErrorKind::Timeout(_)
-        | ErrorKind::RequestTooLong { .. }
-        | ErrorKind::ReplyTooLong { .. }
-        | ErrorKind::LockLost
-        | ErrorKind::WatchEnded
-        | ErrorKind::Protocol(_) => false,
-    }
-}
-
 /// Whether the server answered that the znode does not exist.
 pub(crate) fn is_no_node(error: &Error) -> bool {
     error.code() == Some(ErrorCode::NoNode)
@@ -83,7 +53,7 @@ where
     let (mut tries, mut in_doubt) = (0, false);
     loop {
         match operation().await {
-            Err(error) if is_transient(&error) => {
+            Err(error) if error.is_transient() => {
                 in_doubt |= error.may_have_happened();
                 back_off(client, &error, &mut tries).await;
             }
@@ -189,7 +159,7 @@ pub(crate) async fn delete_if_there(client: &Client, path: &str) -> Result<bool,
         match client.delete(path, -1).await {
             Ok(()) => return Ok(true),
             Err(error) if is_no_node(&error) => return Ok(in_doubt),
-            Err(error) if is_transient(&error) => {
+            Err(error) if error.is_transient() => {
                 in_doubt |= error.may_have_happened();
                 back_off(client, &error, &mut tries).await;
             }
@@ -232,7 +202,7 @@ pub(crate) async fn delete_created(
         match client.delete(path, -1).await {
             Ok(()) => return Ok(true),
             Err(error) if is_no_node(&error) => return Ok(in_doubt),
-            Err(error) if is_transient(&error) => {
+            Err(error) if error.is_transient() => {
                 in_doubt |= error.may_have_happened();
                 back_off(client, &error, &mut tries).await;
             }

@@ -21,7 +21,7 @@ use zoolet_jute::{Acl, CreateMode, ErrorCode};
 use crate::{Client, Error, ErrorKind, Transaction};
 
 use super::place::Place;
-use super::retry::{back_off, ensure_containers, insist, is_no_node, is_transient};
+use super::retry::{back_off, ensure_containers, insist, is_no_node};
 
 /// The most witnesses of one writer, and so the most of its transactions that are under way.
 const WITNESSES_MAX: usize = 32;
@@ -133,7 +133,7 @@ impl Witness {
         loop {
             match parts(self.client.transaction()).commit().await {
                 Ok(_) => return Ok(()),
-                Err(error) if is_transient(&error) && !error.may_have_happened() => {
+                Err(error) if error.is_transient() && !error.may_have_happened() => {
                     back_off(&self.client, &error, &mut tries).await;
                 }
                 Err(error) => return Err(error),
@@ -170,7 +170,7 @@ impl Witness {
                 standing.exists = true;
                 return Ok(None);
             };
-            if is_transient(&error) {
+            if error.is_transient() {
                 back_off(&self.client, &error, &mut tries).await;
                 if error.may_have_happened() {
                     let seen = self.has_seen(standing, data).await;

@@ -76,6 +76,11 @@ impl Calls {
         Self { request_bytes_max, waiting: Mutex::default(), arrived: Notify::new() }
     }
 
+    /// The longest request that is taken, in bytes.
+    pub(crate) fn request_bytes_max(&self) -> usize {
+        self.request_bytes_max
+    }
+
     /// Gives a call its place, unless it is too long, or the session is over or is about to be.
     pub(crate) fn push(
         self: &Arc<Self>,

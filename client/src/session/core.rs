@@ -79,6 +79,7 @@ impl Core {
     pub(crate) fn new(options: &ClientOptions, published: Published, now: Instant) -> Self {
         let session = published.info.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let timeout_ms = i32::try_from(options.session_timeout.as_millis()).unwrap_or(i32::MAX);
+        let patience = Timeouts::new(options.session_timeout).patience();
         Self {
             wishes: Wishes {
                 timeout_ms,
@@ -95,7 +96,7 @@ impl Core {
             watches: Watches::default(),
             identities: Identities::default(),
             pulse: Pulse::new(now, now),
-            windows: Windows::new(),
+            windows: Windows::new(patience),
             outgoing: Outgoing::default(),
         }
     }
@@ -152,7 +153,8 @@ impl Core {
         if !self.is_read_only {
             self.published.lease.grant(asked_at, self.timeouts().lease());
         }
-        (self.pulse, self.windows) = (Pulse::new(asked_at, now), Windows::new());
+        self.pulse = Pulse::new(asked_at, now);
+        self.windows = Windows::new(self.timeouts().patience());
         self.restore(now);
         self.published.state.send_replace(match self.is_read_only {
             true => SessionState::ReadOnly,

@@ -4,6 +4,7 @@
 
 pub(crate) mod calls;
 pub(crate) mod core;
+mod dials;
 mod end;
 mod identities;
 mod info;

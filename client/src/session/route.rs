@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, ReadHalf, WriteHalf, split};
@@ -12,6 +11,7 @@ use tracing::debug;
 use zoolet_jute::{ConnectRequest, ConnectResponse, Decode, Encode, frame};
 
 use super::core::REPLY_BYTES_MAX;
+use super::dials::{Dialed, Dials};
 use super::timeouts::Timeouts;
 use crate::hosts::Hosts;
 use crate::{Connector, Error, Transport};
@@ -44,7 +44,7 @@ pub(crate) struct Reached {
 pub(crate) struct Failures(Arc<Mutex<BTreeMap<String, String>>>);
 
 impl Failures {
-    fn note(&self, address: &str, why: impl Into<String>) {
+    pub(crate) fn note(&self, address: &str, why: impl Into<String>) {
         let mut failures = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if failures.len() >= FAILURES_MAX && !failures.contains_key(address) {
             failures.pop_first();
@@ -97,22 +97,45 @@ impl Route {
             self.wait(timeouts).await;
             let (server, round_ends) = self.hosts.next();
             self.tired = round_ends;
-            for (address, limit) in self.resolve(&server, timeouts).await {
-                self.failures.note(&address, "no answer yet");
-                let dial = if self.rounds == 0 { timeouts.dial() } else { limit };
-                let handshake = handshake(&*self.connector, &address, dial, request);
-                match timeout(limit, handshake).await {
-                    Ok(Ok(reached)) => {
-                        self.records.remove(&reached.address);
-                        return reached;
-                    }
-                    Ok(Err(error)) => self.fail(&address, error.cause()),
-                    Err(_) => {
-                        self.fail(&address, format!("no answer within {} ms", limit.as_millis()));
-                    }
-                }
+            let addresses = self.resolve(&server, timeouts).await;
+            if let Some(reached) = self.try_all(addresses, request, timeouts).await {
+                self.records.remove(&reached.address);
+                return reached;
             }
         }
+    }
+
+    /// Asks for the session at the first address that a connection is made to, then at the next;
+    /// `None` when none answers.
+    async fn try_all(
+        &mut self,
+        addresses: Vec<String>,
+        request: &ConnectRequest,
+        timeouts: Timeouts,
+    ) -> Option<Reached> {
+        // One address of several that is silent leaves time for another.
+        let shares = if addresses.len() < 2 { 1 } else { 3 };
+        let limit = timeouts.connect(self.hosts.count().max(shares));
+        let dial = if self.rounds == 0 { timeouts.dial() } else { limit };
+        let patience = (dial.min(limit), timeouts.stagger(addresses.len()));
+        let mut dials = Dials::new(&self.connector, &self.failures, addresses, patience);
+        while let Some(Dialed { address, took, connected }) = dials.next().await {
+            let transport = match connected {
+                Ok(transport) => transport,
+                Err(error) => {
+                    self.fail(&address, Error::from(error).cause());
+                    continue;
+                }
+            };
+            // One that was connected while another one was asked has its time nevertheless.
+            let rest = limit.saturating_sub(took).max(limit / 2);
+            match timeout(rest, handshake(transport, &address, request)).await {
+                Ok(Ok(reached)) => return Some(reached),
+                Ok(Err(error)) => self.fail(&address, error.cause()),
+                Err(_) => self.fail(&address, format!("no answer within {} ms", rest.as_millis())),
+            }
+        }
+        None
     }
 
     /// Waits a while after each round over all servers. The first of many clients that have lost one
@@ -131,11 +154,9 @@ impl Route {
         }
     }
 
-    /// Returns the addresses of a server, those first that have done well, and how long to wait for
-    /// each.
-    async fn resolve(&mut self, server: &str, timeouts: Timeouts) -> Vec<(String, Duration)> {
-        let servers = self.hosts.count();
-        let limit = timeouts.connect(servers);
+    /// Returns the addresses of a server, those first that have done well.
+    async fn resolve(&mut self, server: &str, timeouts: Timeouts) -> Vec<String> {
+        let limit = timeouts.connect(self.hosts.count());
         let mut addresses = match timeout(limit, self.connector.resolve(server)).await {
             Ok(Ok(addresses)) => addresses,
             Ok(Err(error)) => {
@@ -148,16 +169,14 @@ impl Route {
             }
         };
         if addresses.len() < 2 {
-            return addresses.into_iter().map(|address| (address, limit)).collect();
+            return addresses;
         }
         self.hosts.shuffle(&mut addresses);
         if self.records.len() > FAILURES_MAX {
             self.records.clear();
         }
         addresses.sort_by_key(|address| self.records.get(address).copied());
-        // A dead one leaves time for another.
-        let limit = timeouts.connect((servers * addresses.len()).max(3));
-        addresses.into_iter().map(|address| (address, limit)).collect()
+        addresses
     }
 
     /// Notes what is wrong with an address.
@@ -180,16 +199,11 @@ impl Route {
 }
 
 async fn handshake(
-    connector: &dyn Connector,
+    transport: Box<dyn Transport>,
     address: &str,
-    dial: Duration,
     request: &ConnectRequest,
 ) -> Result<Reached, Error> {
-    let Ok(connected) = timeout(dial, connector.connect(address)).await else {
-        let why = format!("no connection within {} ms", dial.as_millis());
-        return Err(io::Error::new(io::ErrorKind::TimedOut, why).into());
-    };
-    let (mut reader, mut writer) = split(connected?);
+    let (mut reader, mut writer) = split(transport);
     let asked_at = Instant::now();
     let mut outgoing = BytesMut::new();
     frame::put(&mut outgoing, |out| request.encode(out));

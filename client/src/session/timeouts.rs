@@ -73,6 +73,13 @@ impl Timeouts {
         (self.session / 12).max(Duration::from_millis(100))
     }
 
+    /// How long the connection to one of several addresses of a server may take before the next one
+    /// is tried beside it: a fortieth of the timeout, and less where there are more than ten, so that
+    /// all are tried within a quarter of it.
+    pub(crate) fn stagger(self, addresses: usize) -> Duration {
+        self.session / 4 / u32::try_from(addresses).unwrap_or(u32::MAX).max(10)
+    }
+
     /// The wait before another round over all hosts, after `rounds` fruitless ones: it doubles, and
     /// `chance` makes it up to half as long again, lest clients that were cut off together come
     /// back together.

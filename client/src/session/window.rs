@@ -8,7 +8,8 @@
 //! they don't.
 //!
 //! Nothing is known of a link before it is used, and little of one that has not been used for a
-//! while: there the window starts small.
+//! while: there both windows start small, and answers that come in time show how much more it
+//! carries.
 
 use std::time::Duration;
 
@@ -23,14 +24,23 @@ const LONG_REPLY_BYTES: usize = 128 * 1024;
 /// The first window for long replies: six of them.
 const REPLY_BYTES_START: usize = 6 * LONG_REPLY_BYTES;
 
-/// The first and largest window for requests, whose length is known.
-const REQUEST_BYTES_MAX: usize = 10 * 1024 * 1024;
-
-/// The smallest window: one is on its way while the next goes out.
-const BYTES_MIN: usize = 2 * LONG_REPLY_BYTES;
+/// The smallest window for replies: one is on its way while the next goes out.
+const REPLY_BYTES_MIN: usize = 2 * LONG_REPLY_BYTES;
 
 /// The largest one for replies: the requests under way have a limit of their own.
 const REPLY_BYTES_MAX: usize = 4096 * LONG_REPLY_BYTES;
+
+/// What a link is taken to carry to the server in a second until it has shown more.
+const REQUEST_BYTES_PER_SECOND: u128 = 512 * 1024;
+
+/// The smallest window for requests, whose length is known. One request is sent even if it is longer.
+const REQUEST_BYTES_MIN: usize = 128 * 1024;
+
+/// The largest first window for requests: 256 KiB for a session of 4 s, this from 8 s on.
+const REQUEST_BYTES_START: usize = 512 * 1024;
+
+/// The largest one for requests.
+const REQUEST_BYTES_MAX: usize = 10 * 1024 * 1024;
 
 /// Returns what a request of this operation counts for its reply: nothing, if that is short.
 pub(crate) const fn reply_bytes(op: OpCode) -> usize {
@@ -54,12 +64,9 @@ pub(crate) struct Windows {
 }
 
 impl Windows {
-    /// The windows of a connection that was not used yet.
-    pub(crate) fn new() -> Self {
-        Self {
-            requests: Window::new(REQUEST_BYTES_MAX, REQUEST_BYTES_MAX),
-            replies: Window::new(REPLY_BYTES_START, REPLY_BYTES_MAX),
-        }
+    /// The windows of a connection that was not used yet, on which a request should take so long.
+    pub(crate) fn new(patience: Duration) -> Self {
+        Self { requests: Window::of_requests(patience), replies: Window::of_replies() }
     }
 
     /// Returns whether another request may be sent.
@@ -82,10 +89,11 @@ impl Windows {
 
 /// The bytes that may be under way in one direction.
 ///
-/// Invariant: `BYTES_MIN` <= `bytes` <= `bytes_max`.
+/// Invariant: `bytes_min` <= `bytes` <= `bytes_max`.
 #[derive(Debug)]
 struct Window {
     start: usize,
+    bytes_min: usize,
     bytes_max: usize,
     bytes: usize,
     under_way: usize,
@@ -99,9 +107,23 @@ struct Window {
 }
 
 impl Window {
-    fn new(start: usize, bytes_max: usize) -> Self {
+    /// The window for requests, which starts with what a slow link carries within the patience.
+    fn of_requests(patience: Duration) -> Self {
+        let carried = patience.as_millis().saturating_mul(REQUEST_BYTES_PER_SECOND) / 1000;
+        let start = usize::try_from(carried).unwrap_or(usize::MAX);
+        let start = start.clamp(REQUEST_BYTES_MIN, REQUEST_BYTES_START);
+        Self::new(start, REQUEST_BYTES_MIN, REQUEST_BYTES_MAX)
+    }
+
+    /// The window for long replies.
+    fn of_replies() -> Self {
+        Self::new(REPLY_BYTES_START, REPLY_BYTES_MIN, REPLY_BYTES_MAX)
+    }
+
+    fn new(start: usize, bytes_min: usize, bytes_max: usize) -> Self {
         Self {
             start,
+            bytes_min,
             bytes_max,
             bytes: start,
             under_way: 0,
@@ -140,7 +162,7 @@ impl Window {
                 self.bytes = (self.bytes + bytes).min(self.bytes_max);
             }
         } else if self.halved_at.is_none_or(|halved_at| sent_at >= halved_at) {
-            self.bytes = (self.bytes / 2).max(BYTES_MIN);
+            self.bytes = (self.bytes / 2).max(self.bytes_min);
             self.halved_at = Some(now);
         }
     }
@@ -152,14 +174,10 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_millis(500);
 
-    fn replies() -> Window {
-        Window::new(REPLY_BYTES_START, REPLY_BYTES_MAX)
-    }
-
     /// Asks for so many reads at once over a link that carries one in `each`, from one that has
     /// just been found; returns the longest time that one of them took.
     fn longest(reads: usize, each: Duration) -> Duration {
-        let (mut window, mut now) = (replies(), Instant::now());
+        let (mut window, mut now) = (Window::of_replies(), Instant::now());
         let (mut sent, mut longest) = (std::collections::VecDeque::new(), Duration::ZERO);
         let mut left = reads;
         while left > 0 || !sent.is_empty() {
@@ -185,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_fast_link_is_soon_filled() {
-        let (mut window, now) = (replies(), Instant::now());
+        let (mut window, now) = (Window::of_replies(), Instant::now());
         let mut rounds = 0;
         let mut sent = 0;
         while sent < 4096 {
@@ -205,16 +223,37 @@ mod tests {
 
     #[test]
     fn small_requests_are_not_held_up() {
-        let (mut window, now) = (Window::new(REQUEST_BYTES_MAX, REQUEST_BYTES_MAX), Instant::now());
+        // As many as may be under way at all, from the first round trip on.
+        let (mut window, now) = (Window::of_requests(PATIENCE), Instant::now());
         for _ in 0..4096 {
             assert!(window.has_room());
-            window.send(2_000, now, PATIENCE);
+            window.send(64, now, PATIENCE);
+        }
+    }
+
+    /// Nothing was known of the link, and 10 MiB were under way before the first answer.
+    #[test]
+    fn the_first_requests_are_no_more_than_a_slow_link_carries_in_time() {
+        for (session_secs, bytes) in [(1, 128), (4, 256), (8, 512), (60, 512)] {
+            let patience = Duration::from_secs(session_secs) / 8;
+            let (mut window, now) = (Window::of_requests(patience), Instant::now());
+            let mut sent = 0;
+            while window.has_room() {
+                window.send(1024, now, patience);
+                sent += 1;
+            }
+            assert_eq!(sent, bytes, "kibibytes in a session of {session_secs} s");
+            // One that is longer than the window is sent once the others are answered.
+            window.answer(sent * 1024, now, now + patience * 2, patience);
+            assert!(window.has_room());
+            window.send(REQUEST_BYTES_MAX, now, patience);
+            assert!(!window.has_room());
         }
     }
 
     #[test]
     fn one_request_is_always_sent() {
-        let (mut window, mut now) = (replies(), Instant::now());
+        let (mut window, mut now) = (Window::of_replies(), Instant::now());
         for _ in 0..50 {
             assert!(window.has_room());
             window.send(REPLY_BYTES_MAX, now, PATIENCE);
@@ -227,7 +266,7 @@ mod tests {
 
     #[test]
     fn what_a_link_was_before_a_pause_does_not_count() {
-        let (mut window, mut now) = (replies(), Instant::now());
+        let (mut window, mut now) = (Window::of_replies(), Instant::now());
         for _ in 0..100 {
             window.send(REPLY_BYTES_START, now, PATIENCE);
             window.answer(REPLY_BYTES_START, now, now, PATIENCE);

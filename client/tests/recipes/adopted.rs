@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::{
-    DoubleBarrier, LeaderLatch, LockOptions, MultiLock, Mutex, ReadWriteLock, Semaphore,
-    SemaphoreMutex, SimpleLock, Suspension,
+    DoubleBarrier, LeaderLatch, LockOptions, MultiLock, Mutex, PersistentNode, ReadWriteLock,
+    Semaphore, SemaphoreMutex, SimpleLock, Suspension,
 };
-use zoolet_client::{Client, ClientOptions};
+use zoolet_client::{Client, ClientOptions, CreateMode};
 
 use crate::tree::{Ensemble, SOON};
 
@@ -90,4 +90,68 @@ async fn a_resumed_session_leads_on_and_stays_inside() {
     for dir in ["/leader", "/barrier", "/a", "/b"] {
         assert_eq!(ensemble.tree.names(dir), [""; 0], "{dir}");
     }
+}
+
+/// The new process did not know their names, and they stayed until the session ended.
+#[tokio::test(start_paused = true)]
+async fn a_resumed_session_keeps_its_persistent_nodes() {
+    let mut ensemble = Ensemble::new();
+    let client = ensemble.client().await;
+    let numbered = CreateMode::EphemeralSequential;
+    let mut paths = Vec::new();
+    let mut nodes = Vec::new();
+    for data in [b"1", b"2"] {
+        nodes.push(PersistentNode::start(&client, "/kept/numbered", numbered, data).unwrap());
+    }
+    let one = CreateMode::Ephemeral;
+    nodes.push(PersistentNode::start_protected(&client, "/kept/protected", one, b"3").unwrap());
+    nodes.push(PersistentNode::start(&client, "/kept/plain", one, b"4").unwrap());
+    for node in &nodes {
+        paths.push(timeout(SOON, node.path()).await.unwrap().unwrap());
+    }
+    // One that another session has, and one of another name.
+    let foreign = "/kept/_c_a0a0a0a0-a0a0-40a0-80a0-a0a0a0a0a0a0-protected";
+    ensemble.tree.create(foreign, b"");
+    let client = handed_over(&mut ensemble, client).await;
+    drop(nodes);
+    let mut nodes = PersistentNode::adopt(&client, "/kept/numbered", numbered).await.unwrap();
+    assert_eq!(nodes.len(), 2);
+    nodes.extend(PersistentNode::adopt(&client, "/kept/protected", one).await.unwrap());
+    nodes.extend(PersistentNode::adopt(&client, "/kept/plain", one).await.unwrap());
+    assert!(PersistentNode::adopt(&client, "/kept/none", one).await.unwrap().is_empty());
+    let mut adopted = Vec::new();
+    for (node, path) in nodes.iter().zip(&paths) {
+        adopted.push(timeout(SOON, node.path()).await.unwrap().unwrap());
+        assert_eq!(node.data(), ensemble.tree.data(path).unwrap());
+    }
+    paths[..2].sort();
+    adopted[..2].sort();
+    assert_eq!(adopted, paths);
+    // They come back, under the names that they had.
+    for path in &paths {
+        ensemble.tree.delete(path);
+        ensemble.tree.until("it comes back", |tree| tree.data(path).is_some()).await;
+    }
+    for node in nodes {
+        timeout(SOON, node.close()).await.unwrap().unwrap();
+    }
+    assert_eq!(ensemble.tree.names("/kept"), [foreign.trim_start_matches("/kept/")]);
+}
+
+/// Nothing shows which process has created a persistent znode.
+#[tokio::test(start_paused = true)]
+async fn a_persistent_znode_is_not_adopted_and_taken_over_by_its_path() {
+    let mut ensemble = Ensemble::new();
+    let client = ensemble.client().await;
+    let numbered = CreateMode::PersistentSequential;
+    let node = PersistentNode::start(&client, "/kept/one", numbered, b"1").unwrap();
+    let path = timeout(SOON, node.path()).await.unwrap().unwrap();
+    let client = handed_over(&mut ensemble, client).await;
+    drop(node);
+    let refused = PersistentNode::adopt(&client, "/kept/one", numbered).await.unwrap_err();
+    assert!(refused.to_string().contains("start one at its whole path"), "{refused}");
+    let node = PersistentNode::start(&client, &path, CreateMode::Persistent, b"1").unwrap();
+    assert_eq!(timeout(SOON, node.path()).await.unwrap().unwrap(), path);
+    timeout(SOON, node.close()).await.unwrap().unwrap();
+    assert_eq!(ensemble.tree.names("/kept"), [""; 0]);
 }

@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
-use zoolet_client::recipes::{LeaderLatch, LockOptions, Mutex, PersistentNode, SimpleLock};
+use zoolet_client::recipes::{
+    DoubleBarrier, LeaderLatch, LockOptions, Mutex, PersistentNode, SimpleLock,
+};
 use zoolet_client::{Client, CreateMode, ErrorKind, SessionState};
 use zoolet_jute::OpCode;
 
@@ -213,4 +215,26 @@ async fn many_looks_for_a_loss_cost_one_watch() {
 
 const fn guard_znodes(bilingual: bool) -> usize {
     if bilingual { 2 } else { 1 }
+}
+
+/// The transaction checked as many members as fit into 512 KiB: a client that sends no requests of
+/// that length refused it, and no member ever entered.
+#[tokio::test(start_paused = true)]
+async fn a_double_barrier_opens_for_clients_that_send_short_requests_only() {
+    for bytes_max in [200, 400, 1_000, 100_000] {
+        let mut ensemble = Ensemble::new();
+        let options = ensemble.servers.options().request_bytes_max(bytes_max);
+        let client = ensemble.client_with(options).await;
+        let app = format!("/{}", "app".repeat(20));
+        for dir in [app.clone(), format!("{app}/barrier")] {
+            ensemble.tree.create(&dir, b"");
+        }
+        for member in 0..20 {
+            ensemble.tree.create(&format!("{app}/barrier/member-{member}"), b"");
+        }
+        let client = client.chrooted(&app).unwrap();
+        let barrier = DoubleBarrier::new(&client, "/barrier", 21);
+        let entered = timeout(SOON, barrier.enter()).await.unwrap();
+        drop(entered.unwrap_or_else(|error| panic!("{bytes_max}: {error}")));
+    }
 }

@@ -13,6 +13,7 @@ mod adopted;
 mod cache;
 mod latch;
 mod locks;
+mod queues;
 #[allow(dead_code, reason = "the tests of sessions need more of it")]
 #[path = "../session/script.rs"]
 mod script;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-use zoolet_client::{AddWatchMode, ErrorCode, ErrorKind, EventType, SessionState};
+use zoolet_client::{AddWatchMode, ErrorCode, ErrorKind, EventType, SessionId, SessionState};
 use zoolet_jute::{Reply, Request, Stat, Xid};
 
 use crate::script::{Connection, SERVERS, Servers, TIMEOUT};
@@ -90,6 +90,42 @@ async fn bulk_writes_on_a_slow_link_neither_lose_the_session_nor_end_the_connect
     client.close().await.unwrap();
     server.await.unwrap();
     assert_eq!(seen.await.unwrap(), [SessionState::Closed]);
+}
+
+/// The first burst of a connection: 10 MiB were under way before anything was known of the link, and
+/// the answer to a ping came behind all of them.
+#[tokio::test(start_paused = true)]
+async fn a_first_burst_of_writes_on_a_slow_uplink_does_not_lose_the_session() {
+    const SESSION: Duration = Duration::from_secs(4);
+    for (kilobytes_per_second, data_bytes) in
+        [(256, 40_000), (256, 100_000), (1_000, 100_000), (1_000, 900_000), (100_000, 100_000)]
+    {
+        let mut servers = Servers::new();
+        let options = servers.options().session_timeout(SESSION);
+        let script = async {
+            let mut connection = servers.accept().await;
+            connection.hello().await;
+            connection.welcome(SessionId(7), 4_000, false).await;
+            connection
+        };
+        let (client, connection) = tokio::join!(options.connect(SERVERS), script);
+        let client = client.unwrap();
+        let write = Duration::from_secs(data_bytes) / (kilobytes_per_second * 1_000);
+        let server = tokio::spawn(serve_slowly(connection, Duration::ZERO, write));
+        let seen = states(client.state());
+        let data = vec![7; usize::try_from(data_bytes).unwrap()];
+        let calls: Vec<_> = (0..300).map(|_| client.set_data("/bulk", &data, -1)).collect();
+        let began_at = Instant::now();
+        for call in calls {
+            call.await.unwrap();
+            assert!(client.remaining() > Duration::ZERO, "{kilobytes_per_second} kB a second");
+        }
+        let took = began_at.elapsed();
+        assert!(took < write * 310, "the link was not used all the time: {took:?}");
+        client.close().await.unwrap();
+        server.await.unwrap();
+        assert_eq!(seen.await.unwrap(), [SessionState::Closed], "{kilobytes_per_second} kB");
+    }
 }
 
 /// A link that is fast, and becomes slow in the middle of it.

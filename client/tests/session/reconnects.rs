@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use zoolet_client::{ErrorKind, SessionState};
 use zoolet_jute::{ErrorCode, Reply, Request, Xid};
 
@@ -183,5 +183,36 @@ async fn a_dead_address_of_a_name_does_not_block_the_others() {
         let was_dead = silent.iter().any(|dead| dead.address == connection.address);
         assert!(!was_dead, "{}", connection.address);
         drop(client);
+    }
+}
+
+/// Twenty addresses had a twentieth of the session timeout each, which was too little for the one
+/// that is there: a connection to it takes a while, and so does its answer.
+#[tokio::test(start_paused = true)]
+async fn a_slow_address_is_reached_behind_many_dead_ones_of_its_name() {
+    for names in ["name:1", "name:1,other:1,another:1"] {
+        let mut servers = Servers::new();
+        let mut all: Vec<String> = (0..19).map(|place| format!("dead:{place}")).collect();
+        servers.network.lost.lock().unwrap().extend(all.iter().cloned());
+        servers.network.lost.lock().unwrap().extend(["other:1", "another:1"].map(str::to_owned));
+        all.push("slow:1".to_owned());
+        servers.network.addresses.lock().unwrap().insert("name:1".to_owned(), all);
+        servers.network.delay_ms.store(900, Ordering::Relaxed);
+        let options = servers.options().connect_timeout(TIMEOUT * 2);
+        let script = async {
+            let mut kept = Vec::new();
+            loop {
+                let mut connection = servers.accept().await;
+                connection.hello().await;
+                sleep(Duration::from_millis(900)).await;
+                connection.grant().await;
+                kept.push(connection);
+            }
+        };
+        let client = tokio::select! {
+            client = options.connect(names) => client,
+            () = script => unreachable!("it goes on for ever"),
+        };
+        assert!(client.is_ok(), "{names}: {:?}", client.err());
     }
 }

@@ -107,5 +107,6 @@ suites! {
         sessions::a_session_is_lost_before_the_servers_end_it,
         sessions::a_session_is_left_and_taken_up_again,
         sessions::the_last_handle_closes_the_session,
-        links::bulk_replies_on_a_slow_link_keep_the_session;
+        links::bulk_replies_on_a_slow_link_keep_the_session,
+        links::a_burst_of_writes_on_a_slow_uplink_keeps_the_session;
 }

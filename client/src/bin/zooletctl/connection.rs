@@ -58,10 +58,10 @@ impl Connection {
     ) -> Result<T, CtlError> {
         match timeout(self.limit, request).await {
             Ok(answer) => answer.map_err(|error| CtlError::of(&error, path)),
-            Err(_) => Err(CtlError::new(
-                Exit::Connection,
-                format!("{path}: no answer within {} ms", self.limit.as_millis()),
-            )
+            Err(_) => Err(CtlError::unanswered(format!(
+                "{path}: no answer within {} ms",
+                self.limit.as_millis()
+            ))
             .hint("the operation may have happened or not; --timeout waits longer")),
         }
     }

@@ -76,11 +76,18 @@ pub(crate) struct CtlError {
     pub(crate) hint: Option<&'static str>,
     /// The server's code, if it was the server that refused.
     pub(crate) code: Option<ErrorCode>,
+    /// Whether the request was not answered, or not carried out for now.
+    pub(crate) is_transient: bool,
 }
 
 impl CtlError {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), hint: None, code: None }
+        Self { exit, message: message.into(), hint: None, code: None, is_transient: false }
+    }
+
+    /// A request that was not answered in time.
+    pub(crate) fn unanswered(message: impl Into<String>) -> Self {
+        Self { is_transient: true, ..Self::new(Exit::Connection, message) }
     }
 
     pub(crate) fn hint(mut self, hint: &'static str) -> Self {
@@ -94,7 +101,7 @@ impl CtlError {
             Some(code) => refusal(code, path),
             None => failure(error),
         };
-        Self { exit, message, hint, code: error.code() }
+        Self { exit, message, hint, code: error.code(), is_transient: error.is_transient() }
     }
 
     /// A failed call that concerned no path.

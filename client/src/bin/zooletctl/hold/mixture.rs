@@ -54,27 +54,12 @@ async fn until_answered(
     loop {
         match look().await {
             Err(error)
-                if is_unanswered(&error) && until.is_none_or(|until| Instant::now() < until) =>
+                if error.is_transient && until.is_none_or(|until| Instant::now() < until) =>
             {
                 sleep(LOOK_AGAIN).await;
             }
             looked => return looked,
         }
-    }
-}
-
-/// Returns whether a read was not carried out for now.
-fn is_unanswered(error: &CtlError) -> bool {
-    match error.code {
-        Some(code) => matches!(
-            code,
-            ErrorCode::ConnectionLoss
-                | ErrorCode::OperationTimeout
-                | ErrorCode::RequestTimeout
-                | ErrorCode::SessionMoved
-                | ErrorCode::ThrottledOp
-        ),
-        None => error.exit == Exit::Connection,
     }
 }
 
@@ -151,7 +136,7 @@ mod tests {
         let mut failures = vec![
             CtlError::of_call(&zoolet_client::ErrorKind::ConnectionLoss.into()),
             CtlError::of_call(&ErrorCode::SessionMoved.into()),
-            CtlError::new(Exit::Connection, "no answer within 5000 ms"),
+            CtlError::unanswered("no answer within 5000 ms"),
         ];
         let looked = until_answered(None, async || failures.pop().map_or(Ok(()), Err)).await;
         assert!(looked.is_ok() && failures.is_empty());
@@ -166,6 +151,15 @@ mod tests {
         assert_eq!(looked.unwrap_err().exit, Exit::Connection);
         let took = began.elapsed();
         assert!(took >= Duration::from_secs(1) && took < Duration::from_secs(2), "{took:?}");
+    }
+
+    /// The kinds of failure without a server's code were taken for lost connections, all of them.
+    #[tokio::test(start_paused = true)]
+    async fn the_end_of_the_session_ends_the_looks() {
+        let expired = || CtlError::of_call(&zoolet_client::ErrorKind::SessionExpired.into());
+        let looks = until_answered(None, async || Err(expired()));
+        let looked = tokio::time::timeout(Duration::from_secs(60), looks).await;
+        assert_eq!(looked.unwrap().unwrap_err().exit, Exit::Connection);
     }
 
     #[tokio::test(start_paused = true)]
