@@ -10,6 +10,7 @@
 //! server, is told so and then closed. With a [`Secret`], both sides prove in the handshake that
 //! they know it.
 
+mod arrivals;
 mod frame;
 mod handshake;
 mod link;

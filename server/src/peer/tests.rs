@@ -10,6 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use super::*;
 use crate::entropy::RealEntropy;
+use crate::fatal::Fatal;
 use crate::transport::{BoxFuture, Listener, Net, RealNet, Stream};
 
 /// Kind 1 gives the body back at once, 2 after a while, 3 is never answered.
@@ -44,6 +45,7 @@ fn options() -> PeerPortOptions {
         frames: FrameLimits { small: 1000, large: 1000 },
         answers_max: 8,
         handshake_timeout: Duration::from_millis(300),
+        fatal: Fatal::default(),
     }
 }
 
@@ -70,6 +72,7 @@ fn link_options(port: &PeerPort, ours: Identity, target: u64) -> LinkOptions {
         backoff_max: Duration::from_millis(100),
         stall_timeout: Duration::from_millis(200),
         reach: Arc::default(),
+        fatal: Fatal::default(),
     }
 }
 
@@ -104,6 +107,7 @@ async fn a_broken_connection_fails_what_was_sent_and_the_next_call_connects_anew
         frames: FrameLimits { small: 1000, large: 1000 },
         answers_max: 8,
         handshake_timeout: Duration::from_secs(1),
+        fatal: Fatal::default(),
     };
     let _second = PeerPort::listen(&RealNet, options, Arc::new(Echo)).await.unwrap();
     sleep(Duration::from_millis(150)).await;

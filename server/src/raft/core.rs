@@ -17,6 +17,7 @@ use super::directory::server_of;
 use super::members::is_outsider;
 use super::state_machine::StateMachine;
 use super::types::{Body, Callback, TypeConfig};
+use crate::fatal::Fatal;
 use crate::storage::Wal;
 
 /// Who leads, and since which election.
@@ -82,12 +83,13 @@ impl Core {
         node: u64,
         raft: openraft::Raft<TypeConfig, StateMachine>,
         wal: Arc<Wal>,
+        fatal: Fatal,
     ) -> Self {
         let (report, leaderships) = watch::channel(None);
         let lead: Arc<Mutex<Lead>> = Arc::default();
         let mut metrics = raft.metrics();
         let led = Arc::clone(&lead);
-        tokio::spawn(async move {
+        let following = async move {
             loop {
                 let (leadership, is_running) = {
                     let metrics = metrics.borrow_watched();
@@ -103,7 +105,9 @@ impl Core {
                     return;
                 }
             }
-        });
+        };
+        // It ends with openraft, which is watched.
+        tokio::spawn(fatal.finite("leadership", following));
         Self { node, wal, raft, leaderships, given_up: Arc::default(), lead }
     }
 

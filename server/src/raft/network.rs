@@ -415,6 +415,7 @@ impl RaftNetworkV2<TypeConfig> for Remote {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fatal::Fatal;
     use crate::peer::{FrameLimits, Identity};
     use crate::transport::RealNet;
 
@@ -434,6 +435,7 @@ mod tests {
             backoff_max: CHUNK_TIMEOUT,
             stall_timeout: CHUNK_TIMEOUT,
             reach: Arc::default(),
+            fatal: Fatal::default(),
         };
         let addresses = BTreeMap::from([(2, "127.0.0.1:1".to_owned())]);
         let links = Links::new(template, CHUNK_TIMEOUT, addresses);

@@ -36,6 +36,7 @@ use super::sync::ReadIndex;
 use super::types::{Member, Membership};
 use super::upkeep::hand_over_to;
 use crate::config::{MemberList, Role, change_members, parse_members};
+use crate::fatal::caught;
 use crate::host::ConfigView;
 use crate::peer::{CallError, Lane};
 use crate::replica::Written;
@@ -90,7 +91,13 @@ pub(super) async fn serve_reconfigs(proposer: Arc<Proposer>, changes: Arc<Reconf
             Some(_) = running.join_next() => continue,
         };
         let changes = Arc::clone(&changes);
-        running.spawn(async move { changes.serve(asked).await });
+        running.spawn(async move {
+            let number = asked.number;
+            if let Err(panic) = caught(changes.serve(asked)).await {
+                tracing::error!(panic, "a reconfiguration has panicked");
+                changes.machine.reconfig_lost(number);
+            }
+        });
     }
 }
 

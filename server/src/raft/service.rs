@@ -10,6 +10,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
+use super::blocking::blocking;
 use super::bootstrap::Agreement;
 use super::codec::{self, Reader, malformed};
 use super::committed::Committed;
@@ -29,7 +30,7 @@ use super::sync::{decode_sessions, encode_sessions};
 use super::types::{Body, Callback, LogId, Vote, log_id};
 use crate::peer::{Answer, Call, Identity, Service};
 use crate::replica::Batch;
-use crate::storage::{SnapshotName, SnapshotWriter, StorageError, Wal};
+use crate::storage::{SnapshotName, SnapshotWriter, Wal};
 use crate::transport::BoxFuture;
 
 /// When this server last heard of a leader.
@@ -279,7 +280,7 @@ impl Answers {
         // An older one that was not finished is removed when it is dropped.
         *receiving = None;
         let store = self.snapshots.store().clone();
-        let writer = blocking(move || store.create(name, &meta)).await?;
+        let writer = blocking("received snapshot", move || store.create(name, &meta)).await?;
         *receiving = Some(Receiving { from, vote, name, writer });
         Ok(Answer::Now(Bytes::new()))
     }
@@ -298,7 +299,8 @@ impl Answers {
         let Some(mut taken) = receiving.take() else {
             return Err(malformed("a piece of a snapshot that was not begun"));
         };
-        taken = blocking(move || taken.writer.write(&chunk).map(|()| taken)).await?;
+        let write = move || taken.writer.write(&chunk).map(|()| taken);
+        taken = blocking("received snapshot", write).await?;
         *slot = Some(taken);
         Ok(Answer::Now(Bytes::new()))
     }
@@ -335,10 +337,4 @@ impl Answers {
             Some(out.freeze())
         })))
     }
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, StorageError> + Send + 'static,
-) -> io::Result<T> {
-    Ok(spawn_blocking(work).await.map_err(io::Error::other)??)
 }

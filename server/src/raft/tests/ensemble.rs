@@ -16,6 +16,7 @@ use super::gate::{Gate, GatedDisk};
 use super::recorder::Recorder;
 use crate::config::StartMode;
 use crate::entropy::RealEntropy;
+use crate::fatal::Fatal;
 use crate::host::Proposals;
 use crate::raft::{
     BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, Options, Proposer, Raft, Timing, open,
@@ -143,7 +144,7 @@ impl Ensemble {
             machine.gate.close();
         }
         let net = CutNet { server: at, members: self.addresses(), cut: self.cut.clone() };
-        let raft = opened.start(machine.clone(), Arc::new(net)).await.unwrap();
+        let raft = opened.start(machine.clone(), Arc::new(net), Fatal::default()).await.unwrap();
         self.servers[at] = Some(Server { raft, machine, proposer, boot, proposed: 0 });
     }
 

@@ -41,6 +41,8 @@ pub(super) struct Recorder {
     pub(super) drift: Arc<AtomicU64>,
     /// What the transactions are counted from.
     pub(super) zxid_before: Arc<AtomicU64>,
+    /// The call in which it panics, once.
+    pub(super) panics_in: Arc<Mutex<Option<&'static str>>>,
 }
 
 /// What the machine was told besides commands.
@@ -84,6 +86,11 @@ impl Recorder {
         while !is_so(&self.record.lock().unwrap(), &self.told.lock().unwrap()) {
             events.changed().await.unwrap();
         }
+    }
+
+    fn may_panic(&self, call: &str) {
+        let panics = self.panics_in.lock().unwrap().take_if(|panics| *panics == call).is_some();
+        assert!(!panics, "the test's panic");
     }
 
     fn tell(&self, what: impl FnOnce(&mut Told)) {
@@ -139,6 +146,7 @@ impl Record {
 
 impl Machine for Recorder {
     fn commit_many(&self, batches: Vec<(u64, Bytes)>) -> Admitted {
+        self.may_panic("commit_many");
         tokio::task::block_in_place(|| self.gate.pass());
         let mut record = self.record.lock().unwrap();
         for (_, batch) in batches {
@@ -162,6 +170,7 @@ impl Machine for Recorder {
     }
 
     fn levels(&self) -> Levels {
+        self.may_panic("levels");
         Levels { agreed: FeatureLevel::FIRST, offered: FeatureLevel::FIRST }
     }
 
@@ -170,6 +179,7 @@ impl Machine for Recorder {
     }
 
     fn wall_ms(&self) -> i64 {
+        self.may_panic("wall_ms");
         1
     }
 
@@ -188,6 +198,7 @@ impl Machine for Recorder {
     }
 
     fn synced(&self, through: u64) {
+        self.may_panic("synced");
         self.tell(|told| told.synced = through);
     }
 
@@ -196,6 +207,7 @@ impl Machine for Recorder {
     }
 
     fn touched(&self, sessions: Vec<SessionId>) -> Vec<SessionId> {
+        self.may_panic("touched");
         let refused = sessions.iter().filter(|session| session.0 < 0).copied().collect();
         self.tell(|told| told.touched.extend(sessions));
         refused
@@ -222,10 +234,12 @@ impl Machine for Recorder {
     }
 
     fn config_view(&self, _identities: &[Id]) -> ConfigView {
+        self.may_panic("config_view");
         ConfigView::default()
     }
 
     fn role(&self, role: Role, _term: u64) {
+        self.may_panic("role");
         self.tell(|told| told.roles.push(role));
     }
 
@@ -249,6 +263,7 @@ impl Machine for Recorder {
     }
 
     fn zxid(&self) -> u64 {
+        self.may_panic("zxid");
         let counted = self.record.lock().unwrap().applied.len() as u64;
         counted + self.zxid_before.load(Ordering::Relaxed)
     }

@@ -7,6 +7,7 @@ use openraft::raft::VoteResponse;
 use tokio::time::sleep;
 
 use super::ensemble::Ensemble;
+use crate::fatal::Fatal;
 use crate::peer::{Answer, Call, FrameLimits, Identity, PeerPort, PeerPortOptions, Service};
 use crate::raft::codec;
 use crate::raft::directory::{directory_of, server_of};
@@ -57,6 +58,7 @@ async fn a_server_whose_votes_are_refused_waits_before_it_asks_again() {
         frames: FrameLimits { small: 1 << 20, large: 1 << 20 },
         answers_max: 8,
         handshake_timeout: ensemble.timing.election_max,
+        fatal: Fatal::default(),
     };
     let _port = PeerPort::listen(&RealNet, options, refuses.clone()).await.unwrap();
     while refuses.pre_votes.load(Ordering::Relaxed) == 0 {
