@@ -310,8 +310,12 @@ impl Machine for HostMachine {
     }
 
     fn stage(&self, chunks: Chunks) -> io::Result<Staged> {
-        let state = State::restore(chunks)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        let state = State::restore(chunks).map_err(|error| match &error {
+            RestoreError::Source(_) | RestoreError::Version(_) => io::Error::other(error),
+            RestoreError::UnexpectedEnd(_)
+            | RestoreError::Invalid(_)
+            | RestoreError::Digest { .. } => io::Error::new(io::ErrorKind::InvalidData, error),
+        })?;
         let host = Arc::clone(&self.0);
         Ok(Staged::new(move || host.restore(state)))
     }

@@ -83,7 +83,9 @@ pub trait Machine: Debug + Send + Sync + 'static {
     /// The state at this moment. It is written later, while commands go on being applied.
     fn snapshot(&self) -> StateSnapshot;
 
-    /// Reads a state, which is checked on the way, and changes nothing yet.
+    /// Reads a state, which is checked on the way, and changes nothing yet. An error of the kind
+    /// `InvalidData` says that the pieces are not a whole state, any other that they cannot be read
+    /// here.
     fn stage(&self, chunks: Chunks) -> io::Result<Staged>;
 
     /// The last transaction that was applied.

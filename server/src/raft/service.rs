@@ -22,10 +22,10 @@ use super::levels::{Ceiling, encode_level};
 use super::machine::Machine;
 use super::network::{
     APPEND, DIGEST, FOUND, LEVEL, PRE_VOTE, PROPOSE, READ_INDEX, RECONFIG, REMOVED, SNAPSHOT_BEGIN,
-    SNAPSHOT_CHUNK, SNAPSHOT_END, STATUS, TOUCH, TRANSFER, VOTE,
+    SNAPSHOT_CHUNK, SNAPSHOT_DAMAGED, SNAPSHOT_END, SNAPSHOT_LATER, STATUS, TOUCH, TRANSFER, VOTE,
 };
 use super::reconfig::Reconfigurer;
-use super::state_machine::{FileSnapshot, Snapshots, meta_of};
+use super::state_machine::{FileSnapshot, ReceiveError, Snapshots, meta_of};
 use super::sync::{decode_sessions, encode_sessions};
 use super::types::{Body, Callback, LogId, Vote, log_id};
 use crate::peer::{Answer, Call, Identity, Service};
@@ -318,9 +318,11 @@ impl Answers {
         let (reader, staged) = match receiving.await.map_err(io::Error::other)? {
             Ok(received) => received,
             Err(error) => {
-                tracing::warn!(%error, ?name, "a received snapshot is not whole: it is deleted");
-                // An answer without a vote: the leader sends it again.
-                return Ok(Answer::Now(Bytes::new()));
+                tracing::warn!(%error, ?name, "a received snapshot cannot be used: it is deleted");
+                return Ok(Answer::Now(match error {
+                    ReceiveError::Content(_) => Bytes::from_static(SNAPSHOT_DAMAGED),
+                    ReceiveError::Own(_) => Bytes::from_static(SNAPSHOT_LATER),
+                }));
             }
         };
         let snapshot = FileSnapshot { meta: meta_of(&reader)?, snapshot: reader };
