@@ -24,7 +24,7 @@ use crate::host::{ConfigView, Host};
 use crate::net::{self, ClientPort};
 use crate::peer::SecretError;
 use crate::raft::{self, Chunks, Machine, Raft, Staged, StateSnapshot};
-use crate::replica::state::{Admitted, RestoreError, State};
+use crate::replica::state::{Admitted, DIGEST_VERSION, RestoreError, State};
 use crate::replica::{FeatureLevel, Levels, Replica, Role, Written};
 use crate::storage::{Disk, RealDisk, StorageError};
 use crate::transport::{Net, RealNet};
@@ -250,6 +250,10 @@ impl Machine for HostMachine {
 
     fn digest(&self) -> u64 {
         self.0.digest().1
+    }
+
+    fn digest_version(&self) -> u8 {
+        DIGEST_VERSION
     }
 
     fn diverged(&self) {

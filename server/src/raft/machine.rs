@@ -39,6 +39,9 @@ pub trait Machine: Debug + Send + Sync + 'static {
     /// The digest of the state, which two servers share if their states are the same.
     fn digest(&self) -> u64;
 
+    /// The version of the digest's definition: digests of other versions say nothing about the state.
+    fn digest_version(&self) -> u8;
+
     /// This server's state differs from the majority's: no client may be served from it, not even
     /// with reads.
     fn diverged(&self);

@@ -247,7 +247,8 @@ impl StateMachine {
         let meta = meta.unwrap_or_default();
         let applied = watch::Sender::new(meta.last_log_id);
         let membership = meta.last_membership;
-        let (divergence, digest) = (Arc::<Divergence>::default(), machine.digest());
+        let divergence = Arc::new(Divergence::new(machine.digest_version()));
+        let digest = machine.digest();
         divergence.restart(meta.last_log_id.as_ref(), digest);
         let progress = Arc::default();
         Ok(Self { machine, proposer, snapshots, membership, applied, progress, divergence, digest })

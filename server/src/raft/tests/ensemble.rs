@@ -40,6 +40,8 @@ pub(super) struct Ensemble {
     pub(super) timing: Timing,
     /// How many states the servers that are started from now on do not take.
     pub(super) refusals: u64,
+    /// The version of the digests of those that are started from now on.
+    pub(super) digest_version: u8,
     /// Whether those apply nothing until their machine's gate is opened.
     pub(super) is_held: bool,
 }
@@ -86,6 +88,7 @@ impl Ensemble {
             snapshot_commands,
             timing,
             refusals: 0,
+            digest_version: 1,
             is_held: false,
         }
     }
@@ -140,6 +143,7 @@ impl Ensemble {
         let machine = Recorder::new(opened.snapshot());
         machine.server.store(self.members[at].server.0, Ordering::Relaxed);
         machine.refusals.store(self.refusals, Ordering::Relaxed);
+        machine.digest_version.store(self.digest_version, Ordering::Relaxed);
         if self.is_held {
             machine.gate.close();
         }

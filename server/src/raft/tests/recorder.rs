@@ -39,6 +39,8 @@ pub(super) struct Recorder {
     pub(super) server: Arc<AtomicU8>,
     /// How far the state has drifted away from what was applied.
     pub(super) drift: Arc<AtomicU64>,
+    /// The version of its digest's definition.
+    pub(super) digest_version: Arc<AtomicU8>,
     /// What the transactions are counted from.
     pub(super) zxid_before: Arc<AtomicU64>,
     /// The call in which it panics, once.
@@ -187,6 +189,10 @@ impl Machine for Recorder {
         let record = self.record.lock().unwrap();
         let last = record.applied.last().map_or(0, |(_, number)| *number);
         (record.applied.len() as u64) << 32 | last ^ self.drift.load(Ordering::Relaxed)
+    }
+
+    fn digest_version(&self) -> u8 {
+        self.digest_version.load(Ordering::Relaxed)
     }
 
     fn diverged(&self) {
