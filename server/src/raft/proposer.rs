@@ -28,7 +28,7 @@ use self::queue::{Queue, Seen, Waiting};
 use super::blocking::blocking;
 use super::boot;
 use super::core::{Core, Leadership};
-use super::levels::Ceiling;
+use super::levels::{Admission, Ceiling};
 use super::machine::Machine;
 use super::network::{Links, PROPOSE};
 use super::options::BatchLimits;
@@ -436,18 +436,19 @@ impl Driver {
                 let _ = report.send(attempt);
             };
             if leadership.leader == self.core.node() {
-                if !self.ceiling.admits(flight.level) {
+                let term = match self.ceiling.admits(flight.level) {
+                    Admission::AnyTerm => None,
+                    Admission::Term(term) => Some(term),
                     // As when another leader refuses it: what is behind it waits as well.
-                    failed();
-                    return;
-                }
+                    Admission::Refused => return failed(),
+                };
                 let told = Callback(Box::new(move |result: Result<_, _>| {
                     if result.is_err() {
                         failed();
                     }
                 }));
                 let stamped = Batch::stamp(&flight.bytes, self.machine.wall_ms());
-                if !self.core.propose(Body(stamped), told).await {
+                if !self.core.propose(Body(stamped), term, told).await {
                     return;
                 }
             } else {

@@ -18,7 +18,7 @@ use super::core::Core;
 use super::directory::{DirectoryIdentity, directory_of, node_id};
 use super::divergence::{self, Divergence};
 use super::founding;
-use super::levels::{Ceiling, encode_level};
+use super::levels::{Admission, Ceiling, encode_level};
 use super::machine::Machine;
 use super::network::{
     APPEND, DIGEST, FOUND, LEVEL, PRE_VOTE, PROPOSE, READ_INDEX, RECONFIG, REMOVED, SNAPSHOT_BEGIN,
@@ -117,13 +117,11 @@ impl Answers {
                     raft.handle_transfer_leader(request).await.ok().map(|_| Bytes::new())
                 }))
             }
-            PROPOSE => {
-                if self.may_be_logged(from, &body.0)? {
-                    Answer::Later(self.propose(body.0).await)
-                } else {
-                    Answer::Now(Bytes::from_static(&[0]))
-                }
-            }
+            PROPOSE => match self.may_be_logged(from, &body.0)? {
+                Admission::AnyTerm => Answer::Later(self.propose(body.0, None).await),
+                Admission::Term(term) => Answer::Later(self.propose(body.0, Some(term)).await),
+                Admission::Refused => Answer::Now(Bytes::from_static(&[0])),
+            },
             LEVEL => Answer::Now(encode_level(self.machine.levels().offered)),
             READ_INDEX => Answer::Later(self.read_index()),
             TOUCH => {
@@ -239,7 +237,7 @@ impl Answers {
     /// cannot be read, at every start, and a batch in another server's name would change what is
     /// admitted of that server. One that needs a feature level which is not agreed on, or not yet,
     /// is proposed again.
-    fn may_be_logged(&self, from: u64, batch: &Bytes) -> io::Result<bool> {
+    fn may_be_logged(&self, from: u64, batch: &Bytes) -> io::Result<Admission> {
         let batch = Batch::decode(batch.clone()).map_err(io::Error::other)?;
         if u64::from(batch.origin.server.0) != from || batch.commands.is_empty() {
             return Err(malformed("a batch that is not the peer's"));
@@ -249,7 +247,7 @@ impl Answers {
 
     /// The batch has its place when this returns. The answer is 1 if it was committed under this
     /// leader; anything else and the peer proposes it again.
-    async fn propose(&self, batch: Bytes) -> Later {
+    async fn propose(&self, batch: Bytes, term: Option<u64>) -> Later {
         let (done, told) = oneshot::channel();
         let told_by = Callback(Box::new(move |result: Result<_, _>| {
             // The peer's connection may be gone.
@@ -257,7 +255,7 @@ impl Answers {
         }));
         // A copy: the log would keep the whole buffer that the message was read into.
         let stamped = Batch::stamp(&batch, self.machine.wall_ms());
-        let taken = self.core.propose(Body(stamped), told_by).await;
+        let taken = self.core.propose(Body(stamped), term, told_by).await;
         Box::pin(async move {
             let accepted = taken && told.await.unwrap_or(false);
             Some(Bytes::copy_from_slice(&[u8::from(accepted)]))
