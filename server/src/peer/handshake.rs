@@ -29,6 +29,7 @@ use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::Lane;
+use super::refusals::Refused;
 use super::secret::{NONCE_BYTES, PROOF_BYTES, Secret};
 use crate::transport::Stream;
 
@@ -232,6 +233,19 @@ pub(super) async fn receive(
     ours: Identity,
     any_cluster: bool,
     secret: Option<&Secret>,
+) -> Result<(Identity, Lane), Refused> {
+    let mut server = None;
+    let received = receive_from(stream, ours, any_cluster, secret, &mut server).await;
+    received.map_err(|error| Refused { server, error })
+}
+
+/// `server` is set to what the caller calls itself, as soon as it has.
+async fn receive_from(
+    stream: &mut dyn Stream,
+    ours: Identity,
+    any_cluster: bool,
+    secret: Option<&Secret>,
+    server: &mut Option<u64>,
 ) -> Result<(Identity, Lane), HandshakeError> {
     let mut magic = [0; MAGIC.len()];
     stream.read_exact(&mut magic).await?;
@@ -247,6 +261,7 @@ pub(super) async fn receive(
         return Err(HandshakeError::Version { theirs });
     }
     let hello = read_part(stream).await?;
+    *server = Identity::decode(&mut hello.clone()).ok().map(|caller| caller.server);
     let (verdict, result) = match judge(hello.clone(), ours, any_cluster, method(secret)) {
         Ok(judged) => (Verdict::Accepted, Ok(judged)),
         Err((verdict, error)) => (verdict, Err(error)),

@@ -16,6 +16,7 @@ mod handshake;
 mod link;
 mod port;
 mod reach;
+mod refusals;
 mod secret;
 
 pub use frame::FrameError;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,11 +15,12 @@ use futures_util::stream::FuturesUnordered;
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, Id, JoinHandle};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
-use super::arrivals::{HANDSHAKES_MAX, Handshakes};
+use super::arrivals::Handshakes;
 use super::frame::{ANSWER, Frame, FrameError, FrameReader};
 use super::handshake::{HandshakeError, Identity, receive};
+use super::refusals::{Refusals, Refused};
 use super::secret::Secret;
 use super::{FrameLimits, Lane};
 use crate::fatal::{Fatal, caught};
@@ -30,9 +31,6 @@ const WRITE_BYTES: usize = 256 * 1024;
 
 /// The pause after a failure to accept, for example because no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// The pause before the same refusal of the same caller is logged again.
-const REFUSAL_PAUSE: Duration = Duration::from_secs(10);
 
 /// One call from a peer.
 #[derive(Debug)]
@@ -163,26 +161,6 @@ impl Connections {
     }
 }
 
-/// The refused callers that were logged, so that one that tries again and again has a line from
-/// time to time only.
-#[derive(Debug, Default)]
-struct Refusals {
-    logged: Mutex<BTreeMap<IpAddr, (String, Instant)>>,
-}
-
-impl Refusals {
-    fn warn(&self, address: SocketAddr, error: &HandshakeError) {
-        let (now, text) = (Instant::now(), error.to_string());
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
-        logged.retain(|_, (_, at)| now.duration_since(*at) < REFUSAL_PAUSE);
-        let is_known = logged.get(&address.ip()).is_some_and(|(known, _)| *known == text);
-        if !is_known && logged.len() < HANDSHAKES_MAX {
-            logged.insert(address.ip(), (text, now));
-            tracing::warn!(%address, %error, "refused on the peer port");
-        }
-    }
-}
-
 fn accepting(
     listener: Box<dyn Listener>,
     options: PeerPortOptions,
@@ -276,10 +254,10 @@ impl Shared {
                 }
             }
             // Its peers keep asking for the old directory until the new one is a member.
-            Ok(Err(error @ HandshakeError::Directory { .. })) => {
-                tracing::debug!(%address, %error, "refused on the peer port");
+            Ok(Err(Refused { server, error: error @ HandshakeError::Directory { .. } })) => {
+                tracing::debug!(%address, server, %error, "refused on the peer port");
             }
-            Ok(Err(error)) => refusals.warn(address, &error),
+            Ok(Err(refused)) => refusals.warn(address, &refused),
             Err(_) => tracing::debug!(%address, "no handshake in time on the peer port"),
         }
     }
@@ -374,6 +352,7 @@ async fn write_answers(
 mod tests {
     use super::*;
     use crate::peer::Target;
+    use crate::peer::arrivals::HANDSHAKES_MAX;
     use crate::peer::handshake::greet;
     use crate::transport::RealNet;
 
