@@ -6,7 +6,7 @@
 //! called   magic (8) · version (2) · verdict (1) · length (2) · welcome
 //!          welcome  identity · nonce (32) · proof (32)
 //! caller   proof (32), if there is a secret and it was let in
-//!          identity cluster (8) · founding (8) · server (8) · directory (8) · boot (8)
+//!          identity cluster (8) · founding (8) · server (8) · directory (8)
 //! ```
 //!
 //! A length counts what follows it. Who speaks another version gets a welcome without the length
@@ -36,7 +36,7 @@ use crate::transport::Stream;
 const MAGIC: [u8; 8] = *b"zoopeer\n";
 
 /// The version of the handshake and of the frames' format.
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
 
 /// The numbers that servers have. With one connection for each lane of each, they bound what the
 /// peer port holds open, whatever callers say of themselves.
@@ -67,13 +67,11 @@ pub struct Identity {
     pub server: u64,
     /// The id of its data directory. A replaced disk is another directory under the same number.
     pub directory: u64,
-    /// Its start: later starts have larger numbers.
-    pub boot: u64,
 }
 
 impl Identity {
     fn encode(&self, out: &mut Vec<u8>) {
-        for number in [self.cluster, self.founding, self.server, self.directory, self.boot] {
+        for number in [self.cluster, self.founding, self.server, self.directory] {
             out.put_u64(number);
         }
     }
@@ -81,7 +79,7 @@ impl Identity {
     fn decode(input: &mut Bytes) -> Result<Self, HandshakeError> {
         let mut number = || input.try_get_u64().map_err(|_| HandshakeError::Malformed);
         let (cluster, founding, server) = (number()?, number()?, number()?);
-        Ok(Self { cluster, founding, server, directory: number()?, boot: number()? })
+        Ok(Self { cluster, founding, server, directory: number()? })
     }
 }
 

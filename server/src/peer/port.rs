@@ -356,7 +356,7 @@ mod tests {
     use crate::peer::handshake::greet;
     use crate::transport::RealNet;
 
-    const OURS: Identity = Identity { cluster: 7, founding: 0, server: 2, directory: 5, boot: 1 };
+    const OURS: Identity = Identity { cluster: 7, founding: 0, server: 2, directory: 5 };
     const TARGET: Target = Target { server: 2, directory: Some(5) };
 
     #[derive(Debug)]

@@ -32,7 +32,7 @@ impl Service for Echo {
     }
 }
 
-const OURS: Identity = Identity { cluster: 7, founding: 0, server: 1, directory: 5, boot: 1 };
+const OURS: Identity = Identity { cluster: 7, founding: 0, server: 1, directory: 5 };
 const THEIRS: Identity = Identity { server: 2, directory: 6, ..OURS };
 
 fn options() -> PeerPortOptions {
@@ -255,7 +255,7 @@ async fn a_caller_of_another_version_is_told_which_one_is_spoken() {
     let read = timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await.unwrap();
     assert_eq!(read.unwrap(), 11);
     // Its version, and that it refuses the caller's.
-    assert_eq!((&answer[..8], &answer[8..]), (&b"zoopeer\n"[..], &[0, 3, 1][..]));
+    assert_eq!((&answer[..8], &answer[8..]), (&b"zoopeer\n"[..], &[0, 4, 1][..]));
 }
 
 #[tokio::test]
@@ -315,10 +315,10 @@ async fn a_handshake_that_was_recorded_cannot_be_played_again() {
     });
     // The recorder sits between the two, and passes everything on.
     let mut real = TcpStream::connect(port.local_addr()).await.unwrap();
-    let mut hello = vec![0; 8 + 2 + 2 + 40 + 8 + 8 + 1 + 1 + 32];
+    let mut hello = vec![0; 8 + 2 + 2 + 32 + 8 + 8 + 1 + 1 + 32];
     far.read_exact(&mut hello).await.unwrap();
     real.write_all(&hello).await.unwrap();
-    let mut welcome = vec![0; 8 + 2 + 1 + 2 + 40 + 32 + 32];
+    let mut welcome = vec![0; 8 + 2 + 1 + 2 + 32 + 32 + 32];
     real.read_exact(&mut welcome).await.unwrap();
     far.write_all(&welcome).await.unwrap();
     let mut proof = vec![0; 32];
@@ -329,7 +329,7 @@ async fn a_handshake_that_was_recorded_cannot_be_played_again() {
     for answer in [proof, called_proof, vec![0; 32]] {
         let mut replayed = TcpStream::connect(port.local_addr()).await.unwrap();
         replayed.write_all(&hello).await.unwrap();
-        let mut fresh = vec![0; 8 + 2 + 1 + 2 + 40 + 32 + 32];
+        let mut fresh = vec![0; 8 + 2 + 1 + 2 + 32 + 32 + 32];
         replayed.read_exact(&mut fresh).await.unwrap();
         replayed.write_all(&answer).await.unwrap();
         // A call of kind 1 with an empty body.

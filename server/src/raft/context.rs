@@ -60,21 +60,20 @@ pub(super) fn reconfigurer(
 }
 
 /// Returns who this server is to its peers. The founding is put in when a connection begins.
-fn peer_identity(options: &Options, boot: u64, identity: &DirectoryIdentity) -> peer::Identity {
+fn peer_identity(options: &Options, identity: &DirectoryIdentity) -> peer::Identity {
     let (server, directory) = (u64::from(options.server.0), directory_of(identity.node()));
-    peer::Identity { cluster: options.cluster_id, founding: 0, server, directory, boot }
+    peer::Identity { cluster: options.cluster_id, founding: 0, server, directory }
 }
 
 pub(super) fn links(
     options: &Options,
-    boot: u64,
     identity: &DirectoryIdentity,
     net: &Arc<dyn Net>,
     fatal: &Fatal,
 ) -> Arc<Links> {
     let template = LinkOptions {
         net: Arc::clone(net),
-        ours: peer_identity(options, boot, identity),
+        ours: peer_identity(options, identity),
         founding: identity.founding_source(),
         target: peer::Target { server: 0, directory: None },
         addresses: Vec::new(),
@@ -121,7 +120,6 @@ impl RaftContext {
     pub(super) async fn listen(
         &self,
         options: &Options,
-        boot: u64,
         net: &Arc<dyn Net>,
     ) -> Result<Option<(PeerPort, MovedPort)>, StartError> {
         let own = options.members.iter().find(|member| member.server == options.server);
@@ -144,7 +142,7 @@ impl RaftContext {
             receiving: tokio::sync::Mutex::default(),
         });
         let port_options = PeerPortOptions {
-            ours: peer_identity(options, boot, &self.identity),
+            ours: peer_identity(options, &self.identity),
             founding: self.identity.founding_source(),
             any_cluster: options.reconfig && !options.cluster_named,
             address: address.clone(),

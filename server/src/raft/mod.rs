@@ -110,13 +110,12 @@ impl Opened {
         net: Arc<dyn Net>,
         fatal: Fatal,
     ) -> Result<Raft, StartError> {
-        let Self { options, boot, wal, snapshots, proposer, directories, identity, agreement } =
-            self;
+        let Self { options, wal, snapshots, proposer, directories, identity, agreement, .. } = self;
         let wal = Arc::new(wal);
         let report = fatal.clone();
         wal.on_failure(Box::new(move |error| report.report(error.to_string())));
         let node = identity.node();
-        let links = links(&options, boot, &identity, &net, &fatal);
+        let links = links(&options, &identity, &net, &fatal);
         let state_machine =
             StateMachine::new(Arc::clone(&machine), Arc::clone(&proposer), snapshots.clone())
                 .map_err(not_started)?;
@@ -151,7 +150,7 @@ impl Opened {
             fatal,
             wal,
         };
-        let (port, moved_port) = context.listen(&options, boot, &net).await?.unzip();
+        let (port, moved_port) = context.listen(&options, &net).await?.unzip();
         context.core.raft().run();
         let mut tasks = context.start_tasks(&options);
         if let Some(moved_port) = moved_port {

@@ -432,7 +432,7 @@ mod tests {
     async fn a_link_that_was_given_up_is_opened_anew() {
         let template = LinkOptions {
             net: Arc::new(RealNet),
-            ours: Identity { cluster: 7, founding: 0, server: 1, directory: 5, boot: 1 },
+            ours: Identity { cluster: 7, founding: 0, server: 1, directory: 5 },
             founding: Arc::default(),
             secret: None,
             target: Target { server: 0, directory: None },

@@ -22,7 +22,7 @@ pub(super) fn link(ensemble: &Ensemble, from: usize, to: usize) -> Link {
     let founding = server.raft.founding();
     Link::open(LinkOptions {
         net: Arc::new(RealNet),
-        ours: Identity { cluster: 7, founding: 0, server: from as u64 + 1, directory: 1, boot: 1 },
+        ours: Identity { cluster: 7, founding: 0, server: from as u64 + 1, directory: 1 },
         founding: Arc::new(AtomicU64::new(founding)),
         secret: None,
         target: Target { server: to as u64 + 1, directory: None },

@@ -50,7 +50,7 @@ async fn a_server_whose_votes_are_refused_waits_before_it_asks_again() {
     let refuses = Arc::new(Refuses { leader: node, pre_votes: AtomicU32::default() });
     let (server, directory) = (server_of(node), directory_of(node));
     let options = PeerPortOptions {
-        ours: Identity { cluster: 7, founding, server, directory, boot: 99 },
+        ours: Identity { cluster: 7, founding, server, directory },
         founding: Arc::new(AtomicU64::new(founding)),
         any_cluster: false,
         secret: None,
