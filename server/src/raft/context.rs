@@ -14,6 +14,7 @@ use super::committed::Committed;
 use super::core::Core;
 use super::directory::{DirectoryIdentity, directory_of};
 use super::divergence::{Comparer, Divergence};
+use super::joining::Joining;
 use super::levels::{Ceiling, LevelKeeper};
 use super::machine::Machine;
 use super::moved_port::MovedPort;
@@ -56,6 +57,7 @@ pub(super) fn reconfigurer(
         standalone: options.standalone,
         voters_min: options.voters_min,
         busy: tokio::sync::Mutex::default(),
+        joining: Joining::default(),
     }
 }
 

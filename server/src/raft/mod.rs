@@ -15,6 +15,7 @@ mod directories;
 mod directory;
 mod divergence;
 mod founding;
+mod joining;
 mod levels;
 mod log_store;
 mod machine;

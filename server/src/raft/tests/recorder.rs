@@ -41,6 +41,8 @@ pub(super) struct Recorder {
     pub(super) drift: Arc<AtomicU64>,
     /// The version of its digest's definition.
     pub(super) digest_version: Arc<AtomicU8>,
+    /// What a client would see of `/zookeeper/config`.
+    pub(super) view: Arc<Mutex<ConfigView>>,
     /// What the transactions are counted from.
     pub(super) zxid_before: Arc<AtomicU64>,
     /// The call in which it panics, once.
@@ -236,12 +238,15 @@ impl Machine for Recorder {
     }
 
     fn members(&self, text: String, write: bool) {
+        if write {
+            self.view.lock().unwrap().text = format!("{text}version=100000001");
+        }
         self.tell(|told| told.members.push((text, write)));
     }
 
     fn config_view(&self, _identities: &[Id]) -> ConfigView {
         self.may_panic("config_view");
-        ConfigView::default()
+        self.view.lock().unwrap().clone()
     }
 
     fn role(&self, role: Role, _term: u64) {
