@@ -444,6 +444,26 @@ mod tests {
         assert!(findings.differing.is_empty() && !findings.diverged, "{findings:?}");
     }
 
+    /// Entries of different terms in one place are a forked log, even if the states are the same or
+    /// their digests are gone.
+    #[test]
+    fn terms_of_committed_entries_that_disagree_are_a_difference() {
+        let ours = Checkpoint { index: 5, term: 3, digest: 7 };
+        for (known, agrees) in [
+            (Known::State { term: 3, digest: 7 }, Some(true)),
+            (Known::State { term: 4, digest: 7 }, Some(false)),
+            (Known::Term(4), Some(false)),
+            (Known::Term(3), None),
+            (Known::Nothing, None),
+        ] {
+            assert_eq!(known.agrees(ours), agrees, "{known:?}");
+        }
+        let divergence = Divergence::new(1);
+        divergence.compare(2, 0, ours, Known::Term(4));
+        divergence.compare(3, 0, ours, Known::State { term: 4, digest: 7 });
+        assert!(divergence.findings(1, &[1, 2, 3]).diverged);
+    }
+
     #[test]
     fn digests_of_another_version_say_nothing_and_terms_do() {
         let theirs = |version: u8, term| {
