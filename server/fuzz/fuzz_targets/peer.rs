@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use zoolet_server::fatal::Fatal;
 use zoolet_server::peer::{Answer, Call, FrameLimits, Identity, PeerPort, PeerPortOptions, Service};
 use zoolet_server::transport::{BoxFuture, Listener, Net, Stream};
 
@@ -83,6 +84,7 @@ async fn talk(input: &[u8]) {
         frames: FrameLimits { small: FRAME_BYTES_MAX, large: FRAME_BYTES_MAX },
         answers_max: 8,
         handshake_timeout: Duration::from_secs(60),
+        fatal: Fatal::default(),
     };
     let net = OneConnection(Mutex::new(Some(theirs)));
     let _port = PeerPort::listen(&net, options, Arc::new(Echo)).await.expect("it always listens");
