@@ -155,7 +155,7 @@ fn peers() {
     write("peer", "answer", &[vec![1], frame(0, b"nobody asked")].concat());
     let cut_short = frame(1, &[0; 40]).into_iter().take(20).collect();
     write("peer", "short", &[vec![1], cut_short].concat());
-    write("peer", "greeting", b"\x00zoopeer\n\x00\x03\x00\x5a\x00\x00\x00\x00\x00\x00\x00\x07");
+    write("peer", "greeting", b"\x00zoopeer\n\x00\x04\x00\x52\x00\x00\x00\x00\x00\x00\x00\x07");
 }
 
 fn write(target: &str, name: &str, input: &[u8]) {

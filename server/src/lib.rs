@@ -10,6 +10,7 @@ pub mod clock;
 pub mod config;
 pub mod embed;
 pub mod entropy;
+pub mod fatal;
 pub mod host;
 mod logging;
 pub mod metrics;

@@ -19,11 +19,12 @@ use zoolet_jute::{ErrorCode, Id, SessionId};
 use crate::clock::{Clock, RealClock};
 use crate::config::{ConfigError, ServerConfig};
 use crate::entropy::{Entropy, RealEntropy};
+use crate::fatal::Fatal;
 use crate::host::{ConfigView, Host};
 use crate::net::{self, ClientPort};
 use crate::peer::SecretError;
 use crate::raft::{self, Chunks, Machine, Raft, Staged, StateSnapshot};
-use crate::replica::state::{Admitted, RestoreError, State};
+use crate::replica::state::{Admitted, DIGEST_VERSION, RestoreError, State};
 use crate::replica::{FeatureLevel, Levels, Replica, Role, Written};
 use crate::storage::{Disk, RealDisk, StorageError};
 use crate::transport::{Net, RealNet};
@@ -89,7 +90,7 @@ pub struct Node {
     raft: Raft,
     port: ClientPort,
     ticker: JoinHandle<((), ())>,
-    fatal: watch::Receiver<Option<String>>,
+    fatal: Fatal,
 }
 
 impl Node {
@@ -108,20 +109,21 @@ impl Node {
         let proposer = opened.proposer();
         let limits = settings::host_limits(&config);
         let host = Host::with_limits(replica, Arc::clone(&seams.clock), proposer, limits);
-        let raft =
-            opened.start(Arc::new(HostMachine(Arc::clone(&host))), Arc::clone(&seams.net)).await?;
+        let (fatal, machine) = (Fatal::default(), Arc::new(HostMachine(Arc::clone(&host))));
+        let raft = opened.start(machine, Arc::clone(&seams.net), fatal.clone()).await?;
         let address = config.client_bind.to_string();
         let disk = Arc::clone(&seams.disk);
         let ensemble = settings::KnownEnsemble(raft.status_source());
         let facts = settings::facts(&config, disk, ensemble);
         let port_options = settings::port_options(&config, facts);
-        let port = net::listen(port_options, Arc::clone(&host), &*seams.net)
+        let port = net::listen(port_options, Arc::clone(&host), &*seams.net, &fatal)
             .await
             .map_err(|source| StartError::Listen { address, source })?;
         let ticks = tick(Arc::clone(&host), settings::ticker_period(&config));
         let watch = watch_for_leader(raft.role(), settings::leader_wanted_within(&config));
+        let ticks = fatal.clone().endless("session clock", ticks);
+        let watch = fatal.clone().finite("leader watch", watch);
         let ticker = tokio::spawn(async { tokio::join!(ticks, watch) });
-        let fatal = raft.fatal();
         info!(server, clients = %port.local_addr(), peers = ?raft.peer_addr(), "server started");
         Ok(Self { host, raft, port, ticker, fatal })
     }
@@ -148,7 +150,7 @@ impl Node {
 
     /// Waits until the server can no longer work, and says why.
     pub fn fatal(&self) -> impl Future<Output = String> + Send + 'static {
-        let (mut fatal, mut failure) = (self.fatal.clone(), self.host.failure());
+        let (mut fatal, mut failure) = (self.fatal.watch(), self.host.failure());
         async move {
             let why = tokio::select! {
                 why = fatal.wait_for(Option::is_some) => why,
@@ -250,6 +252,10 @@ impl Machine for HostMachine {
         self.0.digest().1
     }
 
+    fn digest_version(&self) -> u8 {
+        DIGEST_VERSION
+    }
+
     fn diverged(&self) {
         self.0.diverged();
     }
@@ -308,8 +314,12 @@ impl Machine for HostMachine {
     }
 
     fn stage(&self, chunks: Chunks) -> io::Result<Staged> {
-        let state = State::restore(chunks)
-            .map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        let state = State::restore(chunks).map_err(|error| match &error {
+            RestoreError::Source(_) | RestoreError::Version(_) => io::Error::other(error),
+            RestoreError::UnexpectedEnd(_)
+            | RestoreError::Invalid(_)
+            | RestoreError::Digest { .. } => io::Error::new(io::ErrorKind::InvalidData, error),
+        })?;
         let host = Arc::clone(&self.0);
         Ok(Staged::new(move || host.restore(state)))
     }

@@ -12,7 +12,7 @@ use zoolet_jute::{ErrorCode, OpCode};
 const LINES_MAX: usize = 500;
 
 /// For each module of the server (or package), what its files must not name.
-const FORBIDDEN: [(&str, &[&str]); 20] = [
+const FORBIDDEN: [(&str, &[&str]); 21] = [
     ("jute/src", &["tokio", "openraft", "std::net", "std::fs", "std::io", "zoolet_server"]),
     (
         "server/src/replica",
@@ -59,6 +59,7 @@ const FORBIDDEN: [(&str, &[&str]); 20] = [
     ("server/src/clock.rs", &["crate::"]),
     ("server/src/transport.rs", &["crate::", "std::fs"]),
     ("server/src/process.rs", &["crate::"]),
+    ("server/src/fatal.rs", &["crate::", "std::fs"]),
     ("server/src/metrics.rs", &["crate::", "tokio", "std::fs"]),
     ("server/src/entropy.rs", &["crate::", "tokio", "std::fs"]),
     (

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use zoolet_server::fatal::Fatal;
 use zoolet_server::peer::{Answer, Call, FrameLimits, Identity, PeerPort, PeerPortOptions, Service};
 use zoolet_server::transport::{BoxFuture, Listener, Net, Stream};
 
@@ -75,7 +76,7 @@ fuzz_target!(|bytes: &[u8]| {
 async fn talk(input: &[u8]) {
     let (ours, theirs) = duplex(64 * 1024);
     let options = PeerPortOptions {
-        ours: Identity { cluster: 7, founding: 0, server: 2, directory: 1, boot: 1 },
+        ours: Identity { cluster: 7, founding: 0, server: 2, directory: 1 },
         founding: Arc::new(AtomicU64::new(0)),
         any_cluster: false,
         secret: None,
@@ -83,6 +84,7 @@ async fn talk(input: &[u8]) {
         frames: FrameLimits { small: FRAME_BYTES_MAX, large: FRAME_BYTES_MAX },
         answers_max: 8,
         handshake_timeout: Duration::from_secs(60),
+        fatal: Fatal::default(),
     };
     let net = OneConnection(Mutex::new(Some(theirs)));
     let _port = PeerPort::listen(&net, options, Arc::new(Echo)).await.expect("it always listens");
@@ -104,15 +106,15 @@ async fn talk(input: &[u8]) {
 }
 
 /// Magic, version, verdict and length; then identity, nonce and proof.
-const WELCOME_BYTES: usize = 13 + 40 + 32 + 32;
+const WELCOME_BYTES: usize = 13 + 32 + 32 + 32;
 
 /// What server 1 of the cluster says to this one.
 fn hello() -> Vec<u8> {
     let mut hello = b"zoopeer\n".to_vec();
-    hello.extend(3_u16.to_be_bytes());
-    hello.extend(90_u16.to_be_bytes());
-    // Cluster, founding, server, directory, boot; then the server that it wants, and any directory.
-    for number in [7_u64, 0, 1, 1, 1, 2, u64::MAX] {
+    hello.extend(4_u16.to_be_bytes());
+    hello.extend(82_u16.to_be_bytes());
+    // Cluster, founding, server, directory; then the server that it wants, and any directory.
+    for number in [7_u64, 0, 1, 1, 2, u64::MAX] {
         hello.extend(number.to_be_bytes());
     }
     // The control lane, no secret, and no nonce.

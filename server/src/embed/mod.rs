@@ -183,6 +183,12 @@ impl Ensemble {
         })
     }
 
+    /// Returns why a server has ended by itself, if it has: its disk has failed, or a task of it
+    /// has panicked. It can be restarted.
+    pub fn failure(&self, server: usize) -> Result<Option<String>, EmbedError> {
+        self.server(server).map(Server::failure)
+    }
+
     /// Waits until every server that runs and is not paused serves.
     pub async fn wait_ready(&self) -> Result<(), EmbedError> {
         let ready = async {
@@ -214,9 +220,9 @@ impl Ensemble {
         Ok(())
     }
 
-    /// Starts a server that was stopped or killed, on the same port and with the same files.
+    /// Starts a server that was stopped or killed, or that has failed, on the same port and with the same files.
     pub async fn restart(&mut self, index: usize) -> Result<(), EmbedError> {
-        let server = self.expect(index, &[Standing::Stopped])?;
+        let server = self.expect(index, &[Standing::Stopped, Standing::Failed])?;
         let started = server
             .launch()?
             .await

@@ -8,7 +8,7 @@ use std::{io, mem};
 
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
-use tracing::warn;
+use tracing::{error, warn};
 
 use crate::config::ServerConfig;
 use crate::node::{Node, Seams, StartError};
@@ -23,6 +23,8 @@ pub(super) enum Standing {
     Running,
     Paused,
     Stopped,
+    /// It has ended by itself.
+    Failed,
 }
 
 impl Standing {
@@ -31,6 +33,7 @@ impl Standing {
             Self::Running => "running",
             Self::Paused => "paused",
             Self::Stopped => "stopped",
+            Self::Failed => "failed",
         }
     }
 }
@@ -50,6 +53,8 @@ enum Order {
 #[derive(Debug)]
 pub(super) struct Running {
     role: watch::Receiver<Role>,
+    /// Why it has ended by itself.
+    failure: watch::Receiver<Option<String>>,
 }
 
 /// A server that may run or not.
@@ -71,6 +76,8 @@ impl Server {
 
     /// Starts the thread; what it answers goes to [`Server::launched`].
     pub(super) fn launch(&mut self) -> io::Result<oneshot::Receiver<Result<Running, StartError>>> {
+        // One that has failed ends by itself.
+        self.join();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (orders, received) = mpsc::channel(ORDERS_MAX);
         let (started, answer) = oneshot::channel();
@@ -95,15 +102,29 @@ impl Server {
     }
 
     pub(super) fn role(&self) -> Role {
-        self.running.as_ref().map_or(Role::Looking, |running| *running.role.borrow())
+        match self.standing() {
+            Standing::Running | Standing::Paused => {
+                self.running.as_ref().map_or(Role::Looking, |running| *running.role.borrow())
+            }
+            Standing::Stopped | Standing::Failed => Role::Looking,
+        }
     }
 
     pub(super) fn standing(&self) -> Standing {
         match (&self.running, &self.pause) {
             (None, _) => Standing::Stopped,
+            (Some(_), _) if self.failure().is_some() => Standing::Failed,
             (Some(_), Some(_)) => Standing::Paused,
             (Some(_), None) => Standing::Running,
         }
+    }
+
+    /// Returns why the server has ended by itself, if it has.
+    pub(super) fn failure(&self) -> Option<String> {
+        let running = self.running.as_ref()?;
+        let reported = running.failure.borrow().clone();
+        let has_ended = self.thread.as_ref().is_none_or(JoinHandle::is_finished);
+        reported.or_else(|| has_ended.then(|| "its thread has ended".to_owned()))
     }
 
     /// Returns once it stands still. Nothing that it waits for is done by the caller's thread.
@@ -180,10 +201,11 @@ async fn live(
     started: oneshot::Sender<Result<Running, StartError>>,
     mut orders: mpsc::Receiver<Order>,
 ) {
+    let (report, failure) = watch::channel(None);
     let node = match Node::start(config, seams).await {
         Ok(node) => {
             // Nobody waits any more if the ensemble was dropped; the orders end, too, then.
-            let _ = started.send(Ok(Running { role: node.role() }));
+            let _ = started.send(Ok(Running { role: node.role(), failure }));
             node
         }
         Err(error) => {
@@ -196,7 +218,8 @@ async fn live(
         let order = tokio::select! {
             order = orders.recv() => order.unwrap_or(Order::Kill),
             why = &mut fatal => {
-                warn!(why, "an embedded server has failed");
+                error!(why, "an embedded server has failed");
+                report.send_replace(Some(why));
                 return node.kill().await;
             }
         };
@@ -210,5 +233,41 @@ async fn live(
             Order::Stop => return node.shutdown().await,
             Order::Kill => return node.kill().await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::config::LoopbackPorts;
+    use crate::storage::{Fault, MemoryDisk};
+    use crate::transport::ReservedPort;
+
+    /// A server that had ended by itself was shown as running, in its last role.
+    #[tokio::test]
+    async fn a_server_that_has_failed_says_why_and_can_be_started_again() {
+        let ports = [0, 1].map(|_| ReservedPort::take("127.0.0.1", 0).unwrap());
+        let pair = LoopbackPorts { client: ports[0].port(), peer: ports[1].port() };
+        let config =
+            ServerConfig::loopback_ensemble(&[pair], "/failed".as_ref()).unwrap().remove(0);
+        let disk = MemoryDisk::with_faults();
+        let seams = Seams { disk: Arc::new(disk.clone()), ..Seams::real() };
+        let mut server = Server::new(config, seams);
+        let running = server.launch().unwrap().await.unwrap().unwrap();
+        server.launched(running);
+        assert_eq!((server.standing(), server.failure()), (Standing::Running, None));
+        let mut failure = server.running.as_ref().unwrap().failure.clone();
+        disk.fail_change(1, Fault::Io);
+        let why = failure.wait_for(Option::is_some).await.unwrap().clone().unwrap();
+        assert!(why.contains("injected fault"), "{why}");
+        assert_eq!((server.standing(), server.role()), (Standing::Failed, Role::Looking));
+        assert_eq!(server.failure(), Some(why));
+
+        let running = server.launch().unwrap().await.unwrap().unwrap();
+        server.launched(running);
+        assert_eq!((server.standing(), server.failure()), (Standing::Running, None));
+        server.stop().await;
     }
 }

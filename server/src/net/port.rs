@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
-use tracing::{debug, warn};
+use tracing::{debug, error, warn};
 
 use super::connection::Connection;
 use super::facts::Facts;
 use super::four_letter::TRACE_MASK;
 use super::registry::{Entry, Registry};
+use crate::fatal::{Fatal, caught};
 use crate::host::Host;
 use crate::outbox::Outbox;
 use crate::transport::{Listener, Net, Stream};
@@ -67,11 +68,12 @@ pub struct ClientPort {
     task: JoinHandle<()>,
 }
 
-/// Opens the port.
+/// Opens the port. `fatal` receives the reason if it can no longer accept.
 pub async fn listen(
     options: PortOptions,
     host: Arc<Host>,
     net: &dyn Net,
+    fatal: &Fatal,
 ) -> io::Result<ClientPort> {
     let listener = net.listen(&options.address, options.backlog).await?;
     let address = listener.local_addr()?;
@@ -79,7 +81,8 @@ pub async fn listen(
     let trace_mask = AtomicU64::new(TRACE_MASK);
     let opened = Instant::now();
     let shared = Arc::new(Shared { options, host, registry, trace_mask, opened });
-    let task = tokio::spawn(accept_all(listener, shared));
+    let accepting = accept_all(listener, shared);
+    let task = tokio::spawn(fatal.clone().endless("client port", accepting));
     Ok(ClientPort { address, task })
 }
 
@@ -109,7 +112,7 @@ async fn accept_all(mut listener: Box<dyn Listener>, shared: Arc<Shared>) {
         tokio::select! {
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
-                    tasks.spawn(serve(stream, peer, Arc::clone(&shared)));
+                    tasks.spawn(serve_caught(stream, peer, Arc::clone(&shared)));
                 }
                 // The client took its own connection back; the next one need not wait for that.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -123,6 +126,13 @@ async fn accept_all(mut listener: Box<dyn Listener>, shared: Arc<Shared>) {
             },
             Some(_) = tasks.join_next() => {}
         }
+    }
+}
+
+/// A client's connection must not end the server.
+async fn serve_caught(stream: Box<dyn Stream>, peer: SocketAddr, shared: Arc<Shared>) {
+    if let Err(panic) = caught(serve(stream, peer, shared)).await {
+        error!(%peer, panic, "a client's connection has panicked");
     }
 }
 

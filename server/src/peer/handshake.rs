@@ -6,7 +6,7 @@
 //! called   magic (8) · version (2) · verdict (1) · length (2) · welcome
 //!          welcome  identity · nonce (32) · proof (32)
 //! caller   proof (32), if there is a secret and it was let in
-//!          identity cluster (8) · founding (8) · server (8) · directory (8) · boot (8)
+//!          identity cluster (8) · founding (8) · server (8) · directory (8)
 //! ```
 //!
 //! A length counts what follows it. Who speaks another version gets a welcome without the length
@@ -29,13 +29,14 @@ use thiserror::Error;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::Lane;
+use super::refusals::Refused;
 use super::secret::{NONCE_BYTES, PROOF_BYTES, Secret};
 use crate::transport::Stream;
 
 const MAGIC: [u8; 8] = *b"zoopeer\n";
 
 /// The version of the handshake and of the frames' format.
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
 
 /// The numbers that servers have. With one connection for each lane of each, they bound what the
 /// peer port holds open, whatever callers say of themselves.
@@ -66,13 +67,11 @@ pub struct Identity {
     pub server: u64,
     /// The id of its data directory. A replaced disk is another directory under the same number.
     pub directory: u64,
-    /// Its start: later starts have larger numbers.
-    pub boot: u64,
 }
 
 impl Identity {
     fn encode(&self, out: &mut Vec<u8>) {
-        for number in [self.cluster, self.founding, self.server, self.directory, self.boot] {
+        for number in [self.cluster, self.founding, self.server, self.directory] {
             out.put_u64(number);
         }
     }
@@ -80,7 +79,7 @@ impl Identity {
     fn decode(input: &mut Bytes) -> Result<Self, HandshakeError> {
         let mut number = || input.try_get_u64().map_err(|_| HandshakeError::Malformed);
         let (cluster, founding, server) = (number()?, number()?, number()?);
-        Ok(Self { cluster, founding, server, directory: number()?, boot: number()? })
+        Ok(Self { cluster, founding, server, directory: number()? })
     }
 }
 
@@ -232,6 +231,19 @@ pub(super) async fn receive(
     ours: Identity,
     any_cluster: bool,
     secret: Option<&Secret>,
+) -> Result<(Identity, Lane), Refused> {
+    let mut server = None;
+    let received = receive_from(stream, ours, any_cluster, secret, &mut server).await;
+    received.map_err(|error| Refused { server, error })
+}
+
+/// `server` is set to what the caller calls itself, as soon as it has.
+async fn receive_from(
+    stream: &mut dyn Stream,
+    ours: Identity,
+    any_cluster: bool,
+    secret: Option<&Secret>,
+    server: &mut Option<u64>,
 ) -> Result<(Identity, Lane), HandshakeError> {
     let mut magic = [0; MAGIC.len()];
     stream.read_exact(&mut magic).await?;
@@ -247,6 +259,7 @@ pub(super) async fn receive(
         return Err(HandshakeError::Version { theirs });
     }
     let hello = read_part(stream).await?;
+    *server = Identity::decode(&mut hello.clone()).ok().map(|caller| caller.server);
     let (verdict, result) = match judge(hello.clone(), ours, any_cluster, method(secret)) {
         Ok(judged) => (Verdict::Accepted, Ok(judged)),
         Err((verdict, error)) => (verdict, Err(error)),

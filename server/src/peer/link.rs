@@ -18,6 +18,7 @@ use super::handshake::{HandshakeError, Identity, Target, greet};
 use super::reach::Reach;
 use super::secret::Secret;
 use super::{FrameLimits, Lane};
+use crate::fatal::Fatal;
 use crate::transport::{Net, Stream};
 
 /// How much is gathered for one write, in bytes.
@@ -57,6 +58,8 @@ pub struct LinkOptions {
     pub stall_timeout: Duration,
     /// Tells of a peer that cannot be reached; the links of all its lanes share it.
     pub reach: Arc<Reach>,
+    /// Receives the reason if the link can no longer connect.
+    pub fatal: Fatal,
 }
 
 /// Why a call has no answer.
@@ -97,7 +100,8 @@ impl Link {
     pub fn open(options: LinkOptions) -> Self {
         let (calls, queue) = mpsc::channel(options.calls_max);
         let frame_bytes_max = options.frames.of(options.lane);
-        tokio::spawn(run(options, queue));
+        let fatal = options.fatal.clone();
+        tokio::spawn(fatal.finite("link to a peer", run(options, queue)));
         Self { calls, frame_bytes_max }
     }
 

@@ -10,11 +10,13 @@
 //! server, is told so and then closed. With a [`Secret`], both sides prove in the handshake that
 //! they know it.
 
+mod arrivals;
 mod frame;
 mod handshake;
 mod link;
 mod port;
 mod reach;
+mod refusals;
 mod secret;
 
 pub use frame::FrameError;

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::future::Future;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -14,25 +15,22 @@ use futures_util::stream::FuturesUnordered;
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::{AbortHandle, Id, JoinHandle};
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{sleep, timeout};
 
+use super::arrivals::Handshakes;
 use super::frame::{ANSWER, Frame, FrameError, FrameReader};
 use super::handshake::{HandshakeError, Identity, receive};
+use super::refusals::{Refusals, Refused};
 use super::secret::Secret;
 use super::{FrameLimits, Lane};
+use crate::fatal::{Fatal, caught};
 use crate::transport::{BoxFuture, Listener, Net, Stream};
-
-/// Connections whose handshake is not done. One more takes the place of another.
-const HANDSHAKES_MAX: usize = 64;
 
 /// How much is gathered for one write, in bytes.
 const WRITE_BYTES: usize = 256 * 1024;
 
 /// The pause after a failure to accept, for example because no file descriptor is left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-
-/// The pause before the same refusal of the same caller is logged again.
-const REFUSAL_PAUSE: Duration = Duration::from_secs(10);
 
 /// One call from a peer.
 #[derive(Debug)]
@@ -96,6 +94,8 @@ pub struct PeerPortOptions {
     pub answers_max: usize,
     /// How long a handshake may take.
     pub handshake_timeout: Duration,
+    /// Receives the reason if the port can no longer accept.
+    pub fatal: Fatal,
 }
 
 /// The peer port. Dropping it closes the port and all connections.
@@ -123,7 +123,8 @@ impl PeerPort {
         let listener = net.listen(&options.address, 1024).await?;
         let address = listener.local_addr()?;
         let connections = Arc::new(Connections::default());
-        let accepting = tokio::spawn(accept(listener, options, service, Arc::clone(&connections)));
+        let accepting = accepting(listener, options, service, Arc::clone(&connections));
+        let accepting = tokio::spawn(accepting);
         Ok(Self { address, accepting, connections })
     }
 
@@ -160,66 +161,14 @@ impl Connections {
     }
 }
 
-/// The connections whose handshake is not done, the oldest first.
-#[derive(Debug, Default)]
-struct Handshakes {
-    waiting: Mutex<Vec<Handshake>>,
-}
-
-#[derive(Debug)]
-struct Handshake {
-    number: u64,
-    source: IpAddr,
-    /// The connection ends when this is dropped.
-    _open: oneshot::Sender<()>,
-}
-
-impl Handshakes {
-    /// Takes a connection in. What it gives ends when the connection is pushed out.
-    fn begin(&self, number: u64, source: IpAddr) -> oneshot::Receiver<()> {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        if waiting.len() >= HANDSHAKES_MAX {
-            let least_worthy = least_worthy(&waiting);
-            waiting.remove(least_worthy);
-        }
-        let (open, pushed_out) = oneshot::channel();
-        waiting.push(Handshake { number, source, _open: open });
-        pushed_out
-    }
-
-    fn end(&self, number: u64) {
-        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
-        waiting.retain(|handshake| handshake.number != number);
-    }
-}
-
-/// Whoever says nothing must not keep the others out: of the source that has the most connections
-/// here, the one that has had the most time.
-fn least_worthy(waiting: &[Handshake]) -> usize {
-    let crowd = |source: IpAddr| waiting.iter().filter(|other| other.source == source).count();
-    // Of equals, the last one counts.
-    let newest_first = waiting.iter().enumerate().rev();
-    newest_first.max_by_key(|(_, handshake)| crowd(handshake.source)).map_or(0, |(at, _)| at)
-}
-
-/// The refused callers that were logged, so that one that tries again and again has a line from
-/// time to time only.
-#[derive(Debug, Default)]
-struct Refusals {
-    logged: Mutex<BTreeMap<IpAddr, (String, Instant)>>,
-}
-
-impl Refusals {
-    fn warn(&self, address: SocketAddr, error: &HandshakeError) {
-        let (now, text) = (Instant::now(), error.to_string());
-        let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
-        logged.retain(|_, (_, at)| now.duration_since(*at) < REFUSAL_PAUSE);
-        let is_known = logged.get(&address.ip()).is_some_and(|(known, _)| *known == text);
-        if !is_known && logged.len() < HANDSHAKES_MAX {
-            logged.insert(address.ip(), (text, now));
-            tracing::warn!(%address, %error, "refused on the peer port");
-        }
-    }
+fn accepting(
+    listener: Box<dyn Listener>,
+    options: PeerPortOptions,
+    service: Arc<dyn Service>,
+    connections: Arc<Connections>,
+) -> impl Future<Output = ()> + Send {
+    let fatal = options.fatal.clone();
+    fatal.endless("peer port", accept(listener, options, service, connections))
 }
 
 async fn accept(
@@ -228,12 +177,13 @@ async fn accept(
     service: Arc<dyn Service>,
     connections: Arc<Connections>,
 ) {
-    let (handshakes, mut number) = (Arc::new(Handshakes::default()), 0);
-    let refusals = Arc::new(Refusals::default());
+    let (handshakes, refusals) = Default::default();
+    let port = Shared { options, service, connections, handshakes, refusals };
+    let mut number = 0;
     // Dropped with this future, which ends the handshakes that are under way.
     let (_open, closed) = watch::channel(());
     loop {
-        let (mut stream, address) = match listener.accept().await {
+        let (stream, address) = match listener.accept().await {
             Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "cannot accept a peer's connection");
@@ -241,44 +191,75 @@ async fn accept(
                 continue;
             }
         };
-        let (options, service) = (options.clone(), Arc::clone(&service));
-        let (connections, mut closed) = (Arc::clone(&connections), closed.clone());
-        let (handshakes, refusals) = (Arc::clone(&handshakes), Arc::clone(&refusals));
+        let (port, closed) = (port.clone(), closed.clone());
         number += 1;
-        let pushed_out = handshakes.begin(number, address.ip());
+        let pushed_out = port.handshakes.begin(number, address.ip());
         tokio::spawn(async move {
-            let founding = options.founding.load(Ordering::Relaxed);
-            let ours = Identity { founding, ..options.ours };
-            let greeting = timeout(
-                options.handshake_timeout,
-                receive(&mut *stream, ours, options.any_cluster, options.secret.as_ref()),
-            );
-            let greeted = tokio::select! {
-                greeted = greeting => greeted,
-                _ = pushed_out => {
-                    tracing::debug!(%address, "too many wait for their handshake on the peer port");
-                    return;
-                }
-                _ = closed.changed() => return,
-            };
-            handshakes.end(number);
-            match greeted {
-                Ok(Ok((from, lane))) => {
-                    let serving = tokio::spawn(serve(stream, from, lane, options, service));
-                    let task = serving.id();
-                    connections.replace(from.server, lane, serving.abort_handle());
-                    // However it ends, the place in the list is given up.
-                    let _ = serving.await;
-                    connections.forget(from.server, lane, task);
-                }
-                // Its peers keep asking for the old directory until the new one is a member.
-                Ok(Err(error @ HandshakeError::Directory { .. })) => {
-                    tracing::debug!(%address, %error, "refused on the peer port");
-                }
-                Ok(Err(error)) => refusals.warn(address, &error),
-                Err(_) => tracing::debug!(%address, "no handshake in time on the peer port"),
+            let taking = port.take(stream, address, number, (pushed_out, closed));
+            if let Err(panic) = caught(taking).await {
+                tracing::error!(%address, panic, "a connection to the peer port has panicked");
             }
         });
+    }
+}
+
+/// What the connections of a port share.
+#[derive(Clone, Debug)]
+struct Shared {
+    options: PeerPortOptions,
+    service: Arc<dyn Service>,
+    connections: Arc<Connections>,
+    handshakes: Arc<Handshakes>,
+    refusals: Arc<Refusals>,
+}
+
+impl Shared {
+    /// Takes a connection in, and serves it to its end. It ends early if it is pushed out of the
+    /// handshakes, or if the port is closed during its own.
+    async fn take(
+        self,
+        mut stream: Box<dyn Stream>,
+        address: SocketAddr,
+        number: u64,
+        (pushed_out, mut closed): (oneshot::Receiver<()>, watch::Receiver<()>),
+    ) {
+        let Self { options, service, connections, handshakes, refusals } = self;
+        let founding = options.founding.load(Ordering::Relaxed);
+        let ours = Identity { founding, ..options.ours };
+        let greeting = timeout(
+            options.handshake_timeout,
+            receive(&mut *stream, ours, options.any_cluster, options.secret.as_ref()),
+        );
+        let greeted = tokio::select! {
+            greeted = greeting => greeted,
+            _ = pushed_out => {
+                tracing::debug!(%address, "too many wait for their handshake on the peer port");
+                return;
+            }
+            _ = closed.changed() => return,
+        };
+        handshakes.end(number);
+        match greeted {
+            Ok(Ok((from, lane))) => {
+                let serving = caught(serve(stream, from, lane, options, service));
+                let serving = tokio::spawn(serving);
+                let task = serving.id();
+                connections.replace(from.server, lane, serving.abort_handle());
+                // However it ends, the place in the list is given up.
+                let ended = serving.await;
+                connections.forget(from.server, lane, task);
+                if let Ok(Err(panic)) = ended {
+                    let peer = from.server;
+                    tracing::error!(peer, %lane, %address, panic, "a peer's connection has panicked");
+                }
+            }
+            // Its peers keep asking for the old directory until the new one is a member.
+            Ok(Err(Refused { server, error: error @ HandshakeError::Directory { .. } })) => {
+                tracing::debug!(%address, server, %error, "refused on the peer port");
+            }
+            Ok(Err(refused)) => refusals.warn(address, &refused),
+            Err(_) => tracing::debug!(%address, "no handshake in time on the peer port"),
+        }
     }
 }
 
@@ -371,10 +352,11 @@ async fn write_answers(
 mod tests {
     use super::*;
     use crate::peer::Target;
+    use crate::peer::arrivals::HANDSHAKES_MAX;
     use crate::peer::handshake::greet;
     use crate::transport::RealNet;
 
-    const OURS: Identity = Identity { cluster: 7, founding: 0, server: 2, directory: 5, boot: 1 };
+    const OURS: Identity = Identity { cluster: 7, founding: 0, server: 2, directory: 5 };
     const TARGET: Target = Target { server: 2, directory: Some(5) };
 
     #[derive(Debug)]
@@ -405,6 +387,7 @@ mod tests {
             frames: FrameLimits { small: 1000, large: 1000 },
             answers_max: 8,
             handshake_timeout: Duration::from_mins(2),
+            fatal: Fatal::default(),
         }
     }
 
@@ -424,20 +407,50 @@ mod tests {
         until_open(&port, 1).await;
     }
 
-    #[test]
-    fn the_oldest_of_the_largest_crowd_goes() {
-        let of = |sources: &[u8]| -> Vec<Handshake> {
-            let handshake = |(number, last): (usize, &u8)| Handshake {
-                number: number as u64,
-                source: IpAddr::from([127, 0, 0, *last]),
-                _open: oneshot::channel().0,
-            };
-            sources.iter().enumerate().map(handshake).collect()
-        };
-        assert_eq!(least_worthy(&of(&[1, 2, 3])), 0);
-        assert_eq!(least_worthy(&of(&[1, 2, 3, 2])), 1);
-        assert_eq!(least_worthy(&of(&[1, 2, 1, 2])), 0);
-        assert_eq!(least_worthy(&of(&[1, 3, 2, 2, 2, 1])), 2);
+    #[derive(Debug)]
+    struct Panicking;
+
+    impl Listener for Panicking {
+        fn accept(&mut self) -> BoxFuture<'_, io::Result<(Box<dyn Stream>, SocketAddr)>> {
+            panic!("the test's panic")
+        }
+
+        fn local_addr(&self) -> io::Result<SocketAddr> {
+            Err(io::ErrorKind::Unsupported.into())
+        }
+    }
+
+    impl Service for Panicking {
+        fn call(&self, _: Call) -> BoxFuture<'_, Answer> {
+            panic!("the test's panic")
+        }
+    }
+
+    #[tokio::test]
+    async fn a_panic_in_the_peer_port_is_fatal() {
+        let (options, connections) = (options(), Arc::default());
+        let mut fatal = options.fatal.watch();
+        tokio::spawn(accepting(Box::new(Panicking), options, Arc::new(Silent), connections));
+        let waiting = timeout(Duration::from_secs(20), fatal.wait_for(Option::is_some));
+        let why = waiting.await.expect("it is not reported").unwrap().clone().unwrap();
+        assert!(why.starts_with("the task \"peer port\" has panicked: the test's panic"), "{why}");
+    }
+
+    #[tokio::test]
+    async fn a_panic_in_a_connection_leaves_the_port_open() {
+        let options = options();
+        let fatal = options.fatal.watch();
+        let port = PeerPort::listen(&RealNet, options, Arc::new(Panicking)).await.unwrap();
+        for _ in 0..2 {
+            let mut stream = RealNet.connect(&port.local_addr().to_string()).await.unwrap();
+            let ours = Identity { server: 1, ..OURS };
+            greet(&mut *stream, ours, (TARGET, Lane::Control), None).await.unwrap();
+            let mut call = BytesMut::new();
+            Frame { kind: 1, id: 1, body: Bytes::new() }.encode(&mut call);
+            stream.write_all(&call).await.unwrap();
+            until_open(&port, 0).await;
+        }
+        assert_eq!(*fatal.borrow(), None);
     }
 
     #[tokio::test]

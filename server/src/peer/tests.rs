@@ -10,6 +10,7 @@ use tokio::time::{sleep, timeout};
 
 use super::*;
 use crate::entropy::RealEntropy;
+use crate::fatal::Fatal;
 use crate::transport::{BoxFuture, Listener, Net, RealNet, Stream};
 
 /// Kind 1 gives the body back at once, 2 after a while, 3 is never answered.
@@ -31,7 +32,7 @@ impl Service for Echo {
     }
 }
 
-const OURS: Identity = Identity { cluster: 7, founding: 0, server: 1, directory: 5, boot: 1 };
+const OURS: Identity = Identity { cluster: 7, founding: 0, server: 1, directory: 5 };
 const THEIRS: Identity = Identity { server: 2, directory: 6, ..OURS };
 
 fn options() -> PeerPortOptions {
@@ -44,6 +45,7 @@ fn options() -> PeerPortOptions {
         frames: FrameLimits { small: 1000, large: 1000 },
         answers_max: 8,
         handshake_timeout: Duration::from_millis(300),
+        fatal: Fatal::default(),
     }
 }
 
@@ -70,6 +72,7 @@ fn link_options(port: &PeerPort, ours: Identity, target: u64) -> LinkOptions {
         backoff_max: Duration::from_millis(100),
         stall_timeout: Duration::from_millis(200),
         reach: Arc::default(),
+        fatal: Fatal::default(),
     }
 }
 
@@ -104,6 +107,7 @@ async fn a_broken_connection_fails_what_was_sent_and_the_next_call_connects_anew
         frames: FrameLimits { small: 1000, large: 1000 },
         answers_max: 8,
         handshake_timeout: Duration::from_secs(1),
+        fatal: Fatal::default(),
     };
     let _second = PeerPort::listen(&RealNet, options, Arc::new(Echo)).await.unwrap();
     sleep(Duration::from_millis(150)).await;
@@ -251,7 +255,7 @@ async fn a_caller_of_another_version_is_told_which_one_is_spoken() {
     let read = timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await.unwrap();
     assert_eq!(read.unwrap(), 11);
     // Its version, and that it refuses the caller's.
-    assert_eq!((&answer[..8], &answer[8..]), (&b"zoopeer\n"[..], &[0, 3, 1][..]));
+    assert_eq!((&answer[..8], &answer[8..]), (&b"zoopeer\n"[..], &[0, 4, 1][..]));
 }
 
 #[tokio::test]
@@ -311,10 +315,10 @@ async fn a_handshake_that_was_recorded_cannot_be_played_again() {
     });
     // The recorder sits between the two, and passes everything on.
     let mut real = TcpStream::connect(port.local_addr()).await.unwrap();
-    let mut hello = vec![0; 8 + 2 + 2 + 40 + 8 + 8 + 1 + 1 + 32];
+    let mut hello = vec![0; 8 + 2 + 2 + 32 + 8 + 8 + 1 + 1 + 32];
     far.read_exact(&mut hello).await.unwrap();
     real.write_all(&hello).await.unwrap();
-    let mut welcome = vec![0; 8 + 2 + 1 + 2 + 40 + 32 + 32];
+    let mut welcome = vec![0; 8 + 2 + 1 + 2 + 32 + 32 + 32];
     real.read_exact(&mut welcome).await.unwrap();
     far.write_all(&welcome).await.unwrap();
     let mut proof = vec![0; 32];
@@ -325,7 +329,7 @@ async fn a_handshake_that_was_recorded_cannot_be_played_again() {
     for answer in [proof, called_proof, vec![0; 32]] {
         let mut replayed = TcpStream::connect(port.local_addr()).await.unwrap();
         replayed.write_all(&hello).await.unwrap();
-        let mut fresh = vec![0; 8 + 2 + 1 + 2 + 40 + 32 + 32];
+        let mut fresh = vec![0; 8 + 2 + 1 + 2 + 32 + 32 + 32];
         replayed.read_exact(&mut fresh).await.unwrap();
         replayed.write_all(&answer).await.unwrap();
         // A call of kind 1 with an empty body.

@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use super::blocking::blocking;
 use super::codec::Reader;
 use super::core::Core;
 use super::directory::{DirectoryIdentity, directory_of, new_founding};
@@ -22,6 +23,7 @@ use super::network::{FOUND, Links, STATUS};
 use super::options::ConfiguredMember;
 use crate::config::StartMode;
 use crate::entropy::Entropy;
+use crate::fatal::Fatal;
 use crate::peer::{Identity, Link};
 use crate::storage::StorageError;
 
@@ -91,8 +93,7 @@ impl Agreement {
             let mut acceptor = acceptor.lock().unwrap_or_else(PoisonError::into_inner);
             acceptor.step(request)
         };
-        // It ends early only with the runtime.
-        spawn_blocking(step).await.unwrap_or(Err(StorageError::Closed))
+        blocking("founding", step).await
     }
 
     /// Returns the founding that this server has taken and belongs to.
@@ -117,7 +118,7 @@ pub(super) struct Bootstrap {
     pub entropy: Arc<dyn Entropy>,
     pub start_mode: StartMode,
     /// Receives the reason why this server cannot go on.
-    pub fatal: watch::Sender<Option<String>>,
+    pub fatal: Fatal,
     /// Voters found the ensemble one after the other, so that the first can win its election.
     pub stagger: Duration,
 }
@@ -139,7 +140,7 @@ impl Bootstrap {
         };
         match joined.await {
             Ok(()) => self.warn_of_differences(),
-            Err(error) => drop(self.fatal.send_replace(Some(error.to_string()))),
+            Err(error) => self.fatal.report(error.to_string()),
         }
     }
 

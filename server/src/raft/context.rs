@@ -1,6 +1,7 @@
 //! What the tasks of a server share, and the tasks that it starts.
 
 use std::collections::BTreeMap;
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
@@ -13,6 +14,7 @@ use super::committed::Committed;
 use super::core::Core;
 use super::directory::{DirectoryIdentity, directory_of};
 use super::divergence::{Comparer, Divergence};
+use super::joining::Joining;
 use super::levels::{Ceiling, LevelKeeper};
 use super::machine::Machine;
 use super::moved_port::MovedPort;
@@ -28,6 +30,7 @@ use super::sync::ReadIndex;
 use super::types::LogId;
 use super::upkeep::{Announcer, DiskWatch, Housekeeping, RoleWatch};
 use super::{options, reconfig, status, sync};
+use crate::fatal::Fatal;
 use crate::peer::{self, Lane, LinkOptions, PeerPort, PeerPortOptions, Service};
 use crate::replica::Role;
 use crate::storage::Wal;
@@ -54,24 +57,25 @@ pub(super) fn reconfigurer(
         standalone: options.standalone,
         voters_min: options.voters_min,
         busy: tokio::sync::Mutex::default(),
+        joining: Joining::default(),
     }
 }
 
 /// Returns who this server is to its peers. The founding is put in when a connection begins.
-fn peer_identity(options: &Options, boot: u64, identity: &DirectoryIdentity) -> peer::Identity {
+fn peer_identity(options: &Options, identity: &DirectoryIdentity) -> peer::Identity {
     let (server, directory) = (u64::from(options.server.0), directory_of(identity.node()));
-    peer::Identity { cluster: options.cluster_id, founding: 0, server, directory, boot }
+    peer::Identity { cluster: options.cluster_id, founding: 0, server, directory }
 }
 
 pub(super) fn links(
     options: &Options,
-    boot: u64,
     identity: &DirectoryIdentity,
     net: &Arc<dyn Net>,
+    fatal: &Fatal,
 ) -> Arc<Links> {
     let template = LinkOptions {
         net: Arc::clone(net),
-        ours: peer_identity(options, boot, identity),
+        ours: peer_identity(options, identity),
         founding: identity.founding_source(),
         target: peer::Target { server: 0, directory: None },
         addresses: Vec::new(),
@@ -83,6 +87,7 @@ pub(super) fn links(
         backoff_max: options.timing.heartbeat,
         stall_timeout: options.timing.election_max * 4,
         reach: Arc::default(),
+        fatal: fatal.clone(),
     };
     let address = |member: &ConfiguredMember| (u64::from(member.server.0), member.address.clone());
     let addresses: BTreeMap<u64, String> = options.members.iter().map(address).collect();
@@ -107,7 +112,7 @@ pub(super) struct RaftContext {
     pub removal: Arc<AtomicU64>,
     pub changes: Arc<Reconfigurer>,
     pub role: watch::Sender<Role>,
-    pub fatal: watch::Sender<Option<String>>,
+    pub fatal: Fatal,
     pub wal: Arc<Wal>,
 }
 
@@ -117,7 +122,6 @@ impl RaftContext {
     pub(super) async fn listen(
         &self,
         options: &Options,
-        boot: u64,
         net: &Arc<dyn Net>,
     ) -> Result<Option<(PeerPort, MovedPort)>, StartError> {
         let own = options.members.iter().find(|member| member.server == options.server);
@@ -140,7 +144,7 @@ impl RaftContext {
             receiving: tokio::sync::Mutex::default(),
         });
         let port_options = PeerPortOptions {
-            ours: peer_identity(options, boot, &self.identity),
+            ours: peer_identity(options, &self.identity),
             founding: self.identity.founding_source(),
             any_cluster: options.reconfig && !options.cluster_named,
             address: address.clone(),
@@ -148,6 +152,7 @@ impl RaftContext {
             frames: options.frames(),
             answers_max: CALLS_MAX,
             handshake_timeout: HANDSHAKE_TIMEOUT,
+            fatal: self.fatal.clone(),
         };
         let port = PeerPort::listen(&**net, port_options.clone(), Arc::clone(&service)).await;
         let port = port.map_err(|source| StartError::Listen { address, source })?;
@@ -210,27 +215,41 @@ impl RaftContext {
         }
     }
 
+    /// Starts a task that goes on as long as the server.
+    pub(super) fn spawn(
+        &self,
+        tasks: &mut JoinSet<()>,
+        task: &'static str,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
+        tasks.spawn(self.fatal.clone().endless(task, work));
+    }
+
     pub(super) fn start_tasks(&self, options: &Options) -> JoinSet<()> {
         let timing = options.timing;
         let (core, links) = (self.core.clone(), Arc::clone(&self.links));
         let (machine, proposer) = (Arc::clone(&self.machine), Arc::clone(&self.proposer));
         let mut tasks = JoinSet::new();
-        tasks.spawn(self.driver(options).run());
-        tasks.spawn(self.level_keeper().run());
-        tasks.spawn(sync::serve_syncs(
+        self.spawn(&mut tasks, "proposals", self.driver(options).run());
+        self.spawn(&mut tasks, "feature levels", self.level_keeper().run());
+        let syncs = sync::serve_syncs(
             Arc::clone(&proposer),
             Arc::clone(&machine),
             self.read_index(),
             timing.patience,
-        ));
-        tasks.spawn(Arc::clone(&self.changes).follow());
+        );
+        self.spawn(&mut tasks, "syncs", syncs);
+        self.spawn(&mut tasks, "membership", Arc::clone(&self.changes).follow());
         let changes = Arc::clone(&self.changes);
-        tasks.spawn(reconfig::serve_reconfigs(Arc::clone(&proposer), changes));
-        tasks.spawn(sync::send_touches(proposer, Arc::clone(&machine), core.clone(), links));
+        let reconfigs = reconfig::serve_reconfigs(Arc::clone(&proposer), changes);
+        self.spawn(&mut tasks, "reconfigurations", reconfigs);
+        let touches = sync::send_touches(proposer, Arc::clone(&machine), core.clone(), links);
+        self.spawn(&mut tasks, "touched sessions", touches);
         let comparer = self.comparer();
-        tasks.spawn(comparer.clone().run(timing.election_max));
-        tasks.spawn(self.role_watch(comparer, timing).run());
-        tasks.spawn(Announcer { core: core.clone(), applied: self.applied.clone() }.run());
+        self.spawn(&mut tasks, "comparisons", comparer.clone().run(timing.election_max));
+        self.spawn(&mut tasks, "role", self.role_watch(comparer, timing).run());
+        let announcer = Announcer { core, applied: self.applied.clone() };
+        self.spawn(&mut tasks, "announcements", announcer.run());
         self.start_upkeep(options, &mut tasks);
         tasks
     }
@@ -239,7 +258,8 @@ impl RaftContext {
     fn start_upkeep(&self, options: &Options, tasks: &mut JoinSet<()>) {
         let (core, timing) = (self.core.clone(), options.timing);
         let changes = Arc::clone(&self.changes);
-        tasks.spawn(Replacer { changes, configured: options.members.clone() }.run());
+        let replacer = Replacer { changes, configured: options.members.clone() };
+        self.spawn(tasks, "directories", replacer.run());
         let housekeeping = Housekeeping {
             core: core.clone(),
             machine: Arc::clone(&self.machine),
@@ -251,14 +271,14 @@ impl RaftContext {
             snapshots_retained: options.snapshots_retained,
             links: Arc::clone(&self.links),
         };
-        tasks.spawn(housekeeping.run());
+        self.spawn(tasks, "snapshots", housekeeping.run());
         let disk = DiskWatch {
             core: core.clone(),
             links: Arc::clone(&self.links),
             wal: Arc::clone(&self.wal),
             timing,
         };
-        tasks.spawn(disk.run());
+        self.spawn(tasks, "disk watch", disk.run());
         let bootstrap = Bootstrap {
             core: core.clone(),
             links: Arc::clone(&self.links),
@@ -270,7 +290,8 @@ impl RaftContext {
             fatal: self.fatal.clone(),
             stagger: timing.election_max,
         };
-        tasks.spawn(bootstrap.run());
-        tasks.spawn(status::watch_failure(core, Arc::clone(&self.wal), self.fatal.clone()));
+        tasks.spawn(self.fatal.clone().finite("founding", bootstrap.run()));
+        let watch = status::watch_failure(core, Arc::clone(&self.wal), self.fatal.clone());
+        tasks.spawn(self.fatal.clone().finite("log watch", watch));
     }
 }

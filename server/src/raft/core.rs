@@ -16,7 +16,8 @@ use openraft::raft::ClientWriteResult;
 use super::directory::server_of;
 use super::members::is_outsider;
 use super::state_machine::StateMachine;
-use super::types::{Body, Callback, TypeConfig};
+use super::types::{Body, Callback, TypeConfig, log_id};
+use crate::fatal::Fatal;
 use crate::storage::Wal;
 
 /// Who leads, and since which election.
@@ -82,12 +83,13 @@ impl Core {
         node: u64,
         raft: openraft::Raft<TypeConfig, StateMachine>,
         wal: Arc<Wal>,
+        fatal: Fatal,
     ) -> Self {
         let (report, leaderships) = watch::channel(None);
         let lead: Arc<Mutex<Lead>> = Arc::default();
         let mut metrics = raft.metrics();
         let led = Arc::clone(&lead);
-        tokio::spawn(async move {
+        let following = async move {
             loop {
                 let (leadership, is_running) = {
                     let metrics = metrics.borrow_watched();
@@ -103,7 +105,9 @@ impl Core {
                     return;
                 }
             }
-        });
+        };
+        // It ends with openraft, which is watched.
+        tokio::spawn(fatal.finite("leadership", following));
         Self { node, wal, raft, leaderships, given_up: Arc::default(), lead }
     }
 
@@ -180,14 +184,20 @@ impl Core {
         self.metrics().membership_config.voter_ids().all(|voter| voter == self.node)
     }
 
-    /// Puts a batch behind all that were proposed before. False when openraft has stopped.
+    /// Puts a batch behind all that were proposed before, if this server leads, and in `term` if one
+    /// is given. False when openraft has stopped.
     pub(super) async fn propose(
         &self,
         body: Body,
+        term: Option<u64>,
         told: Callback<ClientWriteResult<TypeConfig>>,
     ) -> bool {
         locked(&self.lead).proposes(body.0.len());
-        self.raft.client_write_ff(body, Some(told)).await.is_ok()
+        let write = self.raft.write(body).responder(told);
+        match term {
+            Some(term) => write.with_leader(log_id(term, 0).leader_id).await.is_ok(),
+            None => write.await.is_ok(),
+        }
     }
 
     /// For how long this server has led, if it does.

@@ -8,8 +8,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use tokio::task::spawn_blocking;
-
+use super::blocking::blocking;
 use super::directories::Directories;
 use crate::storage::{Identity, StorageError};
 
@@ -87,8 +86,7 @@ impl DirectoryIdentity {
             return Ok(());
         }
         let shared = Arc::clone(&self.shared);
-        // It ends early only with the runtime.
-        spawn_blocking(move || shared.join(founding)).await.unwrap_or(Err(StorageError::Closed))
+        blocking("identity", move || shared.join(founding)).await
     }
 }
 

@@ -58,6 +58,14 @@ enum Known {
 }
 
 impl Known {
+    /// What is left of it if the digest's definition is another one.
+    fn without_digest(self) -> Self {
+        match self {
+            Self::State { term, .. } => Self::Term(term),
+            Self::Nothing | Self::Term(_) => self,
+        }
+    }
+
     /// Whether it is what `ours` says; `None` if it says too little for that.
     fn agrees(self, ours: Checkpoint) -> Option<bool> {
         match self {
@@ -127,7 +135,7 @@ fn push(list: &mut VecDeque<Checkpoint>, checkpoint: Checkpoint, max: usize) {
     list.push_back(checkpoint);
 }
 
-/// Answers what this server knows about the asked checkpoints.
+/// Answers what this server knows about the asked checkpoints, behind the version of its digests.
 pub(super) fn answer(
     mut body: Reader,
     divergence: &Divergence,
@@ -136,6 +144,7 @@ pub(super) fn answer(
 ) -> io::Result<Bytes> {
     let asked = body.u8()?;
     let mut out = BytesMut::new();
+    out.put_u8(divergence.version);
     for _ in 0..usize::from(asked).min(QUESTION_MAX) {
         let index = body.u64()?;
         let in_log = || wal.position(index).filter(|_| index <= applied);
@@ -164,6 +173,17 @@ fn encode_questions(asked: &[Checkpoint]) -> Bytes {
     out.freeze()
 }
 
+/// Reads what a peer knows about so many checkpoints. Digests of another version than `version` are
+/// left out.
+fn decode_answer(body: &mut Reader, version: u8, count: usize) -> io::Result<Vec<Known>> {
+    let is_comparable = body.u8()? == version;
+    let known = (0..count).map(|_| {
+        let known = decode_known(body)?;
+        Ok(if is_comparable { known } else { known.without_digest() })
+    });
+    known.collect()
+}
+
 fn decode_known(body: &mut Reader) -> io::Result<Known> {
     let (tag, term, digest) = (body.u8()?, body.u64()?, body.u64()?);
     Ok(match tag {
@@ -176,12 +196,30 @@ fn decode_known(body: &mut Reader) -> io::Result<Known> {
 /// What the comparisons have shown.
 #[derive(Debug, Default)]
 pub(super) struct Divergence {
+    /// The version of this server's digests.
+    version: u8,
     checkpoints: Checkpoints,
-    compared: Mutex<BTreeMap<u64, Comparison>>,
+    compared: Mutex<Compared>,
     /// Why this server has stopped serving.
     verdict: watch::Sender<Option<String>>,
     /// What was reported last.
     reported: Mutex<Findings>,
+}
+
+/// The comparisons of one state, by the voters' nodes.
+#[derive(Debug, Default)]
+struct Compared {
+    /// Counts the states that snapshots have replaced.
+    generation: u64,
+    with: BTreeMap<u64, Comparison>,
+}
+
+/// What is asked of the others.
+#[derive(Debug)]
+struct Questions {
+    /// Of the state that the checkpoints belong to.
+    generation: u64,
+    asked: Vec<Checkpoint>,
 }
 
 /// The last comparisons with one voter.
@@ -207,6 +245,11 @@ pub(super) struct Findings {
 }
 
 impl Divergence {
+    /// Nothing is compared yet. `version` is that of this server's digests.
+    pub(super) fn new(version: u8) -> Self {
+        Self { version, ..Self::default() }
+    }
+
     /// Whether this server has stopped serving because its state differs from the majority's.
     pub(super) fn is_found(&self) -> bool {
         self.verdict.borrow().is_some()
@@ -221,18 +264,30 @@ impl Divergence {
     /// another state.
     pub(super) fn restart(&self, at: Option<&LogId>, digest: u64) {
         self.checkpoints.restart(at, digest);
-        self.compared().clear();
+        let mut compared = self.compared();
+        compared.generation += 1;
+        compared.with.clear();
     }
 
-    fn compared(&self) -> MutexGuard<'_, BTreeMap<u64, Comparison>> {
+    fn questions(&self) -> Questions {
+        // In this order: a state that is replaced in between makes the answers those of an older one.
+        let generation = self.compared().generation;
+        Questions { generation, asked: self.checkpoints.questions() }
+    }
+
+    fn compared(&self) -> MutexGuard<'_, Compared> {
         self.compared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes in what a voter has said about one of this server's checkpoints.
-    fn compare(&self, peer: u64, ours: Checkpoint, known: Known) {
+    /// Takes in what a voter has said about one of this server's checkpoints, unless a snapshot has
+    /// replaced the state since `generation`.
+    fn compare(&self, peer: u64, generation: u64, ours: Checkpoint, known: Known) {
         let Some(agrees) = known.agrees(ours) else { return };
         let mut compared = self.compared();
-        let comparison = compared.entry(peer).or_default();
+        if compared.generation != generation {
+            return;
+        }
+        let comparison = compared.with.entry(peer).or_default();
         if agrees {
             comparison.agreed = comparison.agreed.max(Some(ours.index));
             comparison.differed = comparison.differed.filter(|differed| *differed > ours.index);
@@ -245,7 +300,7 @@ impl Divergence {
     /// What is known, if these are the voters.
     pub(super) fn findings(&self, server: u64, voters: &[u64]) -> Findings {
         let compared = self.compared();
-        let of = |voter: &u64| compared.get(voter).copied().unwrap_or_default();
+        let of = |voter: &u64| compared.with.get(voter).copied().unwrap_or_default();
         let majority = voters.len() / 2 + 1;
         let others = voters.iter().filter(|voter| **voter != server);
         let differing: Vec<u64> =
@@ -285,7 +340,7 @@ impl Divergence {
             return;
         }
         let differing: Vec<u64> = findings.differing.iter().copied().map(server_of).collect();
-        let first = self.compared().values().filter_map(|compared| compared.differed).min();
+        let first = self.compared().with.values().filter_map(|compared| compared.differed).min();
         if findings.diverged {
             let why = format!(
                 "its state differs from that of servers {differing:?}, and no majority of the \
@@ -342,9 +397,9 @@ impl Comparer {
         }
     }
 
-    /// Asks all other voters once. Whoever does not answer within `patience` is not counted.
+    /// Asks all other voters once. A server that does not answer within `patience` is not counted.
     pub(super) async fn compare(&self, patience: Duration) {
-        let asked = self.divergence.checkpoints.questions();
+        let Questions { generation, asked } = self.divergence.questions();
         let voters: Vec<u64> = self.core.metrics().membership_config.voter_ids().collect();
         let server = self.core.node();
         let body = encode_questions(&asked);
@@ -357,11 +412,73 @@ impl Comparer {
             }
         });
         for (peer, mut answer) in join_all(asking).await.into_iter().flatten() {
-            for &ours in &asked {
-                let Ok(known) = decode_known(&mut answer) else { break };
-                self.divergence.compare(peer, ours, known);
+            let version = self.divergence.version;
+            let known = decode_answer(&mut answer, version, asked.len()).unwrap_or_default();
+            for (&ours, known) in asked.iter().zip(known) {
+                self.divergence.compare(peer, generation, ours, known);
             }
         }
         self.divergence.conclude(server, &voters);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::raft::types::log_id;
+
+    /// A state that differed was replaced by a snapshot while the others were asked about it: the
+    /// answers were compared with the new state, which then seemed to differ.
+    #[test]
+    fn answers_about_a_state_that_a_snapshot_has_replaced_are_not_compared() {
+        let divergence = Divergence::new(1);
+        divergence.note(&log_id(1, 10), 7);
+        let Questions { generation, asked } = divergence.questions();
+        divergence.restart(Some(&log_id(1, 12)), 8);
+        for &ours in &asked {
+            let known = Known::State { term: 1, digest: 9 };
+            divergence.compare(2, generation, ours, known);
+            divergence.compare(3, generation, ours, known);
+        }
+        let findings = divergence.findings(1, &[1, 2, 3]);
+        assert!(findings.differing.is_empty() && !findings.diverged, "{findings:?}");
+    }
+
+    /// Entries of different terms in one place are a forked log, even if the states are the same or
+    /// their digests are gone.
+    #[test]
+    fn terms_of_committed_entries_that_disagree_are_a_difference() {
+        let ours = Checkpoint { index: 5, term: 3, digest: 7 };
+        for (known, agrees) in [
+            (Known::State { term: 3, digest: 7 }, Some(true)),
+            (Known::State { term: 4, digest: 7 }, Some(false)),
+            (Known::Term(4), Some(false)),
+            (Known::Term(3), None),
+            (Known::Nothing, None),
+        ] {
+            assert_eq!(known.agrees(ours), agrees, "{known:?}");
+        }
+        let divergence = Divergence::new(1);
+        divergence.compare(2, 0, ours, Known::Term(4));
+        divergence.compare(3, 0, ours, Known::State { term: 4, digest: 7 });
+        assert!(divergence.findings(1, &[1, 2, 3]).diverged);
+    }
+
+    #[test]
+    fn digests_of_another_version_say_nothing_and_terms_do() {
+        let theirs = |version: u8, term| {
+            let mut out = BytesMut::new();
+            out.put_slice(&[version, 2]);
+            out.put_u64(term);
+            out.put_u64(99);
+            Reader(out.freeze())
+        };
+        let ours = Checkpoint { index: 5, term: 3, digest: 7 };
+        let agrees = |version, term| {
+            let known = decode_answer(&mut theirs(version, term), 1, 1).unwrap();
+            known.first().unwrap().agrees(ours)
+        };
+        assert_eq!((agrees(1, 3), agrees(1, 4)), (Some(false), Some(false)));
+        assert_eq!((agrees(2, 3), agrees(2, 4)), (None, Some(false)));
     }
 }

@@ -2,8 +2,7 @@
 //! members what they can apply, and puts what all of them can into the log. What is above that is
 //! not logged.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -30,21 +29,51 @@ const CATCH_UP_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The level above which this server, as leader, logs nothing. Clones are the same one.
 ///
-/// Invariant: not above the level that the log has agreed on behind its last entry.
+/// Invariant: in its term, not above the level that the log has agreed on behind its last entry.
+/// In another term another leader may have agreed on a lower one, whether or not this server has
+/// noticed that it did not lead for a while.
 #[derive(Clone, Debug)]
-pub(super) struct Ceiling(Arc<AtomicU32>);
+pub(super) struct Ceiling(Arc<Mutex<Limit>>);
+
+#[derive(Clone, Copy, Debug)]
+struct Limit {
+    term: u64,
+    level: FeatureLevel,
+}
+
+/// Whether, and in which terms, a batch of some level may be logged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    /// In none, or not yet.
+    Refused,
+    /// In any: all servers have the first level.
+    AnyTerm,
+    /// In this one alone.
+    Term(u64),
+}
 
 impl Ceiling {
     pub(super) fn new() -> Self {
-        Self(Arc::new(AtomicU32::new(FeatureLevel::FIRST.0)))
+        Self(Arc::new(Mutex::new(Limit { term: 0, level: FeatureLevel::FIRST })))
     }
 
-    pub(super) fn admits(&self, level: FeatureLevel) -> bool {
-        level.0 <= self.0.load(Ordering::SeqCst)
+    pub(super) fn admits(&self, level: FeatureLevel) -> Admission {
+        let limit = *self.lock();
+        if level <= FeatureLevel::FIRST {
+            Admission::AnyTerm
+        } else if level <= limit.level {
+            Admission::Term(limit.term)
+        } else {
+            Admission::Refused
+        }
     }
 
-    fn set(&self, level: FeatureLevel) {
-        self.0.store(level.0, Ordering::SeqCst);
+    fn set(&self, term: u64, level: FeatureLevel) {
+        *self.lock() = Limit { term, level };
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Limit> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -88,7 +117,7 @@ impl LevelKeeper {
             match own.map(|now| now.term) {
                 None => {
                     led = Led::default();
-                    self.ceiling.set(FeatureLevel::FIRST);
+                    self.ceiling.set(0, FeatureLevel::FIRST);
                 }
                 Some(term) => self.lead(&mut led, term).await,
             }
@@ -103,7 +132,7 @@ impl LevelKeeper {
     async fn lead(&mut self, led: &mut Led, term: u64) {
         if led.term != Some(term) {
             *led = Led::default();
-            self.ceiling.set(FeatureLevel::FIRST);
+            self.ceiling.set(term, FeatureLevel::FIRST);
             // Until then the log may hold a lower level than the state.
             let caught_up = timeout(CATCH_UP_TIMEOUT, self.read_index.catch_up()).await;
             if !caught_up.unwrap_or(false) {
@@ -114,13 +143,13 @@ impl LevelKeeper {
         let agreed = self.machine.levels().agreed;
         led.pending = led.pending.filter(|pending| *pending < agreed);
         let own = self.machine.levels().offered;
-        self.ceiling.set(led.pending.unwrap_or(agreed).min(own));
+        self.ceiling.set(term, led.pending.unwrap_or(agreed).min(own));
         let (lowest, all_answered) = self.ask().await;
         let target = if lowest < agreed || all_answered { lowest } else { agreed };
         let target = led.pending.map_or(target, |pending| pending.min(target));
         if target < agreed {
             // Nothing above it may be logged behind it.
-            self.ceiling.set(target);
+            self.ceiling.set(term, target);
             led.pending = Some(target);
         }
         if target != agreed {
@@ -163,4 +192,21 @@ pub(super) fn encode_level(level: FeatureLevel) -> Bytes {
     let mut out = BytesMut::new();
     out.put_u32(level.0);
     out.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_above_the_first_level_is_admitted_in_the_term_of_its_agreement_alone() {
+        let ceiling = Ceiling::new();
+        let above = FeatureLevel(FeatureLevel::FIRST.0 + 1);
+        assert_eq!(ceiling.admits(FeatureLevel::FIRST), Admission::AnyTerm);
+        assert_eq!(ceiling.admits(above), Admission::Refused);
+        ceiling.set(5, above);
+        assert_eq!(ceiling.admits(FeatureLevel::FIRST), Admission::AnyTerm);
+        assert_eq!(ceiling.admits(above), Admission::Term(5));
+        assert_eq!(ceiling.admits(FeatureLevel(above.0 + 1)), Admission::Refused);
+    }
 }

@@ -39,6 +39,9 @@ pub trait Machine: Debug + Send + Sync + 'static {
     /// The digest of the state, which two servers share if their states are the same.
     fn digest(&self) -> u64;
 
+    /// The version of the digest's definition: digests of other versions say nothing about the state.
+    fn digest_version(&self) -> u8;
+
     /// This server's state differs from the majority's: no client may be served from it, not even
     /// with reads.
     fn diverged(&self);
@@ -83,7 +86,9 @@ pub trait Machine: Debug + Send + Sync + 'static {
     /// The state at this moment. It is written later, while commands go on being applied.
     fn snapshot(&self) -> StateSnapshot;
 
-    /// Reads a state, which is checked on the way, and changes nothing yet.
+    /// Reads a state, which is checked on the way, and changes nothing yet. An error of the kind
+    /// `InvalidData` says that the pieces are not a whole state, any other that they cannot be read
+    /// here.
     fn stage(&self, chunks: Chunks) -> io::Result<Staged>;
 
     /// The last transaction that was applied.

@@ -29,11 +29,6 @@ pub(super) fn outsiders(membership: &Membership) -> BTreeSet<u64> {
     outsiders.map(|(server, _)| *server).collect()
 }
 
-/// Whether a change is under way, or was left in its middle.
-pub(super) fn is_unfinished(membership: &Membership) -> bool {
-    membership.get_joint_config().len() > 1 || membership.nodes().any(|(_, node)| is_outsider(node))
-}
-
 /// The members as a changed membership has them; `None` before the first change.
 pub(super) fn members_of(
     membership: &Membership,

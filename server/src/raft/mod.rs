@@ -4,6 +4,7 @@
 //! [`Machine`]; [`Opened::start`] then joins the ensemble. The caller puts commands in through
 //! [`Proposer`] and gets them back, in the order of the log, through [`Machine::commit_many`].
 
+mod blocking;
 mod boot;
 mod bootstrap;
 mod codec;
@@ -14,6 +15,7 @@ mod directories;
 mod directory;
 mod divergence;
 mod founding;
+mod joining;
 mod levels;
 mod log_store;
 mod machine;
@@ -53,6 +55,7 @@ use self::network::{Links, Network};
 use self::state_machine::{Snapshots, StateMachine};
 use self::sync::ReadIndex;
 use self::types::LogId;
+use crate::fatal::Fatal;
 use crate::peer::PeerPort;
 use crate::replica::Role;
 use crate::storage::Wal;
@@ -101,22 +104,19 @@ impl Opened {
     }
 
     /// Replays the log into `machine`, which holds the state of [`Opened::snapshot`], and joins
-    /// the ensemble.
+    /// the ensemble. Why it can no longer work goes to `fatal`.
     pub async fn start(
         self,
         machine: Arc<dyn Machine>,
         net: Arc<dyn Net>,
+        fatal: Fatal,
     ) -> Result<Raft, StartError> {
-        let Self { options, boot, wal, snapshots, proposer, directories, identity, agreement } =
-            self;
-        let (fatal_report, fatal) = watch::channel(None);
+        let Self { options, wal, snapshots, proposer, directories, identity, agreement, .. } = self;
         let wal = Arc::new(wal);
-        let report = fatal_report.clone();
-        wal.on_failure(Box::new(move |error| {
-            report.send_replace(Some(error.to_string()));
-        }));
+        let report = fatal.clone();
+        wal.on_failure(Box::new(move |error| report.report(error.to_string())));
         let node = identity.node();
-        let links = links(&options, boot, &identity, &net);
+        let links = links(&options, &identity, &net, &fatal);
         let state_machine =
             StateMachine::new(Arc::clone(&machine), Arc::clone(&proposer), snapshots.clone())
                 .map_err(not_started)?;
@@ -128,7 +128,7 @@ impl Opened {
         let raft = openraft::Raft::build(node, Arc::new(config), network, log_store, state_machine)
             .await
             .map_err(not_started)?;
-        let core = Core::new(node, raft, Arc::clone(&wal));
+        let core = Core::new(node, raft, Arc::clone(&wal), fatal.clone());
         let read_index =
             ReadIndex { core: core.clone(), links: Arc::clone(&links), applied: applied.clone() };
         let changes = reconfigurer(&options, read_index, Arc::clone(&machine));
@@ -148,18 +148,19 @@ impl Opened {
             agreement: Arc::new(agreement),
             ceiling: Ceiling::new(),
             role: watch::Sender::new(Role::Looking),
-            fatal: fatal_report,
+            fatal,
             wal,
         };
-        let (port, moved_port) = context.listen(&options, boot, &net).await?.unzip();
+        let (port, moved_port) = context.listen(&options, &net).await?.unzip();
         context.core.raft().run();
         let mut tasks = context.start_tasks(&options);
         if let Some(moved_port) = moved_port {
-            tasks.spawn(moved_port.run());
+            context.spawn(&mut tasks, "moved peer port", moved_port.run());
         }
         let role = context.role.subscribe();
-        let RaftContext { core, links, applied, snapshots, divergence, wal, identity, .. } =
-            context;
+        let RaftContext {
+            core, links, applied, snapshots, divergence, wal, identity, fatal, ..
+        } = context;
         Ok(Raft {
             core,
             identity,
@@ -192,7 +193,7 @@ pub struct Raft {
     snapshots: Snapshots,
     divergence: Arc<Divergence>,
     role: watch::Receiver<Role>,
-    fatal: watch::Receiver<Option<String>>,
+    fatal: Fatal,
     port: Option<PeerPort>,
     tasks: JoinSet<()>,
     wal: Arc<Wal>,
@@ -211,10 +212,10 @@ impl Raft {
         self.identity.founding()
     }
 
-    /// Why this server can no longer work, once it cannot: its disk has failed, mostly. Whoever
-    /// runs it must then end it.
+    /// Why this server can no longer work, once it cannot: its disk has failed, mostly. The caller
+    /// must then end it.
     pub fn fatal(&self) -> watch::Receiver<Option<String>> {
-        self.fatal.clone()
+        self.fatal.watch()
     }
 
     /// This server's part in the ensemble, as the machine was told.

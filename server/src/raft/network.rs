@@ -34,6 +34,10 @@ pub(super) const TRANSFER: u8 = 4;
 pub(super) const SNAPSHOT_BEGIN: u8 = 5;
 pub(super) const SNAPSHOT_CHUNK: u8 = 6;
 pub(super) const SNAPSHOT_END: u8 = 7;
+/// Answers to the end of a snapshot in the place of a vote: what was received is damaged, or the
+/// receiver has no room for it now.
+pub(super) const SNAPSHOT_DAMAGED: &[u8] = &[];
+pub(super) const SNAPSHOT_LATER: &[u8] = &[1];
 pub(super) const PROPOSE: u8 = 8;
 pub(super) const READ_INDEX: u8 = 9;
 pub(super) const TOUCH: u8 = 10;
@@ -301,9 +305,14 @@ impl Remote {
         let mut end = BytesMut::new();
         end.put_u64(reader.summary().map_or(0, |summary| summary.digest));
         let mut answer = self.call(call(SNAPSHOT_END), end.freeze(), INSTALL_TIMEOUT).await?;
-        if answer.0.is_empty() {
-            let error = io::Error::other(format!("server {} cannot read it", self.target));
+        let server = server_of(self.target);
+        if answer.0 == SNAPSHOT_DAMAGED {
+            let error = io::Error::other(format!("server {server} cannot read it"));
             self.snapshots.is_damaged(name, &error);
+            return Err(Unreachable::new(&error).into());
+        }
+        if answer.0 == SNAPSHOT_LATER {
+            let error = io::Error::other(format!("server {server} cannot take a snapshot now"));
             return Err(Unreachable::new(&error).into());
         }
         Ok(SnapshotResponse::new(answer.vote().map_err(|error| network(&error))?))
@@ -415,6 +424,7 @@ impl RaftNetworkV2<TypeConfig> for Remote {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fatal::Fatal;
     use crate::peer::{FrameLimits, Identity};
     use crate::transport::RealNet;
 
@@ -422,7 +432,7 @@ mod tests {
     async fn a_link_that_was_given_up_is_opened_anew() {
         let template = LinkOptions {
             net: Arc::new(RealNet),
-            ours: Identity { cluster: 7, founding: 0, server: 1, directory: 5, boot: 1 },
+            ours: Identity { cluster: 7, founding: 0, server: 1, directory: 5 },
             founding: Arc::default(),
             secret: None,
             target: Target { server: 0, directory: None },
@@ -434,6 +444,7 @@ mod tests {
             backoff_max: CHUNK_TIMEOUT,
             stall_timeout: CHUNK_TIMEOUT,
             reach: Arc::default(),
+            fatal: Fatal::default(),
         };
         let addresses = BTreeMap::from([(2, "127.0.0.1:1".to_owned())]);
         let links = Links::new(template, CHUNK_TIMEOUT, addresses);

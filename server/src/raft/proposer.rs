@@ -20,21 +20,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::{Notify, mpsc, watch};
-use tokio::task::spawn_blocking;
+use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, sleep_until};
 use zoolet_jute::{Id, ReconfigRequest, SessionId};
 
 use self::queue::{Queue, Seen, Waiting};
+use super::blocking::blocking;
 use super::boot;
 use super::core::{Core, Leadership};
-use super::levels::Ceiling;
+use super::levels::{Admission, Ceiling};
 use super::machine::Machine;
 use super::network::{Links, PROPOSE};
 use super::options::BatchLimits;
 use super::reconfig::Asked;
 use super::sync::ReadIndex;
 use super::types::{Body, Callback};
+use crate::fatal::Fatal;
 use crate::host::Proposals;
 use crate::peer::Lane;
 use crate::replica::state::Admitted;
@@ -216,7 +217,7 @@ pub(super) struct Driver {
     /// Where the number of this start is kept.
     pub disk: Arc<dyn Disk>,
     pub directory: PathBuf,
-    pub fatal: watch::Sender<Option<String>>,
+    pub fatal: Fatal,
     /// What may be logged.
     pub ceiling: Ceiling,
 }
@@ -261,7 +262,7 @@ impl Driver {
             if let Some(admitted) = too_low.take().or_else(|| self.settle(&mut course))
                 && let Err(error) = self.restart(&mut course, admitted).await
             {
-                self.fatal.send_replace(Some(error.to_string()));
+                self.fatal.report(error.to_string());
                 return;
             }
             self.fill(&mut course);
@@ -369,10 +370,8 @@ impl Driver {
              or the disk was replaced; going on with a higher number"
         );
         let (disk, directory) = (Arc::clone(&self.disk), self.directory.clone());
-        // It panics only if the save does.
-        if let Ok(saved) = spawn_blocking(move || boot::save(&*disk, &directory, boot)).await {
-            saved?;
-        }
+        // A number that may not be durable must not be used.
+        blocking("number of the start", move || boot::save(&*disk, &directory, boot)).await?;
         self.lose(course, "the number of this start was too low");
         self.proposer.boot.store(boot, Ordering::Relaxed);
         let through = self.machine.started(boot);
@@ -437,18 +436,19 @@ impl Driver {
                 let _ = report.send(attempt);
             };
             if leadership.leader == self.core.node() {
-                if !self.ceiling.admits(flight.level) {
+                let term = match self.ceiling.admits(flight.level) {
+                    Admission::AnyTerm => None,
+                    Admission::Term(term) => Some(term),
                     // As when another leader refuses it: what is behind it waits as well.
-                    failed();
-                    return;
-                }
+                    Admission::Refused => return failed(),
+                };
                 let told = Callback(Box::new(move |result: Result<_, _>| {
                     if result.is_err() {
                         failed();
                     }
                 }));
                 let stamped = Batch::stamp(&flight.bytes, self.machine.wall_ms());
-                if !self.core.propose(Body(stamped), told).await {
+                if !self.core.propose(Body(stamped), term, told).await {
                     return;
                 }
             } else {

@@ -24,10 +24,10 @@ use self::message::{Verdict, decode, encode};
 use super::bootstrap::ask_standing;
 use super::core::Core;
 use super::directory::{node_id, server_of};
+use super::joining::Joining;
 use super::machine::Machine;
 use super::members::{
-    is_quorum, is_unfinished, members_of, node_of, nodes_of, outsider, outsiders, render,
-    version_of, voters_of,
+    is_quorum, members_of, node_of, nodes_of, outsider, render, version_of, voters_of,
 };
 use super::network::{Links, RECONFIG, REMOVED};
 use super::options::{ConfiguredMember, Timing};
@@ -36,6 +36,7 @@ use super::sync::ReadIndex;
 use super::types::{Member, Membership};
 use super::upkeep::hand_over_to;
 use crate::config::{MemberList, Role, change_members, parse_members};
+use crate::fatal::caught;
 use crate::host::ConfigView;
 use crate::peer::{CallError, Lane};
 use crate::replica::Written;
@@ -79,6 +80,8 @@ pub(super) struct Reconfigurer {
     pub voters_min: usize,
     /// Held by the change that is under way.
     pub busy: Mutex<()>,
+    /// The directories that are brought up to date beside other changes.
+    pub joining: Joining,
 }
 
 /// Serves this server's clients.
@@ -90,7 +93,13 @@ pub(super) async fn serve_reconfigs(proposer: Arc<Proposer>, changes: Arc<Reconf
             Some(_) = running.join_next() => continue,
         };
         let changes = Arc::clone(&changes);
-        running.spawn(async move { changes.serve(asked).await });
+        running.spawn(async move {
+            let number = asked.number;
+            if let Err(panic) = caught(changes.serve(asked)).await {
+                tracing::error!(panic, "a reconfiguration has panicked");
+                changes.machine.reconfig_lost(number);
+            }
+        });
     }
 }
 
@@ -175,7 +184,7 @@ impl Reconfigurer {
         let Ok(_busy) = self.busy.try_lock() else {
             return Verdict::Refused(ErrorCode::ReconfigInProgress);
         };
-        if is_unfinished(&self.membership()) {
+        if self.joining.is_unfinished(&self.membership()) {
             // A leader has died in the middle of a change; `follow` comes first.
             return Verdict::Again;
         }
@@ -306,7 +315,7 @@ impl Reconfigurer {
     ) -> bool {
         let leaving: BTreeMap<u64, Member> = old
             .nodes()
-            .filter(|(node, _)| !wanted.contains_key(node))
+            .filter(|(node, _)| !wanted.contains_key(node) && !self.joining.has(**node))
             .map(|(node, member)| (*node, outsider(member)))
             .collect();
         let gone: BTreeSet<u64> = leaving.keys().copied().collect();
@@ -424,7 +433,7 @@ impl Reconfigurer {
         loop {
             let at = *metrics.borrow_watched().membership_config.log_id();
             let membership = self.membership();
-            if known != Some(at) || is_unfinished(&membership) {
+            if known != Some(at) || self.joining.is_unfinished(&membership) {
                 self.links.follow(&membership);
                 // While this server changes it, the change says what is to be written.
                 if let Ok(_busy) = self.busy.try_lock() {
@@ -441,17 +450,16 @@ impl Reconfigurer {
 
     async fn finish(&self, membership: &Membership) {
         let configs = membership.get_joint_config();
-        let outsiders = outsiders(membership);
         let change = match configs.last() {
             Some(last) if configs.len() > 1 => ChangeMembers::ReplaceAllVoters(last.clone()),
             _ => {
                 if let Some(members) = members_of(membership, &self.configured) {
                     self.machine.members(render(&members), false);
                 }
-                ChangeMembers::RemoveNodes(outsiders)
+                ChangeMembers::RemoveNodes(self.joining.left_behind(membership))
             }
         };
-        if is_unfinished(membership) && self.core.is_leader() {
+        if self.joining.is_unfinished(membership) && self.core.is_leader() {
             self.change(change, true).await;
         }
     }

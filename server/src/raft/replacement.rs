@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep};
 use super::bootstrap::ask_standing;
 use super::core::Leadership;
 use super::directory::{directory_of, node_id, server_of};
-use super::members::{is_outsider, is_unfinished, node_of, outsider};
+use super::members::{is_outsider, node_of, outsider};
 use super::options::ConfiguredMember;
 use super::reconfig::Reconfigurer;
 use super::types::{Member, Membership};
@@ -69,10 +69,6 @@ impl Replacer {
         let membership = self.changes.membership();
         let ours = self.changes.core.server();
         let is_changed = self.changes.core.is_ensemble_changed();
-        let configured_vote = |server: u64| {
-            let mut configured = self.configured.iter();
-            !is_changed && configured.any(|member| member.id() == server && member.is_voter)
-        };
         let mut wanted = Vec::new();
         let members = membership.nodes().filter(|(_, member)| !is_outsider(member));
         for (&node, member) in members.filter(|(node, _)| server_of(**node) != ours) {
@@ -80,7 +76,7 @@ impl Replacer {
             let found = self.changes.links.directory(server);
             let new = node_id(server, found.unwrap_or(directory_of(node)));
             let had_vote = is_voter(&membership, node);
-            let votes = had_vote || configured_vote(server);
+            let votes = had_vote || self.configured_vote(server);
             if new != node || votes != had_vote && found.is_some() {
                 wanted.push(Replacement { old: Some(node), new, member: member.clone(), votes });
             }
@@ -109,33 +105,78 @@ impl Replacer {
     }
 
     /// Takes a directory in. What fails is tried again at the next look.
-    async fn replace(&self, replacement: &Replacement) {
-        if !self.answers(replacement.new).await {
+    ///
+    /// The directory gets what it lacks beside other changes, which may take long; only the changes
+    /// of the membership exclude others.
+    async fn replace(&self, wanted: &Replacement) {
+        let Replacement { old, new, .. } = *wanted;
+        if !self.answers(new).await {
             return;
         }
-        let Ok(_busy) = self.changes.busy.try_lock() else { return };
+        let (server, directory) = (server_of(new), format!("{:#018x}", directory_of(new)));
+        let _joining = self.changes.joining.begin(new);
+        if old != Some(new) && !self.add(wanted).await {
+            return;
+        }
+        let is_synced = self.is_synced_in_time(new).await;
+        // A change that a client has asked for may be under way.
+        let _busy = self.changes.busy.lock().await;
         let membership = self.changes.membership();
-        let is_current = replacement.old.is_none_or(|old| membership.get_node(&old).is_some());
-        if is_unfinished(&membership) || !is_current {
-            return;
-        }
-        let Replacement { old, new, member, votes } = replacement;
-        let (server, directory) = (server_of(*new), format!("{:#018x}", directory_of(*new)));
-        tracing::info!(server, directory, "taking a directory into the ensemble");
-        if *old != Some(*new) {
-            let added = BTreeMap::from([(*new, outsider(member))]);
-            if !self.changes.change(ChangeMembers::AddNodes(added), true).await {
-                return;
-            }
-        }
-        let is_taken_in =
-            self.is_synced_in_time(*new).await && self.switch(replacement, &membership).await;
-        if is_taken_in {
+        let current = self.current(wanted, &membership);
+        if let Some(current) = current
+            && is_synced
+            && self.changes.is_synced(new)
+            && self.switch(&current, &membership).await
+        {
+            let votes = current.votes;
             tracing::info!(server, directory, votes, "the directory is part of the ensemble");
-        } else if *old != Some(*new) && self.changes.core.is_leader() {
+        } else if self.changes.core.is_leader()
+            && self.changes.membership().get_node(&new).is_some_and(is_outsider)
+        {
             tracing::warn!(server, directory, "the directory is not taken in: it does not answer");
-            self.changes.change(ChangeMembers::RemoveNodes(BTreeSet::from([*new])), true).await;
+            self.changes.change(ChangeMembers::RemoveNodes(BTreeSet::from([new])), true).await;
         }
+    }
+
+    /// Has the log sent to a directory, which is no member yet.
+    async fn add(&self, wanted: &Replacement) -> bool {
+        let Ok(_busy) = self.changes.busy.try_lock() else { return false };
+        let membership = self.changes.membership();
+        let current = self.current(wanted, &membership);
+        let Some(current) = current.filter(|_| !self.changes.joining.is_unfinished(&membership))
+        else {
+            return false;
+        };
+        if membership.get_node(&current.new).is_some() {
+            // An earlier leader has added it.
+            return true;
+        }
+        let (server, directory) = (server_of(current.new), directory_of(current.new));
+        let directory = format!("{directory:#018x}");
+        tracing::info!(server, directory, "taking a directory into the ensemble");
+        let added = BTreeMap::from([(current.new, outsider(&current.member))]);
+        self.changes.change(ChangeMembers::AddNodes(added), true).await
+    }
+
+    /// Returns what is wanted in this membership, which other changes may have made another one;
+    /// `None` if the directory is wanted no more.
+    fn current(&self, wanted: &Replacement, membership: &Membership) -> Option<Replacement> {
+        let server = server_of(wanted.new);
+        let Some(old) = wanted.old else {
+            let is_missing = node_of(membership, server).is_none();
+            let is_wanted = is_missing && !self.changes.core.is_ensemble_changed();
+            return is_wanted.then(|| wanted.clone());
+        };
+        let member = membership.get_node(&old).filter(|member| !is_outsider(member))?.clone();
+        let votes = is_voter(membership, old) || self.configured_vote(server);
+        Some(Replacement { member, votes, ..wanted.clone() })
+    }
+
+    /// Returns whether the configuration, while it counts, gives a server a vote.
+    fn configured_vote(&self, server: u64) -> bool {
+        let mut configured = self.configured.iter();
+        !self.changes.core.is_ensemble_changed()
+            && configured.any(|member| member.id() == server && member.is_voter)
     }
 
     /// Returns whether the directory that was found is still there: one that is gone must not hold

@@ -10,6 +10,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
+use super::blocking::blocking;
 use super::bootstrap::Agreement;
 use super::codec::{self, Reader, malformed};
 use super::committed::Committed;
@@ -17,19 +18,19 @@ use super::core::Core;
 use super::directory::{DirectoryIdentity, directory_of, node_id};
 use super::divergence::{self, Divergence};
 use super::founding;
-use super::levels::{Ceiling, encode_level};
+use super::levels::{Admission, Ceiling, encode_level};
 use super::machine::Machine;
 use super::network::{
     APPEND, DIGEST, FOUND, LEVEL, PRE_VOTE, PROPOSE, READ_INDEX, RECONFIG, REMOVED, SNAPSHOT_BEGIN,
-    SNAPSHOT_CHUNK, SNAPSHOT_END, STATUS, TOUCH, TRANSFER, VOTE,
+    SNAPSHOT_CHUNK, SNAPSHOT_DAMAGED, SNAPSHOT_END, SNAPSHOT_LATER, STATUS, TOUCH, TRANSFER, VOTE,
 };
 use super::reconfig::Reconfigurer;
-use super::state_machine::{FileSnapshot, Snapshots, meta_of};
+use super::state_machine::{FileSnapshot, ReceiveError, Snapshots, meta_of};
 use super::sync::{decode_sessions, encode_sessions};
 use super::types::{Body, Callback, LogId, Vote, log_id};
 use crate::peer::{Answer, Call, Identity, Service};
 use crate::replica::Batch;
-use crate::storage::{SnapshotName, SnapshotWriter, StorageError, Wal};
+use crate::storage::{SnapshotName, SnapshotWriter, Wal};
 use crate::transport::BoxFuture;
 
 /// When this server last heard of a leader.
@@ -116,13 +117,11 @@ impl Answers {
                     raft.handle_transfer_leader(request).await.ok().map(|_| Bytes::new())
                 }))
             }
-            PROPOSE => {
-                if self.may_be_logged(from, &body.0)? {
-                    Answer::Later(self.propose(body.0).await)
-                } else {
-                    Answer::Now(Bytes::from_static(&[0]))
-                }
-            }
+            PROPOSE => match self.may_be_logged(from, &body.0)? {
+                Admission::AnyTerm => Answer::Later(self.propose(body.0, None).await),
+                Admission::Term(term) => Answer::Later(self.propose(body.0, Some(term)).await),
+                Admission::Refused => Answer::Now(Bytes::from_static(&[0])),
+            },
             LEVEL => Answer::Now(encode_level(self.machine.levels().offered)),
             READ_INDEX => Answer::Later(self.read_index()),
             TOUCH => {
@@ -238,7 +237,7 @@ impl Answers {
     /// cannot be read, at every start, and a batch in another server's name would change what is
     /// admitted of that server. One that needs a feature level which is not agreed on, or not yet,
     /// is proposed again.
-    fn may_be_logged(&self, from: u64, batch: &Bytes) -> io::Result<bool> {
+    fn may_be_logged(&self, from: u64, batch: &Bytes) -> io::Result<Admission> {
         let batch = Batch::decode(batch.clone()).map_err(io::Error::other)?;
         if u64::from(batch.origin.server.0) != from || batch.commands.is_empty() {
             return Err(malformed("a batch that is not the peer's"));
@@ -248,7 +247,7 @@ impl Answers {
 
     /// The batch has its place when this returns. The answer is 1 if it was committed under this
     /// leader; anything else and the peer proposes it again.
-    async fn propose(&self, batch: Bytes) -> Later {
+    async fn propose(&self, batch: Bytes, term: Option<u64>) -> Later {
         let (done, told) = oneshot::channel();
         let told_by = Callback(Box::new(move |result: Result<_, _>| {
             // The peer's connection may be gone.
@@ -256,7 +255,7 @@ impl Answers {
         }));
         // A copy: the log would keep the whole buffer that the message was read into.
         let stamped = Batch::stamp(&batch, self.machine.wall_ms());
-        let taken = self.core.propose(Body(stamped), told_by).await;
+        let taken = self.core.propose(Body(stamped), term, told_by).await;
         Box::pin(async move {
             let accepted = taken && told.await.unwrap_or(false);
             Some(Bytes::copy_from_slice(&[u8::from(accepted)]))
@@ -279,7 +278,7 @@ impl Answers {
         // An older one that was not finished is removed when it is dropped.
         *receiving = None;
         let store = self.snapshots.store().clone();
-        let writer = blocking(move || store.create(name, &meta)).await?;
+        let writer = blocking("received snapshot", move || store.create(name, &meta)).await?;
         *receiving = Some(Receiving { from, vote, name, writer });
         Ok(Answer::Now(Bytes::new()))
     }
@@ -298,7 +297,8 @@ impl Answers {
         let Some(mut taken) = receiving.take() else {
             return Err(malformed("a piece of a snapshot that was not begun"));
         };
-        taken = blocking(move || taken.writer.write(&chunk).map(|()| taken)).await?;
+        let write = move || taken.writer.write(&chunk).map(|()| taken);
+        taken = blocking("received snapshot", write).await?;
         *slot = Some(taken);
         Ok(Answer::Now(Bytes::new()))
     }
@@ -316,9 +316,11 @@ impl Answers {
         let (reader, staged) = match receiving.await.map_err(io::Error::other)? {
             Ok(received) => received,
             Err(error) => {
-                tracing::warn!(%error, ?name, "a received snapshot is not whole: it is deleted");
-                // An answer without a vote: the leader sends it again.
-                return Ok(Answer::Now(Bytes::new()));
+                tracing::warn!(%error, ?name, "a received snapshot cannot be used: it is deleted");
+                return Ok(Answer::Now(match error {
+                    ReceiveError::Content(_) => Bytes::from_static(SNAPSHOT_DAMAGED),
+                    ReceiveError::Own(_) => Bytes::from_static(SNAPSHOT_LATER),
+                }));
             }
         };
         let snapshot = FileSnapshot { meta: meta_of(&reader)?, snapshot: reader };
@@ -335,10 +337,4 @@ impl Answers {
             Some(out.freeze())
         })))
     }
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T, StorageError> + Send + 'static,
-) -> io::Result<T> {
-    Ok(spawn_blocking(work).await.map_err(io::Error::other)??)
 }

@@ -9,6 +9,7 @@ use bytes::Bytes;
 use futures_util::{Stream, TryStreamExt};
 use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder, Snapshot};
+use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
@@ -66,9 +67,12 @@ impl Snapshots {
         writer: SnapshotWriter,
         digest: u64,
         stage: impl FnOnce(Chunks) -> io::Result<Staged>,
-    ) -> io::Result<(SnapshotReader, StagedPlace)> {
+    ) -> Result<(SnapshotReader, StagedPlace), ReceiveError> {
         let sealed = writer.seal(digest)?;
-        let staged = stage(Box::new(sealed.read()?))?;
+        let staged = stage(Box::new(sealed.read()?)).map_err(|error| {
+            let is_content = error.kind() == io::ErrorKind::InvalidData;
+            if is_content { ReceiveError::Content(error) } else { ReceiveError::Own(error) }
+        })?;
         let name = sealed.publish()?.name;
         let before = self.lock_staged().replace((name, staged));
         drop(before);
@@ -164,6 +168,24 @@ impl Snapshots {
     }
 }
 
+/// Why a snapshot that was received cannot be used.
+#[derive(Debug, Error)]
+pub(super) enum ReceiveError {
+    /// What was received is not a whole state: the leader's snapshot is damaged.
+    #[error("its content is damaged: {0}")]
+    Content(io::Error),
+    /// This server cannot keep or read it: its disk is full, mostly. The leader's snapshot may be
+    /// as good as any.
+    #[error(transparent)]
+    Own(io::Error),
+}
+
+impl From<StorageError> for ReceiveError {
+    fn from(error: StorageError) -> Self {
+        Self::Own(error.into())
+    }
+}
+
 /// The place of a state that waits to be installed. Dropped without that, whatever the reason, it
 /// frees the state: a whole tree is not kept for an install that was refused.
 #[derive(Debug)]
@@ -225,7 +247,8 @@ impl StateMachine {
         let meta = meta.unwrap_or_default();
         let applied = watch::Sender::new(meta.last_log_id);
         let membership = meta.last_membership;
-        let (divergence, digest) = (Arc::<Divergence>::default(), machine.digest());
+        let divergence = Arc::new(Divergence::new(machine.digest_version()));
+        let digest = machine.digest();
         divergence.restart(meta.last_log_id.as_ref(), digest);
         let progress = Arc::default();
         Ok(Self { machine, proposer, snapshots, membership, applied, progress, divergence, digest })

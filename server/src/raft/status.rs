@@ -14,6 +14,7 @@ use super::divergence::{Divergence, Findings};
 use super::members::is_outsider;
 use super::state_machine::Snapshots;
 use super::types::LogId;
+use crate::fatal::Fatal;
 use crate::replica::Role;
 use crate::storage::Wal;
 
@@ -132,31 +133,18 @@ impl Status {
 }
 
 /// Reports it when openraft has stopped by itself: with the log's own words if that is the reason.
-pub(super) async fn watch_failure(core: Core, wal: Arc<Wal>, fatal: watch::Sender<Option<String>>) {
+pub(super) async fn watch_failure(core: Core, wal: Arc<Wal>, fatal: Fatal) {
     let mut metrics = core.raft().metrics();
     loop {
         let failure = metrics.borrow_watched().running_state.clone().err();
         if let Some(failure) = failure {
-            fatal.send_if_modified(|known| {
-                let is_new = known.is_none();
-                known.get_or_insert_with(|| match wal.failure() {
-                    Some(error) => error.to_string(),
-                    None => failure.to_string(),
-                });
-                is_new
-            });
-            return;
+            let why = wal.failure().map_or_else(|| failure.to_string(), |error| error.to_string());
+            return fatal.report(why);
         }
         if metrics.changed().await.is_err() {
             // openraft ends without a word when its task panics; a server that is stopped ends this
             // task first.
-            fatal.send_if_modified(|known| {
-                let is_new = known.is_none();
-                known
-                    .get_or_insert_with(|| "the task that replicates the log has ended".to_owned());
-                is_new
-            });
-            return;
+            return fatal.report("the task that replicates the log has ended");
         }
     }
 }

@@ -7,6 +7,8 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
+use crate::fatal::panicked;
+
 /// A failure of the storage. It can be cloned, because many callers get the error of one write.
 #[derive(Debug, Clone, Error)]
 pub enum StorageError {
@@ -67,6 +69,10 @@ pub enum StorageError {
     )]
     NewerFormat { path: PathBuf, found: u32, supported: u32 },
 
+    /// A thread of the log has panicked.
+    #[error("{}", panicked(.thread, .panic))]
+    Panicked { thread: &'static str, panic: String },
+
     /// The caller broke the log's order, or asked for more than fits. Nothing was changed.
     #[error("refused: {what}")]
     Refused { what: String },
@@ -104,6 +110,7 @@ impl From<StorageError> for io::Error {
             | StorageError::NewerFormat { .. }
             | StorageError::OlderFormat { .. } => io::ErrorKind::InvalidData,
             StorageError::Closed => io::ErrorKind::BrokenPipe,
+            StorageError::Panicked { .. } => io::ErrorKind::Other,
             StorageError::Locked { .. } => io::ErrorKind::WouldBlock,
             StorageError::WrongServer { .. }
             | StorageError::WrongCluster { .. }

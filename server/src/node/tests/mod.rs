@@ -2,9 +2,10 @@
 
 mod clocks;
 mod levels;
+mod panics;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use tokio::time::sleep;
 use zoolet_client::{Client, ClientOptions};
@@ -23,6 +24,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 struct SkewedClock {
     real: RealClock,
     ahead_ms: AtomicI64,
+    panics: AtomicBool,
 }
 
 impl SkewedClock {
@@ -33,6 +35,7 @@ impl SkewedClock {
 
 impl Clock for SkewedClock {
     fn now(&self) -> Now {
+        assert!(!self.panics.load(Ordering::SeqCst), "the test's panic");
         let now = self.real.now();
         Now { wall_ms: now.wall_ms + self.ahead_ms.load(Ordering::SeqCst), ..now }
     }

@@ -8,6 +8,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::ensemble::{Ensemble, PATIENCE, command};
+use crate::fatal::Fatal;
 use crate::peer::{CallError, FrameLimits, Identity, Lane, Link, LinkOptions, Target};
 use crate::raft::codec;
 use crate::raft::network::{PROPOSE, SNAPSHOT_BEGIN, SNAPSHOT_CHUNK};
@@ -21,7 +22,7 @@ pub(super) fn link(ensemble: &Ensemble, from: usize, to: usize) -> Link {
     let founding = server.raft.founding();
     Link::open(LinkOptions {
         net: Arc::new(RealNet),
-        ours: Identity { cluster: 7, founding: 0, server: from as u64 + 1, directory: 1, boot: 1 },
+        ours: Identity { cluster: 7, founding: 0, server: from as u64 + 1, directory: 1 },
         founding: Arc::new(AtomicU64::new(founding)),
         secret: None,
         target: Target { server: to as u64 + 1, directory: None },
@@ -33,6 +34,7 @@ pub(super) fn link(ensemble: &Ensemble, from: usize, to: usize) -> Link {
         backoff_max: Duration::from_millis(100),
         stall_timeout: PATIENCE * 2,
         reach: Arc::default(),
+        fatal: Fatal::default(),
     })
 }
 

@@ -6,11 +6,11 @@ use openraft::ChangeMembers;
 use tokio::time::{Instant, sleep, timeout};
 use zoolet_jute::SessionId;
 
-use super::ensemble::{Ensemble, PATIENCE, Server};
+use super::ensemble::{Ensemble, PATIENCE, Server, command};
 use super::recorder::Applied;
 use crate::host::Proposals;
-use crate::raft::types::Member;
-use crate::replica::Role;
+use crate::raft::types::{Body, Callback, Member};
+use crate::replica::{Batch, Origin, Role, ServerId};
 use crate::storage::Fault;
 
 /// Each start's commands are applied in rising order, which also means at most once; and all
@@ -226,6 +226,27 @@ pub(super) async fn with_commands(count: u64) -> (Ensemble, usize) {
     ensemble.commit(leader, count).await;
     check(&ensemble).await;
     (ensemble, leader)
+}
+
+/// What one term's leader had agreed on was logged in another term, in which a lower level may have
+/// been agreed on.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_proposed_in_one_term_is_not_logged_in_another() {
+    let mut ensemble = Ensemble::started(1, 0).await;
+    let term = ensemble.server(0).raft.status().term;
+    let origin = Origin { server: ServerId(1), boot: 1 << 40, stream: 1 };
+    let batch = Batch { origin, now_ms: 0, commands: vec![command(1)] }.encode();
+    for (wanted, is_logged) in
+        [(Some(term - 1), false), (Some(term + 1), false), (Some(term), true)]
+    {
+        let (done, told) = tokio::sync::oneshot::channel();
+        let callback = Callback(Box::new(move |result: Result<_, _>| {
+            done.send(result.is_ok()).unwrap();
+        }));
+        let core = ensemble.server(0).raft.core.clone();
+        assert!(core.propose(Body(batch.clone()), wanted, callback).await);
+        assert_eq!(timeout(PATIENCE, told).await.unwrap(), Ok(is_logged), "{wanted:?}");
+    }
 }
 
 /// Three servers; one is away, and the beginning of the others' log is purged. The places of the

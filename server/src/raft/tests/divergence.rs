@@ -80,6 +80,31 @@ async fn a_leader_whose_state_differs_from_the_majority_gives_the_lead_up() {
     assert_eq!(*ensemble.server(wrong).raft.role().borrow(), Role::Looking);
 }
 
+/// In a rolling upgrade to a build that computes the digest in another way, each server would have
+/// taken the others for diverged ones, and stopped serving.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn servers_whose_digests_have_different_definitions_do_not_differ() {
+    let mut ensemble = Ensemble::started(3, 0).await;
+    let leader = ensemble.ready().await;
+    write(&mut ensemble, leader).await;
+    let [newer, other] = [(leader + 1) % 3, (leader + 2) % 3];
+    ensemble.kill(newer).await;
+    ensemble.digest_version = 2;
+    ensemble.start(newer).await;
+    drift(&mut ensemble, newer, 1);
+    ensemble.ready().await;
+    write(&mut ensemble, newer).await;
+    // The other two go on being compared.
+    let last = ensemble.server(leader).raft.status().applied;
+    until(&mut ensemble, leader, |status| status.agreed >= last).await;
+    sleep(ensemble.timing.election_max * 3).await;
+    for at in [leader, newer, other] {
+        let status = ensemble.server(at).raft.status();
+        assert!(!status.diverged && status.differing.is_empty(), "server {at}: {status:?}");
+        assert!(status.role != Role::Looking, "server {at}: {status:?}");
+    }
+}
+
 /// With one of three away, no count can tell which of two is wrong: both say that they differ and
 /// serve on. The third decides.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -16,6 +16,7 @@ use super::gate::{Gate, GatedDisk};
 use super::recorder::Recorder;
 use crate::config::StartMode;
 use crate::entropy::RealEntropy;
+use crate::fatal::Fatal;
 use crate::host::Proposals;
 use crate::raft::{
     BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, Options, Proposer, Raft, Timing, open,
@@ -39,6 +40,8 @@ pub(super) struct Ensemble {
     pub(super) timing: Timing,
     /// How many states the servers that are started from now on do not take.
     pub(super) refusals: u64,
+    /// The version of the digests of those that are started from now on.
+    pub(super) digest_version: u8,
     /// Whether those apply nothing until their machine's gate is opened.
     pub(super) is_held: bool,
 }
@@ -85,6 +88,7 @@ impl Ensemble {
             snapshot_commands,
             timing,
             refusals: 0,
+            digest_version: 1,
             is_held: false,
         }
     }
@@ -139,11 +143,12 @@ impl Ensemble {
         let machine = Recorder::new(opened.snapshot());
         machine.server.store(self.members[at].server.0, Ordering::Relaxed);
         machine.refusals.store(self.refusals, Ordering::Relaxed);
+        machine.digest_version.store(self.digest_version, Ordering::Relaxed);
         if self.is_held {
             machine.gate.close();
         }
         let net = CutNet { server: at, members: self.addresses(), cut: self.cut.clone() };
-        let raft = opened.start(machine.clone(), Arc::new(net)).await.unwrap();
+        let raft = opened.start(machine.clone(), Arc::new(net), Fatal::default()).await.unwrap();
         self.servers[at] = Some(Server { raft, machine, proposer, boot, proposed: 0 });
     }
 

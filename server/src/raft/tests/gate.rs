@@ -2,6 +2,7 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
 use crate::storage::{Disk, DiskFile, DiskLock, FoundFile, MemoryDisk};
@@ -10,6 +11,9 @@ use crate::storage::{Disk, DiskFile, DiskLock, FoundFile, MemoryDisk};
 #[derive(Clone, Debug, Default)]
 pub(super) struct Gate {
     shared: Arc<(Mutex<bool>, Condvar)>,
+    /// Whether each sync fails for want of room, and how many have.
+    is_full: Arc<AtomicBool>,
+    refused: Arc<AtomicU64>,
 }
 
 impl Gate {
@@ -20,6 +24,24 @@ impl Gate {
     pub(super) fn open(&self) {
         *self.shared.0.lock().unwrap() = false;
         self.shared.1.notify_all();
+    }
+
+    /// From now on syncs fail, or no longer do, for want of room.
+    pub(super) fn fill(&self, is_full: bool) {
+        self.is_full.store(is_full, Ordering::SeqCst);
+    }
+
+    /// How many syncs have failed for want of room.
+    pub(super) fn refused(&self) -> u64 {
+        self.refused.load(Ordering::SeqCst)
+    }
+
+    fn check_room(&self) -> io::Result<()> {
+        if self.is_full.load(Ordering::SeqCst) {
+            self.refused.fetch_add(1, Ordering::SeqCst);
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        Ok(())
     }
 
     pub(super) fn pass(&self) {
@@ -101,6 +123,7 @@ impl DiskFile for GatedFile {
 
     fn sync_data(&self) -> io::Result<()> {
         self.gate.iter().for_each(Gate::pass);
+        self.gate.iter().try_for_each(Gate::check_room)?;
         self.file.sync_data()
     }
 

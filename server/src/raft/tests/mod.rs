@@ -7,6 +7,7 @@ mod divergence;
 mod ensemble;
 mod gate;
 mod numbers;
+mod panics;
 mod rebuilt;
 mod recorder;
 mod recovery;

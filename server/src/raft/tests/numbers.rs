@@ -19,7 +19,7 @@ async fn a_leader_whose_number_is_overtaken_while_it_runs_goes_on_with_a_higher_
     // It may have begun 200,000 sessions, whose ids take the place of three more starts.
     let batch = Batch { origin: later, now_ms: 0, commands: vec![command(200_000)] };
     let done = Callback(Box::new(drop));
-    assert!(ensemble.server(leader).raft.core.propose(Body(batch.encode()), done).await);
+    assert!(ensemble.server(leader).raft.core.propose(Body(batch.encode()), None, done).await);
     let machine = ensemble.server(leader).machine.clone();
     let again = machine.until(|_, told| told.started.len() > 1);
     timeout(PATIENCE, again).await.expect("dropped batches are taken for applied ones");

@@ -39,8 +39,14 @@ pub(super) struct Recorder {
     pub(super) server: Arc<AtomicU8>,
     /// How far the state has drifted away from what was applied.
     pub(super) drift: Arc<AtomicU64>,
+    /// The version of its digest's definition.
+    pub(super) digest_version: Arc<AtomicU8>,
+    /// What a client would see of `/zookeeper/config`.
+    pub(super) view: Arc<Mutex<ConfigView>>,
     /// What the transactions are counted from.
     pub(super) zxid_before: Arc<AtomicU64>,
+    /// The call in which it panics, once.
+    pub(super) panics_in: Arc<Mutex<Option<&'static str>>>,
 }
 
 /// What the machine was told besides commands.
@@ -84,6 +90,11 @@ impl Recorder {
         while !is_so(&self.record.lock().unwrap(), &self.told.lock().unwrap()) {
             events.changed().await.unwrap();
         }
+    }
+
+    fn may_panic(&self, call: &str) {
+        let panics = self.panics_in.lock().unwrap().take_if(|panics| *panics == call).is_some();
+        assert!(!panics, "the test's panic");
     }
 
     fn tell(&self, what: impl FnOnce(&mut Told)) {
@@ -139,6 +150,7 @@ impl Record {
 
 impl Machine for Recorder {
     fn commit_many(&self, batches: Vec<(u64, Bytes)>) -> Admitted {
+        self.may_panic("commit_many");
         tokio::task::block_in_place(|| self.gate.pass());
         let mut record = self.record.lock().unwrap();
         for (_, batch) in batches {
@@ -162,6 +174,7 @@ impl Machine for Recorder {
     }
 
     fn levels(&self) -> Levels {
+        self.may_panic("levels");
         Levels { agreed: FeatureLevel::FIRST, offered: FeatureLevel::FIRST }
     }
 
@@ -170,6 +183,7 @@ impl Machine for Recorder {
     }
 
     fn wall_ms(&self) -> i64 {
+        self.may_panic("wall_ms");
         1
     }
 
@@ -177,6 +191,10 @@ impl Machine for Recorder {
         let record = self.record.lock().unwrap();
         let last = record.applied.last().map_or(0, |(_, number)| *number);
         (record.applied.len() as u64) << 32 | last ^ self.drift.load(Ordering::Relaxed)
+    }
+
+    fn digest_version(&self) -> u8 {
+        self.digest_version.load(Ordering::Relaxed)
     }
 
     fn diverged(&self) {
@@ -188,6 +206,7 @@ impl Machine for Recorder {
     }
 
     fn synced(&self, through: u64) {
+        self.may_panic("synced");
         self.tell(|told| told.synced = through);
     }
 
@@ -196,6 +215,7 @@ impl Machine for Recorder {
     }
 
     fn touched(&self, sessions: Vec<SessionId>) -> Vec<SessionId> {
+        self.may_panic("touched");
         let refused = sessions.iter().filter(|session| session.0 < 0).copied().collect();
         self.tell(|told| told.touched.extend(sessions));
         refused
@@ -218,14 +238,19 @@ impl Machine for Recorder {
     }
 
     fn members(&self, text: String, write: bool) {
+        if write {
+            self.view.lock().unwrap().text = format!("{text}version=100000001");
+        }
         self.tell(|told| told.members.push((text, write)));
     }
 
     fn config_view(&self, _identities: &[Id]) -> ConfigView {
-        ConfigView::default()
+        self.may_panic("config_view");
+        self.view.lock().unwrap().clone()
     }
 
     fn role(&self, role: Role, _term: u64) {
+        self.may_panic("role");
         self.tell(|told| told.roles.push(role));
     }
 
@@ -249,6 +274,7 @@ impl Machine for Recorder {
     }
 
     fn zxid(&self) -> u64 {
+        self.may_panic("zxid");
         let counted = self.record.lock().unwrap().applied.len() as u64;
         counted + self.zxid_before.load(Ordering::Relaxed)
     }

@@ -7,6 +7,7 @@ use openraft::raft::VoteResponse;
 use tokio::time::sleep;
 
 use super::ensemble::Ensemble;
+use crate::fatal::Fatal;
 use crate::peer::{Answer, Call, FrameLimits, Identity, PeerPort, PeerPortOptions, Service};
 use crate::raft::codec;
 use crate::raft::directory::{directory_of, server_of};
@@ -49,7 +50,7 @@ async fn a_server_whose_votes_are_refused_waits_before_it_asks_again() {
     let refuses = Arc::new(Refuses { leader: node, pre_votes: AtomicU32::default() });
     let (server, directory) = (server_of(node), directory_of(node));
     let options = PeerPortOptions {
-        ours: Identity { cluster: 7, founding, server, directory, boot: 99 },
+        ours: Identity { cluster: 7, founding, server, directory },
         founding: Arc::new(AtomicU64::new(founding)),
         any_cluster: false,
         secret: None,
@@ -57,6 +58,7 @@ async fn a_server_whose_votes_are_refused_waits_before_it_asks_again() {
         frames: FrameLimits { small: 1 << 20, large: 1 << 20 },
         answers_max: 8,
         handshake_timeout: ensemble.timing.election_max,
+        fatal: Fatal::default(),
     };
     let _port = PeerPort::listen(&RealNet, options, refuses.clone()).await.unwrap();
     while refuses.pre_votes.load(Ordering::Relaxed) == 0 {

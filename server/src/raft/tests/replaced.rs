@@ -1,12 +1,15 @@
 //! Servers whose disks were replaced, and ensembles that were founded twice.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
+use zoolet_jute::ReconfigRequest;
 
 use super::cluster::{check, left_behind, with_commands};
 use super::ensemble::{Ensemble, PATIENCE};
 use crate::config::StartMode;
+use crate::host::{ConfigView, Proposals};
 use crate::raft::Options;
 use crate::replica::Role;
 
@@ -265,6 +268,53 @@ async fn a_voter_that_comes_after_the_founding_gets_its_vote() {
     ensemble.commit(other, 10).await;
     check(&ensemble).await;
     assert_eq!(ensemble.server(other).machine.told().lost, 0);
+}
+
+/// A new directory fetched a large snapshot, and every reconfiguration was refused until it had it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn the_ensemble_is_changed_while_a_new_directory_catches_up() {
+    let (mut ensemble, leader, away) = left_behind().await;
+    ensemble.wipe(away);
+    ensemble.snapshot_gate(away).close();
+    ensemble.start(away).await;
+    let machine = ensemble.server(leader).machine.clone();
+    let line =
+        |at: usize| format!("server.{}={}:1:participant;127.0.0.1:1", at + 1, ensemble.address(at));
+    let members = [line(0), line(1), line(2)].join("\n");
+    let text = format!("{members}\nversion=100000000");
+    let (enabled, permitted) = (true, true);
+    *machine.view.lock().unwrap() = ConfigView { enabled, permitted, text, ..Default::default() };
+    let joins = |ensemble: &mut Ensemble| {
+        ensemble.server(leader).raft.core.metrics().membership_config.membership().nodes().count()
+            == 4
+    };
+    let deadline = Instant::now() + PATIENCE;
+    while !joins(&mut ensemble) {
+        assert!(Instant::now() < deadline, "it is not added");
+        sleep(Duration::from_millis(10)).await;
+    }
+    // What the next leader would remove stays.
+    sleep(Duration::from_millis(500)).await;
+    assert!(joins(&mut ensemble), "it is removed");
+    let request = ReconfigRequest {
+        joining_servers: None,
+        leaving_servers: None,
+        new_members: Some(members),
+        config_id: -1,
+    };
+    ensemble.server(leader).proposer.reconfig(1, request, Arc::from([]));
+    let is_done = machine.until(|_, told| !told.reconfigured.is_empty());
+    timeout(PATIENCE, is_done).await.expect("it is not answered");
+    assert_eq!(machine.told().reconfigured, [(1, Ok(None))]);
+    assert!(joins(&mut ensemble), "the change has removed it");
+    ensemble.snapshot_gate(away).open();
+    ensemble.ready().await;
+    check(&ensemble).await;
+    let node = ensemble.server(away).raft.core.node();
+    let metrics = ensemble.server(leader).raft.core.metrics();
+    let membership = metrics.membership_config.membership();
+    assert!(membership.voter_ids().any(|voter| voter == node), "{membership}");
+    assert_eq!(membership.nodes().count(), 3, "{membership}");
 }
 
 /// openraft's task had ended, by a panic or with its runtime, and nothing said so.

@@ -53,6 +53,29 @@ async fn a_damaged_snapshot_of_the_leader_is_replaced_by_a_new_one() {
     check(&ensemble).await;
 }
 
+/// A follower's full disk passed for damage of the leader's snapshot, and the leader took one
+/// snapshot after another for it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_follower_without_room_gets_the_same_snapshot_later() {
+    let (mut ensemble, leader, away) = left_behind().await;
+    // A replacement would be wanted for as long as it cannot be written.
+    ensemble.snapshot_gate(leader).close();
+    ensemble.snapshot_gate(away).fill(true);
+    ensemble.start(away).await;
+    let deadline = Instant::now() + PATIENCE;
+    while ensemble.snapshot_gate(away).refused() < 3 {
+        assert!(Instant::now() < deadline, "it is not sent again");
+        sleep(Duration::from_millis(5)).await;
+    }
+    assert!(!ensemble.server(leader).raft.snapshots.needs_new(), "it passes for damaged");
+    assert_eq!(*ensemble.server(away).raft.fatal().borrow(), None);
+    ensemble.snapshot_gate(away).fill(false);
+    let machine = ensemble.server(away).machine.clone();
+    timeout(PATIENCE, machine.until(|_, told| told.restored > 0)).await.expect("a snapshot");
+    ensemble.snapshot_gate(leader).open();
+    check(&ensemble).await;
+}
+
 /// The log has all that a snapshot holds, and room of its own. But the server ended when a snapshot
 /// did not fit on the disk any more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,6 +3,11 @@
 //! It must be the same on every server and in every start, and cheap to keep up to date. Nobody is
 //! kept from forging it: it tells accidents, not attacks.
 
+/// The version of the digest's definition: of the hash, and of what goes into it in which order. A
+/// build that computes another digest of the same state must have another version, or its servers
+/// would take those of other builds for diverged ones.
+pub const DIGEST_VERSION: u8 = 1;
+
 const SEED: u64 = 0x9e37_79b9_7f4a_7c15;
 const FACTOR: u64 = 0xd6e8_feb8_6659_fd93;
 

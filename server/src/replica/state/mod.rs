@@ -23,6 +23,7 @@ mod tree;
 mod znode;
 
 pub use change::{Applied, Change, Step};
+pub use digest::DIGEST_VERSION;
 pub use long::LongReply;
 pub use names::PathList;
 pub use quota::QuotaExceeded;

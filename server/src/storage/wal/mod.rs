@@ -30,6 +30,7 @@ use self::segment_preparer::SegmentPreparer;
 use self::view::LogView;
 use self::writer::{Chain, Writer};
 use super::{Disk, StorageError};
+use crate::fatal::caught_now;
 
 pub use self::queue::{FailureHook, OnDurable};
 pub use self::recovery::TornTail;
@@ -261,7 +262,11 @@ fn start_threads(queue: &Arc<Queue>, maker: SegmentMaker) -> Result<JoinHandle<(
     let queue = queue.clone();
     thread::Builder::new()
         .name("wal-writer".to_owned())
-        .spawn(move || queue.run())
+        .spawn(move || {
+            if let Err(panic) = caught_now(|| queue.run()) {
+                queue.fail(&StorageError::Panicked { thread: "log writer", panic }, Vec::new());
+            }
+        })
         .map_err(StorageError::io("start a thread for", &directory))
 }
 
@@ -272,7 +277,7 @@ impl Drop for Wal {
             // A callback may own the log's last handle; its thread ends by itself.
             Some(thread) if thread.thread().id() == thread::current().id() => {}
             Some(thread) => {
-                // A panic there has been reported by that thread.
+                // A panic there is a failure of the log, and was reported as one.
                 let _ = thread.join();
             }
             None => self.queue.finish(),

@@ -9,6 +9,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use super::segment::{NEXT_NAME, Prepared, SegmentMaker};
+use crate::fatal::caught_now;
 use crate::storage::StorageError;
 
 /// The pause between two pieces of a segment that the writer does not need yet, so that the log's
@@ -118,7 +119,7 @@ impl Drop for SegmentPreparer {
             // The report of a failure may have taken the log's last handle; its thread ends by itself.
             Some(thread) if thread.thread().id() == thread::current().id() => {}
             Some(thread) => {
-                // A panic there has been reported by that thread.
+                // Its panics are failures of the log, and were reported as such.
                 let _ = thread.join();
             }
             None => {}
@@ -136,19 +137,26 @@ fn run(
         let failure = match job {
             SegmentJob::Prepare(done) => {
                 let pause = || urgency.pause(PIECE_PAUSE);
-                let prepared = maker.prepare(NEXT_NAME, maker.bytes_for(0), Some(&pause));
+                let prepare = || maker.prepare(NEXT_NAME, maker.bytes_for(0), Some(&pause));
+                let prepared = reported(prepare);
                 let failure = prepared.as_ref().err().cloned();
                 // The writer may be gone by now.
                 let _ = done.send(prepared);
                 failure
             }
-            SegmentJob::Remove(path) => maker.remove(&path).err(),
+            SegmentJob::Remove(path) => reported(|| maker.remove(&path)).err(),
         };
         if let Some(failure) = failure {
             on_failure(failure);
             return;
         }
     }
+}
+
+/// Makes an error of a panic: the writer waits for an answer.
+fn reported<T>(work: impl FnOnce() -> Result<T, StorageError>) -> Result<T, StorageError> {
+    let panicked = |panic| Err(StorageError::Panicked { thread: "log helper", panic });
+    caught_now(work).unwrap_or_else(panicked)
 }
 
 #[cfg(test)]
@@ -187,6 +195,28 @@ mod tests {
         held.insert(SegmentPreparer::start(maker, on_failure).unwrap()).prepare_next();
         drop(held);
         end.recv_timeout(Duration::from_secs(20)).expect("it has ended");
+    }
+
+    /// The writer saw a log that was closed, and no reason.
+    #[test]
+    fn a_panic_in_the_helper_is_a_failure_with_its_message() {
+        let disk = MemoryDisk::new();
+        let directory = PathBuf::from("/wal");
+        disk.create_dir_all(&directory).unwrap();
+        disk.observe(|_| panic!("the test's panic"));
+        let maker = SegmentMaker { disk: Arc::new(disk), directory, segment_bytes: 4096, salt: 0 };
+        let (report, reported) = mpsc::channel();
+        let report = Mutex::new(report);
+        let on_failure: OnFailure =
+            Arc::new(move |error| report.lock().unwrap().send(error).unwrap());
+        let mut helper = Helper::start(maker, on_failure).unwrap();
+        let seen = helper.take_prepared().unwrap_err().to_string();
+        assert!(
+            seen.starts_with("the task \"log helper\" has panicked: the test's panic"),
+            "{seen}"
+        );
+        let reported = reported.recv_timeout(Duration::from_secs(20)).expect("it is reported");
+        assert_eq!(reported.to_string(), seen);
     }
 
     #[test]

@@ -1,0 +1,135 @@
+//! Why a server can no longer work, and the watch over the tasks and threads that it cannot do
+//! without: a panic, or an end that was not asked for, is such a reason.
+//!
+//! A release build of `zoolet` aborts at a panic. A program that embeds a server may unwind, and
+//! without this the rest of the server would go on without the task that is gone.
+
+use std::any::Any;
+use std::future::{Future, poll_fn};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+/// How long the end of a task waits for a better reason: mostly it follows from something else that
+/// has failed, which is reported within this time.
+const END_GRACE: Duration = Duration::from_millis(500);
+
+/// The first reason why a server can no longer work, once there is one. Clones are of the same
+/// server.
+#[derive(Clone, Debug, Default)]
+pub struct Fatal {
+    reason: watch::Sender<Option<String>>,
+}
+
+impl Fatal {
+    /// Reports a reason. Only the first one is kept.
+    pub fn report(&self, why: impl Into<String>) {
+        self.reason.send_if_modified(|known| {
+            let is_first = known.is_none();
+            known.get_or_insert_with(|| why.into());
+            is_first
+        });
+    }
+
+    /// Follows the reason; `None` as long as the server works.
+    pub fn watch(&self) -> watch::Receiver<Option<String>> {
+        self.reason.subscribe()
+    }
+
+    /// Carries out a task that ends with the server only, by being dropped. Its panic is reported,
+    /// and so is its end.
+    pub async fn endless(self, task: &'static str, work: impl Future<Output = ()>) {
+        if let Err(panic) = caught(work).await {
+            return self.report(panicked(task, &panic));
+        }
+        sleep(END_GRACE).await;
+        self.report(format!("the task \"{task}\" has ended"));
+    }
+
+    /// Carries out a task that may end. Its panic is reported.
+    pub async fn finite(self, task: &'static str, work: impl Future<Output = ()>) {
+        if let Err(panic) = caught(work).await {
+            self.report(panicked(task, &panic));
+        }
+    }
+}
+
+/// Says that a task or thread has panicked, and what to do.
+pub fn panicked(task: &str, panic: &str) -> String {
+    format!(
+        "the task \"{task}\" has panicked: {panic}; this is a bug of zoolet: restart the server, \
+         and report it"
+    )
+}
+
+/// Carries out `work`. An error is the message of its panic.
+pub async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    let mut work = pin!(work);
+    // After a panic the work is polled no more, so it is never seen half changed.
+    poll_fn(|context| match caught_now(|| work.as_mut().poll(context)) {
+        Ok(Poll::Pending) => Poll::Pending,
+        Ok(Poll::Ready(value)) => Poll::Ready(Ok(value)),
+        Err(panic) => Poll::Ready(Err(panic)),
+    })
+    .await
+}
+
+/// Carries out `work` in this thread. An error is the message of its panic.
+pub fn caught_now<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| message_of(&*panic))
+}
+
+fn message_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&'static str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    text.unwrap_or_else(|| "no message".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    async fn reason(fatal: &Fatal) -> String {
+        fatal.watch().wait_for(Option::is_some).await.unwrap().clone().unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_panic_is_reported_with_its_message_and_the_first_reason_stays() {
+        let fatal = Fatal::default();
+        let number = 7;
+        let work = async move { panic!("number {number}") };
+        fatal.clone().finite("counting", work).await;
+        fatal.report("later");
+        assert_eq!(reason(&fatal).await, panicked("counting", "number 7"));
+    }
+
+    #[tokio::test]
+    async fn the_end_of_an_endless_task_is_reported_unless_its_cause_is() {
+        let fatal = Fatal::default();
+        fatal.clone().finite("short", async {}).await;
+        assert_eq!(*fatal.watch().borrow(), None);
+        fatal.clone().endless("long", async {}).await;
+        assert_eq!(reason(&fatal).await, "the task \"long\" has ended");
+
+        let fatal = Fatal::default();
+        let ending = tokio::spawn(fatal.clone().endless("long", async {}));
+        sleep(END_GRACE / 2).await;
+        fatal.report("the disk has failed");
+        ending.await.unwrap();
+        assert_eq!(reason(&fatal).await, "the disk has failed");
+    }
+
+    #[tokio::test]
+    async fn a_task_that_is_dropped_reports_nothing() {
+        let fatal = Fatal::default();
+        let task = tokio::spawn(fatal.clone().endless("long", std::future::pending()));
+        tokio::task::yield_now().await;
+        task.abort();
+        assert!(task.await.unwrap_err().is_cancelled());
+        assert_eq!(*fatal.watch().borrow(), None);
+    }
+}
