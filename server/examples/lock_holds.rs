@@ -122,6 +122,7 @@ impl Bench {
                 op: Some(request.op_code()),
                 request: Ok(request),
                 bytes: 100,
+                since_ms: self.host.now().mono_ms,
             })
             .collect();
         self.host.requests(client.0, &mut asked);

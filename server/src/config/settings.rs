@@ -46,7 +46,7 @@ const NO_RANGE: (u64, u64) = (0, 0);
 
 /// All settings, section by section.
 #[rustfmt::skip]
-pub(super) static SETTINGS: [Setting; 48] = [
+pub(super) static SETTINGS: [Setting; 49] = [
     Setting {
         section: "ensemble", key: "cluster_id", unit: "(a number)", range: (1, i64::MAX as u64),
         about: "What tells this ensemble from others: a server refuses peers and data of another.\n\
@@ -177,6 +177,12 @@ pub(super) static SETTINGS: [Setting; 48] = [
         section: "limits", key: "request_bytes_max", unit: "bytes", range: (MIB, 64 * GIB),
         about: "Bytes of unanswered requests of all connections, with the same consequence.",
         derived: true, field: |c| Field::Usize(&mut c.limits.request_bytes_max),
+    },
+    Setting {
+        section: "limits", key: "throttled_op_wait_time_ms", unit: "ms", range: (0, MS_MAX),
+        about: "A request that had to wait longer for one of these three limits is not executed: the\n\
+                client gets ThrottledOp (-127). 0 means that no request is refused for its wait.",
+        derived: false, field: |c| Field::U32(&mut c.limits.throttled_op_wait_time_ms),
     },
     Setting {
         section: "limits", key: "sessions_max", unit: "sessions", range: (1, COUNT_MAX),

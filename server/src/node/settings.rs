@@ -158,6 +158,7 @@ pub(super) fn host_limits(config: &ServerConfig) -> host::Limits {
         connection_requests_max: config.limits.connection_requests_max,
         requests_max: config.limits.requests_max,
         bytes_max: config.limits.request_bytes_max,
+        wait_ms_max: u64::from(config.limits.throttled_op_wait_time_ms),
     }
 }
 
