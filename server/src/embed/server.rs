@@ -50,6 +50,7 @@ enum Order {
 #[derive(Debug)]
 pub(super) struct Running {
     role: watch::Receiver<Role>,
+    clients: watch::Receiver<SocketAddr>,
 }
 
 /// A server that may run or not.
@@ -91,7 +92,10 @@ impl Server {
     }
 
     pub(super) fn client_addr(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.config.client_bind.port))
+        let running = self.running.as_ref();
+        let port =
+            running.map_or(self.config.client_bind.port, |running| running.clients.borrow().port());
+        SocketAddr::from((Ipv4Addr::LOCALHOST, port))
     }
 
     pub(super) fn role(&self) -> Role {
@@ -183,7 +187,7 @@ async fn live(
     let node = match Node::start(config, seams).await {
         Ok(node) => {
             // Nobody waits any more if the ensemble was dropped; the orders end, too, then.
-            let _ = started.send(Ok(Running { role: node.role() }));
+            let _ = started.send(Ok(Running { role: node.role(), clients: node.client_addrs() }));
             node
         }
         Err(error) => {

@@ -189,7 +189,6 @@ pub(super) fn facts(
         words: config.four_letter.words.clone(),
         standalone: config.standalone,
         server_id: config.server_id.0,
-        client_port: config.client_bind.port,
         data_dir: data_dir.clone(),
         data_log_dir: data_log_dir.clone(),
         sizes: Arc::new(move || {
