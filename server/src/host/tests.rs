@@ -331,3 +331,15 @@ fn room_for_a_burst_of_outputs_is_given_back() {
         assert!(inner.outputs.capacity() >= 100, "the usual room is kept");
     });
 }
+
+#[test]
+fn the_longest_hold_of_the_lock_is_shown_until_a_reset() {
+    let hands = Arc::new(Hands::default());
+    let bench = Bench::with(Arc::clone(&hands) as _, Limits::default());
+    for until_ms in [5, 8] {
+        bench.host.locked(|_, _| hands.0.store(until_ms, Ordering::Relaxed));
+    }
+    assert_eq!(bench.host.report().figures.hold_us_max, 5000);
+    bench.host.reset_figures();
+    assert_eq!(bench.host.report().figures.hold_us_max, 0);
+}
