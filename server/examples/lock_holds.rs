@@ -70,13 +70,18 @@ impl Bench {
 
     /// Applies commands of a client of another server.
     fn foreign(&self, ops: impl IntoIterator<Item = Op>) {
+        self.foreign_of(ops.into_iter().map(|op| (FOREIGN, op)));
+    }
+
+    /// Applies commands of clients of another server.
+    fn foreign_of(&self, ops: impl IntoIterator<Item = (SessionId, Op)>) {
         let ops: Vec<_> = ops.into_iter().collect();
         for ops in ops.chunks(1000) {
-            let commands = ops.iter().map(|op| {
+            let commands = ops.iter().map(|(session, op)| {
                 self.last.set(self.last.get() + 1);
                 Command {
                     number: self.last.get(),
-                    session: FOREIGN,
+                    session: *session,
                     attachment: 0,
                     cxid: Xid(0),
                     policy: Policy::default(),
@@ -106,11 +111,16 @@ impl Bench {
         };
         let peer = IpAddr::from([127, 0, 0, 1]);
         let _ = self.host.connect(connection, &outbox, peer, &request);
+        self.commit();
+        assert!(outbox.accepted().is_some());
+        (connection, outbox)
+    }
+
+    /// Applies what this server has proposed.
+    fn commit(&self) {
         let commands = std::mem::take(&mut *self.kept.0.lock().unwrap());
         let origin = Origin { server: ServerId(1), boot: 1, stream: 1 };
         self.host.commit(1, Batch { origin, now_ms: 0, commands }.encode());
-        assert!(outbox.accepted().is_some());
-        (connection, outbox)
     }
 
     /// Sends requests, of which all are taken.
@@ -122,25 +132,32 @@ impl Bench {
                 op: Some(request.op_code()),
                 request: Ok(request),
                 bytes: 100,
+                since_ms: self.host.now().mono_ms,
             })
             .collect();
         self.host.requests(client.0, &mut asked);
         assert!(asked.is_empty(), "{} requests are not taken", asked.len());
     }
 
-    /// Has a client watch for the end of znodes, or their creation.
+    /// Has a client watch for the end of znodes.
     fn watch(&self, client: &Client, paths: impl IntoIterator<Item = String>) {
-        let data_watches = paths.into_iter().collect();
-        let relative_zxid = Zxid(i64::MAX);
-        self.ask(
-            client,
-            [Request::SetWatches(SetWatchesRequest {
-                relative_zxid,
-                data_watches,
-                exist_watches: Vec::new(),
-                child_watches: Vec::new(),
-            })],
-        );
+        self.set_watches(client, paths.into_iter().collect(), Vec::new());
+    }
+
+    /// Has a client watch for the creation of znodes.
+    fn watch_new(&self, client: &Client, paths: impl IntoIterator<Item = String>) {
+        self.set_watches(client, Vec::new(), paths.into_iter().collect());
+    }
+
+    fn set_watches(&self, client: &Client, data_watches: Vec<String>, exist_watches: Vec<String>) {
+        let (relative_zxid, child_watches) = (Zxid(i64::MAX), Vec::new());
+        let body = SetWatchesRequest { relative_zxid, data_watches, exist_watches, child_watches };
+        self.ask(client, [Request::SetWatches(body)]);
+    }
+
+    /// What `wchs`, `wchc` and `wchp` do.
+    fn look_at_watches(&self) {
+        self.host.watched_paths(|_, _| {});
     }
 
     fn measure(&self, case: &str, work: impl FnOnce()) {
@@ -203,6 +220,7 @@ fn storms(bench: &Bench) {
     }
     let set = SetDataRequest { path: "/s".to_owned(), data: None, version: -1 };
     let set = Op::Write(Request::SetData(set));
+    bench.measure("the watch words on a path with 20,000 watchers", || bench.look_at_watches());
     bench.measure("a change with 20,000 watchers", || bench.foreign([set]));
     bench.create((0..100_000).map(|n| format!("/s/{n}")), 0);
     let watcher = bench.connect();
@@ -222,8 +240,55 @@ fn installs(bench: &Bench) {
     bench.measure("a snapshot under 100,000 watches is installed", || bench.host.restore(state));
 }
 
+fn sessions(bench: &Bench) {
+    let session = |n: i64| SessionId(1000 + n);
+    let opened = Op::CreateSession { timeout_ms: 40_000 };
+    bench.foreign_of((0..100_000).map(|n| (session(n), opened.clone())));
+    let owned = |n| (session(n), Op::Write(create(format!("/o{n:06}"), 1)));
+    bench.measure("the end of a leadership over 100,000 sessions", || {
+        bench.host.role(Role::Follower, 1);
+    });
+    bench.measure("a leadership over 100,000 sessions begins", || {
+        bench.host.role(Role::Leader, 2);
+    });
+    bench.foreign_of((0..100_000).map(owned));
+    bench.measure("dump of 100,000 sessions with ephemerals", || drop(bench.host.sessions()));
+    bench.measure("mntr of 100,000 sessions with ephemerals", || {
+        let _ = bench.host.report();
+    });
+}
+
+fn own_ephemerals(bench: &Bench) {
+    let owner = bench.connect();
+    // As many as fit into the replies that may wait for a client that does not read.
+    for thousand in 0..45 {
+        let create = |n| CreateRequest {
+            path: format!("/{thousand:02}{n:03}"),
+            data: None,
+            acl: Some(Acl::open()),
+            flags: 1,
+        };
+        let parts = (0..1000).map(|n| MultiOp::Create(create(n))).collect();
+        bench.ask(&owner, [Request::Multi(Parts(parts))]);
+        bench.commit();
+    }
+    let of = |prefix: &str| {
+        Request::GetEphemerals(NullablePathRequest { path: Some(prefix.to_owned()) })
+    };
+    bench.measure("getEphemerals of some of 45,000", || bench.ask(&owner, [of("/40")]));
+    bench.measure("getEphemerals of 45,000", || bench.ask(&owner, [of("/")]));
+}
+
+fn a_million_watches(bench: &Bench) {
+    for client in 0..10 {
+        bench.watch_new(&bench.connect(), (0..100_000).map(|n| format!("/client{client}/{n:06}")));
+    }
+    bench.measure("the watch words on a million watches", || bench.look_at_watches());
+}
+
 fn main() {
-    for case in [long_lists, session_ends, multis, storms, installs] {
+    let rest = [sessions, own_ephemerals, a_million_watches];
+    for case in [long_lists, session_ends, multis, storms, installs].into_iter().chain(rest) {
         case(&Bench::new());
     }
 }

@@ -1,5 +1,6 @@
 //! One server: the only place where the layers meet.
 
+mod client_address;
 mod settings;
 
 use std::future::Future;
@@ -16,6 +17,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{info, warn};
 use zoolet_jute::{ErrorCode, Id, SessionId};
 
+use self::client_address::Configured;
 use crate::clock::{Clock, RealClock};
 use crate::config::{ConfigError, ServerConfig};
 use crate::entropy::{Entropy, RealEntropy};
@@ -89,7 +91,7 @@ pub struct Node {
     host: Arc<Host>,
     raft: Raft,
     port: ClientPort,
-    ticker: JoinHandle<((), ())>,
+    ticker: JoinHandle<((), (), ())>,
     fatal: Fatal,
 }
 
@@ -116,21 +118,30 @@ impl Node {
         let ensemble = settings::KnownEnsemble(raft.status_source());
         let facts = settings::facts(&config, disk, ensemble);
         let port_options = settings::port_options(&config, facts);
-        let port = net::listen(port_options, Arc::clone(&host), &*seams.net, &fatal)
+        let (wanted, followed) = watch::channel(address.clone());
+        let net = Arc::clone(&seams.net);
+        let port = net::listen(port_options, Arc::clone(&host), net, followed, &fatal)
             .await
             .map_err(|source| StartError::Listen { address, source })?;
+        let addresses = Configured::new(&config).follow(raft.status_source(), wanted);
         let ticks = tick(Arc::clone(&host), settings::ticker_period(&config));
         let watch = watch_for_leader(raft.role(), settings::leader_wanted_within(&config));
         let ticks = fatal.clone().endless("session clock", ticks);
         let watch = fatal.clone().finite("leader watch", watch);
-        let ticker = tokio::spawn(async { tokio::join!(ticks, watch) });
+        let addresses = fatal.clone().endless("client address", addresses);
+        let ticker = tokio::spawn(async { tokio::join!(ticks, watch, addresses) });
         info!(server, clients = %port.local_addr(), peers = ?raft.peer_addr(), "server started");
         Ok(Self { host, raft, port, ticker, fatal })
     }
 
-    /// The address on which clients are served.
+    /// The address on which clients are served now.
     pub fn client_addr(&self) -> SocketAddr {
         self.port.local_addr()
+    }
+
+    /// The same, as changes of the ensemble move it.
+    pub fn client_addrs(&self) -> watch::Receiver<SocketAddr> {
+        self.port.bound()
     }
 
     /// The server's part in the ensemble, now and as it changes.

@@ -9,7 +9,7 @@
     reason = "a test fails by panicking"
 )]
 
-use std::net::SocketAddr;
+use std::net::{Ipv6Addr, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -368,4 +368,64 @@ fn the_peer_ports_of_all_servers_change_at_once() {
         });
         assert_eq!(config_text(address(&servers, index)), after);
     }
+}
+
+/// Whether a new client is served there.
+fn is_served(address: SocketAddr) -> bool {
+    let served = RawConnection::open(address, 20_000).and_then(|mut client| {
+        let read = PathWatchRequest { path: "/".to_owned(), watch: false };
+        client.call(Xid(1), &Request::GetData(read))
+    });
+    served.is_ok_and(|(_, reply)| matches!(reply, Incoming::Reply(..)))
+}
+
+/// Moves the clients of the server 1 to another address.
+fn move_clients(through: SocketAddr, before: &str, client: &str) {
+    let line = line(before, 1, "participant");
+    let moved = format!("{};{client}", line.rsplit_once(';').unwrap().0);
+    assert!(change(through, &incremental(&moved, "")).contains(&moved));
+}
+
+/// A reconfig that gave a running server another client port took effect at its next start.
+#[test]
+fn the_client_port_of_a_running_server_moves_at_once() {
+    let mut servers = three();
+    let [first, through] = [0, 1].map(|index| servers.client_address(index).unwrap());
+    let before = config_text(first);
+    let lease = PortLease::take(2).unwrap();
+    let [second, third] = [0, 1].map(|at| SocketAddr::from(([127, 0, 0, 1], lease.ports()[at])));
+    let mut stays = RawConnection::open(first, 20_000).unwrap();
+
+    move_clients(through, &before, &second.to_string());
+    settle("the new port", || is_served(second).then_some(()));
+    settle("the end of the old port", || TcpStream::connect(first).is_err().then_some(()));
+    let conf = four_letter::ask(second, "conf").unwrap();
+    assert!(conf.starts_with(&format!("clientPort={}\n", second.port())), "{conf}");
+    let sync = Request::Sync(NullablePathRequest { path: Some("/".to_owned()) });
+    let (_, answer) = stays.call(Xid(1), &sync).unwrap();
+    assert!(matches!(answer, Incoming::Reply(..)), "the connections stay: {answer:?}");
+
+    // A port that another program has is taken when it is free; until then the old one serves.
+    let other = TcpListener::bind(third).unwrap();
+    move_clients(through, &before, &third.to_string());
+    std::thread::sleep(Duration::from_millis(500));
+    assert!(is_served(second), "the old port stays open");
+    drop(other);
+    settle("the port that was taken", || is_served(third).then_some(()));
+
+    // Every address, which the server's own socket is in the way of, and one of IPv6.
+    let port = third.port();
+    move_clients(through, &before, &format!("0.0.0.0:{port}"));
+    let all = SocketAddr::from((Ipv6Addr::LOCALHOST, port));
+    settle("all addresses", || (is_served(all) && is_served(third)).then_some(()));
+    move_clients(through, &before, &all.to_string());
+    settle("one address", || TcpStream::connect(third).is_err().then_some(()));
+    settle("the one of IPv6", || is_served(all).then_some(()));
+
+    // Its file still says what it said.
+    move_clients(through, &before, &second.to_string());
+    settle("the second port again", || is_served(second).then_some(()));
+    servers.kill(0).unwrap();
+    servers.spawn(0).unwrap();
+    settle("the moved port after a start", || is_served(second).then_some(()));
 }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::error::{ConfigError, Warning};
 use super::member::{Member, Role, SERVER_ID_MAX};
 use super::model::ServerConfig;
-use super::settings::{Setting, Value};
+use super::setting::{Setting, Value};
 use crate::replica::ServerId;
 
 /// What a reader hands back.

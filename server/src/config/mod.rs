@@ -22,6 +22,7 @@ mod loopback;
 mod member;
 mod members;
 mod model;
+mod setting;
 mod settings;
 mod toml_file;
 mod toml_text;

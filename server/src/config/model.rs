@@ -218,6 +218,9 @@ pub struct Limits {
     pub requests_max: usize,
     /// Bytes of unanswered requests of all connections, with the same consequence.
     pub request_bytes_max: usize,
+    /// A request that had to wait longer than so many milliseconds for one of these three limits
+    /// is refused with `ThrottledOp`; 0 means that none is.
+    pub throttled_op_wait_time_ms: u32,
     /// Sessions of the whole ensemble.
     pub sessions_max: usize,
     /// Identities one session can add with auth requests.
@@ -248,6 +251,7 @@ impl Default for Limits {
             connection_requests_max: 1000,
             requests_max: 1000,
             request_bytes_max: 256 << 20,
+            throttled_op_wait_time_ms: 0,
             sessions_max: 1_000_000,
             session_identities_max: 64,
             session_watches_max: 1_000_000,

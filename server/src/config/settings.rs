@@ -2,206 +2,9 @@
 //! a value here, the writer prints it from here, and the commented part of the root's `cluster.toml`
 //! is this table as text. Defaults are in `model`, beside the fields.
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
-
-use super::model::{ServerConfig, Words};
-use super::toml_text::quote;
-use crate::replica::DigestAlgorithm;
-
-/// One setting of `cluster.toml`.
-pub(super) struct Setting {
-    /// The table of `cluster.toml` that it stands in.
-    pub(super) section: &'static str,
-    pub(super) key: &'static str,
-    /// The unit of a number, the form of a text.
-    pub(super) unit: &'static str,
-    /// The smallest and the largest number accepted.
-    pub(super) range: (u64, u64),
-    pub(super) about: &'static str,
-    /// Whether the default follows other settings.
-    pub(super) derived: bool,
-    field: fn(&mut ServerConfig) -> Field<'_>,
-}
-
-/// The field that a setting fills.
-enum Field<'a> {
-    U32(&'a mut u32),
-    U64(&'a mut u64),
-    Usize(&'a mut usize),
-    OptionalU64(&'a mut Option<u64>),
-    Flag(&'a mut bool),
-    Digest(&'a mut Option<String>),
-    Algorithm(&'a mut DigestAlgorithm),
-    Words(&'a mut Words),
-    File(&'a mut Option<PathBuf>),
-}
-
-/// A value as a file gives it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Value {
-    Integer(i128),
-    Boolean(bool),
-    Text(String),
-    List(Vec<String>),
-}
-
-impl Value {
-    /// The value as an error message repeats it.
-    fn shown(&self) -> String {
-        match self {
-            Self::Integer(number) => number.to_string(),
-            Self::Boolean(flag) => flag.to_string(),
-            Self::Text(text) => format!("{text:?}"),
-            Self::List(list) => format!("{list:?}"),
-        }
-    }
-}
-
-impl Setting {
-    /// `section.key`, the name by which the readers remember where it was set.
-    pub(super) fn name(&self) -> String {
-        format!("{}.{}", self.section, self.key)
-    }
-
-    /// Puts a value into its field, or says what is expected instead.
-    pub(super) fn set(&self, config: &mut ServerConfig, value: &Value) -> Result<(), String> {
-        let accepted = match ((self.field)(config), value) {
-            (Field::U32(field), Value::Integer(number)) => self.fill(field, *number),
-            (Field::U64(field), Value::Integer(number)) => self.fill(field, *number),
-            (Field::Usize(field), Value::Integer(number)) => self.fill(field, *number),
-            (Field::OptionalU64(field), Value::Integer(number)) => {
-                self.fill(field.insert(0), *number)
-            }
-            (Field::Flag(field), Value::Boolean(flag)) => {
-                *field = *flag;
-                true
-            }
-            (Field::Digest(field), Value::Text(text)) => {
-                *field = Some(text.clone());
-                is_digest(text)
-            }
-            (Field::Algorithm(field), Value::Text(text)) => fill_algorithm(field, text),
-            (Field::Words(field), Value::List(words)) => fill_words(field, words),
-            (Field::File(field), Value::Text(text)) => {
-                *field = Some(PathBuf::from(text));
-                !text.is_empty()
-            }
-            _ => false,
-        };
-        if accepted {
-            Ok(())
-        } else {
-            Err(format!("{}: expected {}", value.shown(), self.expected()))
-        }
-    }
-
-    fn fill<T: TryFrom<i128>>(&self, field: &mut T, number: i128) -> bool {
-        let (min, max) = self.range;
-        let inside = i128::from(min) <= number && number <= i128::from(max);
-        match T::try_from(number) {
-            Ok(number) if inside => {
-                *field = number;
-                true
-            }
-            _ => false,
-        }
-    }
-
-    /// Another value than the one that is there.
-    #[cfg(test)]
-    fn change(&self, config: &mut ServerConfig) {
-        let (min, max) = self.range;
-        let other = |number: u64| if number < max { number + 1 } else { min };
-        match (self.field)(config) {
-            Field::U32(field) => *field = u32::try_from(other((*field).into())).unwrap(),
-            Field::U64(field) => *field = other(*field),
-            Field::Usize(field) => *field = usize::try_from(other(*field as u64)).unwrap(),
-            Field::OptionalU64(field) => *field = Some(other(field.unwrap_or(min))),
-            Field::Flag(field) => *field = !*field,
-            Field::Digest(field) => *field = Some("super:other".to_owned()),
-            Field::Algorithm(field) => *field = DigestAlgorithm::Sha512,
-            Field::Words(field) => *field = Words::All,
-            Field::File(field) => *field = Some(PathBuf::from("/other")),
-        }
-    }
-
-    /// What the setting accepts, for comments and error messages.
-    pub(super) fn expected(&self) -> String {
-        match self.range {
-            (_, 0) => self.unit.to_owned(),
-            (min, max) => format!("{min} to {max} {}", self.unit),
-        }
-    }
-
-    /// The value as TOML, or `None` when there is none.
-    pub(super) fn to_toml(&self, config: &ServerConfig) -> Option<String> {
-        Some(match (self.field)(&mut config.clone()) {
-            Field::U32(field) => field.to_string(),
-            Field::U64(field) => field.to_string(),
-            Field::Usize(field) => field.to_string(),
-            Field::OptionalU64(field) => return field.map(|number| number.to_string()),
-            Field::Flag(field) => field.to_string(),
-            Field::Digest(field) => return field.as_deref().map(quote),
-            Field::Algorithm(field) => quote(field.name()),
-            Field::File(field) => {
-                return field.as_deref().map(|file| quote(&file.to_string_lossy()));
-            }
-            Field::Words(Words::All) => "[\"*\"]".to_owned(),
-            Field::Words(Words::Only(words)) => {
-                let words: Vec<String> = words.iter().map(|word| quote(word)).collect();
-                format!("[{}]", words.join(", "))
-            }
-        })
-    }
-
-    /// What to show where there is no value: what it looks like, and nothing that could be taken
-    /// over by mistake.
-    pub(super) fn example(&self) -> &'static str {
-        match (self.field)(&mut ServerConfig::default()) {
-            Field::Digest(_) => "\"user:hash\"",
-            Field::OptionalU64(_) => "NUMBER",
-            Field::File(_) => "\"FILE\"",
-            Field::U32(_)
-            | Field::U64(_)
-            | Field::Usize(_)
-            | Field::Flag(_)
-            | Field::Algorithm(_)
-            | Field::Words(_) => "",
-        }
-    }
-
-    /// Whether the field wants a list, which `zoo.cfg` writes with commas.
-    pub(super) fn is_list(&self) -> bool {
-        matches!((self.field)(&mut ServerConfig::default()), Field::Words(_))
-    }
-}
-
-/// `user:hash`, both parts there. More is not checked: what hash fits the algorithm is known
-/// only to who made it.
-fn is_digest(text: &str) -> bool {
-    text.split_once(':').is_some_and(|(user, hash)| !user.is_empty() && !hash.is_empty())
-}
-
-/// Java takes SHA1 and SHA-1 for the same, in any case.
-fn fill_algorithm(field: &mut DigestAlgorithm, text: &str) -> bool {
-    let plain = |name: &str| name.replace('-', "").to_uppercase();
-    let mut known = DigestAlgorithm::ALL.into_iter();
-    known.find(|known| plain(known.name()) == plain(text)).map(|known| *field = known).is_some()
-}
-
-/// The four-letter words that ZooKeeper has.
-const WORDS: [&str; 19] = [
-    "conf", "cons", "crst", "dirs", "dump", "envi", "gtmk", "hash", "isro", "mntr", "ruok", "srst",
-    "srvr", "stat", "stmk", "wchc", "wchp", "wchs", "*",
-];
-
-fn fill_words(field: &mut Words, words: &[String]) -> bool {
-    let all = words.iter().any(|word| word == "*");
-    let only: BTreeSet<String> = words.iter().cloned().collect();
-    *field = if all { Words::All } else { Words::Only(only) };
-    words.iter().all(|word| WORDS.contains(&word.as_str()))
-}
+#[cfg(test)]
+use super::model::ServerConfig;
+use super::setting::{Field, Setting};
 
 /// Finds a setting by its place in `cluster.toml`.
 pub(super) fn find(section: &str, key: &str) -> Option<&'static Setting> {
@@ -243,7 +46,7 @@ const NO_RANGE: (u64, u64) = (0, 0);
 
 /// All settings, section by section.
 #[rustfmt::skip]
-pub(super) static SETTINGS: [Setting; 48] = [
+pub(super) static SETTINGS: [Setting; 49] = [
     Setting {
         section: "ensemble", key: "cluster_id", unit: "(a number)", range: (1, i64::MAX as u64),
         about: "What tells this ensemble from others: a server refuses peers and data of another.\n\
@@ -374,6 +177,12 @@ pub(super) static SETTINGS: [Setting; 48] = [
         section: "limits", key: "request_bytes_max", unit: "bytes", range: (MIB, 64 * GIB),
         about: "Bytes of unanswered requests of all connections, with the same consequence.",
         derived: true, field: |c| Field::Usize(&mut c.limits.request_bytes_max),
+    },
+    Setting {
+        section: "limits", key: "throttled_op_wait_time_ms", unit: "ms", range: (0, MS_MAX),
+        about: "A request that had to wait longer for one of these three limits is not executed: the\n\
+                client gets ThrottledOp (-127). 0 means that no request is refused for its wait.",
+        derived: false, field: |c| Field::U32(&mut c.limits.throttled_op_wait_time_ms),
     },
     Setting {
         section: "limits", key: "sessions_max", unit: "sessions", range: (1, COUNT_MAX),

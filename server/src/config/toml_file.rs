@@ -12,7 +12,8 @@ use super::files::Source;
 use super::hint::did_you_mean;
 use super::member::{Member, Role, parse_server_id};
 use super::model::ServerConfig;
-use super::settings::{SECTIONS, SETTINGS, Value, find};
+use super::setting::Value;
+use super::settings::{SECTIONS, SETTINGS, find};
 use crate::replica::ServerId;
 
 /// The keys of one `[[server]]`.

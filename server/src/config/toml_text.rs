@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use super::model::ServerConfig;
-use super::settings::{SECTIONS, SETTINGS, Setting};
+use super::setting::Setting;
+use super::settings::{SECTIONS, SETTINGS};
 
 const HEAD: &str = "\
 # An ensemble of zoolet servers: one [[server]] for each, then what they have in common.

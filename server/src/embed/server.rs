@@ -55,6 +55,7 @@ pub(super) struct Running {
     role: watch::Receiver<Role>,
     /// Why it has ended by itself.
     failure: watch::Receiver<Option<String>>,
+    clients: watch::Receiver<SocketAddr>,
 }
 
 /// A server that may run or not.
@@ -98,7 +99,10 @@ impl Server {
     }
 
     pub(super) fn client_addr(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.config.client_bind.port))
+        let running = self.running.as_ref();
+        let port =
+            running.map_or(self.config.client_bind.port, |running| running.clients.borrow().port());
+        SocketAddr::from((Ipv4Addr::LOCALHOST, port))
     }
 
     pub(super) fn role(&self) -> Role {
@@ -205,7 +209,8 @@ async fn live(
     let node = match Node::start(config, seams).await {
         Ok(node) => {
             // Nobody waits any more if the ensemble was dropped; the orders end, too, then.
-            let _ = started.send(Ok(Running { role: node.role(), failure }));
+            let running = Running { role: node.role(), clients: node.client_addrs(), failure };
+            let _ = started.send(Ok(running));
             node
         }
         Err(error) => {

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use zoolet_jute::{OpCode, Request};
 
 use super::{Inner, Received};
+use crate::clock::Now;
 use crate::outbox::{HIGH_WATER_BYTES, Outbox};
-use crate::replica::ConnectionId;
+use crate::replica::{BadRequest, ConnectionId};
 
 /// Reads with long replies that may wait for their turn on one connection, the parts of a multiRead
 /// each for one. They are all served at the moment at which the write or sync in front of them is
@@ -27,11 +28,19 @@ pub struct Limits {
     /// Bytes of requests of all connections, likewise, and of the commands that wait to be
     /// proposed.
     pub bytes_max: usize,
+    /// A request that had to wait longer than so many milliseconds for these limits is refused
+    /// with `ThrottledOp`; zero means that none is.
+    pub wait_ms_max: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { connection_requests_max: 1000, requests_max: 1000, bytes_max: 256 << 20 }
+        Self {
+            connection_requests_max: 1000,
+            requests_max: 1000,
+            bytes_max: 256 << 20,
+            wait_ms_max: 0,
+        }
     }
 }
 
@@ -64,6 +73,8 @@ pub(super) struct Connection {
     pub(super) outbox: Arc<Outbox>,
     /// Whether the handshake is answered: requests behind it wait until then.
     pub(super) accepted: bool,
+    /// When it was last its client that its requests waited for: to read, or the handshake.
+    held_up_ms: u64,
     in_flight: VecDeque<InFlight>,
     // Invariant: the sums over `in_flight`.
     bytes: usize,
@@ -72,7 +83,14 @@ pub(super) struct Connection {
 
 impl Connection {
     pub(super) fn new(outbox: Arc<Outbox>) -> Self {
-        Self { outbox, accepted: false, in_flight: VecDeque::new(), bytes: 0, long_reads: 0 }
+        Self {
+            outbox,
+            accepted: false,
+            held_up_ms: 0,
+            in_flight: VecDeque::new(),
+            bytes: 0,
+            long_reads: 0,
+        }
     }
 
     pub(super) fn in_flight(&self) -> usize {
@@ -131,6 +149,7 @@ impl Inner {
     /// The next request, or why there is none.
     pub(super) fn admit(
         &mut self,
+        now: Now,
         connection: ConnectionId,
         requests: &mut VecDeque<Received>,
         queue_is_full: bool,
@@ -143,13 +162,22 @@ impl Inner {
             || self.bytes_in_flight >= self.limits.bytes_max
             // A closed connection leaves the books of the host, but what it has asked for is done.
             || queue_is_full;
-        let is_full = entry.in_flight() >= self.limits.connection_requests_max
-            || entry.outbox.unwritten_bytes() > HIGH_WATER_BYTES
-            || entry.is_full_of_reads(next);
-        if !entry.accepted || is_full || (server_is_full && entry.in_flight() > 0) {
+        if !entry.accepted || entry.outbox.unwritten_bytes() > HIGH_WATER_BYTES {
+            entry.held_up_ms = now.mono_ms;
             return Err(Admission::Busy);
         }
-        let received = requests.pop_front().ok_or(Admission::Open)?;
+        let is_full = entry.in_flight() >= self.limits.connection_requests_max
+            || entry.is_full_of_reads(next);
+        if is_full || (server_is_full && entry.in_flight() > 0) {
+            return Err(Admission::Busy);
+        }
+        let mut received = requests.pop_front().ok_or(Admission::Open)?;
+        let wait_ms = now.mono_ms.saturating_sub(received.since_ms.max(entry.held_up_ms));
+        let wait_ms_max = self.limits.wait_ms_max;
+        if wait_ms_max > 0 && wait_ms > wait_ms_max && received.is_throttlable() {
+            received.request = Err(BadRequest::Throttled);
+            self.figures.throttled += 1;
+        }
         entry.take(&received);
         self.requests_in_flight += 1;
         self.bytes_in_flight += received.bytes;

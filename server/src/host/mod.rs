@@ -135,6 +135,8 @@ pub struct Figures {
     pub sent: u64,
     /// How long requests took.
     pub latency: Latency,
+    /// Requests that were refused because they had waited too long.
+    pub throttled: u64,
     /// The longest time for which the lock was held, in microseconds.
     pub hold_us_max: u64,
 }
@@ -258,7 +260,7 @@ impl Host {
         // What is taken here is in the books of the connection.
         let queue_is_full = self.proposals.queued_bytes() >= inner.limits.bytes_max;
         let admission = loop {
-            match inner.admit(connection, requests, queue_is_full) {
+            match inner.admit(now, connection, requests, queue_is_full) {
                 Ok(Received { xid, request, .. }) => {
                     taken += 1;
                     self.step(inner, now, Input::Request { connection, xid, request });

@@ -16,12 +16,15 @@ pub struct Received {
     pub request: Result<Request, BadRequest>,
     /// The bytes of the frame.
     pub bytes: usize,
+    /// When it came, on the monotonic clock, in milliseconds.
+    pub since_ms: u64,
 }
 
 impl Received {
-    /// Reads a frame's payload. Only a payload without room for the header is an error, which ends
-    /// the connection; everything else is for the replica to answer (protocol §1.3).
-    pub fn decode(mut payload: Bytes) -> Result<Self, DecodeError> {
+    /// Reads the payload of a frame that came at `since_ms` of the monotonic clock. Only a payload
+    /// without room for the header is an error, which ends the connection; everything else is for
+    /// the replica to answer (protocol §1.3).
+    pub fn decode(mut payload: Bytes, since_ms: u64) -> Result<Self, DecodeError> {
         let bytes = payload.len();
         let header = RequestHeader::decode(&mut payload, "header")?;
         let op = OpCode::from_i32(header.op);
@@ -31,7 +34,24 @@ impl Received {
             }
             Some(_) | None => Err(BadRequest::Op),
         };
-        Ok(Self { xid: header.xid, op, request, bytes })
+        Ok(Self { xid: header.xid, op, request, bytes, since_ms })
+    }
+
+    /// Whether it may be refused for its wait: not pings and closeSession, as in Apache; nor auth,
+    /// which never waits there; nor setWatches, whose refusal no client looks at, so that watches
+    /// would be lost without a word.
+    pub(super) fn is_throttlable(&self) -> bool {
+        !matches!(
+            self.op,
+            None | Some(
+                OpCode::Ping
+                    | OpCode::CloseSession
+                    | OpCode::Auth
+                    | OpCode::Sasl
+                    | OpCode::SetWatches
+                    | OpCode::SetWatches2
+            )
+        )
     }
 }
 
@@ -92,9 +112,9 @@ mod tests {
     fn a_payload_without_room_for_the_header_ends_the_connection() {
         let whole = frame(1, 11, &[]);
         for length in 0..whole.len() {
-            assert!(Received::decode(whole.slice(..length)).is_err(), "{length} bytes");
+            assert!(Received::decode(whole.slice(..length), 0).is_err(), "{length} bytes");
         }
-        assert_eq!(Received::decode(whole).unwrap().request, Ok(Request::Ping));
+        assert_eq!(Received::decode(whole, 0).unwrap().request, Ok(Request::Ping));
     }
 
     #[test]
@@ -102,18 +122,18 @@ mod tests {
         let mut body = BytesMut::new();
         PathWatchRequest { path: "/a".into(), watch: true }.encode(&mut body);
         for length in 0..body.len() {
-            let received = Received::decode(frame(3, 4, &body[..length])).unwrap();
+            let received = Received::decode(frame(3, 4, &body[..length]), 0).unwrap();
             assert_eq!((received.xid, received.request), (Xid(3), Err(BadRequest::Body)));
         }
-        assert!(Received::decode(frame(3, 4, &body)).unwrap().request.is_ok());
+        assert!(Received::decode(frame(3, 4, &body), 0).unwrap().request.is_ok());
         body.put_slice(b"what stands behind is ignored");
-        assert!(Received::decode(frame(3, 4, &body)).unwrap().request.is_ok());
+        assert!(Received::decode(frame(3, 4, &body), 0).unwrap().request.is_ok());
     }
 
     #[test]
     fn operations_that_no_client_may_ask_for_are_told_apart_from_bad_bodies() {
         for op in [0, -1, 10, 13, 20, -10, 23, 99, 108, i32::MIN, i32::MAX] {
-            let received = Received::decode(frame(1, op, &[])).unwrap();
+            let received = Received::decode(frame(1, op, &[]), 0).unwrap();
             assert_eq!(received.request, Err(BadRequest::Op), "operation {op}");
         }
     }

@@ -6,8 +6,11 @@ use super::{Figures, Host};
 use crate::replica::state::PathList;
 use crate::replica::{Role, SessionReport};
 
-/// So many watched paths are copied under one lock.
-const PATHS_PER_HOLD: usize = 1000;
+/// So many looks at watched paths and their watchers are taken under one lock.
+const WATCHES_PER_HOLD: usize = 1000;
+
+/// The ephemeral znodes of so many sessions are listed under one lock.
+const OWNERS_PER_HOLD: usize = 500;
 
 /// The server in numbers.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +59,7 @@ impl Host {
                 zxid,
                 digest,
                 znodes: state.node_count() + 1,
-                ephemerals: state.ephemeral_owners().map(|(_, count)| count).sum(),
+                ephemerals: state.ephemerals_count(),
                 data_bytes: state.data_bytes(),
                 sessions: state.session_count(),
                 watches: inner.replica.watch_count(),
@@ -71,13 +74,22 @@ impl Host {
         self.locked(|inner, _| inner.replica.digest())
     }
 
-    /// The sessions of the ensemble.
+    /// The sessions of the ensemble. The lock is given back in between, so it is not one moment that
+    /// is seen.
     pub fn sessions(&self) -> SessionsReport {
-        self.locked(|inner, _| SessionsReport {
-            role: inner.replica.role(),
-            sessions: inner.replica.sessions(),
-            ephemerals: inner.replica.ephemerals(),
-        })
+        let role = self.locked(|inner, _| inner.replica.role());
+        let part = |part| self.locked(|inner, _| inner.replica.sessions(part));
+        let mut sessions: Vec<_> = (0..).map_while(part).flatten().collect();
+        sessions.sort_unstable_by_key(|known| known.session);
+        let mut ephemerals: Vec<(SessionId, PathList)> = Vec::new();
+        loop {
+            let after = ephemerals.last().map(|(session, _)| *session);
+            let some = self.locked(|inner, _| inner.replica.ephemerals(after, OWNERS_PER_HOLD));
+            if some.is_empty() {
+                return SessionsReport { role, sessions, ephemerals };
+            }
+            ephemerals.extend(some);
+        }
     }
 
     /// The data of `/zookeeper/config`.
@@ -89,16 +101,28 @@ impl Host {
     /// given back in between, so it is not one moment that is seen.
     pub fn watched_paths(&self, mut visit: impl FnMut(String, Vec<SessionId>)) {
         let mut after = None;
+        // More watchers of the last path may follow.
+        let mut last: Option<(String, Vec<SessionId>)> = None;
         loop {
             let some = self
-                .locked(|inner, _| inner.replica.watched_paths(after.as_deref(), PATHS_PER_HOLD));
+                .locked(|inner, _| inner.replica.watched_paths(after.as_ref(), WATCHES_PER_HOLD));
             for (path, sessions) in some.paths {
-                visit(path, sessions);
+                match &mut last {
+                    Some((known, all)) if *known == path => all.extend(sessions),
+                    _ => {
+                        if let Some((path, sessions)) = last.replace((path, sessions)) {
+                            visit(path, sessions);
+                        }
+                    }
+                }
             }
             after = some.last;
             if after.is_none() {
-                return;
+                break;
             }
+        }
+        if let Some((path, sessions)) = last {
+            visit(path, sessions);
         }
     }
 

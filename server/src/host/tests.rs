@@ -7,7 +7,8 @@ use std::task::{Context, Waker};
 
 use bytes::{Buf, BytesMut};
 use zoolet_jute::{
-    Acl, CreateRequest, Decode, NullablePathRequest, PathWatchRequest, Request, Xid, Zxid, frame,
+    Acl, CreateRequest, Decode, NullablePathRequest, PathWatchRequest, ReplyHeader, Request,
+    SetWatchesRequest, Xid, Zxid, frame,
 };
 
 use super::*;
@@ -38,6 +39,16 @@ impl Proposals for Kept {
     }
 }
 
+/// A clock that a test sets.
+#[derive(Debug, Default)]
+struct Hands(AtomicU64);
+
+impl Clock for Hands {
+    fn now(&self) -> Now {
+        Now { mono_ms: self.0.load(Ordering::Relaxed), wall_ms: 0 }
+    }
+}
+
 struct Bench {
     host: Arc<Host>,
     kept: Arc<Kept>,
@@ -45,10 +56,14 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
+        Self::with(Arc::new(RealClock::new()), Limits::default())
+    }
+
+    fn with(clock: Arc<dyn Clock>, limits: Limits) -> Self {
         let kept = Arc::new(Kept::default());
         let replica = Replica::new(Options::new(ServerId(1), 1), State::new());
         let proposals: Arc<dyn Proposals> = Arc::clone(&kept) as _;
-        let host = Host::new(replica, Arc::new(RealClock::new()), proposals);
+        let host = Host::with_limits(replica, clock, proposals, limits);
         host.role(Role::Leader, 1);
         Self { host, kept }
     }
@@ -85,15 +100,21 @@ impl Bench {
 
     /// Offers requests; answers how many were not taken.
     fn ask(&self, connection: ConnectionId, asked: Vec<Request>) -> usize {
-        let asked = asked.into_iter().map(|request| Received {
+        let mut asked = self.received(asked);
+        self.host.requests(connection, &mut asked);
+        asked.len()
+    }
+
+    /// Requests that come now.
+    fn received(&self, asked: Vec<Request>) -> VecDeque<Received> {
+        let received = |request: Request| Received {
             xid: Xid(1),
             op: Some(request.op_code()),
             request: Ok(request),
             bytes: 100,
-        });
-        let mut asked: VecDeque<_> = asked.collect();
-        self.host.requests(connection, &mut asked);
-        asked.len()
+            since_ms: self.host.now().mono_ms,
+        };
+        asked.into_iter().map(received).collect()
     }
 }
 
@@ -190,6 +211,80 @@ fn a_full_queue_of_proposals_admits_one_request_of_a_connection_at_a_time() {
     assert_eq!(bench.ask(connection, vec![sync(); 5]), 0);
 }
 
+/// Takes what is written to a client.
+fn taken(outbox: &Outbox) -> BytesMut {
+    let (mut chunks, mut replies) = (VecDeque::new(), BytesMut::new());
+    let mut context = Context::from_waker(Waker::noop());
+    while outbox.poll_take(&mut context, &mut chunks).is_ready() {}
+    for chunk in chunks {
+        match chunk {
+            Chunk::Bytes(bytes) => replies.extend_from_slice(&bytes),
+            Chunk::Later(pieces) => pieces.for_each(|piece| replies.extend_from_slice(&piece)),
+        }
+    }
+    outbox.written(replies.len());
+    replies
+}
+
+/// Takes what is written to a client, and returns the error of each reply.
+fn errors(outbox: &Outbox) -> Vec<Option<ErrorCode>> {
+    let mut replies = taken(outbox);
+    let mut errors = Vec::new();
+    while let Some(mut payload) = frame::split(&mut replies, 1 << 30).unwrap() {
+        errors.push(ReplyHeader::decode(&mut payload, "header").unwrap().err);
+    }
+    errors
+}
+
+fn throttling(hands: &Arc<Hands>) -> (Bench, ConnectionId, Arc<Outbox>) {
+    let limits = Limits { requests_max: 1, wait_ms_max: 100, ..Limits::default() };
+    let bench = Bench::with(Arc::clone(hands) as _, limits);
+    let (connection, outbox) = bench.connect();
+    taken(&outbox);
+    (bench, connection, outbox)
+}
+
+/// `throttled_op_wait_time` was read from a `zoo.cfg` and did nothing.
+#[test]
+fn requests_that_have_waited_too_long_are_refused_in_their_places() {
+    let hands = Arc::new(Hands::default());
+    let (bench, connection, outbox) = throttling(&hands);
+    let watches = SetWatchesRequest {
+        relative_zxid: Zxid(0),
+        data_watches: Vec::new(),
+        exist_watches: Vec::new(),
+        child_watches: Vec::new(),
+    };
+    let waiting = vec![sync(), list(), Request::Ping, Request::SetWatches(watches), list()];
+    let mut waiting = bench.received(waiting);
+    assert_eq!(bench.host.requests(connection, &mut waiting), Admission::Busy);
+    assert_eq!(waiting.len(), 4, "they wait for the sync");
+    hands.0.store(101, Ordering::Relaxed);
+    bench.host.synced(1);
+    assert_eq!(bench.host.requests(connection, &mut waiting), Admission::Open);
+    assert_eq!(bench.ask(connection, vec![list()]), 0);
+    let throttled = Some(ErrorCode::ThrottledOp);
+    assert_eq!(errors(&outbox), [None, throttled, None, None, throttled, None]);
+    assert_eq!(bench.host.report().figures.throttled, 2);
+    bench.host.reset_figures();
+    assert_eq!(bench.host.report().figures.throttled, 0);
+}
+
+#[test]
+fn no_request_is_refused_for_a_wait_for_its_own_client() {
+    let hands = Arc::new(Hands::default());
+    let (bench, connection, outbox) = throttling(&hands);
+    let unread = Bytes::from(vec![0; HIGH_WATER_BYTES + 1]);
+    let _waker = outbox.push(|out| out.put_shared(unread));
+    let mut waiting = bench.received(vec![list()]);
+    hands.0.store(1000, Ordering::Relaxed);
+    assert_eq!(bench.host.requests(connection, &mut waiting), Admission::Busy);
+    outbox.written(HIGH_WATER_BYTES + 1);
+    hands.0.store(1050, Ordering::Relaxed);
+    assert_eq!(bench.host.requests(connection, &mut waiting), Admission::Open);
+    assert_eq!(bench.host.report().figures.throttled, 0);
+}
+
 /// Clients that connect, hang up and connect again left a command in the queue each time, however
 /// full it was.
 #[test]
@@ -235,4 +330,16 @@ fn room_for_a_burst_of_outputs_is_given_back() {
         bench.host.dispatch(inner, now, Vec::with_capacity(100));
         assert!(inner.outputs.capacity() >= 100, "the usual room is kept");
     });
+}
+
+#[test]
+fn the_longest_hold_of_the_lock_is_shown_until_a_reset() {
+    let hands = Arc::new(Hands::default());
+    let bench = Bench::with(Arc::clone(&hands) as _, Limits::default());
+    for until_ms in [5, 8] {
+        bench.host.locked(|_, _| hands.0.store(until_ms, Ordering::Relaxed));
+    }
+    assert_eq!(bench.host.report().figures.hold_us_max, 5000);
+    bench.host.reset_figures();
+    assert_eq!(bench.host.report().figures.hold_us_max, 0);
 }

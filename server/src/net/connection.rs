@@ -222,9 +222,13 @@ impl Connection {
         if !self.is_accepted {
             return Ok(());
         }
+        if self.incoming.len() < frame::LENGTH_BYTES {
+            return Ok(());
+        }
+        let since_ms = self.shared.host.now().mono_ms;
         let frame_bytes_max = self.shared.options.frame_bytes_max;
         while let Some(payload) = frame::split(&mut self.incoming, frame_bytes_max)? {
-            self.received.push_back(Received::decode(payload)?);
+            self.received.push_back(Received::decode(payload, since_ms)?);
         }
         Ok(())
     }

@@ -15,8 +15,6 @@ pub struct Facts {
     pub standalone: bool,
     /// The server's number.
     pub server_id: u8,
-    /// The port for clients.
-    pub client_port: u16,
     /// Where snapshots are, and where the log is.
     pub data_dir: PathBuf,
     pub data_log_dir: PathBuf,
@@ -94,9 +92,6 @@ pub struct EnsembleFigures {
 
 impl fmt::Debug for Facts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Facts")
-            .field("server_id", &self.server_id)
-            .field("client_port", &self.client_port)
-            .finish_non_exhaustive()
+        f.debug_struct("Facts").field("server_id", &self.server_id).finish_non_exhaustive()
     }
 }

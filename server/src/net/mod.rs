@@ -8,6 +8,7 @@ mod error;
 mod facts;
 mod format;
 mod four_letter;
+mod place;
 mod port;
 mod registry;
 

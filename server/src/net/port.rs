@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep};
 use tracing::{debug, error, warn};
@@ -13,11 +14,12 @@ use tracing::{debug, error, warn};
 use super::connection::Connection;
 use super::facts::Facts;
 use super::four_letter::TRACE_MASK;
+use super::place::{Mover, Place};
 use super::registry::{Entry, Registry};
 use crate::fatal::{Fatal, caught};
 use crate::host::Host;
 use crate::outbox::Outbox;
-use crate::transport::{Listener, Net, Stream};
+use crate::transport::{Net, Stream};
 
 /// How long the listener waits when the system is out of file descriptors or memory: a closed
 /// connection frees what it needs.
@@ -59,37 +61,47 @@ pub(super) struct Shared {
     pub(super) trace_mask: AtomicU64,
     /// When the port was opened.
     pub(super) opened: Instant,
+    /// Where the port listens now.
+    pub(super) bound_at: watch::Receiver<SocketAddr>,
 }
 
 /// An open client port; dropping it closes the port and all its connections.
 #[derive(Debug)]
 pub struct ClientPort {
-    address: SocketAddr,
+    bound: watch::Receiver<SocketAddr>,
     task: JoinHandle<()>,
 }
 
-/// Opens the port. `fatal` receives the reason if it can no longer accept.
+/// Opens the port. It moves to each `host:port` that `wanted` comes to hold; the connections that
+/// are there stay. `fatal` receives the reason if it can no longer accept.
 pub async fn listen(
     options: PortOptions,
     host: Arc<Host>,
-    net: &dyn Net,
+    net: Arc<dyn Net>,
+    wanted: watch::Receiver<String>,
     fatal: &Fatal,
 ) -> io::Result<ClientPort> {
-    let listener = net.listen(&options.address, options.backlog).await?;
-    let address = listener.local_addr()?;
+    let place = Place::open(net, &options).await?;
+    let bound = place.bound();
     let registry = Registry::new(&options);
     let trace_mask = AtomicU64::new(TRACE_MASK);
     let opened = Instant::now();
-    let shared = Arc::new(Shared { options, host, registry, trace_mask, opened });
-    let accepting = accept_all(listener, shared);
+    let bound_at = bound.clone();
+    let shared = Arc::new(Shared { options, host, registry, trace_mask, opened, bound_at });
+    let accepting = accept_all(place, wanted, shared);
     let task = tokio::spawn(fatal.clone().endless("client port", accepting));
-    Ok(ClientPort { address, task })
+    Ok(ClientPort { bound, task })
 }
 
 impl ClientPort {
-    /// Where it listens, with the port that the system chose.
+    /// Where it listens now, with the port that the system chose.
     pub fn local_addr(&self) -> SocketAddr {
-        self.address
+        *self.bound.borrow()
+    }
+
+    /// The same, as it changes.
+    pub fn bound(&self) -> watch::Receiver<SocketAddr> {
+        self.bound.clone()
     }
 
     /// Closes the port and all its connections.
@@ -104,13 +116,18 @@ impl Drop for ClientPort {
     }
 }
 
-async fn accept_all(mut listener: Box<dyn Listener>, shared: Arc<Shared>) {
+async fn accept_all(mut place: Place, wanted: watch::Receiver<String>, shared: Arc<Shared>) {
     // The tasks end with the set.
     let mut tasks = JoinSet::new();
     let mut complained_at: Option<Instant> = None;
+    let mut mover = Mover::new(wanted);
     loop {
         tokio::select! {
-            accepted = listener.accept() => match accepted {
+            address = mover.next() => {
+                let moved = place.move_to(&address).await;
+                mover.note(&address, moved);
+            }
+            accepted = place.accept() => match accepted {
                 Ok((stream, peer)) => {
                     tasks.spawn(serve_caught(stream, peer, Arc::clone(&shared)));
                 }

@@ -158,6 +158,7 @@ pub(super) fn host_limits(config: &ServerConfig) -> host::Limits {
         connection_requests_max: config.limits.connection_requests_max,
         requests_max: config.limits.requests_max,
         bytes_max: config.limits.request_bytes_max,
+        wait_ms_max: u64::from(config.limits.throttled_op_wait_time_ms),
     }
 }
 
@@ -188,7 +189,6 @@ pub(super) fn facts(
         words: config.four_letter.words.clone(),
         standalone: config.standalone,
         server_id: config.server_id.0,
-        client_port: config.client_bind.port,
         data_dir: data_dir.clone(),
         data_log_dir: data_log_dir.clone(),
         sizes: Arc::new(move || {

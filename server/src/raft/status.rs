@@ -80,6 +80,15 @@ impl StatusSource {
         Status::of(self, *self.role.borrow())
     }
 
+    /// Returns what the members' list says behind `server.N=` of this server; `None` if the list was
+    /// never changed at run time, or if this server is no member.
+    pub fn own_line(&self) -> Option<String> {
+        let metrics = self.core.metrics();
+        let membership = metrics.membership_config.membership();
+        let own = membership.get_node(&self.core.node()).filter(|own| !is_outsider(own))?;
+        (!own.line.is_empty()).then(|| own.line.clone())
+    }
+
     /// Forgets what was proposed.
     pub fn reset_proposed(&self) {
         self.core.reset_proposed();

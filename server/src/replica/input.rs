@@ -143,6 +143,8 @@ pub enum BadRequest {
     Body,
     /// The operation does not exist, or is not for clients: −6, and the connection is closed.
     Op,
+    /// It has waited too long for its turn: −127, nothing is done, and the connection goes on.
+    Throttled,
 }
 
 /// The server's part in the ensemble.

@@ -22,6 +22,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use zoolet_jute::SessionId;
 
 use crate::clock::Now;
+pub use progress::Garbage;
 use progress::{Applying, Rest, WATCHES_AT_ONCE};
 use proposals::{Proposals, Waiting};
 use session::{Connection, Expiry, Reaper};
@@ -34,6 +35,7 @@ pub use level::{FeatureLevel, Levels};
 pub use options::{DigestAlgorithm, Options, ticker_period_ms};
 pub use reconfig::Written;
 pub use report::{ConnectionReport, SessionReport, WatchedPaths};
+pub use watch::WatchPlace;
 
 /// The service, as one server has it: the replicated state, and this server's own connections,
 /// watches and proposals.
@@ -90,8 +92,7 @@ pub struct Replica {
     /// The look behind a snapshot that is under way.
     jump: Option<Jump>,
     rest: Rest,
-    /// A state that was replaced; freeing it takes long.
-    garbage: Option<State>,
+    garbage: Garbage,
     /// The work that is left in the step that is being taken.
     budget: usize,
     work_done: u64,
@@ -133,7 +134,7 @@ impl Replica {
             storm: Storm::default(),
             jump: None,
             rest: Rest::default(),
-            garbage: None,
+            garbage: Garbage::default(),
             budget: 0,
             work_done: 0,
             options,
@@ -189,9 +190,10 @@ impl Replica {
         }
     }
 
-    /// A state that was replaced, to be freed where nobody waits.
-    pub fn take_garbage(&mut self) -> Option<State> {
-        self.garbage.take()
+    /// What was replaced, to be freed where no request waits for it; `None` if there is nothing.
+    pub fn take_garbage(&mut self) -> Option<Garbage> {
+        let has_any = self.garbage.state.is_some() || self.garbage.deadlines.is_some();
+        has_any.then(|| std::mem::take(&mut self.garbage))
     }
 
     /// The replicated state.

@@ -1,6 +1,6 @@
 //! What takes long is done in steps: batches of many commands, commands with many changes, changes
 //! with many watchers, replies that wait for a client to read, the look at the watches behind a
-//! snapshot, and the watches of a connection that is gone.
+//! snapshot, the watches of a connection that is gone, and the deadlines of a new leader's sessions.
 //!
 //! Each step has a budget. While a command, or the look behind a snapshot, is half done, no request
 //! reads the state: it waits for its turn, and gets it when that is done. So the steps cannot be
@@ -10,7 +10,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use zoolet_jute::{ErrorCode, Reply, Zxid};
 
-use super::state::{Change, Step};
+use super::session::Expiry;
+use super::state::{Change, State, Step};
 use super::{Command, ConnectionId, Origin, Output, Replica, Stamp};
 
 /// The work of one step, in units of about a microsecond.
@@ -47,13 +48,22 @@ pub(super) struct Current {
     pub(super) result: Option<Result<Reply, ErrorCode>>,
 }
 
-/// Connections for which something is left to do.
+/// What was replaced, and takes long to free.
+#[derive(Debug, Default)]
+pub struct Garbage {
+    pub(super) state: Option<State>,
+    pub(super) deadlines: Option<Expiry>,
+}
+
+/// Connections and sessions for which something is left to do.
 #[derive(Debug, Default)]
 pub(super) struct Rest {
     /// Those with an answer that is due.
     pub(super) due: BTreeSet<ConnectionId>,
     /// Those that are gone and whose watches are not.
     pub(super) gone: VecDeque<ConnectionId>,
+    /// The first part of the sessions that a new leader has not given their timeouts yet.
+    pub(super) ungranted: Option<usize>,
 }
 
 impl Replica {
@@ -62,6 +72,7 @@ impl Replica {
         self.is_applying()
             || (!self.is_busy() && !self.rest.due.is_empty())
             || !self.rest.gone.is_empty()
+            || self.rest.ungranted.is_some()
     }
 
     /// Whether entries of the log, or a snapshot, are half done. Who gave them sees to the rest.
@@ -108,7 +119,8 @@ impl Replica {
             let went_on = self.catch_up_some(out)
                 || self.apply_some(out)
                 || self.drain_some(out)
-                || self.forget_some();
+                || self.forget_some()
+                || self.grant_some();
             if !went_on {
                 return;
             }

@@ -4,6 +4,7 @@ use zoolet_jute::SessionId;
 
 use super::session::Connection;
 use super::state::PathList;
+use super::watch::WatchPlace;
 use super::{ConnectionId, Replica, Role};
 
 /// One client connection.
@@ -33,10 +34,10 @@ pub struct SessionReport {
 /// Some of the paths that are watched, in their order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchedPaths {
-    /// The paths, each with the sessions that watch it.
+    /// The paths, each with sessions that watch it. More of them may follow for the last path.
     pub paths: Vec<(String, Vec<SessionId>)>,
     /// Where to go on; `None` at the end.
-    pub last: Option<String>,
+    pub last: Option<WatchPlace>,
 }
 
 impl Replica {
@@ -84,20 +85,20 @@ impl Replica {
         self.connections.iter().map(report).collect()
     }
 
-    /// Every session of the ensemble.
-    pub fn sessions(&self) -> Vec<SessionReport> {
+    /// The sessions of one part, as [`super::state::State::sessions_of_part`] has them.
+    pub fn sessions(&self, part: usize) -> Option<Vec<SessionReport>> {
         let report = |(session, known): (SessionId, &super::state::Session)| SessionReport {
             session,
             timeout_ms: known.timeout_ms,
             expires_ms: self.expiry.due_ms(session),
         };
-        self.state.sessions().map(report).collect()
+        Some(self.state.sessions_of_part(part)?.map(report).collect())
     }
 
-    /// The ephemeral znodes of every session that has any.
-    pub fn ephemerals(&self) -> Vec<(SessionId, PathList)> {
-        let owners = self.state.ephemeral_owners();
-        owners.map(|(session, _)| (session, self.state.ephemeral_list(session))).collect()
+    /// The ephemeral znodes of the next `max` sessions behind `after` that have any.
+    pub fn ephemerals(&self, after: Option<SessionId>, max: usize) -> Vec<(SessionId, PathList)> {
+        let owners = self.state.ephemeral_owners(after).take(max);
+        owners.map(|session| (session, self.state.ephemeral_list(session))).collect()
     }
 
     /// The watches of both tables.
@@ -105,13 +106,14 @@ impl Replica {
         self.watches.entries()
     }
 
-    /// The next paths of the data table behind `after`, with the sessions that watch them.
-    pub fn watched_paths(&self, after: Option<&str>, max: usize) -> WatchedPaths {
+    /// The next paths of the data table behind `after`, with the sessions that watch them, found by
+    /// `max` looks at paths and watchers.
+    pub fn watched_paths(&self, after: Option<&WatchPlace>, max: usize) -> WatchedPaths {
         let (found, last) = self.watches.data_table(after, max);
         let sessions = |connections: Vec<ConnectionId>| {
             connections.into_iter().map(|connection| self.session_of(connection)).collect()
         };
         let paths = found.into_iter().map(|(path, all)| (path.to_string(), sessions(all)));
-        WatchedPaths { paths: paths.collect(), last: last.map(|path| path.to_string()) }
+        WatchedPaths { paths: paths.collect(), last }
     }
 }

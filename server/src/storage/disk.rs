@@ -204,5 +204,8 @@ mod tests {
         RealDisk.create_dir_all(&inside).unwrap();
         RealDisk.create_dir_all(&inside).unwrap();
         assert!(inside.is_dir());
+        // The system does not sync directories of its view of processes.
+        let error = RealDisk.create_dir_all(Path::new("/proc/self/fd")).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "its parent was synced");
     }
 }

@@ -26,6 +26,7 @@ pub(crate) fn parse_request(words: &[&str]) -> Result<Request, BadRequest> {
     Ok(match words {
         ["bad", "body"] => return Err(BadRequest::Body),
         ["bad", "op"] => return Err(BadRequest::Op),
+        ["throttled"] => return Err(BadRequest::Throttled),
         ["create", path, rest @ ..] => Request::Create(create(path, rest)),
         ["container", path] => Request::CreateContainer(create(path, &["container"])),
         ["delete", path] => Request::Delete(version(path)),

@@ -269,11 +269,14 @@ impl Script {
                 known.timeout_ms, known.queued
             ));
         }
-        for known in replica.sessions() {
+        let mut sessions: Vec<_> =
+            (0..).map_while(|part| replica.sessions(part)).flatten().collect();
+        sessions.sort_unstable_by_key(|known| known.session);
+        for known in sessions {
             let session = self.name_of_session(known.session);
             lines.push(format!("session {session} {} ms {:?}", known.timeout_ms, known.expires_ms));
         }
-        for (session, paths) in replica.ephemerals() {
+        for (session, paths) in replica.ephemerals(None, usize::MAX) {
             let paths: Vec<_> = paths.iter().collect();
             lines.push(format!("ephemerals {} {paths:?}", self.name_of_session(session)));
         }

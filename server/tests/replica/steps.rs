@@ -1,12 +1,14 @@
 //! What takes long is done in steps that no client can see.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use bytes::Bytes;
 use zoolet_jute::{
     Acl, CreateRequest, ErrorCode, MultiOp, MultiResult, NullablePathRequest, Parts,
-    PathVersionRequest, PathWatchRequest, Reply, Request, SetDataRequest, SetWatchesRequest, Xid,
-    Zxid,
+    PathVersionRequest, PathWatchRequest, Reply, Request, SessionId, SetDataRequest,
+    SetWatchesRequest, Xid, Zxid,
 };
-use zoolet_server::replica::{ConnectionId, Input, Output};
+use zoolet_server::replica::{ConnectionId, Input, Output, Role};
 
 use crate::world::{World, handshake};
 
@@ -282,4 +284,117 @@ fn the_watches_behind_a_snapshot_are_looked_after_in_steps() {
     assert_eq!(replies(&world, client), [1]);
     assert_eq!(world.servers[1].replica.watch_count(), 1);
     assert!(world.servers[1].replica.take_garbage().is_some(), "the old state is given away");
+}
+
+/// A new leader gave all sessions their timeouts under one lock.
+#[test]
+fn a_new_leader_grants_its_sessions_their_timeouts_in_steps() {
+    let mut world = World::new(2, |_| {});
+    let clients: Vec<_> = (0..3000).map(|_| connect(&mut world)).collect();
+    world.stepwise = true;
+    world.step(0, Input::Role { role: Role::Looking, term: 0 });
+    assert!(world.servers[0].replica.take_garbage().is_some(), "the deadlines are given away");
+    world.out.clear();
+    world.step(0, Input::Role { role: Role::Leader, term: 2 });
+    let due = |world: &World| {
+        let sessions = (0..).map_while(|part| world.servers[0].replica.sessions(part)).flatten();
+        sessions.filter(|known| known.expires_ms.is_some()).count()
+    };
+    assert!(due(&world) < 1500, "{} have got theirs at once", due(&world));
+    // Those that are heard of meanwhile count, and get theirs early.
+    let last = *clients.last().unwrap();
+    world.request(last, Xid::PING, Ok(Request::Ping));
+    assert_eq!(replies(&world, last), [Xid::PING.0], "the leader has counted the ping");
+    let mut steps = 0;
+    while world.servers[0].replica.has_work() {
+        let done = world.servers[0].replica.work_done();
+        world.step(0, Input::GoOn);
+        assert!(world.servers[0].replica.work_done() - done < 3000, "a step is short");
+        steps += 1;
+    }
+    assert!(steps >= 3, "{steps} steps");
+    assert_eq!(due(&world), clients.len());
+}
+
+/// A change with many watchers took the lock for as long as it took to fill all their outboxes.
+#[test]
+fn a_change_with_many_watchers_notifies_them_in_steps() {
+    let mut world = World::new(1, |_| {});
+    let clients: Vec<_> = (0..2000).map(|_| connect(&mut world)).collect();
+    for client in &clients {
+        ask(&mut world, *client, [exists("/x", true)]);
+    }
+    world.out.clear();
+    world.stepwise = true;
+    ask(&mut world, clients[0], [create("/x", 0, &Bytes::new())]);
+    world.append(0, 1);
+    world.apply(0);
+    let told = |world: &World| {
+        world.out.iter().filter(|output| matches!(output, Output::Notify { .. })).count()
+    };
+    let mut before = told(&world);
+    assert!(before <= 250, "{before} at once");
+    while world.servers[0].replica.has_work() {
+        world.step(0, Input::GoOn);
+        let now = told(&world);
+        assert!(now - before <= 250, "{} at once", now - before);
+        before = now;
+    }
+    assert_eq!(before, clients.len());
+}
+
+/// A path that everybody watches was copied under one lock with all its watchers.
+#[test]
+fn watchers_are_listed_in_steps() {
+    let mut world = World::new(1, |_| {});
+    let clients: Vec<_> = (0..500).map(|_| connect(&mut world)).collect();
+    for client in &clients {
+        ask(&mut world, *client, ["/a", "/all", "/b"].map(|path| exists(path, true)));
+    }
+    ask(&mut world, clients[7], [exists("/all/one", true)]);
+    let (mut seen, mut after, mut steps) = (BTreeMap::<String, Vec<SessionId>>::new(), None, 0);
+    loop {
+        let some = world.servers[0].replica.watched_paths(after.as_ref(), 100);
+        assert!(some.paths.iter().map(|(_, all)| 1 + all.len()).sum::<usize>() <= 100);
+        for (path, sessions) in some.paths {
+            seen.entry(path).or_default().extend(sessions);
+        }
+        steps += 1;
+        after = some.last;
+        if after.is_none() {
+            break;
+        }
+    }
+    assert!(steps >= 15, "{steps} steps");
+    let counts: Vec<_> = seen.iter().map(|(path, all)| (path.as_str(), all.len())).collect();
+    assert_eq!(counts, [("/a", 500), ("/all", 500), ("/all/one", 1), ("/b", 500)]);
+    for sessions in seen.values() {
+        assert_eq!(sessions.iter().collect::<BTreeSet<_>>().len(), sessions.len(), "each once");
+    }
+}
+
+/// `dump` copied all sessions, and all lists of ephemeral znodes, under one lock.
+#[test]
+fn sessions_are_listed_in_parts() {
+    let mut world = World::new(1, |_| {});
+    let clients: Vec<_> = (0..2000).map(|_| connect(&mut world)).collect();
+    for (number, client) in clients.iter().enumerate() {
+        ask(&mut world, *client, [create(&format!("/e{number}"), 1, &Bytes::new())]);
+    }
+    world.commit();
+    let replica = &world.servers[0].replica;
+    let parts: Vec<_> = (0..).map_while(|part| replica.sessions(part)).collect();
+    assert!(parts.iter().all(|part| part.len() < 100), "parts are short");
+    let sessions: BTreeSet<_> = parts.iter().flatten().map(|known| known.session).collect();
+    assert_eq!(sessions.len(), clients.len());
+    let (mut owners, mut after) = (BTreeSet::new(), None);
+    loop {
+        let some = replica.ephemerals(after, 300);
+        assert!(some.len() <= 300);
+        let Some((last, _)) = some.last() else { break };
+        after = Some(*last);
+        owners.extend(some.into_iter().map(|(session, _)| session));
+    }
+    assert_eq!(owners, sessions);
+    assert_eq!(replica.state().ephemerals_count(), clients.len());
 }

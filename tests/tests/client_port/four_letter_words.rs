@@ -190,7 +190,7 @@ const MNTR_ABSENT: [(&str, &str); 9] = [
     ),
     (
         "queues and throttles between Apache's processors",
-        "outstanding_changes_ prep_processor_ request_ requests_not_ sync_processor_ skip_learner_ throttled_ stale_ large_requests_ add_dead_watcher_ dead_watchers_",
+        "outstanding_changes_ prep_processor_ request_ requests_not_ sync_processor_ skip_learner_ stale_ large_requests_ add_dead_watcher_ dead_watchers_",
     ),
     (
         "Zab",

@@ -11,6 +11,7 @@ use zoolet_jute::{
     PathVersionRequest, PathWatchRequest, Reply, ReplyHeader, Request, SetDataRequest, Xid,
 };
 use zoolet_server::embed::Ensemble;
+use zoolet_tests::four_letter;
 use zoolet_tests::raw::{Incoming, RawConnection};
 use zoolet_tests::servers::{Layout, Servers};
 use zoolet_tests::zoolet::{self, Zoolet};
@@ -78,6 +79,39 @@ fn a_client_that_does_not_read_is_ignored_or_closed_and_delays_no_other() {
     assert!(growth < 200 * 1024, "{growth} KiB more under ten clients that do not read");
     drop(slow);
     witness.ends_well();
+}
+
+/// One request is served at a time, and each wait for the disk makes those behind it older.
+#[test]
+fn requests_that_wait_too_long_are_refused_and_counted_and_not_executed() {
+    const REQUESTS: i32 = 300;
+    let builder = Zoolet::builder().property("globalOutstandingLimit", "1");
+    let servers = builder.property("zookeeper.throttled_op_wait_time", "2").start().unwrap();
+    let address = servers.client_address(0).unwrap();
+    let mut connection = RawConnection::open(address, 10_000).unwrap();
+    for number in 0..REQUESTS {
+        connection.send(Xid(number), &create(&format!("/n{number}"), b"", 0)).unwrap();
+    }
+    let mut refused = Vec::new();
+    for number in 0..REQUESTS {
+        let Incoming::Reply(header, _) = connection.receive().unwrap() else { panic!("no reply") };
+        assert_eq!(header.xid, Xid(number), "replies come in order");
+        match header.err {
+            None => {}
+            Some(ErrorCode::ThrottledOp) => refused.push(number),
+            Some(error) => panic!("{error:?}"),
+        }
+    }
+    assert!(!refused.is_empty() && refused.len() < REQUESTS as usize, "{} refused", refused.len());
+    let counted = format!("zk_throttled_ops\t{}\n", refused.len());
+    assert!(four_letter::ask(address, "mntr").unwrap().contains(&counted), "{counted}");
+    for number in refused {
+        let Incoming::Reply(header, _) = call(&mut connection, &exists(&format!("/n{number}")))
+        else {
+            panic!("no reply")
+        };
+        assert_eq!(header.err, Some(ErrorCode::NoNode), "/n{number}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

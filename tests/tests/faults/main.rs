@@ -12,6 +12,7 @@
 mod all_killed;
 mod full_disk;
 mod kill9;
+mod leader_loss;
 mod partitions;
 mod paused;
 mod read_only;

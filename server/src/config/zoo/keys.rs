@@ -152,6 +152,7 @@ static HONORED: &[Key] = &[
     number("nio.sessionlessCnxnTimeout", ("limits", "handshake_timeout_ms"), Low::Wrong),
     clamped("jute.maxbuffer", ("limits", "frame_bytes_max"), 1, Low::Wrong),
     number("globalOutstandingLimit", ("limits", "requests_max"), Low::Wrong),
+    number("throttled_op_wait_time", ("limits", "throttled_op_wait_time_ms"), Low::Zero),
     clamped("preAllocSize", ("log", "segment_bytes"), 1024, Low::Wrong),
     clamped("maxBatchSize", ("log", "entry_commands_max"), 1, Low::Unset),
     number("fsync.warningthresholdms", ("log", "slow_sync_ms"), Low::Wrong),

@@ -205,7 +205,10 @@ static SECTION_15_2: &[(&str, Outcome)] = &[
     ("zookeeper.request_throttle_max_requests=5", Warned),
     ("zookeeper.request_throttle_stall_time=5", Warned),
     ("zookeeper.request_throttle_drop_stale=true", Warned),
-    ("zookeeper.throttled_op_wait_time=5", Warned),
+    (
+        "zookeeper.throttled_op_wait_time=5",
+        Honored(|c| c.limits.throttled_op_wait_time_ms == 5),
+    ),
     ("zookeeper.request_stale_latency_check=true", Warned),
     ("zookeeper.request_stale_connection_check=true", Warned),
     ("zookeeper.connection_throttle_tokens=0", Silent),

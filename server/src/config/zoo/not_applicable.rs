@@ -120,7 +120,6 @@ pub(super) static INERT: &[Key] = &[
     inert("request_throttle_stall_time", Number, STALE),
     inert("request_throttle_drop_stale", TrueFalse, STALE),
     inert("request_throttler.shutdownTimeout", Number, STALE),
-    same("throttled_op_wait_time", Number, &["0"], STALE),
     inert("request_stale_latency_check", TrueFalse, STALE),
     inert("request_stale_connection_check", TrueFalse, STALE),
     same("connection_throttle_tokens", Number, &["0"], CONNECTION_THROTTLE),

@@ -86,7 +86,7 @@ pub(super) fn conf(shared: &Shared) -> String {
         "clientPort={}\nsecureClientPort=-1\ndataDir={}\ndataDirSize={}\n\
          dataLogDir={}\ndataLogSize={}\ntickTime={}\nmaxClientCnxns={}\n\
          minSessionTimeout={}\nmaxSessionTimeout={}\nclientPortListenBacklog={}\nserverId={}\n",
-        facts.client_port,
+        shared.bound_at.borrow().port(),
         facts.data_dir.display(),
         sizes.data,
         facts.data_log_dir.display(),

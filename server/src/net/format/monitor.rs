@@ -23,6 +23,7 @@ pub(in super::super) fn mntr(shared: &Shared) -> String {
     out.add("avg_latency", four_decimals(latency.average_ms()));
     out.add("max_latency", latency.max_ms());
     out.add("outstanding_requests", report.outstanding);
+    out.add("throttled_ops", report.figures.throttled);
     out.add("znode_count", report.znodes);
     out.add("global_sessions", report.sessions);
     // Every session is known to the whole ensemble.

@@ -108,10 +108,19 @@ impl Expiry {
         }
     }
 
-    /// Somebody else leads.
-    pub(crate) fn clear(&mut self) {
-        self.sessions.clear();
-        self.buckets.clear();
+    /// Another server leads. Returns the deadlines so far, which take long to free.
+    pub(crate) fn take(&mut self) -> Self {
+        std::mem::replace(self, Self::new(self.tick_ms))
+    }
+
+    /// The number of deadlines.
+    pub(crate) fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// Whether the session has a deadline, decided or not.
+    pub(crate) fn knows(&self, session: SessionId) -> bool {
+        self.sessions.contains_key(&session)
     }
 
     /// Whether the session is there, and its end not proposed.

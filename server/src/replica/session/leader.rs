@@ -18,6 +18,9 @@ const BACKGROUND_MAX: usize = 1000;
 /// millisecond, for which everybody else waits.
 const LOOKS_MAX: usize = 10_000;
 
+/// The most deadlines that are freed at once when a leadership ends.
+const DEADLINES_FREED_AT_ONCE: usize = 1000;
+
 /// What the leader has found to reap, and how fast it may.
 #[derive(Debug, Default)]
 pub(in crate::replica) struct Reaper {
@@ -40,7 +43,7 @@ impl Replica {
         if role != Role::Looking {
             self.end_read_only(out);
         }
-        self.expiry.clear();
+        self.forget_deadlines();
         for connection in self.connections.values_mut() {
             connection.touch_mark = u64::MAX;
         }
@@ -88,17 +91,48 @@ impl Replica {
     }
 
     /// A new leader knows nothing of when sessions were last heard of: everyone gets the whole
-    /// timeout.
+    /// timeout, by [`Replica::grant_some`].
     pub(in crate::replica) fn begin_to_lead(&mut self) {
-        self.expiry.clear();
-        let now_ms = self.now.mono_ms;
-        for (session, known) in self.state.sessions() {
-            self.expiry.grant(session, timeout_ms(known.timeout_ms), now_ms);
-        }
+        self.forget_deadlines();
+        self.rest.ungranted = Some(0);
         self.touched.clear();
         self.config_proposed = false;
-        let next_look_ms = now_ms.saturating_add(self.options.container_interval_ms);
+        let next_look_ms = self.now.mono_ms.saturating_add(self.options.container_interval_ms);
         self.reaper = Reaper { next_look_ms, ..Reaper::default() };
+    }
+
+    fn forget_deadlines(&mut self) {
+        self.rest.ungranted = None;
+        let deadlines = self.expiry.take();
+        if deadlines.len() > DEADLINES_FREED_AT_ONCE {
+            self.garbage.deadlines = Some(deadlines);
+        }
+    }
+
+    /// Gives some sessions their whole timeout, unless they have a deadline already; false if none
+    /// are left.
+    pub(in crate::replica) fn grant_some(&mut self) -> bool {
+        let Some(part) = self.rest.ungranted else { return false };
+        let now_ms = self.now.mono_ms;
+        let mut looks = 1;
+        self.rest.ungranted = self.state.sessions_of_part(part).map(|sessions| {
+            for (session, known) in sessions {
+                looks += 1;
+                if !self.expiry.knows(session) {
+                    self.expiry.grant(session, timeout_ms(known.timeout_ms), now_ms);
+                }
+            }
+            part + 1
+        });
+        self.spend(looks);
+        true
+    }
+
+    /// Gives a session that is heard of its timeout, if a new leader has not come to it yet.
+    pub(super) fn grant_early(&mut self, session: SessionId) {
+        if self.rest.ungranted.is_some() && !self.expiry.knows(session) {
+            self.grant(session);
+        }
     }
 
     /// A session's client was heard of, on one of this server's connections.
@@ -111,7 +145,9 @@ impl Replica {
         } else if self.role == Role::Leader {
             let mark = self.expiry.due_after(now_ms, timeout_ms(heard.timeout_ms));
             if std::mem::replace(&mut heard.touch_mark, mark) != mark {
-                self.expiry.touch(heard.session, now_ms);
+                let session = heard.session;
+                self.grant_early(session);
+                self.expiry.touch(session, now_ms);
             }
         } else if std::mem::replace(&mut heard.touch_mark, self.touch_round) != self.touch_round {
             self.touched.push(heard.session);
@@ -120,6 +156,7 @@ impl Replica {
 
     pub(in crate::replica) fn on_touched(&mut self, sessions: &[SessionId]) {
         for session in sessions {
+            self.grant_early(*session);
             self.expiry.touch(*session, self.now.mono_ms);
         }
     }

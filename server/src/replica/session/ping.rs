@@ -57,6 +57,7 @@ impl Replica {
         let mut silent = Vec::new();
         for connection in self.pinging.iter().copied().collect::<Vec<_>>() {
             let session = self.session_of(connection);
+            self.grant_early(session);
             if self.counts(session) {
                 self.expiry.touch(session, self.now.mono_ms);
                 self.answer_pings(connection, u64::MAX, out);

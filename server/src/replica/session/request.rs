@@ -120,6 +120,7 @@ impl Replica {
         let request = match request {
             Ok(request) => request,
             Err(BadRequest::Body) => return Wait::error(ErrorCode::MarshallingError),
+            Err(BadRequest::Throttled) => return Wait::error(ErrorCode::ThrottledOp),
             Err(BadRequest::Op) => {
                 return self.last_word(connection, ErrorCode::Unimplemented, Zxid::NONE);
             }

@@ -222,6 +222,15 @@ impl State {
         self.sessions.iter()
     }
 
+    /// One of 256 parts of the sessions, for those who must not look at all of them at once; `None`
+    /// behind the last part. The first is 0.
+    pub fn sessions_of_part(
+        &self,
+        part: usize,
+    ) -> Option<impl Iterator<Item = (SessionId, &Session)>> {
+        self.sessions.part(part)
+    }
+
     /// The number of sessions.
     pub fn session_count(&self) -> usize {
         self.sessions.len()
@@ -238,9 +247,14 @@ impl State {
         PathList::of(self.tree.ephemerals(session))
     }
 
-    /// The sessions that own ephemeral znodes, and how many.
-    pub fn ephemeral_owners(&self) -> impl Iterator<Item = (SessionId, usize)> {
-        self.tree.ephemeral_owners()
+    /// The sessions behind `after` that own ephemeral znodes, in order.
+    pub fn ephemeral_owners(&self, after: Option<SessionId>) -> impl Iterator<Item = SessionId> {
+        self.tree.ephemeral_owners(after)
+    }
+
+    /// The number of all ephemeral znodes.
+    pub fn ephemerals_count(&self) -> usize {
+        self.tree.ephemerals_count()
     }
 
     /// The number of a session's ephemeral znodes.

@@ -89,6 +89,11 @@ impl Sessions {
         all.into_iter()
     }
 
+    /// The sessions of one part of the table; `None` behind the last part.
+    pub(super) fn part(&self, part: usize) -> Option<impl Iterator<Item = (SessionId, &Session)>> {
+        Some(self.parts.get(part)?.iter().map(|(id, one)| (*id, one)))
+    }
+
     pub(super) fn len(&self) -> usize {
         self.count
     }

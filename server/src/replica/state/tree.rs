@@ -4,6 +4,7 @@
 //! indexes, the digest and a transaction's undo log always agree with the znodes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -22,6 +23,8 @@ pub(super) struct Tree {
     acls: AclTable,
     /// The ephemeral znodes of each session by their paths: they are deleted in that order.
     ephemerals: BTreeMap<SessionId, Names>,
+    // Invariant: the sum of the lengths of `ephemerals`.
+    ephemerals_count: usize,
     /// Containers and znodes with a time to live.
     reapable: BTreeSet<NodeId>,
     quotas: Quotas,
@@ -66,6 +69,7 @@ impl Tree {
             arena: Arena::default(),
             acls: AclTable::default(),
             ephemerals: BTreeMap::new(),
+            ephemerals_count: 0,
             reapable: BTreeSet::new(),
             quotas: Quotas::default(),
             digest: 0,
@@ -251,7 +255,10 @@ impl Tree {
         self.data_bytes = self.data_bytes.wrapping_add(bytes);
         if let Kind::Ephemeral(session) = kind {
             let path = Arc::from(self.path_of(id));
-            self.ephemerals.entry(session).or_default().insert(path, id);
+            let of_session = self.ephemerals.entry(session).or_default();
+            self.ephemerals_count -= of_session.len();
+            of_session.insert(path, id);
+            self.ephemerals_count += of_session.len();
         }
         if kind.is_reapable() {
             self.reapable.insert(id);
@@ -288,7 +295,9 @@ impl Tree {
 
     fn disown_ephemeral(&mut self, session: SessionId, path: &str) {
         if let Some(of_session) = self.ephemerals.get_mut(&session) {
+            self.ephemerals_count -= of_session.len();
             of_session.remove(path);
+            self.ephemerals_count += of_session.len();
             if of_session.is_empty() {
                 self.ephemerals.remove(&session);
             }
@@ -365,11 +374,23 @@ impl Tree {
 
     /// Takes the list of a session that ends. The caller deletes the znodes.
     pub(super) fn take_ephemerals(&mut self, session: SessionId) -> Names {
-        self.ephemerals.remove(&session).unwrap_or_default()
+        let taken = self.ephemerals.remove(&session).unwrap_or_default();
+        self.ephemerals_count -= taken.len();
+        taken
     }
 
-    pub(super) fn ephemeral_owners(&self) -> impl Iterator<Item = (SessionId, usize)> {
-        self.ephemerals.iter().map(|(&session, nodes)| (session, nodes.len()))
+    /// The sessions behind `after` that own ephemeral znodes, in order.
+    pub(super) fn ephemeral_owners(
+        &self,
+        after: Option<SessionId>,
+    ) -> impl Iterator<Item = SessionId> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.ephemerals.range((from, Bound::Unbounded)).map(|(&session, _)| session)
+    }
+
+    /// The number of all ephemeral znodes.
+    pub(super) fn ephemerals_count(&self) -> usize {
+        self.ephemerals_count
     }
 
     pub(super) fn ephemeral_count(&self, session: SessionId) -> usize {

@@ -10,4 +10,5 @@ mod tests;
 pub(in crate::replica) use delivery::{Jump, ReadReply, WatchesLeft};
 pub(crate) use mode::Modes;
 pub(in crate::replica) use storm::Storm;
+pub use table::WatchPlace;
 pub(crate) use table::WatchTable;

@@ -11,6 +11,10 @@ use super::table::parent;
 use crate::replica::state::{Change, State};
 use crate::replica::{ConnectionId, Output, Replica};
 
+/// The work of a notification, in units of about a microsecond: it is put into an outbox that is in
+/// no cache, and wakes a task.
+const NOTIFICATION_WORK: usize = 4;
+
 /// The changes of a command whose watchers are not notified yet, in order. Watches fire change by
 /// change: the second finds those used up that the first has used up.
 #[derive(Debug, Default)]
@@ -98,6 +102,7 @@ impl Replica {
                 let (event_type, path) = (event.kind, event.path.clone());
                 let event = WatcherEvent { event_type, state, path };
                 out.push(Output::Notify { connection, zxid, event });
+                self.spend(NOTIFICATION_WORK);
             }
         }
         if targets.len() > 0 {

@@ -28,6 +28,14 @@ pub(crate) struct WatchTable {
     child_entries: usize,
 }
 
+/// A place in the table, to go on behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchPlace {
+    path: Arc<str>,
+    /// The path's watchers behind this one are still to be looked at; `None` if all were.
+    connection: Option<ConnectionId>,
+}
+
 /// A path, and the connections that watch it.
 pub(crate) type WatchedPath = (Arc<str>, Vec<ConnectionId>);
 
@@ -163,24 +171,41 @@ impl WatchTable {
         self.connections.keys().copied()
     }
 
-    /// The paths of the data table with their connections, among the next `max` paths behind
-    /// `after`; and the last path that was looked at, unless that was the last of all.
+    /// The paths of the data table behind `after` with their connections, found by `max` looks at
+    /// paths and watchers (two at least), and where to go on unless that was the end.
     pub(crate) fn data_table(
         &self,
-        after: Option<&str>,
+        after: Option<&WatchPlace>,
         max: usize,
-    ) -> (Vec<WatchedPath>, Option<Arc<str>>) {
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let (mut found, mut last, mut looks) = (Vec::new(), None, 0);
-        for (path, watchers) in self.paths.range::<str, _>((from, Bound::Unbounded)).take(max) {
-            let connections = watchers.matching(Modes::in_data_table);
+    ) -> (Vec<WatchedPath>, Option<WatchPlace>) {
+        let from = match after {
+            None => Bound::Unbounded,
+            Some(WatchPlace { path, connection: None }) => Bound::Excluded(&**path),
+            Some(WatchPlace { path, connection: Some(_) }) => Bound::Included(&**path),
+        };
+        let (mut found, mut left) = (Vec::new(), max.max(2));
+        for (path, watchers) in self.paths.range::<str, _>((from, Bound::Unbounded)) {
+            let behind = after.filter(|place| place.path == *path);
+            let (mut connections, mut last) = (Vec::new(), None);
+            left -= 1;
+            for (connection, modes) in watchers.behind(behind.and_then(|place| place.connection)) {
+                if left == 0 {
+                    break;
+                }
+                if modes.in_data_table() {
+                    connections.push(connection);
+                }
+                left -= 1;
+                last = Some(connection).filter(|_| left == 0);
+            }
             if !connections.is_empty() {
                 found.push((Arc::clone(path), connections));
             }
-            last = Some(Arc::clone(path));
-            looks += 1;
+            if left == 0 {
+                return (found, Some(WatchPlace { path: Arc::clone(path), connection: last }));
+            }
         }
-        (found, last.filter(|_| looks == max))
+        (found, None)
     }
 
     /// How many paths a connection watches.
@@ -287,6 +312,18 @@ impl Watchers {
             Self::One(_, modes) => modes.is_empty(),
             Self::Many(all) => all.is_empty(),
         }
+    }
+
+    /// Those behind `after`, in order.
+    fn behind(&self, after: Option<ConnectionId>) -> impl Iterator<Item = (ConnectionId, Modes)> {
+        let (one, many) = match self {
+            Self::One(only, modes) => (Some((*only, *modes)), None),
+            Self::Many(all) => (None, Some(all)),
+        };
+        let one = one.into_iter().filter(move |(only, _)| after.is_none_or(|after| after < *only));
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let many = many.into_iter().flat_map(move |all| all.range((from, Bound::Unbounded)));
+        one.chain(many.map(|(connection, modes)| (*connection, *modes)))
     }
 
     fn matching(&self, of: impl Fn(Modes) -> bool) -> Vec<ConnectionId> {

@@ -155,7 +155,7 @@ fn run(
 
 /// Makes an error of a panic: the writer waits for an answer.
 fn reported<T>(work: impl FnOnce() -> Result<T, StorageError>) -> Result<T, StorageError> {
-    let panicked = |panic| Err(StorageError::Panicked { thread: "log helper", panic });
+    let panicked = |panic| Err(StorageError::Panicked { thread: "log preparer", panic });
     caught_now(work).unwrap_or_else(panicked)
 }
 
@@ -209,10 +209,10 @@ mod tests {
         let report = Mutex::new(report);
         let on_failure: OnFailure =
             Arc::new(move |error| report.lock().unwrap().send(error).unwrap());
-        let mut helper = Helper::start(maker, on_failure).unwrap();
-        let seen = helper.take_prepared().unwrap_err().to_string();
+        let mut preparer = SegmentPreparer::start(maker, on_failure).unwrap();
+        let seen = preparer.take_prepared().unwrap_err().to_string();
         assert!(
-            seen.starts_with("the task \"log helper\" has panicked: the test's panic"),
+            seen.starts_with("the task \"log preparer\" has panicked: the test's panic"),
             "{seen}"
         );
         let reported = reported.recv_timeout(Duration::from_secs(20)).expect("it is reported");

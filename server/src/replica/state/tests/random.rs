@@ -140,6 +140,8 @@ fn seen(state: &State) -> Vec<Seen> {
 
 /// The counts that are kept of what is below each znode are what a walk counts.
 fn assert_counts(state: &State) {
+    let owned = state.ephemeral_owners(None).map(|session| state.ephemeral_count(session));
+    assert_eq!(state.ephemerals_count(), owned.sum::<usize>());
     state.tree.walk(znode::NodeId::ROOT, |id, _| {
         let (mut znodes, mut bytes) = (0, 0);
         state.tree.walk(id, |_, node| {

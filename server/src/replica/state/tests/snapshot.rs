@@ -60,7 +60,7 @@ fn a_snapshot_restores_the_whole_state() {
     assert!(restored.admit(ORIGIN, 13, 1));
     std::mem::swap(&mut bench.state, &mut restored);
     bench.run(Op::CloseSession).expect("there");
-    assert_eq!(bench.state.tree.ephemeral_owners().count(), 0);
+    assert_eq!(bench.state.tree.ephemeral_owners(None).count(), 0);
 }
 
 #[test]
