@@ -132,7 +132,7 @@ impl Shared {
         let (client, path) = (&self.client, &self.path);
         match insist(client, || client.children_watched(path)).await {
             Ok((names, _, watch)) => {
-                // What has come before the watch. What stays in the queue then is no item.
+                // What has come before the watch. What stays in the queue then is not an item.
                 if names.iter().any(|name| self.format.order(name).is_some())
                     && let Some(item) = self.try_take().await?
                 {
@@ -237,7 +237,7 @@ impl Shared {
                     if let Some(items) = self.format.decode(data) {
                         takes.push(Box::pin(self.take_one(path, stat.version, items)));
                     } else {
-                        debug!(path, "a znode that is no item stays in the queue");
+                        debug!(path, "a znode without an item stays in the queue");
                     }
                 }
                 Err(error) if is_no_node(&error) => {}

@@ -8,7 +8,7 @@
 //! they don't.
 //!
 //! Nothing is known of a link before it is used, and little of one that has not been used for a
-//! while: there both windows start small, and answers that come in time show how much more it
+//! while: there both windows start small, and replies in time show how much more it
 //! carries.
 
 use std::time::Duration;

@@ -124,7 +124,7 @@ async fn a_connect_error_names_each_server_and_what_is_wrong_with_it() {
     servers.network.down.store(false, Ordering::Relaxed);
     let script = async {
         let silent = servers.accept().await;
-        tokio::time::sleep(Duration::from_secs(9)).await;
+        sleep(Duration::from_secs(9)).await;
         drop(silent);
     };
     let (error, ()) = tokio::join!(options.connect("silent:1"), script);
@@ -142,7 +142,7 @@ async fn the_first_reconnect_comes_at_once_but_not_with_all_others() {
         let options = servers.options().seed(seed);
         let (_client, connection) = servers.start(options).await;
         assert_eq!(began_at.elapsed(), Duration::ZERO, "the first connection does not wait");
-        tokio::time::sleep(TIMEOUT / 4).await;
+        sleep(TIMEOUT / 4).await;
         let dropped_at = Instant::now();
         drop(connection);
         servers.serve().await;

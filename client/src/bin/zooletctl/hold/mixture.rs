@@ -158,7 +158,7 @@ mod tests {
     async fn the_end_of_the_session_ends_the_looks() {
         let expired = || CtlError::of_call(&zoolet_client::ErrorKind::SessionExpired.into());
         let looks = until_answered(None, async || Err(expired()));
-        let looked = tokio::time::timeout(Duration::from_secs(60), looks).await;
+        let looked = tokio::time::timeout(Duration::from_mins(1), looks).await;
         assert_eq!(looked.unwrap().unwrap_err().exit, Exit::Connection);
     }
 
