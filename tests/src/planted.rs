@@ -60,10 +60,18 @@ pub struct Bug {
     pub tests: Vec<String>,
     /// What the suite finds in its environment.
     pub env: Vec<(String, String)>,
-    /// What the suite prints when it has found the bug: all of these.
+    /// What the suite prints when it has found the bug: all of these, each within one line; ` … `
+    /// in it is any text.
     pub finds: Vec<String>,
-    /// How long that may take on a machine that has nothing else to do.
+    /// How long that may take on a machine that has other things to do.
     pub seconds: u64,
+}
+
+impl Bug {
+    /// Whether the suite of `other` is run in the same way.
+    pub fn has_the_run_of(&self, other: &Self) -> bool {
+        (&self.suite, &self.tests, &self.env) == (&other.suite, &other.tests, &other.env)
+    }
 }
 
 /// The catalog, in the order of the file.
@@ -172,7 +180,7 @@ impl Suites {
         if !reached.exists() {
             return Err(PlantedError::NotReached(end_of(&output)));
         }
-        match bug.finds.iter().find(|text| !output.contains(text.as_str())) {
+        match bug.finds.iter().find(|text| !has_line(&output, text)) {
             Some(missing) => {
                 Err(PlantedError::OtherReason { missing: missing.clone(), output: end_of(&output) })
             }
@@ -249,6 +257,15 @@ fn suite_of(message: &Value) -> Option<(String, Suite)> {
     (is_test && !is_bin).then_some((name, Suite { executable, directory }))
 }
 
+/// Whether one line of the output has the parts of `text`, between each ` … `, in their order.
+fn has_line(output: &str, text: &str) -> bool {
+    let has = |line: &str| {
+        let after = |rest, part| str::split_once(rest, part).map(|(_, after)| after);
+        text.split(" … ").try_fold(line, after).is_some()
+    };
+    output.lines().any(has)
+}
+
 fn end_of(output: &str) -> String {
     let from = output.len().saturating_sub(OUTPUT_SHOWN);
     let from = (from..=output.len()).find(|at| output.is_char_boundary(*at)).unwrap_or(0);
@@ -259,4 +276,18 @@ fn end_of(output: &str) -> String {
 pub fn group(bugs: &[Bug], number: usize, count: usize) -> Vec<Bug> {
     let of_group = |(at, bug): (usize, &Bug)| (at % count == number % count).then(|| bug.clone());
     bugs.iter().enumerate().filter_map(of_group).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_is_within_one_line() {
+        let output = "  BROKEN K3 one holder: of /a/mutex\n  BROKEN K8 model: of /a/latch\n";
+        assert!(has_line(output, "BROKEN K8 model"));
+        assert!(has_line(output, "BROKEN K8 … /latch"));
+        assert!(!has_line(output, "BROKEN K3 … /latch"), "they are in two lines");
+        assert!(!has_line(output, "/latch … BROKEN K8"), "they are the other way round");
+    }
 }

@@ -65,7 +65,7 @@ impl Model {
             let modes = pairs.entry((*connection, path)).or_default();
             *modes = modes.with(MODES[*mode]);
         }
-        assert_eq!(table.len(), pairs.len());
+        assert_eq!(table.len(), pairs.len(), "watches in the table and in the list");
         let data = pairs.values().filter(|modes| modes.in_data_table()).count();
         let child = pairs.values().filter(|modes| modes.in_child_table()).count();
         assert_eq!(table.data_entries(), data);

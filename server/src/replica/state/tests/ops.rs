@@ -265,7 +265,7 @@ fn a_multi_is_all_or_nothing_protocol_10() {
     assert_eq!(results[9], MultiResult::Error(Some(BadVersion)));
     assert_eq!(results[10], MultiResult::Error(Some(RuntimeInconsistency)));
     assert_eq!(bench.changes, []);
-    assert_eq!(bench.state.tree.digest(), before);
+    assert_eq!(bench.state.tree.digest(), before, "a multi that failed has changed the tree");
     assert_eq!(bench.state.node_count(), 5);
     assert_eq!(bench.state.tree.reapable(znode::NodeId::ROOT).count(), 0);
     assert_eq!(bench.state.ephemerals(SESSION), Vec::<String>::new());
@@ -337,7 +337,7 @@ fn sessions_open_move_and_end_protocol_7() {
     let paths: Vec<_> = bench.changes.iter().map(|change| format!("{change:?}")).collect();
     let deleted = |path: &str| format!("Deleted {{ path: {path:?}");
     for (change, path) in paths.iter().zip(["/a", "/m", "/z"]) {
-        assert!(change.starts_with(&deleted(path)), "{change}");
+        assert!(change.starts_with(&deleted(path)), "{change}, and {path} was not deleted");
     }
     assert_eq!(bench.changes.last(), Some(&Change::SessionClosed(SESSION)));
     assert_eq!(bench.stat("/").pzxid, bench.zxid());
