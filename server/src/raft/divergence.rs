@@ -173,7 +173,7 @@ fn encode_questions(asked: &[Checkpoint]) -> Bytes {
     out.freeze()
 }
 
-/// Reads what a peer knows about so many checkpoints. Digests of another version than `version` are
+/// Reads what a peer knows about `count` checkpoints. Digests of another version than `version` are
 /// left out.
 fn decode_answer(body: &mut Reader, version: u8, count: usize) -> io::Result<Vec<Known>> {
     let is_comparable = body.u8()? == version;

@@ -138,7 +138,7 @@ impl Replacer {
         }
     }
 
-    /// Has the log sent to a directory, which is no member yet.
+    /// Adds a directory to the receivers of the log, without making it a member.
     async fn add(&self, wanted: &Replacement) -> bool {
         let Ok(_busy) = self.changes.busy.try_lock() else { return false };
         let membership = self.changes.membership();
