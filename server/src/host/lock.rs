@@ -57,7 +57,7 @@ mod tests {
                 taken.send(()).unwrap();
             })
         };
-        let mut is_next = || {
+        let is_next = || {
             assert!(is_taken.recv_timeout(PAUSE).is_err(), "the lock is held");
             lock.next.try_lock().is_err()
         };
