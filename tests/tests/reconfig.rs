@@ -388,6 +388,7 @@ fn move_clients(through: SocketAddr, before: &str, client: &str) {
 
 /// A reconfig that gave a running server another client port took effect at its next start.
 #[test]
+#[allow(clippy::disallowed_methods, reason = "a port is taken for a while")]
 fn the_client_port_of_a_running_server_moves_at_once() {
     let mut servers = three();
     let [first, through] = [0, 1].map(|index| servers.client_address(index).unwrap());

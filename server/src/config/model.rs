@@ -218,8 +218,8 @@ pub struct Limits {
     pub requests_max: usize,
     /// Bytes of unanswered requests of all connections, with the same consequence.
     pub request_bytes_max: usize,
-    /// A request that had to wait longer than so many milliseconds for one of these three limits
-    /// is refused with `ThrottledOp`; 0 means that none is.
+    /// A request that had to wait longer for one of these three limits, in milliseconds, is refused
+    /// with `ThrottledOp`; 0 means that none is.
     pub throttled_op_wait_time_ms: u32,
     /// Sessions of the whole ensemble.
     pub sessions_max: usize,

@@ -9,7 +9,7 @@ use crate::replica::DigestAlgorithm;
 
 /// One setting of `cluster.toml`.
 pub(super) struct Setting {
-    /// The table of `cluster.toml` that it stands in.
+    /// The table of `cluster.toml` that it belongs to.
     pub(super) section: &'static str,
     pub(super) key: &'static str,
     /// The unit of a number, the form of a text.

@@ -28,8 +28,8 @@ pub struct Limits {
     /// Bytes of requests of all connections, likewise, and of the commands that wait to be
     /// proposed.
     pub bytes_max: usize,
-    /// A request that had to wait longer than so many milliseconds for these limits is refused
-    /// with `ThrottledOp`; zero means that none is.
+    /// A request that had to wait longer for these limits, in milliseconds, is refused with
+    /// `ThrottledOp`; zero means that none is.
     pub wait_ms_max: u64,
 }
 

@@ -32,41 +32,40 @@ impl<T> TurnLock<T> {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::mpsc::channel;
     use std::thread;
+    use std::time::Duration;
 
     use super::*;
 
-    /// With a plain mutex the other thread waits until the loop is done.
+    /// How long one look at the place next in line is away from the one before, and how many there
+    /// are at most.
+    const PAUSE: Duration = Duration::from_millis(20);
+    const LOOKS_MAX: usize = 500;
+
+    /// With a plain mutex a thread that comes back at once gets it again and again before the other
+    /// one has woken up, if there is a core for each of them.
     #[test]
-    fn a_thread_that_comes_back_at_once_lets_another_one_in_between() {
-        let lock = Arc::new(TurnLock::new(0_u64));
-        let started = Arc::new(AtomicBool::new(false));
-        let busy = {
-            let (lock, started) = (Arc::clone(&lock), Arc::clone(&started));
+    fn a_thread_that_waits_has_the_place_next_in_line() {
+        let lock = Arc::new(TurnLock::new(0));
+        let held = lock.lock();
+        let (taken, is_taken) = channel();
+        let waiting = {
+            let lock = Arc::clone(&lock);
             thread::spawn(move || {
-                let mut holds = 0_u64;
-                loop {
-                    let seen = lock.lock();
-                    started.store(true, Ordering::SeqCst);
-                    // Long enough for the other thread to go to sleep over its wait.
-                    for _ in 0..200_000 {
-                        std::hint::spin_loop();
-                    }
-                    if *seen == 20 || holds == 2000 {
-                        return holds;
-                    }
-                    holds += 1;
-                }
+                *lock.lock() += 1;
+                taken.send(()).unwrap();
             })
         };
-        while !started.load(Ordering::SeqCst) {
-            thread::yield_now();
-        }
-        for _ in 0..20 {
-            *lock.lock() += 1;
-        }
-        let holds = busy.join().unwrap();
-        assert!(holds < 2000, "the other thread never got the lock 20 times");
+        let is_next = || {
+            assert!(is_taken.recv_timeout(PAUSE).is_err(), "the lock is held");
+            lock.next.try_lock().is_err()
+        };
+        assert!((0..LOOKS_MAX).any(|_| is_next()), "it waits without a place");
+        assert!(is_next(), "it has lost its place");
+        drop(held);
+        waiting.join().unwrap();
+        // The place is free again.
+        assert_eq!(*lock.lock(), 1);
     }
 }

@@ -6,10 +6,10 @@ use super::{Figures, Host};
 use crate::replica::state::PathList;
 use crate::replica::{Role, SessionReport};
 
-/// So many looks at watched paths and their watchers are taken under one lock.
+/// The most looks at watched paths and their watchers under one lock.
 const WATCHES_PER_HOLD: usize = 1000;
 
-/// The ephemeral znodes of so many sessions are listed under one lock.
+/// The most sessions whose ephemeral znodes are listed under one lock.
 const OWNERS_PER_HOLD: usize = 500;
 
 /// The server in numbers.

@@ -17,7 +17,7 @@ use zoolet_tests::zoolet::Zoolet;
 const SERVERS: usize = 3;
 /// How many leaders are killed.
 const LOSSES: usize = 3;
-/// So many writes are acknowledged between two of them.
+/// How many writes are acknowledged between two of them.
 const WRITES_BETWEEN: usize = 20;
 /// The mean pause between two writes of a session.
 const PAUSE: Duration = Duration::from_millis(5);
