@@ -39,7 +39,7 @@ use crate::clock::{Clock, Now};
 use crate::metrics::Latency;
 use crate::outbox::{Closing, Outbox};
 use crate::replica::state::{Admitted, SnapshotView, State};
-use crate::replica::{Command, ConnectionId, Input, Output, Replica, Role, Written};
+use crate::replica::{Command, ConnectionId, Entry, Input, Output, Replica, Role, Written};
 
 /// Room for so many outputs is kept between steps.
 const OUTPUTS_KEPT_MAX: usize = 4096;
@@ -292,7 +292,8 @@ impl Host {
     /// The next entries of the log, each with the term of its leader. Returns how far this server's
     /// commands are admitted when all are applied; meanwhile others get their turn at the lock.
     pub fn commit_many(&self, entries: impl IntoIterator<Item = (u64, Bytes)>) -> Admitted {
-        let mut entries = entries.into_iter();
+        let decode = |(term, batch)| (term, Entry::decode(batch));
+        let mut entries = entries.into_iter().map(decode).collect::<Vec<_>>().into_iter();
         loop {
             let done = self.locked(|inner, now| {
                 let work_max = inner.replica.work_done() + WORK_PER_HOLD;
@@ -302,11 +303,11 @@ impl Host {
                         self.step(inner, now, Input::GoOn);
                         continue;
                     }
-                    let Some((term, batch)) = entries.next() else {
+                    let Some((term, entry)) = entries.next() else {
                         self.publish_serving(inner);
                         return Some(inner.replica.admitted());
                     };
-                    self.step(inner, now, Input::Commit { term, batch });
+                    self.step(inner, now, Input::Commit { term, entry });
                 }
                 None
             });

@@ -3,13 +3,13 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use zoolet_jute::{
     ConnectRequest, ConnectResponse, ErrorCode, Id, ReconfigRequest, Reply, Request, SessionId,
     WatcherEvent, Xid, Zxid,
 };
 
 use super::command::Command;
+use super::entry::Entry;
 use super::level::FeatureLevel;
 use super::reconfig::Written;
 use super::state::{LongReply, QuotaExceeded};
@@ -48,8 +48,8 @@ pub enum Input {
     Commit {
         /// The term of the leader that put it into the log.
         term: u64,
-        /// A [`super::command::Batch`].
-        batch: Bytes,
+        /// The entry.
+        entry: Entry,
     },
     /// Proposals whose outcome nobody knows: all unanswered ones up to this number.
     Lost {

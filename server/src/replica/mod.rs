@@ -5,6 +5,7 @@
 
 mod above;
 mod command;
+mod entry;
 mod input;
 mod level;
 mod options;
@@ -30,6 +31,7 @@ use state::{Admitted, State};
 use watch::{Jump, Storm, WatchTable};
 
 pub use command::{Batch, BatchHead, Command, Op, Origin, Policy, ServerId, Stamp};
+pub use entry::Entry;
 pub use input::{BadRequest, ConnectionId, Input, Output, Role};
 pub use level::{FeatureLevel, Levels};
 pub use options::{DigestAlgorithm, Options, ticker_period_ms};
@@ -155,7 +157,7 @@ impl Replica {
                 self.on_request(connection, xid, request, out);
             }
             Input::Disconnect { connection } => self.on_disconnect(connection, out),
-            Input::Commit { term, batch } => self.on_commit(term, batch, out),
+            Input::Commit { term, entry } => self.on_commit(term, entry, out),
             Input::Lost { through } => self.on_lost(through, out),
             Input::Started { boot } => self.on_started(boot, out),
             Input::Synced { through } => self.on_synced(through, out),

@@ -9,7 +9,7 @@ use zoolet_jute::{ConnectRequest, Request, SessionId, Xid, Zxid};
 use zoolet_server::clock::Now;
 use zoolet_server::replica::state::State;
 use zoolet_server::replica::{
-    BadRequest, Batch, Command, ConnectionId, Input, Options, Origin, Output, Replica, Role,
+    BadRequest, Batch, Command, ConnectionId, Entry, Input, Options, Origin, Output, Replica, Role,
     ServerId,
 };
 
@@ -155,7 +155,7 @@ impl World {
     pub(crate) fn apply(&mut self, server: usize) {
         while let Some((term, batch)) = self.log.get(self.servers[server].applied).cloned() {
             self.servers[server].applied += 1;
-            self.step(server, Input::Commit { term, batch });
+            self.step(server, Input::Commit { term, entry: Entry::decode(batch) });
         }
     }
 

@@ -3,10 +3,13 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use openraft::StorageError;
 use openraft::testing::log::{StoreBuilder, Suite};
+use tokio::time::{sleep, timeout};
 
+use super::ensemble::PATIENCE;
 use super::recorder::Recorder;
 use crate::raft::Staged;
 use crate::raft::log_store::LogStore;
@@ -74,7 +77,10 @@ async fn a_received_state_that_is_not_installed_is_freed() {
     let (_reader, place) = snapshots.receive(writer, 0, stage).unwrap();
     assert_eq!(Arc::strong_count(&state), 2, "it waits for its install");
     drop(place);
-    while Arc::strong_count(&state) > 1 {
-        tokio::task::yield_now().await;
-    }
+    let freed = async {
+        while Arc::strong_count(&state) > 1 {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    timeout(PATIENCE, freed).await.expect("it is freed");
 }

@@ -1,6 +1,5 @@
 //! What comes back from the log: events first, then the reply, then the reads behind it.
 
-use bytes::Bytes;
 use zoolet_jute::{ErrorCode, Reply, SessionId};
 
 use super::connection::Answer;
@@ -9,14 +8,14 @@ use crate::replica::progress::{Applying, Current};
 use crate::replica::proposals::Waiting;
 use crate::replica::state::{Change, Owner, State};
 use crate::replica::watch::Jump;
-use crate::replica::{Batch, ConnectionId, Output, Replica, Role, Stamp};
+use crate::replica::{Batch, ConnectionId, Entry, Output, Replica, Role, Stamp};
 
 type CommandResult = Result<Reply, ErrorCode>;
 
 impl Replica {
-    pub(in crate::replica) fn on_commit(&mut self, term: u64, batch: Bytes, out: &mut Vec<Output>) {
-        let (first_bytes, length) = (batch.first_chunk::<8>().copied(), batch.len());
-        let Batch { origin, now_ms, commands } = match Batch::decode(batch) {
+    pub(in crate::replica) fn on_commit(&mut self, term: u64, entry: Entry, out: &mut Vec<Output>) {
+        let Entry { batch, length, first_bytes } = entry;
+        let Batch { origin, now_ms, commands } = match batch {
             Ok(batch) => batch,
             Err(error) => {
                 // Another server may read it, and then this one's state would be another from here

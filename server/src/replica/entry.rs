@@ -1,0 +1,24 @@
+//! A committed entry as it was decoded, which the host does before it takes its lock: an entry can
+//! be megabytes long.
+
+use bytes::Bytes;
+use zoolet_jute::DecodeError;
+
+use super::command::Batch;
+
+/// A decoded entry of the log, or why this release cannot read it.
+#[derive(Clone, Debug)]
+pub struct Entry {
+    pub(super) batch: Result<Batch, DecodeError>,
+    /// The length of its bytes, and the first of them, for the report of an unreadable one.
+    pub(super) length: usize,
+    pub(super) first_bytes: Option<[u8; 8]>,
+}
+
+impl Entry {
+    /// Decodes an entry of the log: a [`Batch`].
+    pub fn decode(bytes: Bytes) -> Self {
+        let (length, first_bytes) = (bytes.len(), bytes.first_chunk::<8>().copied());
+        Self { batch: Batch::decode(bytes), length, first_bytes }
+    }
+}
