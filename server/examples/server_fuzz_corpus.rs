@@ -102,7 +102,7 @@ fn snapshot(state: &State) -> Vec<u8> {
     state.snapshot().flatten().collect()
 }
 
-/// Instructions: a kind, a length, so many bytes. Kind 0 ends a batch, kind 7 damages what was
+/// Instructions: a kind, a length, that many bytes. Kind 0 ends a batch, kind 7 damages what was
 /// made, the rest are the kinds of records of `docs/storage.md`.
 fn logs() {
     let position = |index: u64| [1_u64, 1, index].map(u64::to_be_bytes).concat();
@@ -152,7 +152,7 @@ fn peers() {
     };
     write("peer", "call", &[vec![1], frame(2, b"body")].concat());
     write("peer", "calls", &[vec![1], frame(1, b""), frame(5, &[0; 100])].concat());
-    write("peer", "answer", &[vec![1], frame(0, b"nobody asked")].concat());
+    write("peer", "answer", &[vec![1], frame(0, b"not asked for")].concat());
     let cut_short = frame(1, &[0; 40]).into_iter().take(20).collect();
     write("peer", "short", &[vec![1], cut_short].concat());
     write("peer", "greeting", b"\x00zoopeer\n\x00\x04\x00\x52\x00\x00\x00\x00\x00\x00\x00\x07");

@@ -28,7 +28,7 @@ pub enum Command {
 
 #[derive(Clone, Debug, Args)]
 pub struct UpArgs {
-    /// How many servers to start, 3 unless told otherwise; an odd number, because 3 and 4 both
+    /// How many servers to start, 3 by default; an odd number, because 3 and 4 both
     /// survive the loss of one. With --config the first N of its servers.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=254))]
     pub servers: Option<u8>,
@@ -36,7 +36,7 @@ pub struct UpArgs {
     /// what it says. Without --data-dir, up.json and up.lock are written beside it.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// The first server's client port, 2181 unless told otherwise; the others have the ones behind
+    /// The first server's client port, 2181 by default; the others have the ones behind
     /// it.
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub client_port: Option<u16>,

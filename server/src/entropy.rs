@@ -14,6 +14,6 @@ pub struct RealEntropy;
 
 impl Entropy for RealEntropy {
     fn number(&self) -> u64 {
-        getrandom::u64().expect("the system has random numbers for everybody")
+        getrandom::u64().expect("the system has random numbers")
     }
 }

@@ -47,7 +47,7 @@ pub fn run(cli: Cli) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            // If standard error is gone as well there is nobody left to tell.
+            // If standard error is gone as well the error is lost.
             let _ = writeln!(io::stderr(), "zoolet: {why}");
             ExitCode::FAILURE
         }
@@ -67,7 +67,7 @@ fn execute(cli: Cli) -> Result<(), String> {
             runtime.block_on(serve::serve(args)).map_err(|error| error.to_string())
         }
     };
-    // What still blocks is a read of standard input, or a start that nobody waits for any more.
+    // What still blocks is a read of standard input, or a start that no caller waits for any more.
     runtime.shutdown_background();
     done
 }

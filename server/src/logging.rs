@@ -3,8 +3,8 @@
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::ParseError;
 
-/// What is logged unless told otherwise. Of openraft errors only: a heartbeat that does not get
-/// through is a warning there, and told by `peer` once instead of ten times a second.
+/// What is logged by default. Of openraft errors only: a heartbeat that does not get
+/// through is a warning there, and `peer` reports it once instead of ten times a second.
 const FILTER_DEFAULT: &str = "info,openraft=error";
 
 /// Starts the log; `filter` goes before `RUST_LOG`.

@@ -191,7 +191,7 @@ impl Node {
     }
 }
 
-/// Says so when there is no leader for too long, once each time.
+/// Logs each time when the server is without a leader for too long.
 async fn watch_for_leader(mut role: watch::Receiver<Role>, limit: Duration) {
     let is_lost = |role: &Role| *role == Role::Looking;
     // The role ends with the server.

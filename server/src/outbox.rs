@@ -1,9 +1,9 @@
 //! The outbox of a connection: encoded frames on their way to one client.
 //!
 //! The host fills it while it holds its lock; the connection's task empties it into the socket.
-//! Nobody ever waits for room. Above the high-water mark the host admits no further requests of the
+//! No producer ever waits for room. Above the high-water mark the host admits no further requests of the
 //! connection, and answers none that wait behind a write until the client has read: this bounds the
-//! replies. Nobody asks for watch events when they come; if they fill the outbox, the connection
+//! replies. Watch events come unasked; if they fill the outbox, the connection
 //! ends. A long reply is put in as an iterator over its bytes, which the connection's task runs
 //! when the socket has room.
 
@@ -18,7 +18,7 @@ use zoolet_jute::SessionId;
 
 use crate::metrics::Traffic;
 
-/// Above so many unwritten bytes, no further request of the connection is admitted.
+/// Above this many unwritten bytes, no further request of the connection is admitted.
 pub const HIGH_WATER_BYTES: usize = 1 << 20;
 
 /// The longest frame to a client, in bytes, however large the outbox is: half of what its length
@@ -122,7 +122,7 @@ impl Outbox {
         bytes <= self.bytes_max.clamp(REPLY_BYTES_MIN, FRAME_BYTES_MAX)
     }
 
-    /// Puts in the reply that `fill` appends. Answers who is to be woken, once the caller holds no
+    /// Puts in the reply that `fill` appends. Returns the task to wake, once the caller holds no
     /// lock.
     ///
     /// It goes out whatever waits in front of it: the host bounds what a client can ask for before
@@ -133,7 +133,7 @@ impl Outbox {
         inner.waker.take()
     }
 
-    /// Puts in the watch event that `fill` appends. Answers who is to be woken.
+    /// Puts in the watch event that `fill` appends. Returns the task to wake.
     ///
     /// Full is an outbox that held its limit before, and of events alone: a client that reads what
     /// it has asked for is not closed because an event comes in between.
@@ -164,8 +164,8 @@ impl Outbox {
         Some(Put { waiting, added })
     }
 
-    /// Ends the connection. Only [`Closing::Finished`] lets it write first what is in the outbox.
-    /// Answers who is to be woken.
+    /// Ends the connection. Only after [`Closing::Finished`] what is in the outbox is written first.
+    /// Returns the task to wake.
     pub(crate) fn close(&self, closing: Closing) -> Option<Waker> {
         let mut inner = self.lock();
         match (closing, inner.closing) {
@@ -287,7 +287,7 @@ impl Writer<'_> {
         self.put_chunk(bytes.len(), Chunk::Bytes(bytes));
     }
 
-    /// Appends so many bytes that are made later.
+    /// Appends bytes that are made later, and counts them now.
     pub(crate) fn put_later(
         &mut self,
         bytes: usize,

@@ -1,11 +1,11 @@
-//! What the operating system tells of this process and its machine, and a thread to free memory on.
+//! What the operating system says about this process and its machine, and a thread to free memory on.
 //! Nothing of it decides anything about the state, so it has no seam.
 
 use std::fs;
 use std::thread;
 
 /// Frees a value on a thread of its own: freeing a tree of millions of znodes takes seconds. Where
-/// there is no thread, it is freed here.
+/// without that thread, it is freed here.
 pub(crate) fn drop_elsewhere<T: Send + 'static>(value: T) {
     // A failed spawn drops the closure, and the value with it.
     let _ = thread::Builder::new().name("free".to_owned()).spawn(move || drop(value));

@@ -1,4 +1,4 @@
-//! `zoolet serve`: one server in this process, until it is told to stop.
+//! `zoolet serve`: one server in this process, until a signal stops it.
 
 use std::future::Future;
 use std::io;
@@ -53,7 +53,7 @@ fn load(path: &Path, id: Option<u8>) -> Result<ServerConfig, StartError> {
     Ok(config)
 }
 
-/// Becomes ready when the process is told to stop; the handlers are in place when this returns.
+/// Becomes ready when a signal asks the process to stop; the handlers are in place when this returns.
 fn stop_requested(until_stdin_ends: bool) -> io::Result<impl Future<Output = &'static str>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;

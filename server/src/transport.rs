@@ -94,12 +94,12 @@ impl Listener for TcpListener {
     }
 }
 
-/// A port that nobody else gets, and on which a server of this program can listen all the same, as
-/// often as it starts. Nobody is connected to it while no server listens.
+/// A port that no other program gets, and on which a server of this program can listen all the same, as
+/// often as it starts. No connection to it succeeds while no server listens.
 #[derive(Debug)]
 pub struct ReservedPort {
-    // Bound and never listening: Linux lets a listener that sets SO_REUSEADDR, as all of ours do,
-    // bind beside such a socket, and gives its port to nobody who asks for any free one.
+    // Bound and never listening: on Linux a listener that sets SO_REUSEADDR, as all of ours do,
+    // can bind beside such a socket, and a program that asks for any free port does not get it.
     _socket: TcpSocket,
     address: SocketAddr,
 }
@@ -219,7 +219,7 @@ mod tests {
             (0..200).map(|_| ReservedPort::take("127.0.0.1", 0).unwrap()).collect();
         let ports: BTreeSet<u16> = reserved.iter().map(ReservedPort::port).collect();
         assert_eq!(ports.len(), reserved.len(), "each is another");
-        // Whoever asks for any port gets none of them, listening or calling.
+        // A program that asks for any port gets none of them, listening or calling.
         let mut others = Vec::new();
         for _ in 0..200 {
             let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
@@ -228,11 +228,11 @@ mod tests {
             assert!(!ports.contains(&call.local_addr().unwrap().port()));
             others.push((listener, call));
         }
-        // A server gets it, and gets it again; nobody else can have it then.
+        // A server gets it, and gets it again; no other can have it then.
         let port = reserved[0].port();
         let address = format!("127.0.0.1:{port}");
         for _ in 0..2 {
-            assert!(RealNet.connect(&address).await.is_err(), "nobody listens");
+            assert!(RealNet.connect(&address).await.is_err(), "without a listener");
             let listener = RealNet.listen(&address, 16).await.unwrap();
             RealNet.connect(&address).await.unwrap();
             assert!(ReservedPort::take("127.0.0.1", port).is_err());

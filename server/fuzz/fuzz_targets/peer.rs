@@ -101,7 +101,7 @@ async fn talk(input: &[u8]) {
             answered
         }
     );
-    // It says at most as much as it was told, and the one greeting.
+    // It writes at most as much as it has read, and the one greeting.
     assert!(answered.len() <= input.len() + WELCOME_BYTES);
 }
 

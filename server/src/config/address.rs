@@ -12,7 +12,7 @@ use std::str::FromStr;
 pub struct HostPort {
     /// A host name, an IPv4 address or an IPv6 address without brackets.
     pub host: String,
-    /// The TCP port; 0 lets the operating system choose one.
+    /// The TCP port; with 0 the operating system chooses one.
     pub port: u16,
 }
 
@@ -22,13 +22,13 @@ impl HostPort {
         Self { host: host.into(), port }
     }
 
-    /// Whether the host is this machine, for whoever reads it.
+    /// Whether the host is this machine, on any machine that reads it.
     pub(super) fn is_loopback(&self) -> bool {
         self.host.eq_ignore_ascii_case("localhost")
             || self.host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     }
 
-    /// Whether the host means "every interface of this machine", which nobody can connect to.
+    /// Whether the host means "every interface of this machine", which no client can connect to.
     pub fn is_wildcard(&self) -> bool {
         self.host.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified())
     }
@@ -69,7 +69,7 @@ pub(super) fn split_host(text: &str) -> Result<(&str, Option<&str>), String> {
             .split_once(']')
             .ok_or_else(|| format!("`{text}` opens a bracket and does not close it"))?;
         if !is_ipv6(host) {
-            return Err(format!("`{host}` in brackets is no IPv6 address"));
+            return Err(format!("invalid IPv6 address `{host}` in brackets"));
         }
         match rest.strip_prefix(':') {
             Some(rest) => (host, Some(rest)),
@@ -99,7 +99,7 @@ fn check_host(host: &str) -> Result<(), String> {
     }
     let odd = |c: char| c.is_whitespace() || c.is_control() || "[]/|;,\"".contains(c);
     if host.contains(odd) {
-        return Err(format!("`{host}` is no host name or address"));
+        return Err(format!("invalid host name or address `{host}`"));
     }
     Ok(())
 }
@@ -107,7 +107,7 @@ fn check_host(host: &str) -> Result<(), String> {
 /// Reads a port, 1 to 65535.
 pub(super) fn parse_port(text: &str) -> Result<u16, String> {
     match text.parse::<u16>() {
-        Ok(0) | Err(_) => Err(format!("`{text}` is no port: expected 1 to 65535")),
+        Ok(0) | Err(_) => Err(format!("invalid port `{text}`: expected 1 to 65535")),
         Ok(port) => Ok(port),
     }
 }
@@ -117,7 +117,7 @@ pub(super) fn parse_host(text: &str) -> Result<&str, String> {
     let host = text.strip_prefix('[').and_then(|open| open.strip_suffix(']')).unwrap_or(text);
     check_host(host)?;
     if host.contains(':') && !is_ipv6(host) {
-        return Err(format!("`{text}` is no host name or address"));
+        return Err(format!("invalid host name or address `{text}`"));
     }
     Ok(host)
 }

@@ -19,7 +19,7 @@ const OUTBOX: &str = "limits.outbox_bytes_max";
 /// The identities that one command carries at most.
 const IDENTITIES_BYTES: usize = 64 * 1024;
 
-/// A string that is no UTF-8 grows when it is read: each of its bytes becomes a U+FFFD.
+/// A string that is not UTF-8 grows when it is read: each of its bytes becomes a U+FFFD.
 const STRING_GROWTH: usize = 3;
 
 /// Room for what stands around a client's data, in a log entry or in a reply.

@@ -1,4 +1,4 @@
-//! What a configuration file can do wrong, told to the person who wrote it.
+//! The errors of a configuration file, for the person who wrote it.
 
 use std::fmt;
 use std::path::{Path, PathBuf};

@@ -9,7 +9,7 @@ pub(super) fn did_you_mean<'a>(name: &str, known: impl Iterator<Item = &'a str>)
 }
 
 fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // A name this long is no slip of the finger, and comparing it would cost its square.
+    // A name this long is not a slip of the finger, and comparing it would cost its square.
     if name.len() > 100 {
         return None;
     }

@@ -49,7 +49,7 @@ impl FromStr for Role {
         [Self::Participant, Self::Observer]
             .into_iter()
             .find(|role| role.name().eq_ignore_ascii_case(text))
-            .ok_or_else(|| format!("`{text}` is no role: expected participant or observer"))
+            .ok_or_else(|| format!("invalid role `{text}`: expected participant or observer"))
     }
 }
 

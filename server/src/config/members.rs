@@ -7,11 +7,11 @@ use super::address::HostPort;
 use super::member::Member;
 
 /// The members of an ensemble by their numbers. A request may name numbers that no server of
-/// zoolet can have; whoever executes it must look at them.
+/// zoolet can have; the code that carries it out must look at them.
 pub type MemberList = BTreeMap<u64, Member>;
 
 /// Reads `server.N=` lines, separated by newlines or commas; a line with the version is left out.
-/// The error tells what is wrong with the list.
+/// The error says what is wrong with the list.
 pub fn parse_members(text: &str) -> Result<MemberList, String> {
     let mut members = MemberList::new();
     for line in text.split(['\n', ',']).map(str::trim).filter(|line| !line.is_empty()) {
@@ -39,7 +39,7 @@ pub fn change_members(
     };
     let mut members = current.clone();
     for id in words(leaving) {
-        let id: u64 = id.parse().map_err(|_| format!("`{id}` is no server id"))?;
+        let id: u64 = id.parse().map_err(|_| format!("invalid server id `{id}`"))?;
         members.remove(&id);
     }
     for spec in words(joining) {
@@ -59,10 +59,11 @@ pub fn change_members(
 
 /// `server.N=…`.
 fn parse_line(line: &str) -> Result<(u64, Member), String> {
-    let (key, value) = line.split_once('=').ok_or_else(|| format!("`{line}` is no server line"))?;
+    let (key, value) =
+        line.split_once('=').ok_or_else(|| format!("invalid server line `{line}`"))?;
     let id = key.trim().strip_prefix("server.");
     let id = id.and_then(|id| id.parse().ok());
-    let id = id.ok_or_else(|| format!("`{key}` is no server.N"))?;
+    let id = id.ok_or_else(|| format!("invalid key `{key}`: expected server.N"))?;
     let (member, _) = Member::parse(value.trim(), false)?;
     Ok((id, member))
 }
@@ -129,7 +130,7 @@ mod tests {
         assert!(change_members(&members, None, Some("one")).is_err());
         assert!(parse_members("server.1=a:1:2,server.1=b:1:2").is_err());
         assert!(parse_members("hello").is_err());
-        // Ports of this machine are told apart by nobody but this machine.
+        // Only this machine can distinguish ports of its own addresses.
         let loopback = parse_members("server.1=127.0.0.1:1:2;3").unwrap();
         change_members(&loopback, Some("server.2=127.0.0.1:1:2;3"), None).unwrap();
     }

@@ -7,7 +7,7 @@ use super::address::HostPort;
 use super::member::{Member, Role, STANDALONE_ID, derive_cluster_id, members_text};
 use crate::replica::{DigestAlgorithm, FeatureLevel, ServerId};
 
-/// Everything one server is told before it starts.
+/// The whole configuration of one server.
 ///
 /// The range of each setting is in the table of `settings`; the readers keep to it.
 /// The defaults are ZooKeeper's where ZooKeeper has the setting.
@@ -21,7 +21,7 @@ pub struct ServerConfig {
     pub standalone: bool,
     /// Where snapshots and the identity file live, and the log.
     pub data_dir: PathBuf,
-    /// Where the log lives instead; the same directory unless told otherwise.
+    /// The directory of the log; the same one by default.
     pub data_log_dir: PathBuf,
     /// Where this server listens for clients.
     pub client_bind: HostPort,
@@ -149,7 +149,7 @@ pub struct EnsembleConfig {
     /// Whether a server without its ensemble serves reads to clients that ask for it (protocol,
     /// section 7.9).
     pub read_only_mode: bool,
-    /// Whether a server without others is no ensemble (`standaloneEnabled`): then a
+    /// Whether a server without others is not an ensemble (`standaloneEnabled`): then a
     /// reconfiguration cannot leave one voter alone.
     pub standalone_enabled: bool,
     /// The feature level of this release.
@@ -182,9 +182,9 @@ impl Default for EnsembleConfig {
 /// The timeouts that clients can negotiate (protocol, section 7.3).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SessionConfig {
-    /// The shortest timeout granted, in milliseconds; 2 ticks unless told otherwise.
+    /// The shortest timeout granted, in milliseconds; 2 ticks by default.
     pub timeout_ms_min: u32,
-    /// The longest timeout granted, in milliseconds; 20 ticks unless told otherwise.
+    /// The longest timeout granted, in milliseconds; 20 ticks by default.
     pub timeout_ms_max: u32,
 }
 

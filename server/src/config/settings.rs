@@ -41,7 +41,7 @@ const COUNT_MAX: u64 = 1_000_000_000;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const GIB: u64 = 1 << 30;
-/// For settings that are no number.
+/// For settings that are not a number.
 const NO_RANGE: (u64, u64) = (0, 0);
 
 /// All settings, section by section.
@@ -100,8 +100,8 @@ pub(super) static SETTINGS: [Setting; 49] = [
     Setting {
         section: "ensemble", key: "peer_secret_file", unit: "(the name of a file)", range: NO_RANGE,
         about: "A file with the secret of the ensemble, at least 16 bytes, the same on all servers. Each\n\
-                server lets in only servers that prove that they know it. Without it, whoever reaches\n\
-                the peer port is let in. A relative path starts at the directory of this file.",
+                server accepts only servers that prove that they know it. Without it, every program that\n\
+                reaches the peer port is accepted. A relative path starts at the directory of this file.",
         derived: false, field: |c| Field::File(&mut c.ensemble.peer_secret_file),
     },
     Setting {
@@ -216,8 +216,8 @@ pub(super) static SETTINGS: [Setting; 49] = [
     },
     Setting {
         section: "limits", key: "peer_frame_bytes_max", unit: "bytes", range: (MIB, 2 * GIB - 1),
-        about: "The longest log entry of this server's clients: room for three times a frame, to which\n\
-                strings that are no UTF-8 grow, and for the identities.",
+        about: "The longest log entry of this server's clients: room for three times a frame, because a\n\
+                string that is not UTF-8 grows that much, and for the identities.",
         derived: true, field: |c| Field::Usize(&mut c.limits.peer_frame_bytes_max),
     },
     Setting {
@@ -298,7 +298,7 @@ pub(super) static SETTINGS: [Setting; 49] = [
     },
     Setting {
         section: "auth", key: "acl_skipped", unit: "true or false", range: NO_RANGE,
-        about: "Whether access lists are left unchecked: everybody may do everything.",
+        about: "Whether access lists are not checked: every client may do everything.",
         derived: false, field: |c| Field::Flag(&mut c.auth.acl_skipped),
     },
     Setting {

@@ -40,7 +40,7 @@ use server::{Server, Standing};
 /// How long an ensemble may take to serve.
 const READY_LIMIT: Duration = Duration::from_secs(30);
 
-/// Why an embedded ensemble does not do as it is told.
+/// Why an embedded ensemble cannot do what it is asked.
 #[derive(Debug, Error)]
 pub enum EmbedError {
     /// A server does not start.
@@ -49,11 +49,11 @@ pub enum EmbedError {
     /// The settings do not fit together.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// There are no free ports, or no thread can be started.
+    /// No port is free, or no thread can be started.
     #[error("cannot start a server: {0}")]
     Io(#[from] io::Error),
-    /// There is no such server.
-    #[error("there is no server {server}: the ensemble has {servers}, counted from 0")]
+    /// The server does not exist.
+    #[error("unknown server {server}: the ensemble has {servers}, counted from 0")]
     NoServer { server: usize, servers: usize },
     /// The server is not in the state that the call needs.
     #[error("server {server} is {is}")]
@@ -220,7 +220,8 @@ impl Ensemble {
         Ok(())
     }
 
-    /// Starts a server that was stopped or killed, or that has failed, on the same port and with the same files.
+    /// Starts a server that was stopped or killed, or that has failed, on the same port and with the
+    /// same files.
     pub async fn restart(&mut self, index: usize) -> Result<(), EmbedError> {
         let server = self.expect(index, &[Standing::Stopped, Standing::Failed])?;
         let started = server
@@ -239,7 +240,7 @@ impl Ensemble {
         Ok(())
     }
 
-    /// Lets a paused server go on.
+    /// Resumes a paused server.
     pub fn resume(&mut self, server: usize) -> Result<(), EmbedError> {
         self.expect(server, &[Standing::Paused])?.resume();
         Ok(())
@@ -275,7 +276,7 @@ impl Ensemble {
     }
 }
 
-/// Ports of the loopback that nobody else gets: first the clients', then the peers'.
+/// Ports of the loopback that no other program gets: first the clients', then the peers'.
 fn reserve_ports(servers: usize) -> io::Result<Vec<ReservedPort>> {
     let host = Ipv4Addr::LOCALHOST.to_string();
     (0..servers * 2).map(|_| ReservedPort::take(&host, 0)).collect()

@@ -38,7 +38,7 @@ impl Standing {
     }
 }
 
-/// What a server's thread is told.
+/// An order to a server's thread.
 #[derive(Debug)]
 enum Order {
     /// Say so, and stand still until the gate's sender is dropped.
@@ -175,7 +175,7 @@ impl Server {
         if let Some(orders) = &self.orders
             && matches!(orders.try_send(order), Err(TrySendError::Closed(_)))
         {
-            // It has ended by itself: there is nothing left to be told.
+            // It has ended by itself: there is nothing left to order.
             self.orders = None;
         }
     }
@@ -208,7 +208,7 @@ async fn live(
     let (report, failure) = watch::channel(None);
     let node = match Node::start(config, seams).await {
         Ok(node) => {
-            // Nobody waits any more if the ensemble was dropped; the orders end, too, then.
+            // The receiver is gone if the ensemble was dropped; the orders end, too, then.
             let running = Running { role: node.role(), clients: node.client_addrs(), failure };
             let _ = started.send(Ok(running));
             node
@@ -230,7 +230,7 @@ async fn live(
         };
         match order {
             Order::Pause { stands, gate } => {
-                // Whoever asked may have gone.
+                // The caller may have gone.
                 let _ = stands.send(());
                 // Blocking the runtime's only thread is the point: nothing moves, no timer either.
                 let _ = gate.recv();

@@ -23,7 +23,7 @@ pub struct Limits {
     /// Requests of one connection.
     pub connection_requests_max: usize,
     /// Requests of all connections. At it, a connection is still granted one at a time, so that
-    /// nobody starves (`globalOutstandingLimit`, protocol §1.3).
+    /// none starves (`globalOutstandingLimit`, protocol §1.3).
     pub requests_max: usize,
     /// Bytes of requests of all connections, likewise, and of the commands that wait to be
     /// proposed.
@@ -44,7 +44,7 @@ impl Default for Limits {
     }
 }
 
-/// A setWatches counts as another long read for each so many bytes.
+/// A setWatches counts as another long read for each of this many bytes.
 const EVENTS_BYTES: usize = 32 << 10;
 
 /// What became of the requests that were offered.

@@ -6,7 +6,7 @@ use zoolet_jute::{Encode, ErrorCode, Reply, ReplyHeader, Stat, Xid, Zxid, frame}
 use crate::outbox::Writer;
 use crate::replica::state::LongReply;
 
-/// Data of at least so many bytes goes into the outbox as a reference instead of a copy: below it
+/// Data of at least this many bytes goes into the outbox as a reference instead of a copy: below it
 /// a copy is cheaper than another write to the socket.
 const SHARED_BYTES_MIN: usize = 16 << 10;
 

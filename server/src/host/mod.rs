@@ -41,16 +41,16 @@ use crate::outbox::{Closing, Outbox};
 use crate::replica::state::{Admitted, SnapshotView, State};
 use crate::replica::{Command, ConnectionId, Entry, Input, Output, Replica, Role, Written};
 
-/// Room for so many outputs is kept between steps.
+/// The outputs for which room is kept between steps.
 const OUTPUTS_KEPT_MAX: usize = 4096;
 
-/// So many requests of one connection are taken under one lock.
+/// The requests of one connection that are taken under one lock.
 const REQUESTS_PER_HOLD: u64 = 256;
 
 /// So much work of the log's entries is done under one lock, in units of about a microsecond.
 const WORK_PER_HOLD: u64 = 1000;
 
-/// So many sessions that were heard of are noted under one lock.
+/// The signs of life of sessions that are noted under one lock.
 const SESSIONS_PER_HOLD: usize = 1000;
 
 /// Where a replica's wishes go.
@@ -68,7 +68,7 @@ pub trait Proposals: Debug + Send + Sync + 'static {
     /// Has the leader change the ensemble; the outcome goes to [`Host::reconfigured`].
     fn reconfig(&self, number: u64, request: ReconfigRequest, identities: Arc<[Id]>);
 
-    /// Tells the leader that these sessions' clients were heard of; what it has counted goes to
+    /// Reports to the leader that these sessions' clients gave a sign of life; what it has counted goes to
     /// [`Host::heard`].
     fn touch(&self, number: u64, sessions: Vec<SessionId>);
 
@@ -81,7 +81,7 @@ pub trait Proposals: Debug + Send + Sync + 'static {
 pub struct ConfigView {
     /// `reconfigEnabled`.
     pub enabled: bool,
-    /// The ACL of `/zookeeper/config` lets them write.
+    /// The ACL of `/zookeeper/config` grants them WRITE.
     pub permitted: bool,
     /// The data of `/zookeeper/config`.
     pub text: String,
@@ -317,7 +317,7 @@ impl Host {
         }
     }
 
-    /// Nobody knows what became of the proposals up to this number that are still unanswered.
+    /// The outcome of the proposals up to this number that are still unanswered is unknown.
     pub fn lost(&self, through: u64) {
         self.locked(|inner, now| self.step(inner, now, Input::Lost { through }));
     }
@@ -332,7 +332,7 @@ impl Host {
         self.locked(|inner, now| self.step(inner, now, Input::SyncLost { through }));
     }
 
-    /// Clients of other servers were heard of. Only the leader is told. Answers the sessions that
+    /// Clients of other servers gave a sign of life. Only the leader is notified. Returns the sessions that
     /// it does not count: they have ended, or are about to.
     pub fn touched(&self, sessions: &[SessionId]) -> Vec<SessionId> {
         let mut refused = Vec::new();
@@ -346,7 +346,7 @@ impl Host {
         refused
     }
 
-    /// A leader has counted these sessions as heard of.
+    /// A leader has counted the signs of life of these sessions.
     pub fn heard(&self, through: u64, sessions: &[SessionId]) {
         for some in sessions.chunks(SESSIONS_PER_HOLD) {
             let sessions = some.to_vec();
@@ -393,7 +393,7 @@ impl Host {
         self.locked(|inner, now| self.step(inner, now, Input::Reconfigured { number, result }));
     }
 
-    /// Nobody knows what became of a reconfiguration.
+    /// The outcome of a reconfiguration is unknown.
     pub fn reconfig_lost(&self, number: u64) {
         self.locked(|inner, now| self.step(inner, now, Input::ReconfigLost { number }));
     }
@@ -443,7 +443,7 @@ impl Host {
         self.serving.store(serves, Ordering::Relaxed);
     }
 
-    /// The replica cannot follow the log: nobody is served by it any more, not even until the
+    /// The replica cannot follow the log: no client is served by it any more, not even until the
     /// server has stopped.
     fn fail(&self, inner: &mut Inner, why: String) {
         error!(why, "this server cannot go on");

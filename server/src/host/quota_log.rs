@@ -6,18 +6,18 @@ use tracing::warn;
 
 use crate::replica::state::QuotaExceeded;
 
-/// A limit that stays exceeded is told again after so long, in milliseconds, as in Apache
+/// A limit that stays exceeded is logged again after this time, in milliseconds, as in Apache
 /// `ZooKeeper`.
 const AGAIN_AFTER_MS: u64 = 15 * 60 * 1000;
 
-/// Limits that are remembered. Past that they are all forgotten, and told again.
+/// Limits that are remembered. Past that they are all forgotten, and logged again.
 const REMEMBERED_MAX: usize = 1000;
 
 /// Says which quotas are exceeded, each limit once in a while.
 #[derive(Debug, Default)]
 pub(super) struct QuotaLog {
-    /// When each limit was last told, on the monotonic clock, in milliseconds.
-    told: BTreeMap<(String, &'static str), u64>,
+    /// When each limit was last logged, on the monotonic clock, in milliseconds.
+    logged: BTreeMap<(String, &'static str), u64>,
 }
 
 impl QuotaLog {
@@ -30,16 +30,16 @@ impl QuotaLog {
         warn!(path, limit, allowed, value, kind, "quota exceeded");
     }
 
-    /// Whether this limit was not told lately; counts it as told then.
+    /// Whether this limit was not logged lately; counts it as logged then.
     fn is_due(&mut self, now_ms: u64, path: &str, limit: &'static str) -> bool {
-        if self.told.len() >= REMEMBERED_MAX {
-            self.told.clear();
+        if self.logged.len() >= REMEMBERED_MAX {
+            self.logged.clear();
         }
-        let told_ms = self.told.get(&(path.to_owned(), limit));
+        let logged_ms = self.logged.get(&(path.to_owned(), limit));
         if told_ms.is_some_and(|told_ms| now_ms.saturating_sub(*told_ms) < AGAIN_AFTER_MS) {
             return false;
         }
-        self.told.insert((path.to_owned(), limit), now_ms);
+        self.logged.insert((path.to_owned(), limit), now_ms);
         true
     }
 }
@@ -59,6 +59,6 @@ mod tests {
         for index in 0..3 * REMEMBERED_MAX {
             log.is_due(0, &format!("/{index}"), "count");
         }
-        assert!(log.told.len() <= REMEMBERED_MAX);
+        assert!(log.logged.len() <= REMEMBERED_MAX);
     }
 }

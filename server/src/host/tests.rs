@@ -98,7 +98,7 @@ impl Bench {
         (connection, outbox, admission)
     }
 
-    /// Offers requests; answers how many were not taken.
+    /// Offers requests; returns how many were not taken.
     fn ask(&self, connection: ConnectionId, asked: Vec<Request>) -> usize {
         let mut asked = self.received(asked);
         self.host.requests(connection, &mut asked);
@@ -313,7 +313,7 @@ fn an_entry_that_cannot_be_read_ends_the_service() {
     assert!(!bench.host.serving());
     bench.host.role(Role::Leader, 2);
     bench.host.tick();
-    assert!(!bench.host.serving(), "not even if it is told to");
+    assert!(!bench.host.serving(), "not even with a role to serve in");
     let before = bench.host.digest();
     bench.commit();
     assert_eq!(bench.host.digest(), before);

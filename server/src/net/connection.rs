@@ -41,7 +41,7 @@ const IDLE_ROUNDING_MS: u64 = 10_000;
 const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 /// How long a client may take to close its side after its last frame.
-const FAREWELL_LIMIT: Duration = Duration::from_secs(1);
+const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A connection, and the buffers between its socket and the host.
 pub(super) struct Connection {
@@ -146,7 +146,7 @@ impl Connection {
         }
     }
 
-    /// Reads the handshake, or answers a four-letter word.
+    /// Reads the handshake, or replies to a four-letter word.
     async fn handshake(&mut self) -> Result<Option<ConnectRequest>, ConnectionError> {
         while self.incoming.len() < frame::LENGTH_BYTES {
             if self.stream.read_buf(&mut self.incoming).await? == 0 {
@@ -354,7 +354,7 @@ impl Connection {
         pin!(self.stream.read_buf(&mut self.incoming)).poll(context)
     }
 
-    /// Ends a connection whose client is silent or deaf; else says when to look again.
+    /// Ends a connection whose client is silent or does not read; else returns when to look again.
     fn check_deadlines(&self) -> Result<Instant, ConnectionError> {
         let now = Instant::now();
         let Some(accepted) = self.outbox.accepted() else {
@@ -378,7 +378,7 @@ impl Connection {
     /// because a socket that is closed over unread bytes resets the connection, and the client
     /// may lose what it has not read yet.
     async fn finish(&mut self) -> Result<(), ConnectionError> {
-        let farewell = async {
+        let linger = async {
             self.stream.shutdown().await?;
             loop {
                 self.incoming.clear();
@@ -387,7 +387,7 @@ impl Connection {
                 }
             }
         };
-        match timeout(FAREWELL_LIMIT, farewell).await {
+        match timeout(LINGER_TIMEOUT, linger).await {
             Ok(ended) => Ok(ended?),
             Err(_) => Ok(()),
         }

@@ -32,7 +32,7 @@ pub struct Facts {
     /// `initLimit` and `syncLimit` in ticks.
     pub init_limit_ticks: u32,
     pub sync_limit_ticks: u32,
-    /// The port for peers and the one that stands in for Apache's election port.
+    /// The port for peers and the one that is shown as Apache's election port.
     pub peer_port: u16,
     pub election_port: u16,
     /// Whether the server observes.
@@ -54,7 +54,7 @@ pub struct Sizes {
 /// Measures the files.
 pub type SizeSource = Arc<dyn Fn() -> Sizes + Send + Sync>;
 
-/// Tells how the ensemble stands.
+/// Knows the members of the ensemble.
 pub trait EnsembleSource: Send + Sync {
     /// How it stands now.
     fn figures(&self) -> EnsembleFigures;

@@ -58,7 +58,7 @@ pub(super) fn answer(word: Word, shared: &Shared) -> String {
     }
     let serving = shared.host.serving();
     match word {
-        // Whoever watches the servers must be able to see why this one does not serve.
+        // Monitoring must be able to see why this server does not serve.
         Word::Mntr if has_diverged(shared) => format::mntr(shared),
         Word::Ruok => "imok".to_owned(),
         Word::Isro if serving && shared.host.read_only() => "ro".to_owned(),

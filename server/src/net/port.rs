@@ -25,13 +25,13 @@ use crate::transport::{Net, Stream};
 /// connection frees what it needs.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// How often it is told that nobody can be accepted.
+/// The pause between two warnings that no client can be accepted.
 const COMPLAINT_PAUSE: Duration = Duration::from_secs(10);
 
 /// The settings of a client port.
 #[derive(Clone, Debug)]
 pub struct PortOptions {
-    /// `host:port` to listen on; port 0 lets the system choose.
+    /// `host:port` to listen on; with port 0 the system chooses.
     pub address: String,
     /// The most connections that wait to be accepted.
     pub backlog: u32,
@@ -47,7 +47,7 @@ pub struct PortOptions {
     pub connections_max: usize,
     /// The most bytes that wait for one client to read them.
     pub outbox_bytes_max: usize,
-    /// What four-letter words tell of the configuration.
+    /// What four-letter words say about the configuration.
     pub facts: Facts,
 }
 

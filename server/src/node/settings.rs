@@ -37,7 +37,7 @@ pub(super) fn leader_wanted_within(config: &ServerConfig) -> Duration {
     Duration::from_millis(config.init_limit_ms())
 }
 
-/// How long a proposal may take: less than the shortest session, so that its clients hear of it
+/// How long a proposal may take: less than the shortest session, so that its clients learn of it
 /// from their server, but never so short that the loss of a leader loses what was proposed. That
 /// takes the leader's lease and the longest election timeout, which is as long, and the election.
 fn patience(config: &ServerConfig) -> Duration {
@@ -85,7 +85,7 @@ pub(super) fn raft_options(
         cluster_named: ensemble.cluster_id.is_some(),
         reconfig: ensemble.reconfig_enabled,
         standalone: config.standalone,
-        // As in Apache ZooKeeper: one voter alone is no ensemble, unless it was told otherwise.
+        // As in Apache ZooKeeper: one voter alone is not an ensemble by default.
         voters_min: if ensemble.standalone_enabled { 2 } else { 1 },
         members: members.collect(),
         listen: config.peer_bind.as_ref().map(ToString::to_string),

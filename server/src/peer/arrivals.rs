@@ -44,10 +44,10 @@ impl Handshakes {
 /// Those that say nothing must not keep the others out: of the source that has the most connections
 /// here, the one that has had the most time.
 fn least_worthy(waiting: &[Handshake]) -> usize {
-    let crowd = |source: IpAddr| waiting.iter().filter(|other| other.source == source).count();
+    let count = |source: IpAddr| waiting.iter().filter(|other| other.source == source).count();
     // Of equals, the last one counts.
     let newest_first = waiting.iter().enumerate().rev();
-    newest_first.max_by_key(|(_, handshake)| crowd(handshake.source)).map_or(0, |(at, _)| at)
+    newest_first.max_by_key(|(_, handshake)| count(handshake.source)).map_or(0, |(at, _)| at)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 /// The bytes of a frame besides its body and its length field.
 const HEADER_BYTES: usize = 9;
 
-/// The kind of a frame that answers a call.
+/// The kind of a frame that is the answer to a call.
 pub(super) const ANSWER: u8 = 0;
 
 /// How much is read from a socket at once, at least, in bytes.
@@ -21,7 +21,7 @@ const RESERVED_BYTES_MAX: usize = 4 << 20;
 /// Why a frame could not be read.
 #[derive(Debug, Error)]
 pub enum FrameError {
-    /// The length field is out of bounds: this is no peer, or a broken one.
+    /// The length field is out of bounds: this is not a peer, or a broken one.
     #[error("a frame of {bytes} bytes, where {max} is the most")]
     Length { bytes: usize, max: usize },
     /// The socket failed.

@@ -96,7 +96,7 @@ pub struct Target {
 #[derive(Debug, Error)]
 pub enum HandshakeError {
     /// The other side speaks another protocol. Nothing is answered.
-    #[error("the other side is no zoolet server")]
+    #[error("the other side is not a zoolet server")]
     Magic,
     /// The other side speaks another version of this one.
     #[error("the other side speaks version {theirs}, this server speaks version {VERSION}")]

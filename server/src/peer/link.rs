@@ -56,7 +56,7 @@ pub struct LinkOptions {
     /// not anybody still waits for it: the peer, or the way to it, may be gone without a trace, and
     /// TCP tries again ever more rarely once the way is there again.
     pub stall_timeout: Duration,
-    /// Tells of a peer that cannot be reached; the links of all its lanes share it.
+    /// Reports a peer that cannot be reached; the links of all its lanes share it.
     pub reach: Arc<Reach>,
     /// Receives the reason if the link can no longer connect.
     pub fatal: Fatal,
@@ -65,7 +65,7 @@ pub struct LinkOptions {
 /// Why a call has no answer.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum CallError {
-    /// There is no connection: the peer has never seen the call.
+    /// Without a connection: the peer has never seen the call.
     #[error("not connected")]
     Unreachable,
     /// The connection broke, or was given up: the peer may have seen the call.
@@ -145,7 +145,7 @@ struct Unanswered {
     last_id: u64,
     /// By their ids; without most of those whose callers wait no longer.
     waiting: BTreeMap<u64, Waiting>,
-    /// How many answers the peer owes, whoever still waits for them.
+    /// How many answers the peer owes, whether or not their calls still wait.
     owed: u64,
     /// Since when it owes some and has given none.
     silent_since: Option<Instant>,

@@ -7,7 +7,7 @@
 //! A connection opens with a handshake in which both sides name the cluster, its founding,
 //! themselves with their directories, and the format's version. Who begins with anything else is
 //! closed at once and without an answer; who is of another cluster or version, or looks for another
-//! server, is told so and then closed. With a [`Secret`], both sides prove in the handshake that
+//! server, gets a frame that says so and is closed. With a [`Secret`], both sides prove in the handshake that
 //! they know it.
 
 mod arrivals;

@@ -68,7 +68,7 @@ impl Debug for Answer {
     }
 }
 
-/// Who answers the calls.
+/// The service that handles the calls.
 pub trait Service: Debug + Send + Sync + 'static {
     /// Takes one call. A connection's calls come one after the other, each when this has returned
     /// for the one before.
@@ -82,7 +82,7 @@ pub struct PeerPortOptions {
     pub ours: Identity,
     /// The founding that this server belongs to, which an empty one learns at run time.
     pub founding: Arc<AtomicU64>,
-    /// Whether callers of other clusters are let in: nobody has named this one.
+    /// Whether callers of other clusters are accepted: this one has no name.
     pub any_cluster: bool,
     /// What both sides must know.
     pub secret: Option<Secret>,
@@ -391,7 +391,7 @@ mod tests {
         }
     }
 
-    /// So many that say nothing kept everybody out until their time was over.
+    /// Silent callers kept all others out until their time was over.
     #[tokio::test]
     async fn silent_connections_do_not_keep_others_out() {
         let port = PeerPort::listen(&RealNet, options(), Arc::new(Silent)).await.unwrap();

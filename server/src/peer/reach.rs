@@ -1,4 +1,4 @@
-//! Tells of peers that cannot be reached: once for each fault that lasts, and once when it is over.
+//! Reports peers that cannot be reached: once for each fault that lasts, and once when it is over.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// How long a peer may be out of reach before that is worth a line: at a common start, or while a
-/// peer is restarted, the others find nobody for a moment.
+/// peer is restarted, it does not answer for a moment.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// Whether a peer can be reached, over all lanes, and what was found there.
@@ -50,7 +50,7 @@ impl Reach {
         }
     }
 
-    /// The outage, when it is time to tell of it.
+    /// The outage, when it is time to report it.
     fn begin_or_tell(&self, now: Instant) -> Option<Outage> {
         let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
         let outage = fault.get_or_insert(Outage { since: now, is_told: false });
@@ -61,7 +61,7 @@ impl Reach {
         Some(*outage)
     }
 
-    /// The outage that is over, if it was told of.
+    /// The outage that is over, if it was reported.
     fn end(&self) -> Option<Outage> {
         let ended = self.fault.lock().unwrap_or_else(PoisonError::into_inner).take();
         ended.filter(|outage| outage.is_told)
@@ -77,10 +77,10 @@ mod tests {
     fn an_outage_is_told_once_if_it_lasts_and_once_when_it_is_over() {
         let (reach, start) = (Reach::default(), Instant::now());
         let tells = |at: Duration| reach.begin_or_tell(start + at).is_some();
-        assert!(!tells(Duration::ZERO) && !tells(GRACE / 2), "a start is no fault");
-        assert!(reach.end().is_none(), "nobody was told of it");
+        assert!(!tells(Duration::ZERO) && !tells(GRACE / 2), "a start is not a fault");
+        assert!(reach.end().is_none(), "it was not reported");
         assert!(!tells(GRACE), "another one, which begins now");
-        assert!(tells(GRACE * 2) && !tells(GRACE * 3) && !tells(GRACE * 9), "it is told once");
+        assert!(tells(GRACE * 2) && !tells(GRACE * 3) && !tells(GRACE * 9), "it is reported once");
         assert!(reach.end().is_some() && reach.end().is_none());
     }
 }

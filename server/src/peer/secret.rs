@@ -36,7 +36,7 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Why there is no secret.
+/// Why the secret cannot be used.
 #[derive(Debug, Error)]
 pub enum SecretError {
     /// The file cannot be read.

@@ -126,7 +126,7 @@ async fn a_peer_that_stops_answering_is_given_up() {
 /// silent: each made it look alive again, so that a leader kept a dead connection, and had no
 /// majority for seconds after a partition had healed.
 #[tokio::test]
-async fn a_peer_that_stops_answering_is_given_up_though_nobody_waits_that_long() {
+async fn a_peer_that_stops_answering_is_given_up_though_no_call_waits_that_long() {
     let (port, net) = (port().await, Arc::new(Counted::default()));
     let link = Link::open(LinkOptions { net: net.clone(), ..link_options(&port, OURS, 2) });
     let is_given_up = async {
@@ -271,7 +271,7 @@ fn secret(text: &str) -> Secret {
     Secret::new(text.as_bytes(), Arc::new(RealEntropy))
 }
 
-/// Whoever reached the peer port could vote, forge the origins of commands and send snapshots.
+/// Any program that reached the peer port could vote, forge the origins of commands and send snapshots.
 #[tokio::test]
 async fn only_who_knows_the_secret_is_let_in() {
     let known = Some(secret("the secret of this ensemble"));

@@ -1,4 +1,4 @@
-//! Texts that nobody meant to write: a reader answers, with whatever, and does not panic.
+//! Random texts: a reader returns a value or an error, and does not panic.
 
 use std::path::Path;
 

@@ -93,7 +93,7 @@ fn the_client_address_has_one_meaning() {
         ("a:1:2", "", "zoo.cfg clientPort is not set"),
         ("a:1:2", "clientPortAddress=a", "zoo.cfg:2 clientPort is not"),
         ("a:1:2", "clientPort=5\nclientPortAddress=a:5", "zoo.cfg:3 no host name"),
-        ("a:1:2", "clientPort=x", "zoo.cfg:2 `x` is no port"),
+        ("a:1:2", "clientPort=x", "zoo.cfg:2 invalid port `x`"),
         ("a:1:2", "clientPort=1", "zoo.cfg:3 cannot both use port 1"),
     ];
     for (line, rest, expected) in errors {
@@ -120,7 +120,7 @@ fn the_server_list_has_the_last_word_on_the_role() {
     let error = zoo(&format!("{ONE}peerType=observer")).unwrap_err();
     assert_says(&error.to_string(), "zoo.cfg:3 cannot be an observer");
     let error = zoo(&format!("{ONE}peerType=x")).unwrap_err();
-    assert_says(&error.to_string(), "zoo.cfg:3 `x` is no role");
+    assert_says(&error.to_string(), "zoo.cfg:3 invalid role `x`");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn low_numbers_mean_what_they_mean_in_zookeeper() {
 fn a_large_frame_makes_room_for_itself() {
     let config = silent(zoo(&format!("{ONE}jute.maxbuffer=0x10000000\n")));
     assert_eq!(config.limits.frame_bytes_max, 256 << 20);
-    // Three times as much, where every byte of a path is no UTF-8, and the identities.
+    // Three times as much, where no byte of a path is UTF-8, and the identities.
     assert!(config.limits.peer_frame_bytes_max >= (768 << 20) + (64 << 10));
     assert_eq!(config.limits.request_bytes_max, 256 << 20);
     assert!(config.limits.outbox_bytes_max > 256 << 20);

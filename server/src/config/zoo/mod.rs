@@ -215,7 +215,7 @@ impl<'a> Reader<'a> {
         property: &Property,
     ) -> Result<&'static Setting, ConfigError> {
         settings::find(section, key)
-            .ok_or_else(|| self.wrong(property, &format!("there is no setting {section}.{key}")))
+            .ok_or_else(|| self.wrong(property, &format!("unknown setting {section}.{key}")))
     }
 
     fn read_directories(&mut self) -> Result<(), ConfigError> {
@@ -275,7 +275,7 @@ impl<'a> Reader<'a> {
         self.draft.config.data_dir.join("myid")
     }
 
-    /// The content of `myid`, or `None` when there is no such file.
+    /// The content of `myid`, or `None` when the file does not exist.
     fn read_myid(&self) -> Option<Result<ServerId, ConfigError>> {
         let path = self.myid_path();
         let bytes = match self.files.read(&path) {

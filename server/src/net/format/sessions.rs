@@ -45,7 +45,7 @@ pub(in super::super) fn dump(shared: &Shared) -> String {
     out
 }
 
-/// The connections by the time at which they are closed if nothing is heard of them any more.
+/// The connections by the time at which they are closed without another sign of life.
 fn connections(shared: &Shared) -> String {
     let entries = shared.registry.entries();
     let count = entries.len();

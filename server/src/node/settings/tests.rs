@@ -31,8 +31,8 @@ fn server() -> ServerConfig {
     all.unwrap().remove(0)
 }
 
-/// What the layers are told, `conf`'s printing aside.
-fn told(config: &ServerConfig) -> Vec<String> {
+/// What the layers receive, `conf`'s printing aside.
+fn received(config: &ServerConfig) -> Vec<String> {
     let words = &config.four_letter.words;
     let mut port = port_parts(config);
     port.push(format!("{words:?}"));
@@ -89,9 +89,9 @@ fn a_host_by_itself_has_the_limits_of_a_server() {
 
 #[test]
 fn every_setting_of_cluster_toml_reaches_a_layer() {
-    let before = told(&server());
+    let before = received(&server());
     for (name, changed) in config::each_changed(&server()) {
-        assert_ne!(told(&changed), before, "{name} is read, and nobody is told");
+        assert_ne!(received(&changed), before, "{name} is read, and no layer receives it");
     }
 }
 
@@ -99,8 +99,8 @@ type Change = fn(&mut ServerConfig);
 
 #[test]
 fn what_a_file_says_of_one_server_reaches_a_layer() {
-    let before = told(&server());
-    // Whoever adds a field has to say here how it can be seen.
+    let before = received(&server());
+    // Each new field needs a line here that shows how it can be seen.
     let ServerConfig {
         server_id: _,
         members: _,
@@ -138,7 +138,7 @@ fn what_a_file_says_of_one_server_reaches_a_layer() {
     for (name, change) in changes {
         let mut changed = server();
         change(&mut changed);
-        assert_ne!(told(&changed), before, "{name} is read, and nobody is told");
+        assert_ne!(received(&changed), before, "{name} is read, and no layer receives it");
     }
 }
 

@@ -19,7 +19,7 @@ use crate::transport::ReservedPort;
 /// Longer than anything here may take on a busy machine.
 const PATIENCE: Duration = Duration::from_mins(2);
 
-/// The machine's clock, with a wall clock that is ahead by so many milliseconds.
+/// The machine's clock, with a wall clock that is ahead by a number of milliseconds.
 #[derive(Debug, Default)]
 struct SkewedClock {
     real: RealClock,
