@@ -36,7 +36,7 @@ impl QuotaLog {
             self.logged.clear();
         }
         let logged_ms = self.logged.get(&(path.to_owned(), limit));
-        if told_ms.is_some_and(|told_ms| now_ms.saturating_sub(*told_ms) < AGAIN_AFTER_MS) {
+        if logged_ms.is_some_and(|logged_ms| now_ms.saturating_sub(*logged_ms) < AGAIN_AFTER_MS) {
             return false;
         }
         self.logged.insert((path.to_owned(), limit), now_ms);

@@ -3,12 +3,12 @@
 //! No clock, task, socket, disk, random number or hash order is here. Time comes in with each
 //! input, chance in the commands. What it wants done comes out as [`Output`]s, in order.
 
-mod above;
 mod command;
 mod entry;
 mod input;
 mod level;
 mod options;
+mod path_prefix;
 mod progress;
 mod proposals;
 mod reconfig;
@@ -25,7 +25,7 @@ use zoolet_jute::SessionId;
 use crate::clock::Now;
 pub use progress::Garbage;
 use progress::{Applying, Rest, WATCHES_AT_ONCE};
-use proposals::{Proposals, Waiting};
+use proposals::{ProposalOwner, Proposals};
 use session::{Connection, Expiry, Reaper};
 use state::{Admitted, State};
 use watch::{Jump, Storm, WatchTable};
@@ -227,7 +227,7 @@ impl Replica {
     fn on_disconnect(&mut self, connection: ConnectionId, out: &mut Vec<Output>) {
         let Some(gone) = self.forget(connection) else { return };
         for draft in gone.into_held() {
-            self.propose(Waiting::Connection(connection), draft, out);
+            self.propose(ProposalOwner::Connection(connection), draft, out);
         }
     }
 

@@ -10,7 +10,7 @@ use super::{Command, ConnectionId, Op, Output, Replica};
 
 /// Who waits for a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::replica) enum Waiting {
+pub(in crate::replica) enum ProposalOwner {
     /// A connection, with the slot at the front of its queue.
     Connection(ConnectionId),
     /// A connection that resumes a session, for which the old connection of that session waits
@@ -33,7 +33,7 @@ pub(in crate::replica) enum Waiting {
 
 /// What a command is made of, besides what every command gets.
 #[derive(Debug)]
-pub(in crate::replica) struct Draft {
+pub(in crate::replica) struct CommandDraft {
     /// The session that asks, or that the leader decides about.
     pub(in crate::replica) session: SessionId,
     /// The connection's; see [`Command::attachment`]. A command that begins or resumes a session
@@ -47,7 +47,7 @@ pub(in crate::replica) struct Draft {
     pub(in crate::replica) op: Op,
 }
 
-impl Draft {
+impl CommandDraft {
     /// What the leader decides by itself.
     pub(in crate::replica) fn own(session: SessionId, op: Op) -> Self {
         Self { session, attachment: 0, cxid: Xid(0), identities: Arc::from([]), op }
@@ -57,7 +57,7 @@ impl Draft {
 /// The proposals without an outcome, in the order of their numbers, without a gap.
 #[derive(Debug)]
 pub(in crate::replica) struct Proposals {
-    waiting: VecDeque<Waiting>,
+    waiting: VecDeque<ProposalOwner>,
     /// The number of the front.
     first: u64,
     // Invariant: how many in `waiting` are the leader's own.
@@ -83,7 +83,7 @@ impl Proposals {
         (self.first + self.waiting.len() as u64).saturating_sub(1)
     }
 
-    pub(in crate::replica) fn push(&mut self, waiting: Waiting) -> u64 {
+    pub(in crate::replica) fn push(&mut self, waiting: ProposalOwner) -> u64 {
         self.background += usize::from(waiting.is_background());
         self.waiting.push_back(waiting);
         self.last()
@@ -93,15 +93,18 @@ impl Proposals {
     pub(in crate::replica) fn connection_of(&self, number: u64) -> Option<ConnectionId> {
         let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
         match self.waiting.get(place)? {
-            Waiting::Connection(connection) | Waiting::Resume { connection, .. } => {
+            ProposalOwner::Connection(connection) | ProposalOwner::Resume { connection, .. } => {
                 Some(*connection)
             }
-            Waiting::Expiry(_) | Waiting::Reaper | Waiting::Config | Waiting::Level => None,
+            ProposalOwner::Expiry(_)
+            | ProposalOwner::Reaper
+            | ProposalOwner::Config
+            | ProposalOwner::Level => None,
         }
     }
 
     /// Takes the front, with its number, if that is at most this one.
-    pub(in crate::replica) fn pop_through(&mut self, number: u64) -> Option<(u64, Waiting)> {
+    pub(in crate::replica) fn pop_through(&mut self, number: u64) -> Option<(u64, ProposalOwner)> {
         if self.first > number {
             return None;
         }
@@ -112,7 +115,7 @@ impl Proposals {
     }
 }
 
-impl Waiting {
+impl ProposalOwner {
     fn is_background(self) -> bool {
         matches!(self, Self::Expiry(_) | Self::Reaper)
     }
@@ -122,12 +125,12 @@ impl Replica {
     /// Sends a command on its way into the log; answers its number.
     pub(in crate::replica) fn propose(
         &mut self,
-        waiting: Waiting,
-        draft: Draft,
+        waiting: ProposalOwner,
+        draft: CommandDraft,
         out: &mut Vec<Output>,
     ) -> u64 {
         let number = self.proposals.push(waiting);
-        let Draft { session, attachment, cxid, identities, op } = draft;
+        let CommandDraft { session, attachment, cxid, identities, op } = draft;
         let attachment = if op.attaches() { number } else { attachment };
         let policy = self.options.policy;
         let command = Command { number, session, attachment, cxid, policy, identities, op };
@@ -155,22 +158,22 @@ impl Replica {
     }
 
     /// Nobody knows what became of a command.
-    pub(in crate::replica) fn lose(&mut self, waiting: Waiting, out: &mut Vec<Output>) {
+    pub(in crate::replica) fn lose(&mut self, waiting: ProposalOwner, out: &mut Vec<Output>) {
         match waiting {
-            Waiting::Connection(connection) => self.close(connection, out),
-            Waiting::Resume { connection, session } => {
+            ProposalOwner::Connection(connection) => self.close(connection, out),
+            ProposalOwner::Resume { connection, session } => {
                 self.close(connection, out);
                 // The old connection was silenced for this one.
                 if let Some(old) = self.sessions.get(&session).copied()
-                    && self.connections.get(&old).is_some_and(|old| old.deaf)
+                    && self.connections.get(&old).is_some_and(|old| old.ignores_input)
                 {
                     self.close(old, out);
                 }
             }
-            Waiting::Expiry(session) => self.expiry.revoke(session),
+            ProposalOwner::Expiry(session) => self.expiry.revoke(session),
             // The next look at the containers, or at the servers, finds it again.
-            Waiting::Reaper | Waiting::Level => {}
-            Waiting::Config => self.config_proposed = false,
+            ProposalOwner::Reaper | ProposalOwner::Level => {}
+            ProposalOwner::Config => self.config_proposed = false,
         }
     }
 }

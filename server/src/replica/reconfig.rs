@@ -4,8 +4,8 @@
 use bytes::Bytes;
 use zoolet_jute::{ErrorCode, Id, Reply, SessionId, Stat, perms};
 
-use super::proposals::{Draft, Waiting};
-use super::session::{Slot, Turn};
+use super::proposals::{CommandDraft, ProposalOwner};
+use super::session::{PendingRequest, ReplyTo};
 use super::state::State;
 use super::{ConnectionId, Op, Output, Replica, Role};
 
@@ -48,8 +48,8 @@ impl Replica {
     ) {
         let Some(connection) = self.reconfigs.remove(&number) else { return };
         let Some(asking) = self.connections.get_mut(&connection) else { return };
-        let Some(slot) = asking.pop_reconfig(number) else { return };
-        let Slot { xid, since_ms, .. } = slot;
+        let Some(pending) = asking.pop_reconfig(number) else { return };
+        let PendingRequest { xid, since_ms, .. } = pending;
         if let Ok(Some(Written { text, stat })) = result {
             let reply = Reply::Data(Some(Bytes::from(text)), stat);
             let (zxid, result) = (stat.mzxid, Ok(reply));
@@ -60,7 +60,7 @@ impl Replica {
             let stat = self.state.stat(CONFIG).ok_or(ErrorCode::NoNode)?;
             Ok(Reply::Data(self.state.data(CONFIG), stat))
         });
-        self.reply(Turn { connection, xid, since_ms }, written, out);
+        self.reply(ReplyTo { connection, xid, since_ms }, written, out);
         if self.serving {
             self.drain(connection, out);
         } else {
@@ -89,7 +89,7 @@ impl Replica {
         if write && self.role == Role::Leader {
             self.config_proposed = true;
             let op = Op::SetConfig { term: self.term, text, is_first: false };
-            self.propose(Waiting::Config, Draft::own(SessionId::NONE, op), out);
+            self.propose(ProposalOwner::Config, CommandDraft::own(SessionId::NONE, op), out);
         }
     }
 

@@ -59,18 +59,18 @@ fn a_write_held_behind_a_sync_has_no_effect_once_the_session_is_resumed() {
     for last in [create("/f", 1), Request::CloseSession] {
         for between in [None, Some(2)] {
             let mut world = World::new(3, |_| {});
-            let (old, welcome) = begin(&mut world);
+            let (old, finish_handshake) = begin(&mut world);
             let sync = Request::Sync(NullablePathRequest { path: None });
             world.request(old, Xid(1), Ok(sync));
             world.request(old, Xid(2), Ok(last.clone()));
             if let Some(between) = between {
-                world.connect(between, resume(&welcome));
+                world.connect(between, resume(&finish_handshake));
                 world.append(between, 1);
             }
-            let new = world.connect(HOME, resume(&welcome));
+            let new = world.connect(HOME, resume(&finish_handshake));
             world.synced(HOME);
             world.commit();
-            check_late(&mut world, new, &welcome, &format!("{last:?}, {between:?}"));
+            check_late(&mut world, new, &finish_handshake, &format!("{last:?}, {between:?}"));
         }
     }
 }
@@ -82,15 +82,15 @@ fn a_write_of_a_resume_that_was_overtaken_has_no_effect() {
     for last in [create("/f", 1), Request::CloseSession] {
         for applied in [false, true] {
             let mut world = World::new(3, |_| {});
-            let (_, welcome) = begin(&mut world);
-            let first = world.connect(HOME, resume(&welcome));
+            let (_, finish_handshake) = begin(&mut world);
+            let first = world.connect(HOME, resume(&finish_handshake));
             if applied {
                 world.append(HOME, 1);
             }
-            let second = world.connect(HOME, resume(&welcome));
+            let second = world.connect(HOME, resume(&finish_handshake));
             world.request(first, Xid(1), Ok(last.clone()));
             world.commit();
-            check_late(&mut world, second, &welcome, &format!("{last:?}, {applied}"));
+            check_late(&mut world, second, &finish_handshake, &format!("{last:?}, {applied}"));
         }
     }
 }
@@ -103,7 +103,12 @@ fn begin(world: &mut World) -> (ConnectionId, ConnectResponse) {
 }
 
 /// What came late has no effect, and the newest connection serves the session.
-fn check_late(world: &mut World, new: ConnectionId, welcome: &ConnectResponse, context: &str) {
+fn check_late(
+    world: &mut World,
+    new: ConnectionId,
+    finish_handshake: &ConnectResponse,
+    context: &str,
+) {
     let has_f = |world: &World| {
         let there = |server: &crate::world::Server| server.replica.state().stat("/f").is_some();
         world.servers.iter().map(there).collect::<Vec<_>>()
@@ -116,7 +121,7 @@ fn check_late(world: &mut World, new: ConnectionId, welcome: &ConnectResponse, c
     check_transcripts(&world.out, context);
     for server in &world.servers {
         let state = server.replica.state();
-        assert!(state.session(welcome.session_id).is_some(), "{context}");
+        assert!(state.session(finish_handshake.session_id).is_some(), "{context}");
         assert_eq!(state.digest(), state.digest_recomputed(), "{context}");
         assert_eq!(state.digest(), world.servers[0].replica.state().digest(), "{context}");
     }
@@ -136,14 +141,14 @@ fn race(events: [(Event, usize); 3], order: [usize; 3], applies: usize) {
     let mut world = World::new(3, |_| {});
     let old = world.connect(HOME, handshake(1000));
     world.commit();
-    let welcome = welcome_of(&world.out, old).expect("welcome");
+    let finish_handshake = welcome_of(&world.out, old).expect("welcome");
     world.request(old, Xid(1), Ok(create("/e", 1)));
     world.commit();
     for index in order {
         let (event, server) = events[index];
         match event {
             Event::Resume(_) => {
-                world.connect(server, resume(&welcome));
+                world.connect(server, resume(&finish_handshake));
             }
             Event::Expire => {
                 world.now_ms = 1500;
@@ -161,14 +166,14 @@ fn race(events: [(Event, usize); 3], order: [usize; 3], applies: usize) {
         }
     }
     world.commit();
-    check_session(&world, &welcome, &context);
+    check_session(&world, &finish_handshake, &context);
     check_transcripts(&world.out, &context);
 }
 
 /// The servers agree; the session's znodes are there if and only if it is; only its owner's
 /// newest connection is left.
-fn check_session(world: &World, welcome: &ConnectResponse, context: &str) {
-    let session = welcome.session_id;
+fn check_session(world: &World, finish_handshake: &ConnectResponse, context: &str) {
+    let session = finish_handshake.session_id;
     let digests: Vec<u64> =
         world.servers.iter().map(|server| server.replica.state().digest()).collect();
     assert!(digests.windows(2).all(|pair| pair[0] == pair[1]), "digests differ: {context}");
@@ -427,10 +432,10 @@ fn welcome_of(out: &[Output], of: ConnectionId) -> Option<ConnectResponse> {
     })
 }
 
-fn resume(welcome: &ConnectResponse) -> zoolet_jute::ConnectRequest {
+fn resume(finish_handshake: &ConnectResponse) -> zoolet_jute::ConnectRequest {
     zoolet_jute::ConnectRequest {
-        session_id: welcome.session_id,
-        password: welcome.password.clone(),
+        session_id: finish_handshake.session_id,
+        password: finish_handshake.password.clone(),
         ..handshake(1000)
     }
 }

@@ -44,7 +44,7 @@ struct Script {
 struct Client {
     connection: ConnectionId,
     next_xid: i32,
-    welcome: Option<ConnectResponse>,
+    finish_handshake: Option<ConnectResponse>,
 }
 
 impl Script {
@@ -154,14 +154,14 @@ impl Script {
                 "seen" => request.last_zxid_seen = Zxid::new(1, value.parse().unwrap()),
                 "password" => request.password = Some(Bytes::copy_from_slice(value.as_bytes())),
                 "of" => {
-                    let welcome = self.clients[*value].welcome.as_ref().unwrap();
-                    request.session_id = welcome.session_id;
-                    request.password.clone_from(&welcome.password);
+                    let finish_handshake = self.clients[*value].finish_handshake.as_ref().unwrap();
+                    request.session_id = finish_handshake.session_id;
+                    request.password.clone_from(&finish_handshake.password);
                 }
                 key => panic!("connect {key}"),
             }
         }
-        let client = Client { connection: ConnectionId(0), next_xid: 1, welcome: None };
+        let client = Client { connection: ConnectionId(0), next_xid: 1, finish_handshake: None };
         self.clients.insert(name.to_owned(), client);
         let connection = self.world.connect(server, request);
         self.clients.get_mut(name).unwrap().connection = connection;
@@ -184,7 +184,7 @@ impl Script {
                     0 => format!("{name} expired{byte}"),
                     timeout_ms => format!("{name} welcome {timeout_ms} ms{byte}"),
                 };
-                self.clients.get_mut(&name).unwrap().welcome = Some(response);
+                self.clients.get_mut(&name).unwrap().finish_handshake = Some(response);
                 text
             }
             Output::Reply { connection, xid, zxid, result, .. } => {
@@ -298,7 +298,10 @@ impl Script {
     /// The first client that had it.
     fn name_of_session(&self, session: SessionId) -> String {
         let had = |client: &Client| {
-            client.welcome.as_ref().is_some_and(|welcome| welcome.session_id == session)
+            client
+                .finish_handshake
+                .as_ref()
+                .is_some_and(|finish_handshake| finish_handshake.session_id == session)
         };
         let known = self.clients.iter().find(|(_, client)| had(client));
         known.map_or("-".to_owned(), |(name, _)| name.clone())

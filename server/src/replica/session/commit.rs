@@ -3,9 +3,9 @@
 use zoolet_jute::{ErrorCode, Reply, SessionId};
 
 use super::connection::Answer;
-use super::request::Turn;
+use super::request::ReplyTo;
 use crate::replica::progress::{Applying, Current};
-use crate::replica::proposals::Waiting;
+use crate::replica::proposals::ProposalOwner;
 use crate::replica::state::{Change, Owner, State};
 use crate::replica::watch::Jump;
 use crate::replica::{Batch, ConnectionId, Entry, Output, Replica, Role, Stamp};
@@ -83,10 +83,10 @@ impl Replica {
     pub(in crate::replica) fn answer_before(&mut self, number: u64, out: &mut Vec<Output>) {
         let Some(connection) = self.proposals.connection_of(number) else { return };
         let synced = self.synced;
-        while let Some(slot) =
+        while let Some(pending) =
             self.connections.get_mut(&connection).and_then(|asking| asking.pop_due(synced))
         {
-            self.answer(connection, slot, out);
+            self.answer(connection, pending, out);
         }
     }
 
@@ -130,11 +130,15 @@ impl Replica {
                 continue;
             }
             match waiting {
-                Waiting::Connection(connection) | Waiting::Resume { connection, .. } => {
+                ProposalOwner::Connection(connection)
+                | ProposalOwner::Resume { connection, .. } => {
                     self.answer_write(connection, number, result, out);
                 }
                 // What is refused was decided too early or in another term, and is judged anew.
-                Waiting::Expiry(_) | Waiting::Reaper | Waiting::Config | Waiting::Level => {
+                ProposalOwner::Expiry(_)
+                | ProposalOwner::Reaper
+                | ProposalOwner::Config
+                | ProposalOwner::Level => {
                     if result.is_err() {
                         self.lose(waiting, out);
                     }
@@ -158,18 +162,18 @@ impl Replica {
             self.close(connection, out);
             return;
         };
-        let turn = Turn { connection, xid, since_ms };
+        let reply_to = ReplyTo { connection, xid, since_ms };
         match answer {
-            Answer::Welcome { response, last_zxid_seen } => {
+            Answer::Handshake { response, last_zxid_seen } => {
                 let behind = last_zxid_seen > self.state.last_zxid();
-                self.welcome(connection, response, behind, result.err(), out);
+                self.finish_handshake(connection, response, behind, result.err(), out);
             }
-            Answer::Result | Answer::Goodbye if lost_session(&result) => {
+            Answer::Result | Answer::ReplyThenClose if lost_session(&result) => {
                 self.close(connection, out);
             }
-            Answer::Result => self.reply(turn, result, out),
-            Answer::Goodbye => {
-                self.reply(turn, result.map(|_| Reply::Empty), out);
+            Answer::Result => self.reply(reply_to, result, out),
+            Answer::ReplyThenClose => {
+                self.reply(reply_to, result.map(|_| Reply::Empty), out);
                 self.close(connection, out);
             }
         }

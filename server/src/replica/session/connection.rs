@@ -26,7 +26,7 @@ use zoolet_jute::{
 };
 
 use crate::replica::Op;
-use crate::replica::proposals::Draft;
+use crate::replica::proposals::CommandDraft;
 use crate::replica::watch::WatchesLeft;
 
 /// One client connection.
@@ -44,7 +44,7 @@ pub(crate) struct Connection {
     pub(crate) identities: Arc<[Id]>,
     /// What comes from it is ignored: it is about to be closed, or its session is being resumed
     /// on another connection.
-    pub(crate) deaf: bool,
+    pub(crate) ignores_input: bool,
     /// When its session was last touched, in the unit of the role; see `Replica::touch`.
     pub(crate) touch_mark: u64,
     /// Its pings that no leader has counted yet. They are answered out of turn: clients match them
@@ -56,7 +56,7 @@ pub(crate) struct Connection {
     /// Whether the host is to say when the client has read.
     pub(crate) awaits_room: bool,
     /// What it has asked for and not got yet.
-    slots: VecDeque<Slot>,
+    pending_requests: VecDeque<PendingRequest>,
     // Invariant: the number of `Sync`, `Reconfig` and `Held` in `slots`.
     barriers: usize,
 }
@@ -72,18 +72,18 @@ pub(crate) struct Ping {
 
 /// A request that is not answered yet.
 #[derive(Debug)]
-pub(crate) struct Slot {
+pub(crate) struct PendingRequest {
     /// The client's number.
     pub(crate) xid: Xid,
     /// When it came in, on the monotonic clock, in milliseconds.
     pub(crate) since_ms: u64,
     /// What it waits for.
-    pub(crate) wait: Wait,
+    pub(crate) wait: RequestState,
 }
 
 /// What a request waits for.
 #[derive(Debug)]
-pub(crate) enum Wait {
+pub(crate) enum RequestState {
     /// The command of this number.
     Proposed {
         /// The number.
@@ -134,9 +134,9 @@ pub(crate) enum Answer {
     /// The result.
     Result,
     /// The result, and the end of the connection.
-    Goodbye,
+    ReplyThenClose,
     /// The handshake's answer, unless the client has seen more than this server.
-    Welcome {
+    Handshake {
         /// The answer.
         response: ConnectResponse,
         /// The newest transaction that the client has seen.
@@ -161,15 +161,15 @@ impl Connection {
         timeout_ms: i32,
         peer: IpAddr,
         identity: Id,
-        handshake: Slot,
+        handshake: PendingRequest,
     ) -> Self {
-        let mut opened = Self::welcomed(session, timeout_ms, peer, identity);
+        let mut opened = Self::with_session(session, timeout_ms, peer, identity);
         opened.push(handshake);
         opened
     }
 
     /// A connection whose handshake is answered already.
-    pub(crate) fn welcomed(
+    pub(crate) fn with_session(
         session: SessionId,
         timeout_ms: i32,
         peer: IpAddr,
@@ -181,19 +181,19 @@ impl Connection {
             timeout_ms,
             peer,
             identities: Arc::from([identity]),
-            deaf: false,
+            ignores_input: false,
             touch_mark: u64::MAX,
             pings: VecDeque::new(),
             unread_bytes: 0,
             awaits_room: false,
-            slots: VecDeque::new(),
+            pending_requests: VecDeque::new(),
             barriers: 0,
         }
     }
 
     /// How many requests are not answered yet.
     pub(crate) fn queued(&self) -> usize {
-        self.slots.len()
+        self.pending_requests.len()
     }
 
     /// Whether a write must wait for a sync before it is proposed.
@@ -220,119 +220,126 @@ impl Connection {
         !self.pings.is_empty()
     }
 
-    pub(crate) fn push(&mut self, slot: Slot) {
-        self.barriers += usize::from(slot.wait.is_barrier());
-        self.slots.push_back(slot);
+    pub(crate) fn push(&mut self, pending: PendingRequest) {
+        self.barriers += usize::from(pending.wait.is_barrier());
+        self.pending_requests.push_back(pending);
     }
 
     /// Puts back a slot that was taken from the front and is not answered yet.
-    pub(crate) fn push_front(&mut self, slot: Slot) {
-        self.barriers += usize::from(slot.wait.is_barrier());
-        self.slots.push_front(slot);
+    pub(crate) fn push_front(&mut self, pending: PendingRequest) {
+        self.barriers += usize::from(pending.wait.is_barrier());
+        self.pending_requests.push_front(pending);
     }
 
     /// Takes the front if it waits for nothing but its turn; syncs up to `synced` are done.
-    pub(crate) fn pop_due(&mut self, synced: u64) -> Option<Slot> {
+    pub(crate) fn pop_due(&mut self, synced: u64) -> Option<PendingRequest> {
         if self.has_due(synced) { self.pop() } else { None }
     }
 
     /// Whether the front waits for nothing but its turn.
     pub(crate) fn has_due(&self, synced: u64) -> bool {
-        self.slots.front().is_some_and(|slot| match &slot.wait {
-            Wait::Proposed { .. } | Wait::Held { .. } | Wait::Reconfig { .. } => false,
-            Wait::Sync { number, .. } => *number <= synced,
-            Wait::Read { .. } | Wait::Watches(_) | Wait::Ready(_) => true,
+        self.pending_requests.front().is_some_and(|pending| match &pending.wait {
+            RequestState::Proposed { .. }
+            | RequestState::Held { .. }
+            | RequestState::Reconfig { .. } => false,
+            RequestState::Sync { number, .. } => *number <= synced,
+            RequestState::Read { .. } | RequestState::Watches(_) | RequestState::Ready(_) => true,
         })
     }
 
     /// Takes the front if it is the command of this number.
     pub(crate) fn pop_proposed(&mut self, number: u64) -> Option<(Xid, u64, Answer)> {
-        let front = self.slots.front()?;
-        if !matches!(front.wait, Wait::Proposed { number: waiting, .. } if waiting == number) {
+        let front = self.pending_requests.front()?;
+        if !matches!(front.wait, RequestState::Proposed { number: waiting, .. } if waiting == number)
+        {
             return None;
         }
-        let Slot { xid, since_ms, wait } = self.pop()?;
+        let PendingRequest { xid, since_ms, wait } = self.pop()?;
         match wait {
-            Wait::Proposed { answer, .. } => Some((xid, since_ms, answer)),
-            Wait::Held { .. }
-            | Wait::Sync { .. }
-            | Wait::Reconfig { .. }
-            | Wait::Read { .. }
-            | Wait::Watches(_)
-            | Wait::Ready(_) => None,
+            RequestState::Proposed { answer, .. } => Some((xid, since_ms, answer)),
+            RequestState::Held { .. }
+            | RequestState::Sync { .. }
+            | RequestState::Reconfig { .. }
+            | RequestState::Read { .. }
+            | RequestState::Watches(_)
+            | RequestState::Ready(_) => None,
         }
     }
 
     /// Numbers the change of the ensemble that is at the front, if it has no number yet.
     pub(crate) fn take_reconfig(&mut self, new: u64) -> Option<(ReconfigRequest, Arc<[Id]>)> {
-        match &mut self.slots.front_mut()?.wait {
-            Wait::Reconfig { number, request, identities } if number.is_none() => {
+        match &mut self.pending_requests.front_mut()?.wait {
+            RequestState::Reconfig { number, request, identities } if number.is_none() => {
                 *number = Some(new);
                 Some((request.clone(), Arc::clone(identities)))
             }
-            Wait::Reconfig { .. }
-            | Wait::Proposed { .. }
-            | Wait::Held { .. }
-            | Wait::Sync { .. }
-            | Wait::Read { .. }
-            | Wait::Watches(_)
-            | Wait::Ready(_) => None,
+            RequestState::Reconfig { .. }
+            | RequestState::Proposed { .. }
+            | RequestState::Held { .. }
+            | RequestState::Sync { .. }
+            | RequestState::Read { .. }
+            | RequestState::Watches(_)
+            | RequestState::Ready(_) => None,
         }
     }
 
     /// Takes the front if it is the change of the ensemble of this number.
-    pub(crate) fn pop_reconfig(&mut self, wanted: u64) -> Option<Slot> {
-        let is_wanted = matches!(self.slots.front()?.wait, Wait::Reconfig { number: Some(n), .. } if n == wanted);
+    pub(crate) fn pop_reconfig(&mut self, wanted: u64) -> Option<PendingRequest> {
+        let is_wanted = matches!(self.pending_requests.front()?.wait, RequestState::Reconfig { number: Some(n), .. } if n == wanted);
         if is_wanted { self.pop() } else { None }
     }
 
     /// Lets held writes go, up to the next sync, if one is at the front. `propose` answers the
     /// number under which it has proposed.
-    pub(crate) fn release(&mut self, mut propose: impl FnMut(Draft) -> u64) {
-        if !self.slots.front().is_some_and(|slot| matches!(slot.wait, Wait::Held { .. })) {
+    pub(crate) fn release(&mut self, mut propose: impl FnMut(CommandDraft) -> u64) {
+        if !self
+            .pending_requests
+            .front()
+            .is_some_and(|pending| matches!(pending.wait, RequestState::Held { .. }))
+        {
             return;
         }
         let (session, attachment) = (self.session, self.attachment);
-        for slot in &mut self.slots {
-            if matches!(slot.wait, Wait::Sync { .. } | Wait::Reconfig { .. }) {
+        for pending in &mut self.pending_requests {
+            if matches!(pending.wait, RequestState::Sync { .. } | RequestState::Reconfig { .. }) {
                 return;
             }
-            if let Wait::Held { op, identities } = &mut slot.wait {
+            if let RequestState::Held { op, identities } = &mut pending.wait {
                 let answer = Answer::of(op);
                 let op = std::mem::replace(op, Op::CloseSession);
                 let identities = Arc::clone(identities);
-                let cxid = slot.xid;
-                let number = propose(Draft { session, attachment, cxid, identities, op });
-                slot.wait = Wait::Proposed { number, answer };
+                let cxid = pending.xid;
+                let number = propose(CommandDraft { session, attachment, cxid, identities, op });
+                pending.wait = RequestState::Proposed { number, answer };
                 self.barriers -= 1;
             }
         }
     }
 
     /// The held writes of a connection that is gone.
-    pub(crate) fn into_held(self) -> impl Iterator<Item = Draft> {
+    pub(crate) fn into_held(self) -> impl Iterator<Item = CommandDraft> {
         let (session, attachment) = (self.session, self.attachment);
-        self.slots.into_iter().filter_map(move |slot| match slot.wait {
-            Wait::Held { op, identities } => {
-                Some(Draft { session, attachment, cxid: slot.xid, identities, op })
+        self.pending_requests.into_iter().filter_map(move |pending| match pending.wait {
+            RequestState::Held { op, identities } => {
+                Some(CommandDraft { session, attachment, cxid: pending.xid, identities, op })
             }
-            Wait::Proposed { .. }
-            | Wait::Sync { .. }
-            | Wait::Reconfig { .. }
-            | Wait::Read { .. }
-            | Wait::Watches(_)
-            | Wait::Ready(_) => None,
+            RequestState::Proposed { .. }
+            | RequestState::Sync { .. }
+            | RequestState::Reconfig { .. }
+            | RequestState::Read { .. }
+            | RequestState::Watches(_)
+            | RequestState::Ready(_) => None,
         })
     }
 
-    fn pop(&mut self) -> Option<Slot> {
-        let slot = self.slots.pop_front()?;
-        self.barriers -= usize::from(slot.wait.is_barrier());
-        Some(slot)
+    fn pop(&mut self) -> Option<PendingRequest> {
+        let pending = self.pending_requests.pop_front()?;
+        self.barriers -= usize::from(pending.wait.is_barrier());
+        Some(pending)
     }
 }
 
-impl Wait {
+impl RequestState {
     fn is_barrier(&self) -> bool {
         matches!(self, Self::Held { .. } | Self::Sync { .. } | Self::Reconfig { .. })
     }
@@ -341,6 +348,6 @@ impl Wait {
 impl Answer {
     /// What a client's own op is answered with.
     pub(crate) fn of(op: &Op) -> Self {
-        if matches!(op, Op::CloseSession) { Self::Goodbye } else { Self::Result }
+        if matches!(op, Op::CloseSession) { Self::ReplyThenClose } else { Self::Result }
     }
 }

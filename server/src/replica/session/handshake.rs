@@ -9,10 +9,10 @@ use std::sync::Arc;
 
 use zoolet_jute::{ConnectRequest, ConnectResponse, ErrorCode, SessionId, Xid};
 
-use super::connection::{Answer, Connection, Slot, Wait};
+use super::connection::{Answer, Connection, PendingRequest, RequestState};
 use super::identity::ip_identity;
 use super::password::{is_password_of, password_of};
-use crate::replica::proposals::{Draft, Waiting};
+use crate::replica::proposals::{CommandDraft, ProposalOwner};
 use crate::replica::{ConnectionId, Op, Options, Output, Replica};
 
 /// The number that a handshake's command carries in place of a request's.
@@ -44,14 +44,18 @@ impl Replica {
         let timeout_ms = self.granted(request.timeout_ms);
         let (session, op, waiting) = if new {
             let session = self.next_session();
-            (session, Op::CreateSession { timeout_ms }, Waiting::Connection(connection))
+            (session, Op::CreateSession { timeout_ms }, ProposalOwner::Connection(connection))
         } else {
             self.silence(request.session_id);
             let session = request.session_id;
-            (session, Op::ResumeSession { timeout_ms }, Waiting::Resume { connection, session })
+            (
+                session,
+                Op::ResumeSession { timeout_ms },
+                ProposalOwner::Resume { connection, session },
+            )
         };
         let identity = ip_identity(peer);
-        let answer = Answer::Welcome {
+        let answer = Answer::Handshake {
             response: ConnectResponse {
                 protocol_version: 0,
                 timeout_ms,
@@ -62,17 +66,21 @@ impl Replica {
             last_zxid_seen: request.last_zxid_seen,
         };
         let identities = Arc::from([identity.clone()]);
-        let draft = Draft { session, attachment: 0, cxid: NO_XID, identities, op };
+        let draft = CommandDraft { session, attachment: 0, cxid: NO_XID, identities, op };
         let number = self.propose(waiting, draft, out);
         let since_ms = self.now.mono_ms;
-        let handshake = Slot { xid: NO_XID, since_ms, wait: Wait::Proposed { number, answer } };
+        let handshake = PendingRequest {
+            xid: NO_XID,
+            since_ms,
+            wait: RequestState::Proposed { number, answer },
+        };
         let mut opened = Connection::new(session, timeout_ms, peer, identity, handshake);
         opened.attachment = number;
         self.connections.insert(connection, opened);
     }
 
     /// The handshake's command is applied.
-    pub(super) fn welcome(
+    pub(super) fn finish_handshake(
         &mut self,
         connection: ConnectionId,
         response: ConnectResponse,
@@ -104,7 +112,7 @@ impl Replica {
     fn silence(&mut self, session: SessionId) {
         let old = self.sessions.get(&session);
         if let Some(old) = old.and_then(|old| self.connections.get_mut(old)) {
-            old.deaf = true;
+            old.ignores_input = true;
         }
     }
 

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 
 use zoolet_jute::{SessionId, Zxid};
 
-use crate::replica::proposals::{Draft, Waiting};
+use crate::replica::proposals::{CommandDraft, ProposalOwner};
 use crate::replica::state::{ReapLimits, ReapPlace};
 use crate::replica::{ConnectionId, FeatureLevel, Op, Output, Replica, Role};
 
@@ -57,7 +57,7 @@ impl Replica {
             // The clients of a new ensemble wait for it.
             self.write_config(out);
         }
-        self.press_pings(out);
+        self.retry_held_pings(out);
     }
 
     /// Serves clients from now on, if there is a leader and the members are written down: nobody
@@ -180,7 +180,7 @@ impl Replica {
             Role::Follower | Role::Observer => self.tell_touched(out),
             Role::Looking => self.stop_serving(out),
         }
-        self.press_pings(out);
+        self.retry_held_pings(out);
     }
 
     /// Time in which this process did not run is not held against the clients, and what they have
@@ -205,7 +205,7 @@ impl Replica {
         for session in self.expiry.decide(self.now.mono_ms, max) {
             let Some(known) = self.state.session(session) else { continue };
             let op = Op::ExpireSession { generation: known.generation, term };
-            self.propose(Waiting::Expiry(session), Draft::own(session, op), out);
+            self.propose(ProposalOwner::Expiry(session), CommandDraft::own(session, op), out);
         }
     }
 
@@ -235,7 +235,7 @@ impl Replica {
             let Some(path) = self.reaper.found.pop_front() else { return };
             self.reaper.left_in_minute -= 1;
             let op = Op::DeleteContainer { path };
-            self.propose(Waiting::Reaper, Draft::own(SessionId::NONE, op), out);
+            self.propose(ProposalOwner::Reaper, CommandDraft::own(SessionId::NONE, op), out);
         }
     }
 
@@ -252,7 +252,7 @@ impl Replica {
         if servers.trim_end() != text.trim_end() {
             let is_first = self.state.last_zxid() == Zxid(0);
             let op = Op::SetConfig { term: self.term, text, is_first };
-            self.propose(Waiting::Config, Draft::own(SessionId::NONE, op), out);
+            self.propose(ProposalOwner::Config, CommandDraft::own(SessionId::NONE, op), out);
         }
     }
 
@@ -260,7 +260,7 @@ impl Replica {
     pub(in crate::replica) fn on_level(&mut self, level: FeatureLevel, out: &mut Vec<Output>) {
         if self.role == Role::Leader && self.state.level() != level {
             let op = Op::SetLevel { level, term: self.term };
-            self.propose(Waiting::Level, Draft::own(SessionId::NONE, op), out);
+            self.propose(ProposalOwner::Level, CommandDraft::own(SessionId::NONE, op), out);
         }
     }
 

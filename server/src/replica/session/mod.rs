@@ -12,8 +12,8 @@ mod ping;
 mod read_only;
 mod request;
 
-pub(in crate::replica) use connection::{Connection, Slot, Wait};
+pub(in crate::replica) use connection::{Connection, PendingRequest, RequestState};
 pub(in crate::replica) use expiry::Expiry;
 pub(in crate::replica) use handshake::first_session;
 pub(in crate::replica) use leader::Reaper;
-pub(in crate::replica) use request::Turn;
+pub(in crate::replica) use request::ReplyTo;

@@ -9,20 +9,20 @@
 use zoolet_jute::{Reply, SessionId, Xid};
 
 use super::connection::Ping;
-use super::request::Turn;
+use super::request::ReplyTo;
 use crate::replica::{ConnectionId, Output, Replica, Role};
 
 impl Replica {
     /// A ping's turn has come.
-    pub(super) fn ping(&mut self, turn: Turn, out: &mut Vec<Output>) {
-        let session = self.session_of(turn.connection);
+    pub(super) fn ping(&mut self, reply_to: ReplyTo, out: &mut Vec<Output>) {
+        let session = self.session_of(reply_to.connection);
         if self.read_only || self.counts(session) {
-            return self.reply(Turn { xid: Xid::PING, ..turn }, Ok(Reply::Empty), out);
+            return self.reply(ReplyTo { xid: Xid::PING, ..reply_to }, Ok(Reply::Empty), out);
         }
         let told = self.tell(vec![session], out);
-        if let Some(asking) = self.connections.get_mut(&turn.connection) {
-            asking.hold_ping(Ping { told, since_ms: turn.since_ms });
-            self.pinging.insert(turn.connection);
+        if let Some(asking) = self.connections.get_mut(&reply_to.connection) {
+            asking.hold_ping(Ping { told, since_ms: reply_to.since_ms });
+            self.pinging.insert(reply_to.connection);
         }
     }
 
@@ -53,7 +53,7 @@ impl Replica {
 
     /// Looks after the held pings: one who leads now answers them, the others tell their leader
     /// again.
-    pub(super) fn press_pings(&mut self, out: &mut Vec<Output>) {
+    pub(super) fn retry_held_pings(&mut self, out: &mut Vec<Output>) {
         let mut silent = Vec::new();
         for connection in self.pinging.iter().copied().collect::<Vec<_>>() {
             let session = self.session_of(connection);
@@ -83,8 +83,8 @@ impl Replica {
             if !asking.holds_pings() {
                 self.pinging.remove(&connection);
             }
-            let turn = Turn { connection, xid: Xid::PING, since_ms };
-            self.reply(turn, Ok(Reply::Empty), out);
+            let reply_to = ReplyTo { connection, xid: Xid::PING, since_ms };
+            self.reply(reply_to, Ok(Reply::Empty), out);
         }
     }
 }

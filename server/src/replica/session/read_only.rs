@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use zoolet_jute::{ConnectRequest, ConnectResponse, ErrorCode, Reply, Request, SessionId};
 
-use super::connection::{Connection, Ready, Wait};
+use super::connection::{Connection, Ready, RequestState};
 use super::handshake::refuse;
 use super::identity::ip_identity;
 use super::password::password_of;
@@ -52,7 +52,7 @@ impl Replica {
         }
         let timeout_ms = self.granted(request.timeout_ms);
         let session = self.next_session();
-        let mut opened = Connection::welcomed(session, timeout_ms, peer, ip_identity(peer));
+        let mut opened = Connection::with_session(session, timeout_ms, peer, ip_identity(peer));
         opened.touch_mark = self.now.mono_ms;
         self.connections.insert(connection, opened);
         self.sessions.insert(session, connection);
@@ -73,12 +73,20 @@ impl Replica {
     }
 
     /// What a request that needs the ensemble is answered with.
-    pub(super) fn refuse_write(&mut self, connection: ConnectionId, request: &Request) -> Wait {
+    pub(super) fn refuse_write(
+        &mut self,
+        connection: ConnectionId,
+        request: &Request,
+    ) -> RequestState {
         if matches!(request, Request::CloseSession) {
             self.deafen(connection);
-            return Wait::Ready(Ready { result: Ok(Reply::Empty), zxid: None, close: true });
+            return RequestState::Ready(Ready {
+                result: Ok(Reply::Empty),
+                zxid: None,
+                close: true,
+            });
         }
-        Wait::error(ErrorCode::NotReadOnly)
+        RequestState::error(ErrorCode::NotReadOnly)
     }
 
     /// Ends the sessions of clients that were not heard of for their whole timeout.

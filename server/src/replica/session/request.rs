@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use zoolet_jute::{AuthPacket, ErrorCode, Id, Reply, Request, Xid, Zxid};
 
-use super::connection::{Answer, Connection, Ready, Slot, Wait};
+use super::connection::{Answer, Connection, PendingRequest, Ready, RequestState};
 use super::identity::Schemes;
-use crate::replica::proposals::{Draft, Waiting};
+use crate::replica::proposals::{CommandDraft, ProposalOwner};
 use crate::replica::size;
 use crate::replica::state::LongReply;
 use crate::replica::watch::{ReadReply, WatchesLeft};
@@ -24,7 +24,7 @@ const SHARED_BYTES: usize = 16 << 10;
 
 /// A slot that is answered.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::replica) struct Turn {
+pub(in crate::replica) struct ReplyTo {
     /// Whose it is.
     pub(in crate::replica) connection: ConnectionId,
     /// The client's number.
@@ -42,18 +42,18 @@ impl Replica {
         out: &mut Vec<Output>,
     ) {
         let Some(asking) = self.connections.get(&connection) else { return };
-        if asking.deaf {
+        if asking.ignores_input {
             return;
         }
         let queued = asking.queued();
         self.touch(connection);
-        let wait = self.place(connection, xid, request, out);
-        let slot = Slot { xid, since_ms: self.now.mono_ms, wait };
+        let wait = self.classify(connection, xid, request, out);
+        let pending = PendingRequest { xid, since_ms: self.now.mono_ms, wait };
         let is_first = queued == 0 || planted!("read-overtakes-write");
-        if is_first && slot.wait.is_due() && self.may_answer(connection) {
-            self.answer(connection, slot, out);
+        if is_first && pending.wait.is_due() && self.may_answer(connection) {
+            self.answer(connection, pending, out);
         } else if let Some(asking) = self.connections.get_mut(&connection) {
-            asking.push(slot);
+            asking.push(pending);
             self.put_off(connection, out);
             self.ask_reconfig(connection, out);
         }
@@ -68,10 +68,10 @@ impl Replica {
     }
 
     /// Puts a slot back at the front: there is more to do for it than a step allows.
-    pub(in crate::replica) fn put_back(&mut self, turn: Turn, wait: Wait) {
-        let Turn { connection, xid, since_ms } = turn;
+    pub(in crate::replica) fn put_back(&mut self, reply_to: ReplyTo, wait: RequestState) {
+        let ReplyTo { connection, xid, since_ms } = reply_to;
         if let Some(asking) = self.connections.get_mut(&connection) {
-            asking.push_front(Slot { xid, since_ms, wait });
+            asking.push_front(PendingRequest { xid, since_ms, wait });
             self.rest.due.insert(connection);
         }
     }
@@ -110,25 +110,25 @@ impl Replica {
     }
 
     /// Finds out what a request waits for; proposes it if it is a write.
-    fn place(
+    fn classify(
         &mut self,
         connection: ConnectionId,
         xid: Xid,
         request: Result<Request, BadRequest>,
         out: &mut Vec<Output>,
-    ) -> Wait {
+    ) -> RequestState {
         let request = match request {
             Ok(request) => request,
-            Err(BadRequest::Body) => return Wait::error(ErrorCode::MarshallingError),
-            Err(BadRequest::Throttled) => return Wait::error(ErrorCode::ThrottledOp),
+            Err(BadRequest::Body) => return RequestState::error(ErrorCode::MarshallingError),
+            Err(BadRequest::Throttled) => return RequestState::error(ErrorCode::ThrottledOp),
             Err(BadRequest::Op) => {
-                return self.last_word(connection, ErrorCode::Unimplemented, Zxid::NONE);
+                return self.reply_and_close(connection, ErrorCode::Unimplemented, Zxid::NONE);
             }
         };
         match request {
             Request::Auth(packet) => self.authenticate(connection, &packet),
             // Without SASL configured, clients must be told so in this way (§16.2).
-            Request::Sasl(_) => Wait::Ready(Ready::outside_of_time(Ok(Reply::Sasl(None)))),
+            Request::Sasl(_) => RequestState::Ready(Ready::outside_of_time(Ok(Reply::Sasl(None)))),
             Request::Sync(_)
             | Request::CloseSession
             | Request::Create(_)
@@ -149,16 +149,18 @@ impl Replica {
                 let number = self.sync_last;
                 self.syncs.push_back((number, connection));
                 out.push(Output::Sync { number });
-                Wait::Sync { number, path: body.path }
+                RequestState::Sync { number, path: body.path }
             }
             Request::CloseSession => {
                 let wait = self.write(connection, xid, Op::CloseSession, out);
                 self.deafen(connection);
                 wait
             }
-            Request::Reconfig(request) => {
-                Wait::Reconfig { number: None, request, identities: self.identities(connection) }
-            }
+            Request::Reconfig(request) => RequestState::Reconfig {
+                number: None,
+                request,
+                identities: self.identities(connection),
+            },
             Request::Create(_)
             | Request::Create2(_)
             | Request::CreateContainer(_)
@@ -181,7 +183,9 @@ impl Replica {
             | Request::GetAllChildrenNumber(_)
             | Request::AddWatch(_)
             | Request::Ping
-            | Request::WhoAmI => Wait::Read { request, identities: self.identities(connection) },
+            | Request::WhoAmI => {
+                RequestState::Read { request, identities: self.identities(connection) }
+            }
         }
     }
 
@@ -192,9 +196,9 @@ impl Replica {
         cxid: Xid,
         op: Op,
         out: &mut Vec<Output>,
-    ) -> Wait {
+    ) -> RequestState {
         let Some(asking) = self.connections.get(&connection) else {
-            return Wait::error(ErrorCode::SessionExpired);
+            return RequestState::error(ErrorCode::SessionExpired);
         };
         let (session, attachment) = (asking.session, asking.attachment);
         let identities = Arc::clone(&asking.identities);
@@ -202,19 +206,19 @@ impl Replica {
         let op = made_up(op, self.state.level());
         if op.encoded_bytes() + size::of_identities(&identities) > self.options.command_bytes_max {
             // It would not get to the other servers, and everything behind it would wait.
-            return Wait::error(ErrorCode::BadArguments);
+            return RequestState::error(ErrorCode::BadArguments);
         }
         if asking.holds_writes() {
-            return Wait::Held { op, identities };
+            return RequestState::Held { op, identities };
         }
         let answer = Answer::of(&op);
-        let draft = Draft { session, attachment, cxid, identities, op };
-        let number = self.propose(Waiting::Connection(connection), draft, out);
-        Wait::Proposed { number, answer }
+        let draft = CommandDraft { session, attachment, cxid, identities, op };
+        let number = self.propose(ProposalOwner::Connection(connection), draft, out);
+        RequestState::Proposed { number, answer }
     }
 
     /// Takes the credentials now: whatever comes behind them is judged with them.
-    fn authenticate(&mut self, connection: ConnectionId, packet: &AuthPacket) -> Wait {
+    fn authenticate(&mut self, connection: ConnectionId, packet: &AuthPacket) -> RequestState {
         let schemes = Schemes {
             digest: self.options.digest_auth,
             algorithm: self.options.digest_algorithm,
@@ -230,21 +234,26 @@ impl Replica {
             let bytes: usize = identities.iter().map(Id::encoded_bytes).sum();
             if identities.len() <= max && bytes <= IDENTITY_BYTES_MAX {
                 asking.identities = identities.into();
-                return Wait::Ready(Ready::outside_of_time(Ok(Reply::Empty)));
+                return RequestState::Ready(Ready::outside_of_time(Ok(Reply::Empty)));
             }
         }
-        self.last_word(connection, ErrorCode::AuthFailed, Zxid(0))
+        self.reply_and_close(connection, ErrorCode::AuthFailed, Zxid(0))
     }
 
     /// An error that is the last thing that the connection gets.
-    fn last_word(&mut self, connection: ConnectionId, code: ErrorCode, zxid: Zxid) -> Wait {
+    fn reply_and_close(
+        &mut self,
+        connection: ConnectionId,
+        code: ErrorCode,
+        zxid: Zxid,
+    ) -> RequestState {
         self.deafen(connection);
-        Wait::Ready(Ready { result: Err(code), zxid: Some(zxid), close: true })
+        RequestState::Ready(Ready { result: Err(code), zxid: Some(zxid), close: true })
     }
 
     pub(super) fn deafen(&mut self, connection: ConnectionId) {
         if let Some(asking) = self.connections.get_mut(&connection) {
-            asking.deaf = true;
+            asking.ignores_input = true;
         }
     }
 
@@ -258,11 +267,11 @@ impl Replica {
     pub(in crate::replica) fn drain(&mut self, connection: ConnectionId, out: &mut Vec<Output>) {
         let synced = self.synced;
         while self.may_answer(connection)
-            && let Some(slot) =
+            && let Some(pending) =
                 self.connections.get_mut(&connection).and_then(|asking| asking.pop_due(synced))
         {
             self.spend(2);
-            self.answer(connection, slot, out);
+            self.answer(connection, pending, out);
         }
         self.put_off(connection, out);
         self.release(connection, out);
@@ -276,19 +285,26 @@ impl Replica {
         let Some(mut asking) = holds.then(|| self.connections.remove(&connection)).flatten() else {
             return;
         };
-        asking.release(|draft| self.propose(Waiting::Connection(connection), draft, out));
+        asking.release(|draft| self.propose(ProposalOwner::Connection(connection), draft, out));
         self.connections.insert(connection, asking);
     }
 
     /// Answers a request whose turn has come.
-    pub(super) fn answer(&mut self, connection: ConnectionId, slot: Slot, out: &mut Vec<Output>) {
-        let Slot { xid, since_ms, wait } = slot;
-        let turn = Turn { connection, xid, since_ms };
+    pub(super) fn answer(
+        &mut self,
+        connection: ConnectionId,
+        pending: PendingRequest,
+        out: &mut Vec<Output>,
+    ) {
+        let PendingRequest { xid, since_ms, wait } = pending;
+        let reply_to = ReplyTo { connection, xid, since_ms };
         match wait {
-            Wait::Read { request, identities } => self.serve(turn, request, &identities, out),
-            Wait::Sync { path, .. } => self.reply(turn, Ok(Reply::Sync(path)), out),
-            Wait::Watches(left) => self.set_watches(turn, left, out),
-            Wait::Ready(Ready { result, zxid, close }) => {
+            RequestState::Read { request, identities } => {
+                self.serve(reply_to, request, &identities, out)
+            }
+            RequestState::Sync { path, .. } => self.reply(reply_to, Ok(Reply::Sync(path)), out),
+            RequestState::Watches(left) => self.set_watches(reply_to, left, out),
+            RequestState::Ready(Ready { result, zxid, close }) => {
                 let zxid = zxid.unwrap_or_else(|| self.state.last_zxid());
                 out.push(Output::Reply { connection, xid, zxid, result, since_ms });
                 if close {
@@ -296,7 +312,9 @@ impl Replica {
                 }
             }
             // Only the log answers these.
-            Wait::Proposed { .. } | Wait::Held { .. } | Wait::Reconfig { .. } => {}
+            RequestState::Proposed { .. }
+            | RequestState::Held { .. }
+            | RequestState::Reconfig { .. } => {}
         }
     }
 
@@ -307,48 +325,48 @@ impl Replica {
     )]
     fn serve(
         &mut self,
-        turn: Turn,
+        reply_to: ReplyTo,
         request: Request,
         identities: &Arc<[Id]>,
         out: &mut Vec<Output>,
     ) {
-        let connection = turn.connection;
+        let connection = reply_to.connection;
         let result = match request {
-            Request::Ping => return self.ping(turn, out),
+            Request::Ping => return self.ping(reply_to, out),
             Request::SetWatches(body) => {
                 let left = WatchesLeft::new(body.into(), identities);
-                return self.set_watches(turn, left, out);
+                return self.set_watches(reply_to, left, out);
             }
             Request::SetWatches2(body) => {
-                return self.set_watches(turn, WatchesLeft::new(body, identities), out);
+                return self.set_watches(reply_to, WatchesLeft::new(body, identities), out);
             }
             Request::AddWatch(body) => self.add_watch(connection, &body),
             Request::CheckWatches(body) => self.check_watches(connection, &body),
             Request::RemoveWatches(body) => self.remove_watches(connection, &body),
             read => match self.read(connection, &read, identities) {
                 Ok(ReadReply::Short(reply)) => Ok(reply),
-                Ok(ReadReply::Long(body)) => return self.reply_long(turn, body, out),
+                Ok(ReadReply::Long(body)) => return self.reply_long(reply_to, body, out),
                 Err(code) => Err(code),
             },
         };
-        self.reply(turn, result, out);
+        self.reply(reply_to, result, out);
     }
 
     pub(in crate::replica) fn reply(
         &mut self,
-        turn: Turn,
+        reply_to: ReplyTo,
         result: Result<Reply, ErrorCode>,
         out: &mut Vec<Output>,
     ) {
-        let Turn { connection, xid, since_ms } = turn;
+        let ReplyTo { connection, xid, since_ms } = reply_to;
         let bytes = result.as_ref().map_or(0, Reply::bulk_bytes);
         self.charge(connection, bytes);
         let zxid = self.visible_zxid();
         out.push(Output::Reply { connection, xid, zxid, result, since_ms });
     }
 
-    fn reply_long(&mut self, turn: Turn, body: LongReply, out: &mut Vec<Output>) {
-        let Turn { connection, xid, since_ms } = turn;
+    fn reply_long(&mut self, reply_to: ReplyTo, body: LongReply, out: &mut Vec<Output>) {
+        let ReplyTo { connection, xid, since_ms } = reply_to;
         self.charge(connection, body.bytes());
         let zxid = self.visible_zxid();
         out.push(Output::ReplyLong { connection, xid, zxid, body, since_ms });
@@ -373,7 +391,7 @@ fn made_up(op: Op, agreed: crate::replica::FeatureLevel) -> Op {
     if body.path.starts_with("/made-up") && new.level() <= agreed { new } else { op }
 }
 
-impl Wait {
+impl RequestState {
     /// Whether the request needs nothing but its turn.
     fn is_due(&self) -> bool {
         matches!(self, Self::Read { .. } | Self::Ready(_))

@@ -51,13 +51,13 @@ impl Arena {
     }
 
     pub(super) fn get(&self, id: NodeId) -> Option<&Znode> {
-        let (chunk, slot) = position(id);
-        self.chunks.get(chunk)?.get(slot)?.as_ref()
+        let (chunk, pending) = position(id);
+        self.chunks.get(chunk)?.get(pending)?.as_ref()
     }
 
     pub(super) fn get_mut(&mut self, id: NodeId) -> Option<&mut Znode> {
-        let (chunk, slot) = position(id);
-        Arc::make_mut(self.chunks.get_mut(chunk)?).get_mut(slot)?.as_mut()
+        let (chunk, pending) = position(id);
+        Arc::make_mut(self.chunks.get_mut(chunk)?).get_mut(pending)?.as_mut()
     }
 
     /// The children in the order of their names.
@@ -107,12 +107,12 @@ impl Arena {
             self.below.push(Below::default());
             NodeId(next)
         });
-        let (chunk, slot) = position(id);
+        let (chunk, pending) = position(id);
         if chunk == self.chunks.len() {
             self.chunks.push(Arc::new(Vec::with_capacity(CHUNK_NODES)));
         }
         let chunk = Arc::make_mut(self.chunks.get_mut(chunk).expect("chunks grow one by one"));
-        match chunk.get_mut(slot) {
+        match chunk.get_mut(pending) {
             Some(place) => *place = Some(node),
             None => chunk.push(Some(node)),
         }
@@ -121,8 +121,8 @@ impl Arena {
 
     /// Takes a znode out, without telling its parent.
     pub(super) fn remove(&mut self, id: NodeId) -> Option<Znode> {
-        let (chunk, slot) = position(id);
-        let node = Arc::make_mut(self.chunks.get_mut(chunk)?).get_mut(slot)?.take()?;
+        let (chunk, pending) = position(id);
+        let node = Arc::make_mut(self.chunks.get_mut(chunk)?).get_mut(pending)?.take()?;
         self.len -= 1;
         self.free.push(id);
         Some(node)
@@ -150,9 +150,13 @@ impl Arena {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (NodeId, &Znode)> {
-        let slots = self.chunks.iter().enumerate().flat_map(|(chunk, nodes)| {
-            nodes.iter().enumerate().map(move |(slot, node)| (chunk * CHUNK_NODES + slot, node))
+        let pending_requests = self.chunks.iter().enumerate().flat_map(|(chunk, nodes)| {
+            nodes
+                .iter()
+                .enumerate()
+                .map(move |(pending, node)| (chunk * CHUNK_NODES + pending, node))
         });
-        slots.filter_map(|(index, node)| Some((NodeId(u32::try_from(index).ok()?), node.as_ref()?)))
+        pending_requests
+            .filter_map(|(index, node)| Some((NodeId(u32::try_from(index).ok()?), node.as_ref()?)))
     }
 }

@@ -39,7 +39,7 @@ use zoolet_jute::{Acl, ErrorCode, Id, Reply, Request, SessionId, Stat, Zxid};
 use self::digest::Hasher;
 use self::names::Names;
 use self::read::Reader;
-use self::sequence::Fence;
+use self::sequence::ReplayFilter;
 use self::session::Sessions;
 use self::tree::Tree;
 use self::znode::Kind;
@@ -50,7 +50,7 @@ use super::{Command, FeatureLevel, Op, Origin, ServerId, Stamp};
 pub struct State {
     tree: Tree,
     sessions: Sessions,
-    fence: Fence,
+    filter: ReplayFilter,
     last_zxid: Zxid,
     level: FeatureLevel,
     /// The command that is half done.
@@ -93,7 +93,7 @@ impl State {
         Self {
             tree: Tree::new(),
             sessions: Sessions::default(),
-            fence: Fence::default(),
+            filter: ReplayFilter::default(),
             last_zxid: Zxid(0),
             level: FeatureLevel::FIRST,
             pending: None,
@@ -105,12 +105,12 @@ impl State {
     /// as a whole and takes no zxid. Between this and the last of the commands the state is no
     /// whole: no snapshot may be taken there.
     pub fn admit(&mut self, origin: Origin, first_number: u64, count: u64) -> bool {
-        self.fence.admit(origin, first_number, count)
+        self.filter.admit(origin, first_number, count)
     }
 
     /// How far a server's commands were admitted.
     pub fn admitted(&self, server: ServerId) -> Admitted {
-        self.fence.admitted(server)
+        self.filter.admitted(server)
     }
 
     /// Applies the next command of an admitted batch that its leader put into the log with `stamp`.
@@ -205,7 +205,7 @@ impl State {
 
     fn digest_with(&self, tree: u64) -> u64 {
         let mut hash = Hasher::new(3).word(tree).word(self.sessions.digest());
-        for (server, admitted) in self.fence.iter() {
+        for (server, admitted) in self.filter.iter() {
             hash = hash.word(u64::from(server.0)).word(admitted.boot);
             hash = hash.word(admitted.stream).word(admitted.last);
         }

@@ -16,7 +16,7 @@ use zoolet_jute::ErrorCode;
 use super::path;
 use super::tree::Tree;
 use super::znode::NodeId;
-use crate::replica::above::at_or_above;
+use crate::replica::path_prefix::at_or_above;
 
 const LIMITS: &str = "zookeeper_limits";
 const STATS: &str = "zookeeper_stats";

@@ -55,11 +55,11 @@ impl Admitted {
 /// changes of leader did to the batches: a batch is admitted only if it goes on where the last
 /// one of its stream ended, or begins a later stream.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Fence {
+pub(super) struct ReplayFilter {
     by_server: BTreeMap<ServerId, Admitted>,
 }
 
-impl Fence {
+impl ReplayFilter {
     pub(super) fn admit(&mut self, origin: Origin, first: u64, count: u64) -> bool {
         let Some(last) = count.checked_sub(1).and_then(|more| first.checked_add(more)) else {
             return false;

@@ -21,7 +21,7 @@ use zoolet_jute::{Acl, Encode, SessionId, Zxid};
 
 use super::State;
 use super::arena::{CHUNK_NODES, Chunk};
-use super::sequence::{Admitted, Fence};
+use super::sequence::{Admitted, ReplayFilter};
 use super::session::{Owner, Session, Sessions};
 use super::tree::Tree;
 use super::znode::{Kind, NodeId, Znode};
@@ -64,7 +64,7 @@ pub struct SnapshotView {
     chunks: Vec<Arc<Chunk>>,
     acls: Vec<(u32, Arc<[Acl]>)>,
     sessions: Sessions,
-    fence: Fence,
+    filter: ReplayFilter,
     last_zxid: Zxid,
     level: FeatureLevel,
     digest: u64,
@@ -77,7 +77,7 @@ enum Progress {
     Head,
     /// The next slot to write, and for each chunk the number of its first znode.
     Nodes {
-        slot: usize,
+        pending: usize,
         first: Vec<u32>,
     },
     Done,
@@ -89,7 +89,7 @@ impl SnapshotView {
             chunks: state.tree.chunks(),
             acls: state.tree.acls().iter().map(|(id, acl)| (id.0, Arc::clone(acl))).collect(),
             sessions: state.sessions.clone(),
-            fence: state.fence.clone(),
+            filter: state.filter.clone(),
             last_zxid: state.last_zxid,
             level: state.level,
             digest: state.digest(),
@@ -127,8 +127,8 @@ impl SnapshotView {
             out.put_u64(session.owner.boot);
             out.put_u64(session.attachment);
         }
-        out.put_u32(narrow(self.fence.iter().count()));
-        for (server, admitted) in self.fence.iter() {
+        out.put_u32(narrow(self.filter.iter().count()));
+        for (server, admitted) in self.filter.iter() {
             out.put_u8(server.0);
             out.put_u64(admitted.boot);
             out.put_u64(admitted.stream);
@@ -141,26 +141,27 @@ impl SnapshotView {
             total += narrow(chunk.iter().flatten().count());
         }
         out.put_u32(total);
-        Progress::Nodes { slot: 0, first }
+        Progress::Nodes { pending: 0, first }
     }
 
     /// The number of a znode among those that are written.
     fn number(&self, first: &[u32], id: NodeId) -> u32 {
-        let (chunk, slot) = (id.0 as usize / CHUNK_NODES, id.0 as usize % CHUNK_NODES);
-        let before = self.chunks.get(chunk).into_iter().flat_map(|nodes| nodes.iter().take(slot));
+        let (chunk, pending) = (id.0 as usize / CHUNK_NODES, id.0 as usize % CHUNK_NODES);
+        let before =
+            self.chunks.get(chunk).into_iter().flat_map(|nodes| nodes.iter().take(pending));
         first.get(chunk).copied().unwrap_or_default() + narrow(before.flatten().count())
     }
 
-    fn write_slot(&mut self, slot: usize, first: Vec<u32>) -> Progress {
-        let Some(chunk) = self.chunks.get(slot / CHUNK_NODES).cloned() else {
+    fn write_slot(&mut self, pending: usize, first: Vec<u32>) -> Progress {
+        let Some(chunk) = self.chunks.get(pending / CHUNK_NODES).cloned() else {
             self.buffer.put_u64(self.digest);
             return Progress::Done;
         };
-        if let Some(Some(node)) = chunk.get(slot % CHUNK_NODES) {
+        if let Some(Some(node)) = chunk.get(pending % CHUNK_NODES) {
             let parent = self.number(&first, node.parent);
             write_node(node, parent, &mut self.buffer);
         }
-        Progress::Nodes { slot: slot + 1, first }
+        Progress::Nodes { pending: pending + 1, first }
     }
 }
 
@@ -171,7 +172,7 @@ impl Iterator for SnapshotView {
         while self.buffer.len() < PIECE_BYTES {
             self.progress = match std::mem::replace(&mut self.progress, Progress::Done) {
                 Progress::Head => self.write_head(),
-                Progress::Nodes { slot, first } => self.write_slot(slot, first),
+                Progress::Nodes { pending, first } => self.write_slot(pending, first),
                 Progress::Done => break,
             };
         }
@@ -218,7 +219,7 @@ pub(super) fn restore<E: std::fmt::Display>(
     let mut tree = Tree::empty();
     let acls = read_acls(&mut source, &mut tree)?;
     let sessions = read_sessions(&mut source)?;
-    let fence = read_fence(&mut source)?;
+    let filter = read_filter(&mut source)?;
     let count = source.u32("znode count")?;
     for number in 0..count {
         let node = read_node(&mut source, number, &acls)?;
@@ -237,7 +238,7 @@ pub(super) fn restore<E: std::fmt::Display>(
     }
     let stored = source.u64("digest")?;
     source.end()?;
-    let state = State { tree, sessions, fence, last_zxid, level, pending: None };
+    let state = State { tree, sessions, filter, last_zxid, level, pending: None };
     let computed = state.digest();
     if computed == stored { Ok(state) } else { Err(RestoreError::Digest { stored, computed }) }
 }
@@ -285,18 +286,18 @@ where
     Ok(sessions)
 }
 
-fn read_fence<I, E>(source: &mut Source<I>) -> Result<Fence, RestoreError>
+fn read_filter<I, E>(source: &mut Source<I>) -> Result<ReplayFilter, RestoreError>
 where
     I: Iterator<Item = Result<Bytes, E>>,
     E: std::fmt::Display,
 {
-    let mut fence = Fence::default();
+    let mut filter = ReplayFilter::default();
     for _ in 0..source.u32("fence count")? {
         let server = ServerId(source.u8("fence")?);
         let (boot, stream) = (source.u64("boot")?, source.u64("stream")?);
-        fence.insert(server, Admitted { boot, stream, last: source.u64("number")? });
+        filter.insert(server, Admitted { boot, stream, last: source.u64("number")? });
     }
-    Ok(fence)
+    Ok(filter)
 }
 
 fn read_node<I, E>(

@@ -9,7 +9,7 @@ use zoolet_jute::{
 };
 
 use super::{Modes, WatchTable};
-use crate::replica::session::{Turn, Wait};
+use crate::replica::session::{ReplyTo, RequestState};
 use crate::replica::state::{LongReply, State};
 use crate::replica::{ConnectionId, Output, Replica};
 
@@ -89,15 +89,15 @@ impl Replica {
     /// It may take several steps: each path is judged and watched in one moment.
     pub(in crate::replica) fn set_watches(
         &mut self,
-        turn: Turn,
+        reply_to: ReplyTo,
         mut left: WatchesLeft,
         out: &mut Vec<Output>,
     ) {
-        let connection = turn.connection;
+        let connection = reply_to.connection;
         let skip_acl = self.options.policy.skip_acl;
         for _ in 0..SET_WATCHES_AT_ONCE {
             let Some((path, kind)) = left.next() else {
-                return self.reply(turn, Ok(Reply::Empty), out);
+                return self.reply(reply_to, Ok(Reply::Empty), out);
             };
             let missed = kind.missed(&self.state, &path, left.since);
             let Some(event) = missed.filter(|_| !planted!("missed-events-stay-missed")) else {
@@ -114,7 +114,7 @@ impl Replica {
             }
         }
         self.spend(SET_WATCHES_AT_ONCE * SET_WATCH_WORK);
-        self.put_back(turn, Wait::Watches(left));
+        self.put_back(reply_to, RequestState::Watches(left));
     }
 
     /// Whether a connection may watch this path as well. A path need not exist to be watched, and can

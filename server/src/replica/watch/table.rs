@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::mode::{Modes, Trigger};
 use crate::replica::ConnectionId;
-use crate::replica::above::at_or_above;
+use crate::replica::path_prefix::at_or_above;
 
 /// What a watch takes besides its path's text, in bytes: its places in the maps, and the head of the
 /// text's allocation.
