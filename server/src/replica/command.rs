@@ -127,7 +127,7 @@ pub enum Op {
     },
     /// End the session, because its client asks for it.
     CloseSession,
-    /// End the session, because nothing was heard of its client. It has no effect if the session
+    /// End the session, because its client gave no sign of life. It has no effect if the session
     /// was resumed since the leader decided it, or if another leader, who has given everyone the
     /// whole timeout, put it into the log.
     ExpireSession {
@@ -269,7 +269,7 @@ impl Command {
     pub fn void(&mut self) {
         self.session = SessionId::NONE;
         self.identities = Arc::from([]);
-        // There is no such session.
+        // No session has this id.
         self.op = Op::CloseSession;
     }
 

@@ -1,4 +1,4 @@
-//! What the replica is told, and what it wants done: the two enums around its `step`.
+//! The inputs and outputs of the replica's `step`.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub enum Input {
         /// The entry.
         entry: Entry,
     },
-    /// Proposals whose outcome nobody knows: all unanswered ones up to this number.
+    /// Proposals whose outcome is unknown: all unanswered ones up to this number.
     Lost {
         /// The last of them.
         through: u64,
@@ -73,15 +73,15 @@ pub enum Input {
         /// The last of them.
         through: u64,
     },
-    /// Clients of other servers were heard of. Only the leader is told.
+    /// Clients of other servers gave a sign of life. Only the leader gets this.
     Touched {
         /// Their sessions.
         sessions: Vec<SessionId>,
     },
-    /// A leader has counted these sessions as heard of; see [`Output::Touch`]. Those that it has not
+    /// A leader has counted signs of life of these sessions; see [`Output::Touch`]. Those that it has not
     /// counted are not among them.
     Heard {
-        /// The number of the last of its touches that the leader was told.
+        /// The number of the last of the touches that the leader has received.
         through: u64,
         /// The sessions.
         sessions: Vec<SessionId>,
@@ -99,7 +99,7 @@ pub enum Input {
         /// why it is refused.
         result: Result<Option<Written>, ErrorCode>,
     },
-    /// Nobody knows what became of a reconfiguration; its connection is closed.
+    /// The outcome of a reconfiguration is unknown; its connection is closed.
     ReconfigLost {
         /// Its number.
         number: u64,
@@ -164,14 +164,14 @@ pub enum Role {
 /// Everything that a replica can want done, in the order in which it must be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
-    /// Answer the handshake. A refused one is followed by a `Close`.
+    /// Reply to the handshake. A refused one is followed by a `Close`.
     Accept {
         /// The connection.
         connection: ConnectionId,
         /// The answer.
         response: ConnectResponse,
     },
-    /// Answer a request.
+    /// Reply to a request.
     Reply {
         /// The connection.
         connection: ConnectionId,
@@ -184,7 +184,7 @@ pub enum Output {
         /// When the request came in, on the monotonic clock, in milliseconds.
         since_ms: u64,
     },
-    /// Answer a request with a long reply, which is to be written without the lock.
+    /// Reply to a request with a long reply, which is to be written without the lock.
     ReplyLong {
         /// The connection.
         connection: ConnectionId,
@@ -241,8 +241,9 @@ pub enum Output {
         /// Who asks.
         identities: Arc<[Id]>,
     },
-    /// Tell the leader that these sessions' clients were heard of, and say [`Input::Heard`] when it
-    /// has counted that. What gets lost is told again. Numbers rise by one from output to output.
+    /// Report to the leader that these sessions' clients gave a sign of life, and step with
+    /// [`Input::Heard`] when it has counted that. What gets lost is reported again. Numbers rise by
+    /// one from output to output.
     Touch {
         /// The touch's number, from 1.
         number: u64,

@@ -76,7 +76,7 @@ pub struct Replica {
     expiry: Expiry,
     /// Nothing is decided to have expired before this time.
     expire_from_ms: u64,
-    /// Sessions that this server has heard of since it last told the leader.
+    /// Sessions with signs of life since the last report to the leader.
     touched: Vec<SessionId>,
     touch_round: u64,
     last_touch_ms: u64,
@@ -101,7 +101,7 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// A replica that serves nobody until it hears of a leader.
+    /// A replica that serves no client until a leader is known.
     pub fn new(options: Options, state: State) -> Self {
         Self {
             state,

@@ -3,7 +3,7 @@
 use std::ops::Bound;
 
 /// The members of a sorted set that are `path` or lie above it, the deepest first, each as a part
-/// of `path`. `last` answers the last member up to a bound.
+/// of `path`. `last` returns the last member up to a bound.
 ///
 /// It is asked once for each member that is found and for each that shares some of the path: not
 /// for each level of a path that may have a hundred thousand.

@@ -157,7 +157,7 @@ impl Replica {
         self.read_only_from = self.session_next;
     }
 
-    /// Nobody knows what became of a command.
+    /// The outcome of a command is unknown.
     pub(in crate::replica) fn lose(&mut self, waiting: ProposalOwner, out: &mut Vec<Output>) {
         match waiting {
             ProposalOwner::Connection(connection) => self.close(connection, out),

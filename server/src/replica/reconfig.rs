@@ -24,7 +24,7 @@ pub struct Written {
 
 impl Replica {
     /// Hands the change of the ensemble at the front of a connection's queue on, if one is there.
-    /// What was asked for in front of it is applied here, so whoever judges it can know it.
+    /// What precedes it in the queue is applied here, so the leader's judgment includes it.
     pub(in crate::replica) fn ask_reconfig(
         &mut self,
         connection: ConnectionId,

@@ -27,7 +27,7 @@ pub struct SessionReport {
     pub session: SessionId,
     /// Its timeout in milliseconds.
     pub timeout_ms: i32,
-    /// When it expires unless it is heard of, on the monotonic clock. Only the leader knows.
+    /// When it expires without another sign of life, on the monotonic clock. Only the leader knows.
     pub expires_ms: Option<u64>,
 }
 

@@ -13,7 +13,7 @@ pub(super) fn of_identities(identities: &[Id]) -> usize {
     identities.iter().map(Id::encoded_bytes).sum()
 }
 
-/// The body of a write as jute writes it. Of what is no write nothing is counted.
+/// The body of a write as jute writes it. What is not a write counts nothing.
 #[allow(clippy::wildcard_enum_match_arm, reason = "only writes get into the log")]
 pub(super) fn of_request(request: &Request) -> usize {
     match request {

@@ -97,8 +97,8 @@ impl Replica {
                 Change::SessionOpened(session) => self.grant(*session),
                 Change::SessionResumed { session, .. } => {
                     self.grant(*session);
-                    // Whoever held it here has lost it, to another server or to a newer
-                    // connection that is welcomed next.
+                    // The connection that held it here has lost it, to another server or to a
+                    // newer connection, whose handshake is finished next.
                     self.close_session(*session, out);
                 }
                 Change::SessionClosed(session) => self.expiry.forget(*session),
@@ -125,7 +125,7 @@ impl Replica {
     fn resolve(&mut self, number: u64, result: CommandResult, out: &mut Vec<Output>) {
         while let Some((popped, waiting)) = self.proposals.pop_through(number) {
             if popped < number {
-                // The fence lets nothing through any more that was overtaken.
+                // The replay filter drops what was overtaken.
                 self.lose(waiting, out);
                 continue;
             }

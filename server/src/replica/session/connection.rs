@@ -64,8 +64,8 @@ pub(crate) struct Connection {
 /// A ping whose turn has come, but that is not answered yet.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ping {
-    /// The number of the touch by which the leader is told of it.
-    pub(crate) told: u64,
+    /// The number of the touch that reports it to the leader.
+    pub(crate) touch: u64,
     /// When it came in, on the monotonic clock, in milliseconds.
     pub(crate) since_ms: u64,
 }
@@ -206,14 +206,14 @@ impl Connection {
         self.pings.push_back(ping);
     }
 
-    /// The leader is told of all held pings once more, by this touch.
-    pub(crate) fn tell_pings(&mut self, told: u64) {
-        self.pings.iter_mut().for_each(|ping| ping.told = told);
+    /// All held pings are reported to the leader once more, by this touch.
+    pub(crate) fn report_pings(&mut self, touch: u64) {
+        self.pings.iter_mut().for_each(|ping| ping.touch = touch);
     }
 
-    /// Takes the oldest held ping, if the leader was told of it by this touch or before.
+    /// Takes the oldest held ping, if this touch or an earlier one reported it.
     pub(crate) fn pop_ping(&mut self, through: u64) -> Option<Ping> {
-        self.pings.pop_front_if(|ping| ping.told <= through)
+        self.pings.pop_front_if(|ping| ping.touch <= through)
     }
 
     pub(crate) fn holds_pings(&self) -> bool {
@@ -289,7 +289,7 @@ impl Connection {
         if is_wanted { self.pop() } else { None }
     }
 
-    /// Lets held writes go, up to the next sync, if one is at the front. `propose` answers the
+    /// Proposes held writes, up to the next sync, if one is at the front. `propose` returns the
     /// number under which it has proposed.
     pub(crate) fn release(&mut self, mut propose: impl FnMut(CommandDraft) -> u64) {
         if !self

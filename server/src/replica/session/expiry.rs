@@ -30,7 +30,7 @@ impl Expiry {
         Self { tick_ms: tick_ms.max(1), sessions: BTreeMap::new(), buckets: BTreeMap::new() }
     }
 
-    /// The moment at which a session expires that is heard of now: the next tick strictly after
+    /// The moment at which a session expires that gives a sign of life now: the next tick strictly after
     /// its timeout.
     pub(crate) fn due_after(&self, now_ms: u64, timeout_ms: u64) -> u64 {
         (now_ms.saturating_add(timeout_ms) / self.tick_ms)
@@ -46,7 +46,7 @@ impl Expiry {
         self.buckets.entry(due_ms).or_default().insert(session);
     }
 
-    /// A session was heard of. Unknown ones stay unknown; for decided ones it counts only if the
+    /// A session gave a sign of life. Unknown ones stay unknown; for decided ones it counts only if the
     /// decision is revoked.
     pub(crate) fn touch(&mut self, session: SessionId, now_ms: u64) {
         let Some(&deadline) = self.sessions.get(&session) else { return };
@@ -95,7 +95,7 @@ impl Expiry {
         }
     }
 
-    /// This process was paused and heard of nobody: all deadlines move by as much.
+    /// This process was paused and received nothing: all deadlines move by as much.
     pub(crate) fn postpone(&mut self, by_ms: u64) {
         let by_ms = if planted!("pause-counts-as-silence") { 0 } else { by_ms };
         let buckets = std::mem::take(&mut self.buckets);
@@ -128,7 +128,7 @@ impl Expiry {
         self.sessions.get(&session).is_some_and(|deadline| !deadline.decided)
     }
 
-    /// When the session expires unless it is heard of, on the monotonic clock.
+    /// When the session expires without another sign of life, on the monotonic clock.
     pub(crate) fn due_ms(&self, session: SessionId) -> Option<u64> {
         self.sessions.get(&session).map(|deadline| deadline.due_ms)
     }

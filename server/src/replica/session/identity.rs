@@ -15,7 +15,7 @@ pub(crate) struct Schemes<'a> {
     pub(crate) digest: bool,
     /// How it hashes.
     pub(crate) algorithm: DigestAlgorithm,
-    /// The digest of whoever may do everything, as `user:base64`.
+    /// The super user's digest, as `user:base64`.
     pub(crate) super_digest: Option<&'a str>,
 }
 
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn a_digest_is_the_sha1_of_user_and_password() {
-        // The value stands in ZooKeeper's own documentation.
+        // The value is from ZooKeeper's own documentation.
         let digest = |credentials| digest_of(DigestAlgorithm::Sha1, credentials);
         assert_eq!(digest("super:admin"), "super:xQJmxLMiHGwaqBvst5y6rkB6HQs=");
         // Without a colon the whole text is user and hashed text.

@@ -1,5 +1,5 @@
 //! What time does: the leader ends silent sessions, reaps containers and overdue znodes and writes
-//! the configuration; the others tell it whom they have heard of; a server without a leader stops
+//! the configuration; the others report signs of life to it; a server without a leader stops
 //! serving.
 
 use std::collections::VecDeque;
@@ -11,11 +11,11 @@ use crate::replica::state::{ReapLimits, ReapPlace};
 use crate::replica::{ConnectionId, FeatureLevel, Op, Output, Replica, Role};
 
 /// The most expiries and reapings on their way into the log at a time, so that the end of many
-/// sessions at once does not hold up everybody else's writes.
+/// sessions at once does not delay all other writes.
 const BACKGROUND_MAX: usize = 1000;
 
 /// The most containers and znodes with a time to live that are looked at in one step: about a
-/// millisecond, for which everybody else waits.
+/// millisecond, for which all others wait.
 const LOOKS_MAX: usize = 10_000;
 
 /// The most deadlines that are freed at once when a leadership ends.
@@ -60,15 +60,15 @@ impl Replica {
         self.retry_held_pings(out);
     }
 
-    /// Serves clients from now on, if there is a leader and the members are written down: nobody
-    /// sees a `/zookeeper/config` that is empty and changes a moment later.
+    /// Serves clients from now on, if a leader is known and the members are written down: no
+    /// client sees a `/zookeeper/config` that is empty and changes a moment later.
     pub(in crate::replica) fn begin_serving(&mut self) {
         if !self.serving && self.role != Role::Looking {
             self.serving = self.options.config_text.is_none() || !self.config_data().is_empty();
         }
     }
 
-    /// This server was taken out of the ensemble: nobody keeps its clients' sessions alive through
+    /// This server was taken out of the ensemble: its clients' sessions are not kept alive through
     /// it, so they must go at once. A client that waits for the outcome of a change gets it first.
     pub(in crate::replica) fn on_removed(&mut self, out: &mut Vec<Output>) {
         if self.role != Role::Looking || !std::mem::take(&mut self.serving) {
@@ -84,13 +84,13 @@ impl Replica {
     }
 
     /// Nothing is served from a state that is known to be wrong: all clients go to another server.
-    /// Its part in the ensemble is `Looking` until the next start, so it serves nobody again.
+    /// Its part in the ensemble is `Looking` until the next start, so it serves no client again.
     pub(in crate::replica) fn on_diverged(&mut self, out: &mut Vec<Output>) {
         (self.serving, self.read_only, self.options.read_only_mode) = (false, false, false);
         self.close_all(out);
     }
 
-    /// A new leader knows nothing of when sessions were last heard of: everyone gets the whole
+    /// A new leader does not know when sessions gave their last signs of life: each gets the whole
     /// timeout, by [`Replica::grant_some`].
     pub(in crate::replica) fn begin_to_lead(&mut self) {
         self.forget_deadlines();
@@ -128,14 +128,14 @@ impl Replica {
         true
     }
 
-    /// Gives a session that is heard of its timeout, if a new leader has not come to it yet.
+    /// Gives a session with a sign of life its timeout, if a new leader has not come to it yet.
     pub(super) fn grant_early(&mut self, session: SessionId) {
         if self.rest.ungranted.is_some() && !self.expiry.knows(session) {
             self.grant(session);
         }
     }
 
-    /// A session's client was heard of, on one of this server's connections.
+    /// A session's client gave a sign of life, on one of this server's connections.
     pub(in crate::replica) fn touch(&mut self, connection: ConnectionId) {
         let now_ms = self.now.mono_ms;
         let Some(heard) = self.connections.get_mut(&connection) else { return };
@@ -177,7 +177,7 @@ impl Replica {
                 self.reap(out);
                 self.write_config(out);
             }
-            Role::Follower | Role::Observer => self.tell_touched(out),
+            Role::Follower | Role::Observer => self.report_all_touched(out),
             Role::Looking => self.stop_serving(out),
         }
         self.retry_held_pings(out);
@@ -264,8 +264,8 @@ impl Replica {
         }
     }
 
-    /// Tells the leader, twice in each tick, whom this server has heard of.
-    fn tell_touched(&mut self, out: &mut Vec<Output>) {
+    /// Reports this server's signs of life to the leader, twice in each tick.
+    fn report_all_touched(&mut self, out: &mut Vec<Output>) {
         let half_tick_ms = self.options.tick_ms / 2;
         if self.now.mono_ms < self.last_touch_ms.saturating_add(half_tick_ms) {
             return;
@@ -274,7 +274,7 @@ impl Replica {
         self.touch_round += 1;
         if !self.touched.is_empty() {
             let sessions = std::mem::take(&mut self.touched);
-            self.tell(sessions, out);
+            self.report_touched(sessions, out);
         }
     }
 

@@ -2,9 +2,9 @@
 //! sent, and lives for its whole timeout from then on.
 //!
 //! The leader counts its own clients' pings as they come. Another server does not know whether the
-//! leader that it has heard of still leads, or whether its word will get there: it holds the answer
-//! until a leader has counted the ping. So a client of a server that is cut off soon hears nothing,
-//! instead of being told for a while that all is well.
+//! leader that it knows still leads, or whether its report will get there: it holds the answer
+//! until a leader has counted the ping. So a client of a server that is cut off soon gets no answers,
+//! instead of answers that promise what does not hold.
 
 use zoolet_jute::{Reply, SessionId, Xid};
 
@@ -19,9 +19,9 @@ impl Replica {
         if self.read_only || self.counts(session) {
             return self.reply(ReplyTo { xid: Xid::PING, ..reply_to }, Ok(Reply::Empty), out);
         }
-        let told = self.tell(vec![session], out);
+        let touch = self.report_touched(vec![session], out);
         if let Some(asking) = self.connections.get_mut(&reply_to.connection) {
-            asking.hold_ping(Ping { told, since_ms: reply_to.since_ms });
+            asking.hold_ping(Ping { touch, since_ms: reply_to.since_ms });
             self.pinging.insert(reply_to.connection);
         }
     }
@@ -31,8 +31,12 @@ impl Replica {
         self.role == Role::Leader && self.expiry.is_undecided(session)
     }
 
-    /// Has the leader told of sessions; answers the number of the touch.
-    pub(super) fn tell(&mut self, sessions: Vec<SessionId>, out: &mut Vec<Output>) -> u64 {
+    /// Reports signs of life to the leader; returns the number of the touch.
+    pub(super) fn report_touched(
+        &mut self,
+        sessions: Vec<SessionId>,
+        out: &mut Vec<Output>,
+    ) -> u64 {
         self.touch_last += 1;
         out.push(Output::Touch { number: self.touch_last, sessions });
         self.touch_last
@@ -51,8 +55,8 @@ impl Replica {
         }
     }
 
-    /// Looks after the held pings: one who leads now answers them, the others tell their leader
-    /// again.
+    /// Looks after the held pings: a server that leads now answers them, the others report them to
+    /// their leader again.
     pub(super) fn retry_held_pings(&mut self, out: &mut Vec<Output>) {
         let mut silent = Vec::new();
         for connection in self.pinging.iter().copied().collect::<Vec<_>>() {
@@ -68,10 +72,10 @@ impl Replica {
         if silent.is_empty() {
             return;
         }
-        let told = self.tell(silent.iter().map(|(_, session)| *session).collect(), out);
+        let touch = self.report_touched(silent.iter().map(|(_, session)| *session).collect(), out);
         for (connection, _) in silent {
             if let Some(asking) = self.connections.get_mut(&connection) {
-                asking.tell_pings(told);
+                asking.report_pings(touch);
             }
         }
     }

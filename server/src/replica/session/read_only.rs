@@ -2,7 +2,7 @@
 //! what it knows, to clients that have said that they can live with old data.
 //!
 //! Its sessions are this server's own. They are never in the log nor in the state, so they own
-//! nothing and nobody else knows them; their ids come from the same counter as those of other
+//! nothing and no other server knows them; their ids come from the same counter as those of other
 //! sessions, so none of them is ever another session's. When a leader is known again all of them
 //! end, and the clients come back for a session that counts.
 
@@ -17,7 +17,7 @@ use super::password::password_of;
 use crate::replica::{ConnectionId, Output, Replica};
 
 impl Replica {
-    /// Nobody knows of a leader for too long: from now on only reads are served.
+    /// Without a leader for too long: from now on only reads are served.
     pub(super) fn begin_read_only(&mut self) {
         self.read_only = self.options.read_only_mode;
         self.read_only_from = self.session_next;
@@ -31,7 +31,7 @@ impl Replica {
     }
 
     /// Begins a session that only this server knows. A session of the ensemble cannot be resumed
-    /// here: nobody could tell whether it has ended, and its client would lose what it owns.
+    /// here: it is unknown whether it has ended, and its client would lose what it owns.
     pub(super) fn connect_read_only(
         &mut self,
         connection: ConnectionId,
@@ -66,7 +66,7 @@ impl Replica {
         out.push(Output::Accept { connection, response });
     }
 
-    /// Whether a session began here since there is no leader.
+    /// Whether a session began here since the leader is missing.
     fn began_here(&self, session: SessionId) -> bool {
         let count = self.session_next.0.wrapping_sub(self.read_only_from.0);
         (0..count).contains(&session.0.wrapping_sub(self.read_only_from.0))
@@ -89,7 +89,7 @@ impl Replica {
         RequestState::error(ErrorCode::NotReadOnly)
     }
 
-    /// Ends the sessions of clients that were not heard of for their whole timeout.
+    /// Ends the sessions of clients that gave no sign of life for their whole timeout.
     pub(super) fn expire_read_only(&mut self, out: &mut Vec<Output>) {
         let now_ms = self.now.mono_ms;
         let is_silent = |known: &Connection| {

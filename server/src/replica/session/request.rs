@@ -127,7 +127,7 @@ impl Replica {
         };
         match request {
             Request::Auth(packet) => self.authenticate(connection, &packet),
-            // Without SASL configured, clients must be told so in this way (§16.2).
+            // This reply says that the server has no SASL (§16.2).
             Request::Sasl(_) => RequestState::Ready(Ready::outside_of_time(Ok(Reply::Sasl(None)))),
             Request::Sync(_)
             | Request::CloseSession
@@ -289,7 +289,7 @@ impl Replica {
         self.connections.insert(connection, asking);
     }
 
-    /// Answers a request whose turn has come.
+    /// Replies to a request whose turn has come.
     pub(super) fn answer(
         &mut self,
         connection: ConnectionId,
@@ -311,7 +311,7 @@ impl Replica {
                     self.close(connection, out);
                 }
             }
-            // Only the log answers these.
+            // These wait for the log.
             RequestState::Proposed { .. }
             | RequestState::Held { .. }
             | RequestState::Reconfig { .. } => {}

@@ -156,7 +156,7 @@ fn parse_network(expression: &str) -> Option<(IpAddr, u32)> {
 
 /// The most bytes of an ACL on the wire. An `auth` entry stands for every identity of its
 /// connection, so a small request could ask for a very large one. Every server must decide alike,
-/// so this is no setting.
+/// so this is not a setting.
 const ACL_BYTES_MAX: usize = 1 << 20;
 
 /// The ACL to store for the one that was asked for (protocol §9.4): without duplicates, with

@@ -11,7 +11,7 @@ use super::session::Owner;
 pub struct Applied {
     /// The transaction id that the command took; a refused command takes one as well.
     pub zxid: Zxid,
-    /// The answer to whoever asked.
+    /// The result for the caller.
     pub result: Result<Reply, ErrorCode>,
     /// What has changed, in the order in which watches fire (protocol §8.3). Empty for a refused
     /// command.
@@ -30,7 +30,7 @@ pub struct Step {
 }
 
 /// One thing that a command changed. It carries what a watch needs to fire and what decides who
-/// may hear of it (protocol §8.7), because the znode may be gone by then.
+/// may learn of it (protocol §8.7), because the znode may be gone by then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// A znode was created.

@@ -12,7 +12,7 @@ use super::read::{MULTI_READ_BYTES_MAX, Reader};
 /// A reply with fewer bytes is written at once.
 const LONG_BYTES_MIN: usize = 4 << 10;
 
-/// Data of so many bytes is referred to instead of being copied.
+/// Data of at least this many bytes is referred to instead of being copied.
 const SHARED_BYTES_MIN: usize = 4 << 10;
 
 /// Pieces of a list are about this long.

@@ -139,7 +139,7 @@ impl State {
         apply::begin(self, (stamp, zxid), origin, command)
     }
 
-    /// Goes on with a command that is half done, for about so many changes of znodes.
+    /// Goes on with a command that is half done, for about `changes_max` changes of znodes.
     pub fn go_on(&mut self, changes_max: usize) -> Step {
         apply::go_on(self, changes_max)
     }
@@ -154,7 +154,7 @@ impl State {
         self.tree.quotas_mut().take_exceeded()
     }
 
-    /// Answers a request that changes nothing. Watches are the caller's business.
+    /// Returns the reply to a request that changes nothing. Watches are the caller's business.
     pub fn read(
         &self,
         request: &Request,
@@ -262,17 +262,17 @@ impl State {
         self.tree.ephemeral_count(session)
     }
 
-    /// The Stat of a znode, whoever asks.
+    /// The Stat of a znode, without a look at its ACL.
     pub fn stat(&self, path: &str) -> Option<Stat> {
         self.tree.find(path).map(|id| self.tree.stat(id))
     }
 
-    /// The ACL of a znode, whoever asks.
+    /// The ACL of a znode, without a look at who may read it.
     pub fn acl(&self, path: &str) -> Option<Arc<[Acl]>> {
         self.tree.find(path).map(|id| Arc::clone(self.tree.acl(id)))
     }
 
-    /// The data of a znode, whoever asks.
+    /// The data of a znode, without a look at its ACL.
     pub fn data(&self, path: &str) -> Option<Bytes> {
         self.tree.find(path).and_then(|id| self.tree.node(id).data.clone())
     }

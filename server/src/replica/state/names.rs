@@ -2,7 +2,7 @@
 //! session by their paths.
 //!
 //! A copy shares everything and costs nothing; what changes later is copied leaf by leaf. So a
-//! reply with 100,000 names holds on to a copy and is written when nobody waits for the state.
+//! reply with 100,000 names holds on to a copy and is written without the lock.
 
 use std::sync::Arc;
 

@@ -4,7 +4,7 @@
 //! number it then finds. So it is here: the text itself is the replicated truth, travels in
 //! snapshots, and is never counted anew behind a client's back. Text that makes no sense counts
 //! as not set; it can neither stop an apply nor a start. The same goes for text that is longer than
-//! any quota's: it would be read again with every change, while nobody else is served.
+//! any quota's: it would be read again with every change, while no other request is served.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;

@@ -9,7 +9,7 @@ use super::names::Names;
 use super::tree::Tree;
 use super::znode::NodeId;
 
-/// The longest reply to a multiRead, in bytes. Java clients take a megabyte unless told otherwise.
+/// The longest reply to a multiRead, in bytes. Java clients take a megabyte by default.
 pub(super) const MULTI_READ_BYTES_MAX: usize = 32 << 20;
 
 /// Who asks.
@@ -22,7 +22,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    #[allow(clippy::wildcard_enum_match_arm, reason = "the others are no reads of the state")]
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the others do not read the state")]
     pub(super) fn read(self, request: &Request) -> Result<Reply, ErrorCode> {
         let tree = self.tree;
         match request {
@@ -127,7 +127,7 @@ impl Reader<'_> {
 }
 
 /// An identity as `whoAmI` tells it, without what is secret (protocol §2.16): a digest's user is
-/// what stands in front of the colon.
+/// what precedes the colon.
 fn client_info(id: &Id) -> ClientInfo {
     let scheme = id.scheme.clone().unwrap_or_default();
     let whole = id.id.as_deref().unwrap_or_default();

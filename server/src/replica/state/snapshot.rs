@@ -201,7 +201,7 @@ fn write_node(node: &Znode, parent: u32, out: &mut BytesMut) {
     out.put_i64(argument);
 }
 
-/// Reads a state. Whatever the bytes are, it answers a state whose digest is the one that was
+/// Reads a state. Whatever the bytes are, it returns a state whose digest is the one that was
 /// written, or what is wrong.
 pub(super) fn restore<E: std::fmt::Display>(
     pieces: impl Iterator<Item = Result<Bytes, E>>,

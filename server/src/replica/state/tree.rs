@@ -321,7 +321,7 @@ impl Tree {
         }
     }
 
-    /// Goes back towards where [`Tree::begin`] was, by so many steps; true once it is there. Places
+    /// Goes back towards where [`Tree::begin`] was, by `steps_max` steps; true once it is there. Places
     /// are a stack, so a znode that comes back gets its own again, and its children's pointers are
     /// right.
     pub(super) fn roll_back(&mut self, steps_max: usize) -> bool {

@@ -78,7 +78,7 @@ pub(super) struct Znode {
     pub(super) version: i32,
     pub(super) aversion: i32,
     /// How many children were ever created: the next sequential number (protocol §5). Wider than
-    /// the numbers may be, so that a counter that is used up can be told.
+    /// the numbers may be, so that a counter that is used up can be recognized.
     pub(super) created: u32,
     /// The hash of the path, made from the parent's.
     pub(super) path_hash: u64,

@@ -84,7 +84,7 @@ impl Replica {
     }
 
     /// Registers watches anew after a reconnect, or makes up the events that have been missed
-    /// (§8.6). A client cannot be told that there is no room for its watches, so it is closed.
+    /// (§8.6). No error says that there is not enough room for watches, so the client is closed.
     ///
     /// It may take several steps: each path is judged and watched in one moment.
     pub(in crate::replica) fn set_watches(
@@ -132,7 +132,7 @@ impl Replica {
             && watches.bytes() + more <= options.watch_bytes_max
     }
 
-    /// The state has jumped over changes that nobody saw. One-shot watches fire if what they wait
+    /// The state has jumped over changes that were not seen. One-shot watches fire if what they wait
     /// for has happened in between, with several changes as one event. Connections with watches
     /// that promise every event are closed: their clients know that after a reconnect they must
     /// look for themselves.
@@ -189,17 +189,17 @@ impl Replica {
             .filter_map(|(mode, kind)| {
                 Some((mode, kind.missed(&self.state, path, before.last_zxid())?))
             });
-        let mut told = None;
+        let mut sent = None;
         for (mode, event) in missed.collect::<Vec<_>>() {
             self.watches.remove(connection, path, mode);
             let may_read = self.state.acl(path).is_none_or(|acl| {
                 let identities = self.identities(connection);
                 State::permits(&acl, perms::READ, &identities, self.options.policy.skip_acl)
             });
-            if may_read && told != Some(event) {
+            if may_read && sent != Some(event) {
                 out.push(made_up(connection, event, path));
             }
-            told = Some(event);
+            sent = Some(event);
         }
     }
 }

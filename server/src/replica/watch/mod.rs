@@ -1,4 +1,4 @@
-//! Watches: who is told of which change (protocol §8).
+//! Watches: which connection is notified of which change (protocol §8).
 
 mod delivery;
 mod mode;

@@ -4,7 +4,7 @@ use zoolet_jute::WatcherType;
 
 /// The ways in which one connection watches one path: independent bits.
 ///
-/// ZooKeeper keeps a data table and a child table. A persistent watch always stands in both, so one
+/// ZooKeeper keeps a data table and a child table. A persistent watch is always in both, so one
 /// set of four bits says the same in half the memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Modes(u8);
@@ -69,13 +69,13 @@ pub(crate) enum Trigger {
     Data,
     /// The child table: a child came or went.
     Child,
-    /// Both, with one event for a connection that stands in both: deleted.
+    /// Both, with one event for a connection that is in both: deleted.
     Both,
 }
 
 impl Trigger {
-    /// The modes at the path itself that are told.
-    pub(crate) const fn told(self) -> Modes {
+    /// The modes at the path itself that get the event.
+    pub(crate) const fn notified(self) -> Modes {
         match self {
             Self::Data => Modes::DATA_TABLE,
             Self::Child => Modes::CHILD_TABLE,
@@ -92,7 +92,7 @@ impl Trigger {
         }
     }
 
-    /// Whether recursive watches above the path are told as well.
+    /// Whether recursive watches above the path get the event as well.
     pub(crate) const fn climbs(self) -> bool {
         matches!(self, Self::Data | Self::Both)
     }

@@ -94,7 +94,7 @@ impl Replica {
             self.spend(1);
             self.watches.consume(connection, &event.path, event.trigger);
             let Some(watching) = self.connections.get(&connection) else { continue };
-            // Who may not read is not told; a one-shot watch is used up all the same (§8.7).
+            // A client that may not read is not notified; a one-shot watch is used up all the same (§8.7).
             if State::permits(&event.acl, perms::READ, &watching.identities, skip_acl)
                 || planted!("events-for-all-to-read")
             {

@@ -110,7 +110,7 @@ impl WatchTable {
         true
     }
 
-    /// Removes watches of a connection, so many at most; true once it has none.
+    /// Removes watches of a connection, `max` at most; true once it has none.
     pub(crate) fn remove_some(&mut self, connection: ConnectionId, max: usize) -> bool {
         let watched = self.connections.get(&connection);
         let watched = watched.filter(|_| !planted!("watches-of-the-gone-stay"));
@@ -126,23 +126,24 @@ impl WatchTable {
     /// path itself are to be given to [`WatchTable::consume`].
     pub(crate) fn targets(&self, path: &str, trigger: Trigger) -> Vec<ConnectionId> {
         let watchers = self.paths.get(path);
-        let mut told = watchers
-            .map_or_else(Vec::new, |all| all.matching(|modes| modes.intersects(trigger.told())));
+        let mut notified = watchers.map_or_else(Vec::new, |all| {
+            all.matching(|modes| modes.intersects(trigger.notified()))
+        });
         if trigger.climbs() && !self.recursive.is_empty() && !planted!("nothing-below-is-watched") {
-            let exact = told.len();
+            let exact = notified.len();
             let last = |bound: Bound<&str>| {
                 let mut up_to = self.recursive.range::<str, _>((Bound::Unbounded, bound));
                 up_to.next_back().map(|(path, _)| &**path)
             };
             for ancestor in at_or_above(path, last).filter(|above| *above != path) {
-                told.extend(self.recursive.get(ancestor).into_iter().flatten());
+                notified.extend(self.recursive.get(ancestor).into_iter().flatten());
             }
-            if told.len() > exact {
-                told.sort_unstable();
-                told.dedup();
+            if notified.len() > exact {
+                notified.sort_unstable();
+                notified.dedup();
             }
         }
-        told
+        notified
     }
 
     /// Uses up the one-shot watches of a connection in the tables of a trigger, whatever the event

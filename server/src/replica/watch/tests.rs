@@ -25,7 +25,7 @@ struct Model(BTreeSet<(ConnectionId, &'static str, usize)>);
 impl Model {
     fn fire(&mut self, path: &str, trigger: Trigger) -> Vec<ConnectionId> {
         // Data, child, persistent, recursive.
-        let (told, consumed): (&[usize], &[usize]) = match trigger {
+        let (notified, consumed): (&[usize], &[usize]) = match trigger {
             Trigger::Data => (&[0, 2, 3], &[0]),
             Trigger::Child => (&[1, 2], &[1]),
             Trigger::Both => (&[0, 1, 2, 3], &[0, 1]),
@@ -42,7 +42,7 @@ impl Model {
             .0
             .iter()
             .filter(|(_, at, mode)| {
-                *at == path && told.contains(mode)
+                *at == path && notified.contains(mode)
                     || trigger != Trigger::Child && *mode == 3 && is_above(at)
             })
             .map(|(connection, ..)| *connection)

@@ -8,7 +8,7 @@ use crate::replica::state::tree::Tree;
 use crate::replica::state::znode::Kind;
 
 /// Deletes it if that is still right. Between the leader's look and this moment it may have got a
-/// child or a write, or another kind of znode may stand in its place.
+/// child or a write, or another kind of znode may have taken its place.
 pub(super) fn delete(
     tree: &mut Tree,
     context: &mut Context,

@@ -104,7 +104,7 @@ pub(super) fn begin(
 /// How many znodes a command changes, about, before it is interrupted for the first time.
 const STEP_CHANGES: usize = 128;
 
-/// Goes on with the command that is half done, for about so many changes of znodes.
+/// Goes on with the command that is half done, for about `changes_max` changes of znodes.
 pub(super) fn go_on(state: &mut State, changes_max: usize) -> Step {
     let Some(mut pending) = state.pending.take() else { return Step::default() };
     let Pending { context, work, .. } = &mut *pending;

@@ -23,7 +23,7 @@ impl Multi {
         Self { ops, results: Vec::with_capacity(count), count, failed: None }
     }
 
-    /// Goes on for so many parts. A failed transaction is a successful reply that names the part
+    /// Goes on for `work` parts. A failed transaction is a successful reply that names the part
     /// that failed.
     pub(super) fn go_on(
         &mut self,

@@ -52,7 +52,7 @@ pub(super) fn close(
     Ok(Ending::begin(state, context))
 }
 
-/// Ends a session that was not heard of, unless it was resumed after that was decided.
+/// Ends a session without signs of life, unless it was resumed after that was decided.
 pub(super) fn expire(
     state: &mut State,
     context: &Context,
@@ -77,7 +77,7 @@ impl Ending {
         Self { leaves: state.tree.take_ephemerals(context.session).into_leaves() }
     }
 
-    /// Goes on until so many znodes are deleted, or a few more.
+    /// Goes on until `work` znodes are deleted, or a few more.
     pub(super) fn go_on(
         &mut self,
         state: &mut State,

@@ -1,4 +1,4 @@
-//! Writing an ACL (protocol §2.5). No watch hears of it.
+//! Writing an ACL (protocol §2.5). It fires no watch.
 
 use zoolet_jute::{ErrorCode, SetAclRequest, Stat, perms};
 

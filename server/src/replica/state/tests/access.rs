@@ -161,7 +161,7 @@ fn an_acl_has_a_size_whatever_it_stands_for() {
     assert_eq!(fix_up(Some(&[auth(1)]), &me[..10]).unwrap().len(), 10);
     assert_eq!(fix_up(Some(&[auth(1)]), &me), Err(InvalidAcl));
     assert_eq!(fix_up(Some(&[auth(1), auth(2)]), &me[..10]), Err(InvalidAcl));
-    // Many entries are no work: each is looked for once.
+    // Many entries are cheap: each is looked for once.
     let many: Vec<Acl> =
         (0..40_000).map(|n| acl(1, "ip", &format!("10.0.{}.{}", n / 256, n % 256))).collect();
     let twice = [many.as_slice(), many.as_slice()].concat();

@@ -55,31 +55,31 @@ fn hard_limits_refuse_only_when_enforced_protocol_12() {
     assert_eq!(bench.text(STATS), "count=2,bytes=4", "nor any usage");
 }
 
-/// The soft limits of `setquota -n` and `-b` allow everything, but whoever runs the servers is told.
+/// The soft limits of `setquota -n` and `-b` allow everything, but are logged for the operator.
 #[test]
 fn limits_that_are_passed_are_told_once_by_command_protocol_12() {
-    let told = |bench: &mut Bench| {
+    let logged = |bench: &mut Bench| {
         let exceeded = bench.state.take_quota_exceeded()?;
         Some((exceeded.path, exceeded.limit, exceeded.is_hard, exceeded.allowed, exceeded.value))
     };
     let mut bench = with_quota("count=1,bytes=4");
     bench.create("/a/b", Persistent).expect("soft");
-    assert_eq!(told(&mut bench), None, "not enforced");
+    assert_eq!(logged(&mut bench), None, "not enforced");
     bench.policy.enforce_quota = true;
     bench.create("/a/c", Persistent).expect("soft");
-    assert_eq!(told(&mut bench), Some(("/a".to_owned(), "count", false, 1, 3)));
-    assert_eq!(told(&mut bench), None);
+    assert_eq!(logged(&mut bench), Some(("/a".to_owned(), "count", false, 1, 3)));
+    assert_eq!(logged(&mut bench), None);
     bench.set("/a", b"1234", -1).expect("at the limit");
-    assert_eq!(told(&mut bench), None);
+    assert_eq!(logged(&mut bench), None);
     bench.set("/a", b"12345", -1).expect("soft");
-    assert_eq!(told(&mut bench), Some(("/a".to_owned(), "bytes", false, 4, 5)));
+    assert_eq!(logged(&mut bench), Some(("/a".to_owned(), "bytes", false, 4, 5)));
 
     let mut bench = with_quota("count=1,bytes=1=;byteHardLimit=4");
     bench.policy.enforce_quota = true;
     bench.set("/a", b"1234", -1).expect("the soft limit of the same kind does not count");
-    assert_eq!(told(&mut bench), None);
+    assert_eq!(logged(&mut bench), None);
     assert_eq!(bench.set("/a", b"12345", -1).map(|_| ()), Err(QuotaExceeded));
-    assert_eq!(told(&mut bench), Some(("/a".to_owned(), "byteHardLimit", true, 4, 5)));
+    assert_eq!(logged(&mut bench), Some(("/a".to_owned(), "byteHardLimit", true, 4, 5)));
 }
 
 #[test]
