@@ -40,7 +40,7 @@ pub(super) fn leader_wanted_within(config: &ServerConfig) -> Duration {
 /// How long a proposal may take: less than the shortest session, so that its clients learn of it
 /// from their server, but never so short that the loss of a leader loses what was proposed. That
 /// takes the leader's lease and the longest election timeout, which is as long, and the election.
-fn patience(config: &ServerConfig) -> Duration {
+fn proposal_timeout(config: &ServerConfig) -> Duration {
     let election_max = millis(config.ensemble.election_timeout_ms_max);
     let within_session = millis(config.session.timeout_ms_min) * 3 / 4;
     (election_max * PATIENCE_ELECTIONS).min(within_session).max(election_max * TAKEOVER_ELECTIONS)
@@ -113,7 +113,7 @@ pub(super) fn raft_options(
             heartbeat: millis(ensemble.heartbeat_ms),
             election_min: millis(ensemble.election_timeout_ms_min),
             election_max: millis(ensemble.election_timeout_ms_max),
-            patience: patience(config),
+            proposal_timeout: proposal_timeout(config),
         },
     }
 }

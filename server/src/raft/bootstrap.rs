@@ -16,9 +16,9 @@ use tokio::time::{Instant, sleep};
 
 use super::blocking::blocking;
 use super::codec::Reader;
-use super::core::Core;
 use super::directory::{DirectoryIdentity, directory_of, new_founding};
 use super::founding::{AcceptorFile, Founding, Reply, Request, ballot, choose, round_of};
+use super::handle::RaftHandle;
 use super::network::{FOUND, Links, STATUS};
 use super::options::ConfiguredMember;
 use crate::config::StartMode;
@@ -110,7 +110,7 @@ impl Agreement {
 /// Founds the ensemble, or waits until this server is part of it.
 #[derive(Debug)]
 pub(super) struct Bootstrap {
-    pub core: Core,
+    pub handle: RaftHandle,
     pub links: Arc<Links>,
     pub members: Vec<ConfiguredMember>,
     pub identity: DirectoryIdentity,
@@ -146,13 +146,13 @@ impl Bootstrap {
 
     async fn join_or_found(&self) -> Result<(), StorageError> {
         let voters: Vec<u64> = self.voters().keys().copied().collect();
-        let rank = voters.iter().position(|voter| *voter == self.core.server());
+        let rank = voters.iter().position(|voter| *voter == self.handle.server());
         let rank = rank.and_then(|rank| u32::try_from(rank).ok());
-        let Some(rank) = rank.filter(|_| self.core.log_is_empty()) else { return Ok(()) };
+        let Some(rank) = rank.filter(|_| self.handle.log_is_empty()) else { return Ok(()) };
         if self.start_mode == StartMode::ForceNew {
             let voters = self.voters().into_iter();
-            let own = voters.filter(|(voter, _)| *voter == self.core.server());
-            let directory = directory_of(self.core.node());
+            let own = voters.filter(|(voter, _)| *voter == self.handle.server());
+            let directory = directory_of(self.handle.node());
             let voters = own.map(|(voter, address)| (voter, (directory, address)));
             let founding = Founding { id: self.identity.founding(), voters: voters.collect() };
             self.initialize(0, &founding).await;
@@ -170,8 +170,8 @@ impl Bootstrap {
     /// Asks the other voters until one of them is part of an ensemble, or all are empty, or a
     /// majority is and the rest has had its time.
     async fn ask_around(&self, voters: &[u64]) -> Others {
-        let ours = self.core.server();
-        let mut known = BTreeMap::from([(ours, directory_of(self.core.node()))]);
+        let ours = self.handle.server();
+        let mut known = BTreeMap::from([(ours, directory_of(self.handle.node()))]);
         let (since, mut line_at) = (Instant::now(), Instant::now() + WAIT_LINE_PAUSE);
         loop {
             let unknown = voters.iter().copied().filter(|voter| !known.contains_key(voter));
@@ -214,7 +214,7 @@ impl Bootstrap {
     }
 
     fn is_founded(&self) -> bool {
-        self.identity.founding() != 0 || !self.core.log_is_empty()
+        self.identity.founding() != 0 || !self.handle.log_is_empty()
     }
 
     async fn found(&self, rank: u32, directories: &BTreeMap<u64, u64>) -> Result<(), StorageError> {
@@ -253,7 +253,7 @@ impl Bootstrap {
         };
         let mut round = 1;
         while !self.is_founded() {
-            let ballot = ballot(round, self.core.server());
+            let ballot = ballot(round, self.handle.server());
             let promises = self.decide(&voters, Request::Prepare { ballot }).await?;
             let founding = choose(&promises, voters.len(), new);
             let mut replies = promises;
@@ -287,7 +287,7 @@ impl Bootstrap {
         request: Request,
     ) -> Result<Vec<Reply>, StorageError> {
         let mut asked = JoinSet::new();
-        for server in voters.keys().filter(|server| **server != self.core.server()) {
+        for server in voters.keys().filter(|server| **server != self.handle.server()) {
             let Some(link) = self.links.ask(*server) else { continue };
             let body = request.encode();
             asked.spawn(async move {
@@ -305,12 +305,12 @@ impl Bootstrap {
     async fn initialize(&self, rank: u32, founding: &Founding) {
         let start_at = Instant::now() + self.stagger * rank;
         while Instant::now() < start_at {
-            if !self.core.log_is_empty() {
+            if !self.handle.log_is_empty() {
                 return;
             }
             sleep(LOOK_PAUSE).await;
         }
-        match self.core.raft().initialize(founding.members()).await {
+        match self.handle.raft().initialize(founding.members()).await {
             Ok(()) => {
                 let founding = format_args!("{:#018x}", founding.id).to_string();
                 tracing::info!(founding, "founded the ensemble");
@@ -324,7 +324,7 @@ impl Bootstrap {
     async fn wait_for_membership(&self) -> Result<(), StorageError> {
         let mut line_at = Instant::now() + ANSWER_TIMEOUT;
         let mut found_at = Instant::now() + self.stagger * GRACE_STAGGERS;
-        while !self.core.is_in_membership() {
+        while !self.handle.is_in_membership() {
             sleep(ASK_PAUSE).await;
             if Instant::now() >= found_at && !self.is_founded() && self.agreement.took_part() {
                 // The server that wrote the first entry may have ended before any other had it.
@@ -335,13 +335,13 @@ impl Bootstrap {
                 continue;
             }
             line_at = Instant::now() + WAIT_LINE_PAUSE;
-            let others = self.voters().into_keys().filter(|voter| *voter != self.core.server());
+            let others = self.voters().into_keys().filter(|voter| *voter != self.handle.server());
             let others: Vec<u64> = others.collect();
             let answered = self.ask(&others).await;
             let answered: BTreeSet<u64> = answered.into_iter().map(|(server, _)| server).collect();
             let missing: Vec<u64> =
                 others.into_iter().filter(|server| !answered.contains(server)).collect();
-            let directory = format!("{:#018x}", directory_of(self.core.node()));
+            let directory = format!("{:#018x}", directory_of(self.handle.node()));
             tracing::warn!(
                 directory,
                 ?missing,
@@ -353,9 +353,9 @@ impl Bootstrap {
     }
 
     fn warn_of_differences(&self) {
-        let in_log: Vec<u64> = self.core.voters().into_iter().collect();
+        let in_log: Vec<u64> = self.handle.voters().into_iter().collect();
         let configured: Vec<u64> = self.voters().into_keys().collect();
-        if !in_log.is_empty() && in_log != configured && !self.core.is_ensemble_changed() {
+        if !in_log.is_empty() && in_log != configured && !self.handle.is_ensemble_changed() {
             tracing::warn!(
                 ?in_log,
                 ?configured,

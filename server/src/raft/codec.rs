@@ -119,13 +119,13 @@ impl Reader {
     pub(super) fn append_request(
         &mut self,
     ) -> io::Result<(bool, AppendEntriesRequest<TypeConfig>)> {
-        let doubtful = self.u8()? != 0;
+        let suspects_quorum = self.u8()? != 0;
         let (vote, prev_log_id, leader_commit) = (self.vote()?, self.log_id()?, self.log_id()?);
         let mut entries = Vec::new();
         for _ in 0..self.u32()? {
             entries.push(self.entry()?);
         }
-        Ok((doubtful, AppendEntriesRequest { vote, prev_log_id, entries, leader_commit }))
+        Ok((suspects_quorum, AppendEntriesRequest { vote, prev_log_id, entries, leader_commit }))
     }
 
     pub(super) fn append_response(&mut self) -> io::Result<AppendEntriesResponse<TypeConfig>> {
@@ -268,11 +268,11 @@ pub(super) fn encode_snapshot_meta(founding: u64, meta: &SnapshotMeta) -> Bytes 
 }
 
 pub(super) fn encode_append_request(
-    doubtful: bool,
+    suspects_quorum: bool,
     request: &AppendEntriesRequest<TypeConfig>,
 ) -> Bytes {
     let mut out = BytesMut::new();
-    out.put_u8(u8::from(doubtful));
+    out.put_u8(u8::from(suspects_quorum));
     put_vote(&mut out, &request.vote);
     put_log_id(&mut out, request.prev_log_id.as_ref());
     put_log_id(&mut out, request.leader_commit.as_ref());

@@ -11,9 +11,9 @@ use tokio::task::JoinSet;
 
 use super::bootstrap::{Agreement, Bootstrap};
 use super::committed::Committed;
-use super::core::Core;
 use super::directory::{DirectoryIdentity, directory_of};
 use super::divergence::{Comparer, Divergence};
+use super::handle::RaftHandle;
 use super::joining::Joining;
 use super::levels::{Ceiling, LevelKeeper};
 use super::machine::Machine;
@@ -24,11 +24,11 @@ use super::options::{ConfiguredMember, Options, Timing};
 use super::proposer::{Driver, Proposer};
 use super::reconfig::Reconfigurer;
 use super::replacement::Replacer;
-use super::service::{Answers, Heard};
+use super::rpc_server::{LeaderContact, RpcServer};
 use super::state_machine::{Progress, Snapshots};
 use super::sync::ReadIndex;
 use super::types::LogId;
-use super::upkeep::{Announcer, DiskWatch, Housekeeping, RoleWatch};
+use super::upkeep::{CommitNotifier, DiskWatch, RoleWatch, SnapshotScheduler};
 use super::{options, reconfig, status, sync};
 use crate::fatal::Fatal;
 use crate::peer::{self, Lane, LinkOptions, PeerPort, PeerPortOptions, Service};
@@ -48,7 +48,7 @@ pub(super) fn reconfigurer(
     machine: Arc<dyn Machine>,
 ) -> Reconfigurer {
     Reconfigurer {
-        core: read_index.core.clone(),
+        handle: read_index.handle.clone(),
         links: Arc::clone(&read_index.links),
         machine,
         read_index,
@@ -97,7 +97,7 @@ pub(super) fn links(
 /// What the tasks of a server share.
 #[derive(Debug)]
 pub(super) struct RaftContext {
-    pub core: Core,
+    pub handle: RaftHandle,
     pub links: Arc<Links>,
     pub machine: Arc<dyn Machine>,
     pub proposer: Arc<Proposer>,
@@ -105,7 +105,7 @@ pub(super) struct RaftContext {
     pub applied: watch::Receiver<Option<LogId>>,
     pub progress: Arc<Progress>,
     pub divergence: Arc<Divergence>,
-    pub heard: Arc<Heard>,
+    pub heard: Arc<LeaderContact>,
     pub identity: DirectoryIdentity,
     pub agreement: Arc<Agreement>,
     pub ceiling: Ceiling,
@@ -127,8 +127,8 @@ impl RaftContext {
         let own = options.members.iter().find(|member| member.server == options.server);
         let Some(own) = own.filter(|_| !options.standalone) else { return Ok(None) };
         let address = options.listen.clone().unwrap_or_else(|| own.address.clone());
-        let service: Arc<dyn Service> = Arc::new(Answers {
-            core: self.core.clone(),
+        let service: Arc<dyn Service> = Arc::new(RpcServer {
+            handle: self.handle.clone(),
             machine: Arc::clone(&self.machine),
             snapshots: self.snapshots.clone(),
             applied: self.applied.clone(),
@@ -156,23 +156,23 @@ impl RaftContext {
         };
         let port = PeerPort::listen(&**net, port_options.clone(), Arc::clone(&service)).await;
         let port = port.map_err(|source| StartError::Listen { address, source })?;
-        let (core, net) = (self.core.clone(), Arc::clone(net));
-        Ok(Some((port, MovedPort { core, net, options: port_options, service })))
+        let (handle, net) = (self.handle.clone(), Arc::clone(net));
+        Ok(Some((port, MovedPort { handle, net, options: port_options, service })))
     }
 
     fn read_index(&self) -> ReadIndex {
-        let (core, applied) = (self.core.clone(), self.applied.clone());
-        ReadIndex { core, links: Arc::clone(&self.links), applied }
+        let (handle, applied) = (self.handle.clone(), self.applied.clone());
+        ReadIndex { handle, links: Arc::clone(&self.links), applied }
     }
 
     fn driver(&self, options: &Options) -> Driver {
         Driver {
             proposer: Arc::clone(&self.proposer),
             machine: Arc::clone(&self.machine),
-            core: self.core.clone(),
+            handle: self.handle.clone(),
             links: Arc::clone(&self.links),
             batches: options.batches,
-            patience: options.timing.patience,
+            proposal_timeout: options.timing.proposal_timeout,
             read_index: self.read_index(),
             disk: Arc::clone(&options.disk),
             directory: options.directory.clone(),
@@ -183,7 +183,7 @@ impl RaftContext {
 
     fn level_keeper(&self) -> LevelKeeper {
         LevelKeeper {
-            core: self.core.clone(),
+            handle: self.handle.clone(),
             links: Arc::clone(&self.links),
             machine: Arc::clone(&self.machine),
             read_index: self.read_index(),
@@ -193,14 +193,14 @@ impl RaftContext {
     }
 
     fn comparer(&self) -> Comparer {
-        let (core, links) = (self.core.clone(), Arc::clone(&self.links));
-        Comparer { core, links, divergence: Arc::clone(&self.divergence) }
+        let (handle, links) = (self.handle.clone(), Arc::clone(&self.links));
+        Comparer { handle, links, divergence: Arc::clone(&self.divergence) }
     }
 
     fn role_watch(&self, comparer: Comparer, timing: Timing) -> RoleWatch {
         RoleWatch {
             comparer,
-            core: self.core.clone(),
+            handle: self.handle.clone(),
             machine: Arc::clone(&self.machine),
             heard: Arc::clone(&self.heard),
             applied: self.applied.clone(),
@@ -227,7 +227,7 @@ impl RaftContext {
 
     pub(super) fn start_tasks(&self, options: &Options) -> JoinSet<()> {
         let timing = options.timing;
-        let (core, links) = (self.core.clone(), Arc::clone(&self.links));
+        let (handle, links) = (self.handle.clone(), Arc::clone(&self.links));
         let (machine, proposer) = (Arc::clone(&self.machine), Arc::clone(&self.proposer));
         let mut tasks = JoinSet::new();
         self.spawn(&mut tasks, "proposals", self.driver(options).run());
@@ -236,32 +236,32 @@ impl RaftContext {
             Arc::clone(&proposer),
             Arc::clone(&machine),
             self.read_index(),
-            timing.patience,
+            timing.proposal_timeout,
         );
         self.spawn(&mut tasks, "syncs", syncs);
         self.spawn(&mut tasks, "membership", Arc::clone(&self.changes).follow());
         let changes = Arc::clone(&self.changes);
         let reconfigs = reconfig::serve_reconfigs(Arc::clone(&proposer), changes);
         self.spawn(&mut tasks, "reconfigurations", reconfigs);
-        let touches = sync::send_touches(proposer, Arc::clone(&machine), core.clone(), links);
+        let touches = sync::send_touches(proposer, Arc::clone(&machine), handle.clone(), links);
         self.spawn(&mut tasks, "touched sessions", touches);
         let comparer = self.comparer();
         self.spawn(&mut tasks, "comparisons", comparer.clone().run(timing.election_max));
         self.spawn(&mut tasks, "role", self.role_watch(comparer, timing).run());
-        let announcer = Announcer { core, applied: self.applied.clone() };
-        self.spawn(&mut tasks, "announcements", announcer.run());
+        let notifier = CommitNotifier { handle, applied: self.applied.clone() };
+        self.spawn(&mut tasks, "announcements", notifier.run());
         self.start_upkeep(options, &mut tasks);
         tasks
     }
 
     /// Starts what goes on beside the log.
     fn start_upkeep(&self, options: &Options, tasks: &mut JoinSet<()>) {
-        let (core, timing) = (self.core.clone(), options.timing);
+        let (handle, timing) = (self.handle.clone(), options.timing);
         let changes = Arc::clone(&self.changes);
         let replacer = Replacer { changes, configured: options.members.clone() };
         self.spawn(tasks, "directories", replacer.run());
-        let housekeeping = Housekeeping {
-            core: core.clone(),
+        let scheduler = SnapshotScheduler {
+            handle: handle.clone(),
             machine: Arc::clone(&self.machine),
             snapshots: self.snapshots.clone(),
             progress: Arc::clone(&self.progress),
@@ -271,16 +271,16 @@ impl RaftContext {
             snapshots_retained: options.snapshots_retained,
             links: Arc::clone(&self.links),
         };
-        self.spawn(tasks, "snapshots", housekeeping.run());
+        self.spawn(tasks, "snapshots", scheduler.run());
         let disk = DiskWatch {
-            core: core.clone(),
+            handle: handle.clone(),
             links: Arc::clone(&self.links),
             wal: Arc::clone(&self.wal),
             timing,
         };
         self.spawn(tasks, "disk watch", disk.run());
         let bootstrap = Bootstrap {
-            core: core.clone(),
+            handle: handle.clone(),
             links: Arc::clone(&self.links),
             members: options.members.clone(),
             identity: self.identity.clone(),
@@ -291,7 +291,7 @@ impl RaftContext {
             stagger: timing.election_max,
         };
         tasks.spawn(self.fatal.clone().finite("founding", bootstrap.run()));
-        let watch = status::watch_failure(core, Arc::clone(&self.wal), self.fatal.clone());
+        let watch = status::watch_failure(handle, Arc::clone(&self.wal), self.fatal.clone());
         tasks.spawn(self.fatal.clone().finite("log watch", watch));
     }
 }

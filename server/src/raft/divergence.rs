@@ -20,11 +20,11 @@ use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
 
 use super::codec::Reader;
-use super::core::Core;
 use super::directory::server_of;
+use super::handle::RaftHandle;
 use super::network::{DIGEST, Links};
 use super::types::{LogId, term_of};
-use super::upkeep::hand_over;
+use super::upkeep::transfer_leadership;
 use crate::peer::Lane;
 use crate::storage::Wal;
 
@@ -377,7 +377,7 @@ impl Divergence {
 /// Compares this server's state with the others'.
 #[derive(Clone, Debug)]
 pub(super) struct Comparer {
-    pub core: Core,
+    pub handle: RaftHandle,
     pub links: Arc<Links>,
     pub divergence: Arc<Divergence>,
 }
@@ -391,23 +391,23 @@ impl Comparer {
             ticks.tick().await;
             self.compare(pace).await;
             if self.divergence.is_found() {
-                self.core.raft().runtime_config().elect(false);
-                hand_over(&self.core, &self.links).await;
+                self.handle.raft().runtime_config().elect(false);
+                transfer_leadership(&self.handle, &self.links).await;
             }
         }
     }
 
     /// Asks all other voters once. A server that does not answer within `patience` is not counted.
-    pub(super) async fn compare(&self, patience: Duration) {
+    pub(super) async fn compare(&self, answer_timeout: Duration) {
         let Questions { generation, asked } = self.divergence.questions();
-        let voters: Vec<u64> = self.core.metrics().membership_config.voter_ids().collect();
-        let server = self.core.node();
+        let voters: Vec<u64> = self.handle.metrics().membership_config.voter_ids().collect();
+        let server = self.handle.node();
         let body = encode_questions(&asked);
         let others = voters.iter().filter(|voter| **voter != server && !asked.is_empty());
         let asking = others.map(|&peer| {
             let (link, body) = (self.links.to(peer, Lane::Query), body.clone());
             async move {
-                let answer = link?.call_within(DIGEST, body, patience).await.ok()?;
+                let answer = link?.call_within(DIGEST, body, answer_timeout).await.ok()?;
                 Some((peer, Reader(answer)))
             }
         });

@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
 use super::codec::Reader;
-use super::core::Core;
+use super::handle::RaftHandle;
 use super::machine::Machine;
 use super::network::{LEVEL, Links};
 use super::state_machine::{Snapshots, take_snapshot};
@@ -80,7 +80,7 @@ impl Ceiling {
 /// Keeps the agreed level in step with what the members can do.
 #[derive(Debug)]
 pub(super) struct LevelKeeper {
-    pub core: Core,
+    pub handle: RaftHandle,
     pub links: Arc<Links>,
     pub machine: Arc<dyn Machine>,
     pub read_index: ReadIndex,
@@ -99,7 +99,7 @@ struct Led {
 
 impl LevelKeeper {
     pub(super) async fn run(mut self) {
-        let mut leaderships = self.core.leaderships();
+        let mut leaderships = self.handle.leaderships();
         let mut rounds = interval(ROUND_PAUSE);
         rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut led = Led::default();
@@ -113,7 +113,7 @@ impl LevelKeeper {
                     }
                 }
             }
-            let own = self.core.leadership().filter(|now| now.leader == self.core.node());
+            let own = self.handle.leadership().filter(|now| now.leader == self.handle.node());
             match own.map(|now| now.term) {
                 None => {
                     led = Led::default();
@@ -161,9 +161,9 @@ impl LevelKeeper {
     /// The lowest level of the members that say theirs, and whether all have.
     async fn ask(&self) -> (FeatureLevel, bool) {
         let own = self.machine.levels().offered;
-        let metrics = self.core.metrics();
+        let metrics = self.handle.metrics();
         let members = metrics.membership_config.nodes().map(|(node, _)| *node);
-        let others = members.filter(|node| *node != self.core.node());
+        let others = members.filter(|node| *node != self.handle.node());
         let answers = join_all(others.map(|node| self.ask_one(node))).await;
         let lowest = answers.iter().flatten().copied().min().unwrap_or(own).min(own);
         (lowest, answers.iter().all(Option::is_some))
@@ -179,7 +179,7 @@ impl LevelKeeper {
     /// that does not know them start here.
     async fn forget_commands(&self, agreed: FeatureLevel) -> bool {
         tracing::info!(level = agreed.0, "a lower feature level is agreed: taking a snapshot");
-        let taken = take_snapshot(&self.core, &self.snapshots).await;
+        let taken = take_snapshot(&self.handle, &self.snapshots).await;
         if let Err(error) = &taken {
             tracing::warn!(%error, "no snapshot was taken");
         }

@@ -10,11 +10,11 @@ mod bootstrap;
 mod codec;
 mod committed;
 mod context;
-mod core;
 mod directories;
 mod directory;
 mod divergence;
 mod founding;
+mod handle;
 mod joining;
 mod levels;
 mod log_store;
@@ -27,7 +27,7 @@ mod options;
 mod proposer;
 mod reconfig;
 mod replacement;
-mod service;
+mod rpc_server;
 mod state_machine;
 mod status;
 mod sync;
@@ -46,10 +46,10 @@ use tokio::task::JoinSet;
 
 use self::bootstrap::Agreement;
 use self::context::{RaftContext, links, reconfigurer};
-use self::core::Core;
 use self::directories::Directories;
 use self::directory::DirectoryIdentity;
 use self::divergence::Divergence;
+use self::handle::RaftHandle;
 use self::log_store::LogStore;
 use self::network::{Links, Network};
 use self::state_machine::{Snapshots, StateMachine};
@@ -61,7 +61,7 @@ use crate::replica::Role;
 use crate::storage::Wal;
 use crate::transport::Net;
 
-pub use self::core::EntrySizes;
+pub use self::handle::EntrySizes;
 use self::levels::Ceiling;
 pub use self::machine::{Chunks, Machine, Staged, StateSnapshot};
 pub use self::open::{StartError, open};
@@ -128,9 +128,12 @@ impl Opened {
         let raft = openraft::Raft::build(node, Arc::new(config), network, log_store, state_machine)
             .await
             .map_err(not_started)?;
-        let core = Core::new(node, raft, Arc::clone(&wal), fatal.clone());
-        let read_index =
-            ReadIndex { core: core.clone(), links: Arc::clone(&links), applied: applied.clone() };
+        let handle = RaftHandle::new(node, raft, Arc::clone(&wal), fatal.clone());
+        let read_index = ReadIndex {
+            handle: handle.clone(),
+            links: Arc::clone(&links),
+            applied: applied.clone(),
+        };
         let changes = reconfigurer(&options, read_index, Arc::clone(&machine));
         let context = RaftContext {
             changes: Arc::new(changes),
@@ -142,7 +145,7 @@ impl Opened {
             applied,
             progress,
             divergence,
-            core,
+            handle,
             heard: Arc::default(),
             identity,
             agreement: Arc::new(agreement),
@@ -152,17 +155,17 @@ impl Opened {
             wal,
         };
         let (port, moved_port) = context.listen(&options, &net).await?.unzip();
-        context.core.raft().run();
+        context.handle.raft().run();
         let mut tasks = context.start_tasks(&options);
         if let Some(moved_port) = moved_port {
             context.spawn(&mut tasks, "moved peer port", moved_port.run());
         }
         let role = context.role.subscribe();
         let RaftContext {
-            core, links, applied, snapshots, divergence, wal, identity, fatal, ..
+            handle, links, applied, snapshots, divergence, wal, identity, fatal, ..
         } = context;
         Ok(Raft {
-            core,
+            handle,
             identity,
             links,
             applied,
@@ -186,7 +189,7 @@ fn not_started(error: impl std::fmt::Display) -> StartError {
 /// A server in its ensemble. Dropping it without [`Raft::shutdown`] is like a kill.
 #[derive(Debug)]
 pub struct Raft {
-    core: Core,
+    handle: RaftHandle,
     identity: DirectoryIdentity,
     links: Arc<Links>,
     applied: watch::Receiver<Option<LogId>>,
@@ -231,7 +234,7 @@ impl Raft {
     /// Tells how things stand, for as long as anybody asks.
     pub fn status_source(&self) -> StatusSource {
         StatusSource {
-            core: self.core.clone(),
+            handle: self.handle.clone(),
             applied: self.applied.clone(),
             snapshots: self.snapshots.clone(),
             divergence: Arc::clone(&self.divergence),
@@ -241,15 +244,15 @@ impl Raft {
     }
 
     /// Makes another server the leader, if this one is.
-    pub async fn hand_over(&self) {
-        upkeep::hand_over(&self.core, &self.links).await;
+    pub async fn transfer_leadership(&self) {
+        upkeep::transfer_leadership(&self.handle, &self.links).await;
     }
 
     /// Begins to take a snapshot now.
     pub fn take_snapshot(&self) {
-        let (core, snapshots) = (self.core.clone(), self.snapshots.clone());
+        let (handle, snapshots) = (self.handle.clone(), self.snapshots.clone());
         tokio::spawn(async move {
-            if let Err(error) = state_machine::take_snapshot(&core, &snapshots).await {
+            if let Err(error) = state_machine::take_snapshot(&handle, &snapshots).await {
                 tracing::warn!(%error, "no snapshot was taken");
             }
         });
@@ -258,7 +261,7 @@ impl Raft {
     /// Ends this server's part in good order: hands the lead over, and makes all that was written
     /// durable.
     pub async fn shutdown(mut self) {
-        self.hand_over().await;
+        self.transfer_leadership().await;
         self.stop().await;
     }
 
@@ -266,7 +269,7 @@ impl Raft {
     pub async fn stop(&mut self) {
         self.port = None;
         self.tasks.shutdown().await;
-        if let Err(error) = self.core.raft().shutdown().await {
+        if let Err(error) = self.handle.raft().shutdown().await {
             tracing::warn!(%error, "openraft has not ended well");
         }
         let (done, flushed) = tokio::sync::oneshot::channel();

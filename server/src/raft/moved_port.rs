@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::core::Core;
+use super::handle::RaftHandle;
 use crate::peer::{PeerPort, PeerPortOptions, Service};
 use crate::transport::Net;
 
@@ -17,7 +17,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// the others may not know of the change yet, or may have been restarted since.
 #[derive(Debug)]
 pub(super) struct MovedPort {
-    pub core: Core,
+    pub handle: RaftHandle,
     pub net: Arc<dyn Net>,
     /// Those of the port that is open since the start.
     pub options: PeerPortOptions,
@@ -52,11 +52,11 @@ impl MovedPort {
     /// The port and address where the others look for this server, if it is another port than
     /// that of its start.
     fn moved_to(&self) -> Option<(String, String)> {
-        let metrics = self.core.metrics();
+        let metrics = self.handle.metrics();
         let membership = metrics.membership_config.membership();
         // Before the first change the configuration files say where everyone is.
         let member =
-            membership.get_node(&self.core.node()).filter(|known| !known.line.is_empty())?;
+            membership.get_node(&self.handle.node()).filter(|known| !known.line.is_empty())?;
         let (_, port) = member.address.rsplit_once(':')?;
         let (host, first_port) = self.options.address.rsplit_once(':')?;
         let is_wildcard = ["0.0.0.0", "[::]"].contains(&host);

@@ -71,7 +71,7 @@ pub(super) struct Links {
     /// Whether this server leads and has not heard of a majority for too long. Appends tell it, so
     /// that followers which still hear of this leader do not go on serving what a majority
     /// somewhere else may have left behind.
-    doubtful: AtomicBool,
+    suspects_quorum: AtomicBool,
     /// The index of the last membership without this server that others have reported; zero for
     /// none.
     removal: Arc<AtomicU64>,
@@ -103,8 +103,8 @@ impl Links {
             questions: BTreeMap::new(),
             reaches: BTreeMap::new(),
         });
-        let (doubtful, removal) = (AtomicBool::new(false), Arc::default());
-        Self { template, append_timeout, doubtful, removal, known }
+        let (suspects_quorum, removal) = (AtomicBool::new(false), Arc::default());
+        Self { template, append_timeout, suspects_quorum, removal, known }
     }
 
     /// The index of the last membership without this server that others have reported.
@@ -118,8 +118,8 @@ impl Links {
     }
 
     /// Tells all followers from now on whether this leader has a majority.
-    pub(super) fn doubt(&self, doubtful: bool) {
-        self.doubtful.store(doubtful, Ordering::Relaxed);
+    pub(super) fn suspect_quorum(&self, suspects_quorum: bool) {
+        self.suspects_quorum.store(suspects_quorum, Ordering::Relaxed);
     }
 
     /// Returns the link to a node; `None` if the address of its server is not known. It carries
@@ -218,32 +218,32 @@ pub(super) struct Network {
 }
 
 impl Network {
-    fn client(&self, target: u64, member: &Member, lane: Lane) -> Remote {
+    fn client(&self, target: u64, member: &Member, lane: Lane) -> PeerClient {
         self.links.learn(target, member);
         let (snapshots, links) = (self.snapshots.clone(), Arc::clone(&self.links));
-        Remote { node: self.node, target, lane, links, snapshots }
+        PeerClient { node: self.node, target, lane, links, snapshots }
     }
 }
 
 impl RaftNetworkFactory<TypeConfig> for Network {
-    type Network = Remote;
+    type Network = PeerClient;
 
-    async fn new_client(&mut self, target: u64, member: &Member) -> Remote {
+    async fn new_client(&mut self, target: u64, member: &Member) -> PeerClient {
         self.client(target, member, Lane::Append)
     }
 
-    async fn new_heartbeat_client(&mut self, target: u64, member: &Member) -> Remote {
+    async fn new_heartbeat_client(&mut self, target: u64, member: &Member) -> PeerClient {
         self.client(target, member, Lane::Control)
     }
 
-    async fn new_snapshot_client(&mut self, target: u64, member: &Member) -> Remote {
+    async fn new_snapshot_client(&mut self, target: u64, member: &Member) -> PeerClient {
         self.client(target, member, Lane::Snapshot)
     }
 }
 
 /// One peer, as openraft calls it.
 #[derive(Clone, Debug)]
-pub(super) struct Remote {
+pub(super) struct PeerClient {
     node: u64,
     target: u64,
     /// The lane of appends; votes always take the control lane.
@@ -254,7 +254,7 @@ pub(super) struct Remote {
 
 type Failure = RPCError<TypeConfig>;
 
-impl Remote {
+impl PeerClient {
     async fn call(
         &self,
         (lane, kind, action): (Lane, u8, RPCTypes),
@@ -337,7 +337,7 @@ fn network(error: &io::Error) -> Failure {
     RPCError::Network(NetworkError::new(error))
 }
 
-impl RaftNetworkV2<TypeConfig> for Remote {
+impl RaftNetworkV2<TypeConfig> for PeerClient {
     type SnapshotData = SnapshotReader;
 
     async fn append_entries(
@@ -352,8 +352,8 @@ impl RaftNetworkV2<TypeConfig> for Remote {
             }
         };
         let call = (self.lane, APPEND, RPCTypes::AppendEntries);
-        let doubtful = self.links.doubtful.load(Ordering::Relaxed);
-        let body = codec::encode_append_request(doubtful, &request);
+        let suspects_quorum = self.links.suspects_quorum.load(Ordering::Relaxed);
+        let body = codec::encode_append_request(suspects_quorum, &request);
         let mut answer = self.call(call, body, timeout).await?;
         answer.append_response().map_err(|error| network(&error))
     }

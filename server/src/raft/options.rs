@@ -43,7 +43,7 @@ pub struct Timing {
     /// How long a proposal or a sync may take before its outcome counts as unknown. Less than the
     /// shortest session, so that clients hear of it from their server, but longer than it takes to
     /// replace a leader.
-    pub patience: Duration,
+    pub proposal_timeout: Duration,
 }
 
 impl Timing {
@@ -55,7 +55,7 @@ impl Timing {
             heartbeat: election_max / 5,
             election_min: election_max * 3 / 5,
             election_max,
-            patience: election_max * 6,
+            proposal_timeout: election_max * 6,
         }
     }
 

@@ -27,7 +27,7 @@ use zoolet_jute::{Id, ReconfigRequest, SessionId};
 use self::queue::{Queue, Seen, Waiting};
 use super::blocking::blocking;
 use super::boot;
-use super::core::{Core, Leadership};
+use super::handle::{Leadership, RaftHandle};
 use super::levels::{Admission, Ceiling};
 use super::machine::Machine;
 use super::network::{Links, PROPOSE};
@@ -195,7 +195,7 @@ impl Proposals for Proposer {
 
 /// A batch that is not yet applied here.
 #[derive(Debug)]
-struct Flight {
+struct InFlightBatch {
     bytes: Bytes,
     level: FeatureLevel,
     last: u64,
@@ -208,11 +208,11 @@ struct Flight {
 pub(super) struct Driver {
     pub proposer: Arc<Proposer>,
     pub machine: Arc<dyn Machine>,
-    pub core: Core,
+    pub handle: RaftHandle,
     pub links: Arc<Links>,
     pub batches: BatchLimits,
     /// After so long without being applied, a batch is given up.
-    pub patience: Duration,
+    pub proposal_timeout: Duration,
     pub read_index: ReadIndex,
     /// Where the number of this start is kept.
     pub disk: Arc<dyn Disk>,
@@ -224,13 +224,13 @@ pub(super) struct Driver {
 
 /// The state of the driver between two rounds.
 #[derive(Debug)]
-struct Course {
+struct ProposalStream {
     boot: u64,
     stream: u64,
     /// A batch of this stream was applied. Before that, only one may be under way: the fence
     /// takes any batch as a stream's first.
     is_established: bool,
-    in_flight: VecDeque<Flight>,
+    in_flight: VecDeque<InFlightBatch>,
     /// The leadership to which the batches were proposed.
     leadership: Option<Leadership>,
     /// Counts the attempts; what is reported of an older one does not matter any more.
@@ -243,8 +243,8 @@ struct Course {
 impl Driver {
     pub(super) async fn run(self) {
         let (report, mut failures) = mpsc::unbounded_channel();
-        let mut leaderships = self.core.leaderships();
-        let mut course = Course {
+        let mut leaderships = self.handle.leaderships();
+        let mut stream = ProposalStream {
             boot: self.proposer.boot(),
             stream: 1,
             is_established: false,
@@ -254,26 +254,26 @@ impl Driver {
             not_before: Instant::now(),
             pause: RETRY_PAUSE_MIN,
         };
-        let mut too_low = self.catch_up(&mut course).await;
+        let mut too_low = self.catch_up(&mut stream).await;
         if too_low.is_none() {
-            self.machine.started(course.boot);
+            self.machine.started(stream.boot);
         }
         loop {
-            if let Some(admitted) = too_low.take().or_else(|| self.settle(&mut course))
-                && let Err(error) = self.restart(&mut course, admitted).await
+            if let Some(admitted) = too_low.take().or_else(|| self.settle(&mut stream))
+                && let Err(error) = self.restart(&mut stream, admitted).await
             {
                 self.fatal.report(error.to_string());
                 return;
             }
-            self.fill(&mut course);
+            self.fill(&mut stream);
             let leadership = *leaderships.borrow_and_update();
-            if leadership != course.leadership {
-                course.leadership = leadership;
-                course.pause = RETRY_PAUSE_MIN;
-                course.start_over(Instant::now());
+            if leadership != stream.leadership {
+                stream.leadership = leadership;
+                stream.pause = RETRY_PAUSE_MIN;
+                stream.start_over(Instant::now());
             }
-            self.send(&mut course, &report).await;
-            let wake_at = course.wake_at(self.patience);
+            self.send(&mut stream, &report).await;
+            let wake_at = stream.wake_at(self.proposal_timeout);
             tokio::select! {
                 () = self.proposer.wake.notified() => {}
                 changed = leaderships.changed() => {
@@ -282,9 +282,9 @@ impl Driver {
                     }
                 }
                 Some(attempt) = failures.recv() => {
-                    if attempt == course.attempt {
-                        course.start_over(Instant::now() + course.pause);
-                        course.pause = (course.pause * 2).min(RETRY_PAUSE_MAX);
+                    if attempt == stream.attempt {
+                        stream.start_over(Instant::now() + stream.pause);
+                        stream.pause = (stream.pause * 2).min(RETRY_PAUSE_MAX);
                     }
                 }
                 () = sleep_until(wake_at.unwrap_or_else(Instant::now)), if wake_at.is_some() => {}
@@ -296,7 +296,7 @@ impl Driver {
     /// every earlier start of this server: one on another disk, or under another clock, too. What
     /// clients want meanwhile is lost when it takes too long. Returns the row of the fence if this start
     /// must have a higher number.
-    async fn catch_up(&self, course: &mut Course) -> Option<Admitted> {
+    async fn catch_up(&self, stream: &mut ProposalStream) -> Option<Admitted> {
         let mut read_index = self.read_index.clone();
         let caught_up = async {
             while !read_index.catch_up().await {
@@ -312,8 +312,10 @@ impl Driver {
             }
             if self.proposer.lock_queue().is_empty() {
                 waiting_since = None;
-            } else if waiting_since.get_or_insert_with(Instant::now).elapsed() >= self.patience {
-                self.lose(course, "no leader was found in time");
+            } else if waiting_since.get_or_insert_with(Instant::now).elapsed()
+                >= self.proposal_timeout
+            {
+                self.lose(stream, "no leader was found in time");
                 waiting_since = None;
             }
         }
@@ -321,49 +323,53 @@ impl Driver {
         let mut seen = self.proposer.lock_seen();
         seen.admitted = seen.admitted.max(admitted);
         // Nothing was proposed yet, so the same number is another start's as well.
-        course.is_too_low(seen.admitted).then_some(seen.admitted)
+        stream.is_too_low(seen.admitted).then_some(seen.admitted)
     }
 
     /// Drops what was applied, and gives up what takes too long. Returns the row of the fence if
     /// this start must have a higher number: whatever it proposed would be dropped.
-    fn settle(&self, course: &mut Course) -> Option<Admitted> {
+    fn settle(&self, stream: &mut ProposalStream) -> Option<Admitted> {
         let mut seen = self.proposer.lock_seen();
         let Seen { admitted, gap, replaced } = *seen;
         (seen.gap, seen.replaced) = (false, false);
         drop(seen);
-        let is_own = admitted.boot == course.boot;
-        if !is_own && course.is_too_low(admitted) {
+        let is_own = admitted.boot == stream.boot;
+        if !is_own && stream.is_too_low(admitted) {
             return Some(admitted);
         }
-        if is_own && admitted.stream == course.stream {
-            course.is_established = true;
-            while course.in_flight.front().is_some_and(|flight| flight.last <= admitted.last) {
-                course.in_flight.pop_front();
-                course.pause = RETRY_PAUSE_MIN;
+        if is_own && admitted.stream == stream.stream {
+            stream.is_established = true;
+            while stream.in_flight.front().is_some_and(|batch| batch.last <= admitted.last) {
+                stream.in_flight.pop_front();
+                stream.pause = RETRY_PAUSE_MIN;
             }
         }
         if gap {
-            course.start_over(Instant::now());
+            stream.start_over(Instant::now());
         }
-        let is_late = |flight: &Flight| flight.since.elapsed() >= self.patience;
-        if is_own && admitted.stream > course.stream {
-            course.stream = admitted.stream;
-            self.lose(course, "the log has a later stream of this server");
+        let is_late = |batch: &InFlightBatch| batch.since.elapsed() >= self.proposal_timeout;
+        if is_own && admitted.stream > stream.stream {
+            stream.stream = admitted.stream;
+            self.lose(stream, "the log has a later stream of this server");
         } else if replaced {
-            self.lose(course, "a snapshot has replaced the state");
-        } else if course.in_flight.front().is_some_and(is_late) {
-            self.lose(course, "no leader has committed them in time");
+            self.lose(stream, "a snapshot has replaced the state");
+        } else if stream.in_flight.front().is_some_and(is_late) {
+            self.lose(stream, "no leader has committed them in time");
         }
         None
     }
 
     /// Goes on as a start above the one that the fence knows of. The number is durable before it is
     /// used, and the clients of the old one are sent away: none of their commands was applied.
-    async fn restart(&self, course: &mut Course, admitted: Admitted) -> Result<(), StorageError> {
+    async fn restart(
+        &self,
+        stream: &mut ProposalStream,
+        admitted: Admitted,
+    ) -> Result<(), StorageError> {
         let boot = admitted.next_boot();
         tracing::warn!(
             server = %self.proposer.server,
-            number = course.boot,
+            number = stream.boot,
             known = admitted.boot,
             new = boot,
             "the number of this start is lower than that of an earlier one: the clock was set back \
@@ -372,23 +378,23 @@ impl Driver {
         let (disk, directory) = (Arc::clone(&self.disk), self.directory.clone());
         // A number that may not be durable must not be used.
         blocking("number of the start", move || boot::save(&*disk, &directory, boot)).await?;
-        self.lose(course, "the number of this start was too low");
+        self.lose(stream, "the number of this start was too low");
         self.proposer.boot.store(boot, Ordering::Relaxed);
         let through = self.machine.started(boot);
         let mut queue = self.proposer.lock_queue();
         queue.drop_through(through);
         self.proposer.queued_bytes.store(queue.bytes(), Ordering::Relaxed);
         drop(queue);
-        (course.boot, course.stream) = (boot, 1);
+        (stream.boot, stream.stream) = (boot, 1);
         Ok(())
     }
 
     /// Gives everything up, what is still queued included: of a session whose command is lost, no
     /// later one may be proposed, or it would overtake the lost one.
-    fn lose(&self, course: &mut Course, why: &str) {
+    fn lose(&self, stream: &mut ProposalStream, why: &str) {
         let mut sessions = BTreeSet::new();
-        for flight in course.in_flight.drain(..) {
-            if let Ok(batch) = Batch::decode(flight.bytes) {
+        for batch in stream.in_flight.drain(..) {
+            if let Ok(batch) = Batch::decode(batch.bytes) {
                 sessions.extend(batch.commands.iter().map(|command| command.session));
             }
         }
@@ -401,42 +407,42 @@ impl Driver {
         tracing::warn!(through, why, "proposals are lost");
         self.machine.lost(through);
         self.proposer.lock_queue().void_orphans(sessions);
-        course.stream += 1;
-        course.is_established = false;
-        course.start_over(Instant::now());
+        stream.stream += 1;
+        stream.is_established = false;
+        stream.start_over(Instant::now());
     }
 
     /// Makes batches of what waits.
-    fn fill(&self, course: &mut Course) {
-        let limit = if course.is_established { IN_FLIGHT_MAX } else { 1 };
-        while course.in_flight.len() < limit {
+    fn fill(&self, stream: &mut ProposalStream) {
+        let limit = if stream.is_established { IN_FLIGHT_MAX } else { 1 };
+        while stream.in_flight.len() < limit {
             let commands = self.proposer.take_batch(self.batches);
             let Some(last) = commands.last().map(|command| command.number) else { return };
-            let (server, boot) = (self.proposer.server, course.boot);
-            let origin = Origin { server, boot, stream: course.stream };
+            let (server, boot) = (self.proposer.server, stream.boot);
+            let origin = Origin { server, boot, stream: stream.stream };
             // The leader puts its time in.
             let batch = Batch { origin, now_ms: 0, commands };
             let (level, bytes) = (batch.level(), batch.encode_checked());
             let since = Instant::now();
-            course.in_flight.push_back(Flight { bytes, level, last, since, is_sent: false });
+            stream.in_flight.push_back(InFlightBatch { bytes, level, last, since, is_sent: false });
         }
     }
 
     /// Proposes what is not, in order.
-    async fn send(&self, course: &mut Course, report: &mpsc::UnboundedSender<u64>) {
-        let Some(leadership) = course.leadership else { return };
-        if Instant::now() < course.not_before {
+    async fn send(&self, stream: &mut ProposalStream, report: &mpsc::UnboundedSender<u64>) {
+        let Some(leadership) = stream.leadership else { return };
+        if Instant::now() < stream.not_before {
             return;
         }
-        for flight in course.in_flight.iter_mut().filter(|flight| !flight.is_sent) {
-            flight.is_sent = true;
-            let (report, attempt) = (report.clone(), course.attempt);
+        for batch in stream.in_flight.iter_mut().filter(|batch| !batch.is_sent) {
+            batch.is_sent = true;
+            let (report, attempt) = (report.clone(), stream.attempt);
             let failed = move || {
                 // The driver may have ended.
                 let _ = report.send(attempt);
             };
-            if leadership.leader == self.core.node() {
-                let term = match self.ceiling.admits(flight.level) {
+            if leadership.leader == self.handle.node() {
+                let term = match self.ceiling.admits(batch.level) {
                     Admission::AnyTerm => None,
                     Admission::Term(term) => Some(term),
                     // As when another leader refuses it: what is behind it waits as well.
@@ -447,14 +453,14 @@ impl Driver {
                         failed();
                     }
                 }));
-                let stamped = Batch::stamp(&flight.bytes, self.machine.wall_ms());
-                if !self.core.propose(Body(stamped), term, told).await {
+                let stamped = Batch::stamp(&batch.bytes, self.machine.wall_ms());
+                if !self.handle.propose(Body(stamped), term, told).await {
                     return;
                 }
             } else {
                 let link = self.links.to(leadership.leader, Lane::Request);
                 let Some(link) = link else { return };
-                let answer = link.call(PROPOSE, flight.bytes.clone());
+                let answer = link.call(PROPOSE, batch.bytes.clone());
                 tokio::spawn(async move {
                     let accepted = answer.await.is_ok_and(|answer| *answer == [1]);
                     if !accepted {
@@ -466,7 +472,7 @@ impl Driver {
     }
 }
 
-impl Course {
+impl ProposalStream {
     /// Whether this start's number is not above that of the one that the fence knows of. One that is
     /// above, but not by enough, could give ids of sessions again.
     fn is_too_low(&self, admitted: Admitted) -> bool {
@@ -477,16 +483,16 @@ impl Course {
     fn start_over(&mut self, not_before: Instant) {
         self.attempt += 1;
         self.not_before = not_before;
-        for flight in &mut self.in_flight {
-            flight.is_sent = false;
+        for batch in &mut self.in_flight {
+            batch.is_sent = false;
         }
     }
 
     /// When there is something to do even if nothing happens.
-    fn wake_at(&self, patience: Duration) -> Option<Instant> {
+    fn wake_at(&self, proposal_timeout: Duration) -> Option<Instant> {
         let oldest = self.in_flight.front()?;
-        let late_at = oldest.since + patience;
-        let waits = self.in_flight.iter().any(|flight| !flight.is_sent);
+        let late_at = oldest.since + proposal_timeout;
+        let waits = self.in_flight.iter().any(|batch| !batch.is_sent);
         let can_send = waits && self.leadership.is_some() && self.not_before > Instant::now();
         Some(if can_send { late_at.min(self.not_before) } else { late_at })
     }

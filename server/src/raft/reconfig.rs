@@ -22,8 +22,8 @@ use zoolet_jute::{ErrorCode, Id, ReconfigRequest};
 
 use self::message::{Verdict, decode, encode};
 use super::bootstrap::ask_standing;
-use super::core::Core;
 use super::directory::{node_id, server_of};
+use super::handle::RaftHandle;
 use super::joining::Joining;
 use super::machine::Machine;
 use super::members::{
@@ -34,7 +34,7 @@ use super::options::{ConfiguredMember, Timing};
 use super::proposer::Proposer;
 use super::sync::ReadIndex;
 use super::types::{Member, Membership};
-use super::upkeep::hand_over_to;
+use super::upkeep::transfer_leadership_to;
 use crate::config::{MemberList, Role, change_members, parse_members};
 use crate::fatal::caught;
 use crate::host::ConfigView;
@@ -67,7 +67,7 @@ const SERVER_MAX: u64 = 255;
 /// Changes the ensemble, as leader, and follows its changes, as everybody.
 #[derive(Debug)]
 pub(super) struct Reconfigurer {
-    pub core: Core,
+    pub handle: RaftHandle,
     pub links: Arc<Links>,
     pub machine: Arc<dyn Machine>,
     pub read_index: ReadIndex,
@@ -128,7 +128,7 @@ impl Reconfigurer {
 
     /// Whether this server is a member according to the text of `/zookeeper/config`.
     fn is_listed(&self, text: &str) -> bool {
-        parse_members(text).is_ok_and(|members| members.contains_key(&self.core.server()))
+        parse_members(text).is_ok_and(|members| members.contains_key(&self.handle.server()))
     }
 
     async fn has_caught_up(&self) -> bool {
@@ -138,14 +138,14 @@ impl Reconfigurer {
                 sleep(LOOK_PAUSE).await;
             }
         };
-        timeout(self.timing.patience, catching_up).await.is_ok()
+        timeout(self.timing.proposal_timeout, catching_up).await.is_ok()
     }
 
     async fn ask_leader(&self, asked: &Asked, body: &Bytes) -> Verdict {
-        let Some(leader) = self.core.leadership().map(|known| known.leader) else {
+        let Some(leader) = self.handle.leadership().map(|known| known.leader) else {
             return Verdict::Again;
         };
-        if leader == self.core.node() {
+        if leader == self.handle.node() {
             return self.lead(&asked.request, &asked.identities).await;
         }
         // The one lane whose answers may take this long.
@@ -166,8 +166,8 @@ impl Reconfigurer {
     /// The leader's part. The order of the checks is Apache's.
     async fn lead(&self, request: &ReconfigRequest, identities: &[Id]) -> Verdict {
         let mut read_index = self.read_index.clone();
-        let is_current = timeout(self.timing.patience, read_index.catch_up()).await;
-        if !self.core.is_leader() || is_current != Ok(true) {
+        let is_current = timeout(self.timing.proposal_timeout, read_index.catch_up()).await;
+        if !self.handle.is_leader() || is_current != Ok(true) {
             return Verdict::Again;
         }
         let view = self.machine.config_view(identities);
@@ -194,7 +194,7 @@ impl Reconfigurer {
         };
         let running = self.probe(&wanted).await;
         if !self.comes_to_quorum(&wanted, &running).await {
-            let is_leader = self.core.is_leader();
+            let is_leader = self.handle.is_leader();
             let refused = Verdict::Refused(ErrorCode::NewConfigNoQuorum);
             return if is_leader { refused } else { Verdict::Again };
         }
@@ -255,7 +255,7 @@ impl Reconfigurer {
         let counts =
             |server| running.contains_key(&server) || self.is_server_synced(server, running);
         let coming = async {
-            while self.core.is_leader() && !is_quorum(wanted, counts) {
+            while self.handle.is_leader() && !is_quorum(wanted, counts) {
                 sleep(LOOK_PAUSE).await;
             }
         };
@@ -263,7 +263,7 @@ impl Reconfigurer {
         let may_come = |server| counts(server) || node_of(&membership, server).is_some();
         is_quorum(wanted, may_come)
             && timeout(VOTERS_WAIT_MAX, coming).await.is_ok()
-            && self.core.is_leader()
+            && self.handle.is_leader()
     }
 
     async fn execute(
@@ -273,7 +273,7 @@ impl Reconfigurer {
         before: &ConfigView,
     ) -> Verdict {
         let voters = voters_of(wanted);
-        let ours = self.core.server();
+        let ours = self.handle.server();
         if !voters.contains(&ours) && self.leave_the_lead(&voters).await {
             return Verdict::Again;
         }
@@ -331,7 +331,7 @@ impl Reconfigurer {
     /// Tells those who were removed: they get no more of the log, and would go on for a while with
     /// clients whose sessions nobody keeps alive.
     fn dismiss(&self, old: &Membership) {
-        let metrics = self.core.metrics();
+        let metrics = self.handle.metrics();
         let membership = &metrics.membership_config;
         let at = membership.log_id().as_ref().map_or(0, |at| at.index);
         let gone = old.nodes().map(|(node, _)| *node);
@@ -356,16 +356,16 @@ impl Reconfigurer {
                 sleep(LOOK_PAUSE / 4).await;
             }
         };
-        timeout(self.timing.patience, written).await.ok()
+        timeout(self.timing.proposal_timeout, written).await.ok()
     }
 
     /// A server that will not vote should not lead through the change: one that stays does.
     async fn leave_the_lead(&self, staying: &BTreeSet<u64>) -> bool {
         let mut voters: Vec<u64> = self.membership().voter_ids().collect();
         voters.retain(|voter| staying.contains(&server_of(*voter)));
-        let heir = voters.into_iter().find(|voter| self.is_synced(*voter));
-        match heir {
-            Some(heir) => hand_over_to(&self.core, &self.links, heir).await,
+        let transferee = voters.into_iter().find(|voter| self.is_synced(*voter));
+        match transferee {
+            Some(transferee) => transfer_leadership_to(&self.handle, &self.links, transferee).await,
             None => false,
         }
     }
@@ -390,7 +390,7 @@ impl Reconfigurer {
 
     /// Returns whether a node has answered this leader lately.
     pub(super) fn is_heard(&self, node: u64) -> bool {
-        let metrics = self.core.metrics();
+        let metrics = self.handle.metrics();
         let heard = metrics.heartbeat.as_ref().and_then(|heard| heard.get(&node).copied());
         heard.flatten().is_some_and(|at| at.elapsed() < self.timing.silence_max())
     }
@@ -398,10 +398,10 @@ impl Reconfigurer {
     /// Returns whether a node is this server, or has answered lately and has all that is
     /// committed.
     pub(super) fn is_synced(&self, node: u64) -> bool {
-        if node == self.core.node() {
+        if node == self.handle.node() {
             return true;
         }
-        let metrics = self.core.metrics();
+        let metrics = self.handle.metrics();
         let matching = metrics.replication.as_ref().and_then(|all| all.get(&node).copied());
         let is_heard = self.is_heard(node);
         // Under load the last entries are always still on their way.
@@ -412,7 +412,7 @@ impl Reconfigurer {
     }
 
     pub(super) async fn change(&self, change: ChangeMembers<u64, Member>, retain: bool) -> bool {
-        match self.core.raft().change_membership(change, retain).await {
+        match self.handle.raft().change_membership(change, retain).await {
             Ok(_) => true,
             Err(error) => {
                 tracing::warn!(%error, "the membership is not changed");
@@ -422,13 +422,13 @@ impl Reconfigurer {
     }
 
     pub(super) fn membership(&self) -> Membership {
-        self.core.metrics().membership_config.membership().clone()
+        self.handle.metrics().membership_config.membership().clone()
     }
 
     /// Keeps addresses and the text of `/zookeeper/config` in step with the membership, and
     /// finishes what a leader that died has begun.
     pub(super) async fn follow(self: Arc<Self>) {
-        let mut metrics = self.core.raft().metrics();
+        let mut metrics = self.handle.raft().metrics();
         let mut known = None;
         loop {
             let at = *metrics.borrow_watched().membership_config.log_id();
@@ -459,7 +459,7 @@ impl Reconfigurer {
                 ChangeMembers::RemoveNodes(self.joining.left_behind(membership))
             }
         };
-        if self.joining.is_unfinished(membership) && self.core.is_leader() {
+        if self.joining.is_unfinished(membership) && self.handle.is_leader() {
             self.change(change, true).await;
         }
     }

@@ -14,8 +14,8 @@ use openraft::ChangeMembers;
 use tokio::time::{Instant, sleep};
 
 use super::bootstrap::ask_standing;
-use super::core::Leadership;
 use super::directory::{directory_of, node_id, server_of};
+use super::handle::Leadership;
 use super::members::{is_outsider, node_of, outsider};
 use super::options::ConfiguredMember;
 use super::reconfig::Reconfigurer;
@@ -49,8 +49,8 @@ struct Replacement {
 
 impl Replacer {
     pub(super) async fn run(self) {
-        let mut leaderships = self.changes.core.leaderships();
-        let ours = self.changes.core.node();
+        let mut leaderships = self.changes.handle.leaderships();
+        let ours = self.changes.handle.node();
         loop {
             // The value is locked while it is looked at: to ask for it again would be a deadlock.
             let leads = |known: &Option<Leadership>| known.is_some_and(|now| now.leader == ours);
@@ -67,8 +67,8 @@ impl Replacer {
     /// Returns what the membership lacks.
     async fn wanted(&self) -> Vec<Replacement> {
         let membership = self.changes.membership();
-        let ours = self.changes.core.server();
-        let is_changed = self.changes.core.is_ensemble_changed();
+        let ours = self.changes.handle.server();
+        let is_changed = self.changes.handle.is_ensemble_changed();
         let mut wanted = Vec::new();
         let members = membership.nodes().filter(|(_, member)| !is_outsider(member));
         for (&node, member) in members.filter(|(node, _)| server_of(**node) != ours) {
@@ -130,7 +130,7 @@ impl Replacer {
         {
             let votes = current.votes;
             tracing::info!(server, directory, votes, "the directory is part of the ensemble");
-        } else if self.changes.core.is_leader()
+        } else if self.changes.handle.is_leader()
             && self.changes.membership().get_node(&new).is_some_and(is_outsider)
         {
             tracing::warn!(server, directory, "the directory is not taken in: it does not answer");
@@ -164,7 +164,7 @@ impl Replacer {
         let server = server_of(wanted.new);
         let Some(old) = wanted.old else {
             let is_missing = node_of(membership, server).is_none();
-            let is_wanted = is_missing && !self.changes.core.is_ensemble_changed();
+            let is_wanted = is_missing && !self.changes.handle.is_ensemble_changed();
             return is_wanted.then(|| wanted.clone());
         };
         let member = membership.get_node(&old).filter(|member| !is_outsider(member))?.clone();
@@ -175,7 +175,7 @@ impl Replacer {
     /// Returns whether the configuration, while it counts, gives a server a vote.
     fn configured_vote(&self, server: u64) -> bool {
         let mut configured = self.configured.iter();
-        !self.changes.core.is_ensemble_changed()
+        !self.changes.handle.is_ensemble_changed()
             && configured.any(|member| member.id() == server && member.is_voter)
     }
 
@@ -200,7 +200,7 @@ impl Replacer {
                 heard_at = Instant::now();
             }
             let found = self.changes.links.directory(server);
-            if !self.changes.core.is_leader()
+            if !self.changes.handle.is_leader()
                 || heard_at.elapsed() >= SILENCE_MAX
                 || found.is_some_and(|found| found != directory_of(node))
             {

@@ -14,8 +14,8 @@ use tokio::sync::watch;
 use tokio::task::spawn_blocking;
 
 use super::codec;
-use super::core::Core;
 use super::divergence::{Divergence, SPARSE_STEP};
+use super::handle::RaftHandle;
 use super::machine::{Chunks, Machine, Staged, StateSnapshot};
 use super::proposer::Proposer;
 use super::types::{LogId, Member, SnapshotMeta, StoredMembership, TypeConfig, log_id, term_of};
@@ -405,14 +405,14 @@ impl Captured {
 
 /// Takes a snapshot. openraft ends for good when one cannot be written, on a full disk for example,
 /// so it is written here, and openraft is handed only what was written.
-pub(super) async fn take_snapshot(core: &Core, snapshots: &Snapshots) -> io::Result<()> {
-    let capturing = core.raft().with_state_machine(|machine: &mut StateMachine| {
+pub(super) async fn take_snapshot(handle: &RaftHandle, snapshots: &Snapshots) -> io::Result<()> {
+    let capturing = handle.raft().with_state_machine(|machine: &mut StateMachine| {
         let captured = machine.capture();
         Box::pin(async move { captured })
     });
     let written = capturing.await.map_err(io::Error::other)?.write(snapshots).await?;
     *snapshots.written.lock().unwrap_or_else(PoisonError::into_inner) = Some(written);
-    core.raft().trigger().snapshot().await.map_err(io::Error::other)
+    handle.raft().trigger().snapshot().await.map_err(io::Error::other)
 }
 
 /// What gives openraft a snapshot.

@@ -8,9 +8,9 @@ use tokio::sync::watch;
 use openraft::Instant as _;
 use openraft::async_runtime::watch::WatchReceiver;
 
-use super::core::{Core, EntrySizes};
 use super::directory::server_of;
 use super::divergence::{Divergence, Findings};
+use super::handle::{EntrySizes, RaftHandle};
 use super::members::is_outsider;
 use super::state_machine::Snapshots;
 use super::types::LogId;
@@ -65,7 +65,7 @@ pub struct PeerStatus {
 /// Tells how things stand, for as long as anybody asks.
 #[derive(Clone, Debug)]
 pub struct StatusSource {
-    pub(super) core: Core,
+    pub(super) handle: RaftHandle,
     pub(super) applied: watch::Receiver<Option<LogId>>,
     pub(super) snapshots: Snapshots,
     pub(super) divergence: Arc<Divergence>,
@@ -83,23 +83,23 @@ impl StatusSource {
     /// Returns what the members' list says behind `server.N=` of this server; `None` if the list was
     /// never changed at run time, or if this server is no member.
     pub fn own_line(&self) -> Option<String> {
-        let metrics = self.core.metrics();
+        let metrics = self.handle.metrics();
         let membership = metrics.membership_config.membership();
-        let own = membership.get_node(&self.core.node()).filter(|own| !is_outsider(own))?;
+        let own = membership.get_node(&self.handle.node()).filter(|own| !is_outsider(own))?;
         (!own.line.is_empty()).then(|| own.line.clone())
     }
 
     /// Forgets what was proposed.
     pub fn reset_proposed(&self) {
-        self.core.reset_proposed();
+        self.handle.reset_proposed();
     }
 }
 
 impl Status {
     fn of(source: &StatusSource, role: Role) -> Self {
-        let StatusSource { core, applied, snapshots, heard_within, divergence, .. } = source;
+        let StatusSource { handle, applied, snapshots, heard_within, divergence, .. } = source;
         let heard_within = *heard_within;
-        let metrics = core.metrics();
+        let metrics = handle.metrics();
         let membership = metrics.membership_config.membership();
         let voters: Vec<u64> = membership.voter_ids().collect();
         let matching = |node: &u64| {
@@ -118,14 +118,14 @@ impl Status {
             PeerStatus { server, is_voter, matching, is_synced }
         };
         let Findings { diverged, differing, agreed, .. } =
-            divergence.findings(core.node(), &voters);
+            divergence.findings(handle.node(), &voters);
         let members = membership.nodes().filter(|(_, member)| !is_outsider(member));
         let others = members.map(|(node, _)| node);
         Self {
             term: metrics.current_term,
             leader: metrics.current_leader.map(server_of),
             role,
-            is_voter: voters.contains(&core.node()),
+            is_voter: voters.contains(&handle.node()),
             last_log: metrics.last_log_index,
             committed,
             applied: applied.borrow().map(|last| last.index),
@@ -134,16 +134,16 @@ impl Status {
             diverged,
             differing: differing.into_iter().map(server_of).collect(),
             agreed,
-            peers: others.filter(|node| **node != core.node()).map(peer).collect(),
-            led_for: core.led_for(),
-            proposed: core.proposed(),
+            peers: others.filter(|node| **node != handle.node()).map(peer).collect(),
+            led_for: handle.led_for(),
+            proposed: handle.proposed(),
         }
     }
 }
 
 /// Reports it when openraft has stopped by itself: with the log's own words if that is the reason.
-pub(super) async fn watch_failure(core: Core, wal: Arc<Wal>, fatal: Fatal) {
-    let mut metrics = core.raft().metrics();
+pub(super) async fn watch_failure(handle: RaftHandle, wal: Arc<Wal>, fatal: Fatal) {
+    let mut metrics = handle.raft().metrics();
     loop {
         let failure = metrics.borrow_watched().running_state.clone().err();
         if let Some(failure) = failure {

@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use zoolet_jute::SessionId;
 
 use super::codec::Reader;
-use super::core::Core;
+use super::handle::RaftHandle;
 use super::machine::Machine;
 use super::network::{Links, READ_INDEX, TOUCH};
 use super::proposer::Proposer;
@@ -27,7 +27,7 @@ const ANSWER_TIMEOUT: Duration = Duration::from_millis(700);
 /// Asks the leader, whoever that is.
 #[derive(Clone, Debug)]
 pub(super) struct ReadIndex {
-    pub core: Core,
+    pub handle: RaftHandle,
     pub links: Arc<Links>,
     pub applied: watch::Receiver<Option<LogId>>,
 }
@@ -42,9 +42,9 @@ impl ReadIndex {
     }
 
     async fn ask(&self) -> Option<u64> {
-        let leader = self.core.leadership()?.leader;
-        if leader == self.core.node() {
-            return self.core.read_index().await;
+        let leader = self.handle.leadership()?.leader;
+        if leader == self.handle.node() {
+            return self.handle.read_index().await;
         }
         let link = self.links.to(leader, Lane::Query)?;
         let answer = link.call_within(READ_INDEX, Bytes::new(), ANSWER_TIMEOUT).await.ok()?;
@@ -58,7 +58,7 @@ pub(super) async fn serve_syncs(
     proposer: Arc<Proposer>,
     machine: Arc<dyn Machine>,
     mut read_index: ReadIndex,
-    patience: Duration,
+    proposal_timeout: Duration,
 ) {
     let mut done = 0;
     loop {
@@ -72,7 +72,7 @@ pub(super) async fn serve_syncs(
                 sleep(RETRY_PAUSE).await;
             }
         };
-        match timeout(patience, catching_up).await {
+        match timeout(proposal_timeout, catching_up).await {
             Ok(()) => machine.synced(wanted),
             Err(_) => machine.sync_lost(wanted),
         }
@@ -89,13 +89,15 @@ const TOUCH_PAUSE: Duration = Duration::from_millis(5);
 pub(super) async fn send_touches(
     proposer: Arc<Proposer>,
     machine: Arc<dyn Machine>,
-    core: Core,
+    handle: RaftHandle,
     links: Arc<Links>,
 ) {
     loop {
         let (through, mut sessions) = proposer.take_touched().await;
-        let Some(leader) = core.leadership().map(|leadership| leadership.leader) else { continue };
-        if leader == core.node() {
+        let Some(leader) = handle.leadership().map(|leadership| leadership.leader) else {
+            continue;
+        };
+        if leader == handle.node() {
             let refused = machine.touched(sessions.clone());
             sessions.retain(|session| !refused.contains(session));
             machine.heard(through, sessions);

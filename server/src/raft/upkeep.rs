@@ -10,12 +10,12 @@ use openraft::Instant;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use super::core::{Core, Leadership};
 use super::divergence::{Comparer, Divergence};
+use super::handle::{Leadership, RaftHandle};
 use super::machine::Machine;
 use super::network::{Links, STATUS};
 use super::options::Timing;
-use super::service::Heard;
+use super::rpc_server::LeaderContact;
 use super::state_machine::{self, Progress, Snapshots};
 use super::sync::ReadIndex;
 use super::types::{LogId, term_of};
@@ -43,9 +43,9 @@ const SILENT_LEASES: u128 = 3;
 /// Follows what this server is, and tells the machine.
 #[derive(Debug)]
 pub(super) struct RoleWatch {
-    pub core: Core,
+    pub handle: RaftHandle,
     pub machine: Arc<dyn Machine>,
-    pub heard: Arc<Heard>,
+    pub heard: Arc<LeaderContact>,
     pub applied: watch::Receiver<Option<LogId>>,
     pub read_index: ReadIndex,
     pub comparer: Comparer,
@@ -64,7 +64,7 @@ pub(super) struct RoleWatch {
 
 impl RoleWatch {
     pub(super) async fn run(mut self) {
-        let mut leaderships = self.core.leaderships();
+        let mut leaderships = self.handle.leaderships();
         let mut ticks = interval(self.timing.heartbeat / 2);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         // The replica starts as one that looks for a leader.
@@ -122,13 +122,13 @@ impl RoleWatch {
 
     /// Whether this server was taken in, and has not been removed since, as far as it knows.
     fn is_member(&self) -> bool {
-        self.core.is_in_membership() && !self.is_removed()
+        self.handle.is_in_membership() && !self.is_removed()
     }
 
     /// Whether others have said that it was removed. A removed server gets no more of the log, so
     /// it may have to be told.
     fn is_removed(&self) -> bool {
-        let metrics = self.core.metrics();
+        let metrics = self.handle.metrics();
         let known_at = metrics.membership_config.log_id().as_ref().map_or(0, |at| at.index);
         self.removal.load(Ordering::Relaxed) > known_at
     }
@@ -138,27 +138,27 @@ impl RoleWatch {
         let is_out = self.is_removed();
         if std::mem::replace(&mut self.is_out, is_out) != is_out {
             let may_stand = !is_out && !self.comparer.divergence.is_found();
-            self.core.raft().runtime_config().elect(may_stand);
+            self.handle.raft().runtime_config().elect(may_stand);
         }
     }
 
     fn judge(&mut self) -> Role {
-        let Some(Leadership { leader, term }) = self.core.leadership() else {
-            self.doubt(false);
+        let Some(Leadership { leader, term }) = self.handle.leadership() else {
+            self.suspect_quorum(false);
             return Role::Looking;
         };
-        if leader != self.core.node() {
+        if leader != self.handle.node() {
             self.leads = None;
-            self.doubt(false);
+            self.suspect_quorum(false);
         } else if self.leads.is_none_or(|(known, _)| known != term) {
             self.leads = Some((term, tokio::time::Instant::now()));
         }
         if !self.is_member() || self.comparer.divergence.is_found() {
             return Role::Looking;
         }
-        let metrics = self.core.metrics();
+        let metrics = self.handle.metrics();
         let mut voters = metrics.membership_config.voter_ids();
-        let server = self.core.node();
+        let server = self.handle.node();
         if leader == server {
             let acknowledged = metrics.last_quorum_acked;
             let is_alone = voters.all(|voter| voter == server);
@@ -166,10 +166,10 @@ impl RoleWatch {
                 acknowledged.is_some_and(|at| at.elapsed() < self.timing.silence_max());
             let has_waited =
                 self.leads.is_some_and(|(_, since)| since.elapsed() >= self.timing.silence_max());
-            self.doubt(has_waited && !is_alone && !is_confirmed);
+            self.suspect_quorum(has_waited && !is_alone && !is_confirmed);
             // The first entry of its term brings all that earlier leaders have committed.
             let is_current = self.applied.borrow().as_ref().map(term_of) == Some(term);
-            let leads_on = (is_alone || is_confirmed) && !self.core.has_given_up(term);
+            let leads_on = (is_alone || is_confirmed) && !self.handle.has_given_up(term);
             return if is_current && leads_on { Role::Leader } else { Role::Looking };
         }
         if !self.heard.within(self.timing.silence_max()) {
@@ -181,14 +181,14 @@ impl RoleWatch {
     /// Tells the followers whether this server leads and doubts that it has a majority. Who hears
     /// a leader votes for nobody, even if it reaches a majority that the leader does not reach: so
     /// one that goes on doubting is silent most of the time.
-    fn doubt(&mut self, is_doubtful: bool) {
-        self.links.doubt(is_doubtful);
-        let since = self.doubts.filter(|_| is_doubtful);
-        self.doubts = since.or_else(|| is_doubtful.then(tokio::time::Instant::now));
+    fn suspect_quorum(&mut self, suspects_quorum: bool) {
+        self.links.suspect_quorum(suspects_quorum);
+        let since = self.doubts.filter(|_| suspects_quorum);
+        self.doubts = since.or_else(|| suspects_quorum.then(tokio::time::Instant::now));
         let lease = self.timing.election_max.as_millis().max(1);
         let leases = self.doubts.map_or(0, |since| since.elapsed().as_millis() / lease);
         let is_heard = leases.is_multiple_of(SILENT_LEASES + 1);
-        self.core.raft().runtime_config().heartbeat(is_heard);
+        self.handle.raft().runtime_config().heartbeat(is_heard);
     }
 }
 
@@ -203,17 +203,17 @@ const BUSY_ENTRIES: u64 = 4;
 /// As leader, tells the followers at once what is committed, on the control lane. The next append
 /// tells it as well, but that one waits until the last is durable on its follower, or for a write.
 #[derive(Debug)]
-pub(super) struct Announcer {
-    pub core: Core,
+pub(super) struct CommitNotifier {
+    pub handle: RaftHandle,
     pub applied: watch::Receiver<Option<LogId>>,
 }
 
-impl Announcer {
+impl CommitNotifier {
     pub(super) async fn run(mut self) {
         let mut pause = ANNOUNCE_PAUSE_MIN;
         while self.applied.changed().await.is_ok() {
-            if self.core.is_leader() {
-                if self.core.raft().trigger().heartbeat().await.is_err() {
+            if self.handle.is_leader() {
+                if self.handle.raft().trigger().heartbeat().await.is_err() {
                     return;
                 }
                 let announced = self.applied_index();
@@ -232,8 +232,8 @@ impl Announcer {
 
 /// Takes snapshots and purges the log behind them.
 #[derive(Debug)]
-pub(super) struct Housekeeping {
-    pub core: Core,
+pub(super) struct SnapshotScheduler {
+    pub handle: RaftHandle,
     pub machine: Arc<dyn Machine>,
     pub snapshots: Snapshots,
     pub progress: Arc<Progress>,
@@ -244,7 +244,7 @@ pub(super) struct Housekeeping {
     pub links: Arc<Links>,
 }
 
-impl Housekeeping {
+impl SnapshotScheduler {
     pub(super) async fn run(self) {
         let mut ticks = interval(SNAPSHOT_PAUSE);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -268,16 +268,16 @@ impl Housekeeping {
                     not_before = tokio::time::Instant::now() + pause;
                 }
             }
-            let current = self.core.metrics().snapshot;
+            let current = self.handle.metrics().snapshot;
             if current != purged_for {
                 purged_for = current;
                 self.purge().await;
             }
             // One voter alone lets the counter carry into the epoch.
             let is_used_up = || self.machine.zxid() & 0xffff_ffff >= COUNTER_MAX;
-            if self.core.is_leader() && !self.core.is_only_voter() && is_used_up() {
+            if self.handle.is_leader() && !self.handle.is_only_voter() && is_used_up() {
                 tracing::info!("handing over: the term's transaction numbers run out");
-                hand_over(&self.core, &self.links).await;
+                transfer_leadership(&self.handle, &self.links).await;
             }
         }
     }
@@ -285,7 +285,7 @@ impl Housekeeping {
     /// Takes a snapshot. Returns how long to wait before another attempt if this one has failed.
     /// The log has all that is in the snapshot, so a server without it goes on.
     async fn take_snapshot(&self, pause: Duration) -> Duration {
-        match state_machine::take_snapshot(&self.core, &self.snapshots).await {
+        match state_machine::take_snapshot(&self.handle, &self.snapshots).await {
             Ok(()) => SNAPSHOT_RETRY_MIN,
             Err(error) => {
                 let longer = (pause * 2).min(SNAPSHOT_RETRY_MAX);
@@ -309,7 +309,7 @@ impl Housekeeping {
         };
         // With fewer snapshots the whole log is kept: its beginning is as good as one.
         if kept >= self.snapshots_retained
-            && let Err(error) = self.core.raft().trigger().purge_log(oldest).await
+            && let Err(error) = self.handle.raft().trigger().purge_log(oldest).await
         {
             tracing::debug!(%error, "the log was not purged");
         }
@@ -320,7 +320,7 @@ impl Housekeeping {
 /// nobody else would begin an election, but what it is asked to write stands still.
 #[derive(Debug)]
 pub(super) struct DiskWatch {
-    pub core: Core,
+    pub handle: RaftHandle,
     pub links: Arc<Links>,
     pub wal: Arc<Wal>,
     pub timing: Timing,
@@ -345,11 +345,11 @@ impl DiskWatch {
                 stall = waiting.map(|batches| Stall { batches, since, led: false });
             }
             let Some(stall) = &mut stall else { continue };
-            if stall.since.elapsed() >= lead_limit && self.core.is_leader() && !stall.led {
+            if stall.since.elapsed() >= lead_limit && self.handle.is_leader() && !stall.led {
                 stall.led = true;
                 let since_ms = millis(stall.since);
                 tracing::warn!(since_ms, "giving the lead up: the disk does not answer");
-                hand_over(&self.core, &self.links).await;
+                transfer_leadership(&self.handle, &self.links).await;
             }
         }
     }
@@ -380,19 +380,19 @@ const HEIR_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// As leader, makes the voter with the longest log that answers the next one, and waits until it
 /// is.
-pub(super) async fn hand_over(core: &Core, links: &Links) {
-    let metrics = core.metrics();
-    let server = core.node();
-    let Some(replication) = metrics.replication.filter(|_| core.is_leader()) else { return };
+pub(super) async fn transfer_leadership(handle: &RaftHandle, links: &Links) {
+    let metrics = handle.metrics();
+    let server = handle.node();
+    let Some(replication) = metrics.replication.filter(|_| handle.is_leader()) else { return };
     let voters = metrics.membership_config.voter_ids().filter(|voter| *voter != server);
-    let mut heirs: Vec<u64> = voters.collect();
-    heirs.sort_by_key(|voter| Reverse(replication.get(voter).copied().flatten()));
+    let mut transferees: Vec<u64> = voters.collect();
+    transferees.sort_by_key(|voter| Reverse(replication.get(voter).copied().flatten()));
     let give_up_at = tokio::time::Instant::now() + HEIR_TIMEOUT;
     // A link that could not connect a moment ago fails at once for a while.
-    while !heirs.is_empty() && tokio::time::Instant::now() < give_up_at {
-        for &heir in &heirs {
-            if is_there(links, heir).await {
-                hand_over_to(core, links, heir).await;
+    while !transferees.is_empty() && tokio::time::Instant::now() < give_up_at {
+        for &transferee in &transferees {
+            if is_there(links, transferee).await {
+                transfer_leadership_to(handle, links, transferee).await;
                 return;
             }
         }
@@ -402,16 +402,20 @@ pub(super) async fn hand_over(core: &Core, links: &Links) {
 
 /// As leader, makes this voter the next one, and waits until another one is, or until it is gone:
 /// when all servers stop together, nobody is left.
-pub(super) async fn hand_over_to(core: &Core, links: &Links, heir: u64) -> bool {
-    let server = core.node();
-    core.give_up();
-    if core.raft().trigger().transfer_leader(heir).await.is_err() {
+pub(super) async fn transfer_leadership_to(
+    handle: &RaftHandle,
+    links: &Links,
+    transferee: u64,
+) -> bool {
+    let server = handle.node();
+    handle.give_up();
+    if handle.raft().trigger().transfer_leader(transferee).await.is_err() {
         return false;
     }
-    let mut leaderships = core.leaderships();
+    let mut leaderships = handle.leaderships();
     let is_over = |known: &Option<Leadership>| known.is_some_and(|known| known.leader != server);
     let gone = async {
-        while is_there(links, heir).await {
+        while is_there(links, transferee).await {
             sleep(HEIR_PAUSE).await;
         }
     };
@@ -420,9 +424,9 @@ pub(super) async fn hand_over_to(core: &Core, links: &Links, heir: u64) -> bool 
         () = gone => false,
     };
     if is_done {
-        tracing::info!(heir, "handed the lead over");
+        tracing::info!(transferee, "handed the lead over");
     } else {
-        tracing::info!(heir, "gave the lead up; the server that was to take it has not");
+        tracing::info!(transferee, "gave the lead up; the server that was to take it has not");
     }
     is_done
 }

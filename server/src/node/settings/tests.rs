@@ -153,7 +153,7 @@ fn a_proposal_is_given_up_before_the_shortest_session_ends() {
         config.session.timeout_ms_min = 2 * tick_time_ms;
         config.ensemble.election_timeout_ms_min = election_ms.0;
         config.ensemble.election_timeout_ms_max = election_ms.1;
-        raft_options(&config, &seams(), None).timing.patience
+        raft_options(&config, &seams(), None).timing.proposal_timeout
     };
     // The default elections with ticks of 2000 ms: six of them are 6 s, the session 4 s.
     assert_eq!(patience_of(2000, (500, 1000)), Duration::from_secs(3));

@@ -104,7 +104,7 @@ async fn a_leader_logs_nothing_that_cannot_be_read_or_is_in_another_servers_name
     for at in 0..3 {
         ensemble.server(at).propose(10);
         ensemble.server(at).settled().await;
-        assert_eq!(ensemble.server(at).machine.told().lost, 0);
+        assert_eq!(ensemble.server(at).machine.received().lost, 0);
     }
     super::cluster::check(&ensemble).await;
     let applied = ensemble.server(leader).machine.record().applied;

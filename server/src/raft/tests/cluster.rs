@@ -44,7 +44,7 @@ async fn one_server_is_an_ensemble() {
     let mut ensemble = Ensemble::started(1, 0).await;
     ensemble.server(0).propose(2000);
     ensemble.server(0).settled().await;
-    assert_eq!(ensemble.server(0).machine.told().lost, 0);
+    assert_eq!(ensemble.server(0).machine.received().lost, 0);
     ensemble.kill(0).await;
     ensemble.start(0).await;
     ensemble.ready().await;
@@ -64,7 +64,7 @@ async fn every_server_proposes_and_all_apply_the_same() {
     }
     for at in 0..3 {
         ensemble.server(at).settled().await;
-        assert_eq!(ensemble.server(at).machine.told().lost, 0);
+        assert_eq!(ensemble.server(at).machine.received().lost, 0);
     }
     check(&ensemble).await;
     assert_eq!(ensemble.server(0).machine.record().applied.len(), 3000);
@@ -88,7 +88,7 @@ async fn clients_of_the_others_survive_a_killed_leader() {
         }
         for at in &survivors {
             ensemble.server(*at).settled().await;
-            assert_eq!(ensemble.server(*at).machine.told().lost, 0, "round {round}");
+            assert_eq!(ensemble.server(*at).machine.received().lost, 0, "round {round}");
         }
         check(&ensemble).await;
         ensemble.start(leader).await;
@@ -108,10 +108,10 @@ async fn a_leader_that_is_cut_off_loses_its_proposals_and_rejoins() {
     let other = (leader + 1) % 3;
     ensemble.server(other).propose(100);
     ensemble.server(other).settled().await;
-    assert_eq!(ensemble.server(other).machine.told().lost, 0);
+    assert_eq!(ensemble.server(other).machine.received().lost, 0);
     ensemble.server(leader).settled().await;
-    assert_eq!(ensemble.server(leader).machine.told().lost, 200);
-    assert_eq!(ensemble.server(leader).machine.told().roles.last(), Some(&Role::Looking));
+    assert_eq!(ensemble.server(leader).machine.received().lost, 200);
+    assert_eq!(ensemble.server(leader).machine.received().roles.last(), Some(&Role::Looking));
     ensemble.cut.heal();
     ensemble.ready().await;
     ensemble.server(leader).propose(100);
@@ -154,7 +154,7 @@ async fn a_sync_sees_what_others_had_committed() {
         let number = round as u64;
         ensemble.server(reader).proposer.sync(number);
         let synced = ensemble.server(reader).machine.clone();
-        let done = synced.until(|_, told| told.synced == number);
+        let done = synced.until(|_, received| received.synced == number);
         timeout(PATIENCE, done).await.expect("synced");
         assert!(synced.record().applied.len() >= committed);
     }
@@ -168,8 +168,9 @@ async fn a_server_without_its_ensemble_loses_syncs_and_looks() {
     ensemble.cut.isolate(follower, 3).await;
     ensemble.server(follower).proposer.sync(1);
     let machine = ensemble.server(follower).machine.clone();
-    let lost =
-        machine.until(|_, told| told.sync_lost == 1 && told.roles.last() == Some(&Role::Looking));
+    let lost = machine.until(|_, received| {
+        received.sync_lost == 1 && received.roles.last() == Some(&Role::Looking)
+    });
     timeout(PATIENCE, lost).await.expect("lost");
 }
 
@@ -182,19 +183,21 @@ async fn touched_sessions_reach_the_leader() {
         ensemble.server(at).proposer.touch(7, vec![session]);
     }
     let machine = ensemble.server(leader).machine.clone();
-    timeout(PATIENCE, machine.until(|_, told| told.touched.len() == 3)).await.expect("touched");
-    let mut touched = machine.told().touched;
+    timeout(PATIENCE, machine.until(|_, received| received.touched.len() == 3))
+        .await
+        .expect("touched");
+    let mut touched = machine.received().touched;
     touched.sort();
     assert_eq!(touched, [SessionId(-1), SessionId(0), SessionId(1)]);
     // The first one is refused, the others are told that theirs are counted.
     for at in 1..3 {
         let machine = ensemble.server(at).machine.clone();
-        let heard = machine.until(|_, told| !told.heard.is_empty());
+        let heard = machine.until(|_, received| !received.heard.is_empty());
         timeout(PATIENCE, heard).await.expect("heard");
         let session = SessionId(i64::try_from(at).unwrap() - 1);
-        assert_eq!(machine.told().heard, [(7, session)]);
+        assert_eq!(machine.received().heard, [(7, session)]);
     }
-    assert_eq!(ensemble.server(0).machine.told().heard, []);
+    assert_eq!(ensemble.server(0).machine.received().heard, []);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -214,7 +217,7 @@ async fn a_leader_hands_over_before_its_transaction_numbers_run_out() {
     assert!(ensemble.server(leader).raft.status().term > term);
     for at in 0..3 {
         ensemble.server(at).settled().await;
-        assert_eq!(ensemble.server(at).machine.told().lost, 0);
+        assert_eq!(ensemble.server(at).machine.received().lost, 0);
     }
     check(&ensemble).await;
 }
@@ -239,13 +242,13 @@ async fn what_is_proposed_in_one_term_is_not_logged_in_another() {
     for (wanted, is_logged) in
         [(Some(term - 1), false), (Some(term + 1), false), (Some(term), true)]
     {
-        let (done, told) = tokio::sync::oneshot::channel();
+        let (done, received) = tokio::sync::oneshot::channel();
         let callback = Callback(Box::new(move |result: Result<_, _>| {
             done.send(result.is_ok()).unwrap();
         }));
-        let core = ensemble.server(0).raft.core.clone();
-        assert!(core.propose(Body(batch.clone()), wanted, callback).await);
-        assert_eq!(timeout(PATIENCE, told).await.unwrap(), Ok(is_logged), "{wanted:?}");
+        let handle = ensemble.server(0).raft.handle.clone();
+        assert!(handle.propose(Body(batch.clone()), wanted, callback).await);
+        assert_eq!(timeout(PATIENCE, received).await.unwrap(), Ok(is_logged), "{wanted:?}");
     }
 }
 
@@ -279,7 +282,7 @@ async fn a_sync_does_not_wait_behind_proposals_on_a_slow_link() {
     let mut ensemble = Ensemble::new(3, 0).await;
     // The link is slow, not broken.
     ensemble.timing.election_max = Duration::from_secs(5);
-    ensemble.timing.patience = PATIENCE * 4;
+    ensemble.timing.proposal_timeout = PATIENCE * 4;
     for from in 0..3 {
         for to in (0..3).filter(|to| *to != from) {
             ensemble.cut.slow_down(from, to, 50_000);
@@ -297,7 +300,7 @@ async fn a_sync_does_not_wait_behind_proposals_on_a_slow_link() {
     ensemble.server(follower).proposer.sync(1);
     ensemble.server(follower).proposer.touch(1, vec![SessionId(5)]);
     let machine = ensemble.server(follower).machine.clone();
-    let answered = machine.until(|_, told| told.synced == 1 && !told.heard.is_empty());
+    let answered = machine.until(|_, received| received.synced == 1 && !received.heard.is_empty());
     timeout(PATIENCE, answered).await.expect("an answer");
     assert!(asked.elapsed() < Duration::from_secs(6), "{:?}", asked.elapsed());
     assert_eq!(machine.record().applied.len(), 0, "the proposals were not slow");
@@ -310,16 +313,16 @@ async fn a_removed_server_that_missed_the_word_learns_it_and_asks_for_no_votes()
     let leader = ensemble.ready().await;
     let removed = (leader + 1) % 3;
     ensemble.cut.isolate(removed, 3).await;
-    let gone = ensemble.server(removed).raft.core.node();
-    let nodes: Vec<u64> = ensemble.running().map(|(_, server)| server.raft.core.node()).collect();
+    let gone = ensemble.server(removed).raft.handle.node();
+    let nodes: Vec<u64> = ensemble.running().map(|(_, server)| server.raft.handle.node()).collect();
     let left: BTreeSet<u64> = nodes.into_iter().filter(|node| *node != gone).collect();
-    let raft = ensemble.server(leader).raft.core.raft().clone();
+    let raft = ensemble.server(leader).raft.handle.raft().clone();
     let gone = ChangeMembers::RemoveNodes(BTreeSet::from([gone]));
     // An ensemble that was changed: its leader does not add what only the configuration lists.
     let line = "127.0.0.1:2888:3888:participant;127.0.0.1:2181".to_owned();
     let member = |(at, server): (usize, &Server)| {
         let member = Member { address: ensemble.address(at), line: line.clone() };
-        (server.raft.core.node(), member)
+        (server.raft.handle.node(), member)
     };
     let lines: BTreeMap<u64, Member> = ensemble.running().map(member).collect();
     while raft.change_membership(ChangeMembers::SetNodes(lines.clone()), true).await.is_err() {
@@ -335,7 +338,7 @@ async fn a_removed_server_that_missed_the_word_learns_it_and_asks_for_no_votes()
     ensemble.server(leader).settled().await;
     ensemble.cut.heal();
     let machine = ensemble.server(removed).machine.clone();
-    timeout(PATIENCE, machine.until(|_, told| told.removed == 1)).await.expect("it knows");
+    timeout(PATIENCE, machine.until(|_, received| received.removed == 1)).await.expect("it knows");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -348,7 +351,7 @@ async fn a_server_that_lags_far_behind_gets_a_snapshot() {
         assert!(Instant::now() < deadline, "no snapshot comes");
         sleep(Duration::from_millis(10)).await;
     }
-    let restored = ensemble.server(away).machine.told().restored;
+    let restored = ensemble.server(away).machine.received().restored;
     assert!(restored > 0, "a snapshot came, and its state was not installed");
     ensemble.ready().await;
     ensemble.commit(away, 100).await;
@@ -427,7 +430,7 @@ async fn a_leader_that_ends_in_good_order_hands_over() {
     let other = (leader + 1) % 3;
     ensemble.server(other).propose(50);
     ensemble.server(other).settled().await;
-    assert_eq!(ensemble.server(other).machine.told().lost, 0);
+    assert_eq!(ensemble.server(other).machine.received().lost, 0);
     check(&ensemble).await;
 }
 
@@ -445,7 +448,7 @@ async fn a_leader_looks_for_an_heir_for_a_while() {
         sleep(Duration::from_millis(80)).await;
         cut.heal();
     };
-    tokio::join!(ensemble.server(leader).raft.hand_over(), healing);
+    tokio::join!(ensemble.server(leader).raft.transfer_leadership(), healing);
     let deadline = Instant::now() + PATIENCE;
     let old = leader as u64 + 1;
     while ensemble.server((leader + 1) % 3).raft.status().leader.is_none_or(|now| now == old) {
@@ -469,6 +472,6 @@ async fn a_failed_disk_ends_the_server_and_loses_nothing_of_the_others() {
     assert!(message.starts_with("cannot ") && message.contains("injected fault"), "{message}");
     ensemble.kill(leader).await;
     ensemble.server(other).settled().await;
-    assert_eq!(ensemble.server(other).machine.told().lost, 0);
+    assert_eq!(ensemble.server(other).machine.received().lost, 0);
     check(&ensemble).await;
 }

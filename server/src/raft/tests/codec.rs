@@ -46,8 +46,8 @@ fn an_entry_does_not_keep_the_message_it_came_in() {
 fn what_is_written_is_read_again() {
     let request = append_request();
     let bytes = codec::encode_append_request(true, &request);
-    let (doubtful, read) = Reader(bytes).append_request().unwrap();
-    assert!(doubtful);
+    let (suspects_quorum, read) = Reader(bytes).append_request().unwrap();
+    assert!(suspects_quorum);
     assert_eq!(format!("{request:?}"), format!("{read:?}"));
     assert_eq!(read.entries, request.entries);
 

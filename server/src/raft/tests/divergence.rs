@@ -20,7 +20,7 @@ fn drift(ensemble: &mut Ensemble, at: usize, by: u64) {
 /// Waits until a server has stopped serving because of its state.
 async fn halted(ensemble: &mut Ensemble, at: usize) {
     let machine = ensemble.server(at).machine.clone();
-    let is_told = machine.until(|_, told| told.diverged == 1);
+    let is_told = machine.until(|_, received| received.diverged == 1);
     timeout(PATIENCE, is_told).await.expect("it serves on");
     let status = ensemble.server(at).raft.status();
     assert!(status.diverged && status.role == Role::Looking, "{status:?}");
@@ -38,7 +38,7 @@ async fn until(ensemble: &mut Ensemble, at: usize, is_so: impl Fn(&crate::raft::
 async fn write(ensemble: &mut Ensemble, at: usize) {
     ensemble.server(at).propose(10);
     ensemble.server(at).settled().await;
-    assert_eq!(ensemble.server(at).machine.told().lost, 0);
+    assert_eq!(ensemble.server(at).machine.received().lost, 0);
 }
 
 /// Three servers held two different trees for ever, and all of them reported health.
@@ -154,7 +154,9 @@ async fn servers_with_the_same_state_agree_after_snapshots_and_restarts() {
     let (mut ensemble, leader, away) = super::cluster::left_behind().await;
     ensemble.start(away).await;
     let machine = ensemble.server(away).machine.clone();
-    timeout(PATIENCE, machine.until(|_, told| told.restored > 0)).await.expect("a snapshot");
+    timeout(PATIENCE, machine.until(|_, received| received.restored > 0))
+        .await
+        .expect("a snapshot");
     write(&mut ensemble, leader).await;
     for restarted in [away, leader] {
         ensemble.kill(restarted).await;
@@ -182,7 +184,7 @@ async fn an_entry_in_the_place_of_a_committed_one_is_refused() {
     let before = ensemble.server(target).raft.status();
     let (applied, term) = (before.applied.unwrap(), before.term);
     let link = link(&ensemble, leader, target);
-    let vote = Vote::new_committed(term + 1, ensemble.server(leader).raft.core.node());
+    let vote = Vote::new_committed(term + 1, ensemble.server(leader).raft.handle.node());
     let entry = openraft::Entry {
         log_id: log_id(term + 1, applied),
         payload: openraft::EntryPayload::Blank,

@@ -269,13 +269,13 @@ impl Server {
     /// Waits until this server has applied all that it has proposed and not lost.
     pub(super) async fn settled(&self) {
         let proposed = self.proposed;
-        let server = self.raft.core.server();
-        let settled = self.machine.until(|record, told| {
+        let server = self.raft.handle.server();
+        let settled = self.machine.until(|record, received| {
             let ours = |(origin, _): &&(crate::replica::Origin, u64)| {
                 u64::from(origin.server.0) == server && origin.boot == self.proposer.boot()
             };
             let applied = record.applied.iter().rev().find(ours).map_or(0, |(_, number)| *number);
-            applied.max(told.lost) >= proposed
+            applied.max(received.lost) >= proposed
         });
         timeout(PATIENCE, settled).await.expect("commands are neither applied nor lost");
     }

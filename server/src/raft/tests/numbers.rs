@@ -19,12 +19,12 @@ async fn a_leader_whose_number_is_overtaken_while_it_runs_goes_on_with_a_higher_
     // It may have begun 200,000 sessions, whose ids take the place of three more starts.
     let batch = Batch { origin: later, now_ms: 0, commands: vec![command(200_000)] };
     let done = Callback(Box::new(drop));
-    assert!(ensemble.server(leader).raft.core.propose(Body(batch.encode()), None, done).await);
+    assert!(ensemble.server(leader).raft.handle.propose(Body(batch.encode()), None, done).await);
     let machine = ensemble.server(leader).machine.clone();
-    let again = machine.until(|_, told| told.started.len() > 1);
+    let again = machine.until(|_, received| received.started.len() > 1);
     timeout(PATIENCE, again).await.expect("dropped batches are taken for applied ones");
     let expected = later.boot + 1 + 3;
-    assert_eq!(machine.told().started, [origin.boot, expected]);
+    assert_eq!(machine.received().started, [origin.boot, expected]);
     ensemble.commit(leader, 50).await;
     let applied = ensemble.server(leader).machine.record().applied;
     let of_new = applied.iter().filter(|(origin, _)| origin.boot == expected);
@@ -48,11 +48,11 @@ async fn a_number_that_an_earlier_start_had_is_not_used_again() {
     assert_eq!(ensemble.server(server).boot, before);
     ensemble.ready().await;
     let machine = ensemble.server(server).machine.clone();
-    let started = machine.until(|_, told| !told.started.is_empty());
+    let started = machine.until(|_, received| !received.started.is_empty());
     timeout(PATIENCE, started).await.expect("it has not caught up");
-    assert_eq!(machine.told().started, [before + 1]);
+    assert_eq!(machine.received().started, [before + 1]);
     ensemble.commit(server, 20).await;
-    assert_eq!(machine.told().lost, 0);
+    assert_eq!(machine.received().lost, 0);
     assert_eq!(machine.record().applied.len(), 40);
     check(&ensemble).await;
 }

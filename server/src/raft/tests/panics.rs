@@ -79,7 +79,7 @@ async fn a_panic_in_one_peers_connection_ends_that_connection_alone() {
     arm(&mut ensemble, leader, "touched");
     let machine = ensemble.server(leader).machine.clone();
     let is_told = async {
-        while machine.told().touched.is_empty() {
+        while machine.received().touched.is_empty() {
             ensemble.server(follower).proposer.touch(1, vec![SessionId(1)]);
             sleep(ensemble.timing.heartbeat).await;
         }
@@ -103,12 +103,12 @@ async fn a_reconfiguration_that_panics_is_lost_and_the_next_one_is_served() {
             config_id: -1,
         };
         ensemble.server(0).proposer.reconfig(number, request, Arc::from([]));
-        let is_answered = machine.until(|_, told| {
-            told.reconfig_lost.contains(&number)
-                || told.reconfigured.iter().any(|(answered, _)| *answered == number)
+        let is_answered = machine.until(|_, received| {
+            received.reconfig_lost.contains(&number)
+                || received.reconfigured.iter().any(|(answered, _)| *answered == number)
         });
         timeout(PATIENCE, is_answered).await.expect("it is not answered");
     }
-    assert_eq!(machine.told().reconfig_lost, [1]);
+    assert_eq!(machine.received().reconfig_lost, [1]);
     assert_eq!(*ensemble.server(0).raft.fatal().borrow(), None);
 }

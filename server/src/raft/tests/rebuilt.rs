@@ -55,7 +55,9 @@ async fn a_new_directory_has_no_vote_before_it_has_the_data() {
     ensemble.start(leader).await;
     ensemble.server(poor).machine.refusals.store(0, Ordering::Relaxed);
     let machine = ensemble.server(poor).machine.clone();
-    timeout(PATIENCE, machine.until(|_, told| told.restored > 0)).await.expect("a snapshot");
+    timeout(PATIENCE, machine.until(|_, received| received.restored > 0))
+        .await
+        .expect("a snapshot");
     ensemble.ready().await;
     ensemble.commit(poor, 10).await;
     check(&ensemble).await;
@@ -86,7 +88,7 @@ async fn a_leader_that_only_asks_makes_no_new_server_of_one_that_lost_its_data()
     ensemble.cut.one_way(poor, leader).await;
     ensemble.cut.one_way(poor, third).await;
     ensemble.start(poor).await;
-    ensemble.server(leader).raft.hand_over().await;
+    ensemble.server(leader).raft.transfer_leadership().await;
     sleep(ensemble.timing.election_max * 4).await;
     // It has no vote that could make a majority.
     assert_eq!(*ensemble.server(poor).raft.role().borrow(), Role::Looking);

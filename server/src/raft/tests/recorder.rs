@@ -30,7 +30,7 @@ pub(super) struct Recorder {
     record: Arc<Mutex<Record>>,
     /// Grows with everything that happens.
     events: Arc<watch::Sender<u64>>,
-    told: Arc<Mutex<Told>>,
+    received: Arc<Mutex<Received>>,
     /// While it is closed, nothing is applied.
     pub(super) gate: Gate,
     /// So many states are not taken.
@@ -51,7 +51,7 @@ pub(super) struct Recorder {
 
 /// What the machine was told besides commands.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Told {
+pub(super) struct Received {
     pub(super) lost: u64,
     pub(super) synced: u64,
     pub(super) sync_lost: u64,
@@ -80,14 +80,14 @@ impl Recorder {
         self.record.lock().unwrap().clone()
     }
 
-    pub(super) fn told(&self) -> Told {
-        self.told.lock().unwrap().clone()
+    pub(super) fn received(&self) -> Received {
+        self.received.lock().unwrap().clone()
     }
 
     /// Waits until `is_so`.
-    pub(super) async fn until(&self, is_so: impl Fn(&Record, &Told) -> bool) {
+    pub(super) async fn until(&self, is_so: impl Fn(&Record, &Received) -> bool) {
         let mut events = self.events.subscribe();
-        while !is_so(&self.record.lock().unwrap(), &self.told.lock().unwrap()) {
+        while !is_so(&self.record.lock().unwrap(), &self.received.lock().unwrap()) {
             events.changed().await.unwrap();
         }
     }
@@ -97,8 +97,8 @@ impl Recorder {
         assert!(!panics, "the test's panic");
     }
 
-    fn tell(&self, what: impl FnOnce(&mut Told)) {
-        what(&mut self.told.lock().unwrap());
+    fn note(&self, what: impl FnOnce(&mut Received)) {
+        what(&mut self.received.lock().unwrap());
         self.events.send_modify(|events| *events += 1);
     }
 }
@@ -169,7 +169,7 @@ impl Machine for Recorder {
     }
 
     fn started(&self, boot: u64) -> u64 {
-        self.tell(|told| told.started.push(boot));
+        self.note(|received| received.started.push(boot));
         0
     }
 
@@ -198,50 +198,52 @@ impl Machine for Recorder {
     }
 
     fn diverged(&self) {
-        self.tell(|told| told.diverged += 1);
+        self.note(|received| received.diverged += 1);
     }
 
     fn lost(&self, through: u64) {
-        self.tell(|told| told.lost = through);
+        self.note(|received| received.lost = through);
     }
 
     fn synced(&self, through: u64) {
         self.may_panic("synced");
-        self.tell(|told| told.synced = through);
+        self.note(|received| received.synced = through);
     }
 
     fn sync_lost(&self, through: u64) {
-        self.tell(|told| told.sync_lost = through);
+        self.note(|received| received.sync_lost = through);
     }
 
     fn touched(&self, sessions: Vec<SessionId>) -> Vec<SessionId> {
         self.may_panic("touched");
         let refused = sessions.iter().filter(|session| session.0 < 0).copied().collect();
-        self.tell(|told| told.touched.extend(sessions));
+        self.note(|received| received.touched.extend(sessions));
         refused
     }
 
     fn heard(&self, through: u64, sessions: Vec<SessionId>) {
-        self.tell(|told| told.heard.extend(sessions.into_iter().map(|session| (through, session))));
+        self.note(|received| {
+            received.heard.extend(sessions.into_iter().map(|session| (through, session)))
+        });
     }
 
     fn removed(&self) {
-        self.tell(|told| told.removed += 1);
+        self.note(|received| received.removed += 1);
     }
 
     fn reconfigured(&self, number: u64, result: Result<Option<Written>, ErrorCode>) {
-        self.tell(|told| told.reconfigured.push((number, result)));
+        self.note(|received| received.reconfigured.push((number, result)));
     }
 
     fn reconfig_lost(&self, number: u64) {
-        self.tell(|told| told.reconfig_lost.push(number));
+        self.note(|received| received.reconfig_lost.push(number));
     }
 
     fn members(&self, text: String, write: bool) {
         if write {
             self.view.lock().unwrap().text = format!("{text}version=100000001");
         }
-        self.tell(|told| told.members.push((text, write)));
+        self.note(|received| received.members.push((text, write)));
     }
 
     fn config_view(&self, _identities: &[Id]) -> ConfigView {
@@ -251,7 +253,7 @@ impl Machine for Recorder {
 
     fn role(&self, role: Role, _term: u64) {
         self.may_panic("role");
-        self.tell(|told| told.roles.push(role));
+        self.note(|received| received.roles.push(role));
     }
 
     fn snapshot(&self) -> StateSnapshot {
@@ -269,7 +271,7 @@ impl Machine for Recorder {
         let recorder = self.clone();
         Ok(Staged::new(move || {
             *recorder.record.lock().unwrap() = record;
-            recorder.tell(|told| told.restored += 1);
+            recorder.note(|received| received.restored += 1);
         }))
     }
 

@@ -128,7 +128,7 @@ async fn entries_that_a_received_snapshot_replaces_do_not_outlive_a_crash() {
     ensemble.ready().await;
     ensemble.server(0).propose(10);
     ensemble.server(0).settled().await;
-    assert_eq!(ensemble.server(0).machine.told().lost, 0);
+    assert_eq!(ensemble.server(0).machine.received().lost, 0);
     assert_eq!(ensemble.server(0).machine.record().applied.len(), 10);
 }
 

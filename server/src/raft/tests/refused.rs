@@ -45,7 +45,7 @@ async fn a_server_whose_votes_are_refused_waits_before_it_asks_again() {
     let mut ensemble = Ensemble::started(2, 0).await;
     let leader = ensemble.ready().await;
     let founding = ensemble.server(leader).raft.founding();
-    let node = ensemble.server(leader).raft.core.node();
+    let node = ensemble.server(leader).raft.handle.node();
     ensemble.kill(leader).await;
     let refuses = Arc::new(Refuses { leader: node, pre_votes: AtomicU32::default() });
     let (server, directory) = (server_of(node), directory_of(node));

@@ -27,7 +27,7 @@ async fn a_replaced_disk_does_not_help_a_leader_of_the_past() {
     let (poor, third) = ((old + 1) % 3, (old + 2) % 3);
     ensemble.cut.isolate(old, 3).await;
     ensemble.commit(poor, 20).await;
-    assert_eq!(ensemble.server(poor).machine.told().lost, 0);
+    assert_eq!(ensemble.server(poor).machine.received().lost, 0);
     ensemble.kill(third).await;
     ensemble.lose_disk(poor).await;
     ensemble.cut.heal();
@@ -91,7 +91,7 @@ async fn servers_of_different_foundings_refuse_each_other() {
     }
     ensemble.ready().await;
     ensemble.commit(0, 7).await;
-    assert_eq!(ensemble.server(0).machine.told().lost, 0);
+    assert_eq!(ensemble.server(0).machine.received().lost, 0);
     ensemble.start(2).await;
     several_elections(&ensemble).await;
     assert_eq!(*ensemble.server(2).raft.role().borrow(), Role::Looking);
@@ -177,7 +177,7 @@ async fn one_server_is_made_a_new_ensemble_on_request() {
     // All three vote.
     ensemble.kill(0).await;
     ensemble.commit(1, 5).await;
-    assert_eq!(ensemble.server(1).machine.told().lost, 0);
+    assert_eq!(ensemble.server(1).machine.received().lost, 0);
 }
 
 /// The snapshot named the old founding: the server did not start a second time, and the others
@@ -267,7 +267,7 @@ async fn a_voter_that_comes_after_the_founding_gets_its_vote() {
     let other = (leader + 1) % 3;
     ensemble.commit(other, 10).await;
     check(&ensemble).await;
-    assert_eq!(ensemble.server(other).machine.told().lost, 0);
+    assert_eq!(ensemble.server(other).machine.received().lost, 0);
 }
 
 /// A new directory fetched a large snapshot, and every reconfiguration was refused until it had it.
@@ -285,7 +285,7 @@ async fn the_ensemble_is_changed_while_a_new_directory_catches_up() {
     let (enabled, permitted) = (true, true);
     *machine.view.lock().unwrap() = ConfigView { enabled, permitted, text, ..Default::default() };
     let joins = |ensemble: &mut Ensemble| {
-        ensemble.server(leader).raft.core.metrics().membership_config.membership().nodes().count()
+        ensemble.server(leader).raft.handle.metrics().membership_config.membership().nodes().count()
             == 4
     };
     let deadline = Instant::now() + PATIENCE;
@@ -303,15 +303,15 @@ async fn the_ensemble_is_changed_while_a_new_directory_catches_up() {
         config_id: -1,
     };
     ensemble.server(leader).proposer.reconfig(1, request, Arc::from([]));
-    let is_done = machine.until(|_, told| !told.reconfigured.is_empty());
+    let is_done = machine.until(|_, received| !received.reconfigured.is_empty());
     timeout(PATIENCE, is_done).await.expect("it is not answered");
-    assert_eq!(machine.told().reconfigured, [(1, Ok(None))]);
+    assert_eq!(machine.received().reconfigured, [(1, Ok(None))]);
     assert!(joins(&mut ensemble), "the change has removed it");
     ensemble.snapshot_gate(away).open();
     ensemble.ready().await;
     check(&ensemble).await;
-    let node = ensemble.server(away).raft.core.node();
-    let metrics = ensemble.server(leader).raft.core.metrics();
+    let node = ensemble.server(away).raft.handle.node();
+    let metrics = ensemble.server(leader).raft.handle.metrics();
     let membership = metrics.membership_config.membership();
     assert!(membership.voter_ids().any(|voter| voter == node), "{membership}");
     assert_eq!(membership.nodes().count(), 3, "{membership}");
@@ -322,7 +322,7 @@ async fn the_ensemble_is_changed_while_a_new_directory_catches_up() {
 async fn the_end_of_the_raft_task_is_fatal() {
     let mut ensemble = Ensemble::started(1, 0).await;
     let mut fatal = ensemble.server(0).raft.fatal();
-    ensemble.server(0).raft.core.raft().shutdown().await.unwrap();
+    ensemble.server(0).raft.handle.raft().shutdown().await.unwrap();
     let why = timeout(PATIENCE, fatal.wait_for(Option::is_some)).await.expect("it is reported");
     assert!(why.unwrap().is_some());
 }

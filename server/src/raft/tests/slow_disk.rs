@@ -69,7 +69,7 @@ async fn a_leader_whose_disk_hangs_gives_its_lead_up() {
     for at in others {
         ensemble.server(at).propose(20);
         ensemble.server(at).settled().await;
-        assert_eq!(ensemble.server(at).machine.told().lost, 0);
+        assert_eq!(ensemble.server(at).machine.received().lost, 0);
     }
     ensemble.gate(leader).open();
     ensemble.ready().await;
@@ -144,7 +144,7 @@ async fn writes_go_on_while_a_snapshot_is_written() {
     for at in 0..3 {
         ensemble.server(at).propose(100);
         ensemble.server(at).settled().await;
-        assert_eq!(ensemble.server(at).machine.told().lost, 0);
+        assert_eq!(ensemble.server(at).machine.received().lost, 0);
     }
     check(&ensemble).await;
     for at in 0..3 {

@@ -29,7 +29,9 @@ async fn a_received_snapshot_that_cannot_be_read_is_deleted_and_sent_again() {
     assert_eq!(*ensemble.server(away).raft.fatal().borrow(), None);
     refusals.store(0, Ordering::Relaxed);
     let machine = ensemble.server(away).machine.clone();
-    timeout(PATIENCE, machine.until(|_, told| told.restored > 0)).await.expect("a snapshot");
+    timeout(PATIENCE, machine.until(|_, received| received.restored > 0))
+        .await
+        .expect("a snapshot");
     check(&ensemble).await;
 }
 
@@ -48,7 +50,9 @@ async fn a_damaged_snapshot_of_the_leader_is_replaced_by_a_new_one() {
     }
     ensemble.start(away).await;
     let machine = ensemble.server(away).machine.clone();
-    timeout(PATIENCE, machine.until(|_, told| told.restored > 0)).await.expect("a snapshot");
+    timeout(PATIENCE, machine.until(|_, received| received.restored > 0))
+        .await
+        .expect("a snapshot");
     ensemble.ready().await;
     check(&ensemble).await;
 }
@@ -71,7 +75,9 @@ async fn a_follower_without_room_gets_the_same_snapshot_later() {
     assert_eq!(*ensemble.server(away).raft.fatal().borrow(), None);
     ensemble.snapshot_gate(away).fill(false);
     let machine = ensemble.server(away).machine.clone();
-    timeout(PATIENCE, machine.until(|_, told| told.restored > 0)).await.expect("a snapshot");
+    timeout(PATIENCE, machine.until(|_, received| received.restored > 0))
+        .await
+        .expect("a snapshot");
     ensemble.snapshot_gate(leader).open();
     check(&ensemble).await;
 }

@@ -48,7 +48,7 @@ struct Lead {
 
 /// A handle on openraft. Clones are the same server.
 #[derive(Clone, Debug)]
-pub(super) struct Core {
+pub(super) struct RaftHandle {
     node: u64,
     wal: Arc<Wal>,
     raft: openraft::Raft<TypeConfig, StateMachine>,
@@ -77,7 +77,7 @@ fn locked(lead: &Mutex<Lead>) -> MutexGuard<'_, Lead> {
     lead.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Core {
+impl RaftHandle {
     /// Wraps openraft; a task follows its metrics until it stops.
     pub(super) fn new(
         node: u64,

@@ -14,10 +14,10 @@ use super::blocking::blocking;
 use super::bootstrap::Agreement;
 use super::codec::{self, Reader, malformed};
 use super::committed::Committed;
-use super::core::Core;
 use super::directory::{DirectoryIdentity, directory_of, node_id};
 use super::divergence::{self, Divergence};
 use super::founding;
+use super::handle::RaftHandle;
 use super::levels::{Admission, Ceiling, encode_level};
 use super::machine::Machine;
 use super::network::{
@@ -35,11 +35,11 @@ use crate::transport::BoxFuture;
 
 /// When this server last heard of a leader.
 #[derive(Debug, Default)]
-pub(super) struct Heard {
+pub(super) struct LeaderContact {
     at: Mutex<Option<Instant>>,
 }
 
-impl Heard {
+impl LeaderContact {
     fn now(&self) {
         *self.at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
@@ -53,12 +53,12 @@ impl Heard {
 
 /// Answers the peers.
 #[derive(Debug)]
-pub(super) struct Answers {
-    pub core: Core,
+pub(super) struct RpcServer {
+    pub handle: RaftHandle,
     pub machine: Arc<dyn Machine>,
     pub snapshots: Snapshots,
     pub applied: watch::Receiver<Option<LogId>>,
-    pub heard: Arc<Heard>,
+    pub heard: Arc<LeaderContact>,
     pub identity: DirectoryIdentity,
     pub agreement: Arc<Agreement>,
     /// What may be logged.
@@ -83,7 +83,7 @@ pub(super) struct Receiving {
 
 type Later = BoxFuture<'static, Option<Bytes>>;
 
-impl Service for Answers {
+impl Service for RpcServer {
     fn call(&self, call: Call) -> BoxFuture<'_, Answer> {
         Box::pin(async move {
             let (peer, kind) = (call.from.server, call.kind);
@@ -99,7 +99,7 @@ impl Service for Answers {
     }
 }
 
-impl Answers {
+impl RpcServer {
     async fn answer(&self, call: Call) -> io::Result<Answer> {
         let (from, mut body) = (call.from.server, Reader(call.body));
         if !matches!(call.kind, STATUS | FOUND) {
@@ -109,7 +109,7 @@ impl Answers {
             APPEND => Answer::Later(self.append(from, body)?),
             VOTE | PRE_VOTE => Answer::Later(self.vote(&call.from, body, call.kind == PRE_VOTE)?),
             TRANSFER => {
-                let (request, raft) = (body.transfer_request()?, self.core.raft().clone());
+                let (request, raft) = (body.transfer_request()?, self.handle.raft().clone());
                 if self.divergence.is_found() {
                     return Ok(Answer::Now(Bytes::new()));
                 }
@@ -126,7 +126,7 @@ impl Answers {
             READ_INDEX => Answer::Later(self.read_index()),
             TOUCH => {
                 let sessions = decode_sessions(body.0)?;
-                Answer::Now(if self.core.is_leader() {
+                Answer::Now(if self.handle.is_leader() {
                     encode_sessions(&self.machine.touched(sessions))
                 } else {
                     Bytes::new()
@@ -172,10 +172,10 @@ impl Answers {
     }
 
     fn read_index(&self) -> Later {
-        let core = self.core.clone();
+        let handle = self.handle.clone();
         Box::pin(async move {
             let mut out = BytesMut::new();
-            let index = core.read_index().await;
+            let index = handle.read_index().await;
             out.put_u8(u8::from(index.is_some()));
             out.put_u64(index.unwrap_or(0));
             Some(out.freeze())
@@ -187,7 +187,7 @@ impl Answers {
     }
 
     fn append(&self, from: u64, mut body: Reader) -> io::Result<Later> {
-        let (doubtful, request) = body.append_request()?;
+        let (suspects_quorum, request) = body.append_request()?;
         let entries = request.entries.iter().map(|entry| entry.log_id);
         if self
             .committed
@@ -196,20 +196,20 @@ impl Answers {
         {
             return Ok(Box::pin(async { Some(codec::encode_append_refusal()) }));
         }
-        let (core, heard) = (self.core.clone(), Arc::clone(&self.heard));
+        let (handle, heard) = (self.handle.clone(), Arc::clone(&self.heard));
         Ok(Box::pin(async move {
-            let known = core.leadership().map_or(0, |known| known.term);
-            if !doubtful && request.vote.leader_id.term >= known {
+            let known = handle.leadership().map_or(0, |known| known.term);
+            if !suspects_quorum && request.vote.leader_id.term >= known {
                 heard.now();
             }
-            let response = core.raft().append_entries(request).await.ok()?;
+            let response = handle.raft().append_entries(request).await.ok()?;
             Some(codec::encode_append_response(&response))
         }))
     }
 
     /// The index of the last committed membership if this server is not in it, and zero otherwise.
     fn removed_at(&self, node: u64) -> u64 {
-        let metrics = self.core.metrics();
+        let metrics = self.handle.metrics();
         let membership = &metrics.membership_config;
         let at = membership.log_id().as_ref().map_or(0, |at| at.index);
         let is_removed = at <= self.applied_index()
@@ -222,12 +222,12 @@ impl Answers {
         let request = body.vote_request()?;
         // It may have missed that it was removed, and would ask for votes for ever.
         let removed_at = self.removed_at(node_id(from.server, from.directory));
-        let core = self.core.clone();
+        let handle = self.handle.clone();
         Ok(Box::pin(async move {
             let voted = if is_pre_vote {
-                core.raft().pre_vote(request).await
+                handle.raft().pre_vote(request).await
             } else {
-                core.raft().vote(request).await
+                handle.raft().vote(request).await
             };
             Some(codec::encode_vote_response(&voted.ok()?, removed_at))
         }))
@@ -255,7 +255,7 @@ impl Answers {
         }));
         // A copy: the log would keep the whole buffer that the message was read into.
         let stamped = Batch::stamp(&batch, self.machine.wall_ms());
-        let taken = self.core.propose(Body(stamped), term, told_by).await;
+        let taken = self.handle.propose(Body(stamped), term, told_by).await;
         Box::pin(async move {
             let accepted = taken && told.await.unwrap_or(false);
             Some(Bytes::copy_from_slice(&[u8::from(accepted)]))
@@ -327,7 +327,7 @@ impl Answers {
         if let Some(last) = snapshot.meta.last_log_id {
             self.check_snapshot(from, last)?;
         }
-        let raft = self.core.raft().clone();
+        let raft = self.handle.raft().clone();
         Ok(Answer::Later(Box::pin(async move {
             // One that is older than what is here is not installed, nor is one of an old leader.
             let _staged = staged;
