@@ -208,7 +208,8 @@ impl Bootstrap {
         let mut asked = JoinSet::new();
         for &server in servers {
             let Some(link) = self.links.ask(server) else { continue };
-            asked.spawn(async move { ask_standing(&link).await.map(|told| (server, told)) });
+            asked
+                .spawn(async move { ask_standing(&link).await.map(|standing| (server, standing)) });
         }
         asked.join_all().await.into_iter().flatten().collect()
     }

@@ -4,8 +4,8 @@
 //! asks the other voters all the time what theirs were after the same entries. A digest is kept up
 //! to date with every change, so a comparison costs two small messages and no look at the state.
 //!
-//! Which side is wrong is decided by count. When so many voters differ from a server that no
-//! majority can agree with it any more, this server stops serving: it drops its clients, gives the
+//! Which side is wrong is decided by count. When too many voters differ from a server for any
+//! majority to agree with it, this server stops serving: it drops its clients, gives the
 //! lead up, stands for no election and writes no snapshot, until it is started again. As long as
 //! the others that answer are too few to decide, the difference is reported and nothing is stopped.
 
@@ -28,10 +28,10 @@ use super::upkeep::transfer_leadership;
 use crate::peer::Lane;
 use crate::storage::Wal;
 
-/// The digests after so many of the last entries are kept.
+/// The number of the last entries whose digests are kept.
 const RECENT_MAX: usize = 1024;
 
-/// Of older entries, the digest after every so many is kept, and so many of these.
+/// Of older entries, the digest after every `SPARSE_STEP` is kept, and `SPARSE_MAX` of these.
 pub(super) const SPARSE_STEP: u64 = 64;
 const SPARSE_MAX: usize = 4096;
 
@@ -135,7 +135,7 @@ fn push(list: &mut VecDeque<Checkpoint>, checkpoint: Checkpoint, max: usize) {
     list.push_back(checkpoint);
 }
 
-/// Answers what this server knows about the asked checkpoints, behind the version of its digests.
+/// Returns what this server knows about the asked checkpoints, behind the version of its digests.
 pub(super) fn answer(
     mut body: Reader,
     divergence: &Divergence,
@@ -368,7 +368,7 @@ impl Divergence {
                 ?differing,
                 first,
                 "the state of other servers differs from this one's; too few servers answer to \
-                 tell which is wrong"
+                 decide which is wrong"
             );
         }
     }
@@ -397,7 +397,7 @@ impl Comparer {
         }
     }
 
-    /// Asks all other voters once. A server that does not answer within `patience` is not counted.
+    /// Asks all other voters once. A server that does not answer within `answer_timeout` is not counted.
     pub(super) async fn compare(&self, answer_timeout: Duration) {
         let Questions { generation, asked } = self.divergence.questions();
         let voters: Vec<u64> = self.handle.metrics().membership_config.voter_ids().collect();

@@ -1,9 +1,9 @@
 //! How the servers of a new ensemble agree on its founding: one random id, and which directory each
 //! voter has. All first entries of an ensemble's logs have the same place in the log, so they must
-//! be the same entry, whoever writes it.
+//! be the same entry, whichever server writes it.
 //!
 //! The voters decide by the classic two rounds of Paxos for one value: a majority promises to take
-//! nothing older, and tells what it has taken; a majority takes the newest of that, or something
+//! nothing older, and reports what it has taken; a majority takes the newest of that, or something
 //! new. What a server has promised and taken is durable before it says so. A server that loses its
 //! disk in between can make two foundings possible, but nothing was written under either: the
 //! servers of one do not talk to those of the other.

@@ -190,10 +190,10 @@ impl RaftHandle {
         &self,
         body: Body,
         term: Option<u64>,
-        told: Callback<ClientWriteResult<TypeConfig>>,
+        outcome: Callback<ClientWriteResult<TypeConfig>>,
     ) -> bool {
         locked(&self.lead).proposes(body.0.len());
-        let write = self.raft.write(body).responder(told);
+        let write = self.raft.write(body).responder(outcome);
         match term {
             Some(term) => write.with_leader(log_id(term, 0).leader_id).await.is_ok(),
             None => write.await.is_ok(),

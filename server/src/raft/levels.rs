@@ -175,7 +175,7 @@ impl LevelKeeper {
         Reader(answer).u32().ok().map(FeatureLevel)
     }
 
-    /// Commands above the agreed level are left in the log. A snapshot behind them lets a release
+    /// Commands above the agreed level are left in the log. With a snapshot behind them a release
     /// that does not know them start here.
     async fn forget_commands(&self, agreed: FeatureLevel) -> bool {
         tracing::info!(level = agreed.0, "a lower feature level is agreed: taking a snapshot");

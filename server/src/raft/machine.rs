@@ -46,7 +46,7 @@ pub trait Machine: Debug + Send + Sync + 'static {
     /// with reads.
     fn diverged(&self);
 
-    /// Nobody knows what became of the proposals up to this number that are still unanswered.
+    /// The outcome of the proposals up to this number that are still unanswered is unknown.
     fn lost(&self, through: u64);
 
     /// Everything that was committed before these syncs were asked for is applied.
@@ -55,11 +55,11 @@ pub trait Machine: Debug + Send + Sync + 'static {
     /// These syncs failed.
     fn sync_lost(&self, through: u64);
 
-    /// Clients of other servers were heard of. Only the leader is told. Answers the sessions that
+    /// Clients of other servers gave signs of life. Only the leader gets this. Returns the sessions that
     /// it does not count.
     fn touched(&self, sessions: Vec<SessionId>) -> Vec<SessionId>;
 
-    /// A leader has counted these sessions, of which it was told by touches up to this number.
+    /// A leader has counted these sessions, which touches up to this number reported.
     fn heard(&self, through: u64, sessions: Vec<SessionId>);
 
     /// This server no longer belongs to the ensemble.
@@ -69,7 +69,7 @@ pub trait Machine: Debug + Send + Sync + 'static {
     /// applied here otherwise; or it is refused.
     fn reconfigured(&self, number: u64, result: Result<Option<Written>, ErrorCode>);
 
-    /// Nobody knows what became of a reconfiguration.
+    /// The outcome of a reconfiguration is unknown.
     fn reconfig_lost(&self, number: u64);
 
     /// The members of the ensemble, since it was changed: what a leader writes to

@@ -14,7 +14,7 @@ use crate::config::{self, MemberList, Role, parse_members};
 /// What the line of an outsider begins with. No line of a member does.
 const OUTSIDE: char = '-';
 
-/// A server that gets the log and is no member.
+/// A server that gets the log and is not a member.
 pub(super) fn outsider(node: &Member) -> Member {
     Member { address: node.address.clone(), line: format!("{OUTSIDE}{}", node.line) }
 }

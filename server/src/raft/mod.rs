@@ -221,7 +221,7 @@ impl Raft {
         self.fatal.watch()
     }
 
-    /// This server's part in the ensemble, as the machine was told.
+    /// This server's part in the ensemble, as the machine knows it.
     pub fn role(&self) -> watch::Receiver<Role> {
         self.role.clone()
     }
@@ -231,7 +231,7 @@ impl Raft {
         self.status_source().status()
     }
 
-    /// Tells how things stand, for as long as anybody asks.
+    /// Reads the server's status at any time.
     pub fn status_source(&self) -> StatusSource {
         StatusSource {
             handle: self.handle.clone(),

@@ -192,14 +192,14 @@ impl Links {
         }
     }
 
-    /// Lets go of a link that does not answer: the next call opens another one. That of snapshots
+    /// Drops a link that does not answer: the next call opens another one. That of snapshots
     /// may be silent for minutes, and a dead one would stay as long.
     fn give_up(&self, node: u64, lane: Lane) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.links.remove(&(node, lane));
     }
 
-    /// A link to a server that is no peer yet, outside the books.
+    /// A link to a server that is not a peer yet, which is not kept.
     pub(super) fn try_out(&self, server: u64, address: String) -> Link {
         let target = Target { server, directory: None };
         let stall_timeout = self.template.stall_timeout;

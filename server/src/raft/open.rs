@@ -42,7 +42,7 @@ pub enum StartError {
     LogMissing { directory: PathBuf, expected: PathBuf },
     /// The log goes on behind a snapshot that is not there.
     #[error(
-        "the log in {} begins behind entry {purged}, and there is no snapshot that reaches so far",
+        "the log in {} begins behind entry {purged}, and no snapshot reaches so far",
         log.display()
     )]
     SnapshotMissing { log: PathBuf, purged: u64 },

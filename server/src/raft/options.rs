@@ -1,4 +1,4 @@
-//! What the raft module is told, and how long it waits for what.
+//! The options of the raft module, and its times.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,12 +36,12 @@ impl ConfiguredMember {
 pub struct Timing {
     /// Between two heartbeats.
     pub heartbeat: Duration,
-    /// The range from which each server draws its patience. It begins to count when a leader has
+    /// The range from which each server draws its election timeout. It begins to count when a leader has
     /// been silent for `election_max`, which is how long a leader may rely on a majority's answer.
     pub election_min: Duration,
     pub election_max: Duration,
     /// How long a proposal or a sync may take before its outcome counts as unknown. Less than the
-    /// shortest session, so that clients hear of it from their server, but longer than it takes to
+    /// shortest session, so that clients learn of it from their server, but longer than it takes to
     /// replace a leader.
     pub proposal_timeout: Duration,
 }
@@ -66,7 +66,7 @@ impl Timing {
     }
 }
 
-/// What the raft module is told.
+/// The options of the raft module.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// This server.
@@ -103,11 +103,11 @@ pub struct Options {
     pub wal: WalOptions,
     /// What one log entry holds.
     pub batches: BatchLimits,
-    /// A snapshot is taken every so many commands.
+    /// The commands between two snapshots.
     pub snapshot_commands: u64,
-    /// A snapshot is taken after so many bytes of commands as well; zero: bytes do not count.
+    /// A snapshot is taken after this many bytes of commands as well; zero: bytes do not count.
     pub snapshot_log_bytes: u64,
-    /// So many snapshots are kept, and the log back to the oldest of them.
+    /// The snapshots that are kept, and the log back to the oldest of them.
     pub snapshots_retained: usize,
     /// Where the ids of directories and foundings come from.
     pub entropy: Arc<dyn Entropy>,
@@ -137,10 +137,10 @@ impl Default for BatchLimits {
 /// How long connecting to another server takes at most by default.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Snapshots are taken every so many commands by default (`snapCount`).
+/// The commands between two snapshots by default (`snapCount`).
 pub const SNAPSHOT_COMMANDS: u64 = 100_000;
 
-/// So many snapshots are kept by default (`autopurge.snapRetainCount`).
+/// The snapshots that are kept by default (`autopurge.snapRetainCount`).
 pub const SNAPSHOTS_RETAINED: usize = 3;
 
 /// The longest frames that are sent, in bytes. What one server has put into the log within its own

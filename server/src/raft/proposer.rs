@@ -1,7 +1,7 @@
 //! From the replica's commands to log entries.
 //!
 //! Everything that waits goes into one batch. A batch is proposed, and proposed again to every
-//! new leader, until this server applies it itself: the state's fence lets each batch in once,
+//! new leader, until this server applies it itself: the state's replay filter admits each batch once,
 //! and only behind its predecessor, so proposing again can neither double nor reorder anything.
 //! When that takes too long, all that was proposed is reported lost, and a new stream begins,
 //! which fences off whatever may still come of the old one. `docs/decisions/` has the reasoning.
@@ -53,7 +53,7 @@ const RETRY_PAUSE_MAX: Duration = Duration::from_millis(80);
 /// The pause before a server that has not caught up looks again at what its clients wait for.
 const CATCH_UP_PAUSE: Duration = Duration::from_millis(15);
 
-/// Sessions whose clients were heard of and that the leader has not been told yet.
+/// Sessions whose clients gave signs of life that are not reported to the leader yet.
 const TOUCHED_MAX: usize = 100_000;
 
 /// What the replica wants, and what was seen in the log of it.
@@ -117,7 +117,7 @@ impl Proposer {
         self.wake_sync.notified().await;
     }
 
-    /// Waits for sessions whose clients were heard of, and takes them.
+    /// Waits for sessions whose clients gave signs of life, and takes them.
     pub async fn take_touched(&self) -> (u64, Vec<SessionId>) {
         loop {
             let (through, touched) = {
@@ -448,13 +448,13 @@ impl Driver {
                     // As when another leader refuses it: what is behind it waits as well.
                     Admission::Refused => return failed(),
                 };
-                let told = Callback(Box::new(move |result: Result<_, _>| {
+                let outcome = Callback(Box::new(move |result: Result<_, _>| {
                     if result.is_err() {
                         failed();
                     }
                 }));
                 let stamped = Batch::stamp(&batch.bytes, self.machine.wall_ms());
-                if !self.handle.propose(Body(stamped), term, told).await {
+                if !self.handle.propose(Body(stamped), term, outcome).await {
                     return;
                 }
             } else {

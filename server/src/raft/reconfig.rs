@@ -64,7 +64,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(100);
 /// The highest number of a server (protocol §11.2).
 const SERVER_MAX: u64 = 255;
 
-/// Changes the ensemble, as leader, and follows its changes, as everybody.
+/// Changes the ensemble, as leader, and follows its changes, as every server.
 #[derive(Debug)]
 pub(super) struct Reconfigurer {
     pub handle: RaftHandle,
@@ -329,7 +329,7 @@ impl Reconfigurer {
     }
 
     /// Tells those who were removed: they get no more of the log, and would go on for a while with
-    /// clients whose sessions nobody keeps alive.
+    /// clients whose sessions are not kept alive.
     fn dismiss(&self, old: &Membership) {
         let metrics = self.handle.metrics();
         let membership = &metrics.membership_config;

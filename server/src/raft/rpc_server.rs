@@ -33,7 +33,7 @@ use crate::replica::Batch;
 use crate::storage::{SnapshotName, SnapshotWriter, Wal};
 use crate::transport::BoxFuture;
 
-/// When this server last heard of a leader.
+/// The time of the last message of a leader.
 #[derive(Debug, Default)]
 pub(super) struct LeaderContact {
     at: Mutex<Option<Instant>>,
@@ -51,7 +51,7 @@ impl LeaderContact {
     }
 }
 
-/// Answers the peers.
+/// Handles the calls of peers.
 #[derive(Debug)]
 pub(super) struct RpcServer {
     pub handle: RaftHandle,
@@ -67,7 +67,7 @@ pub(super) struct RpcServer {
     pub divergence: Arc<Divergence>,
     pub wal: Arc<Wal>,
     pub committed: Committed,
-    /// The index of the membership without this server that it was told of; zero for none.
+    /// The index of the membership without this server that it was notified of; zero for none.
     pub removal: Arc<AtomicU64>,
     pub receiving: tokio::sync::Mutex<Option<Receiving>>,
 }
@@ -248,7 +248,7 @@ impl RpcServer {
     /// The batch has its place when this returns. The answer is 1 if it was committed under this
     /// leader; anything else and the peer proposes it again.
     async fn propose(&self, batch: Bytes, term: Option<u64>) -> Later {
-        let (done, told) = oneshot::channel();
+        let (done, outcome) = oneshot::channel();
         let told_by = Callback(Box::new(move |result: Result<_, _>| {
             // The peer's connection may be gone.
             let _ = done.send(result.is_ok());
@@ -257,12 +257,12 @@ impl RpcServer {
         let stamped = Batch::stamp(&batch, self.machine.wall_ms());
         let taken = self.handle.propose(Body(stamped), term, told_by).await;
         Box::pin(async move {
-            let accepted = taken && told.await.unwrap_or(false);
+            let accepted = taken && outcome.await.unwrap_or(false);
             Some(Bytes::copy_from_slice(&[u8::from(accepted)]))
         })
     }
 
-    /// A snapshot is no sign that there is a leader to serve under: it does not tell of doubts, and
+    /// A snapshot is not a sign of a leader to serve under: it does not carry suspicions, and
     /// may come from one that others have replaced. Heartbeats go on beside it.
     async fn begin_snapshot(&self, from: u64, mut body: Reader) -> io::Result<Answer> {
         let vote = body.vote()?;

@@ -22,7 +22,7 @@ use super::types::{LogId, Member, SnapshotMeta, StoredMembership, TypeConfig, lo
 use crate::process::drop_elsewhere;
 use crate::storage::{SnapshotName, SnapshotReader, SnapshotStore, SnapshotWriter, StorageError};
 
-/// The most entries that are handed over at once. The machine lets clients have their turn in between.
+/// The most entries that are handed over at once. Clients have their turn in between.
 const ENTRIES_PER_LOCK: usize = 64;
 
 pub(super) type FileSnapshot = Snapshot<

@@ -18,7 +18,7 @@ use crate::fatal::Fatal;
 use crate::replica::Role;
 use crate::storage::Wal;
 
-/// How a server stands in its ensemble.
+/// The status of a server in its ensemble.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// Raft's election number.
@@ -62,7 +62,7 @@ pub struct PeerStatus {
     pub is_synced: bool,
 }
 
-/// Tells how things stand, for as long as anybody asks.
+/// Reads the server's status at any time.
 #[derive(Clone, Debug)]
 pub struct StatusSource {
     pub(super) handle: RaftHandle,
@@ -70,7 +70,7 @@ pub struct StatusSource {
     pub(super) snapshots: Snapshots,
     pub(super) divergence: Arc<Divergence>,
     pub(super) role: watch::Receiver<Role>,
-    /// After so long without an answer a peer does not count as synced.
+    /// After this time without an answer a peer does not count as synced.
     pub(super) heard_within: Duration,
 }
 
@@ -81,7 +81,7 @@ impl StatusSource {
     }
 
     /// Returns what the members' list says behind `server.N=` of this server; `None` if the list was
-    /// never changed at run time, or if this server is no member.
+    /// never changed at run time, or if this server is not a member.
     pub fn own_line(&self) -> Option<String> {
         let metrics = self.handle.metrics();
         let membership = metrics.membership_config.membership();

@@ -24,7 +24,7 @@ const RETRY_PAUSE: Duration = Duration::from_millis(15);
 /// How long the leader may take for one answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(700);
 
-/// Asks the leader, whoever that is.
+/// Asks the leader of the moment.
 #[derive(Clone, Debug)]
 pub(super) struct ReadIndex {
     pub handle: RaftHandle,
@@ -84,7 +84,7 @@ pub(super) async fn serve_syncs(
 /// with the next.
 const TOUCH_PAUSE: Duration = Duration::from_millis(5);
 
-/// Tells the leader of sessions whose clients were heard of, and the machine of those that the
+/// Reports sessions whose clients gave signs of life to the leader, and to the machine those that the
 /// leader has counted. What gets lost is made up for by the next time.
 pub(super) async fn send_touches(
     proposer: Arc<Proposer>,
@@ -106,7 +106,7 @@ pub(super) async fn send_touches(
         let Some(link) = links.to(leader, Lane::Query) else { continue };
         for sessions in sessions.chunks(TOUCHES_PER_CALL) {
             for _ in 0..TOUCH_ATTEMPTS {
-                let counted = told(&link, sessions).await;
+                let counted = report(&link, sessions).await;
                 if !counted.is_empty() {
                     machine.heard(through, counted);
                     break;
@@ -120,7 +120,7 @@ pub(super) async fn send_touches(
 }
 
 /// Tells the leader of sessions; those that it has counted.
-async fn told(link: &Link, sessions: &[SessionId]) -> Vec<SessionId> {
+async fn report(link: &Link, sessions: &[SessionId]) -> Vec<SessionId> {
     let answer = link.call_within(TOUCH, encode_sessions(sessions), ANSWER_TIMEOUT).await;
     match answer.map_err(io::Error::other).and_then(decode_sessions) {
         Ok(refused) => {
@@ -128,13 +128,14 @@ async fn told(link: &Link, sessions: &[SessionId]) -> Vec<SessionId> {
             counted.copied().collect()
         }
         Err(error) => {
-            tracing::debug!(%error, "the leader was not told of sessions");
+            tracing::debug!(%error, "sessions were not reported to the leader");
             Vec::new()
         }
     }
 }
 
-/// How often a leader that counts nothing is told, before the next sessions have their turn.
+/// How often sessions are reported to a leader that counts nothing, before the next ones have their
+/// turn.
 const TOUCH_ATTEMPTS: u32 = 4;
 
 /// Sessions in one call to the leader.

@@ -12,7 +12,7 @@ use openraft::{AnyError, Entry, EntryPayload, RaftTypeConfig, TokioRuntime};
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Member {
     /// The `host:port` of its peer port when it was added. The configuration's address wins as
-    /// long as there is no line.
+    /// long as the line is empty.
     pub address: String,
     /// What stands behind its `server.N=` (protocol §15.3); empty until the ensemble is changed
     /// for the first time.
@@ -61,7 +61,7 @@ impl RaftTypeConfig for TypeConfig {
     type ErrorSource = AnyError;
 }
 
-/// Told what became of a proposal.
+/// Receives the outcome of a proposal.
 pub(super) struct Callback<T>(pub Box<dyn FnOnce(T) + Send>);
 
 impl<T: Send + 'static> Responder<TypeConfig, T> for Callback<T> {

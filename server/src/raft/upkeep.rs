@@ -52,7 +52,7 @@ pub(super) struct RoleWatch {
     pub links: Arc<Links>,
     pub timing: Timing,
     pub role: watch::Sender<Role>,
-    /// The index of the membership without this server that it was told of; zero for none.
+    /// The index of the membership without this server that it was notified of; zero for none.
     pub removal: Arc<AtomicU64>,
     /// The term in which this server leads, and since when it knows.
     pub leads: Option<(u64, tokio::time::Instant)>,
@@ -126,7 +126,7 @@ impl RoleWatch {
     }
 
     /// Whether others have said that it was removed. A removed server gets no more of the log, so
-    /// it may have to be told.
+    /// it may have to be notified.
     fn is_removed(&self) -> bool {
         let metrics = self.handle.metrics();
         let known_at = metrics.membership_config.log_id().as_ref().map_or(0, |at| at.index);
@@ -179,7 +179,7 @@ impl RoleWatch {
     }
 
     /// Tells the followers whether this server leads and doubts that it has a majority. Who hears
-    /// a leader votes for nobody, even if it reaches a majority that the leader does not reach: so
+    /// a leader votes for no other, even if it reaches a majority that the leader does not reach: so
     /// one that goes on doubting is silent most of the time.
     fn suspect_quorum(&mut self, suspects_quorum: bool) {
         self.links.suspect_quorum(suspects_quorum);
@@ -197,7 +197,8 @@ impl RoleWatch {
 const ANNOUNCE_PAUSE_MIN: Duration = Duration::from_millis(1);
 const ANNOUNCE_PAUSE_MAX: Duration = Duration::from_millis(8);
 
-/// So many entries in one pause are more than a client can cause that waits for what it has written.
+/// This many entries in one pause are more than a client can cause that waits for what it has
+/// written.
 const BUSY_ENTRIES: u64 = 4;
 
 /// As leader, tells the followers at once what is committed, on the control lane. The next append
@@ -273,7 +274,7 @@ impl SnapshotScheduler {
                 purged_for = current;
                 self.purge().await;
             }
-            // One voter alone lets the counter carry into the epoch.
+            // With one voter alone the counter carries into the epoch.
             let is_used_up = || self.machine.zxid() & 0xffff_ffff >= COUNTER_MAX;
             if self.handle.is_leader() && !self.handle.is_only_voter() && is_used_up() {
                 tracing::info!("handing over: the term's transaction numbers run out");
@@ -317,7 +318,7 @@ impl SnapshotScheduler {
 }
 
 /// Gives the lead up while this server's own disk does not answer. Its heartbeats would go on, and
-/// nobody else would begin an election, but what it is asked to write stands still.
+/// no other server would begin an election, but what it is asked to write stands still.
 #[derive(Debug)]
 pub(super) struct DiskWatch {
     pub handle: RaftHandle,
@@ -372,13 +373,13 @@ fn millis(since: tokio::time::Instant) -> u64 {
 /// How long another server may take to take the lead over.
 const HAND_OVER_MAX: Duration = Duration::from_secs(1);
 
-/// Between two looks at whether the heir is still there.
+/// Between two looks at whether the transferee is still there.
 const HEIR_PAUSE: Duration = Duration::from_millis(30);
 
-/// How long the heir may take to show that, and how long one is looked for.
+/// How long the transferee may take to show that, and how long one is looked for.
 const HEIR_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// As leader, makes the voter with the longest log that answers the next one, and waits until it
+/// As leader, makes the voter with the longest log that answers the next leader, and waits until it
 /// is.
 pub(super) async fn transfer_leadership(handle: &RaftHandle, links: &Links) {
     let metrics = handle.metrics();
@@ -401,7 +402,7 @@ pub(super) async fn transfer_leadership(handle: &RaftHandle, links: &Links) {
 }
 
 /// As leader, makes this voter the next one, and waits until another one is, or until it is gone:
-/// when all servers stop together, nobody is left.
+/// when all servers stop together, no server is left.
 pub(super) async fn transfer_leadership_to(
     handle: &RaftHandle,
     links: &Links,

@@ -189,7 +189,7 @@ async fn touched_sessions_reach_the_leader() {
     let mut touched = machine.received().touched;
     touched.sort();
     assert_eq!(touched, [SessionId(-1), SessionId(0), SessionId(1)]);
-    // The first one is refused, the others are told that theirs are counted.
+    // The first one is refused, the others learn that theirs are counted.
     for at in 1..3 {
         let machine = ensemble.server(at).machine.clone();
         let heard = machine.until(|_, received| !received.heard.is_empty());
@@ -434,8 +434,8 @@ async fn a_leader_that_ends_in_good_order_hands_over() {
     check(&ensemble).await;
 }
 
-/// A leader that had just been founded had not reached anybody itself, so its calls failed at once,
-/// and it ended without an heir.
+/// A leader that had just been founded had not reached any server itself, so its calls failed at
+/// once, and it ended without a transferee.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_looks_for_an_heir_for_a_while() {
     let mut ensemble = Ensemble::started(3, 0).await;

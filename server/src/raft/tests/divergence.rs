@@ -1,4 +1,4 @@
-//! Servers whose states or logs are no longer the same.
+//! Servers whose states or logs differ.
 
 use std::sync::atomic::Ordering;
 
@@ -20,8 +20,8 @@ fn drift(ensemble: &mut Ensemble, at: usize, by: u64) {
 /// Waits until a server has stopped serving because of its state.
 async fn halted(ensemble: &mut Ensemble, at: usize) {
     let machine = ensemble.server(at).machine.clone();
-    let is_told = machine.until(|_, received| received.diverged == 1);
-    timeout(PATIENCE, is_told).await.expect("it serves on");
+    let is_received = machine.until(|_, received| received.diverged == 1);
+    timeout(PATIENCE, is_received).await.expect("it serves on");
     let status = ensemble.server(at).raft.status();
     assert!(status.diverged && status.role == Role::Looking, "{status:?}");
 }

@@ -152,7 +152,7 @@ impl Ensemble {
         self.servers[at] = Some(Server { raft, machine, proposer, boot, proposed: 0 });
     }
 
-    /// Ends a server without any farewell.
+    /// Ends a server as a kill does.
     pub(super) async fn kill(&mut self, at: usize) {
         let mut server = self.servers[at].take().unwrap();
         server.raft.stop().await;
@@ -259,7 +259,7 @@ impl Server {
         }
     }
 
-    /// Proposes one command of about so many bytes.
+    /// Proposes one command of about `bytes` bytes.
     pub(super) fn propose_long(&mut self, bytes: usize) {
         self.proposed += 1;
         let op = Op::DeleteContainer { path: "p".repeat(bytes) };

@@ -1,4 +1,4 @@
-//! Whole servers over loopback, with a machine that only writes down what it is told.
+//! Whole servers over loopback, with a machine that only records what it receives.
 
 mod calls;
 mod cluster;

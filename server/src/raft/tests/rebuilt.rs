@@ -10,8 +10,8 @@ use super::cluster::{check, left_behind, with_commands};
 use super::ensemble::{Ensemble, PATIENCE};
 use crate::replica::Role;
 
-/// Nobody takes the place of `leader`, for as long as several elections take.
-async fn nobody_follows(ensemble: &Ensemble, leader: usize) {
+/// No server follows `leader`, for as long as several elections take.
+async fn no_server_follows(ensemble: &Ensemble, leader: usize) {
     let until = Instant::now() + ensemble.timing.election_max * 8;
     while Instant::now() < until {
         for (at, server) in ensemble.running() {
@@ -51,7 +51,7 @@ async fn a_new_directory_has_no_vote_before_it_has_the_data() {
     ensemble.start(poor).await;
     ensemble.refusals = 0;
     ensemble.kill(leader).await;
-    nobody_follows(&ensemble, leader).await;
+    no_server_follows(&ensemble, leader).await;
     ensemble.start(leader).await;
     ensemble.server(poor).machine.refusals.store(0, Ordering::Relaxed);
     let machine = ensemble.server(poor).machine.clone();
@@ -79,8 +79,8 @@ async fn a_leader_that_is_told_late_rebuilds_a_server_all_the_same() {
     assert_eq!(ensemble.server(poor).machine.record().applied.len(), 50);
 }
 
-/// A leader that hands its lead over asks whether the heir is still there, and one that takes a
-/// server in asks whether it runs. That is no sign of a leader without data.
+/// A leader that transfers its leadership asks whether the transferee is still there, and one that takes a
+/// server in asks whether it runs. That is not a sign of a leader without data.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_that_only_asks_makes_no_new_server_of_one_that_lost_its_data() {
     let (mut ensemble, leader, poor, third) = wiped().await;

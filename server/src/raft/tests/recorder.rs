@@ -33,7 +33,7 @@ pub(super) struct Recorder {
     received: Arc<Mutex<Received>>,
     /// While it is closed, nothing is applied.
     pub(super) gate: Gate,
-    /// So many states are not taken.
+    /// The number of states that are refused.
     pub(super) refusals: Arc<AtomicU64>,
     /// Whose row of the fence is reported.
     pub(super) server: Arc<AtomicU8>,
@@ -49,7 +49,7 @@ pub(super) struct Recorder {
     pub(super) panics_in: Arc<Mutex<Option<&'static str>>>,
 }
 
-/// What the machine was told besides commands.
+/// What the machine received besides commands.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Received {
     pub(super) lost: u64,
@@ -179,7 +179,7 @@ impl Machine for Recorder {
     }
 
     fn level(&self, level: FeatureLevel) {
-        panic!("nobody has feature level {level}");
+        panic!("no server has feature level {level}");
     }
 
     fn wall_ms(&self) -> i64 {

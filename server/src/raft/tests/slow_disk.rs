@@ -47,7 +47,7 @@ async fn a_follower_applies_what_is_committed_before_its_own_disk_has_it() {
     check(&ensemble).await;
 }
 
-/// A leader whose disk hung went on sending heartbeats, and nobody replaced it.
+/// A leader whose disk hung went on sending heartbeats, and no server replaced it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_leader_whose_disk_hangs_gives_its_lead_up() {
     let mut ensemble = Ensemble::started(3, 0).await;
@@ -78,7 +78,7 @@ async fn a_leader_whose_disk_hangs_gives_its_lead_up() {
     check(&ensemble).await;
 }
 
-/// What was applied, and stands in a snapshot, may be ahead of the server's own log when the power
+/// What was applied, and is in a snapshot, may be ahead of the server's own log when the power
 /// goes. It was durable on a majority, so nothing is lost, and the log goes on behind the snapshot.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_snapshot_ahead_of_the_log_survives_a_power_cut() {
@@ -107,7 +107,7 @@ async fn a_snapshot_ahead_of_the_log_survives_a_power_cut() {
             }
         }
         let left = ensemble.disk(slow).image().after_power_cut(Survival::Nothing);
-        // What its disk takes from now on is lost, so nobody may be told of it.
+        // What its disk takes from now on is lost, so it must not be acknowledged.
         ensemble.cut.isolate(slow, 3).await;
         ensemble.gate(slow).open();
         ensemble.kill(slow).await;

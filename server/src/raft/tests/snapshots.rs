@@ -1,4 +1,4 @@
-//! Snapshots that cannot be read, or for which there is no room.
+//! Snapshots that cannot be read, or do not fit on the disk.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -97,7 +97,7 @@ async fn a_server_goes_on_when_the_disk_is_too_full_for_a_snapshot() {
     let used = || DirectorySizes::measure(&disk, "data".as_ref(), "data".as_ref()).data;
     let deadline = Instant::now() + PATIENCE;
     while used() < 1 << 18 {
-        assert!(Instant::now() < deadline, "there is no segment: {}", used());
+        assert!(Instant::now() < deadline, "no segment: {}", used());
         sleep(Duration::from_millis(10)).await;
     }
     ensemble.disk(0).set_capacity(Some(used()));
