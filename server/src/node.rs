@@ -116,8 +116,8 @@ impl Node {
         let address = config.client_bind.to_string();
         let disk = Arc::clone(&seams.disk);
         let ensemble = settings::KnownEnsemble(raft.status_source());
-        let facts = settings::facts(&config, disk, ensemble);
-        let port_options = settings::port_options(&config, facts);
+        let server_info = settings::server_info(&config, disk, ensemble);
+        let port_options = settings::port_options(&config, server_info);
         let (wanted, followed) = watch::channel(address.clone());
         let net = Arc::clone(&seams.net);
         let port = net::listen(port_options, Arc::clone(&host), net, followed, &fatal)

@@ -5,8 +5,8 @@ use zoolet_jute::{
 };
 
 use super::Inner;
-use super::admission::Connection;
 use super::answer::Answer;
+use super::flow_control::Connection;
 use crate::clock::Now;
 use crate::metrics::Answered;
 use crate::outbox::{Accepted, Closing};

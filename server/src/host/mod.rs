@@ -5,9 +5,9 @@
 //! and watch events into the outboxes of their connections, commands to [`Proposals`]. Tasks that
 //! wait for an outbox are woken once per batch, behind the lock.
 
-mod admission;
 mod answer;
 mod deliver;
+mod flow_control;
 mod lock;
 mod quota_log;
 mod received;
@@ -29,8 +29,8 @@ use tokio::sync::watch;
 use tracing::error;
 use zoolet_jute::{ConnectRequest, ErrorCode, Id, ReconfigRequest, SessionId, Stat};
 
-use self::admission::Connection;
-pub use self::admission::{Admission, Limits};
+use self::flow_control::Connection;
+pub use self::flow_control::{Admission, Limits};
 use self::lock::TurnLock;
 use self::quota_log::QuotaLog;
 pub use self::received::Received;

@@ -18,7 +18,7 @@ use zoolet_jute::{ConnectRequest, Decode, frame};
 use super::error::ConnectionError;
 use super::four_letter;
 use super::port::Shared;
-use super::registry::Place;
+use super::registry::ConnectionPermit;
 use crate::host::{Admission, Received};
 use crate::outbox::{Chunk, Closing, Outbox, Taken};
 use crate::replica::ConnectionId;
@@ -48,7 +48,7 @@ pub(super) struct Connection {
     stream: Box<dyn Stream>,
     peer: SocketAddr,
     outbox: Arc<Outbox>,
-    place: Place,
+    permit: ConnectionPermit,
     shared: Arc<Shared>,
     incoming: BytesMut,
     read_bytes: usize,
@@ -81,7 +81,7 @@ impl Connection {
         stream: Box<dyn Stream>,
         peer: SocketAddr,
         outbox: Arc<Outbox>,
-        place: Place,
+        permit: ConnectionPermit,
         shared: Arc<Shared>,
     ) -> Self {
         let now = Instant::now();
@@ -89,7 +89,7 @@ impl Connection {
             stream,
             peer,
             outbox,
-            place,
+            permit,
             shared,
             incoming: BytesMut::new(),
             read_bytes: READ_BYTES_MIN,
@@ -119,7 +119,7 @@ impl Connection {
         if admitted.await.is_err() {
             return self.end(ConnectionError::Busy(limit_ms)).await;
         }
-        self.place.shaken();
+        self.permit.shaken();
         let served = self.serve(connection).await;
         host.disconnect(connection);
         match served {
@@ -181,7 +181,7 @@ impl Connection {
         loop {
             if let Some(mask) = self.incoming.get(MASK).and_then(|mask| mask.first_chunk()) {
                 let mask = u64::from_be_bytes(*mask);
-                if self.shared.options.facts.words.allow("stmk") {
+                if self.shared.options.server_info.words.allow("stmk") {
                     self.shared.trace_mask.store(mask, Ordering::Relaxed);
                 }
                 return Ok(());

@@ -53,7 +53,7 @@ const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requ
 
 /// The answer to a word.
 pub(super) fn answer(word: Word, shared: &Shared) -> String {
-    if !shared.options.facts.words.allow(word.text()) {
+    if !shared.options.server_info.words.allow(word.text()) {
         return format!("{} is not executed because it is not in the whitelist.\n", word.text());
     }
     let serving = shared.host.serving();
@@ -98,5 +98,5 @@ pub(super) fn answer(word: Word, shared: &Shared) -> String {
 }
 
 fn has_diverged(shared: &Shared) -> bool {
-    shared.options.facts.ensemble.as_ref().is_some_and(|ensemble| ensemble.figures().diverged)
+    shared.options.server_info.ensemble.as_ref().is_some_and(|ensemble| ensemble.figures().diverged)
 }

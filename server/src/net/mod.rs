@@ -5,12 +5,12 @@
 
 mod connection;
 mod error;
-mod facts;
 mod format;
 mod four_letter;
-mod place;
+mod movable_listener;
 mod port;
 mod registry;
+mod server_info;
 
-pub use facts::{EnsembleFigures, EnsembleSource, Facts, SizeSource, Sizes};
 pub use port::{ClientPort, PortOptions, listen};
+pub use server_info::{EnsembleFigures, EnsembleSource, ServerInfo, SizeSource, Sizes};

@@ -12,10 +12,10 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, error, warn};
 
 use super::connection::Connection;
-use super::facts::Facts;
 use super::four_letter::TRACE_MASK;
-use super::place::{Mover, Place};
+use super::movable_listener::{MovableListener, Mover};
 use super::registry::{Entry, Registry};
+use super::server_info::ServerInfo;
 use crate::fatal::{Fatal, caught};
 use crate::host::Host;
 use crate::outbox::Outbox;
@@ -26,7 +26,7 @@ use crate::transport::{Net, Stream};
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The pause between two warnings that no client can be accepted.
-const COMPLAINT_PAUSE: Duration = Duration::from_secs(10);
+const ACCEPT_WARN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The settings of a client port.
 #[derive(Clone, Debug)]
@@ -48,7 +48,7 @@ pub struct PortOptions {
     /// The most bytes that wait for one client to read them.
     pub outbox_bytes_max: usize,
     /// What four-letter words say about the configuration.
-    pub facts: Facts,
+    pub server_info: ServerInfo,
 }
 
 /// What all connections of a port share.
@@ -81,14 +81,14 @@ pub async fn listen(
     wanted: watch::Receiver<String>,
     fatal: &Fatal,
 ) -> io::Result<ClientPort> {
-    let place = Place::open(net, &options).await?;
-    let bound = place.bound();
+    let listener = MovableListener::open(net, &options).await?;
+    let bound = listener.bound();
     let registry = Registry::new(&options);
     let trace_mask = AtomicU64::new(TRACE_MASK);
     let opened = Instant::now();
     let bound_at = bound.clone();
     let shared = Arc::new(Shared { options, host, registry, trace_mask, opened, bound_at });
-    let accepting = accept_all(place, wanted, shared);
+    let accepting = accept_all(listener, wanted, shared);
     let task = tokio::spawn(fatal.clone().endless("client port", accepting));
     Ok(ClientPort { bound, task })
 }
@@ -116,26 +116,30 @@ impl Drop for ClientPort {
     }
 }
 
-async fn accept_all(mut place: Place, wanted: watch::Receiver<String>, shared: Arc<Shared>) {
+async fn accept_all(
+    mut listener: MovableListener,
+    wanted: watch::Receiver<String>,
+    shared: Arc<Shared>,
+) {
     // The tasks end with the set.
     let mut tasks = JoinSet::new();
-    let mut complained_at: Option<Instant> = None;
+    let mut warned_at: Option<Instant> = None;
     let mut mover = Mover::new(wanted);
     loop {
         tokio::select! {
             address = mover.next() => {
-                let moved = place.move_to(&address).await;
+                let moved = listener.move_to(&address).await;
                 mover.note(&address, moved);
             }
-            accepted = place.accept() => match accepted {
+            accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {
                     tasks.spawn(serve_caught(stream, peer, Arc::clone(&shared)));
                 }
                 // The client took its own connection back; the next one need not wait for that.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    if complained_at.is_none_or(|at| at.elapsed() >= COMPLAINT_PAUSE) {
-                        complained_at = Some(Instant::now());
+                    if warned_at.is_none_or(|at| at.elapsed() >= ACCEPT_WARN_INTERVAL) {
+                        warned_at = Some(Instant::now());
                         warn!(%error, "cannot accept clients; trying again until it works");
                     }
                     sleep(ACCEPT_PAUSE).await;
@@ -157,11 +161,11 @@ async fn serve(stream: Box<dyn Stream>, peer: SocketAddr, shared: Arc<Shared>) {
     let outbox = Arc::new(Outbox::new(shared.options.outbox_bytes_max));
     let since_ms = shared.host.now().wall_ms;
     let entry = Entry { peer, outbox: Arc::clone(&outbox), since_ms };
-    let Some(place) = shared.registry.enter(entry) else {
+    let Some(permit) = shared.registry.enter(entry) else {
         debug!(%peer, "refused: too many connections");
         return;
     };
-    let connection = Connection::new(stream, peer, outbox, place, shared);
+    let connection = Connection::new(stream, peer, outbox, permit, shared);
     if let Err(error) = connection.run().await {
         debug!(%peer, %error, "connection closed");
     }

@@ -50,7 +50,7 @@ pub(super) struct TurnedAway {
 
 /// A place in the registry; dropping it frees it.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct ConnectionPermit {
     registry: Arc<Registry>,
     number: u64,
     address: IpAddr,
@@ -68,7 +68,7 @@ impl Registry {
     }
 
     /// A place for a new connection; `None` if a limit is reached (protocol §1.3).
-    pub(super) fn enter(self: &Arc<Self>, entry: Entry) -> Option<Place> {
+    pub(super) fn enter(self: &Arc<Self>, entry: Entry) -> Option<ConnectionPermit> {
         let address = entry.peer.ip();
         let mut inner = self.lock();
         let here = inner.per_address.get(&address).copied().unwrap_or(0);
@@ -86,7 +86,7 @@ impl Registry {
         inner.per_address.insert(address, here + 1);
         inner.handshakes += 1;
         drop(inner);
-        Some(Place { registry: Arc::clone(self), number, address, shaking: true })
+        Some(ConnectionPermit { registry: Arc::clone(self), number, address, shaking: true })
     }
 
     pub(super) fn count(&self) -> usize {
@@ -125,7 +125,7 @@ fn connections_max(configured: usize, descriptors_max: Option<u64>) -> usize {
     if configured == 0 { spare } else { configured.min(spare) }
 }
 
-impl Place {
+impl ConnectionPermit {
     /// The handshake is done: its place among the unfinished ones is free.
     pub(super) fn shaken(&mut self) {
         if std::mem::take(&mut self.shaking) {
@@ -134,7 +134,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.shaken();
         let mut inner = self.registry.lock();

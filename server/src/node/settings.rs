@@ -8,7 +8,7 @@ use tracing::{info, warn};
 
 use crate::config::{self, Role, ServerConfig};
 use crate::host;
-use crate::net::{EnsembleFigures, EnsembleSource, Facts, PortOptions, Sizes};
+use crate::net::{EnsembleFigures, EnsembleSource, PortOptions, ServerInfo, Sizes};
 use crate::node::Seams;
 use crate::peer::{Secret, SecretError};
 use crate::raft::{self, BatchLimits, ConfiguredMember, Timing};
@@ -162,7 +162,7 @@ pub(super) fn host_limits(config: &ServerConfig) -> host::Limits {
     }
 }
 
-pub(super) fn port_options(config: &ServerConfig, facts: Facts) -> PortOptions {
+pub(super) fn port_options(config: &ServerConfig, server_info: ServerInfo) -> PortOptions {
     let limits = &config.limits;
     PortOptions {
         address: config.client_bind.to_string(),
@@ -173,19 +173,19 @@ pub(super) fn port_options(config: &ServerConfig, facts: Facts) -> PortOptions {
         connections_per_address_max: limits.connections_per_address_max,
         connections_max: limits.connections_max,
         outbox_bytes_max: limits.outbox_bytes_max,
-        facts,
+        server_info,
     }
 }
 
 /// What four-letter words tell.
-pub(super) fn facts(
+pub(super) fn server_info(
     config: &ServerConfig,
     disk: Arc<dyn Disk>,
     ensemble: impl EnsembleSource + 'static,
-) -> Facts {
+) -> ServerInfo {
     let (data_dir, data_log_dir) = (config.data_dir.clone(), config.data_log_dir.clone());
     let member = config.member();
-    Facts {
+    ServerInfo {
         words: config.four_letter.words.clone(),
         standalone: config.standalone,
         server_id: config.server_id.0,

@@ -57,7 +57,7 @@ pub(in super::super) fn reset_connections(shared: &Shared) -> String {
 pub(in super::super) fn reset_server(shared: &Shared) -> String {
     shared.host.reset_figures();
     shared.registry.reset();
-    if let Some(ensemble) = &shared.options.facts.ensemble {
+    if let Some(ensemble) = &shared.options.server_info.ensemble {
         ensemble.reset();
     }
     "Server stats reset.\n".to_owned()

@@ -24,7 +24,7 @@ pub(super) const VERSION: &str =
 
 /// Java's name of a role.
 fn mode(shared: &Shared, role: Role) -> &'static str {
-    let standalone = shared.options.facts.standalone;
+    let standalone = shared.options.server_info.standalone;
     match role {
         Role::Looking if shared.host.read_only() => "read-only",
         Role::Leader if standalone => "standalone",
@@ -64,7 +64,7 @@ fn server_lines(shared: &Shared, report: &ServerReport) -> String {
     put(&mut out, format_args!("Node count: {}\n", report.znodes));
     // Go's client expects the number of znodes right behind the mode, as Apache's leader has it.
     if report.role == Role::Leader
-        && let Some(ensemble) = &shared.options.facts.ensemble
+        && let Some(ensemble) = &shared.options.server_info.ensemble
     {
         let [last, min, max] = ensemble.figures().proposal_sizes;
         put(&mut out, format_args!("Proposal sizes last/min/max: {last}/{min}/{max}\n"));
@@ -80,38 +80,38 @@ fn four_decimals(number: f64) -> String {
 }
 
 pub(super) fn conf(shared: &Shared) -> String {
-    let facts = &shared.options.facts;
-    let sizes = (facts.sizes)();
+    let server_info = &shared.options.server_info;
+    let sizes = (server_info.sizes)();
     let mut out = format!(
         "clientPort={}\nsecureClientPort=-1\ndataDir={}\ndataDirSize={}\n\
          dataLogDir={}\ndataLogSize={}\ntickTime={}\nmaxClientCnxns={}\n\
          minSessionTimeout={}\nmaxSessionTimeout={}\nclientPortListenBacklog={}\nserverId={}\n",
         shared.bound_at.borrow().port(),
-        facts.data_dir.display(),
+        server_info.data_dir.display(),
         sizes.data,
-        facts.data_log_dir.display(),
+        server_info.data_log_dir.display(),
         sizes.log,
-        facts.tick_ms,
-        facts.connections_per_address_max,
-        facts.session_timeout_ms_min,
-        facts.session_timeout_ms_max,
-        facts.backlog,
-        facts.server_id,
+        server_info.tick_ms,
+        server_info.connections_per_address_max,
+        server_info.session_timeout_ms_min,
+        server_info.session_timeout_ms_max,
+        server_info.backlog,
+        server_info.server_id,
     );
-    if !facts.standalone {
+    if !server_info.standalone {
         let written = shared.host.config_text();
         // Until a leader has written it, it is the file's.
-        let members = if written.is_empty() { &facts.members_text } else { &written };
+        let members = if written.is_empty() { &server_info.members_text } else { &written };
         put(
             &mut out,
             format_args!(
                 "initLimit={}\nsyncLimit={}\nelectionAlg=3\nelectionPort={}\nquorumPort={}\n\
                  peerType={}\nmembership: \n{}",
-                facts.init_limit_ticks,
-                facts.sync_limit_ticks,
-                facts.election_port,
-                facts.peer_port,
-                u8::from(facts.is_observer),
+                server_info.init_limit_ticks,
+                server_info.sync_limit_ticks,
+                server_info.election_port,
+                server_info.peer_port,
+                u8::from(server_info.is_observer),
                 members,
             ),
         );
@@ -120,7 +120,7 @@ pub(super) fn conf(shared: &Shared) -> String {
 }
 
 pub(super) fn dirs(shared: &Shared) -> String {
-    let sizes = (shared.options.facts.sizes)();
+    let sizes = (shared.options.server_info.sizes)();
     format!("datadir_size: {}\nlogdir_size: {}\n", sizes.data, sizes.log)
 }
 

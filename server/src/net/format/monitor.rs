@@ -9,12 +9,12 @@ use crate::replica::Role;
 
 pub(in super::super) fn mntr(shared: &Shared) -> String {
     let report = shared.host.report();
-    let facts = &shared.options.facts;
+    let server_info = &shared.options.server_info;
     let latency = report.figures.latency;
     let mut out = Lines::default();
     out.add("version", VERSION);
     out.add("server_state", mode(shared, report.role));
-    if !facts.standalone {
+    if !server_info.standalone {
         out.add("peer_state", peer_state(report.role));
     }
     out.add("ephemerals_count", report.ephemerals);
@@ -43,7 +43,7 @@ pub(in super::super) fn mntr(shared: &Shared) -> String {
     if let Some(max) = max {
         out.add("max_file_descriptor_count", max);
     }
-    if let Some(ensemble) = &facts.ensemble {
+    if let Some(ensemble) = &server_info.ensemble {
         let figures = ensemble.figures();
         out.add("quorum_size", figures.voters);
         if report.role == Role::Leader {

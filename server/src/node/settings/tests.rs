@@ -58,7 +58,7 @@ impl EnsembleSource for NoEnsemble {
 }
 
 fn port_parts(config: &ServerConfig) -> Vec<String> {
-    let facts = facts(config, Arc::new(MemoryDisk::new()), NoEnsemble);
+    let server_info = server_info(config, Arc::new(MemoryDisk::new()), NoEnsemble);
     let PortOptions {
         address,
         backlog,
@@ -68,8 +68,8 @@ fn port_parts(config: &ServerConfig) -> Vec<String> {
         connections_per_address_max,
         connections_max,
         outbox_bytes_max,
-        facts: _,
-    } = port_options(config, facts);
+        server_info: _,
+    } = port_options(config, server_info);
     let numbers = [
         u64::from(backlog),
         frame_bytes_max as u64,

@@ -18,7 +18,7 @@ const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// A socket that listens, or none between two tries to move it.
 #[derive(Debug)]
-pub(super) struct Place {
+pub(super) struct MovableListener {
     net: Arc<dyn Net>,
     backlog: u32,
     address: String,
@@ -26,7 +26,7 @@ pub(super) struct Place {
     bound: watch::Sender<SocketAddr>,
 }
 
-impl Place {
+impl MovableListener {
     /// Listens where the options say.
     pub(super) async fn open(net: Arc<dyn Net>, options: &PortOptions) -> io::Result<Self> {
         let (address, backlog) = (options.address.clone(), options.backlog);

@@ -8,7 +8,7 @@ use crate::config::Words;
 
 /// The configuration, as `conf`, `envi` and `dirs` show it (protocol §14.2).
 #[derive(Clone)]
-pub struct Facts {
+pub struct ServerInfo {
     /// Which words are answered.
     pub words: Words,
     /// A server without an ensemble says `Mode: standalone`.
@@ -90,8 +90,8 @@ pub struct EnsembleFigures {
     pub agreed: u64,
 }
 
-impl fmt::Debug for Facts {
+impl fmt::Debug for ServerInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Facts").field("server_id", &self.server_id).finish_non_exhaustive()
+        f.debug_struct("ServerInfo").field("server_id", &self.server_id).finish_non_exhaustive()
     }
 }
