@@ -1,12 +1,12 @@
 //! A file that refuses writes of a holder who has lost the lock.
 //!
-//! The highest token stands in a file beside it. A writer holds the system's lock on that file
+//! The highest token is in a file beside it. A writer holds the system's lock on that file
 //! while it compares and writes; the new content comes by a rename, so that a reader sees the old
 //! or the new one.
 //!
 //! `cargo run -p zoolet-client --example fence_file -- 127.0.0.1:2181`
 
-#![allow(clippy::print_stdout, reason = "an example tells what happens")]
+#![allow(clippy::print_stdout, reason = "an example prints what happens")]
 
 mod fencing;
 
@@ -43,7 +43,7 @@ struct FencedFile {
 }
 
 impl FencedFile {
-    /// Answers whether the file accepted the write.
+    /// Returns whether the file accepted the write.
     fn write(&self, content: &[u8], token: FencingToken) -> io::Result<bool> {
         let fence = self.path.with_extension("token");
         let mut fence =

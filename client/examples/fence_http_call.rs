@@ -5,7 +5,7 @@
 //!
 //! `cargo run -p zoolet-client --example fence_http_call -- 127.0.0.1:2181`
 
-#![allow(clippy::print_stdout, reason = "an example tells what happens")]
+#![allow(clippy::print_stdout, reason = "an example prints what happens")]
 
 mod fencing;
 
@@ -39,7 +39,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Sends a command; answers the status.
+/// Sends a command; returns the status.
 async fn call(service: SocketAddr, command: &str, token: FencingToken) -> io::Result<u16> {
     let mut stream = TcpStream::connect(service).await?;
     let request = format!(
@@ -74,7 +74,7 @@ async fn serve(listener: TcpListener) -> io::Result<()> {
     }
 }
 
-/// Reads a request to its end; answers the token in its header.
+/// Reads a request to its end; returns the token in its header.
 async fn token_of(stream: &mut BufReader<TcpStream>) -> io::Result<Option<i64>> {
     let (mut token, mut length) = (None, 0);
     loop {

@@ -1,11 +1,11 @@
 //! A row of a database that refuses writes of a holder who has lost the lock.
 //!
 //! The row keeps the highest token that has written it. The comparison is part of the statement, so
-//! there is no moment between the look and the write.
+//! nothing can happen between the look and the write.
 //!
 //! `cargo run -p zoolet-client --example fence_sql_row -- 127.0.0.1:2181`
 
-#![allow(clippy::print_stdout, reason = "an example tells what happens")]
+#![allow(clippy::print_stdout, reason = "an example prints what happens")]
 
 mod fencing;
 
@@ -38,7 +38,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Answers whether the row accepted the write.
+/// Returns whether the row accepted the write.
 fn write(database: &Connection, balance: i64, token: FencingToken) -> rusqlite::Result<bool> {
     let rows = database.execute(
         "UPDATE account SET balance = ?1, token = ?2 WHERE id = 1 AND token <= ?2",

@@ -31,7 +31,7 @@ impl Chroot {
         self.0.as_deref().unwrap_or("/")
     }
 
-    /// The path that servers know. One that is no path is left to them to refuse.
+    /// The path that servers know. An invalid one is left to them to refuse.
     pub(crate) fn to_server(&self, path: &str) -> String {
         match &self.0 {
             Some(root) if path == "/" => root.to_string(),

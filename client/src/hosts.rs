@@ -22,7 +22,7 @@ impl Hosts {
             None => (connect_string, "/"),
         };
         let chroot = Chroot::parse(chroot)
-            .ok_or_else(|| wrong(connect_string, &format!("{chroot:?} is no path")))?;
+            .ok_or_else(|| wrong(connect_string, &format!("invalid path {chroot:?}")))?;
         let mut addresses = Vec::new();
         for part in servers.split(',').map(str::trim) {
             addresses.push(parse_address(part, connect_string)?);

@@ -44,7 +44,7 @@ impl ClientOptions {
     }
 
     /// The session timeout to ask for, in whole milliseconds up to 2³¹ − 1. Servers clamp it, to 2
-    /// to 20 of their ticks by default; [`Client::session`] tells what they granted.
+    /// to 20 of their ticks by default; [`Client::session`] returns what they granted.
     pub fn session_timeout(mut self, timeout: Duration) -> Self {
         self.session_timeout = timeout;
         self
@@ -101,7 +101,7 @@ impl ClientOptions {
     }
 
     /// Connects to one of the servers of `host:port,host:port,…/chroot` and waits for the session.
-    /// Without a port it is 2181; an IPv6 address stands in brackets; the
+    /// Without a port it is 2181; an IPv6 address is in brackets; the
     /// [chroot](Client::chrooted) may be left out.
     pub async fn connect(self, connect_string: &str) -> Result<Client, Error> {
         Client::start(connect_string, self).await

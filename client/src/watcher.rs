@@ -33,7 +33,7 @@ impl WatchedEvent {
 /// Where a watcher's events come from.
 #[derive(Debug)]
 pub(crate) struct Source {
-    /// A dropped watcher tells the session's task here that nobody waits any more.
+    /// A dropped watcher notifies the session's task here.
     pub(crate) calls: Arc<Calls>,
     pub(crate) state: watch::Receiver<SessionState>,
     pub(crate) chroot: Chroot,
@@ -63,7 +63,7 @@ impl Source {
 /// A watch that fires once: a future of its event. Dropping it removes it, from the server too unless
 /// another watcher of this session waits for the same.
 ///
-/// It lives on over reconnects: what happened meanwhile is found out and told.
+/// It lives on over reconnects: what happened meanwhile is found out and reported.
 #[derive(Debug)]
 pub struct OneshotWatcher {
     receiver: oneshot::Receiver<WatchedEvent>,
@@ -116,7 +116,7 @@ impl Drop for OneshotWatcher {
 pub struct PersistentWatcher {
     receiver: mpsc::Receiver<WatchedEvent>,
     source: Source,
-    /// Whether the stream has told its end.
+    /// Whether the stream has reported its end.
     has_ended: bool,
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct Holders {
 }
 
 impl Holders {
-    /// Lets two clients of these servers take the lock in turn.
+    /// Has two clients of these servers take the lock in turn.
     pub(crate) async fn meet(path: &str) -> Result<Self, Error> {
         let servers = servers();
         let options = ClientOptions::new().session_timeout(Duration::from_secs(5));

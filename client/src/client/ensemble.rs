@@ -34,7 +34,7 @@ pub enum ConfigChange<'a> {
 
 impl Client {
     /// Waits until the server has applied everything that was committed before: the reads behind
-    /// it see at least that. Answers how far the server is.
+    /// it see at least that. Returns how far the server is.
     pub fn sync(&self, path: &str) -> Call<Zxid> {
         let request = Request::Sync(NullablePathRequest { path: Some(self.path(path)) });
         self.ask(request, None, |answer| answer.map(|(zxid, _)| zxid))
@@ -86,8 +86,8 @@ impl Client {
         self.unrooted().get_watched(CONFIG_PATH)
     }
 
-    /// Changes the ensemble if its configuration has this version, −1 for any; answers the new
-    /// configuration. It takes a right to write `/zookeeper/config`, which nobody has by default
+    /// Changes the ensemble if its configuration has this version, −1 for any; returns the new
+    /// configuration. It takes a right to write `/zookeeper/config`, which no client has by default
     /// (protocol §15.4).
     pub fn reconfig(&self, change: ConfigChange<'_>, version: i64) -> Call<(Bytes, Stat)> {
         let (joining, leaving, members) = match change {

@@ -102,11 +102,11 @@ impl Client {
         }
     }
 
-    /// A handle of the same session that takes the znode at `path` for the root: it stands in
-    /// front of every path that goes in, and is taken off every one that comes out. Nobody creates
+    /// A handle of the same session that takes the znode at `path` for the root: it precedes
+    /// every path that goes in, and is taken off every one that comes out. The client does not create
     /// that znode; while it does not exist nothing can be created below it. A connect string can end in such a path, too: `host:2181,host:2181/app`.
     pub fn chrooted(&self, path: &str) -> Result<Self, Error> {
-        let wrong = || Error::from(ErrorKind::Protocol(format!("{path:?} is no path")));
+        let wrong = || Error::from(ErrorKind::Protocol(format!("invalid path {path:?}")));
         Ok(Self { chroot: self.chroot.below(path).ok_or_else(wrong)?, ..self.clone() })
     }
 
@@ -121,7 +121,7 @@ impl Client {
         self.handle.info.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Where the session stands, now and as it changes. Whoever looks too seldom sees the latest
+    /// The state of the session, now and as it changes. A receiver that looks too seldom sees the latest
     /// state alone.
     pub fn state(&self) -> watch::Receiver<SessionState> {
         self.state.clone()
@@ -177,8 +177,8 @@ impl Client {
         self.session()
     }
 
-    /// Any request of the protocol; answers the zxid of the reply's header, and the reply. Its
-    /// paths are the servers': no chroot stands in front of them. A watch that it leaves has no
+    /// Any request of the protocol; returns the zxid of the reply's header, and the reply. Its
+    /// paths are the servers': no chroot precedes them. A watch that it leaves has no
     /// watcher. Pings and the registering of watches anew are the client's own business, and are
     /// refused.
     pub fn call(&self, request: Request) -> Call<(Zxid, Reply)> {
@@ -190,7 +190,7 @@ impl Client {
         self.ask(request, None, |answer| answer)
     }
 
-    /// Makes a call, and tells how to read its answer.
+    /// Makes a call; `read` reads its reply.
     pub(crate) fn ask<T>(
         &self,
         request: Request,

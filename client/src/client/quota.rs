@@ -34,7 +34,7 @@ pub struct Quota {
 }
 
 impl fmt::Display for Quota {
-    /// As the znodes hold it. The stray `=` lets older servers read what is in front of it.
+    /// As the znodes hold it. Older servers can read what precedes the stray `=`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let number = |limit: Option<u64>| limit.and_then(|limit| i64::try_from(limit).ok());
         let written = |limit| number(limit).unwrap_or(-1);
@@ -56,7 +56,7 @@ impl FromStr for Quota {
     type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Error> {
-        let wrong = || Error::from(ErrorKind::Protocol(format!("{text:?} is no quota")));
+        let wrong = || Error::from(ErrorKind::Protocol(format!("invalid quota {text:?}")));
         let mut quota = Self::default();
         for part in text.split([',', ';']).filter(|part| !part.is_empty()) {
             let (name, value) = part.split_once('=').ok_or_else(wrong)?;
@@ -110,7 +110,7 @@ impl Client {
         client.create_unless_there(&format!("{place}/{STATS}"), b"").await
     }
 
-    /// Takes the quota of a znode away; answers whether it had one.
+    /// Takes the quota of a znode away; returns whether it had one.
     pub async fn delete_quota(&self, path: &str) -> Result<bool, Error> {
         let (client, place) = self.quota_place(path);
         let both = client

@@ -71,8 +71,8 @@ impl Client {
         self.ask(Request::CheckWatches(body), None, found)
     }
 
-    /// Removes all watches of this kind on exactly this path that this session has, whoever holds
-    /// their watchers, which end; answers whether there were any. To end one watch, drop its
+    /// Removes all watches of this kind on exactly this path that this session has. Their
+    /// watchers end. Returns whether there were any. To end one watch, drop its
     /// watcher.
     pub fn remove_watches(&self, path: &str, kind: WatcherType) -> Call<bool> {
         let body = WatchesRequest { path: self.path(path), watcher_type: kind };

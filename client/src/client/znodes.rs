@@ -18,7 +18,7 @@ use crate::session::pending::Answer;
 use crate::{Client, Error, Reads, Transaction};
 
 impl Client {
-    /// Creates a znode that everybody may do everything with; answers its path, with the number of
+    /// Creates a znode that is open to all clients; returns its path, with the number of
     /// a sequential mode, and its Stat. Servers refuse a mode with a time to live: see
     /// [`create_with_ttl`](Self::create_with_ttl).
     pub fn create(&self, path: &str, data: &[u8], mode: CreateMode) -> Call<(String, Stat)> {

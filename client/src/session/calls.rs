@@ -31,19 +31,19 @@ pub(crate) struct Operation {
 /// How the session is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
-    /// The servers are told, after what was asked before.
+    /// The servers are asked to close it, after what was asked before.
     Close,
-    /// The servers are not told: somebody else resumes it.
+    /// The servers are not asked to: another program resumes it.
     Detach,
 }
 
 /// What is to do without a connection.
 #[derive(Debug)]
 pub(crate) enum Unserved {
-    /// Nothing more for anybody: the session is left to others, or it is to be closed and nothing
+    /// Nothing more to do: the session is left to others, or it is to be closed and nothing
     /// was asked that is not done. The servers will end it.
     Abandoned,
-    /// Nobody waits for these watches any more.
+    /// No watcher waits for these watches any more.
     Forgotten(BTreeSet<(WatcherType, String)>),
 }
 
@@ -55,7 +55,7 @@ struct Waiting {
     /// Watchers that were dropped, until the task takes them.
     forgotten: BTreeSet<(WatcherType, String)>,
     ending: Option<Ending>,
-    /// Nobody takes calls any more, and why.
+    /// Why calls are no longer taken.
     over: Option<ErrorKind>,
 }
 
@@ -71,7 +71,7 @@ pub(crate) struct Calls {
 }
 
 impl Calls {
-    /// A queue of requests of up to so many bytes.
+    /// A queue of requests with a limit in bytes.
     pub(crate) fn new(request_bytes_max: usize) -> Self {
         Self { request_bytes_max, waiting: Mutex::default(), arrived: Notify::new() }
     }
@@ -105,7 +105,7 @@ impl Calls {
         Ok(Asked { calls: Arc::clone(self), number, receiver })
     }
 
-    /// Refuses a request that servers would answer with the end of the connection, and so of all
+    /// Refuses a request for which servers would close the connection, which would lose all
     /// other calls under way.
     fn check_length(&self, request: &Request, effect: Option<&Effect>) -> Result<(), Error> {
         let mut frame = BytesMut::new();
@@ -118,7 +118,7 @@ impl Calls {
         Ok(())
     }
 
-    /// Notes that nobody waits for a watch any more.
+    /// Notes that no watcher waits for a watch any more.
     pub(crate) fn forget(&self, kind: WatcherType, path: String) {
         let mut waiting = self.waiting();
         if waiting.over.is_none() {
@@ -173,7 +173,7 @@ impl Calls {
         }
     }
 
-    /// Takes the watches for which nobody waits any more, while the session is served.
+    /// Takes the watches without waiting watchers, while the session is served.
     pub(crate) fn take_forgotten(&self) -> BTreeSet<(WatcherType, String)> {
         std::mem::take(&mut self.waiting().forgotten)
     }
@@ -205,7 +205,7 @@ impl Calls {
             std::mem::take(&mut waiting.queue)
         };
         for (_, operation) in queue {
-            // Nobody waits if the caller has dropped its future.
+            // The receiver is gone if the caller has dropped its future.
             let _ = operation.answer.send(Err(Error::unsent(kind.clone())));
         }
     }

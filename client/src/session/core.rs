@@ -230,7 +230,7 @@ impl Core {
         self.send(&Request::CloseSession, None, answer, now);
     }
 
-    /// Has the server remove a watch if nobody waits for it any more. A request that is under way
+    /// Has the server remove a watch if no watcher waits for it any more. A request that is under way
     /// may leave the same watch: then it stays.
     pub(crate) fn forget(&mut self, kind: WatcherType, path: String, now: Instant) {
         if self.watches.forget(kind, &path) {
@@ -238,12 +238,12 @@ impl Core {
         }
     }
 
-    /// Like [`forget`](Self::forget), without a connection: the next server is not told of the watch.
+    /// Like [`forget`](Self::forget), without a connection: the watch is not registered at the next server.
     pub(crate) fn forget_unserved(&mut self, kind: WatcherType, path: &str) {
         self.watches.forget(kind, path);
     }
 
-    /// Has the server remove a watch for which nobody waits, unless a request under way leaves it.
+    /// Has the server remove a watch without watchers, unless a request under way leaves it.
     fn end_watch(&mut self, kind: WatcherType, path: String, now: Instant) {
         if !self.pending.registers(kind, &path) && !self.closing {
             let body = WatchesRequest { path, watcher_type: kind };
@@ -322,7 +322,10 @@ impl Core {
                 }
                 Xid::PING => {
                     let sent_at = self.pulse.pong();
-                    self.renew(sent_at.ok_or_else(|| protocol("nobody has sent a ping"))?, now);
+                    self.renew(
+                        sent_at.ok_or_else(|| protocol("a reply to a ping that was not sent"))?,
+                        now,
+                    );
                 }
                 Xid::AUTH => self.receive_auth(header)?,
                 _ => self.receive_reply(header, &mut payload, now)?,
@@ -356,7 +359,7 @@ impl Core {
     fn receive_auth(&mut self, header: ReplyHeader) -> Result<(), End> {
         let is_refused = header.err.is_some() && !planted!("refusal-ends-nothing");
         match self.identities.answer(header.zxid, is_refused) {
-            None => Err(protocol("nobody has sent credentials")),
+            None => Err(protocol("a reply to credentials that were not sent")),
             Some(()) if is_refused => Err(End::Over(SessionState::AuthFailed)),
             Some(()) => Ok(()),
         }

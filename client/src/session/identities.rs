@@ -22,7 +22,7 @@ struct Identity {
 #[derive(Debug, Default)]
 pub(crate) struct Identities {
     list: Vec<Identity>,
-    /// Which were sent and not yet answered. Apache answers them ahead of other requests.
+    /// Which were sent and not yet answered. Apache replies to them ahead of other requests.
     unanswered: VecDeque<usize>,
 }
 

@@ -24,7 +24,7 @@ use crate::{Error, ErrorKind};
 pub struct SessionInfo {
     /// The id; [`SessionId::NONE`] before the first connection.
     pub id: SessionId,
-    /// The password, 16 bytes. Whoever has it and the id can take the session over.
+    /// The password, 16 bytes. With it and the id another program can take the session over.
     pub password: Bytes,
     /// The timeout that the server granted, in milliseconds.
     pub timeout_ms: u64,

@@ -1,14 +1,14 @@
 //! Until when the session surely lives, by the client's own clock.
 //!
 //! A leader counts a session's timeout `T` from a ping's arrival, which is not before the client
-//! sent it at `s`. So nobody ends the session before `s + T` on the leader's clock. The client takes
+//! sent it at `s`. So no server ends the session before `s + T` on the leader's clock. The client takes
 //! `s + 4/5 T` on its own clock, where `s` belongs to the last ping that was answered, or to the
 //! request for the session: that comes first as long as the client's clock runs at no less than 4/5
 //! of the rate of the leader's, that is, while both are wrong by less than 11 %. Both are monotonic
 //! clocks; setting the time of day changes nothing. Other answers prove less: a server that is cut
 //! off reads from what it has.
 //!
-//! It does not hold where a server answers pings without having told its leader, as Apache's
+//! It does not hold where a server answers pings without a report to its leader, as Apache's
 //! followers do. And a machine that sleeps stops the clock. What is written under a lock is
 //! therefore fenced besides.
 
@@ -77,7 +77,7 @@ mod tests {
         assert!(lease.remaining() <= Duration::from_secs(11));
     }
 
-    /// A server with a smaller `maxSessionTimeout` resumed the session, and the loss was told by the
+    /// A server with a smaller `maxSessionTimeout` resumed the session, and the loss was reported by the
     /// timeout of the server before.
     #[test]
     fn a_shorter_grant_ends_the_lease_earlier() {

@@ -49,7 +49,7 @@ pub(crate) struct Sent {
 
 impl Pending {
     pub(crate) fn answer(self, answer: Answer) {
-        // Nobody waits if the caller has dropped its future.
+        // The receiver is gone if the caller has dropped its future.
         if let Some(sender) = self.answer {
             let _ = sender.send(answer);
         }
@@ -90,10 +90,11 @@ impl PendingQueue {
                 self.queue.push_front(pending);
                 Err(ErrorKind::Protocol(why).into())
             }
-            None => {
-                Err(ErrorKind::Protocol(format!("nobody asked for the reply {}", header.xid))
-                    .into())
-            }
+            None => Err(ErrorKind::Protocol(format!(
+                "a reply that was not asked for, xid {}",
+                header.xid
+            ))
+            .into()),
         }
     }
 
@@ -124,6 +125,6 @@ mod tests {
         assert_eq!(queue.take(&header(1)).unwrap().xid, Xid(1));
         assert!(queue.take(&header(3)).unwrap_err().to_string().contains("answered before 2"));
         assert_eq!(queue.drain().count(), 1, "the request that was passed over is unanswered");
-        assert!(queue.take(&header(2)).unwrap_err().to_string().contains("nobody asked"));
+        assert!(queue.take(&header(2)).unwrap_err().to_string().contains("that was not asked for"));
     }
 }

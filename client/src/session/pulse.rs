@@ -71,7 +71,7 @@ impl Pulse {
         Some(sent_at)
     }
 
-    /// Notes that a request was answered that was sent behind so many pings.
+    /// Notes the reply to a request that was sent behind a number of pings.
     pub(crate) fn reply(&mut self, behind_pings: u64) {
         self.overtaken = self.overtaken.max(behind_pings);
     }

@@ -77,7 +77,7 @@ pub(crate) struct Route {
     failures: Failures,
     /// Of the addresses of names that have several.
     records: BTreeMap<String, Record>,
-    /// How many rounds over all servers were fruitless. A connection that ends at once is no fruit.
+    /// How many rounds over all servers were fruitless. A connection that ends at once counts as fruitless.
     rounds: u32,
     /// Whether all servers have been tried since the last wait.
     tired: bool,

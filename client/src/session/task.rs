@@ -31,7 +31,7 @@ pub(crate) struct Task {
     _last_word: LastWord,
 }
 
-/// Fails the calls that nobody will carry out: the task goes with the runtime that it runs on.
+/// Fails the calls that will not be carried out: the task goes with the runtime that it runs on.
 #[derive(Debug)]
 struct LastWord(Arc<Calls>);
 
@@ -47,7 +47,7 @@ impl Task {
         Self { route, calls, core, _last_word: last_word }
     }
 
-    /// Runs until the session is over or nobody wants it any more.
+    /// Runs until the session is over or its last handle is gone.
     pub(crate) async fn run(mut self) {
         let over = loop {
             let (wire, address) = match self.connect().await {

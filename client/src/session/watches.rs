@@ -73,7 +73,7 @@ pub(crate) struct Watches {
 }
 
 impl Watches {
-    /// Registers what a successful request asked for; `node_exists` tells which kind of watch an
+    /// Registers what a successful request asked for; `node_exists` decides which kind of watch an
     /// `exists` has left.
     pub(crate) fn register(&mut self, registration: Registration, node_exists: bool) {
         match registration {
@@ -94,15 +94,15 @@ impl Watches {
         }
     }
 
-    /// Forgets the watchers of a path that were dropped. Answers whether there were any and nobody
+    /// Forgets the watchers of a path that were dropped. Returns whether there were any and none
     /// is left who watches the same, so that the server need not watch any more.
     pub(crate) fn forget(&mut self, kind: WatcherType, path: &str) -> bool {
         match kind {
             WatcherType::Data => {
                 let data = prune(&mut self.data, path, oneshot::Sender::is_closed);
                 let exist = prune(&mut self.exist, path, oneshot::Sender::is_closed);
-                let nobody = !self.data.contains_key(path) && !self.exist.contains_key(path);
-                (data || exist) && nobody
+                let unwatched = !self.data.contains_key(path) && !self.exist.contains_key(path);
+                (data || exist) && unwatched
             }
             WatcherType::Children => prune(&mut self.child, path, oneshot::Sender::is_closed),
             WatcherType::Persistent => prune(&mut self.persistent, path, mpsc::Sender::is_closed),
@@ -113,7 +113,7 @@ impl Watches {
         }
     }
 
-    /// Hands an event to everybody who waits for it (protocol §8.3). Answers the lasting watches
+    /// Hands an event to all its watchers (protocol §8.3). Returns the lasting watches
     /// whose last watcher did not keep up and has ended: the server need not watch any more.
     pub(crate) fn fire(&mut self, event: &WatcherEvent, zxid: Zxid) -> Vec<(WatcherType, String)> {
         let mut ended = Vec::new();
@@ -300,7 +300,7 @@ impl Frame {
     }
 }
 
-/// Drops the senders whose receivers are gone; answers whether that has emptied the path's list.
+/// Drops the senders whose receivers are gone; returns whether that has emptied the path's list.
 fn prune<S>(
     table: &mut BTreeMap<String, Vec<S>>,
     path: &str,
@@ -323,7 +323,7 @@ fn fire_once(table: &mut OneshotTable, path: &str, event: &WatchedEvent) {
 }
 
 /// Hands the event to all that keep up; one whose queue is full has missed events, so it ends.
-/// Answers whether that was the last one.
+/// Returns whether that was the last one.
 fn fire_all(table: &mut PersistentTable, path: &str, event: &WatchedEvent) -> bool {
     let Some(waiters) = table.get_mut(path) else { return false };
     waiters.retain(|waiter| waiter.try_send(event.clone()).is_ok());
@@ -386,13 +386,13 @@ mod tests {
     }
 
     #[test]
-    fn a_server_watches_on_while_anybody_waits_for_the_same() {
+    fn a_server_watches_on_while_another_watcher_waits_for_the_same() {
         let mut watches = Watches::default();
         let (data, data_receiver) = oneshot::channel();
         let (exists, exists_receiver) = oneshot::channel();
         watches.register(Registration::Data("/a".into(), data), true);
         watches.register(Registration::Exists("/a".into(), exists), false);
-        assert!(!watches.forget(WatcherType::Data, "/a"), "nobody was dropped");
+        assert!(!watches.forget(WatcherType::Data, "/a"), "no watcher was dropped");
         drop(data_receiver);
         assert!(!watches.forget(WatcherType::Data, "/a"), "the other one waits");
         drop(exists_receiver);
@@ -477,7 +477,7 @@ mod tests {
         };
         assert!(watches.fire(&event, Zxid(1)).is_empty());
         let ended = [(WatcherType::Persistent, "/a".to_owned())];
-        assert_eq!(watches.fire(&event, Zxid(2)), ended, "nobody watches any more");
+        assert_eq!(watches.fire(&event, Zxid(2)), ended, "no watcher is left");
         assert_eq!(receiver.try_recv().unwrap().zxid, Zxid(1));
         assert_eq!(receiver.try_recv(), Err(mpsc::error::TryRecvError::Disconnected));
         assert!(watches.restore(Zxid(2), 1 << 20).is_empty());

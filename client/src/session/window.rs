@@ -174,7 +174,7 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_millis(500);
 
-    /// Asks for so many reads at once over a link that carries one in `each`, from one that has
+    /// Asks for a number of reads at once over a link that carries one in `each`, from one that has
     /// just been found; returns the longest time that one of them took.
     fn longest(reads: usize, each: Duration) -> Duration {
         let (mut window, mut now) = (Window::of_replies(), Instant::now());

@@ -18,7 +18,7 @@ async fn handed_over(ensemble: &mut Ensemble, client: Client) -> Client {
     ensemble.client_with(options).await
 }
 
-/// The guards were gone with the process that had them, and the znodes stayed: nobody could release
+/// The guards were gone with the process that had them, and the znodes stayed: no one could release
 /// the locks, and the new process waited for itself.
 #[tokio::test(start_paused = true)]
 async fn a_resumed_session_takes_over_its_locks() {

@@ -80,7 +80,7 @@ async fn a_queued_delete_does_not_take_a_cache_back() {
     assert_eq!(cache.get("/root/a"), None);
 }
 
-/// A burst of changes is read together too, and told in its order.
+/// A burst of changes is read together too, and reported in its order.
 #[tokio::test(start_paused = true)]
 async fn a_cache_follows_a_burst_of_changes_in_order() {
     let mut ensemble = Ensemble::new();

@@ -17,7 +17,7 @@ fn pause(time: Duration) {
 }
 
 /// The program was stopped for longer than its lease, and asked, before its tasks ran, whether it
-/// led: it was told so, with the token of the term that was over.
+/// led: it got that, with the token of the term that was over.
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_was_paused_past_its_lease_does_not_lead() {
     for suspension in [Suspension::StepDown, Suspension::StayOn] {
@@ -38,7 +38,7 @@ async fn a_leader_that_was_paused_past_its_lease_does_not_lead() {
     }
 }
 
-/// Between its terms a latch stays in the queue: whoever lists it finds it there at every moment, also
+/// Between its terms a latch stays in the queue: every list of it has it at every moment, also
 /// when the reply of the request that begins the next one is lost.
 #[tokio::test(start_paused = true)]
 async fn a_latch_between_its_terms_is_in_the_queue() {

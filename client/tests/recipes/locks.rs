@@ -24,7 +24,7 @@ async fn on_a_read_only_server(ensemble: &mut Ensemble, client: &Client, serves:
     state.wait_for(|state| *state == SessionState::ReadOnly).await.unwrap();
 }
 
-/// Lets the client find a server that writes.
+/// Waits until the client has found a server that writes.
 async fn write_again(ensemble: &mut Ensemble) {
     let mut probe = ensemble.servers.accept().await;
     assert_eq!(&probe.word().await, b"isro");
@@ -199,7 +199,7 @@ async fn many_looks_for_a_loss_cost_one_watch() {
         for _ in 0..20 {
             tokio::select! {
                 loss = guard.lost() => panic!("{loss:?}"),
-                () = guard.revocation() => panic!("nobody has asked"),
+                () = guard.revocation() => panic!("a request that was not made"),
                 () = sleep(Duration::from_millis(50)) => {}
             }
         }

@@ -45,7 +45,7 @@ pub(crate) struct State {
     pub(crate) closed: Vec<String>,
     /// The next request of this kind is carried out, and the connection breaks before its reply.
     pub(crate) loses_reply_of: Option<OpCode>,
-    /// What a server that is behind answers for the data of a znode, until it is told to sync.
+    /// The data of a znode at a server that is behind, until it is asked to sync.
     pub(crate) stale: BTreeMap<String, Bytes>,
     /// The znodes that had children and were without after a transaction.
     emptied: BTreeSet<String>,

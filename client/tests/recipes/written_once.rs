@@ -70,7 +70,7 @@ async fn an_item_of_a_higher_priority_comes_first_behind_a_list_too() {
     assert_eq!(queue.take().await.unwrap().as_ref(), b"c");
 }
 
-/// The parent of the path lets nobody CREATE, and there was no place for the witness: no write was
+/// The parent of the path grants no one CREATE, so the witness could not be created: no write was
 /// possible to a number that may be written.
 #[tokio::test(start_paused = true)]
 async fn a_writer_that_may_have_no_witness_reports_what_is_in_doubt() {
@@ -129,7 +129,7 @@ async fn a_lost_reply_is_made_up_for() {
 }
 
 /// A server that had not seen the last write was asked, and answered with the number before: the
-/// caller was told that somebody else had written.
+/// caller learned that another had written.
 #[tokio::test(start_paused = true)]
 async fn a_comparison_fails_by_the_newest_number_only() {
     let mut ensemble = Ensemble::new();
@@ -143,7 +143,7 @@ async fn a_comparison_fails_by_the_newest_number_only() {
     assert_eq!(ensemble.tree.data("/count").unwrap().as_ref(), 6i64.to_be_bytes());
 }
 
-/// Lets a write lose its reply, and then ends the session. Returns the failure of the write.
+/// Loses the reply of a write, and then ends the session. Returns the failure of the write.
 async fn failed_in_doubt<T: std::fmt::Debug>(
     ensemble: &mut Ensemble,
     loses_reply_of: OpCode,
@@ -160,7 +160,7 @@ async fn failed_in_doubt<T: std::fmt::Debug>(
 }
 
 /// The look behind the lost reply failed since the session had ended, as a request that was never
-/// sent: the caller was told that nothing had happened, and an item was in the queue.
+/// sent: the error said that nothing had happened, and an item was in the queue.
 #[tokio::test(start_paused = true)]
 async fn a_write_that_no_look_can_settle_is_in_doubt() {
     for case in 0..4 {

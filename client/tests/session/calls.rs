@@ -85,7 +85,7 @@ async fn a_call_that_is_given_up_before_it_was_sent_is_not_carried_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_nobody_answers_sends_no_more_than_so_many_requests() {
+async fn a_client_without_replies_sends_a_limited_number_of_requests() {
     let mut servers = Servers::new();
     let (client, mut connection) = servers.client().await;
     let calls: Vec<_> = (0..5000).map(|_| client.exists("/a")).collect();

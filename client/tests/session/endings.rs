@@ -33,7 +33,7 @@ async fn a_close_comes_behind_what_was_asked_before_and_ends_all_handles() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_close_that_nobody_waits_for_closes_all_the_same() {
+async fn a_close_whose_future_is_dropped_closes_all_the_same() {
     let mut servers = Servers::new();
     let (client, mut connection) = servers.client().await;
     let other = client.clone();

@@ -36,7 +36,7 @@ async fn a_server_that_talks_nonsense_is_left_and_the_session_goes_on() {
         ("a reply out of order", headed(Xid(2), b"")),
         ("an event that is none", headed(Xid::NOTIFICATION, &[0xff; 12])),
         ("a pong without a ping", headed(Xid::PING, b"")),
-        ("credentials that nobody sent", headed(Xid::AUTH, b"")),
+        ("credentials that were not sent", headed(Xid::AUTH, b"")),
     ];
     for (what, bytes) in nonsense {
         let mut servers = Servers::new();
@@ -97,7 +97,7 @@ async fn a_handshake_that_goes_wrong_is_tried_elsewhere() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_accepts_and_is_silent_holds_nobody_up() {
+async fn a_server_that_accepts_and_is_silent_delays_no_other() {
     let mut servers = Servers::new();
     let began_at = tokio::time::Instant::now();
     let options = servers.options();

@@ -341,7 +341,7 @@ async fn a_server_that_is_off_the_network_leaves_time_for_the_next() {
     }
 }
 
-/// A network on which a connection takes long is no dead one: in the second round it has its time.
+/// A network on which a connection takes long is not dead: in the second round it has its time.
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_takes_long_is_made_in_the_second_round() {
     let mut servers = Servers::new();

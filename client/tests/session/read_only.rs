@@ -24,7 +24,7 @@ async fn a_read_only_server_serves_until_one_that_writes_is_found() {
     let (client, mut reads) = tokio::join!(options.connect(SERVERS), script);
     let client = client.unwrap();
     assert_eq!(*client.state().borrow(), SessionState::ReadOnly);
-    assert_eq!(client.remaining(), Duration::ZERO, "nobody keeps it alive");
+    assert_eq!(client.remaining(), Duration::ZERO, "no server keeps it alive");
     let (get, create) = (client.exists("/a"), client.create("/a", b"", CreateMode::Persistent));
     let (xid, _) = reads.request().await;
     reads.answer(xid, Ok(Reply::Stat(Stat::default()))).await;
@@ -58,7 +58,7 @@ async fn a_session_of_the_ensemble_is_kept_while_a_read_only_server_refuses_it()
     let options = servers.options().read_only(true);
     let (client, connection) = servers.start(options).await;
     drop(connection);
-    // A read-only server hangs up: nobody can tell there whether the session has ended.
+    // A read-only server closes the connection: it cannot know whether the session has ended.
     drop(servers.accept().await);
     let mut connection = servers.accept().await;
     assert_eq!(connection.hello().await.session_id, SESSION);

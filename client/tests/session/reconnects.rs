@@ -54,7 +54,7 @@ async fn every_server_is_tried_before_any_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_connection_that_nobody_answers_fails_in_time() {
+async fn a_first_connection_without_an_answer_fails_in_time() {
     let servers = Servers::new();
     servers.network.down.store(true, Ordering::Relaxed);
     let (began_at, limit) = (Instant::now(), Duration::from_secs(3));
@@ -76,7 +76,7 @@ async fn identities_are_told_to_every_connection_and_a_lost_answer_is_waited_for
     connection.answer(Xid::AUTH, Ok(Reply::Empty)).await;
     auth.await.unwrap();
 
-    // The same once more is asked once more, and told to the next connection once.
+    // The same once more is asked once more, and sent on the next connection once.
     let again = client.add_auth("digest", b"alice:secret");
     assert_eq!(connection.request().await, (Xid::AUTH, request.clone()));
     connection.answer(Xid::AUTH, Ok(Reply::Empty)).await;
@@ -93,7 +93,7 @@ async fn refused_credentials_end_the_session() {
     let (client, mut connection) = servers.client().await;
     let pending = client.exists("/a");
     connection.request().await;
-    // Nobody knows whether the server has carried it out.
+    // It is unknown whether the server has carried it out.
     let write = client.delete("/a", -1);
     connection.request().await;
     let auth = client.add_auth("digest", b"nonsense");

@@ -95,7 +95,7 @@ impl Servers {
         options.connector(self.network.clone())
     }
 
-    /// Breaks the connection, and all servers are gone. Answers the state when the client knows it.
+    /// Breaks the connection, and all servers are gone. Returns the state when the client knows it.
     pub(crate) async fn vanish(
         &self,
         client: &Client,
@@ -108,7 +108,7 @@ impl Servers {
         state
     }
 
-    /// Breaks the connection, and lets the client make another one.
+    /// Breaks the connection; the client makes another one.
     pub(crate) async fn replace(&mut self, client: &Client, connection: Connection) -> Connection {
         self.vanish(client, connection).await;
         self.network.down.store(false, Ordering::Relaxed);
@@ -205,7 +205,7 @@ impl Connection {
         Some((header.xid, Request::decode(op, &mut payload).unwrap()))
     }
 
-    /// The next request that is no ping; pings are answered.
+    /// The next request that is not a ping; pings are answered.
     pub(crate) async fn request(&mut self) -> (Xid, Request) {
         loop {
             match self.any_request().await.unwrap() {
@@ -224,7 +224,7 @@ impl Connection {
         self.answer(Xid::PING, Ok(Reply::Empty)).await;
     }
 
-    /// Answers a request as of zxid 1.
+    /// Replies to a request as of zxid 1.
     pub(crate) async fn answer(&mut self, xid: Xid, answer: Result<Reply, ErrorCode>) {
         self.answer_at(xid, Zxid(1), answer).await;
     }

@@ -6,7 +6,7 @@ use zoolet_jute::{AuthPacket, ConnectRequest, ConnectResponse, Request, SessionI
 
 use crate::script::Servers;
 
-/// Anybody who logs a client, an option or a request logs its passwords, too.
+/// The debug output of a client, an option or a request showed its passwords.
 #[tokio::test(start_paused = true)]
 async fn passwords_are_in_no_debug_output() {
     let mut servers = Servers::new();

@@ -1,4 +1,4 @@
-//! Watches as the server is told of them: registered anew, removed, and below a chroot.
+//! Watches as the server knows them: registered anew, removed, and below a chroot.
 
 use futures_util::stream::FusedStream;
 use futures_util::{FutureExt, StreamExt};
@@ -114,7 +114,7 @@ async fn a_watch_whose_last_watcher_is_dropped_is_removed_from_the_server() {
 async fn a_watched_read_that_is_dropped_leaves_no_watch() {
     let mut servers = Servers::new();
     let (client, mut connection) = servers.client().await;
-    // Before the answer has come, and before anybody has looked at it.
+    // Before the answer has come, and before it was read.
     for answer_first in [false, true] {
         let call = client.children_watched("/a");
         let (xid, _) = connection.request().await;
@@ -195,7 +195,7 @@ async fn below_a_chroot_paths_go_in_and_come_out_as_the_client_calls_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_watcher_ends_with_its_watch_and_holds_nobody_up() {
+async fn a_slow_watcher_ends_with_its_watch_and_delays_no_other() {
     let mut servers = Servers::new();
     let (client, mut connection) = servers.client().await;
     let mut slow = watch_all(&client, &mut connection, "/a").await;
@@ -274,7 +274,7 @@ async fn a_cache_whose_watch_has_ended_watches_and_reads_anew() {
     assert_eq!(cache.get("/a").unwrap().data, b"after".as_ref());
 }
 
-/// A znode that went and came again: the connection told of the first, and was gone before the
+/// A znode that went and came again: the connection reported the first, and was gone before the
 /// second.
 #[tokio::test(start_paused = true)]
 async fn what_a_lost_connection_told_does_not_undo_what_a_cache_reads_on_the_next_one() {
