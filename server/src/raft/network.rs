@@ -379,14 +379,8 @@ impl RaftNetworkV2<TypeConfig> for PeerClient {
         let body = codec::encode_vote_request(&request);
         let call = (Lane::Control, PRE_VOTE, RPCTypes::Vote);
         let mut answer = self.call(call, body, option.hard_ttl()).await?;
-        let mut response = answer.vote_response().map_err(|error| network(&error))?;
+        let response = answer.vote_response().map_err(|error| network(&error))?;
         self.links.hear_of_removal(&mut answer);
-        if !response.vote_granted {
-            // openraft takes over the term of a refusal without the mark that its leader was
-            // elected, and drops its round whenever a refusal has a higher vote. With that mark,
-            // every refusal has one, and the next round would begin at the next tick: 50 a second.
-            response.vote.committed = false;
-        }
         Ok(response)
     }
 

@@ -38,8 +38,8 @@ impl Service for Refuses {
     }
 }
 
-/// openraft began the next round at its next tick, after 20 ms, whenever a leader's follower had
-/// refused: 50 elections a second of every server that was not heard.
+/// It asks once in an election timeout, whatever the refusals say about the leader: a server that
+/// was removed, and missed that, must not disturb the others all the time.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_server_whose_votes_are_refused_waits_before_it_asks_again() {
     let mut ensemble = Ensemble::started(2, 0).await;
