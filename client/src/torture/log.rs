@@ -1,7 +1,7 @@
 //! The committed log below the root of a run: which znode was created and deleted by which
 //! transaction.
 //!
-//! LogObservers with a session at each server fill it from recursive watches, whose events carry their
+//! Observers with a session at each server fill it from recursive watches, whose events carry their
 //! zxids. Each tells from which zxid to which it has seen everything; what lies in between and no
 //! observer has seen is a gap. A gap is closed for a directory when the directory's own counter of
 //! changes, read behind it, equals the changes that were seen: then nothing happened there in the

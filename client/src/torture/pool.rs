@@ -129,17 +129,17 @@ impl ContenderPool {
             self.marks.push((before + start.elapsed(), fault.to_string()));
             match fault {
                 Fault::Holder(who, what) => {
-                    self.control(*who, |control| control.strike_holder(*what))
+                    self.control(*who, |control| control.strike_holder(*what));
                 }
                 Fault::Anywhere(who, what) => {
-                    self.control(*who, |control| control.strike_anywhere(*what))
+                    self.control(*who, |control| control.strike_anywhere(*what));
                 }
                 Fault::LoseReply(who, after) => {
                     self.control(*who, |control| control.proxy.strike(proxy::Fault::Reply, *after));
                 }
                 Fault::LoseDeleteReply(who, after) => {
                     self.control(*who, |control| {
-                        control.proxy.strike(proxy::Fault::DeleteReply, *after)
+                        control.proxy.strike(proxy::Fault::DeleteReply, *after);
                     });
                 }
                 Fault::LoseTransactionReply(who, after) => {
@@ -149,7 +149,7 @@ impl ContenderPool {
                 Fault::DeleteWaiter(lock) => self.delete_waiter(*lock, fixture).await,
                 Fault::LoseRequest(who, after) => {
                     self.control(*who, |control| {
-                        control.proxy.strike(proxy::Fault::Request, *after)
+                        control.proxy.strike(proxy::Fault::Request, *after);
                     });
                 }
                 Fault::ExpireAll(long) => {

@@ -223,7 +223,7 @@ impl Machine for Recorder {
 
     fn heard(&self, through: u64, sessions: Vec<SessionId>) {
         self.note(|received| {
-            received.heard.extend(sessions.into_iter().map(|session| (through, session)))
+            received.heard.extend(sessions.into_iter().map(|session| (through, session)));
         });
     }
 

@@ -300,7 +300,7 @@ impl Replica {
         let reply_to = ReplyTo { connection, xid, since_ms };
         match wait {
             RequestState::Read { request, identities } => {
-                self.serve(reply_to, request, &identities, out)
+                self.serve(reply_to, request, &identities, out);
             }
             RequestState::Sync { path, .. } => self.reply(reply_to, Ok(Reply::Sync(path)), out),
             RequestState::Watches(left) => self.set_watches(reply_to, left, out),
