@@ -38,8 +38,17 @@ pub fn groups_due(directory: &Path, count: usize) -> Result<BTreeSet<usize>, Rot
     Ok(groups_of_days(days.pop_last(), last, count))
 }
 
-fn days_of(directory: &Path) -> Result<BTreeSet<u64>, RotationError> {
+/// git, on the repository of its directory: a hook that runs the tests names another one.
+fn git_command() -> Command {
     let mut git = Command::new("git");
+    for variable in ["GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE"] {
+        git.env_remove(variable);
+    }
+    git
+}
+
+fn days_of(directory: &Path) -> Result<BTreeSet<u64>, RotationError> {
+    let mut git = git_command();
     git.current_dir(directory).args(["log", "--first-parent", "--format=%ct"]);
     let output = git.output()?;
     if !output.status.success() {
@@ -124,7 +133,7 @@ mod tests {
         /// Runs git at noon of a day, as an author without a configuration of its own.
         fn git(&self, day: u64, arguments: &[&str]) {
             let date = format!("@{} +0000", day * SECONDS_A_DAY + SECONDS_A_DAY / 2);
-            let mut git = Command::new("git");
+            let mut git = git_command();
             git.current_dir(self.0.path()).args(["-c", "commit.gpgsign=false"]).args(arguments);
             for role in ["AUTHOR", "COMMITTER"] {
                 git.env(format!("GIT_{role}_NAME"), "tester");

@@ -282,8 +282,12 @@ fn sweep(root: &Path) -> io::Result<()> {
 
 /// The process in the name of a directory of [`fresh_directory`].
 fn owner_of(name: &str) -> Option<u32> {
-    let (rest, number) = name.strip_prefix("zoolet-")?.rsplit_once('-')?;
-    let (_, owner) = rest.rsplit_once('-')?;
+    let mut parts = name.strip_prefix("zoolet-")?.split('-');
+    let (Some("apache" | "zoolet"), Some(owner), Some(number), None) =
+        (parts.next(), parts.next(), parts.next(), parts.next())
+    else {
+        return None;
+    };
     number.parse::<u32>().ok().and(owner.parse().ok())
 }
 
@@ -307,6 +311,8 @@ mod tests {
             directory(&format!("zoolet-zoolet-{}-0", process::id())),
             directory("zoolet-ports"),
             directory(&format!("other-apache-{}-3", ended.id())),
+            directory(&format!("zoolet-backup-{}-3", ended.id())),
+            directory(&format!("zoolet-backup-zoolet-{}-3", ended.id())),
         ];
         let fresh = fresh_directory(root.path(), "zoolet").unwrap();
         assert!(!left.exists());

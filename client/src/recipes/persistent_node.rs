@@ -89,7 +89,7 @@ impl PersistentNode {
         refuse_ttl(mode)?;
         refuse_persistent(mode)?;
         let (dir, base) = split(path).unwrap_or(("/", ""));
-        let mut adopted = Vec::new();
+        let mut found = Vec::new();
         for name in children_now(client, dir).await? {
             let id = ProtectedId::of(&name);
             if !is_kept(&name, base, id, mode) {
@@ -98,15 +98,18 @@ impl PersistentNode {
             let path = join(dir, &name);
             match insist(client, || client.get(&path)).await {
                 Ok((data, stat)) if stat.ephemeral_owner == client.session().id => {
-                    let mode = without_number(mode);
-                    adopted.push(Self::keep(client, (dir, name), mode, &data, id));
+                    found.push((name, data, id));
                 }
                 Ok(_) => {}
                 Err(error) if is_no_node(&error) => {}
                 Err(error) => return Err(error),
             }
         }
-        Ok(adopted)
+        // A handle that is dropped deletes its znode: none is made before all are found.
+        let mode = without_number(mode);
+        let keep =
+            |(name, data, id): (_, Bytes, _)| Self::keep(client, (dir, name), mode, &data, id);
+        Ok(found.into_iter().map(keep).collect())
     }
 
     fn launch(

@@ -29,8 +29,8 @@ use super::witness::Witness;
 ///
 /// A take whose future is
 /// dropped loses nothing: what it had taken already is answered by the next take of this handle or
-/// of a clone. Items that a handle has taken and not answered are lost with the last clone of it,
-/// and may be lost with its session: of items that another client has put into one znode all but
+/// of a clone. Items that a handle has taken and not answered, up to 64 if that many takes are dropped
+/// together, are lost with the last clone of it, and may be lost with its session: of items that another client has put into one znode all but
 /// the first wait in the handle, so keep it, and take until nothing is left.
 ///
 /// Puts and takes have helper znodes below `<path>-witness`, which the session creates. A session

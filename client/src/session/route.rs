@@ -118,6 +118,9 @@ impl Route {
         let limit = timeouts.connect(self.hosts.count().max(shares));
         let dial = if self.rounds == 0 { timeouts.dial() } else { limit };
         let patience = (dial.min(limit), timeouts.stagger(addresses.len()));
+        // Several that are silent leave time for the next server.
+        let (mut limit, later_limit) =
+            (limit, limit / u32::try_from(addresses.len()).unwrap_or(1).max(1));
         let mut dials = Dials::new(&self.connector, &self.failures, addresses, patience);
         while let Some(Dialed { address, took, connected }) = dials.next().await {
             let transport = match connected {
@@ -129,6 +132,7 @@ impl Route {
             };
             // One that was connected while another one was asked has its time nevertheless.
             let rest = limit.saturating_sub(took).max(limit / 2);
+            limit = later_limit;
             match timeout(rest, handshake(transport, &address, request)).await {
                 Ok(Ok(reached)) => return Some(reached),
                 Ok(Err(error)) => self.fail(&address, error.cause()),

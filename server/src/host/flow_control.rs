@@ -73,7 +73,9 @@ pub(super) struct Connection {
     pub(super) outbox: Arc<Outbox>,
     /// Whether the handshake is answered: requests behind it wait until then.
     pub(super) accepted: bool,
-    /// When it was last its client that its requests waited for: to read, or the handshake.
+    /// Whether its requests wait for its own client: to read, or for the handshake.
+    is_held_up: bool,
+    /// When a wait for its own client was last seen to be over.
     held_up_ms: u64,
     in_flight: VecDeque<InFlight>,
     // Invariant: the sums over `in_flight`.
@@ -86,6 +88,7 @@ impl Connection {
         Self {
             outbox,
             accepted: false,
+            is_held_up: false,
             held_up_ms: 0,
             in_flight: VecDeque::new(),
             bytes: 0,
@@ -163,8 +166,12 @@ impl Inner {
             // A closed connection leaves the books of the host, but what it has asked for is done.
             || queue_is_full;
         if !entry.accepted || entry.outbox.unwritten_bytes() > HIGH_WATER_BYTES {
-            entry.held_up_ms = now.mono_ms;
+            entry.is_held_up = true;
             return Err(Admission::Busy);
+        }
+        if std::mem::take(&mut entry.is_held_up) {
+            // The connection offers its requests again when all is written, not all the time.
+            entry.held_up_ms = now.mono_ms;
         }
         let is_full = entry.in_flight() >= self.limits.connection_requests_max
             || entry.is_full_of_reads(next);

@@ -277,9 +277,9 @@ fn no_request_is_refused_for_a_wait_for_its_own_client() {
     let unread = Bytes::from(vec![0; HIGH_WATER_BYTES + 1]);
     let _waker = outbox.push(|out| out.put_shared(unread));
     let mut waiting = bench.received(vec![list()]);
-    hands.0.store(1000, Ordering::Relaxed);
     assert_eq!(bench.host.requests(connection, &mut waiting), Admission::Busy);
     outbox.written(HIGH_WATER_BYTES + 1);
+    // The connection offers them again when everything is written.
     hands.0.store(1050, Ordering::Relaxed);
     assert_eq!(bench.host.requests(connection, &mut waiting), Admission::Open);
     assert_eq!(bench.host.report().figures.throttled, 0);

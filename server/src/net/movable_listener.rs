@@ -1,5 +1,6 @@
 //! Where a client port listens, and how it moves while it is open.
 
+use std::fmt;
 use std::future::pending;
 use std::io;
 use std::net::SocketAddr;
@@ -8,13 +9,14 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::port::PortOptions;
-use crate::transport::{Listener, Net, Stream};
+use crate::transport::{BoxFuture, Listener, Net, Stream};
 
-/// The pause before an address that could not be had is tried again.
-const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// The pause before an address that is unavailable is tried again.
+const RETRY_PAUSE_MIN: Duration = Duration::from_secs(1);
+const RETRY_PAUSE_MAX: Duration = Duration::from_mins(1);
 
 /// A socket that listens, or none between two tries to move it.
 #[derive(Debug)]
@@ -48,16 +50,15 @@ impl MovableListener {
         }
     }
 
-    /// Listens at another address, and no longer where it was. If that fails, it goes on where it
-    /// was.
-    pub(super) async fn move_to(&mut self, address: &str) -> io::Result<()> {
-        if self.listener.is_some() && self.address == address {
-            return Ok(());
-        }
-        let mut opened = self.net.listen(address, self.backlog).await;
+    /// Listens at another address, whose socket was opened or could not be, and no longer where it
+    /// was. If that fails, it goes on where it was.
+    ///
+    /// Its own socket may be what is at the address: 0.0.0.0 and 127.0.0.1 have the ports in common.
+    /// Then it is closed for a moment.
+    pub(super) async fn move_to(&mut self, address: &str, opened: Opened) -> io::Result<()> {
+        let mut opened = opened;
         let is_taken = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
         if opened.as_ref().is_err_and(is_taken) && port_of(address) == port_of(&self.address) {
-            // Its own socket may be what is there: 0.0.0.0 and 127.0.0.1 have the ports in common.
             self.listener = None;
             opened = self.net.listen(address, self.backlog).await;
         }
@@ -71,7 +72,14 @@ impl MovableListener {
             }
             Err(error) => {
                 if self.listener.is_none() {
-                    self.listener = self.net.listen(&self.address, self.backlog).await.ok();
+                    match self.net.listen(&self.address, self.backlog).await {
+                        Ok(listener) => self.listener = Some(listener),
+                        Err(error) => error!(
+                            address = self.address, %error,
+                            "the client port was closed to move it, and cannot be opened again: it \
+                             is tried with the next move"
+                        ),
+                    }
                 }
                 Err(error)
             }
@@ -83,55 +91,114 @@ fn port_of(address: &str) -> Option<&str> {
     address.rsplit_once(':').map(|(_, port)| port)
 }
 
-/// When to move, and where to.
-#[derive(Debug)]
+/// A socket that was to be opened.
+pub(super) type Opened = io::Result<Box<dyn Listener>>;
+
+/// When to move, and where to. It opens the sockets, because the lookup of a name may take long:
+/// clients are accepted at the old address meanwhile.
 pub(super) struct Mover {
     wanted: watch::Receiver<String>,
-    /// When an address that could not be had is tried again.
+    net: Arc<dyn Net>,
+    backlog: u32,
+    /// Where the port listens; empty if it does not.
+    address: String,
+    /// The socket that is being opened, and where.
+    opening: Option<(String, BoxFuture<'static, Opened>)>,
+    /// When an address that is unavailable is tried again.
     retry_at: Option<Instant>,
+    /// The pause before that; it doubles from failure to failure.
+    retry_pause: Duration,
     /// The one that was reported.
     reported: Option<String>,
 }
 
+impl fmt::Debug for Mover {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Mover").field("address", &self.address).finish_non_exhaustive()
+    }
+}
+
 impl Mover {
-    pub(super) fn new(wanted: watch::Receiver<String>) -> Self {
-        Self { wanted, retry_at: None, reported: None }
+    pub(super) fn new(listener: &MovableListener, wanted: watch::Receiver<String>) -> Self {
+        Self {
+            wanted,
+            net: Arc::clone(&listener.net),
+            backlog: listener.backlog,
+            address: listener.address.clone(),
+            opening: None,
+            retry_at: None,
+            retry_pause: RETRY_PAUSE_MIN,
+            reported: None,
+        }
     }
 
-    /// Waits until the port is to move.
-    pub(super) async fn next(&mut self) -> String {
-        let retry_at = self.retry_at;
-        let retry = async {
-            match retry_at {
-                Some(at) => sleep_until(at).await,
-                None => pending().await,
+    /// Waits until the port is to move, and the socket was opened or could not be. It may be dropped
+    /// and called again at any time.
+    pub(super) async fn next(&mut self) -> (String, Opened) {
+        loop {
+            let retry_at = self.retry_at;
+            let retry = async {
+                match retry_at {
+                    Some(at) => sleep_until(at).await,
+                    None => pending().await,
+                }
+            };
+            let opening = &mut self.opening;
+            let opened = async {
+                match opening {
+                    Some((_, socket)) => socket.await,
+                    None => pending().await,
+                }
+            };
+            tokio::select! {
+                opened = opened => {
+                    let address = self.opening.take().map(|(address, _)| address);
+                    return (address.unwrap_or_default(), opened);
+                }
+                // The port outlives what moves it.
+                Ok(()) = self.wanted.changed() => self.retry_pause = RETRY_PAUSE_MIN,
+                () = retry => {}
             }
-        };
-        tokio::select! {
-            // The port outlives what moves it.
-            Ok(()) = self.wanted.changed() => {}
-            () = retry => {}
+            self.begin();
         }
-        self.wanted.borrow_and_update().clone()
+    }
+
+    /// Begins to open the socket of the wanted address, unless the port is there.
+    fn begin(&mut self) {
+        let address = self.wanted.borrow_and_update().clone();
+        (self.opening, self.retry_at) = (None, None);
+        if address != self.address {
+            let (net, backlog, wanted) = (Arc::clone(&self.net), self.backlog, address.clone());
+            let socket = Box::pin(async move { net.listen(&wanted, backlog).await });
+            self.opening = Some((address, socket));
+        }
     }
 
     /// Notes the outcome, and reports each failure once.
-    pub(super) fn note(&mut self, address: &str, moved: io::Result<()>) {
+    pub(super) fn note(
+        &mut self,
+        listener: &MovableListener,
+        address: &str,
+        moved: io::Result<()>,
+    ) {
+        let is_open = listener.listener.is_some();
+        self.address = if is_open { listener.address.clone() } else { String::new() };
         match moved {
             Ok(()) => {
                 info!(%address, "clients are accepted at this address now, and no longer at the old one");
-                (self.retry_at, self.reported) = (None, None);
+                (self.retry_pause, self.reported) = (RETRY_PAUSE_MIN, None);
             }
             Err(error) => {
                 if self.reported.as_deref() != Some(address) {
                     warn!(
-                        %address, %error,
-                        "cannot listen where a change has moved the client port: the old address \
-                         stays open, and the new one is tried again every second"
+                        %address, %error, is_open,
+                        "cannot listen where a change has moved the client port: it stays where it \
+                         was, and the new address is tried again, after a minute at most"
                     );
                     self.reported = Some(address.to_owned());
                 }
-                self.retry_at = Some(Instant::now() + RETRY_PAUSE);
+                self.retry_at = Some(Instant::now() + self.retry_pause);
+                self.retry_pause = (self.retry_pause * 2).min(RETRY_PAUSE_MAX);
             }
         }
     }

@@ -124,12 +124,12 @@ async fn accept_all(
     // The tasks end with the set.
     let mut tasks = JoinSet::new();
     let mut warned_at: Option<Instant> = None;
-    let mut mover = Mover::new(wanted);
+    let mut mover = Mover::new(&listener, wanted);
     loop {
         tokio::select! {
-            address = mover.next() => {
-                let moved = listener.move_to(&address).await;
-                mover.note(&address, moved);
+            (address, opened) = mover.next() => {
+                let moved = listener.move_to(&address, opened).await;
+                mover.note(&listener, &address, moved);
             }
             accepted = listener.accept() => match accepted {
                 Ok((stream, peer)) => {

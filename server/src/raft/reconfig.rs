@@ -27,7 +27,7 @@ use super::handle::RaftHandle;
 use super::joining::Joining;
 use super::machine::Machine;
 use super::members::{
-    is_quorum, members_of, node_of, nodes_of, outsider, render, version_of, voters_of,
+    is_outsider, is_quorum, members_of, node_of, nodes_of, outsider, render, version_of, voters_of,
 };
 use super::network::{Links, RECONFIG, REMOVED};
 use super::options::{ConfiguredMember, Timing};
@@ -315,7 +315,10 @@ impl Reconfigurer {
     ) -> bool {
         let leaving: BTreeMap<u64, Member> = old
             .nodes()
-            .filter(|(node, _)| !wanted.contains_key(node) && !self.joining.has(**node))
+            .filter(|(node, member)| {
+                let catches_up = is_outsider(member) && self.joining.has(**node);
+                !wanted.contains_key(node) && !catches_up
+            })
             .map(|(node, member)| (*node, outsider(member)))
             .collect();
         let gone: BTreeSet<u64> = leaving.keys().copied().collect();
@@ -437,7 +440,8 @@ impl Reconfigurer {
                 self.links.follow(&membership);
                 // While this server changes it, the change says what is to be written.
                 if let Ok(_busy) = self.busy.try_lock() {
-                    self.finish(&membership).await;
+                    // It may have changed before the lock was taken.
+                    self.finish(&self.membership()).await;
                     known = Some(at);
                 }
             }

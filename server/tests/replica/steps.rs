@@ -373,6 +373,34 @@ fn watchers_are_listed_in_steps() {
     }
 }
 
+/// Where the looks of a step ended at the beginning of a path, its watchers were left out.
+#[test]
+fn no_path_is_left_out_between_two_steps() {
+    let mut world = World::new(1, |_| {});
+    let clients: Vec<_> = (0..3).map(|_| connect(&mut world)).collect();
+    for number in 0..40 {
+        for client in clients.iter().take(1 + number % 3) {
+            ask(&mut world, *client, [exists(&format!("/p{number:02}"), true)]);
+        }
+    }
+    let replica = &world.servers[0].replica;
+    for max in 2..12 {
+        let (mut seen, mut after) = (BTreeMap::<String, usize>::new(), None);
+        loop {
+            let some = replica.watched_paths(after.as_ref(), max);
+            for (path, sessions) in some.paths {
+                *seen.entry(path).or_default() += sessions.len();
+            }
+            after = some.last;
+            if after.is_none() {
+                break;
+            }
+        }
+        let expected = (0..40).map(|number| (format!("/p{number:02}"), 1 + number % 3));
+        assert_eq!(seen, expected.collect(), "{max} looks in a step");
+    }
+}
+
 /// `dump` copied all sessions, and all lists of ephemeral znodes, under one lock.
 #[test]
 fn sessions_are_listed_in_parts() {

@@ -45,10 +45,10 @@ fn a_wrong_server_line_says_what_is_wrong() {
         ("a:2888:3888;2181;;1", "expected host:port:port"),
         ("::1:2888:3888", "the host is empty"),
         ("[::1:2888:3888", "does not close"),
-        ("[fe80::1%]:2888:3888", "no IPv6 address"),
+        ("[fe80::1%]:2888:3888", "invalid IPv6 address"),
         ("[::1]2888:3888", "expected `:`"),
-        ("[a]:2888:3888", "no IPv6 address"),
-        ("a b:2888:3888", "no host name"),
+        ("[a]:2888:3888", "invalid IPv6 address"),
+        ("a b:2888:3888", "invalid host name"),
         ("a:2888:3888|b:2888:3888", "multiAddress.enabled"),
     ];
     for (text, part) in table {

@@ -92,7 +92,7 @@ fn the_client_address_has_one_meaning() {
         ("a:1:2;5", "clientPort=5\nclientPortAddress=b", "zoo.cfg:2 b:5 here, 0.0.0.0:5 in"),
         ("a:1:2", "", "zoo.cfg clientPort is not set"),
         ("a:1:2", "clientPortAddress=a", "zoo.cfg:2 clientPort is not"),
-        ("a:1:2", "clientPort=5\nclientPortAddress=a:5", "zoo.cfg:3 no host name"),
+        ("a:1:2", "clientPort=5\nclientPortAddress=a:5", "zoo.cfg:3 invalid host name"),
         ("a:1:2", "clientPort=x", "zoo.cfg:2 invalid port `x`"),
         ("a:1:2", "clientPort=1", "zoo.cfg:3 cannot both use port 1"),
     ];

@@ -184,8 +184,12 @@ impl WatchTable {
             Some(WatchPlace { path, connection: None }) => Bound::Excluded(&**path),
             Some(WatchPlace { path, connection: Some(_) }) => Bound::Included(&**path),
         };
-        let (mut found, mut left) = (Vec::new(), max.max(2));
+        let (mut found, mut left, mut done) = (Vec::new(), max.max(2), None);
         for (path, watchers) in self.paths.range::<str, _>((from, Bound::Unbounded)) {
+            // A path that is begun has at least one of its watchers looked at.
+            if let Some(done) = done.filter(|_| left < 2) {
+                return (found, Some(WatchPlace { path: Arc::clone(done), connection: None }));
+            }
             let behind = after.filter(|place| place.path == *path);
             let (mut connections, mut last) = (Vec::new(), None);
             left -= 1;
@@ -205,6 +209,7 @@ impl WatchTable {
             if left == 0 {
                 return (found, Some(WatchPlace { path: Arc::clone(path), connection: last }));
             }
+            done = Some(path);
         }
         (found, None)
     }
