@@ -18,7 +18,7 @@ use super::retry::{
 /// The znode that tells the members of a [`DoubleBarrier`] that all are there.
 const READY: &str = "ready";
 
-/// A barrier that holds everybody up while its znode exists: Curator's `DistributedBarrier`.
+/// A barrier that holds all clients up while its znode exists: Curator's `DistributedBarrier`.
 #[derive(Clone, Debug)]
 pub struct Barrier {
     client: Client,
@@ -48,12 +48,12 @@ impl Barrier {
         wait_deleted(&self.client, &self.path).await
     }
 
-    /// The same, for so long at most; answers whether that was enough.
+    /// The same, for `limit` at most; returns whether that was enough.
     pub async fn wait_timeout(&self, limit: Duration) -> Result<bool, Error> {
         Ok(within(limit, self.wait()).await?.is_some())
     }
 
-    /// Answers whether no barrier stands, as of now.
+    /// Returns whether the barrier is open now.
     pub async fn try_wait(&self) -> Result<bool, Error> {
         match exists_now(&self.client, &self.path).await {
             // It is there and may not be read.
@@ -162,7 +162,7 @@ impl DoubleBarrier {
         Place::enter(&self.client, &ticket).await
     }
 
-    /// If so many are there as have to be, tells them so, and answers true. Looks at a list that came
+    /// If as many are there as have to be, notifies them, and returns true. Looks at a list that came
     /// with one's own entry, or at a new one.
     async fn complete(&self, mut listed: Option<Vec<String>>) -> Result<bool, Error> {
         let mut tries = 0;
@@ -202,7 +202,7 @@ impl DoubleBarrier {
             transaction = transaction.check(&path, -1);
         }
         match self.create_ready(transaction).commit().await {
-            // Others may have ACLs of their own, which do not let everybody check them.
+            // Others may have ACLs of their own, by which not everyone can check them.
             Err(error) if error.code() == Some(ErrorCode::NoAuth) => {
                 self.create_ready(self.client.transaction()).commit().await.map(drop)
             }
@@ -226,7 +226,7 @@ pub struct Entered {
 impl Entered {
     /// Leaves, and waits until all members have.
     ///
-    /// Those who are inside now are waited for, and nobody who enters afterwards: the fast members
+    /// Those who are inside now are waited for, and none that enters afterwards: the fast members
     /// of a barrier that is used again are in the next round while the slow ones still leave.
     pub async fn leave(self) -> Result<(), Error> {
         let client = self.place.client().clone();
@@ -251,14 +251,14 @@ impl Entered {
         sign.remove(&client).await
     }
 
-    /// The same, waiting for so long at most; answers whether all have left. Who has waited in vain
+    /// The same, waiting for `limit` at most; returns whether all have left. Who has waited in vain
     /// leaves in the background. While others of this round are inside, it does not enter the next
     /// one: the sign that all are there still stands.
     pub async fn leave_timeout(self, limit: Duration) -> Result<bool, Error> {
         Ok(within(limit, self.leave()).await?.is_some())
     }
 
-    /// Leaves without waiting for anybody, and answers whether all have left; if not, see
+    /// Leaves without waiting for others, and returns whether all have left; if not, see
     /// [`leave_timeout`](Self::leave_timeout).
     pub async fn try_leave(self) -> Result<bool, Error> {
         let (client, dir) = (self.place.client().clone(), self.place.dir().to_owned());
@@ -297,7 +297,7 @@ impl Sign {
     }
 }
 
-/// The members that a list of znodes tells of.
+/// The members that a list of znodes shows.
 fn members_of(names: &[String]) -> impl Iterator<Item = &str> {
     names.iter().map(String::as_str).filter(|name| *name != READY)
 }

@@ -14,7 +14,7 @@ use crate::{Call, Client, Error, ErrorKind, PersistentWatcher, SessionState, Wat
 use super::name::join;
 use super::retry::{children, insist, is_no_node, within};
 
-/// How many changes wait for a slow subscriber; then it is told how many it has missed.
+/// How many changes wait for a slow subscriber; then it gets the number that it has missed.
 const CHANGES_MAX: usize = 1024;
 
 /// How many znodes are read at a time. Their data is in memory twice then, and keeps other replies
@@ -95,7 +95,7 @@ impl Cache {
         }
     }
 
-    /// The same, for so long at most; answers whether that was enough.
+    /// The same, for `limit` at most; returns whether that was enough.
     pub async fn ready_timeout(&self, limit: Duration) -> Result<bool, Error> {
         Ok(within(limit, self.ready()).await?.is_some())
     }
@@ -124,7 +124,7 @@ impl Cache {
         self.nodes().clone()
     }
 
-    /// The changes from now on. A subscriber that is too slow is told how many it has missed.
+    /// The changes from now on. A subscriber that is too slow gets the number that it has missed.
     pub fn subscribe(&self) -> broadcast::Receiver<CacheChange> {
         self.changes.subscribe()
     }
@@ -185,8 +185,8 @@ impl Mirror {
             // The tree is read once for each connection: not before there is one.
             let is_served = |state: &SessionState| state.is_served() || state.is_terminal();
             state.wait_for(is_served).await.map_err(|_| Error::from(ErrorKind::Closed))?;
-            // What was told before is in what is read now. The last word of a connection that was
-            // lost may be the end of a znode that has come again since, which nobody told.
+            // What was reported before is in what is read now. The last event of a connection that
+            // was lost may be the end of a znode that has come again since, unreported.
             watch.discard();
             let is_empty = || self.nodes.lock().is_ok_and(|nodes| nodes.is_empty());
             if !planted!("cache-keeps-what-it-has") || is_empty() {
@@ -233,7 +233,7 @@ impl Mirror {
                 EventType::NodeDeleted if zxid != Zxid::NONE => {
                     steps.push(Step::Forget(path, zxid));
                 }
-                // Servers before 3.9 do not tell which transaction has deleted it: it is looked at.
+                // Servers before 3.9 do not say which transaction has deleted it: it is looked at.
                 EventType::NodeDeleted | EventType::NodeCreated | EventType::NodeDataChanged => {
                     // A read comes behind all of these events, so one of each path is enough.
                     if read.insert(path.clone()) {
@@ -362,7 +362,7 @@ impl Mirror {
     }
 
     fn tell(&self, change: CacheChange) {
-        // Nobody need listen.
+        // It may have no receivers.
         let _ = self.changes.send(change);
     }
 }

@@ -82,7 +82,7 @@ impl SharedCount {
         }
     }
 
-    /// Writes the number if nobody has written it since `previous` was read. Answers whether it
+    /// Writes the number if it was not written since `previous` was read. Returns whether it
     /// was written.
     pub async fn try_set(&self, previous: Versioned<i32>, value: i32) -> Result<bool, Error> {
         if previous.version == -1 {
@@ -148,7 +148,7 @@ impl Counter {
         }
     }
 
-    /// Writes the number if it is `expected`. Answers whether it was written.
+    /// Writes the number if it is `expected`. Returns whether it was written.
     pub async fn compare_and_set(&self, expected: i64, value: i64) -> Result<bool, Error> {
         let mut attempt = 0;
         loop {
@@ -168,7 +168,7 @@ impl Counter {
         }
     }
 
-    /// Adds to the number, as often as it takes; answers the sum. It wraps at the ends of 64 bits.
+    /// Adds to the number, as often as it takes; returns the sum. It wraps at the ends of 64 bits.
     pub async fn add(&self, delta: i64) -> Result<i64, Error> {
         let mut attempt = 0;
         loop {
@@ -200,7 +200,7 @@ impl Counter {
         }
     }
 
-    /// Writes the number if its znode still has this version; answers whether it had.
+    /// Writes the number if its znode still has this version; returns whether it had.
     async fn replace(&self, version: Option<i32>, value: i64) -> Result<bool, Error> {
         let bytes = value.to_be_bytes();
         let outcome = match version {

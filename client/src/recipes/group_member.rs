@@ -49,7 +49,7 @@ impl GroupMember {
         self.cache.ready().await
     }
 
-    /// The same, for so long at most; answers whether that was enough.
+    /// The same, for `limit` at most; returns whether that was enough.
     pub async fn ready_timeout(&self, limit: Duration) -> Result<bool, Error> {
         Ok(within(limit, self.ready()).await?.is_some())
     }
@@ -59,7 +59,7 @@ impl GroupMember {
         self.node.try_path().is_some() && self.cache.is_ready()
     }
 
-    /// Everybody's id and data, one's own included, as the mirror knows them.
+    /// The members' ids and data, one's own included, as the mirror knows them.
     pub fn members(&self) -> BTreeMap<String, Bytes> {
         let mut members = BTreeMap::from([(self.id.clone(), self.node.data())]);
         for name in self.cache.children(&self.path) {

@@ -119,7 +119,7 @@ impl LockGuard {
         Self { hold: Arc::clone(&self.hold) }
     }
 
-    /// For how long nobody else can have the lock, by this client's clock, unless its znode is
+    /// For how long no other client can have the lock, by this client's clock, unless its znode is
     /// deleted by hand. Zero when it may be lost.
     pub fn remaining(&self) -> Duration {
         self.client().remaining()
@@ -143,7 +143,7 @@ impl LockGuard {
 
     /// Waits until somebody [asks for the lock](super::Mutex::request_revocation), or until it is
     /// lost. The holder is not forced to give it back. One whose ACL does not let it read the
-    /// lock's znode is not told of requests.
+    /// lock's znode is not notified of requests.
     pub fn revocation(&self) -> impl Future<Output = ()> + Send + 'static + use<> {
         let (asked, lost) = (self.hold.sentry().asked(), self.lost());
         async move {
@@ -167,7 +167,7 @@ impl LockGuard {
         write(self.guarded(), path, data, version).await
     }
 
-    /// Releases the lock and waits until the servers have done so. Answers whether it was held
+    /// Releases the lock and waits until the servers have done so. Returns whether it was held
     /// until now; false tells that it was lost before. Of several guards of one hold the last one
     /// releases it; the others answer true at once.
     pub async fn release(self) -> Result<bool, Error> {

@@ -32,7 +32,7 @@ pub enum Suspension {
 /// Where a contender stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Another one leads, or nobody does at the moment.
+    /// Another one leads, or none does at the moment.
     Waiting,
     /// This one leads.
     Leading {
@@ -76,7 +76,7 @@ pub struct LeaderLatch {
 /// The last term of which a caller has found that its lease had run out.
 type RunOut = Arc<watch::Sender<Option<FencingToken>>>;
 
-/// Where the task keeps its place while it waits or leads, for whoever looks or closes the latch.
+/// Where the task keeps its place while it waits or leads, for the handles of the latch.
 type Slot = Arc<watch::Sender<Option<Arc<Place>>>>;
 
 impl LeaderLatch {
@@ -169,7 +169,7 @@ impl LeaderLatch {
         within(limit, self.lead()).await
     }
 
-    /// Its token if it leads, `None` if another one stands in front of it. It waits until it is in
+    /// Its token if it leads, `None` if another one precedes it. It waits until it is in
     /// the queue and has looked, and for no other contender. It contends on: to leave, close it.
     pub async fn try_lead(&self) -> Result<Option<FencingToken>, Error> {
         let (mut standing, mut place) = (self.standing.clone(), self.place.subscribe());
@@ -192,7 +192,7 @@ impl LeaderLatch {
                 return Ok(None);
             }
             tokio::select! {
-                // A task that is gone has told how it ended.
+                // A task that is gone has reported how it ended.
                 changed = standing.changed() => {
                     changed.map_err(|_| Error::from(ErrorKind::Closed))?;
                 }
@@ -227,7 +227,7 @@ impl LeaderLatch {
         write(self.guarded()?, path, data, version).await
     }
 
-    /// For how long nobody else can lead, by this client's clock, unless its znode is deleted by
+    /// For how long no other can lead, by this client's clock, unless its znode is deleted by
     /// hand. Zero when it does not lead.
     pub fn remaining(&self) -> Duration {
         if self.is_leader() { self.client.remaining() } else { Duration::ZERO }
@@ -423,7 +423,7 @@ fn latch_turn(names: &[String], mine: &str) -> Turn {
 /// How often a queue is listed anew of which a contender goes while it is read.
 const LISTS_MAX: usize = 10;
 
-/// Everybody in a queue and what they wrote on their znodes, the first one first. Who leaves while it
+/// All members of a queue and what they wrote on their znodes, the first one first. Who leaves while it
 /// is read may have entered again: then it is read anew.
 pub(crate) async fn participants(
     client: &Client,

@@ -86,7 +86,7 @@ impl LeaderSelector {
         }
     }
 
-    /// The same if nobody else leads or waits to; `None` otherwise. That somebody does costs a read
+    /// The same if no other client leads or waits to; `None` otherwise, which costs a read
     /// and no write.
     pub async fn try_lead<T, F>(
         &self,

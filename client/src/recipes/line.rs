@@ -18,7 +18,7 @@ pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(500);
 /// Where a place stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Nothing stands in front that has to be waited for.
+    /// Nothing precedes it that has to be waited for.
     Mine,
     /// This znode has to go first.
     Behind(String),
@@ -143,7 +143,7 @@ impl Sign {
 
 /// Looks at a znode and watches it; not if there is none. The watch is one of `getData`, which
 /// leaves none behind on a znode that does not exist. A lock's ACL may forbid to read it: then no
-/// server tells of its end, and the refusal tells no more than that it is there yet.
+/// server reports its end, and the refusal says only that it is there yet.
 async fn look(client: &Client, path: &str) -> Result<Option<(Option<Stat>, Sign)>, Error> {
     match insist(client, || client.get_watched(path)).await {
         Ok((_, stat, watch)) => Ok(Some((Some(stat), Sign::Watch(watch)))),

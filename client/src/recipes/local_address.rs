@@ -1,4 +1,4 @@
-//! The data that Curator writes on a lock's znode unless it is told otherwise: the text of the
+//! The data that Curator writes on a lock's znode by default: the text of the
 //! client's address.
 
 use std::net::{Ipv4Addr, UdpSocket};

@@ -1,5 +1,5 @@
 //! Locks, elections and the other recipes, in the form in which Curator writes them: a holder here
-//! and one of Curator exclude each other on the same path. `docs/locks.md` tells which clients
+//! and one of Curator exclude each other on the same path. `docs/locks.md` says which clients
 //! exclude which.
 //!
 //! Every recipe is safe to cancel: who drops a future leaves nothing behind but containers, and the

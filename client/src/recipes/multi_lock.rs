@@ -123,7 +123,7 @@ impl MultiLock {
         within(limit, self.acquire()).await
     }
 
-    /// Takes the locks if nobody has any of them.
+    /// Takes the locks if all of them are free.
     pub async fn try_acquire(&self) -> Result<Option<MultiGuard>, Error> {
         let mut guards = GuardStack::default();
         for lock in &self.locks {
@@ -165,7 +165,7 @@ impl MultiLock {
     ) -> Result<Option<LockGuard>, Error> {
         let acquired = lock.await;
         if acquired.is_err() {
-            // The failure that is told is the first one.
+            // The failure that is reported is the first one.
             let _ = guards.release().await;
         }
         acquired
@@ -204,7 +204,7 @@ impl MultiGuard {
         self.guards().iter().map(LockGuard::token).collect()
     }
 
-    /// For how long nobody else can have any of the locks; see [`LockGuard::remaining`].
+    /// For how long no other client can have any of the locks; see [`LockGuard::remaining`].
     pub fn remaining(&self) -> Duration {
         self.guards().iter().map(LockGuard::remaining).min().unwrap_or(Duration::MAX)
     }

@@ -65,7 +65,7 @@ impl Mutex {
         within(limit, self.acquire()).await
     }
 
-    /// Takes the lock if nobody has it. A lock that is taken costs a read and no write.
+    /// Takes the lock if it is free. A lock that is taken costs a read and no write.
     pub async fn try_acquire(&self) -> Result<Option<LockGuard>, Error> {
         if !self.participants().await?.is_empty() {
             return Ok(None);
@@ -105,7 +105,7 @@ impl Mutex {
     }
 }
 
-/// The rule of the queue: nobody holds the lock in front of whom a lower number stands.
+/// The rule of the queue: the lowest number holds the lock.
 fn mutex_turn(names: &[String], mine: &str) -> Turn {
     if planted!("mutex-does-not-wait") {
         return Turn::Mine;

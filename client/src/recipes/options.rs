@@ -39,7 +39,7 @@ impl LockOptions {
         self
     }
 
-    /// Lets others [ask](super::Mutex::request_revocation) for the lock. As Curator does, the
+    /// Allows others to [ask](super::Mutex::request_revocation) for the lock. As Curator does, the
     /// znode is then created without data: a request is written there.
     pub fn revocable(mut self) -> Self {
         self.revocable = true;
@@ -47,7 +47,7 @@ impl LockOptions {
     }
 
     /// Makes a [`Mutex`](super::Mutex) exclude kazoo's default `Lock` too, beside Curator's and
-    /// Go's: it stands in the queue under a name of each family. It does not make Curator and
+    /// Go's: it is in the queue under a name of each family. It does not make Curator and
     /// kazoo exclude each other.
     pub fn bilingual(mut self) -> Self {
         self.bilingual = true;

@@ -198,7 +198,7 @@ impl Kept {
         join(&self.dir, &self.name)
     }
 
-    /// Deletes the znode, one too whose create is not answered yet: it stands in front of this in
+    /// Deletes the znode, one too whose create is not answered yet: it precedes this in
     /// the order of the session.
     async fn remove(&self) -> Result<(), Error> {
         let numbered = without_number(self.mode) == self.mode;
@@ -309,7 +309,7 @@ impl Keeper {
                 changed = fired(watch) => drop(changed?),
                 changed = self.wanted.changed() => {
                     if changed.is_err() {
-                        // The handle is gone with its sender: the task is about to be told.
+                        // The handle is gone with its sender: the task is about to notice.
                         pending::<()>().await;
                     }
                     has_data = false;

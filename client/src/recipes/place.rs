@@ -1,10 +1,7 @@
 //! One's own ephemeral znode in a queue: created so that a lost reply does no harm, and gone when
 //! its holder is dropped, wherever it stood at that moment.
 
-#![allow(
-    clippy::wildcard_enum_match_arm,
-    reason = "a part of a multi that is no Create2 result is one that was not asked for"
-)]
+#![allow(clippy::wildcard_enum_match_arm, reason = "any other result of a part was not asked for")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -92,7 +89,7 @@ impl Place {
         &self.sent
     }
 
-    /// Makes the drop delete nothing: there is no znode.
+    /// Makes the drop delete nothing: the znode does not exist.
     pub(crate) fn disarm(&mut self) {
         self.armed = false;
     }
@@ -106,7 +103,7 @@ impl Place {
         acl: &[Acl],
     ) -> Result<Option<Self>, Error> {
         let Some((dir, name)) = split(path) else {
-            return Err(ErrorKind::Protocol(format!("{path:?} is no path of a lock")).into());
+            return Err(ErrorKind::Protocol(format!("invalid path of a lock: {path:?}")).into());
         };
         let mut place = Self::empty(client, dir, Some(name.to_owned()))?;
         let data = [place.id.uuid().as_bytes(), b" ", label].concat();
@@ -142,7 +139,7 @@ impl Place {
         }
     }
 
-    /// Takes a place at the end of the queue. Answers the children too when they came with the
+    /// Takes a place at the end of the queue. Returns the children too when they came with the
     /// same round trip: they were read behind the create.
     pub(crate) async fn enter(
         client: &Client,
@@ -372,7 +369,7 @@ impl Place {
         self.czxid
     }
 
-    /// Leaves the queue. Answers whether the place was still there; a place that is gone without
+    /// Leaves the queue. Returns whether the place was still there; a place that is gone without
     /// its holder's doing was lost before.
     pub(crate) async fn leave(mut self) -> Result<bool, Error> {
         let was_there = match (&self.fixed, self.names.first()) {

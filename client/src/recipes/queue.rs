@@ -20,7 +20,7 @@ use super::witness::Witness;
 ///
 /// An item is put once and taken once, lost replies notwithstanding. Puts and takes that are asked for
 /// together go on beside each other: the takes of a handle and its clones read the queue once, take as
-/// many items as takes wait, and answer them in the order of asking.
+/// many items as takes wait, and return them in the order of asking.
 ///
 /// Puts through one handle are put in the order of asking while no reply is lost. When a connection
 /// is lost, those that are under way (32 at most) are looked for and repeated each for itself: they
@@ -40,7 +40,7 @@ use super::witness::Witness;
 ///
 /// The znode of the queue stays when the queue is empty. Curator makes it a container: where those
 /// are reaped, items get names that others had before, and a take that stood still meanwhile may
-/// take such an item out of turn or answer the former one's data. Create it yourself, persistent,
+/// take such an item out of turn or return the former one's data. Create it yourself, persistent,
 /// for a queue that Curator shares.
 #[derive(Clone, Debug)]
 pub struct Queue {
@@ -100,7 +100,7 @@ impl Queue {
                 .witness
                 .commit(|transaction| transaction.create(&path, &data, Acl::open(), mode));
             match put.await {
-                // At the root of a chroot, that is what is missing, and nobody creates it.
+                // At the root of a chroot, that is what is missing, and it is not created.
                 Err(error) if is_no_node(&error) && split(&shared.path).is_some() => {
                     shared.ensure().await?;
                 }
@@ -148,7 +148,7 @@ impl Queue {
         self.shared.items().await.map(|items| items.len())
     }
 
-    /// Whether there is no item.
+    /// Whether the queue has no items.
     pub async fn is_empty(&self) -> Result<bool, Error> {
         Ok(self.len().await? == 0)
     }

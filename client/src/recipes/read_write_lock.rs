@@ -35,7 +35,7 @@ impl ReadWriteLock {
         Self::with_options(client, path, LockOptions::new())
     }
 
-    /// A lock at this path. There is no bilingual form: kazoo's locks have other names for readers
+    /// A lock at this path. It has no bilingual form: kazoo's locks have other names for readers
     /// and writers both.
     pub fn with_options(client: &Client, path: &str, options: LockOptions) -> Self {
         Self { client: client.clone(), path: path.to_owned(), options }
@@ -86,7 +86,7 @@ impl ReadWriteLock {
         within(limit, self.write())
     }
 
-    /// Takes the lock for writing if nobody has it.
+    /// Takes the lock for writing if it is free.
     pub async fn try_write(&self) -> Result<Option<WriteGuard>, Error> {
         if !self.participants().await?.is_empty() {
             return Ok(None);
@@ -135,7 +135,7 @@ pub struct WriteGuard {
 }
 
 impl WriteGuard {
-    /// Takes the read lock too, under the number of the write lock, as Curator does: nobody comes
+    /// Takes the read lock too, under the number of the write lock, as Curator does: no other comes
     /// between. Fails with [`ErrorKind::LockLost`](crate::ErrorKind::LockLost) if the write lock
     /// is lost. The guard has the writer's token.
     pub async fn read(&self) -> Result<LockGuard, Error> {
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn readers_wait_for_the_nearest_writer_and_writers_for_anybody() {
+    fn readers_wait_for_the_nearest_writer_and_writers_for_all() {
         let queue = ["a-__WRIT__0000000001", "b-__READ__0000000002", "c-__WRIT__0000000003"];
         let mut queue: Vec<String> = queue.map(str::to_owned).into();
         queue.extend(["d-__READ__0000000004", "e-__READ__0000000005"].map(str::to_owned));

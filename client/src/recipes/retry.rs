@@ -151,7 +151,7 @@ fn or_empty(children: Result<Vec<String>, Error>) -> Result<Vec<String>, Error> 
     }
 }
 
-/// Deletes a znode and does not mind if there is none. Answers whether there was one; after a lost
+/// Deletes a znode, which need not exist. Returns whether there was one; after a lost
 /// reply, a znode that is gone counts as deleted here.
 pub(crate) async fn delete_if_there(client: &Client, path: &str) -> Result<bool, Error> {
     let (mut tries, mut in_doubt) = (0, false);
@@ -180,7 +180,7 @@ pub(crate) async fn exists_now(client: &Client, path: &str) -> Result<Option<Sta
 
 /// Deletes a znode of a name that others create too: the one that this transaction has created, or
 /// the one that stands there at first. It is looked at before every delete, since a delete whose
-/// reply was lost may have happened, and the next one would end a successor. Answers whether the
+/// reply was lost may have happened, and the next one would end a successor. Returns whether the
 /// znode was there, as [`delete_if_there`] does.
 pub(crate) async fn delete_created(
     client: &Client,
@@ -215,7 +215,7 @@ pub(crate) async fn delete_created(
 /// without containers get persistent znodes.
 pub(crate) async fn ensure_containers(client: &Client, path: &str) -> Result<(), Error> {
     if split(path).is_none() {
-        // The root is always there: what is missing is the chroot, which nobody creates.
+        // The root is always there: what is missing is the chroot, which is not created.
         return Err(ErrorKind::Server(ErrorCode::NoNode).into());
     }
     loop {

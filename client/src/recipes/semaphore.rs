@@ -88,7 +88,7 @@ impl Semaphore {
         Ok(guards.and_then(|mut guards| guards.pop()))
     }
 
-    /// Waits for several permits at once: all or none. Whoever else asks for permits waits until
+    /// Waits for several permits at once: all or none. Others that ask for permits wait until
     /// they are complete, so that no two have a part of them each and wait for the other;
     /// Curator's semaphore takes several one by one, and can come to that. More permits than a
     /// fixed number of them are refused; those of a shared count are waited for, it may grow.
@@ -103,7 +103,7 @@ impl Semaphore {
         Ok(guards.take())
     }
 
-    /// Takes several permits if so many are free; see [`try_acquire`](Self::try_acquire).
+    /// Takes several permits if that many are free; see [`try_acquire`](Self::try_acquire).
     pub async fn try_acquire_many(&self, count: usize) -> Result<Option<Vec<LockGuard>>, Error> {
         self.refuse_more(count)?;
         if self.participants().await?.len().saturating_add(count) > self.permits().await? {
@@ -136,7 +136,7 @@ impl Semaphore {
         Ok(guards)
     }
 
-    /// Nobody can ever have more permits than there are.
+    /// More permits than there are can never be acquired.
     fn refuse_more(&self, count: usize) -> Result<(), Error> {
         match self.permits {
             Permits::Fixed(permits) if count > permits => {
@@ -224,7 +224,7 @@ impl Semaphore {
             let (permits, count_watch) = self.permits_watched().await?;
             let leases = insist(&self.client, || self.client.children_watched(&self.leases)).await;
             let (names, _, leases_watch) = match leases {
-                // Nobody has a lease yet, so somebody will create the parent.
+                // No lease exists yet, so the parent will be created by one of the clients.
                 Err(error) if is_no_node(&error) => {
                     let (stat, watch) =
                         insist(&self.client, || self.client.exists_watched(&self.leases)).await?;
@@ -296,7 +296,7 @@ impl SemaphoreMutex {
         self.semaphore.acquire_timeout(limit).await
     }
 
-    /// Takes the lock if nobody has it.
+    /// Takes the lock if it is free.
     pub async fn try_acquire(&self) -> Result<Option<LockGuard>, Error> {
         self.semaphore.try_acquire().await
     }

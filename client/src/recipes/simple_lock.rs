@@ -11,8 +11,8 @@ use super::line::wait_changed;
 use super::place::Place;
 use super::retry::within;
 
-/// A lock that is one ephemeral znode: whoever creates it holds the lock. It excludes everybody
-/// who does the same on this path.
+/// A lock that is one ephemeral znode: the client that creates it holds the lock. It excludes all
+/// clients that do the same on this path.
 ///
 /// It is not fair, and all waiters are woken by a release: [`Mutex`](super::Mutex) is better when
 /// more than a few contend. The znode's data is a random id and the label. Since its name is the
@@ -59,7 +59,7 @@ impl SimpleLock {
         within(limit, self.acquire()).await
     }
 
-    /// Takes the lock if nobody has it.
+    /// Takes the lock if it is free.
     pub async fn try_acquire(&self) -> Result<Option<LockGuard>, Error> {
         let place = Place::seize(&self.client, &self.path, &self.label, &self.acl).await?;
         Ok(place.map(LockGuard::new))

@@ -3,7 +3,7 @@
 //! A write that is repeated because its reply was lost may happen twice: an item would be queued
 //! twice, a count would rise by two. A witness is an ephemeral znode of the writer. Each
 //! transaction writes its number there; so after a lost reply the witness tells whether it
-//! happened. Witnesses stand in the container `<path>-witness`, out of the way of other clients.
+//! happened. Witnesses are in the container `<path>-witness`, out of the way of other clients.
 //!
 //! A witness serves one transaction at a time, so a writer has several: each is created by the first
 //! transaction that needs it, in which it is a part, and serves others when that is done.
@@ -40,7 +40,7 @@ struct Standing {
 enum Again {
     /// Nothing was committed.
     Now,
-    /// There is no container for the witness.
+    /// The container for the witness is missing.
     WithContainer,
     /// The session may not create witnesses.
     WithoutWitness,
@@ -221,7 +221,7 @@ impl Witness {
     }
 }
 
-/// Whether the session may not create a znode here, or there is no room for one.
+/// Whether the session may not create a znode here, or a quota is used up.
 fn is_refusal(error: &Error) -> bool {
     matches!(
         error.code(),

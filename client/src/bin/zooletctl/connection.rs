@@ -68,7 +68,7 @@ impl Connection {
 
     /// Ends the session. One that cannot be ended in time is left to expire.
     pub(crate) async fn close(self) {
-        // The work is done by now, and a session that nobody uses goes by itself.
+        // The work is done by now, and an unused session goes by itself.
         let _ = timeout(self.limit, self.client.close()).await;
     }
 }

@@ -34,7 +34,7 @@ pub(crate) enum Exit {
     NotFound,
     /// The command line is wrong.
     Usage,
-    /// Nobody reads the output any more, as after SIGPIPE.
+    /// The reader of the output is gone, as after SIGPIPE.
     BrokenPipe,
     /// The exit code of a command that was run.
     Of(u8),
@@ -200,7 +200,7 @@ fn failure(error: &Error) -> Told {
         _ => None,
     };
     let exit = match error.kind() {
-        // Of the connect string or a path, unless it is an answer that makes no sense.
+        // Of the connect string or a path, or an answer that makes no sense.
         ErrorKind::Protocol(_) if !error.may_have_happened() => Exit::InvalidInput,
         ErrorKind::Protocol(_) => Exit::Failed,
         ErrorKind::LockLost => Exit::Lost,

@@ -82,7 +82,7 @@ async fn one_shot(
     result
 }
 
-/// Carries out one command, and tells of what it watches: the next event, or every one if it watches
+/// Carries out one command, and prints what it watches: the next event, or every one if it watches
 /// for good.
 async fn run_one(command: &ZnodeCommand, context: &Context) -> Result<(), CtlError> {
     let left = commands::run(command, context).await?;

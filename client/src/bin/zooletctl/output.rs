@@ -55,7 +55,7 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Tells what went wrong.
+/// Prints what went wrong.
 pub(crate) fn report(error: &CtlError, json: bool) {
     match json {
         _ if error.message.is_empty() => {}

@@ -7,7 +7,7 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 /// How often the line changes.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A line that tells how far the work is. It goes when it is dropped.
+/// A line that shows how far the work is. It goes when it is dropped.
 #[derive(Debug)]
 pub(crate) struct Progress(ProgressBar);
 
@@ -22,7 +22,7 @@ impl Progress {
         Self(bar)
     }
 
-    /// Work of so many steps.
+    /// Work of `steps` steps.
     pub(crate) fn steps(what: &str, steps: usize) -> Self {
         let steps = u64::try_from(steps).unwrap_or(u64::MAX);
         let bar = ProgressBar::with_draw_target(Some(steps), ProgressDrawTarget::stderr());
@@ -32,7 +32,7 @@ impl Progress {
         Self(bar)
     }
 
-    /// Whether nobody sees it.
+    /// Whether it is not shown.
     pub(crate) fn is_hidden(&self) -> bool {
         self.0.is_hidden()
     }

@@ -55,7 +55,7 @@ impl Signals {
     }
 }
 
-/// Stops this program, as Ctrl-Z does where it is not received, until somebody lets it go on. To be
+/// Stops this program, as Ctrl-Z does where it is not received, until it is continued. To be
 /// called by the main thread: the system has that one take the signal, before the call returns.
 pub(crate) fn stand_still() {
     // A process may always stop itself.

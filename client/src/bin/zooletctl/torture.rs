@@ -19,7 +19,7 @@ use crate::output::{Output, note};
 use crate::progress::Progress;
 use crate::signals::Signals;
 
-/// How often the progress is told.
+/// How often the progress is shown.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 /// How long a question to a server may take.
 const ANSWER_MAX: Duration = Duration::from_secs(2);

@@ -293,7 +293,7 @@ const ONE_DASH: [(&str, &str); 6] = [
 /// The words of a command line with zkCli's long options written as ours.
 pub(crate) fn as_zkcli_users_write(words: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut ours = Vec::new();
-    // Behind -- stands what is nobody's option.
+    // What follows -- is not an option.
     let mut ended = false;
     for word in words {
         ended |= word == "--";

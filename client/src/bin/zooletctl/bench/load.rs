@@ -207,7 +207,7 @@ impl Load {
         self.shared.counts.store(true, Ordering::Relaxed);
     }
 
-    /// Stops the workers and answers what they have measured, and over how many seconds.
+    /// Stops the workers and returns what they have measured, and over how many seconds.
     pub(crate) async fn end(mut self) -> Result<(Latencies, f64), CtlError> {
         self.shared.counts.store(false, Ordering::Relaxed);
         let began = *self.began.lock().unwrap_or_else(PoisonError::into_inner);

@@ -14,7 +14,7 @@ pub(crate) enum Mix {
     Mixed(u8),
     /// Creates and deletes in turn.
     Create,
-    /// Acquiring and releasing a lock that nobody else wants.
+    /// Acquiring and releasing a lock without contention.
     Lock,
     /// One lock that all sessions want: how long it takes from a release to the next holder.
     Handoff,

@@ -24,7 +24,7 @@ pub(crate) use mix::Mix;
 /// The share of a run that is not measured, at its start.
 const WARM_UP_PART: u32 = 5;
 
-/// How often the progress is told.
+/// How often the progress is shown.
 const TELL_EVERY: Duration = Duration::from_millis(200);
 
 /// `bench [--mix …] [--against CONNECT]`.
@@ -96,7 +96,7 @@ async fn measure(mix: Mix, arguments: &Bench, stage: &Stage) -> Result<Measured,
     })
 }
 
-/// Lets the load run, and tells a person how many operations there are.
+/// Runs the load, and shows how many operations were done.
 async fn watch(what: &str, load: &Load, duration: Duration) {
     let ticks = duration.as_millis().div_ceil(TELL_EVERY.as_millis());
     let progress = Progress::steps(what, usize::try_from(ticks).unwrap_or(usize::MAX));

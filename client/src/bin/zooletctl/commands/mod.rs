@@ -23,7 +23,7 @@ pub(crate) struct Context {
     pub(crate) output: Output,
 }
 
-/// Carries out one command. Answers the watches that it has left.
+/// Carries out one command. Returns the watches that it has left.
 pub(crate) async fn run(command: &ZnodeCommand, context: &Context) -> Result<Vec<Watch>, CtlError> {
     let done = match command {
         ZnodeCommand::AddWatch(arguments) => {

@@ -156,7 +156,7 @@ pub(crate) async fn stat(
             let json = || json!({ "path": path, "stat": stat_json(&stat) });
             context.output.result(|| stat_text(&stat), json)?;
         }
-        // Who watches for its creation is told that there is nothing yet.
+        // A user who watches for its creation sees that nothing is there yet.
         None if watch.is_some() => {
             let text = || format!("{path} does not exist yet");
             context.output.result(text, || json!({ "path": path, "stat": null }))?;

@@ -54,7 +54,7 @@ pub(crate) struct Visited {
     pub(crate) stat: Stat,
     /// The names below it, sorted.
     pub(crate) children: Vec<String>,
-    /// Tells of the next change of them, if the walk watches.
+    /// Prints the next change of them, if the walk watches.
     pub(crate) watch: Option<OneshotWatcher>,
 }
 

@@ -1,4 +1,4 @@
-//! Watches: commands leave them, and whoever ran the command waits for them.
+//! Watches: commands leave them, and the code that ran the command waits for them.
 
 use std::pin::Pin;
 
@@ -30,12 +30,12 @@ enum Watcher {
 }
 
 impl Watch {
-    /// A watch that tells of one event.
+    /// A watch that reports one event.
     pub(crate) fn once(path: &str, kind: WatcherType, watcher: OneshotWatcher) -> Self {
         Self { path: path.to_owned(), kind, watcher: Watcher::Once(watcher) }
     }
 
-    /// Whether it tells of more than one event.
+    /// Whether it reports more than one event.
     pub(crate) const fn is_persistent(&self) -> bool {
         matches!(self.watcher, Watcher::Persistent(_))
     }
@@ -130,7 +130,7 @@ impl Watches {
         }));
     }
 
-    /// Ends those watches that a command has asked to remove, without a server; answers whether
+    /// Ends those watches that a command has asked to remove, without a server; returns whether
     /// there were any.
     pub(crate) fn forget(&mut self, arguments: &RemoveWatches) -> bool {
         let kind = kind_of(arguments);

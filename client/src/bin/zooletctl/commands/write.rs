@@ -78,7 +78,7 @@ pub(crate) async fn set(arguments: &Set, context: &Context) -> Result<(), CtlErr
     written(&arguments.path, &stat, arguments.stat, context)
 }
 
-/// Tells of a write what it has made of the Stat, if that is asked for.
+/// Prints the Stat after a write, if that is asked for.
 pub(crate) fn written(
     path: &str,
     stat: &Stat,

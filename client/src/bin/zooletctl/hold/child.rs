@@ -97,14 +97,14 @@ impl RunningCommand {
         }
     }
 
-    /// Stops with this program, and goes on with it if the lock is still held: nobody looks for its
-    /// loss meanwhile. On a terminal that has stopped it, and lets both go on.
+    /// Stops with this program, and goes on with it if the lock is still held: its loss is not
+    /// seen meanwhile. On a terminal that has stopped it, and continues both.
     async fn stand_still(&self, is_held: impl AsyncFn() -> bool) {
         if self.has_group {
             self.descendants.stop();
         }
         signals::stand_still();
-        // Whoever finds out that the lock is lost drops this.
+        // The code that finds out that the lock is lost drops this.
         while !is_held().await {
             sleep(LOOK_AGAIN).await;
         }

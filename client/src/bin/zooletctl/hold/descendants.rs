@@ -1,8 +1,8 @@
 //! The processes that a command has started, and what those have started in turn.
 //!
 //! A process group does not hold all of them: on a terminal the command stays in the group of this
-//! program, and whoever likes leaves a group. So they are found by their parents, in `/proc`. For
-//! that nobody may get lost whose parent has died: this program adopts them, as a child subreaper.
+//! program, and any process can leave a group. So they are found by their parents, in `/proc`. For
+//! that no process may get lost whose parent has died: this program adopts them, as a child subreaper.
 //! Where there is no `/proc`, none are found.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,11 +18,11 @@ use tokio::signal::unix::{self, SignalKind, signal};
 pub(crate) struct Descendants {
     /// Children of whatever this program was before it was executed, which are not the command's.
     earlier: BTreeSet<i32>,
-    /// Tells of children that have ended.
+    /// Reports children that have ended.
     ended: unix::Signal,
 }
 
-/// What `/proc` tells of a process.
+/// What `/proc` says about a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Process {
     pid: i32,
@@ -52,7 +52,7 @@ impl Descendants {
     }
 
     /// Takes notice of adopted children that have ended, which would pile up otherwise. The command
-    /// itself is left to whoever waits for it.
+    /// itself is left to its own waiter.
     pub(crate) fn bury(command: Pid) {
         let own = own_pid();
         for process in processes() {
@@ -61,7 +61,7 @@ impl Descendants {
                 && process.has_ended
                 && let Some(pid) = Pid::from_raw(process.pid)
             {
-                // Nobody asks how it ended.
+                // How it ended is of no interest.
                 let _ = waitpid(Some(pid), WaitOptions::NOHANG);
             }
         }
@@ -73,7 +73,7 @@ impl Descendants {
     }
 
     /// Asks all to end, but for the command and, if that is the first of a group, those in it: they
-    /// are asked by whoever started it, and once is enough.
+    /// are asked by the code that started it, and once is enough.
     pub(crate) fn terminate(&self, command: Pid, has_group: bool) {
         let command = command.as_raw_pid();
         for process in self.find() {

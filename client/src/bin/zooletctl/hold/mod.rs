@@ -110,7 +110,7 @@ pub(crate) async fn elect(arguments: &Elect, options: &Options) -> Result<(), Ct
             ended => return ended,
         };
         has_led |= error.exit == Exit::Lost;
-        // Whoever has led once waits for servers that do not answer.
+        // A program that has led once waits for servers that do not answer.
         if error.exit != Exit::Lost && !(has_led && error.exit == Exit::Connection) {
             return Err(error);
         }
@@ -144,7 +144,7 @@ async fn hold_once(
         Err(error) => Err(error),
     };
     if result.as_ref().is_err_and(|error| error.exit == Exit::Lost) {
-        // The servers may be out of reach; whoever started this waits for its end.
+        // The servers may be out of reach; the caller waits for the end.
         let _ = timeout(CLOSE_MAX, connection.close()).await;
     } else {
         connection.close().await;

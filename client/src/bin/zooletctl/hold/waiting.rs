@@ -11,8 +11,8 @@ use crate::format::name_text;
 use crate::locks::{self, Lock, Member, data_shown};
 use crate::progress::Progress;
 
-/// How often the queue is looked at. Nobody is there to see it unless stderr is a terminal, and
-/// then it is not looked at.
+/// How often the queue is looked at. It is shown only if stderr is a terminal, and
+/// otherwise it is not looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Does the work, which acquires the lock at a path, and tells meanwhile how its queue stands.
@@ -34,7 +34,7 @@ pub(super) async fn told<T>(
 
 async fn tell(path: &str, connection: &Connection, progress: &Progress) -> Infallible {
     loop {
-        // Whoever acquires the lock tells what goes wrong.
+        // The acquire reports what goes wrong.
         if let Ok(Some(lock)) = locks::at(path, connection).await {
             let standing = standing(&lock, connection.client.session().id);
             progress.tell(format!("{}: {standing}", name_text(path)));
@@ -43,7 +43,7 @@ async fn tell(path: &str, connection: &Connection, progress: &Progress) -> Infal
     }
 }
 
-/// Who has a lock, and how many stand in front of a session.
+/// Who has a lock, and how many precede a session in its queue.
 fn standing(lock: &Lock, session: SessionId) -> String {
     let is_own = |member: &Member| member.stat.ephemeral_owner == session;
     let waiting = match lock.members.iter().position(is_own) {

@@ -1,4 +1,4 @@
-//! Which client wrote a znode of a queue, told by its name.
+//! Which client wrote a znode of a queue, by its name.
 //!
 //! The forms are those of Curator 5.9, kazoo 2.10, Go's `zk`, ZooKeeper's own recipes in Java and C,
 //! and this client, which writes Curator's.
@@ -20,7 +20,7 @@ pub(crate) enum Family {
     JavaRecipes,
     /// `x-<session, hexadecimal>-N`: the recipes that come with ZooKeeper, in C.
     CRecipes,
-    /// Ephemeral and numbered, by nobody known.
+    /// Ephemeral and numbered, by an unknown client.
     Other,
 }
 
@@ -84,7 +84,7 @@ pub(crate) struct Place {
     pub(crate) id: Option<String>,
 }
 
-/// What a name says; `None` if it is nobody's place.
+/// What a name says; `None` if it is not a place in a queue.
 pub(crate) fn parse(name: &str) -> Option<Place> {
     NUMBER_LENGTHS.iter().find_map(|length| {
         let (base, number) = split_number(name, *length)?;
@@ -121,7 +121,7 @@ fn parse_base(base: &str) -> Option<(Family, Role, Option<String>)> {
     session.parse::<i64>().ok().map(|_| (Family::JavaRecipes, Role::Mutex, None))
 }
 
-/// A numbered name of a form that nobody is known for.
+/// A numbered name of an unknown form.
 pub(crate) fn parse_other(name: &str) -> Option<Place> {
     let (_, number) = split_number(name, 10)?;
     Some(Place { family: Family::Other, role: Role::Mutex, number, id: None })
@@ -133,7 +133,7 @@ pub(crate) fn is_kazoo_lease(name: &str) -> bool {
 }
 
 /// How long the number at the end of a name is: ten characters, or eleven for those below
-/// −999999999. A name may end in a dash of its own, so only the rest of it tells which it is.
+/// −999999999. A name may end in a dash of its own, so only the rest of it decides which it is.
 const NUMBER_LENGTHS: [usize; 2] = [10, 11];
 
 /// Takes the number off that a server has appended.
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn other_names_are_nobody_s() {
+    fn other_names_are_of_no_family() {
         for name in [
             "",
             "x",

@@ -126,7 +126,7 @@ fn member_json(member: &Member, clients: &Clients, now_ms: i64) -> Value {
     })
 }
 
-#[allow(clippy::disallowed_methods, reason = "ages are told by the clock on the wall")]
+#[allow(clippy::disallowed_methods, reason = "ages are measured by the wall clock")]
 fn now_ms() -> i64 {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX)

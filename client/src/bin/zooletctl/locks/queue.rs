@@ -5,7 +5,7 @@ use zoolet_client::Stat;
 
 use super::family::{Family, Place, Role};
 
-/// One who stands in a queue.
+/// A member of a queue.
 #[derive(Clone, Debug)]
 pub(crate) struct Member {
     pub(crate) path: String,
@@ -109,7 +109,7 @@ pub(crate) fn sort(members: &mut [Member]) {
     members.sort_by_key(|member| (member.place.number.wrapping_sub(origin), member.stat.czxid));
 }
 
-/// Whether nobody in front of a member has to go first.
+/// Whether no member that precedes this one has to go first.
 fn holds(members: &[Member], index: usize) -> bool {
     let Some(member) = members.get(index) else { return false };
     members

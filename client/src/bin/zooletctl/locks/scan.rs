@@ -60,7 +60,7 @@ pub(crate) async fn scan(
     join_semaphores(locks, connection).await
 }
 
-/// The lock at a path, without a look at what else is below it; `None` if nobody is at it.
+/// The lock at a path, without a look at what else is below it; `None` if its queue is empty.
 pub(crate) async fn at(top: &str, connection: &Connection) -> Result<Option<Lock>, CtlError> {
     let mut locks = Vec::new();
     for path in [top.to_owned(), path::join(top, LEASES), path::join(top, LOCKS)] {

@@ -60,7 +60,7 @@ impl Prompt {
                 let typed = read(&mut editor, &prompt);
                 let ends = matches!(typed, Typed::End);
                 if let (Typed::Line(_), Some(file)) = (&typed, &file) {
-                    // A history that cannot be kept is no reason to stop.
+                    // A history that cannot be kept does not end the shell.
                     let _ = editor.save_history(file);
                 }
                 if sender.blocking_send(typed).is_err() || ends {
@@ -69,7 +69,7 @@ impl Prompt {
             }
         });
         let print = move |line: String| {
-            // An event that cannot be shown is no reason to stop.
+            // An event that cannot be shown does not end the shell.
             let _ = printer.print(line);
         };
         Ok((Self { ask, typed }, print))

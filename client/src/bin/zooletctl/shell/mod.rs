@@ -93,7 +93,7 @@ impl Shell {
         Ok(())
     }
 
-    /// Waits for a line, and tells of events meanwhile.
+    /// Waits for a line, and prints events meanwhile.
     async fn typed(&mut self, prompt: &mut Prompt, print: &mut impl FnMut(String)) -> Typed {
         let text = self.prompt();
         let mut line = pin!(prompt.line(text));
@@ -112,7 +112,7 @@ impl Shell {
         if self.options.json { event_json(event).to_string() } else { event_text(event) }
     }
 
-    /// Tells of the events that came with the answer to a command or before it.
+    /// Prints the events that came with the answer to a command or before it.
     fn print_events(&mut self) -> Result<(), CtlError> {
         while let Some(Some(event)) = self.watches.next().now_or_never() {
             if self.prints_watches {
@@ -299,7 +299,7 @@ fn parse(line: &str) -> Result<Option<ShellLine>, CtlError> {
     match ShellLine::try_parse_from(words) {
         Ok(line) => Ok(Some(line)),
         Err(error) => {
-            // There is no name in front of the command.
+            // No name precedes the command.
             let text = error.render().to_string().replace("Usage:  ", "Usage: ");
             let text = text.trim_end().trim_start_matches("error: ");
             if error.use_stderr() {

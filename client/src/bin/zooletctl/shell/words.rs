@@ -1,7 +1,7 @@
 //! A line of the shell taken apart into words.
 
 /// The words of a line. Single quotes keep everything; double quotes keep all but `\"` and `\\`; a
-/// backslash outside of quotes keeps the next character. Tells what is wrong with the line.
+/// backslash outside of quotes keeps the next character. The error says what is wrong with the line.
 pub(crate) fn split(line: &str) -> Result<Vec<String>, &'static str> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
