@@ -6,13 +6,13 @@ use zoolet_jute::{Acl, CreateMode, ErrorCode, EventType};
 
 use crate::{Client, Error, ErrorKind, Transaction};
 
-use super::line::wait_deleted;
 use super::local_address::local_address;
 use super::name::join;
-use super::place::{Place, Shape, Ticket};
+use super::queue_node::{NodeNaming, QueueNode, QueueNodeSpec};
+use super::queue_wait::wait_deleted;
 use super::retry::{
-    back_off, children, children_now, delete_created, ensure_persistent, exists_now, insist,
-    is_no_node, within,
+    back_off, children, children_now, delete_created, ensure_persistent, exists_now, is_no_node,
+    retry_transient, within,
 };
 
 /// The znode that tells the members of a [`DoubleBarrier`] that all are there.
@@ -44,7 +44,7 @@ impl Barrier {
     /// Waits until no barrier stands. One that was set before this is called holds it up, whichever
     /// server the client is on.
     pub async fn wait(&self) -> Result<(), Error> {
-        insist(&self.client, || self.client.sync(&self.path)).await?;
+        retry_transient(&self.client, || self.client.sync(&self.path)).await?;
         wait_deleted(&self.client, &self.path).await
     }
 
@@ -91,16 +91,17 @@ impl DoubleBarrier {
     /// it if they were complete before it had left.
     pub async fn enter(&self) -> Result<Entered, Error> {
         let ready = self.ready();
-        let (place, mut listed) = self.take_place().await?;
+        let (queue_node, mut listed) = self.take_place().await?;
         loop {
-            let (stat, watch) = insist(&self.client, || self.client.exists_watched(&ready)).await?;
+            let (stat, watch) =
+                retry_transient(&self.client, || self.client.exists_watched(&ready)).await?;
             if stat.is_some() || self.complete(listed.take()).await? {
-                return Ok(Entered { place });
+                return Ok(Entered { queue_node });
             }
             match watch.changed().await {
                 // A slow leaver of the round before may have deleted it since.
                 Ok(event) if event.event_type == EventType::NodeCreated => {
-                    return Ok(Entered { place });
+                    return Ok(Entered { queue_node });
                 }
                 Err(error) if *error.kind() != ErrorKind::WatchEnded => return Err(error),
                 Ok(_) | Err(_) => {}
@@ -123,43 +124,43 @@ impl DoubleBarrier {
             return Ok(None);
         }
         let ready = self.ready();
-        let (place, listed) = self.take_place().await?;
+        let (queue_node, listed) = self.take_place().await?;
         if self.complete(listed).await? || exists_now(&self.client, &ready).await?.is_some() {
-            return Ok(Some(Entered { place }));
+            return Ok(Some(Entered { queue_node }));
         }
-        place.leave().await?;
+        queue_node.leave().await?;
         // The others may have counted it while it was there: then it is one of them.
         if exists_now(&self.client, &ready).await?.is_none() {
             return Ok(None);
         }
-        let (place, _) = self.take_place().await?;
-        Ok(Some(Entered { place }))
+        let (queue_node, _) = self.take_place().await?;
+        Ok(Some(Entered { queue_node }))
     }
 
     /// Takes over the place of a member that this session has inside; `None` if it has none there.
     /// See [`Mutex::adopt`](super::Mutex::adopt).
     pub async fn adopt(&self) -> Result<Option<Entered>, Error> {
-        let mut places = Place::adopt(&self.client, &self.path, |name| name != READY).await?;
+        let mut places = QueueNode::adopt(&self.client, &self.path, |name| name != READY).await?;
         let is_inside = exists_now(&self.client, &self.ready()).await?.is_some();
         let inside = places.pop().filter(|_| is_inside);
         // What is dropped leaves: an entry that was not complete, for which no caller waits any more.
-        Ok(inside.map(|place| Entered { place }))
+        Ok(inside.map(|queue_node| Entered { queue_node }))
     }
 
     fn ready(&self) -> String {
         join(&self.path, READY)
     }
 
-    async fn take_place(&self) -> Result<(Place, Option<Vec<String>>), Error> {
+    async fn take_place(&self) -> Result<(QueueNode, Option<Vec<String>>), Error> {
         let address = local_address();
-        let ticket = Ticket {
+        let spec = QueueNodeSpec {
             dir: &self.path,
-            shape: Shape::Plain,
+            naming: NodeNaming::Plain,
             data: address.as_bytes(),
             acl: &Acl::open(),
             held: &[],
         };
-        Place::enter(&self.client, &ticket).await
+        QueueNode::enter(&self.client, &spec).await
     }
 
     /// If as many are there as have to be, notifies them, and returns true. Looks at a list that came
@@ -220,7 +221,7 @@ impl DoubleBarrier {
 #[derive(Debug)]
 #[must_use = "a member that is dropped has left"]
 pub struct Entered {
-    place: Place,
+    queue_node: QueueNode,
 }
 
 impl Entered {
@@ -229,9 +230,9 @@ impl Entered {
     /// Those who are inside now are waited for, and none that enters afterwards: the fast members
     /// of a barrier that is used again are in the next round while the slow ones still leave.
     pub async fn leave(self) -> Result<(), Error> {
-        let client = self.place.client().clone();
-        let dir = self.place.dir().to_owned();
-        let mine = self.place.name().to_owned();
+        let client = self.queue_node.client().clone();
+        let dir = self.queue_node.dir().to_owned();
+        let mine = self.queue_node.name().to_owned();
         let sign = Sign::seen(&client, &dir).await?;
         let mut round = members(&client, &dir).await?;
         // The member with the lowest name leaves last: the others wait for it, and it for them.
@@ -242,7 +243,7 @@ impl Entered {
             wait_deleted(&client, &join(&dir, last)).await?;
             keep_inside(&client, &dir, &mut round).await?;
         }
-        self.place.leave().await?;
+        self.queue_node.leave().await?;
         round.retain(|name| *name != mine);
         while let Some(first) = round.first() {
             wait_deleted(&client, &join(&dir, first)).await?;
@@ -261,11 +262,11 @@ impl Entered {
     /// Leaves without waiting for others, and returns whether all have left; if not, see
     /// [`leave_timeout`](Self::leave_timeout).
     pub async fn try_leave(self) -> Result<bool, Error> {
-        let (client, dir) = (self.place.client().clone(), self.place.dir().to_owned());
+        let (client, dir) = (self.queue_node.client().clone(), self.queue_node.dir().to_owned());
         let sign = Sign::seen(&client, &dir).await?;
         let mut round = members(&client, &dir).await?;
-        let mine = self.place.name().to_owned();
-        self.place.leave().await?;
+        let mine = self.queue_node.name().to_owned();
+        self.queue_node.leave().await?;
         round.retain(|name| *name != mine);
         keep_inside(&client, &dir, &mut round).await?;
         if !round.is_empty() {

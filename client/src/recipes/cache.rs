@@ -12,7 +12,7 @@ use zoolet_jute::{AddWatchMode, ErrorCode, EventType, Stat, Zxid};
 use crate::{Call, Client, Error, ErrorKind, PersistentWatcher, SessionState, WatchedEvent};
 
 use super::name::join;
-use super::retry::{children, insist, is_no_node, within};
+use super::retry::{children, is_no_node, retry_transient, within};
 
 /// How many changes wait for a slow subscriber; then it gets the number that it has missed.
 const CHANGES_MAX: usize = 1024;
@@ -180,7 +180,8 @@ impl Mirror {
         let mut state = self.client.state();
         let mode = AddWatchMode::PersistentRecursive;
         // First the watch: what changes while the tree is read comes as an event.
-        let mut watch = insist(&self.client, || self.client.add_watch(&self.root, mode)).await?;
+        let mut watch =
+            retry_transient(&self.client, || self.client.add_watch(&self.root, mode)).await?;
         loop {
             // The tree is read once for each connection: not before there is one.
             let is_served = |state: &SessionState| state.is_served() || state.is_terminal();
@@ -320,7 +321,7 @@ impl Mirror {
     }
 
     async fn fetch(&self, path: &str) -> Result<Option<CachedNode>, Error> {
-        found(insist(&self.client, || self.client.get(path)).await)
+        found(retry_transient(&self.client, || self.client.get(path)).await)
     }
 
     /// Takes over what was read, unless the mirror has it.

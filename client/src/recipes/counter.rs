@@ -9,8 +9,8 @@ use zoolet_jute::{Acl, CreateMode, ErrorCode, Stat};
 use crate::{Client, Error, ErrorKind, OneshotWatcher};
 
 use super::name::split;
-use super::retry::{ensure_containers, insist, is_no_node};
-use super::witness::Witness;
+use super::retry::{ensure_containers, is_no_node, retry_transient};
+use super::write_marker::WriteMarker;
 
 /// The longest wait before another attempt at a number that others change too.
 const CONTENTION_WAIT_MAX: Duration = Duration::from_millis(50);
@@ -32,21 +32,21 @@ pub struct SharedCount {
     client: Client,
     path: String,
     seed: i32,
-    witness: Arc<Witness>,
+    marker: Arc<WriteMarker>,
 }
 
 impl SharedCount {
     /// The number at this path; `seed` is its first value if there is none yet.
     pub fn new(client: &Client, path: &str, seed: i32) -> Self {
-        let witness = Arc::new(Witness::new(client, path));
-        Self { client: client.clone(), path: path.to_owned(), seed, witness }
+        let marker = Arc::new(WriteMarker::new(client, path));
+        Self { client: client.clone(), path: path.to_owned(), seed, marker }
     }
 
     /// The number, as the server at hand knows it: one that another client has just written may be
     /// missing.
     pub async fn get(&self) -> Result<Versioned<i32>, Error> {
         loop {
-            match insist(&self.client, || self.client.get(&self.path)).await {
+            match retry_transient(&self.client, || self.client.get(&self.path)).await {
                 Ok((data, stat)) => return decode_i32(&self.path, &data, &stat),
                 Err(error) if is_no_node(&error) => self.create().await?,
                 Err(error) => return Err(error),
@@ -57,7 +57,7 @@ impl SharedCount {
     /// The number, and a watch that fires when it changes.
     pub async fn get_watched(&self) -> Result<(Versioned<i32>, OneshotWatcher), Error> {
         loop {
-            match insist(&self.client, || self.client.get_watched(&self.path)).await {
+            match retry_transient(&self.client, || self.client.get_watched(&self.path)).await {
                 Ok((data, stat, watch)) => {
                     return Ok((decode_i32(&self.path, &data, &stat)?, watch));
                 }
@@ -73,7 +73,7 @@ impl SharedCount {
         let bytes = value.to_be_bytes();
         loop {
             let write =
-                self.witness.commit(|transaction| transaction.set_data(&self.path, &bytes, -1));
+                self.marker.commit(|transaction| transaction.set_data(&self.path, &bytes, -1));
             match write.await {
                 Ok(()) => return Ok(()),
                 Err(error) if is_no_node(&error) => self.create().await?,
@@ -90,7 +90,7 @@ impl SharedCount {
         }
         let bytes = value.to_be_bytes();
         let write = self
-            .witness
+            .marker
             .commit(|transaction| transaction.set_data(&self.path, &bytes, previous.version));
         match write.await {
             Ok(()) => Ok(true),
@@ -115,14 +115,14 @@ impl SharedCount {
 pub struct Counter {
     client: Client,
     path: String,
-    witness: Arc<Witness>,
+    marker: Arc<WriteMarker>,
 }
 
 impl Counter {
     /// The number at this path.
     pub fn new(client: &Client, path: &str) -> Self {
-        let witness = Arc::new(Witness::new(client, path));
-        Self { client: client.clone(), path: path.to_owned(), witness }
+        let marker = Arc::new(WriteMarker::new(client, path));
+        Self { client: client.clone(), path: path.to_owned(), marker }
     }
 
     /// The number, as the server at hand knows it: one that another client has just written may be
@@ -137,7 +137,7 @@ impl Counter {
         let bytes = value.to_be_bytes();
         loop {
             let write =
-                self.witness.commit(|transaction| transaction.set_data(&self.path, &bytes, -1));
+                self.marker.commit(|transaction| transaction.set_data(&self.path, &bytes, -1));
             match write.await {
                 Ok(()) => return Ok(()),
                 Err(error) if is_no_node(&error) => {
@@ -155,7 +155,7 @@ impl Counter {
             let (mut current, mut version) = self.read().await?;
             if current != expected {
                 // The server at hand may be behind: only one that is up to date knows.
-                insist(&self.client, || self.client.sync(&self.path)).await?;
+                retry_transient(&self.client, || self.client.sync(&self.path)).await?;
                 (current, version) = self.read().await?;
             }
             if current != expected {
@@ -193,7 +193,7 @@ impl Counter {
 
     /// The number and the version of its znode; `None` without one.
     async fn read(&self) -> Result<(i64, Option<i32>), Error> {
-        match insist(&self.client, || self.client.get(&self.path)).await {
+        match retry_transient(&self.client, || self.client.get(&self.path)).await {
             Ok((data, stat)) => Ok((decode_i64(&self.path, &data)?, Some(stat.version))),
             Err(error) if is_no_node(&error) => Ok((0, None)),
             Err(error) => Err(error),
@@ -207,7 +207,7 @@ impl Counter {
             Some(-1) => return Err(nameless_version(&self.path)),
             Some(version) => {
                 let part = self
-                    .witness
+                    .marker
                     .commit(|transaction| transaction.set_data(&self.path, &bytes, version));
                 part.await
             }
@@ -215,7 +215,7 @@ impl Counter {
                 if let Some(parent) = missing_parent(&self.path) {
                     ensure_containers(&self.client, parent).await?;
                 }
-                let part = self.witness.commit(|transaction| {
+                let part = self.marker.commit(|transaction| {
                     transaction.create(&self.path, &bytes, Acl::open(), CreateMode::Persistent)
                 });
                 part.await
@@ -252,7 +252,7 @@ async fn create_node(client: &Client, path: &str, data: &[u8]) -> Result<(), Err
     if let Some(parent) = missing_parent(path) {
         ensure_containers(client, parent).await?;
     }
-    match insist(client, || client.create(path, data, CreateMode::Persistent)).await {
+    match retry_transient(client, || client.create(path, data, CreateMode::Persistent)).await {
         Ok(_) => Ok(()),
         // Somebody else was first, or the parent was reaped: the caller looks again.
         Err(error) => lost_race(error),

@@ -9,7 +9,7 @@ use zoolet_jute::{MultiResult, Stat};
 
 use crate::{Client, Error, ErrorKind, Transaction};
 
-use super::place::Place;
+use super::queue_node::QueueNode;
 use super::sentry::Sentry;
 
 /// A number that grows with every grant of a lock, over all clients, sessions and servers.
@@ -51,7 +51,7 @@ pub enum Loss {
 /// The places that are held, and under which token.
 #[derive(Debug)]
 struct Hold {
-    place: Place,
+    queue_node: QueueNode,
     paths: Vec<String>,
     token: FencingToken,
     /// Begun with the first look, and shared by all of them.
@@ -61,8 +61,13 @@ struct Hold {
 impl Hold {
     fn sentry(&self) -> &Sentry {
         self.sentry.get_or_init(|| {
-            let place = &self.place;
-            Sentry::begin(place.runtime(), place.client(), self.paths.clone(), place.czxid())
+            let queue_node = &self.queue_node;
+            Sentry::begin(
+                queue_node.runtime(),
+                queue_node.client(),
+                self.paths.clone(),
+                queue_node.czxid(),
+            )
         })
     }
 }
@@ -76,22 +81,22 @@ pub struct LockGuard {
 }
 
 impl LockGuard {
-    pub(crate) fn new(place: Place) -> Self {
-        let token = FencingToken(place.czxid());
-        Self::with_token(place, token)
+    pub(crate) fn new(queue_node: QueueNode) -> Self {
+        let token = FencingToken(queue_node.czxid());
+        Self::with_token(queue_node, token)
     }
 
-    pub(crate) fn with_token(place: Place, token: FencingToken) -> Self {
-        let paths = place.paths();
-        Self { hold: Arc::new(Hold { place, paths, token, sentry: OnceLock::new() }) }
+    pub(crate) fn with_token(queue_node: QueueNode, token: FencingToken) -> Self {
+        let paths = queue_node.paths();
+        Self { hold: Arc::new(Hold { queue_node, paths, token, sentry: OnceLock::new() }) }
     }
 
     pub(crate) fn paths(&self) -> &[String] {
         &self.hold.paths
     }
 
-    pub(crate) fn place(&self) -> &Place {
-        &self.hold.place
+    pub(crate) fn queue_node(&self) -> &QueueNode {
+        &self.hold.queue_node
     }
 
     /// The fencing token of this grant. A resource that compares tokens is for one holder at a time:
@@ -110,7 +115,7 @@ impl LockGuard {
 
     /// The client whose session holds the lock.
     pub fn client(&self) -> &Client {
-        self.hold.place.client()
+        self.hold.queue_node.client()
     }
 
     /// Another guard of the same hold: the lock is released with the last of them. This is how a
@@ -172,7 +177,7 @@ impl LockGuard {
     /// releases it; the others answer true at once.
     pub async fn release(self) -> Result<bool, Error> {
         match Arc::into_inner(self.hold) {
-            Some(hold) => hold.place.leave().await,
+            Some(hold) => hold.queue_node.leave().await,
             None => Ok(true),
         }
     }

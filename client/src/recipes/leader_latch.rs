@@ -11,10 +11,10 @@ use zoolet_jute::{Acl, Stat};
 use crate::{Client, Error, ErrorKind, Transaction};
 
 use super::guard::{FencingToken, write};
-use super::line::{Turn, turn, wait_gone, wait_turn};
 use super::name::{Sequence, in_order, join};
-use super::place::{Place, Shape, Ticket};
-use super::retry::{children_now, insist, is_no_node, within};
+use super::queue_node::{NodeNaming, QueueNode, QueueNodeSpec};
+use super::queue_wait::{Turn, turn, wait_gone, wait_turn};
+use super::retry::{children_now, is_no_node, retry_transient, within};
 use super::session;
 
 const LATCH_BASE: &str = "latch-";
@@ -31,7 +31,7 @@ pub enum Suspension {
 
 /// Where a contender stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum LeadershipState {
     /// Another one leads, or none does at the moment.
     Waiting,
     /// This one leads.
@@ -65,8 +65,8 @@ pub struct Participant {
 pub struct LeaderLatch {
     client: Client,
     path: String,
-    standing: watch::Receiver<Standing>,
-    place: Slot,
+    standing: watch::Receiver<LeadershipState>,
+    queue_node: Slot,
     entering: watch::Receiver<bool>,
     run_out: RunOut,
     stop: Option<oneshot::Sender<()>>,
@@ -77,7 +77,7 @@ pub struct LeaderLatch {
 type RunOut = Arc<watch::Sender<Option<FencingToken>>>;
 
 /// Where the task keeps its place while it waits or leads, for the handles of the latch.
-type Slot = Arc<watch::Sender<Option<Arc<Place>>>>;
+type Slot = Arc<watch::Sender<Option<Arc<QueueNode>>>>;
 
 impl LeaderLatch {
     /// Begins to contend at this path. The id tells the others who it is.
@@ -98,9 +98,9 @@ impl LeaderLatch {
     }
 
     fn launch(client: &Client, path: &str, id: &str, suspension: Suspension, adopts: bool) -> Self {
-        let (sender, standing) = watch::channel(Standing::Waiting);
+        let (sender, standing) = watch::channel(LeadershipState::Waiting);
         let (stop, stopped) = oneshot::channel();
-        let place: Slot = Arc::new(watch::Sender::new(None));
+        let queue_node: Slot = Arc::new(watch::Sender::new(None));
         let (entering_sender, entering) = watch::channel(false);
         let run_out: RunOut = Arc::new(watch::Sender::new(None));
         let contender = Contender {
@@ -109,19 +109,19 @@ impl LeaderLatch {
             id: id.as_bytes().to_vec(),
             suspension,
             standing: sender,
-            place: Arc::clone(&place),
+            queue_node: Arc::clone(&queue_node),
             entering: entering_sender,
             run_out: Arc::clone(&run_out),
         };
         let task = tokio::spawn(contender.run(adopts, stopped));
         let (client, path) = (client.clone(), path.to_owned());
-        Self { client, path, standing, place, entering, run_out, stop: Some(stop), task }
+        Self { client, path, standing, queue_node, entering, run_out, stop: Some(stop), task }
     }
 
     /// Where it stands, now and as it changes. A program that was paused may see here for a moment
     /// that it leads although its lease has run out meanwhile; [`is_leader`](Self::is_leader) and
     /// [`token`](Self::token) look at the clock as well.
-    pub fn standing(&self) -> watch::Receiver<Standing> {
+    pub fn standing(&self) -> watch::Receiver<LeadershipState> {
         self.standing.clone()
     }
 
@@ -133,8 +133,8 @@ impl LeaderLatch {
 
     /// The token of a standing; `None` too when the lease has run out and the task did not notice
     /// yet, as after a pause of the program.
-    fn token_of(&self, standing: &Standing) -> Option<FencingToken> {
-        let Standing::Leading { token, .. } = standing else { return None };
+    fn token_of(&self, standing: &LeadershipState) -> Option<FencingToken> {
+        let LeadershipState::Leading { token, .. } = standing else { return None };
         if self.client.remaining().is_zero() {
             // The term is over, also if the lease is renewed before the task has noticed.
             self.run_out.send_replace(Some(*token));
@@ -156,7 +156,7 @@ impl LeaderLatch {
             if let Some(token) = self.token_of(&now) {
                 return Ok(token);
             }
-            if let Standing::Ended(kind) = now {
+            if let LeadershipState::Ended(kind) = now {
                 return Err(kind.into());
             }
             // A task that is gone has reported how it ended.
@@ -172,22 +172,22 @@ impl LeaderLatch {
     /// Its token if it leads, `None` if another one precedes it. It waits until it is in
     /// the queue and has looked, and for no other contender. It contends on: to leave, close it.
     pub async fn try_lead(&self) -> Result<Option<FencingToken>, Error> {
-        let (mut standing, mut place) = (self.standing.clone(), self.place.subscribe());
+        let (mut standing, mut queue_node) = (self.standing.clone(), self.queue_node.subscribe());
         loop {
             let now = standing.borrow_and_update().clone();
             if let Some(token) = self.token_of(&now) {
                 return Ok(Some(token));
             }
-            if let Standing::Ended(kind) = now {
+            if let LeadershipState::Ended(kind) = now {
                 return Err(kind.into());
             }
-            let held = place.borrow_and_update().clone();
+            let held = queue_node.borrow_and_update().clone();
             let is_behind = match held {
                 Some(held) => self.is_behind(&held).await?,
                 None => false,
             };
             // A place that was deleted is taken anew: then the list may have its next znode.
-            let is_moving = *self.entering.borrow() || place.has_changed().unwrap_or(false);
+            let is_moving = *self.entering.borrow() || queue_node.has_changed().unwrap_or(false);
             if is_behind && !is_moving {
                 return Ok(None);
             }
@@ -196,15 +196,15 @@ impl LeaderLatch {
                 changed = standing.changed() => {
                     changed.map_err(|_| Error::from(ErrorKind::Closed))?;
                 }
-                _ = place.changed() => {}
+                _ = queue_node.changed() => {}
             }
         }
     }
 
     /// Whether others contend and a place is not the first.
-    async fn is_behind(&self, place: &Place) -> Result<bool, Error> {
+    async fn is_behind(&self, queue_node: &QueueNode) -> Result<bool, Error> {
         let names = children_now(&self.client, &self.path).await?;
-        Ok(match latch_turn(&names, place.name()) {
+        Ok(match latch_turn(&names, queue_node.name()) {
             Turn::Mine => false,
             Turn::Behind(_) => true,
             Turn::Gone => names.iter().any(|name| number(name).is_some()),
@@ -215,10 +215,10 @@ impl LeaderLatch {
     /// [`ErrorKind::LockLost`] when it does not.
     pub fn guarded(&self) -> Result<Transaction<'_>, Error> {
         match &*self.standing.borrow() {
-            Standing::Leading { path, .. } => {
+            LeadershipState::Leading { path, .. } => {
                 Ok(self.client.transaction().while_held(std::slice::from_ref(path)))
             }
-            Standing::Waiting | Standing::Ended(_) => Err(ErrorKind::LockLost.into()),
+            LeadershipState::Waiting | LeadershipState::Ended(_) => Err(ErrorKind::LockLost.into()),
         }
     }
 
@@ -235,7 +235,8 @@ impl LeaderLatch {
 
     /// Waits until it does not lead; at once if it does not now.
     pub async fn lost(&self) {
-        let leads = |standing: &Standing| matches!(standing, Standing::Leading { .. });
+        let leads =
+            |standing: &LeadershipState| matches!(standing, LeadershipState::Leading { .. });
         let mut standing = self.standing.clone();
         tokio::select! {
             // An error tells that the task is gone, which leads no more.
@@ -262,8 +263,8 @@ impl LeaderLatch {
         }
         // The task neither panics nor is aborted before the drop.
         let _ = (&mut self.task).await;
-        match self.place.send_replace(None).and_then(Arc::into_inner) {
-            Some(place) => place.leave().await.map(drop),
+        match self.queue_node.send_replace(None).and_then(Arc::into_inner) {
+            Some(queue_node) => queue_node.leave().await.map(drop),
             None => Ok(()),
         }
     }
@@ -276,7 +277,7 @@ impl Drop for LeaderLatch {
 }
 
 /// A place in the queue, and the list of it if that has come with it.
-type Entered = (Place, Option<Vec<String>>);
+type Entered = (QueueNode, Option<Vec<String>>);
 
 /// How a place was used up.
 enum Stay {
@@ -292,8 +293,8 @@ struct Contender {
     path: String,
     id: Vec<u8>,
     suspension: Suspension,
-    standing: watch::Sender<Standing>,
-    place: Slot,
+    standing: watch::Sender<LeadershipState>,
+    queue_node: Slot,
     /// Whether a create is under way, so that there may be a znode that is in no slot yet.
     entering: watch::Sender<bool>,
     run_out: RunOut,
@@ -309,10 +310,10 @@ impl Contender {
         };
         tokio::select! {
             error = self.contend(adopts) => {
-                self.standing.send_replace(Standing::Ended(error.kind().clone()));
+                self.standing.send_replace(LeadershipState::Ended(error.kind().clone()));
             }
             () = stopped => {
-                self.standing.send_replace(Standing::Ended(ErrorKind::Closed));
+                self.standing.send_replace(LeadershipState::Ended(ErrorKind::Closed));
             }
         }
     }
@@ -330,36 +331,36 @@ impl Contender {
         self.entering.send_replace(true);
         let mut entered = if adopts { self.adopt().await? } else { self.enter().await? };
         loop {
-            let (place, listed) = (Arc::new(entered.0), entered.1);
-            self.keep(Some(&place));
+            let (queue_node, listed) = (Arc::new(entered.0), entered.1);
+            self.keep(Some(&queue_node));
             self.entering.send_replace(false);
-            let stay = self.stay(&place, listed).await?;
-            self.standing.send_replace(Standing::Waiting);
+            let stay = self.stay(&queue_node, listed).await?;
+            self.standing.send_replace(LeadershipState::Waiting);
             self.entering.send_replace(true);
             entered = match stay {
                 Stay::Gone => self.enter().await?,
-                Stay::Served => self.enter_again(place).await?,
+                Stay::Served => self.enter_again(queue_node).await?,
             };
         }
     }
 
-    fn ticket<'a>(&'a self, acl: &'a [Acl]) -> Ticket<'a> {
-        let shape = Shape::Protected(LATCH_BASE);
-        Ticket { dir: &self.path, shape, data: &self.id, acl, held: &[] }
+    fn spec<'a>(&'a self, acl: &'a [Acl]) -> QueueNodeSpec<'a> {
+        let naming = NodeNaming::Protected(LATCH_BASE);
+        QueueNodeSpec { dir: &self.path, naming, data: &self.id, acl, held: &[] }
     }
 
     async fn enter(&self) -> Result<Entered, Error> {
-        Place::enter(&self.client, &self.ticket(&Acl::open())).await
+        QueueNode::enter(&self.client, &self.spec(&Acl::open())).await
     }
 
     /// Goes to the end of the queue behind a term, in case the session lives on: what is written
     /// under the token of that term must not pass for a write of the next one, so the next one has
     /// another znode.
-    async fn enter_again(&self, place: Arc<Place>) -> Result<Entered, Error> {
-        let entered = place.enter_again(LATCH_BASE, &self.ticket(&Acl::open())).await?;
+    async fn enter_again(&self, queue_node: Arc<QueueNode>) -> Result<Entered, Error> {
+        let entered = queue_node.enter_again(LATCH_BASE, &self.spec(&Acl::open())).await?;
         // Of the place before nothing is left. Somebody else who looks at it deletes it once more.
         self.keep(None);
-        if let Some(mut left) = Arc::into_inner(place) {
+        if let Some(mut left) = Arc::into_inner(queue_node) {
             left.disarm();
         }
         Ok(entered)
@@ -369,26 +370,30 @@ impl Contender {
     /// has leave the queue.
     async fn adopt(&self) -> Result<Entered, Error> {
         let mut places =
-            Place::adopt(&self.client, &self.path, |name| number(name).is_some()).await?;
-        places.sort_by_key(|place| std::cmp::Reverse(place.czxid()));
+            QueueNode::adopt(&self.client, &self.path, |name| number(name).is_some()).await?;
+        places.sort_by_key(|queue_node| std::cmp::Reverse(queue_node.czxid()));
         let first = places.pop();
         for other in places {
             other.leave().await?;
         }
         match first {
-            Some(place) => Ok((place, None)),
+            Some(queue_node) => Ok((queue_node, None)),
             None => self.enter().await,
         }
     }
 
     /// Waits for the leadership, and leads to the end of the term.
-    async fn stay(&self, place: &Place, listed: Option<Vec<String>>) -> Result<Stay, Error> {
-        if !wait_turn(place, listed, latch_turn).await? {
+    async fn stay(
+        &self,
+        queue_node: &QueueNode,
+        listed: Option<Vec<String>>,
+    ) -> Result<Stay, Error> {
+        if !wait_turn(queue_node, listed, latch_turn).await? {
             return Ok(Stay::Gone);
         }
-        let path = join(&self.path, place.name());
-        let token = FencingToken::new(place.czxid());
-        self.standing.send_replace(Standing::Leading { token, path: path.clone() });
+        let path = join(&self.path, queue_node.name());
+        let token = FencingToken::new(queue_node.czxid());
+        self.standing.send_replace(LeadershipState::Leading { token, path: path.clone() });
         if planted!("latch-keeps-leading") {
             std::future::pending::<()>().await;
         }
@@ -396,19 +401,19 @@ impl Contender {
         tokio::select! {
             () = self.client.lost() => {}
             _ = run_out.wait_for(|run_out| *run_out == Some(token)) => {}
-            gone = wait_gone(&self.client, &path, place.czxid()) => {
+            gone = wait_gone(&self.client, &path, queue_node.czxid()) => {
                 return gone.map(|()| Stay::Gone);
             }
             () = session::suspended(&self.client),
                 if self.suspension == Suspension::StepDown => {}
         }
-        self.standing.send_replace(Standing::Waiting);
+        self.standing.send_replace(LeadershipState::Waiting);
         session::resumed(&self.client).await;
         Ok(Stay::Served)
     }
 
-    fn keep(&self, place: Option<&Arc<Place>>) {
-        self.place.send_replace(place.map(Arc::clone));
+    fn keep(&self, queue_node: Option<&Arc<QueueNode>>) {
+        self.queue_node.send_replace(queue_node.map(Arc::clone));
     }
 }
 
@@ -438,7 +443,7 @@ pub(crate) async fn participants(
         let mut found = Vec::new();
         for name in names {
             let path = join(dir, &name);
-            match insist(client, || client.get(&path)).await {
+            match retry_transient(client, || client.get(&path)).await {
                 Ok((data, _)) => {
                     let id = String::from_utf8_lossy(&data).into_owned();
                     found.push(Participant { path, id, leads: found.is_empty() });

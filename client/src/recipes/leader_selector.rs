@@ -142,7 +142,7 @@ impl LeaderSelector {
     }
 
     /// Leads again and again; ends with the error that ends the session.
-    pub async fn lead_for_ever<T, F>(&self, mut work: impl FnMut(LockGuard) -> F) -> Error
+    pub async fn lead_until_error<T, F>(&self, mut work: impl FnMut(LockGuard) -> F) -> Error
     where
         F: Future<Output = T>,
     {

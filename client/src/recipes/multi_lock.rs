@@ -264,7 +264,7 @@ impl Drop for GuardStack {
     fn drop(&mut self) {
         let mut guards = std::mem::take(&mut self.0);
         let Some(last) = guards.last() else { return };
-        last.place().runtime().clone().spawn(async move {
+        last.queue_node().runtime().clone().spawn(async move {
             while let Some(guard) = guards.pop() {
                 // A guard that could not be released is left to the end of its session.
                 let _ = guard.release().await;

@@ -5,11 +5,11 @@ use std::time::Duration;
 use crate::{Client, Error};
 
 use super::guard::LockGuard;
-use super::line::{Turn, adopt_turns, take_turn, try_turn, turn};
 use super::name::{LOCK_BASE, Sequence, in_order, join};
 use super::options::LockOptions;
-use super::place::{Shape, Ticket};
-use super::retry::{children_now, insist, within};
+use super::queue_node::{NodeNaming, QueueNodeSpec};
+use super::queue_wait::{Turn, adopt_turns, take_turn, try_turn, turn};
+use super::retry::{children_now, retry_transient, within};
 use super::sentry::REVOKE_MESSAGE;
 
 /// A fair lock that excludes Curator's `InterProcessMutex`, the locks of Go's `zk` and of the
@@ -56,8 +56,8 @@ impl Mutex {
     /// Waits until the lock is held. Who drops the future leaves the queue.
     pub async fn acquire(&self) -> Result<LockGuard, Error> {
         let data = self.options.bytes();
-        let ticket = self.ticket(&data);
-        take_turn(&self.client, &ticket, mutex_turn).await.map(LockGuard::new)
+        let spec = self.spec(&data);
+        take_turn(&self.client, &spec, mutex_turn).await.map(LockGuard::new)
     }
 
     /// The same, for so long at most; `None` when that was not enough.
@@ -71,9 +71,9 @@ impl Mutex {
             return Ok(None);
         }
         let data = self.options.bytes();
-        let ticket = self.ticket(&data);
-        let place = try_turn(&self.client, &ticket, mutex_turn).await?;
-        Ok(place.map(LockGuard::new))
+        let spec = self.spec(&data);
+        let queue_node = try_turn(&self.client, &spec, mutex_turn).await?;
+        Ok(queue_node.map(LockGuard::new))
     }
 
     /// Takes over the lock if this session holds it: a client that has
@@ -85,10 +85,13 @@ impl Mutex {
         Ok(turns.await?.pop().map(LockGuard::new))
     }
 
-    fn ticket<'a>(&'a self, data: &'a [u8]) -> Ticket<'a> {
-        let shape =
-            if self.options.bilingual { Shape::Bilingual } else { Shape::Protected(LOCK_BASE) };
-        Ticket { dir: &self.path, shape, data, acl: &self.options.acl, held: &[] }
+    fn spec<'a>(&'a self, data: &'a [u8]) -> QueueNodeSpec<'a> {
+        let naming = if self.options.bilingual {
+            NodeNaming::Bilingual
+        } else {
+            NodeNaming::Protected(LOCK_BASE)
+        };
+        QueueNodeSpec { dir: &self.path, naming, data, acl: &self.options.acl, held: &[] }
     }
 
     /// The paths of the znodes in the queue, the holder's first.
@@ -101,7 +104,7 @@ impl Mutex {
     /// Asks the holder or waiter whose znode this is to give up its place, as Curator's `Revoker`
     /// does. Whether it heeds is its own matter; see [`LockGuard::revocation`].
     pub async fn request_revocation(client: &Client, participant: &str) -> Result<(), Error> {
-        insist(client, || client.set_data(participant, REVOKE_MESSAGE, -1)).await.map(drop)
+        retry_transient(client, || client.set_data(participant, REVOKE_MESSAGE, -1)).await.map(drop)
     }
 }
 

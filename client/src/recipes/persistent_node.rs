@@ -15,7 +15,7 @@ use crate::{Client, Error, ErrorKind};
 use super::name::{ProtectedId, Sequence, join, split};
 use super::retry::{
     back_off, children_now, clean_up_later, delete_created, ensure_containers, exists_now, fired,
-    insist, is_no_node, within,
+    is_no_node, retry_transient, within,
 };
 
 /// Where the znode is, as the task knows it.
@@ -96,7 +96,7 @@ impl PersistentNode {
                 continue;
             }
             let path = join(dir, &name);
-            match insist(client, || client.get(&path)).await {
+            match retry_transient(client, || client.get(&path)).await {
                 Ok((data, stat)) if stat.ephemeral_owner == client.session().id => {
                     found.push((name, data, id));
                 }
@@ -282,7 +282,9 @@ impl Keeper {
         let (path, mut has_data) = self.create().await?;
         loop {
             let (data, watch) =
-                match insist(&self.kept.client, || self.kept.client.get_watched(&path)).await {
+                match retry_transient(&self.kept.client, || self.kept.client.get_watched(&path))
+                    .await
+                {
                     Ok((data, stat, watch)) if self.kept.may_own(&stat) => (data, watch),
                     Ok(_) => return Ok(()),
                     Err(error) if is_no_node(&error) && planted!("deleted-node-stays-away") => {
@@ -295,7 +297,7 @@ impl Keeper {
             if !std::mem::replace(&mut has_data, true) {
                 let wanted = self.wanted.borrow_and_update().clone();
                 if data != wanted {
-                    match insist(&self.kept.client, || {
+                    match retry_transient(&self.kept.client, || {
                         self.kept.client.set_data(&path, &wanted, -1)
                     })
                     .await
@@ -370,7 +372,7 @@ impl Keeper {
     /// another one, or changes.
     async fn wait_foreign(&self, path: &str) -> Result<bool, Error> {
         let (stat, watch) =
-            insist(&self.kept.client, || self.kept.client.exists_watched(path)).await?;
+            retry_transient(&self.kept.client, || self.kept.client.exists_watched(path)).await?;
         match stat {
             Some(stat) if self.kept.may_own(&stat) => Ok(true),
             Some(_) => {

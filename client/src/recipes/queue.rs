@@ -13,8 +13,8 @@ use crate::{Client, Error, ErrorKind};
 use super::name::{Sequence, join, split};
 use super::queue_format::{Item, QueueFormat};
 use super::queue_takes::{Created, Takes};
-use super::retry::{ensure_persistent, insist, is_no_node, within};
-use super::witness::Witness;
+use super::retry::{ensure_persistent, is_no_node, retry_transient, within};
+use super::write_marker::WriteMarker;
 
 /// A queue of items that persist until somebody takes them, in the form of another client's queue.
 ///
@@ -53,7 +53,7 @@ pub(super) struct Shared {
     pub(super) client: Client,
     pub(super) path: String,
     pub(super) format: QueueFormat,
-    pub(super) witness: Witness,
+    pub(super) marker: WriteMarker,
     pub(super) takes: Takes,
     /// Set when the znode of the queue was seen by a put. The first puts wait for it: one that found
     /// no queue would be repeated behind others.
@@ -69,10 +69,10 @@ impl Queue {
 
     /// A queue at this path in this form.
     pub fn with_format(client: &Client, path: &str, format: QueueFormat) -> Self {
-        let witness = Witness::new(client, path);
+        let marker = WriteMarker::new(client, path);
         let (client, path) = (client.clone(), path.to_owned());
         let (takes, is_there) = (Takes::default(), OnceCell::new());
-        Self { shared: Arc::new(Shared { client, path, format, witness, takes, is_there }) }
+        Self { shared: Arc::new(Shared { client, path, format, marker, takes, is_there }) }
     }
 
     /// Puts an item at the end. Who drops the future may have put it or not.
@@ -97,7 +97,7 @@ impl Queue {
         loop {
             let mode = CreateMode::PersistentSequential;
             let put = shared
-                .witness
+                .marker
                 .commit(|transaction| transaction.create(&path, &data, Acl::open(), mode));
             match put.await {
                 // At the root of a chroot, that is what is missing, and it is not created.
@@ -129,7 +129,7 @@ impl Queue {
         let shared = &self.shared;
         for item in shared.items().await? {
             let path = join(&shared.path, &item.name);
-            match insist(&shared.client, || shared.client.get(&path)).await {
+            match retry_transient(&shared.client, || shared.client.get(&path)).await {
                 Ok((data, _)) => {
                     let first = shared.format.decode(data).and_then(|mut items| items.pop_front());
                     if first.is_some() {
@@ -158,7 +158,8 @@ impl Shared {
     /// Creates the znode of the queue if there is none; the root of a chroot is the caller's.
     async fn ensure(&self) -> Result<(), Error> {
         let (client, path) = (&self.client, &self.path);
-        if split(path).is_none() || insist(client, || client.exists(path)).await?.is_some() {
+        if split(path).is_none() || retry_transient(client, || client.exists(path)).await?.is_some()
+        {
             return Ok(());
         }
         // A container would go when the queue is empty, and its numbers start anew: a slow take would
@@ -174,7 +175,7 @@ impl Shared {
     /// The same, as of now, and what tells whether others were put since.
     pub(super) async fn list(&self) -> Result<(VecDeque<Item>, Option<Created>), Error> {
         let (client, path) = (&self.client, self.path.as_str());
-        let listed = insist(client, || async {
+        let listed = retry_transient(client, || async {
             let (synced, listed) = tokio::join!(biased; client.sync(path), client.children(path));
             synced?;
             listed

@@ -18,7 +18,7 @@ use crate::{Error, ErrorKind};
 use super::name::join;
 use super::queue::Shared;
 use super::queue_format::Item;
-use super::retry::{exists_now, fired, insist, is_no_node};
+use super::retry::{exists_now, fired, is_no_node, retry_transient};
 
 /// The most znodes that are taken together.
 const TAKES_MAX: usize = 64;
@@ -105,13 +105,13 @@ impl Shared {
 
     /// Takes the first item if there is one.
     pub(super) async fn try_take(self: &Arc<Self>) -> Result<Option<Bytes>, Error> {
-        let place = self.takes.asked.fetch_add(1, Ordering::SeqCst);
+        let queue_node = self.takes.asked.fetch_add(1, Ordering::SeqCst);
         let _waits = Waits::begin(&self.takes.waiting);
         let mut taken = Arc::clone(&self.takes.taken).lock_owned().await;
         if let Some(item) = taken.items.pop_front() {
             return item.map(Some);
         }
-        if place < taken.empty_for {
+        if queue_node < taken.empty_for {
             return Ok(None);
         }
         // In a task of its own: once items are out of the queue they have to reach the buffer, even
@@ -130,7 +130,7 @@ impl Shared {
     async fn watch(self: &Arc<Self>) -> Result<Option<Bytes>, Error> {
         let _watching = self.takes.watching.lock().await;
         let (client, path) = (&self.client, &self.path);
-        match insist(client, || client.children_watched(path)).await {
+        match retry_transient(client, || client.children_watched(path)).await {
             Ok((names, _, watch)) => {
                 // What has come before the watch. What stays in the queue then is not an item.
                 if names.iter().any(|name| self.format.order(name).is_some())
@@ -142,7 +142,7 @@ impl Shared {
                 fired(watch).await?;
             }
             Err(error) if is_no_node(&error) => {
-                let exists = insist(client, || client.exists_watched(path)).await?;
+                let exists = retry_transient(client, || client.exists_watched(path)).await?;
                 if let (None, watch) = exists {
                     fired(watch).await?;
                 }
@@ -228,7 +228,7 @@ impl Shared {
         for (path, read) in reads {
             let found = match read.await {
                 Err(error) if error.is_transient() => {
-                    insist(&self.client, || self.client.get(&path)).await
+                    retry_transient(&self.client, || self.client.get(&path)).await
                 }
                 found => found,
             };
@@ -254,7 +254,7 @@ impl Shared {
         version: i32,
         items: VecDeque<Bytes>,
     ) -> Result<VecDeque<Bytes>, Error> {
-        match self.witness.commit(|transaction| transaction.delete(&path, version)).await {
+        match self.marker.commit(|transaction| transaction.delete(&path, version)).await {
             Ok(()) => Ok(items),
             Err(error) if is_no_node(&error) && planted!("items-are-taken-twice") => Ok(items),
             Err(error) if is_no_node(&error) => Ok(VecDeque::new()),

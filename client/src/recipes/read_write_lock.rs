@@ -7,10 +7,10 @@ use std::time::Duration;
 use crate::{Client, Error};
 
 use super::guard::LockGuard;
-use super::line::{Turn, adopt_turns, take_turn, try_turn, turn};
 use super::name::{Sequence, in_order, join};
 use super::options::LockOptions;
-use super::place::{Place, Shape, Ticket};
+use super::queue_node::{NodeNaming, QueueNode, QueueNodeSpec};
+use super::queue_wait::{Turn, adopt_turns, take_turn, try_turn, turn};
 use super::retry::{children_now, within};
 
 const READ_BASE: &str = "__READ__";
@@ -20,7 +20,7 @@ const WRITE_BASE: &str = "__WRIT__";
 /// `InterProcessReadWriteLock` on the same path.
 ///
 /// A reader waits for the nearest writer in front of it, a writer for whatever is in front. A
-/// writer may [read](WriteGuard::read) too, and [downgrade](WriteGuard::downgrade); a reader that
+/// writer may [read](WriteGuard::acquire_read) too, and [downgrade](WriteGuard::downgrade); a reader that
 /// asks for the write lock waits for itself.
 #[derive(Clone, Debug)]
 pub struct ReadWriteLock {
@@ -47,8 +47,8 @@ impl ReadWriteLock {
     /// grants: a resource compares the tokens of writers.
     pub async fn read(&self) -> Result<LockGuard, Error> {
         let data = self.options.bytes();
-        let ticket = self.ticket(READ_BASE, &data);
-        take_turn(&self.client, &ticket, read_turn).await.map(LockGuard::new)
+        let spec = self.spec(READ_BASE, &data);
+        take_turn(&self.client, &spec, read_turn).await.map(LockGuard::new)
     }
 
     /// The same, for so long at most; `None` when that was not enough.
@@ -66,16 +66,16 @@ impl ReadWriteLock {
             return Ok(None);
         }
         let data = self.options.bytes();
-        let ticket = self.ticket(READ_BASE, &data);
-        Ok(try_turn(&self.client, &ticket, read_turn).await?.map(LockGuard::new))
+        let spec = self.spec(READ_BASE, &data);
+        Ok(try_turn(&self.client, &spec, read_turn).await?.map(LockGuard::new))
     }
 
     /// Waits until the lock is held for writing. Who drops the future leaves the queue.
     pub async fn write(&self) -> Result<WriteGuard, Error> {
         let data = self.options.bytes();
-        let ticket = self.ticket(WRITE_BASE, &data);
-        let place = take_turn(&self.client, &ticket, write_turn).await?;
-        Ok(self.write_guard(place))
+        let spec = self.spec(WRITE_BASE, &data);
+        let queue_node = take_turn(&self.client, &spec, write_turn).await?;
+        Ok(self.write_guard(queue_node))
     }
 
     /// The same, for so long at most; `None` when that was not enough.
@@ -92,9 +92,9 @@ impl ReadWriteLock {
             return Ok(None);
         }
         let data = self.options.bytes();
-        let ticket = self.ticket(WRITE_BASE, &data);
-        let place = try_turn(&self.client, &ticket, write_turn).await?;
-        Ok(place.map(|place| self.write_guard(place)))
+        let spec = self.spec(WRITE_BASE, &data);
+        let queue_node = try_turn(&self.client, &spec, write_turn).await?;
+        Ok(queue_node.map(|queue_node| self.write_guard(queue_node)))
     }
 
     /// Takes over what this session holds for reading; see [`Mutex::adopt`](super::Mutex::adopt).
@@ -107,7 +107,7 @@ impl ReadWriteLock {
     /// Takes over what this session holds for writing; see [`Mutex::adopt`](super::Mutex::adopt).
     pub async fn adopt_writer(&self) -> Result<Option<WriteGuard>, Error> {
         let mut places = adopt_turns(&self.client, &self.path, write_number, write_turn).await?;
-        Ok(places.pop().map(|place| self.write_guard(place)))
+        Ok(places.pop().map(|queue_node| self.write_guard(queue_node)))
     }
 
     /// The paths of the znodes in the queue, the holders' first.
@@ -116,13 +116,13 @@ impl ReadWriteLock {
         Ok(names.iter().map(|name| join(&self.path, name)).collect())
     }
 
-    fn ticket<'a>(&'a self, base: &'static str, data: &'a [u8]) -> Ticket<'a> {
+    fn spec<'a>(&'a self, base: &'static str, data: &'a [u8]) -> QueueNodeSpec<'a> {
         let acl = &self.options.acl;
-        Ticket { dir: &self.path, shape: Shape::Protected(base), data, acl, held: &[] }
+        QueueNodeSpec { dir: &self.path, naming: NodeNaming::Protected(base), data, acl, held: &[] }
     }
 
-    fn write_guard(&self, place: Place) -> WriteGuard {
-        WriteGuard { guard: LockGuard::new(place), options: self.options.clone() }
+    fn write_guard(&self, queue_node: QueueNode) -> WriteGuard {
+        WriteGuard { guard: LockGuard::new(queue_node), options: self.options.clone() }
     }
 }
 
@@ -138,23 +138,23 @@ impl WriteGuard {
     /// Takes the read lock too, under the number of the write lock, as Curator does: no other comes
     /// between. Fails with [`ErrorKind::LockLost`](crate::ErrorKind::LockLost) if the write lock
     /// is lost. The guard has the writer's token.
-    pub async fn read(&self) -> Result<LockGuard, Error> {
-        let place = self.guard.place();
-        let held = place.paths();
+    pub async fn acquire_read(&self) -> Result<LockGuard, Error> {
+        let queue_node = self.guard.queue_node();
+        let held = queue_node.paths();
         let data = self.options.bytes();
-        let shape = match write_number(place.name()) {
-            Some(number) => Shape::Numbered(READ_BASE, number),
-            None => Shape::Protected(READ_BASE),
+        let naming = match write_number(queue_node.name()) {
+            Some(number) => NodeNaming::Numbered(READ_BASE, number),
+            None => NodeNaming::Protected(READ_BASE),
         };
         let acl = &self.options.acl;
-        let ticket = Ticket { dir: place.dir(), shape, data: &data, acl, held: &held };
-        let (read, _) = Place::enter(place.client(), &ticket).await?;
+        let spec = QueueNodeSpec { dir: queue_node.dir(), naming, data: &data, acl, held: &held };
+        let (read, _) = QueueNode::enter(queue_node.client(), &spec).await?;
         Ok(LockGuard::with_token(read, self.guard.token()))
     }
 
     /// Goes on as a reader: no writer comes between.
     pub async fn downgrade(self) -> Result<LockGuard, Error> {
-        let read = self.read().await?;
+        let read = self.acquire_read().await?;
         self.guard.release().await?;
         Ok(read)
     }

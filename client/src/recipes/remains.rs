@@ -5,7 +5,9 @@ use zoolet_jute::Stat;
 use crate::{Client, Error};
 
 use super::name::{ProtectedId, join};
-use super::retry::{back_off, children_now, delete_created, delete_if_there, insist, is_no_node};
+use super::retry::{
+    back_off, children_now, delete_created, delete_if_there, is_no_node, retry_transient,
+};
 
 /// What a dropped place has left.
 #[derive(Clone, Debug)]
@@ -49,8 +51,8 @@ pub(crate) async fn find_fixed(
     path: &str,
     id: ProtectedId,
 ) -> Result<Option<Stat>, Error> {
-    insist(client, || client.sync(path)).await?;
-    match insist(client, || client.get(path)).await {
+    retry_transient(client, || client.sync(path)).await?;
+    match retry_transient(client, || client.get(path)).await {
         Ok((data, stat)) => Ok(data.starts_with(id.uuid().as_bytes()).then_some(stat)),
         Err(error) if is_no_node(&error) => Ok(None),
         Err(error) => Err(error),

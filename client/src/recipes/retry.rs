@@ -43,7 +43,7 @@ pub(crate) async fn back_off(client: &Client, error: &Error, tries: &mut u32) {
 
 /// Repeats an operation that does no harm twice, until a server carries it out or the session has
 /// ended. If the session ends, an earlier attempt whose reply was lost may have happened.
-pub(crate) async fn insist<T, F>(
+pub(crate) async fn retry_transient<T, F>(
     client: &Client,
     mut operation: impl FnMut() -> F,
 ) -> Result<T, Error>
@@ -131,7 +131,7 @@ pub(crate) async fn within<T>(
 /// The children of a znode as of now: a `sync` goes in front, so that another server that answers
 /// after a reconnect has everything that was committed before. No znode, no children.
 pub(crate) async fn children_now(client: &Client, dir: &str) -> Result<Vec<String>, Error> {
-    insist(client, || async {
+    retry_transient(client, || async {
         let (synced, children) = tokio::join!(biased; client.sync(dir), client.children(dir));
         synced?;
         or_empty(children.map(|(names, _)| names))
@@ -141,7 +141,7 @@ pub(crate) async fn children_now(client: &Client, dir: &str) -> Result<Vec<Strin
 
 /// The children of a znode as the server at hand knows them. No znode, no children.
 pub(crate) async fn children(client: &Client, dir: &str) -> Result<Vec<String>, Error> {
-    or_empty(insist(client, || client.children(dir)).await.map(|(names, _)| names))
+    or_empty(retry_transient(client, || client.children(dir)).await.map(|(names, _)| names))
 }
 
 fn or_empty(children: Result<Vec<String>, Error>) -> Result<Vec<String>, Error> {
@@ -170,7 +170,7 @@ pub(crate) async fn delete_if_there(client: &Client, path: &str) -> Result<bool,
 
 /// The Stat of a znode as of now: a `sync` goes in front, as with [`children_now`].
 pub(crate) async fn exists_now(client: &Client, path: &str) -> Result<Option<Stat>, Error> {
-    insist(client, || async {
+    retry_transient(client, || async {
         let (synced, stat) = tokio::join!(biased; client.sync(path), client.exists(path));
         synced?;
         stat
@@ -222,7 +222,7 @@ pub(crate) async fn ensure_containers(client: &Client, path: &str) -> Result<(),
         let mut missing = vec![path];
         // Upwards to the first that exists: its ACL may forbid to try and create it.
         while let Some((parent, _)) = missing.last().and_then(|path| split(path)) {
-            if parent == "/" || insist(client, || client.exists(parent)).await?.is_some() {
+            if parent == "/" || retry_transient(client, || client.exists(parent)).await?.is_some() {
                 break;
             }
             missing.push(parent);
@@ -256,7 +256,7 @@ pub(crate) async fn ensure_persistent(
     data: &[u8],
 ) -> Result<(), Error> {
     loop {
-        match insist(client, || client.create(path, data, CreateMode::Persistent)).await {
+        match retry_transient(client, || client.create(path, data, CreateMode::Persistent)).await {
             Ok(_) => return Ok(()),
             Err(error) if error.code() == Some(ErrorCode::NodeExists) => return Ok(()),
             Err(error) if is_no_node(&error) => match split(path) {
@@ -271,7 +271,7 @@ pub(crate) async fn ensure_persistent(
 async fn create_container(client: &Client, path: &str) -> Result<(), Error> {
     let mut mode = CreateMode::Container;
     loop {
-        match insist(client, || client.create(path, b"", mode)).await {
+        match retry_transient(client, || client.create(path, b"", mode)).await {
             Ok(_) => return Ok(()),
             Err(error) => match error.code() {
                 Some(ErrorCode::NodeExists) => return Ok(()),

@@ -11,8 +11,8 @@ use super::multi_lock::GuardStack;
 use super::mutex::Mutex;
 use super::name::{Sequence, in_order, join};
 use super::options::LockOptions;
-use super::place::{Place, Shape, Ticket};
-use super::retry::{children_now, fired, insist, is_no_node, within};
+use super::queue_node::{NodeNaming, QueueNode, QueueNodeSpec};
+use super::retry::{children_now, fired, is_no_node, retry_transient, within};
 
 const LEASE_BASE: &str = "lease-";
 
@@ -71,9 +71,9 @@ impl Semaphore {
     pub async fn acquire(&self) -> Result<LockGuard, Error> {
         self.refuse_more(1)?;
         let mutex = self.mutex.acquire().await?;
-        let place = self.wait_permit().await?;
+        let queue_node = self.wait_permit().await?;
         mutex.release().await?;
-        Ok(LockGuard::new(place))
+        Ok(LockGuard::new(queue_node))
     }
 
     /// The same, for so long at most; `None` when that was not enough.
@@ -118,16 +118,16 @@ impl Semaphore {
     /// Takes over the permits that this session holds; see [`Mutex::adopt`](super::Mutex::adopt).
     pub async fn adopt(&self) -> Result<Vec<LockGuard>, Error> {
         let number = |name: &str| Sequence::after(LEASE_BASE, name);
-        let places = Place::adopt(&self.client, &self.leases, |name| number(name).is_some());
+        let places = QueueNode::adopt(&self.client, &self.leases, |name| number(name).is_some());
         let (places, permits) = (places.await?, self.permits().await?);
         let names = in_order(children_now(&self.client, &self.leases).await?, number);
         let mut guards = Vec::new();
-        for place in places {
+        for queue_node in places {
             // A lease that does not count was waiting under the mutex, which goes behind it.
-            if names.iter().take(permits).any(|name| name == place.name()) {
-                guards.push(LockGuard::new(place));
+            if names.iter().take(permits).any(|name| name == queue_node.name()) {
+                guards.push(LockGuard::new(queue_node));
             } else {
-                place.leave().await?;
+                queue_node.leave().await?;
             }
         }
         if let Some(mutex) = self.mutex.adopt().await? {
@@ -181,37 +181,38 @@ impl Semaphore {
     }
 
     /// Takes a lease, and waits until it counts. The caller holds the mutex.
-    async fn wait_permit(&self) -> Result<Place, Error> {
+    async fn wait_permit(&self) -> Result<QueueNode, Error> {
         let data = self.options.bytes();
-        let ticket = Ticket {
+        let spec = QueueNodeSpec {
             dir: &self.leases,
-            shape: Shape::Protected(LEASE_BASE),
+            naming: NodeNaming::Protected(LEASE_BASE),
             data: &data,
             acl: &self.options.acl,
             held: &[],
         };
         'enter: loop {
-            let (place, listed) = Place::enter(&self.client, &ticket).await?;
+            let (queue_node, listed) = QueueNode::enter(&self.client, &spec).await?;
             // Without a watch, which a lease that counts at once would leave for nothing.
             if let Some(names) = listed
-                && names.iter().any(|name| name == place.name())
+                && names.iter().any(|name| name == queue_node.name())
                 && names.len() <= self.permits().await?
             {
-                return Ok(place);
+                return Ok(queue_node);
             }
             loop {
                 let (permits, count_watch) = self.permits_watched().await?;
                 let leases =
-                    insist(&self.client, || self.client.children_watched(&self.leases)).await;
+                    retry_transient(&self.client, || self.client.children_watched(&self.leases))
+                        .await;
                 let (names, _, leases_watch) = match leases {
                     Err(error) if is_no_node(&error) => continue 'enter,
                     other => other?,
                 };
-                if !names.iter().any(|name| name == place.name()) {
+                if !names.iter().any(|name| name == queue_node.name()) {
                     continue 'enter;
                 }
                 if names.len() <= permits + usize::from(planted!("one-permit-too-many")) {
-                    return Ok(place);
+                    return Ok(queue_node);
                 }
                 wait_either(leases_watch, count_watch).await?;
             }
@@ -222,12 +223,14 @@ impl Semaphore {
     async fn wait_full(&self) -> Result<(), Error> {
         loop {
             let (permits, count_watch) = self.permits_watched().await?;
-            let leases = insist(&self.client, || self.client.children_watched(&self.leases)).await;
+            let leases =
+                retry_transient(&self.client, || self.client.children_watched(&self.leases)).await;
             let (names, _, leases_watch) = match leases {
                 // No lease exists yet, so the parent will be created by one of the clients.
                 Err(error) if is_no_node(&error) => {
                     let (stat, watch) =
-                        insist(&self.client, || self.client.exists_watched(&self.leases)).await?;
+                        retry_transient(&self.client, || self.client.exists_watched(&self.leases))
+                            .await?;
                     if stat.is_none() {
                         fired(watch).await?;
                     }

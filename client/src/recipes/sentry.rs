@@ -10,8 +10,8 @@ use zoolet_jute::EventType;
 
 use crate::{Client, Error, ErrorCode};
 
-use super::line::{LOOK_AGAIN, wait_gone};
-use super::retry::{fired, insist, is_no_node};
+use super::queue_wait::{LOOK_AGAIN, wait_gone};
+use super::retry::{fired, is_no_node, retry_transient};
 
 /// What a client writes on a lock's znode to ask its holder for it, as Curator's `Revoker` does.
 pub(crate) const REVOKE_MESSAGE: &[u8] = b"__REVOKE__";
@@ -100,7 +100,7 @@ async fn look(
     czxid: i64,
     seen: &watch::Sender<Seen>,
 ) -> Result<bool, Error> {
-    match insist(client, || client.get_watched(path)).await {
+    match retry_transient(client, || client.get_watched(path)).await {
         Ok((_, stat, _)) if stat.czxid.0 != czxid => return Ok(false),
         Ok((data, _, watch)) => {
             seen.send_modify(|seen| {

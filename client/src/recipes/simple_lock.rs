@@ -7,8 +7,8 @@ use zoolet_jute::Acl;
 use crate::{Client, Error};
 
 use super::guard::LockGuard;
-use super::line::wait_changed;
-use super::place::Place;
+use super::queue_node::QueueNode;
+use super::queue_wait::wait_changed;
 use super::retry::within;
 
 /// A lock that is one ephemeral znode: the client that creates it holds the lock. It excludes all
@@ -61,12 +61,13 @@ impl SimpleLock {
 
     /// Takes the lock if it is free.
     pub async fn try_acquire(&self) -> Result<Option<LockGuard>, Error> {
-        let place = Place::seize(&self.client, &self.path, &self.label, &self.acl).await?;
-        Ok(place.map(LockGuard::new))
+        let queue_node =
+            QueueNode::try_create(&self.client, &self.path, &self.label, &self.acl).await?;
+        Ok(queue_node.map(LockGuard::new))
     }
 
     /// Takes over the lock if this session holds it; see [`Mutex::adopt`](super::Mutex::adopt).
     pub async fn adopt(&self) -> Result<Option<LockGuard>, Error> {
-        Ok(Place::adopt_fixed(&self.client, &self.path).await?.map(LockGuard::new))
+        Ok(QueueNode::adopt_fixed(&self.client, &self.path).await?.map(LockGuard::new))
     }
 }

@@ -12,9 +12,9 @@ use super::recipe::{Lock, Recipe};
 use super::tie::Tie;
 use super::worker::{AcquireMode, Held, OpenClaim, Worker};
 use crate::recipes::{
-    LeaderLatch, LeaderSelector, LockGuard, LockOptions, Lockable, MultiLock, Mutex as LockMutex,
-    ReadWriteLock, Semaphore, SemaphoreMutex, SharedCount, SimpleLock, Standing, Suspension, Term,
-    WriteGuard, WriteLock,
+    LeaderLatch, LeaderSelector, LeadershipState, LockGuard, LockOptions, Lockable, MultiLock,
+    Mutex as LockMutex, ReadWriteLock, Semaphore, SemaphoreMutex, SharedCount, SimpleLock,
+    Suspension, Term, WriteGuard, WriteLock,
 };
 use crate::{Client, CreateMode, Error, ErrorCode, ErrorKind};
 
@@ -345,7 +345,7 @@ impl Worker {
         acquire!(&latch, acquire_mode, lead, lead_timeout, try_lead)?;
         let standing = latch.standing();
         let now = standing.borrow().clone();
-        if let Standing::Leading { token, path } = now {
+        if let LeadershipState::Leading { token, path } = now {
             let (lock, token) = (self.lock.clone(), token.get());
             let held = [Held { lock, path, token, mode: Mode::Exclusive }];
             let open = self.hold(client, &held, Tie::Latch(&latch)).await;

@@ -36,7 +36,7 @@ enum Mode {
 
 /// Who holds one path, and how often each had its turn.
 #[derive(Debug, Default)]
-struct Standing {
+struct LeadershipState {
     holders: BTreeMap<String, Mode>,
     turns: BTreeMap<String, usize>,
 }
@@ -44,14 +44,14 @@ struct Standing {
 /// Knows at any moment who may believe to hold what.
 #[derive(Debug)]
 struct Referee {
-    paths: Mutex<BTreeMap<String, Standing>>,
+    paths: Mutex<BTreeMap<String, LeadershipState>>,
     stopped: watch::Sender<bool>,
 }
 
 impl Referee {
     /// All contenders, by path.
     fn new(contenders: impl IntoIterator<Item = (String, String)>) -> Arc<Self> {
-        let mut paths: BTreeMap<String, Standing> = BTreeMap::new();
+        let mut paths: BTreeMap<String, LeadershipState> = BTreeMap::new();
         for (path, who) in contenders {
             paths.entry(path).or_default().turns.insert(who, 0);
         }
@@ -80,7 +80,8 @@ impl Referee {
         let standing = paths.get_mut(path).unwrap();
         assert!(standing.holders.remove(who).is_some(), "{path}: {who} does not hold it");
         *standing.turns.get_mut(who).unwrap() += 1;
-        let all_had = |standing: &Standing| standing.turns.values().all(|turns| *turns >= TURNS);
+        let all_had =
+            |standing: &LeadershipState| standing.turns.values().all(|turns| *turns >= TURNS);
         if paths.values().all(all_had) {
             self.stopped.send_replace(true);
         }

@@ -8,7 +8,9 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use zoolet_client::recipes::{LeaderLatch, LeaderSelector, Loss, Standing, Suspension, Term};
+use zoolet_client::recipes::{
+    LeaderLatch, LeaderSelector, LeadershipState, Loss, Suspension, Term,
+};
 use zoolet_client::torture::proxy::Proxy;
 use zoolet_client::{CreateMode, ErrorKind};
 
@@ -58,15 +60,15 @@ pub(crate) async fn a_latch_whose_session_ends_leads_no_more(scene: &Scene) {
     timeout(LONG, first.lost()).await.unwrap();
     timeout(LONG, second.lead()).await.unwrap().unwrap();
     soon("the former leader knows", async || {
-        matches!(&*first.standing().borrow(), Standing::Ended(_))
+        matches!(&*first.standing().borrow(), LeadershipState::Ended(_))
     })
     .await;
     assert!(first.lead().await.unwrap_err().ends_session());
     assert!(first.try_lead().await.unwrap_err().ends_session());
     // A znode that is deleted by hand: it queues up again.
     let path_of = |latch: &LeaderLatch| match &*latch.standing().borrow() {
-        Standing::Leading { path, .. } => path.clone(),
-        other @ (Standing::Waiting | Standing::Ended(_)) => panic!("{other:?}"),
+        LeadershipState::Leading { path, .. } => path.clone(),
+        other @ (LeadershipState::Waiting | LeadershipState::Ended(_)) => panic!("{other:?}"),
     };
     let lost = path_of(&second);
     other.delete(&lost, -1).await.unwrap();
@@ -173,7 +175,7 @@ pub(crate) async fn a_selector_drops_the_work_of_a_lost_term(scene: &Scene) {
 
     let looping = {
         let selector = selector.clone();
-        tokio::spawn(async move { selector.lead_for_ever(async |_| ()).await })
+        tokio::spawn(async move { selector.lead_until_error(async |_| ()).await })
     };
     scene.expire(&one).await;
     assert!(timeout(LONG, looping).await.unwrap().unwrap().ends_session());

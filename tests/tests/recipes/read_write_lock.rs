@@ -81,7 +81,7 @@ pub(crate) async fn a_writer_goes_on_as_a_reader(scene: &Scene) {
     let next = tokio::spawn(async move { waiting.write().await.unwrap() });
     scene.until_children(&one, &path, 2).await;
 
-    let reader = writer.read().await.unwrap();
+    let reader = writer.acquire_read().await.unwrap();
     let (write_name, read_name) = (writer.path().to_owned(), reader.path().to_owned());
     assert!(write_name.ends_with("-__WRIT__0000000000"), "{write_name}");
     assert!(read_name.ends_with("-__READ__0000000000"), "{read_name}");
@@ -97,7 +97,7 @@ pub(crate) async fn a_writer_goes_on_as_a_reader(scene: &Scene) {
 
     // Who has lost the write lock does not become a reader.
     one.delete(next.path(), -1).await.unwrap();
-    assert_eq!(*next.read().await.unwrap_err().kind(), ErrorKind::LockLost);
+    assert_eq!(*next.acquire_read().await.unwrap_err().kind(), ErrorKind::LockLost);
 }
 
 pub(crate) async fn a_cancelled_wait_leaves_nothing_behind(scene: &Scene) {

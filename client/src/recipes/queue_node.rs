@@ -15,12 +15,13 @@ use crate::{Client, Error, ErrorKind};
 use super::name::{KAZOO_LOCK_BASE, LOCK_BASE, ProtectedId, Sequence, join, split};
 use super::remains::{Remains, find_fixed, find_names, remove};
 use super::retry::{
-    back_off, children_now, clean_up_later, delete_created, ensure_containers, insist, is_no_node,
+    back_off, children_now, clean_up_later, delete_created, ensure_containers, is_no_node,
+    retry_transient,
 };
 
 /// The names of the znodes of one place.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Shape {
+pub(crate) enum NodeNaming {
     /// `_c_<uuid>-<base>N`, ephemeral and sequential.
     Protected(&'static str),
     /// `_c_<uuid>-lock-N` and `<hex>__lock__N+1`, in one transaction: both families queue behind.
@@ -33,9 +34,9 @@ pub(crate) enum Shape {
 
 /// What to create.
 #[derive(Clone, Debug)]
-pub(crate) struct Ticket<'a> {
+pub(crate) struct QueueNodeSpec<'a> {
     pub(crate) dir: &'a str,
-    pub(crate) shape: Shape,
+    pub(crate) naming: NodeNaming,
     pub(crate) data: &'a [u8],
     pub(crate) acl: &'a [Acl],
     /// Znodes that must exist when this one is created.
@@ -44,7 +45,7 @@ pub(crate) struct Ticket<'a> {
 
 /// An ephemeral znode of this session, or two of them. It is deleted when the place is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct QueueNode {
     client: Client,
     runtime: Handle,
     dir: String,
@@ -60,7 +61,7 @@ pub(crate) struct Place {
     sent: Arc<AtomicBool>,
 }
 
-impl Place {
+impl QueueNode {
     /// A place that is about to be taken.
     fn empty(client: &Client, dir: &str, fixed: Option<String>) -> Result<Self, Error> {
         Ok(Self {
@@ -79,9 +80,9 @@ impl Place {
     /// A place with a name of its own that its owner is going to create. Dropped, it deletes the
     /// znode if there is one.
     pub(crate) fn planned(client: &Client, dir: &str, base: &str) -> Result<Self, Error> {
-        let mut place = Self::empty(client, dir, None)?;
-        place.names = vec![place.id.curator(base)];
-        Ok(place)
+        let mut queue_node = Self::empty(client, dir, None)?;
+        queue_node.names = vec![queue_node.id.curator(base)];
+        Ok(queue_node)
     }
 
     /// A mark that is set when the create of the znode is sent.
@@ -96,7 +97,7 @@ impl Place {
 
     /// Creates an ephemeral znode of a fixed name; `None` when somebody else has it. Its data is a
     /// random id, by which a lost reply is made up for, a space, and the label.
-    pub(crate) async fn seize(
+    pub(crate) async fn try_create(
         client: &Client,
         path: &str,
         label: &[u8],
@@ -105,23 +106,23 @@ impl Place {
         let Some((dir, name)) = split(path) else {
             return Err(ErrorKind::Protocol(format!("invalid path of a lock: {path:?}")).into());
         };
-        let mut place = Self::empty(client, dir, Some(name.to_owned()))?;
-        let data = [place.id.uuid().as_bytes(), b" ", label].concat();
+        let mut queue_node = Self::empty(client, dir, Some(name.to_owned()))?;
+        let data = [queue_node.id.uuid().as_bytes(), b" ", label].concat();
         let (mut tries, mut in_doubt) = (0, false);
         loop {
             let acl = acl.to_vec();
             let create = client.create_with_acl(path, &data, acl, CreateMode::Ephemeral);
-            match create.marking(&place.sent).await {
+            match create.marking(&queue_node.sent).await {
                 Ok(created) => {
-                    place.take(vec![created]);
-                    return Ok(Some(place));
+                    queue_node.take(vec![created]);
+                    return Ok(Some(queue_node));
                 }
                 Err(error) if error.code() == Some(ErrorCode::NodeExists) => {
-                    let found = if in_doubt { place.find().await? } else { None };
-                    place.armed = found.is_some();
+                    let found = if in_doubt { queue_node.find().await? } else { None };
+                    queue_node.armed = found.is_some();
                     return Ok(found.map(|found| {
-                        place.take(found);
-                        place
+                        queue_node.take(found);
+                        queue_node
                     }));
                 }
                 Err(error) if is_no_node(&error) => {
@@ -132,7 +133,7 @@ impl Place {
                     back_off(client, &error, &mut tries).await;
                 }
                 Err(error) => {
-                    place.armed = in_doubt || error.may_have_happened();
+                    queue_node.armed = in_doubt || error.may_have_happened();
                     return Err(error);
                 }
             }
@@ -143,21 +144,21 @@ impl Place {
     /// same round trip: they were read behind the create.
     pub(crate) async fn enter(
         client: &Client,
-        ticket: &Ticket<'_>,
+        spec: &QueueNodeSpec<'_>,
     ) -> Result<(Self, Option<Vec<String>>), Error> {
-        let mut place = Self::empty(client, ticket.dir, None)?;
+        let mut queue_node = Self::empty(client, spec.dir, None)?;
         let (mut tries, mut in_doubt) = (0, false);
         loop {
             // Calls are carried out in the order in which they are made: the list behind the create.
-            let listed = async { client.children(ticket.dir).await };
-            let (created, listed) = tokio::join!(biased; place.create(ticket), listed);
+            let listed = async { client.children(spec.dir).await };
+            let (created, listed) = tokio::join!(biased; queue_node.create(spec), listed);
             match created {
                 Ok(created) => {
-                    place.take(created);
-                    return Ok((place, listed.ok().map(|(names, _)| names)));
+                    queue_node.take(created);
+                    return Ok((queue_node, listed.ok().map(|(names, _)| names)));
                 }
                 Err(error) if is_no_node(&error) => {
-                    ensure_containers(client, ticket.dir).await?;
+                    ensure_containers(client, spec.dir).await?;
                 }
                 Err(error) if error.is_transient() => {
                     in_doubt |= error.may_have_happened();
@@ -165,15 +166,15 @@ impl Place {
                     if !in_doubt {
                         continue;
                     }
-                    debug!(dir = ticket.dir, %error, "looking for a znode whose create was lost");
-                    let found = place.find().await?;
+                    debug!(dir = spec.dir, %error, "looking for a znode whose create was lost");
+                    let found = queue_node.find().await?;
                     if let Some(found) = found.filter(|_| !planted!("lost-create-is-forgotten")) {
-                        place.take(found);
-                        return Ok((place, None));
+                        queue_node.take(found);
+                        return Ok((queue_node, None));
                     }
                 }
                 Err(error) => {
-                    place.armed = in_doubt || error.may_have_happened();
+                    queue_node.armed = in_doubt || error.may_have_happened();
                     return Err(error);
                 }
             }
@@ -185,22 +186,23 @@ impl Place {
     pub(crate) async fn enter_again(
         &self,
         base: &str,
-        ticket: &Ticket<'_>,
+        spec: &QueueNodeSpec<'_>,
     ) -> Result<(Self, Option<Vec<String>>), Error> {
         let client = &self.client;
-        let mut place = Self::empty(client, ticket.dir, None)?;
-        let (old, new) = (join(&self.dir, self.name()), join(ticket.dir, &place.id.curator(base)));
+        let mut queue_node = Self::empty(client, spec.dir, None)?;
+        let (old, new) =
+            (join(&self.dir, self.name()), join(spec.dir, &queue_node.id.curator(base)));
         let mode = CreateMode::EphemeralSequential;
         let (mut tries, mut in_doubt) = (0, false);
         loop {
             let transaction = client.transaction().delete(&old, -1);
-            let transaction = transaction.create(&new, ticket.data, ticket.acl.to_vec(), mode);
-            let error = match transaction.commit().marking(&place.sent).await {
+            let transaction = transaction.create(&new, spec.data, spec.acl.to_vec(), mode);
+            let error = match transaction.commit().marking(&queue_node.sent).await {
                 Ok((_, mut results)) => {
                     if let Some(MultiResult::Create2 { path, stat }) = results.pop() {
-                        place.take(vec![(path, stat)]);
+                        queue_node.take(vec![(path, stat)]);
                     }
-                    return Ok((place, None));
+                    return Ok((queue_node, None));
                 }
                 Err(error) => error,
             };
@@ -208,17 +210,17 @@ impl Place {
                 in_doubt |= error.may_have_happened();
                 back_off(client, &error, &mut tries).await;
             } else if !is_no_node(&error) {
-                place.armed = in_doubt || error.may_have_happened();
+                queue_node.armed = in_doubt || error.may_have_happened();
                 return Err(error);
             }
-            if in_doubt && let Some(found) = place.find().await? {
-                place.take(found);
-                return Ok((place, None));
+            if in_doubt && let Some(found) = queue_node.find().await? {
+                queue_node.take(found);
+                return Ok((queue_node, None));
             }
             if is_no_node(&error) {
                 // Somebody has deleted the old one.
-                place.armed = false;
-                return Self::enter(client, ticket).await;
+                queue_node.armed = false;
+                return Self::enter(client, spec).await;
             }
         }
     }
@@ -234,17 +236,18 @@ impl Place {
         for name in children_now(client, dir).await? {
             let Some(id) = ProtectedId::of(&name).filter(|_| is_name(&name)) else { continue };
             let path = join(dir, &name);
-            let stat = insist(client, || client.exists(&path)).await?;
+            let stat = retry_transient(client, || client.exists(&path)).await?;
             let session = client.session().id;
             let Some(stat) = stat.filter(|stat| stat.ephemeral_owner == session) else { continue };
-            if let Some(place) = places.iter_mut().find(|place| place.id == id) {
-                place.names.push(name);
+            if let Some(queue_node) = places.iter_mut().find(|queue_node| queue_node.id == id) {
+                queue_node.names.push(name);
                 // Curator's form first, as they were created.
-                place.names.sort_by_key(|name| !name.starts_with("_c_"));
+                queue_node.names.sort_by_key(|name| !name.starts_with("_c_"));
             } else {
-                let mut place = Self::empty(client, dir, None)?;
-                (place.id, place.names, place.czxid) = (id, vec![name], stat.czxid.0);
-                places.push(place);
+                let mut queue_node = Self::empty(client, dir, None)?;
+                (queue_node.id, queue_node.names, queue_node.czxid) =
+                    (id, vec![name], stat.czxid.0);
+                places.push(queue_node);
             }
         }
         Ok(places)
@@ -253,8 +256,8 @@ impl Place {
     /// The same of a znode of a fixed name; `None` if it is not this session's.
     pub(crate) async fn adopt_fixed(client: &Client, path: &str) -> Result<Option<Self>, Error> {
         let Some((dir, name)) = split(path) else { return Ok(None) };
-        insist(client, || client.sync(path)).await?;
-        let (data, stat) = match insist(client, || client.get(path)).await {
+        retry_transient(client, || client.sync(path)).await?;
+        let (data, stat) = match retry_transient(client, || client.get(path)).await {
             Ok(found) => found,
             Err(error) if is_no_node(&error) => return Ok(None),
             Err(error) => return Err(error),
@@ -264,44 +267,44 @@ impl Place {
         if stat.ephemeral_owner != client.session().id {
             return Ok(None);
         }
-        let mut place = Self::empty(client, dir, Some(name.to_owned()))?;
-        place.id = id;
-        place.take(vec![(path.to_owned(), stat)]);
-        Ok(Some(place))
+        let mut queue_node = Self::empty(client, dir, Some(name.to_owned()))?;
+        queue_node.id = id;
+        queue_node.take(vec![(path.to_owned(), stat)]);
+        Ok(Some(queue_node))
     }
 
-    async fn create(&self, ticket: &Ticket<'_>) -> Result<Vec<(String, Stat)>, Error> {
-        let acl = ticket.acl.to_vec();
-        let (name, mode) = match ticket.shape {
-            Shape::Protected(base) => (self.id.curator(base), CreateMode::EphemeralSequential),
-            Shape::Numbered(base, number) => {
+    async fn create(&self, spec: &QueueNodeSpec<'_>) -> Result<Vec<(String, Stat)>, Error> {
+        let acl = spec.acl.to_vec();
+        let (name, mode) = match spec.naming {
+            NodeNaming::Protected(base) => (self.id.curator(base), CreateMode::EphemeralSequential),
+            NodeNaming::Numbered(base, number) => {
                 (format!("{}{}", self.id.curator(base), number.suffix()), CreateMode::Ephemeral)
             }
-            Shape::Plain => (self.id.uuid(), CreateMode::Ephemeral),
-            Shape::Bilingual => {
+            NodeNaming::Plain => (self.id.uuid(), CreateMode::Ephemeral),
+            NodeNaming::Bilingual => {
                 let names = [self.id.curator(LOCK_BASE), self.id.kazoo(KAZOO_LOCK_BASE)];
-                return self.create_all(ticket, &names, CreateMode::EphemeralSequential).await;
+                return self.create_all(spec, &names, CreateMode::EphemeralSequential).await;
             }
         };
-        if !ticket.held.is_empty() {
-            return self.create_all(ticket, &[name], mode).await;
+        if !spec.held.is_empty() {
+            return self.create_all(spec, &[name], mode).await;
         }
-        let path = join(ticket.dir, &name);
-        let create = self.client.create_with_acl(&path, ticket.data, acl, mode);
+        let path = join(spec.dir, &name);
+        let create = self.client.create_with_acl(&path, spec.data, acl, mode);
         Ok(vec![create.marking(&self.sent).await?])
     }
 
     /// Creates several znodes, or one that others have to hold up, in one transaction.
     async fn create_all(
         &self,
-        ticket: &Ticket<'_>,
+        spec: &QueueNodeSpec<'_>,
         names: &[String],
         mode: CreateMode,
     ) -> Result<Vec<(String, Stat)>, Error> {
-        let mut transaction = self.client.transaction().while_held(ticket.held);
+        let mut transaction = self.client.transaction().while_held(spec.held);
         for name in names {
-            let path = join(ticket.dir, name);
-            transaction = transaction.create(&path, ticket.data, ticket.acl.to_vec(), mode);
+            let path = join(spec.dir, name);
+            transaction = transaction.create(&path, spec.data, spec.acl.to_vec(), mode);
         }
         let (_, results) = transaction.commit().marking(&self.sent).await?;
         let created = |result| match result {
@@ -331,7 +334,7 @@ impl Place {
         let mut found = Vec::new();
         for name in names {
             let path = join(&self.dir, &name);
-            match insist(&self.client, || self.client.exists(&path)).await? {
+            match retry_transient(&self.client, || self.client.exists(&path)).await? {
                 Some(stat) if stat.ephemeral_owner == session => {
                     found.push((path, stat));
                 }
@@ -385,7 +388,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for QueueNode {
     fn drop(&mut self) {
         // A create that was never sent has left nothing.
         let is_unsent = self.czxid == 0 && !self.sent.load(Ordering::Relaxed);

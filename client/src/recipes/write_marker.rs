@@ -20,16 +20,16 @@ use zoolet_jute::{Acl, CreateMode, ErrorCode};
 
 use crate::{Client, Error, ErrorKind, Transaction};
 
-use super::place::Place;
-use super::retry::{back_off, ensure_containers, insist, is_no_node};
+use super::queue_node::QueueNode;
+use super::retry::{back_off, ensure_containers, is_no_node, retry_transient};
 
 /// The most witnesses of one writer, and so the most of its transactions that are under way.
 const WITNESSES_MAX: usize = 32;
 
 /// One witness.
 #[derive(Debug)]
-struct Standing {
-    place: Place,
+struct LeadershipState {
+    queue_node: QueueNode,
     path: String,
     /// Whether its znode was created.
     exists: bool,
@@ -48,15 +48,15 @@ enum Again {
 
 /// The znodes of one writer.
 #[derive(Debug)]
-pub(crate) struct Witness {
+pub(crate) struct WriteMarker {
     client: Client,
     dir: String,
-    free: Mutex<Vec<Standing>>,
+    free: Mutex<Vec<LeadershipState>>,
     turns: Semaphore,
     is_refused: AtomicBool,
 }
 
-impl Witness {
+impl WriteMarker {
     /// The witness for writes to a path.
     pub(crate) fn new(client: &Client, path: &str) -> Self {
         Self {
@@ -115,12 +115,12 @@ impl Witness {
     /// Commits without a witness, from now on.
     async fn refused(
         &self,
-        mut standing: Standing,
+        mut standing: LeadershipState,
         parts: &impl for<'a> Fn(Transaction<'a>) -> Transaction<'a>,
     ) -> Result<(), Error> {
         debug!(dir = self.dir, "no witness may be created: a lost reply leaves a write in doubt");
         self.is_refused.store(true, Ordering::Relaxed);
-        standing.place.disarm();
+        standing.queue_node.disarm();
         self.commit_alone(parts).await
     }
 
@@ -141,16 +141,16 @@ impl Witness {
         }
     }
 
-    fn stand(&self) -> Result<Standing, Error> {
-        let place = Place::planned(&self.client, &self.dir, "witness")?;
-        let path = place.paths().pop().unwrap_or_default();
-        Ok(Standing { place, path, exists: false, number: 0 })
+    fn stand(&self) -> Result<LeadershipState, Error> {
+        let queue_node = QueueNode::planned(&self.client, &self.dir, "witness")?;
+        let path = queue_node.paths().pop().unwrap_or_default();
+        Ok(LeadershipState { queue_node, path, exists: false, number: 0 })
     }
 
     /// Commits the parts and the witness's number; `None` when that is done.
     async fn commit_numbered(
         &self,
-        standing: &mut Standing,
+        standing: &mut LeadershipState,
         parts: &impl for<'a> Fn(Transaction<'a>) -> Transaction<'a>,
     ) -> Result<Option<Again>, Error> {
         let number = standing.number.to_string();
@@ -165,7 +165,7 @@ impl Witness {
             } else {
                 transaction.create(path, data, Acl::open(), CreateMode::Ephemeral)
             };
-            let committed = transaction.commit().marking(standing.place.sent()).await;
+            let committed = transaction.commit().marking(standing.queue_node.sent()).await;
             let Err(error) = committed else {
                 standing.exists = true;
                 return Ok(None);
@@ -200,10 +200,10 @@ impl Witness {
     }
 
     /// Whether the witness tells that the transaction happened; notes whether there is one.
-    async fn has_seen(&self, standing: &mut Standing, number: &[u8]) -> Result<bool, Error> {
+    async fn has_seen(&self, standing: &mut LeadershipState, number: &[u8]) -> Result<bool, Error> {
         let path = standing.path.as_str();
-        insist(&self.client, || self.client.sync(path)).await?;
-        match insist(&self.client, || self.client.get(path)).await {
+        retry_transient(&self.client, || self.client.sync(path)).await?;
+        match retry_transient(&self.client, || self.client.get(path)).await {
             Ok((data, _)) => {
                 standing.exists = true;
                 Ok(data.as_ref() == number && !planted!("lost-reply-adds-twice"))
@@ -216,7 +216,7 @@ impl Witness {
         }
     }
 
-    fn free(&self) -> MutexGuard<'_, Vec<Standing>> {
+    fn free(&self) -> MutexGuard<'_, Vec<LeadershipState>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

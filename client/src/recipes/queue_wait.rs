@@ -9,8 +9,8 @@ use tokio::time::sleep;
 use crate::{Client, Error, ErrorCode, EventType, OneshotWatcher, Stat};
 
 use super::name::{Sequence, join, nearest_before};
-use super::place::{Place, Ticket};
-use super::retry::{children, fired, insist, is_no_node};
+use super::queue_node::{QueueNode, QueueNodeSpec};
+use super::retry::{children, fired, is_no_node, retry_transient};
 
 /// How often a znode is looked at that may not be read, and so not be watched.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -46,13 +46,13 @@ pub(crate) fn turn(
 /// Enters a queue and waits until it is this place's turn. Who drops the future leaves the queue.
 pub(crate) async fn take_turn(
     client: &Client,
-    ticket: &Ticket<'_>,
+    spec: &QueueNodeSpec<'_>,
     turn: impl Fn(&[String], &str) -> Turn,
-) -> Result<Place, Error> {
+) -> Result<QueueNode, Error> {
     loop {
-        let (place, listed) = Place::enter(client, ticket).await?;
-        if wait_turn(&place, listed, &turn).await? {
-            return Ok(place);
+        let (queue_node, listed) = QueueNode::enter(client, spec).await?;
+        if wait_turn(&queue_node, listed, &turn).await? {
+            return Ok(queue_node);
         }
     }
 }
@@ -60,18 +60,18 @@ pub(crate) async fn take_turn(
 /// Enters a queue and leaves it again unless it is this place's turn at once.
 pub(crate) async fn try_turn(
     client: &Client,
-    ticket: &Ticket<'_>,
+    spec: &QueueNodeSpec<'_>,
     turn: impl Fn(&[String], &str) -> Turn,
-) -> Result<Option<Place>, Error> {
-    let (place, listed) = Place::enter(client, ticket).await?;
+) -> Result<Option<QueueNode>, Error> {
+    let (queue_node, listed) = QueueNode::enter(client, spec).await?;
     let names = match listed {
         Some(names) => names,
-        None => children(client, ticket.dir).await?,
+        None => children(client, spec.dir).await?,
     };
-    if turn(&names, place.name()) == Turn::Mine {
-        return Ok(Some(place));
+    if turn(&names, queue_node.name()) == Turn::Mine {
+        return Ok(Some(queue_node));
     }
-    place.leave().await?;
+    queue_node.leave().await?;
     Ok(None)
 }
 
@@ -82,14 +82,14 @@ pub(crate) async fn adopt_turns(
     dir: &str,
     number: impl Fn(&str) -> Option<Sequence>,
     turn: impl Fn(&[String], &str) -> Turn,
-) -> Result<Vec<Place>, Error> {
-    let places = Place::adopt(client, dir, |name| number(name).is_some()).await?;
+) -> Result<Vec<QueueNode>, Error> {
+    let places = QueueNode::adopt(client, dir, |name| number(name).is_some()).await?;
     let names = children(client, dir).await?;
     let mut held = Vec::new();
-    for place in places {
-        match turn(&names, place.name()) {
-            Turn::Mine => held.push(place),
-            Turn::Behind(_) | Turn::Gone => drop(place.leave().await?),
+    for queue_node in places {
+        match turn(&names, queue_node.name()) {
+            Turn::Mine => held.push(queue_node),
+            Turn::Behind(_) | Turn::Gone => drop(queue_node.leave().await?),
         }
     }
     Ok(held)
@@ -97,21 +97,21 @@ pub(crate) async fn adopt_turns(
 
 /// Waits until it is the place's turn; false when it has been deleted meanwhile.
 pub(crate) async fn wait_turn(
-    place: &Place,
+    queue_node: &QueueNode,
     mut listed: Option<Vec<String>>,
     turn: impl Fn(&[String], &str) -> Turn,
 ) -> Result<bool, Error> {
     loop {
         let names = match listed.take() {
             Some(names) => names,
-            None => children(place.client(), place.dir()).await?,
+            None => children(queue_node.client(), queue_node.dir()).await?,
         };
-        match turn(&names, place.name()) {
+        match turn(&names, queue_node.name()) {
             Turn::Mine => return Ok(true),
             Turn::Gone => return Ok(planted!("deleted-place-is-held")),
             Turn::Behind(name) => {
-                let path = join(place.dir(), &name);
-                wait_changed(place.client(), &path).await?;
+                let path = join(queue_node.dir(), &name);
+                wait_changed(queue_node.client(), &path).await?;
                 if planted!("read-write-wakes-late") && name.contains("__") {
                     sleep(LOOK_AGAIN * 5).await;
                 }
@@ -145,7 +145,7 @@ impl Sign {
 /// leaves none behind on a znode that does not exist. A lock's ACL may forbid to read it: then no
 /// server reports its end, and the refusal says only that it is there yet.
 async fn look(client: &Client, path: &str) -> Result<Option<(Option<Stat>, Sign)>, Error> {
-    match insist(client, || client.get_watched(path)).await {
+    match retry_transient(client, || client.get_watched(path)).await {
         Ok((_, stat, watch)) => Ok(Some((Some(stat), Sign::Watch(watch)))),
         Err(error) if is_no_node(&error) => Ok(None),
         Err(error) if error.code() == Some(ErrorCode::NoAuth) => Ok(Some((None, Sign::Time))),
