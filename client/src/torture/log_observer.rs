@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::watch;
-use tokio::task::JoinSet;
+use tokio::task::{JoinSet, unconstrained};
 use tokio::time::{Instant, interval, sleep, timeout};
 use zoolet_jute::{PathWatchRequest, Reply, Request};
 
@@ -124,8 +124,11 @@ impl LogObserver {
                 _ = look.tick() => {
                     let last = *self.stopped.borrow();
                     let reached = limited(client.sync(&self.root)).await;
-                    // Events come before the answer to what was asked behind them.
-                    while let Ok(Ok(event)) = timeout(Duration::ZERO, watcher.changed()).await {
+                    // Events come before the answer to what was asked behind them. All of them are
+                    // taken: the runtime would have a task pause after some that are there.
+                    while let Ok(Ok(event)) =
+                        timeout(Duration::ZERO, unconstrained(watcher.changed())).await
+                    {
                         if state.has_changed().unwrap_or(true) {
                             break;
                         }
