@@ -262,24 +262,26 @@ impl Worker {
         acquire_mode: AcquireMode,
     ) -> Result<bool, Error> {
         let parts = self.lock.parts();
-        if let Some(last) = parts.last()
-            && self.random.chance(30)
-        {
-            // Others find one lock of several taken, and have to give back what they have.
-            let mutex = LockMutex::new(client, &last.path);
-            return self.hold_part(client, last, mutex, acquire_mode).await;
+        if let Some(last) = self.last_alone(&parts) {
+            return self.hold_part(client, last, acquire_mode).await;
         }
         let locks = MultiLock::mutexes(client, parts.iter().map(|part| part.path.as_str()));
         self.hold_all(client, &parts, &locks, acquire_mode).await
+    }
+
+    /// Returns the last of several locks when this turn is to take that one alone: others find it
+    /// taken, and have to give back what they have.
+    fn last_alone<'a>(&mut self, parts: &'a [Lock]) -> Option<&'a Lock> {
+        parts.last().filter(|_| self.random.chance(30))
     }
 
     async fn hold_part(
         &mut self,
         client: &Client,
         part: &Lock,
-        mutex: LockMutex,
         acquire_mode: AcquireMode,
     ) -> Result<bool, Error> {
+        let mutex = LockMutex::new(client, &part.path);
         let guard = acquire!(mutex, acquire_mode, acquire, acquire_timeout, try_acquire)?;
         let Some(guard) = guard else { return Ok(false) };
         self.hold_guard_of(client, part, guard, Mode::Exclusive).await?;
@@ -293,11 +295,8 @@ impl Worker {
         acquire_mode: AcquireMode,
     ) -> Result<bool, Error> {
         let parts = self.lock.parts();
-        if let Some(last) = parts.last()
-            && self.random.chance(30)
-        {
-            let mutex = LockMutex::new(client, &last.path);
-            return self.hold_part(client, last, mutex, acquire_mode).await;
+        if let Some(last) = self.last_alone(&parts) {
+            return self.hold_part(client, last, acquire_mode).await;
         }
         let lock = |part: &Lock| -> Box<dyn Lockable> {
             let path = &part.path;

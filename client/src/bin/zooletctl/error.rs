@@ -200,7 +200,7 @@ fn failure(error: &Error) -> Told {
         _ => None,
     };
     let exit = match error.kind() {
-        // Of the connect string or a path, or an answer that makes no sense.
+        // The connect string or a path is wrong. Otherwise a server has sent what makes no sense.
         ErrorKind::Protocol(_) if !error.may_have_happened() => Exit::InvalidInput,
         ErrorKind::Protocol(_) => Exit::Failed,
         ErrorKind::LockLost => Exit::Lost,
