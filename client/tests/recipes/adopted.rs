@@ -7,7 +7,7 @@ use zoolet_client::recipes::{
     DoubleBarrier, LeaderLatch, LockOptions, MultiLock, Mutex, PersistentNode, ReadWriteLock,
     Semaphore, SemaphoreMutex, SimpleLock, Suspension,
 };
-use zoolet_client::{Client, ClientOptions, CreateMode};
+use zoolet_client::{Client, ClientOptions, CreateMode, ErrorCode};
 
 use crate::tree::{Ensemble, SOON};
 
@@ -138,6 +138,31 @@ async fn a_resumed_session_keeps_its_persistent_nodes() {
         timeout(SOON, node.close()).await.unwrap().unwrap();
     }
     assert_eq!(ensemble.tree.names("/kept"), [foreign.trim_start_matches("/kept/")]);
+}
+
+/// It had handles of those that it had found already; dropped, they deleted their znodes.
+#[tokio::test(start_paused = true)]
+async fn an_adoption_that_fails_deletes_nothing() {
+    let mut ensemble = Ensemble::new();
+    let client = ensemble.client().await;
+    let numbered = CreateMode::EphemeralSequential;
+    let mut nodes = Vec::new();
+    for data in [b"1", b"2"] {
+        let node = PersistentNode::start(&client, "/kept/numbered", numbered, data).unwrap();
+        timeout(SOON, node.path()).await.unwrap().unwrap();
+        nodes.push(node);
+    }
+    // Behind the others in the list.
+    let foreign = "/kept/_c_ffffffff-ffff-4fff-bfff-ffffffffffff-numbered0000000099";
+    ensemble.tree.create(foreign, b"");
+    ensemble.tree.state().unreadable.insert(foreign.to_owned());
+    let before = ensemble.tree.names("/kept");
+    let client = handed_over(&mut ensemble, client).await;
+    drop(nodes);
+    let refused = PersistentNode::adopt(&client, "/kept/numbered", numbered).await.unwrap_err();
+    assert_eq!(refused.code(), Some(ErrorCode::NoAuth));
+    sleep(SOON).await;
+    assert_eq!(ensemble.tree.names("/kept"), before);
 }
 
 /// Nothing shows which process has created a persistent znode.

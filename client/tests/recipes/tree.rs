@@ -51,6 +51,8 @@ pub(crate) struct State {
     emptied: BTreeSet<String>,
     /// What may not be deleted.
     pub(crate) undeletable: BTreeSet<String>,
+    /// The znodes whose data may not be read.
+    pub(crate) unreadable: BTreeSet<String>,
     watches: BTreeSet<String>,
     recursive: BTreeSet<String>,
     events: Vec<(Zxid, EventType, String)>,
@@ -254,6 +256,11 @@ impl State {
         );
         if self.is_read_only && !is_read {
             return Err(ErrorCode::NotReadOnly);
+        }
+        if let Request::GetData(read) = &request
+            && self.unreadable.contains(&read.path)
+        {
+            return Err(ErrorCode::NoAuth);
         }
         match request {
             Request::Create2(body) => self.write(&MultiOp::Create2(body)),

@@ -216,3 +216,31 @@ async fn a_slow_address_is_reached_behind_many_dead_ones_of_its_name() {
         assert!(client.is_ok(), "{names}: {:?}", client.err());
     }
 }
+
+/// Each address had the share of a whole server, one after the other, and the next server's turn
+/// came when the session was over.
+#[tokio::test(start_paused = true)]
+async fn silent_addresses_of_one_name_leave_time_for_the_next() {
+    for seed in 0..8 {
+        let mut servers = Servers::new();
+        let silent: Vec<String> = (0..4).map(|place| format!("silent:{place}")).collect();
+        servers.network.addresses.lock().unwrap().insert("name:1".to_owned(), silent);
+        let options = servers.options().seed(seed).connect_timeout(TIMEOUT);
+        let script = async {
+            let mut kept = Vec::new();
+            loop {
+                let mut connection = servers.accept().await;
+                if connection.address == "other:1" {
+                    connection.hello().await;
+                    connection.grant().await;
+                }
+                kept.push(connection);
+            }
+        };
+        let client = tokio::select! {
+            client = options.connect("name:1,other:1") => client,
+            () = script => unreachable!("it goes on for ever"),
+        };
+        assert!(client.is_ok(), "{seed}: {:?}", client.err());
+    }
+}
