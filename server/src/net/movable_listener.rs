@@ -203,3 +203,84 @@ impl Mover {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::timeout;
+
+    use super::*;
+    use crate::transport::RealNet;
+
+    /// The lookup of `slow` never ends, and `taken` belongs to another program.
+    #[derive(Debug)]
+    struct TestNet;
+
+    impl Net for TestNet {
+        fn listen<'a>(&'a self, address: &'a str, backlog: u32) -> BoxFuture<'a, Opened> {
+            match address {
+                "slow:1" => Box::pin(pending()),
+                "taken:1" => Box::pin(async { Err(io::ErrorKind::AddrInUse.into()) }),
+                _ => RealNet.listen(address, backlog),
+            }
+        }
+
+        fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {
+            RealNet.connect(address)
+        }
+    }
+
+    async fn opened() -> (MovableListener, Mover, watch::Sender<String>) {
+        let (net, backlog, address): (Arc<dyn Net>, _, _) = (Arc::new(TestNet), 8, "127.0.0.1:0");
+        let socket = net.listen(address, backlog).await.unwrap();
+        let bound = watch::Sender::new(socket.local_addr().unwrap());
+        let (address, listener) = (address.to_owned(), Some(socket));
+        let listener = MovableListener { net, backlog, address: address.clone(), listener, bound };
+        let (wanted, followed) = watch::channel(address);
+        let mover = Mover::new(&listener, followed);
+        (listener, mover, wanted)
+    }
+
+    /// The port accepted no client while the name of its new address was looked up.
+    #[tokio::test]
+    async fn clients_are_accepted_while_a_name_is_looked_up() {
+        let (mut listener, mut mover, wanted) = opened().await;
+        wanted.send_replace("slow:1".to_owned());
+        let address = listener.bound().borrow().to_string();
+        let client = RealNet.connect(&address);
+        let accepted = async {
+            tokio::select! {
+                accepted = listener.accept() => accepted,
+                (address, _) = mover.next() => unreachable!("{address} was looked up"),
+            }
+        };
+        let (client, accepted) = tokio::join!(client, accepted);
+        client.unwrap();
+        accepted.unwrap();
+        // Another change does not wait for the lookup.
+        wanted.send_replace("127.0.0.1:00".to_owned());
+        let next = timeout(Duration::from_secs(30), mover.next()).await;
+        let (address, socket) = next.expect("the lookup is given up");
+        listener.move_to(&address, socket).await.unwrap();
+        assert_eq!(listener.address, "127.0.0.1:00");
+    }
+
+    #[tokio::test]
+    async fn an_address_that_is_taken_is_tried_less_and_less_often() {
+        let (mut listener, mut mover, wanted) = opened().await;
+        wanted.send_replace("taken:1".to_owned());
+        let (address, socket) = mover.next().await;
+        let mut moved = listener.move_to(&address, socket).await;
+        let mut pauses = Vec::new();
+        for _ in 0..8 {
+            assert_eq!(moved.as_ref().unwrap_err().kind(), io::ErrorKind::AddrInUse);
+            pauses.push(mover.retry_pause.as_secs());
+            mover.note(&listener, &address, moved);
+            assert!(
+                listener.listener.is_some() && mover.retry_at.is_some(),
+                "it stays, and retries"
+            );
+            moved = Err(io::ErrorKind::AddrInUse.into());
+        }
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60]);
+    }
+}
