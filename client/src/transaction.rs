@@ -36,6 +36,18 @@ impl<'a> Transaction<'a> {
         self
     }
 
+    /// Returns the znodes that have to exist for it to commit.
+    #[cfg(feature = "torture")]
+    pub(crate) fn checked_locks(&self) -> Vec<String> {
+        let mut paths = Vec::new();
+        for op in self.ops.iter().take(self.lock_checks) {
+            if let MultiOp::Check(check) = op {
+                paths.push(self.client.root().to_client_or_as_it_is(check.path.clone()));
+            }
+        }
+        paths
+    }
+
     /// Returns how many parts the caller has added.
     pub(crate) fn parts(&self) -> usize {
         self.ops.len().saturating_sub(self.lock_checks)

@@ -28,7 +28,7 @@ const WITNESSES_MAX: usize = 32;
 
 /// One witness.
 #[derive(Debug)]
-struct LeadershipState {
+struct Marker {
     queue_node: QueueNode,
     path: String,
     /// Whether its znode was created.
@@ -51,7 +51,7 @@ enum Again {
 pub(crate) struct WriteMarker {
     client: Client,
     dir: String,
-    free: Mutex<Vec<LeadershipState>>,
+    free: Mutex<Vec<Marker>>,
     turns: Semaphore,
     is_refused: AtomicBool,
 }
@@ -115,7 +115,7 @@ impl WriteMarker {
     /// Commits without a witness, from now on.
     async fn refused(
         &self,
-        mut standing: LeadershipState,
+        mut standing: Marker,
         parts: &impl for<'a> Fn(Transaction<'a>) -> Transaction<'a>,
     ) -> Result<(), Error> {
         debug!(dir = self.dir, "no witness may be created: a lost reply leaves a write in doubt");
@@ -141,16 +141,16 @@ impl WriteMarker {
         }
     }
 
-    fn stand(&self) -> Result<LeadershipState, Error> {
+    fn stand(&self) -> Result<Marker, Error> {
         let queue_node = QueueNode::planned(&self.client, &self.dir, "witness")?;
         let path = queue_node.paths().pop().unwrap_or_default();
-        Ok(LeadershipState { queue_node, path, exists: false, number: 0 })
+        Ok(Marker { queue_node, path, exists: false, number: 0 })
     }
 
     /// Commits the parts and the witness's number; `None` when that is done.
     async fn commit_numbered(
         &self,
-        standing: &mut LeadershipState,
+        standing: &mut Marker,
         parts: &impl for<'a> Fn(Transaction<'a>) -> Transaction<'a>,
     ) -> Result<Option<Again>, Error> {
         let number = standing.number.to_string();
@@ -200,7 +200,7 @@ impl WriteMarker {
     }
 
     /// Whether the witness tells that the transaction happened; notes whether there is one.
-    async fn has_seen(&self, standing: &mut LeadershipState, number: &[u8]) -> Result<bool, Error> {
+    async fn has_seen(&self, standing: &mut Marker, number: &[u8]) -> Result<bool, Error> {
         let path = standing.path.as_str();
         retry_transient(&self.client, || self.client.sync(path)).await?;
         match retry_transient(&self.client, || self.client.get(path)).await {
@@ -216,7 +216,7 @@ impl WriteMarker {
         }
     }
 
-    fn free(&self) -> MutexGuard<'_, Vec<LeadershipState>> {
+    fn free(&self) -> MutexGuard<'_, Vec<Marker>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,7 +7,7 @@
 //! changes, read behind it, equals the changes that were seen: then nothing happened there in the
 //! gap. A gap that stays open leaves the grants that it touches unverified, and they are counted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tokio::time::Instant;
 
@@ -158,6 +158,21 @@ impl Log {
         lives
     }
 
+    /// Returns the transactions that deleted a child of a directory whose create was not seen.
+    pub(crate) fn ends_without_create(&self, dir: &str) -> Vec<i64> {
+        let mut open: BTreeSet<&str> = BTreeSet::new();
+        let mut ends = Vec::new();
+        for ((zxid, path), happened) in &self.events {
+            let Some(name) = child_of(dir, path) else { continue };
+            if *happened == Happened::Created {
+                open.insert(name);
+            } else if !open.remove(name) {
+                ends.push(*zxid);
+            }
+        }
+        ends
+    }
+
     /// The lives of one path.
     pub(crate) fn lives_of(&self, path: &str) -> Vec<Life> {
         let Some((dir, name)) = path.rsplit_once('/') else { return Vec::new() };
@@ -207,6 +222,9 @@ mod tests {
         }
         let lives = log.lives_of("/d/a");
         assert_eq!(lives.iter().map(|life| life.deleted).collect::<Vec<_>>(), [Some(4), None]);
+        assert_eq!(log.ends_without_create("/d"), [0_i64; 0]);
+        log.add(6, "/d/c", Happened::Deleted);
+        assert_eq!(log.ends_without_create("/d"), [6]);
         assert!(lives.iter().any(|life| life.is_at(3)) && !lives.iter().any(|life| life.is_at(4)));
     }
 }

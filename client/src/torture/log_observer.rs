@@ -126,13 +126,17 @@ impl LogObserver {
                     let reached = limited(client.sync(&self.root)).await;
                     // Events come before the answer to what was asked behind them. All of them are
                     // taken: the runtime would have a task pause after some that are there.
-                    while let Ok(Ok(event)) =
-                        timeout(Duration::ZERO, unconstrained(watcher.changed())).await
-                    {
-                        if state.has_changed().unwrap_or(true) {
-                            break;
+                    let taken = loop {
+                        match timeout(Duration::ZERO, unconstrained(watcher.changed())).await {
+                            Err(_) => break Ok(()),
+                            // Events came that the watcher had no room for, or the session has ended.
+                            Ok(Err(error)) => break Err(error),
+                            Ok(Ok(_)) if state.has_changed().unwrap_or(true) => break Ok(()),
+                            Ok(Ok(event)) => self.saw(&event),
                         }
-                        self.saw(&event);
+                    };
+                    if let Err(error) = taken {
+                        break Err(error);
                     }
                     if state.has_changed().unwrap_or(true) {
                         break Err(ErrorKind::ConnectionLoss.into());
@@ -147,7 +151,8 @@ impl LogObserver {
                 }
             }
         };
-        self.log().covers(from, covered);
+        // The transaction of the sync may have come before the watch.
+        self.log().covers(from + 1, covered);
         if end.is_ok() {
             // The session would end by itself as well.
             let _ = limited(client.close()).await;

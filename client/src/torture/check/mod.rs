@@ -103,7 +103,7 @@ pub struct Judged {
     pub unverified: usize,
     /// Ends of znodes in queues that one waiter was notified of.
     pub wakes: usize,
-    /// Worker-overs whose time was judged.
+    /// Hand-overs whose time was judged.
     pub hand_overs: usize,
 }
 
@@ -144,7 +144,7 @@ pub struct Verdict {
     pub refused: usize,
     /// Ends of znodes in queues that one waiter was notified of.
     pub wakes: usize,
-    /// Worker-overs whose time was judged: nothing was done to the two or to the servers.
+    /// Hand-overs whose time was judged: nothing was done to the two or to the servers.
     pub hand_overs: usize,
     /// The longest of them.
     pub hand_over_max: Duration,

@@ -12,7 +12,7 @@ pub(super) fn znode(token: i64) -> String {
 }
 
 /// The znode of this token lived from its token to a zxid.
-fn lived(history: &mut History, token: i64, deleted: i64) {
+pub(super) fn lived(history: &mut History, token: i64, deleted: i64) {
     history.log.add(token, &znode(token), Happened::Created);
     history.log.add(deleted, &znode(token), Happened::Deleted);
 }
@@ -37,7 +37,7 @@ fn write(token: i64, accepted: bool) -> Write {
 }
 
 /// Three grants in turn, 10 to 20, 20 to 30, 30 to 40; all stood in the queue from the start.
-fn truth() -> History {
+pub(super) fn truth() -> History {
     let mut history = History {
         locks: vec![Lock::new(Recipe::Mutex, PATH.to_owned())],
         woken: vec![std::collections::BTreeSet::new(); 3],

@@ -1,9 +1,9 @@
 //! Histories that lie about who waits, for how long, and who has deleted what.
 
-use super::tests::{broken, claim, znode};
+use super::tests::{broken, claim, lived, truth, znode};
 use super::*;
 use crate::torture::history::{Arrival, Claim, CountSet, Mode};
-use crate::torture::log::Happened;
+use crate::torture::log::{Happened, Log};
 use crate::torture::recipe::{Lock, Recipe};
 
 /// A history of one lock of a recipe: znodes with their creates and deletes, and claims on them.
@@ -125,6 +125,49 @@ fn the_head_of_a_semaphore_s_queue_that_takes_no_lease_is_found() {
     };
     assert_eq!(after(300_000), []);
     assert_eq!(after(2_600_000), [Promise::ToldSoon]);
+}
+
+/// The promises that the truth breaks, changed so, when its log lacks what happened in a gap.
+fn broken_with_gap(gap: (i64, i64), lie: impl FnOnce(&mut History)) -> Vec<Promise> {
+    let mut history = truth();
+    history.log = Log::default();
+    history.log.add(1, "/t/mutex", Happened::Created);
+    for (token, deleted) in [(5, 20), (6, 30), (7, 40)] {
+        lived(&mut history, token, deleted);
+    }
+    history.log.covers(1, gap.0 - 1);
+    history.log.covers(gap.1 + 1, 50);
+    lie(&mut history);
+    let mut promises = promises(&history);
+    // The gap leaves grants unverified.
+    promises.retain(|promise| *promise != Promise::Proves);
+    promises
+}
+
+#[test]
+fn a_waiter_that_may_have_left_in_a_gap_makes_no_herd() {
+    let herd = |history: &mut History| assert!(history.woken[2].insert(znode(5)));
+    assert_eq!(broken_with_gap((10, 12), herd), []);
+    assert_eq!(broken_with_gap((2, 3), herd), [Promise::OneWoken]);
+    assert_eq!(broken_with_gap((25, 26), herd), [Promise::OneWoken]);
+}
+
+#[test]
+fn a_wait_for_a_znode_that_a_gap_may_hide_is_not_late() {
+    let late = |history: &mut History| {
+        let second = &mut history.claims[1];
+        (second.seen, second.granted_us, second.believed_until_us) = (24, 2_300_300, 2_300_400);
+        let third = &mut history.claims[2];
+        (third.granted_us, third.believed_until_us) = (2_300_500, 2_300_600);
+    };
+    assert_eq!(broken_with_gap((22, 23), late), []);
+    assert_eq!(broken_with_gap((33, 35), late), [Promise::ToldSoon]);
+    assert_eq!(broken_with_gap((2, 3), late), [Promise::ToldSoon]);
+    let behind_one_unseen = |history: &mut History| {
+        late(history);
+        history.log.add(22, &znode(3), Happened::Deleted);
+    };
+    assert_eq!(broken_with_gap((2, 3), behind_one_unseen), []);
 }
 
 #[test]

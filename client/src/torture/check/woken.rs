@@ -15,6 +15,7 @@ use crate::torture::sequence_offset::DIGITS;
 pub(super) fn one_woken(history: &History, lock: &Lock, verdict: &mut Verdict) {
     let Some(dir) = lock.queue() else { return };
     let lives = history.log.lives(&dir);
+    let gaps = history.log.open_gaps(&dir);
     let mut own: BTreeMap<usize, Vec<&Life>> = BTreeMap::new();
     for life in &lives {
         if let Some(maker) = maker(history, &format!("{dir}/{}", life.name)) {
@@ -35,6 +36,8 @@ pub(super) fn one_woken(history: &History, lock: &Lock, verdict: &mut Verdict) {
             }
             // One that has given up meanwhile, or died, does not stand there.
             let stands = own.iter().rfind(|life| life.created < end && life.is_at(end));
+            // Where the log has a gap it may have left since, and have waited with another znode.
+            let stands = stands.filter(|life| !touches(&gaps, life.created, end));
             waiting.extend(stands.map(|life| (who, *life)));
         }
         let are_readers = || waiting.iter().all(|(_, life)| is_reader(life));
@@ -67,6 +70,7 @@ pub(super) fn told_soon(history: &History, lock: &Lock, lives: &[Life], verdict:
         return;
     }
     let claims = history.claims_of(lock);
+    let blind = BlindSpots::of(history, &lock.dir());
     let released: BTreeMap<i64, &Claim> = claims
         .iter()
         .filter(|claim| claim.released)
@@ -82,6 +86,9 @@ pub(super) fn told_soon(history: &History, lock: &Lock, lives: &[Life], verdict:
             continue;
         }
         let Some(freed) = freed_at(lock, claim, lives) else { continue };
+        if blind.may_hide(freed, claim.seen) {
+            continue;
+        }
         let former = released.get(&freed);
         let from_us = match former {
             Some(former) => Some(former.believed_until_us),
@@ -108,6 +115,7 @@ pub(super) fn leases_soon(history: &History, lock: &Lock, leases: &[Life], verdi
         .map(|life| (maker(history, &format!("{}/{}", lock.dir(), life.name)), life))
         .collect();
     let waiters = history.log.lives(&queue);
+    let blind = [&queue, &lock.dir()].map(|dir| BlindSpots::of(history, dir));
     for waiter in &waiters {
         let path = format!("{queue}/{}", waiter.name);
         let Some(who) = maker(history, &path) else { continue };
@@ -118,6 +126,9 @@ pub(super) fn leases_soon(history: &History, lock: &Lock, leases: &[Life], verdi
             *maker == Some(who) && life.created > head_at && waiter.is_at(life.created)
         });
         let Some((_, lease)) = lease else { continue };
+        if blind.iter().any(|dir| dir.may_hide(head_at, lease.created)) {
+            continue;
+        }
         let at_us = |zxid: i64| history.observed_us.get(&zxid).copied();
         let (Some(from_us), Some(to_us)) = (at_us(head_at), at_us(lease.created)) else { continue };
         if to_us >= from_us {
@@ -140,6 +151,31 @@ fn freed_at(lock: &Lock, claim: &Claim, lives: &[Life]) -> Option<i64> {
         lives.iter().filter(waits_for).map(|life| life.deleted.unwrap_or(i64::MAX)).collect();
     ends.sort_unstable_by(|one, other| other.cmp(one));
     ends.get(lock.recipe.permits() - 1).copied()
+}
+
+/// Where the log of a directory may lack the end of a znode: in its gaps, and where one went whose
+/// create lies in a gap.
+struct BlindSpots {
+    gaps: Vec<(i64, i64)>,
+    unexplained: Vec<i64>,
+}
+
+impl BlindSpots {
+    fn of(history: &History, dir: &str) -> Self {
+        let log = &history.log;
+        Self { gaps: log.open_gaps(dir), unexplained: log.ends_without_create(dir) }
+    }
+
+    /// Whether a znode that is not known may have gone from one transaction to another.
+    fn may_hide(&self, since: i64, until: i64) -> bool {
+        let inside = |zxid: &i64| (since..=until).contains(zxid);
+        touches(&self.gaps, since, until) || self.unexplained.iter().any(inside)
+    }
+}
+
+/// Whether a gap of the log has anything of what happened from one transaction to another.
+fn touches(gaps: &[(i64, i64)], since: i64, until: i64) -> bool {
+    gaps.iter().any(|(from, to)| *to >= since && *from <= until)
 }
 
 fn life_of<'a>(lives: &'a [Life], claim: &Claim) -> Option<&'a Life> {
