@@ -26,7 +26,7 @@ use super::retry::{back_off, ensure_containers, is_no_node, retry_transient};
 /// The most witnesses of one writer, and so the most of its transactions that are under way.
 const WITNESSES_MAX: usize = 32;
 
-/// One witness.
+/// One witness: an ephemeral znode and the number of the last transaction that was to write it.
 #[derive(Debug)]
 struct Marker {
     queue_node: QueueNode,
@@ -81,21 +81,21 @@ impl WriteMarker {
             return self.commit_alone(&parts).await;
         }
         let free = self.free().pop();
-        let mut standing = match free {
-            Some(standing) => standing,
-            None => self.stand()?,
+        let mut marker = match free {
+            Some(marker) => marker,
+            None => self.planned_marker()?,
         };
-        standing.number += 1;
+        marker.number += 1;
         loop {
-            let outcome = self.commit_numbered(&mut standing, &parts).await;
+            let outcome = self.commit_numbered(&mut marker, &parts).await;
             let again = match outcome {
                 Ok(None) => {
-                    self.free().push(standing);
+                    self.free().push(marker);
                     return Ok(());
                 }
                 Ok(Some(again)) => again,
                 Err(error) => {
-                    self.free().push(standing);
+                    self.free().push(marker);
                     return Err(error);
                 }
             };
@@ -103,11 +103,11 @@ impl WriteMarker {
                 Again::Now => {}
                 Again::WithContainer => match ensure_containers(&self.client, &self.dir).await {
                     Err(error) if is_refusal(&error) => {
-                        return self.refused(standing, &parts).await;
+                        return self.refused(marker, &parts).await;
                     }
                     ensured => ensured?,
                 },
-                Again::WithoutWitness => return self.refused(standing, &parts).await,
+                Again::WithoutWitness => return self.refused(marker, &parts).await,
             }
         }
     }
@@ -115,12 +115,12 @@ impl WriteMarker {
     /// Commits without a witness, from now on.
     async fn refused(
         &self,
-        mut standing: Marker,
+        mut marker: Marker,
         parts: &impl for<'a> Fn(Transaction<'a>) -> Transaction<'a>,
     ) -> Result<(), Error> {
         debug!(dir = self.dir, "no witness may be created: a lost reply leaves a write in doubt");
         self.is_refused.store(true, Ordering::Relaxed);
-        standing.queue_node.disarm();
+        marker.queue_node.disarm();
         self.commit_alone(parts).await
     }
 
@@ -141,7 +141,7 @@ impl WriteMarker {
         }
     }
 
-    fn stand(&self) -> Result<Marker, Error> {
+    fn planned_marker(&self) -> Result<Marker, Error> {
         let queue_node = QueueNode::planned(&self.client, &self.dir, "witness")?;
         let path = queue_node.paths().pop().unwrap_or_default();
         Ok(Marker { queue_node, path, exists: false, number: 0 })
@@ -150,30 +150,30 @@ impl WriteMarker {
     /// Commits the parts and the witness's number; `None` when that is done.
     async fn commit_numbered(
         &self,
-        standing: &mut Marker,
+        marker: &mut Marker,
         parts: &impl for<'a> Fn(Transaction<'a>) -> Transaction<'a>,
     ) -> Result<Option<Again>, Error> {
-        let number = standing.number.to_string();
+        let number = marker.number.to_string();
         let mut tries = 0;
         loop {
-            let held = if standing.exists { std::slice::from_ref(&standing.path) } else { &[] };
+            let held = if marker.exists { std::slice::from_ref(&marker.path) } else { &[] };
             let transaction = parts(self.client.transaction().while_held(held));
             let of_witness = transaction.parts();
-            let (path, data) = (standing.path.as_str(), number.as_bytes());
-            let transaction = if standing.exists {
+            let (path, data) = (marker.path.as_str(), number.as_bytes());
+            let transaction = if marker.exists {
                 transaction.set_data(path, data, -1)
             } else {
                 transaction.create(path, data, Acl::open(), CreateMode::Ephemeral)
             };
-            let committed = transaction.commit().marking(standing.queue_node.sent()).await;
+            let committed = transaction.commit().marking(marker.queue_node.sent()).await;
             let Err(error) = committed else {
-                standing.exists = true;
+                marker.exists = true;
                 return Ok(None);
             };
             if error.is_transient() {
                 back_off(&self.client, &error, &mut tries).await;
                 if error.may_have_happened() {
-                    let seen = self.has_seen(standing, data).await;
+                    let seen = self.has_seen(marker, data).await;
                     // Without an answer of the witness the transaction stays in doubt.
                     if seen.map_err(|error| error.with_doubt(true))? {
                         return Ok(None);
@@ -181,13 +181,13 @@ impl WriteMarker {
                 }
             } else if *error.kind() == ErrorKind::LockLost {
                 // Somebody has deleted the witness: with it, nothing was committed.
-                standing.exists = false;
+                marker.exists = false;
                 return Ok(Some(Again::Now));
-            } else if error.part() == Some(of_witness) && !standing.exists {
+            } else if error.part() == Some(of_witness) && !marker.exists {
                 return match error.code() {
                     Some(ErrorCode::NoNode) => Ok(Some(Again::WithContainer)),
                     Some(ErrorCode::NodeExists) => {
-                        standing.exists = true;
+                        marker.exists = true;
                         Ok(Some(Again::Now))
                     }
                     _ if is_refusal(&error) => Ok(Some(Again::WithoutWitness)),
@@ -200,16 +200,16 @@ impl WriteMarker {
     }
 
     /// Whether the witness tells that the transaction happened; notes whether there is one.
-    async fn has_seen(&self, standing: &mut Marker, number: &[u8]) -> Result<bool, Error> {
-        let path = standing.path.as_str();
+    async fn has_seen(&self, marker: &mut Marker, number: &[u8]) -> Result<bool, Error> {
+        let path = marker.path.as_str();
         retry_transient(&self.client, || self.client.sync(path)).await?;
         match retry_transient(&self.client, || self.client.get(path)).await {
             Ok((data, _)) => {
-                standing.exists = true;
+                marker.exists = true;
                 Ok(data.as_ref() == number && !planted!("lost-reply-adds-twice"))
             }
             Err(error) if is_no_node(&error) => {
-                standing.exists = false;
+                marker.exists = false;
                 Ok(false)
             }
             Err(error) => Err(error),

@@ -13,13 +13,13 @@ use tokio::time::{Instant, timeout};
 use super::UpError;
 use super::plan::{Plan, PlannedServer};
 
-/// A server that has ended is started again this long after its last start. It is twice as long
-/// after each start that led to nothing, up to the other.
+/// How long after its last start a server that exited is restarted. Each start after which it did
+/// not serve doubles this, up to the maximum.
 const RESTART_INTERVAL: Duration = Duration::from_secs(1);
 const RESTART_INTERVAL_MAX: Duration = Duration::from_mins(1);
 
-/// What a server that cannot start, or cannot go on, begins its last line with.
-const LAST_WORDS: &str = "zoolet: ";
+/// The prefix of the last line of a server that cannot start, or cannot go on.
+const ERROR_PREFIX: &str = "zoolet: ";
 
 /// How long a server may take to answer a four-letter word.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
@@ -31,12 +31,12 @@ pub(super) struct Child {
     process: process::Child,
     started_at: Instant,
     pid: u32,
-    /// Its part in the ensemble when it was last asked, once it has served.
+    /// Its role in the ensemble when it was last asked, once it has served.
     mode: Option<String>,
     /// How it ended, if it has.
     end: Option<String>,
-    /// Why, if it said so.
-    last_words: Arc<Mutex<Option<String>>>,
+    /// The error that it logged last.
+    last_error: Arc<Mutex<Option<String>>>,
     /// Starts in a row after which it has not served.
     failures: u32,
 }
@@ -45,9 +45,9 @@ impl Child {
     pub(super) fn start(plan: &Plan, server: &PlannedServer) -> Result<Self, UpError> {
         let mut process =
             spawn(plan, server).map_err(|source| UpError::Spawn { server: server.id, source })?;
-        let last_words = Arc::default();
+        let last_error = Arc::default();
         if let Some(log) = process.stderr.take() {
-            tokio::spawn(pass_on(server.id, log, Arc::clone(&last_words)));
+            tokio::spawn(pass_on(server.id, log, Arc::clone(&last_error)));
         }
         Ok(Self {
             server: server.clone(),
@@ -56,7 +56,7 @@ impl Child {
             started_at: Instant::now(),
             mode: None,
             end: None,
-            last_words,
+            last_error,
             failures: 0,
         })
     }
@@ -68,17 +68,18 @@ impl Child {
         Ok(())
     }
 
-    /// Whether it has lived long enough, or been dead long enough, to be started again.
-    pub(super) fn may_restart(&self) -> bool {
-        let pause = RESTART_INTERVAL * 2_u32.saturating_pow(self.failures);
-        self.started_at.elapsed() >= pause.min(RESTART_INTERVAL_MAX)
+    /// Returns how long to wait until it may be restarted: zero when its last start was long enough
+    /// ago.
+    pub(super) fn restart_delay(&self) -> Duration {
+        let interval = RESTART_INTERVAL * 2_u32.saturating_pow(self.failures);
+        interval.min(RESTART_INTERVAL_MAX).saturating_sub(self.started_at.elapsed())
     }
 
     pub(super) fn pid(&self) -> u32 {
         self.pid
     }
 
-    /// Looks whether it has ended; true the first time that it has.
+    /// Returns whether it has exited since the last call.
     pub(super) fn has_just_ended(&mut self) -> bool {
         if self.end.is_some() {
             return false;
@@ -91,14 +92,14 @@ impl Child {
         self.end.is_some()
     }
 
-    /// How it ended, and why if it said so, if it has.
+    /// Returns its exit status with the error that it logged, if it has exited.
     pub(super) fn end(&self) -> Option<String> {
         let status = self.end.as_ref()?;
-        let last_words = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(last_words.as_ref().map_or_else(|| status.clone(), |why| format!("{why} ({status})")))
+        let last_error = self.last_error.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(last_error.as_ref().map_or_else(|| status.clone(), |why| format!("{why} ({status})")))
     }
 
-    /// Asks for its part in the ensemble, which it has once it serves.
+    /// Asks for its role in the ensemble, which it has once it serves.
     pub(super) async fn ask_mode(&mut self) {
         let address = self.server.client.to_string();
         let Ok(Ok(answer)) = timeout(ANSWER_LIMIT, ask_srvr(&address)).await else { return };
@@ -107,12 +108,12 @@ impl Child {
         self.mode = mode.filter(|mode| *mode != "read-only").map(str::to_owned);
     }
 
-    /// What it answered.
+    /// Returns the role that it reported.
     pub(super) fn mode(&self) -> Option<&str> {
         self.mode.as_deref()
     }
 
-    /// Ends its standard input, which it takes for the word to stop.
+    /// Closes its standard input, on which it stops.
     pub(super) fn ask_to_stop(&mut self) {
         self.process.stdin = None;
     }
@@ -150,12 +151,12 @@ fn spawn(plan: &Plan, server: &PlannedServer) -> io::Result<process::Child> {
 
 /// Makes one log of all servers', each line with its server's number in front, and remembers why
 /// this one ended.
-async fn pass_on(server: u8, log: ChildStderr, last_words: Arc<Mutex<Option<String>>>) {
+async fn pass_on(server: u8, log: ChildStderr, last_error: Arc<Mutex<Option<String>>>) {
     let mut lines = BufReader::new(log).split(b'\n');
     while let Ok(Some(line)) = lines.next_segment().await {
-        if let Some(why) = line.strip_prefix(LAST_WORDS.as_bytes()) {
+        if let Some(why) = line.strip_prefix(ERROR_PREFIX.as_bytes()) {
             let why = String::from_utf8_lossy(why).into_owned();
-            *last_words.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
+            *last_error.lock().unwrap_or_else(PoisonError::into_inner) = Some(why);
         }
         let line = [format!("{server} | ").as_bytes(), &line, b"\n"].concat();
         // If standard error is gone the line is lost.

@@ -1,6 +1,6 @@
 //! `zoolet up`: an ensemble of server processes on this machine, its children.
 //!
-//! A child that dies is started again. No child outlives the supervisor: each ends when its
+//! A child that exits is restarted. No child outlives the supervisor: each ends when its
 //! standard input does.
 
 mod child;
@@ -168,11 +168,11 @@ async fn wait_ready(children: &mut [Child]) -> Result<(), UpError> {
     }
 }
 
-/// Looks at all children at the same time: who has ended, and who serves by now.
+/// Looks at all children at the same time: which have exited, and which serve by now.
 async fn look_at(children: &mut [Child]) {
     for child in children.iter_mut() {
         if child.has_just_ended() {
-            tell_of_end(child);
+            log_exit(child);
         }
     }
     let starting =
@@ -190,15 +190,21 @@ fn end_of(child: &Child) -> (u8, Option<String>) {
     (child.server.id, child.end())
 }
 
-fn tell_of_end(child: &Child) {
+fn log_exit(child: &Child) {
     let (server, why) = (child.server.id, child.end().unwrap_or_default());
-    warn!(server, why, "a server has ended; it is started again, less and less often");
+    let delay = child.restart_delay();
+    if delay.is_zero() {
+        warn!(server, why, "server {server} exited; restarting");
+    } else {
+        let delay_s = delay.as_secs_f64();
+        warn!(server, why, "server {server} exited; restarting in {delay_s:.1} s");
+    }
     if why.contains("is damaged") {
         warn!(server, "move its directory away, as docs/storage.md says: the others rebuild it");
     }
 }
 
-/// Prints the connect string, and each server's part.
+/// Prints the connect string, and each server's role.
 fn announce(plan: &Plan, children: &[Child]) -> io::Result<()> {
     let mut out = io::stdout().lock();
     writeln!(out, "connect string: {}", plan.connect_string())?;
@@ -215,13 +221,13 @@ fn announce(plan: &Plan, children: &[Child]) -> io::Result<()> {
     out.flush()
 }
 
-/// Starts again what dies.
+/// Restarts children that exit.
 async fn keep_running(plan: &Plan, children: &mut [Child]) -> Result<(), UpError> {
     loop {
         let mut restarted = false;
         look_at(children).await;
         for child in children.iter_mut() {
-            if child.end().is_some() && child.may_restart() {
+            if child.end().is_some() && child.restart_delay().is_zero() {
                 child.restart(plan)?;
                 restarted = true;
             }

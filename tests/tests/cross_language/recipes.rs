@@ -36,7 +36,7 @@ enum Mode {
 
 /// Who holds one path, and how often each had its turn.
 #[derive(Debug, Default)]
-struct LeadershipState {
+struct PathState {
     holders: BTreeMap<String, Mode>,
     turns: BTreeMap<String, usize>,
 }
@@ -44,14 +44,14 @@ struct LeadershipState {
 /// Knows at any moment who may believe to hold what.
 #[derive(Debug)]
 struct Referee {
-    paths: Mutex<BTreeMap<String, LeadershipState>>,
+    paths: Mutex<BTreeMap<String, PathState>>,
     stopped: watch::Sender<bool>,
 }
 
 impl Referee {
     /// All contenders, by path.
     fn new(contenders: impl IntoIterator<Item = (String, String)>) -> Arc<Self> {
-        let mut paths: BTreeMap<String, LeadershipState> = BTreeMap::new();
+        let mut paths: BTreeMap<String, PathState> = BTreeMap::new();
         for (path, who) in contenders {
             paths.entry(path).or_default().turns.insert(who, 0);
         }
@@ -60,13 +60,13 @@ impl Referee {
 
     fn enter(&self, path: &str, who: &str, mode: Mode) {
         let mut paths = self.paths.lock().unwrap();
-        let standing = paths.get_mut(path).unwrap();
+        let state = paths.get_mut(path).unwrap();
         let together = mode == Mode::Shared
-            && standing.holders.values().all(|held| *held == Mode::Shared)
-            && (!path.contains("semaphore") || standing.holders.len() < PERMITS);
-        let holders = &standing.holders;
+            && state.holders.values().all(|held| *held == Mode::Shared)
+            && (!path.contains("semaphore") || state.holders.len() < PERMITS);
+        let holders = &state.holders;
         assert!(together || holders.is_empty(), "{path}: {who} beside {holders:?}");
-        standing.holders.insert(who.to_owned(), mode);
+        state.holders.insert(who.to_owned(), mode);
     }
 
     fn write(&self, path: &str, who: &str) {
@@ -77,11 +77,11 @@ impl Referee {
 
     fn leave(&self, path: &str, who: &str) {
         let mut paths = self.paths.lock().unwrap();
-        let standing = paths.get_mut(path).unwrap();
-        assert!(standing.holders.remove(who).is_some(), "{path}: {who} does not hold it");
-        *standing.turns.get_mut(who).unwrap() += 1;
+        let state = paths.get_mut(path).unwrap();
+        assert!(state.holders.remove(who).is_some(), "{path}: {who} does not hold it");
+        *state.turns.get_mut(who).unwrap() += 1;
         let all_had =
-            |standing: &LeadershipState| standing.turns.values().all(|turns| *turns >= TURNS);
+            |state: &PathState| state.turns.values().all(|turns| *turns >= TURNS);
         if paths.values().all(all_had) {
             self.stopped.send_replace(true);
         }
