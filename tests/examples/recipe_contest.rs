@@ -129,7 +129,7 @@ async fn listen(phase: watch::Sender<Phase>, answers: BTreeMap<usize, Arc<Signal
     }
 }
 
-/// Takes turns, with a new session behind each one that has expired; answers the last client.
+/// Takes turns, with a new session after each one that has expired. Returns the last client.
 async fn contend(mut client: Client, recipe: &str, path: &str, talk: &Talk) -> Client {
     while let Err(error) = take_turns(&client, recipe, path, talk).await {
         let may_expire = env::var_os("ZK_MAY_EXPIRE").is_some();

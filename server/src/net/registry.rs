@@ -116,7 +116,7 @@ impl Registry {
     }
 }
 
-/// The most connections: what is configured (zero for no limit), and never so many that they take
+/// The most connections: what is configured (zero for no limit), and never more than would take
 /// the file descriptors that the server itself needs.
 fn connections_max(configured: usize, descriptors_max: Option<u64>) -> usize {
     let Some(descriptors_max) = descriptors_max else { return configured };

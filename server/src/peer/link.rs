@@ -53,7 +53,7 @@ pub struct LinkOptions {
     /// The longest pause between two attempts to connect.
     pub backoff_max: Duration,
     /// After so long without any answer while one is due, the connection is given up, whether or
-    /// not anybody still waits for it: the peer, or the way to it, may be gone without a trace, and
+    /// not a caller still waits for it: the peer, or the way to it, may be gone without a trace, and
     /// TCP tries again ever more rarely once the way is there again.
     pub stall_timeout: Duration,
     /// Reports a peer that cannot be reached; the links of all its lanes share it.

@@ -35,12 +35,12 @@ const SNAPSHOT_RETRY_MAX: Duration = Duration::from_mins(2);
 /// the counter at zero again, long before it could overflow.
 const COUNTER_MAX: u64 = 0xf000_0000;
 
-/// A leader in doubt is heard for one of its followers' leases, and then silent for so many: one
-/// until they vote for others, one until somebody asks for their votes, and one for an election in
-/// which the first candidate fails.
+/// How many of its followers' leases a leader in doubt stays silent, after one in which it sends:
+/// one until they vote for others, one until a candidate asks for their votes, and one for an
+/// election in which the first candidate fails.
 const SILENT_LEASES: u128 = 3;
 
-/// Follows what this server is, and tells the machine.
+/// Follows the role of this server, and reports it to the machine.
 #[derive(Debug)]
 pub(super) struct RoleWatch {
     pub handle: RaftHandle,
@@ -56,7 +56,7 @@ pub(super) struct RoleWatch {
     pub removal: Arc<AtomicU64>,
     /// The term in which this server leads, and since when it knows.
     pub leads: Option<(u64, tokio::time::Instant)>,
-    /// Since when it leads and has not heard of a majority for too long.
+    /// Since when it leads without replies of a majority.
     pub doubts: Option<tokio::time::Instant>,
     /// It was removed, and stands for no election.
     pub is_out: bool,

@@ -36,11 +36,11 @@ final class Caches {
                 Check.that(initialized.await(15, TimeUnit.SECONDS), "the cache is filled");
                 Check.equal(content(cache), Map.of("/curator/cache", "root", "/curator/cache/old", "old",
                         "/curator/cache/old/deep", "1"), "what was there before");
-                Check.equal(created.get(), 3, "a creation told for each");
+                Check.equal(created.get(), 3, "one creation event for each");
 
                 writing.create().forPath("/curator/cache/new", bytes("n"));
                 writing.setData().forPath("/curator/cache/old/deep", bytes("2"));
-                // A cache that is told of the end before it has read the znode never had it.
+                // A cache that gets the deletion before it has read the znode never had it.
                 Check.eventually("the new one", () -> cache.get("/curator/cache/new").isPresent());
                 writing.delete().deletingChildrenIfNeeded().forPath("/curator/cache/new");
                 writing.create().forPath("/curator/cache/new", bytes("n2"));
@@ -52,9 +52,9 @@ final class Caches {
                 Map<String, String> expected = mirror(writing, "/curator/cache", new TreeMap<>());
                 Check.equal(expected.size(), 53, "the size of the tree");
                 Check.eventually("the cache equals the tree", () -> content(cache).equals(expected));
-                Check.eventually("deletions are told", () -> deleted.get() == 2);
-                Check.eventually("changes are told", () -> changed.get() >= 1);
-                Check.eventually("creations are told", () -> created.get() == 3 + 2 + 50);
+                Check.eventually("deletions are reported", () -> deleted.get() == 2);
+                Check.eventually("changes are reported", () -> changed.get() >= 1);
+                Check.eventually("creations are reported", () -> created.get() == 3 + 2 + 50);
                 Check.equal(cache.get("/curator/cache/new").get().getStat(),
                         writing.checkExists().forPath("/curator/cache/new"), "the stat in the cache");
             }

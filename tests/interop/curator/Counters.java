@@ -46,11 +46,11 @@ final class Counters {
             Harness.sync(two);
             other.start();
             Check.equal(other.getCount(), 7, "the second finds the value of the first");
-            AtomicInteger told = new AtomicInteger();
+            AtomicInteger reported = new AtomicInteger();
             other.addListener(new SharedCountListener() {
                 @Override
                 public void countHasChanged(SharedCountReader count, int value) {
-                    told.set(value);
+                    reported.set(value);
                 }
 
                 @Override
@@ -58,7 +58,7 @@ final class Counters {
             });
             VersionedValue<Integer> before = other.getVersionedValue();
             Check.that(mine.trySetCount(mine.getVersionedValue(), 8), "set with the version");
-            Check.eventually("the other is told", () -> told.get() == 8 && other.getCount() == 8);
+            Check.eventually("the other is notified", () -> reported.get() == 8 && other.getCount() == 8);
             Check.that(!other.trySetCount(before, 10), "set with an old version");
         }
     }
@@ -108,11 +108,11 @@ final class Counters {
             Thread.sleep(20L * number);
             entered.incrementAndGet();
             Check.that(barrier.enter(15, TimeUnit.SECONDS), "enter");
-            Check.equal(entered.get(), MEMBERS, "nobody goes on before all have come");
+            Check.equal(entered.get(), MEMBERS, "no member goes on before all have come");
             Thread.sleep(20L * number);
             leaving.incrementAndGet();
             Check.that(barrier.leave(15, TimeUnit.SECONDS), "leave");
-            Check.equal(leaving.get(), MEMBERS, "nobody leaves before all are ready");
+            Check.equal(leaving.get(), MEMBERS, "no member leaves before all are ready");
         });
     }
 

@@ -35,7 +35,7 @@ final class Watchers {
         watching.getData().usingWatcher(events.curator()).forPath("/curator/w");
         writing.setData().forPath("/curator/w", bytes("1"));
         events.expect("NodeDataChanged /curator/w");
-        // Whoever has seen the event reads nothing older than it.
+        // A read after the event returns nothing older than it.
         Check.equal(Framework.text(watching, "/curator/w"), "1", "the data after the event");
         watching.getChildren().usingWatcher(events.curator()).forPath("/curator/w");
         writing.create().forPath("/curator/w/child");
@@ -79,7 +79,7 @@ final class Watchers {
         CuratorWatcher watcher = events.curator();
         watching.watchers().add().withMode(AddWatchMode.PERSISTENT).usingWatcher(watcher).forPath("/curator/r");
         watching.watchers().remove(watcher).ofType(Watcher.WatcherType.Any).forPath("/curator/r");
-        // The watcher itself is told of its end.
+        // The watcher itself gets an event when it is removed.
         events.expect("PersistentWatchRemoved /curator/r");
         writing.create().forPath("/curator/r");
         Harness.sync(watching);
@@ -102,7 +102,7 @@ final class Watchers {
             });
             events.queue.clear();
             writing.create().forPath("/curator/recipe/leaf");
-            Check.eventually("the leaf is told", () ->
+            Check.eventually("the leaf's watcher gets the event", () ->
                     events.queue.stream().anyMatch("NodeCreated /curator/recipe/leaf"::equals));
         }
     }

@@ -39,7 +39,7 @@ func sessionEnd(servers []string) {
 	case event := <-watch:
 		failsWith(event.Err, zk.ErrSessionExpired, "the watch of the ended session")
 	case <-time.After(eventDeadline):
-		fail("the watch of the ended session was never told")
+		fail("the watch of the ended session got no event")
 	}
 }
 

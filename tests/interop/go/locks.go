@@ -13,7 +13,7 @@ const (
 	roundsPerOwner = 8
 )
 
-// locks lets several sessions count on one znode, read then write without a
+// locks has several sessions count on one znode, read then write without a
 // version: only mutual exclusion keeps the count right.
 func locks(servers []string) {
 	setup := connect(servers, sessionTimeout)

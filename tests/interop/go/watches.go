@@ -37,7 +37,7 @@ func watches(servers []string) {
 	ok(err, "set")
 	equal(next(data, "data").Type, zk.EventNodeDataChanged, "the event on data")
 
-	// Whoever has seen the event reads nothing older than it.
+	// A read after the event returns nothing older than it.
 	value, _, data, err := watcher.GetW("/go/watched")
 	ok(err, "get after the event")
 	equal(string(value), "1", "the data after the event")

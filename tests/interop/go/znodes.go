@@ -111,7 +111,7 @@ func containersAndTTL(servers []string) {
 	check(len(path) == len("/go/brief-")+10, "its path %q", path)
 	there, stat, expired, err := conn.ExistsW("/go/brief")
 	ok(err, "watch the brief znode")
-	check(!there || stat.EphemeralOwner != conn.SessionID(), "a time to live is no ephemeral")
+	check(!there || stat.EphemeralOwner != conn.SessionID(), "a znode with a time to live is not ephemeral")
 
 	// The server looks for both at its own interval: 60 s by default, which
 	// the harness sets lower.

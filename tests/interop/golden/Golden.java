@@ -93,7 +93,7 @@ public final class Golden {
         client.create("/g/ts-", null, OPEN, CreateMode.PERSISTENT_SEQUENTIAL_WITH_TTL, new Stat(), 1);
         Stat stat = new Stat();
         client.create("/g/stat", bytes("ä€"), OPEN, CreateMode.PERSISTENT, stat);
-        holds(stat.getDataLength() == 5, "create2 answers a Stat");
+        holds(stat.getDataLength() == 5, "create2 returns a Stat");
         fails(KeeperException.Code.NODEEXISTS,
                 () -> client.create("/g", null, OPEN, CreateMode.PERSISTENT));
         fails(KeeperException.Code.NONODE,

@@ -1,6 +1,6 @@
 """Every call of kazoo once or twice, for the golden vectors: see recorder.rs.
 
-The harness is told in lines on stdout which server to stop, as foreign.rs has it.
+Lines on stdout name the server that the harness has to stop, as foreign.rs has it.
 """
 
 import os

@@ -155,7 +155,7 @@ class ZookeeperCluster:
         if jaas_config is not None:
             raise RuntimeError("SASL tests are left out")
         lines = list(configuration_entries)
-        # Properties of ZooKeeper itself can as well stand in zoo.cfg, without their prefix.
+        # zoo.cfg accepts ZooKeeper's system properties too, without their prefix.
         lines += [entry.removeprefix("-Dzookeeper.") for entry in java_system_properties]
         ports = worker_ports(size)
         self.servers = []
@@ -212,7 +212,7 @@ def worker_ports(servers):
     return own
 
 
-# kazoo's own module imports libraries for TLS key stores; nobody imports it before this line.
+# kazoo's own module imports libraries for TLS key stores; this line is the first to import it.
 common = types.ModuleType("kazoo.testing.common")
 common.ZookeeperCluster = ZookeeperCluster
 sys.modules["kazoo.testing.common"] = common

@@ -85,10 +85,10 @@ pub async fn lose_server_in_use(servers: &Servers) {
     bring_back().await;
     // A client that knows no living server says so in time.
     let dead = Servers::connector().with_fail_eagerly().connect("127.0.0.1:1").await;
-    fails(dead.map(|_| ()), Error::NoHosts, "a port nobody listens on");
+    fails(dead.map(|_| ()), Error::NoHosts, "a port without a listener");
 }
 
-/// A persistent watch tells of the connection as well: gone, then back, perhaps more than once.
+/// A persistent watch reports the connection as well: lost, then back, perhaps more than once.
 async fn reconnected(watcher: &mut PersistentWatcher) {
     let event = next(watcher, "the loss").await;
     let found = (event.event_type, event.session_state);

@@ -36,7 +36,7 @@ pub async fn run(servers: &Servers) {
     expiry(servers).await;
 }
 
-/// A session nobody keeps alive ends by itself, not before its time.
+/// A session without pings expires, not before its timeout.
 async fn expiry(servers: &Servers) {
     let observer = servers.connect().await;
     let ephemeral = CreateMode::Ephemeral.with_acls(Acls::anyone_all());

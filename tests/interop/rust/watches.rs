@@ -27,7 +27,7 @@ pub async fn run(servers: &Servers) {
     let event = fired(data, "data").await;
     equal(event, event_of(EventType::NodeDataChanged, "/rust/watched", changed.mzxid), "the event");
 
-    // Whoever has seen the event reads nothing older than it.
+    // A read after the event returns nothing older than it.
     let (value, _, data) = ok(watcher.get_and_watch_data("/rust/watched").await, "read after it");
     equal(value, b"1".to_vec(), "the data after the event");
     ok(writer.delete("/rust/watched/c", None).await, "delete the child");

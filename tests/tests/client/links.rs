@@ -46,7 +46,7 @@ async fn slow_link(
     (address, link)
 }
 
-/// Carries bytes in one direction, so many in a second, until one end is closed.
+/// Carries bytes in one direction, at most this many a second, until one end is closed.
 async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, rate: Option<u32>) {
     let mut buffer = vec![0; 16 * 1024];
     let mut free_at = Instant::now();

@@ -47,7 +47,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 pub(crate) async fn a_command_ends_with_its_lock(scene: &Scene) {
     let path = scene.path().await;
     // Everything that the command has started ends with it.
-    let script = "trap 'echo told; exit 0' TERM; sleep 60 & echo $!; wait";
+    let script = "trap 'echo stopping; exit 0' TERM; sleep 60 & echo $!; wait";
     let mut holder = scene.begin(&["lock", &path, "--", "sh", "-c", script]);
     let mut out = std::io::BufReader::new(holder.stdout.take().unwrap());
     let mut pid = String::new();
@@ -57,7 +57,7 @@ pub(crate) async fn a_command_ends_with_its_lock(scene: &Scene) {
     said.badly(125, "lost");
     let mut rest = String::new();
     std::io::Read::read_to_string(&mut out, &mut rest).unwrap();
-    assert_eq!(rest, "told\n", "it is asked to end first");
+    assert_eq!(rest, "stopping\n", "it is asked to end first");
     soon("the end of what it started", async || !is_alive(pid.trim())).await;
 }
 
@@ -198,7 +198,7 @@ pub(crate) async fn a_stopped_holder_gives_the_lock_back_when_asked_to_end(scene
     let client = scene.client().await;
     // A shell may report its child that was ended too, which is of no interest.
     let script =
-        "exec 2>&-; trap 'echo told; exit 7' TERM; echo ready; while :; do sleep 0.02; done";
+        "exec 2>&-; trap 'echo stopping; exit 7' TERM; echo ready; while :; do sleep 0.02; done";
     let work = ["--", "sh", "-c", script];
     for (command, code) in [(&work[..], 7), (&[], 0)] {
         for told_while_still in [false, true] {
@@ -222,7 +222,7 @@ pub(crate) async fn a_stopped_holder_gives_the_lock_back_when_asked_to_end(scene
             soon("its end", async || holder.try_wait().unwrap().is_some()).await;
             let said = ended(holder);
             assert_eq!((said.code, said.err.as_str()), (Some(code), ""), "{said:?}");
-            assert_eq!(said.out.ends_with("told\n"), !command.is_empty(), "{said:?}");
+            assert_eq!(said.out.ends_with("stopping\n"), !command.is_empty(), "{said:?}");
             client.sync(&path).await.unwrap();
             assert_eq!(client.children(&path).await.unwrap().0, [""; 0], "{said:?}");
         }

@@ -88,7 +88,7 @@ final class Plain {
         }
     }
 
-    /** Whoever creates the one ephemeral znode has the lock; all others watch it. */
+    /** The session that creates the one ephemeral znode has the lock; all others watch it. */
     private static final class OneNode implements Contest.Lock {
         private final ZooKeeper zk;
         private final String path;
@@ -142,7 +142,7 @@ final class Plain {
             return holder != null && holder.getEphemeralOwner() == zk.getSessionId();
         }
 
-        /** Lets the server at hand catch up: it may not know of the lost delete yet. */
+        /** Waits until the connected server has caught up: it may not know of the lost delete yet. */
         private void sync() throws KeeperException, InterruptedException {
             CountDownLatch done = new CountDownLatch(1);
             AtomicInteger code = new AtomicInteger();
