@@ -15,9 +15,9 @@ use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use zoolet_jute::{ConnectRequest, Decode, frame};
 
+use super::context::PortContext;
 use super::error::ConnectionError;
 use super::four_letter;
-use super::port::Shared;
 use super::registry::ConnectionPermit;
 use crate::host::{Admission, Received};
 use crate::outbox::{Chunk, Closing, Outbox, Taken};
@@ -49,7 +49,7 @@ pub(super) struct Connection {
     peer: SocketAddr,
     outbox: Arc<Outbox>,
     permit: ConnectionPermit,
-    shared: Arc<Shared>,
+    context: Arc<PortContext>,
     incoming: BytesMut,
     read_bytes: usize,
     /// Whether the handshake is answered, so that frames are handled.
@@ -82,7 +82,7 @@ impl Connection {
         peer: SocketAddr,
         outbox: Arc<Outbox>,
         permit: ConnectionPermit,
-        shared: Arc<Shared>,
+        context: Arc<PortContext>,
     ) -> Self {
         let now = Instant::now();
         Self {
@@ -90,7 +90,7 @@ impl Connection {
             peer,
             outbox,
             permit,
-            shared,
+            context,
             incoming: BytesMut::new(),
             read_bytes: READ_BYTES_MIN,
             is_accepted: false,
@@ -102,10 +102,10 @@ impl Connection {
     }
 
     pub(super) async fn run(mut self) -> Result<(), ConnectionError> {
-        let limit_ms = self.shared.options.handshake_timeout_ms;
+        let limit_ms = self.context.options.handshake_timeout_ms;
         let handshake = timeout(Duration::from_millis(limit_ms), self.handshake()).await;
         let Ok(request) = handshake else {
-            self.shared.registry.count_late();
+            self.context.registry.count_late();
             return Err(ConnectionError::HandshakeTimeout(limit_ms));
         };
         let request = match request {
@@ -113,7 +113,7 @@ impl Connection {
             Ok(None) => return Ok(()),
             Err(error) => return self.end(error).await,
         };
-        let host = Arc::clone(&self.shared.host);
+        let host = Arc::clone(&self.context.host);
         let connection = host.number_connection();
         let admitted = timeout(Duration::from_millis(limit_ms), self.admit(connection, &request));
         if admitted.await.is_err() {
@@ -140,7 +140,7 @@ impl Connection {
 
     /// Hands the handshake to the host, once its queue has room.
     async fn admit(&mut self, connection: ConnectionId, request: &ConnectRequest) {
-        let (host, peer) = (Arc::clone(&self.shared.host), self.peer.ip());
+        let (host, peer) = (Arc::clone(&self.context.host), self.peer.ip());
         while host.connect(connection, &self.outbox, peer, request) == Admission::Busy {
             sleep(BUSY_PAUSE).await;
         }
@@ -157,12 +157,12 @@ impl Connection {
             if word == four_letter::Word::Stmk {
                 self.read_trace_mask().await?;
             }
-            let answer = four_letter::answer(word, &self.shared);
+            let answer = four_letter::answer(word, &self.context);
             self.stream.write_all(answer.as_bytes()).await?;
             self.finish().await?;
             return Ok(None);
         }
-        if !self.shared.host.serving() {
+        if !self.context.host.serving() {
             return Err(ConnectionError::NotServing);
         }
         loop {
@@ -181,8 +181,8 @@ impl Connection {
         loop {
             if let Some(mask) = self.incoming.get(MASK).and_then(|mask| mask.first_chunk()) {
                 let mask = u64::from_be_bytes(*mask);
-                if self.shared.options.server_info.words.allow("stmk") {
-                    self.shared.trace_mask.store(mask, Ordering::Relaxed);
+                if self.context.options.server_info.words.allow("stmk") {
+                    self.context.trace_mask.store(mask, Ordering::Relaxed);
                 }
                 return Ok(());
             }
@@ -203,7 +203,7 @@ impl Connection {
                 Event::Read(0) => return Ok(()),
                 Event::Read(bytes) => self.note_read(bytes),
                 Event::Written => {}
-                Event::Room => self.shared.host.room(connection),
+                Event::Room => self.context.host.room(connection),
                 Event::Closing(Closing::Finished) => return self.finish().await,
                 Event::Closing(Closing::Full) => return Err(ConnectionError::SlowReader),
                 Event::Closing(Closing::TooLong) => return Err(ConnectionError::ReplyTooLong),
@@ -225,8 +225,8 @@ impl Connection {
         if self.incoming.len() < frame::LENGTH_BYTES {
             return Ok(());
         }
-        let since_ms = self.shared.host.now().mono_ms;
-        let frame_bytes_max = self.shared.options.frame_bytes_max;
+        let since_ms = self.context.host.now().mono_ms;
+        let frame_bytes_max = self.context.options.frame_bytes_max;
         while let Some(payload) = frame::split(&mut self.incoming, frame_bytes_max)? {
             self.received.push_back(Received::decode(payload, since_ms)?);
         }
@@ -240,7 +240,7 @@ impl Connection {
         }
         // Replies to reads are in the outbox before this returns, and are taken out right after.
         self.outbox.forget_waker();
-        let admission = self.shared.host.requests(connection, &mut self.received);
+        let admission = self.context.host.requests(connection, &mut self.received);
         if admission == Admission::Closed {
             self.received.clear();
         }

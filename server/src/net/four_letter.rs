@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
+use super::context::PortContext;
 use super::format;
-use super::port::Shared;
 
 macro_rules! words {
     ($($name:ident = $text:literal,)*) => {
@@ -45,27 +45,24 @@ words! {
     Stmk = "stmk",
 }
 
-/// Apache's trace mask at the start: requests, packets of servers, sessions and warnings.
-pub(super) const TRACE_MASK: u64 = 306;
-
 /// What a server without a leader says.
 const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requests\n";
 
 /// The answer to a word.
-pub(super) fn answer(word: Word, shared: &Shared) -> String {
-    if !shared.options.server_info.words.allow(word.text()) {
+pub(super) fn answer(word: Word, context: &PortContext) -> String {
+    if !context.options.server_info.words.allow(word.text()) {
         return format!("{} is not executed because it is not in the whitelist.\n", word.text());
     }
-    let serving = shared.host.serving();
+    let serving = context.host.serving();
     match word {
         // Monitoring must be able to see why this server does not serve.
-        Word::Mntr if has_diverged(shared) => format::mntr(shared),
+        Word::Mntr if has_diverged(context) => format::mntr(context),
         Word::Ruok => "imok".to_owned(),
-        Word::Isro if serving && shared.host.read_only() => "ro".to_owned(),
+        Word::Isro if serving && context.host.read_only() => "ro".to_owned(),
         Word::Isro => if serving { "rw" } else { "null" }.to_owned(),
         Word::Envi => format::envi(),
         // Nothing is traced by it.
-        Word::Gtmk | Word::Stmk => shared.trace_mask.load(Ordering::Relaxed).to_string(),
+        Word::Gtmk | Word::Stmk => context.trace_mask.load(Ordering::Relaxed).to_string(),
         Word::Conf
         | Word::Dirs
         | Word::Srvr
@@ -82,21 +79,26 @@ pub(super) fn answer(word: Word, shared: &Shared) -> String {
         {
             NOT_SERVING.to_owned()
         }
-        Word::Conf => format::conf(shared),
-        Word::Dirs => format::dirs(shared),
-        Word::Srvr => format::srvr(shared),
-        Word::Stat => format::stat(shared),
-        Word::Mntr => format::mntr(shared),
-        Word::Cons => format::cons(shared),
-        Word::Dump => format::dump(shared),
-        Word::Wchs => format::wchs(shared),
-        Word::Wchc => format::wchc(shared),
-        Word::Wchp => format::wchp(shared),
-        Word::Crst => format::reset_connections(shared),
-        Word::Srst => format::reset_server(shared),
+        Word::Conf => format::conf(context),
+        Word::Dirs => format::dirs(context),
+        Word::Srvr => format::srvr(context),
+        Word::Stat => format::stat(context),
+        Word::Mntr => format::mntr(context),
+        Word::Cons => format::cons(context),
+        Word::Dump => format::dump(context),
+        Word::Wchs => format::wchs(context),
+        Word::Wchc => format::wchc(context),
+        Word::Wchp => format::wchp(context),
+        Word::Crst => format::reset_connections(context),
+        Word::Srst => format::reset_server(context),
     }
 }
 
-fn has_diverged(shared: &Shared) -> bool {
-    shared.options.server_info.ensemble.as_ref().is_some_and(|ensemble| ensemble.figures().diverged)
+fn has_diverged(context: &PortContext) -> bool {
+    context
+        .options
+        .server_info
+        .ensemble
+        .as_ref()
+        .is_some_and(|ensemble| ensemble.figures().diverged)
 }

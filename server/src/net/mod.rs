@@ -4,13 +4,16 @@
 //! writes what the host has put into its outbox.
 
 mod connection;
+mod context;
 mod error;
 mod format;
 mod four_letter;
 mod movable_listener;
+mod options;
 mod port;
 mod registry;
 mod server_info;
 
-pub use port::{ClientPort, PortOptions, listen};
+pub use options::PortOptions;
+pub use port::{ClientPort, listen};
 pub use server_info::{EnsembleFigures, EnsembleSource, ServerInfo, SizeSource, Sizes};

@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
 use tracing::{error, info, warn};
 
-use super::port::PortOptions;
+use super::options::PortOptions;
 use crate::transport::{BoxFuture, Listener, Net, Stream};
 
 /// The pause before an address that is unavailable is tried again.

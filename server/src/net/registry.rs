@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::port::PortOptions;
+use super::options::PortOptions;
 use crate::outbox::Outbox;
 use crate::process::file_descriptors;
 

@@ -80,8 +80,7 @@ impl Referee {
         let state = paths.get_mut(path).unwrap();
         assert!(state.holders.remove(who).is_some(), "{path}: {who} does not hold it");
         *state.turns.get_mut(who).unwrap() += 1;
-        let all_had =
-            |state: &PathState| state.turns.values().all(|turns| *turns >= TURNS);
+        let all_had = |state: &PathState| state.turns.values().all(|turns| *turns >= TURNS);
         if paths.values().all(all_had) {
             self.stopped.send_replace(true);
         }

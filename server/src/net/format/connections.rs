@@ -1,24 +1,24 @@
 //! `stat`, `cons` and the resets: the connections of this server.
 
-use super::super::port::Shared;
+use super::super::context::PortContext;
 use super::super::registry::Entry;
 use super::{VERSION, banner, put, server_lines};
 use crate::metrics::{LastOp, Traffic};
 use zoolet_jute::OpCode;
 
-pub(in super::super) fn stat(shared: &Shared) -> String {
-    let mut out = format!("Zookeeper version: {VERSION}\n{}Clients:\n", banner(shared));
-    for entry in shared.registry.entries() {
+pub(in super::super) fn stat(context: &PortContext) -> String {
+    let mut out = format!("Zookeeper version: {VERSION}\n{}Clients:\n", banner(context));
+    for entry in context.registry.entries() {
         put(&mut out, format_args!("{})\n", brief(&entry, &entry.outbox.traffic())));
     }
     out.push('\n');
-    out.push_str(&server_lines(shared, &shared.host.report()));
+    out.push_str(&server_lines(context, &context.host.report()));
     out
 }
 
-pub(in super::super) fn cons(shared: &Shared) -> String {
+pub(in super::super) fn cons(context: &PortContext) -> String {
     let mut out = String::new();
-    for entry in shared.registry.entries() {
+    for entry in context.registry.entries() {
         let traffic = entry.outbox.traffic();
         out.push_str(&brief(&entry, &traffic));
         if let Some(accepted) = entry.outbox.accepted() {
@@ -47,17 +47,17 @@ pub(in super::super) fn cons(shared: &Shared) -> String {
     out
 }
 
-pub(in super::super) fn reset_connections(shared: &Shared) -> String {
-    for entry in shared.registry.entries() {
+pub(in super::super) fn reset_connections(context: &PortContext) -> String {
+    for entry in context.registry.entries() {
         entry.outbox.count(Traffic::reset);
     }
     "Connection stats reset.\n".to_owned()
 }
 
-pub(in super::super) fn reset_server(shared: &Shared) -> String {
-    shared.host.reset_figures();
-    shared.registry.reset();
-    if let Some(ensemble) = &shared.options.server_info.ensemble {
+pub(in super::super) fn reset_server(context: &PortContext) -> String {
+    context.host.reset_figures();
+    context.registry.reset();
+    if let Some(ensemble) = &context.options.server_info.ensemble {
         ensemble.reset();
     }
     "Server stats reset.\n".to_owned()

@@ -11,7 +11,7 @@ pub(super) use connections::{cons, reset_connections, reset_server, stat};
 pub(super) use monitor::mntr;
 pub(super) use sessions::{dump, wchc, wchp, wchs};
 
-use super::port::Shared;
+use super::context::PortContext;
 use crate::host::ServerReport;
 use crate::process::environment;
 use crate::replica::Role;
@@ -23,10 +23,10 @@ pub(super) const VERSION: &str =
     concat!("3.9.5-zoolet-", env!("CARGO_PKG_VERSION"), ", built on 11/21/2026 00:00 UTC");
 
 /// Java's name of a role.
-fn mode(shared: &Shared, role: Role) -> &'static str {
-    let standalone = shared.options.server_info.standalone;
+fn mode(context: &PortContext, role: Role) -> &'static str {
+    let standalone = context.options.server_info.standalone;
     match role {
-        Role::Looking if shared.host.read_only() => "read-only",
+        Role::Looking if context.host.read_only() => "read-only",
         Role::Leader if standalone => "standalone",
         Role::Leader => "leader",
         Role::Follower => "follower",
@@ -35,18 +35,18 @@ fn mode(shared: &Shared, role: Role) -> &'static str {
     }
 }
 
-pub(super) fn srvr(shared: &Shared) -> String {
-    let report = shared.host.report();
-    format!("Zookeeper version: {VERSION}\n{}{}", banner(shared), server_lines(shared, &report))
+pub(super) fn srvr(context: &PortContext) -> String {
+    let report = context.host.report();
+    format!("Zookeeper version: {VERSION}\n{}{}", banner(context), server_lines(context, &report))
 }
 
 /// The line that a server in read-only mode adds (protocol §14.2).
-fn banner(shared: &Shared) -> &'static str {
-    if shared.host.read_only() { "READ-ONLY mode; serving only read-only clients\n" } else { "" }
+fn banner(context: &PortContext) -> &'static str {
+    if context.host.read_only() { "READ-ONLY mode; serving only read-only clients\n" } else { "" }
 }
 
 /// What `srvr` and `stat` have in common, from the latency on.
-fn server_lines(shared: &Shared, report: &ServerReport) -> String {
+fn server_lines(context: &PortContext, report: &ServerReport) -> String {
     let latency = report.figures.latency;
     let mut out = format!(
         "Latency min/avg/max: {}/{}/{}\nReceived: {}\nSent: {}\nConnections: {}\n\
@@ -56,15 +56,15 @@ fn server_lines(shared: &Shared, report: &ServerReport) -> String {
         latency.max_ms(),
         report.figures.received,
         report.figures.sent,
-        shared.registry.count(),
+        context.registry.count(),
         report.outstanding,
         report.zxid,
-        mode(shared, report.role),
+        mode(context, report.role),
     );
     put(&mut out, format_args!("Node count: {}\n", report.znodes));
     // Go's client expects the number of znodes right behind the mode, as Apache's leader has it.
     if report.role == Role::Leader
-        && let Some(ensemble) = &shared.options.server_info.ensemble
+        && let Some(ensemble) = &context.options.server_info.ensemble
     {
         let [last, min, max] = ensemble.figures().proposal_sizes;
         put(&mut out, format_args!("Proposal sizes last/min/max: {last}/{min}/{max}\n"));
@@ -79,14 +79,14 @@ fn four_decimals(number: f64) -> String {
     if text.ends_with('.') { format!("{text}0") } else { text.to_owned() }
 }
 
-pub(super) fn conf(shared: &Shared) -> String {
-    let server_info = &shared.options.server_info;
+pub(super) fn conf(context: &PortContext) -> String {
+    let server_info = &context.options.server_info;
     let sizes = (server_info.sizes)();
     let mut out = format!(
         "clientPort={}\nsecureClientPort=-1\ndataDir={}\ndataDirSize={}\n\
          dataLogDir={}\ndataLogSize={}\ntickTime={}\nmaxClientCnxns={}\n\
          minSessionTimeout={}\nmaxSessionTimeout={}\nclientPortListenBacklog={}\nserverId={}\n",
-        shared.bound_at.borrow().port(),
+        context.bound_at.borrow().port(),
         server_info.data_dir.display(),
         sizes.data,
         server_info.data_log_dir.display(),
@@ -99,7 +99,7 @@ pub(super) fn conf(shared: &Shared) -> String {
         server_info.server_id,
     );
     if !server_info.standalone {
-        let written = shared.host.config_text();
+        let written = context.host.config_text();
         // Until a leader has written it, it is the file's.
         let members = if written.is_empty() { &server_info.members_text } else { &written };
         put(
@@ -119,8 +119,8 @@ pub(super) fn conf(shared: &Shared) -> String {
     out
 }
 
-pub(super) fn dirs(shared: &Shared) -> String {
-    let sizes = (shared.options.server_info.sizes)();
+pub(super) fn dirs(context: &PortContext) -> String {
+    let sizes = (context.options.server_info.sizes)();
     format!("datadir_size: {}\nlogdir_size: {}\n", sizes.data, sizes.log)
 }
 

@@ -2,23 +2,23 @@
 
 use std::fmt::Display;
 
-use super::super::port::Shared;
+use super::super::context::PortContext;
 use super::{VERSION, four_decimals, mode, put};
 use crate::process::file_descriptors;
 use crate::replica::Role;
 
-pub(in super::super) fn mntr(shared: &Shared) -> String {
-    let report = shared.host.report();
-    let server_info = &shared.options.server_info;
+pub(in super::super) fn mntr(context: &PortContext) -> String {
+    let report = context.host.report();
+    let server_info = &context.options.server_info;
     let latency = report.figures.latency;
     let mut out = Lines::default();
     out.add("version", VERSION);
-    out.add("server_state", mode(shared, report.role));
+    out.add("server_state", mode(context, report.role));
     if !server_info.standalone {
         out.add("peer_state", peer_state(report.role));
     }
     out.add("ephemerals_count", report.ephemerals);
-    out.add("num_alive_connections", shared.registry.count());
+    out.add("num_alive_connections", context.registry.count());
     out.add("min_latency", latency.min_ms());
     out.add("avg_latency", four_decimals(latency.average_ms()));
     out.add("max_latency", latency.max_ms());
@@ -31,10 +31,10 @@ pub(in super::super) fn mntr(shared: &Shared) -> String {
     out.add("watch_count", report.watches);
     out.add("packets_received", report.figures.received);
     out.add("packets_sent", report.figures.sent);
-    let turned_away = shared.registry.turned_away();
+    let turned_away = context.registry.turned_away();
     out.add("connection_rejected", turned_away.refused);
     out.add("sessionless_connections_expired", turned_away.late);
-    out.add("uptime", shared.opened.elapsed().as_millis());
+    out.add("uptime", context.opened.elapsed().as_millis());
     out.add("approximate_data_size", report.data_bytes);
     let (open, max) = file_descriptors();
     if let Some(open) = open {

@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::port::Shared;
+use super::super::context::PortContext;
 use super::put;
 use crate::replica::Role;
 use zoolet_jute::SessionId;
 
-pub(in super::super) fn dump(shared: &Shared) -> String {
-    let report = shared.host.sessions();
+pub(in super::super) fn dump(context: &PortContext) -> String {
+    let report = context.host.sessions();
     let mut out = "SessionTracker dump:\n".to_owned();
     if report.role == Role::Leader {
         let mut sets: BTreeMap<u64, Vec<SessionId>> = BTreeMap::new();
@@ -17,7 +17,7 @@ pub(in super::super) fn dump(shared: &Shared) -> String {
         }
         let sessions = report.sessions.len();
         put(&mut out, format_args!("Session Sets ({})/({sessions}):\n", sets.len()));
-        let now = shared.host.now();
+        let now = context.host.now();
         for (expires_ms, sessions) in sets {
             let away_ms = expires_ms.saturating_sub(now.mono_ms);
             let at_ms = now.wall_ms.saturating_add_unsigned(away_ms);
@@ -41,13 +41,13 @@ pub(in super::super) fn dump(shared: &Shared) -> String {
             put(&mut out, format_args!("\t{path}\n"));
         }
     }
-    out.push_str(&connections(shared));
+    out.push_str(&connections(context));
     out
 }
 
 /// The connections by the time at which they are closed without another sign of life.
-fn connections(shared: &Shared) -> String {
-    let entries = shared.registry.entries();
+fn connections(context: &PortContext) -> String {
+    let entries = context.registry.entries();
     let count = entries.len();
     let mut sets: BTreeMap<i32, Vec<String>> = BTreeMap::new();
     for entry in entries {
@@ -57,7 +57,7 @@ fn connections(shared: &Shared) -> String {
         sets.entry(accepted.map_or(0, |accepted| accepted.timeout_ms)).or_default().push(line);
     }
     let mut out = format!("Connections dump:\nConnections Sets ({})/({count}):\n", sets.len());
-    let now_ms = shared.host.now().wall_ms;
+    let now_ms = context.host.now().wall_ms;
     for (timeout_ms, lines) in sets {
         let date = java_date(now_ms.saturating_add(i64::from(timeout_ms)));
         put(&mut out, format_args!("{} expire at {date}:\n{}", lines.len(), lines.concat()));
@@ -65,9 +65,9 @@ fn connections(shared: &Shared) -> String {
     out
 }
 
-pub(in super::super) fn wchs(shared: &Shared) -> String {
+pub(in super::super) fn wchs(context: &PortContext) -> String {
     let (mut connections, mut paths, mut watches) = (BTreeSet::new(), 0, 0);
-    shared.host.watched_paths(|_, sessions| {
+    context.host.watched_paths(|_, sessions| {
         paths += 1;
         watches += sessions.len();
         connections.extend(sessions);
@@ -76,9 +76,9 @@ pub(in super::super) fn wchs(shared: &Shared) -> String {
     format!("{connections} connections watching {paths} paths\nTotal watches:{watches}\n")
 }
 
-pub(in super::super) fn wchc(shared: &Shared) -> String {
+pub(in super::super) fn wchc(context: &PortContext) -> String {
     let mut by_session: BTreeMap<SessionId, Vec<String>> = BTreeMap::new();
-    shared.host.watched_paths(|path, sessions| {
+    context.host.watched_paths(|path, sessions| {
         for session in sessions {
             by_session.entry(session).or_default().push(path.clone());
         }
@@ -94,9 +94,9 @@ pub(in super::super) fn wchc(shared: &Shared) -> String {
     out
 }
 
-pub(in super::super) fn wchp(shared: &Shared) -> String {
+pub(in super::super) fn wchp(context: &PortContext) -> String {
     let mut out = String::new();
-    shared.host.watched_paths(|path, sessions| {
+    context.host.watched_paths(|path, sessions| {
         put(&mut out, format_args!("{path}\n"));
         for session in sessions {
             put(&mut out, format_args!("\t{session}\n"));

@@ -1,0 +1,26 @@
+//! The settings of a client port.
+
+use super::server_info::ServerInfo;
+
+/// The settings of a client port.
+#[derive(Clone, Debug)]
+pub struct PortOptions {
+    /// `host:port` to listen on; with port 0 the system chooses.
+    pub address: String,
+    /// The most connections that wait to be accepted.
+    pub backlog: u32,
+    /// The longest frame of a client in bytes (`jute.maxbuffer`).
+    pub frame_bytes_max: usize,
+    /// How long a connection may take for its handshake, in milliseconds.
+    pub handshake_timeout_ms: u64,
+    /// The most connections whose handshake is not done; zero for no limit.
+    pub handshakes_max: usize,
+    /// The most connections from one address; zero for no limit (`maxClientCnxns`).
+    pub connections_per_address_max: usize,
+    /// The most connections; zero for no limit (`maxCnxns`).
+    pub connections_max: usize,
+    /// The most bytes that wait for one client to read them.
+    pub outbox_bytes_max: usize,
+    /// What four-letter words say about the configuration.
+    pub server_info: ServerInfo,
+}
