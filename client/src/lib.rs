@@ -29,22 +29,20 @@ mod connector;
 mod error;
 mod hosts;
 mod options;
-mod reads;
 pub mod recipes;
 mod session;
 #[cfg(feature = "torture")]
 pub mod torture;
-mod transaction;
+mod watched_event;
 mod watcher;
 
-pub use client::{Call, Client, ConfigChange, Quota};
+pub use client::{Call, Client, ConfigChange, Quota, Read, Reads, Transaction};
 pub use connector::{Connecting, Connector, Resolving, TcpConnector, Transport};
 pub use error::{Error, ErrorKind};
 pub use options::ClientOptions;
-pub use reads::{Read, Reads};
 pub use session::{SessionInfo, SessionState};
-pub use transaction::Transaction;
-pub use watcher::{OneshotWatcher, PersistentWatcher, WatchedEvent};
+pub use watched_event::WatchedEvent;
+pub use watcher::{OneshotWatcher, PersistentWatcher};
 pub use zoolet_jute::{
     Acl, AddWatchMode, ClientInfo, CreateMode, ErrorCode, EventType, Id, SessionId, Stat,
     WatcherType, Zxid, perms,

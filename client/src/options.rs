@@ -7,7 +7,7 @@ use zoolet_jute::SessionId;
 use zoolet_jute::frame::FRAME_BYTES_MAX_DEFAULT;
 
 use crate::session::SessionInfo;
-use crate::{Client, Connector, Error, TcpConnector};
+use crate::{Connector, TcpConnector};
 
 /// The settings of a client; each method changes one.
 #[derive(Clone, Debug)]
@@ -44,7 +44,7 @@ impl ClientOptions {
     }
 
     /// The session timeout to ask for, in whole milliseconds up to 2³¹ − 1. Servers clamp it, to 2
-    /// to 20 of their ticks by default; [`Client::session`] returns what they granted.
+    /// to 20 of their ticks by default; [`Client::session`](crate::Client::session) returns what they granted.
     pub fn session_timeout(mut self, timeout: Duration) -> Self {
         self.session_timeout = timeout;
         self
@@ -58,7 +58,7 @@ impl ClientOptions {
     }
 
     /// Resumes a session that another client, in this process or another, has left behind; see
-    /// [`Client::detach`]. Its identities and watches are not part of it. A session that has ended
+    /// [`Client::detach`](crate::Client::detach). Its identities and watches are not part of it. A session that has ended
     /// fails [`connect`](Self::connect) with
     /// [`ErrorKind::SessionExpired`](crate::ErrorKind::SessionExpired).
     pub fn resume(mut self, session: SessionInfo) -> Self {
@@ -98,12 +98,5 @@ impl ClientOptions {
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = seed;
         self
-    }
-
-    /// Connects to one of the servers of `host:port,host:port,…/chroot` and waits for the session.
-    /// Without a port it is 2181; an IPv6 address is in brackets; the
-    /// [chroot](Client::chrooted) may be left out.
-    pub async fn connect(self, connect_string: &str) -> Result<Client, Error> {
-        Client::start(connect_string, self).await
     }
 }

@@ -6,29 +6,11 @@ use std::task::{Context, Poll, ready};
 
 use futures_core::{FusedStream, Stream};
 use tokio::sync::{mpsc, oneshot, watch};
-use zoolet_jute::{EventType, WatcherEvent, WatcherType, Zxid};
+use zoolet_jute::WatcherType;
 
 use crate::chroot::Chroot;
 use crate::session::calls::Calls;
-use crate::{Error, ErrorKind, SessionState};
-
-/// What a watch saw.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WatchedEvent {
-    /// What happened.
-    pub event_type: EventType,
-    /// The znode it happened to.
-    pub path: String,
-    /// The transaction that did it; [`Zxid::NONE`] when it was found after a reconnect, and from
-    /// servers before 3.9.
-    pub zxid: Zxid,
-}
-
-impl WatchedEvent {
-    pub(crate) fn new(event: &WatcherEvent, zxid: Zxid) -> Self {
-        Self { event_type: event.event_type, path: event.path.clone(), zxid }
-    }
-}
+use crate::{Error, ErrorKind, SessionState, WatchedEvent};
 
 /// Where a watcher's events come from.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use zoolet_jute::{
 };
 
 use super::Call;
-use super::znodes::data;
+use super::bodies::data;
 use crate::{Client, Error, OneshotWatcher};
 
 /// Where the servers keep the ensemble's configuration. No chroot applies to it.

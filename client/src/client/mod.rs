@@ -1,9 +1,13 @@
 //! The handle that programs hold.
 
 mod background;
+mod bodies;
 mod call;
+mod connect;
 mod ensemble;
 mod quota;
+mod reads;
+mod transaction;
 mod watching;
 mod weak;
 mod znodes;
@@ -20,7 +24,8 @@ use self::background::Background;
 pub use self::call::Call;
 pub use self::ensemble::ConfigChange;
 pub use self::quota::Quota;
-pub(crate) use self::znodes::create_ttl;
+pub use self::reads::{Read, Reads};
+pub use self::transaction::Transaction;
 use crate::chroot::Chroot;
 use crate::hosts::Hosts;
 use crate::session::calls::{Calls, Ending};

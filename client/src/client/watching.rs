@@ -10,7 +10,7 @@ use zoolet_jute::{
 use bytes::Bytes;
 
 use super::Call;
-use super::znodes::{children, data, no_node_is_none};
+use super::bodies::{children, data, no_node_is_none};
 use crate::chroot::Chroot;
 use crate::session::pending::{Answer, Effect};
 use crate::session::watches::{Registration, watcher_type};

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use zoolet_jute::{
-    Acl, CreateMode, CreateRequest, CreateTtlRequest, ErrorCode, PathRequest, PathVersionRequest,
-    PathWatchRequest, Reply, Request, SetAclRequest, SetDataRequest, Stat,
+    Acl, CreateMode, CreateRequest, PathRequest, PathVersionRequest, PathWatchRequest, Reply,
+    Request, SetAclRequest, SetDataRequest, Stat,
 };
 
 use super::Call;
-use crate::session::pending::Answer;
+use super::bodies::{children, create_ttl, data, no_node_is_none, stat};
 use crate::{Client, Error, Reads, Transaction};
 
 impl Client {
@@ -137,50 +137,5 @@ impl Client {
 
     pub(super) fn path_watch(&self, path: &str, watch: bool) -> PathWatchRequest {
         PathWatchRequest { path: self.path(path), watch }
-    }
-}
-
-/// The body of a create with a time to live.
-pub(crate) fn create_ttl(
-    path: String,
-    data: &[u8],
-    acl: Vec<Acl>,
-    mode: CreateMode,
-    ttl: Duration,
-) -> CreateTtlRequest {
-    CreateTtlRequest {
-        path,
-        data: Some(Bytes::copy_from_slice(data)),
-        acl: Some(acl),
-        flags: mode as i32,
-        ttl_ms: i64::try_from(ttl.as_millis()).unwrap_or(i64::MAX),
-    }
-}
-
-pub(super) fn no_node_is_none(answer: Answer) -> Result<Option<Stat>, Error> {
-    match answer {
-        Err(error) if error.code() == Some(ErrorCode::NoNode) => Ok(None),
-        answer => stat(answer?.1).map(Some),
-    }
-}
-
-pub(super) fn data(reply: Reply) -> Result<(Bytes, Stat), Error> {
-    match reply {
-        Reply::Data(data, stat) => Ok((data.unwrap_or_default(), stat)),
-        other => Err(Error::unexpected(&other)),
-    }
-}
-
-pub(super) fn children(reply: Reply) -> Result<(Vec<String>, Stat), Error> {
-    match reply {
-        Reply::ChildrenStat(children, stat) => Ok((children, stat)),
-        other => Err(Error::unexpected(&other)),
-    }
-}
-
-fn stat(reply: Reply) -> Result<Stat, Error> {
-    match reply {
-        Reply::Stat(stat) => Ok(stat),
-        other => Err(Error::unexpected(&other)),
     }
 }

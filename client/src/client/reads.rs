@@ -10,7 +10,8 @@ use zoolet_jute::{
     ErrorCode, MultiReadOp, MultiResult, Parts, PathWatchRequest, Reply, Request, Stat,
 };
 
-use crate::{Call, Client, Error, ErrorKind};
+use super::{Call, Client};
+use crate::{Error, ErrorKind};
 
 /// Reads under construction; see [`Client::reads`].
 #[derive(Debug)]

@@ -8,8 +8,9 @@ use zoolet_jute::{
     Reply, Request, SetDataRequest, Xid, Zxid,
 };
 
-use crate::client::create_ttl;
-use crate::{Call, Client, Error, ErrorKind};
+use super::bodies::create_ttl;
+use super::{Call, Client};
+use crate::{Error, ErrorKind};
 
 /// A transaction under construction; see [`Client::transaction`].
 #[derive(Debug)]
