@@ -2,6 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod imports;
+
+
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
