@@ -16,11 +16,13 @@ use tokio::time::{Instant, sleep};
 
 use super::blocking::blocking;
 use super::codec::Reader;
-use super::directory::{DirectoryIdentity, directory_of, new_founding};
+use super::directory::DirectoryIdentity;
 use super::founding::{AcceptorFile, Founding, Reply, Request, ballot, choose, round_of};
 use super::handle::RaftHandle;
-use super::network::{FOUND, Links, STATUS};
+use super::network::Links;
+use super::node_ids::{directory_of, new_founding};
 use super::options::ConfiguredMember;
+use super::rpc_kind::RpcKind;
 use crate::config::StartMode;
 use crate::entropy::Entropy;
 use crate::fatal::Fatal;
@@ -292,7 +294,8 @@ impl Bootstrap {
             let Some(link) = self.links.ask(*server) else { continue };
             let body = request.encode();
             asked.spawn(async move {
-                let answer = link.call_within(FOUND, body, ANSWER_TIMEOUT).await.ok()?;
+                let answer =
+                    link.call_within(RpcKind::Found.code(), body, ANSWER_TIMEOUT).await.ok()?;
                 Reply::decode(answer).ok()
             });
         }
@@ -383,7 +386,8 @@ pub(super) struct PeerStanding {
 
 /// Asks a peer how it stands.
 pub(super) async fn ask_standing(link: &Link) -> Option<PeerStanding> {
-    let answer = link.call_within(STATUS, Bytes::new(), ANSWER_TIMEOUT).await.ok()?;
+    let answer =
+        link.call_within(RpcKind::Status.code(), Bytes::new(), ANSWER_TIMEOUT).await.ok()?;
     let mut answer = Reader(answer);
     Some(PeerStanding { founding: answer.u64().ok()?, directory: answer.u64().ok()? })
 }

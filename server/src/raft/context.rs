@@ -11,22 +11,26 @@ use tokio::task::JoinSet;
 
 use super::bootstrap::{Agreement, Bootstrap};
 use super::committed::Committed;
-use super::directory::{DirectoryIdentity, directory_of};
-use super::divergence::{Comparer, Divergence};
+use super::comparer::Comparer;
+use super::directory::DirectoryIdentity;
+use super::divergence::Divergence;
 use super::handle::RaftHandle;
 use super::joining::Joining;
+use super::leader_contact::LeaderContact;
 use super::levels::{Ceiling, LevelKeeper};
 use super::machine::Machine;
 use super::moved_port::MovedPort;
 use super::network::Links;
-use super::open::StartError;
+use super::node_ids::directory_of;
 use super::options::{ConfiguredMember, Options, Timing};
-use super::proposer::{Driver, Proposer};
+use super::proposal_driver::ProposalDriver;
+use super::proposer::Proposer;
+use super::read_index::ReadIndex;
 use super::reconfig::Reconfigurer;
 use super::replacement::Replacer;
-use super::rpc_server::{LeaderContact, RpcServer};
+use super::rpc_server::RpcServer;
+use super::start_error::StartError;
 use super::state_machine::{Progress, Snapshots};
-use super::sync::ReadIndex;
 use super::types::LogId;
 use super::upkeep::{CommitNotifier, DiskWatch, RoleWatch, SnapshotScheduler};
 use super::{options, reconfig, status, sync};
@@ -165,8 +169,8 @@ impl RaftContext {
         ReadIndex { handle, links: Arc::clone(&self.links), applied }
     }
 
-    fn driver(&self, options: &Options) -> Driver {
-        Driver {
+    fn driver(&self, options: &Options) -> ProposalDriver {
+        ProposalDriver {
             proposer: Arc::clone(&self.proposer),
             machine: Arc::clone(&self.machine),
             handle: self.handle.clone(),

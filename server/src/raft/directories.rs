@@ -7,9 +7,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::StartError;
 use super::founding::AcceptorFile;
 use super::options::Options;
+use super::start_error::StartError;
 use crate::storage::{DataDir, Identity, StorageError};
 
 /// Where Apache `ZooKeeper` has its log and its snapshots.

@@ -11,21 +11,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::{BufMut, Bytes, BytesMut};
-use futures_util::future::join_all;
 use tokio::sync::watch;
-use tokio::time::{MissedTickBehavior, interval};
 
 use super::codec::Reader;
-use super::directory::server_of;
-use super::handle::RaftHandle;
-use super::network::{DIGEST, Links};
+use super::node_ids::server_of;
 use super::types::{LogId, term_of};
-use super::upkeep::transfer_leadership;
-use crate::peer::Lane;
 use crate::storage::Wal;
 
 /// The number of the last entries whose digests are kept.
@@ -40,7 +33,7 @@ const QUESTION_MAX: usize = 8;
 
 /// The state after one entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Checkpoint {
+pub(super) struct Checkpoint {
     index: u64,
     term: u64,
     digest: u64,
@@ -48,7 +41,7 @@ struct Checkpoint {
 
 /// What a server knows about the entry of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Known {
+pub(super) enum Known {
     /// It was not applied yet, or is long gone.
     Nothing,
     /// It was applied in this term; the digest after it is no longer known.
@@ -119,7 +112,7 @@ impl Checkpoints {
     }
 
     /// What to ask the others about: the last entry, and older ones for those that lag behind.
-    fn questions(&self) -> Vec<Checkpoint> {
+    pub(super) fn questions(&self) -> Vec<Checkpoint> {
         let kept = self.lock();
         let back = |steps: usize| kept.sparse.iter().rev().nth(steps).copied();
         let mut asked: Vec<_> = kept.recent.back().copied().into_iter().collect();
@@ -164,7 +157,7 @@ pub(super) fn answer(
     Ok(out.freeze())
 }
 
-fn encode_questions(asked: &[Checkpoint]) -> Bytes {
+pub(super) fn encode_questions(asked: &[Checkpoint]) -> Bytes {
     let mut out = BytesMut::new();
     out.put_u8(u8::try_from(asked.len()).unwrap_or(u8::MAX));
     for checkpoint in asked {
@@ -175,7 +168,11 @@ fn encode_questions(asked: &[Checkpoint]) -> Bytes {
 
 /// Reads what a peer knows about `count` checkpoints. Digests of another version than `version` are
 /// left out.
-fn decode_answer(body: &mut Reader, version: u8, count: usize) -> io::Result<Vec<Known>> {
+pub(super) fn decode_answer(
+    body: &mut Reader,
+    version: u8,
+    count: usize,
+) -> io::Result<Vec<Known>> {
     let is_comparable = body.u8()? == version;
     let known = (0..count).map(|_| {
         let known = decode_known(body)?;
@@ -216,10 +213,10 @@ struct Compared {
 
 /// What is asked of the others.
 #[derive(Debug)]
-struct Questions {
+pub(super) struct Questions {
     /// Of the state that the checkpoints belong to.
-    generation: u64,
-    asked: Vec<Checkpoint>,
+    pub generation: u64,
+    pub asked: Vec<Checkpoint>,
 }
 
 /// The last comparisons with one voter.
@@ -250,6 +247,11 @@ impl Divergence {
         Self { version, ..Self::default() }
     }
 
+    /// Returns the version of this server's digests.
+    pub(super) fn version(&self) -> u8 {
+        self.version
+    }
+
     /// Whether this server has stopped serving because its state differs from the majority's.
     pub(super) fn is_found(&self) -> bool {
         self.verdict.borrow().is_some()
@@ -269,7 +271,7 @@ impl Divergence {
         compared.with.clear();
     }
 
-    fn questions(&self) -> Questions {
+    pub(super) fn questions(&self) -> Questions {
         // In this order: a state that is replaced in between makes the answers those of an older one.
         let generation = self.compared().generation;
         Questions { generation, asked: self.checkpoints.questions() }
@@ -281,7 +283,7 @@ impl Divergence {
 
     /// Takes in what a voter has said about one of this server's checkpoints, unless a snapshot has
     /// replaced the state since `generation`.
-    fn compare(&self, peer: u64, generation: u64, ours: Checkpoint, known: Known) {
+    pub(super) fn compare(&self, peer: u64, generation: u64, ours: Checkpoint, known: Known) {
         let Some(agrees) = known.agrees(ours) else { return };
         let mut compared = self.compared();
         if compared.generation != generation {
@@ -324,7 +326,7 @@ impl Divergence {
     }
 
     /// Draws the conclusions, and reports what is new.
-    fn conclude(&self, server: u64, voters: &[u64]) {
+    pub(super) fn conclude(&self, server: u64, voters: &[u64]) {
         if voters.is_empty() {
             return;
         }
@@ -371,54 +373,6 @@ impl Divergence {
                  decide which is wrong"
             );
         }
-    }
-}
-
-/// Compares this server's state with the others'.
-#[derive(Clone, Debug)]
-pub(super) struct Comparer {
-    pub handle: RaftHandle,
-    pub links: Arc<Links>,
-    pub divergence: Arc<Divergence>,
-}
-
-impl Comparer {
-    /// Compares at this pace for as long as the server runs.
-    pub(super) async fn run(self, pace: Duration) {
-        let mut ticks = interval(pace);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            self.compare(pace).await;
-            if self.divergence.is_found() {
-                self.handle.raft().runtime_config().elect(false);
-                transfer_leadership(&self.handle, &self.links).await;
-            }
-        }
-    }
-
-    /// Asks all other voters once. A server that does not answer within `answer_timeout` is not counted.
-    pub(super) async fn compare(&self, answer_timeout: Duration) {
-        let Questions { generation, asked } = self.divergence.questions();
-        let voters: Vec<u64> = self.handle.metrics().membership_config.voter_ids().collect();
-        let server = self.handle.node();
-        let body = encode_questions(&asked);
-        let others = voters.iter().filter(|voter| **voter != server && !asked.is_empty());
-        let asking = others.map(|&peer| {
-            let (link, body) = (self.links.to(peer, Lane::Query), body.clone());
-            async move {
-                let answer = link?.call_within(DIGEST, body, answer_timeout).await.ok()?;
-                Some((peer, Reader(answer)))
-            }
-        });
-        for (peer, mut answer) in join_all(asking).await.into_iter().flatten() {
-            let version = self.divergence.version;
-            let known = decode_answer(&mut answer, version, asked.len()).unwrap_or_default();
-            for (&ours, known) in asked.iter().zip(known) {
-                self.divergence.compare(peer, generation, ours, known);
-            }
-        }
-        self.divergence.conclude(server, &voters);
     }
 }
 

@@ -17,7 +17,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crc32c::crc32c;
 
 use super::codec::{self, Reader, malformed};
-use super::directory::node_id;
+use super::node_ids::node_id;
 use super::types::Member;
 use crate::storage::{Disk, StorageError};
 

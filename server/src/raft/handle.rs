@@ -1,6 +1,7 @@
 //! A handle on openraft, with the few calls that the rest of this module makes.
 
 use std::collections::BTreeSet;
+use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -13,9 +14,9 @@ use openraft::async_runtime::watch::WatchReceiver;
 use openraft::metrics::RaftMetrics;
 use openraft::raft::ClientWriteResult;
 
-use super::directory::server_of;
 use super::members::is_outsider;
-use super::state_machine::StateMachine;
+use super::node_ids::server_of;
+use super::state_machine::{Snapshots, StateMachine};
 use super::types::{Body, Callback, TypeConfig, log_id};
 use crate::fatal::Fatal;
 use crate::storage::Wal;
@@ -145,6 +146,18 @@ impl RaftHandle {
         let metrics = self.metrics();
         let mut nodes = metrics.membership_config.membership().nodes();
         nodes.any(|(_, member)| !is_outsider(member) && !member.line.is_empty())
+    }
+
+    /// Takes a snapshot. openraft ends for good when one cannot be written, on a full disk for
+    /// example, so it is written here, and openraft is handed only what was written.
+    pub(super) async fn take_snapshot(&self, snapshots: &Snapshots) -> io::Result<()> {
+        let capturing = self.raft.with_state_machine(|machine: &mut StateMachine| {
+            let captured = machine.capture();
+            Box::pin(async move { captured })
+        });
+        let written = capturing.await.map_err(io::Error::other)?.write(snapshots).await?;
+        snapshots.keep_written(written);
+        self.raft.trigger().snapshot().await.map_err(io::Error::other)
     }
 
     pub(super) fn raft(&self) -> &openraft::Raft<TypeConfig, StateMachine> {

@@ -12,9 +12,10 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use super::codec::Reader;
 use super::handle::RaftHandle;
 use super::machine::Machine;
-use super::network::{LEVEL, Links};
-use super::state_machine::{Snapshots, take_snapshot};
-use super::sync::ReadIndex;
+use super::network::Links;
+use super::read_index::ReadIndex;
+use super::rpc_kind::RpcKind;
+use super::state_machine::Snapshots;
 use crate::peer::Lane;
 use crate::replica::FeatureLevel;
 
@@ -171,7 +172,8 @@ impl LevelKeeper {
 
     async fn ask_one(&self, node: u64) -> Option<FeatureLevel> {
         let link = self.links.to(node, Lane::Query)?;
-        let answer = link.call_within(LEVEL, Bytes::new(), ANSWER_TIMEOUT).await.ok()?;
+        let answer =
+            link.call_within(RpcKind::Level.code(), Bytes::new(), ANSWER_TIMEOUT).await.ok()?;
         Reader(answer).u32().ok().map(FeatureLevel)
     }
 
@@ -179,7 +181,7 @@ impl LevelKeeper {
     /// that does not know them start here.
     async fn forget_commands(&self, agreed: FeatureLevel) -> bool {
         tracing::info!(level = agreed.0, "a lower feature level is agreed: taking a snapshot");
-        let taken = take_snapshot(&self.handle, &self.snapshots).await;
+        let taken = self.handle.take_snapshot(&self.snapshots).await;
         if let Err(error) = &taken {
             tracing::warn!(%error, "no snapshot was taken");
         }

@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::directory::{node_id, server_of};
+use super::node_ids::{node_id, server_of};
 use super::options::ConfiguredMember;
 use super::types::{Member, Membership};
 use crate::config::{self, MemberList, Role, parse_members};

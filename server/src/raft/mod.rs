@@ -9,6 +9,7 @@ mod boot;
 mod bootstrap;
 mod codec;
 mod committed;
+mod comparer;
 mod context;
 mod directories;
 mod directory;
@@ -16,21 +17,29 @@ mod divergence;
 mod founding;
 mod handle;
 mod joining;
+mod leader_contact;
 mod levels;
 mod log_store;
 mod machine;
 mod members;
 mod moved_port;
 mod network;
+mod node_ids;
 mod open;
 mod options;
+mod proposal_driver;
+mod proposal_queue;
 mod proposer;
+mod read_index;
 mod reconfig;
 mod replacement;
+mod rpc_kind;
 mod rpc_server;
+mod start_error;
 mod state_machine;
 mod status;
 mod sync;
+mod transfer;
 mod types;
 mod upkeep;
 
@@ -52,8 +61,8 @@ use self::divergence::Divergence;
 use self::handle::RaftHandle;
 use self::log_store::LogStore;
 use self::network::{Links, Network};
+use self::read_index::ReadIndex;
 use self::state_machine::{Snapshots, StateMachine};
-use self::sync::ReadIndex;
 use self::types::LogId;
 use crate::fatal::Fatal;
 use crate::peer::PeerPort;
@@ -64,12 +73,13 @@ use crate::transport::Net;
 pub use self::handle::EntrySizes;
 use self::levels::Ceiling;
 pub use self::machine::{Chunks, Machine, Staged, StateSnapshot};
-pub use self::open::{StartError, open};
+pub use self::open::open;
 pub use self::options::{
     BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, Options, SNAPSHOT_COMMANDS, SNAPSHOTS_RETAINED,
     Timing,
 };
 pub use self::proposer::Proposer;
+pub use self::start_error::StartError;
 pub use self::status::{PeerStatus, Status, StatusSource};
 
 /// An open directory.
@@ -245,14 +255,14 @@ impl Raft {
 
     /// Makes another server the leader, if this one is.
     pub async fn transfer_leadership(&self) {
-        upkeep::transfer_leadership(&self.handle, &self.links).await;
+        transfer::transfer_leadership(&self.handle, &self.links).await;
     }
 
     /// Begins to take a snapshot now.
     pub fn take_snapshot(&self) {
         let (handle, snapshots) = (self.handle.clone(), self.snapshots.clone());
         tokio::spawn(async move {
-            if let Err(error) = state_machine::take_snapshot(&handle, &snapshots).await {
+            if let Err(error) = handle.take_snapshot(&snapshots).await {
                 tracing::warn!(%error, "no snapshot was taken");
             }
         });

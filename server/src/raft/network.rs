@@ -20,38 +20,12 @@ use openraft::{OptionalSend, RPCTypes, RaftNetworkFactory, RaftNetworkV2};
 use tokio::task::spawn_blocking;
 
 use super::codec;
-use super::directory::{directory_of, server_of};
+use super::node_ids::{directory_of, server_of};
+use super::rpc_kind::{RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER};
 use super::state_machine::{FileSnapshot, Snapshots};
 use super::types::{Member, Membership, TypeConfig, Vote};
 use crate::peer::{CallError, Lane, Link, LinkOptions, Reach, Target};
 use crate::storage::{SnapshotReader, StorageError};
-
-/// The kinds of calls between servers.
-pub(super) const APPEND: u8 = 1;
-pub(super) const VOTE: u8 = 2;
-pub(super) const PRE_VOTE: u8 = 3;
-pub(super) const TRANSFER: u8 = 4;
-pub(super) const SNAPSHOT_BEGIN: u8 = 5;
-pub(super) const SNAPSHOT_CHUNK: u8 = 6;
-pub(super) const SNAPSHOT_END: u8 = 7;
-/// Answers to the end of a snapshot in the place of a vote: what was received is damaged, or the
-/// receiver has no room for it now.
-pub(super) const SNAPSHOT_DAMAGED: &[u8] = &[];
-pub(super) const SNAPSHOT_LATER: &[u8] = &[1];
-pub(super) const PROPOSE: u8 = 8;
-pub(super) const READ_INDEX: u8 = 9;
-pub(super) const TOUCH: u8 = 10;
-/// Asks which founding and which directory the peer has.
-pub(super) const STATUS: u8 = 11;
-pub(super) const RECONFIG: u8 = 12;
-pub(super) const REMOVED: u8 = 13;
-/// Asks for the feature level that the server offers.
-pub(super) const LEVEL: u8 = 20;
-/// Asks for the state's digests after some entries.
-pub(super) const DIGEST: u8 = 15;
-
-/// Agrees on the founding of a new ensemble.
-pub(super) const FOUND: u8 = 14;
 
 /// How long one piece of a snapshot may take.
 const CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -257,12 +231,12 @@ type Failure = RPCError<TypeConfig>;
 impl PeerClient {
     async fn call(
         &self,
-        (lane, kind, action): (Lane, u8, RPCTypes),
+        (lane, kind, action): (Lane, RpcKind, RPCTypes),
         body: Bytes,
         timeout: Duration,
     ) -> Result<codec::Reader, Failure> {
         let called = match self.links.to(self.target, lane) {
-            Some(link) => link.call_within(kind, body, timeout).await,
+            Some(link) => link.call_within(kind.code(), body, timeout).await,
             None => Err(CallError::Unreachable),
         };
         called.map(codec::Reader).map_err(|error| match error {
@@ -290,7 +264,7 @@ impl PeerClient {
         begin.put_u64(name.index);
         begin.put_u64(name.zxid);
         codec::put_bytes(&mut begin, reader.meta());
-        self.call(call(SNAPSHOT_BEGIN), begin.freeze(), CHUNK_TIMEOUT).await?;
+        self.call(call(RpcKind::SnapshotBegin), begin.freeze(), CHUNK_TIMEOUT).await?;
         loop {
             let (back, chunk) = next_chunk(reader).await?;
             reader = back;
@@ -300,11 +274,12 @@ impl PeerClient {
                 Unreachable::new(&error)
             })?;
             let Some(chunk) = chunk else { break };
-            self.call(call(SNAPSHOT_CHUNK), chunk, CHUNK_TIMEOUT).await?;
+            self.call(call(RpcKind::SnapshotChunk), chunk, CHUNK_TIMEOUT).await?;
         }
         let mut end = BytesMut::new();
         end.put_u64(reader.summary().map_or(0, |summary| summary.digest));
-        let mut answer = self.call(call(SNAPSHOT_END), end.freeze(), INSTALL_TIMEOUT).await?;
+        let mut answer =
+            self.call(call(RpcKind::SnapshotEnd), end.freeze(), INSTALL_TIMEOUT).await?;
         let server = server_of(self.target);
         if answer.0 == SNAPSHOT_DAMAGED {
             let error = io::Error::other(format!("server {server} cannot read it"));
@@ -351,7 +326,7 @@ impl RaftNetworkV2<TypeConfig> for PeerClient {
                 self.links.append_timeout
             }
         };
-        let call = (self.lane, APPEND, RPCTypes::AppendEntries);
+        let call = (self.lane, RpcKind::Append, RPCTypes::AppendEntries);
         let suspects_quorum = self.links.suspects_quorum.load(Ordering::Relaxed);
         let body = codec::encode_append_request(suspects_quorum, &request);
         let mut answer = self.call(call, body, timeout).await?;
@@ -364,7 +339,7 @@ impl RaftNetworkV2<TypeConfig> for PeerClient {
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, Failure> {
         let body = codec::encode_vote_request(&request);
-        let call = (Lane::Control, VOTE, RPCTypes::Vote);
+        let call = (Lane::Control, RpcKind::Vote, RPCTypes::Vote);
         let mut answer = self.call(call, body, option.hard_ttl()).await?;
         let response = answer.vote_response().map_err(|error| network(&error))?;
         self.links.hear_of_removal(&mut answer);
@@ -377,7 +352,7 @@ impl RaftNetworkV2<TypeConfig> for PeerClient {
         option: RPCOption,
     ) -> Result<VoteResponse<TypeConfig>, Failure> {
         let body = codec::encode_vote_request(&request);
-        let call = (Lane::Control, PRE_VOTE, RPCTypes::Vote);
+        let call = (Lane::Control, RpcKind::PreVote, RPCTypes::Vote);
         let mut answer = self.call(call, body, option.hard_ttl()).await?;
         let response = answer.vote_response().map_err(|error| network(&error))?;
         self.links.hear_of_removal(&mut answer);
@@ -408,7 +383,7 @@ impl RaftNetworkV2<TypeConfig> for PeerClient {
         option: RPCOption,
     ) -> Result<TransferLeaderResponse<TypeConfig>, Failure> {
         let body = codec::encode_transfer_request(&request);
-        let call = (Lane::Control, TRANSFER, RPCTypes::TransferLeader);
+        let call = (Lane::Control, RpcKind::TransferLeader, RPCTypes::TransferLeader);
         self.call(call, body, option.hard_ttl()).await?;
         // What the peer thinks of it does not matter: without its election all goes on as before.
         Ok(Ok(()))

@@ -22,19 +22,20 @@ use zoolet_jute::{ErrorCode, Id, ReconfigRequest};
 
 use self::message::{Verdict, decode, encode};
 use super::bootstrap::ask_standing;
-use super::directory::{node_id, server_of};
 use super::handle::RaftHandle;
 use super::joining::Joining;
 use super::machine::Machine;
 use super::members::{
     is_outsider, is_quorum, members_of, node_of, nodes_of, outsider, render, version_of, voters_of,
 };
-use super::network::{Links, RECONFIG, REMOVED};
+use super::network::Links;
+use super::node_ids::{node_id, server_of};
 use super::options::{ConfiguredMember, Timing};
 use super::proposer::Proposer;
-use super::sync::ReadIndex;
+use super::read_index::ReadIndex;
+use super::rpc_kind::RpcKind;
+use super::transfer::transfer_leadership_to;
 use super::types::{Member, Membership};
-use super::upkeep::transfer_leadership_to;
 use crate::config::{MemberList, Role, change_members, parse_members};
 use crate::fatal::caught;
 use crate::host::ConfigView;
@@ -150,7 +151,7 @@ impl Reconfigurer {
         }
         // The one lane whose answers may take this long.
         let Some(link) = self.links.to(leader, Lane::Snapshot) else { return Verdict::Again };
-        match link.call_within(RECONFIG, body.clone(), CHANGE_MAX).await {
+        match link.call_within(RpcKind::Reconfig.code(), body.clone(), CHANGE_MAX).await {
             Ok(answer) => Verdict::decode(answer).unwrap_or(Verdict::Unknown),
             Err(CallError::Unreachable | CallError::Full) => Verdict::Again,
             Err(CallError::Broken | CallError::Timeout) => Verdict::Unknown,
@@ -340,7 +341,8 @@ impl Reconfigurer {
         let gone = old.nodes().map(|(node, _)| *node);
         for node in gone.filter(|node| membership.membership().get_node(node).is_none()) {
             let Some(link) = self.links.to(node, Lane::Request) else { continue };
-            let call = link.call(REMOVED, Bytes::copy_from_slice(&at.to_be_bytes()));
+            let call =
+                link.call(RpcKind::Removed.code(), Bytes::copy_from_slice(&at.to_be_bytes()));
             // It may be gone already, which is as good.
             tokio::spawn(timeout(PROBE_MAX, call));
         }

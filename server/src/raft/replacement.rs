@@ -14,9 +14,9 @@ use openraft::ChangeMembers;
 use tokio::time::{Instant, sleep};
 
 use super::bootstrap::ask_standing;
-use super::directory::{directory_of, node_id, server_of};
 use super::handle::Leadership;
 use super::members::{is_outsider, node_of, outsider};
+use super::node_ids::{directory_of, node_id, server_of};
 use super::options::ConfiguredMember;
 use super::reconfig::Reconfigurer;
 use super::types::{Member, Membership};

@@ -1,30 +1,27 @@
 //! What a server answers to its peers' calls.
 
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
-use tokio::time::Instant;
 
 use super::blocking::blocking;
 use super::bootstrap::Agreement;
 use super::codec::{self, Reader, malformed};
 use super::committed::Committed;
-use super::directory::{DirectoryIdentity, directory_of, node_id};
+use super::directory::DirectoryIdentity;
 use super::divergence::{self, Divergence};
 use super::founding;
 use super::handle::RaftHandle;
+use super::leader_contact::LeaderContact;
 use super::levels::{Admission, Ceiling, encode_level};
 use super::machine::Machine;
-use super::network::{
-    APPEND, DIGEST, FOUND, LEVEL, PRE_VOTE, PROPOSE, READ_INDEX, RECONFIG, REMOVED, SNAPSHOT_BEGIN,
-    SNAPSHOT_CHUNK, SNAPSHOT_DAMAGED, SNAPSHOT_END, SNAPSHOT_LATER, STATUS, TOUCH, TRANSFER, VOTE,
-};
+use super::node_ids::{directory_of, node_id};
 use super::reconfig::Reconfigurer;
+use super::rpc_kind::{RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER};
 use super::state_machine::{FileSnapshot, ReceiveError, Snapshots, meta_of};
 use super::sync::{decode_sessions, encode_sessions};
 use super::types::{Body, Callback, LogId, Vote, log_id};
@@ -32,24 +29,6 @@ use crate::peer::{Answer, Call, Identity, Service};
 use crate::replica::Batch;
 use crate::storage::{SnapshotName, SnapshotWriter, Wal};
 use crate::transport::BoxFuture;
-
-/// The time of the last message of a leader.
-#[derive(Debug, Default)]
-pub(super) struct LeaderContact {
-    at: Mutex<Option<Instant>>,
-}
-
-impl LeaderContact {
-    fn now(&self) {
-        *self.at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-    }
-
-    /// Whether that was less than `limit` ago.
-    pub(super) fn within(&self, limit: Duration) -> bool {
-        let at = *self.at.lock().unwrap_or_else(PoisonError::into_inner);
-        at.is_some_and(|at| at.elapsed() < limit)
-    }
-}
 
 /// Handles the calls of peers.
 #[derive(Debug)]
@@ -102,13 +81,18 @@ impl Service for RpcServer {
 impl RpcServer {
     async fn answer(&self, call: Call) -> io::Result<Answer> {
         let (from, mut body) = (call.from.server, Reader(call.body));
-        if !matches!(call.kind, STATUS | FOUND) {
+        let Some(kind) = RpcKind::from_code(call.kind) else {
+            return Err(malformed("unknown kind of call"));
+        };
+        if !matches!(kind, RpcKind::Status | RpcKind::Found) {
             self.join(&call.from).await?;
         }
-        Ok(match call.kind {
-            APPEND => Answer::Later(self.append(from, body)?),
-            VOTE | PRE_VOTE => Answer::Later(self.vote(&call.from, body, call.kind == PRE_VOTE)?),
-            TRANSFER => {
+        Ok(match kind {
+            RpcKind::Append => Answer::Later(self.append(from, body)?),
+            RpcKind::Vote | RpcKind::PreVote => {
+                Answer::Later(self.vote(&call.from, body, kind == RpcKind::PreVote)?)
+            }
+            RpcKind::TransferLeader => {
                 let (request, raft) = (body.transfer_request()?, self.handle.raft().clone());
                 if self.divergence.is_found() {
                     return Ok(Answer::Now(Bytes::new()));
@@ -117,14 +101,14 @@ impl RpcServer {
                     raft.handle_transfer_leader(request).await.ok().map(|_| Bytes::new())
                 }))
             }
-            PROPOSE => match self.may_be_logged(from, &body.0)? {
+            RpcKind::Propose => match self.may_be_logged(from, &body.0)? {
                 Admission::AnyTerm => Answer::Later(self.propose(body.0, None).await),
                 Admission::Term(term) => Answer::Later(self.propose(body.0, Some(term)).await),
                 Admission::Refused => Answer::Now(Bytes::from_static(&[0])),
             },
-            LEVEL => Answer::Now(encode_level(self.machine.levels().offered)),
-            READ_INDEX => Answer::Later(self.read_index()),
-            TOUCH => {
+            RpcKind::Level => Answer::Now(encode_level(self.machine.levels().offered)),
+            RpcKind::ReadIndex => Answer::Later(self.read_index()),
+            RpcKind::Touch => {
                 let sessions = decode_sessions(body.0)?;
                 Answer::Now(if self.handle.is_leader() {
                     encode_sessions(&self.machine.touched(sessions))
@@ -132,33 +116,32 @@ impl RpcServer {
                     Bytes::new()
                 })
             }
-            DIGEST => {
+            RpcKind::Digest => {
                 let applied = self.applied_index();
                 Answer::Now(divergence::answer(body, &self.divergence, &self.wal, applied)?)
             }
-            REMOVED => {
+            RpcKind::Removed => {
                 self.removal.fetch_max(body.u64()?, Ordering::Relaxed);
                 Answer::Now(Bytes::new())
             }
-            STATUS => {
+            RpcKind::Status => {
                 self.agreement.called_by(&call.from);
                 let mut out = BytesMut::new();
                 out.put_u64(self.identity.founding());
                 out.put_u64(directory_of(self.identity.node()));
                 Answer::Now(out.freeze())
             }
-            FOUND => {
+            RpcKind::Found => {
                 let request = founding::Request::decode(body.0)?;
                 Answer::Now(self.agreement.answer(request).await?.encode())
             }
-            RECONFIG => {
+            RpcKind::Reconfig => {
                 let changes = Arc::clone(&self.changes);
                 Answer::Later(Box::pin(async move { changes.answer(body.0).await }))
             }
-            SNAPSHOT_BEGIN => self.begin_snapshot(from, body).await?,
-            SNAPSHOT_CHUNK => self.take_chunk(from, body.0).await?,
-            SNAPSHOT_END => self.end_snapshot(from, body).await?,
-            _ => return Err(malformed("unknown kind of call")),
+            RpcKind::SnapshotBegin => self.begin_snapshot(from, body).await?,
+            RpcKind::SnapshotChunk => self.take_chunk(from, body.0).await?,
+            RpcKind::SnapshotEnd => self.end_snapshot(from, body).await?,
         })
     }
 
@@ -200,7 +183,7 @@ impl RpcServer {
         Ok(Box::pin(async move {
             let known = handle.leadership().map_or(0, |known| known.term);
             if !suspects_quorum && request.vote.leader_id.term >= known {
-                heard.now();
+                heard.renew();
             }
             let response = handle.raft().append_entries(request).await.ok()?;
             Some(codec::encode_append_response(&response))

@@ -15,7 +15,6 @@ use tokio::task::spawn_blocking;
 
 use super::codec;
 use super::divergence::{Divergence, SPARSE_STEP};
-use super::handle::RaftHandle;
 use super::machine::{Chunks, Machine, Staged, StateSnapshot};
 use super::proposer::Proposer;
 use super::types::{LogId, Member, SnapshotMeta, StoredMembership, TypeConfig, log_id, term_of};
@@ -49,6 +48,11 @@ pub(super) struct Snapshots {
 }
 
 impl Snapshots {
+    /// Keeps a snapshot that is written, for openraft's next build.
+    pub(super) fn keep_written(&self, snapshot: FileSnapshot) {
+        *self.written.lock().unwrap_or_else(PoisonError::into_inner) = Some(snapshot);
+    }
+
     pub(super) fn new(
         store: SnapshotStore,
         retain: usize,
@@ -266,7 +270,7 @@ impl StateMachine {
         Arc::clone(&self.progress)
     }
 
-    fn capture(&self) -> Captured {
+    pub(super) fn capture(&self) -> Captured {
         let last_log_id = *self.applied.borrow();
         let meta = SnapshotMeta { last_log_id, last_membership: self.membership.clone() };
         Captured { meta, state: self.machine.snapshot() }
@@ -395,24 +399,12 @@ pub(super) struct Captured {
 }
 
 impl Captured {
-    async fn write(self, snapshots: &Snapshots) -> io::Result<FileSnapshot> {
+    pub(super) async fn write(self, snapshots: &Snapshots) -> io::Result<FileSnapshot> {
         let (snapshots, meta) = (snapshots.clone(), self.meta.clone());
         let writing = spawn_blocking(move || snapshots.write(&meta, self.state));
         let reader = writing.await.map_err(io::Error::other)??;
         Ok(Snapshot { meta: self.meta, snapshot: reader })
     }
-}
-
-/// Takes a snapshot. openraft ends for good when one cannot be written, on a full disk for example,
-/// so it is written here, and openraft is handed only what was written.
-pub(super) async fn take_snapshot(handle: &RaftHandle, snapshots: &Snapshots) -> io::Result<()> {
-    let capturing = handle.raft().with_state_machine(|machine: &mut StateMachine| {
-        let captured = machine.capture();
-        Box::pin(async move { captured })
-    });
-    let written = capturing.await.map_err(io::Error::other)?.write(snapshots).await?;
-    *snapshots.written.lock().unwrap_or_else(PoisonError::into_inner) = Some(written);
-    handle.raft().trigger().snapshot().await.map_err(io::Error::other)
 }
 
 /// What gives openraft a snapshot.

@@ -8,10 +8,10 @@ use tokio::sync::watch;
 use openraft::Instant as _;
 use openraft::async_runtime::watch::WatchReceiver;
 
-use super::directory::server_of;
 use super::divergence::{Divergence, Findings};
 use super::handle::{EntrySizes, RaftHandle};
 use super::members::is_outsider;
+use super::node_ids::server_of;
 use super::state_machine::Snapshots;
 use super::types::LogId;
 use crate::fatal::Fatal;

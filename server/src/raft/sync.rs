@@ -6,52 +6,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use tokio::sync::watch;
 use tokio::time::{sleep, timeout};
 use zoolet_jute::SessionId;
 
 use super::codec::Reader;
 use super::handle::RaftHandle;
 use super::machine::Machine;
-use super::network::{Links, READ_INDEX, TOUCH};
+use super::network::Links;
 use super::proposer::Proposer;
-use super::types::LogId;
+use super::read_index::{ANSWER_TIMEOUT, ReadIndex};
+use super::rpc_kind::RpcKind;
 use crate::peer::{Lane, Link};
 
 /// The pause before the leader is asked again.
 const RETRY_PAUSE: Duration = Duration::from_millis(15);
-
-/// How long the leader may take for one answer.
-const ANSWER_TIMEOUT: Duration = Duration::from_millis(700);
-
-/// Asks the leader of the moment.
-#[derive(Clone, Debug)]
-pub(super) struct ReadIndex {
-    pub handle: RaftHandle,
-    pub links: Arc<Links>,
-    pub applied: watch::Receiver<Option<LogId>>,
-}
-
-impl ReadIndex {
-    /// Everything that was committed before this call is applied when it gives true.
-    pub(super) async fn catch_up(&mut self) -> bool {
-        let Some(index) = self.ask().await else { return false };
-        let index = if planted!("sync-does-not-wait") { 0 } else { index };
-        let reached = |applied: &Option<LogId>| applied.is_some_and(|last| last.index >= index);
-        self.applied.wait_for(reached).await.is_ok()
-    }
-
-    async fn ask(&self) -> Option<u64> {
-        let leader = self.handle.leadership()?.leader;
-        if leader == self.handle.node() {
-            return self.handle.read_index().await;
-        }
-        let link = self.links.to(leader, Lane::Query)?;
-        let answer = link.call_within(READ_INDEX, Bytes::new(), ANSWER_TIMEOUT).await.ok()?;
-        let mut answer = Reader(answer);
-        (answer.u8().ok()? == 1).then_some(answer.u64().ok()?)
-    }
-}
 
 /// Serves syncs: one round for all that wait.
 pub(super) async fn serve_syncs(
@@ -121,7 +89,8 @@ pub(super) async fn send_touches(
 
 /// Tells the leader of sessions; those that it has counted.
 async fn report(link: &Link, sessions: &[SessionId]) -> Vec<SessionId> {
-    let answer = link.call_within(TOUCH, encode_sessions(sessions), ANSWER_TIMEOUT).await;
+    let answer =
+        link.call_within(RpcKind::Touch.code(), encode_sessions(sessions), ANSWER_TIMEOUT).await;
     match answer.map_err(io::Error::other).and_then(decode_sessions) {
         Ok(refused) => {
             let counted = sessions.iter().filter(|session| !refused.contains(session));

@@ -1,25 +1,26 @@
 //! What goes on beside the log: the server's role, snapshots, and purging.
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::Bytes;
 use openraft::Instant;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 
-use super::divergence::{Comparer, Divergence};
+use super::comparer::Comparer;
+use super::divergence::Divergence;
 use super::handle::{Leadership, RaftHandle};
+use super::leader_contact::LeaderContact;
 use super::machine::Machine;
-use super::network::{Links, STATUS};
+use super::network::Links;
 use super::options::Timing;
-use super::rpc_server::LeaderContact;
-use super::state_machine::{self, Progress, Snapshots};
-use super::sync::ReadIndex;
+use super::read_index::ReadIndex;
+
+use super::state_machine::{Progress, Snapshots};
+use super::transfer::transfer_leadership;
 use super::types::{LogId, term_of};
-use crate::peer::Lane;
+
 use crate::replica::Role;
 use crate::storage::Wal;
 
@@ -286,7 +287,7 @@ impl SnapshotScheduler {
     /// Takes a snapshot. Returns how long to wait before another attempt if this one has failed.
     /// The log has all that is in the snapshot, so a server without it goes on.
     async fn take_snapshot(&self, pause: Duration) -> Duration {
-        match state_machine::take_snapshot(&self.handle, &self.snapshots).await {
+        match self.handle.take_snapshot(&self.snapshots).await {
             Ok(()) => SNAPSHOT_RETRY_MIN,
             Err(error) => {
                 let longer = (pause * 2).min(SNAPSHOT_RETRY_MAX);
@@ -368,71 +369,4 @@ struct Stall {
 
 fn millis(since: tokio::time::Instant) -> u64 {
     u64::try_from(since.elapsed().as_millis()).unwrap_or(u64::MAX)
-}
-
-/// How long another server may take to take the lead over.
-const HAND_OVER_MAX: Duration = Duration::from_secs(1);
-
-/// Between two looks at whether the transferee is still there.
-const HEIR_PAUSE: Duration = Duration::from_millis(30);
-
-/// How long the transferee may take to show that, and how long one is looked for.
-const HEIR_TIMEOUT: Duration = Duration::from_millis(300);
-
-/// As leader, makes the voter with the longest log that answers the next leader, and waits until it
-/// is.
-pub(super) async fn transfer_leadership(handle: &RaftHandle, links: &Links) {
-    let metrics = handle.metrics();
-    let server = handle.node();
-    let Some(replication) = metrics.replication.filter(|_| handle.is_leader()) else { return };
-    let voters = metrics.membership_config.voter_ids().filter(|voter| *voter != server);
-    let mut transferees: Vec<u64> = voters.collect();
-    transferees.sort_by_key(|voter| Reverse(replication.get(voter).copied().flatten()));
-    let give_up_at = tokio::time::Instant::now() + HEIR_TIMEOUT;
-    // A link that could not connect a moment ago fails at once for a while.
-    while !transferees.is_empty() && tokio::time::Instant::now() < give_up_at {
-        for &transferee in &transferees {
-            if is_there(links, transferee).await {
-                transfer_leadership_to(handle, links, transferee).await;
-                return;
-            }
-        }
-        sleep(HEIR_PAUSE).await;
-    }
-}
-
-/// As leader, makes this voter the next one, and waits until another one is, or until it is gone:
-/// when all servers stop together, no server is left.
-pub(super) async fn transfer_leadership_to(
-    handle: &RaftHandle,
-    links: &Links,
-    transferee: u64,
-) -> bool {
-    let server = handle.node();
-    handle.give_up();
-    if handle.raft().trigger().transfer_leader(transferee).await.is_err() {
-        return false;
-    }
-    let mut leaderships = handle.leaderships();
-    let is_over = |known: &Option<Leadership>| known.is_some_and(|known| known.leader != server);
-    let gone = async {
-        while is_there(links, transferee).await {
-            sleep(HEIR_PAUSE).await;
-        }
-    };
-    let is_done = tokio::select! {
-        over = timeout(HAND_OVER_MAX, leaderships.wait_for(is_over)) => over.is_ok(),
-        () = gone => false,
-    };
-    if is_done {
-        tracing::info!(transferee, "handed the lead over");
-    } else {
-        tracing::info!(transferee, "gave the lead up; the server that was to take it has not");
-    }
-    is_done
-}
-
-async fn is_there(links: &Links, server: u64) -> bool {
-    let Some(link) = links.to(server, Lane::Query) else { return false };
-    link.call_within(STATUS, Bytes::new(), HEIR_TIMEOUT).await.is_ok()
 }

@@ -4,7 +4,6 @@
 
 mod imports;
 
-
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

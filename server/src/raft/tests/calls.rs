@@ -11,7 +11,7 @@ use super::ensemble::{Ensemble, PATIENCE, command};
 use crate::fatal::Fatal;
 use crate::peer::{CallError, FrameLimits, Identity, Lane, Link, LinkOptions, Target};
 use crate::raft::codec;
-use crate::raft::network::{PROPOSE, SNAPSHOT_BEGIN, SNAPSHOT_CHUNK};
+use crate::raft::rpc_kind::RpcKind;
 use crate::raft::types::{SnapshotMeta, Vote};
 use crate::replica::{Batch, Origin, Role, ServerId};
 use crate::transport::RealNet;
@@ -42,7 +42,9 @@ pub(super) fn link(ensemble: &Ensemble, from: usize, to: usize) -> Link {
 async fn a_call_that_makes_no_sense_ends_its_connection() {
     let ensemble = Ensemble::started(2, 0).await;
     let link = link(&ensemble, 1, 0);
-    for (kind, body) in [(99, Bytes::new()), (SNAPSHOT_BEGIN, Bytes::from_static(b"short"))] {
+    for (kind, body) in
+        [(99, Bytes::new()), (RpcKind::SnapshotBegin.code(), Bytes::from_static(b"short"))]
+    {
         let answer = timeout(PATIENCE, link.call(kind, body)).await;
         assert_eq!(answer, Ok(Err(CallError::Broken)), "kind {kind}");
         sleep(Duration::from_millis(200)).await;
@@ -61,11 +63,11 @@ async fn the_pieces_of_a_snapshot_are_no_sign_of_a_leader() {
     codec::put_vote(&mut begin, &Vote::new_committed(1, leader as u64 + 1));
     begin.put_slice(&[0; 24]);
     codec::put_bytes(&mut begin, &codec::encode_snapshot_meta(0, &SnapshotMeta::default()));
-    link.call(SNAPSHOT_BEGIN, begin.freeze()).await.unwrap();
+    link.call(RpcKind::SnapshotBegin.code(), begin.freeze()).await.unwrap();
     let deadline = Instant::now() + ensemble.timing.silence_max() * 8;
     while *ensemble.server(alone).raft.role().borrow() != Role::Looking {
         assert!(Instant::now() < deadline, "it serves on");
-        link.call(SNAPSHOT_CHUNK, Bytes::from_static(b"piece")).await.unwrap();
+        link.call(RpcKind::SnapshotChunk.code(), Bytes::from_static(b"piece")).await.unwrap();
         sleep(ensemble.timing.heartbeat / 2).await;
     }
 }
@@ -98,7 +100,7 @@ async fn a_leader_logs_nothing_that_cannot_be_read_or_is_in_another_servers_name
     ];
     for body in bodies {
         let link = link(&ensemble, peer, leader);
-        let answer = timeout(PATIENCE, link.call(PROPOSE, body.clone())).await;
+        let answer = timeout(PATIENCE, link.call(RpcKind::Propose.code(), body.clone())).await;
         assert_eq!(answer, Ok(Err(CallError::Broken)), "{body:?}");
     }
     for at in 0..3 {

@@ -8,7 +8,7 @@ use super::calls::link;
 use super::cluster::check;
 use super::ensemble::{Ensemble, PATIENCE};
 use crate::raft::codec;
-use crate::raft::network::APPEND;
+use crate::raft::rpc_kind::RpcKind;
 use crate::raft::types::{Vote, log_id};
 use crate::replica::Role;
 
@@ -201,7 +201,7 @@ async fn an_entry_in_the_place_of_a_committed_one_is_refused() {
             leader_commit,
         };
         let body = codec::encode_append_request(false, &request);
-        let answer = link.call_within(APPEND, body, PATIENCE).await.unwrap();
+        let answer = link.call_within(RpcKind::Append.code(), body, PATIENCE).await.unwrap();
         assert_eq!(answer, codec::encode_append_refusal());
     }
     write(&mut ensemble, target).await;

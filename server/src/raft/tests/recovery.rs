@@ -8,8 +8,8 @@ use openraft::{EntryPayload, RaftLogReader};
 
 use super::cluster::{check, left_behind};
 use super::ensemble::Ensemble;
-use crate::raft::directory::node_id;
 use crate::raft::log_store::LogStore;
+use crate::raft::node_ids::node_id;
 use crate::raft::types::{
     Body, Member, Membership, SnapshotMeta, StoredMembership, Vote, log_id, term_of,
 };

@@ -10,8 +10,8 @@ use super::ensemble::Ensemble;
 use crate::fatal::Fatal;
 use crate::peer::{Answer, Call, FrameLimits, Identity, PeerPort, PeerPortOptions, Service};
 use crate::raft::codec;
-use crate::raft::directory::{directory_of, server_of};
-use crate::raft::network::PRE_VOTE;
+use crate::raft::node_ids::{directory_of, server_of};
+use crate::raft::rpc_kind::RpcKind;
 use crate::raft::types::Vote;
 use crate::transport::{BoxFuture, RealNet};
 
@@ -26,7 +26,7 @@ impl Service for Refuses {
     fn call(&self, call: Call) -> BoxFuture<'_, Answer> {
         Box::pin(async move {
             match call.kind {
-                PRE_VOTE => {
+                kind if kind == RpcKind::PreVote.code() => {
                     self.pre_votes.fetch_add(1, Ordering::Relaxed);
                     let refusal =
                         VoteResponse::new(Vote::new_committed(50, self.leader), None, false);

@@ -4,8 +4,8 @@ use std::collections::{BTreeSet, VecDeque};
 
 use zoolet_jute::SessionId;
 
-use crate::raft::options::BatchLimits;
-use crate::raft::reconfig::Asked;
+use super::options::BatchLimits;
+use super::reconfig::Asked;
 use crate::replica::state::Admitted;
 use crate::replica::{BatchHead, Command, Op};
 

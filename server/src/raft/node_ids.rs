@@ -1,0 +1,51 @@
+//! openraft's node ids: a directory of a server.
+//!
+//! A server's number names its place in the ensemble, and its directory says who sits there: a
+//! replaced disk is another member under the same number.
+
+/// The bits of a node id that are the server's number.
+const SERVER_BITS: u32 = 8;
+
+/// Returns openraft's id for a directory of a server. A place whose directory is not known yet has
+/// the directory zero.
+pub(super) fn node_id(server: u64, directory: u64) -> u64 {
+    directory << SERVER_BITS | server
+}
+
+/// Returns the number of the server that a node is a directory of.
+pub(super) fn server_of(node: u64) -> u64 {
+    node & ((1 << SERVER_BITS) - 1)
+}
+
+/// Returns the directory that a node is.
+pub(super) fn directory_of(node: u64) -> u64 {
+    node >> SERVER_BITS
+}
+
+/// Makes an id for a new directory of a random number. It is never zero, and fits into a node id.
+pub(super) fn new_directory(random: u64) -> u64 {
+    (random >> SERVER_BITS).max(1)
+}
+
+/// Makes the id of a new founding of a random number. It is never zero.
+pub(super) fn new_founding(random: u64) -> u64 {
+    random.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_is_a_directory_of_a_server() {
+        for (server, directory) in [(1, 0), (254, 1), (3, (1 << 56) - 1)] {
+            let node = node_id(server, directory);
+            assert_eq!((server_of(node), directory_of(node)), (server, directory));
+        }
+        for random in [0, 1, 255, 256, u64::MAX] {
+            let directory = new_directory(random);
+            assert!(directory > 0 && directory < 1 << 56, "{random}");
+            assert!(new_founding(random) > 0, "{random}");
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! Why a server cannot start.
+
+use std::io;
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::storage::StorageError;
+
+/// Why a server cannot join its ensemble.
+#[derive(Debug, Error)]
+pub enum StartError {
+    /// The directory cannot be used.
+    #[error(transparent)]
+    Storage(#[from] StorageError),
+    /// The log is in the data directory, but has one of its own.
+    #[error(
+        "the log is in {}, and should be in {}: move it there, with a copy of the file identity \
+         beside it", found.display(), expected.display()
+    )]
+    LogElsewhere { found: PathBuf, expected: PathBuf },
+    /// The server has served before, but the log is not there.
+    #[error(
+        "{} has served before, but its log is not in {}: a server must not start without it",
+        directory.display(), expected.display()
+    )]
+    LogMissing { directory: PathBuf, expected: PathBuf },
+    /// The log goes on behind a snapshot that is not there.
+    #[error(
+        "the log in {} begins behind entry {purged}, and no snapshot reaches so far",
+        log.display()
+    )]
+    SnapshotMissing { log: PathBuf, purged: u64 },
+    /// The directory is that of an Apache `ZooKeeper`, whose data is not read.
+    #[error(
+        "{} holds data of Apache ZooKeeper, which is not read: move it away to start with an empty \
+         tree", .0.display()
+    )]
+    ApacheData(PathBuf),
+    /// The configuration does not name this server.
+    #[error("the configuration has no server {0}")]
+    NotAMember(crate::replica::ServerId),
+    /// The peer port cannot be opened.
+    #[error("cannot listen for peers on {address}: {source}")]
+    Listen { address: String, source: io::Error },
+    /// A value of the configuration is out of range, or the log cannot be replayed.
+    #[error("cannot start the log: {0}")]
+    Raft(String),
+}

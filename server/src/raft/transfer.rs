@@ -1,0 +1,79 @@
+//! Handing the leadership over to another voter.
+
+use std::cmp::Reverse;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::time::{sleep, timeout};
+
+use super::handle::{Leadership, RaftHandle};
+use super::network::Links;
+use super::rpc_kind::RpcKind;
+use crate::peer::Lane;
+
+/// How long another server may take to take the lead over.
+const TRANSFER_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// Between two looks at whether the transferee is still there.
+const PROBE_INTERVAL: Duration = Duration::from_millis(30);
+
+/// How long the transferee may take to show that, and how long one is looked for.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
+
+/// As leader, makes the voter with the longest log that answers the next leader, and waits until it
+/// is.
+pub(super) async fn transfer_leadership(handle: &RaftHandle, links: &Links) {
+    let metrics = handle.metrics();
+    let server = handle.node();
+    let Some(replication) = metrics.replication.filter(|_| handle.is_leader()) else { return };
+    let voters = metrics.membership_config.voter_ids().filter(|voter| *voter != server);
+    let mut transferees: Vec<u64> = voters.collect();
+    transferees.sort_by_key(|voter| Reverse(replication.get(voter).copied().flatten()));
+    let give_up_at = tokio::time::Instant::now() + PROBE_TIMEOUT;
+    // A link that could not connect a moment ago fails at once for a while.
+    while !transferees.is_empty() && tokio::time::Instant::now() < give_up_at {
+        for &transferee in &transferees {
+            if is_there(links, transferee).await {
+                transfer_leadership_to(handle, links, transferee).await;
+                return;
+            }
+        }
+        sleep(PROBE_INTERVAL).await;
+    }
+}
+
+/// As leader, makes this voter the next one, and waits until another one is, or until it is gone:
+/// when all servers stop together, no server is left.
+pub(super) async fn transfer_leadership_to(
+    handle: &RaftHandle,
+    links: &Links,
+    transferee: u64,
+) -> bool {
+    let server = handle.node();
+    handle.give_up();
+    if handle.raft().trigger().transfer_leader(transferee).await.is_err() {
+        return false;
+    }
+    let mut leaderships = handle.leaderships();
+    let is_over = |known: &Option<Leadership>| known.is_some_and(|known| known.leader != server);
+    let gone = async {
+        while is_there(links, transferee).await {
+            sleep(PROBE_INTERVAL).await;
+        }
+    };
+    let is_done = tokio::select! {
+        over = timeout(TRANSFER_TIMEOUT, leaderships.wait_for(is_over)) => over.is_ok(),
+        () = gone => false,
+    };
+    if is_done {
+        tracing::info!(transferee, "transferred the leadership");
+    } else {
+        tracing::info!(transferee, "gave the leadership up; the transferee has not taken it");
+    }
+    is_done
+}
+
+async fn is_there(links: &Links, server: u64) -> bool {
+    let Some(link) = links.to(server, Lane::Query) else { return false };
+    link.call_within(RpcKind::Status.code(), Bytes::new(), PROBE_TIMEOUT).await.is_ok()
+}
