@@ -25,6 +25,7 @@ mod planted;
 
 mod chroot;
 mod client;
+mod connect_string;
 mod connector;
 mod error;
 mod hosts;
@@ -38,6 +39,7 @@ mod transaction;
 mod watcher;
 
 pub use client::{Call, Client, ConfigChange, Quota};
+pub use connect_string::ConnectString;
 pub use connector::{Connecting, Connector, Resolving, TcpConnector, Transport};
 pub use error::{Error, ErrorKind};
 pub use options::ClientOptions;

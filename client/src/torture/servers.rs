@@ -4,8 +4,12 @@
 use std::fmt::Debug;
 use std::io;
 
+use super::random::Random;
 use super::run::{Settings, TortureError};
-use crate::hosts::Hosts;
+use crate::ConnectString;
+
+/// The seed's fork that decides which server the contenders connect to first.
+const FIRST_SERVER: u64 = 3;
 
 /// A kind of fault of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,13 +54,15 @@ pub trait Servers: Debug + Send {
     fn mend(&mut self, server: usize, fault: ServerFault) -> io::Result<()>;
 }
 
-/// The addresses of a run's connect string, each with its port.
+/// The addresses of a run's connect string, each with its port. The seed decides which one is first.
 pub(super) fn addresses(settings: &Settings) -> Result<String, TortureError> {
-    let (hosts, chroot) = Hosts::parse(&settings.servers, settings.seed)?;
-    if chroot.path() != "/" {
-        return Err(TortureError::Chroot(chroot.path().to_owned()));
+    let servers: ConnectString = settings.servers.parse()?;
+    if servers.chroot() != "/" {
+        return Err(TortureError::Chroot(servers.chroot().to_owned()));
     }
-    Ok(hosts.addresses().join(","))
+    let count = servers.addresses().len();
+    let first = Random::fork(settings.seed, FIRST_SERVER).index(count);
+    Ok(rotated(&servers.addresses().join(","), first))
 }
 
 /// The same servers, another one first: the proxies of the contenders spread over them.

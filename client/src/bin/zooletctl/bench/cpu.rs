@@ -5,6 +5,8 @@ use std::fs;
 use std::net::{SocketAddr, ToSocketAddrs, UdpSocket};
 use std::time::Duration;
 
+use zoolet_client::ConnectString;
+
 /// A listening socket in /proc/net/tcp.
 const LISTEN: &str = "0A";
 
@@ -18,8 +20,9 @@ impl Cpu {
     /// Finds who listens on the ports of a connect string. Servers on other machines, and those of
     /// other users, are not found.
     pub(crate) fn of_servers(connect_string: &str) -> Self {
-        let servers = connect_string.split('/').next().unwrap_or_default();
-        let ports: BTreeSet<u16> = servers.split(',').filter_map(local_port).collect();
+        let servers = connect_string.parse::<ConnectString>();
+        let addresses = servers.iter().flat_map(ConnectString::addresses);
+        let ports: BTreeSet<u16> = addresses.filter_map(|one| local_port(one)).collect();
         let inodes = listening(&ports);
         let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = processes
@@ -40,10 +43,6 @@ impl Cpu {
 
 /// The port of a server on this machine: one whose address a socket can be bound to.
 fn local_port(server: &str) -> Option<u16> {
-    let server = server.trim();
-    let host_end = server.rfind(']').unwrap_or(0);
-    let has_port = server.get(host_end..)?.contains(':');
-    let server = if has_port { server.to_owned() } else { format!("{server}:2181") };
     let is_local = |address: &SocketAddr| UdpSocket::bind((address.ip(), 0)).is_ok();
     server.to_socket_addrs().ok()?.find(is_local).map(|address| address.port())
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
-use zoolet_client::SessionId;
+use zoolet_client::{ConnectString, SessionId};
 
 use crate::output::note;
 
@@ -27,10 +27,10 @@ pub(crate) struct Clients {
 impl Clients {
     /// Asks every server of a connect string. A session is connected to one of them.
     pub(crate) async fn ask(&mut self, connect_string: &str) {
-        let servers = connect_string.split('/').next().unwrap_or_default();
-        for server in servers.split(',').map(str::trim).filter(|server| !server.is_empty()) {
-            let address = with_port(server);
-            match timeout(ANSWER_MAX, ask(&address)).await {
+        // A client is connected to it, so it is valid.
+        let servers = connect_string.parse::<ConnectString>();
+        for address in servers.iter().flat_map(ConnectString::addresses) {
+            match timeout(ANSWER_MAX, ask(address)).await {
                 Ok(Ok(answer)) if answer.contains("not in the whitelist") => {
                     self.silent.push(format!("{address} does not allow `cons`"));
                 }
@@ -52,13 +52,6 @@ impl Clients {
             note(&format!("client addresses may be missing: {why} (4lw.commands.whitelist)"));
         }
     }
-}
-
-/// A server of a connect string with the port that it may leave out.
-fn with_port(server: &str) -> String {
-    let host_end = server.rfind(']').unwrap_or(0);
-    let has_port = server.get(host_end..).is_some_and(|rest| rest.contains(':'));
-    if has_port { server.to_owned() } else { format!("{server}:2181") }
 }
 
 async fn ask(address: &str) -> std::io::Result<String> {
@@ -92,13 +85,5 @@ mod tests {
         let line = " /[::1]:5[1](queued=0,recved=3,sent=3,sid=0xffffffffffffffff)";
         assert_eq!(parse(line), Some((SessionId(-1), "[::1]:5".into())));
         assert_eq!(parse(" /127.0.0.1:5[0](queued=0,recved=1,sent=0)"), None, "no session yet");
-    }
-
-    #[test]
-    fn ports_may_be_left_out() {
-        assert_eq!(with_port("a"), "a:2181");
-        assert_eq!(with_port("a:5"), "a:5");
-        assert_eq!(with_port("[::1]"), "[::1]:2181");
-        assert_eq!(with_port("[::1]:5"), "[::1]:5");
     }
 }
