@@ -33,8 +33,6 @@ mod options;
 mod reads;
 pub mod recipes;
 mod session;
-#[cfg(feature = "torture")]
-pub mod torture;
 mod transaction;
 mod watcher;
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tokio::time::sleep;
-use zoolet_client::torture::{self, Recipe, ServerFault, Servers, Settings, TortureError};
+use zoolet_torture::{Recipe, ServerFault, Servers, Settings, TortureError};
 
 use crate::args::{Options, Torture};
 use crate::error::{CtlError, Exit};
@@ -58,7 +58,7 @@ pub(crate) async fn run(arguments: &Torture, options: &Options) -> Result<(), Ct
         }
     };
     let report = tokio::select! {
-        report = torture::run_until(&settings, servers, stop) => report,
+        report = zoolet_torture::run_until(&settings, servers, stop) => report,
         never = tell(arguments.secs) => match never {},
     };
     let report = report.map_err(|error| failed(&error))?;

@@ -1,7 +1,7 @@
 //! Semaphores whose number of permits changes while they are held.
 
 use super::{History, Promise, Verdict};
-use crate::torture::history::Claim;
+use crate::history::Claim;
 
 /// A permit is granted while fewer are out than there are. `others` of them were out when the holder
 /// was told.

@@ -7,12 +7,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::broadcast::{self, error::TryRecvError};
 use tokio::time::{Instant, sleep};
+use zoolet_client::recipes::{Cache, CacheChange, CachedNode, GroupMember, PersistentNode};
+use zoolet_client::{Client, CreateMode, Error, ErrorCode, ErrorKind, SessionState};
 
 use super::context::Phase;
 use super::recipe::Recipe;
 use super::worker::Worker;
-use crate::recipes::{Cache, CacheChange, CachedNode, GroupMember, PersistentNode};
-use crate::{Client, CreateMode, Error, ErrorCode, ErrorKind, SessionState};
 
 /// How many znodes a mirror has.
 const MIRRORED: u64 = 5;
@@ -145,7 +145,8 @@ impl Worker {
     /// Whether it is what it promises to be when nothing goes wrong for a while.
     async fn is_whole(&self, client: &Client, kept: &mut Kept) -> Result<bool, Error> {
         if client.state().borrow().is_terminal() {
-            return Err(client.state().borrow().end().into());
+            // Closed or expired: the contender needs another session.
+            return Err(ErrorKind::SessionExpired.into());
         }
         let path = &self.lock.path;
         match kept {

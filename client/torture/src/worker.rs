@@ -6,6 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
+use zoolet_client::recipes::LockGuard;
+use zoolet_client::{Client, Error, ErrorKind, SessionState};
 
 use super::context::{ContenderControl, Phase, PlantedBug, RunContext, Session, stand_still};
 use super::history::{Claim, Guarded, Mode};
@@ -14,8 +16,6 @@ use super::random::Random;
 use super::recipe::{Lock, Recipe};
 use super::recorder::ClaimId;
 use super::tie::Tie;
-use crate::recipes::LockGuard;
-use crate::{Client, Error, ErrorKind, SessionState};
 
 /// How long a grant is held, in ms, when nothing strikes.
 const HOLD_MS_MAX: u64 = 6;

@@ -1,9 +1,9 @@
 //! Histories with one wrong thing each: it must be found, and nothing in the correct history.
 
 use super::*;
-use crate::torture::history::{Claim, Disturbance, Guarded, Mode, Opening, Passage, Tally, Write};
-use crate::torture::log::{Happened, Listing, Log};
-use crate::torture::recipe::{Lock, Recipe};
+use crate::history::{Claim, Disturbance, Guarded, Mode, Opening, Passage, Tally, Write};
+use crate::log::{Happened, Listing, Log};
+use crate::recipe::{Lock, Recipe};
 
 const PATH: &str = "/t/mutex";
 

@@ -5,6 +5,8 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
+use zoolet_client::recipes::{Counter, Queue, SharedCount};
+use zoolet_client::{Client, ClientOptions, CreateMode, Error, ErrorCode, ErrorKind};
 
 use super::context::RunContext;
 use super::history::History;
@@ -13,8 +15,6 @@ use super::pool::ContenderPool;
 use super::recipe::{Lock, Recipe};
 use super::run::{Settings, TortureError};
 use super::tree;
-use crate::recipes::{Counter, Queue, SharedCount};
-use crate::{Client, ClientOptions, CreateMode, Error, ErrorCode, ErrorKind};
 
 /// How long what is left behind may take to go.
 pub(super) const LEFT_MAX: Duration = Duration::from_secs(20);

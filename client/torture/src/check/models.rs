@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{History, Promise, Verdict};
-use crate::torture::history::{Arrival, Opening, Passage, Tally};
-use crate::torture::recipe::Recipe;
+use crate::history::{Arrival, Opening, Passage, Tally};
+use crate::recipe::Recipe;
 
 pub(super) fn check(history: &History, verdict: &mut Verdict) {
     for tally in &history.tallies {

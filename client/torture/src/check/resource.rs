@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{History, Promise, Verdict};
-use crate::torture::log::Life;
+use crate::log::Life;
 
 pub(super) fn check(history: &History, verdict: &mut Verdict) {
     let mut highest: BTreeMap<&str, i64> = BTreeMap::new();

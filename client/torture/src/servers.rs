@@ -4,9 +4,10 @@
 use std::fmt::Debug;
 use std::io;
 
+use zoolet_client::ConnectString;
+
 use super::random::Random;
 use super::run::{Settings, TortureError};
-use crate::ConnectString;
 
 /// The seed's fork that decides which server the contenders connect to first.
 const FIRST_SERVER: u64 = 3;

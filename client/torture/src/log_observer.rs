@@ -6,10 +6,12 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::{JoinSet, unconstrained};
 use tokio::time::{Instant, interval, sleep, timeout};
+use zoolet_client::{
+    AddWatchMode, Client, ClientOptions, Error, ErrorKind, EventType, WatchedEvent,
+};
 use zoolet_jute::{PathWatchRequest, Reply, Request};
 
 use super::log::{Happened, Listing, Log};
-use crate::{AddWatchMode, Client, ClientOptions, Error, ErrorKind, EventType, WatchedEvent};
 
 /// How often an observer asks how far it is.
 const LOOK: Duration = Duration::from_millis(100);

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{sleep, timeout};
+use zoolet_client::{Client, ClientOptions, Error, ErrorKind};
 
 use super::history::Tally;
 use super::plan::HolderFault;
@@ -14,7 +15,6 @@ use super::proxy::Proxy;
 use super::recipe::Lock;
 use super::recorder::Recorder;
 use super::sequence_offset::SequenceOffset;
-use crate::{Client, ClientOptions, Error, ErrorKind};
 
 /// How long what is done by hand may take.
 const BY_HAND_MAX: Duration = Duration::from_secs(2);

@@ -1,5 +1,6 @@
-//! Torture for the lock recipes: contenders under faults, a guarded resource outside of the
-//! ensemble, and checks that ask neither the recipes nor the servers whether they did well.
+//! Torture for the lock recipes of `zoolet_client`: contenders under faults, a guarded resource
+//! outside of the ensemble, and checks that ask neither the recipes nor the servers whether they did
+//! well.
 //!
 //! [`run()`] has contenders compete for locks of every recipe on running servers while a seed decides
 //! what goes wrong: holders that stand still for longer than their session, are cut off or killed;
@@ -11,6 +12,8 @@
 //! The [`check()`] holds the record against the committed log, which observers at each server have
 //! written down: see [`Promise`]. A seed gives the same plan each time; how threads and servers
 //! interleave is beyond it.
+
+#![warn(missing_docs)]
 
 mod check;
 mod contender;

@@ -11,13 +11,13 @@ use std::time::Duration;
 use tokio::runtime::Builder;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
+use zoolet_client::ClientOptions;
 
 use super::context::{ContenderControl, Phase, RunContext, Session, lock, stand_still};
 use super::plan::HolderFault;
 use super::random::Random;
 use super::recipe::Recipe;
 use super::worker::Worker;
-use crate::ClientOptions;
 
 /// How long the last words of a session may take.
 const CLOSE_MAX: Duration = Duration::from_secs(5);

@@ -5,18 +5,18 @@
 use std::time::Duration;
 
 use tokio::time::timeout;
+use zoolet_client::recipes::{
+    LeaderLatch, LeaderSelector, LeadershipState, LockGuard, LockOptions, Lockable, MultiLock,
+    Mutex as LockMutex, ReadWriteLock, Semaphore, SemaphoreMutex, SharedCount, SimpleLock,
+    Suspension, Term, WriteGuard, WriteLock,
+};
+use zoolet_client::{Client, CreateMode, Error, ErrorCode, ErrorKind};
 
 use super::context::{PlantedBug, by_hand};
 use super::history::{CountSet, Mode};
 use super::recipe::{Lock, Recipe};
 use super::tie::Tie;
 use super::worker::{AcquireMode, Held, OpenClaim, Worker};
-use crate::recipes::{
-    LeaderLatch, LeaderSelector, LeadershipState, LockGuard, LockOptions, Lockable, MultiLock,
-    Mutex as LockMutex, ReadWriteLock, Semaphore, SemaphoreMutex, SharedCount, SimpleLock,
-    Suspension, Term, WriteGuard, WriteLock,
-};
-use crate::{Client, CreateMode, Error, ErrorCode, ErrorKind};
 
 /// Acquires a lock as the contender's patience has it: `None` if that did not do.
 macro_rules! acquire {

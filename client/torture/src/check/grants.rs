@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::woken::{leases_soon, told_soon};
 use super::{History, Promise, Verdict, counts};
-use crate::torture::history::{Claim, Mode};
-use crate::torture::log::Life;
-use crate::torture::recipe::{Blocks, Lock, Recipe};
+use crate::history::{Claim, Mode};
+use crate::log::Life;
+use crate::recipe::{Blocks, Lock, Recipe};
 
 /// A grant with its end in the log; `None` if its znode was there to the end.
 struct Grant<'a> {

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use super::grants::{blocks, is_downgraded};
 use super::{History, Promise, Verdict};
-use crate::torture::history::Claim;
-use crate::torture::log::Life;
-use crate::torture::recipe::{Lock, Recipe};
-use crate::torture::sequence_offset::DIGITS;
+use crate::history::Claim;
+use crate::log::Life;
+use crate::recipe::{Lock, Recipe};
+use crate::sequence_offset::DIGITS;
 
 /// Of the waiters in a queue, one is notified that a znode in it is gone; of readers, all that wait
 /// for the same writer.

@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use tokio::time::sleep;
+use zoolet_client::recipes::{Barrier, Counter, DoubleBarrier, Queue, QueueFormat, SharedCount};
+use zoolet_client::{Client, Error};
 
 use super::context::{Phase, lock};
 use super::history::{Opening, Passage};
 use super::worker::{AcquireMode, Worker};
-use crate::recipes::{Barrier, Counter, DoubleBarrier, Queue, QueueFormat, SharedCount};
-use crate::{Client, Error};
 
 /// How long the patient wait for an item, or for a barrier to go: all may wait at the same time, and
 /// then no contender puts or removes.

@@ -8,57 +8,58 @@
 use std::fmt;
 use std::str::FromStr;
 
-use crate::recipes::QueueFormat;
+use zoolet_client::recipes::QueueFormat;
 
 /// A recipe under torture.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Recipe {
-    /// [`Mutex`](crate::recipes::Mutex).
+    /// [`Mutex`](zoolet_client::recipes::Mutex).
     Mutex,
-    /// The same with [`bilingual`](crate::recipes::LockOptions::bilingual).
+    /// The same with [`bilingual`](zoolet_client::recipes::LockOptions::bilingual).
     Bilingual,
-    /// [`SemaphoreMutex`](crate::recipes::SemaphoreMutex).
+    /// [`SemaphoreMutex`](zoolet_client::recipes::SemaphoreMutex).
     SemaphoreMutex,
-    /// [`ReadWriteLock`](crate::recipes::ReadWriteLock), and the way from a writer to a reader.
+    /// [`ReadWriteLock`](zoolet_client::recipes::ReadWriteLock), and the way from a writer to a
+    /// reader.
     ReadWriteLock,
-    /// [`Semaphore`](crate::recipes::Semaphore) of two permits.
+    /// [`Semaphore`](zoolet_client::recipes::Semaphore) of two permits.
     Semaphore,
-    /// The same of as many permits as a [`SharedCount`](crate::recipes::SharedCount) has, which
-    /// contenders set to one and to two. No more than two hold it.
+    /// The same of as many permits as a [`SharedCount`](zoolet_client::recipes::SharedCount) has,
+    /// which contenders set to one and to two. No more than two hold it.
     SharedSemaphore,
-    /// [`MultiLock`](crate::recipes::MultiLock) of two mutexes.
+    /// [`MultiLock`](zoolet_client::recipes::MultiLock) of two mutexes.
     MultiLock,
-    /// [`MultiLock`](crate::recipes::MultiLock) of one lock each of four kinds.
+    /// [`MultiLock`](zoolet_client::recipes::MultiLock) of one lock each of four kinds.
     MixedLock,
-    /// [`Mutex`](crate::recipes::Mutex) with [`revocable`](crate::recipes::LockOptions::revocable):
-    /// holders are asked for it.
+    /// [`Mutex`](zoolet_client::recipes::Mutex) with
+    /// [`revocable`](zoolet_client::recipes::LockOptions::revocable): holders are asked for it.
     Revocable,
-    /// [`SimpleLock`](crate::recipes::SimpleLock).
+    /// [`SimpleLock`](zoolet_client::recipes::SimpleLock).
     SimpleLock,
-    /// [`LeaderLatch`](crate::recipes::LeaderLatch).
+    /// [`LeaderLatch`](zoolet_client::recipes::LeaderLatch).
     LeaderLatch,
-    /// [`LeaderSelector`](crate::recipes::LeaderSelector).
+    /// [`LeaderSelector`](zoolet_client::recipes::LeaderSelector).
     LeaderSelector,
-    /// [`Queue`](crate::recipes::Queue).
+    /// [`Queue`](zoolet_client::recipes::Queue).
     Queue,
-    /// The same in the form [`Distributed`](crate::recipes::QueueFormat::Distributed).
+    /// The same in the form [`Distributed`](zoolet_client::recipes::QueueFormat::Distributed).
     DistributedQueue,
-    /// The same in the form [`Kazoo`](crate::recipes::QueueFormat::Kazoo).
+    /// The same in the form [`Kazoo`](zoolet_client::recipes::QueueFormat::Kazoo).
     KazooQueue,
-    /// [`Counter`](crate::recipes::Counter).
+    /// [`Counter`](zoolet_client::recipes::Counter).
     Counter,
-    /// [`SharedCount`](crate::recipes::SharedCount), as a number that all contenders add to.
+    /// [`SharedCount`](zoolet_client::recipes::SharedCount), as a number that all contenders add to.
     SharedCount,
-    /// [`Barrier`](crate::recipes::Barrier), set and removed by all contenders.
+    /// [`Barrier`](zoolet_client::recipes::Barrier), set and removed by all contenders.
     Barrier,
-    /// [`DoubleBarrier`](crate::recipes::DoubleBarrier), entered before the first fault and behind
-    /// the last: it makes no promise about members that die.
+    /// [`DoubleBarrier`](zoolet_client::recipes::DoubleBarrier), entered before the first fault and
+    /// behind the last: it makes no promise about members that die.
     DoubleBarrier,
-    /// [`Cache`](crate::recipes::Cache), of znodes that all contenders write.
+    /// [`Cache`](zoolet_client::recipes::Cache), of znodes that all contenders write.
     Cache,
-    /// [`PersistentNode`](crate::recipes::PersistentNode), deleted by hand now and then.
+    /// [`PersistentNode`](zoolet_client::recipes::PersistentNode), deleted by hand now and then.
     PersistentNode,
-    /// [`GroupMember`](crate::recipes::GroupMember), of one group.
+    /// [`GroupMember`](zoolet_client::recipes::GroupMember), of one group.
     GroupMember,
 }
 

@@ -4,6 +4,7 @@ use std::future::pending;
 use std::time::Duration;
 
 use thiserror::Error;
+use zoolet_client::Error;
 
 use super::context::PlantedBug;
 use super::fixture::Fixture;
@@ -14,7 +15,6 @@ use super::recipe::Recipe;
 use super::report::Report;
 use super::sequence_offset::is_behind_the_last;
 use super::servers::{ServerFault, Servers, addresses};
-use crate::Error;
 
 /// What to do.
 #[derive(Clone, Debug)]

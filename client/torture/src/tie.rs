@@ -2,8 +2,8 @@
 
 use std::future::pending;
 
-use crate::recipes::{LeaderLatch, LockGuard, MultiGuard};
-use crate::{Error, Transaction};
+use zoolet_client::recipes::{LeaderLatch, LockGuard, MultiGuard};
+use zoolet_client::{Error, Transaction};
 
 /// The handle of a grant.
 #[derive(Clone, Copy, Debug)]

@@ -2,9 +2,9 @@
 
 use super::tests::{broken, claim, lived, truth, znode};
 use super::*;
-use crate::torture::history::{Arrival, Claim, CountSet, Mode};
-use crate::torture::log::{Happened, Log};
-use crate::torture::recipe::{Lock, Recipe};
+use crate::history::{Arrival, Claim, CountSet, Mode};
+use crate::log::{Happened, Log};
+use crate::recipe::{Lock, Recipe};
 
 /// A history of one lock of a recipe: znodes with their creates and deletes, and claims on them.
 fn of(recipe: Recipe, path: &str, lives: &[(&str, i64, i64)]) -> History {
