@@ -13,11 +13,11 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use zoolet_client::ClientOptions;
 
-use super::context::{ContenderControl, Phase, RunContext, Session, lock, stand_still};
-use super::plan::HolderFault;
-use super::random::Random;
-use super::recipe::Recipe;
-use super::worker::Worker;
+use crate::context::{ContenderControl, Phase, RunContext, Session, lock, stand_still};
+use crate::plan::HolderFault;
+use crate::random::Random;
+use crate::recipe::Recipe;
+use crate::worker::Worker;
 
 /// How long the last words of a session may take.
 const CLOSE_MAX: Duration = Duration::from_secs(5);

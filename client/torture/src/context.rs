@@ -9,12 +9,12 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{sleep, timeout};
 use zoolet_client::{Client, ClientOptions, Error, ErrorKind};
 
-use super::history::Tally;
-use super::plan::HolderFault;
-use super::proxy::Proxy;
-use super::recipe::Lock;
-use super::recorder::Recorder;
-use super::sequence_offset::SequenceOffset;
+use crate::history::Tally;
+use crate::plan::HolderFault;
+use crate::proxy::Proxy;
+use crate::recipe::Lock;
+use crate::recorder::Recorder;
+use crate::sequence_offset::SequenceOffset;
 
 /// How long what is done by hand may take.
 const BY_HAND_MAX: Duration = Duration::from_secs(2);
@@ -114,7 +114,7 @@ impl RunContext {
 
     /// The znode that is written under a lock.
     pub(crate) fn ledger_of(&self, lock: &str) -> String {
-        super::fixture::ledger_of(&self.ledger, lock)
+        crate::fixture::ledger_of(&self.ledger, lock)
     }
 }
 

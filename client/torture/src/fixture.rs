@@ -8,33 +8,33 @@ use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::{Counter, Queue, SharedCount};
 use zoolet_client::{Client, ClientOptions, CreateMode, Error, ErrorCode, ErrorKind};
 
-use super::context::RunContext;
-use super::history::History;
-use super::log_observer::LogObservers;
-use super::pool::ContenderPool;
-use super::recipe::{Lock, Recipe};
-use super::run::{Settings, TortureError};
-use super::tree;
+use crate::context::RunContext;
+use crate::history::History;
+use crate::log_observer::LogObservers;
+use crate::pool::ContenderPool;
+use crate::recipe::{Lock, Recipe};
+use crate::run::{Settings, TortureError};
+use crate::tree;
 
 /// How long what is left behind may take to go.
-pub(super) const LEFT_MAX: Duration = Duration::from_secs(20);
+pub(crate) const LEFT_MAX: Duration = Duration::from_secs(20);
 /// How long a run that was stopped may take to delete its znodes.
 const CLEAR_MAX: Duration = Duration::from_secs(10);
 /// How long it waits before another attempt.
 const CLEAR_AGAIN: Duration = Duration::from_millis(100);
 
 /// What stands before the contenders come.
-pub(super) struct Fixture {
-    pub(super) admin: Client,
+pub(crate) struct Fixture {
+    pub(crate) admin: Client,
     root: String,
-    pub(super) ledger: String,
-    pub(super) locks: Vec<Lock>,
-    pub(super) session_timeout: Duration,
+    pub(crate) ledger: String,
+    pub(crate) locks: Vec<Lock>,
+    pub(crate) session_timeout: Duration,
     observers: LogObservers,
 }
 
 impl Fixture {
-    pub(super) async fn set(settings: &Settings) -> Result<Self, TortureError> {
+    pub(crate) async fn set(settings: &Settings) -> Result<Self, TortureError> {
         let options = ClientOptions::new().session_timeout(settings.session_timeout);
         let granted = options.connect(&settings.servers).await?;
         let session_timeout = Duration::from_millis(granted.session().timeout_ms);
@@ -68,7 +68,7 @@ impl Fixture {
     }
 
     /// Deletes what there is, while contenders that end may create some of it again.
-    pub(super) async fn clear(self) {
+    pub(crate) async fn clear(self) {
         let clear = async {
             while let Err(error) = tree::remove(&self.admin, &self.root).await {
                 if error.ends_session() {
@@ -84,7 +84,7 @@ impl Fixture {
     }
 
     /// Takes everything down, and writes the history.
-    pub(super) async fn strike(self, mut pool: ContenderPool, history: &mut History) {
+    pub(crate) async fn strike(self, mut pool: ContenderPool, history: &mut History) {
         let gone = tree::ephemerals_gone(&self.admin, &self.root, LEFT_MAX);
         match limited(gone).await {
             Ok(left) => history.leftovers.extend(left),
@@ -170,7 +170,7 @@ impl Fixture {
     }
 }
 
-pub(super) fn ledger_of(ledger: &str, lock: &str) -> String {
+pub(crate) fn ledger_of(ledger: &str, lock: &str) -> String {
     format!("{ledger}/{}", lock.trim_start_matches('/').replace('/', "."))
 }
 
@@ -182,7 +182,7 @@ async fn create(client: &Client, path: &str) -> Result<(), Error> {
 }
 
 /// Servers that are gone for good end no wait.
-pub(super) async fn limited<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+pub(crate) async fn limited<T>(call: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let limit = LEFT_MAX * 2;
     let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
     timeout(limit, call).await.unwrap_or_else(|_| Err(ErrorKind::Timeout(limit_ms).into()))

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::log::Log;
-use super::recipe::{Lock, Recipe};
-use super::sequence_offset::SequenceOffset;
+use crate::log::Log;
+use crate::recipe::{Lock, Recipe};
+use crate::sequence_offset::SequenceOffset;
 
 /// How a lock is held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

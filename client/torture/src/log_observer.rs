@@ -11,7 +11,7 @@ use zoolet_client::{
 };
 use zoolet_jute::{PathWatchRequest, Reply, Request};
 
-use super::log::{Happened, Listing, Log};
+use crate::log::{Happened, Listing, Log};
 
 /// How often an observer asks how far it is.
 const LOOK: Duration = Duration::from_millis(100);

@@ -7,9 +7,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::context::RunContext;
-use super::plan::Fault;
-use super::servers::{ServerFault, Servers};
+use crate::context::RunContext;
+use crate::plan::Fault;
+use crate::servers::{ServerFault, Servers};
 
 /// The kind of fault that a leader's kill is when it comes right at a grant.
 const LEADER_KILLED: &str = "leader killed at a grant";

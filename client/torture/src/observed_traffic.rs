@@ -15,7 +15,7 @@ use zoolet_jute::{
 
 /// A contender's creates, and both sides of its watches.
 #[derive(Debug, Default)]
-pub(super) struct ObservedTraffic {
+pub(crate) struct ObservedTraffic {
     made: BTreeSet<String>,
     deleted: BTreeSet<String>,
     /// How often a znode was written or created by a transaction that was carried out.
@@ -26,7 +26,7 @@ pub(super) struct ObservedTraffic {
 
 impl ObservedTraffic {
     /// Notes a request: the bytes behind a frame's length.
-    pub(super) fn request(&mut self, mut body: Bytes) {
+    pub(crate) fn request(&mut self, mut body: Bytes) {
         let Ok(header) = RequestHeader::decode(&mut body, "header") else { return };
         let Some(
             op @ (OpCode::Create
@@ -61,7 +61,7 @@ impl ObservedTraffic {
     }
 
     /// Notes an event.
-    pub(super) fn event(&mut self, mut body: Bytes) {
+    pub(crate) fn event(&mut self, mut body: Bytes) {
         let Ok(_) = ReplyHeader::decode(&mut body, "header") else { return };
         let Ok(event) = WatcherEvent::decode(&mut body, "event") else { return };
         if event.event_type == EventType::NodeDeleted && !self.renounced.contains(&event.path) {
@@ -70,37 +70,37 @@ impl ObservedTraffic {
     }
 
     /// Notes a transaction that was carried out, by the znodes that it has written or created.
-    pub(super) fn committed(&mut self, paths: Vec<String>) {
+    pub(crate) fn committed(&mut self, paths: Vec<String>) {
         for path in paths {
             *self.commits.entry(path).or_default() += 1;
         }
     }
 
     /// How many transactions have written or created this znode.
-    pub(super) fn commits(&self, path: &str) -> usize {
+    pub(crate) fn commits(&self, path: &str) -> usize {
         self.commits.get(path).copied().unwrap_or(0)
     }
 
     /// The znodes whose creation was asked for, sequential ones without their numbers.
-    pub(super) fn made(&self) -> &BTreeSet<String> {
+    pub(crate) fn made(&self) -> &BTreeSet<String> {
         &self.made
     }
 
     /// The deleted znodes.
-    pub(super) fn deleted(&self) -> &BTreeSet<String> {
+    pub(crate) fn deleted(&self) -> &BTreeSet<String> {
         &self.deleted
     }
 }
 
 /// The transactions of one connection that are not answered.
 #[derive(Debug, Default)]
-pub(super) struct Commits {
+pub(crate) struct Commits {
     asked: Mutex<BTreeMap<i32, Vec<String>>>,
 }
 
 impl Commits {
     /// Notes a request: the bytes behind a frame's length.
-    pub(super) fn note(&self, xid: i32, body: &Bytes) {
+    pub(crate) fn note(&self, xid: i32, body: &Bytes) {
         let mut body = body.clone();
         let Ok(header) = RequestHeader::decode(&mut body, "header") else { return };
         if OpCode::from_i32(header.op) != Some(OpCode::Multi) {
@@ -121,7 +121,7 @@ impl Commits {
     }
 
     /// Returns what a transaction has written and created if this reply says that it was carried out.
-    pub(super) fn committed(&self, xid: i32, body: impl FnOnce() -> Bytes) -> Vec<String> {
+    pub(crate) fn committed(&self, xid: i32, body: impl FnOnce() -> Bytes) -> Vec<String> {
         let Some(paths) = self.lock().remove(&xid) else { return Vec::new() };
         let mut body = body();
         let is_done = ReplyHeader::decode(&mut body, "header").is_ok_and(|it| it.err.is_none())

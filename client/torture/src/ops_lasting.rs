@@ -10,9 +10,9 @@ use tokio::time::{Instant, sleep};
 use zoolet_client::recipes::{Cache, CacheChange, CachedNode, GroupMember, PersistentNode};
 use zoolet_client::{Client, CreateMode, Error, ErrorCode, ErrorKind, SessionState};
 
-use super::context::Phase;
-use super::recipe::Recipe;
-use super::worker::Worker;
+use crate::context::Phase;
+use crate::recipe::Recipe;
+use crate::worker::Worker;
 
 /// How many znodes a mirror has.
 const MIRRORED: u64 = 5;

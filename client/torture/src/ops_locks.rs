@@ -12,11 +12,11 @@ use zoolet_client::recipes::{
 };
 use zoolet_client::{Client, CreateMode, Error, ErrorCode, ErrorKind};
 
-use super::context::{PlantedBug, by_hand};
-use super::history::{CountSet, Mode};
-use super::recipe::{Lock, Recipe};
-use super::tie::Tie;
-use super::worker::{AcquireMode, Held, OpenClaim, Worker};
+use crate::context::{PlantedBug, by_hand};
+use crate::history::{CountSet, Mode};
+use crate::recipe::{Lock, Recipe};
+use crate::tie::Tie;
+use crate::worker::{AcquireMode, Held, OpenClaim, Worker};
 
 /// Acquires a lock as the contender's patience has it: `None` if that did not do.
 macro_rules! acquire {

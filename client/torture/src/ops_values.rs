@@ -6,9 +6,9 @@ use tokio::time::sleep;
 use zoolet_client::recipes::{Barrier, Counter, DoubleBarrier, Queue, QueueFormat, SharedCount};
 use zoolet_client::{Client, Error};
 
-use super::context::{Phase, lock};
-use super::history::{Opening, Passage};
-use super::worker::{AcquireMode, Worker};
+use crate::context::{Phase, lock};
+use crate::history::{Opening, Passage};
+use crate::worker::{AcquireMode, Worker};
 
 /// How long the patient wait for an item, or for a barrier to go: all may wait at the same time, and
 /// then no contender puts or removes.
@@ -28,7 +28,7 @@ impl AcquireMode {
 }
 
 impl Worker {
-    pub(super) async fn put_or_take(
+    pub(crate) async fn put_or_take(
         &mut self,
         client: &Client,
         acquire_mode: AcquireMode,
@@ -63,7 +63,7 @@ impl Worker {
     }
 
     /// Adds one, in one of the ways in which that can be done.
-    pub(super) async fn count(&mut self, client: &Client) -> Result<bool, Error> {
+    pub(crate) async fn count(&mut self, client: &Client) -> Result<bool, Error> {
         let counter = Counter::new(client, &self.lock.path);
         if self.random.chance(70) {
             let add = async { counter.increment().await.map(Some) };
@@ -77,7 +77,7 @@ impl Worker {
         self.add_one(add).await
     }
 
-    pub(super) async fn count_together(&mut self, client: &Client) -> Result<bool, Error> {
+    pub(crate) async fn count_together(&mut self, client: &Client) -> Result<bool, Error> {
         let count = SharedCount::new(client, &self.lock.path, 0);
         let before = count.get().await?;
         let sum = before.value + 1;
@@ -107,7 +107,7 @@ impl Worker {
 
     /// Since the last look one addition was made, whatever has become of it: the proxy knows how
     /// often the servers have carried out a transaction for it.
-    pub(super) fn was_added_once(&self) {
+    pub(crate) fn was_added_once(&self) {
         let path = &self.lock.path;
         let now = self.control.proxy.commits(path);
         let before = lock(&self.control.commits).insert(path.clone(), now).unwrap_or(0);
@@ -120,7 +120,7 @@ impl Worker {
     }
 
     /// Sets a barrier, removes it, or waits for it to go. In the last turn every contender removes it.
-    pub(super) async fn meet_barrier(
+    pub(crate) async fn meet_barrier(
         &mut self,
         client: &Client,
         acquire_mode: AcquireMode,
@@ -177,7 +177,7 @@ impl Worker {
 
     /// Enters and leaves a double barrier under faults, round after round, each at a path of its own.
     /// A contender that waits for a member in vain gives up, and all meet in the next round.
-    pub(super) async fn pass_rounds(&mut self) {
+    pub(crate) async fn pass_rounds(&mut self) {
         let (path, members) = (self.lock.path.clone(), self.context.contenders);
         while *self.context.phase.borrow() < Phase::LastTurn {
             let round = self.context.round(&path);
@@ -204,7 +204,7 @@ impl Worker {
     }
 
     /// A text that no other contender has, and no other turn.
-    pub(super) fn unique(&mut self) -> String {
+    pub(crate) fn unique(&mut self) -> String {
         format!("{}-{:x}", self.control.number, self.random.next())
     }
 }

@@ -3,9 +3,9 @@
 use std::fmt;
 use std::time::Duration;
 
-use super::random::Random;
-use super::sequence_offset::SequenceOffset;
-use super::servers::ServerFault;
+use crate::random::Random;
+use crate::sequence_offset::SequenceOffset;
+use crate::servers::ServerFault;
 
 /// More locks than a run has: the number is taken modulo theirs.
 const LOCKS_DRAWN: usize = 1 << 16;

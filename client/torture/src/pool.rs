@@ -9,20 +9,20 @@ use std::time::Duration;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::contender;
-use super::context::{ContenderControl, Phase, RunContext, by_hand};
-use super::fixture::{Fixture, LEFT_MAX, limited};
-use super::history::History;
-use super::nemesis::Nemesis;
-use super::plan::{Fault, HolderFault, Plan};
-use super::proxy::{self, Proxy};
-use super::recipe::{Lock, Recipe};
-use super::recorder::Recorder;
-use super::run::{Settings, TortureError};
-use super::sequence_offset::SequenceOffset;
-use super::servers::{Servers, rotated};
-use super::stall_monitor::StallMonitor;
-use super::tree;
+use crate::contender;
+use crate::context::{ContenderControl, Phase, RunContext, by_hand};
+use crate::fixture::{Fixture, LEFT_MAX, limited};
+use crate::history::History;
+use crate::nemesis::Nemesis;
+use crate::plan::{Fault, HolderFault, Plan};
+use crate::proxy::{self, Proxy};
+use crate::recipe::{Lock, Recipe};
+use crate::recorder::Recorder;
+use crate::run::{Settings, TortureError};
+use crate::sequence_offset::SequenceOffset;
+use crate::servers::{Servers, rotated};
+use crate::stall_monitor::StallMonitor;
+use crate::tree;
 
 /// How long contenders may take to end.
 const END_MAX: Duration = Duration::from_mins(1);
@@ -31,17 +31,17 @@ const DONE_MAX: usize = 1024;
 
 /// The contenders.
 #[derive(Debug)]
-pub(super) struct ContenderPool {
-    pub(super) context: Arc<RunContext>,
-    pub(super) controls: Vec<Arc<ContenderControl>>,
+pub(crate) struct ContenderPool {
+    pub(crate) context: Arc<RunContext>,
+    pub(crate) controls: Vec<Arc<ContenderControl>>,
     threads: Vec<JoinHandle<()>>,
     phase: watch::Sender<Phase>,
     quiesced: watch::Sender<bool>,
     done: mpsc::Receiver<(usize, String)>,
-    pub(super) marks: Vec<(Duration, String)>,
+    pub(crate) marks: Vec<(Duration, String)>,
     last_turn_max: Duration,
     client_faults: bool,
-    pub(super) stall_monitor: StallMonitor,
+    pub(crate) stall_monitor: StallMonitor,
 }
 
 impl Drop for ContenderPool {
@@ -55,7 +55,7 @@ impl Drop for ContenderPool {
 
 impl ContenderPool {
     /// Starts the contenders, and waits until they have passed the barriers.
-    pub(super) async fn gather(
+    pub(crate) async fn gather(
         settings: &Settings,
         offset: SequenceOffset,
         fixture: &Fixture,
@@ -114,7 +114,7 @@ impl ContenderPool {
     }
 
     /// Plays the plan.
-    pub(super) async fn play(
+    pub(crate) async fn play(
         &mut self,
         plan: &Plan,
         servers: Option<Box<dyn Servers>>,
@@ -256,7 +256,7 @@ impl ContenderPool {
     }
 
     /// Gives every contender a last turn, looks for what they leave, and ends them.
-    pub(super) async fn close(&mut self, fixture: &Fixture, history: &mut History) {
+    pub(crate) async fn close(&mut self, fixture: &Fixture, history: &mut History) {
         self.blind_mirrors(fixture).await;
         let stuck = self.all_done(&fixture.locks, |_| true).await;
         let all_there = stuck.is_empty();

@@ -20,8 +20,8 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use zoolet_jute::{OpCode, Xid};
 
-use super::observed_traffic::{Commits, ObservedTraffic};
-use super::sequence_offset::{Renumbering, SequenceOffset};
+use crate::observed_traffic::{Commits, ObservedTraffic};
+use crate::sequence_offset::{Renumbering, SequenceOffset};
 
 /// What is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -179,19 +179,19 @@ impl Proxy {
     }
 
     /// How many replies of deletes and of transactions were lost because they were those.
-    pub(super) fn lost_chosen(&self) -> (usize, usize) {
+    pub(crate) fn lost_chosen(&self) -> (usize, usize) {
         let (deletes, transactions) = &self.shared.lost_chosen;
         (deletes.load(Ordering::Relaxed), transactions.load(Ordering::Relaxed))
     }
 
     /// How often the clients have written or created this znode in a transaction that the servers
     /// carried out, whether the reply was lost or not.
-    pub(super) fn commits(&self, path: &str) -> usize {
+    pub(crate) fn commits(&self, path: &str) -> usize {
         self.shared.traffic().commits(path)
     }
 
     /// From when to when no client was connected to a server.
-    pub(super) fn outages(&self) -> Vec<(Instant, Instant)> {
+    pub(crate) fn outages(&self) -> Vec<(Instant, Instant)> {
         let outages = self.shared.outages();
         let now = outages.since.map(|since| (since, Instant::now()));
         outages.over.iter().copied().chain(now).collect()
@@ -405,7 +405,7 @@ async fn frame(from: &mut OwnedReadHalf, buffer: &mut BytesMut) -> io::Result<By
 }
 
 /// What stands behind the length.
-pub(super) fn body(frame: &BytesMut) -> Bytes {
+pub(crate) fn body(frame: &BytesMut) -> Bytes {
     Bytes::copy_from_slice(frame.get(4..).unwrap_or_default())
 }
 

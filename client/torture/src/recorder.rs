@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use super::history::{Arrival, Claim, CountSet, Disturbance, Guarded, Opening, Passage, Write};
+use crate::history::{Arrival, Claim, CountSet, Disturbance, Guarded, Opening, Passage, Write};
 
 /// A place in the list of claims.
 pub type ClaimId = usize;
@@ -217,7 +217,7 @@ impl Recorder {
     }
 
     /// A moment in microseconds from the start.
-    pub(super) fn us_at(&self, at: Instant) -> u64 {
+    pub(crate) fn us_at(&self, at: Instant) -> u64 {
         u64::try_from(at.saturating_duration_since(self.start).as_micros()).unwrap_or(0)
     }
 

@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use serde_json::json;
 
-use super::check::{Judged, Promise, Verdict, Violation, check};
-use super::history::{Claim, History, Mode};
-use super::recipe::Recipe;
-use super::run::Settings;
-use super::svg;
+use crate::check::{Judged, Promise, Verdict, Violation, check};
+use crate::history::{Claim, History, Mode};
+use crate::recipe::Recipe;
+use crate::run::Settings;
+use crate::svg;
 
 /// How many violations the summary tells in full.
 const VIOLATIONS_SHOWN_MAX: usize = 10;

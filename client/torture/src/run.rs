@@ -6,15 +6,15 @@ use std::time::Duration;
 use thiserror::Error;
 use zoolet_client::Error;
 
-use super::context::PlantedBug;
-use super::fixture::Fixture;
-use super::history::History;
-use super::plan::{Frame, Plan};
-use super::pool::ContenderPool;
-use super::recipe::Recipe;
-use super::report::Report;
-use super::sequence_offset::is_behind_the_last;
-use super::servers::{ServerFault, Servers, addresses};
+use crate::context::PlantedBug;
+use crate::fixture::Fixture;
+use crate::history::History;
+use crate::plan::{Frame, Plan};
+use crate::pool::ContenderPool;
+use crate::recipe::Recipe;
+use crate::report::Report;
+use crate::sequence_offset::is_behind_the_last;
+use crate::servers::{ServerFault, Servers, addresses};
 
 /// What to do.
 #[derive(Clone, Debug)]

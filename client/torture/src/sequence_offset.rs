@@ -15,10 +15,10 @@ use zoolet_jute::{
     Request, RequestHeader, Xid,
 };
 
-use super::proxy::body;
+use crate::proxy::body;
 
 /// The digits of a number that is not negative, and the fewest of one that is.
-pub(super) const DIGITS: usize = 10;
+pub(crate) const DIGITS: usize = 10;
 const DIGITS_BEHIND_MINUS_MIN: usize = 9;
 
 /// What is added to every sequence number on its way to a client; it wraps as the counter does.
@@ -178,19 +178,19 @@ impl SequenceOffset {
 
 /// Renumbers what goes over one connection, frame by frame.
 #[derive(Debug)]
-pub(super) struct Renumbering {
+pub(crate) struct Renumbering {
     offset: SequenceOffset,
     /// What was asked, by the xids that are not answered.
     asked: Mutex<BTreeMap<i32, OpCode>>,
 }
 
 impl Renumbering {
-    pub(super) fn new(offset: SequenceOffset) -> Self {
+    pub(crate) fn new(offset: SequenceOffset) -> Self {
         Self { offset, asked: Mutex::default() }
     }
 
     /// A request's frame for the servers.
-    pub(super) fn request(&self, frame: BytesMut) -> io::Result<BytesMut> {
+    pub(crate) fn request(&self, frame: BytesMut) -> io::Result<BytesMut> {
         if self.offset.is_none() {
             return Ok(frame);
         }
@@ -207,7 +207,7 @@ impl Renumbering {
     }
 
     /// The frame of a reply or an event for the client.
-    pub(super) fn reply(&self, frame: BytesMut) -> io::Result<BytesMut> {
+    pub(crate) fn reply(&self, frame: BytesMut) -> io::Result<BytesMut> {
         if self.offset.is_none() {
             return Ok(frame);
         }
@@ -248,7 +248,7 @@ fn renumbered(path: &str, number: impl Fn(i32) -> i32) -> String {
 }
 
 /// Whether a path's last name has a number behind 2147483647.
-pub(super) fn is_behind_the_last(path: &str) -> bool {
+pub(crate) fn is_behind_the_last(path: &str) -> bool {
     path.rsplit('/').next().and_then(numbered).is_some_and(|(_, number)| number < 0)
 }
 

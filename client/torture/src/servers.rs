@@ -6,8 +6,8 @@ use std::io;
 
 use zoolet_client::ConnectString;
 
-use super::random::Random;
-use super::run::{Settings, TortureError};
+use crate::random::Random;
+use crate::run::{Settings, TortureError};
 
 /// The seed's fork that decides which server the contenders connect to first.
 const FIRST_SERVER: u64 = 3;
@@ -56,7 +56,7 @@ pub trait Servers: Debug + Send {
 }
 
 /// The addresses of a run's connect string, each with its port. The seed decides which one is first.
-pub(super) fn addresses(settings: &Settings) -> Result<String, TortureError> {
+pub(crate) fn addresses(settings: &Settings) -> Result<String, TortureError> {
     let servers: ConnectString = settings.servers.parse()?;
     if servers.chroot() != "/" {
         return Err(TortureError::Chroot(servers.chroot().to_owned()));
@@ -67,7 +67,7 @@ pub(super) fn addresses(settings: &Settings) -> Result<String, TortureError> {
 }
 
 /// The same servers, another one first: the proxies of the contenders spread over them.
-pub(super) fn rotated(servers: &str, by: usize) -> String {
+pub(crate) fn rotated(servers: &str, by: usize) -> String {
     let mut servers: Vec<&str> = servers.split(',').collect();
     let by = by % servers.len().max(1);
     servers.rotate_left(by);

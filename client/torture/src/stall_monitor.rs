@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{io, mem};
 
-use super::context::{RunContext, stand_still};
+use crate::context::{RunContext, stand_still};
 
 const BEAT: Duration = Duration::from_millis(10);
 /// A pause between two beats that is noted, in microseconds.
@@ -15,14 +15,14 @@ const STALL_US_MIN: u64 = 20_000;
 
 /// The thread.
 #[derive(Debug)]
-pub(super) struct StallMonitor {
+pub(crate) struct StallMonitor {
     is_over: Arc<AtomicBool>,
     /// Only [`finish`](Self::finish) takes it.
     thread: Option<JoinHandle<Vec<(u64, u64)>>>,
 }
 
 impl StallMonitor {
-    pub(super) fn start(context: &Arc<RunContext>) -> io::Result<Self> {
+    pub(crate) fn start(context: &Arc<RunContext>) -> io::Result<Self> {
         let is_over = Arc::new(AtomicBool::new(false));
         let (context, ends) = (Arc::clone(context), Arc::clone(&is_over));
         let thread = thread::Builder::new().name("metronome".to_owned()).spawn(move || {
@@ -42,7 +42,7 @@ impl StallMonitor {
     }
 
     /// From when to when the machine stood still, in microseconds of the run.
-    pub(super) fn finish(&mut self) -> Vec<(u64, u64)> {
+    pub(crate) fn finish(&mut self) -> Vec<(u64, u64)> {
         self.is_over.store(true, Ordering::Relaxed);
         let stalls = mem::take(&mut self.thread).map(JoinHandle::join);
         stalls.and_then(Result::ok).unwrap_or_default()

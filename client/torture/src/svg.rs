@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::history::{Claim, History, Mode, Write};
+use crate::history::{Claim, History, Mode, Write};
 
 const WIDTH: u64 = 1400;
 const LANE: usize = 28;

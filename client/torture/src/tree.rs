@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use zoolet_client::{Client, Error, ErrorCode, ErrorKind};
 
-use super::recipe::{Lock, Recipe};
+use crate::recipe::{Lock, Recipe};
 
 /// How often it is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);

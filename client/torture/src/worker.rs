@@ -9,13 +9,13 @@ use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::LockGuard;
 use zoolet_client::{Client, Error, ErrorKind, SessionState};
 
-use super::context::{ContenderControl, Phase, PlantedBug, RunContext, Session, stand_still};
-use super::history::{Claim, Guarded, Mode};
-use super::plan::HolderFault;
-use super::random::Random;
-use super::recipe::{Lock, Recipe};
-use super::recorder::ClaimId;
-use super::tie::Tie;
+use crate::context::{ContenderControl, Phase, PlantedBug, RunContext, Session, stand_still};
+use crate::history::{Claim, Guarded, Mode};
+use crate::plan::HolderFault;
+use crate::random::Random;
+use crate::recipe::{Lock, Recipe};
+use crate::recorder::ClaimId;
+use crate::tie::Tie;
 
 /// How long a grant is held, in ms, when nothing strikes.
 const HOLD_MS_MAX: u64 = 6;
@@ -76,7 +76,7 @@ pub(crate) struct OpenClaim {
 pub(crate) struct Worker {
     pub(crate) context: Arc<RunContext>,
     pub(crate) control: Arc<ContenderControl>,
-    pub(super) session: Arc<Session>,
+    pub(crate) session: Arc<Session>,
     pub(crate) lock: Lock,
     pub(crate) random: Random,
     pub(crate) turns: u64,
@@ -141,7 +141,7 @@ impl Worker {
         }
     }
 
-    pub(super) async fn is_done(&self) {
+    pub(crate) async fn is_done(&self) {
         // The receiver is gone when this fails.
         let _ = self.context.done.send((self.control.number, self.lock.path.clone())).await;
     }
@@ -157,7 +157,7 @@ impl Worker {
         }
     }
 
-    pub(super) async fn think(&mut self, last: bool) {
+    pub(crate) async fn think(&mut self, last: bool) {
         sleep(self.random.millis(0, THINK_MS_MAX)).await;
         if !last {
             let mut quiesced = self.context.quiesced.clone();
@@ -166,7 +166,7 @@ impl Worker {
     }
 
     /// A session that ends is part of the torture; everything else is a recipe's failure.
-    pub(super) async fn failed(&mut self, client: &Client, error: &Error) {
+    pub(crate) async fn failed(&mut self, client: &Client, error: &Error) {
         if !error.ends_session() {
             let (who, path) = (self.control.number, &self.lock.path);
             self.context.recorder.error(format!("contender {who} at {path}: {error}"));

@@ -18,8 +18,8 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use super::history::History;
-use super::recipe::Recipe;
+use crate::history::History;
+use crate::recipe::Recipe;
 
 /// A promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
