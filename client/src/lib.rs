@@ -25,18 +25,18 @@ mod planted;
 
 mod chroot;
 mod client;
+mod connect_string;
 mod connector;
 mod error;
 mod hosts;
 mod options;
 pub mod recipes;
 mod session;
-#[cfg(feature = "torture")]
-pub mod torture;
 mod watched_event;
 mod watcher;
 
 pub use client::{Call, Client, ConfigChange, Quota, Read, Reads, Transaction};
+pub use connect_string::ConnectString;
 pub use connector::{Connecting, Connector, Resolving, TcpConnector, Transport};
 pub use error::{Error, ErrorKind};
 pub use options::ClientOptions;

@@ -1,4 +1,4 @@
-//! Server processes of the harness, for the lock torture of the client.
+//! Server processes of the harness, for the lock torture.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use zoolet_client::torture::{self, Judged, Lock, Promise, Recipe, Report, ServerFault};
+use zoolet_torture::{Judged, Lock, Promise, Recipe, Report, ServerFault};
 
 use crate::faults::netns::Lost;
 use crate::faults::netns_ensemble::NetnsEnsemble;
@@ -57,7 +57,7 @@ impl<S: DerefMut<Target = Servers>> ProcessNemesis<S> {
     }
 }
 
-impl<S: DerefMut<Target = Servers> + Debug + Send + 'static> torture::Servers
+impl<S: DerefMut<Target = Servers> + Debug + Send + 'static> zoolet_torture::Servers
     for ProcessNemesis<S>
 {
     fn count(&self) -> usize {
@@ -117,7 +117,7 @@ impl NetnsNemesis {
     }
 }
 
-impl torture::Servers for NetnsNemesis {
+impl zoolet_torture::Servers for NetnsNemesis {
     fn count(&self) -> usize {
         self.addresses.len()
     }

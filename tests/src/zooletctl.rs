@@ -12,7 +12,7 @@ use crate::tools;
 pub enum ZooletctlError {
     #[error("the path of the test program: {0}")]
     Io(#[from] io::Error),
-    #[error("{} is not built: cargo build -p zoolet-client --features cli", .0.display())]
+    #[error("{} is not built: cargo build -p zooletctl", .0.display())]
     NotBuilt(PathBuf),
 }
 

@@ -17,7 +17,6 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use zoolet_client::torture::{self, PlantedBug, Promise, Recipe, Report, ServerFault, Settings};
 use zoolet_tests::apache::Apache;
 use zoolet_tests::faults::netns;
 use zoolet_tests::faults::netns_ensemble::NetnsEnsemble;
@@ -25,6 +24,7 @@ use zoolet_tests::nemesis::{NetnsNemesis, ProcessNemesis, Summary};
 use zoolet_tests::slow_disk;
 use zoolet_tests::tools::{self, announce};
 use zoolet_tests::zoolet::{Zoolet, ZooletBuilder};
+use zoolet_torture::{PlantedBug, Promise, Recipe, Report, ServerFault, Settings};
 
 /// How long the faults of one seed go on in the long runs.
 const SEED_SECONDS: u64 = 25;
@@ -78,7 +78,7 @@ async fn every_recipe_keeps_its_promises_while_servers_are_killed() {
         server_faults: vec![ServerFault::Kill],
         ..settings(&servers.connect_string(), seed, 15)
     };
-    let report = torture::run(&settings, Some(Box::new(servers))).await.unwrap();
+    let report = zoolet_torture::run(&settings, Some(Box::new(servers))).await.unwrap();
     announce(&format!("torture: {report}"));
     assert_eq!(broken(&report), [], "ZOOLET_TORTURE_SEED={seed} makes the same plan");
     for recipe in Recipe::ALL.into_iter().filter(|recipe| recipe.is_lock()) {
@@ -140,7 +140,7 @@ async fn a_few_recipes_on_one_server() {
             server_faults: Vec::new(),
             ..settings(&servers.connect_string(), seed, FEW_SECONDS)
         };
-        let report = torture::run(&settings, None).await.unwrap();
+        let report = zoolet_torture::run(&settings, None).await.unwrap();
         announce(&format!("torture: {report}"));
         assert_eq!(broken(&report), [], "ZOOLET_TORTURE_SEED={seed} makes the same plan");
         if start.elapsed() + Duration::from_secs(FEW_SECONDS) > Duration::from_secs(seconds) {
@@ -150,7 +150,7 @@ async fn a_few_recipes_on_one_server() {
 }
 
 async fn finds(settings: Settings) -> Vec<Promise> {
-    let report = torture::run(&settings, None).await.unwrap();
+    let report = zoolet_torture::run(&settings, None).await.unwrap();
     let planted_bug = settings.planted_bug;
     announce(&format!("torture ({planted_bug:?}): {report}"));
     broken(&report)
@@ -246,7 +246,7 @@ fn can_use_netns(apache: bool) -> bool {
 async fn one_lane(
     connect_string: String,
     apache: bool,
-    servers: impl torture::Servers + Clone + 'static,
+    servers: impl zoolet_torture::Servers + Clone + 'static,
     seeds: Vec<u64>,
 ) -> Vec<Report> {
     let mut reports = Vec::new();
@@ -254,7 +254,7 @@ async fn one_lane(
         let mut settings = settings(&connect_string, seed, SEED_SECONDS);
         settings.locks = 2;
         settings.early_grants_are_counted = apache;
-        let report = torture::run(&settings, Some(Box::new(servers.clone()))).await.unwrap();
+        let report = zoolet_torture::run(&settings, Some(Box::new(servers.clone()))).await.unwrap();
         if !report.passed() {
             announce(&format!("torture: {report}"));
         }

@@ -35,7 +35,7 @@ use crate::session::pending::{Answer, Effect};
 use crate::session::route::{Failures, Route};
 use crate::session::task::Task;
 use crate::session::{SessionInfo, SessionState};
-use crate::{ClientOptions, Error, ErrorKind};
+use crate::{ClientOptions, ConnectString, Error, ErrorKind};
 
 /// A session with an ensemble. Clones are handles of the same session and cost next to nothing; it
 /// is closed when the last of them is dropped.
@@ -75,7 +75,7 @@ impl Client {
     pub(crate) async fn start(connect_string: &str, options: ClientOptions) -> Result<Self, Error> {
         let connect_timeout = options.connect_timeout;
         let seed = if options.seed == 0 { random_seed() } else { options.seed };
-        let (hosts, chroot) = Hosts::parse(connect_string, seed)?;
+        let (addresses, chroot) = connect_string.parse::<ConnectString>()?.into_parts();
         let info = options.resume.clone().unwrap_or_else(|| SessionInfo {
             id: zoolet_jute::SessionId::NONE,
             password: Bytes::new(),
@@ -88,7 +88,7 @@ impl Client {
         let core = Core::new(&options, published, Instant::now());
         let calls = Arc::new(Calls::new(options.request_bytes_max));
         let failures = Failures::default();
-        let route = Route::new(hosts, options.connector, failures.clone());
+        let route = Route::new(Hosts::new(addresses, seed), options.connector, failures.clone());
         tokio::spawn(Task::new(route, Arc::clone(&calls), core).run());
         let handle = Arc::new(Handle { calls, info, lease, background: Background::default() });
         let mut client = Self { handle, state, chroot };

@@ -37,9 +37,10 @@ impl<'a> Transaction<'a> {
         self
     }
 
-    /// Returns the znodes that have to exist for it to commit.
-    #[cfg(feature = "torture")]
-    pub(crate) fn checked_locks(&self) -> Vec<String> {
+    /// Returns the paths of the lock znodes that have to exist for it to commit: those of the lock, the
+    /// locks or the leadership that it is guarded by; none if it is not
+    /// [guarded](crate::recipes::LockGuard::guarded).
+    pub fn checked_locks(&self) -> Vec<String> {
         let mut paths = Vec::new();
         for op in self.ops.iter().take(self.lock_checks) {
             if let MultiOp::Check(check) = op {

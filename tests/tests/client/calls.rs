@@ -1,7 +1,7 @@
 //! The order of calls, and what is known of those whose replies are lost.
 
-use zoolet_client::torture::proxy::{Fault, Proxy};
 use zoolet_client::{CreateMode, ErrorKind};
+use zoolet_torture::proxy::{Fault, Proxy};
 
 use crate::harness::{Scene, soon};
 

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
-use zoolet_client::torture::proxy::Proxy;
 use zoolet_client::{CreateMode, ErrorCode, ErrorKind, SessionInfo, SessionState};
 use zoolet_tests::four_letter;
+use zoolet_torture::proxy::Proxy;
 
 use crate::harness::{SOON, Scene, soon};
 

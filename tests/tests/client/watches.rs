@@ -2,11 +2,11 @@
 
 use tokio::time::timeout;
 use zoolet_client::recipes::Mutex;
-use zoolet_client::torture::proxy::Proxy;
 use zoolet_client::{
     AddWatchMode, Client, CreateMode, ErrorCode, EventType, OneshotWatcher, SessionState,
     WatcherType,
 };
+use zoolet_torture::proxy::Proxy;
 
 use crate::harness::{SOON, Scene, soon};
 

@@ -7,11 +7,11 @@ use std::process::Child;
 use std::thread::{self, JoinHandle};
 
 use serde_json::json;
-use zoolet_client::torture::proxy::Proxy;
 use zoolet_tests::apache::Apache;
 use zoolet_tests::servers::SUPER_DIGEST;
 use zoolet_tests::zoolet::Zoolet;
 use zoolet_tests::{four_letter, scenes, suites, tools};
+use zoolet_torture::proxy::Proxy;
 
 use crate::commands;
 use crate::harness::{Said, Scene, command, ended, said, signal, soon, start};

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
-use zoolet_client::torture::proxy::{Fault, Proxy};
 use zoolet_tests::{tools, zooletctl};
+use zoolet_torture::proxy::{Fault, Proxy};
 
 use crate::harness::{Scene, command, ended, signal, soon, start, state};
 

@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::thread;
 
-use zoolet_client::torture::proxy::Proxy;
 use zoolet_tests::zooletctl;
+use zoolet_torture::proxy::Proxy;
 
 use crate::harness::{Scene, ended, soon, start};
 

@@ -5,9 +5,9 @@ use std::process::Stdio;
 use std::time::Duration;
 
 use serde_json::Value;
-use zoolet_client::torture::{Fault, Frame, Plan, ServerFault};
 use zoolet_tests::ports::PortLease;
 use zoolet_tests::up::{self, Up};
+use zoolet_torture::{Fault, Frame, Plan, ServerFault};
 
 use crate::harness::{Scene, ended, signal, soon, state};
 

@@ -9,8 +9,8 @@ use futures_util::FutureExt;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::{Barrier, DoubleBarrier};
-use zoolet_client::torture::proxy::{Fault, Proxy};
 use zoolet_client::{Acl, AddWatchMode, CreateMode};
+use zoolet_torture::proxy::{Fault, Proxy};
 
 use crate::harness::{Scene, cancelled_at_every_await, connect, dropped_after};
 

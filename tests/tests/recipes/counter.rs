@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use zoolet_client::recipes::{Counter, SharedCount, Versioned};
-use zoolet_client::torture::proxy::{Fault, Proxy};
 use zoolet_client::{CreateMode, ErrorKind};
+use zoolet_torture::proxy::{Fault, Proxy};
 
 use crate::harness::{Scene, cancelled_at_every_await, connect};
 

@@ -9,10 +9,10 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::FencingToken;
-use zoolet_client::torture::proxy::{Fault, Proxy};
 use zoolet_client::{Client, ClientOptions, CreateMode, Error};
 use zoolet_tests::four_letter;
 use zoolet_tests::wait::until_so;
+use zoolet_torture::proxy::{Fault, Proxy};
 
 /// How long something may take that happens by itself.
 const SOON: Duration = Duration::from_secs(20);

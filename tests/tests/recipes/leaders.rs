@@ -11,8 +11,8 @@ use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::{
     LeaderLatch, LeaderSelector, LeadershipState, Loss, Suspension, Term,
 };
-use zoolet_client::torture::proxy::Proxy;
 use zoolet_client::{CreateMode, ErrorKind};
+use zoolet_torture::proxy::Proxy;
 
 use crate::harness::{Fenced, Scene, cancelled_at_every_await, connect, soon};
 

@@ -10,9 +10,9 @@ use zoolet_client::recipes::{
     LockOptions, Lockable, Loss, MultiLock, Mutex, ReadLock, ReadWriteLock, Semaphore,
     SemaphoreMutex, SharedCount, SimpleLock, WriteLock,
 };
-use zoolet_client::torture::proxy::{Fault, Proxy};
 use zoolet_client::{Acl, AddWatchMode, CreateMode, ErrorKind, EventType, Id};
 use zoolet_jute::perms;
+use zoolet_torture::proxy::{Fault, Proxy};
 
 use crate::harness::{
     Fenced, Scene, cancelled_at_every_await, connect, count_up, dropped_after, new_counter,

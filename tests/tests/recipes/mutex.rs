@@ -9,8 +9,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use zoolet_client::recipes::{LockOptions, Loss, Mutex, Queue};
-use zoolet_client::torture::proxy::Proxy;
 use zoolet_client::{Client, ClientOptions, CreateMode, ErrorCode, ErrorKind};
+use zoolet_torture::proxy::Proxy;
 
 use crate::harness::{
     Fenced, Scene, cancelled_at_every_await, connect_for, count_up, new_counter, soon,

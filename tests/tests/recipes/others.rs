@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::{Cache, CacheChange, GroupMember, PersistentNode};
-use zoolet_client::torture::proxy::Proxy;
 use zoolet_client::{Acl, CreateMode, Id};
 use zoolet_jute::perms;
+use zoolet_torture::proxy::Proxy;
 
 use crate::harness::{Scene, connect, soon};
 

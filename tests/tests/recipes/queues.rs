@@ -8,7 +8,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use zoolet_client::CreateMode;
 use zoolet_client::recipes::{Queue, QueueFormat};
-use zoolet_client::torture::proxy::Proxy;
+use zoolet_torture::proxy::Proxy;
 
 use crate::harness::{Scene, cancelled_at_every_await, connect, soon};
 

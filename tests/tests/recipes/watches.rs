@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::{Cache, Mutex};
-use zoolet_client::torture::proxy::Proxy;
 use zoolet_client::{AddWatchMode, CreateMode};
+use zoolet_torture::proxy::Proxy;
 
 use crate::harness::{Scene, connect, soon};
 

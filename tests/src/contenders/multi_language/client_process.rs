@@ -4,7 +4,7 @@ use std::io;
 use std::sync::mpsc::SyncSender;
 
 use tokio::runtime::Runtime;
-use zoolet_client::torture::proxy::{Fault, Proxy};
+use zoolet_torture::proxy::{Fault, Proxy};
 
 use super::{Harm, SESSION_TIMEOUT, Side};
 use crate::contenders::process::{Event, Program};

@@ -19,7 +19,7 @@ use std::sync::mpsc::{self, Receiver, SyncSender};
 use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
-use zoolet_client::torture::ClaimId;
+use zoolet_torture::ClaimId;
 
 use self::client_process::ClientProcess;
 use self::report::Record;

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde_json::json;
-use zoolet_client::torture::{Claim, ClaimId, History, Lock, Mode, Recipe, Recorder, Times, draw};
+use zoolet_torture::{Claim, ClaimId, History, Lock, Mode, Recipe, Recorder, Times, draw};
 
 use super::{Fault, SESSION_TIMEOUT, Side};
 use crate::contenders::contest::ContestError;

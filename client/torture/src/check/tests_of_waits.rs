@@ -1,0 +1,190 @@
+//! Histories that lie about who waits, for how long, and who has deleted what.
+
+use super::tests::{broken, claim, lived, truth, znode};
+use super::*;
+use crate::history::{Arrival, Claim, CountSet, Mode};
+use crate::log::{Happened, Log};
+use crate::recipe::{Lock, Recipe};
+
+/// A history of one lock of a recipe: znodes with their creates and deletes, and claims on them.
+fn of(recipe: Recipe, path: &str, lives: &[(&str, i64, i64)]) -> History {
+    let mut history = History {
+        locks: vec![Lock::new(recipe, path.to_owned())],
+        session_timeout: Duration::from_secs(2),
+        woken: vec![[].into(); lives.len()],
+        made: lives.iter().map(|(name, ..)| [format!("{path}/{name}")].into()).collect(),
+        ..History::default()
+    };
+    history.log.covers(1, 100);
+    for (name, created, deleted) in lives {
+        history.log.add(*created, &format!("{path}/{name}"), Happened::Created);
+        history.log.add(*deleted, &format!("{path}/{name}"), Happened::Deleted);
+    }
+    history
+}
+
+fn on(lock: &str, name: &str, mode: Mode, claim: &Claim) -> Claim {
+    Claim { lock: lock.to_owned(), path: format!("{lock}/{name}"), mode, ..claim.clone() }
+}
+
+fn promises(history: &History) -> Vec<Promise> {
+    check(history).violations.iter().map(|violation| violation.promise).collect()
+}
+
+#[test]
+fn a_grant_for_a_znode_that_was_deleted_while_it_waited_is_found() {
+    let deleted_at = |deleted: i64| {
+        let names = ["_c_0-lock-0000000005", "_c_1-lock-0000000006"];
+        let lives = [(names[0], 5, 20), (names[1], 6, deleted)];
+        let mut history = of(Recipe::Mutex, "/t/mutex", &lives);
+        history.claims.push(claim(1, 6, 21, (210, 300)));
+        history.claims[0].path = format!("/t/mutex/{}", names[1]);
+        promises(&history)
+    };
+    assert_eq!(deleted_at(10), [Promise::InTurn]);
+    assert_eq!(deleted_at(30), []);
+}
+
+#[test]
+fn a_lock_that_another_has_deleted_is_found() {
+    let gone = |history: &mut History| history.gone.push(vec![znode(6)]);
+    assert_eq!(broken(gone), [Promise::OneHolder]);
+    let by_hand = |history: &mut History| {
+        gone(history);
+        history.by_hand.insert(znode(6));
+    };
+    assert_eq!(broken(by_hand), []);
+}
+
+#[test]
+fn a_holder_more_than_a_shared_count_has_is_found() {
+    let lock = "/t/semaphore";
+    let granted = |value: usize, to: Option<i64>| {
+        let lives =
+            [("leases/_c_0-lease-0000000005", 5, 40), ("leases/_c_1-lease-0000000006", 6, 41)];
+        let mut history = of(Recipe::SharedSemaphore, lock, &lives);
+        for (contender, (name, token, _)) in lives.into_iter().enumerate() {
+            let claim = claim(contender, token, 10, (100, 100));
+            history.claims.push(on(lock, name, Mode::Exclusive, &claim));
+        }
+        history.counts.push(CountSet { path: lock.to_owned(), value, from: 2, to });
+        promises(&history)
+    };
+    assert_eq!(granted(1, Some(3)), [Promise::OneHolder]);
+    assert_eq!(granted(2, Some(3)), []);
+    assert_eq!(granted(1, Some(7)), [], "it may be written after the grant");
+    assert_eq!(granted(1, None), []);
+}
+
+#[test]
+fn a_reader_and_a_permit_that_come_late_are_found() {
+    let readers = |granted_us: u64| {
+        let names = ["_c_0-__WRIT__0000000005", "_c_1-__READ__0000000006"];
+        let lives = [(names[0], 5, 20), (names[1], 6, 30)];
+        let mut history = of(Recipe::ReadWriteLock, "/t/both", &lives);
+        let (writer, reader) =
+            (claim(0, 5, 10, (100, 200)), claim(1, 6, 20, (granted_us, granted_us)));
+        history.claims.push(on("/t/both", names[0], Mode::Exclusive, &writer));
+        history.claims.push(on("/t/both", names[1], Mode::Shared, &reader));
+        promises(&history)
+    };
+    assert_eq!(readers(400_000), []);
+    assert_eq!(readers(2_500_000), [Promise::ToldSoon]);
+    // The holder has died: only the observers know when its znode went.
+    let permits = |granted_us: u64| {
+        let names = ["leases/_c_0-lease-0000000005", "leases/_c_1-lease-0000000006"];
+        let lives = [(names[0], 5, 20), (names[1], 6, 30)];
+        let mut history = of(Recipe::SemaphoreMutex, "/t/one", &lives);
+        let holder = Claim { released: false, ..claim(0, 5, 10, (100, 200)) };
+        let next = claim(1, 6, 20, (granted_us, granted_us));
+        history.claims.push(on("/t/one", names[0], Mode::Exclusive, &holder));
+        history.claims.push(on("/t/one", names[1], Mode::Exclusive, &next));
+        history.observed_us.insert(20, 50_000);
+        promises(&history)
+    };
+    assert_eq!(permits(400_000), []);
+    assert_eq!(permits(2_600_000), [Promise::ToldSoon]);
+}
+
+#[test]
+fn the_head_of_a_semaphore_s_queue_that_takes_no_lease_is_found() {
+    let after = |lease_us: u64| {
+        let lives = [
+            ("locks/_c_0-lock-0000000005", 5, 20),
+            ("locks/_c_1-lock-0000000006", 6, 30),
+            ("leases/_c_2-lease-0000000007", 25, 40),
+        ];
+        let mut history = of(Recipe::Semaphore, "/t/two", &lives);
+        let lease = history.made.pop().unwrap();
+        history.made[1].extend(lease);
+        history.observed_us.extend([(20, 1_000), (25, lease_us)]);
+        let mut promises = promises(&history);
+        // Nothing was granted.
+        promises.retain(|promise| *promise != Promise::Proves);
+        promises
+    };
+    assert_eq!(after(300_000), []);
+    assert_eq!(after(2_600_000), [Promise::ToldSoon]);
+}
+
+/// The promises that the truth breaks, changed so, when its log lacks what happened in a gap.
+fn broken_with_gap(gap: (i64, i64), lie: impl FnOnce(&mut History)) -> Vec<Promise> {
+    let mut history = truth();
+    history.log = Log::default();
+    history.log.add(1, "/t/mutex", Happened::Created);
+    for (token, deleted) in [(5, 20), (6, 30), (7, 40)] {
+        lived(&mut history, token, deleted);
+    }
+    history.log.covers(1, gap.0 - 1);
+    history.log.covers(gap.1 + 1, 50);
+    lie(&mut history);
+    let mut promises = promises(&history);
+    // The gap leaves grants unverified.
+    promises.retain(|promise| *promise != Promise::Proves);
+    promises
+}
+
+#[test]
+fn a_waiter_that_may_have_left_in_a_gap_makes_no_herd() {
+    let herd = |history: &mut History| assert!(history.woken[2].insert(znode(5)));
+    assert_eq!(broken_with_gap((10, 12), herd), []);
+    assert_eq!(broken_with_gap((2, 3), herd), [Promise::OneWoken]);
+    assert_eq!(broken_with_gap((25, 26), herd), [Promise::OneWoken]);
+}
+
+#[test]
+fn a_wait_for_a_znode_that_a_gap_may_hide_is_not_late() {
+    let late = |history: &mut History| {
+        let second = &mut history.claims[1];
+        (second.seen, second.granted_us, second.believed_until_us) = (24, 2_300_300, 2_300_400);
+        let third = &mut history.claims[2];
+        (third.granted_us, third.believed_until_us) = (2_300_500, 2_300_600);
+    };
+    assert_eq!(broken_with_gap((22, 23), late), []);
+    assert_eq!(broken_with_gap((33, 35), late), [Promise::ToldSoon]);
+    assert_eq!(broken_with_gap((2, 3), late), [Promise::ToldSoon]);
+    let behind_one_unseen = |history: &mut History| {
+        late(history);
+        history.log.add(22, &znode(3), Happened::Deleted);
+    };
+    assert_eq!(broken_with_gap((2, 3), behind_one_unseen), []);
+}
+
+#[test]
+fn a_member_inside_before_all_have_come_is_found() {
+    let arrival =
+        |at_us, entered_us| Arrival { path: "/b".to_owned(), members: 2, at_us, entered_us };
+    let with = |both: [Arrival; 2]| broken(|history| history.arrivals = both.into());
+    assert_eq!(with([arrival(10, Some(30)), arrival(20, None)]), []);
+    assert_eq!(with([arrival(10, Some(15)), arrival(20, None)]), [Promise::Model]);
+}
+
+#[test]
+fn many_grants_without_a_wake_prove_nothing() {
+    let many = |history: &mut History| {
+        history.woken.iter_mut().for_each(std::collections::BTreeSet::clear);
+        let grant = history.claims[2].clone();
+        history.claims.extend(std::iter::repeat_n(grant, 60));
+    };
+    assert!(broken(many).contains(&Promise::Judged));
+}
