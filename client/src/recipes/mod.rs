@@ -32,6 +32,7 @@ mod semaphore;
 mod sentry;
 mod session;
 mod simple_lock;
+mod wait_meter;
 mod write_marker;
 
 pub use barrier::{Barrier, DoubleBarrier, Entered};

@@ -8,9 +8,10 @@ use super::guard::LockGuard;
 use super::name::{LOCK_BASE, Sequence, in_order, join};
 use super::options::LockOptions;
 use super::queue_node::{NodeNaming, QueueNodeSpec};
-use super::queue_wait::{Turn, adopt_turns, take_turn, try_turn, turn};
+use super::queue_wait::{Turn, adopt_turns, take_turn_metered, try_turn, turn};
 use super::retry::{children_now, retry_transient, within};
 use super::sentry::REVOKE_MESSAGE;
+use super::wait_meter::WaitMeter;
 
 /// A fair lock that excludes Curator's `InterProcessMutex`, the locks of Go's `zk` and of the
 /// `zookeeper-client` crate, and, with [`LockOptions::bilingual`], kazoo's `Lock`, on the same
@@ -55,9 +56,14 @@ impl Mutex {
 
     /// Waits until the lock is held. Who drops the future leaves the queue.
     pub async fn acquire(&self) -> Result<LockGuard, Error> {
+        self.acquire_metered(&WaitMeter::default()).await
+    }
+
+    /// The same, with the time that others take on a meter.
+    pub(crate) async fn acquire_metered(&self, meter: &WaitMeter) -> Result<LockGuard, Error> {
         let data = self.options.bytes();
         let spec = self.spec(&data);
-        take_turn(&self.client, &spec, mutex_turn).await.map(LockGuard::new)
+        take_turn_metered(&self.client, &spec, mutex_turn, meter).await.map(LockGuard::new)
     }
 
     /// The same, for so long at most; `None` when that was not enough.

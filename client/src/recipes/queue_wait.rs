@@ -11,6 +11,7 @@ use crate::{Client, Error, ErrorCode, EventType, OneshotWatcher, Stat};
 use super::name::{Sequence, join, nearest_before};
 use super::queue_node::{QueueNode, QueueNodeSpec};
 use super::retry::{children, fired, is_no_node, retry_transient};
+use super::wait_meter::WaitMeter;
 
 /// How often a znode is looked at that may not be read, and so not be watched.
 pub(crate) const LOOK_AGAIN: Duration = Duration::from_millis(500);
@@ -49,9 +50,19 @@ pub(crate) async fn take_turn(
     spec: &QueueNodeSpec<'_>,
     turn: impl Fn(&[String], &str) -> Turn,
 ) -> Result<QueueNode, Error> {
+    take_turn_metered(client, spec, turn, &WaitMeter::default()).await
+}
+
+/// The same, with the time that others take on a meter.
+pub(crate) async fn take_turn_metered(
+    client: &Client,
+    spec: &QueueNodeSpec<'_>,
+    turn: impl Fn(&[String], &str) -> Turn,
+    meter: &WaitMeter,
+) -> Result<QueueNode, Error> {
     loop {
         let (queue_node, listed) = QueueNode::enter(client, spec).await?;
-        if wait_turn(&queue_node, listed, &turn).await? {
+        if wait_turn_metered(&queue_node, listed, &turn, meter).await? {
             return Ok(queue_node);
         }
     }
@@ -98,8 +109,17 @@ pub(crate) async fn adopt_turns(
 /// Waits until it is the place's turn; false when it has been deleted meanwhile.
 pub(crate) async fn wait_turn(
     queue_node: &QueueNode,
+    listed: Option<Vec<String>>,
+    turn: impl Fn(&[String], &str) -> Turn,
+) -> Result<bool, Error> {
+    wait_turn_metered(queue_node, listed, turn, &WaitMeter::default()).await
+}
+
+async fn wait_turn_metered(
+    queue_node: &QueueNode,
     mut listed: Option<Vec<String>>,
     turn: impl Fn(&[String], &str) -> Turn,
+    meter: &WaitMeter,
 ) -> Result<bool, Error> {
     loop {
         let names = match listed.take() {
@@ -111,7 +131,9 @@ pub(crate) async fn wait_turn(
             Turn::Gone => return Ok(planted!("deleted-place-is-held")),
             Turn::Behind(name) => {
                 let path = join(queue_node.dir(), &name);
-                wait_changed(queue_node.client(), &path).await?;
+                if let Some((_, sign)) = look(queue_node.client(), &path).await? {
+                    meter.measure(sign.given()).await?;
+                }
                 if planted!("read-write-wakes-late") && name.contains("__") {
                     sleep(LOOK_AGAIN * 5).await;
                 }

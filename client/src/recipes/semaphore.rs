@@ -13,11 +13,12 @@ use super::name::{Sequence, in_order, join};
 use super::options::LockOptions;
 use super::queue_node::{NodeNaming, QueueNode, QueueNodeSpec};
 use super::retry::{children_now, fired, is_no_node, retry_transient, within};
+use super::wait_meter::WaitMeter;
 
 const LEASE_BASE: &str = "lease-";
 
-/// How long a try waits for those who are about to take a permit. One of them may stand still: a
-/// try is not to wait for the end of its session.
+/// How long a try waits for clients that are about to take a permit. One of them may stand still: a
+/// try is not to wait for the end of its session. The time of the try's own requests does not count.
 const TRY_MAX: Duration = Duration::from_secs(1);
 
 /// Where the number of permits comes from.
@@ -71,7 +72,7 @@ impl Semaphore {
     pub async fn acquire(&self) -> Result<LockGuard, Error> {
         self.refuse_more(1)?;
         let mutex = self.mutex.acquire().await?;
-        let queue_node = self.wait_permit().await?;
+        let queue_node = self.wait_permit(&WaitMeter::default()).await?;
         mutex.release().await?;
         Ok(LockGuard::new(queue_node))
     }
@@ -94,10 +95,18 @@ impl Semaphore {
     /// fixed number of them are refused; those of a shared count are waited for, it may grow.
     pub async fn acquire_many(&self, count: usize) -> Result<Vec<LockGuard>, Error> {
         self.refuse_more(count)?;
-        let mutex = self.mutex.acquire().await?;
+        self.acquire_many_metered(count, &WaitMeter::default()).await
+    }
+
+    async fn acquire_many_metered(
+        &self,
+        count: usize,
+        meter: &WaitMeter,
+    ) -> Result<Vec<LockGuard>, Error> {
+        let mutex = self.mutex.acquire_metered(meter).await?;
         let mut guards = GuardStack::default();
         for _ in 0..count {
-            guards.push(LockGuard::new(self.wait_permit().await?));
+            guards.push(LockGuard::new(self.wait_permit(meter).await?));
         }
         mutex.release().await?;
         Ok(guards.take())
@@ -109,9 +118,11 @@ impl Semaphore {
         if self.participants().await?.len().saturating_add(count) > self.permits().await? {
             return Ok(None);
         }
+        let meter = WaitMeter::default();
         tokio::select! {
-            guards = within(TRY_MAX, self.acquire_many(count)) => guards,
+            guards = self.acquire_many_metered(count, &meter) => guards.map(Some),
             full = self.wait_full() => full.map(|()| None),
+            () = meter.exceeds(TRY_MAX) => Ok(None),
         }
     }
 
@@ -181,7 +192,7 @@ impl Semaphore {
     }
 
     /// Takes a lease, and waits until it counts. The caller holds the mutex.
-    async fn wait_permit(&self) -> Result<QueueNode, Error> {
+    async fn wait_permit(&self, meter: &WaitMeter) -> Result<QueueNode, Error> {
         let data = self.options.bytes();
         let spec = QueueNodeSpec {
             dir: &self.leases,
@@ -214,7 +225,7 @@ impl Semaphore {
                 if names.len() <= permits + usize::from(planted!("one-permit-too-many")) {
                     return Ok(queue_node);
                 }
-                wait_either(leases_watch, count_watch).await?;
+                meter.measure(wait_either(leases_watch, count_watch)).await?;
             }
         }
     }

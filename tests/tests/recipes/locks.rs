@@ -165,6 +165,23 @@ pub(crate) async fn a_permit_survives_lost_replies(scene: &Scene) {
         .await;
 }
 
+/// A try that has to find its servers again takes longer than it would wait for others.
+pub(crate) async fn a_try_outlasts_its_own_reconnects(scene: &Scene) {
+    for after in 0..3 {
+        let proxy = Proxy::start(&scene.servers).await.unwrap();
+        let client = connect(&proxy.connect_string()).await;
+        let semaphore = Semaphore::new(&client, &scene.path(), 1);
+        // The requests of a try differ from the second one on, when the containers are there.
+        assert!(semaphore.acquire().await.unwrap().release().await.unwrap());
+        proxy.strike(Fault::Servers, after);
+        let trying = tokio::spawn(async move { semaphore.try_acquire().await });
+        sleep(Duration::from_millis(1500)).await;
+        proxy.heal();
+        assert!(trying.await.unwrap().unwrap().is_some(), "after {after} requests");
+        assert!(proxy.calm(), "no request was lost");
+    }
+}
+
 pub(crate) async fn a_dead_holder_s_permit_is_free(scene: &Scene) {
     let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
     let held = Semaphore::new(&one, &path, 1).acquire().await.unwrap();

@@ -88,6 +88,7 @@ suites! {
         locks::a_semaphore_mutex_has_one_holder,
         locks::a_cancelled_permit_leaves_nothing_behind,
         locks::a_permit_survives_lost_replies,
+        locks::a_try_outlasts_its_own_reconnects,
         locks::a_dead_holder_s_permit_is_free,
         locks::a_multi_lock_holds_all_or_none,
         locks::a_cancelled_multi_lock_leaves_nothing_behind,
