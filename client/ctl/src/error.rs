@@ -142,10 +142,10 @@ impl From<io::Error> for CtlError {
     }
 }
 
-type Told = (Exit, String, Option<&'static str>);
+type Explained = (Exit, String, Option<&'static str>);
 
-/// What a server's refusal means at this path.
-fn refusal(code: ErrorCode, path: &str) -> Told {
+/// Returns what a server's refusal means at this path.
+fn refusal(code: ErrorCode, path: &str) -> Explained {
     let (exit, what, hint) = match code {
         ErrorCode::NoNode => (Exit::Failed, "znode does not exist", None),
         ErrorCode::NodeExists => (Exit::Failed, "znode exists already", None),
@@ -154,7 +154,7 @@ fn refusal(code: ErrorCode, path: &str) -> Told {
             (Exit::Failed, "znode has children", Some(hint))
         }
         ErrorCode::BadVersion => {
-            let hint = "somebody has written it meanwhile: read its Stat again";
+            let hint = "another client has written it meanwhile: read its Stat again";
             (Exit::Failed, "znode has another version", Some(hint))
         }
         ErrorCode::NoAuth => {
@@ -174,7 +174,7 @@ fn refusal(code: ErrorCode, path: &str) -> Told {
             (Exit::Failed, "a quota would be exceeded", Some("`listquota` shows the quotas"))
         }
         ErrorCode::NotReadOnly => (Exit::Failed, "the server is read-only at the moment", None),
-        ErrorCode::NoWatcher => (Exit::Failed, "there is no such watch", None),
+        ErrorCode::NoWatcher => (Exit::Failed, "no such watch", None),
         ErrorCode::Unimplemented => {
             (Exit::Unsupported, "the server does not support this operation", None)
         }
@@ -189,7 +189,7 @@ fn refusal(code: ErrorCode, path: &str) -> Told {
 }
 
 /// What a call that no server refused has failed of.
-fn failure(error: &Error) -> Told {
+fn failure(error: &Error) -> Explained {
     let hint = match error.kind() {
         ErrorKind::Timeout(_) => {
             Some("check that the servers run and that --servers names them; --timeout waits longer")

@@ -192,7 +192,7 @@ pub(crate) struct Lock {
     /// The write lock that goes with --shared. Without either, the lock is a mutex.
     #[arg(long, conflicts_with = "permits")]
     pub(crate) exclusive: bool,
-    /// A semaphore: so many hold it. All have to say the same number.
+    /// A semaphore with N permits. All of its users have to give the same number.
     #[arg(long, value_name = "N")]
     pub(crate) permits: Option<NonZeroUsize>,
     /// How long to wait for it; 0 does not wait. The exit code is 124 when that was not enough.

@@ -307,7 +307,7 @@ pub(crate) struct Get {
     /// Print the bytes as they are, and nothing else.
     #[arg(long, conflicts_with_all = ["stat", "json", "watch", "old_watch"])]
     pub(crate) raw: bool,
-    /// Watch it: tell of the next change.
+    /// Watch it: report the next change.
     #[arg(short)]
     pub(crate) watch: bool,
     pub(crate) path: String,
@@ -323,7 +323,8 @@ pub(crate) struct Ls {
     /// Print the paths of everything below.
     #[arg(short = 'R')]
     pub(crate) recursive: bool,
-    /// Watch it: tell of the next change of its children; with -R of anybody's that is listed.
+    /// Watch it: report the next change of its children; with -R of the children of all that are
+    /// listed.
     #[arg(short)]
     pub(crate) watch: bool,
     pub(crate) path: String,
@@ -352,7 +353,7 @@ pub(crate) struct Set {
 
 #[derive(Debug, Args)]
 pub(crate) struct StatArgs {
-    /// Watch it: tell of the next change, its creation too.
+    /// Watch it: report the next change, its creation too.
     #[arg(short)]
     pub(crate) watch: bool,
     pub(crate) path: String,

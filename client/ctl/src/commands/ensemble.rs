@@ -97,7 +97,7 @@ fn members_of(file: &Path) -> Result<String, CtlError> {
     let servers: Vec<&str> =
         text.lines().map(str::trim).filter(|line| line.starts_with("server.")).collect();
     if servers.is_empty() {
-        let message = format!("{}: there is no line server.N=…", file.display());
+        let message = format!("{}: no line server.N=…", file.display());
         return Err(CtlError::new(Exit::InvalidInput, message));
     }
     Ok(servers.join(","))

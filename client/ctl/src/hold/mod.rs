@@ -136,7 +136,7 @@ async fn hold_once(
     let lock = make(&connection);
     let acquiring = acquire(plan, lock.as_ref(), &connection);
     let result = tokio::select! {
-        guard = waiting::told(plan.path, &connection, acquiring) => guard,
+        guard = waiting::shown(plan.path, &connection, acquiring) => guard,
         () = signals.end() => Err(CtlError::new(Exit::Interrupted, "")),
     };
     let result = match result {
@@ -170,7 +170,7 @@ async fn acquire(
     let guard = acquired.map_err(|error| CtlError::of(&error, plan.path))?.ok_or_else(|| {
         let waited = plan.timeout.unwrap_or_default().as_millis();
         let message = format!("{}: not got within {waited} ms", plan.path);
-        CtlError::new(Exit::NotInTime, message).hint("`zooletctl locks PATH` tells who has it")
+        CtlError::new(Exit::NotInTime, message).hint("`zooletctl locks PATH` shows its holder")
     })?;
     tokio::select! {
         biased;

@@ -1,4 +1,4 @@
-//! What a person sees while a lock is waited for.
+//! Shows the queue on a terminal while a lock is waited for.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use crate::progress::Progress;
 /// otherwise it is not looked at.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
-/// Does the work, which acquires the lock at a path, and tells meanwhile how its queue stands.
-pub(super) async fn told<T>(
+/// Does the work, which acquires the lock at a path, and shows its place in the queue meanwhile.
+pub(super) async fn shown<T>(
     path: &str,
     connection: &Connection,
     work: impl Future<Output = T>,

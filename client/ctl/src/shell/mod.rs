@@ -184,7 +184,7 @@ impl Shell {
         if let ShellCommand::Redo { number } = parsed.command {
             let again = number.checked_sub(1).and_then(|index| self.history.get(index)).cloned();
             line = again.ok_or_else(|| {
-                CtlError::new(Exit::InvalidInput, format!("there is no line {number}"))
+                CtlError::new(Exit::InvalidInput, format!("the history has no line {number}"))
                     .hint("`history` numbers the lines")
             })?;
             let Some(again) = parse(&line)? else { return Ok(Flow::Continue) };
@@ -289,7 +289,7 @@ fn read_lines() -> mpsc::Receiver<io::Result<Vec<u8>>> {
 }
 
 fn closed() -> CtlError {
-    CtlError::new(Exit::Connection, "there is no session").hint("`connect` opens one")
+    CtlError::new(Exit::Connection, "not connected").hint("`connect` opens a session")
 }
 
 /// Takes a line apart; `None` when it asked for help and got it.
@@ -322,7 +322,7 @@ fn help(command: Option<&str>) -> Result<String, CtlError> {
     };
     match shell.find_subcommand_mut(name) {
         Some(command) => Ok(command.render_long_help().to_string().trim_end().to_owned()),
-        None => Err(CtlError::new(Exit::Usage, format!("there is no command {name:?}"))
+        None => Err(CtlError::new(Exit::Usage, format!("unknown command {name:?}"))
             .hint("`help` lists the commands")),
     }
 }

@@ -4,7 +4,7 @@ use super::{History, Promise, Verdict};
 use crate::history::Claim;
 
 /// A permit is granted while fewer are out than there are. `others` of them were out when the holder
-/// was told.
+/// learned of its grant.
 pub(super) fn check(history: &History, claim: &Claim, others: usize, verdict: &mut Verdict) {
     if history.counts.iter().any(|set| set.path == claim.lock)
         && let Some(count) = count_at(history, claim)

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::woken::{leases_soon, told_soon};
+use super::woken::{leases_soon, notified_soon};
 use super::{History, Promise, Verdict, counts};
 use crate::history::{Claim, Mode};
 use crate::log::Life;
@@ -78,8 +78,8 @@ pub(super) fn check(history: &History, lock: &Lock, verdict: &mut Verdict) {
     tokens_rise(lock, &claims, verdict);
     let births: Vec<i64> = history.log.lives_of(&dir).iter().map(|life| life.created).collect();
     numbers_rise(lock, &lives, &births, &gaps, verdict);
-    loss_told(history, lock, &claims, verdict);
-    told_soon(history, lock, &lives, verdict);
+    loss_reported(history, lock, &claims, verdict);
+    notified_soon(history, lock, &lives, verdict);
     leases_soon(history, lock, &lives, verdict);
 }
 
@@ -218,7 +218,7 @@ fn number(name: &str) -> Option<i32> {
 }
 
 /// On the one clock of the contenders: the belief of each ended before the next grant.
-fn loss_told(history: &History, lock: &Lock, claims: &[&Claim], verdict: &mut Verdict) {
+fn loss_reported(history: &History, lock: &Lock, claims: &[&Claim], verdict: &mut Verdict) {
     if lock.recipe.permits() > 1 {
         return;
     }
@@ -238,7 +238,7 @@ fn loss_told(history: &History, lock: &Lock, claims: &[&Claim], verdict: &mut Ve
                 verdict.early_grants += 1;
             } else {
                 let what = format!("{claim:?} was believed when {later:?} was granted");
-                verdict.breaks(Promise::LossTold, what);
+                verdict.breaks(Promise::LossReported, what);
             }
         }
     }

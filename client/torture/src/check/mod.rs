@@ -37,13 +37,13 @@ pub enum Promise {
     /// K4: a release wakes one waiter.
     OneWoken,
     /// K4: it does so within a session timeout.
-    ToldSoon,
+    NotifiedSoon,
     /// K4: every contender gets a turn once the faults are over.
-    NobodyStuck,
+    NoneStuck,
     /// K5: nothing is left behind.
     NothingLeft,
     /// K6: a client reports the loss before somebody else is granted the lock.
-    LossTold,
+    LossReported,
     /// K7: grants come in the order of the queue, and its numbers rise.
     QueueOrder,
     /// K8: an item is taken once and in order, a number is added once, members pass together.
@@ -66,10 +66,10 @@ impl Promise {
             Self::OneHolder => "K3 one holder",
             Self::InTurn => "K3 in turn",
             Self::OneWoken => "K4 one woken",
-            Self::ToldSoon => "K4 told soon",
-            Self::NobodyStuck => "K4 nobody stuck",
+            Self::NotifiedSoon => "K4 notified soon",
+            Self::NoneStuck => "K4 none stuck",
             Self::NothingLeft => "K5 nothing left",
-            Self::LossTold => "K6 loss told",
+            Self::LossReported => "K6 loss reported",
             Self::QueueOrder => "K7 queue order",
             Self::Model => "K8 model",
             Self::Judged => "K4 judged",
@@ -186,7 +186,7 @@ pub fn check(history: &History) -> Verdict {
         verdict.breaks(Promise::NothingLeft, left.clone());
     }
     for stuck in &history.stuck {
-        verdict.breaks(Promise::NobodyStuck, stuck.clone());
+        verdict.breaks(Promise::NoneStuck, stuck.clone());
     }
     for error in &history.errors {
         verdict.breaks(Promise::NoError, error.clone());

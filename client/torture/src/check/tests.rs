@@ -242,7 +242,7 @@ fn a_waiter_that_is_told_late_is_found() {
         let last = &mut history.claims[2];
         (last.granted_us, last.believed_until_us) = (2_300_500, 2_300_600);
     };
-    assert_eq!(broken(late), [Promise::ToldSoon]);
+    assert_eq!(broken(late), [Promise::NotifiedSoon]);
     let with = |change: fn(&mut History)| {
         broken(|history| {
             late(history);
@@ -251,7 +251,10 @@ fn a_waiter_that_is_told_late_is_found() {
     };
     let disturbed = |contender| Disturbance { contender, from_us: 0, to_us: 100 };
     assert_eq!(with(|history| history.stalls.push((1_000_000, 2_000_000))), []);
-    assert_eq!(with(|history| history.stalls.push((1_000_000, 1_200_000))), [Promise::ToldSoon]);
+    assert_eq!(
+        with(|history| history.stalls.push((1_000_000, 1_200_000))),
+        [Promise::NotifiedSoon]
+    );
     let excused = |contender| {
         broken(|history| {
             late(history);
@@ -261,19 +264,19 @@ fn a_waiter_that_is_told_late_is_found() {
     assert_eq!(excused(None), []);
     assert_eq!(excused(Some(0)), []);
     assert_eq!(excused(Some(1)), []);
-    assert_eq!(excused(Some(2)), [Promise::ToldSoon], "it has nothing to do with the two");
+    assert_eq!(excused(Some(2)), [Promise::NotifiedSoon], "it has nothing to do with the two");
     // Somebody stood in between, and has left since.
     let between = |history: &mut History| {
         history.log.add(4, &format!("{PATH}/_c_9-lock-0000000004"), Happened::Created);
         history.log.add(21, &format!("{PATH}/_c_9-lock-0000000004"), Happened::Deleted);
     };
-    assert!(!with(between).contains(&Promise::ToldSoon));
+    assert!(!with(between).contains(&Promise::NotifiedSoon));
 }
 
 #[test]
 fn a_loss_that_is_told_late_is_found() {
     let lie = |history: &mut History| history.claims[0].believed_until_us = 250;
-    assert_eq!(broken(lie), [Promise::LossTold]);
+    assert_eq!(broken(lie), [Promise::LossReported]);
     let excused = |history: &mut History| {
         history.claims[0].believed_until_us = 250;
         history.early_grants_are_counted = true;
@@ -287,7 +290,7 @@ fn a_loss_that_is_told_late_is_found() {
 #[test]
 fn what_is_left_behind_and_who_waits_for_ever_is_found() {
     assert_eq!(broken(|h| h.leftovers.push(znode(9))), [Promise::NothingLeft]);
-    assert_eq!(broken(|h| h.stuck.push("contender 1".into())), [Promise::NobodyStuck]);
+    assert_eq!(broken(|h| h.stuck.push("contender 1".into())), [Promise::NoneStuck]);
     assert_eq!(broken(|h| h.errors.push("no node".into())), [Promise::NoError]);
 }
 

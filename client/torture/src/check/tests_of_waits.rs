@@ -89,7 +89,7 @@ fn a_reader_and_a_permit_that_come_late_are_found() {
         promises(&history)
     };
     assert_eq!(readers(400_000), []);
-    assert_eq!(readers(2_500_000), [Promise::ToldSoon]);
+    assert_eq!(readers(2_500_000), [Promise::NotifiedSoon]);
     // The holder has died: only the observers know when its znode went.
     let permits = |granted_us: u64| {
         let names = ["leases/_c_0-lease-0000000005", "leases/_c_1-lease-0000000006"];
@@ -103,7 +103,7 @@ fn a_reader_and_a_permit_that_come_late_are_found() {
         promises(&history)
     };
     assert_eq!(permits(400_000), []);
-    assert_eq!(permits(2_600_000), [Promise::ToldSoon]);
+    assert_eq!(permits(2_600_000), [Promise::NotifiedSoon]);
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn the_head_of_a_semaphore_s_queue_that_takes_no_lease_is_found() {
         promises
     };
     assert_eq!(after(300_000), []);
-    assert_eq!(after(2_600_000), [Promise::ToldSoon]);
+    assert_eq!(after(2_600_000), [Promise::NotifiedSoon]);
 }
 
 /// The promises that the truth breaks, changed so, when its log lacks what happened in a gap.
@@ -161,8 +161,8 @@ fn a_wait_for_a_znode_that_a_gap_may_hide_is_not_late() {
         (third.granted_us, third.believed_until_us) = (2_300_500, 2_300_600);
     };
     assert_eq!(broken_with_gap((22, 23), late), []);
-    assert_eq!(broken_with_gap((33, 35), late), [Promise::ToldSoon]);
-    assert_eq!(broken_with_gap((2, 3), late), [Promise::ToldSoon]);
+    assert_eq!(broken_with_gap((33, 35), late), [Promise::NotifiedSoon]);
+    assert_eq!(broken_with_gap((2, 3), late), [Promise::NotifiedSoon]);
     let behind_one_unseen = |history: &mut History| {
         late(history);
         history.log.add(22, &znode(3), Happened::Deleted);

@@ -63,7 +63,7 @@ fn maker(history: &History, path: &str) -> Option<usize> {
 /// A waiter is notified at once of the end of what precedes it: a session timeout is two ticks at least,
 /// and far more than that takes. Time in which something was done to the servers or to one of the two
 /// does not count, nor does time in which the machine stood still.
-pub(super) fn told_soon(history: &History, lock: &Lock, lives: &[Life], verdict: &mut Verdict) {
+pub(super) fn notified_soon(history: &History, lock: &Lock, lives: &[Life], verdict: &mut Verdict) {
     // The number of permits of a shared semaphore is not that of its recipe.
     let is_timed = lock.queue().is_some() && lock.recipe != Recipe::SharedSemaphore;
     if !is_timed || !lock.is_last {
@@ -212,7 +212,7 @@ fn judge(
     let took_us = (to_us - from_us).saturating_sub(stalled_us);
     verdict.hand_over_max = verdict.hand_over_max.max(Duration::from_micros(took_us));
     if took_us > micros(history.session_timeout) {
-        verdict.breaks(Promise::ToldSoon, format!("{took_us} µs {}", what()));
+        verdict.breaks(Promise::NotifiedSoon, format!("{took_us} µs {}", what()));
     }
 }
 
