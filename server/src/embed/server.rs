@@ -9,10 +9,10 @@ use std::{io, mem};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{error, warn};
+use zoolet_replica::Role;
 
 use crate::config::ServerConfig;
 use crate::node::{Node, Seams, StartError};
-use crate::replica::Role;
 
 /// The orders that wait.
 const ORDERS_MAX: usize = 8;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{info, warn};
+use zoolet_replica::Policy;
 
 use crate::config::{self, Role, ServerConfig};
 use crate::host;
@@ -12,7 +13,6 @@ use crate::net::{EnsembleFigures, EnsembleSource, PortOptions, ServerInfo, Sizes
 use crate::node::Seams;
 use crate::peer::{Secret, SecretError};
 use crate::raft::{self, BatchLimits, ConfiguredMember, Timing};
-use crate::replica::{self, Policy};
 use crate::storage::{DirectorySizes, Disk, WalOptions, WatchedDisk};
 
 /// How long the outcome of a proposal may stay unknown, in election timeouts.
@@ -49,7 +49,7 @@ fn proposal_timeout(config: &ServerConfig) -> Duration {
 /// How often the replica learns the time. Reaping may be wanted more often than that.
 pub(super) fn ticker_period(config: &ServerConfig) -> Duration {
     const PERIOD_MS_MIN: u64 = 5;
-    let period_ms = replica::ticker_period_ms(u64::from(config.ensemble.tick_time_ms));
+    let period_ms = zoolet_replica::ticker_period_ms(u64::from(config.ensemble.tick_time_ms));
     let reap_ms = u64::from(config.znodes.reap_interval_ms).max(PERIOD_MS_MIN);
     Duration::from_millis(period_ms.min(reap_ms))
 }
@@ -118,9 +118,9 @@ pub(super) fn raft_options(
     }
 }
 
-pub(super) fn replica_options(config: &ServerConfig, boot: u64) -> replica::Options {
+pub(super) fn replica_options(config: &ServerConfig, boot: u64) -> zoolet_replica::Options {
     let session_ms = |ms: u32| i32::try_from(ms).unwrap_or(i32::MAX);
-    replica::Options {
+    zoolet_replica::Options {
         tick_ms: u64::from(config.ensemble.tick_time_ms),
         session_timeout_ms_min: session_ms(config.session.timeout_ms_min),
         session_timeout_ms_max: session_ms(config.session.timeout_ms_max),
@@ -149,7 +149,7 @@ pub(super) fn replica_options(config: &ServerConfig, boot: u64) -> replica::Opti
         level_of_release: config.ensemble.feature_level,
         level_max: config.ensemble.feature_level_max,
         command_bytes_max: config.limits.peer_frame_bytes_max.min(COMMAND_BYTES_MAX),
-        ..replica::Options::new(config.server_id, boot)
+        ..zoolet_replica::Options::new(config.server_id, boot)
     }
 }
 

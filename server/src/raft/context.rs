@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use zoolet_replica::Role;
 
 use super::bootstrap::{Agreement, Bootstrap};
 use super::committed::Committed;
@@ -32,7 +33,6 @@ use super::upkeep::{CommitNotifier, DiskWatch, RoleWatch, SnapshotScheduler};
 use super::{options, reconfig, status, sync};
 use crate::fatal::Fatal;
 use crate::peer::{self, Lane, LinkOptions, PeerPort, PeerPortOptions, Service};
-use crate::replica::Role;
 use crate::storage::Wal;
 use crate::transport::Net;
 

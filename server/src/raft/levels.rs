@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::future::join_all;
 use tokio::time::{MissedTickBehavior, interval, timeout};
+use zoolet_replica::FeatureLevel;
 
 use super::codec::Reader;
 use super::handle::RaftHandle;
@@ -16,7 +17,6 @@ use super::network::{LEVEL, Links};
 use super::state_machine::{Snapshots, take_snapshot};
 use super::sync::ReadIndex;
 use crate::peer::Lane;
-use crate::replica::FeatureLevel;
 
 /// Between two rounds of questions.
 const ROUND_PAUSE: Duration = Duration::from_millis(500);

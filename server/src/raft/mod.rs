@@ -43,6 +43,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use zoolet_replica::Role;
 
 use self::bootstrap::Agreement;
 use self::context::{RaftContext, links, reconfigurer};
@@ -57,7 +58,6 @@ use self::sync::ReadIndex;
 use self::types::LogId;
 use crate::fatal::Fatal;
 use crate::peer::PeerPort;
-use crate::replica::Role;
 use crate::storage::Wal;
 use crate::transport::Net;
 

@@ -23,6 +23,8 @@ use bytes::Bytes;
 use tokio::sync::{Notify, mpsc};
 use tokio::time::{Instant, sleep, sleep_until};
 use zoolet_jute::{Id, ReconfigRequest, SessionId};
+use zoolet_replica::state::Admitted;
+use zoolet_replica::{Batch, BatchHead, Command, FeatureLevel, Origin, ServerId};
 
 use self::queue::{Queue, Seen, Waiting};
 use super::blocking::blocking;
@@ -38,8 +40,6 @@ use super::types::{Body, Callback};
 use crate::fatal::Fatal;
 use crate::host::Proposals;
 use crate::peer::Lane;
-use crate::replica::state::Admitted;
-use crate::replica::{Batch, BatchHead, Command, FeatureLevel, Origin, ServerId};
 use crate::storage::{Disk, StorageError};
 
 /// Batches that are proposed and not yet applied here.

@@ -7,6 +7,7 @@ use tokio::sync::watch;
 
 use openraft::Instant as _;
 use openraft::async_runtime::watch::WatchReceiver;
+use zoolet_replica::Role;
 
 use super::directory::server_of;
 use super::divergence::{Divergence, Findings};
@@ -15,7 +16,6 @@ use super::members::is_outsider;
 use super::state_machine::Snapshots;
 use super::types::LogId;
 use crate::fatal::Fatal;
-use crate::replica::Role;
 use crate::storage::Wal;
 
 /// The status of a server in its ensemble.

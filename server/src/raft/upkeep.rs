@@ -9,6 +9,7 @@ use bytes::Bytes;
 use openraft::Instant;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use zoolet_replica::Role;
 
 use super::divergence::{Comparer, Divergence};
 use super::handle::{Leadership, RaftHandle};
@@ -20,7 +21,6 @@ use super::state_machine::{self, Progress, Snapshots};
 use super::sync::ReadIndex;
 use super::types::{LogId, term_of};
 use crate::peer::Lane;
-use crate::replica::Role;
 use crate::storage::Wal;
 
 /// Between two looks at whether a snapshot is due.

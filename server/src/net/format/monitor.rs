@@ -2,10 +2,11 @@
 
 use std::fmt::Display;
 
+use zoolet_replica::Role;
+
 use super::super::port::Shared;
 use super::{VERSION, four_decimals, mode, put};
 use crate::process::file_descriptors;
-use crate::replica::Role;
 
 pub(in super::super) fn mntr(shared: &Shared) -> String {
     let report = shared.host.report();

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::port::Shared;
 use super::put;
-use crate::replica::Role;
 use zoolet_jute::SessionId;
+use zoolet_replica::Role;
 
 pub(in super::super) fn dump(shared: &Shared) -> String {
     let report = shared.host.sessions();

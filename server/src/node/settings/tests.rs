@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use zoolet_replica::ServerId;
+
 use super::*;
 use crate::config::{self, HostPort, LoopbackPorts};
-use crate::replica::ServerId;
 use crate::storage::MemoryDisk;
 
 fn seams() -> Seams {

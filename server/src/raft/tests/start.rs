@@ -4,12 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use zoolet_replica::ServerId;
+
 use crate::config::StartMode;
 use crate::entropy::RealEntropy;
 use crate::raft::{
     BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, Options, StartError, Timing, boot, open,
 };
-use crate::replica::ServerId;
 use crate::storage::{Disk, MemoryDisk, StorageError, WalOptions};
 
 #[test]
