@@ -66,11 +66,6 @@ impl Replica {
         self.connections.get(&connection).map_or(0, Connection::queued)
     }
 
-    /// How many connections there are.
-    pub fn connection_count(&self) -> usize {
-        self.connections.len()
-    }
-
     /// Every connection.
     pub fn connections(&self) -> Vec<ConnectionReport> {
         let report = |(&connection, known): (&ConnectionId, &Connection)| {

@@ -20,7 +20,7 @@ pub struct Applied {
 
 /// What one step of a command did. A long command takes several.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Step {
+pub(crate) struct Step {
     /// What has changed in this step, in the order in which watches fire.
     pub changes: Vec<Change>,
     /// The answer, once the command is done.

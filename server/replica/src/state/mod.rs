@@ -22,7 +22,8 @@ mod tests;
 mod tree;
 mod znode;
 
-pub use change::{Applied, Change, Step};
+pub(crate) use change::Step;
+pub use change::{Applied, Change};
 pub use digest::DIGEST_VERSION;
 pub use long::LongReply;
 pub use names::PathList;
@@ -65,7 +66,7 @@ impl Default for State {
 
 /// What the reaper of containers and znodes with a time to live goes by (protocol §11).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReapLimits {
+pub(crate) struct ReapLimits {
     /// How many may be found at once.
     pub found_max: usize,
     /// How many are looked at, at once: the clients wait meanwhile.
@@ -76,11 +77,11 @@ pub struct ReapLimits {
 
 /// Where a look for what is due goes on; the default is the beginning. Local to a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ReapPlace(u32);
+pub(crate) struct ReapPlace(u32);
 
 /// What a look has found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reapable {
+pub(crate) struct Reapable {
     /// The paths.
     pub due: Vec<String>,
     /// Where to go on; `None` at the end.
@@ -129,7 +130,7 @@ impl State {
     /// Begins to apply the next command; see [`State::apply`]. Most are done at once. Until one is
     /// done, the state is whole neither as before it nor as behind it: nothing may be read from it,
     /// and no snapshot taken.
-    pub fn begin(&mut self, stamp: Stamp, origin: Origin, command: Command) -> Step {
+    pub(crate) fn begin(&mut self, stamp: Stamp, origin: Origin, command: Command) -> Step {
         let is_first = matches!(command.op, Op::SetConfig { is_first: true, .. });
         let zxid = if is_first && self.last_zxid == Zxid(0) {
             sequence::first_zxid(stamp.term)
@@ -140,17 +141,17 @@ impl State {
     }
 
     /// Goes on with a command that is half done, for about `changes_max` changes of znodes.
-    pub fn go_on(&mut self, changes_max: usize) -> Step {
+    pub(crate) fn go_on(&mut self, changes_max: usize) -> Step {
         apply::go_on(self, changes_max)
     }
 
     /// The zxid of the command that is half done, or of the last one.
-    pub fn pending_zxid(&self) -> Zxid {
+    pub(crate) fn pending_zxid(&self) -> Zxid {
         self.pending.as_ref().map_or(self.last_zxid, |pending| pending.zxid())
     }
 
     /// The quota that the last command went past, or would have. Not part of the state.
-    pub fn take_quota_exceeded(&mut self) -> Option<QuotaExceeded> {
+    pub(crate) fn take_quota_exceeded(&mut self) -> Option<QuotaExceeded> {
         self.tree.quotas_mut().take_exceeded()
     }
 
@@ -167,7 +168,7 @@ impl State {
 
     /// The same for a read whose reply is too long to be written at once; `None` for all others, and
     /// for errors.
-    pub fn read_long(
+    pub(crate) fn read_long(
         &self,
         request: &Request,
         session: SessionId,
@@ -178,7 +179,7 @@ impl State {
     }
 
     /// Whether an ACL gives one of `identities` one of the permissions `wanted` (protocol §9.3).
-    pub fn permits(acl: &[Acl], wanted: i32, identities: &[Id], skip_acl: bool) -> bool {
+    pub(crate) fn permits(acl: &[Acl], wanted: i32, identities: &[Id], skip_acl: bool) -> bool {
         access::permits(acl, wanted, identities, skip_acl)
     }
 
@@ -224,7 +225,7 @@ impl State {
 
     /// One of 256 parts of the sessions, for those who must not look at all of them at once; `None`
     /// behind the last part. The first is 0.
-    pub fn sessions_of_part(
+    pub(crate) fn sessions_of_part(
         &self,
         part: usize,
     ) -> Option<impl Iterator<Item = (SessionId, &Session)>> {
@@ -243,23 +244,21 @@ impl State {
     }
 
     /// The same, to be looked at later.
-    pub fn ephemeral_list(&self, session: SessionId) -> PathList {
+    pub(crate) fn ephemeral_list(&self, session: SessionId) -> PathList {
         PathList::of(self.tree.ephemerals(session))
     }
 
     /// The sessions behind `after` that own ephemeral znodes, in order.
-    pub fn ephemeral_owners(&self, after: Option<SessionId>) -> impl Iterator<Item = SessionId> {
+    pub(crate) fn ephemeral_owners(
+        &self,
+        after: Option<SessionId>,
+    ) -> impl Iterator<Item = SessionId> {
         self.tree.ephemeral_owners(after)
     }
 
     /// The number of all ephemeral znodes.
     pub fn ephemerals_count(&self) -> usize {
         self.tree.ephemerals_count()
-    }
-
-    /// The number of a session's ephemeral znodes.
-    pub fn ephemeral_count(&self, session: SessionId) -> usize {
-        self.tree.ephemeral_count(session)
     }
 
     /// The Stat of a znode, without a look at its ACL.
@@ -290,7 +289,7 @@ impl State {
 
     /// The containers and znodes with a time to live that are due at `now_ms` (protocol §11), as
     /// many as the limits admit, from this place on.
-    pub fn reapable(&self, now_ms: i64, limits: ReapLimits, from: ReapPlace) -> Reapable {
+    pub(crate) fn reapable(&self, now_ms: i64, limits: ReapLimits, from: ReapPlace) -> Reapable {
         let is_due = |&id: &znode::NodeId| {
             let node = self.tree.node(id);
             let idle_ms = now_ms.saturating_sub(node.mtime);

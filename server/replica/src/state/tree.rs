@@ -393,10 +393,6 @@ impl Tree {
         self.ephemerals_count
     }
 
-    pub(super) fn ephemeral_count(&self, session: SessionId) -> usize {
-        self.ephemerals.get(&session).map_or(0, Names::len)
-    }
-
     /// The containers and znodes with a time to live, from this place on.
     pub(super) fn reapable(&self, from: NodeId) -> impl Iterator<Item = NodeId> {
         self.reapable.range(from..).copied()

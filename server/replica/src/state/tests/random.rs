@@ -140,7 +140,7 @@ fn seen(state: &State) -> Vec<Seen> {
 
 /// The counts that are kept of what is below each znode are what a walk counts.
 fn assert_counts(state: &State) {
-    let owned = state.ephemeral_owners(None).map(|session| state.ephemeral_count(session));
+    let owned = state.ephemeral_owners(None).map(|session| state.ephemerals(session).len());
     assert_eq!(state.ephemerals_count(), owned.sum::<usize>());
     state.tree.walk(znode::NodeId::ROOT, |id, _| {
         let (mut znodes, mut bytes) = (0, 0);
