@@ -21,7 +21,6 @@ pub mod peer;
 mod process;
 pub mod raft;
 mod serve;
-pub mod storage;
 pub mod transport;
 mod up;
 

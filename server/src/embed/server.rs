@@ -245,9 +245,10 @@ async fn live(
 mod tests {
     use std::sync::Arc;
 
+    use zoolet_storage::{Fault, MemoryDisk};
+
     use super::*;
     use crate::config::LoopbackPorts;
-    use crate::storage::{Fault, MemoryDisk};
     use crate::transport::ReservedPort;
 
     /// A server that had ended by itself was shown as running, in its last role.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tracing::{info, warn};
 use zoolet_replica::Policy;
+use zoolet_storage::{DirectorySizes, Disk, WalOptions, WatchedDisk};
 
 use crate::config::{self, Role, ServerConfig};
 use crate::host;
@@ -13,7 +14,6 @@ use crate::net::{EnsembleFigures, EnsembleSource, PortOptions, ServerInfo, Sizes
 use crate::node::Seams;
 use crate::peer::{Secret, SecretError};
 use crate::raft::{self, BatchLimits, ConfiguredMember, Timing};
-use crate::storage::{DirectorySizes, Disk, WalOptions, WatchedDisk};
 
 /// How long the outcome of a proposal may stay unknown, in election timeouts.
 const PATIENCE_ELECTIONS: u32 = 6;
@@ -29,7 +29,9 @@ const COMMAND_BYTES_MAX: usize = 512 << 20;
 pub(super) fn watched_disk(config: &ServerConfig, seams: &Seams) -> WatchedDisk {
     let limit_ms = u64::from(config.log.slow_sync_ms);
     let hook = |path: &Path, took_ms: u64| warn!(file = %path.display(), took_ms, "slow sync");
-    WatchedDisk::new(Arc::clone(&seams.disk), Arc::clone(&seams.clock), limit_ms, Arc::new(hook))
+    let clock = Arc::clone(&seams.clock);
+    let now_ms = Arc::new(move || clock.now().mono_ms);
+    WatchedDisk::new(Arc::clone(&seams.disk), now_ms, limit_ms, Arc::new(hook))
 }
 
 /// How long a server may be without a leader before it says so.

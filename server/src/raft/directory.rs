@@ -8,9 +8,10 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use zoolet_storage::{Identity, StorageError};
+
 use super::blocking::blocking;
 use super::directories::Directories;
-use crate::storage::{Identity, StorageError};
 
 /// The bits of a node id that are the server's number.
 const SERVER_BITS: u32 = 8;

@@ -18,6 +18,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::future::join_all;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval};
+use zoolet_storage::Wal;
 
 use super::codec::Reader;
 use super::directory::server_of;
@@ -26,7 +27,6 @@ use super::network::{DIGEST, Links};
 use super::types::{LogId, term_of};
 use super::upkeep::transfer_leadership;
 use crate::peer::Lane;
-use crate::storage::Wal;
 
 /// The number of the last entries whose digests are kept.
 const RECENT_MAX: usize = 1024;

@@ -44,6 +44,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use zoolet_replica::Role;
+use zoolet_storage::Wal;
 
 use self::bootstrap::Agreement;
 use self::context::{RaftContext, links, reconfigurer};
@@ -58,7 +59,6 @@ use self::sync::ReadIndex;
 use self::types::LogId;
 use crate::fatal::Fatal;
 use crate::peer::PeerPort;
-use crate::storage::Wal;
 use crate::transport::Net;
 
 pub use self::handle::EntrySizes;

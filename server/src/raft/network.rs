@@ -18,13 +18,13 @@ use openraft::raft::{
 };
 use openraft::{OptionalSend, RPCTypes, RaftNetworkFactory, RaftNetworkV2};
 use tokio::task::spawn_blocking;
+use zoolet_storage::{SnapshotReader, StorageError};
 
 use super::codec;
 use super::directory::{directory_of, server_of};
 use super::state_machine::{FileSnapshot, Snapshots};
 use super::types::{Member, Membership, TypeConfig, Vote};
 use crate::peer::{CallError, Lane, Link, LinkOptions, Reach, Target};
-use crate::storage::{SnapshotReader, StorageError};
 
 /// The kinds of calls between servers.
 pub(super) const APPEND: u8 = 1;

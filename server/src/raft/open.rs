@@ -7,6 +7,9 @@ use std::sync::{Arc, mpsc};
 
 use openraft::EntryPayload;
 use thiserror::Error;
+use zoolet_storage::{
+    Entry, Identity, LogPosition, SnapshotName, SnapshotReader, SnapshotStore, StorageError, Wal,
+};
 
 use super::bootstrap::Agreement;
 use super::codec;
@@ -18,9 +21,6 @@ use super::state_machine::{Snapshots, founding_of, meta_of};
 use super::types::{Member, Membership};
 use super::{Opened, boot};
 use crate::config::StartMode;
-use crate::storage::{
-    Entry, Identity, LogPosition, SnapshotName, SnapshotReader, SnapshotStore, StorageError, Wal,
-};
 
 /// Why a server cannot join its ensemble.
 #[derive(Debug, Error)]

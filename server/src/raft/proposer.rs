@@ -25,6 +25,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 use zoolet_jute::{Id, ReconfigRequest, SessionId};
 use zoolet_replica::state::Admitted;
 use zoolet_replica::{Batch, BatchHead, Command, FeatureLevel, Origin, ServerId};
+use zoolet_storage::{Disk, StorageError};
 
 use self::queue::{Queue, Seen, Waiting};
 use super::blocking::blocking;
@@ -40,7 +41,6 @@ use super::types::{Body, Callback};
 use crate::fatal::Fatal;
 use crate::host::Proposals;
 use crate::peer::Lane;
-use crate::storage::{Disk, StorageError};
 
 /// Batches that are proposed and not yet applied here.
 const IN_FLIGHT_MAX: usize = 2;

@@ -10,6 +10,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 use zoolet_replica::Batch;
+use zoolet_storage::{SnapshotName, SnapshotWriter, Wal};
 
 use super::blocking::blocking;
 use super::bootstrap::Agreement;
@@ -30,7 +31,6 @@ use super::state_machine::{FileSnapshot, ReceiveError, Snapshots, meta_of};
 use super::sync::{decode_sessions, encode_sessions};
 use super::types::{Body, Callback, LogId, Vote, log_id};
 use crate::peer::{Answer, Call, Identity, Service};
-use crate::storage::{SnapshotName, SnapshotWriter, Wal};
 use crate::transport::BoxFuture;
 
 /// The time of the last message of a leader.

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use openraft::Instant as _;
 use openraft::async_runtime::watch::WatchReceiver;
 use zoolet_replica::Role;
+use zoolet_storage::Wal;
 
 use super::directory::server_of;
 use super::divergence::{Divergence, Findings};
@@ -16,7 +17,6 @@ use super::members::is_outsider;
 use super::state_machine::Snapshots;
 use super::types::LogId;
 use crate::fatal::Fatal;
-use crate::storage::Wal;
 
 /// The status of a server in its ensemble.
 #[derive(Clone, Debug, PartialEq, Eq)]

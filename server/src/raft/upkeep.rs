@@ -10,6 +10,7 @@ use openraft::Instant;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use zoolet_replica::Role;
+use zoolet_storage::Wal;
 
 use super::divergence::{Comparer, Divergence};
 use super::handle::{Leadership, RaftHandle};
@@ -21,7 +22,6 @@ use super::state_machine::{self, Progress, Snapshots};
 use super::sync::ReadIndex;
 use super::types::{LogId, term_of};
 use crate::peer::Lane;
-use crate::storage::Wal;
 
 /// Between two looks at whether a snapshot is due.
 const SNAPSHOT_PAUSE: Duration = Duration::from_millis(200);

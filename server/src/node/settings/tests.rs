@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use zoolet_replica::ServerId;
+use zoolet_storage::MemoryDisk;
 
 use super::*;
 use crate::config::{self, HostPort, LoopbackPorts};
-use crate::storage::MemoryDisk;
 
 fn seams() -> Seams {
     let entropy = Arc::new(FixedEntropy);

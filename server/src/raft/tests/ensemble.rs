@@ -12,6 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::time::{Instant, sleep, timeout};
 use zoolet_jute::{SessionId, Xid};
 use zoolet_replica::{Command, Op, Policy, Role, ServerId};
+use zoolet_storage::{MemoryDisk, WalOptions};
 
 use super::gate::{Gate, GatedDisk};
 use super::recorder::Recorder;
@@ -22,7 +23,6 @@ use crate::host::Proposals;
 use crate::raft::{
     BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, Options, Proposer, Raft, Timing, open,
 };
-use crate::storage::{MemoryDisk, WalOptions};
 use crate::transport::{BoxFuture, Listener, Net, RealNet, Stream};
 
 /// Longer than anything here may take on a busy machine.

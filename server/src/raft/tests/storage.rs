@@ -9,6 +9,7 @@ use openraft::StorageError;
 use openraft::testing::log::{StoreBuilder, Suite};
 use tokio::time::{sleep, timeout};
 use zoolet_replica::ServerId;
+use zoolet_storage::{Disk, MemoryDisk, RealDisk, SnapshotName, SnapshotStore, Wal, WalOptions};
 
 use super::ensemble::PATIENCE;
 use super::recorder::Recorder;
@@ -17,7 +18,6 @@ use crate::raft::log_store::LogStore;
 use crate::raft::proposer::Proposer;
 use crate::raft::state_machine::{Snapshots, StateMachine};
 use crate::raft::types::TypeConfig;
-use crate::storage::{Disk, MemoryDisk, RealDisk, SnapshotName, SnapshotStore, Wal, WalOptions};
 
 #[derive(Debug)]
 enum Place {
