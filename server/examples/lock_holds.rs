@@ -14,13 +14,13 @@ use zoolet_jute::{
     PathVersionRequest, PathWatchRequest, ReconfigRequest, Request, SessionId, SetDataRequest,
     SetWatchesRequest, Xid, Zxid,
 };
+use zoolet_replica::state::State;
+use zoolet_replica::{
+    Batch, Command, ConnectionId, Op, Options, Origin, Policy, Replica, Role, ServerId,
+};
 use zoolet_server::clock::RealClock;
 use zoolet_server::host::{Host, Proposals, Received};
 use zoolet_server::outbox::Outbox;
-use zoolet_server::replica::state::State;
-use zoolet_server::replica::{
-    Batch, Command, ConnectionId, Op, Options, Origin, Policy, Replica, Role, ServerId,
-};
 
 /// Keeps what is proposed.
 #[derive(Debug, Default)]

@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes};
 use zoolet_jute::{Decode, Id, OpCode, Request, RequestHeader, SessionId, Xid};
-use zoolet_server::replica::state::State;
-use zoolet_server::replica::{Batch, Command, Op, Origin, Policy, ServerId, Stamp};
+use zoolet_replica::state::State;
+use zoolet_replica::{Batch, Command, Op, Origin, Policy, ServerId, Stamp};
 
 const SESSION: SessionId = SessionId(0x0100_0000_0000_0001);
 const ORIGIN: Origin = Origin { server: ServerId(1), boot: 1, stream: 1 };

@@ -4,15 +4,14 @@
 //! A release build of `zoolet` aborts at a panic. A program that embeds a server may unwind, and
 //! without this the rest of the server would go on without the task that is gone.
 
-use std::any::Any;
 use std::future::{Future, poll_fn};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::sleep;
+use zoolet_storage::{caught_now, panicked};
 
 /// How long the end of a task waits for a better reason: mostly it follows from something else that
 /// has failed, which is reported within this time.
@@ -58,14 +57,6 @@ impl Fatal {
     }
 }
 
-/// Says that a task or thread has panicked, and what to do.
-pub fn panicked(task: &str, panic: &str) -> String {
-    format!(
-        "the task \"{task}\" has panicked: {panic}; this is a bug of zoolet: restart the server, \
-         and report it"
-    )
-}
-
 /// Carries out `work`. An error is the message of its panic.
 pub async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
     let mut work = pin!(work);
@@ -76,17 +67,6 @@ pub async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
         Err(panic) => Poll::Ready(Err(panic)),
     })
     .await
-}
-
-/// Carries out `work` in this thread. An error is the message of its panic.
-pub fn caught_now<T>(work: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| message_of(&*panic))
-}
-
-fn message_of(panic: &(dyn Any + Send)) -> String {
-    let text = panic.downcast_ref::<&'static str>().map(|text| (*text).to_owned());
-    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
-    text.unwrap_or_else(|| "no message".to_owned())
 }
 
 #[cfg(test)]

@@ -20,9 +20,7 @@ pub mod outbox;
 pub mod peer;
 mod process;
 pub mod raft;
-pub mod replica;
 mod serve;
-pub mod storage;
 pub mod transport;
 mod up;
 

@@ -16,6 +16,9 @@ use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{info, warn};
 use zoolet_jute::{ErrorCode, Id, SessionId};
+use zoolet_replica::state::{Admitted, DIGEST_VERSION, RestoreError, State};
+use zoolet_replica::{FeatureLevel, Levels, Replica, Role, Written};
+use zoolet_storage::{Disk, RealDisk, StorageError};
 
 use self::client_address::Configured;
 use crate::clock::{Clock, RealClock};
@@ -26,9 +29,6 @@ use crate::host::{ConfigView, Host};
 use crate::net::{self, ClientPort};
 use crate::peer::SecretError;
 use crate::raft::{self, Chunks, Machine, Raft, Staged, StateSnapshot};
-use crate::replica::state::{Admitted, DIGEST_VERSION, RestoreError, State};
-use crate::replica::{FeatureLevel, Levels, Replica, Role, Written};
-use crate::storage::{Disk, RealDisk, StorageError};
 use crate::transport::{Net, RealNet};
 
 /// How long a stopping server waits for its leadership to be taken over and its log to be durable.

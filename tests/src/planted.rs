@@ -54,7 +54,7 @@ pub struct Bug {
     pub area: String,
     /// What it breaks.
     pub breaks: String,
-    /// The name of the test target: `replica`, `torture`, or `zoolet_server` for unit tests.
+    /// The name of the test target, such as `torture`; for unit tests that of the library.
     pub suite: String,
     /// The arguments of the suite: names of tests.
     pub tests: Vec<String>,
@@ -151,7 +151,7 @@ impl Suites {
         let mut names: Vec<&str> = bugs.iter().map(|bug| bug.suite.as_str()).collect();
         // Suites of several processes run the server's program, which comes with a test of its
         // package.
-        names.push("replica");
+        names.push("embed");
         names.sort_unstable();
         names.dedup();
         for name in names.iter().filter(|name| !name.starts_with("zoolet_")) {

@@ -48,7 +48,7 @@ fn planted_in(directory: &Path, found: &mut BTreeSet<String>) {
 #[test]
 fn every_planted_bug_is_in_the_catalog_once_and_in_the_source() {
     let mut planted = BTreeSet::new();
-    for source in ["client/src", "server/src"] {
+    for source in ["client/src", "server/src", "server/replica/src", "server/storage/src"] {
         planted_in(&workspace().join(source), &mut planted);
     }
     let bugs = bugs();

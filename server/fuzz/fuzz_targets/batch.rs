@@ -4,7 +4,7 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use zoolet_server::replica::{Batch, Stamp, state::State};
+use zoolet_replica::{Batch, Stamp, state::State};
 
 const TERM: u64 = 7;
 

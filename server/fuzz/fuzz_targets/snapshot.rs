@@ -5,7 +5,7 @@
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
 use zoolet_jute::{PathWatchRequest, Request, SessionId};
-use zoolet_server::replica::state::{RestoreError, State};
+use zoolet_replica::state::{RestoreError, State};
 
 const DIGEST_BYTES: usize = 8;
 

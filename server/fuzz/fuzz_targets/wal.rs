@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use crc32c::{crc32c, crc32c_append};
 use libfuzzer_sys::fuzz_target;
-use zoolet_server::storage::{Disk, Entry, LogPosition, MemoryDisk, Wal, WalMode, WalOptions};
+use zoolet_storage::{Disk, Entry, LogPosition, MemoryDisk, Wal, WalMode, WalOptions};
 
 const SECTOR_BYTES: usize = 512;
 const SEGMENT_BYTES: usize = 16 * 1024;
@@ -43,7 +43,7 @@ fuzz_target!(|bytes: &[u8]| {
 
 fn open(
     disk: &MemoryDisk,
-) -> Result<(Wal, zoolet_server::storage::Recovered), zoolet_server::storage::StorageError> {
+) -> Result<(Wal, zoolet_storage::Recovered), zoolet_storage::StorageError> {
     let options = WalOptions {
         mode: WalMode::Inline,
         segment_bytes: SEGMENT_BYTES as u64,

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use zoolet_replica::ServerId;
+
 use super::error::{ConfigError, Warning};
 use super::member::{Member, Role, SERVER_ID_MAX};
 use super::model::ServerConfig;
 use super::setting::{Setting, Value};
-use crate::replica::ServerId;
 
 /// What a reader hands back.
 pub(super) type Loaded = (ServerConfig, Vec<Warning>);

@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
+use zoolet_replica::ServerId;
+
 use super::address::HostPort;
 use super::error::ConfigError;
 use super::member::{Member, Role, SERVER_ID_MAX, cluster_id_of};
 use super::model::{EnsembleConfig, ServerConfig};
 use super::toml_file::neighbor;
-use crate::replica::ServerId;
 
 /// The ports of one server on 127.0.0.1. They must be real: servers learn each other's from
 /// this configuration, so port 0 has to be resolved before it is made.

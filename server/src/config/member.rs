@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
+use zoolet_replica::ServerId;
+
 use super::address::{HostPort, parse_port, split_host};
-use crate::replica::ServerId;
 
 /// The highest number of a server in an ensemble with times to live. A server's number is the top
 /// byte of the ids of the sessions that it opens, and 255 there marks znodes with a time to live

@@ -37,6 +37,9 @@ pub(crate) use settings::each_changed;
 use std::path::Path;
 use std::{fs, io};
 
+pub use zoolet_replica::DigestAlgorithm;
+use zoolet_replica::ServerId;
+
 pub use address::HostPort;
 pub use error::{ConfigError, Warning};
 pub use loopback::LoopbackPorts;
@@ -48,8 +51,6 @@ pub use model::{
 };
 pub use toml_text::to_cluster_toml;
 
-pub use crate::replica::DigestAlgorithm;
-use crate::replica::ServerId;
 use files::{OnDisk, Source};
 
 /// Reads the file with the secret of the servers. It is read once, before the server starts.

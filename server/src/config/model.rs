@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
+use zoolet_replica::{DigestAlgorithm, FeatureLevel, ServerId};
+
 use super::address::HostPort;
 use super::member::{Member, Role, STANDALONE_ID, derive_cluster_id, members_text};
-use crate::replica::{DigestAlgorithm, FeatureLevel, ServerId};
 
 /// The whole configuration of one server.
 ///

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 
+use zoolet_replica::DigestAlgorithm;
+
 use super::model::{ServerConfig, Words};
 use super::toml_text::quote;
-use crate::replica::DigestAlgorithm;
 
 /// One setting of `cluster.toml`.
 pub(super) struct Setting {

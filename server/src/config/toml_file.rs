@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
+use zoolet_replica::ServerId;
 
 use super::address::HostPort;
 use super::draft::{At, Draft, Loaded};
@@ -14,7 +15,6 @@ use super::member::{Member, Role, parse_server_id};
 use super::model::ServerConfig;
 use super::setting::Value;
 use super::settings::{SECTIONS, SETTINGS, find};
-use crate::replica::ServerId;
 
 /// The keys of one `[[server]]`.
 const SERVER_KEYS: [&str; 7] =

@@ -29,11 +29,11 @@ use std::{fmt, io};
 
 use thiserror::Error;
 use tokio::time::{sleep, timeout};
+use zoolet_replica::Role;
+use zoolet_storage::{Disk, MemoryDisk, RealDisk};
 
 use crate::config::{ConfigError, LoopbackPorts, ServerConfig};
 use crate::node::{Seams, StartError};
-use crate::replica::Role;
-use crate::storage::{Disk, MemoryDisk, RealDisk};
 use crate::transport::ReservedPort;
 use server::{Server, Standing};
 

@@ -9,10 +9,10 @@ use std::{io, mem};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{mpsc, oneshot, watch};
 use tracing::{error, warn};
+use zoolet_replica::Role;
 
 use crate::config::ServerConfig;
 use crate::node::{Node, Seams, StartError};
-use crate::replica::Role;
 
 /// The orders that wait.
 const ORDERS_MAX: usize = 8;
@@ -245,9 +245,10 @@ async fn live(
 mod tests {
     use std::sync::Arc;
 
+    use zoolet_storage::{Fault, MemoryDisk};
+
     use super::*;
     use crate::config::LoopbackPorts;
-    use crate::storage::{Fault, MemoryDisk};
     use crate::transport::ReservedPort;
 
     /// A server that had ended by itself was shown as running, in its last role.

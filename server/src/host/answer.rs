@@ -2,9 +2,9 @@
 
 use bytes::{BufMut, Bytes};
 use zoolet_jute::{Encode, ErrorCode, Reply, ReplyHeader, Stat, Xid, Zxid, frame};
+use zoolet_replica::state::LongReply;
 
 use crate::outbox::Writer;
-use crate::replica::state::LongReply;
 
 /// Data of at least this many bytes goes into the outbox as a reference instead of a copy: below it
 /// a copy is cheaper than another write to the socket.

@@ -3,6 +3,7 @@
 use zoolet_jute::{
     ConnectResponse, Encode, ReplyHeader, SessionId, WatcherEvent, Xid, Zxid, frame,
 };
+use zoolet_replica::ConnectionId;
 
 use super::Inner;
 use super::answer::Answer;
@@ -10,7 +11,6 @@ use super::flow_control::Connection;
 use crate::clock::Now;
 use crate::metrics::Answered;
 use crate::outbox::{Accepted, Closing};
-use crate::replica::ConnectionId;
 
 impl Inner {
     pub(super) fn accept(

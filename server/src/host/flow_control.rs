@@ -6,11 +6,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use zoolet_jute::{OpCode, Request};
+use zoolet_replica::{BadRequest, ConnectionId};
 
 use super::{Inner, Received};
 use crate::clock::Now;
 use crate::outbox::{HIGH_WATER_BYTES, Outbox};
-use crate::replica::{BadRequest, ConnectionId};
 
 /// Reads with long replies that may wait for their turn on one connection, the parts of a multiRead
 /// each for one. They are all served at the moment at which the write or sync in front of them is

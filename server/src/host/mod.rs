@@ -28,6 +28,8 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use tracing::error;
 use zoolet_jute::{ConnectRequest, ErrorCode, Id, ReconfigRequest, SessionId, Stat};
+use zoolet_replica::state::{Admitted, SnapshotView, State};
+use zoolet_replica::{Command, ConnectionId, Entry, Input, Output, Replica, Role, Written};
 
 use self::flow_control::Connection;
 pub use self::flow_control::{Admission, Limits};
@@ -38,8 +40,6 @@ pub use self::report::{ServerReport, SessionsReport};
 use crate::clock::{Clock, Now};
 use crate::metrics::Latency;
 use crate::outbox::{Closing, Outbox};
-use crate::replica::state::{Admitted, SnapshotView, State};
-use crate::replica::{Command, ConnectionId, Entry, Input, Output, Replica, Role, Written};
 
 /// The outputs for which room is kept between steps.
 const OUTPUTS_KEPT_MAX: usize = 4096;

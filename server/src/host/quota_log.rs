@@ -3,8 +3,7 @@
 use std::collections::BTreeMap;
 
 use tracing::warn;
-
-use crate::replica::state::QuotaExceeded;
+use zoolet_replica::state::QuotaExceeded;
 
 /// A limit that stays exceeded is logged again after this time, in milliseconds, as in Apache
 /// `ZooKeeper`.

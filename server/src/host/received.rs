@@ -2,8 +2,7 @@
 
 use bytes::Bytes;
 use zoolet_jute::{Decode, DecodeError, OpCode, Request, RequestHeader, Xid};
-
-use crate::replica::BadRequest;
+use zoolet_replica::BadRequest;
 
 /// One frame of a connection whose handshake is done.
 #[derive(Clone, Debug, PartialEq, Eq)]

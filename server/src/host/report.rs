@@ -1,10 +1,10 @@
 //! What the host tells about itself: copies, so that the lock is not held while they are printed.
 
 use zoolet_jute::{SessionId, Zxid};
+use zoolet_replica::state::PathList;
+use zoolet_replica::{Role, SessionReport};
 
 use super::{Figures, Host};
-use crate::replica::state::PathList;
-use crate::replica::{Role, SessionReport};
 
 /// The most looks at watched paths and their watchers under one lock.
 const WATCHES_PER_HOLD: usize = 1000;

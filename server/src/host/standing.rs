@@ -2,10 +2,10 @@
 //! which commands the ensemble has agreed on.
 
 use bytes::Bytes;
+use zoolet_replica::state::Admitted;
+use zoolet_replica::{FeatureLevel, Input, Levels};
 
 use super::Host;
-use crate::replica::state::Admitted;
-use crate::replica::{FeatureLevel, Input, Levels};
 
 impl Host {
     /// The next entry of the log.

@@ -1,10 +1,11 @@
 //! One hold of the lock: steps of the replica, and where their outputs go.
 
+use zoolet_replica::{ConnectionId, Input, Output};
+
 use super::answer::{Answer, Body};
 use super::{Host, Inner, OUTPUTS_KEPT_MAX};
 use crate::clock::Now;
 use crate::process::drop_elsewhere;
-use crate::replica::{ConnectionId, Input, Output};
 
 impl Host {
     /// Runs `work` under the lock, then wakes whom it gave something. What it has left to do is

@@ -10,11 +10,11 @@ use zoolet_jute::{
     Acl, CreateRequest, Decode, NullablePathRequest, PathWatchRequest, ReplyHeader, Request,
     SetWatchesRequest, Xid, Zxid, frame,
 };
+use zoolet_replica::{Batch, Options, Origin, ServerId};
 
 use super::*;
 use crate::clock::RealClock;
 use crate::outbox::{Chunk, HIGH_WATER_BYTES};
-use crate::replica::{Batch, Options, Origin, ServerId};
 
 /// Keeps what is proposed.
 #[derive(Debug, Default)]

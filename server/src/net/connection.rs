@@ -14,6 +14,7 @@ use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use zoolet_jute::{ConnectRequest, Decode, frame};
+use zoolet_replica::ConnectionId;
 
 use super::context::PortContext;
 use super::error::ConnectionError;
@@ -21,7 +22,6 @@ use super::four_letter;
 use super::registry::ConnectionPermit;
 use crate::host::{Admission, Received};
 use crate::outbox::{Chunk, Closing, Outbox, Taken};
-use crate::replica::ConnectionId;
 use crate::transport::Stream;
 
 /// The longest handshake frame: 45 bytes as clients send it, with room for what may come.

@@ -5,6 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{info, warn};
+use zoolet_replica::Policy;
+use zoolet_storage::{DirectorySizes, Disk, WalOptions, WatchedDisk};
 
 use crate::config::{self, Role, ServerConfig};
 use crate::host;
@@ -12,8 +14,6 @@ use crate::net::{EnsembleFigures, EnsembleSource, PortOptions, ServerInfo, Sizes
 use crate::node::Seams;
 use crate::peer::{Secret, SecretError};
 use crate::raft::{self, BatchLimits, ConfiguredMember, Timing};
-use crate::replica::{self, Policy};
-use crate::storage::{DirectorySizes, Disk, WalOptions, WatchedDisk};
 
 /// How long the outcome of a proposal may stay unknown, in election timeouts.
 const PATIENCE_ELECTIONS: u32 = 6;
@@ -29,7 +29,9 @@ const COMMAND_BYTES_MAX: usize = 512 << 20;
 pub(super) fn watched_disk(config: &ServerConfig, seams: &Seams) -> WatchedDisk {
     let limit_ms = u64::from(config.log.slow_sync_ms);
     let hook = |path: &Path, took_ms: u64| warn!(file = %path.display(), took_ms, "slow sync");
-    WatchedDisk::new(Arc::clone(&seams.disk), Arc::clone(&seams.clock), limit_ms, Arc::new(hook))
+    let clock = Arc::clone(&seams.clock);
+    let now_ms = Arc::new(move || clock.now().mono_ms);
+    WatchedDisk::new(Arc::clone(&seams.disk), now_ms, limit_ms, Arc::new(hook))
 }
 
 /// How long a server may be without a leader before it says so.
@@ -49,7 +51,7 @@ fn proposal_timeout(config: &ServerConfig) -> Duration {
 /// How often the replica learns the time. Reaping may be wanted more often than that.
 pub(super) fn ticker_period(config: &ServerConfig) -> Duration {
     const PERIOD_MS_MIN: u64 = 5;
-    let period_ms = replica::ticker_period_ms(u64::from(config.ensemble.tick_time_ms));
+    let period_ms = zoolet_replica::ticker_period_ms(u64::from(config.ensemble.tick_time_ms));
     let reap_ms = u64::from(config.znodes.reap_interval_ms).max(PERIOD_MS_MIN);
     Duration::from_millis(period_ms.min(reap_ms))
 }
@@ -118,9 +120,9 @@ pub(super) fn raft_options(
     }
 }
 
-pub(super) fn replica_options(config: &ServerConfig, boot: u64) -> replica::Options {
+pub(super) fn replica_options(config: &ServerConfig, boot: u64) -> zoolet_replica::Options {
     let session_ms = |ms: u32| i32::try_from(ms).unwrap_or(i32::MAX);
-    replica::Options {
+    zoolet_replica::Options {
         tick_ms: u64::from(config.ensemble.tick_time_ms),
         session_timeout_ms_min: session_ms(config.session.timeout_ms_min),
         session_timeout_ms_max: session_ms(config.session.timeout_ms_max),
@@ -149,7 +151,7 @@ pub(super) fn replica_options(config: &ServerConfig, boot: u64) -> replica::Opti
         level_of_release: config.ensemble.feature_level,
         level_max: config.ensemble.feature_level_max,
         command_bytes_max: config.limits.peer_frame_bytes_max.min(COMMAND_BYTES_MAX),
-        ..replica::Options::new(config.server_id, boot)
+        ..zoolet_replica::Options::new(config.server_id, boot)
     }
 }
 

@@ -1,9 +1,7 @@
 //! Work that blocks, outside of the runtime's own threads.
 
 use tokio::task::spawn_blocking;
-
-use crate::fatal::caught_now;
-use crate::storage::StorageError;
+use zoolet_storage::{StorageError, caught_now};
 
 /// Carries out `work`. Its panic is an error that names the task; the end of the runtime is one,
 /// too.

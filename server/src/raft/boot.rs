@@ -6,8 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use crc32c::crc32c;
-
-use crate::storage::{Disk, StorageError};
+use zoolet_storage::{Disk, StorageError};
 
 /// The version of the file's format: version, number (8), CRC32C of both (4).
 const VERSION: u8 = 2;

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
+use zoolet_storage::StorageError;
 
 use super::blocking::blocking;
 use super::codec::Reader;
@@ -27,7 +28,6 @@ use crate::config::StartMode;
 use crate::entropy::Entropy;
 use crate::fatal::Fatal;
 use crate::peer::{Identity, Link};
-use crate::storage::StorageError;
 
 /// The pause between two looks at what others do.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);

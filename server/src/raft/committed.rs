@@ -6,9 +6,9 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
+use zoolet_storage::Wal;
 
 use super::types::{LogId, term_of};
-use crate::storage::Wal;
 
 /// What was committed here.
 #[derive(Debug)]

@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use zoolet_replica::Role;
+use zoolet_storage::Wal;
 
 use super::bootstrap::{Agreement, Bootstrap};
 use super::committed::Committed;
@@ -36,8 +38,6 @@ use super::upkeep::{CommitNotifier, DiskWatch, RoleWatch, SnapshotScheduler};
 use super::{options, reconfig, status, sync};
 use crate::fatal::Fatal;
 use crate::peer::{self, Lane, LinkOptions, PeerPort, PeerPortOptions, Service};
-use crate::replica::Role;
-use crate::storage::Wal;
 use crate::transport::Net;
 
 /// Calls to one peer that wait, and answers to one peer that are not ready.

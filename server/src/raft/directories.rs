@@ -7,10 +7,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use zoolet_storage::{DataDir, Identity, StorageError};
+
 use super::founding::AcceptorFile;
 use super::options::Options;
 use super::start_error::StartError;
-use crate::storage::{DataDir, Identity, StorageError};
 
 /// Where Apache `ZooKeeper` has its log and its snapshots.
 const APACHE_DATA: &str = "version-2";
@@ -120,8 +121,9 @@ impl Directories {
 
 #[cfg(test)]
 mod tests {
+    use zoolet_storage::{Disk, MemoryDisk};
+
     use super::*;
-    use crate::storage::{Disk, MemoryDisk};
 
     const OURS: Identity = Identity { cluster_id: 7, server_id: 1, directory_id: 5, founding: 0 };
 

@@ -4,10 +4,11 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use zoolet_storage::{Identity, StorageError};
+
 use super::blocking::blocking;
 use super::directories::Directories;
 use super::node_ids::node_id;
-use crate::storage::{Identity, StorageError};
 
 /// The identity of this server's directory. Clones are the same directory.
 #[derive(Clone, Debug)]

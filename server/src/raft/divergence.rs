@@ -15,11 +15,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::sync::watch;
+use zoolet_storage::Wal;
 
 use super::codec::Reader;
 use super::node_ids::server_of;
 use super::types::{LogId, term_of};
-use crate::storage::Wal;
 
 /// The number of the last entries whose digests are kept.
 const RECENT_MAX: usize = 1024;

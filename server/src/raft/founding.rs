@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use crc32c::crc32c;
+use zoolet_storage::{Disk, StorageError};
 
 use super::codec::{self, Reader, malformed};
 use super::node_ids::node_id;
 use super::types::Member;
-use crate::storage::{Disk, StorageError};
 
 /// The version of the file's format.
 const VERSION: u8 = 1;
@@ -304,8 +304,9 @@ impl AcceptorFile {
 mod tests {
     use std::path::Path;
 
+    use zoolet_storage::MemoryDisk;
+
     use super::*;
-    use crate::storage::MemoryDisk;
 
     fn founding(id: u64) -> Founding {
         let voter = |server: u64| (server, (server + 100, format!("host{server}:2")));

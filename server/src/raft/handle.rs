@@ -13,13 +13,13 @@ use openraft::ReadPolicy;
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::metrics::RaftMetrics;
 use openraft::raft::ClientWriteResult;
+use zoolet_storage::Wal;
 
 use super::members::is_outsider;
 use super::node_ids::server_of;
 use super::state_machine::{Snapshots, StateMachine};
 use super::types::{Body, Callback, TypeConfig, log_id};
 use crate::fatal::Fatal;
-use crate::storage::Wal;
 
 /// Who leads, and since which election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

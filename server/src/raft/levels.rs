@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::future::join_all;
 use tokio::time::{MissedTickBehavior, interval, timeout};
+use zoolet_replica::FeatureLevel;
 
 use super::codec::Reader;
 use super::handle::RaftHandle;
@@ -17,7 +18,6 @@ use super::read_index::ReadIndex;
 use super::rpc_kind::RpcKind;
 use super::state_machine::Snapshots;
 use crate::peer::Lane;
-use crate::replica::FeatureLevel;
 
 /// Between two rounds of questions.
 const ROUND_PAUSE: Duration = Duration::from_millis(500);

@@ -9,10 +9,10 @@ use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogReader};
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
+use zoolet_storage::{Entry, LogPosition, OnDurable, StorageError, Wal};
 
 use super::codec;
 use super::types::{LogEntry, LogId, TypeConfig, Vote, log_id, term_of};
-use crate::storage::{Entry, LogPosition, OnDurable, StorageError, Wal};
 
 /// How much of the log goes into one message to a follower, in bytes; at least one entry does.
 const MESSAGE_BYTES_MAX: usize = 2 << 20;

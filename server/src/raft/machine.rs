@@ -5,11 +5,11 @@ use std::io;
 
 use bytes::Bytes;
 use zoolet_jute::{ErrorCode, Id, SessionId};
+use zoolet_replica::state::Admitted;
+use zoolet_replica::{FeatureLevel, Levels, Role, Written};
+use zoolet_storage::StorageError;
 
 use crate::host::ConfigView;
-use crate::replica::state::Admitted;
-use crate::replica::{FeatureLevel, Levels, Role, Written};
-use crate::storage::StorageError;
 
 /// The pieces of a snapshot, as they come from a file.
 pub type Chunks = Box<dyn Iterator<Item = Result<Bytes, StorageError>> + Send>;

@@ -52,6 +52,8 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
+use zoolet_replica::Role;
+use zoolet_storage::Wal;
 
 use self::bootstrap::Agreement;
 use self::context::{RaftContext, links, reconfigurer};
@@ -66,8 +68,6 @@ use self::state_machine::{Snapshots, StateMachine};
 use self::types::LogId;
 use crate::fatal::Fatal;
 use crate::peer::PeerPort;
-use crate::replica::Role;
-use crate::storage::Wal;
 use crate::transport::Net;
 
 pub use self::handle::EntrySizes;

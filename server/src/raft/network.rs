@@ -18,6 +18,7 @@ use openraft::raft::{
 };
 use openraft::{OptionalSend, RPCTypes, RaftNetworkFactory, RaftNetworkV2};
 use tokio::task::spawn_blocking;
+use zoolet_storage::{SnapshotReader, StorageError};
 
 use super::codec;
 use super::node_ids::{directory_of, server_of};
@@ -25,7 +26,6 @@ use super::rpc_kind::{RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER};
 use super::state_machine::{FileSnapshot, Snapshots};
 use super::types::{Member, Membership, TypeConfig, Vote};
 use crate::peer::{CallError, Lane, Link, LinkOptions, Reach, Target};
-use crate::storage::{SnapshotReader, StorageError};
 
 /// How long one piece of a snapshot may take.
 const CHUNK_TIMEOUT: Duration = Duration::from_secs(10);

@@ -6,6 +6,9 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use openraft::EntryPayload;
+use zoolet_storage::{
+    Entry, Identity, LogPosition, SnapshotName, SnapshotReader, SnapshotStore, StorageError, Wal,
+};
 
 use super::bootstrap::Agreement;
 use super::codec;
@@ -19,9 +22,6 @@ use super::state_machine::{Snapshots, founding_of, meta_of};
 use super::types::{Member, Membership};
 use super::{Opened, boot};
 use crate::config::StartMode;
-use crate::storage::{
-    Entry, Identity, LogPosition, SnapshotName, SnapshotReader, SnapshotStore, StorageError, Wal,
-};
 
 /// Opens the server's directory: its log, its snapshots, and the number of this start. Blocks.
 /// `wall_ms` is the wall clock.

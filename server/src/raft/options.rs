@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use openraft::{Config, SnapshotPolicy};
+use zoolet_replica::ServerId;
+use zoolet_storage::{Disk, WalOptions};
 
 use crate::config::StartMode;
 use crate::entropy::Entropy;
 use crate::peer::{FrameLimits, Secret};
-use crate::replica::ServerId;
-use crate::storage::{Disk, WalOptions};
 
 /// One server of the configured ensemble.
 #[derive(Clone, Debug, PartialEq, Eq)]

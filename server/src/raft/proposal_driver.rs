@@ -20,6 +20,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
+use zoolet_replica::state::Admitted;
+use zoolet_replica::{Batch, FeatureLevel, Origin};
+use zoolet_storage::{Disk, StorageError};
 
 use super::blocking::blocking;
 use super::boot;
@@ -35,9 +38,6 @@ use super::rpc_kind::RpcKind;
 use super::types::{Body, Callback};
 use crate::fatal::Fatal;
 use crate::peer::Lane;
-use crate::replica::state::Admitted;
-use crate::replica::{Batch, FeatureLevel, Origin};
-use crate::storage::{Disk, StorageError};
 
 /// Batches that are proposed and not yet applied here.
 const IN_FLIGHT_MAX: usize = 2;

@@ -3,11 +3,11 @@
 use std::collections::{BTreeSet, VecDeque};
 
 use zoolet_jute::SessionId;
+use zoolet_replica::state::Admitted;
+use zoolet_replica::{BatchHead, Command};
 
 use super::options::BatchLimits;
 use super::reconfig::Asked;
-use crate::replica::state::Admitted;
-use crate::replica::{BatchHead, Command, Op};
 
 #[derive(Debug, Default)]
 pub(super) struct Queue {
@@ -91,24 +91,11 @@ impl Queue {
     /// of the same session. The command keeps its place: numbers must not have gaps.
     pub(super) fn void_orphans(&mut self, mut sessions: BTreeSet<SessionId>) {
         for Waiting { command, .. } in &mut self.commands {
-            match command.op {
+            if command.op.attaches() {
                 // From here on it is another connection.
-                Op::CreateSession { .. } | Op::ResumeSession { .. } => {
-                    sessions.remove(&command.session);
-                }
-                Op::Write(_) | Op::CloseSession if sessions.contains(&command.session) => {
-                    command.void();
-                }
-                Op::Write(_)
-                | Op::CloseSession
-                | Op::ExpireSession { .. }
-                | Op::DeleteContainer { .. }
-                | Op::SetConfig { .. }
-                | Op::SetLevel { .. } => {}
-                #[cfg(test)]
-                Op::MadeUp(_) if sessions.contains(&command.session) => command.void(),
-                #[cfg(test)]
-                Op::MadeUp(_) => {}
+                sessions.remove(&command.session);
+            } else if command.op.needs_attachment() && sessions.contains(&command.session) {
+                command.void();
             }
         }
     }
@@ -138,9 +125,9 @@ mod tests {
     use std::sync::Arc;
 
     use zoolet_jute::Xid;
+    use zoolet_replica::{Op, Origin, Policy, ServerId};
 
     use super::*;
-    use crate::replica::{Origin, Policy, ServerId};
 
     fn command(number: u64, session: i64, op: Op) -> Command {
         Command {

@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use tokio::sync::Notify;
 use zoolet_jute::{Id, ReconfigRequest, SessionId};
+use zoolet_replica::state::Admitted;
+use zoolet_replica::{Batch, BatchHead, Command, ServerId};
 
 use super::options::BatchLimits;
 use super::proposal_queue::{Queue, Seen, Waiting};
 use super::reconfig::Asked;
 use crate::host::Proposals;
-use crate::replica::state::Admitted;
-use crate::replica::{Batch, BatchHead, Command, ServerId};
 
 /// Sessions whose clients gave signs of life that are not reported to the leader yet.
 const TOUCHED_MAX: usize = 100_000;

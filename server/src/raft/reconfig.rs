@@ -19,6 +19,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use zoolet_jute::{ErrorCode, Id, ReconfigRequest};
+use zoolet_replica::Written;
 
 use self::message::{Verdict, decode, encode};
 use super::bootstrap::ask_standing;
@@ -40,7 +41,6 @@ use crate::config::{MemberList, Role, change_members, parse_members};
 use crate::fatal::caught;
 use crate::host::ConfigView;
 use crate::peer::{CallError, Lane};
-use crate::replica::Written;
 
 pub(super) use self::message::Asked;
 

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
+use zoolet_replica::Batch;
+use zoolet_storage::{SnapshotName, SnapshotWriter, Wal};
 
 use super::blocking::blocking;
 use super::bootstrap::Agreement;
@@ -26,8 +28,6 @@ use super::state_machine::{FileSnapshot, ReceiveError, Snapshots, meta_of};
 use super::sync::{decode_sessions, encode_sessions};
 use super::types::{Body, Callback, LogId, Vote, log_id};
 use crate::peer::{Answer, Call, Identity, Service};
-use crate::replica::Batch;
-use crate::storage::{SnapshotName, SnapshotWriter, Wal};
 use crate::transport::BoxFuture;
 
 /// Handles the calls of peers.

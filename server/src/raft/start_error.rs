@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::storage::StorageError;
+use zoolet_storage::StorageError;
 
 /// Why a server cannot join its ensemble.
 #[derive(Debug, Error)]
@@ -39,7 +39,7 @@ pub enum StartError {
     ApacheData(PathBuf),
     /// The configuration does not name this server.
     #[error("the configuration has no server {0}")]
-    NotAMember(crate::replica::ServerId),
+    NotAMember(zoolet_replica::ServerId),
     /// The peer port cannot be opened.
     #[error("cannot listen for peers on {address}: {source}")]
     Listen { address: String, source: io::Error },

@@ -12,6 +12,7 @@ use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder, Snapshot};
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::spawn_blocking;
+use zoolet_storage::{SnapshotName, SnapshotReader, SnapshotStore, SnapshotWriter, StorageError};
 
 use super::codec;
 use super::divergence::{Divergence, SPARSE_STEP};
@@ -19,7 +20,6 @@ use super::machine::{Chunks, Machine, Staged, StateSnapshot};
 use super::proposer::Proposer;
 use super::types::{LogId, Member, SnapshotMeta, StoredMembership, TypeConfig, log_id, term_of};
 use crate::process::drop_elsewhere;
-use crate::storage::{SnapshotName, SnapshotReader, SnapshotStore, SnapshotWriter, StorageError};
 
 /// The most entries that are handed over at once. Clients have their turn in between.
 const ENTRIES_PER_LOCK: usize = 64;

@@ -7,6 +7,8 @@ use tokio::sync::watch;
 
 use openraft::Instant as _;
 use openraft::async_runtime::watch::WatchReceiver;
+use zoolet_replica::Role;
+use zoolet_storage::Wal;
 
 use super::divergence::{Divergence, Findings};
 use super::handle::{EntrySizes, RaftHandle};
@@ -15,8 +17,6 @@ use super::node_ids::server_of;
 use super::state_machine::Snapshots;
 use super::types::LogId;
 use crate::fatal::Fatal;
-use crate::replica::Role;
-use crate::storage::Wal;
 
 /// The status of a server in its ensemble.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,6 +7,8 @@ use std::time::Duration;
 use openraft::Instant;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
+use zoolet_replica::Role;
+use zoolet_storage::Wal;
 
 use super::comparer::Comparer;
 use super::divergence::Divergence;
@@ -20,9 +22,6 @@ use super::read_index::ReadIndex;
 use super::state_machine::{Progress, Snapshots};
 use super::transfer::transfer_leadership;
 use super::types::{LogId, term_of};
-
-use crate::replica::Role;
-use crate::storage::Wal;
 
 /// Between two looks at whether a snapshot is due.
 const SNAPSHOT_PAUSE: Duration = Duration::from_millis(200);

@@ -10,13 +10,13 @@ use std::path::{Component, Path, PathBuf};
 use serde_json::json;
 use tempfile::TempDir;
 use tracing::warn;
+use zoolet_storage::{Disk, Identity, RealDisk};
 
 use super::UpError;
 use super::child::Child;
 use crate::cli::UpArgs;
 use crate::config::{self, HostPort, LoopbackPorts, Member, Role, ServerConfig};
 use crate::entropy::{Entropy, RealEntropy};
-use crate::storage::{Disk, Identity, RealDisk};
 use crate::transport::ReservedPort;
 
 /// How many servers there are by default.

@@ -192,12 +192,19 @@ impl Crate {
 }
 
 /// The packages, by the directories of their sources.
-const PACKAGES: [&str; 5] =
-    ["jute/src", "client/src", "client/ctl/src", "client/torture/src", "server/src"];
+const PACKAGES: [&str; 7] = [
+    "jute/src",
+    "client/src",
+    "client/ctl/src",
+    "client/torture/src",
+    "server/src",
+    "server/replica/src",
+    "server/storage/src",
+];
 
 /// Circles that are still to be cut: a package, one file of the circle, and how many it has.
 const TO_BE_CUT: [(&str, &str, usize); 2] =
-    [("client/torture/src", "run", 11), ("server/src", "replica/input", 8)];
+    [("client/torture/src", "run", 11), ("server/replica/src", "input", 8)];
 
 #[test]
 fn few_files_import_from_each_other() {

@@ -9,11 +9,12 @@ mod zoo_cfg;
 use std::io;
 use std::path::Path;
 
+use zoolet_replica::ServerId;
+
 use super::draft::Loaded;
 use super::error::{ConfigError, Warning};
 use super::files::{Files, Source};
 use super::model::ServerConfig;
-use crate::replica::ServerId;
 
 /// Files that exist only in a test.
 struct Texts<'a>(&'a [(&'a str, &'a str)]);

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 
+use zoolet_replica::{DigestAlgorithm, ServerId};
+
 use super::super::files::{OnDisk, Source};
 use super::super::model::{ServerConfig, Words};
 use super::super::settings::{SETTINGS, find as find_setting};
 use super::keys::{Low, Rule, Shape, all, find};
-use crate::replica::{DigestAlgorithm, ServerId};
 
 /// What a line does.
 enum Outcome {

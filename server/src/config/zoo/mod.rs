@@ -16,6 +16,8 @@ mod refused;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use zoolet_replica::ServerId;
+
 use super::address::{HostPort, parse_host, parse_port};
 use super::draft::{At, Draft, Loaded};
 use super::error::ConfigError;
@@ -25,7 +27,6 @@ use super::member::{Member, Role, STANDALONE_ID, parse_server_id};
 use super::model::Words;
 use super::setting::{Setting, Value};
 use super::settings;
-use crate::replica::ServerId;
 use keys::{Low, Rule};
 use properties::Property;
 

@@ -4,13 +4,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use zoolet_replica::ServerId;
+
 use super::super::draft::At;
 use super::super::error::ConfigError;
 use super::super::files::Source;
 use super::super::member::{Member, parse_server_id};
 use super::Reader;
 use super::properties::{self, Property};
-use crate::replica::ServerId;
 
 const PREFIXES: [&str; 3] = ["server.", "group.", "weight."];
 

@@ -7,6 +7,8 @@ mod sessions;
 
 use std::fmt::Write;
 
+use zoolet_replica::Role;
+
 pub(super) use connections::{cons, reset_connections, reset_server, stat};
 pub(super) use monitor::mntr;
 pub(super) use sessions::{dump, wchc, wchp, wchs};
@@ -14,7 +16,6 @@ pub(super) use sessions::{dump, wchc, wchp, wchs};
 use super::context::PortContext;
 use crate::host::ServerReport;
 use crate::process::environment;
-use crate::replica::Role;
 
 /// What stands for the version of Apache `ZooKeeper` whose protocol this is. kazoo reads the
 /// leading digits and dots; Go wants letters, digits, dots and dashes, and a date of

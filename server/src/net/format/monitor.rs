@@ -2,10 +2,11 @@
 
 use std::fmt::Display;
 
+use zoolet_replica::Role;
+
 use super::super::context::PortContext;
 use super::{VERSION, four_decimals, mode, put};
 use crate::process::file_descriptors;
-use crate::replica::Role;
 
 pub(in super::super) fn mntr(context: &PortContext) -> String {
     let report = context.host.report();

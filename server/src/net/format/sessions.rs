@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::super::context::PortContext;
 use super::put;
-use crate::replica::Role;
 use zoolet_jute::SessionId;
+use zoolet_replica::Role;
 
 pub(in super::super) fn dump(context: &PortContext) -> String {
     let report = context.host.sessions();

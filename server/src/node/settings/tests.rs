@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use zoolet_replica::ServerId;
+use zoolet_storage::MemoryDisk;
+
 use super::*;
 use crate::config::{self, HostPort, LoopbackPorts};
-use crate::replica::ServerId;
-use crate::storage::MemoryDisk;
 
 fn seams() -> Seams {
     let entropy = Arc::new(FixedEntropy);

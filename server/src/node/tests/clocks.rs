@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use zoolet_client::{Acl, Client, CreateMode};
+use zoolet_storage::{Disk, MemoryDisk};
 
 use super::{Ensemble, PATIENCE, exists};
 use crate::clock::Clock;
-use crate::storage::{Disk, MemoryDisk};
 
 const HOUR_MS: i64 = 3_600_000;
 const HALF_AN_HOUR: Duration = Duration::from_mins(30);

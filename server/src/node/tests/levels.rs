@@ -4,12 +4,13 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use zoolet_client::{Client, CreateMode, ErrorCode};
+use zoolet_replica::FeatureLevel;
 
 use super::{Ensemble, PATIENCE, exists};
-use crate::replica::FeatureLevel;
 
 const OLD: FeatureLevel = FeatureLevel::FIRST;
-const NEW: FeatureLevel = FeatureLevel::OF_RELEASE;
+/// The level of the made-up command.
+const NEW: FeatureLevel = FeatureLevel(2);
 
 /// What the old and the new command leave behind.
 const OLD_DATA: &[u8] = b"plain";
@@ -138,7 +139,7 @@ async fn a_server_that_is_downgraded_too_early_says_what_to_do() {
 /// every start.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_command_that_cannot_be_read_back_closes_its_connection_and_nothing_else() {
-    let ensemble = Ensemble::start(3, 0, |_| {}).await;
+    let ensemble = Ensemble::start(3, 0, |config| config.ensemble.feature_level = NEW).await;
     ensemble.everywhere(NEW_DATA, "new").await;
     for at in 0..3 {
         let client = ensemble.client(at).await;

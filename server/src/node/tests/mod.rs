@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use tokio::time::sleep;
 use zoolet_client::{Client, ClientOptions};
+use zoolet_storage::MemoryDisk;
 
 use super::*;
 use crate::clock::Now;
 use crate::config::{HostPort, LoopbackPorts};
-use crate::storage::MemoryDisk;
 use crate::transport::ReservedPort;
 
 /// Longer than anything here may take on a busy machine.

@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use zoolet_jute::{Decode, Encode, ErrorCode, Id, ReconfigRequest, Stat};
+use zoolet_replica::Written;
 
 use crate::raft::codec::{Reader, malformed};
-use crate::replica::Written;
 
 /// A request for a change, on its way from a client.
 #[derive(Clone, Debug)]

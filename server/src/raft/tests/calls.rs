@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::time::{Instant, sleep, timeout};
+use zoolet_replica::{Batch, Origin, Role, ServerId};
 
 use super::ensemble::{Ensemble, PATIENCE, command};
 use crate::fatal::Fatal;
@@ -13,7 +14,6 @@ use crate::peer::{CallError, FrameLimits, Identity, Lane, Link, LinkOptions, Tar
 use crate::raft::codec;
 use crate::raft::rpc_kind::RpcKind;
 use crate::raft::types::{SnapshotMeta, Vote};
-use crate::replica::{Batch, Origin, Role, ServerId};
 use crate::transport::RealNet;
 
 /// A link of server `from` to server `to` that no cut breaks.

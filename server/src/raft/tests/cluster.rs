@@ -5,13 +5,13 @@ use std::time::Duration;
 use openraft::ChangeMembers;
 use tokio::time::{Instant, sleep, timeout};
 use zoolet_jute::SessionId;
+use zoolet_replica::{Batch, Origin, Role, ServerId};
+use zoolet_storage::Fault;
 
 use super::ensemble::{Ensemble, PATIENCE, Server, command};
 use super::recorder::Applied;
 use crate::host::Proposals;
 use crate::raft::types::{Body, Callback, Member};
-use crate::replica::{Batch, Origin, Role, ServerId};
-use crate::storage::Fault;
 
 /// Each start's commands are applied in rising order, which also means at most once; and all
 /// servers have applied the same.

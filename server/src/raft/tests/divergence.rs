@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use tokio::time::{Instant, sleep, timeout};
+use zoolet_replica::Role;
 
 use super::calls::link;
 use super::cluster::check;
@@ -10,7 +11,6 @@ use super::ensemble::{Ensemble, PATIENCE};
 use crate::raft::codec;
 use crate::raft::rpc_kind::RpcKind;
 use crate::raft::types::{Vote, log_id};
-use crate::replica::Role;
 
 /// Makes a server's state another one than its log gives.
 fn drift(ensemble: &mut Ensemble, at: usize, by: u64) {

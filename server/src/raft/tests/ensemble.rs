@@ -11,6 +11,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::time::{Instant, sleep, timeout};
 use zoolet_jute::{SessionId, Xid};
+use zoolet_replica::{Command, Op, Policy, Role, ServerId};
+use zoolet_storage::{MemoryDisk, WalOptions};
 
 use super::gate::{Gate, GatedDisk};
 use super::recorder::Recorder;
@@ -21,8 +23,6 @@ use crate::host::Proposals;
 use crate::raft::{
     BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, Options, Proposer, Raft, Timing, open,
 };
-use crate::replica::{Command, Op, Policy, Role, ServerId};
-use crate::storage::{MemoryDisk, WalOptions};
 use crate::transport::{BoxFuture, Listener, Net, RealNet, Stream};
 
 /// Longer than anything here may take on a busy machine.
@@ -271,7 +271,7 @@ impl Server {
         let proposed = self.proposed;
         let server = self.raft.handle.server();
         let settled = self.machine.until(|record, received| {
-            let ours = |(origin, _): &&(crate::replica::Origin, u64)| {
+            let ours = |(origin, _): &&(zoolet_replica::Origin, u64)| {
                 u64::from(origin.server.0) == server && origin.boot == self.proposer.boot()
             };
             let applied = record.applied.iter().rev().find(ours).map_or(0, |(_, number)| *number);

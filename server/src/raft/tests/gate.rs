@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use crate::storage::{Disk, DiskFile, DiskLock, FoundFile, MemoryDisk};
+use zoolet_storage::{Disk, DiskFile, DiskLock, FoundFile, MemoryDisk};
 
 /// While it is closed, no sync of the log returns, and nothing of it becomes durable.
 #[derive(Clone, Debug, Default)]

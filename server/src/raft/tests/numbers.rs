@@ -1,11 +1,11 @@
 //! The numbers of starts, when the fence knows of a higher one.
 
 use tokio::time::timeout;
+use zoolet_replica::{Batch, Origin};
 
 use super::cluster::check;
 use super::ensemble::{Ensemble, PATIENCE, command};
 use crate::raft::types::{Body, Callback};
-use crate::replica::{Batch, Origin};
 
 /// While a leader ran, the log got a batch of a later start of the same server. The fence dropped
 /// everything that the leader proposed from then on, and the leader took it for applied.

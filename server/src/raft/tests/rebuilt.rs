@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
+use zoolet_replica::Role;
 
 use super::cluster::{check, left_behind, with_commands};
 use super::ensemble::{Ensemble, PATIENCE};
-use crate::replica::Role;
 
 /// No server follows `leader`, for as long as several elections take.
 async fn no_server_follows(ensemble: &Ensemble, leader: usize) {

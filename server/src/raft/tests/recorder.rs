@@ -8,12 +8,12 @@ use std::sync::{Arc, Mutex};
 use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::sync::watch;
 use zoolet_jute::{ErrorCode, Id, SessionId};
+use zoolet_replica::state::Admitted;
+use zoolet_replica::{Batch, FeatureLevel, Levels, Origin, Role, Written};
 
 use super::gate::Gate;
 use crate::host::ConfigView;
 use crate::raft::{Chunks, Machine, Staged, StateSnapshot};
-use crate::replica::state::Admitted;
-use crate::replica::{Batch, FeatureLevel, Levels, Origin, Role, Written};
 
 /// A command that was applied: which server's start, stream and number.
 pub(super) type Applied = (Origin, u64);
@@ -138,7 +138,7 @@ impl Record {
         }
         let mut record = Self::default();
         while bytes.has_remaining() {
-            let server = crate::replica::ServerId(bytes.get_u8());
+            let server = zoolet_replica::ServerId(bytes.get_u8());
             let origin = Origin { server, boot: bytes.get_u64(), stream: bytes.get_u64() };
             let number = bytes.get_u64();
             record.fence.insert(server.0, (origin.boot, origin.stream, number));

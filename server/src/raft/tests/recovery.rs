@@ -5,6 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use openraft::{EntryPayload, RaftLogReader};
+use zoolet_storage::{
+    DataDir, Disk, Entry, Identity, LogPosition, MemoryDisk, SnapshotName, SnapshotStore,
+    StorageError, Wal, WalOptions,
+};
 
 use super::cluster::{check, left_behind};
 use super::ensemble::Ensemble;
@@ -14,10 +18,6 @@ use crate::raft::types::{
     Body, Member, Membership, SnapshotMeta, StoredMembership, Vote, log_id, term_of,
 };
 use crate::raft::{StartError, codec, open};
-use crate::storage::{
-    DataDir, Disk, Entry, Identity, LogPosition, MemoryDisk, SnapshotName, SnapshotStore,
-    StorageError, Wal, WalOptions,
-};
 
 /// The directory of the server that is made here.
 const DIRECTORY: u64 = 5;

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 use zoolet_jute::ReconfigRequest;
+use zoolet_replica::Role;
 
 use super::cluster::{check, left_behind, with_commands};
 use super::ensemble::{Ensemble, PATIENCE};
 use crate::config::StartMode;
 use crate::host::{ConfigView, Proposals};
 use crate::raft::Options;
-use crate::replica::Role;
 
 /// Longer than several elections take.
 async fn several_elections(ensemble: &Ensemble) {

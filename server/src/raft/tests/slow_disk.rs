@@ -4,12 +4,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
+use zoolet_replica::Role;
+use zoolet_storage::{Disk, MemoryDisk, Survival};
 
 use super::cluster::check;
 use super::ensemble::{Ensemble, PATIENCE};
 use crate::raft::Timing;
-use crate::replica::Role;
-use crate::storage::{Disk, MemoryDisk, Survival};
 
 /// A client's session had ended on one server, and a read through another one still saw its
 /// ephemeral znode: that server waited for its own disk before it applied what was committed, or

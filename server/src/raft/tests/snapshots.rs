@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
+use zoolet_storage::{DirectorySizes, Disk};
 
 use super::cluster::{check, left_behind};
 use super::ensemble::{Ensemble, PATIENCE};
-use crate::storage::{DirectorySizes, Disk};
 
 /// A snapshot got its name before its state was read. One that could not be read ended the server,
 /// and every start after that.

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use zoolet_replica::ServerId;
+use zoolet_storage::{Disk, MemoryDisk, StorageError, WalOptions};
+
 use crate::config::StartMode;
 use crate::entropy::RealEntropy;
 use crate::raft::{
     BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, Options, StartError, Timing, boot, open,
 };
-use crate::replica::ServerId;
-use crate::storage::{Disk, MemoryDisk, StorageError, WalOptions};
 
 #[test]
 fn a_later_start_has_the_larger_number_whatever_the_clock_says() {
@@ -29,7 +30,7 @@ fn a_number_is_not_used_before_it_is_durable() {
         let disk = MemoryDisk::with_faults();
         disk.create_dir_all(Path::new("data")).unwrap();
         assert_eq!(boot::next(&disk, Path::new("data"), 10).unwrap(), 10);
-        disk.fail_change(change, crate::storage::Fault::Io);
+        disk.fail_change(change, zoolet_storage::Fault::Io);
         assert!(boot::next(&disk, Path::new("data"), 0).is_err(), "change {change}");
         assert!(boot::next(&disk, Path::new("data"), 0).unwrap() > 10, "change {change}");
     }

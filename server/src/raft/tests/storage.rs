@@ -8,6 +8,8 @@ use std::time::Duration;
 use openraft::StorageError;
 use openraft::testing::log::{StoreBuilder, Suite};
 use tokio::time::{sleep, timeout};
+use zoolet_replica::ServerId;
+use zoolet_storage::{Disk, MemoryDisk, RealDisk, SnapshotName, SnapshotStore, Wal, WalOptions};
 
 use super::ensemble::PATIENCE;
 use super::recorder::Recorder;
@@ -16,8 +18,6 @@ use crate::raft::log_store::LogStore;
 use crate::raft::proposer::Proposer;
 use crate::raft::state_machine::{Snapshots, StateMachine};
 use crate::raft::types::TypeConfig;
-use crate::replica::ServerId;
-use crate::storage::{Disk, MemoryDisk, RealDisk, SnapshotName, SnapshotStore, Wal, WalOptions};
 
 #[derive(Debug)]
 enum Place {

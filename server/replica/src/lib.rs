@@ -1,0 +1,262 @@
+//! The replica: the whole service as a pure state machine.
+//!
+//! No clock, task, socket, disk, random number or hash order is here. Time comes in with each
+//! input, chance in the commands. What it wants done comes out as [`Output`]s, in order.
+
+#[macro_use]
+mod planted;
+
+mod command;
+mod entry;
+mod input;
+mod level;
+mod now;
+mod options;
+mod path_prefix;
+mod progress;
+mod proposals;
+mod reconfig;
+mod report;
+mod session;
+mod size;
+pub mod state;
+mod watch;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use zoolet_jute::SessionId;
+
+pub use progress::Garbage;
+use progress::{Applying, Rest, WATCHES_AT_ONCE};
+use proposals::{ProposalOwner, Proposals};
+use session::{Connection, Expiry, Reaper};
+use state::{Admitted, State};
+use watch::{Jump, Storm, WatchTable};
+
+pub use command::{Batch, BatchHead, Command, Op, Origin, Policy, ServerId, Stamp};
+pub use entry::Entry;
+pub use input::{BadRequest, ConnectionId, Input, Output, Role};
+pub use level::{FeatureLevel, Levels};
+pub use now::Now;
+pub use options::{DigestAlgorithm, Options, ticker_period_ms};
+pub use reconfig::Written;
+pub use report::{ConnectionReport, SessionReport, WatchedPaths};
+pub use watch::WatchPlace;
+
+/// The service, as one server has it: the replicated state, and this server's own connections,
+/// watches and proposals.
+#[derive(Debug)]
+pub struct Replica {
+    options: Options,
+    state: State,
+    /// The time of the step that is being taken.
+    now: Now,
+    role: Role,
+    /// The term in which this server leads; zero if it does not.
+    term: u64,
+    /// Whether clients are served: there is a leader, or there was one a moment ago.
+    serving: bool,
+    /// Whether reads are served without a leader. Invariant: not with `serving`, and then all
+    /// connections are of sessions that only this server knows.
+    read_only: bool,
+    /// The first session id of this time of serving nothing but reads.
+    read_only_from: SessionId,
+    looking_since_ms: u64,
+    last_step_ms: u64,
+    connections: BTreeMap<ConnectionId, Connection>,
+    // Invariant: the welcomed connections, each under its session.
+    sessions: BTreeMap<SessionId, ConnectionId>,
+    session_next: SessionId,
+    watches: WatchTable,
+    proposals: Proposals,
+    /// The syncs without an outcome, in the order of their numbers.
+    syncs: VecDeque<(u64, ConnectionId)>,
+    sync_last: u64,
+    /// Syncs up to this number are done or have lost their connection.
+    synced: u64,
+    /// The reconfigurations without an outcome, and who waits for them.
+    reconfigs: BTreeMap<u64, ConnectionId>,
+    reconfig_last: u64,
+    expiry: Expiry,
+    /// Nothing is decided to have expired before this time.
+    expire_from_ms: u64,
+    /// Sessions with signs of life since the last report to the leader.
+    touched: Vec<SessionId>,
+    touch_round: u64,
+    last_touch_ms: u64,
+    /// The number of the last touch.
+    touch_last: u64,
+    // Invariant: the connections with pings that are held.
+    pinging: BTreeSet<ConnectionId>,
+    reaper: Reaper,
+    /// Whether this leadership has looked at `/zookeeper/config`.
+    config_proposed: bool,
+    /// The batch that is being applied.
+    applying: Option<Applying>,
+    /// What of its current command watchers are not notified of.
+    storm: Storm,
+    /// The look behind a snapshot that is under way.
+    jump: Option<Jump>,
+    rest: Rest,
+    garbage: Garbage,
+    /// The work that is left in the step that is being taken.
+    budget: usize,
+    work_done: u64,
+}
+
+impl Replica {
+    /// A replica that serves no client until a leader is known.
+    pub fn new(options: Options, state: State) -> Self {
+        Self {
+            state,
+            now: Now::default(),
+            role: Role::Looking,
+            term: 0,
+            serving: false,
+            read_only: false,
+            read_only_from: SessionId::NONE,
+            looking_since_ms: 0,
+            last_step_ms: 0,
+            connections: BTreeMap::new(),
+            sessions: BTreeMap::new(),
+            session_next: session::first_session(&options),
+            watches: WatchTable::default(),
+            proposals: Proposals::new(),
+            syncs: VecDeque::new(),
+            sync_last: 0,
+            synced: 0,
+            reconfigs: BTreeMap::new(),
+            reconfig_last: 0,
+            expiry: Expiry::new(options.tick_ms),
+            expire_from_ms: 0,
+            touched: Vec::new(),
+            touch_round: 0,
+            last_touch_ms: 0,
+            touch_last: 0,
+            pinging: BTreeSet::new(),
+            reaper: Reaper::default(),
+            config_proposed: false,
+            applying: None,
+            storm: Storm::default(),
+            jump: None,
+            rest: Rest::default(),
+            garbage: Garbage::default(),
+            budget: 0,
+            work_done: 0,
+            options,
+        }
+    }
+
+    /// Takes one input, and adds what must be done about it to `out`. What would take long is left
+    /// for [`Input::GoOn`], as long as [`Replica::has_work`].
+    pub fn step(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
+        self.now = now;
+        self.begin_step();
+        self.notice_pause();
+        match input {
+            Input::Connect { connection, peer, request } => {
+                self.on_connect(connection, peer, &request, out);
+            }
+            Input::Request { connection, xid, request } => {
+                self.on_request(connection, xid, request, out);
+            }
+            Input::Disconnect { connection } => self.on_disconnect(connection, out),
+            Input::Commit { term, entry } => self.on_commit(term, entry, out),
+            Input::Lost { through } => self.on_lost(through, out),
+            Input::Started { boot } => self.on_started(boot, out),
+            Input::Synced { through } => self.on_synced(through, out),
+            Input::SyncLost { through } => self.on_sync_lost(through, out),
+            Input::Touched { sessions } => self.on_touched(&sessions),
+            Input::Heard { through, sessions } => self.on_heard(through, &sessions, out),
+            Input::Removed => self.on_removed(out),
+            Input::Diverged => self.on_diverged(out),
+            Input::Reconfigured { number, result } => self.on_reconfigured(number, result, out),
+            Input::ReconfigLost { number } => self.on_reconfig_lost(number, out),
+            Input::Members { text, write } => self.on_members(text, write, out),
+            Input::Level { level } => self.on_level(level, out),
+            Input::Role { role, term } => self.on_role(role, term, out),
+            Input::Tick => self.on_tick(out),
+            Input::Room { connection, unwritten_bytes } => {
+                self.on_room(connection, unwritten_bytes, out);
+            }
+            Input::GoOn => self.go_on(out),
+        }
+    }
+
+    /// Goes on with a newer state, from a snapshot. Watches fire as if their clients had
+    /// reconnected, and connections that cannot be served on without a gap are closed; where there
+    /// are many, that is left for [`Input::GoOn`].
+    pub fn restore(&mut self, now: Now, state: State, out: &mut Vec<Output>) {
+        self.now = now;
+        self.finish(out);
+        self.begin_step();
+        self.install(state, out);
+        if self.role == Role::Leader {
+            self.begin_to_lead();
+        }
+    }
+
+    /// What was replaced, to be freed where no request waits for it; `None` if there is nothing.
+    pub fn take_garbage(&mut self) -> Option<Garbage> {
+        let has_any = self.garbage.state.is_some() || self.garbage.deadlines.is_some();
+        has_any.then(|| std::mem::take(&mut self.garbage))
+    }
+
+    /// The replicated state.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// What the configuration decides.
+    pub fn options(&self) -> &Options {
+        &self.options
+    }
+
+    /// The feature levels that are agreed and offered.
+    pub fn levels(&self) -> Levels {
+        Levels { agreed: self.state.level(), offered: self.options.level_offered() }
+    }
+
+    /// How far this server's commands were admitted by the state.
+    pub fn admitted(&self) -> Admitted {
+        self.state.admitted(self.options.server)
+    }
+
+    /// The number of the last command that was proposed.
+    pub fn last_proposed(&self) -> u64 {
+        self.proposals.last()
+    }
+
+    /// A connection is gone; its session lives on. What it has asked for is still done.
+    fn on_disconnect(&mut self, connection: ConnectionId, out: &mut Vec<Output>) {
+        let Some(gone) = self.forget(connection) else { return };
+        for draft in gone.into_held() {
+            self.propose(ProposalOwner::Connection(connection), draft, out);
+        }
+    }
+
+    /// Closes a connection, and forgets it.
+    fn close(&mut self, connection: ConnectionId, out: &mut Vec<Output>) {
+        if self.forget(connection).is_some() {
+            out.push(Output::Close { connection });
+        }
+    }
+
+    fn forget(&mut self, connection: ConnectionId) -> Option<Connection> {
+        let gone = self.connections.remove(&connection)?;
+        if !self.watches.remove_some(connection, WATCHES_AT_ONCE) {
+            self.rest.gone.push_back(connection);
+        }
+        self.rest.due.remove(&connection);
+        self.pinging.remove(&connection);
+        if self.sessions.get(&gone.session) == Some(&connection) {
+            self.sessions.remove(&gone.session);
+        }
+        Some(gone)
+    }
+
+    /// The session of a connection.
+    fn session_of(&self, connection: ConnectionId) -> SessionId {
+        self.connections.get(&connection).map_or(SessionId::NONE, |known| known.session)
+    }
+}

@@ -1,0 +1,114 @@
+//! What four-letter words and metrics tell about a replica (protocol §14.2).
+
+use zoolet_jute::SessionId;
+
+use super::session::Connection;
+use super::state::PathList;
+use super::watch::WatchPlace;
+use super::{ConnectionId, Replica, Role};
+
+/// One client connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionReport {
+    /// The connection.
+    pub connection: ConnectionId,
+    /// Its session; none until its handshake is answered.
+    pub session: Option<SessionId>,
+    /// The negotiated timeout in milliseconds.
+    pub timeout_ms: i32,
+    /// The requests that are not answered yet.
+    pub queued: usize,
+}
+
+/// One session of the ensemble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionReport {
+    /// The session.
+    pub session: SessionId,
+    /// Its timeout in milliseconds.
+    pub timeout_ms: i32,
+    /// When it expires without another sign of life, on the monotonic clock. Only the leader knows.
+    pub expires_ms: Option<u64>,
+}
+
+/// Some of the paths that are watched, in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WatchedPaths {
+    /// The paths, each with sessions that watch it. More of them may follow for the last path.
+    pub paths: Vec<(String, Vec<SessionId>)>,
+    /// Where to go on; `None` at the end.
+    pub last: Option<WatchPlace>,
+}
+
+impl Replica {
+    /// The server's part in the ensemble.
+    pub fn role(&self) -> Role {
+        self.role
+    }
+
+    /// Whether clients may connect now.
+    pub fn serving(&self) -> bool {
+        self.serving || self.read_only
+    }
+
+    /// Whether only reads are served, for want of a leader.
+    pub fn read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// The proposals of this server without an outcome.
+    pub fn in_flight(&self) -> usize {
+        self.proposals.len()
+    }
+
+    /// The unanswered requests of a connection; none if it is not known.
+    pub fn queued(&self, connection: ConnectionId) -> usize {
+        self.connections.get(&connection).map_or(0, Connection::queued)
+    }
+
+    /// Every connection.
+    pub fn connections(&self) -> Vec<ConnectionReport> {
+        let report = |(&connection, known): (&ConnectionId, &Connection)| {
+            let accepted = self.sessions.get(&known.session) == Some(&connection);
+            ConnectionReport {
+                connection,
+                session: accepted.then_some(known.session),
+                timeout_ms: known.timeout_ms,
+                queued: known.queued(),
+            }
+        };
+        self.connections.iter().map(report).collect()
+    }
+
+    /// The sessions of one part, as [`super::state::State::sessions_of_part`] has them.
+    pub fn sessions(&self, part: usize) -> Option<Vec<SessionReport>> {
+        let report = |(session, known): (SessionId, &super::state::Session)| SessionReport {
+            session,
+            timeout_ms: known.timeout_ms,
+            expires_ms: self.expiry.due_ms(session),
+        };
+        Some(self.state.sessions_of_part(part)?.map(report).collect())
+    }
+
+    /// The ephemeral znodes of the next `max` sessions behind `after` that have any.
+    pub fn ephemerals(&self, after: Option<SessionId>, max: usize) -> Vec<(SessionId, PathList)> {
+        let owners = self.state.ephemeral_owners(after).take(max);
+        owners.map(|session| (session, self.state.ephemeral_list(session))).collect()
+    }
+
+    /// The watches of both tables.
+    pub fn watch_count(&self) -> usize {
+        self.watches.entries()
+    }
+
+    /// The next paths of the data table behind `after`, with the sessions that watch them, found by
+    /// `max` looks at paths and watchers.
+    pub fn watched_paths(&self, after: Option<&WatchPlace>, max: usize) -> WatchedPaths {
+        let (found, last) = self.watches.data_table(after, max);
+        let sessions = |connections: Vec<ConnectionId>| {
+            connections.into_iter().map(|connection| self.session_of(connection)).collect()
+        };
+        let paths = found.into_iter().map(|(path, all)| (path.to_string(), sessions(all)));
+        WatchedPaths { paths: paths.collect(), last }
+    }
+}

@@ -1,0 +1,256 @@
+//! What comes back from the log: events first, then the reply, then the reads behind it.
+
+use zoolet_jute::{ErrorCode, Reply, SessionId};
+
+use super::connection::Answer;
+use super::request::ReplyTo;
+use crate::progress::{Applying, Current};
+use crate::proposals::ProposalOwner;
+use crate::state::{Change, Owner, State};
+use crate::watch::Jump;
+use crate::{Batch, ConnectionId, Entry, Output, Replica, Role, Stamp};
+
+type CommandResult = Result<Reply, ErrorCode>;
+
+impl Replica {
+    pub(crate) fn on_commit(&mut self, term: u64, entry: Entry, out: &mut Vec<Output>) {
+        let Entry { batch, length, first_bytes } = entry;
+        let Batch { origin, now_ms, commands } = match batch {
+            Ok(batch) => batch,
+            Err(error) => {
+                // Another server may read it, and then this one's state would be another from here
+                // on.
+                let after = self.state.last_zxid();
+                let why = format!(
+                    "an entry of the log behind zxid {after} cannot be read: {error} \
+                     ({length} bytes, first {first_bytes:x?})"
+                );
+                out.push(Output::Fail { why });
+                return;
+            }
+        };
+        let known = self.options.level_of_release;
+        if let Some(level) = commands.iter().map(|command| command.op.level()).max()
+            && level > known
+        {
+            let why = format!(
+                "an entry of the log needs feature level {level}, and this release has {known}: \
+                 start a newer release, or lower feature_level_max on the other servers before \
+                 this one is downgraded"
+            );
+            out.push(Output::Fail { why });
+            return;
+        }
+        // The host hands an entry over when the one before is done.
+        self.finish(out);
+        self.begin_step();
+        self.spend(length / 256);
+        let Some(first) = commands.first().map(|command| command.number) else { return };
+        let before = self.digest();
+        if !self.state.admit(origin, first, commands.len() as u64) {
+            return;
+        }
+        let ours = self.options.boot_is_certain && Owner::from(origin) == self.owner();
+        let stamp = Stamp { term, now_ms };
+        let commands = commands.into_iter();
+        self.applying = Some(Applying { stamp, origin, ours, commands, before, current: None });
+        self.go_on(out);
+    }
+
+    /// The current command is applied, and watchers are notified.
+    pub(crate) fn end_command(&mut self, out: &mut Vec<Output>) {
+        let Some(applying) = &mut self.applying else { return };
+        let ours = applying.ours;
+        let Some(Current { number, sessions, result: Some(result), .. }) = applying.current.take()
+        else {
+            return;
+        };
+        if let Some(exceeded) = self.state.take_quota_exceeded()
+            && self.role == Role::Leader
+        {
+            out.push(Output::QuotaExceeded(exceeded));
+        }
+        self.follow_sessions(&sessions, out);
+        if ours {
+            self.resolve(number, result, out);
+        }
+        self.close_ended(&ended_sessions(&sessions), out);
+    }
+
+    /// Before a command of this server is applied: whatever stands before it in the queue of its
+    /// connection must not see it, and is answered now, though the client may not have read what
+    /// it got before.
+    pub(crate) fn answer_before(&mut self, number: u64, out: &mut Vec<Output>) {
+        let Some(connection) = self.proposals.connection_of(number) else { return };
+        let synced = self.synced;
+        while let Some(pending) =
+            self.connections.get_mut(&connection).and_then(|asking| asking.pop_due(synced))
+        {
+            self.answer(connection, pending, out);
+        }
+    }
+
+    /// Keeps connections and deadlines in step with the sessions that began or moved.
+    fn follow_sessions(&mut self, changes: &[Change], out: &mut Vec<Output>) {
+        for change in changes {
+            match change {
+                Change::SessionOpened(session) => self.grant(*session),
+                Change::SessionResumed { session, .. } => {
+                    self.grant(*session);
+                    // The connection that held it here has lost it, to another server or to a
+                    // newer connection, whose handshake is finished next.
+                    self.close_session(*session, out);
+                }
+                Change::SessionClosed(session) => self.expiry.forget(*session),
+                Change::Created { .. } | Change::Deleted { .. } | Change::DataChanged { .. } => {}
+            }
+        }
+    }
+
+    /// Closes the connections of sessions that have ended, without a word (§7.4). A client that
+    /// has closed its session itself has its reply already.
+    fn close_ended(&mut self, ended: &[SessionId], out: &mut Vec<Output>) {
+        for session in ended {
+            self.close_session(*session, out);
+        }
+    }
+
+    fn close_session(&mut self, session: SessionId, out: &mut Vec<Output>) {
+        if let Some(connection) = self.sessions.get(&session).copied() {
+            self.close(connection, out);
+        }
+    }
+
+    /// One of this server's own commands is applied.
+    fn resolve(&mut self, number: u64, result: CommandResult, out: &mut Vec<Output>) {
+        while let Some((popped, waiting)) = self.proposals.pop_through(number) {
+            if popped < number {
+                // The replay filter drops what was overtaken.
+                self.lose(waiting, out);
+                continue;
+            }
+            match waiting {
+                ProposalOwner::Connection(connection)
+                | ProposalOwner::Resume { connection, .. } => {
+                    self.answer_write(connection, number, result, out);
+                }
+                // What is refused was decided too early or in another term, and is judged anew.
+                ProposalOwner::Expiry(_)
+                | ProposalOwner::Reaper
+                | ProposalOwner::Config
+                | ProposalOwner::Level => {
+                    if result.is_err() {
+                        self.lose(waiting, out);
+                    }
+                }
+            }
+            return;
+        }
+    }
+
+    fn answer_write(
+        &mut self,
+        connection: ConnectionId,
+        number: u64,
+        result: CommandResult,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(asking) = self.connections.get_mut(&connection) else { return };
+        let Some((xid, since_ms, answer)) = asking.pop_proposed(number) else {
+            // It would have to be at the front: whatever has happened, this client must not be
+            // answered out of order.
+            self.close(connection, out);
+            return;
+        };
+        let reply_to = ReplyTo { connection, xid, since_ms };
+        match answer {
+            Answer::Handshake { response, last_zxid_seen } => {
+                let behind = last_zxid_seen > self.state.last_zxid();
+                self.finish_handshake(connection, response, behind, result.err(), out);
+            }
+            Answer::Result | Answer::ReplyThenClose if lost_session(&result) => {
+                self.close(connection, out);
+            }
+            Answer::Result => self.reply(reply_to, result, out),
+            Answer::ReplyThenClose => {
+                self.reply(reply_to, result.map(|_| Reply::Empty), out);
+                self.close(connection, out);
+            }
+        }
+        self.drain(connection, out);
+    }
+
+    pub(crate) fn on_synced(&mut self, through: u64, out: &mut Vec<Output>) {
+        self.synced = self.synced.max(through);
+        while let Some(connection) = self.pop_sync(through) {
+            self.drain(connection, out);
+        }
+    }
+
+    pub(crate) fn on_sync_lost(&mut self, through: u64, out: &mut Vec<Output>) {
+        while let Some(connection) = self.pop_sync(through) {
+            self.close(connection, out);
+        }
+    }
+
+    fn pop_sync(&mut self, through: u64) -> Option<ConnectionId> {
+        let (number, connection) = *self.syncs.front()?;
+        if number > through {
+            return None;
+        }
+        self.syncs.pop_front();
+        Some(connection)
+    }
+
+    /// The state is replaced by a snapshot's, which is newer. What was proposed and is in it has
+    /// an outcome that this server will never learn.
+    pub(crate) fn install(&mut self, state: State, out: &mut Vec<Output>) {
+        let before = std::mem::replace(&mut self.state, state);
+        let owner = self.owner();
+        let admitted = self.state.admitted(owner.server);
+        if self.options.boot_is_certain && admitted.boot == owner.boot {
+            self.on_lost(admitted.last, out);
+        }
+        let lost: Vec<_> = self
+            .sessions
+            .iter()
+            .filter(|(session, connection)| {
+                let attachment = self.connections.get(connection).map(|known| known.attachment);
+                self.state.session(**session).is_none_or(|session| {
+                    session.owner != owner || Some(session.attachment) != attachment
+                })
+            })
+            .map(|(_, connection)| *connection)
+            .collect();
+        for connection in lost {
+            self.close(connection, out);
+        }
+        self.begin_serving();
+        self.jump = Some(Jump::new(before, &self.watches));
+        self.go_on(out);
+    }
+
+    /// Who owns the sessions of this server's connections.
+    fn owner(&self) -> Owner {
+        Owner { server: self.options.server, boot: self.options.boot }
+    }
+}
+
+/// Whether the session was not this connection's any more. The wire has codes for it that no client
+/// handles: the connection is closed instead, and the client learns the rest when it connects
+/// again (§7.4, §7.6).
+fn lost_session(result: &CommandResult) -> bool {
+    matches!(result, Err(ErrorCode::SessionExpired | ErrorCode::SessionMoved))
+}
+
+fn ended_sessions(changes: &[Change]) -> Vec<SessionId> {
+    let ended = changes.iter().filter_map(|change| match change {
+        Change::SessionClosed(session) => Some(*session),
+        Change::Created { .. }
+        | Change::Deleted { .. }
+        | Change::DataChanged { .. }
+        | Change::SessionOpened(_)
+        | Change::SessionResumed { .. } => None,
+    });
+    ended.collect()
+}

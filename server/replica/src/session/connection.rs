@@ -1,0 +1,353 @@
+//! One client connection, and the order of its requests.
+//!
+//! Every request has a slot in its connection's queue, and only the front of the queue is answered.
+//!
+//! ```text
+//!   request ──▶ write ─────────▶ Proposed ── commit ──▶ reply
+//!               write behind a
+//!               sync  ──▶ Held ──▶ Proposed
+//!               sync ──────────▶ Sync ────── synced ──▶ reply
+//!               reconfig ──────▶ Reconfig ─── done ────▶ reply
+//!               read ──────────▶ Read ─ at the front ─▶ reply
+//!               anything that is
+//!               decided already ▶ Ready ─ at the front ▶ reply (and close)
+//! ```
+//!
+//! Invariant: a proposed write has neither a sync nor a held write in front of it. Writes leave in
+//! order and come back in order, so a committed write is always at the front of its queue, and a
+//! read never sees a later write of its own connection.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use zoolet_jute::{
+    ConnectResponse, ErrorCode, Id, ReconfigRequest, Reply, Request, SessionId, Xid, Zxid,
+};
+
+use crate::Op;
+use crate::proposals::CommandDraft;
+use crate::watch::WatchesLeft;
+
+/// One client connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// Its session: the one that it has, or that it is waiting for.
+    pub(crate) session: SessionId,
+    /// The number of the command with which it began or resumed the session.
+    pub(crate) attachment: u64,
+    /// The negotiated timeout in milliseconds.
+    pub(crate) timeout_ms: i32,
+    /// The client's address.
+    pub(crate) peer: IpAddr,
+    /// Whom it has proved to be, in the order of the proofs.
+    pub(crate) identities: Arc<[Id]>,
+    /// What comes from it is ignored: it is about to be closed, or its session is being resumed
+    /// on another connection.
+    pub(crate) ignores_input: bool,
+    /// When its session was last touched, in the unit of the role; see `Replica::touch`.
+    pub(crate) touch_mark: u64,
+    /// Its pings that no leader has counted yet. They are answered out of turn: clients match them
+    /// with nothing.
+    pings: VecDeque<Ping>,
+    /// The bytes of replies that the client had not read when the host said so last, and of those
+    /// since.
+    pub(crate) unread_bytes: usize,
+    /// Whether the host is to say when the client has read.
+    pub(crate) awaits_room: bool,
+    /// What it has asked for and not got yet.
+    pending_requests: VecDeque<PendingRequest>,
+    // Invariant: the number of `Sync`, `Reconfig` and `Held` in `slots`.
+    barriers: usize,
+}
+
+/// A ping whose turn has come, but that is not answered yet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ping {
+    /// The number of the touch that reports it to the leader.
+    pub(crate) touch: u64,
+    /// When it came in, on the monotonic clock, in milliseconds.
+    pub(crate) since_ms: u64,
+}
+
+/// A request that is not answered yet.
+#[derive(Debug)]
+pub(crate) struct PendingRequest {
+    /// The client's number.
+    pub(crate) xid: Xid,
+    /// When it came in, on the monotonic clock, in milliseconds.
+    pub(crate) since_ms: u64,
+    /// What it waits for.
+    pub(crate) wait: RequestState,
+}
+
+/// What a request waits for.
+#[derive(Debug)]
+pub(crate) enum RequestState {
+    /// The command of this number.
+    Proposed {
+        /// The number.
+        number: u64,
+        /// What the client gets when it is applied.
+        answer: Answer,
+    },
+    /// The sync in front of it, before it is proposed.
+    Held {
+        /// What to propose.
+        op: Op,
+        /// Whom the connection had proved to be.
+        identities: Arc<[Id]>,
+    },
+    /// The sync of this number.
+    Sync {
+        /// The number.
+        number: u64,
+        /// The path, to be echoed.
+        path: Option<String>,
+    },
+    /// Its turn, and then the outcome of a change of the ensemble.
+    Reconfig {
+        /// The number; `None` until its turn has come: it is judged behind everything in front
+        /// of it.
+        number: Option<u64>,
+        /// What to change.
+        request: ReconfigRequest,
+        /// Whom the connection had proved to be.
+        identities: Arc<[Id]>,
+    },
+    /// Its place in the queue, to read the state as it is then.
+    Read {
+        /// The request.
+        request: Request,
+        /// Whom the connection had proved to be.
+        identities: Arc<[Id]>,
+    },
+    /// The rest of a setWatches, which is under way.
+    Watches(WatchesLeft),
+    /// Its place in the queue, to be answered.
+    Ready(Ready),
+}
+
+/// What a client gets when its command is applied.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// The result.
+    Result,
+    /// The result, and the end of the connection.
+    ReplyThenClose,
+    /// The handshake's answer, unless the client has seen more than this server.
+    Handshake {
+        /// The answer.
+        response: ConnectResponse,
+        /// The newest transaction that the client has seen.
+        last_zxid_seen: Zxid,
+    },
+}
+
+/// An answer that needs nothing but its turn.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    /// The answer.
+    pub(crate) result: Result<Reply, ErrorCode>,
+    /// What the header tells, when it is not the last transaction applied.
+    pub(crate) zxid: Option<Zxid>,
+    /// Whether the connection ends with it.
+    pub(crate) close: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        session: SessionId,
+        timeout_ms: i32,
+        peer: IpAddr,
+        identity: Id,
+        handshake: PendingRequest,
+    ) -> Self {
+        let mut opened = Self::with_session(session, timeout_ms, peer, identity);
+        opened.push(handshake);
+        opened
+    }
+
+    /// A connection whose handshake is answered already.
+    pub(crate) fn with_session(
+        session: SessionId,
+        timeout_ms: i32,
+        peer: IpAddr,
+        identity: Id,
+    ) -> Self {
+        Self {
+            session,
+            attachment: 0,
+            timeout_ms,
+            peer,
+            identities: Arc::from([identity]),
+            ignores_input: false,
+            touch_mark: u64::MAX,
+            pings: VecDeque::new(),
+            unread_bytes: 0,
+            awaits_room: false,
+            pending_requests: VecDeque::new(),
+            barriers: 0,
+        }
+    }
+
+    /// How many requests are not answered yet.
+    pub(crate) fn queued(&self) -> usize {
+        self.pending_requests.len()
+    }
+
+    /// Whether a write must wait for a sync before it is proposed.
+    pub(crate) fn holds_writes(&self) -> bool {
+        self.barriers > 0
+    }
+
+    /// Keeps a ping until a leader has counted it.
+    pub(crate) fn hold_ping(&mut self, ping: Ping) {
+        self.pings.push_back(ping);
+    }
+
+    /// All held pings are reported to the leader once more, by this touch.
+    pub(crate) fn report_pings(&mut self, touch: u64) {
+        self.pings.iter_mut().for_each(|ping| ping.touch = touch);
+    }
+
+    /// Takes the oldest held ping, if this touch or an earlier one reported it.
+    pub(crate) fn pop_ping(&mut self, through: u64) -> Option<Ping> {
+        self.pings.pop_front_if(|ping| ping.touch <= through)
+    }
+
+    pub(crate) fn holds_pings(&self) -> bool {
+        !self.pings.is_empty()
+    }
+
+    pub(crate) fn push(&mut self, pending: PendingRequest) {
+        self.barriers += usize::from(pending.wait.is_barrier());
+        self.pending_requests.push_back(pending);
+    }
+
+    /// Puts back a slot that was taken from the front and is not answered yet.
+    pub(crate) fn push_front(&mut self, pending: PendingRequest) {
+        self.barriers += usize::from(pending.wait.is_barrier());
+        self.pending_requests.push_front(pending);
+    }
+
+    /// Takes the front if it waits for nothing but its turn; syncs up to `synced` are done.
+    pub(crate) fn pop_due(&mut self, synced: u64) -> Option<PendingRequest> {
+        if self.has_due(synced) { self.pop() } else { None }
+    }
+
+    /// Whether the front waits for nothing but its turn.
+    pub(crate) fn has_due(&self, synced: u64) -> bool {
+        self.pending_requests.front().is_some_and(|pending| match &pending.wait {
+            RequestState::Proposed { .. }
+            | RequestState::Held { .. }
+            | RequestState::Reconfig { .. } => false,
+            RequestState::Sync { number, .. } => *number <= synced,
+            RequestState::Read { .. } | RequestState::Watches(_) | RequestState::Ready(_) => true,
+        })
+    }
+
+    /// Takes the front if it is the command of this number.
+    pub(crate) fn pop_proposed(&mut self, number: u64) -> Option<(Xid, u64, Answer)> {
+        let front = self.pending_requests.front()?;
+        if !matches!(front.wait, RequestState::Proposed { number: waiting, .. } if waiting == number)
+        {
+            return None;
+        }
+        let PendingRequest { xid, since_ms, wait } = self.pop()?;
+        match wait {
+            RequestState::Proposed { answer, .. } => Some((xid, since_ms, answer)),
+            RequestState::Held { .. }
+            | RequestState::Sync { .. }
+            | RequestState::Reconfig { .. }
+            | RequestState::Read { .. }
+            | RequestState::Watches(_)
+            | RequestState::Ready(_) => None,
+        }
+    }
+
+    /// Numbers the change of the ensemble that is at the front, if it has no number yet.
+    pub(crate) fn take_reconfig(&mut self, new: u64) -> Option<(ReconfigRequest, Arc<[Id]>)> {
+        match &mut self.pending_requests.front_mut()?.wait {
+            RequestState::Reconfig { number, request, identities } if number.is_none() => {
+                *number = Some(new);
+                Some((request.clone(), Arc::clone(identities)))
+            }
+            RequestState::Reconfig { .. }
+            | RequestState::Proposed { .. }
+            | RequestState::Held { .. }
+            | RequestState::Sync { .. }
+            | RequestState::Read { .. }
+            | RequestState::Watches(_)
+            | RequestState::Ready(_) => None,
+        }
+    }
+
+    /// Takes the front if it is the change of the ensemble of this number.
+    pub(crate) fn pop_reconfig(&mut self, wanted: u64) -> Option<PendingRequest> {
+        let is_wanted = matches!(self.pending_requests.front()?.wait, RequestState::Reconfig { number: Some(n), .. } if n == wanted);
+        if is_wanted { self.pop() } else { None }
+    }
+
+    /// Proposes held writes, up to the next sync, if one is at the front. `propose` returns the
+    /// number under which it has proposed.
+    pub(crate) fn release(&mut self, mut propose: impl FnMut(CommandDraft) -> u64) {
+        if !self
+            .pending_requests
+            .front()
+            .is_some_and(|pending| matches!(pending.wait, RequestState::Held { .. }))
+        {
+            return;
+        }
+        let (session, attachment) = (self.session, self.attachment);
+        for pending in &mut self.pending_requests {
+            if matches!(pending.wait, RequestState::Sync { .. } | RequestState::Reconfig { .. }) {
+                return;
+            }
+            if let RequestState::Held { op, identities } = &mut pending.wait {
+                let answer = Answer::of(op);
+                let op = std::mem::replace(op, Op::CloseSession);
+                let identities = Arc::clone(identities);
+                let cxid = pending.xid;
+                let number = propose(CommandDraft { session, attachment, cxid, identities, op });
+                pending.wait = RequestState::Proposed { number, answer };
+                self.barriers -= 1;
+            }
+        }
+    }
+
+    /// The held writes of a connection that is gone.
+    pub(crate) fn into_held(self) -> impl Iterator<Item = CommandDraft> {
+        let (session, attachment) = (self.session, self.attachment);
+        self.pending_requests.into_iter().filter_map(move |pending| match pending.wait {
+            RequestState::Held { op, identities } => {
+                Some(CommandDraft { session, attachment, cxid: pending.xid, identities, op })
+            }
+            RequestState::Proposed { .. }
+            | RequestState::Sync { .. }
+            | RequestState::Reconfig { .. }
+            | RequestState::Read { .. }
+            | RequestState::Watches(_)
+            | RequestState::Ready(_) => None,
+        })
+    }
+
+    fn pop(&mut self) -> Option<PendingRequest> {
+        let pending = self.pending_requests.pop_front()?;
+        self.barriers -= usize::from(pending.wait.is_barrier());
+        Some(pending)
+    }
+}
+
+impl RequestState {
+    fn is_barrier(&self) -> bool {
+        matches!(self, Self::Held { .. } | Self::Sync { .. } | Self::Reconfig { .. })
+    }
+}
+
+impl Answer {
+    /// What a client's own op is answered with.
+    pub(crate) fn of(op: &Op) -> Self {
+        if matches!(op, Op::CloseSession) { Self::ReplyThenClose } else { Self::Result }
+    }
+}

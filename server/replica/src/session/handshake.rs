@@ -1,0 +1,148 @@
+//! Beginning and resuming sessions (protocol §1.4, §7.1 to §7.6).
+//!
+//! Both go through the log, so the answer comes when everything before is applied here: a new
+//! session sees no ephemeral znode of a session that has ended before, and a resumed one sees
+//! everything that was committed before it came.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use zoolet_jute::{ConnectRequest, ConnectResponse, ErrorCode, SessionId, Xid};
+
+use super::connection::{Answer, Connection, PendingRequest, RequestState};
+use super::identity::ip_identity;
+use super::password::{is_password_of, password_of};
+use crate::proposals::{CommandDraft, ProposalOwner};
+use crate::{ConnectionId, Op, Options, Output, Replica};
+
+/// The number that a handshake's command carries in place of a request's.
+const NO_XID: Xid = Xid(0);
+
+impl Replica {
+    pub(crate) fn on_connect(
+        &mut self,
+        connection: ConnectionId,
+        peer: IpAddr,
+        request: &ConnectRequest,
+        out: &mut Vec<Output>,
+    ) {
+        if self.read_only {
+            return self.connect_read_only(connection, peer, request, out);
+        }
+        let new = request.session_id == SessionId::NONE;
+        let full = self.state.session_count() >= self.options.sessions_max;
+        // A resume is held against the client's zxid when its command is applied here.
+        let ahead = request.last_zxid_seen > self.state.last_zxid();
+        if !self.serving || new && (full || ahead) {
+            out.push(Output::Close { connection });
+            return;
+        }
+        if !new && !is_password_of(request.session_id, request.password.as_ref()) {
+            refuse(connection, request.read_only, out);
+            return;
+        }
+        let timeout_ms = self.granted(request.timeout_ms);
+        let (session, op, waiting) = if new {
+            let session = self.next_session();
+            (session, Op::CreateSession { timeout_ms }, ProposalOwner::Connection(connection))
+        } else {
+            self.silence(request.session_id);
+            let session = request.session_id;
+            (
+                session,
+                Op::ResumeSession { timeout_ms },
+                ProposalOwner::Resume { connection, session },
+            )
+        };
+        let identity = ip_identity(peer);
+        let answer = Answer::Handshake {
+            response: ConnectResponse {
+                protocol_version: 0,
+                timeout_ms,
+                session_id: session,
+                password: Some(password_of(session)),
+                read_only: request.read_only.map(|_| false),
+            },
+            last_zxid_seen: request.last_zxid_seen,
+        };
+        let identities = Arc::from([identity.clone()]);
+        let draft = CommandDraft { session, attachment: 0, cxid: NO_XID, identities, op };
+        let number = self.propose(waiting, draft, out);
+        let since_ms = self.now.mono_ms;
+        let handshake = PendingRequest {
+            xid: NO_XID,
+            since_ms,
+            wait: RequestState::Proposed { number, answer },
+        };
+        let mut opened = Connection::new(session, timeout_ms, peer, identity, handshake);
+        opened.attachment = number;
+        self.connections.insert(connection, opened);
+    }
+
+    /// The handshake's command is applied.
+    pub(super) fn finish_handshake(
+        &mut self,
+        connection: ConnectionId,
+        response: ConnectResponse,
+        behind: bool,
+        refused: Option<ErrorCode>,
+        out: &mut Vec<Output>,
+    ) {
+        let session = response.session_id;
+        match refused {
+            // This server is behind what the client has seen: it must try another.
+            None if behind => self.close(connection, out),
+            None => {
+                self.sessions.insert(session, connection);
+                out.push(Output::Accept { connection, response });
+            }
+            Some(ErrorCode::SessionExpired) => {
+                self.forget(connection);
+                refuse(connection, response.read_only, out);
+            }
+            // The id of a new session is taken: the client tries again and gets the next.
+            Some(_) => self.close(connection, out),
+        }
+    }
+
+    /// Ignores from now on what the old connection of a session sends: the session is being resumed
+    /// here. When the resume is applied or lost, the old connection is closed. What it had sent
+    /// before and is proposed later, and what other connections send that wait for a resume of
+    /// their own, is refused when it is applied, by its attachment.
+    fn silence(&mut self, session: SessionId) {
+        let old = self.sessions.get(&session);
+        if let Some(old) = old.and_then(|old| self.connections.get_mut(old)) {
+            old.ignores_input = true;
+        }
+    }
+
+    /// The session timeout that a client gets when it asks for this one (§7.3).
+    pub(super) fn granted(&self, asked_ms: i32) -> i32 {
+        asked_ms.min(self.options.session_timeout_ms_max).max(self.options.session_timeout_ms_min)
+    }
+
+    /// The next session id: this start's first one, counted up.
+    pub(super) fn next_session(&mut self) -> SessionId {
+        loop {
+            let session = self.session_next;
+            self.session_next = SessionId(session.0.wrapping_add(1));
+            // The two ids that mean something else (§7.1).
+            if session.0 != 0 && session.0 != i64::MIN {
+                return session;
+            }
+        }
+    }
+}
+
+/// The first session id of a start: the server in the high byte, then 40 bits of its time. The
+/// low 16 bits leave room for as many sessions as can begin before the next start.
+pub(crate) fn first_session(options: &Options) -> SessionId {
+    let server = u64::from(options.server.0) << 56;
+    SessionId((server | options.boot << 24 >> 8).cast_signed())
+}
+
+/// Tells a client that its session has ended, and ends the connection.
+pub(super) fn refuse(connection: ConnectionId, read_only: Option<bool>, out: &mut Vec<Output>) {
+    out.push(Output::Accept { connection, response: ConnectResponse::expired(read_only) });
+    out.push(Output::Close { connection });
+}

@@ -1,0 +1,301 @@
+//! What time does: the leader ends silent sessions, reaps containers and overdue znodes and writes
+//! the configuration; the others report signs of life to it; a server without a leader stops
+//! serving.
+
+use std::collections::VecDeque;
+
+use zoolet_jute::{SessionId, Zxid};
+
+use crate::proposals::{CommandDraft, ProposalOwner};
+use crate::state::{ReapLimits, ReapPlace};
+use crate::{ConnectionId, FeatureLevel, Op, Output, Replica, Role};
+
+/// The most expiries and reapings on their way into the log at a time, so that the end of many
+/// sessions at once does not delay all other writes.
+const BACKGROUND_MAX: usize = 1000;
+
+/// The most containers and znodes with a time to live that are looked at in one step: about a
+/// millisecond, for which all others wait.
+const LOOKS_MAX: usize = 10_000;
+
+/// The most deadlines that are freed at once when a leadership ends.
+const DEADLINES_FREED_AT_ONCE: usize = 1000;
+
+/// What the leader has found to reap, and how fast it may.
+#[derive(Debug, Default)]
+pub(crate) struct Reaper {
+    found: VecDeque<String>,
+    /// Where the look that is under way goes on.
+    look: Option<ReapPlace>,
+    next_look_ms: u64,
+    minute_end_ms: u64,
+    left_in_minute: u32,
+}
+
+impl Replica {
+    pub(crate) fn on_role(&mut self, role: Role, term: u64, out: &mut Vec<Output>) {
+        let before = (self.role, self.term);
+        (self.role, self.term) = (role, term);
+        // Who leads in another term than before has not led in between.
+        if before == (role, term) {
+            return;
+        }
+        if role != Role::Looking {
+            self.end_read_only(out);
+        }
+        self.forget_deadlines();
+        for connection in self.connections.values_mut() {
+            connection.touch_mark = u64::MAX;
+        }
+        match role {
+            Role::Looking => self.looking_since_ms = self.now.mono_ms,
+            Role::Follower | Role::Observer => {}
+            Role::Leader => self.begin_to_lead(),
+        }
+        self.begin_serving();
+        if role == Role::Leader && !self.serving {
+            // The clients of a new ensemble wait for it.
+            self.write_config(out);
+        }
+        self.retry_held_pings(out);
+    }
+
+    /// Serves clients from now on, if a leader is known and the members are written down: no
+    /// client sees a `/zookeeper/config` that is empty and changes a moment later.
+    pub(crate) fn begin_serving(&mut self) {
+        if !self.serving && self.role != Role::Looking {
+            self.serving = self.options.config_text.is_none() || !self.config_data().is_empty();
+        }
+    }
+
+    /// This server was taken out of the ensemble: its clients' sessions are not kept alive through
+    /// it, so they must go at once. A client that waits for the outcome of a change gets it first.
+    pub(crate) fn on_removed(&mut self, out: &mut Vec<Output>) {
+        if self.role != Role::Looking || !std::mem::take(&mut self.serving) {
+            return;
+        }
+        for connection in self.connections.keys().copied().collect::<Vec<_>>() {
+            if self.reconfigs.values().any(|waiting| *waiting == connection) {
+                self.deafen(connection);
+            } else {
+                self.close(connection, out);
+            }
+        }
+    }
+
+    /// Nothing is served from a state that is known to be wrong: all clients go to another server.
+    /// Its part in the ensemble is `Looking` until the next start, so it serves no client again.
+    pub(crate) fn on_diverged(&mut self, out: &mut Vec<Output>) {
+        (self.serving, self.read_only, self.options.read_only_mode) = (false, false, false);
+        self.close_all(out);
+    }
+
+    /// A new leader does not know when sessions gave their last signs of life: each gets the whole
+    /// timeout, by [`Replica::grant_some`].
+    pub(crate) fn begin_to_lead(&mut self) {
+        self.forget_deadlines();
+        self.rest.ungranted = Some(0);
+        self.touched.clear();
+        self.config_proposed = false;
+        let next_look_ms = self.now.mono_ms.saturating_add(self.options.container_interval_ms);
+        self.reaper = Reaper { next_look_ms, ..Reaper::default() };
+    }
+
+    fn forget_deadlines(&mut self) {
+        self.rest.ungranted = None;
+        let deadlines = self.expiry.take();
+        if deadlines.len() > DEADLINES_FREED_AT_ONCE {
+            self.garbage.deadlines = Some(deadlines);
+        }
+    }
+
+    /// Gives some sessions their whole timeout, unless they have a deadline already; false if none
+    /// are left.
+    pub(crate) fn grant_some(&mut self) -> bool {
+        let Some(part) = self.rest.ungranted else { return false };
+        let now_ms = self.now.mono_ms;
+        let mut looks = 1;
+        self.rest.ungranted = self.state.sessions_of_part(part).map(|sessions| {
+            for (session, known) in sessions {
+                looks += 1;
+                if !self.expiry.knows(session) {
+                    self.expiry.grant(session, timeout_ms(known.timeout_ms), now_ms);
+                }
+            }
+            part + 1
+        });
+        self.spend(looks);
+        true
+    }
+
+    /// Gives a session with a sign of life its timeout, if a new leader has not come to it yet.
+    pub(super) fn grant_early(&mut self, session: SessionId) {
+        if self.rest.ungranted.is_some() && !self.expiry.knows(session) {
+            self.grant(session);
+        }
+    }
+
+    /// A session's client gave a sign of life, on one of this server's connections.
+    pub(crate) fn touch(&mut self, connection: ConnectionId) {
+        let now_ms = self.now.mono_ms;
+        let Some(heard) = self.connections.get_mut(&connection) else { return };
+        // Most requests change nothing about the deadline; the mark tells so at once.
+        if self.read_only {
+            heard.touch_mark = now_ms;
+        } else if self.role == Role::Leader {
+            let mark = self.expiry.due_after(now_ms, timeout_ms(heard.timeout_ms));
+            if std::mem::replace(&mut heard.touch_mark, mark) != mark {
+                let session = heard.session;
+                self.grant_early(session);
+                self.expiry.touch(session, now_ms);
+            }
+        } else if std::mem::replace(&mut heard.touch_mark, self.touch_round) != self.touch_round {
+            self.touched.push(heard.session);
+        }
+    }
+
+    pub(crate) fn on_touched(&mut self, sessions: &[SessionId]) {
+        for session in sessions {
+            self.grant_early(*session);
+            self.expiry.touch(*session, self.now.mono_ms);
+        }
+    }
+
+    /// Gives a session its whole timeout, if this server leads.
+    pub(super) fn grant(&mut self, session: SessionId) {
+        if self.role == Role::Leader
+            && let Some(known) = self.state.session(session)
+        {
+            self.expiry.grant(session, timeout_ms(known.timeout_ms), self.now.mono_ms);
+        }
+    }
+
+    pub(crate) fn on_tick(&mut self, out: &mut Vec<Output>) {
+        match self.role {
+            Role::Leader => {
+                self.expire(out);
+                self.reap(out);
+                self.write_config(out);
+            }
+            Role::Follower | Role::Observer => self.report_all_touched(out),
+            Role::Looking => self.stop_serving(out),
+        }
+        self.retry_held_pings(out);
+    }
+
+    /// Time in which this process did not run is not held against the clients, and what they have
+    /// sent meanwhile is read before anything is decided.
+    pub(crate) fn notice_pause(&mut self) {
+        let now_ms = self.now.mono_ms;
+        let gap_ms = now_ms.saturating_sub(self.last_step_ms);
+        self.last_step_ms = now_ms;
+        let pause_ms = self.options.pause_ms();
+        if gap_ms > pause_ms && self.role == Role::Leader {
+            self.expiry.postpone(gap_ms);
+            self.expire_from_ms = now_ms.saturating_add(pause_ms);
+        }
+    }
+
+    fn expire(&mut self, out: &mut Vec<Output>) {
+        if self.now.mono_ms < self.expire_from_ms {
+            return;
+        }
+        let term = self.term;
+        let max = BACKGROUND_MAX.saturating_sub(self.proposals.background());
+        for session in self.expiry.decide(self.now.mono_ms, max) {
+            let Some(known) = self.state.session(session) else { continue };
+            let op = Op::ExpireSession { generation: known.generation, term };
+            self.propose(ProposalOwner::Expiry(session), CommandDraft::own(session, op), out);
+        }
+    }
+
+    fn reap(&mut self, out: &mut Vec<Output>) {
+        let now_ms = self.now.mono_ms;
+        if self.reaper.look.is_none() && now_ms >= self.reaper.next_look_ms {
+            self.reaper.found.clear();
+            self.reaper.look = Some(ReapPlace::default());
+            self.reaper.next_look_ms = now_ms.saturating_add(self.options.container_interval_ms);
+        }
+        if let Some(from) = self.reaper.look {
+            let found_max = self.options.containers_per_minute_max as usize;
+            let limits = ReapLimits {
+                found_max: found_max.saturating_sub(self.reaper.found.len()),
+                looks_max: LOOKS_MAX,
+                never_used_ms: self.options.container_never_used_ms,
+            };
+            let found = self.state.reapable(self.now.wall_ms, limits, from);
+            self.reaper.found.extend(found.due);
+            self.reaper.look = found.next.filter(|_| self.reaper.found.len() < found_max);
+        }
+        if now_ms >= self.reaper.minute_end_ms {
+            self.reaper.minute_end_ms = now_ms.saturating_add(60_000);
+            self.reaper.left_in_minute = self.options.containers_per_minute_max;
+        }
+        while self.reaper.left_in_minute > 0 && self.proposals.background() < BACKGROUND_MAX {
+            let Some(path) = self.reaper.found.pop_front() else { return };
+            self.reaper.left_in_minute -= 1;
+            let op = Op::DeleteContainer { path };
+            self.propose(ProposalOwner::Reaper, CommandDraft::own(SessionId::NONE, op), out);
+        }
+    }
+
+    /// Writes `/zookeeper/config` once in a leadership, if it does not say what the configuration
+    /// does.
+    fn write_config(&mut self, out: &mut Vec<Output>) {
+        if std::mem::replace(&mut self.config_proposed, true) {
+            return;
+        }
+        let Some(text) = self.options.config_text.clone() else { return };
+        let written = self.state.data("/zookeeper/config").unwrap_or_default();
+        let written = String::from_utf8_lossy(&written);
+        let servers = written.rsplit_once("version=").map_or("", |(servers, _)| servers);
+        if servers.trim_end() != text.trim_end() {
+            let is_first = self.state.last_zxid() == Zxid(0);
+            let op = Op::SetConfig { term: self.term, text, is_first };
+            self.propose(ProposalOwner::Config, CommandDraft::own(SessionId::NONE, op), out);
+        }
+    }
+
+    /// All servers have this feature level.
+    pub(crate) fn on_level(&mut self, level: FeatureLevel, out: &mut Vec<Output>) {
+        if self.role == Role::Leader && self.state.level() != level {
+            let op = Op::SetLevel { level, term: self.term };
+            self.propose(ProposalOwner::Level, CommandDraft::own(SessionId::NONE, op), out);
+        }
+    }
+
+    /// Reports this server's signs of life to the leader, twice in each tick.
+    fn report_all_touched(&mut self, out: &mut Vec<Output>) {
+        let half_tick_ms = self.options.tick_ms / 2;
+        if self.now.mono_ms < self.last_touch_ms.saturating_add(half_tick_ms) {
+            return;
+        }
+        self.last_touch_ms = self.now.mono_ms;
+        self.touch_round += 1;
+        if !self.touched.is_empty() {
+            let sessions = std::mem::take(&mut self.touched);
+            self.report_touched(sessions, out);
+        }
+    }
+
+    /// Without a leader for too long, what this server knows is too old to be served (P9), except
+    /// to clients that know that it is old.
+    fn stop_serving(&mut self, out: &mut Vec<Output>) {
+        if self.read_only {
+            return self.expire_read_only(out);
+        }
+        let alone_ms = self.now.mono_ms.saturating_sub(self.looking_since_ms);
+        if alone_ms <= self.options.leader_loss_limit_ms {
+            return;
+        }
+        if std::mem::take(&mut self.serving) {
+            self.close_all(out);
+        }
+        self.begin_read_only();
+    }
+}
+
+/// A session's timeout as a time: never negative.
+fn timeout_ms(negotiated: i32) -> u64 {
+    u64::try_from(negotiated).unwrap_or(0)
+}

@@ -1,0 +1,410 @@
+//! A connection's requests: each gets its place in the queue, and is answered when it is its turn.
+
+use std::sync::Arc;
+
+use zoolet_jute::{AuthPacket, ErrorCode, Id, Reply, Request, Xid, Zxid};
+
+use super::connection::{Answer, Connection, PendingRequest, Ready, RequestState};
+use super::identity::Schemes;
+use crate::proposals::{CommandDraft, ProposalOwner};
+use crate::size;
+use crate::state::LongReply;
+use crate::watch::{ReadReply, WatchesLeft};
+use crate::{BadRequest, ConnectionId, Op, Output, Replica};
+
+/// The most bytes of all identities that a connection may prove: they travel with each of its
+/// writes.
+const IDENTITY_BYTES_MAX: usize = 64 << 10;
+
+/// What a short reply has in bytes, about.
+const REPLY_BYTES: usize = 100;
+
+/// Longer replies are not copied.
+const SHARED_BYTES: usize = 16 << 10;
+
+/// A slot that is answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReplyTo {
+    /// Whose it is.
+    pub(crate) connection: ConnectionId,
+    /// The client's number.
+    pub(crate) xid: Xid,
+    /// When it came in, on the monotonic clock, in milliseconds.
+    pub(crate) since_ms: u64,
+}
+
+impl Replica {
+    pub(crate) fn on_request(
+        &mut self,
+        connection: ConnectionId,
+        xid: Xid,
+        request: Result<Request, BadRequest>,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(asking) = self.connections.get(&connection) else { return };
+        if asking.ignores_input {
+            return;
+        }
+        let queued = asking.queued();
+        self.touch(connection);
+        let wait = self.classify(connection, xid, request, out);
+        let pending = PendingRequest { xid, since_ms: self.now.mono_ms, wait };
+        let is_first = queued == 0 || planted!("read-overtakes-write");
+        if is_first && pending.wait.is_due() && self.may_answer(connection) {
+            self.answer(connection, pending, out);
+        } else if let Some(asking) = self.connections.get_mut(&connection) {
+            asking.push(pending);
+            self.put_off(connection, out);
+            self.ask_reconfig(connection, out);
+        }
+    }
+
+    /// Whether a request whose turn has come is answered in this step.
+    fn may_answer(&self, connection: ConnectionId) -> bool {
+        let has_room = |asking: &Connection| asking.unread_bytes <= self.options.unread_bytes_max;
+        !self.is_busy()
+            && self.budget > 0
+            && self.connections.get(&connection).is_some_and(has_room)
+    }
+
+    /// Puts a slot back at the front: there is more to do for it than a step allows.
+    pub(crate) fn put_back(&mut self, reply_to: ReplyTo, wait: RequestState) {
+        let ReplyTo { connection, xid, since_ms } = reply_to;
+        if let Some(asking) = self.connections.get_mut(&connection) {
+            asking.push_front(PendingRequest { xid, since_ms, wait });
+            self.rest.due.insert(connection);
+        }
+    }
+
+    /// Sees to it that what is due at the front of the queue is answered later.
+    fn put_off(&mut self, connection: ConnectionId, out: &mut Vec<Output>) {
+        let Some(asking) = self.connections.get_mut(&connection) else { return };
+        if !asking.has_due(self.synced) {
+            return;
+        }
+        if asking.unread_bytes <= self.options.unread_bytes_max {
+            self.rest.due.insert(connection);
+        } else if !std::mem::replace(&mut asking.awaits_room, true) {
+            out.push(Output::AwaitRoom { connection });
+        }
+    }
+
+    /// The client has read replies.
+    pub(crate) fn on_room(
+        &mut self,
+        connection: ConnectionId,
+        unwritten_bytes: usize,
+        out: &mut Vec<Output>,
+    ) {
+        let Some(asking) = self.connections.get_mut(&connection) else { return };
+        asking.unread_bytes = unwritten_bytes;
+        asking.awaits_room = false;
+        self.drain(connection, out);
+    }
+
+    /// Notes what the client has not read, which may have become less.
+    pub fn set_unread(&mut self, connection: ConnectionId, bytes: usize) {
+        if let Some(asking) = self.connections.get_mut(&connection) {
+            asking.unread_bytes = bytes;
+        }
+    }
+
+    /// Finds out what a request waits for; proposes it if it is a write.
+    fn classify(
+        &mut self,
+        connection: ConnectionId,
+        xid: Xid,
+        request: Result<Request, BadRequest>,
+        out: &mut Vec<Output>,
+    ) -> RequestState {
+        let request = match request {
+            Ok(request) => request,
+            Err(BadRequest::Body) => return RequestState::error(ErrorCode::MarshallingError),
+            Err(BadRequest::Throttled) => return RequestState::error(ErrorCode::ThrottledOp),
+            Err(BadRequest::Op) => {
+                return self.reply_and_close(connection, ErrorCode::Unimplemented, Zxid::NONE);
+            }
+        };
+        match request {
+            Request::Auth(packet) => self.authenticate(connection, &packet),
+            // This reply says that the server has no SASL (§16.2).
+            Request::Sasl(_) => RequestState::Ready(Ready::outside_of_time(Ok(Reply::Sasl(None)))),
+            Request::Sync(_)
+            | Request::CloseSession
+            | Request::Create(_)
+            | Request::Create2(_)
+            | Request::CreateContainer(_)
+            | Request::CreateTtl(_)
+            | Request::Delete(_)
+            | Request::SetData(_)
+            | Request::SetAcl(_)
+            | Request::Multi(_)
+            | Request::Reconfig(_)
+                if self.read_only =>
+            {
+                self.refuse_write(connection, &request)
+            }
+            Request::Sync(body) => {
+                self.sync_last += 1;
+                let number = self.sync_last;
+                self.syncs.push_back((number, connection));
+                out.push(Output::Sync { number });
+                RequestState::Sync { number, path: body.path }
+            }
+            Request::CloseSession => {
+                let wait = self.write(connection, xid, Op::CloseSession, out);
+                self.deafen(connection);
+                wait
+            }
+            Request::Reconfig(request) => RequestState::Reconfig {
+                number: None,
+                request,
+                identities: self.identities(connection),
+            },
+            Request::Create(_)
+            | Request::Create2(_)
+            | Request::CreateContainer(_)
+            | Request::CreateTtl(_)
+            | Request::Delete(_)
+            | Request::SetData(_)
+            | Request::SetAcl(_)
+            | Request::Multi(_) => self.write(connection, xid, Op::Write(request), out),
+            Request::Exists(_)
+            | Request::GetData(_)
+            | Request::GetAcl(_)
+            | Request::GetChildren(_)
+            | Request::GetChildren2(_)
+            | Request::MultiRead(_)
+            | Request::CheckWatches(_)
+            | Request::RemoveWatches(_)
+            | Request::SetWatches(_)
+            | Request::SetWatches2(_)
+            | Request::GetEphemerals(_)
+            | Request::GetAllChildrenNumber(_)
+            | Request::AddWatch(_)
+            | Request::Ping
+            | Request::WhoAmI => {
+                RequestState::Read { request, identities: self.identities(connection) }
+            }
+        }
+    }
+
+    /// Proposes a write, or holds it back behind a sync.
+    fn write(
+        &mut self,
+        connection: ConnectionId,
+        cxid: Xid,
+        op: Op,
+        out: &mut Vec<Output>,
+    ) -> RequestState {
+        let Some(asking) = self.connections.get(&connection) else {
+            return RequestState::error(ErrorCode::SessionExpired);
+        };
+        let (session, attachment) = (asking.session, asking.attachment);
+        let identities = Arc::clone(&asking.identities);
+        #[cfg(feature = "made_up")]
+        let op = made_up(op, self.state.level());
+        if op.encoded_bytes() + size::of_identities(&identities) > self.options.command_bytes_max {
+            // It would not get to the other servers, and everything behind it would wait.
+            return RequestState::error(ErrorCode::BadArguments);
+        }
+        if asking.holds_writes() {
+            return RequestState::Held { op, identities };
+        }
+        let answer = Answer::of(&op);
+        let draft = CommandDraft { session, attachment, cxid, identities, op };
+        let number = self.propose(ProposalOwner::Connection(connection), draft, out);
+        RequestState::Proposed { number, answer }
+    }
+
+    /// Takes the credentials now: whatever comes behind them is judged with them.
+    fn authenticate(&mut self, connection: ConnectionId, packet: &AuthPacket) -> RequestState {
+        let schemes = Schemes {
+            digest: self.options.digest_auth,
+            algorithm: self.options.digest_algorithm,
+            super_digest: self.options.super_digest.as_deref(),
+        };
+        let max = self.options.identities_per_connection_max;
+        if let Some(asking) = self.connections.get_mut(&connection)
+            && let Some(proved) = schemes.authenticate(packet, asking.peer)
+        {
+            let mut identities = asking.identities.to_vec();
+            let new = proved.into_iter().filter(|identity| !asking.identities.contains(identity));
+            identities.extend(new);
+            let bytes: usize = identities.iter().map(Id::encoded_bytes).sum();
+            if identities.len() <= max && bytes <= IDENTITY_BYTES_MAX {
+                asking.identities = identities.into();
+                return RequestState::Ready(Ready::outside_of_time(Ok(Reply::Empty)));
+            }
+        }
+        self.reply_and_close(connection, ErrorCode::AuthFailed, Zxid(0))
+    }
+
+    /// An error that is the last thing that the connection gets.
+    fn reply_and_close(
+        &mut self,
+        connection: ConnectionId,
+        code: ErrorCode,
+        zxid: Zxid,
+    ) -> RequestState {
+        self.deafen(connection);
+        RequestState::Ready(Ready { result: Err(code), zxid: Some(zxid), close: true })
+    }
+
+    pub(super) fn deafen(&mut self, connection: ConnectionId) {
+        if let Some(asking) = self.connections.get_mut(&connection) {
+            asking.ignores_input = true;
+        }
+    }
+
+    /// Whom a connection has proved to be.
+    pub(crate) fn identities(&self, connection: ConnectionId) -> Arc<[Id]> {
+        let known = self.connections.get(&connection);
+        known.map_or_else(|| Arc::from([]), |known| Arc::clone(&known.identities))
+    }
+
+    /// Answers everything at the front of the queue that waits for nothing but its turn.
+    pub(crate) fn drain(&mut self, connection: ConnectionId, out: &mut Vec<Output>) {
+        let synced = self.synced;
+        while self.may_answer(connection)
+            && let Some(pending) =
+                self.connections.get_mut(&connection).and_then(|asking| asking.pop_due(synced))
+        {
+            self.spend(2);
+            self.answer(connection, pending, out);
+        }
+        self.put_off(connection, out);
+        self.release(connection, out);
+        self.ask_reconfig(connection, out);
+    }
+
+    /// Proposes the held writes that have nothing in front of them any more but writes.
+    fn release(&mut self, connection: ConnectionId, out: &mut Vec<Output>) {
+        // Hardly ever: the connection is taken out of the map only if it holds something.
+        let holds = self.connections.get(&connection).is_some_and(Connection::holds_writes);
+        let Some(mut asking) = holds.then(|| self.connections.remove(&connection)).flatten() else {
+            return;
+        };
+        asking.release(|draft| self.propose(ProposalOwner::Connection(connection), draft, out));
+        self.connections.insert(connection, asking);
+    }
+
+    /// Replies to a request whose turn has come.
+    pub(super) fn answer(
+        &mut self,
+        connection: ConnectionId,
+        pending: PendingRequest,
+        out: &mut Vec<Output>,
+    ) {
+        let PendingRequest { xid, since_ms, wait } = pending;
+        let reply_to = ReplyTo { connection, xid, since_ms };
+        match wait {
+            RequestState::Read { request, identities } => {
+                self.serve(reply_to, request, &identities, out);
+            }
+            RequestState::Sync { path, .. } => self.reply(reply_to, Ok(Reply::Sync(path)), out),
+            RequestState::Watches(left) => self.set_watches(reply_to, left, out),
+            RequestState::Ready(Ready { result, zxid, close }) => {
+                let zxid = zxid.unwrap_or_else(|| self.state.last_zxid());
+                out.push(Output::Reply { connection, xid, zxid, result, since_ms });
+                if close {
+                    self.close(connection, out);
+                }
+            }
+            // These wait for the log.
+            RequestState::Proposed { .. }
+            | RequestState::Held { .. }
+            | RequestState::Reconfig { .. } => {}
+        }
+    }
+
+    /// Reads the state as it is now, or changes the connection's watches.
+    #[allow(
+        clippy::wildcard_enum_match_arm,
+        reason = "`place` lets nothing else wait for its turn"
+    )]
+    fn serve(
+        &mut self,
+        reply_to: ReplyTo,
+        request: Request,
+        identities: &Arc<[Id]>,
+        out: &mut Vec<Output>,
+    ) {
+        let connection = reply_to.connection;
+        let result = match request {
+            Request::Ping => return self.ping(reply_to, out),
+            Request::SetWatches(body) => {
+                let left = WatchesLeft::new(body.into(), identities);
+                return self.set_watches(reply_to, left, out);
+            }
+            Request::SetWatches2(body) => {
+                return self.set_watches(reply_to, WatchesLeft::new(body, identities), out);
+            }
+            Request::AddWatch(body) => self.add_watch(connection, &body),
+            Request::CheckWatches(body) => self.check_watches(connection, &body),
+            Request::RemoveWatches(body) => self.remove_watches(connection, &body),
+            read => match self.read(connection, &read, identities) {
+                Ok(ReadReply::Short(reply)) => Ok(reply),
+                Ok(ReadReply::Long(body)) => return self.reply_long(reply_to, body, out),
+                Err(code) => Err(code),
+            },
+        };
+        self.reply(reply_to, result, out);
+    }
+
+    pub(crate) fn reply(
+        &mut self,
+        reply_to: ReplyTo,
+        result: Result<Reply, ErrorCode>,
+        out: &mut Vec<Output>,
+    ) {
+        let ReplyTo { connection, xid, since_ms } = reply_to;
+        let bytes = result.as_ref().map_or(0, Reply::bulk_bytes);
+        self.charge(connection, bytes);
+        let zxid = self.visible_zxid();
+        out.push(Output::Reply { connection, xid, zxid, result, since_ms });
+    }
+
+    fn reply_long(&mut self, reply_to: ReplyTo, body: LongReply, out: &mut Vec<Output>) {
+        let ReplyTo { connection, xid, since_ms } = reply_to;
+        self.charge(connection, body.bytes());
+        let zxid = self.visible_zxid();
+        out.push(Output::ReplyLong { connection, xid, zxid, body, since_ms });
+    }
+
+    /// Counts a reply against what its client may leave unread, and against the step.
+    fn charge(&mut self, connection: ConnectionId, bytes: usize) {
+        // Copying goes at some gigabytes in a second.
+        self.spend(bytes.min(SHARED_BYTES) / 2048);
+        if let Some(asking) = self.connections.get_mut(&connection) {
+            asking.unread_bytes += bytes + REPLY_BYTES;
+        }
+    }
+}
+
+/// A new way to do what an old command does, as a later release could have one: creates below
+/// `/made-up` use it as soon as all servers know it.
+#[cfg(feature = "made_up")]
+fn made_up(op: Op, agreed: crate::FeatureLevel) -> Op {
+    let Op::Write(Request::Create2(body)) = &op else { return op };
+    let new = Op::MadeUp(body.clone());
+    if body.path.starts_with("/made-up") && new.level() <= agreed { new } else { op }
+}
+
+impl RequestState {
+    /// Whether the request needs nothing but its turn.
+    fn is_due(&self) -> bool {
+        matches!(self, Self::Read { .. } | Self::Ready(_))
+    }
+
+    pub(super) fn error(code: ErrorCode) -> Self {
+        Self::Ready(Ready { result: Err(code), zxid: None, close: false })
+    }
+}
+
+impl Ready {
+    /// The answer to credentials: it tells nothing about the state, so its zxid is zero.
+    fn outside_of_time(result: Result<Reply, ErrorCode>) -> Self {
+        Self { result, zxid: Some(Zxid(0)), close: false }
+    }
+}

@@ -1,0 +1,22 @@
+//! Writing an ACL (protocol §2.5). It fires no watch.
+
+use zoolet_jute::{ErrorCode, SetAclRequest, Stat, perms};
+
+use super::{Context, check_version, next_version};
+use crate::state::tree::Tree;
+use crate::state::{access, path};
+
+pub(super) fn apply(
+    tree: &mut Tree,
+    context: &Context,
+    body: &SetAclRequest,
+) -> Result<Stat, ErrorCode> {
+    path::validate(&body.path)?;
+    let acl = access::fix_up(body.acl.as_deref(), &context.identities)?;
+    let id = tree.find(&body.path).ok_or(ErrorCode::NoNode)?;
+    context.check_access(tree, id, perms::ADMIN)?;
+    let aversion = tree.node(id).aversion;
+    check_version(aversion, body.version)?;
+    tree.change_acl(id, &acl, next_version(aversion));
+    Ok(tree.stat(id))
+}

@@ -1,0 +1,170 @@
+//! Who may do what (protocol §9).
+
+use super::*;
+use ErrorCode::{InvalidAcl, NoAuth};
+use zoolet_jute::perms;
+
+use crate::state::access::fix_up;
+
+fn acl(perms: i32, scheme: &str, id: &str) -> Acl {
+    Acl { perms, id: Id::new(scheme, id) }
+}
+
+#[test]
+fn an_acl_permits_by_scheme_protocol_9_3() {
+    let me = [Id::new("ip", "10.1.2.3"), Id::new("digest", "u:h")];
+    let v6 = [Id::new("ip", "2001:db8::1")];
+    let cases: [(&str, &str, &[Id], bool); 17] = [
+        ("world", "anyone", &[], true),
+        ("world", "somebody", &me, false),
+        ("digest", "u:h", &me, true),
+        ("digest", "u:other", &me, false),
+        ("sasl", "u:h", &me, false),
+        ("ip", "10.1.2.3", &me, true),
+        ("ip", "10.1.2.4", &me, false),
+        ("ip", "10.1.255.255/16", &me, true),
+        ("ip", "10.2.0.0/16", &me, false),
+        ("ip", "1.1.1.1/0", &me, true),
+        ("ip", "10.1.2.3/33", &me, false),
+        ("ip", "::/0", &me, false),
+        ("ip", "2001:db8::/32", &v6, true),
+        ("ip", "2001:db9::/32", &v6, false),
+        ("ip", "::/0", &v6, true),
+        ("ip", "2001:db8:0:0:0:0:0:1", &v6, true),
+        ("ip", "0.0.0.0/0", &v6, false),
+    ];
+    for (scheme, id, identities, expected) in cases {
+        let list = [acl(perms::READ, scheme, id)];
+        let allowed = State::permits(&list, perms::READ, identities, false);
+        assert_eq!(allowed, expected, "{scheme}:{id} {identities:?}");
+        assert!(!State::permits(&list, perms::WRITE, identities, false));
+        assert!(State::permits(&list, perms::WRITE, identities, true), "skipACL");
+        assert!(State::permits(&list, perms::WRITE, &[Id::new("super", "")], false));
+    }
+    assert!(State::permits(&[], perms::ADMIN, &[], false), "an absent list");
+    let any = perms::READ | perms::ADMIN;
+    assert!(State::permits(&[acl(16, "world", "anyone")], any, &[], false), "one bit is enough");
+}
+
+#[test]
+fn a_new_acl_is_fixed_up_or_refused_protocol_9_4() {
+    let me = [
+        Id::new("ip", "10.1.2.3"),
+        Id::new("super", ""),
+        Id::new("digest", "u:h"),
+        Id::new("digest", "v:h"),
+    ];
+    let fix = |list: &[Acl]| fix_up(Some(list), &me);
+    let good = [
+        ("world", "anyone"),
+        ("digest", "a:b"),
+        ("digest", ":b"),
+        ("digest", "a:b:"),
+        ("ip", "1.2.3.4"),
+        ("ip", "1.2.3.4/0"),
+        ("ip", "::1/128"),
+    ];
+    for (scheme, id) in good {
+        let list = [acl(64, scheme, id)];
+        assert_eq!(fix(&list), Ok(list.to_vec()), "{scheme}:{id}");
+    }
+    let bad = [
+        ("world", ""),
+        ("digest", "a"),
+        ("digest", "a:"),
+        ("digest", "a:b:c"),
+        ("digest", ""),
+        ("ip", "1.2.3"),
+        ("ip", "1.2.3.4/33"),
+        ("ip", "1.2.3.4/-1"),
+        ("ip", "1.2.3.4/"),
+        ("ip", "::1/129"),
+        ("super", ""),
+        ("nosuch", "x"),
+    ];
+    for (scheme, id) in bad {
+        assert_eq!(fix(&[acl(31, scheme, id)]), Err(InvalidAcl), "{scheme}:{id}");
+    }
+    for scheme in [None, Some("world".to_owned()), Some("digest".to_owned())] {
+        assert_eq!(fix(&[Acl { perms: 1, id: Id { scheme, id: None } }]), Err(InvalidAcl));
+    }
+    let auth = Acl { perms: 3, id: Id { scheme: Some("auth".into()), id: None } };
+    let expanded = vec![acl(3, "digest", "u:h"), acl(3, "digest", "v:h")];
+    assert_eq!(fix(std::slice::from_ref(&auth)), Ok(expanded));
+    assert_eq!(fix_up(Some(&[auth]), &me[..2]), Err(InvalidAcl));
+    assert_eq!(fix_up(None, &me), Err(InvalidAcl));
+    let twice = [acl(1, "world", "anyone"), acl(1, "world", "anyone")];
+    assert_eq!(fix(&twice), Ok(twice[..1].to_vec()));
+}
+
+#[test]
+fn each_operation_asks_for_its_permission_protocol_9_2() {
+    let requests: [(i32, Request); 8] = [
+        (perms::READ, Request::GetData(get("/n"))),
+        (perms::READ, Request::Exists(get("/n"))),
+        (perms::READ, Request::GetChildren2(get("/n"))),
+        (perms::READ, Request::GetAllChildrenNumber(at("/n"))),
+        (perms::READ | perms::ADMIN, Request::GetAcl(at("/n"))),
+        (perms::WRITE, Request::SetData(set_body("/n", b"", -1))),
+        (perms::CREATE, Request::Create(create_body("/n/c", b"", CreateMode::Persistent))),
+        (perms::DELETE, Request::Delete(versioned("/n/gone", -1))),
+    ];
+    for bit in [1, 2, 4, 8, 16] {
+        for (wanted, request) in &requests {
+            let mut bench = Bench::new();
+            bench.create("/n", CreateMode::Persistent).expect("new");
+            bench.set_acl("/n", vec![acl(bit, "world", "anyone")]).expect("there");
+            let result = match request.op_code() {
+                code if (code as i32) < 3 || code as i32 == 5 => bench.write(request.clone()),
+                _ => bench.read(request),
+            };
+            let denied = result == Err(NoAuth);
+            assert_eq!(denied, wanted & bit == 0, "{request:?} with {bit}: {result:?}");
+        }
+    }
+}
+
+#[test]
+fn get_acl_masks_digests_for_who_is_no_admin_protocol_2_5() {
+    let mut bench = Bench::new();
+    bench.create("/n", CreateMode::Persistent).expect("new");
+    let list = vec![acl(31, "digest", "u:secret"), acl(1, "world", "anyone")];
+    bench.set_acl("/n", list.clone()).expect("there");
+    let shown = |bench: &Bench| match bench.read(&Request::GetAcl(at("/n"))) {
+        Ok(Reply::Acl(list, _)) => list,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(shown(&bench), [acl(31, "digest", "u:x"), acl(1, "world", "anyone")]);
+    assert_eq!(bench.set_acl("/n", Acl::open()), Err(NoAuth));
+    bench.identities.push(Id::new("digest", "u:secret"));
+    assert_eq!(shown(&bench), list);
+    let Ok(Reply::WhoAmI(who)) = bench.read(&Request::WhoAmI) else { panic!("no answer") };
+    let who: Vec<_> = who.iter().map(|i| (i.auth_scheme.as_str(), i.user.as_str())).collect();
+    assert_eq!(who, [("ip", "127.0.0.1"), ("digest", "u")]);
+}
+
+#[test]
+fn a_delete_without_permission_does_not_tell_what_exists_protocol_2_2() {
+    let mut bench = Bench::new();
+    bench.create("/n", CreateMode::Persistent).expect("new");
+    bench.set_acl("/n", vec![acl(perms::READ, "world", "anyone")]).expect("there");
+    assert_eq!(bench.delete("/n/none", -1), Err(NoAuth));
+    bench.policy.skip_acl = true;
+    assert_eq!(bench.delete("/n/none", -1), Err(ErrorCode::NoNode));
+}
+
+#[test]
+fn an_acl_has_a_size_whatever_it_stands_for() {
+    let long = "x".repeat(60_000);
+    let me: Vec<Id> = (0..20).map(|n| Id::new("digest", format!("{n}{long}:h"))).collect();
+    let auth = |perms| acl(perms, "auth", "");
+    assert_eq!(fix_up(Some(&[auth(1)]), &me[..10]).unwrap().len(), 10);
+    assert_eq!(fix_up(Some(&[auth(1)]), &me), Err(InvalidAcl));
+    assert_eq!(fix_up(Some(&[auth(1), auth(2)]), &me[..10]), Err(InvalidAcl));
+    // Many entries are cheap: each is looked for once.
+    let many: Vec<Acl> =
+        (0..40_000).map(|n| acl(1, "ip", &format!("10.0.{}.{}", n / 256, n % 256))).collect();
+    let twice = [many.as_slice(), many.as_slice()].concat();
+    let kept = fix_up(Some(&twice), &me);
+    assert!(kept.is_err() || kept.is_ok_and(|kept| kept.len() == many.len()));
+}

@@ -1,0 +1,140 @@
+//! The state as bytes, and back; and that no bytes can hurt.
+
+use super::*;
+use CreateMode::{Ephemeral, Persistent, PersistentSequential};
+
+pub(super) fn bytes_of(state: &State) -> Vec<u8> {
+    state.snapshot().flat_map(|piece| piece.to_vec()).collect()
+}
+
+pub(super) fn restore(bytes: &[u8], piece: usize) -> Result<State, RestoreError> {
+    State::restore(bytes.chunks(piece).map(|piece| Ok::<_, String>(Bytes::copy_from_slice(piece))))
+}
+
+/// The state through a snapshot and back.
+pub(super) fn copy(state: &State) -> State {
+    let copy = restore(&bytes_of(state), 1 << 16).expect("a snapshot of a state");
+    assert_eq!(copy.digest(), state.digest());
+    assert_eq!(copy.digest(), copy.digest_recomputed());
+    copy
+}
+
+fn busy() -> Bench {
+    let mut bench = Bench::new();
+    bench.policy.extended_types = true;
+    for at in 0..200 {
+        bench.create(&format!("/n{at}"), Persistent).expect("new");
+    }
+    for at in (0..200).step_by(3) {
+        bench.delete(&format!("/n{at}"), -1).expect("there");
+    }
+    for _ in 0..50 {
+        bench.create("/n1/e", CreateMode::EphemeralSequential).expect("new");
+    }
+    bench.set("/n2", &vec![7; 200_000], -1).expect("there");
+    let ttl = ttl_body("/t", CreateMode::PersistentWithTtl, 5);
+    bench.write(Request::CreateTtl(ttl)).expect("new");
+    bench.write(Request::CreateContainer(create_body("/c", b"", Persistent))).expect("new");
+    bench.set_acl("/c", vec![Acl { perms: 1, id: Id::new("digest", "a:b") }]).expect("there");
+    assert!(bench.state.admit(ORIGIN, 1, 12));
+    bench
+}
+
+#[test]
+fn a_snapshot_restores_the_whole_state() {
+    let mut bench = busy();
+    let bytes = bytes_of(&bench.state);
+    for piece in [1, 7, 1 << 16, usize::MAX] {
+        let copy = restore(&bytes, piece).expect("a snapshot");
+        assert_eq!(copy.digest(), bench.state.digest());
+        assert_eq!(copy.node_count(), bench.state.node_count());
+        assert_eq!(copy.data_bytes(), bench.state.data_bytes());
+        assert_eq!(copy.ephemerals(SESSION), bench.state.ephemerals(SESSION));
+        assert_eq!(copy.stat("/n1"), bench.state.stat("/n1"));
+        assert_eq!(copy.acl("/c"), bench.state.acl("/c"));
+        assert_eq!(copy.session(SESSION), bench.state.session(SESSION));
+        assert_eq!(bytes_of(&copy).len(), bytes.len());
+    }
+    let mut restored = copy(&bench.state);
+    assert!(!restored.admit(ORIGIN, 12, 1));
+    assert!(restored.admit(ORIGIN, 13, 1));
+    std::mem::swap(&mut bench.state, &mut restored);
+    bench.run(Op::CloseSession).expect("there");
+    assert_eq!(bench.state.tree.ephemeral_owners(None).count(), 0);
+}
+
+#[test]
+fn a_running_snapshot_does_not_see_later_writes() {
+    let mut bench = busy();
+    let (view, before) = (bench.state.snapshot(), bench.state.digest());
+    bench.set("/n1", b"later", -1).expect("there");
+    bench.run(Op::CloseSession).expect("there");
+    let restored = State::restore(view.map(Ok::<_, String>)).expect("a snapshot");
+    assert_eq!(restored.digest(), before);
+    assert_ne!(restored.digest(), bench.state.digest());
+}
+
+#[test]
+fn a_damaged_snapshot_is_refused() {
+    let mut bench = Bench::new();
+    bench.create("/a", Ephemeral).expect("new");
+    bench.create("/a2", Persistent).expect("new");
+    bench.create("/a2/s", PersistentSequential).expect("new");
+    let bytes = bytes_of(&bench.state);
+    for at in 0..bytes.len() {
+        assert!(restore(&bytes[..at], 100).is_err(), "cut at {at}");
+        for bit in [0x01, 0x10, 0x80] {
+            let mut damaged = bytes.clone();
+            damaged[at] ^= bit;
+            assert!(restore(&damaged, 100).is_err(), "byte {at} ^ {bit:#x}");
+        }
+    }
+    let mut longer = bytes.clone();
+    longer.push(0);
+    assert_eq!(restore(&longer, 100).map(|_| ()), Err(RestoreError::Invalid("end")));
+    assert_eq!(restore(&[9], 1).map(|_| ()), Err(RestoreError::Version(9)));
+    let broken = State::restore([Err("broken")].into_iter());
+    assert_eq!(broken.map(|_| ()), Err(RestoreError::Source("broken".into())));
+}
+
+#[test]
+fn depth_costs_no_stack() {
+    // A call for each level would take far more than the 13 bytes of stack that each can have.
+    const DEPTH: usize = 10_000;
+    let work = || {
+        let mut bench = Bench::new();
+        // The path of the deepest is long: a chain is built through the tree's own door, which
+        // is what a log of creates comes down to.
+        let mut parent = bench.state.tree.find("/").expect("the root");
+        let acl = bench.state.tree.hold_acl(&Acl::open());
+        for _ in 0..DEPTH {
+            let mut node = znode::Znode::built_in(None, acl);
+            bench.state.tree.hold_acl(&Acl::open());
+            (node.parent, node.name) = (parent, Arc::from("d"));
+            parent = bench.state.tree.insert(node);
+        }
+        let deepest = "/d".repeat(DEPTH);
+        assert_eq!(bench.state.tree.path_of(parent), deepest);
+        assert_eq!(bench.state.digest(), bench.state.digest_recomputed());
+        bench.create(&format!("{deepest}/e"), Ephemeral).expect("new");
+        let count = bench.read(&Request::GetAllChildrenNumber(at("/d")));
+        assert_eq!(count, Ok(Reply::Count(i32::try_from(DEPTH).expect("small"))));
+        bench.state = copy(&bench.state);
+        bench.run(Op::CloseSession).expect("there");
+        assert_eq!(bench.stat(&deepest).num_children, 0);
+    };
+    #[allow(clippy::disallowed_types, reason = "a small stack")]
+    let thread = std::thread::Builder::new().stack_size(128 << 10).spawn(work).expect("a thread");
+    thread.join().expect("no overflow");
+}
+
+/// Servers of different builds compare digests of the same version. Where this fails because the
+/// definition of the digest was changed, raise `DIGEST_VERSION` and put the new value here.
+#[test]
+fn the_digest_of_a_version_does_not_change() {
+    let mut bench = Bench::new();
+    bench.create("/a", Persistent).expect("new");
+    bench.create("/a/b", Ephemeral).expect("new");
+    bench.create("/a/c", CreateMode::Container).expect("new");
+    assert_eq!((DIGEST_VERSION, bench.state.digest()), (1, 0x91f5_e904_fa60_5487));
+}

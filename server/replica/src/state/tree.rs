@@ -1,0 +1,484 @@
+//! The tree: how znodes are found, and the few ways in which they change.
+//!
+//! Every change goes through [`Tree::insert`], [`Tree::remove`] and [`Tree::change`], so the
+//! indexes, the digest and a transaction's undo log always agree with the znodes.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use zoolet_jute::{Acl, SessionId, Stat};
+
+use super::access::{self, AclId, AclTable};
+use super::arena::{Arena, Below, Chunk};
+use super::names::Names;
+use super::path;
+use super::quota::Quotas;
+use super::znode::{Kind, NodeId, Znode, hash_data, hash_path};
+
+#[derive(Clone, Debug)]
+pub(super) struct Tree {
+    arena: Arena,
+    acls: AclTable,
+    /// The ephemeral znodes of each session by their paths: they are deleted in that order.
+    ephemerals: BTreeMap<SessionId, Names>,
+    // Invariant: the sum of the lengths of `ephemerals`.
+    ephemerals_count: usize,
+    /// Containers and znodes with a time to live.
+    reapable: BTreeSet<NodeId>,
+    quotas: Quotas,
+    /// The sum of all znodes' digests, modulo 2⁶⁴.
+    digest: u64,
+    data_bytes: u64,
+    /// What undoes the transaction that is being applied, the latest step last.
+    undo: Option<Vec<Undo>>,
+}
+
+/// The way back from one step. A znode in here holds its ACL.
+#[derive(Clone, Debug)]
+enum Undo {
+    Insert(NodeId),
+    Remove(Znode),
+    Change(NodeId, Znode),
+}
+
+impl Tree {
+    /// The built-in znodes (protocol §6.2).
+    pub(super) fn new() -> Self {
+        let mut tree = Self::empty();
+        let open = Acl::open();
+        let root = tree.acls.hold(&open);
+        tree.insert(Znode::built_in(Some(Bytes::new()), root));
+        let mut built_in = |parent: NodeId, name: &str, acl: &[Acl], aversion: i32| {
+            let mut node = Znode::built_in(Some(Bytes::new()), tree.acls.hold(acl));
+            node.parent = parent;
+            node.name = Arc::from(name);
+            node.aversion = aversion;
+            tree.insert(node)
+        };
+        let zookeeper = built_in(NodeId::ROOT, "zookeeper", &open, 0);
+        built_in(zookeeper, "quota", &open, 0);
+        built_in(zookeeper, "config", &access::read_only(), -1);
+        tree
+    }
+
+    /// No znode at all: what a snapshot is read into, the root first.
+    pub(super) fn empty() -> Self {
+        Self {
+            arena: Arena::default(),
+            acls: AclTable::default(),
+            ephemerals: BTreeMap::new(),
+            ephemerals_count: 0,
+            reapable: BTreeSet::new(),
+            quotas: Quotas::default(),
+            digest: 0,
+            data_bytes: 0,
+            undo: None,
+        }
+    }
+
+    // ---- finding
+
+    /// The znode of a path; the empty path is the root's as well. A path that is not valid finds
+    /// nothing, because no segment of it can be empty.
+    pub(super) fn find(&self, path: &str) -> Option<NodeId> {
+        if path.is_empty() || path == "/" {
+            return Some(NodeId::ROOT);
+        }
+        let mut segments = path.strip_prefix('/')?.split('/');
+        segments.try_fold(NodeId::ROOT, |at, name| self.child(at, name))
+    }
+
+    pub(super) fn child(&self, parent: NodeId, name: &str) -> Option<NodeId> {
+        self.arena.children(parent)?.get(name)
+    }
+
+    pub(super) fn node(&self, id: NodeId) -> &Znode {
+        self.arena.get(id).expect("an id is kept only as long as its znode")
+    }
+
+    pub(super) fn children(&self, id: NodeId) -> Option<&Names> {
+        self.arena.children(id)
+    }
+
+    pub(super) fn child_count(&self, id: NodeId) -> usize {
+        self.arena.child_count(id)
+    }
+
+    /// What is below this one, at any depth.
+    pub(super) fn below(&self, id: NodeId) -> Below {
+        self.arena.below(id)
+    }
+
+    pub(super) fn stat(&self, id: NodeId) -> Stat {
+        self.node(id).stat(self.arena.child_count(id))
+    }
+
+    pub(super) fn acl(&self, id: NodeId) -> &Arc<[Acl]> {
+        self.acls.get(self.node(id).acl)
+    }
+
+    /// The path of a znode.
+    pub(super) fn path_of(&self, id: NodeId) -> String {
+        let mut names = Vec::new();
+        let mut at = id;
+        while at != NodeId::ROOT {
+            let node = self.node(at);
+            names.push(&*node.name);
+            at = node.parent;
+        }
+        if names.is_empty() {
+            return "/".to_owned();
+        }
+        let length = names.iter().map(|name| name.len() + 1).sum();
+        let mut path = String::with_capacity(length);
+        for name in names.iter().rev() {
+            path.push('/');
+            path.push_str(name);
+        }
+        path
+    }
+
+    /// Calls `visit` with a znode and everything below it, parents first.
+    #[cfg(test)]
+    pub(super) fn walk(&self, top: NodeId, mut visit: impl FnMut(NodeId, &Znode)) {
+        let mut waiting = vec![top];
+        while let Some(id) = waiting.pop() {
+            visit(id, self.node(id));
+            let children = self.arena.children(id).into_iter().flat_map(Names::iter);
+            waiting.extend(children.map(|(_, child)| child));
+        }
+    }
+
+    // ---- changing
+
+    /// Puts a znode below its parent, which exists and has none of that name. The znode comes
+    /// with its ACL held.
+    pub(super) fn insert(&mut self, node: Znode) -> NodeId {
+        let id = self.link(node);
+        if let Some(undo) = &mut self.undo {
+            undo.push(Undo::Insert(id));
+        }
+        id
+    }
+
+    /// Takes out a znode without children.
+    pub(super) fn remove(&mut self, id: NodeId) {
+        let node = self.unlink(id);
+        match &mut self.undo {
+            Some(undo) => undo.push(Undo::Remove(node)),
+            None => self.acls.release(node.acl),
+        }
+    }
+
+    /// Changes a znode in place. Its parent, name, kind and ACL stay.
+    pub(super) fn change(&mut self, id: NodeId, change: impl FnOnce(&mut Znode)) {
+        self.remember(id);
+        let acl_hash = self.acls.hash(self.node(id).acl);
+        let node = self.arena.get_mut(id).expect("an id is kept only as long as its znode");
+        self.digest = self.digest.wrapping_sub(node.digest(acl_hash));
+        let before = node.data_bytes();
+        change(node);
+        let (parent, after) = (node.parent, node.data_bytes());
+        self.digest = self.digest.wrapping_add(node.digest(acl_hash));
+        self.resized(id, parent, before, after);
+    }
+
+    /// Notes that a znode's data has another length now.
+    fn resized(&mut self, id: NodeId, parent: NodeId, before: u64, after: u64) {
+        self.data_bytes = self.data_bytes.wrapping_sub(before).wrapping_add(after);
+        if id != NodeId::ROOT && before != after {
+            let change = after.cast_signed().wrapping_sub(before.cast_signed());
+            self.arena.count_below(parent, 0, change);
+        }
+    }
+
+    /// Gives a znode another ACL.
+    pub(super) fn change_acl(&mut self, id: NodeId, acl: &[Acl], aversion: i32) {
+        self.remember(id);
+        let new = self.acls.hold(acl);
+        let old = self.node(id).acl;
+        let (old_hash, new_hash) = (self.acls.hash(old), self.acls.hash(new));
+        let node = self.arena.get_mut(id).expect("an id is kept only as long as its znode");
+        self.digest = self.digest.wrapping_sub(node.digest(old_hash));
+        node.acl = new;
+        node.aversion = aversion;
+        self.digest = self.digest.wrapping_add(node.digest(new_hash));
+        self.acls.release(old);
+    }
+
+    /// Interns the ACL of a znode to be inserted.
+    pub(super) fn hold_acl(&mut self, acl: &[Acl]) -> AclId {
+        self.acls.hold(acl)
+    }
+
+    /// Gives up what [`Tree::hold_acl`] held.
+    pub(super) fn release_acl(&mut self, id: AclId) {
+        self.acls.release(id);
+    }
+
+    fn remember(&mut self, id: NodeId) {
+        if self.undo.is_none() {
+            return;
+        }
+        let before = self.node(id).clone();
+        self.acls.hold_again(before.acl);
+        if let Some(undo) = &mut self.undo {
+            undo.push(Undo::Change(id, before));
+        }
+    }
+
+    fn link(&mut self, mut node: Znode) -> NodeId {
+        let is_root = self.arena.len() == 0;
+        node.path_hash =
+            if is_root { 0 } else { hash_path(self.node(node.parent).path_hash, &node.name) };
+        let (parent, name) = (node.parent, Arc::clone(&node.name));
+        let bytes = node.data_bytes().cast_signed();
+        let id = self.arena.insert(node);
+        if !is_root {
+            let new = self.arena.adopt(parent, name, id);
+            assert!(new, "a name is looked up before it is taken");
+            self.arena.count_below(parent, 1, bytes);
+        }
+        self.index(id);
+        id
+    }
+
+    /// Enters a znode that has its place into the digest and the indexes.
+    fn index(&mut self, id: NodeId) {
+        let node = self.node(id);
+        let (kind, bytes) = (node.kind, node.data_bytes());
+        let digest = node.digest(self.acls.hash(node.acl));
+        let is_limit = Quotas::is_limit(&node.name);
+        self.digest = self.digest.wrapping_add(digest);
+        self.data_bytes = self.data_bytes.wrapping_add(bytes);
+        if let Kind::Ephemeral(session) = kind {
+            let path = Arc::from(self.path_of(id));
+            let of_session = self.ephemerals.entry(session).or_default();
+            self.ephemerals_count -= of_session.len();
+            of_session.insert(path, id);
+            self.ephemerals_count += of_session.len();
+        }
+        if kind.is_reapable() {
+            self.reapable.insert(id);
+        }
+        if is_limit {
+            let path = self.path_of(id);
+            self.quotas.limit_created(&path);
+        }
+    }
+
+    fn unlink(&mut self, id: NodeId) -> Znode {
+        let node = self.node(id);
+        let kind = node.kind;
+        if Quotas::is_limit(&node.name) {
+            let path = self.path_of(id);
+            self.quotas.limit_deleted(&path);
+        }
+        if let Kind::Ephemeral(session) = kind
+            && self.ephemerals.contains_key(&session)
+        {
+            let path = self.path_of(id);
+            self.disown_ephemeral(session, &path);
+        }
+        let node = self.arena.remove(id).expect("an id is kept only as long as its znode");
+        self.arena.disown(node.parent, &node.name);
+        self.arena.count_below(node.parent, -1, 0_i64.saturating_sub_unsigned(node.data_bytes()));
+        self.digest = self.digest.wrapping_sub(node.digest(self.acls.hash(node.acl)));
+        self.data_bytes = self.data_bytes.wrapping_sub(node.data_bytes());
+        if kind.is_reapable() {
+            self.reapable.remove(&id);
+        }
+        node
+    }
+
+    fn disown_ephemeral(&mut self, session: SessionId, path: &str) {
+        if let Some(of_session) = self.ephemerals.get_mut(&session) {
+            self.ephemerals_count -= of_session.len();
+            of_session.remove(path);
+            self.ephemerals_count += of_session.len();
+            if of_session.is_empty() {
+                self.ephemerals.remove(&session);
+            }
+        }
+    }
+
+    // ---- transactions
+
+    /// Starts to remember the way back.
+    pub(super) fn begin(&mut self) {
+        self.undo = Some(Vec::new());
+    }
+
+    /// Keeps what was done since [`Tree::begin`].
+    pub(super) fn commit(&mut self) {
+        for step in self.undo.take().into_iter().flatten() {
+            match step {
+                Undo::Insert(_) => {}
+                Undo::Remove(node) | Undo::Change(_, node) => self.acls.release(node.acl),
+            }
+        }
+    }
+
+    /// Goes back towards where [`Tree::begin`] was, by `steps_max` steps; true once it is there. Places
+    /// are a stack, so a znode that comes back gets its own again, and its children's pointers are
+    /// right.
+    pub(super) fn roll_back(&mut self, steps_max: usize) -> bool {
+        // What is undone is not noted down.
+        let Some(mut undo) = self.undo.take() else { return true };
+        for _ in 0..steps_max {
+            let Some(step) = undo.pop() else { return true };
+            self.undo_one(step);
+        }
+        self.undo = Some(undo);
+        false
+    }
+
+    fn undo_one(&mut self, step: Undo) {
+        match step {
+            Undo::Insert(id) => {
+                let node = self.unlink(id);
+                self.acls.release(node.acl);
+            }
+            Undo::Remove(node) => {
+                self.link(node);
+            }
+            Undo::Change(id, before) => {
+                let now = self.node(id);
+                let (digest, bytes) = (now.digest(self.acls.hash(now.acl)), now.data_bytes());
+                let (acl, parent) = (now.acl, now.parent);
+                let restored = before.digest(self.acls.hash(before.acl));
+                self.digest = self.digest.wrapping_sub(digest).wrapping_add(restored);
+                self.resized(id, parent, bytes, before.data_bytes());
+                *self.arena.get_mut(id).expect("it was just read") = before;
+                self.acls.release(acl);
+            }
+        }
+    }
+
+    // ---- indexes and figures
+
+    pub(super) fn quotas(&self) -> &Quotas {
+        &self.quotas
+    }
+
+    pub(super) fn quotas_mut(&mut self) -> &mut Quotas {
+        &mut self.quotas
+    }
+
+    /// The ephemeral znodes of a session by their paths.
+    pub(super) fn ephemerals(&self, session: SessionId) -> Option<&Names> {
+        self.ephemerals.get(&session)
+    }
+
+    /// Takes the list of a session that ends. The caller deletes the znodes.
+    pub(super) fn take_ephemerals(&mut self, session: SessionId) -> Names {
+        let taken = self.ephemerals.remove(&session).unwrap_or_default();
+        self.ephemerals_count -= taken.len();
+        taken
+    }
+
+    /// The sessions behind `after` that own ephemeral znodes, in order.
+    pub(super) fn ephemeral_owners(
+        &self,
+        after: Option<SessionId>,
+    ) -> impl Iterator<Item = SessionId> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        self.ephemerals.range((from, Bound::Unbounded)).map(|(&session, _)| session)
+    }
+
+    /// The number of all ephemeral znodes.
+    pub(super) fn ephemerals_count(&self) -> usize {
+        self.ephemerals_count
+    }
+
+    /// The containers and znodes with a time to live, from this place on.
+    pub(super) fn reapable(&self, from: NodeId) -> impl Iterator<Item = NodeId> {
+        self.reapable.range(from..).copied()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.arena.len()
+    }
+
+    pub(super) fn data_bytes(&self) -> u64 {
+        self.data_bytes
+    }
+
+    pub(super) fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    pub(super) fn chunks(&self) -> Vec<Arc<Chunk>> {
+        self.arena.chunks()
+    }
+
+    pub(super) fn acls(&self) -> &AclTable {
+        &self.acls
+    }
+
+    /// The sum of the digests, from nothing but names, data, ACLs and numbers.
+    pub(super) fn digest_recomputed(&self) -> u64 {
+        let mut sum = 0_u64;
+        let mut waiting = vec![(NodeId::ROOT, 0)];
+        while let Some((id, path_hash)) = waiting.pop() {
+            let mut node = self.node(id).clone();
+            node.path_hash = path_hash;
+            node.data_hash = hash_data(node.data.as_ref());
+            sum = sum.wrapping_add(node.digest(access::hash_acl(self.acls.get(node.acl))));
+            for (name, child) in self.arena.children(id).into_iter().flat_map(Names::iter) {
+                waiting.push((child, hash_path(path_hash, name)));
+            }
+        }
+        sum
+    }
+}
+
+/// What only reading a snapshot does.
+impl Tree {
+    /// Gives a znode its place; its parent may come later, see [`Tree::connect`].
+    pub(super) fn place(&mut self, mut node: Znode) {
+        node.data_hash = hash_data(node.data.as_ref());
+        self.acls.hold_again(node.acl);
+        self.arena.insert(node);
+    }
+
+    /// Connects all placed znodes with their parents, and builds the indexes. False if that makes
+    /// no tree: a parent is missing, two siblings have one name, or there is a circle.
+    pub(super) fn connect(&mut self) -> bool {
+        let links: Vec<(NodeId, NodeId, Arc<str>)> = self
+            .arena
+            .iter()
+            .skip(1)
+            .map(|(id, node)| (id, node.parent, Arc::clone(&node.name)))
+            .collect();
+        for (id, parent, name) in links {
+            if self.arena.get(parent).is_none() || !self.arena.adopt(parent, name, id) {
+                return false;
+            }
+        }
+        let mut reached = Vec::with_capacity(self.arena.len());
+        let mut waiting = vec![(NodeId::ROOT, 0)];
+        while let Some((id, path_hash)) = waiting.pop() {
+            let Some(node) = self.arena.get_mut(id) else { return false };
+            node.path_hash = path_hash;
+            reached.push(id);
+            for (name, child) in self.arena.children(id).into_iter().flat_map(Names::iter) {
+                waiting.push((child, hash_path(path_hash, name)));
+            }
+            self.index(id);
+        }
+        self.arena.recount(&reached);
+        let is_ephemeral_parent = |id: NodeId| {
+            matches!(self.node(id).kind, Kind::Ephemeral(_)) && self.child_count(id) > 0
+        };
+        reached.len() == self.arena.len()
+            && !self
+                .ephemerals
+                .values()
+                .flat_map(Names::iter)
+                .any(|(_, id)| is_ephemeral_parent(id))
+            && [path::QUOTA, path::CONFIG].iter().all(|path| self.find(path).is_some())
+    }
+}

@@ -1,0 +1,328 @@
+//! The requests that read, register and remove watches, and what clients get for events that they
+//! have missed (protocol §8.4 to §8.8).
+
+use std::sync::Arc;
+
+use zoolet_jute::{
+    AddWatchMode, AddWatchRequest, ErrorCode, EventType, Id, KeeperState, PathWatchRequest, Reply,
+    Request, SetWatches2Request, WatcherEvent, WatchesRequest, Zxid, perms,
+};
+
+use super::{Modes, WatchTable};
+use crate::session::{ReplyTo, RequestState};
+use crate::state::{LongReply, State};
+use crate::{ConnectionId, Output, Replica};
+
+/// How many watches of a connection are looked up in one go behind a snapshot.
+const CATCH_UP_AT_ONCE: usize = 500;
+
+/// How many watches of a setWatches are looked at in one go.
+const SET_WATCHES_AT_ONCE: usize = 250;
+
+/// The work of each of them, in units of about a microsecond.
+const SET_WATCH_WORK: usize = 2;
+
+impl Replica {
+    /// A read, and its watch in the same moment.
+    pub(crate) fn read(
+        &mut self,
+        connection: ConnectionId,
+        request: &Request,
+        identities: &[Id],
+    ) -> Result<ReadReply, ErrorCode> {
+        let watch = wanted_watch(request);
+        if watch.is_some_and(|(path, _)| !self.has_room_for(connection, path)) {
+            return Err(ErrorCode::ThrottledOp);
+        }
+        let (session, skip_acl) = (self.session_of(connection), self.options.policy.skip_acl);
+        let result = match self.state.read_long(request, session, identities, skip_acl) {
+            Some(long) => Ok(ReadReply::Long(long)),
+            None => self.state.read(request, session, identities, skip_acl).map(ReadReply::Short),
+        };
+        if let Some((path, modes)) = watch
+            && (result.is_ok() || awaits_creation(request, &result))
+        {
+            self.watches.add(connection, path, modes);
+        }
+        result
+    }
+
+    pub(crate) fn add_watch(
+        &mut self,
+        connection: ConnectionId,
+        body: &AddWatchRequest,
+    ) -> Result<Reply, ErrorCode> {
+        if !self.has_room_for(connection, &body.path) {
+            return Err(ErrorCode::ThrottledOp);
+        }
+        let modes = match body.mode {
+            AddWatchMode::Persistent => Modes::PERSISTENT,
+            AddWatchMode::PersistentRecursive => Modes::RECURSIVE,
+        };
+        self.watches.add(connection, &body.path, modes);
+        Ok(Reply::AddWatch(0))
+    }
+
+    pub(crate) fn check_watches(
+        &self,
+        connection: ConnectionId,
+        body: &WatchesRequest,
+    ) -> Result<Reply, ErrorCode> {
+        let modes = Modes::of(body.watcher_type);
+        let found = self.watches.contains(connection, &body.path, modes);
+        if found { Ok(Reply::Empty) } else { Err(ErrorCode::NoWatcher) }
+    }
+
+    pub(crate) fn remove_watches(
+        &mut self,
+        connection: ConnectionId,
+        body: &WatchesRequest,
+    ) -> Result<Reply, ErrorCode> {
+        let modes = Modes::of(body.watcher_type);
+        let found = self.watches.remove(connection, &body.path, modes);
+        if found { Ok(Reply::Empty) } else { Err(ErrorCode::NoWatcher) }
+    }
+
+    /// Registers watches anew after a reconnect, or makes up the events that have been missed
+    /// (§8.6). No error says that there is not enough room for watches, so the client is closed.
+    ///
+    /// It may take several steps: each path is judged and watched in one moment.
+    pub(crate) fn set_watches(
+        &mut self,
+        reply_to: ReplyTo,
+        mut left: WatchesLeft,
+        out: &mut Vec<Output>,
+    ) {
+        let connection = reply_to.connection;
+        let skip_acl = self.options.policy.skip_acl;
+        for _ in 0..SET_WATCHES_AT_ONCE {
+            let Some((path, kind)) = left.next() else {
+                return self.reply(reply_to, Ok(Reply::Empty), out);
+            };
+            let missed = kind.missed(&self.state, &path, left.since);
+            let Some(event) = missed.filter(|_| !planted!("missed-events-stay-missed")) else {
+                if !self.has_room_for(connection, &path) {
+                    self.close(connection, out);
+                    return;
+                }
+                self.watches.add(connection, &path, kind.modes());
+                continue;
+            };
+            let acl = self.state.acl(&path);
+            if acl.is_none_or(|acl| State::permits(&acl, perms::READ, &left.identities, skip_acl)) {
+                out.push(made_up(connection, event, &path));
+            }
+        }
+        self.spend(SET_WATCHES_AT_ONCE * SET_WATCH_WORK);
+        self.put_back(reply_to, RequestState::Watches(left));
+    }
+
+    /// Whether a connection may watch this path as well. A path need not exist to be watched, and can
+    /// be as long as a frame, so watches are limited by their memory, too.
+    fn has_room_for(&self, connection: ConnectionId, path: &str) -> bool {
+        if !self.watches.modes(connection, path).is_empty() {
+            return true;
+        }
+        let (watches, options) = (&self.watches, &self.options);
+        let more = WatchTable::bytes_of(path);
+        watches.len_of(connection) < options.watches_per_connection_max
+            && watches.len() < options.watches_max
+            && watches.bytes_of_connection(connection) + more
+                <= options.watch_bytes_per_connection_max
+            && watches.bytes() + more <= options.watch_bytes_max
+    }
+
+    /// The state has jumped over changes that were not seen. One-shot watches fire if what they wait
+    /// for has happened in between, with several changes as one event. Connections with watches
+    /// that promise every event are closed: their clients know that after a reconnect they must
+    /// look for themselves.
+    ///
+    /// Looks after some watches; false if there is nothing left to do.
+    pub(crate) fn catch_up_some(&mut self, out: &mut Vec<Output>) -> bool {
+        let Some(mut jump) = self.jump.take() else { return false };
+        while self.budget > 0 {
+            self.spend(2);
+            if let Some((connection, path, modes)) = jump.watches.pop() {
+                // It may have hung up meanwhile.
+                if !self.connections.contains_key(&connection) {
+                    continue;
+                }
+                self.catch_up_on(connection, &path, modes, &jump.before, out);
+                continue;
+            }
+            let Some(connection) = jump.at.or_else(|| jump.connections.next()) else {
+                self.garbage.state = Some(jump.before);
+                return true;
+            };
+            let some = self.watches.some_of(connection, jump.after.as_deref(), CATCH_UP_AT_ONCE);
+            self.spend(some.len() / 4);
+            let lasting = Modes::PERSISTENT.with(Modes::RECURSIVE);
+            if some.iter().any(|(_, modes)| modes.intersects(lasting)) {
+                (jump.at, jump.after) = (None, None);
+                self.close(connection, out);
+                continue;
+            }
+            let is_last = some.len() < CATCH_UP_AT_ONCE;
+            jump.at = (!is_last).then_some(connection);
+            jump.after = some.last().filter(|_| !is_last).map(|(path, _)| Arc::clone(path));
+            jump.watches =
+                some.into_iter().map(|(path, modes)| (connection, path, modes)).collect();
+            jump.watches.reverse();
+        }
+        self.jump = Some(jump);
+        true
+    }
+
+    fn catch_up_on(
+        &mut self,
+        connection: ConnectionId,
+        path: &str,
+        modes: Modes,
+        before: &State,
+        out: &mut Vec<Output>,
+    ) {
+        let existed = before.stat(path).is_some();
+        let data = if existed { Kind::Data } else { Kind::Exist };
+        let missed = [(Modes::DATA, data), (Modes::CHILD, Kind::Child)]
+            .into_iter()
+            .filter(|(mode, _)| modes.intersects(*mode))
+            .filter_map(|(mode, kind)| {
+                Some((mode, kind.missed(&self.state, path, before.last_zxid())?))
+            });
+        let mut sent = None;
+        for (mode, event) in missed.collect::<Vec<_>>() {
+            self.watches.remove(connection, path, mode);
+            let may_read = self.state.acl(path).is_none_or(|acl| {
+                let identities = self.identities(connection);
+                State::permits(&acl, perms::READ, &identities, self.options.policy.skip_acl)
+            });
+            if may_read && sent != Some(event) {
+                out.push(made_up(connection, event, path));
+            }
+            sent = Some(event);
+        }
+    }
+}
+
+/// A read's reply.
+#[derive(Debug)]
+pub(crate) enum ReadReply {
+    Short(Reply),
+    Long(LongReply),
+}
+
+/// A newer state has taken the place of this one, and watches are being looked after.
+#[derive(Debug)]
+pub(crate) struct Jump {
+    before: State,
+    connections: std::vec::IntoIter<ConnectionId>,
+    /// The connection at hand, if it has more watches, behind this path.
+    at: Option<ConnectionId>,
+    after: Option<Arc<str>>,
+    // Some of the connection at hand, the first one last.
+    watches: Vec<(ConnectionId, Arc<str>, Modes)>,
+}
+
+impl Jump {
+    pub(crate) fn new(before: State, watches: &WatchTable) -> Self {
+        let connections: Vec<_> = watches.connections().collect();
+        Self {
+            before,
+            connections: connections.into_iter(),
+            at: None,
+            after: None,
+            watches: Vec::new(),
+        }
+    }
+}
+
+/// An event that a client has missed.
+fn made_up(connection: ConnectionId, event_type: EventType, path: &str) -> Output {
+    let state = KeeperState::SyncConnected;
+    let event = WatcherEvent { event_type, state, path: path.to_owned() };
+    Output::Notify { connection, zxid: Zxid::NONE, event }
+}
+
+/// The lists of a `setWatches`.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Data,
+    Exist,
+    Child,
+    Persistent,
+    Recursive,
+}
+
+impl Kind {
+    const fn modes(self) -> Modes {
+        match self {
+            Self::Data | Self::Exist => Modes::DATA,
+            Self::Child => Modes::CHILD,
+            Self::Persistent => Modes::PERSISTENT,
+            Self::Recursive => Modes::RECURSIVE,
+        }
+    }
+
+    /// The event that a watch of this kind has missed since then, if any.
+    fn missed(self, state: &State, path: &str, since: Zxid) -> Option<EventType> {
+        match (self, state.stat(path)) {
+            (Self::Data | Self::Child, None) => Some(EventType::NodeDeleted),
+            (Self::Data, Some(stat)) => (stat.mzxid > since).then_some(EventType::NodeDataChanged),
+            (Self::Child, Some(stat)) => {
+                (stat.pzxid > since).then_some(EventType::NodeChildrenChanged)
+            }
+            (Self::Exist, Some(_)) => Some(EventType::NodeCreated),
+            (Self::Exist, None) | (Self::Persistent | Self::Recursive, _) => None,
+        }
+    }
+}
+
+/// The watches of a `setWatches` that are not looked at yet, in the order of their catch-up events.
+#[derive(Debug)]
+pub(crate) struct WatchesLeft {
+    // The first list last, and all as they came: copying a hundred thousand paths into one takes long.
+    lists: Vec<(std::vec::IntoIter<String>, Kind)>,
+    since: Zxid,
+    identities: Arc<[Id]>,
+}
+
+impl WatchesLeft {
+    pub(crate) fn new(body: SetWatches2Request, identities: &Arc<[Id]>) -> Self {
+        let since = body.relative_zxid;
+        let lists = [
+            (body.persistent_recursive_watches, Kind::Recursive),
+            (body.persistent_watches, Kind::Persistent),
+            (body.child_watches, Kind::Child),
+            (body.exist_watches, Kind::Exist),
+            (body.data_watches, Kind::Data),
+        ];
+        let lists = lists.map(|(paths, kind)| (paths.into_iter(), kind)).into();
+        Self { lists, since, identities: Arc::clone(identities) }
+    }
+
+    fn next(&mut self) -> Option<(String, Kind)> {
+        loop {
+            let (paths, kind) = self.lists.last_mut()?;
+            if let Some(path) = paths.next() {
+                return Some((path, *kind));
+            }
+            self.lists.pop();
+        }
+    }
+}
+
+/// The one-shot watch that a read asks for. A `multiRead` asks for none (§8.1).
+#[allow(clippy::wildcard_enum_match_arm, reason = "only these four reads can watch")]
+fn wanted_watch(request: &Request) -> Option<(&str, Modes)> {
+    let (PathWatchRequest { path, watch }, modes) = match request {
+        Request::Exists(body) | Request::GetData(body) => (body, Modes::DATA),
+        Request::GetChildren(body) | Request::GetChildren2(body) => (body, Modes::CHILD),
+        _ => return None,
+    };
+    watch.then_some((path.as_str(), modes))
+}
+
+/// Whether an `exists` has found nothing: its watch waits for the creation.
+fn awaits_creation<T>(request: &Request, result: &Result<T, ErrorCode>) -> bool {
+    matches!(request, Request::Exists(_)) && matches!(result, Err(ErrorCode::NoNode))
+}

@@ -1,0 +1,14 @@
+//! Watches: which connection is notified of which change (protocol §8).
+
+mod delivery;
+mod mode;
+mod storm;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use delivery::{Jump, ReadReply, WatchesLeft};
+pub(crate) use mode::Modes;
+pub(crate) use storm::Storm;
+pub use table::WatchPlace;
+pub(crate) use table::WatchTable;

@@ -1,0 +1,353 @@
+//! Who watches what. Watches belong to a connection and are gone with it (protocol §8.1).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use super::mode::{Modes, Trigger};
+use crate::ConnectionId;
+use crate::path_prefix::at_or_above;
+
+/// What a watch takes besides its path's text, in bytes: its places in the maps, and the head of the
+/// text's allocation.
+const ENTRY_BYTES: usize = 160;
+
+/// All watches of this server's connections.
+#[derive(Debug, Default)]
+pub(crate) struct WatchTable {
+    // Each path's text is held once and shared by the three maps.
+    paths: BTreeMap<Arc<str>, Watchers>,
+    // Invariant: the other direction of `paths`.
+    connections: BTreeMap<ConnectionId, Watched>,
+    // Invariant: the recursive part of `paths`, for the changes below them.
+    recursive: BTreeMap<Arc<str>, BTreeSet<ConnectionId>>,
+    registrations: usize,
+    // Invariant: the sum over `connections`.
+    bytes: usize,
+    data_entries: usize,
+    child_entries: usize,
+}
+
+/// A place in the table, to go on behind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchPlace {
+    path: Arc<str>,
+    /// The path's watchers behind this one are still to be looked at; `None` if all were.
+    connection: Option<ConnectionId>,
+}
+
+/// A path, and the connections that watch it.
+pub(crate) type WatchedPath = (Arc<str>, Vec<ConnectionId>);
+
+/// The paths that one connection watches.
+#[derive(Debug, Default)]
+struct Watched {
+    paths: BTreeSet<Arc<str>>,
+    /// The sum of [`WatchTable::bytes_of`] over them.
+    bytes: usize,
+}
+
+/// The connections that watch one path. Most paths have one: a contender in a lock's queue watches
+/// the znode before its own.
+#[derive(Debug)]
+enum Watchers {
+    One(ConnectionId, Modes),
+    Many(BTreeMap<ConnectionId, Modes>),
+}
+
+impl WatchTable {
+    /// Registers. Doing it twice is the same as once.
+    pub(crate) fn add(&mut self, connection: ConnectionId, path: &str, modes: Modes) {
+        let path = self.intern(path);
+        let before = self.modes(connection, &path);
+        let after = before.with(modes);
+        if before == after {
+            return;
+        }
+        if before.is_empty() {
+            let watched = self.connections.entry(connection).or_default();
+            watched.paths.insert(Arc::clone(&path));
+            watched.bytes += Self::bytes_of(&path);
+            self.bytes += Self::bytes_of(&path);
+            self.registrations += 1;
+        }
+        if after.intersects(Modes::RECURSIVE) {
+            self.recursive.entry(Arc::clone(&path)).or_default().insert(connection);
+        }
+        self.count(before, after);
+        match self.paths.get_mut(&path) {
+            Some(watchers) => watchers.set(connection, after),
+            None => {
+                self.paths.insert(path, Watchers::One(connection, after));
+            }
+        }
+    }
+
+    /// How a connection watches exactly this path.
+    pub(crate) fn modes(&self, connection: ConnectionId, path: &str) -> Modes {
+        self.paths.get(path).map_or(Modes::default(), |watchers| watchers.modes(connection))
+    }
+
+    /// Whether a connection watches exactly this path in one of these modes.
+    pub(crate) fn contains(&self, connection: ConnectionId, path: &str, modes: Modes) -> bool {
+        self.modes(connection, path).intersects(modes)
+    }
+
+    /// Removes; `false` if there was nothing to remove.
+    pub(crate) fn remove(&mut self, connection: ConnectionId, path: &str, modes: Modes) -> bool {
+        let before = self.modes(connection, path);
+        if !before.intersects(modes) {
+            return false;
+        }
+        let after = before.without(modes);
+        if let Some(watchers) = self.paths.get_mut(path) {
+            watchers.set(connection, after);
+            if watchers.is_empty() {
+                self.paths.remove(path);
+            }
+        }
+        self.unlink(connection, path, before, after);
+        true
+    }
+
+    /// Removes watches of a connection, `max` at most; true once it has none.
+    pub(crate) fn remove_some(&mut self, connection: ConnectionId, max: usize) -> bool {
+        let watched = self.connections.get(&connection);
+        let watched = watched.filter(|_| !planted!("watches-of-the-gone-stay"));
+        let paths: Vec<_> = watched
+            .map_or_else(Vec::new, |watched| watched.paths.iter().take(max).cloned().collect());
+        for path in &paths {
+            self.remove(connection, path, Modes::of(zoolet_jute::WatcherType::Any));
+        }
+        paths.len() < max
+    }
+
+    /// The connections that a change at a path notifies, in their order and each once. Those at the
+    /// path itself are to be given to [`WatchTable::consume`].
+    pub(crate) fn targets(&self, path: &str, trigger: Trigger) -> Vec<ConnectionId> {
+        let watchers = self.paths.get(path);
+        let mut notified = watchers.map_or_else(Vec::new, |all| {
+            all.matching(|modes| modes.intersects(trigger.notified()))
+        });
+        if trigger.climbs() && !self.recursive.is_empty() && !planted!("nothing-below-is-watched") {
+            let exact = notified.len();
+            let last = |bound: Bound<&str>| {
+                let mut up_to = self.recursive.range::<str, _>((Bound::Unbounded, bound));
+                up_to.next_back().map(|(path, _)| &**path)
+            };
+            for ancestor in at_or_above(path, last).filter(|above| *above != path) {
+                notified.extend(self.recursive.get(ancestor).into_iter().flatten());
+            }
+            if notified.len() > exact {
+                notified.sort_unstable();
+                notified.dedup();
+            }
+        }
+        notified
+    }
+
+    /// Uses up the one-shot watches of a connection in the tables of a trigger, whatever the event
+    /// is.
+    pub(crate) fn consume(&mut self, connection: ConnectionId, path: &str, trigger: Trigger) {
+        if !planted!("watch-fires-twice") {
+            self.remove(connection, path, trigger.consumed());
+        }
+    }
+
+    /// The next paths behind `after` that a connection watches, and how.
+    pub(crate) fn some_of(
+        &self,
+        connection: ConnectionId,
+        after: Option<&str>,
+        max: usize,
+    ) -> Vec<(Arc<str>, Modes)> {
+        let Some(watched) = self.connections.get(&connection) else { return Vec::new() };
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let paths = watched.paths.range::<str, _>((from, Bound::Unbounded)).take(max);
+        paths.map(|path| (Arc::clone(path), self.modes(connection, path))).collect()
+    }
+
+    /// All connections that watch anything.
+    pub(crate) fn connections(&self) -> impl Iterator<Item = ConnectionId> {
+        self.connections.keys().copied()
+    }
+
+    /// The paths of the data table behind `after` with their connections, found by `max` looks at
+    /// paths and watchers (two at least), and where to go on unless that was the end.
+    pub(crate) fn data_table(
+        &self,
+        after: Option<&WatchPlace>,
+        max: usize,
+    ) -> (Vec<WatchedPath>, Option<WatchPlace>) {
+        let from = match after {
+            None => Bound::Unbounded,
+            Some(WatchPlace { path, connection: None }) => Bound::Excluded(&**path),
+            Some(WatchPlace { path, connection: Some(_) }) => Bound::Included(&**path),
+        };
+        let (mut found, mut left, mut done) = (Vec::new(), max.max(2), None);
+        for (path, watchers) in self.paths.range::<str, _>((from, Bound::Unbounded)) {
+            // A path that is begun has at least one of its watchers looked at.
+            if let Some(done) = done.filter(|_| left < 2) {
+                return (found, Some(WatchPlace { path: Arc::clone(done), connection: None }));
+            }
+            let behind = after.filter(|place| place.path == *path);
+            let (mut connections, mut last) = (Vec::new(), None);
+            left -= 1;
+            for (connection, modes) in watchers.behind(behind.and_then(|place| place.connection)) {
+                if left == 0 {
+                    break;
+                }
+                if modes.in_data_table() {
+                    connections.push(connection);
+                }
+                left -= 1;
+                last = Some(connection).filter(|_| left == 0);
+            }
+            if !connections.is_empty() {
+                found.push((Arc::clone(path), connections));
+            }
+            if left == 0 {
+                return (found, Some(WatchPlace { path: Arc::clone(path), connection: last }));
+            }
+            done = Some(path);
+        }
+        (found, None)
+    }
+
+    /// How many paths a connection watches.
+    pub(crate) fn len_of(&self, connection: ConnectionId) -> usize {
+        self.connections.get(&connection).map_or(0, |watched| watched.paths.len())
+    }
+
+    /// The memory of a watch on this path, in bytes. A path that several connections watch is held
+    /// once and counted for each: any of them may be the last.
+    pub(crate) const fn bytes_of(path: &str) -> usize {
+        ENTRY_BYTES + path.len()
+    }
+
+    /// The memory of the watches of a connection, in bytes.
+    pub(crate) fn bytes_of_connection(&self, connection: ConnectionId) -> usize {
+        self.connections.get(&connection).map_or(0, |watched| watched.bytes)
+    }
+
+    /// The memory of all watches, in bytes.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// How many pairs of a connection and a path there are.
+    pub(crate) const fn len(&self) -> usize {
+        self.registrations
+    }
+
+    /// The entries of the data table.
+    #[cfg(test)]
+    pub(crate) const fn data_entries(&self) -> usize {
+        self.data_entries
+    }
+
+    /// The entries of both tables.
+    pub(crate) const fn entries(&self) -> usize {
+        self.data_entries + self.child_entries
+    }
+
+    /// Keeps everything but `paths` in step with a connection's fewer modes.
+    fn unlink(&mut self, connection: ConnectionId, path: &str, before: Modes, after: Modes) {
+        self.count(before, after);
+        if after.is_empty() {
+            self.registrations -= 1;
+            if let Some(watched) = self.connections.get_mut(&connection)
+                && watched.paths.remove(path)
+            {
+                watched.bytes -= Self::bytes_of(path);
+                self.bytes -= Self::bytes_of(path);
+                if watched.paths.is_empty() {
+                    self.connections.remove(&connection);
+                }
+            }
+        }
+        if before.without(after).intersects(Modes::RECURSIVE)
+            && let Some(connections) = self.recursive.get_mut(path)
+        {
+            connections.remove(&connection);
+            if connections.is_empty() {
+                self.recursive.remove(path);
+            }
+        }
+    }
+
+    fn count(&mut self, before: Modes, after: Modes) {
+        self.data_entries += usize::from(after.in_data_table());
+        self.data_entries -= usize::from(before.in_data_table());
+        self.child_entries += usize::from(after.in_child_table());
+        self.child_entries -= usize::from(before.in_child_table());
+    }
+
+    fn intern(&self, path: &str) -> Arc<str> {
+        let known = self.paths.get_key_value(path).map(|(known, _)| Arc::clone(known));
+        known.unwrap_or_else(|| Arc::from(path))
+    }
+}
+
+impl Watchers {
+    fn modes(&self, connection: ConnectionId) -> Modes {
+        match self {
+            Self::One(only, modes) if *only == connection => *modes,
+            Self::One(..) => Modes::default(),
+            Self::Many(all) => all.get(&connection).copied().unwrap_or_default(),
+        }
+    }
+
+    fn set(&mut self, connection: ConnectionId, modes: Modes) {
+        match self {
+            Self::One(only, before) if *only == connection => *before = modes,
+            Self::One(only, before) => {
+                *self = Self::Many(BTreeMap::from([(*only, *before), (connection, modes)]));
+            }
+            Self::Many(all) if modes.is_empty() => {
+                all.remove(&connection);
+            }
+            Self::Many(all) => {
+                all.insert(connection, modes);
+            }
+        }
+    }
+
+    fn is_empty(&self) -> bool {
+        match self {
+            Self::One(_, modes) => modes.is_empty(),
+            Self::Many(all) => all.is_empty(),
+        }
+    }
+
+    /// Those behind `after`, in order.
+    fn behind(&self, after: Option<ConnectionId>) -> impl Iterator<Item = (ConnectionId, Modes)> {
+        let (one, many) = match self {
+            Self::One(only, modes) => (Some((*only, *modes)), None),
+            Self::Many(all) => (None, Some(all)),
+        };
+        let one = one.into_iter().filter(move |(only, _)| after.is_none_or(|after| after < *only));
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let many = many.into_iter().flat_map(move |all| all.range((from, Bound::Unbounded)));
+        one.chain(many.map(|(connection, modes)| (*connection, *modes)))
+    }
+
+    fn matching(&self, of: impl Fn(Modes) -> bool) -> Vec<ConnectionId> {
+        match self {
+            Self::One(only, modes) => of(*modes).then_some(*only).into_iter().collect(),
+            Self::Many(all) => {
+                all.iter().filter(|(_, modes)| of(**modes)).map(|(only, _)| *only).collect()
+            }
+        }
+    }
+}
+
+/// The parent of a path; `/` has none.
+pub(crate) fn parent(path: &str) -> Option<&str> {
+    let (parent, name) = path.rsplit_once('/')?;
+    match (parent, name) {
+        ("", "") => None,
+        ("", _) => Some("/"),
+        (parent, _) => Some(parent),
+    }
+}

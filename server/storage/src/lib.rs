@@ -1,0 +1,35 @@
+//! What the server keeps on the disk: the log, the snapshots and the identity of its directory.
+//!
+//! It knows bytes, not their meaning: no znodes here, and no raft beyond a term, a node and an
+//! index per log entry. `docs/storage.md` describes every byte and what is synced when.
+
+#[macro_use]
+mod planted;
+
+mod data_dir;
+mod disk;
+mod error;
+mod identity;
+mod memory;
+mod panic;
+mod snapshot;
+mod wal;
+mod watched;
+
+pub use data_dir::{DataDir, DirectorySizes};
+pub use disk::{Disk, DiskFile, DiskLock, FoundFile, RealDisk};
+pub use error::StorageError;
+pub use identity::Identity;
+pub use memory::MemoryDisk;
+#[cfg(feature = "faults")]
+pub use memory::{Fault, Image, Survival};
+pub use panic::{caught_now, panicked};
+pub use snapshot::{
+    SealedSnapshot, SnapshotInfo, SnapshotName, SnapshotReader, SnapshotStore, SnapshotSummary,
+    SnapshotWriter,
+};
+pub use wal::{
+    Entry, FailureHook, LogPosition, LogState, OnDurable, Recovered, TornTail, Wal, WalMode,
+    WalOptions,
+};
+pub use watched::{MonotonicClock, SlowSyncHook, WatchedDisk};

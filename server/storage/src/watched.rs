@@ -1,0 +1,174 @@
+//! A disk that reports its slow syncs. Every write waits for a sync, so slow ones are the first
+//! thing to check on a slow server.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::disk::{Disk, DiskFile, DiskLock, FoundFile};
+
+/// Returns milliseconds on a clock that never jumps and never goes back; its zero means nothing.
+pub type MonotonicClock = Arc<dyn Fn() -> u64 + Send + Sync>;
+
+/// Receives each slow sync: the file, and the time that it took in milliseconds.
+pub type SlowSyncHook = Arc<dyn Fn(&Path, u64) + Send + Sync>;
+
+/// A disk with an eye on the time that its syncs take.
+#[derive(Clone)]
+pub struct WatchedDisk {
+    disk: Arc<dyn Disk>,
+    watch: Watch,
+}
+
+#[derive(Clone)]
+struct Watch {
+    clock: MonotonicClock,
+    limit_ms: u64,
+    hook: SlowSyncHook,
+}
+
+impl Watch {
+    fn sync(&self, path: &Path, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let before = (self.clock)();
+        let synced = sync();
+        let took_ms = (self.clock)().saturating_sub(before);
+        if took_ms > self.limit_ms {
+            (self.hook)(path, took_ms);
+        }
+        synced
+    }
+}
+
+impl WatchedDisk {
+    /// Has `hook` called after each sync that takes longer than `limit_ms`.
+    pub fn new(
+        disk: Arc<dyn Disk>,
+        clock: MonotonicClock,
+        limit_ms: u64,
+        hook: SlowSyncHook,
+    ) -> Self {
+        Self { disk, watch: Watch { clock, limit_ms, hook } }
+    }
+
+    fn watched(&self, path: &Path, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+        Arc::new(WatchedFile { file, path: path.to_path_buf(), watch: self.watch.clone() })
+    }
+}
+
+impl fmt::Debug for WatchedDisk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WatchedDisk")
+            .field("disk", &self.disk)
+            .field("limit_ms", &self.watch.limit_ms)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Disk for WatchedDisk {
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.disk.create(path).map(|file| self.watched(path, file))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        self.disk.open(path).map(|file| self.watched(path, file))
+    }
+
+    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
+        self.disk.create_dir_all(path)
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+
+    fn list(&self, directory: &Path) -> io::Result<Vec<FoundFile>> {
+        self.disk.list(directory)
+    }
+
+    fn sync_dir(&self, directory: &Path) -> io::Result<()> {
+        self.watch.sync(directory, || self.disk.sync_dir(directory))
+    }
+
+    fn exists(&self, path: &Path) -> io::Result<bool> {
+        self.disk.exists(path)
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
+        self.disk.lock(path)
+    }
+}
+
+struct WatchedFile {
+    file: Arc<dyn DiskFile>,
+    path: PathBuf,
+    watch: Watch,
+}
+
+impl fmt::Debug for WatchedFile {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.file.fmt(f)
+    }
+}
+
+impl DiskFile for WatchedFile {
+    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_exact_at(buffer, offset)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.watch.sync(&self.path, || self.file.sync_data())
+    }
+
+    fn set_len(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_len(bytes)
+    }
+
+    fn bytes(&self) -> io::Result<u64> {
+        self.file.bytes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+    use crate::MemoryDisk;
+
+    #[test]
+    fn a_sync_that_takes_longer_than_the_limit_is_told() {
+        // Each look at the clock takes a step.
+        let step = Arc::new(AtomicU64::new(0));
+        let now_ms = AtomicU64::new(0);
+        let clock: MonotonicClock = {
+            let step = Arc::clone(&step);
+            Arc::new(move || now_ms.fetch_add(step.load(Ordering::Relaxed), Ordering::Relaxed))
+        };
+        let reported = Arc::new(Mutex::new(Vec::new()));
+        let hook: SlowSyncHook = {
+            let reported = Arc::clone(&reported);
+            Arc::new(move |path, took_ms| reported.lock().unwrap().push((path.to_owned(), took_ms)))
+        };
+        let memory = MemoryDisk::new();
+        memory.create_dir_all(Path::new("d")).unwrap();
+        let disk = WatchedDisk::new(Arc::new(memory), clock, 10, hook);
+        let file = disk.create(Path::new("d/f")).unwrap();
+        for step_ms in [10, 11] {
+            step.store(step_ms, Ordering::Relaxed);
+            file.sync_data().unwrap();
+            disk.sync_dir(Path::new("d")).unwrap();
+        }
+        let expected = [(PathBuf::from("d/f"), 11), (PathBuf::from("d"), 11)];
+        assert_eq!(*reported.lock().unwrap(), expected);
+    }
+}
