@@ -53,7 +53,7 @@ pub struct Surroundings<'a> {
     pub unknown_events: Duration,
 }
 
-/// Runs the commands of a script and returns the script with the answers that came.
+/// Runs the commands of a script and returns the script with the answers.
 pub fn run_script(script: &str, around: &Surroundings<'_>) -> Result<String, CliError> {
     let mut sessions: BTreeMap<String, Session> = BTreeMap::new();
     let mut names = Names::default();

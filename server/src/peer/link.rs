@@ -145,7 +145,7 @@ struct Unanswered {
     last_id: u64,
     /// By their ids; without most of those whose callers wait no longer.
     waiting: BTreeMap<u64, Waiting>,
-    /// How many answers the peer owes, whether or not their calls still wait.
+    /// How many replies the peer owes, whether or not their calls still wait.
     owed: u64,
     /// Since when it owes some and has given none.
     silent_since: Option<Instant>,

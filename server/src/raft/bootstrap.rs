@@ -376,7 +376,7 @@ impl Bootstrap {
     }
 }
 
-/// How a peer stands, in its own words.
+/// How a peer stands, by its own report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PeerStanding {
     /// The founding that it belongs to, or zero.

@@ -20,7 +20,7 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(30);
 /// How long the transferee may take to show that, and how long one is looked for.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 
-/// As leader, makes the voter with the longest log that answers the next leader, and waits until it
+/// As leader, makes the reachable voter with the longest log the next leader, and waits until it
 /// is.
 pub(super) async fn transfer_leadership(handle: &RaftHandle, links: &Links) {
     let metrics = handle.metrics();

@@ -51,7 +51,7 @@ void note_event(zhandle_t *zh, int type, int state, const char *path, void *cont
     struct events *events = context;
     (void)zh;
     (void)state;
-    /* Every watcher hears of the loss of the connection too: that is the session's to tell. */
+    /* Every watcher gets the loss of the connection too; the session's watcher reports that. */
     if (type == ZOO_SESSION_EVENT) {
         return;
     }

@@ -19,7 +19,7 @@ import org.apache.zookeeper.data.Stat;
 
 /**
  * Every call of ZooKeeper's Java client once or twice, for the golden vectors: see recorder.rs. The
- * harness is told in lines on stdout which server to stop, as foreign.rs has it.
+ * harness reads from stdout which server to stop, as foreign.rs has it.
  */
 public final class Golden {
     private static final List<ACL> OPEN = ZooDefs.Ids.OPEN_ACL_UNSAFE;

@@ -114,7 +114,7 @@ impl Scene {
     }
 }
 
-/// A command of these servers. It waits long for answers: the machine may be busy.
+/// A command of these servers, with a long timeout: the machine may be busy.
 pub(crate) fn command(servers: &str, words: &[&str]) -> Command {
     let mut command = Command::new(zooletctl::binary().unwrap());
     command.env("ZOOLETCTL_SERVERS", servers).env("ZOOLETCTL_HISTORY", "");

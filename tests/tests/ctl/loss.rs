@@ -240,7 +240,8 @@ pub(crate) async fn a_try_ends_when_the_servers_vanish(scene: &Scene) {
         let path = format!("{top}/{after}");
         let mut command = Command::new(zooletctl::binary().unwrap());
         command.env("ZOOLETCTL_SERVERS", proxy.connect_string()).stdin(Stdio::null());
-        command.args(["--timeout", "2s", "--session-timeout", "4s"]);
+        // The session outlasts the call by far: a slow machine is not to make a lost lock of it.
+        command.args(["--timeout", "2s", "--session-timeout", "10s"]);
         command.args(["lock", &path, "--timeout", "0", "--", "true"]);
         let mut run = start(&mut command);
         soon("the end of the try", async || run.try_wait().unwrap().is_some()).await;

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
 mod imports;
+mod words;
 
 use std::collections::BTreeSet;
 use std::fs;

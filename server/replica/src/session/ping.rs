@@ -4,7 +4,7 @@
 //! The leader counts its own clients' pings as they come. Another server does not know whether the
 //! leader that it knows still leads, or whether its report will get there: it holds the answer
 //! until a leader has counted the ping. So a client of a server that is cut off soon gets no answers,
-//! instead of answers that promise what does not hold.
+//! instead of pings whose replies would promise what does not hold.
 
 use zoolet_jute::{Reply, SessionId, Xid};
 

@@ -321,7 +321,7 @@ impl Replica {
     /// Reads the state as it is now, or changes the connection's watches.
     #[allow(
         clippy::wildcard_enum_match_arm,
-        reason = "`place` lets nothing else wait for its turn"
+        reason = "`classify` makes nothing else wait for its turn"
     )]
     fn serve(
         &mut self,

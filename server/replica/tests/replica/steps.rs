@@ -301,7 +301,7 @@ fn a_new_leader_grants_its_sessions_their_timeouts_in_steps() {
         sessions.filter(|known| known.expires_ms.is_some()).count()
     };
     assert!(due(&world) < 1500, "{} have got theirs at once", due(&world));
-    // Those that are heard of meanwhile count, and get theirs early.
+    // Sessions that are active meanwhile count, and get theirs early.
     let last = *clients.last().unwrap();
     world.request(last, Xid::PING, Ok(Request::Ping));
     assert_eq!(replies(&world, last), [Xid::PING.0], "the leader has counted the ping");
@@ -329,21 +329,21 @@ fn a_change_with_many_watchers_notifies_them_in_steps() {
     ask(&mut world, clients[0], [create("/x", 0, &Bytes::new())]);
     world.append(0, 1);
     world.apply(0);
-    let told = |world: &World| {
+    let notified = |world: &World| {
         world.out.iter().filter(|output| matches!(output, Output::Notify { .. })).count()
     };
-    let mut before = told(&world);
+    let mut before = notified(&world);
     assert!(before <= 250, "{before} at once");
     while world.servers[0].replica.has_work() {
         world.step(0, Input::GoOn);
-        let now = told(&world);
+        let now = notified(&world);
         assert!(now - before <= 250, "{} at once", now - before);
         before = now;
     }
     assert_eq!(before, clients.len());
 }
 
-/// A path that everybody watches was copied under one lock with all its watchers.
+/// A path that all clients watch was copied under one lock with all its watchers.
 #[test]
 fn watchers_are_listed_in_steps() {
     let mut world = World::new(1, |_| {});

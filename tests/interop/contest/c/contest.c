@@ -1,6 +1,6 @@
 /* An asynchronous sequential lock over libzookeeper-mt, and the talk with the referee (see
  * tests/src/contenders). Each contender is a state machine that only completions, watches and the
- * referee's lines drive; nobody waits for a reply. */
+ * referee's lines drive; no call waits for a reply. */
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -154,7 +154,7 @@ static void watched(int code, const struct Stat *stat, const void *data) {
         return;
     }
     if (code == ZNONODE || is_lost(code)) {
-        /* It went between the list and the watch; or nobody knows whether the watch is there. */
+        /* It went between the list and the watch; or it is not known whether the watch is there. */
         list(contender);
     } else if (code != ZOK) {
         DIE("exists in %s: %d", contender->path, code);
@@ -295,8 +295,8 @@ static void open_contender(int number, const char *word) {
     }
 }
 
-/* A contender that was told to go on is moved on by this thread: its own one is idle meanwhile. */
-static void told(int number) {
+/* A contender that gets the word to go on is moved on by this thread: its own one is idle meanwhile. */
+static void go_on(int number) {
     if (number < 0 || number >= count) {
         DIE("%s contender %d", "no such", number);
     }
@@ -324,7 +324,7 @@ static void *hear(void *unused) {
         } else if (strcmp(line, "STOP\n") == 0) {
             stopped = true;
         } else if (sscanf(line, "OK %d", &number) == 1) {
-            told(number);
+            go_on(number);
         } else {
             DIE("the referee said %s (%d)", line, 0);
         }
