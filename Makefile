@@ -8,9 +8,11 @@ check: fmt clippy doc deny
 fmt:
 	cargo fmt --all -- --check
 
+# The last form is the server without the features that tests turn on in its packages.
 clippy:
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy --workspace --all-targets --features zoolet-tests/planted -- -D warnings
+	cargo clippy -p zoolet-server -- -D warnings
 
 doc:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items

@@ -80,7 +80,7 @@ impl Replica {
         self.connections.iter().map(report).collect()
     }
 
-    /// The sessions of one part, as [`super::state::State::sessions_of_part`] has them.
+    /// The sessions of one of 256 parts; `None` behind the last part. The first is 0.
     pub fn sessions(&self, part: usize) -> Option<Vec<SessionReport>> {
         let report = |(session, known): (SessionId, &super::state::Session)| SessionReport {
             session,

@@ -151,6 +151,15 @@ fn a_package_depends_only_on_what_it_may() {
     }
 }
 
+/// clippy reads the nearest configuration alone.
+#[test]
+fn the_lints_of_the_replica_have_the_settings_of_the_workspace() {
+    let read = |path: &str| fs::read_to_string(root().join(path)).unwrap();
+    let (workspace, replica) = (read("clippy.toml"), read("server/replica/clippy.toml"));
+    let settings = workspace.split("disallowed-methods").next().unwrap();
+    assert!(replica.contains(settings), "server/replica/clippy.toml lacks some of:\n{settings}");
+}
+
 #[test]
 fn one_layer_alone_names_openraft() {
     let mut found = Vec::new();
