@@ -42,7 +42,7 @@ impl FileImports {
             }
             syn::UseTree::Name(name) => self.add_alias(name.ident.to_string(), with(&name.ident)),
             syn::UseTree::Rename(name) => {
-                self.add_alias(name.rename.to_string(), with(&name.ident))
+                self.add_alias(name.rename.to_string(), with(&name.ident));
             }
             syn::UseTree::Glob(_) => drop(self.named.insert(before.to_vec())),
             syn::UseTree::Group(group) => {
