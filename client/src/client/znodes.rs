@@ -52,7 +52,7 @@ impl Client {
 
     /// Creates a znode that servers delete when it has had no child and no write for a time, 1 ms to
     /// 2⁴⁰ − 1 ms; `mode` is one of those with a time to live. Servers refuse it with
-    /// [`ErrorCode::Unimplemented`] unless their extended types are enabled.
+    /// [`Unimplemented`](crate::ErrorCode::Unimplemented) unless their extended types are enabled.
     pub fn create_with_ttl(
         &self,
         path: &str,

