@@ -1,4 +1,4 @@
-//! openraft's messages on the peer links: the calling side. The called side is in `service`.
+//! openraft's messages on the peer links: the calling side. The called side is in `rpc_server`.
 
 use std::collections::BTreeMap;
 use std::future::Future;
