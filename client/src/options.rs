@@ -44,7 +44,8 @@ impl ClientOptions {
     }
 
     /// The session timeout to ask for, in whole milliseconds up to 2³¹ − 1. Servers clamp it, to 2
-    /// to 20 of their ticks by default; [`Client::session`](crate::Client::session) returns what they granted.
+    /// to 20 of their ticks by default; [`Client::session`](crate::Client::session)
+    /// returns what they granted.
     pub fn session_timeout(mut self, timeout: Duration) -> Self {
         self.session_timeout = timeout;
         self
@@ -58,8 +59,8 @@ impl ClientOptions {
     }
 
     /// Resumes a session that another client, in this process or another, has left behind; see
-    /// [`Client::detach`](crate::Client::detach). Its identities and watches are not part of it. A session that has ended
-    /// fails [`connect`](Self::connect) with
+    /// [`Client::detach`](crate::Client::detach). Its identities and watches are not part of it. A
+    /// session that has ended fails [`connect`](Self::connect) with
     /// [`ErrorKind::SessionExpired`](crate::ErrorKind::SessionExpired).
     pub fn resume(mut self, session: SessionInfo) -> Self {
         self.resume = (session.id != SessionId::NONE).then_some(session);

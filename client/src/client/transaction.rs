@@ -37,19 +37,6 @@ impl<'a> Transaction<'a> {
         self
     }
 
-    /// Returns the paths of the lock znodes that have to exist for it to commit: those of the lock, the
-    /// locks or the leadership that it is guarded by; none if it is not
-    /// [guarded](crate::recipes::LockGuard::guarded).
-    pub fn checked_locks(&self) -> Vec<String> {
-        let mut paths = Vec::new();
-        for op in self.ops.iter().take(self.lock_checks) {
-            if let MultiOp::Check(check) = op {
-                paths.push(self.client.root().to_client_or_as_it_is(check.path.clone()));
-            }
-        }
-        paths
-    }
-
     /// Returns how many parts the caller has added.
     pub(crate) fn parts(&self) -> usize {
         self.ops.len().saturating_sub(self.lock_checks)

@@ -59,7 +59,7 @@ impl Mutex {
         self.acquire_metered(&WaitMeter::default()).await
     }
 
-    /// The same, with the time that others take on a meter.
+    /// The same; adds the time of waits for others to `meter`.
     pub(crate) async fn acquire_metered(&self, meter: &WaitMeter) -> Result<LockGuard, Error> {
         let data = self.options.bytes();
         let spec = self.spec(&data);

@@ -53,7 +53,7 @@ pub(crate) async fn take_turn(
     take_turn_metered(client, spec, turn, &WaitMeter::default()).await
 }
 
-/// The same, with the time that others take on a meter.
+/// The same; adds the time of waits for others to `meter`.
 pub(crate) async fn take_turn_metered(
     client: &Client,
     spec: &QueueNodeSpec<'_>,

@@ -17,8 +17,8 @@ use super::wait_meter::WaitMeter;
 
 const LEASE_BASE: &str = "lease-";
 
-/// How long a try waits for clients that are about to take a permit. One of them may stand still: a
-/// try is not to wait for the end of its session. The time of the try's own requests does not count.
+/// How long a try waits for clients that are about to take a permit. One of them may stand still:
+/// a try is not to wait for the end of its session. The time of its own requests does not count.
 const TRY_MAX: Duration = Duration::from_secs(1);
 
 /// Where the number of permits comes from.

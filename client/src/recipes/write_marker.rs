@@ -28,7 +28,7 @@ const WITNESSES_MAX: usize = 32;
 
 /// One witness: an ephemeral znode and the number of the last transaction that was to write it.
 #[derive(Debug)]
-struct Marker {
+struct Witness {
     queue_node: QueueNode,
     path: String,
     /// Whether its znode was created.
@@ -51,7 +51,7 @@ enum Again {
 pub(crate) struct WriteMarker {
     client: Client,
     dir: String,
-    free: Mutex<Vec<Marker>>,
+    free: Mutex<Vec<Witness>>,
     turns: Semaphore,
     is_refused: AtomicBool,
 }
@@ -81,21 +81,21 @@ impl WriteMarker {
             return self.commit_alone(&parts).await;
         }
         let free = self.free().pop();
-        let mut marker = match free {
-            Some(marker) => marker,
-            None => self.planned_marker()?,
+        let mut witness = match free {
+            Some(witness) => witness,
+            None => self.planned_witness()?,
         };
-        marker.number += 1;
+        witness.number += 1;
         loop {
-            let outcome = self.commit_numbered(&mut marker, &parts).await;
+            let outcome = self.commit_numbered(&mut witness, &parts).await;
             let again = match outcome {
                 Ok(None) => {
-                    self.free().push(marker);
+                    self.free().push(witness);
                     return Ok(());
                 }
                 Ok(Some(again)) => again,
                 Err(error) => {
-                    self.free().push(marker);
+                    self.free().push(witness);
                     return Err(error);
                 }
             };
@@ -103,11 +103,11 @@ impl WriteMarker {
                 Again::Now => {}
                 Again::WithContainer => match ensure_containers(&self.client, &self.dir).await {
                     Err(error) if is_refusal(&error) => {
-                        return self.refused(marker, &parts).await;
+                        return self.refused(witness, &parts).await;
                     }
                     ensured => ensured?,
                 },
-                Again::WithoutWitness => return self.refused(marker, &parts).await,
+                Again::WithoutWitness => return self.refused(witness, &parts).await,
             }
         }
     }
@@ -115,12 +115,12 @@ impl WriteMarker {
     /// Commits without a witness, from now on.
     async fn refused(
         &self,
-        mut marker: Marker,
+        mut witness: Witness,
         parts: &impl for<'a> Fn(Transaction<'a>) -> Transaction<'a>,
     ) -> Result<(), Error> {
         debug!(dir = self.dir, "no witness may be created: a lost reply leaves a write in doubt");
         self.is_refused.store(true, Ordering::Relaxed);
-        marker.queue_node.disarm();
+        witness.queue_node.disarm();
         self.commit_alone(parts).await
     }
 
@@ -141,39 +141,39 @@ impl WriteMarker {
         }
     }
 
-    fn planned_marker(&self) -> Result<Marker, Error> {
+    fn planned_witness(&self) -> Result<Witness, Error> {
         let queue_node = QueueNode::planned(&self.client, &self.dir, "witness")?;
         let path = queue_node.paths().pop().unwrap_or_default();
-        Ok(Marker { queue_node, path, exists: false, number: 0 })
+        Ok(Witness { queue_node, path, exists: false, number: 0 })
     }
 
     /// Commits the parts and the witness's number; `None` when that is done.
     async fn commit_numbered(
         &self,
-        marker: &mut Marker,
+        witness: &mut Witness,
         parts: &impl for<'a> Fn(Transaction<'a>) -> Transaction<'a>,
     ) -> Result<Option<Again>, Error> {
-        let number = marker.number.to_string();
+        let number = witness.number.to_string();
         let mut tries = 0;
         loop {
-            let held = if marker.exists { std::slice::from_ref(&marker.path) } else { &[] };
+            let held = if witness.exists { std::slice::from_ref(&witness.path) } else { &[] };
             let transaction = parts(self.client.transaction().while_held(held));
             let of_witness = transaction.parts();
-            let (path, data) = (marker.path.as_str(), number.as_bytes());
-            let transaction = if marker.exists {
+            let (path, data) = (witness.path.as_str(), number.as_bytes());
+            let transaction = if witness.exists {
                 transaction.set_data(path, data, -1)
             } else {
                 transaction.create(path, data, Acl::open(), CreateMode::Ephemeral)
             };
-            let committed = transaction.commit().marking(marker.queue_node.sent()).await;
+            let committed = transaction.commit().marking(witness.queue_node.sent()).await;
             let Err(error) = committed else {
-                marker.exists = true;
+                witness.exists = true;
                 return Ok(None);
             };
             if error.is_transient() {
                 back_off(&self.client, &error, &mut tries).await;
                 if error.may_have_happened() {
-                    let seen = self.has_seen(marker, data).await;
+                    let seen = self.has_seen(witness, data).await;
                     // Without an answer of the witness the transaction stays in doubt.
                     if seen.map_err(|error| error.with_doubt(true))? {
                         return Ok(None);
@@ -181,13 +181,13 @@ impl WriteMarker {
                 }
             } else if *error.kind() == ErrorKind::LockLost {
                 // Somebody has deleted the witness: with it, nothing was committed.
-                marker.exists = false;
+                witness.exists = false;
                 return Ok(Some(Again::Now));
-            } else if error.part() == Some(of_witness) && !marker.exists {
+            } else if error.part() == Some(of_witness) && !witness.exists {
                 return match error.code() {
                     Some(ErrorCode::NoNode) => Ok(Some(Again::WithContainer)),
                     Some(ErrorCode::NodeExists) => {
-                        marker.exists = true;
+                        witness.exists = true;
                         Ok(Some(Again::Now))
                     }
                     _ if is_refusal(&error) => Ok(Some(Again::WithoutWitness)),
@@ -200,23 +200,23 @@ impl WriteMarker {
     }
 
     /// Whether the witness tells that the transaction happened; notes whether there is one.
-    async fn has_seen(&self, marker: &mut Marker, number: &[u8]) -> Result<bool, Error> {
-        let path = marker.path.as_str();
+    async fn has_seen(&self, witness: &mut Witness, number: &[u8]) -> Result<bool, Error> {
+        let path = witness.path.as_str();
         retry_transient(&self.client, || self.client.sync(path)).await?;
         match retry_transient(&self.client, || self.client.get(path)).await {
             Ok((data, _)) => {
-                marker.exists = true;
+                witness.exists = true;
                 Ok(data.as_ref() == number && !planted!("lost-reply-adds-twice"))
             }
             Err(error) if is_no_node(&error) => {
-                marker.exists = false;
+                witness.exists = false;
                 Ok(false)
             }
             Err(error) => Err(error),
         }
     }
 
-    fn free(&self) -> MutexGuard<'_, Vec<Marker>> {
+    fn free(&self) -> MutexGuard<'_, Vec<Witness>> {
         self.free.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

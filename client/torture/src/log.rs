@@ -77,11 +77,18 @@ impl Log {
         std::mem::take(&mut self.observed)
     }
 
-    /// Tells that everything from one zxid to another is there.
+    /// Notes that everything from one zxid to another is there. An empty range, `to` just before
+    /// `from`, ends a gap.
     pub fn covers(&mut self, from: i64, to: i64) {
-        if from <= to {
+        if from <= to + 1 {
             self.seen.push((from, to));
         }
+    }
+
+    /// Forgets what was covered.
+    #[cfg(test)]
+    pub(crate) fn uncover(&mut self) {
+        self.seen.clear();
     }
 
     pub(crate) fn list(&mut self, listing: Listing) {
@@ -209,6 +216,8 @@ mod tests {
         log.list(listing(1));
         assert_eq!(log.open_gaps("/d"), []);
         assert_eq!(log.open_gaps("/e"), [(7, 8)]);
+        log.covers(15, 14);
+        assert_eq!(log.gaps(), [(7, 8), (13, 14)]);
     }
 
     #[test]

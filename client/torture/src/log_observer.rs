@@ -131,7 +131,7 @@ impl LogObserver {
                     let taken = loop {
                         match timeout(Duration::ZERO, unconstrained(watcher.changed())).await {
                             Err(_) => break Ok(()),
-                            // Events came that the watcher had no room for, or the session has ended.
+                            // More events came than the watcher holds, or the session has ended.
                             Ok(Err(error)) => break Err(error),
                             Ok(Ok(_)) if state.has_changed().unwrap_or(true) => break Ok(()),
                             Ok(Ok(event)) => self.saw(&event),
@@ -153,7 +153,7 @@ impl LogObserver {
                 }
             }
         };
-        // The transaction of the sync may have come before the watch.
+        // The last transaction that the first sync reports may precede the watch.
         self.log().covers(from + 1, covered);
         if end.is_ok() {
             // The session would end by itself as well.

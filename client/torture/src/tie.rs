@@ -2,7 +2,7 @@
 
 use std::future::pending;
 
-use zoolet_client::recipes::{LeaderLatch, LockGuard, MultiGuard};
+use zoolet_client::recipes::{LeaderLatch, LeadershipState, LockGuard, MultiGuard};
 use zoolet_client::{Error, Transaction};
 
 /// The handle of a grant.
@@ -32,6 +32,17 @@ impl<'a> Tie<'a> {
     /// Whether it reports losses at all.
     pub(crate) const fn reports(self) -> bool {
         !matches!(self, Self::None)
+    }
+
+    /// Whether the handle is still for this znode: a latch may have begun another term.
+    pub(crate) fn is_for(self, path: &str) -> bool {
+        match self {
+            Self::Latch(latch) => matches!(
+                &*latch.standing().borrow(),
+                LeadershipState::Leading { path: own, .. } if own == path
+            ),
+            Self::None | Self::Guard(_) | Self::Several(_) => true,
+        }
     }
 
     /// A transaction that commits only while the lock is held.

@@ -368,18 +368,18 @@ impl Worker {
     /// Writes in the ensemble, if the lock is still held there.
     async fn write_guarded(&self, tie: Tie<'_>, held: &[Held]) {
         let Some(first) = held.first() else { return };
+        let is_for_all = || held.iter().all(|held| tie.is_for(&held.path));
+        let was_for_all = is_for_all();
         let Some(Ok(transaction)) = tie.guarded() else { return };
-        // A latch may have begun another term meanwhile: that is another znode.
-        let checked = transaction.checked_locks();
+        if !(was_for_all && is_for_all()) {
+            return;
+        }
         let ledger = self.context.ledger_of(&first.lock.path);
         let token = first.token.to_string();
         match transaction.set_data(&ledger, token.as_bytes(), -1).commit().await {
             Ok((zxid, _)) => {
                 // Another holder may have a znode of the same name.
                 for held in held.iter().filter(|held| held.lock.recipe != Recipe::SimpleLock) {
-                    if !checked.contains(&held.path) {
-                        continue;
-                    }
                     self.context.recorder.guarded(Guarded {
                         lock: held.lock.path.clone(),
                         path: held.path.clone(),

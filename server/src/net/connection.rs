@@ -374,9 +374,9 @@ impl Connection {
         Ok((now + Duration::from_secs(1)).max(idle_at.min(now + Duration::from_millis(timeout_ms))))
     }
 
-    /// Closes the connection when everything is written. What the client still sends is read and dropped,
-    /// because a socket that is closed over unread bytes resets the connection, and the client
-    /// may lose what it has not read yet.
+    /// Closes the connection when everything is written. What the client still sends is read and
+    /// dropped, because a socket that is closed over unread bytes resets the connection, and the
+    /// client may lose what it has not read yet.
     async fn finish(&mut self) -> Result<(), ConnectionError> {
         let linger = async {
             self.stream.shutdown().await?;

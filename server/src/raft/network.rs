@@ -42,8 +42,8 @@ pub(super) struct Links {
     /// What is the same for all of them.
     template: LinkOptions,
     append_timeout: Duration,
-    /// Whether this server leads and has had no reply of a majority for too long. Appends carry it, so
-    /// that followers which still get this leader's appends do not go on serving what a majority
+    /// Whether this server leads and has had no reply of a majority for too long. Appends carry it,
+    /// so that followers which still get this leader's appends do not go on serving what a majority
     /// somewhere else may have left behind.
     suspects_quorum: AtomicBool,
     /// The index of the last membership without this server that others have reported; zero for

@@ -29,9 +29,9 @@ pub struct Proposer {
     seen: Mutex<Seen>,
     /// New commands, or something new in `seen`.
     pub(super) wake: Notify,
-    pub(super) wake_sync: Notify,
-    pub(super) wake_touch: Notify,
-    pub(super) wake_reconfig: Notify,
+    wake_sync: Notify,
+    wake_touch: Notify,
+    wake_reconfig: Notify,
 }
 
 impl Proposer {

@@ -4,7 +4,6 @@ use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
-
 use zoolet_storage::StorageError;
 
 /// Why a server cannot join its ensemble.

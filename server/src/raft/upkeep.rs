@@ -18,7 +18,6 @@ use super::machine::Machine;
 use super::network::Links;
 use super::options::Timing;
 use super::read_index::ReadIndex;
-
 use super::state_machine::{Progress, Snapshots};
 use super::transfer::transfer_leadership;
 use super::types::{LogId, term_of};

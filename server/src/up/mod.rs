@@ -145,7 +145,7 @@ fn stop_requested() -> io::Result<impl Future<Output = ()>> {
 async fn wait_ready(children: &mut [Child]) -> Result<(), UpError> {
     let ready = async {
         loop {
-            look_at(children).await;
+            look_at(children, false).await;
             let ended = children.iter().filter(|child| child.end().is_some());
             if !is_majority(children, |child| child.end().is_none()) {
                 return Err(UpError::Ended(Ends(ended.map(end_of).collect())));
@@ -168,11 +168,12 @@ async fn wait_ready(children: &mut [Child]) -> Result<(), UpError> {
     }
 }
 
-/// Looks at all children at the same time: which have exited, and which serve by now.
-async fn look_at(children: &mut [Child]) {
+/// Looks at all children at the same time: which have exited, and which serve by now. `restarts`
+/// says whether those that have exited are restarted.
+async fn look_at(children: &mut [Child], restarts: bool) {
     for child in children.iter_mut() {
         if child.has_just_ended() {
-            log_exit(child);
+            log_exit(child, restarts);
         }
     }
     let starting =
@@ -190,14 +191,13 @@ fn end_of(child: &Child) -> (u8, Option<String>) {
     (child.server.id, child.end())
 }
 
-fn log_exit(child: &Child) {
+fn log_exit(child: &Child, restarts: bool) {
     let (server, why) = (child.server.id, child.end().unwrap_or_default());
-    let delay = child.restart_delay();
-    if delay.is_zero() {
-        warn!(server, why, "server {server} exited; restarting");
-    } else {
-        let delay_s = delay.as_secs_f64();
-        warn!(server, why, "server {server} exited; restarting in {delay_s:.1} s");
+    let delay_s = child.restart_delay().as_secs_f64().ceil();
+    match (restarts, delay_s > 0.0) {
+        (false, _) => warn!("server {server} exited: {why}"),
+        (true, false) => warn!("server {server} exited: {why}; restarting"),
+        (true, true) => warn!("server {server} exited: {why}; restarting in {delay_s:.0} s"),
     }
     if why.contains("is damaged") {
         warn!(server, "move its directory away, as docs/storage.md says: the others rebuild it");
@@ -225,7 +225,7 @@ fn announce(plan: &Plan, children: &[Child]) -> io::Result<()> {
 async fn keep_running(plan: &Plan, children: &mut [Child]) -> Result<(), UpError> {
     loop {
         let mut restarted = false;
-        look_at(children).await;
+        look_at(children, true).await;
         for child in children.iter_mut() {
             if child.end().is_some() && child.restart_delay().is_zero() {
                 child.restart(plan)?;

@@ -128,7 +128,7 @@ pub(crate) async fn sessions_are_closed_and_opened(scene: &Scene) {
     assert_eq!(said.out, format!("Created {top}/e\n"), "the session took it along");
     let errors: Vec<&str> = said.err.lines().filter(|line| line.starts_with("Error: ")).collect();
     assert_eq!(errors.len(), 3, "{said:?}");
-    assert!(errors[0].contains("no session") && errors[1].contains("127.0.0.1:1"), "{said:?}");
+    assert!(errors[0].contains("not connected") && errors[1].contains("127.0.0.1:1"), "{said:?}");
     assert_eq!(said.code, Some(2));
 }
 

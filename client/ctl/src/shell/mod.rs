@@ -318,7 +318,7 @@ fn help(command: Option<&str>) -> Result<String, CtlError> {
             format!("  {:<22}{about}", command.get_name())
         });
         let lines: Vec<String> = lines.collect();
-        return Ok(format!("{}\n`help COMMAND` tells more.", lines.join("\n")));
+        return Ok(format!("{}\n`help COMMAND` shows more.", lines.join("\n")));
     };
     match shell.find_subcommand_mut(name) {
         Some(command) => Ok(command.render_long_help().to_string().trim_end().to_owned()),

@@ -39,7 +39,7 @@ pub enum Promise {
     /// K4: it does so within a session timeout.
     NotifiedSoon,
     /// K4: every contender gets a turn once the faults are over.
-    NoneStuck,
+    NoWaiterStuck,
     /// K5: nothing is left behind.
     NothingLeft,
     /// K6: a client reports the loss before somebody else is granted the lock.
@@ -67,7 +67,7 @@ impl Promise {
             Self::InTurn => "K3 in turn",
             Self::OneWoken => "K4 one woken",
             Self::NotifiedSoon => "K4 notified soon",
-            Self::NoneStuck => "K4 none stuck",
+            Self::NoWaiterStuck => "K4 no waiter stuck",
             Self::NothingLeft => "K5 nothing left",
             Self::LossReported => "K6 loss reported",
             Self::QueueOrder => "K7 queue order",
@@ -186,7 +186,7 @@ pub fn check(history: &History) -> Verdict {
         verdict.breaks(Promise::NothingLeft, left.clone());
     }
     for stuck in &history.stuck {
-        verdict.breaks(Promise::NoneStuck, stuck.clone());
+        verdict.breaks(Promise::NoWaiterStuck, stuck.clone());
     }
     for error in &history.errors {
         verdict.breaks(Promise::NoError, error.clone());

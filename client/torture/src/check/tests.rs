@@ -290,7 +290,7 @@ fn a_loss_that_is_told_late_is_found() {
 #[test]
 fn what_is_left_behind_and_who_waits_for_ever_is_found() {
     assert_eq!(broken(|h| h.leftovers.push(znode(9))), [Promise::NothingLeft]);
-    assert_eq!(broken(|h| h.stuck.push("contender 1".into())), [Promise::NoneStuck]);
+    assert_eq!(broken(|h| h.stuck.push("contender 1".into())), [Promise::NoWaiterStuck]);
     assert_eq!(broken(|h| h.errors.push("no node".into())), [Promise::NoError]);
 }
 

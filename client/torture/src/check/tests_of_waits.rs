@@ -127,16 +127,20 @@ fn the_head_of_a_semaphore_s_queue_that_takes_no_lease_is_found() {
     assert_eq!(after(2_600_000), [Promise::NotifiedSoon]);
 }
 
-/// The promises that the truth breaks, changed so, when its log lacks what happened in a gap.
-fn broken_with_gap(gap: (i64, i64), lie: impl FnOnce(&mut History)) -> Vec<Promise> {
+/// The promises that the truth breaks, changed so, when its log lacks what happened in the gaps.
+fn broken_with_gaps(gaps: &[(i64, i64)], lie: impl FnOnce(&mut History)) -> Vec<Promise> {
     let mut history = truth();
     history.log = Log::default();
     history.log.add(1, "/t/mutex", Happened::Created);
     for (token, deleted) in [(5, 20), (6, 30), (7, 40)] {
         lived(&mut history, token, deleted);
     }
-    history.log.covers(1, gap.0 - 1);
-    history.log.covers(gap.1 + 1, 50);
+    let mut from = 1;
+    for gap in gaps {
+        history.log.covers(from, gap.0 - 1);
+        from = gap.1 + 1;
+    }
+    history.log.covers(from, 50);
     lie(&mut history);
     let mut promises = promises(&history);
     // The gap leaves grants unverified.
@@ -147,27 +151,57 @@ fn broken_with_gap(gap: (i64, i64), lie: impl FnOnce(&mut History)) -> Vec<Promi
 #[test]
 fn a_waiter_that_may_have_left_in_a_gap_makes_no_herd() {
     let herd = |history: &mut History| assert!(history.woken[2].insert(znode(5)));
-    assert_eq!(broken_with_gap((10, 12), herd), []);
-    assert_eq!(broken_with_gap((2, 3), herd), [Promise::OneWoken]);
-    assert_eq!(broken_with_gap((25, 26), herd), [Promise::OneWoken]);
+    assert_eq!(broken_with_gaps(&[(10, 12)], herd), []);
+    assert_eq!(broken_with_gaps(&[(2, 3)], herd), [Promise::OneWoken]);
+    assert_eq!(broken_with_gaps(&[(25, 26)], herd), [Promise::OneWoken]);
 }
 
+/// One that is hidden was created before the waiter, and went while that waited.
 #[test]
-fn a_wait_for_a_znode_that_a_gap_may_hide_is_not_late() {
+fn a_wait_for_a_znode_that_gaps_may_hide_is_not_late() {
     let late = |history: &mut History| {
         let second = &mut history.claims[1];
         (second.seen, second.granted_us, second.believed_until_us) = (24, 2_300_300, 2_300_400);
         let third = &mut history.claims[2];
         (third.granted_us, third.believed_until_us) = (2_300_500, 2_300_600);
     };
-    assert_eq!(broken_with_gap((22, 23), late), []);
-    assert_eq!(broken_with_gap((33, 35), late), [Promise::NotifiedSoon]);
-    assert_eq!(broken_with_gap((2, 3), late), [Promise::NotifiedSoon]);
+    assert_eq!(broken_with_gaps(&[(2, 3), (22, 23)], late), []);
+    for gaps in [&[(2, 3)][..], &[(22, 23)], &[(33, 35)], &[(2, 3), (33, 35)]] {
+        assert_eq!(broken_with_gaps(gaps, late), [Promise::NotifiedSoon], "{gaps:?}");
+    }
     let behind_one_unseen = |history: &mut History| {
         late(history);
         history.log.add(22, &znode(3), Happened::Deleted);
     };
-    assert_eq!(broken_with_gap((2, 3), behind_one_unseen), []);
+    assert_eq!(broken_with_gaps(&[(2, 3)], behind_one_unseen), []);
+}
+
+/// The head of a semaphore's queue may stand behind one that gaps hide.
+#[test]
+fn a_lease_that_comes_late_behind_gaps_proves_nothing() {
+    let with = |gaps: &[(i64, i64)]| {
+        let lives = [
+            ("locks/_c_0-lock-0000000005", 5, 20),
+            ("locks/_c_1-lock-0000000006", 6, 30),
+            ("leases/_c_2-lease-0000000007", 25, 40),
+        ];
+        let mut history = of(Recipe::Semaphore, "/t/two", &lives);
+        let lease = history.made.pop().unwrap();
+        history.made[1].extend(lease);
+        history.observed_us.extend([(20, 1_000), (25, 2_600_000)]);
+        history.log.uncover();
+        let mut from = 1;
+        for gap in gaps {
+            history.log.covers(from, gap.0 - 1);
+            from = gap.1 + 1;
+        }
+        history.log.covers(from, 100);
+        let mut promises = promises(&history);
+        promises.retain(|promise| *promise != Promise::Proves);
+        promises
+    };
+    assert_eq!(with(&[(2, 3)]), [Promise::NotifiedSoon]);
+    assert_eq!(with(&[(2, 3), (21, 22)]), []);
 }
 
 #[test]

@@ -86,7 +86,8 @@ pub(super) fn notified_soon(history: &History, lock: &Lock, lives: &[Life], verd
             continue;
         }
         let Some(freed) = freed_at(lock, claim, lives) else { continue };
-        if blind.may_hide(freed, claim.seen) {
+        let own = life_of(lives, claim).map_or(0, |own| own.created);
+        if blind.may_hide_predecessor(own, (freed, claim.seen)) {
             continue;
         }
         let former = released.get(&freed);
@@ -126,7 +127,8 @@ pub(super) fn leases_soon(history: &History, lock: &Lock, leases: &[Life], verdi
             *maker == Some(who) && life.created > head_at && waiter.is_at(life.created)
         });
         let Some((_, lease)) = lease else { continue };
-        if blind.iter().any(|dir| dir.may_hide(head_at, lease.created)) {
+        let (own, wait) = (waiter.created, (head_at, lease.created));
+        if blind.iter().any(|dir| dir.may_hide_predecessor(own, wait)) {
             continue;
         }
         let at_us = |zxid: i64| history.observed_us.get(&zxid).copied();
@@ -166,10 +168,13 @@ impl BlindSpots {
         Self { gaps: log.open_gaps(dir), unexplained: log.ends_without_create(dir) }
     }
 
-    /// Whether a znode that is not known may have gone from one transaction to another.
-    fn may_hide(&self, since: i64, until: i64) -> bool {
+    /// Whether a znode that is not known may have been created before a waiter's own and have gone
+    /// while it waited.
+    fn may_hide_predecessor(&self, own: i64, (since, until): (i64, i64)) -> bool {
+        let is_created_unseen = self.gaps.iter().any(|(from, _)| *from <= own);
         let inside = |zxid: &i64| (since..=until).contains(zxid);
-        touches(&self.gaps, since, until) || self.unexplained.iter().any(inside)
+        let is_gone_unseen = touches(&self.gaps, since, until);
+        is_created_unseen && (is_gone_unseen || self.unexplained.iter().any(inside))
     }
 }
 
