@@ -37,7 +37,8 @@ impl Comparer {
         }
     }
 
-    /// Asks all other voters once. A server that does not answer within `answer_timeout` is not counted.
+    /// Asks each other voter once. Those without a reply within `answer_timeout` are left out of the
+    /// comparison.
     pub(super) async fn compare(&self, answer_timeout: Duration) {
         let Questions { generation, asked } = self.divergence.questions();
         let voters: Vec<u64> = self.handle.metrics().membership_config.voter_ids().collect();

@@ -127,6 +127,16 @@ fn the_head_of_a_semaphore_s_queue_that_takes_no_lease_is_found() {
     assert_eq!(after(2_600_000), [Promise::NotifiedSoon]);
 }
 
+/// The observers have seen everything from 1 to `end` but what happened in the gaps.
+fn cover_all_but(history: &mut History, gaps: &[(i64, i64)], end: i64) {
+    let mut from = 1;
+    for (first, last) in gaps {
+        history.log.covers(from, first - 1);
+        from = last + 1;
+    }
+    history.log.covers(from, end);
+}
+
 /// The promises that the truth breaks, changed so, when its log lacks what happened in the gaps.
 fn broken_with_gaps(gaps: &[(i64, i64)], lie: impl FnOnce(&mut History)) -> Vec<Promise> {
     let mut history = truth();
@@ -135,12 +145,7 @@ fn broken_with_gaps(gaps: &[(i64, i64)], lie: impl FnOnce(&mut History)) -> Vec<
     for (token, deleted) in [(5, 20), (6, 30), (7, 40)] {
         lived(&mut history, token, deleted);
     }
-    let mut from = 1;
-    for gap in gaps {
-        history.log.covers(from, gap.0 - 1);
-        from = gap.1 + 1;
-    }
-    history.log.covers(from, 50);
+    cover_all_but(&mut history, gaps, 50);
     lie(&mut history);
     let mut promises = promises(&history);
     // The gap leaves grants unverified.
@@ -190,12 +195,7 @@ fn a_lease_that_comes_late_behind_gaps_proves_nothing() {
         history.made[1].extend(lease);
         history.observed_us.extend([(20, 1_000), (25, 2_600_000)]);
         history.log.uncover();
-        let mut from = 1;
-        for gap in gaps {
-            history.log.covers(from, gap.0 - 1);
-            from = gap.1 + 1;
-        }
-        history.log.covers(from, 100);
+        cover_all_but(&mut history, gaps, 100);
         let mut promises = promises(&history);
         promises.retain(|promise| *promise != Promise::Proves);
         promises

@@ -265,7 +265,7 @@ async fn a_voter_that_comes_after_the_founding_gets_its_vote() {
     let leader = ensemble.ready().await;
     ensemble.kill(leader).await;
     let other = (leader + 1) % 3;
-    // Without the third vote there is no leader to commit these.
+    // The old leader is down: the others elect one of themselves only if the late voter votes.
     ensemble.commit(other, 10).await;
     check(&ensemble).await;
 }
