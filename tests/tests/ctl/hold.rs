@@ -69,7 +69,9 @@ pub(crate) async fn a_lock_waits_for_every_family(scene: &Scene) {
 
 pub(crate) async fn every_family_finds_a_lock_in_front(scene: &Scene) {
     let path = scene.path().await;
-    let mut holder = scene.begin(&["lock", &path, "--", "sleep", "60"]);
+    // The znodes are there before the command runs, and a signal in between is an interruption.
+    let command = ["lock", &path, "--", "sh", "-c", "echo ready; exec sleep 60"];
+    let mut holder = begin_ready(scene, &command);
     let mut names = scene.until_children(&path, 2).await;
     names.sort_by_key(|name| !name.starts_with("_c_"));
     // What Curator and Go look at, and what kazoo does: names with the lowest numbers there are.
