@@ -19,7 +19,7 @@ pub mod node;
 pub mod outbox;
 pub mod peer;
 mod process;
-pub mod raft;
+pub mod replication;
 mod serve;
 pub mod transport;
 mod up;

@@ -28,7 +28,7 @@ use crate::fatal::Fatal;
 use crate::host::{ConfigView, Host};
 use crate::net::{self, ClientPort};
 use crate::peer::SecretError;
-use crate::raft::{self, Chunks, Machine, Raft, Staged, StateSnapshot};
+use crate::replication::{self, Chunks, Machine, Raft, Staged, StateSnapshot};
 use crate::transport::{Net, RealNet};
 
 /// How long a stopping server waits for its leadership to be taken over and its log to be durable.
@@ -70,7 +70,7 @@ pub enum StartError {
     Secret(#[from] SecretError),
     /// The log does not start.
     #[error(transparent)]
-    Raft(#[from] raft::StartError),
+    Raft(#[from] replication::StartError),
     /// The newest snapshot cannot be read.
     #[error("cannot read the newest snapshot: {0}")]
     Snapshot(#[from] RestoreError),
@@ -150,7 +150,7 @@ impl Node {
     }
 
     /// How the log stands.
-    pub fn status(&self) -> raft::Status {
+    pub fn status(&self) -> replication::Status {
         self.raft.status()
     }
 
@@ -211,8 +211,11 @@ async fn watch_for_leader(mut role: watch::Receiver<Role>, limit: Duration) {
 }
 
 /// Opens the log, and reads the state from the newest snapshot.
-fn open(options: raft::Options, wall_ms: i64) -> Result<(raft::Opened, State), StartError> {
-    let opened = raft::open(options, wall_ms)?;
+fn open(
+    options: replication::Options,
+    wall_ms: i64,
+) -> Result<(replication::Opened, State), StartError> {
+    let opened = replication::open(options, wall_ms)?;
     let state = match opened.snapshot() {
         Some(chunks) => State::restore(chunks)?,
         None => State::new(),

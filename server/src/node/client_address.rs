@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 
 use crate::config::{HostPort, ServerConfig, parse_members};
-use crate::raft;
+use crate::replication;
 
 /// The pause between two looks at the members' list.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
@@ -38,7 +38,11 @@ impl Configured {
     }
 
     /// Has the port follow the members' list.
-    pub(super) async fn follow(self, list: raft::StatusSource, wanted: watch::Sender<String>) {
+    pub(super) async fn follow(
+        self,
+        list: replication::StatusSource,
+        wanted: watch::Sender<String>,
+    ) {
         loop {
             sleep(LOOK_PAUSE).await;
             let address = self.wanted(list.own_line().as_deref());

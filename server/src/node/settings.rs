@@ -13,7 +13,7 @@ use crate::host;
 use crate::net::{EnsembleFigures, EnsembleSource, PortOptions, ServerInfo, Sizes};
 use crate::node::Seams;
 use crate::peer::{Secret, SecretError};
-use crate::raft::{self, BatchLimits, ConfiguredMember, Timing};
+use crate::replication::{self, BatchLimits, ConfiguredMember, Timing};
 
 /// How long the outcome of a proposal may stay unknown, in election timeouts.
 const PATIENCE_ELECTIONS: u32 = 6;
@@ -73,7 +73,7 @@ pub(super) fn raft_options(
     config: &ServerConfig,
     seams: &Seams,
     secret: Option<Secret>,
-) -> raft::Options {
+) -> replication::Options {
     let ensemble = &config.ensemble;
     let members = config.members.iter().map(|(id, member)| ConfiguredMember {
         server: *id,
@@ -81,7 +81,7 @@ pub(super) fn raft_options(
         is_voter: member.role == Role::Participant,
         line: member.to_string(),
     });
-    raft::Options {
+    replication::Options {
         server: config.server_id,
         cluster_id: config.cluster_id(),
         cluster_named: ensemble.cluster_id.is_some(),
@@ -214,7 +214,7 @@ pub(super) fn server_info(
 }
 
 /// The ensemble as the replication knows it.
-pub(super) struct KnownEnsemble(pub(super) raft::StatusSource);
+pub(super) struct KnownEnsemble(pub(super) replication::StatusSource);
 
 impl EnsembleSource for KnownEnsemble {
     fn figures(&self) -> EnsembleFigures {
@@ -226,7 +226,7 @@ impl EnsembleSource for KnownEnsemble {
     }
 }
 
-fn ensemble_figures(status: &raft::Status) -> EnsembleFigures {
+fn ensemble_figures(status: &replication::Status) -> EnsembleFigures {
     let synced = |is_voter: bool| {
         let peers = status.peers.iter().filter(|peer| peer.is_voter == is_voter);
         peers.filter(|peer| peer.is_synced).count()

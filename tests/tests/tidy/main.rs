@@ -34,18 +34,42 @@ const FORBIDDEN: [(&str, &[&str]); 22] = [
     ("server/replica/src", &["std::os"]),
     (
         "server/src/peer",
-        &["openraft", "std::fs", "zoolet_replica", "crate::raft", "crate::net", "crate::host"],
+        &[
+            "openraft",
+            "std::fs",
+            "zoolet_replica",
+            "crate::replication",
+            "crate::net",
+            "crate::host",
+        ],
     ),
     (
         "server/src/host",
-        &["openraft", "std::fs", "crate::raft", "crate::net", "zoolet_storage", "crate::peer"],
+        &[
+            "openraft",
+            "std::fs",
+            "crate::replication",
+            "crate::net",
+            "zoolet_storage",
+            "crate::peer",
+        ],
     ),
-    ("server/src/net", &["openraft", "std::fs", "crate::raft", "zoolet_storage", "crate::peer"]),
+    (
+        "server/src/net",
+        &["openraft", "std::fs", "crate::replication", "zoolet_storage", "crate::peer"],
+    ),
     // `reconfig` reads and writes member lists as `config` does.
-    ("server/src/raft", &["std::fs", "crate::net", "sled"]),
+    ("server/src/replication", &["std::fs", "crate::net", "sled"]),
     (
         "server/src/config",
-        &["tokio", "crate::raft", "crate::net", "crate::host", "zoolet_storage", "crate::peer"],
+        &[
+            "tokio",
+            "crate::replication",
+            "crate::net",
+            "crate::host",
+            "zoolet_storage",
+            "crate::peer",
+        ],
     ),
     // The seams, and what the layers share, know no layer; `clock` passes `Now` of the replica on,
     // and `fatal` catches panics as the storage does.
@@ -57,14 +81,20 @@ const FORBIDDEN: [(&str, &[&str]); 22] = [
     ("server/src/entropy.rs", &["crate::", "tokio", "std::fs", "zoolet_replica", "zoolet_storage"]),
     (
         "server/src/outbox.rs",
-        &["tokio", "std::fs", "crate::host", "crate::net", "crate::raft", "zoolet_replica"],
+        &["tokio", "std::fs", "crate::host", "crate::net", "crate::replication", "zoolet_replica"],
     ),
     // What puts the layers together, and what starts that.
     ("server/src/node", &["std::fs", "sled", "crate::up", "crate::embed", "crate::cli"]),
-    ("server/src/serve.rs", &["crate::raft", "crate::peer", "crate::host", "zoolet_replica"]),
-    ("server/src/cli.rs", &["tokio", "crate::raft", "crate::host", "zoolet_replica"]),
-    ("server/src/embed", &["std::fs", "crate::raft", "crate::host", "crate::net", "crate::peer"]),
-    ("server/src/up", &["crate::raft", "crate::host", "crate::net"]),
+    (
+        "server/src/serve.rs",
+        &["crate::replication", "crate::peer", "crate::host", "zoolet_replica"],
+    ),
+    ("server/src/cli.rs", &["tokio", "crate::replication", "crate::host", "zoolet_replica"]),
+    (
+        "server/src/embed",
+        &["std::fs", "crate::replication", "crate::host", "crate::net", "crate::peer"],
+    ),
+    ("server/src/up", &["crate::replication", "crate::host", "crate::net"]),
     ("client/src", &["zoolet_server", "sled"]),
     ("client/ctl/src", &["zoolet_jute", "zoolet_server"]),
     ("client/torture/src", &["zoolet_server", "sled"]),
@@ -80,7 +110,7 @@ const DEPENDENCIES: [(&str, &[&str]); 2] = [
 ];
 
 /// The files that may name openraft: the layer that it is in, and the filter of its log lines.
-const NAMES_OPENRAFT: [&str; 2] = ["server/src/raft/", "server/src/logging.rs"];
+const NAMES_OPENRAFT: [&str; 2] = ["server/src/replication/", "server/src/logging.rs"];
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()

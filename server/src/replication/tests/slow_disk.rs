@@ -9,7 +9,7 @@ use zoolet_storage::{Disk, MemoryDisk, Survival};
 
 use super::cluster::check;
 use super::ensemble::{Ensemble, PATIENCE};
-use crate::raft::Timing;
+use crate::replication::Timing;
 
 /// A client's session had ended on one server, and a read through another one still saw its
 /// ephemeral znode: that server waited for its own disk before it applied what was committed, or

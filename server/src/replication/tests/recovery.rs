@@ -12,12 +12,12 @@ use zoolet_storage::{
 
 use super::cluster::{check, left_behind};
 use super::ensemble::Ensemble;
-use crate::raft::log_store::LogStore;
-use crate::raft::node_ids::node_id;
-use crate::raft::types::{
+use crate::replication::log_store::LogStore;
+use crate::replication::node_ids::node_id;
+use crate::replication::types::{
     Body, Member, Membership, SnapshotMeta, StoredMembership, Vote, log_id, term_of,
 };
-use crate::raft::{StartError, codec, open};
+use crate::replication::{StartError, codec, open};
 
 /// The directory of the server that is made here.
 const DIRECTORY: u64 = 5;
@@ -150,7 +150,7 @@ async fn purged_entries_are_not_skipped() {
 
 #[test]
 fn a_start_number_that_is_damaged_is_not_used() {
-    use crate::raft::boot::next;
+    use crate::replication::boot::next;
     let path = Path::new("data/boot");
     let with = |bytes: &[u8]| {
         let disk = MemoryDisk::new();

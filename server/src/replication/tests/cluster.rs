@@ -11,7 +11,7 @@ use zoolet_storage::Fault;
 use super::ensemble::{Ensemble, PATIENCE, Server, command};
 use super::recorder::Applied;
 use crate::host::Proposals;
-use crate::raft::types::{Body, Callback, Member};
+use crate::replication::types::{Body, Callback, Member};
 
 /// Each start's commands are applied in rising order, which also means at most once; and all
 /// servers have applied the same.

@@ -11,9 +11,9 @@ use zoolet_replica::{Batch, Origin, Role, ServerId};
 use super::ensemble::{Ensemble, PATIENCE, command};
 use crate::fatal::Fatal;
 use crate::peer::{CallError, FrameLimits, Identity, Lane, Link, LinkOptions, Target};
-use crate::raft::codec;
-use crate::raft::rpc_kind::RpcKind;
-use crate::raft::types::{SnapshotMeta, Vote};
+use crate::replication::codec;
+use crate::replication::rpc_kind::RpcKind;
+use crate::replication::types::{SnapshotMeta, Vote};
 use crate::transport::RealNet;
 
 /// A link of server `from` to server `to` that no cut breaks.

@@ -9,10 +9,10 @@ use tokio::time::sleep;
 use super::ensemble::Ensemble;
 use crate::fatal::Fatal;
 use crate::peer::{Answer, Call, FrameLimits, Identity, PeerPort, PeerPortOptions, Service};
-use crate::raft::codec;
-use crate::raft::node_ids::{directory_of, server_of};
-use crate::raft::rpc_kind::RpcKind;
-use crate::raft::types::Vote;
+use crate::replication::codec;
+use crate::replication::node_ids::{directory_of, server_of};
+use crate::replication::rpc_kind::RpcKind;
+use crate::replication::types::Vote;
 use crate::transport::{BoxFuture, RealNet};
 
 /// A peer that follows a leader of a later term.

@@ -8,9 +8,9 @@ use zoolet_replica::Role;
 use super::calls::link;
 use super::cluster::check;
 use super::ensemble::{Ensemble, PATIENCE};
-use crate::raft::codec;
-use crate::raft::rpc_kind::RpcKind;
-use crate::raft::types::{Vote, log_id};
+use crate::replication::codec;
+use crate::replication::rpc_kind::RpcKind;
+use crate::replication::types::{Vote, log_id};
 
 /// Makes a server's state another one than its log gives.
 fn drift(ensemble: &mut Ensemble, at: usize, by: u64) {
@@ -27,7 +27,11 @@ async fn halted(ensemble: &mut Ensemble, at: usize) {
 }
 
 /// Waits until the status of a server is so.
-async fn until(ensemble: &mut Ensemble, at: usize, is_so: impl Fn(&crate::raft::Status) -> bool) {
+async fn until(
+    ensemble: &mut Ensemble,
+    at: usize,
+    is_so: impl Fn(&crate::replication::Status) -> bool,
+) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so(&ensemble.server(at).raft.status()) {
         assert!(Instant::now() < deadline, "{:?}", ensemble.server(at).raft.status());

@@ -20,7 +20,7 @@ use crate::config::StartMode;
 use crate::entropy::RealEntropy;
 use crate::fatal::Fatal;
 use crate::host::Proposals;
-use crate::raft::{
+use crate::replication::{
     BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, Options, Proposer, Raft, Timing, open,
 };
 use crate::transport::{BoxFuture, Listener, Net, RealNet, Stream};

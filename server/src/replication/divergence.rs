@@ -379,7 +379,7 @@ impl Divergence {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::raft::types::log_id;
+    use crate::replication::types::log_id;
 
     /// A state that differed was replaced by a snapshot while the others were asked about it: the
     /// answers were compared with the new state, which then seemed to differ.

@@ -11,7 +11,7 @@ use super::cluster::{check, left_behind, with_commands};
 use super::ensemble::{Ensemble, PATIENCE};
 use crate::config::StartMode;
 use crate::host::{ConfigView, Proposals};
-use crate::raft::Options;
+use crate::replication::Options;
 
 /// Longer than several elections take.
 async fn several_elections(ensemble: &Ensemble) {

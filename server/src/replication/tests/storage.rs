@@ -13,11 +13,11 @@ use zoolet_storage::{Disk, MemoryDisk, RealDisk, SnapshotName, SnapshotStore, Wa
 
 use super::ensemble::PATIENCE;
 use super::recorder::Recorder;
-use crate::raft::Staged;
-use crate::raft::log_store::LogStore;
-use crate::raft::proposer::Proposer;
-use crate::raft::state_machine::{Snapshots, StateMachine};
-use crate::raft::types::TypeConfig;
+use crate::replication::Staged;
+use crate::replication::log_store::LogStore;
+use crate::replication::proposer::Proposer;
+use crate::replication::state_machine::{Snapshots, StateMachine};
+use crate::replication::types::TypeConfig;
 
 #[derive(Debug)]
 enum Place {

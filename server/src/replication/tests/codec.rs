@@ -8,8 +8,8 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest, VoteResponse,
 };
 
-use crate::raft::codec::{self, Reader};
-use crate::raft::types::{
+use crate::replication::codec::{self, Reader};
+use crate::replication::types::{
     Body, LogEntry, Member, Membership, SnapshotMeta, StoredMembership, Vote, log_id,
 };
 
@@ -20,7 +20,7 @@ fn membership() -> Membership {
     Membership::new(vec![BTreeSet::from([1, 2]), BTreeSet::from([2])], members).unwrap()
 }
 
-fn append_request() -> AppendEntriesRequest<crate::raft::types::TypeConfig> {
+fn append_request() -> AppendEntriesRequest<crate::replication::types::TypeConfig> {
     let entry = |index, payload| LogEntry { log_id: log_id(2, index), payload };
     AppendEntriesRequest {
         vote: Vote::new_committed(3, 1),

@@ -9,7 +9,7 @@ use zoolet_storage::{Disk, MemoryDisk, StorageError, WalOptions};
 
 use crate::config::StartMode;
 use crate::entropy::RealEntropy;
-use crate::raft::{
+use crate::replication::{
     BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, Options, StartError, Timing, boot, open,
 };
 

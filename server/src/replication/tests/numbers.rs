@@ -5,7 +5,7 @@ use zoolet_replica::{Batch, Origin};
 
 use super::cluster::check;
 use super::ensemble::{Ensemble, PATIENCE, command};
-use crate::raft::types::{Body, Callback};
+use crate::replication::types::{Body, Callback};
 
 /// While a leader ran, the log got a batch of a later start of the same server. The fence dropped
 /// everything that the leader proposed from then on, and the leader took it for applied.

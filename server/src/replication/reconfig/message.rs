@@ -7,11 +7,11 @@ use bytes::{BufMut, Bytes, BytesMut};
 use zoolet_jute::{Decode, Encode, ErrorCode, Id, ReconfigRequest, Stat};
 use zoolet_replica::Written;
 
-use crate::raft::codec::{Reader, malformed};
+use crate::replication::codec::{Reader, malformed};
 
 /// A request for a change, on its way from a client.
 #[derive(Clone, Debug)]
-pub(in crate::raft) struct Asked {
+pub(in crate::replication) struct Asked {
     pub number: u64,
     pub request: ReconfigRequest,
     pub identities: Arc<[Id]>,
