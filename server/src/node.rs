@@ -28,7 +28,8 @@ use crate::fatal::Fatal;
 use crate::host::{ConfigView, Host};
 use crate::net::{self, ClientPort};
 use crate::peer::SecretError;
-use crate::replication::{self, Chunks, Machine, Raft, Staged, StateSnapshot};
+use crate::replication::{self, Machine, Replication};
+use crate::snapshots::{Chunks, Staged, StateSnapshot};
 use crate::transport::{Net, RealNet};
 
 /// How long a stopping server waits for its leadership to be taken over and its log to be durable.
@@ -89,7 +90,7 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct Node {
     host: Arc<Host>,
-    raft: Raft,
+    replication: Replication,
     port: ClientPort,
     ticker: JoinHandle<((), (), ())>,
     fatal: Fatal,
@@ -112,10 +113,10 @@ impl Node {
         let limits = settings::host_limits(&config);
         let host = Host::with_limits(replica, Arc::clone(&seams.clock), proposer, limits);
         let (fatal, machine) = (Fatal::default(), Arc::new(HostMachine(Arc::clone(&host))));
-        let raft = opened.start(machine, Arc::clone(&seams.net), fatal.clone()).await?;
+        let replication = opened.start(machine, Arc::clone(&seams.net), fatal.clone()).await?;
         let address = config.client_bind.to_string();
         let disk = Arc::clone(&seams.disk);
-        let ensemble = settings::KnownEnsemble(raft.status_source());
+        let ensemble = settings::KnownEnsemble(replication.status_source());
         let server_info = settings::server_info(&config, disk, ensemble);
         let port_options = settings::port_options(&config, server_info);
         let (wanted, followed) = watch::channel(address.clone());
@@ -123,15 +124,15 @@ impl Node {
         let port = net::listen(port_options, Arc::clone(&host), net, followed, &fatal)
             .await
             .map_err(|source| StartError::Listen { address, source })?;
-        let addresses = Configured::new(&config).follow(raft.status_source(), wanted);
+        let addresses = Configured::new(&config).follow(replication.status_source(), wanted);
         let ticks = tick(Arc::clone(&host), settings::ticker_period(&config));
-        let watch = watch_for_leader(raft.role(), settings::leader_wanted_within(&config));
+        let watch = watch_for_leader(replication.role(), settings::leader_wanted_within(&config));
         let ticks = fatal.clone().endless("session clock", ticks);
         let watch = fatal.clone().finite("leader watch", watch);
         let addresses = fatal.clone().endless("client address", addresses);
         let ticker = tokio::spawn(async { tokio::join!(ticks, watch, addresses) });
-        info!(server, clients = %port.local_addr(), peers = ?raft.peer_addr(), "server started");
-        Ok(Self { host, raft, port, ticker, fatal })
+        info!(server, clients = %port.local_addr(), peers = ?replication.peer_addr(), "server started");
+        Ok(Self { host, replication, port, ticker, fatal })
     }
 
     /// The address on which clients are served now.
@@ -146,12 +147,12 @@ impl Node {
 
     /// The server's part in the ensemble, now and as it changes.
     pub fn role(&self) -> watch::Receiver<Role> {
-        self.raft.role()
+        self.replication.role()
     }
 
     /// How the log stands.
     pub fn status(&self) -> replication::Status {
-        self.raft.status()
+        self.replication.status()
     }
 
     /// The digest of the state with the last transaction in it, to compare servers by.
@@ -178,13 +179,13 @@ impl Node {
     pub(crate) async fn kill(mut self) {
         self.port.close();
         self.ticker.abort();
-        self.raft.stop().await;
+        self.replication.stop().await;
     }
 
     /// Stops in good order: no new clients, the lead handed over, the log durable.
     pub async fn shutdown(self) {
         self.port.close();
-        if timeout(SHUTDOWN_LIMIT, self.raft.shutdown()).await.is_err() {
+        if timeout(SHUTDOWN_LIMIT, self.replication.shutdown()).await.is_err() {
             warn!(limit_s = SHUTDOWN_LIMIT.as_secs(), "the log does not stop in time");
         }
         self.ticker.abort();

@@ -2,7 +2,7 @@
 //!
 //! A server calls another through a [`Link`], and answers calls through its [`PeerPort`]. Calls
 //! of one link arrive in the order in which they were made; answers come in any order. Nothing
-//! here knows what the bytes mean: `raft` gives each call a kind and a body.
+//! here reads the bodies of calls: `raft` and `replication` give each one an [`RpcKind`] and its body.
 //!
 //! A connection opens with a handshake in which both sides name the cluster, its founding,
 //! themselves with their directories, and the format's version. Who begins with anything else is
@@ -14,16 +14,21 @@ mod arrivals;
 mod frame;
 mod handshake;
 mod link;
+mod links;
+pub(crate) mod node_id;
 mod port;
 mod reach;
 mod refusals;
+mod rpc_kind;
 mod secret;
 
 pub use frame::FrameError;
 pub use handshake::{HandshakeError, Identity, Target};
 pub use link::{CallError, Link, LinkOptions};
+pub(crate) use links::Links;
 pub use port::{Answer, Call, PeerPort, PeerPortOptions, Service};
 pub use reach::Reach;
+pub(crate) use rpc_kind::{RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER};
 pub use secret::{Secret, SecretError};
 
 /// What a connection is for. Each lane has a connection of its own, so that what must be quick

@@ -16,18 +16,16 @@ use tokio::time::{Instant, sleep};
 use zoolet_storage::StorageError;
 
 use super::blocking::blocking;
-use super::codec::Reader;
 use super::directory::DirectoryIdentity;
 use super::founding::{AcceptorFile, Founding, Reply, Request, ballot, choose, round_of};
 use super::handle::RaftHandle;
-use super::network::Links;
-use super::node_ids::{directory_of, new_founding};
 use super::options::ConfiguredMember;
-use super::rpc_kind::RpcKind;
 use crate::config::StartMode;
 use crate::entropy::Entropy;
 use crate::fatal::Fatal;
-use crate::peer::{Identity, Link};
+use crate::peer::node_id::{directory_of, new_founding, server_of};
+use crate::peer::{Identity, Link, Links, RpcKind};
+use crate::wire::Reader;
 
 /// The pause between two looks at what others do.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
@@ -314,7 +312,7 @@ impl Bootstrap {
             }
             sleep(LOOK_PAUSE).await;
         }
-        match self.handle.raft().initialize(founding.members()).await {
+        match self.handle.initialize(founding.members()).await {
             Ok(()) => {
                 let founding = format_args!("{:#018x}", founding.id).to_string();
                 tracing::info!(founding, "founded the ensemble");
@@ -357,8 +355,9 @@ impl Bootstrap {
     }
 
     fn warn_of_differences(&self) {
-        let in_log: Vec<u64> = self.handle.voters().into_iter().collect();
-        let configured: Vec<u64> = self.voters().into_keys().collect();
+        let in_log = self.handle.view().membership.voters();
+        let in_log: BTreeSet<u64> = in_log.into_iter().map(server_of).collect();
+        let configured: BTreeSet<u64> = self.voters().into_keys().collect();
         if !in_log.is_empty() && in_log != configured && !self.handle.is_ensemble_changed() {
             tracing::warn!(
                 ?in_log,

@@ -6,15 +6,13 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
-use zoolet_storage::Wal;
-
-use super::types::{LogId, term_of};
+use zoolet_storage::{LogPosition, Wal};
 
 /// What was committed here.
 #[derive(Debug)]
 pub(super) struct Committed {
     wal: Arc<Wal>,
-    applied: watch::Receiver<Option<LogId>>,
+    applied: watch::Receiver<Option<LogPosition>>,
     /// The last contradiction that was reported, and who sent it.
     reported: Mutex<Option<(u64, Contradiction)>>,
 }
@@ -35,7 +33,7 @@ impl fmt::Display for Contradiction {
 }
 
 impl Committed {
-    pub(super) fn new(wal: Arc<Wal>, applied: watch::Receiver<Option<LogId>>) -> Self {
+    pub(super) fn new(wal: Arc<Wal>, applied: watch::Receiver<Option<LogPosition>>) -> Self {
         Self { wal, applied, reported: Mutex::default() }
     }
 
@@ -44,10 +42,10 @@ impl Committed {
     pub(super) fn contradicts(
         &self,
         peer: u64,
-        entries: impl Iterator<Item = LogId>,
+        entries: impl IntoIterator<Item = LogPosition>,
     ) -> Option<Contradiction> {
         let (state, applied) = (self.wal.state(), *self.applied.borrow());
-        let applied = applied.map(|last| (last.index, term_of(&last)));
+        let applied = applied.map(|last| (last.index, last.term));
         let committed = state.committed.map(|last| (last.index, last.term));
         let through = applied.max(committed)?.0;
         let purged = state.purged.map(|last| (last.index, last.term));
@@ -56,11 +54,12 @@ impl Committed {
             let known = known.filter(|(at, _)| *at == index).map(|(_, term)| term).next();
             known.or_else(|| self.wal.position(index).map(|position| position.term))
         };
-        let contradiction = entries.filter(|entry| entry.index <= through).find_map(|entry| {
-            let (index, theirs) = (entry.index, term_of(&entry));
-            let ours = term_at(index).filter(|ours| *ours != theirs)?;
-            Some(Contradiction { index, ours, theirs })
-        })?;
+        let contradiction =
+            entries.into_iter().filter(|entry| entry.index <= through).find_map(|entry| {
+                let (index, theirs) = (entry.index, entry.term);
+                let ours = term_at(index).filter(|ours| *ours != theirs)?;
+                Some(Contradiction { index, ours, theirs })
+            })?;
         self.report(peer, contradiction);
         Some(contradiction)
     }

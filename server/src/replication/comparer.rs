@@ -4,15 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::time::{MissedTickBehavior, interval};
 
-use super::codec::Reader;
 use super::divergence::{Divergence, Questions, decode_answer, encode_questions};
 use super::handle::RaftHandle;
-use super::network::Links;
-use super::rpc_kind::RpcKind;
-use super::transfer::transfer_leadership;
-use crate::peer::Lane;
+use crate::peer::{Lane, Links, RpcKind};
+use crate::wire::Reader;
 
 /// Compares this server's state with the others'.
 #[derive(Clone, Debug)]
@@ -23,25 +19,11 @@ pub(super) struct Comparer {
 }
 
 impl Comparer {
-    /// Compares at this pace for as long as the server runs.
-    pub(super) async fn run(self, pace: Duration) {
-        let mut ticks = interval(pace);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            ticks.tick().await;
-            self.compare(pace).await;
-            if self.divergence.is_found() {
-                self.handle.raft().runtime_config().elect(false);
-                transfer_leadership(&self.handle, &self.links).await;
-            }
-        }
-    }
-
     /// Asks each other voter once. Those without a reply within `answer_timeout` are left out of the
     /// comparison.
     pub(super) async fn compare(&self, answer_timeout: Duration) {
         let Questions { generation, asked } = self.divergence.questions();
-        let voters: Vec<u64> = self.handle.metrics().membership_config.voter_ids().collect();
+        let voters: Vec<u64> = self.handle.view().membership.voters().into_iter().collect();
         let server = self.handle.node();
         let body = encode_questions(&asked);
         let others = voters.iter().filter(|voter| **voter != server && !asked.is_empty());

@@ -3,15 +3,16 @@
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use zoolet_replica::Role;
-use zoolet_storage::Wal;
+use zoolet_storage::{LogPosition, Wal};
 
+use super::applier::Progress;
 use super::bootstrap::{Agreement, Bootstrap};
+use super::commit_notifier::CommitNotifier;
 use super::committed::Committed;
 use super::comparer::Comparer;
 use super::directory::DirectoryIdentity;
@@ -22,8 +23,6 @@ use super::leader_contact::LeaderContact;
 use super::levels::{Ceiling, LevelKeeper};
 use super::machine::Machine;
 use super::moved_port::MovedPort;
-use super::network::Links;
-use super::node_ids::directory_of;
 use super::options::{ConfiguredMember, Options, Timing};
 use super::proposal_driver::ProposalDriver;
 use super::proposer::Proposer;
@@ -31,13 +30,15 @@ use super::read_index::ReadIndex;
 use super::reconfig::Reconfigurer;
 use super::replacement::Replacer;
 use super::rpc_server::RpcServer;
+use super::snapshot_scheduler::SnapshotScheduler;
 use super::start_error::StartError;
-use super::state_machine::{Progress, Snapshots};
-use super::types::LogId;
-use super::upkeep::{CommitNotifier, DiskWatch, RoleWatch, SnapshotScheduler};
+use super::supervisor::Supervisor;
 use super::{options, reconfig, status, sync};
 use crate::fatal::Fatal;
-use crate::peer::{self, Lane, LinkOptions, PeerPort, PeerPortOptions, Service};
+use crate::peer::node_id::directory_of;
+use crate::peer::{self, Lane, LinkOptions, Links, PeerPort, PeerPortOptions, Service};
+use crate::raft::PeerSignals;
+use crate::snapshots::Snapshots;
 use crate::transport::Net;
 
 /// Calls to one peer that wait, and answers to one peer that are not ready.
@@ -95,7 +96,7 @@ pub(super) fn links(
     };
     let address = |member: &ConfiguredMember| (u64::from(member.server.0), member.address.clone());
     let addresses: BTreeMap<u64, String> = options.members.iter().map(address).collect();
-    Arc::new(Links::new(template, options.timing.election_max * 4, addresses))
+    Arc::new(Links::new(template, addresses))
 }
 
 /// What the tasks of a server share.
@@ -106,14 +107,14 @@ pub(super) struct RaftContext {
     pub machine: Arc<dyn Machine>,
     pub proposer: Arc<Proposer>,
     pub snapshots: Snapshots,
-    pub applied: watch::Receiver<Option<LogId>>,
+    pub applied: watch::Receiver<Option<LogPosition>>,
     pub progress: Arc<Progress>,
     pub divergence: Arc<Divergence>,
     pub heard: Arc<LeaderContact>,
     pub identity: DirectoryIdentity,
     pub agreement: Arc<Agreement>,
     pub ceiling: Ceiling,
-    pub removal: Arc<AtomicU64>,
+    pub signals: Arc<PeerSignals>,
     pub changes: Arc<Reconfigurer>,
     pub role: watch::Sender<Role>,
     pub fatal: Fatal,
@@ -144,7 +145,7 @@ impl RaftContext {
             divergence: Arc::clone(&self.divergence),
             wal: Arc::clone(&self.wal),
             committed: Committed::new(Arc::clone(&self.wal), self.applied.clone()),
-            removal: Arc::clone(&self.removal),
+            signals: Arc::clone(&self.signals),
             receiving: tokio::sync::Mutex::default(),
         });
         let port_options = PeerPortOptions {
@@ -192,7 +193,6 @@ impl RaftContext {
             machine: Arc::clone(&self.machine),
             read_index: self.read_index(),
             ceiling: self.ceiling.clone(),
-            snapshots: self.snapshots.clone(),
         }
     }
 
@@ -201,21 +201,19 @@ impl RaftContext {
         Comparer { handle, links, divergence: Arc::clone(&self.divergence) }
     }
 
-    fn role_watch(&self, comparer: Comparer, timing: Timing) -> RoleWatch {
-        RoleWatch {
-            comparer,
+    fn supervisor(&self, timing: Timing) -> Supervisor {
+        Supervisor {
+            comparer: self.comparer(),
             handle: self.handle.clone(),
             machine: Arc::clone(&self.machine),
             heard: Arc::clone(&self.heard),
             applied: self.applied.clone(),
             read_index: self.read_index(),
             links: Arc::clone(&self.links),
+            wal: Arc::clone(&self.wal),
+            signals: Arc::clone(&self.signals),
             timing,
             role: self.role.clone(),
-            removal: Arc::clone(&self.removal),
-            leads: None,
-            doubts: None,
-            is_out: false,
         }
     }
 
@@ -249,9 +247,7 @@ impl RaftContext {
         self.spawn(&mut tasks, "reconfigurations", reconfigs);
         let touches = sync::send_touches(proposer, Arc::clone(&machine), handle.clone(), links);
         self.spawn(&mut tasks, "touched sessions", touches);
-        let comparer = self.comparer();
-        self.spawn(&mut tasks, "comparisons", comparer.clone().run(timing.election_max));
-        self.spawn(&mut tasks, "role", self.role_watch(comparer, timing).run());
+        self.spawn(&mut tasks, "supervisor", self.supervisor(timing).run());
         let notifier = CommitNotifier { handle, applied: self.applied.clone() };
         self.spawn(&mut tasks, "announcements", notifier.run());
         self.start_upkeep(options, &mut tasks);
@@ -260,29 +256,20 @@ impl RaftContext {
 
     /// Starts what goes on beside the log.
     fn start_upkeep(&self, options: &Options, tasks: &mut JoinSet<()>) {
-        let (handle, timing) = (self.handle.clone(), options.timing);
+        let handle = self.handle.clone();
         let changes = Arc::clone(&self.changes);
         let replacer = Replacer { changes, configured: options.members.clone() };
         self.spawn(tasks, "directories", replacer.run());
         let scheduler = SnapshotScheduler {
             handle: handle.clone(),
-            machine: Arc::clone(&self.machine),
             snapshots: self.snapshots.clone(),
             progress: Arc::clone(&self.progress),
             divergence: Arc::clone(&self.divergence),
             snapshot_commands: options.snapshot_commands,
             snapshot_log_bytes: options.snapshot_log_bytes,
             snapshots_retained: options.snapshots_retained,
-            links: Arc::clone(&self.links),
         };
         self.spawn(tasks, "snapshots", scheduler.run());
-        let disk = DiskWatch {
-            handle: handle.clone(),
-            links: Arc::clone(&self.links),
-            wal: Arc::clone(&self.wal),
-            timing,
-        };
-        self.spawn(tasks, "disk watch", disk.run());
         let bootstrap = Bootstrap {
             handle: handle.clone(),
             links: Arc::clone(&self.links),
@@ -292,7 +279,7 @@ impl RaftContext {
             entropy: Arc::clone(&options.entropy),
             start_mode: options.start_mode,
             fatal: self.fatal.clone(),
-            stagger: timing.election_max,
+            stagger: options.timing.election_max,
         };
         tasks.spawn(self.fatal.clone().finite("founding", bootstrap.run()));
         let watch = status::watch_failure(handle, Arc::clone(&self.wal), self.fatal.clone());

@@ -15,11 +15,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::sync::watch;
-use zoolet_storage::Wal;
+use zoolet_storage::{LogPosition, Wal};
 
-use super::codec::Reader;
-use super::node_ids::server_of;
-use super::types::{LogId, term_of};
+use crate::peer::node_id::server_of;
+use crate::wire::Reader;
 
 /// The number of the last entries whose digests are kept.
 const RECENT_MAX: usize = 1024;
@@ -86,8 +85,8 @@ impl Checkpoints {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn note(&self, at: &LogId, digest: u64) {
-        let checkpoint = Checkpoint { index: at.index, term: term_of(at), digest };
+    fn note(&self, at: LogPosition, digest: u64) {
+        let checkpoint = Checkpoint { index: at.index, term: at.term, digest };
         let mut kept = self.lock();
         push(&mut kept.recent, checkpoint, RECENT_MAX);
         if at.index.is_multiple_of(SPARSE_STEP) {
@@ -95,7 +94,7 @@ impl Checkpoints {
         }
     }
 
-    fn restart(&self, at: Option<&LogId>, digest: u64) {
+    fn restart(&self, at: Option<LogPosition>, digest: u64) {
         *self.lock() = Kept::default();
         if let Some(at) = at {
             self.note(at, digest);
@@ -258,13 +257,13 @@ impl Divergence {
     }
 
     /// Notes the state after an entry, which follows all that were noted before.
-    pub(super) fn note(&self, at: &LogId, digest: u64) {
+    pub(super) fn note(&self, at: LogPosition, digest: u64) {
         self.checkpoints.note(at, digest);
     }
 
     /// Starts again from the state of a snapshot: what was noted and compared before belongs to
     /// another state.
-    pub(super) fn restart(&self, at: Option<&LogId>, digest: u64) {
+    pub(super) fn restart(&self, at: Option<LogPosition>, digest: u64) {
         self.checkpoints.restart(at, digest);
         let mut compared = self.compared();
         compared.generation += 1;
@@ -379,16 +378,19 @@ impl Divergence {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::replication::types::log_id;
+
+    fn position(term: u64, index: u64) -> LogPosition {
+        LogPosition { term, node: 0, index }
+    }
 
     /// A state that differed was replaced by a snapshot while the others were asked about it: the
     /// answers were compared with the new state, which then seemed to differ.
     #[test]
     fn answers_about_a_state_that_a_snapshot_has_replaced_are_not_compared() {
         let divergence = Divergence::new(1);
-        divergence.note(&log_id(1, 10), 7);
+        divergence.note(position(1, 10), 7);
         let Questions { generation, asked } = divergence.questions();
-        divergence.restart(Some(&log_id(1, 12)), 8);
+        divergence.restart(Some(position(1, 12)), 8);
         for &ours in &asked {
             let known = Known::State { term: 1, digest: 9 };
             divergence.compare(2, generation, ours, known);

@@ -17,9 +17,9 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crc32c::crc32c;
 use zoolet_storage::{Disk, StorageError};
 
-use super::codec::{self, Reader, malformed};
-use super::node_ids::node_id;
-use super::types::Member;
+use crate::consensus::Member;
+use crate::peer::node_id::node_id;
+use crate::wire::{Reader, malformed, put_bytes};
 
 /// The version of the file's format.
 const VERSION: u8 = 1;
@@ -57,7 +57,7 @@ impl Founding {
         for (server, (directory, address)) in &self.voters {
             out.put_u64(*server);
             out.put_u64(*directory);
-            codec::put_bytes(out, address.as_bytes());
+            put_bytes(out, address.as_bytes());
         }
     }
 

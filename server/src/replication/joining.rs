@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::members::outsiders;
-use super::types::Membership;
+use crate::consensus::Membership;
 
 /// The nodes that this leader brings up to date. Clones are the same set.
 #[derive(Clone, Debug, Default)]
@@ -43,7 +43,7 @@ impl Joining {
 
     /// Returns whether a change is under way, or was left in its middle.
     pub(super) fn is_unfinished(&self, membership: &Membership) -> bool {
-        membership.get_joint_config().len() > 1 || !self.left_behind(membership).is_empty()
+        membership.configs.len() > 1 || !self.left_behind(membership).is_empty()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeSet<u64>> {

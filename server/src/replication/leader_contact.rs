@@ -17,9 +17,9 @@ impl LeaderContact {
         *self.at.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
     }
 
-    /// Whether that was less than `limit` ago.
-    pub(super) fn within(&self, limit: Duration) -> bool {
+    /// Returns the time since then; `None` if there was none.
+    pub(super) fn silent_for(&self) -> Option<Duration> {
         let at = *self.at.lock().unwrap_or_else(PoisonError::into_inner);
-        at.is_some_and(|at| at.elapsed() < limit)
+        at.map(|at| at.elapsed())
     }
 }

@@ -10,14 +10,11 @@ use futures_util::future::join_all;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use zoolet_replica::FeatureLevel;
 
-use super::codec::Reader;
 use super::handle::RaftHandle;
 use super::machine::Machine;
-use super::network::Links;
 use super::read_index::ReadIndex;
-use super::rpc_kind::RpcKind;
-use super::state_machine::Snapshots;
-use crate::peer::Lane;
+use crate::peer::{Lane, Links, RpcKind};
+use crate::wire::Reader;
 
 /// Between two rounds of questions.
 const ROUND_PAUSE: Duration = Duration::from_millis(500);
@@ -86,7 +83,6 @@ pub(super) struct LevelKeeper {
     pub machine: Arc<dyn Machine>,
     pub read_index: ReadIndex,
     pub ceiling: Ceiling,
-    pub snapshots: Snapshots,
 }
 
 /// What a leader knows of its own proposals.
@@ -162,8 +158,7 @@ impl LevelKeeper {
     /// The lowest level of the members that say theirs, and whether all have.
     async fn ask(&self) -> (FeatureLevel, bool) {
         let own = self.machine.levels().offered;
-        let metrics = self.handle.metrics();
-        let members = metrics.membership_config.nodes().map(|(node, _)| *node);
+        let members = self.handle.view().membership.nodes.into_keys();
         let others = members.filter(|node| *node != self.handle.node());
         let answers = join_all(others.map(|node| self.ask_one(node))).await;
         let lowest = answers.iter().flatten().copied().min().unwrap_or(own).min(own);
@@ -181,7 +176,7 @@ impl LevelKeeper {
     /// that does not know them start here.
     async fn forget_commands(&self, agreed: FeatureLevel) -> bool {
         tracing::info!(level = agreed.0, "a lower feature level is agreed: taking a snapshot");
-        let taken = self.handle.take_snapshot(&self.snapshots).await;
+        let taken = self.handle.take_snapshot().await;
         if let Err(error) = &taken {
             tracing::warn!(%error, "no snapshot was taken");
         }

@@ -1,18 +1,15 @@
 //! What is replicated, as this module sees it.
 
-use std::fmt::{self, Debug};
+use std::fmt::Debug;
 use std::io;
 
 use bytes::Bytes;
 use zoolet_jute::{ErrorCode, Id, SessionId};
 use zoolet_replica::state::Admitted;
 use zoolet_replica::{FeatureLevel, Levels, Role, Written};
-use zoolet_storage::StorageError;
 
 use crate::host::ConfigView;
-
-/// The pieces of a snapshot, as they come from a file.
-pub type Chunks = Box<dyn Iterator<Item = Result<Bytes, StorageError>> + Send>;
+use crate::snapshots::{Chunks, Staged, StateSnapshot};
 
 /// The replicated state and those who wait for it: the host.
 pub trait Machine: Debug + Send + Sync + 'static {
@@ -93,41 +90,4 @@ pub trait Machine: Debug + Send + Sync + 'static {
 
     /// The last transaction that was applied.
     fn zxid(&self) -> u64;
-}
-
-/// A state that was read and found whole. Installing it replaces the machine's.
-pub struct Staged(Box<dyn FnOnce() + Send>);
-
-impl Staged {
-    /// A state that `install` puts in place.
-    pub fn new(install: impl FnOnce() + Send + 'static) -> Self {
-        Self(Box::new(install))
-    }
-
-    /// Puts the state in place.
-    pub fn install(self) {
-        (self.0)();
-    }
-}
-
-impl Debug for Staged {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Staged").finish_non_exhaustive()
-    }
-}
-
-/// A state that no longer changes.
-pub struct StateSnapshot {
-    /// The last transaction in it.
-    pub zxid: u64,
-    /// Its digest, which goes into the snapshot's footer.
-    pub digest: u64,
-    /// Its bytes.
-    pub chunks: Box<dyn Iterator<Item = Bytes> + Send + Sync>,
-}
-
-impl Debug for StateSnapshot {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StateSnapshot").field("zxid", &self.zxid).finish_non_exhaustive()
-    }
 }

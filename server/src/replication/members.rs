@@ -6,10 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::node_ids::{node_id, server_of};
 use super::options::ConfiguredMember;
-use super::types::{Member, Membership};
 use crate::config::{self, MemberList, Role, parse_members};
+use crate::consensus::{Member, Membership};
+use crate::peer::node_id::{node_id, server_of};
 
 /// What the line of an outsider begins with. No line of a member does.
 const OUTSIDE: char = '-';
@@ -25,7 +25,7 @@ pub(super) fn is_outsider(node: &Member) -> bool {
 
 /// Who is in the membership and no member.
 pub(super) fn outsiders(membership: &Membership) -> BTreeSet<u64> {
-    let outsiders = membership.nodes().filter(|(_, node)| is_outsider(node));
+    let outsiders = membership.nodes.iter().filter(|(_, node)| is_outsider(node));
     outsiders.map(|(server, _)| *server).collect()
 }
 
@@ -36,7 +36,7 @@ pub(super) fn members_of(
 ) -> Option<MemberList> {
     let mut is_changed = false;
     let mut members = MemberList::new();
-    for (&id, node) in membership.nodes().filter(|(_, node)| !is_outsider(node)) {
+    for (&id, node) in membership.nodes.iter().filter(|(_, node)| !is_outsider(node)) {
         is_changed |= !node.line.is_empty();
         let (server, mut line) = (server_of(id), node.line.as_str());
         if line.is_empty() {
@@ -45,7 +45,7 @@ pub(super) fn members_of(
         }
         let listed = parse_members(&format!("server.{server}={line}")).ok()?;
         for (server, mut member) in listed {
-            let is_voter = membership.voter_ids().any(|voter| voter == id);
+            let is_voter = membership.is_voter(id);
             member.role = if is_voter { Role::Participant } else { Role::Observer };
             members.insert(server, member);
         }
@@ -78,7 +78,7 @@ pub(super) fn nodes_of(
 
 /// Returns the node that a server is in the membership, outsiders left aside.
 pub(super) fn node_of(membership: &Membership, server: u64) -> Option<u64> {
-    let mut nodes = membership.nodes().filter(|(_, node)| !is_outsider(node));
+    let mut nodes = membership.nodes.iter().filter(|(_, node)| !is_outsider(node));
     nodes.find(|(id, _)| server_of(**id) == server).map(|(id, _)| *id)
 }
 

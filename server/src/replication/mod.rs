@@ -1,13 +1,15 @@
-//! The replicated log, by openraft. This is the only module that names it.
+//! The replication of the state: what a server does for and with its ensemble around the consensus
+//! on the log.
 //!
 //! [`open()`] opens the directory and gives the newest snapshot, from which the caller builds its
 //! [`Machine`]; [`Opened::start`] then joins the ensemble. The caller puts commands in through
 //! [`Proposer`] and gets them back, in the order of the log, through [`Machine::commit_many`].
 
+mod applier;
 mod blocking;
 mod boot;
 mod bootstrap;
-mod codec;
+mod commit_notifier;
 mod committed;
 mod comparer;
 mod context;
@@ -19,12 +21,9 @@ mod handle;
 mod joining;
 mod leader_contact;
 mod levels;
-mod log_store;
 mod machine;
 mod members;
 mod moved_port;
-mod network;
-mod node_ids;
 mod open;
 mod options;
 mod proposal_driver;
@@ -33,15 +32,14 @@ mod proposer;
 mod read_index;
 mod reconfig;
 mod replacement;
-mod rpc_kind;
+mod role;
 mod rpc_server;
+mod snapshot_scheduler;
 mod start_error;
-mod state_machine;
 mod status;
+mod supervisor;
 mod sync;
 mod transfer;
-mod types;
-mod upkeep;
 
 #[cfg(test)]
 mod tests;
@@ -53,26 +51,25 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use zoolet_replica::Role;
-use zoolet_storage::Wal;
+use zoolet_storage::{LogPosition, Wal};
 
+use self::applier::MachineApplier;
 use self::bootstrap::Agreement;
 use self::context::{RaftContext, links, reconfigurer};
 use self::directories::Directories;
 use self::directory::DirectoryIdentity;
 use self::divergence::Divergence;
 use self::handle::RaftHandle;
-use self::log_store::LogStore;
-use self::network::{Links, Network};
+use self::levels::Ceiling;
 use self::read_index::ReadIndex;
-use self::state_machine::{Snapshots, StateMachine};
-use self::types::LogId;
 use crate::fatal::Fatal;
-use crate::peer::PeerPort;
+use crate::peer::{Links, PeerPort};
+use crate::raft::{self, RaftParts};
+use crate::snapshots::{Chunks, Snapshots};
 use crate::transport::Net;
 
 pub use self::handle::EntrySizes;
-use self::levels::Ceiling;
-pub use self::machine::{Chunks, Machine, Staged, StateSnapshot};
+pub use self::machine::Machine;
 pub use self::open::open;
 pub use self::options::{
     BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, Options, SNAPSHOT_COMMANDS, SNAPSHOTS_RETAINED,
@@ -120,25 +117,25 @@ impl Opened {
         machine: Arc<dyn Machine>,
         net: Arc<dyn Net>,
         fatal: Fatal,
-    ) -> Result<Raft, StartError> {
+    ) -> Result<Replication, StartError> {
         let Self { options, wal, snapshots, proposer, directories, identity, agreement, .. } = self;
         let wal = Arc::new(wal);
-        let report = fatal.clone();
-        wal.on_failure(Box::new(move |error| report.report(error.to_string())));
-        let node = identity.node();
+        report_failure(&wal, &fatal);
         let links = links(&options, &identity, &net, &fatal);
-        let state_machine =
-            StateMachine::new(Arc::clone(&machine), Arc::clone(&proposer), snapshots.clone())
-                .map_err(not_started)?;
-        let (applied, progress) = (state_machine.applied(), state_machine.progress());
-        let divergence = state_machine.divergence();
-        let config = options::config(&options).validate().map_err(not_started)?;
-        let network = Network { node, links: Arc::clone(&links), snapshots: snapshots.clone() };
-        let log_store = LogStore::new(Arc::clone(&wal));
-        let raft = openraft::Raft::build(node, Arc::new(config), network, log_store, state_machine)
-            .await
-            .map_err(not_started)?;
-        let handle = RaftHandle::new(node, raft, Arc::clone(&wal), fatal.clone());
+        let applier = applier(&snapshots, &machine, &proposer)?;
+        let (applied, progress) = (applier.applied(), applier.progress());
+        let (divergence, signals) = (applier.divergence(), Arc::default());
+        let parts = RaftParts {
+            node: identity.node(),
+            wal: Arc::clone(&wal),
+            snapshots: snapshots.clone(),
+            applier,
+            links: Arc::clone(&links),
+            signals: Arc::clone(&signals),
+            fatal: fatal.clone(),
+        };
+        let consensus = raft::start(options.raft(), parts).await.map_err(StartError::Raft)?;
+        let handle = RaftHandle::new(consensus, Arc::clone(&wal), fatal.clone());
         let read_index = ReadIndex {
             handle: handle.clone(),
             links: Arc::clone(&links),
@@ -147,7 +144,7 @@ impl Opened {
         let changes = reconfigurer(&options, read_index, Arc::clone(&machine));
         let context = RaftContext {
             changes: Arc::new(changes),
-            removal: links.removal(),
+            signals,
             links,
             machine,
             proposer,
@@ -165,7 +162,7 @@ impl Opened {
             wal,
         };
         let (port, moved_port) = context.listen(&options, &net).await?.unzip();
-        context.handle.raft().run();
+        context.handle.run();
         let mut tasks = context.start_tasks(&options);
         if let Some(moved_port) = moved_port {
             context.spawn(&mut tasks, "moved peer port", moved_port.run());
@@ -174,7 +171,7 @@ impl Opened {
         let RaftContext {
             handle, links, applied, snapshots, divergence, wal, identity, fatal, ..
         } = context;
-        Ok(Raft {
+        Ok(Replication {
             handle,
             identity,
             links,
@@ -192,17 +189,33 @@ impl Opened {
     }
 }
 
+fn report_failure(wal: &Wal, fatal: &Fatal) {
+    let fatal = fatal.clone();
+    wal.on_failure(Box::new(move |error| fatal.report(error.to_string())));
+}
+
+/// Returns what applies the entries behind the newest snapshot.
+fn applier(
+    snapshots: &Snapshots,
+    machine: &Arc<dyn Machine>,
+    proposer: &Arc<Proposer>,
+) -> Result<Arc<MachineApplier>, StartError> {
+    let current = snapshots.current();
+    let last = current.as_ref().map(raft::last_of).transpose().map_err(not_started)?.flatten();
+    Ok(Arc::new(MachineApplier::new(Arc::clone(machine), Arc::clone(proposer), last)))
+}
+
 fn not_started(error: impl std::fmt::Display) -> StartError {
     StartError::Raft(error.to_string())
 }
 
-/// A server in its ensemble. Dropping it without [`Raft::shutdown`] is like a kill.
+/// A server in its ensemble. Dropping it without [`Replication::shutdown`] is like a kill.
 #[derive(Debug)]
-pub struct Raft {
+pub struct Replication {
     handle: RaftHandle,
     identity: DirectoryIdentity,
     links: Arc<Links>,
-    applied: watch::Receiver<Option<LogId>>,
+    applied: watch::Receiver<Option<LogPosition>>,
     snapshots: Snapshots,
     divergence: Arc<Divergence>,
     role: watch::Receiver<Role>,
@@ -214,7 +227,7 @@ pub struct Raft {
     _directories: Arc<Directories>,
 }
 
-impl Raft {
+impl Replication {
     /// The address of the peer port; an ensemble of one has none.
     pub fn peer_addr(&self) -> Option<SocketAddr> {
         self.port.as_ref().map(PeerPort::local_addr)
@@ -260,9 +273,9 @@ impl Raft {
 
     /// Begins to take a snapshot now.
     pub fn take_snapshot(&self) {
-        let (handle, snapshots) = (self.handle.clone(), self.snapshots.clone());
+        let handle = self.handle.clone();
         tokio::spawn(async move {
-            if let Err(error) = handle.take_snapshot(&snapshots).await {
+            if let Err(error) = handle.take_snapshot().await {
                 tracing::warn!(%error, "no snapshot was taken");
             }
         });
@@ -279,8 +292,8 @@ impl Raft {
     pub async fn stop(&mut self) {
         self.port = None;
         self.tasks.shutdown().await;
-        if let Err(error) = self.handle.raft().shutdown().await {
-            tracing::warn!(%error, "openraft has not ended well");
+        if let Err(error) = self.handle.shutdown().await {
+            tracing::warn!(error, "the log's replication has not ended well");
         }
         let (done, flushed) = tokio::sync::oneshot::channel();
         // The receiver waits below; a log that has failed has been reported.

@@ -52,11 +52,9 @@ impl MovedPort {
     /// The port and address where the others look for this server, if it is another port than
     /// that of its start.
     fn moved_to(&self) -> Option<(String, String)> {
-        let metrics = self.handle.metrics();
-        let membership = metrics.membership_config.membership();
+        let membership = self.handle.view().membership;
         // Before the first change the configuration files say where everyone is.
-        let member =
-            membership.get_node(&self.handle.node()).filter(|known| !known.line.is_empty())?;
+        let member = membership.node(self.handle.node()).filter(|known| !known.line.is_empty())?;
         let (_, port) = member.address.rsplit_once(':')?;
         let (host, first_port) = self.options.address.rsplit_once(':')?;
         let is_wildcard = ["0.0.0.0", "[::]"].contains(&host);

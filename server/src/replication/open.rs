@@ -5,23 +5,22 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
 
-use openraft::EntryPayload;
 use zoolet_storage::{
     Entry, Identity, LogPosition, SnapshotName, SnapshotReader, SnapshotStore, StorageError, Wal,
 };
 
 use super::bootstrap::Agreement;
-use super::codec;
 use super::directories::Directories;
 use super::directory::DirectoryIdentity;
-use super::node_ids::{new_directory, new_founding, node_id};
 use super::options::Options;
 use super::proposer::Proposer;
 use super::start_error::StartError;
-use super::state_machine::{Snapshots, founding_of, meta_of};
-use super::types::{Member, Membership};
 use super::{Opened, boot};
 use crate::config::StartMode;
+use crate::consensus::{Member, Membership};
+use crate::peer::node_id::{new_directory, new_founding, node_id};
+use crate::raft;
+use crate::snapshots::Snapshots;
 
 /// Opens the server's directory: its log, its snapshots, and the number of this start. Blocks.
 /// `wall_ms` is the wall clock.
@@ -103,7 +102,8 @@ fn refuse_other_founding(
     directory: &Path,
     expected: u64,
 ) -> Result<(), StartError> {
-    let found = founding_of(snapshot).map_err(|error| StartError::Raft(error.to_string()))?;
+    let found =
+        raft::founding_of(snapshot.meta()).map_err(|error| StartError::Raft(error.to_string()))?;
     if found == 0 || found == expected {
         return Ok(());
     }
@@ -118,7 +118,7 @@ fn forget_founding(
     snapshot: SnapshotReader,
 ) -> Result<SnapshotReader, StartError> {
     let failed = |error: io::Error| StartError::Raft(error.to_string());
-    let meta = codec::encode_snapshot_meta(0, &meta_of(&snapshot).map_err(failed)?);
+    let meta = raft::with_founding(0, snapshot.meta()).map_err(failed)?;
     let (name, mut source) = (snapshot.name(), snapshot);
     let mut writer = store.create(name, &meta)?;
     for chunk in source.by_ref() {
@@ -137,9 +137,10 @@ fn force_membership(wal: &Wal, options: &Options, identity: Identity) -> Result<
     let own = options.members.iter().find(|member| member.server == options.server);
     let address = own.map(|own| own.address.clone()).unwrap_or_default();
     let members = BTreeMap::from([(node, Member { address, line: String::new() })]);
-    let membership = Membership::new(vec![BTreeSet::from([node])], members)
-        .map_err(|error| StartError::Raft(error.to_string()))?;
-    let (kind, body) = codec::encode_payload(&EntryPayload::Membership(membership));
+    let configs = vec![BTreeSet::from([node])];
+    let membership = Membership { position: None, configs, nodes: members };
+    let entry = raft::membership_entry(membership);
+    let (kind, body) = entry.map_err(|error| StartError::Raft(error.to_string()))?;
     let position = LogPosition { index: last.index + 1, ..last };
     let (done, durable) = mpsc::channel();
     let entry = Entry { position, kind, body };

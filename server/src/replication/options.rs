@@ -1,16 +1,16 @@
-//! The options of the raft module, and its times.
+//! The options of the replication, and its times.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use openraft::{Config, SnapshotPolicy};
 use zoolet_replica::ServerId;
 use zoolet_storage::{Disk, WalOptions};
 
 use crate::config::StartMode;
 use crate::entropy::Entropy;
 use crate::peer::{FrameLimits, Secret};
+use crate::raft::RaftConfig;
 
 /// One server of the configured ensemble.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ impl Timing {
     }
 }
 
-/// The options of the raft module.
+/// The options of the replication.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// This server.
@@ -161,25 +161,11 @@ impl Options {
         let large = self.entry_bytes_max.saturating_add(FRAME_SLACK_BYTES).min(FRAMES_SENT.large);
         FrameLimits { large, ..FRAMES_SENT }
     }
-}
 
-pub(super) fn config(options: &Options) -> Config {
-    let timing = options.timing;
-    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
-    Config {
-        cluster_name: format!("{:016x}", options.cluster_id),
-        heartbeat_interval: millis(timing.heartbeat),
-        election_timeout_min: millis(timing.election_min),
-        election_timeout_max: millis(timing.election_max),
-        enable_pre_vote: Some(true),
-        enable_leader_restore: Some(false),
-        allow_log_reversion: Some(false),
-        // Snapshots are counted in commands, and the log is kept back to the oldest snapshot:
-        // `upkeep` sees to both.
-        snapshot_policy: SnapshotPolicy::Never,
-        max_in_snapshot_log_to_keep: u64::MAX,
-        replication_lag_threshold: u64::MAX,
-        backoff: "50ms 100ms 200ms ..500ms".to_owned(),
-        ..Config::default()
+    /// Returns what the consensus has to know.
+    pub(super) fn raft(&self) -> RaftConfig {
+        let Timing { heartbeat, election_min, election_max, .. } = self.timing;
+        let (cluster_id, append_timeout) = (self.cluster_id, election_max * 4);
+        RaftConfig { cluster_id, heartbeat, election_min, election_max, append_timeout }
     }
 }

@@ -26,18 +26,16 @@ use zoolet_storage::{Disk, StorageError};
 
 use super::blocking::blocking;
 use super::boot;
-use super::handle::{Leadership, RaftHandle};
+use super::handle::RaftHandle;
 use super::levels::{Admission, Ceiling};
 use super::machine::Machine;
-use super::network::Links;
 use super::options::BatchLimits;
 use super::proposal_queue::Seen;
 use super::proposer::Proposer;
 use super::read_index::ReadIndex;
-use super::rpc_kind::RpcKind;
-use super::types::{Body, Callback};
+use crate::consensus::Leadership;
 use crate::fatal::Fatal;
-use crate::peer::Lane;
+use crate::peer::{Lane, Links, RpcKind};
 
 /// Batches that are proposed and not yet applied here.
 const IN_FLIGHT_MAX: usize = 2;
@@ -305,13 +303,13 @@ impl ProposalDriver {
                     // As when another leader refuses it: what is behind it waits as well.
                     Admission::Refused => return failed(),
                 };
-                let outcome = Callback(Box::new(move |result: Result<_, _>| {
-                    if result.is_err() {
+                let outcome = Box::new(move |is_committed: bool| {
+                    if !is_committed {
                         failed();
                     }
-                }));
+                });
                 let stamped = Batch::stamp(&batch.bytes, self.machine.wall_ms());
-                if !self.handle.propose(Body(stamped), term, outcome).await {
+                if !self.handle.propose(stamped, term, outcome).await {
                     return;
                 }
             } else {

@@ -5,13 +5,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
+use zoolet_storage::LogPosition;
 
-use super::codec::Reader;
 use super::handle::RaftHandle;
-use super::network::Links;
-use super::rpc_kind::RpcKind;
-use super::types::LogId;
-use crate::peer::Lane;
+use crate::peer::{Lane, Links, RpcKind};
+use crate::wire::Reader;
 
 /// How long the leader may take for one answer.
 pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_millis(700);
@@ -21,7 +19,7 @@ pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_millis(700);
 pub(super) struct ReadIndex {
     pub handle: RaftHandle,
     pub links: Arc<Links>,
-    pub applied: watch::Receiver<Option<LogId>>,
+    pub applied: watch::Receiver<Option<LogPosition>>,
 }
 
 impl ReadIndex {
@@ -29,7 +27,8 @@ impl ReadIndex {
     pub(super) async fn catch_up(&mut self) -> bool {
         let Some(index) = self.ask().await else { return false };
         let index = if planted!("sync-does-not-wait") { 0 } else { index };
-        let reached = |applied: &Option<LogId>| applied.is_some_and(|last| last.index >= index);
+        let reached =
+            |applied: &Option<LogPosition>| applied.is_some_and(|last| last.index >= index);
         self.applied.wait_for(reached).await.is_ok()
     }
 

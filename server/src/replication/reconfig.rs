@@ -13,8 +13,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use openraft::async_runtime::watch::WatchReceiver;
-use openraft::{ChangeMembers, Instant as _};
 use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
@@ -29,18 +27,16 @@ use super::machine::Machine;
 use super::members::{
     is_outsider, is_quorum, members_of, node_of, nodes_of, outsider, render, version_of, voters_of,
 };
-use super::network::Links;
-use super::node_ids::{node_id, server_of};
 use super::options::{ConfiguredMember, Timing};
 use super::proposer::Proposer;
 use super::read_index::ReadIndex;
-use super::rpc_kind::RpcKind;
 use super::transfer::transfer_leadership_to;
-use super::types::{Member, Membership};
 use crate::config::{MemberList, Role, change_members, parse_members};
+use crate::consensus::{Member, Membership, MembershipChange};
 use crate::fatal::caught;
 use crate::host::ConfigView;
-use crate::peer::{CallError, Lane};
+use crate::peer::node_id::{node_id, server_of};
+use crate::peer::{CallError, Lane, Links, RpcKind};
 
 pub(super) use self::message::Asked;
 
@@ -282,16 +278,16 @@ impl Reconfigurer {
         let nodes = nodes_of(wanted, &old, running);
         let joining: BTreeMap<u64, Member> = nodes
             .iter()
-            .filter(|(node, _)| old.get_node(node).is_none())
+            .filter(|(node, _)| old.node(**node).is_none())
             .map(|(node, member)| (*node, outsider(member)))
             .collect();
         let joined: BTreeSet<u64> = joining.keys().copied().collect();
-        if !joining.is_empty() && !self.change(ChangeMembers::AddNodes(joining), true).await {
+        if !joining.is_empty() && !self.change(MembershipChange::AddNodes(joining)).await {
             return Verdict::Again;
         }
         self.wait_until_synced(running).await;
         if !is_quorum(wanted, |server| self.is_server_synced(server, running)) {
-            let removed = self.change(ChangeMembers::RemoveNodes(joined), true).await;
+            let removed = self.change(MembershipChange::RemoveNodes(joined)).await;
             let refused = Verdict::Refused(ErrorCode::NewConfigNoQuorum);
             return if removed { refused } else { Verdict::Unknown };
         }
@@ -315,7 +311,8 @@ impl Reconfigurer {
         voters: BTreeSet<u64>,
     ) -> bool {
         let leaving: BTreeMap<u64, Member> = old
-            .nodes()
+            .nodes
+            .iter()
             .filter(|(node, member)| {
                 let catches_up = is_outsider(member) && self.joining.has(**node);
                 !wanted.contains_key(node) && !catches_up
@@ -323,23 +320,22 @@ impl Reconfigurer {
             .map(|(node, member)| (*node, outsider(member)))
             .collect();
         let gone: BTreeSet<u64> = leaving.keys().copied().collect();
-        let change = ChangeMembers::Batch(vec![
-            ChangeMembers::SetNodes(wanted.clone()),
-            ChangeMembers::SetNodes(leaving),
-            ChangeMembers::ReplaceAllVoters(voters),
+        let change = MembershipChange::Batch(vec![
+            MembershipChange::SetNodes(wanted.clone()),
+            MembershipChange::SetNodes(leaving),
+            MembershipChange::ReplaceAllVoters(voters),
         ]);
-        self.change(change, true).await
-            && (gone.is_empty() || self.change(ChangeMembers::RemoveNodes(gone), true).await)
+        self.change(change).await
+            && (gone.is_empty() || self.change(MembershipChange::RemoveNodes(gone)).await)
     }
 
     /// Tells those who were removed: they get no more of the log, and would go on for a while with
     /// clients whose sessions are not kept alive.
     fn dismiss(&self, old: &Membership) {
-        let metrics = self.handle.metrics();
-        let membership = &metrics.membership_config;
-        let at = membership.log_id().as_ref().map_or(0, |at| at.index);
-        let gone = old.nodes().map(|(node, _)| *node);
-        for node in gone.filter(|node| membership.membership().get_node(node).is_none()) {
+        let membership = self.membership();
+        let at = membership.index();
+        let gone = old.nodes.keys().copied();
+        for node in gone.filter(|node| membership.node(*node).is_none()) {
             let Some(link) = self.links.to(node, Lane::Request) else { continue };
             let call =
                 link.call(RpcKind::Removed.code(), Bytes::copy_from_slice(&at.to_be_bytes()));
@@ -366,9 +362,9 @@ impl Reconfigurer {
 
     /// A server that will not vote should not lead through the change: one that stays does.
     async fn leave_the_lead(&self, staying: &BTreeSet<u64>) -> bool {
-        let mut voters: Vec<u64> = self.membership().voter_ids().collect();
-        voters.retain(|voter| staying.contains(&server_of(*voter)));
-        let transferee = voters.into_iter().find(|voter| self.is_synced(*voter));
+        let voters = self.membership().voters();
+        let mut staying = voters.into_iter().filter(|voter| staying.contains(&server_of(*voter)));
+        let transferee = staying.find(|voter| self.is_synced(*voter));
         match transferee {
             Some(transferee) => transfer_leadership_to(&self.handle, &self.links, transferee).await,
             None => false,
@@ -395,9 +391,8 @@ impl Reconfigurer {
 
     /// Returns whether a node has answered this leader lately.
     pub(super) fn is_heard(&self, node: u64) -> bool {
-        let metrics = self.handle.metrics();
-        let heard = metrics.heartbeat.as_ref().and_then(|heard| heard.get(&node).copied());
-        heard.flatten().is_some_and(|at| at.elapsed() < self.timing.silence_max())
+        let silent_for = self.handle.view().follower(node).silent_for;
+        silent_for.is_some_and(|silent_for| silent_for < self.timing.silence_max())
     }
 
     /// Returns whether a node is this server, or has answered lately and has all that is
@@ -406,40 +401,42 @@ impl Reconfigurer {
         if node == self.handle.node() {
             return true;
         }
-        let metrics = self.handle.metrics();
-        let matching = metrics.replication.as_ref().and_then(|all| all.get(&node).copied());
+        let view = self.handle.view();
         let is_heard = self.is_heard(node);
         // Under load the last entries are always still on their way.
         let slack = 1000;
-        let committed = metrics.cluster_committed.map_or(0, |last| last.index);
-        let has = matching.flatten().map_or(0, |last| last.index);
+        let committed = view.committed.unwrap_or(0);
+        let has = view.follower(node).matching.unwrap_or(0);
         is_heard && has.saturating_add(slack) >= committed && has > 0
     }
 
-    pub(super) async fn change(&self, change: ChangeMembers<u64, Member>, retain: bool) -> bool {
-        match self.handle.raft().change_membership(change, retain).await {
-            Ok(_) => true,
+    pub(super) async fn change(&self, change: MembershipChange) -> bool {
+        match self.handle.change_membership(change).await {
+            Ok(()) => true,
             Err(error) => {
-                tracing::warn!(%error, "the membership is not changed");
+                tracing::warn!(error, "the membership is not changed");
                 false
             }
         }
     }
 
     pub(super) fn membership(&self) -> Membership {
-        self.handle.metrics().membership_config.membership().clone()
+        self.handle.view().membership
     }
 
     /// Keeps addresses and the text of `/zookeeper/config` in step with the membership, and
     /// finishes what a leader that died has begun.
     pub(super) async fn follow(self: Arc<Self>) {
-        let mut metrics = self.handle.raft().metrics();
+        let mut memberships = self.handle.memberships();
         let mut known = None;
         loop {
-            let at = *metrics.borrow_watched().membership_config.log_id();
+            memberships.mark_unchanged();
             let membership = self.membership();
+            let at = membership.position;
             if known != Some(at) || self.joining.is_unfinished(&membership) {
-                self.links.follow(&membership);
+                for (node, member) in &membership.nodes {
+                    self.links.learn(*node, &member.address, !member.line.is_empty());
+                }
                 // While this server changes it, the change says what is to be written.
                 if let Ok(_busy) = self.busy.try_lock() {
                     // It may have changed before the lock was taken.
@@ -447,7 +444,7 @@ impl Reconfigurer {
                     known = Some(at);
                 }
             }
-            let changed = timeout(RETRY_PAUSE, metrics.changed()).await;
+            let changed = timeout(RETRY_PAUSE, memberships.changed()).await;
             if matches!(changed, Ok(Err(_))) {
                 return;
             }
@@ -455,18 +452,18 @@ impl Reconfigurer {
     }
 
     async fn finish(&self, membership: &Membership) {
-        let configs = membership.get_joint_config();
+        let configs = &membership.configs;
         let change = match configs.last() {
-            Some(last) if configs.len() > 1 => ChangeMembers::ReplaceAllVoters(last.clone()),
+            Some(last) if configs.len() > 1 => MembershipChange::ReplaceAllVoters(last.clone()),
             _ => {
                 if let Some(members) = members_of(membership, &self.configured) {
                     self.machine.members(render(&members), false);
                 }
-                ChangeMembers::RemoveNodes(self.joining.left_behind(membership))
+                MembershipChange::RemoveNodes(self.joining.left_behind(membership))
             }
         };
         if self.joining.is_unfinished(membership) && self.handle.is_leader() {
-            self.change(change, true).await;
+            self.change(change).await;
         }
     }
 }

@@ -10,16 +10,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use openraft::ChangeMembers;
 use tokio::time::{Instant, sleep};
 
 use super::bootstrap::ask_standing;
-use super::handle::Leadership;
 use super::members::{is_outsider, node_of, outsider};
-use super::node_ids::{directory_of, node_id, server_of};
 use super::options::ConfiguredMember;
 use super::reconfig::Reconfigurer;
-use super::types::{Member, Membership};
+use crate::consensus::{Leadership, Member, Membership, MembershipChange};
+use crate::peer::node_id::{directory_of, node_id, server_of};
 
 /// The pause between two looks at which directories answer.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
@@ -70,12 +68,12 @@ impl Replacer {
         let ours = self.changes.handle.server();
         let is_changed = self.changes.handle.is_ensemble_changed();
         let mut wanted = Vec::new();
-        let members = membership.nodes().filter(|(_, member)| !is_outsider(member));
+        let members = membership.nodes.iter().filter(|(_, member)| !is_outsider(member));
         for (&node, member) in members.filter(|(node, _)| server_of(**node) != ours) {
             let server = server_of(node);
             let found = self.changes.links.directory(server);
             let new = node_id(server, found.unwrap_or(directory_of(node)));
-            let had_vote = is_voter(&membership, node);
+            let had_vote = membership.is_voter(node);
             let votes = had_vote || self.configured_vote(server);
             if new != node || votes != had_vote && found.is_some() {
                 wanted.push(Replacement { old: Some(node), new, member: member.clone(), votes });
@@ -131,10 +129,10 @@ impl Replacer {
             let votes = current.votes;
             tracing::info!(server, directory, votes, "the directory is part of the ensemble");
         } else if self.changes.handle.is_leader()
-            && self.changes.membership().get_node(&new).is_some_and(is_outsider)
+            && self.changes.membership().node(new).is_some_and(is_outsider)
         {
             tracing::warn!(server, directory, "the directory is not taken in: it does not answer");
-            self.changes.change(ChangeMembers::RemoveNodes(BTreeSet::from([new])), true).await;
+            self.changes.change(MembershipChange::RemoveNodes(BTreeSet::from([new]))).await;
         }
     }
 
@@ -147,7 +145,7 @@ impl Replacer {
         else {
             return false;
         };
-        if membership.get_node(&current.new).is_some() {
+        if membership.node(current.new).is_some() {
             // An earlier leader has added it.
             return true;
         }
@@ -155,7 +153,7 @@ impl Replacer {
         let directory = format!("{directory:#018x}");
         tracing::info!(server, directory, "taking a directory into the ensemble");
         let added = BTreeMap::from([(current.new, outsider(&current.member))]);
-        self.changes.change(ChangeMembers::AddNodes(added), true).await
+        self.changes.change(MembershipChange::AddNodes(added)).await
     }
 
     /// Returns what is wanted in this membership, which other changes may have made another one;
@@ -167,8 +165,8 @@ impl Replacer {
             let is_wanted = is_missing && !self.changes.handle.is_ensemble_changed();
             return is_wanted.then(|| wanted.clone());
         };
-        let member = membership.get_node(&old).filter(|member| !is_outsider(member))?.clone();
-        let votes = is_voter(membership, old) || self.configured_vote(server);
+        let member = membership.node(old).filter(|member| !is_outsider(member))?.clone();
+        let votes = membership.is_voter(old) || self.configured_vote(server);
         Some(Replacement { member, votes, ..wanted.clone() })
     }
 
@@ -217,20 +215,15 @@ impl Replacer {
         let mut nodes = BTreeMap::from([(*new, member.clone())]);
         // A leader that dies in the middle leaves it as one that is to be removed.
         nodes.extend(replaced.map(|old| (old, outsider(member))));
-        let mut steps = vec![ChangeMembers::SetNodes(nodes)];
+        let mut steps = vec![MembershipChange::SetNodes(nodes)];
         if *votes {
-            let mut voters: BTreeSet<u64> = membership.voter_ids().collect();
+            let mut voters = membership.voters();
             voters.retain(|voter| Some(*voter) != replaced);
             voters.insert(*new);
-            steps.push(ChangeMembers::ReplaceAllVoters(voters));
+            steps.push(MembershipChange::ReplaceAllVoters(voters));
         }
         let gone: BTreeSet<u64> = replaced.into_iter().collect();
-        self.changes.change(ChangeMembers::Batch(steps), true).await
-            && (gone.is_empty()
-                || self.changes.change(ChangeMembers::RemoveNodes(gone), true).await)
+        self.changes.change(MembershipChange::Batch(steps)).await
+            && (gone.is_empty() || self.changes.change(MembershipChange::RemoveNodes(gone)).await)
     }
-}
-
-fn is_voter(membership: &Membership, node: u64) -> bool {
-    membership.voter_ids().any(|voter| voter == node)
 }

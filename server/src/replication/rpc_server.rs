@@ -2,17 +2,15 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
 use zoolet_replica::Batch;
-use zoolet_storage::{SnapshotName, SnapshotWriter, Wal};
+use zoolet_storage::{LogPosition, SnapshotName, SnapshotWriter, Wal};
 
 use super::blocking::blocking;
 use super::bootstrap::Agreement;
-use super::codec::{self, Reader, malformed};
 use super::committed::Committed;
 use super::directory::DirectoryIdentity;
 use super::divergence::{self, Divergence};
@@ -21,14 +19,15 @@ use super::handle::RaftHandle;
 use super::leader_contact::LeaderContact;
 use super::levels::{Admission, Ceiling, encode_level};
 use super::machine::Machine;
-use super::node_ids::{directory_of, node_id};
 use super::reconfig::Reconfigurer;
-use super::rpc_kind::{RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER};
-use super::state_machine::{FileSnapshot, ReceiveError, Snapshots, meta_of};
 use super::sync::{decode_sessions, encode_sessions};
-use super::types::{Body, Callback, LogId, Vote, log_id};
-use crate::peer::{Answer, Call, Identity, Service};
+use crate::consensus::{Append, LaterAnswer, LeaderVote};
+use crate::peer::node_id::{directory_of, node_id};
+use crate::peer::{Answer, Call, Identity, RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER, Service};
+use crate::raft::{PeerSignals, append_refusal, founding_of, last_of};
+use crate::snapshots::{ReceiveError, Snapshots};
 use crate::transport::BoxFuture;
+use crate::wire::{Reader, malformed};
 
 /// Handles the calls of peers.
 #[derive(Debug)]
@@ -36,7 +35,7 @@ pub(super) struct RpcServer {
     pub handle: RaftHandle,
     pub machine: Arc<dyn Machine>,
     pub snapshots: Snapshots,
-    pub applied: watch::Receiver<Option<LogId>>,
+    pub applied: watch::Receiver<Option<LogPosition>>,
     pub heard: Arc<LeaderContact>,
     pub identity: DirectoryIdentity,
     pub agreement: Arc<Agreement>,
@@ -46,8 +45,7 @@ pub(super) struct RpcServer {
     pub divergence: Arc<Divergence>,
     pub wal: Arc<Wal>,
     pub committed: Committed,
-    /// The index of the membership without this server that it was notified of; zero for none.
-    pub removal: Arc<AtomicU64>,
+    pub signals: Arc<PeerSignals>,
     pub receiving: tokio::sync::Mutex<Option<Receiving>>,
 }
 
@@ -55,12 +53,10 @@ pub(super) struct RpcServer {
 #[derive(Debug)]
 pub(super) struct Receiving {
     from: u64,
-    vote: Vote,
+    vote: LeaderVote,
     name: SnapshotName,
     writer: SnapshotWriter,
 }
-
-type Later = BoxFuture<'static, Option<Bytes>>;
 
 impl Service for RpcServer {
     fn call(&self, call: Call) -> BoxFuture<'_, Answer> {
@@ -93,13 +89,10 @@ impl RpcServer {
                 Answer::Later(self.vote(&call.from, body, kind == RpcKind::PreVote)?)
             }
             RpcKind::TransferLeader => {
-                let (request, raft) = (body.transfer_request()?, self.handle.raft().clone());
                 if self.divergence.is_found() {
                     return Ok(Answer::Now(Bytes::new()));
                 }
-                Answer::Later(Box::pin(async move {
-                    raft.handle_transfer_leader(request).await.ok().map(|_| Bytes::new())
-                }))
+                Answer::Later(self.handle.take_over(body)?)
             }
             RpcKind::Propose => match self.may_be_logged(from, &body.0)? {
                 Admission::AnyTerm => Answer::Later(self.propose(body.0, None).await),
@@ -121,7 +114,7 @@ impl RpcServer {
                 Answer::Now(divergence::answer(body, &self.divergence, &self.wal, applied)?)
             }
             RpcKind::Removed => {
-                self.removal.fetch_max(body.u64()?, Ordering::Relaxed);
+                self.signals.note_removal(body.u64()?);
                 Answer::Now(Bytes::new())
             }
             RpcKind::Status => {
@@ -154,7 +147,7 @@ impl RpcServer {
         Ok(self.identity.join(from.founding).await?)
     }
 
-    fn read_index(&self) -> Later {
+    fn read_index(&self) -> LaterAnswer {
         let handle = self.handle.clone();
         Box::pin(async move {
             let mut out = BytesMut::new();
@@ -169,50 +162,39 @@ impl RpcServer {
         self.applied.borrow().as_ref().map_or(0, |last| last.index)
     }
 
-    fn append(&self, from: u64, mut body: Reader) -> io::Result<Later> {
-        let (suspects_quorum, request) = body.append_request()?;
-        let entries = request.entries.iter().map(|entry| entry.log_id);
-        if self
-            .committed
-            .contradicts(from, request.prev_log_id.into_iter().chain(entries))
-            .is_some()
-        {
-            return Ok(Box::pin(async { Some(codec::encode_append_refusal()) }));
+    fn append(&self, from: u64, body: Reader) -> io::Result<LaterAnswer> {
+        let Append { term, suspects_quorum, positions, take } = self.handle.append(body)?;
+        if self.committed.contradicts(from, positions).is_some() {
+            return Ok(Box::pin(async { Some(append_refusal()) }));
         }
         let (handle, heard) = (self.handle.clone(), Arc::clone(&self.heard));
         Ok(Box::pin(async move {
             let known = handle.leadership().map_or(0, |known| known.term);
-            if !suspects_quorum && request.vote.leader_id.term >= known {
+            if !suspects_quorum && term >= known {
                 heard.renew();
             }
-            let response = handle.raft().append_entries(request).await.ok()?;
-            Some(codec::encode_append_response(&response))
+            take().await
         }))
     }
 
     /// The index of the last committed membership if this server is not in it, and zero otherwise.
     fn removed_at(&self, node: u64) -> u64 {
-        let metrics = self.handle.metrics();
-        let membership = &metrics.membership_config;
-        let at = membership.log_id().as_ref().map_or(0, |at| at.index);
+        let membership = self.handle.view().membership;
+        let at = membership.index();
         let is_removed = at <= self.applied_index()
-            && membership.voter_ids().next().is_some()
-            && membership.membership().get_node(&node).is_none();
+            && !membership.voters().is_empty()
+            && membership.node(node).is_none();
         if is_removed { at } else { 0 }
     }
 
-    fn vote(&self, from: &Identity, mut body: Reader, is_pre_vote: bool) -> io::Result<Later> {
-        let request = body.vote_request()?;
+    fn vote(&self, from: &Identity, body: Reader, is_pre_vote: bool) -> io::Result<LaterAnswer> {
         // It may have missed that it was removed, and would ask for votes for ever.
         let removed_at = self.removed_at(node_id(from.server, from.directory));
-        let handle = self.handle.clone();
+        let voted = self.handle.vote(body, is_pre_vote)?;
         Ok(Box::pin(async move {
-            let voted = if is_pre_vote {
-                handle.raft().pre_vote(request).await
-            } else {
-                handle.raft().vote(request).await
-            };
-            Some(codec::encode_vote_response(&voted.ok()?, removed_at))
+            let mut answer = BytesMut::from(voted.await?);
+            answer.put_u64(removed_at);
+            Some(answer.freeze())
         }))
     }
 
@@ -230,17 +212,17 @@ impl RpcServer {
 
     /// The batch has its place when this returns. The answer is 1 if it was committed under this
     /// leader; anything else and the peer proposes it again.
-    async fn propose(&self, batch: Bytes, term: Option<u64>) -> Later {
-        let (done, outcome) = oneshot::channel();
-        let told_by = Callback(Box::new(move |result: Result<_, _>| {
+    async fn propose(&self, batch: Bytes, term: Option<u64>) -> LaterAnswer {
+        let (done, committed) = oneshot::channel();
+        let outcome = Box::new(move |is_committed| {
             // The peer's connection may be gone.
-            let _ = done.send(result.is_ok());
-        }));
+            let _ = done.send(is_committed);
+        });
         // A copy: the log would keep the whole buffer that the message was read into.
         let stamped = Batch::stamp(&batch, self.machine.wall_ms());
-        let taken = self.handle.propose(Body(stamped), term, told_by).await;
+        let taken = self.handle.propose(stamped, term, outcome).await;
         Box::pin(async move {
-            let accepted = taken && outcome.await.unwrap_or(false);
+            let accepted = taken && committed.await.unwrap_or(false);
             Some(Bytes::copy_from_slice(&[u8::from(accepted)]))
         })
     }
@@ -248,15 +230,15 @@ impl RpcServer {
     /// A snapshot is not a sign of a leader to serve under: it does not carry suspicions, and
     /// may come from one that others have replaced. Heartbeats go on beside it.
     async fn begin_snapshot(&self, from: u64, mut body: Reader) -> io::Result<Answer> {
-        let vote = body.vote()?;
+        let vote = LeaderVote::read(&mut body)?;
         let name = SnapshotName { term: body.u64()?, index: body.u64()?, zxid: body.u64()? };
         let meta = body.bytes()?;
         // Before it is there: a file of another founding would keep this server from starting.
-        let (founding, _) = Reader(meta.clone()).snapshot_meta()?;
+        let founding = founding_of(&meta)?;
         if founding != 0 && founding != self.identity.founding() {
             return Err(io::Error::other("a snapshot of another founding"));
         }
-        self.check_snapshot(from, log_id(name.term, name.index))?;
+        self.check_snapshot(from, LogPosition { term: name.term, node: 0, index: name.index })?;
         let mut receiving = self.receiving.lock().await;
         // An older one that was not finished is removed when it is dropped.
         *receiving = None;
@@ -267,8 +249,8 @@ impl RpcServer {
     }
 
     /// openraft would end the process over a snapshot that contradicts what was committed here.
-    fn check_snapshot(&self, from: u64, last: LogId) -> io::Result<()> {
-        match self.committed.contradicts(from, std::iter::once(last)) {
+    fn check_snapshot(&self, from: u64, last: LogPosition) -> io::Result<()> {
+        match self.committed.contradicts(from, [last]) {
             Some(contradiction) => Err(io::Error::other(format!("its snapshot: {contradiction}"))),
             None => Ok(()),
         }
@@ -306,18 +288,14 @@ impl RpcServer {
                 }));
             }
         };
-        let snapshot = FileSnapshot { meta: meta_of(&reader)?, snapshot: reader };
-        if let Some(last) = snapshot.meta.last_log_id {
+        if let Some(last) = last_of(&reader)? {
             self.check_snapshot(from, last)?;
         }
-        let raft = self.handle.raft().clone();
+        let installing = self.handle.install(vote, reader)?;
         Ok(Answer::Later(Box::pin(async move {
-            // One that is older than what is here is not installed, nor is one of an old leader.
+            // Freed behind the attempt, if it was not installed.
             let _staged = staged;
-            let response = raft.install_full_snapshot(vote, snapshot).await.ok()?;
-            let mut out = BytesMut::new();
-            codec::put_vote(&mut out, &response.vote);
-            Some(out.freeze())
+            installing.await
         })))
     }
 }

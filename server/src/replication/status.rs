@@ -4,19 +4,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::watch;
-
-use openraft::Instant as _;
-use openraft::async_runtime::watch::WatchReceiver;
 use zoolet_replica::Role;
-use zoolet_storage::Wal;
+use zoolet_storage::{LogPosition, Wal};
 
 use super::divergence::{Divergence, Findings};
 use super::handle::{EntrySizes, RaftHandle};
 use super::members::is_outsider;
-use super::node_ids::server_of;
-use super::state_machine::Snapshots;
-use super::types::LogId;
+use crate::consensus::Follower;
 use crate::fatal::Fatal;
+use crate::peer::node_id::server_of;
+use crate::snapshots::Snapshots;
 
 /// The status of a server in its ensemble.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +63,7 @@ pub struct PeerStatus {
 #[derive(Clone, Debug)]
 pub struct StatusSource {
     pub(super) handle: RaftHandle,
-    pub(super) applied: watch::Receiver<Option<LogId>>,
+    pub(super) applied: watch::Receiver<Option<LogPosition>>,
     pub(super) snapshots: Snapshots,
     pub(super) divergence: Arc<Divergence>,
     pub(super) role: watch::Receiver<Role>,
@@ -83,9 +80,8 @@ impl StatusSource {
     /// Returns what the members' list says behind `server.N=` of this server; `None` if the list was
     /// never changed at run time, or if this server is not a member.
     pub fn own_line(&self) -> Option<String> {
-        let metrics = self.handle.metrics();
-        let membership = metrics.membership_config.membership();
-        let own = membership.get_node(&self.handle.node()).filter(|own| !is_outsider(own))?;
+        let membership = self.handle.view().membership;
+        let own = membership.node(self.handle.node()).filter(|own| !is_outsider(own))?;
         (!own.line.is_empty()).then(|| own.line.clone())
     }
 
@@ -99,38 +95,34 @@ impl Status {
     fn of(source: &StatusSource, role: Role) -> Self {
         let StatusSource { handle, applied, snapshots, heard_within, divergence, .. } = source;
         let heard_within = *heard_within;
-        let metrics = handle.metrics();
-        let membership = metrics.membership_config.membership();
-        let voters: Vec<u64> = membership.voter_ids().collect();
-        let matching = |node: &u64| {
-            let replication = metrics.replication.as_ref()?;
-            replication.get(node).copied().flatten().map(|matching| matching.index)
-        };
-        let is_heard = |node: &u64| {
-            let heard = metrics.heartbeat.as_ref().and_then(|all| all.get(node).copied().flatten());
-            heard.is_some_and(|at| at.elapsed() < heard_within)
-        };
-        let committed = metrics.cluster_committed.map(|last| last.index);
+        let view = handle.view();
+        let membership = &view.membership;
+        let voters: Vec<u64> = membership.voters().into_iter().collect();
         let peer = |node: &u64| {
-            let matching = matching(node);
+            let Follower { matching, silent_for } = view.follower(*node);
             let (server, is_voter) = (server_of(*node), voters.contains(node));
-            let is_synced = matching >= committed && is_heard(node);
-            PeerStatus { server, is_voter, matching, is_synced }
+            let is_heard = silent_for.is_some_and(|silent_for| silent_for < heard_within);
+            PeerStatus {
+                server,
+                is_voter,
+                matching,
+                is_synced: matching >= view.committed && is_heard,
+            }
         };
         let Findings { diverged, differing, agreed, .. } =
             divergence.findings(handle.node(), &voters);
-        let members = membership.nodes().filter(|(_, member)| !is_outsider(member));
+        let members = membership.nodes.iter().filter(|(_, member)| !is_outsider(member));
         let others = members.map(|(node, _)| node);
         Self {
-            term: metrics.current_term,
-            leader: metrics.current_leader.map(server_of),
+            term: view.term,
+            leader: view.leader.map(server_of),
             role,
             is_voter: voters.contains(&handle.node()),
-            last_log: metrics.last_log_index,
-            committed,
+            last_log: view.last_log,
+            committed: view.committed,
             applied: applied.borrow().map(|last| last.index),
             snapshot: snapshots.current().map(|current| current.name().index),
-            purged: metrics.purged.map(|last| last.index),
+            purged: view.purged,
             diverged,
             differing: differing.into_iter().map(server_of).collect(),
             agreed,
@@ -141,19 +133,11 @@ impl Status {
     }
 }
 
-/// Reports it when openraft has stopped by itself: with the log's own words if that is the reason.
+/// Reports it when the consensus has ended by itself: in the log's own words if that is the reason. A
+/// server that is stopped ends this task first.
 pub(super) async fn watch_failure(handle: RaftHandle, wal: Arc<Wal>, fatal: Fatal) {
-    let mut metrics = handle.raft().metrics();
-    loop {
-        let failure = metrics.borrow_watched().running_state.clone().err();
-        if let Some(failure) = failure {
-            let why = wal.failure().map_or_else(|| failure.to_string(), |error| error.to_string());
-            return fatal.report(why);
-        }
-        if metrics.changed().await.is_err() {
-            // openraft ends without a word when its task panics; a server that is stopped ends this
-            // task first.
-            return fatal.report("the task that replicates the log has ended");
-        }
-    }
+    let mut failure = handle.failure();
+    let Ok(failure) = failure.wait_for(Option::is_some).await else { return };
+    let why = wal.failure().map(|error| error.to_string()).or_else(|| failure.clone());
+    fatal.report(why.unwrap_or_default());
 }

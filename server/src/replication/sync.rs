@@ -9,14 +9,12 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tokio::time::{sleep, timeout};
 use zoolet_jute::SessionId;
 
-use super::codec::Reader;
 use super::handle::RaftHandle;
 use super::machine::Machine;
-use super::network::Links;
 use super::proposer::Proposer;
 use super::read_index::{ANSWER_TIMEOUT, ReadIndex};
-use super::rpc_kind::RpcKind;
-use crate::peer::{Lane, Link};
+use crate::peer::{Lane, Link, Links, RpcKind};
+use crate::wire::Reader;
 
 /// The pause before the leader is asked again.
 const RETRY_PAUSE: Duration = Duration::from_millis(15);

@@ -6,10 +6,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{sleep, timeout};
 
-use super::handle::{Leadership, RaftHandle};
-use super::network::Links;
-use super::rpc_kind::RpcKind;
-use crate::peer::Lane;
+use super::handle::RaftHandle;
+use crate::consensus::Leadership;
+use crate::peer::{Lane, Links, RpcKind};
 
 /// How long another server may take to take the lead over.
 const TRANSFER_TIMEOUT: Duration = Duration::from_secs(1);
@@ -23,12 +22,14 @@ const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 /// As leader, makes the reachable voter with the longest log the next leader, and waits until it
 /// is.
 pub(super) async fn transfer_leadership(handle: &RaftHandle, links: &Links) {
-    let metrics = handle.metrics();
+    let view = handle.view();
     let server = handle.node();
-    let Some(replication) = metrics.replication.filter(|_| handle.is_leader()) else { return };
-    let voters = metrics.membership_config.voter_ids().filter(|voter| *voter != server);
+    if view.followers.is_none() || !handle.is_leader() {
+        return;
+    }
+    let voters = view.membership.voters().into_iter().filter(|voter| *voter != server);
     let mut transferees: Vec<u64> = voters.collect();
-    transferees.sort_by_key(|voter| Reverse(replication.get(voter).copied().flatten()));
+    transferees.sort_by_key(|voter| Reverse(view.follower(*voter).matching));
     let give_up_at = tokio::time::Instant::now() + PROBE_TIMEOUT;
     // A link that could not connect a moment ago fails at once for a while.
     while !transferees.is_empty() && tokio::time::Instant::now() < give_up_at {
@@ -51,7 +52,7 @@ pub(super) async fn transfer_leadership_to(
 ) -> bool {
     let server = handle.node();
     handle.give_up();
-    if handle.raft().trigger().transfer_leader(transferee).await.is_err() {
+    if !handle.transfer_to(transferee).await {
         return false;
     }
     let mut leaderships = handle.leaderships();

@@ -7,7 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use zoolet_jute::{Decode, Encode, ErrorCode, Id, ReconfigRequest, Stat};
 use zoolet_replica::Written;
 
-use crate::replication::codec::{Reader, malformed};
+use crate::wire::{Reader, malformed};
 
 /// A request for a change, on its way from a client.
 #[derive(Clone, Debug)]

@@ -9,12 +9,12 @@ use tokio::time::{Instant, sleep, timeout};
 use zoolet_replica::{Batch, Origin, Role, ServerId};
 
 use super::ensemble::{Ensemble, PATIENCE, command};
+use crate::consensus::Membership;
 use crate::fatal::Fatal;
-use crate::peer::{CallError, FrameLimits, Identity, Lane, Link, LinkOptions, Target};
-use crate::replication::codec;
-use crate::replication::rpc_kind::RpcKind;
-use crate::replication::types::{SnapshotMeta, Vote};
+use crate::peer::{CallError, FrameLimits, Identity, Lane, Link, LinkOptions, RpcKind, Target};
+use crate::raft::testing::snapshot_head;
 use crate::transport::RealNet;
+use crate::wire::put_bytes;
 
 /// A link of server `from` to server `to` that no cut breaks.
 pub(super) fn link(ensemble: &Ensemble, from: usize, to: usize) -> Link {
@@ -60,9 +60,12 @@ async fn the_pieces_of_a_snapshot_are_no_sign_of_a_leader() {
     ensemble.cut.isolate(alone, 3).await;
     let link = link(&ensemble, leader, alone);
     let mut begin = BytesMut::new();
-    codec::put_vote(&mut begin, &Vote::new_committed(1, leader as u64 + 1));
+    // The vote: term, leader, and that a majority has voted for it.
+    begin.put_u64(1);
+    begin.put_u64(leader as u64 + 1);
+    begin.put_u8(1);
     begin.put_slice(&[0; 24]);
-    codec::put_bytes(&mut begin, &codec::encode_snapshot_meta(0, &SnapshotMeta::default()));
+    put_bytes(&mut begin, &snapshot_head(None, Membership::default()));
     link.call(RpcKind::SnapshotBegin.code(), begin.freeze()).await.unwrap();
     let deadline = Instant::now() + ensemble.timing.silence_max() * 8;
     while *ensemble.server(alone).raft.role().borrow() != Role::Looking {

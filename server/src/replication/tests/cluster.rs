@@ -2,7 +2,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use openraft::ChangeMembers;
 use tokio::time::{Instant, sleep, timeout};
 use zoolet_jute::SessionId;
 use zoolet_replica::{Batch, Origin, Role, ServerId};
@@ -10,8 +9,8 @@ use zoolet_storage::Fault;
 
 use super::ensemble::{Ensemble, PATIENCE, Server, command};
 use super::recorder::Applied;
+use crate::consensus::{Member, MembershipChange};
 use crate::host::Proposals;
-use crate::replication::types::{Body, Callback, Member};
 
 /// Each start's commands are applied in rising order, which also means at most once; and all
 /// servers have applied the same.
@@ -243,11 +242,11 @@ async fn what_is_proposed_in_one_term_is_not_logged_in_another() {
         [(Some(term - 1), false), (Some(term + 1), false), (Some(term), true)]
     {
         let (done, received) = tokio::sync::oneshot::channel();
-        let callback = Callback(Box::new(move |result: Result<_, _>| {
-            done.send(result.is_ok()).unwrap();
-        }));
+        let callback = Box::new(move |is_committed: bool| {
+            done.send(is_committed).unwrap();
+        });
         let handle = ensemble.server(0).raft.handle.clone();
-        assert!(handle.propose(Body(batch.clone()), wanted, callback).await);
+        assert!(handle.propose(batch.clone(), wanted, callback).await);
         assert_eq!(timeout(PATIENCE, received).await.unwrap(), Ok(is_logged), "{wanted:?}");
     }
 }
@@ -316,8 +315,8 @@ async fn a_removed_server_that_missed_the_word_learns_it_and_asks_for_no_votes()
     let gone = ensemble.server(removed).raft.handle.node();
     let nodes: Vec<u64> = ensemble.running().map(|(_, server)| server.raft.handle.node()).collect();
     let left: BTreeSet<u64> = nodes.into_iter().filter(|node| *node != gone).collect();
-    let raft = ensemble.server(leader).raft.handle.raft().clone();
-    let gone = ChangeMembers::RemoveNodes(BTreeSet::from([gone]));
+    let raft = ensemble.server(leader).raft.handle.clone();
+    let gone = MembershipChange::RemoveNodes(BTreeSet::from([gone]));
     // An ensemble that was changed: its leader does not add what only the configuration lists.
     let line = "127.0.0.1:2888:3888:participant;127.0.0.1:2181".to_owned();
     let member = |(at, server): (usize, &Server)| {
@@ -325,13 +324,14 @@ async fn a_removed_server_that_missed_the_word_learns_it_and_asks_for_no_votes()
         (server.raft.handle.node(), member)
     };
     let lines: BTreeMap<u64, Member> = ensemble.running().map(member).collect();
-    while raft.change_membership(ChangeMembers::SetNodes(lines.clone()), true).await.is_err() {
+    while raft.change_membership(MembershipChange::SetNodes(lines.clone())).await.is_err() {
         sleep(Duration::from_millis(10)).await;
     }
     // Each step may have to be repeated.
     while ensemble.server(leader).raft.status().peers.len() > 1 {
-        let _ = raft.change_membership(left.clone(), false).await;
-        let _ = raft.change_membership(gone.clone(), false).await;
+        let voters = MembershipChange::ReplaceAllVoters(left.clone());
+        let _ = raft.change_membership(voters).await;
+        let _ = raft.change_membership(gone.clone()).await;
         sleep(Duration::from_millis(10)).await;
     }
     ensemble.server(leader).propose(10);

@@ -4,13 +4,14 @@ use std::sync::atomic::Ordering;
 
 use tokio::time::{Instant, sleep, timeout};
 use zoolet_replica::Role;
+use zoolet_storage::LogPosition;
 
 use super::calls::link;
 use super::cluster::check;
 use super::ensemble::{Ensemble, PATIENCE};
-use crate::replication::codec;
-use crate::replication::rpc_kind::RpcKind;
-use crate::replication::types::{Vote, log_id};
+use crate::peer::RpcKind;
+use crate::raft::append_refusal;
+use crate::raft::testing::append;
 
 /// Makes a server's state another one than its log gives.
 fn drift(ensemble: &mut Ensemble, at: usize, by: u64) {
@@ -188,25 +189,15 @@ async fn an_entry_in_the_place_of_a_committed_one_is_refused() {
     let before = ensemble.server(target).raft.status();
     let (applied, term) = (before.applied.unwrap(), before.term);
     let link = link(&ensemble, leader, target);
-    let vote = Vote::new_committed(term + 1, ensemble.server(leader).raft.handle.node());
-    let entry = openraft::Entry {
-        log_id: log_id(term + 1, applied),
-        payload: openraft::EntryPayload::Blank,
-    };
-    for (prev, entries) in [
-        (Some(log_id(term + 1, applied - 1)), vec![]),
-        (Some(log_id(before.term, applied - 1)), vec![entry]),
-    ] {
-        let leader_commit = Some(log_id(term + 1, applied));
-        let request = openraft::raft::AppendEntriesRequest {
-            vote,
-            prev_log_id: prev,
-            entries,
-            leader_commit,
-        };
-        let body = codec::encode_append_request(false, &request);
+    let from = (term + 1, ensemble.server(leader).raft.handle.node());
+    let position = |term, index| LogPosition { term, node: 0, index };
+    let other = position(term + 1, applied);
+    for (previous, entry) in
+        [(position(term + 1, applied - 1), None), (position(before.term, applied - 1), Some(other))]
+    {
+        let body = append(from, previous, entry, other);
         let answer = link.call_within(RpcKind::Append.code(), body, PATIENCE).await.unwrap();
-        assert_eq!(answer, codec::encode_append_refusal());
+        assert_eq!(answer, append_refusal());
     }
     write(&mut ensemble, target).await;
     check(&ensemble).await;

@@ -21,7 +21,7 @@ use crate::entropy::RealEntropy;
 use crate::fatal::Fatal;
 use crate::host::Proposals;
 use crate::replication::{
-    BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, Options, Proposer, Raft, Timing, open,
+    BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, Options, Proposer, Replication, Timing, open,
 };
 use crate::transport::{BoxFuture, Listener, Net, RealNet, Stream};
 
@@ -48,7 +48,7 @@ pub(super) struct Ensemble {
 
 #[derive(Debug)]
 pub(super) struct Server {
-    pub(super) raft: Raft,
+    pub(super) raft: Replication,
     pub(super) machine: Arc<Recorder>,
     pub(super) proposer: Arc<Proposer>,
     pub(super) boot: u64,

@@ -2,7 +2,6 @@
 
 mod calls;
 mod cluster;
-mod codec;
 mod divergence;
 mod ensemble;
 mod gate;
@@ -16,4 +15,3 @@ mod replaced;
 mod slow_disk;
 mod snapshots;
 mod start;
-mod storage;

@@ -5,7 +5,6 @@ use zoolet_replica::{Batch, Origin};
 
 use super::cluster::check;
 use super::ensemble::{Ensemble, PATIENCE, command};
-use crate::replication::types::{Body, Callback};
 
 /// While a leader ran, the log got a batch of a later start of the same server. The fence dropped
 /// everything that the leader proposed from then on, and the leader took it for applied.
@@ -18,8 +17,8 @@ async fn a_leader_whose_number_is_overtaken_while_it_runs_goes_on_with_a_higher_
     let later = Origin { boot: origin.boot + 1000, ..origin };
     // It may have begun 200,000 sessions, whose ids take the place of three more starts.
     let batch = Batch { origin: later, now_ms: 0, commands: vec![command(200_000)] };
-    let done = Callback(Box::new(drop));
-    assert!(ensemble.server(leader).raft.handle.propose(Body(batch.encode()), None, done).await);
+    let done = Box::new(drop);
+    assert!(ensemble.server(leader).raft.handle.propose(batch.encode(), None, done).await);
     let machine = ensemble.server(leader).machine.clone();
     let again = machine.until(|_, received| received.started.len() > 1);
     timeout(PATIENCE, again).await.expect("dropped batches are taken for applied ones");

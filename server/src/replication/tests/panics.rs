@@ -29,8 +29,8 @@ async fn a_panic_in_a_task_of_the_server_is_fatal_and_names_the_task() {
         ("levels", "feature levels"),
         ("synced", "syncs"),
         ("touched", "touched sessions"),
-        ("role", "role"),
-        ("zxid", "snapshots"),
+        ("role", "supervisor"),
+        ("zxid", "supervisor"),
     ] {
         let mut ensemble = Ensemble::started(3, 0).await;
         let leader = ensemble.ready().await;

@@ -13,7 +13,8 @@ use zoolet_replica::{Batch, FeatureLevel, Levels, Origin, Role, Written};
 
 use super::gate::Gate;
 use crate::host::ConfigView;
-use crate::replication::{Chunks, Machine, Staged, StateSnapshot};
+use crate::replication::Machine;
+use crate::snapshots::{Chunks, Staged, StateSnapshot};
 
 /// A command that was applied: which server's start, stream and number.
 pub(super) type Applied = (Origin, u64);

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use openraft::{EntryPayload, RaftLogReader};
 use zoolet_storage::{
     DataDir, Disk, Entry, Identity, LogPosition, MemoryDisk, SnapshotName, SnapshotStore,
     StorageError, Wal, WalOptions,
@@ -12,12 +11,11 @@ use zoolet_storage::{
 
 use super::cluster::{check, left_behind};
 use super::ensemble::Ensemble;
-use crate::replication::log_store::LogStore;
-use crate::replication::node_ids::node_id;
-use crate::replication::types::{
-    Body, Member, Membership, SnapshotMeta, StoredMembership, Vote, log_id, term_of,
-};
-use crate::replication::{StartError, codec, open};
+use crate::consensus::{Member, Membership};
+use crate::peer::node_id::node_id;
+use crate::raft::membership_entry;
+use crate::raft::testing::{blank_entry, saved_vote, snapshot_head};
+use crate::replication::{StartError, open};
 
 /// The directory of the server that is made here.
 const DIRECTORY: u64 = 5;
@@ -29,18 +27,19 @@ fn position(term: u64, index: u64) -> LogPosition {
 fn server_1_alone() -> Membership {
     let member = Member { address: "127.0.0.1:1".to_owned(), line: String::new() };
     let node = node_id(1, DIRECTORY);
-    Membership::new(vec![BTreeSet::from([node])], BTreeMap::from([(node, member)])).unwrap()
+    Membership {
+        position: Some(position(1, 0)),
+        configs: vec![BTreeSet::from([node])],
+        nodes: BTreeMap::from([(node, member)]),
+    }
 }
 
 /// A log of `count` entries of the first term, the first of which makes server 1 the ensemble.
 fn fill(wal: &Wal, count: u64) {
     let entry = |index| {
-        let payload = if index == 0 {
-            EntryPayload::Membership(server_1_alone())
-        } else {
-            EntryPayload::<Body, u64, Member>::Blank
-        };
-        let (kind, body) = codec::encode_payload(&payload);
+        let is_first = index == 0;
+        let (kind, body) =
+            if is_first { membership_entry(server_1_alone()).unwrap() } else { blank_entry() };
         Entry { position: position(1, index), kind, body }
     };
     wal.append((0..count).map(entry).collect(), Box::new(drop)).unwrap();
@@ -110,15 +109,12 @@ async fn entries_that_a_received_snapshot_replaces_do_not_outlive_a_crash() {
     let (wal, _) =
         Wal::open(Arc::clone(&shared), &directory.wal_path(), WalOptions::default()).unwrap();
     fill(&wal, 20);
-    wal.save_vote(codec::encode_vote(&Vote::new_committed(3, 1)), Box::new(drop)).unwrap();
+    wal.save_vote(saved_vote(3, 1), Box::new(drop)).unwrap();
     drop(wal);
     let store = SnapshotStore::open(shared, &directory.snapshot_path()).unwrap();
-    let meta = SnapshotMeta {
-        last_log_id: Some(log_id(2, 10)),
-        last_membership: StoredMembership::new(Some(log_id(1, 0)), server_1_alone()),
-    };
+    let head = snapshot_head(Some(position(2, 10)), server_1_alone());
     let name = SnapshotName { term: 2, index: 10, zxid: 0 };
-    let writer = store.create(name, &codec::encode_snapshot_meta(0, &meta)).unwrap();
+    let writer = store.create(name, &head).unwrap();
     writer.finish(0).unwrap();
     drop(directory);
 
@@ -130,22 +126,6 @@ async fn entries_that_a_received_snapshot_replaces_do_not_outlive_a_crash() {
     ensemble.server(0).settled().await;
     assert_eq!(ensemble.server(0).machine.received().lost, 0);
     assert_eq!(ensemble.server(0).machine.record().applied.len(), 10);
-}
-
-/// The entries behind a hole were given for those in it.
-#[tokio::test]
-async fn purged_entries_are_not_skipped() {
-    let disk: Arc<dyn Disk> = Arc::new(MemoryDisk::new());
-    let (wal, _) = Wal::open(disk, Path::new("wal"), WalOptions::default()).unwrap();
-    fill(&wal, 20);
-    wal.purge_to(position(1, 4), Box::new(drop)).unwrap();
-    let mut store = LogStore::new(Arc::new(wal));
-    let error = store.limited_get_log_entries(4, 8).await.unwrap_err();
-    assert!(error.to_string().contains("entry 4 is asked for"), "{error}");
-    let there = store.limited_get_log_entries(5, 8).await.unwrap();
-    let indices: Vec<u64> = there.iter().map(|entry| entry.log_id.index).collect();
-    assert_eq!(indices, [5, 6, 7]);
-    assert!(there.iter().all(|entry| term_of(&entry.log_id) == 1));
 }
 
 #[test]

@@ -3,16 +3,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use openraft::raft::VoteResponse;
 use tokio::time::sleep;
 
 use super::ensemble::Ensemble;
 use crate::fatal::Fatal;
-use crate::peer::{Answer, Call, FrameLimits, Identity, PeerPort, PeerPortOptions, Service};
-use crate::replication::codec;
-use crate::replication::node_ids::{directory_of, server_of};
-use crate::replication::rpc_kind::RpcKind;
-use crate::replication::types::Vote;
+use crate::peer::node_id::{directory_of, server_of};
+use crate::peer::{
+    Answer, Call, FrameLimits, Identity, PeerPort, PeerPortOptions, RpcKind, Service,
+};
+use crate::raft::testing::vote_refusal;
 use crate::transport::{BoxFuture, RealNet};
 
 /// A peer that follows a leader of a later term.
@@ -28,9 +27,9 @@ impl Service for Refuses {
             match call.kind {
                 kind if kind == RpcKind::PreVote.code() => {
                     self.pre_votes.fetch_add(1, Ordering::Relaxed);
-                    let refusal =
-                        VoteResponse::new(Vote::new_committed(50, self.leader), None, false);
-                    Answer::Now(codec::encode_vote_response(&refusal, 0))
+                    let not_removed = [0; 8];
+                    let answer = [&vote_refusal(50, self.leader)[..], &not_removed].concat();
+                    Answer::Now(answer.into())
                 }
                 _ => Answer::None,
             }

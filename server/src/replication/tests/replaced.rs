@@ -285,8 +285,7 @@ async fn the_ensemble_is_changed_while_a_new_directory_catches_up() {
     let (enabled, permitted) = (true, true);
     *machine.view.lock().unwrap() = ConfigView { enabled, permitted, text, ..Default::default() };
     let joins = |ensemble: &mut Ensemble| {
-        ensemble.server(leader).raft.handle.metrics().membership_config.membership().nodes().count()
-            == 4
+        ensemble.server(leader).raft.handle.view().membership.nodes.len() == 4
     };
     let deadline = Instant::now() + PATIENCE;
     while !joins(&mut ensemble) {
@@ -313,14 +312,13 @@ async fn the_ensemble_is_changed_while_a_new_directory_catches_up() {
     let node = ensemble.server(away).raft.handle.node();
     let deadline = Instant::now() + PATIENCE;
     loop {
-        let metrics = ensemble.server(leader).raft.handle.metrics();
-        let membership = metrics.membership_config.membership();
-        assert!(membership.voter_ids().any(|voter| voter == node), "{membership}");
+        let membership = ensemble.server(leader).raft.handle.view().membership;
+        assert!(membership.is_voter(node), "{membership:?}");
         // The old directory goes by an entry of its own.
-        if membership.nodes().count() == 3 {
+        if membership.nodes.len() == 3 {
             break;
         }
-        assert!(Instant::now() < deadline, "{membership}");
+        assert!(Instant::now() < deadline, "{membership:?}");
         sleep(Duration::from_millis(10)).await;
     }
 }
@@ -330,7 +328,7 @@ async fn the_ensemble_is_changed_while_a_new_directory_catches_up() {
 async fn the_end_of_the_raft_task_is_fatal() {
     let mut ensemble = Ensemble::started(1, 0).await;
     let mut fatal = ensemble.server(0).raft.fatal();
-    ensemble.server(0).raft.handle.raft().shutdown().await.unwrap();
+    ensemble.server(0).raft.handle.shutdown().await.unwrap();
     let why = timeout(PATIENCE, fatal.wait_for(Option::is_some)).await.expect("it is reported");
     assert!(why.unwrap().is_some());
 }

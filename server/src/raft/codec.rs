@@ -6,17 +6,20 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 
-use bytes::{Buf, BufMut, Bytes, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use openraft::EntryPayload;
 use openraft::impls::leader_id_std;
 use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest, VoteResponse,
 };
+use zoolet_storage::{LogPosition, SnapshotReader};
 
 use super::types::{
-    Body, LogEntry, LogId, Member, Membership, SnapshotMeta, StoredMembership, TypeConfig, Vote,
-    log_id, term_of,
+    Body, LogEntry, LogId, RaftMembership, SnapshotMeta, StoredMembership, TypeConfig, Vote,
+    log_id, position_of, raft_membership, term_of,
 };
+use crate::consensus::{LeaderVote, Member, Membership};
+use crate::wire::{Reader, malformed, put_bytes, put_length};
 
 /// The version of what is written to the disk.
 const VERSION: u8 = 1;
@@ -35,52 +38,13 @@ pub(super) mod kind {
     pub(crate) const MEMBERSHIP: u8 = 2;
 }
 
-/// Reads our bytes; running out of them is an error.
-#[derive(Debug)]
-pub(super) struct Reader(pub Bytes);
-
-pub(super) fn malformed(what: &'static str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what)
-}
-
 impl Reader {
-    pub(super) fn u8(&mut self) -> io::Result<u8> {
-        self.0.try_get_u8().map_err(|_| malformed("too short"))
-    }
-
-    pub(super) fn u32(&mut self) -> io::Result<u32> {
-        self.0.try_get_u32().map_err(|_| malformed("too short"))
-    }
-
-    pub(super) fn u64(&mut self) -> io::Result<u64> {
-        self.0.try_get_u64().map_err(|_| malformed("too short"))
-    }
-
-    pub(super) fn bytes(&mut self) -> io::Result<Bytes> {
-        let length = self.u32()? as usize;
-        if length > self.0.len() {
-            return Err(malformed("too short"));
-        }
-        Ok(self.0.split_to(length))
-    }
-
-    /// A copy, for what outlives the message: the log keeps an entry for long, and a slice would
-    /// keep all of the buffer that the message was read into.
-    fn kept_bytes(&mut self) -> io::Result<Bytes> {
-        Ok(Bytes::copy_from_slice(&self.bytes()?))
-    }
-
-    fn string(&mut self) -> io::Result<String> {
-        String::from_utf8(self.bytes()?.to_vec()).map_err(|_| malformed("not UTF-8"))
-    }
-
     fn version(&mut self) -> io::Result<()> {
         if self.u8()? == VERSION { Ok(()) } else { Err(malformed("unknown version")) }
     }
 
     pub(super) fn vote(&mut self) -> io::Result<Vote> {
-        let (term, voted_for, committed) = (self.u64()?, self.u64()?, self.u8()? != 0);
-        Ok(Vote { leader_id: leader_id_std::LeaderId { term, voted_for }, committed })
+        LeaderVote::read(self).map(vote_of)
     }
 
     pub(super) fn log_id(&mut self) -> io::Result<Option<LogId>> {
@@ -90,7 +54,7 @@ impl Reader {
         }
     }
 
-    fn membership(&mut self) -> io::Result<Membership> {
+    fn membership(&mut self) -> io::Result<RaftMembership> {
         let mut configs = Vec::new();
         for _ in 0..self.u8()? {
             let mut voters = BTreeSet::new();
@@ -104,10 +68,7 @@ impl Reader {
             let (server, address) = (self.u64()?, self.string()?);
             members.insert(server, member(&address));
         }
-        if configs.is_empty() && members.is_empty() {
-            return Ok(Membership::default());
-        }
-        Membership::new(configs, members).map_err(|_| malformed("an impossible membership"))
+        raft_membership(configs, members)
     }
 
     fn entry(&mut self) -> io::Result<LogEntry> {
@@ -166,6 +127,11 @@ impl Reader {
     }
 }
 
+pub(super) fn vote_of(vote: LeaderVote) -> Vote {
+    let LeaderVote { term, leader, is_committed } = vote;
+    Vote { leader_id: leader_id_std::LeaderId { term, voted_for: leader }, committed: is_committed }
+}
+
 /// The address, and on a second line what a change of the ensemble has added.
 fn member(text: &str) -> Member {
     let (address, line) = text.split_once('\n').unwrap_or((text, ""));
@@ -205,11 +171,6 @@ pub(super) fn encode_payload(payload: &EntryPayload<Body, u64, Member>) -> (u8, 
     }
 }
 
-pub(super) fn put_bytes(out: &mut BytesMut, bytes: &[u8]) {
-    put_length(out, bytes.len());
-    out.put_slice(bytes);
-}
-
 pub(super) fn put_vote(out: &mut BytesMut, vote: &Vote) {
     out.put_u64(vote.leader_id.term);
     out.put_u64(vote.leader_id.voted_for);
@@ -224,11 +185,7 @@ pub(super) fn put_log_id(out: &mut BytesMut, log_id: Option<&LogId>) {
     }
 }
 
-fn put_length(out: &mut BytesMut, length: usize) {
-    out.put_u32(u32::try_from(length).expect("frames are bounded"));
-}
-
-fn put_membership(out: &mut BytesMut, membership: &Membership) {
+fn put_membership(out: &mut BytesMut, membership: &RaftMembership) {
     let configs = membership.get_joint_config();
     out.put_u8(u8::try_from(configs.len()).expect("at most two configurations are joint"));
     for voters in configs {
@@ -304,9 +261,9 @@ pub(super) fn encode_append_response(response: &AppendEntriesResponse<TypeConfig
     out.freeze()
 }
 
-/// The answer of a follower that does not take what it was sent. The leader reads it as malformed,
-/// and tries again after a pause.
-pub(super) fn encode_append_refusal() -> Bytes {
+/// Returns the answer of a follower that does not take what it was sent. The leader reads it as
+/// malformed, and tries again after a pause.
+pub(crate) fn append_refusal() -> Bytes {
     Bytes::from_static(&[APPEND_REFUSED])
 }
 
@@ -318,14 +275,11 @@ pub(super) fn encode_vote_request(request: &VoteRequest<TypeConfig>) -> Bytes {
     out.freeze()
 }
 
-/// A response, and the index of the last committed membership if the candidate is not in it, zero
-/// otherwise.
-pub(super) fn encode_vote_response(response: &VoteResponse<TypeConfig>, removed_at: u64) -> Bytes {
+pub(super) fn encode_vote_response(response: &VoteResponse<TypeConfig>) -> Bytes {
     let mut out = BytesMut::new();
     put_vote(&mut out, &response.vote);
     put_log_id(&mut out, response.last_log_id.as_ref());
     out.put_u8(u8::from(response.vote_granted));
-    out.put_u64(removed_at);
     out.freeze()
 }
 
@@ -335,4 +289,30 @@ pub(super) fn encode_transfer_request(request: &TransferLeaderRequest<TypeConfig
     out.put_u64(*request.to_node_id());
     put_log_id(&mut out, request.last_log_id());
     out.freeze()
+}
+
+pub(super) fn meta_of(reader: &SnapshotReader) -> io::Result<SnapshotMeta> {
+    Reader(reader.meta().clone()).snapshot_meta().map(|(_, meta)| meta)
+}
+
+/// Returns the last entry that is in a snapshot.
+pub(crate) fn last_of(reader: &SnapshotReader) -> io::Result<Option<LogPosition>> {
+    Ok(meta_of(reader)?.last_log_id.as_ref().map(position_of))
+}
+
+/// Returns the founding that the head of a snapshot names; zero if it names none.
+pub(crate) fn founding_of(meta: &Bytes) -> io::Result<u64> {
+    Reader(meta.clone()).snapshot_meta().map(|(founding, _)| founding)
+}
+
+/// Returns the head of a snapshot with another founding.
+pub(crate) fn with_founding(founding: u64, meta: &Bytes) -> io::Result<Bytes> {
+    let (_, meta) = Reader(meta.clone()).snapshot_meta()?;
+    Ok(encode_snapshot_meta(founding, &meta))
+}
+
+/// Returns the kind and the body of a log entry that makes this the membership.
+pub(crate) fn membership_entry(membership: Membership) -> io::Result<(u8, Bytes)> {
+    let Membership { configs, nodes, .. } = membership;
+    Ok(encode_payload(&EntryPayload::Membership(raft_membership(configs, nodes)?)))
 }

@@ -8,27 +8,27 @@ const SERVER_BITS: u32 = 8;
 
 /// Returns openraft's id for a directory of a server. A place whose directory is not known yet has
 /// the directory zero.
-pub(super) fn node_id(server: u64, directory: u64) -> u64 {
+pub(crate) fn node_id(server: u64, directory: u64) -> u64 {
     directory << SERVER_BITS | server
 }
 
 /// Returns the number of the server that a node is a directory of.
-pub(super) fn server_of(node: u64) -> u64 {
+pub(crate) fn server_of(node: u64) -> u64 {
     node & ((1 << SERVER_BITS) - 1)
 }
 
 /// Returns the directory that a node is.
-pub(super) fn directory_of(node: u64) -> u64 {
+pub(crate) fn directory_of(node: u64) -> u64 {
     node >> SERVER_BITS
 }
 
 /// Makes an id for a new directory of a random number. It is never zero, and fits into a node id.
-pub(super) fn new_directory(random: u64) -> u64 {
+pub(crate) fn new_directory(random: u64) -> u64 {
     (random >> SERVER_BITS).max(1)
 }
 
 /// Makes the id of a new founding of a random number. It is never zero.
-pub(super) fn new_founding(random: u64) -> u64 {
+pub(crate) fn new_founding(random: u64) -> u64 {
     random.max(1)
 }
 

@@ -9,10 +9,10 @@ use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogReader};
 use tokio::sync::oneshot;
 use tokio::task::spawn_blocking;
-use zoolet_storage::{Entry, LogPosition, OnDurable, StorageError, Wal};
+use zoolet_storage::{Entry, OnDurable, StorageError, Wal};
 
 use super::codec;
-use super::types::{LogEntry, LogId, TypeConfig, Vote, log_id, term_of};
+use super::types::{LogEntry, LogId, TypeConfig, Vote, log_id_of, position_of};
 
 /// How much of the log goes into one message to a follower, in bytes; at least one entry does.
 const MESSAGE_BYTES_MAX: usize = 2 << 20;
@@ -39,10 +39,8 @@ impl LogStore {
             let reading = spawn_blocking(move || wal.entries(start..end, bytes_max));
             reading.await.map_err(io::Error::other)??
         };
-        let decode = |entry: Entry| {
-            let at = log_id(entry.position.term, entry.position.index);
-            codec::decode_entry(at, entry.kind, entry.body)
-        };
+        let decode =
+            |entry: Entry| codec::decode_entry(log_id_of(entry.position), entry.kind, entry.body);
         entries.into_iter().map(decode).collect()
     }
 
@@ -151,13 +149,4 @@ impl RaftLogStorage<TypeConfig> for LogStore {
     async fn purge(&mut self, through: LogId) -> io::Result<()> {
         self.durably(|wal, done| wal.purge_to(position_of(&through), done)).await
     }
-}
-
-/// With one leader per term, the term says which leader it was.
-fn position_of(log_id: &LogId) -> LogPosition {
-    LogPosition { term: term_of(log_id), node: 0, index: log_id.index }
-}
-
-fn log_id_of(position: LogPosition) -> LogId {
-    log_id(position.term, position.index)
 }

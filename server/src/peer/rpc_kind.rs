@@ -5,13 +5,13 @@ macro_rules! rpc_kinds {
     ($($(#[$doc:meta])* $kind:ident = $code:literal,)+) => {
         /// What a call between servers asks for; the numbers are those on the wire.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub(super) enum RpcKind {
+        pub(crate) enum RpcKind {
             $($(#[$doc])* $kind = $code,)+
         }
 
         impl RpcKind {
             /// Returns the kind of this number on the wire.
-            pub(super) const fn from_code(code: u8) -> Option<Self> {
+            pub(crate) const fn from_code(code: u8) -> Option<Self> {
                 match code {
                     $($code => Some(Self::$kind),)+
                     _ => None,
@@ -58,12 +58,12 @@ rpc_kinds! {
 
 impl RpcKind {
     /// Returns its number on the wire.
-    pub(super) const fn code(self) -> u8 {
+    pub(crate) const fn code(self) -> u8 {
         self as u8
     }
 }
 
 /// Answers to the end of a snapshot in the place of a vote: what was received is damaged, or the
 /// receiver has no room for it now.
-pub(super) const SNAPSHOT_DAMAGED: &[u8] = &[];
-pub(super) const SNAPSHOT_LATER: &[u8] = &[1];
+pub(crate) const SNAPSHOT_DAMAGED: &[u8] = &[];
+pub(crate) const SNAPSHOT_LATER: &[u8] = &[1];

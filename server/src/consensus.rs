@@ -1,0 +1,243 @@
+//! The Consensus seam: what the replication of a server sees of the consensus on its log.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::{self, Debug};
+use std::io;
+use std::time::Duration;
+
+use bytes::Bytes;
+use tokio::sync::watch;
+use zoolet_storage::{LogPosition, SnapshotReader};
+
+use crate::snapshots::{Chunks, Staged, StateSnapshot};
+use crate::transport::BoxFuture;
+use crate::wire::Reader;
+
+/// One server, as the log's membership knows it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Member {
+    /// The `host:port` of its peer port when it was added. The configuration's address wins as
+    /// long as the line is empty.
+    pub address: String,
+    /// What stands behind its `server.N=` (protocol §15.3); empty until the ensemble is changed
+    /// for the first time.
+    pub line: String,
+}
+
+/// The servers of the log's membership, by their nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Membership {
+    /// The entry that it stands in; `None` before the first.
+    pub position: Option<LogPosition>,
+    /// The voters: one set, or two while one turns into the other.
+    pub configs: Vec<BTreeSet<u64>>,
+    pub nodes: BTreeMap<u64, Member>,
+}
+
+impl Membership {
+    /// Returns all that have a vote, in the old set or in the new one.
+    pub(crate) fn voters(&self) -> BTreeSet<u64> {
+        self.configs.iter().flatten().copied().collect()
+    }
+
+    pub(crate) fn is_voter(&self, node: u64) -> bool {
+        self.configs.iter().any(|voters| voters.contains(&node))
+    }
+
+    pub(crate) fn node(&self, node: u64) -> Option<&Member> {
+        self.nodes.get(&node)
+    }
+
+    /// Returns the index of the entry that it stands in, zero before the first.
+    pub(crate) fn index(&self) -> u64 {
+        self.position.map_or(0, |position| position.index)
+    }
+}
+
+/// A change of the membership. It is one entry of the log, or two if the voters change.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum MembershipChange {
+    /// Adds nodes without a vote; those that are there stay as they are.
+    AddNodes(BTreeMap<u64, Member>),
+    /// Adds nodes without a vote, or changes what the membership says about them.
+    SetNodes(BTreeMap<u64, Member>),
+    RemoveNodes(BTreeSet<u64>),
+    /// Makes these the voters. Those that were stay nodes.
+    ReplaceAllVoters(BTreeSet<u64>),
+    /// Several changes at once.
+    Batch(Vec<Self>),
+}
+
+/// Who leads, and since which election.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Leadership {
+    /// The leader's node.
+    pub leader: u64,
+    pub term: u64,
+}
+
+/// Another server, as the leader sees it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Follower {
+    /// The index up to which its log is known to match.
+    pub matching: Option<u64>,
+    /// The time since the last message that it has answered was sent.
+    pub silent_for: Option<Duration>,
+}
+
+/// The state of the consensus at one moment.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct RaftView {
+    pub term: u64,
+    /// The leader's node.
+    pub leader: Option<u64>,
+    pub membership: Membership,
+    /// Log indices: the last entry, the last that is committed, and up to where it was purged.
+    pub last_log: Option<u64>,
+    pub committed: Option<u64>,
+    pub purged: Option<u64>,
+    /// Up to where the newest snapshot goes.
+    pub snapshot: Option<LogPosition>,
+    /// As leader: the time since the last message that a majority has answered was sent.
+    pub quorum_silent_for: Option<Duration>,
+    /// As leader: the other servers by their nodes; `None` if this server does not lead.
+    pub followers: Option<BTreeMap<u64, Follower>>,
+}
+
+impl RaftView {
+    /// Returns what this server, as leader, knows of a node.
+    pub(crate) fn follower(&self, node: u64) -> Follower {
+        let followers = self.followers.as_ref();
+        followers.and_then(|all| all.get(&node)).copied().unwrap_or_default()
+    }
+}
+
+/// Receives whether a proposal was committed under the leader that it was made to.
+pub(crate) type Outcome = Box<dyn FnOnce(bool) + Send>;
+
+/// An answer to a peer that comes later; `None` if there will be none.
+pub(crate) type LaterAnswer = BoxFuture<'static, Option<Bytes>>;
+
+/// A message of a leader with entries, or without any: a heartbeat.
+pub(crate) struct Append {
+    /// The leader's term.
+    pub term: u64,
+    /// Whether the leader doubts that it has a majority.
+    pub suspects_quorum: bool,
+    /// The entries that the leader says it has: the one before those that it sends, and these.
+    pub positions: Vec<LogPosition>,
+    /// Takes the entries.
+    pub take: Box<dyn FnOnce() -> LaterAnswer + Send>,
+}
+
+impl Debug for Append {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Append");
+        shown.field("term", &self.term).field("positions", &self.positions).finish_non_exhaustive()
+    }
+}
+
+/// The vote of a leader, with which it sends a snapshot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LeaderVote {
+    pub term: u64,
+    /// The leader's node.
+    pub leader: u64,
+    /// Whether a majority has voted for it.
+    pub is_committed: bool,
+}
+
+impl LeaderVote {
+    pub(crate) fn read(body: &mut Reader) -> io::Result<Self> {
+        Ok(Self { term: body.u64()?, leader: body.u64()?, is_committed: body.u8()? != 0 })
+    }
+}
+
+/// The consensus on the log. Whatever fails because it has ended is reported by
+/// [`Consensus::failure`] as well.
+pub(crate) trait Consensus: Debug + Send + Sync + 'static {
+    /// Begins to take part: until then no message is sent, and no election begun.
+    fn run(&self);
+
+    /// Returns this server's id in the membership.
+    fn node(&self) -> u64;
+
+    fn view(&self) -> RaftView;
+
+    /// Follows who leads. Closed when the consensus has ended.
+    fn leaderships(&self) -> watch::Receiver<Option<Leadership>>;
+
+    /// Follows the place of the membership in the log. Closed when the consensus has ended.
+    fn memberships(&self) -> watch::Receiver<Option<LogPosition>>;
+
+    /// Follows the reason why the consensus has ended, once it has.
+    fn failure(&self) -> watch::Receiver<Option<String>>;
+
+    /// Puts a batch behind all that were proposed before, if this server leads, and in `term` if one
+    /// is given. The batch has its place when this returns; false if it has none, because the
+    /// consensus has ended.
+    fn propose(&self, batch: Bytes, term: Option<u64>, outcome: Outcome) -> BoxFuture<'_, bool>;
+
+    /// As leader: an index up to which everything is that was committed before the call. `None`
+    /// when this server does not lead, or cannot show that it does.
+    fn read_index(&self) -> BoxFuture<'_, Option<u64>>;
+
+    /// Writes the first entry of the log: the membership of a new ensemble.
+    fn initialize(&self, members: BTreeMap<u64, Member>) -> BoxFuture<'_, Result<(), String>>;
+
+    /// As leader, changes the membership. Returns when the change is committed.
+    fn change_membership(&self, change: MembershipChange) -> BoxFuture<'_, Result<(), String>>;
+
+    /// As leader, asks a voter to begin an election at once. False if the consensus has ended.
+    fn transfer_to(&self, node: u64) -> BoxFuture<'_, bool>;
+
+    /// As leader, sends the followers now what is committed. False if the consensus has ended.
+    fn announce_commit(&self) -> BoxFuture<'_, bool>;
+
+    /// Takes a snapshot and keeps it.
+    fn take_snapshot(&self) -> BoxFuture<'_, io::Result<()>>;
+
+    /// Removes the entries up to an index that a snapshot has.
+    fn purge(&self, through: u64) -> BoxFuture<'_, Result<(), String>>;
+
+    /// Whether this server begins elections.
+    fn allow_elections(&self, allowed: bool);
+
+    /// Whether this server, as leader, sends heartbeats.
+    fn allow_heartbeats(&self, allowed: bool);
+
+    /// Reads a message of a leader.
+    fn append(&self, message: Reader) -> io::Result<Append>;
+
+    /// Answers a candidate that asks for this server's vote, or whether it would get it.
+    fn vote(&self, request: Reader, is_pre_vote: bool) -> io::Result<LaterAnswer>;
+
+    /// Begins an election because the leader asks for it.
+    fn take_over(&self, request: Reader) -> io::Result<LaterAnswer>;
+
+    /// Installs a snapshot that was received. One that is older than what is here is not installed,
+    /// nor is one of a leader of the past.
+    fn install(&self, from: LeaderVote, snapshot: SnapshotReader) -> io::Result<LaterAnswer>;
+
+    /// Ends it.
+    fn shutdown(&self) -> BoxFuture<'_, Result<(), String>>;
+}
+
+/// What the committed entries are applied to.
+pub(crate) trait Applier: Debug + Send + Sync + 'static {
+    /// Applies the next batches of the log, each with the term of its leader. `last` is the last
+    /// entry, which may be behind them and of another kind.
+    fn apply(&self, batches: Vec<(u64, Bytes)>, last: LogPosition);
+
+    /// Whether all servers stop applying behind this entry for a moment, to compare their states.
+    fn is_checkpoint(&self, index: u64) -> bool;
+
+    /// Returns the state, to be written while entries go on being applied.
+    fn capture(&self) -> StateSnapshot;
+
+    /// Reads a state of a snapshot and checks it, without installing it.
+    fn stage(&self, chunks: Chunks) -> io::Result<Staged>;
+
+    /// Takes note that a snapshot up to `last` has replaced the state.
+    fn replaced(&self, last: Option<LogPosition>);
+}

@@ -1,0 +1,168 @@
+//! The links of a server to its peers.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::node_id::{directory_of, server_of};
+use super::{Lane, Link, LinkOptions, Reach, Target};
+
+/// How long a link for snapshots may be silent: the receiver may take that long to install one.
+const SNAPSHOT_STALL_TIMEOUT: Duration = Duration::from_mins(5);
+
+/// The most addresses that are known of one peer.
+const ADDRESSES_MAX: usize = 4;
+
+/// The links to all peers, each opened when it is first used.
+#[derive(Debug)]
+pub(crate) struct Links {
+    /// What is the same for all of them.
+    template: LinkOptions,
+    known: Mutex<Known>,
+}
+
+#[derive(Debug)]
+struct Known {
+    /// By the numbers of the servers: where each is, and before that where it was. A server that a
+    /// change has moved listens at the old place as well, until it is restarted.
+    addresses: BTreeMap<u64, Vec<String>>,
+    /// By node.
+    links: BTreeMap<(u64, Lane), Arc<Link>>,
+    /// To whichever directory a server has, by the numbers of the servers.
+    questions: BTreeMap<u64, Arc<Link>>,
+    reaches: BTreeMap<u64, Arc<Reach>>,
+}
+
+impl Links {
+    pub(crate) fn new(template: LinkOptions, addresses: BTreeMap<u64, String>) -> Self {
+        let addresses = addresses.into_iter().map(|(server, address)| (server, vec![address]));
+        let known = Mutex::new(Known {
+            addresses: addresses.collect(),
+            links: BTreeMap::new(),
+            questions: BTreeMap::new(),
+            reaches: BTreeMap::new(),
+        });
+        Self { template, known }
+    }
+
+    /// Returns the link to a node; `None` if the address of its server is not known. It carries
+    /// nothing to another directory of that server.
+    pub(crate) fn to(&self, node: u64, lane: Lane) -> Option<Arc<Link>> {
+        let mut known = self.lock();
+        if let Some(link) = known.links.get(&(node, lane)) {
+            return Some(Arc::clone(link));
+        }
+        let target = Target { server: server_of(node), directory: Some(directory_of(node)) };
+        let link = self.open(&mut known, target, lane)?;
+        known.links.insert((node, lane), Arc::clone(&link));
+        Some(link)
+    }
+
+    /// Returns the link for questions to a server, whichever directory it has.
+    pub(crate) fn ask(&self, server: u64) -> Option<Arc<Link>> {
+        let mut known = self.lock();
+        if let Some(link) = known.questions.get(&server) {
+            return Some(Arc::clone(link));
+        }
+        let target = Target { server, directory: None };
+        let link = self.open(&mut known, target, Lane::Question)?;
+        known.questions.insert(server, Arc::clone(&link));
+        Some(link)
+    }
+
+    fn open(&self, known: &mut Known, target: Target, lane: Lane) -> Option<Arc<Link>> {
+        let addresses = known.addresses.get(&target.server)?.clone();
+        let stall_timeout = match lane {
+            Lane::Control | Lane::Append | Lane::Request | Lane::Question | Lane::Query => {
+                self.template.stall_timeout
+            }
+            Lane::Snapshot => SNAPSHOT_STALL_TIMEOUT,
+        };
+        let template = self.template.clone();
+        let reach = Arc::clone(known.reaches.entry(target.server).or_default());
+        let options = LinkOptions { target, addresses, lane, stall_timeout, reach, ..template };
+        Some(Arc::new(Link::open(options)))
+    }
+
+    /// Returns the directory that a server had when it was last called.
+    pub(crate) fn directory(&self, server: u64) -> Option<u64> {
+        let known = self.lock();
+        known.reaches.get(&server)?.directory()
+    }
+
+    /// Notes the address of a node in the log's membership. It is used if the configuration has none,
+    /// or if the ensemble was changed since the configuration was written.
+    pub(crate) fn learn(&self, node: u64, address: &str, is_changed: bool) {
+        let server = server_of(node);
+        let mut known = self.lock();
+        let addresses = known.addresses.entry(server).or_default();
+        let is_known = addresses.first().is_some_and(|first| first == address);
+        if is_known || !is_changed && !addresses.is_empty() {
+            return;
+        }
+        addresses.retain(|known| known != address);
+        addresses.insert(0, address.to_owned());
+        addresses.truncate(ADDRESSES_MAX);
+        // A caller that has a link still ends its calls on it.
+        known.links.retain(|(node, _), _| server_of(*node) != server);
+        known.questions.remove(&server);
+    }
+
+    /// Drops a link that does not answer: the next call opens another one. That of snapshots
+    /// may be silent for minutes, and a dead one would stay as long.
+    pub(crate) fn give_up(&self, node: u64, lane: Lane) {
+        let mut known = self.lock();
+        known.links.remove(&(node, lane));
+    }
+
+    /// A link to a server that is not a peer yet, which is not kept.
+    pub(crate) fn try_out(&self, server: u64, address: String) -> Link {
+        let target = Target { server, directory: None };
+        let stall_timeout = self.template.stall_timeout;
+        let (lane, reach, template) = (Lane::Question, Arc::default(), self.template.clone());
+        let addresses = vec![address];
+        Link::open(LinkOptions { target, addresses, lane, stall_timeout, reach, ..template })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fatal::Fatal;
+    use crate::peer::{FrameLimits, Identity};
+    use crate::transport::RealNet;
+
+    const TIMEOUT: Duration = Duration::from_secs(10);
+
+    #[tokio::test]
+    async fn a_link_that_was_given_up_is_opened_anew() {
+        let template = LinkOptions {
+            net: Arc::new(RealNet),
+            ours: Identity { cluster: 7, founding: 0, server: 1, directory: 5 },
+            founding: Arc::default(),
+            secret: None,
+            target: Target { server: 0, directory: None },
+            addresses: Vec::new(),
+            lane: Lane::Control,
+            frames: FrameLimits { small: 1000, large: 1000 },
+            calls_max: 8,
+            connect_timeout: TIMEOUT,
+            backoff_max: TIMEOUT,
+            stall_timeout: TIMEOUT,
+            reach: Arc::default(),
+            fatal: Fatal::default(),
+        };
+        let addresses = BTreeMap::from([(2, "127.0.0.1:1".to_owned())]);
+        let links = Links::new(template, addresses);
+        let to = |lane| links.to(2, lane).unwrap();
+        let (first, other) = (to(Lane::Snapshot), to(Lane::Append));
+        assert!(Arc::ptr_eq(&first, &to(Lane::Snapshot)));
+        links.give_up(2, Lane::Snapshot);
+        assert!(!Arc::ptr_eq(&first, &to(Lane::Snapshot)));
+        assert!(Arc::ptr_eq(&other, &to(Lane::Append)));
+    }
+}

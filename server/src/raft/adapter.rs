@@ -1,0 +1,340 @@
+//! [`Consensus`] by openraft.
+
+use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use openraft::async_runtime::watch::WatchReceiver;
+use openraft::metrics::RaftMetrics;
+use openraft::{Config, Instant as _, ReadPolicy, Snapshot, SnapshotPolicy};
+use tokio::sync::watch;
+use zoolet_storage::{LogPosition, SnapshotReader, Wal};
+
+use super::codec::{self, meta_of};
+use super::log_store::LogStore;
+use super::network::{Network, PeerSignals};
+use super::state_machine::{StateMachine, WrittenSnapshot};
+use super::types::{Body, Callback, LogId, TypeConfig, log_id, plain_membership, position_of};
+use crate::consensus::{
+    Append, Applier, Consensus, Follower, LaterAnswer, LeaderVote, Leadership, Member,
+    MembershipChange, Outcome, RaftView,
+};
+use crate::fatal::Fatal;
+use crate::peer::Links;
+use crate::snapshots::Snapshots;
+use crate::transport::BoxFuture;
+use crate::wire::Reader;
+
+/// The times of Raft, and the name of the ensemble.
+#[derive(Clone, Debug)]
+pub(crate) struct RaftConfig {
+    pub cluster_id: u64,
+    /// Between two heartbeats.
+    pub heartbeat: Duration,
+    /// The range of the election timeout, which begins when a leader has been silent for
+    /// `election_max`.
+    pub election_min: Duration,
+    pub election_max: Duration,
+    /// How long entries may take to a follower's log.
+    pub append_timeout: Duration,
+}
+
+impl RaftConfig {
+    fn openraft(&self) -> Config {
+        let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        Config {
+            cluster_name: format!("{:016x}", self.cluster_id),
+            heartbeat_interval: millis(self.heartbeat),
+            election_timeout_min: millis(self.election_min),
+            election_timeout_max: millis(self.election_max),
+            enable_pre_vote: Some(true),
+            enable_leader_restore: Some(false),
+            allow_log_reversion: Some(false),
+            // Whoever uses it takes snapshots and purges the log.
+            snapshot_policy: SnapshotPolicy::Never,
+            max_in_snapshot_log_to_keep: u64::MAX,
+            replication_lag_threshold: u64::MAX,
+            backoff: "50ms 100ms 200ms ..500ms".to_owned(),
+            ..Config::default()
+        }
+    }
+}
+
+/// What the consensus of a server is made of.
+#[derive(Debug)]
+pub(crate) struct RaftParts {
+    /// This server's id in the membership.
+    pub node: u64,
+    pub wal: Arc<Wal>,
+    pub snapshots: Snapshots,
+    pub applier: Arc<dyn Applier>,
+    pub links: Arc<Links>,
+    pub signals: Arc<PeerSignals>,
+    /// Receives the panic of a task that cannot be done without.
+    pub fatal: Fatal,
+}
+
+/// Replays the log, up to where it is known to be committed. It takes part in the ensemble from
+/// [`Consensus::run`] on.
+pub(crate) async fn start(
+    config: RaftConfig,
+    parts: RaftParts,
+) -> Result<Arc<dyn Consensus>, String> {
+    let RaftParts { node, wal, snapshots, applier, links, signals, fatal } = parts;
+    let written = WrittenSnapshot::default();
+    let state_machine =
+        StateMachine::new(applier, snapshots.clone(), written.clone()).map_err(text)?;
+    let append_timeout = config.append_timeout;
+    let config = Arc::new(config.openraft().validate().map_err(text)?);
+    let network = Network { node, links, snapshots: snapshots.clone(), signals, append_timeout };
+    let raft =
+        openraft::Raft::build(node, config, network, LogStore::new(wal), state_machine).await;
+    let raft = raft.map_err(text)?;
+    let (publisher, followed) = Publisher::new();
+    // It ends with openraft, whose end it reports.
+    tokio::spawn(fatal.finite("metrics of the log", publisher.run(raft.clone())));
+    Ok(Arc::new(OpenRaft { node, raft, snapshots, written, followed }))
+}
+
+fn text(error: impl Display) -> String {
+    error.to_string()
+}
+
+/// What others follow of the metrics.
+#[derive(Clone, Debug)]
+struct Followed {
+    leadership: watch::Receiver<Option<Leadership>>,
+    membership: watch::Receiver<Option<LogPosition>>,
+    failure: watch::Receiver<Option<String>>,
+}
+
+/// Publishes parts of openraft's metrics until it stops.
+#[derive(Debug)]
+struct Publisher {
+    leadership: watch::Sender<Option<Leadership>>,
+    membership: watch::Sender<Option<LogPosition>>,
+    failure: watch::Sender<Option<String>>,
+}
+
+impl Publisher {
+    fn new() -> (Self, Followed) {
+        let (leadership, leaderships) = watch::channel(None);
+        let (membership, memberships) = watch::channel(None);
+        let (failure, failures) = watch::channel(None);
+        let followed =
+            Followed { leadership: leaderships, membership: memberships, failure: failures };
+        (Self { leadership, membership, failure }, followed)
+    }
+
+    async fn run(self, raft: openraft::Raft<TypeConfig, StateMachine>) {
+        let mut metrics = raft.metrics();
+        // The last handle keeps openraft running.
+        drop(raft);
+        loop {
+            let failure = {
+                let metrics = metrics.borrow_watched();
+                let term = metrics.current_term;
+                let leadership = metrics.current_leader.map(|leader| Leadership { leader, term });
+                publish(&self.leadership, leadership);
+                publish(
+                    &self.membership,
+                    metrics.membership_config.log_id().as_ref().map(position_of),
+                );
+                metrics.running_state.as_ref().err().map(text)
+            };
+            let is_over = failure.is_some();
+            if is_over || metrics.changed().await.is_err() {
+                // openraft ends without a word when its task panics.
+                let unknown = || "the task that replicates the log has ended".to_owned();
+                self.failure.send_replace(failure.or_else(|| Some(unknown())));
+                return;
+            }
+        }
+    }
+}
+
+fn publish<T: PartialEq>(watch: &watch::Sender<T>, value: T) {
+    watch.send_if_modified(|known| {
+        let is_new = *known != value;
+        *known = value;
+        is_new
+    });
+}
+
+/// openraft, and what it is started with.
+#[derive(Debug)]
+struct OpenRaft {
+    node: u64,
+    raft: openraft::Raft<TypeConfig, StateMachine>,
+    snapshots: Snapshots,
+    written: WrittenSnapshot,
+    followed: Followed,
+}
+
+impl Consensus for OpenRaft {
+    fn run(&self) {
+        self.raft.run();
+    }
+
+    fn node(&self) -> u64 {
+        self.node
+    }
+
+    fn view(&self) -> RaftView {
+        view_of(&self.raft.metrics().borrow_watched())
+    }
+
+    fn leaderships(&self) -> watch::Receiver<Option<Leadership>> {
+        self.followed.leadership.clone()
+    }
+
+    fn memberships(&self) -> watch::Receiver<Option<LogPosition>> {
+        self.followed.membership.clone()
+    }
+
+    fn failure(&self) -> watch::Receiver<Option<String>> {
+        self.followed.failure.clone()
+    }
+
+    fn propose(&self, batch: Bytes, term: Option<u64>, outcome: Outcome) -> BoxFuture<'_, bool> {
+        let outcome = Callback(Box::new(move |result: Result<_, _>| outcome(result.is_ok())));
+        let write = self.raft.write(Body(batch)).responder(outcome);
+        Box::pin(async move {
+            match term {
+                Some(term) => write.with_leader(log_id(term, 0).leader_id).await.is_ok(),
+                None => write.await.is_ok(),
+            }
+        })
+    }
+
+    fn read_index(&self) -> BoxFuture<'_, Option<u64>> {
+        Box::pin(async move {
+            let linearizer = self.raft.get_read_linearizer(ReadPolicy::ReadIndex).await.ok()?;
+            Some(linearizer.read_log_id().index())
+        })
+    }
+
+    fn initialize(&self, members: BTreeMap<u64, Member>) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async move { self.raft.initialize(members).await.map_err(text) })
+    }
+
+    fn change_membership(&self, change: MembershipChange) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async move {
+            // Who loses the vote stays a node until it is removed.
+            let changed = self.raft.change_membership(change, true).await;
+            changed.map(drop).map_err(text)
+        })
+    }
+
+    fn transfer_to(&self, node: u64) -> BoxFuture<'_, bool> {
+        Box::pin(async move { self.raft.trigger().transfer_leader(node).await.is_ok() })
+    }
+
+    fn announce_commit(&self) -> BoxFuture<'_, bool> {
+        Box::pin(async move { self.raft.trigger().heartbeat().await.is_ok() })
+    }
+
+    /// openraft ends for good when a snapshot cannot be written, on a full disk for example, so it
+    /// is written here, and openraft gets only what was written.
+    fn take_snapshot(&self) -> BoxFuture<'_, io::Result<()>> {
+        Box::pin(async move {
+            let capturing = self.raft.with_state_machine(|machine: &mut StateMachine| {
+                let captured = machine.capture();
+                Box::pin(async move { captured })
+            });
+            let captured = capturing.await.map_err(io::Error::other)?;
+            self.written.keep(captured.write(&self.snapshots).await?);
+            self.raft.trigger().snapshot().await.map_err(io::Error::other)
+        })
+    }
+
+    fn purge(&self, through: u64) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async move { self.raft.trigger().purge_log(through).await.map_err(text) })
+    }
+
+    fn allow_elections(&self, allowed: bool) {
+        self.raft.runtime_config().elect(allowed);
+    }
+
+    fn allow_heartbeats(&self, allowed: bool) {
+        self.raft.runtime_config().heartbeat(allowed);
+    }
+
+    fn append(&self, mut message: Reader) -> io::Result<Append> {
+        let ((suspects_quorum, request), raft) = (message.append_request()?, self.raft.clone());
+        let entries = request.entries.iter().map(|entry| &entry.log_id);
+        let positions = request.prev_log_id.as_ref().into_iter().chain(entries).map(position_of);
+        Ok(Append {
+            term: request.vote.leader_id.term,
+            suspects_quorum,
+            positions: positions.collect(),
+            take: Box::new(move || {
+                Box::pin(async move {
+                    let response = raft.append_entries(request).await.ok()?;
+                    Some(codec::encode_append_response(&response))
+                })
+            }),
+        })
+    }
+
+    fn vote(&self, mut request: Reader, is_pre_vote: bool) -> io::Result<LaterAnswer> {
+        let (request, raft) = (request.vote_request()?, self.raft.clone());
+        Ok(Box::pin(async move {
+            let voted =
+                if is_pre_vote { raft.pre_vote(request).await } else { raft.vote(request).await };
+            Some(codec::encode_vote_response(&voted.ok()?))
+        }))
+    }
+
+    fn take_over(&self, mut request: Reader) -> io::Result<LaterAnswer> {
+        let (request, raft) = (request.transfer_request()?, self.raft.clone());
+        Ok(Box::pin(async move {
+            raft.handle_transfer_leader(request).await.ok().map(|_| Bytes::new())
+        }))
+    }
+
+    fn install(&self, from: LeaderVote, snapshot: SnapshotReader) -> io::Result<LaterAnswer> {
+        let (meta, raft) = (meta_of(&snapshot)?, self.raft.clone());
+        Ok(Box::pin(async move {
+            let response = raft
+                .install_full_snapshot(codec::vote_of(from), Snapshot { meta, snapshot })
+                .await
+                .ok()?;
+            let mut out = BytesMut::new();
+            codec::put_vote(&mut out, &response.vote);
+            Some(out.freeze())
+        }))
+    }
+
+    fn shutdown(&self) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async move { self.raft.shutdown().await.map_err(text) })
+    }
+}
+
+fn view_of(metrics: &RaftMetrics<TypeConfig>) -> RaftView {
+    let followers = metrics.replication.as_ref().map(|replication| {
+        let silent_for = |node: &u64| {
+            let answered_at = metrics.heartbeat.as_ref()?.get(node).copied().flatten();
+            answered_at.map(|at| at.elapsed())
+        };
+        let follower = |(node, matching): (&u64, &Option<_>)| {
+            let matching = matching.as_ref().map(|matching: &LogId| matching.index);
+            (*node, Follower { matching, silent_for: silent_for(node) })
+        };
+        replication.iter().map(follower).collect()
+    });
+    RaftView {
+        term: metrics.current_term,
+        leader: metrics.current_leader,
+        membership: plain_membership(&metrics.membership_config),
+        last_log: metrics.last_log_index,
+        committed: metrics.cluster_committed.as_ref().map(|last| last.index),
+        purged: metrics.purged.as_ref().map(|last| last.index),
+        snapshot: metrics.snapshot.as_ref().map(position_of),
+        quorum_silent_for: metrics.last_quorum_acked.map(|at| at.elapsed()),
+        followers,
+    }
+}

@@ -1,0 +1,22 @@
+//! The consensus on the log, by openraft. This is the only module that names it.
+//!
+//! [`start`] gives a [`Consensus`](crate::consensus::Consensus), which is all that the rest of the
+//! server sees of it. Entries come back through an [`Applier`](crate::consensus::Applier).
+
+mod adapter;
+mod codec;
+mod log_store;
+mod network;
+mod state_machine;
+mod types;
+
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::adapter::{RaftConfig, RaftParts, start};
+pub(crate) use self::codec::{
+    append_refusal, founding_of, last_of, membership_entry, with_founding,
+};
+pub(crate) use self::network::PeerSignals;

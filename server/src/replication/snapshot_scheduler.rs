@@ -1,0 +1,97 @@
+//! When snapshots are taken, and the log behind them is purged.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, MissedTickBehavior, interval};
+
+use super::applier::Progress;
+use super::divergence::Divergence;
+use super::handle::RaftHandle;
+use crate::snapshots::Snapshots;
+
+/// Between two looks at whether a snapshot is due.
+const SNAPSHOT_PAUSE: Duration = Duration::from_millis(200);
+
+/// The pause before a snapshot that could not be written is tried again. It doubles from failure to
+/// failure.
+const SNAPSHOT_RETRY_MIN: Duration = Duration::from_secs(1);
+const SNAPSHOT_RETRY_MAX: Duration = Duration::from_mins(2);
+
+/// Takes snapshots and purges the log behind them.
+#[derive(Debug)]
+pub(super) struct SnapshotScheduler {
+    pub handle: RaftHandle,
+    pub snapshots: Snapshots,
+    pub progress: Arc<Progress>,
+    pub divergence: Arc<Divergence>,
+    pub snapshot_commands: u64,
+    pub snapshot_log_bytes: u64,
+    pub snapshots_retained: usize,
+}
+
+impl SnapshotScheduler {
+    pub(super) async fn run(self) {
+        let mut ticks = interval(SNAPSHOT_PAUSE);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let (mut snapshot_at, mut purged_for) = ((0, 0), None);
+        let (mut not_before, mut pause) = (Instant::now(), SNAPSHOT_RETRY_MIN);
+        loop {
+            ticks.tick().await;
+            let reached = (self.progress.commands(), self.progress.bytes());
+            let (commands, bytes) = (reached.0 - snapshot_at.0, reached.1 - snapshot_at.1);
+            let is_long = self.snapshot_log_bytes > 0 && bytes >= self.snapshot_log_bytes;
+            // A state that is known to be wrong must not become what the next start begins with.
+            let is_replacement = self.snapshots.needs_new();
+            let is_due = commands >= self.snapshot_commands || is_long || is_replacement;
+            let may_be_taken = !self.divergence.is_found();
+            if is_due && may_be_taken && Instant::now() >= not_before {
+                pause = self.take_snapshot(pause).await;
+                if pause == SNAPSHOT_RETRY_MIN {
+                    snapshot_at = reached;
+                }
+                if is_replacement || pause > SNAPSHOT_RETRY_MIN {
+                    not_before = Instant::now() + pause;
+                }
+            }
+            let current = self.handle.view().snapshot;
+            if current != purged_for {
+                purged_for = current;
+                self.purge().await;
+            }
+        }
+    }
+
+    /// Takes a snapshot. Returns how long to wait before another attempt if this one has failed.
+    /// The log has all that is in the snapshot, so a server without it goes on.
+    async fn take_snapshot(&self, pause: Duration) -> Duration {
+        match self.handle.take_snapshot().await {
+            Ok(()) => SNAPSHOT_RETRY_MIN,
+            Err(error) => {
+                let longer = (pause * 2).min(SNAPSHOT_RETRY_MAX);
+                tracing::error!(
+                    %error,
+                    retry_in_s = longer.as_secs(),
+                    "cannot write a snapshot: this server goes on, and its log grows until it can"
+                );
+                longer
+            }
+        }
+    }
+
+    async fn purge(&self) {
+        let kept = self.snapshots.store().list().map(|kept| kept.len());
+        let (kept, oldest) = match (kept, self.snapshots.oldest_index()) {
+            (Ok(kept), Ok(Some(oldest))) => (kept, oldest),
+            (Ok(_), Ok(None)) => return,
+            (Err(error), _) => return tracing::warn!(%error, "cannot list the snapshots"),
+            (_, Err(error)) => return tracing::warn!(%error, "cannot list the snapshots"),
+        };
+        // With fewer snapshots the whole log is kept: its beginning is as good as one.
+        if kept >= self.snapshots_retained
+            && let Err(error) = self.handle.purge(oldest).await
+        {
+            tracing::debug!(error, "the log was not purged");
+        }
+    }
+}

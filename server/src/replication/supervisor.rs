@@ -1,0 +1,240 @@
+//! The loop that follows what decides this server's role, and carries the decisions out.
+
+use std::sync::Arc;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::watch;
+use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout};
+use zoolet_replica::Role;
+use zoolet_storage::{LogPosition, Wal};
+
+use super::comparer::Comparer;
+use super::handle::RaftHandle;
+use super::leader_contact::LeaderContact;
+use super::machine::Machine;
+use super::members::is_outsider;
+use super::options::Timing;
+use super::read_index::ReadIndex;
+use super::role::{Decision, HandOver, Observations, RoleState};
+use super::transfer::transfer_leadership;
+use crate::consensus::Leadership;
+use crate::peer::Links;
+use crate::raft::PeerSignals;
+use crate::transport::BoxFuture;
+
+/// What the supervisor observes, and through what it acts.
+#[derive(Debug)]
+pub(super) struct Supervisor {
+    pub handle: RaftHandle,
+    pub machine: Arc<dyn Machine>,
+    pub heard: Arc<LeaderContact>,
+    pub applied: watch::Receiver<Option<LogPosition>>,
+    pub read_index: ReadIndex,
+    pub comparer: Comparer,
+    pub links: Arc<Links>,
+    pub wal: Arc<Wal>,
+    pub signals: Arc<PeerSignals>,
+    pub timing: Timing,
+    pub role: watch::Sender<Role>,
+}
+
+/// What makes the supervisor decide anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Event {
+    /// Time has passed.
+    Tick,
+    /// Another server leads, or none does.
+    Leadership,
+    /// It is time to compare states with the others.
+    ComparisonDue,
+    Compared,
+    /// Whether this server has caught up with what was committed, and its state is the others'.
+    CaughtUp(bool),
+    HandedOver,
+    /// The consensus has ended.
+    Ended,
+}
+
+/// What happens beside the loop.
+type UnderWay = BoxFuture<'static, Event>;
+
+/// The loop's own state.
+struct Running {
+    leaderships: watch::Receiver<Option<Leadership>>,
+    ticks: Interval,
+    comparisons: Interval,
+    under_way: FuturesUnordered<UnderWay>,
+    catching_up: Option<UnderWay>,
+    is_comparing: bool,
+    is_handing_over: bool,
+}
+
+impl Running {
+    fn new(handle: &RaftHandle, timing: Timing) -> Self {
+        let every = |pause| {
+            let mut ticks = interval(pause);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            ticks
+        };
+        Self {
+            leaderships: handle.leaderships(),
+            ticks: every(timing.heartbeat / 2),
+            comparisons: every(timing.election_max),
+            under_way: FuturesUnordered::new(),
+            catching_up: None,
+            is_comparing: false,
+            is_handing_over: false,
+        }
+    }
+
+    async fn next(&mut self) -> Event {
+        let Self { leaderships, ticks, comparisons, under_way, catching_up, .. } = self;
+        let caught_up = async {
+            match catching_up.as_mut() {
+                Some(catching_up) => catching_up.await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            changed = leaderships.changed() => {
+                if changed.is_ok() { Event::Leadership } else { Event::Ended }
+            }
+            event = caught_up => event,
+            Some(event) = under_way.next() => event,
+            _ = comparisons.tick() => Event::ComparisonDue,
+            _ = ticks.tick() => Event::Tick,
+        }
+    }
+}
+
+impl Supervisor {
+    /// Decides after each event what this server may do, for as long as the consensus goes on.
+    pub(super) async fn run(self) {
+        let mut running = Running::new(&self.handle, self.timing);
+        let mut state = RoleState::new(self.timing);
+        // Where every server starts; the machine looks for a leader, too.
+        let mut decided = state.step(Instant::now(), &Observations::default());
+        loop {
+            let event = running.next().await;
+            match event {
+                Event::Ended => return,
+                Event::Compared => running.is_comparing = false,
+                Event::HandedOver => running.is_handing_over = false,
+                Event::CaughtUp(_) => running.catching_up = None,
+                Event::ComparisonDue if !running.is_comparing => {
+                    running.is_comparing = true;
+                    running.under_way.push(self.compare());
+                }
+                Event::ComparisonDue | Event::Tick | Event::Leadership => {}
+            }
+            let seen = self.observe(event == Event::CaughtUp(true));
+            let decision = state.step(Instant::now(), &seen);
+            self.carry_out(&decided, &decision);
+            if !decision.must_catch_up {
+                running.catching_up = None;
+            } else if running.catching_up.is_none() && event != Event::CaughtUp(false) {
+                running.catching_up = Some(self.catch_up());
+            }
+            if let Some(reason) = decision.hand_over.filter(|_| !running.is_handing_over) {
+                running.is_handing_over = true;
+                running.under_way.push(self.hand_over(reason));
+            }
+            decided = decision;
+        }
+    }
+
+    fn observe(&self, has_caught_up: bool) -> Observations {
+        let (node, leadership) = (self.handle.node(), self.handle.leadership());
+        let view = self.handle.view();
+        let voters = view.membership.voters();
+        let leads = leadership.is_some_and(|known| known.leader == node);
+        Observations {
+            leadership,
+            node,
+            is_listed: view.membership.node(node).is_some_and(|member| !is_outsider(member)),
+            is_voter: voters.contains(&node),
+            is_only_voter: voters.iter().all(|voter| *voter == node),
+            is_removed: self.signals.removed_at() > view.membership.index(),
+            leader_silent_for: self.heard.silent_for(),
+            quorum_silent_for: view.quorum_silent_for,
+            applied_term: self.applied.borrow().map(|last| last.term),
+            given_up: Some(self.handle.given_up()).filter(|term| *term > 0),
+            has_diverged: self.comparer.divergence.is_found(),
+            has_caught_up,
+            disk_busy_with: self.wal.batches_before_waiting(),
+            counter: if leads { counter_of(self.machine.zxid()) } else { 0 },
+        }
+    }
+
+    /// Makes what was decided so, where it differs from what was decided before.
+    fn carry_out(&self, before: &Decision, now: &Decision) {
+        if (before.role, before.term) != (now.role, now.term) {
+            tracing::info!(from = ?before.role, to = ?now.role, term = now.term, "role");
+            self.machine.role(now.role, now.term.unwrap_or(0));
+            self.role.send_replace(now.role);
+        }
+        if now.is_halted && !before.is_halted {
+            self.machine.diverged();
+        }
+        if before.is_member && !now.is_member {
+            tracing::info!("this server was removed from the ensemble");
+            self.machine.removed();
+        }
+        if before.may_elect != now.may_elect {
+            self.handle.allow_elections(now.may_elect);
+        }
+        if before.sends_heartbeats != now.sends_heartbeats {
+            self.handle.allow_heartbeats(now.sends_heartbeats);
+        }
+        self.signals.suspect_quorum(now.suspects_quorum);
+        if let Some(time) = now.stall_ended_after {
+            let after_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+            tracing::info!(after_ms, "the disk has answered");
+        }
+    }
+
+    fn compare(&self) -> UnderWay {
+        let (comparer, pace) = (self.comparer.clone(), self.timing.election_max);
+        Box::pin(async move {
+            comparer.compare(pace).await;
+            Event::Compared
+        })
+    }
+
+    fn catch_up(&self) -> UnderWay {
+        let (mut read_index, comparer, timing) =
+            (self.read_index.clone(), self.comparer.clone(), self.timing);
+        Box::pin(async move {
+            let caught_up = timeout(timing.election_max, read_index.catch_up()).await;
+            if !caught_up.unwrap_or(false) {
+                return Event::CaughtUp(false);
+            }
+            comparer.compare(timing.heartbeat).await;
+            Event::CaughtUp(!comparer.divergence.is_found())
+        })
+    }
+
+    fn hand_over(&self, reason: HandOver) -> UnderWay {
+        match reason {
+            HandOver::DiskStalled => {
+                tracing::warn!("giving the lead up: the disk does not answer");
+            }
+            // Reported when it was found.
+            HandOver::Diverged => {}
+            HandOver::NumbersRunOut => {
+                tracing::info!("giving the lead up: the term's transaction numbers run out");
+            }
+        }
+        let (handle, links) = (self.handle.clone(), Arc::clone(&self.links));
+        Box::pin(async move {
+            transfer_leadership(&handle, &links).await;
+            Event::HandedOver
+        })
+    }
+}
+
+/// Returns how far a transaction counts in its term.
+fn counter_of(zxid: u64) -> u32 {
+    u32::try_from(zxid & u64::from(u32::MAX)).unwrap_or(u32::MAX)
+}
