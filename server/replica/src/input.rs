@@ -11,8 +11,8 @@ use zoolet_jute::{
 use super::command::Command;
 use super::entry::Entry;
 use super::level::FeatureLevel;
-use super::reconfig::Written;
 use super::state::{LongReply, QuotaExceeded};
+use super::written::Written;
 
 /// One client connection of this server, numbered from 1 since its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -21,6 +21,7 @@ mod session;
 mod size;
 pub mod state;
 mod watch;
+mod written;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -39,9 +40,9 @@ pub use input::{BadRequest, ConnectionId, Input, Output, Role};
 pub use level::{FeatureLevel, Levels};
 pub use now::Now;
 pub use options::{DigestAlgorithm, Options, ticker_period_ms};
-pub use reconfig::Written;
 pub use report::{ConnectionReport, SessionReport, WatchedPaths};
 pub use watch::WatchPlace;
+pub use written::Written;
 
 /// The service, as one server has it: the replicated state, and this server's own connections,
 /// watches and proposals.

@@ -7,20 +7,11 @@ use zoolet_jute::{ErrorCode, Id, Reply, SessionId, Stat, perms};
 use super::proposals::{CommandDraft, ProposalOwner};
 use super::session::{PendingRequest, ReplyTo};
 use super::state::State;
+use super::written::Written;
 use super::{ConnectionId, Op, Output, Replica, Role};
 
 /// The ensemble's own znode.
 const CONFIG: &str = "/zookeeper/config";
-
-/// `/zookeeper/config` as a change has left it at the leader: the answer of a server that the
-/// change has removed, which gets no more of the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
-    /// Its data.
-    pub text: String,
-    /// Its stat.
-    pub stat: Stat,
-}
 
 impl Replica {
     /// Hands the change of the ensemble at the front of a connection's queue on, if one is there.

@@ -3,7 +3,7 @@
 use zoolet_jute::{ErrorCode, Reply, SessionId};
 
 use super::connection::Answer;
-use super::request::ReplyTo;
+use super::reply_to::ReplyTo;
 use crate::progress::{Applying, Current};
 use crate::proposals::ProposalOwner;
 use crate::state::{Change, Owner, State};

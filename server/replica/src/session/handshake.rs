@@ -13,7 +13,7 @@ use super::connection::{Answer, Connection, PendingRequest, RequestState};
 use super::identity::ip_identity;
 use super::password::{is_password_of, password_of};
 use crate::proposals::{CommandDraft, ProposalOwner};
-use crate::{ConnectionId, Op, Options, Output, Replica};
+use crate::{ConnectionId, Op, Output, Replica};
 
 /// The number that a handshake's command carries in place of a request's.
 const NO_XID: Xid = Xid(0);
@@ -121,7 +121,7 @@ impl Replica {
         asked_ms.min(self.options.session_timeout_ms_max).max(self.options.session_timeout_ms_min)
     }
 
-    /// The next session id: this start's first one, counted up.
+    /// The next session id: the first one of this start, counted up.
     pub(super) fn next_session(&mut self) -> SessionId {
         loop {
             let session = self.session_next;
@@ -132,13 +132,6 @@ impl Replica {
             }
         }
     }
-}
-
-/// The first session id of a start: the server in the high byte, then 40 bits of its time. The
-/// low 16 bits leave room for as many sessions as can begin before the next start.
-pub(crate) fn first_session(options: &Options) -> SessionId {
-    let server = u64::from(options.server.0) << 56;
-    SessionId((server | options.boot << 24 >> 8).cast_signed())
 }
 
 /// Tells a client that its session has ended, and ends the connection.

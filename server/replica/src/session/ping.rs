@@ -9,7 +9,7 @@
 use zoolet_jute::{Reply, SessionId, Xid};
 
 use super::connection::Ping;
-use super::request::ReplyTo;
+use super::reply_to::ReplyTo;
 use crate::{ConnectionId, Output, Replica, Role};
 
 impl Replica {

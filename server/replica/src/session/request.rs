@@ -6,6 +6,7 @@ use zoolet_jute::{AuthPacket, ErrorCode, Id, Reply, Request, Xid, Zxid};
 
 use super::connection::{Answer, Connection, PendingRequest, Ready, RequestState};
 use super::identity::Schemes;
+use super::reply_to::ReplyTo;
 use crate::proposals::{CommandDraft, ProposalOwner};
 use crate::size;
 use crate::state::LongReply;
@@ -21,17 +22,6 @@ const REPLY_BYTES: usize = 100;
 
 /// Longer replies are not copied.
 const SHARED_BYTES: usize = 16 << 10;
-
-/// A slot that is answered.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ReplyTo {
-    /// Whose it is.
-    pub(crate) connection: ConnectionId,
-    /// The client's number.
-    pub(crate) xid: Xid,
-    /// When it came in, on the monotonic clock, in milliseconds.
-    pub(crate) since_ms: u64,
-}
 
 impl Replica {
     pub(crate) fn on_request(
