@@ -148,8 +148,8 @@ impl Replica {
         }
     }
 
-    /// Takes one input, and adds what must be done about it to `out`. What would take long is left
-    /// for [`Input::GoOn`], as long as [`Replica::has_work`].
+    /// Takes one input, and adds what must be done about it to `out`: the only way to change a
+    /// replica. What would take long is left for [`Input::GoOn`], as long as [`Replica::has_work`].
     pub fn step(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
         self.now = now;
         self.begin_step();
@@ -168,7 +168,7 @@ impl Replica {
             Input::Synced { through } => self.on_synced(through, out),
             Input::SyncLost { through } => self.on_sync_lost(through, out),
             Input::Touched { sessions } => self.on_touched(&sessions),
-            Input::Heard { through, sessions } => self.on_heard(through, &sessions, out),
+            Input::Counted { through, sessions } => self.on_counted(through, &sessions, out),
             Input::Removed => self.on_removed(out),
             Input::Diverged => self.on_diverged(out),
             Input::Reconfigured { number, result } => self.on_reconfigured(number, result, out),
@@ -180,20 +180,11 @@ impl Replica {
             Input::Room { connection, unwritten_bytes } => {
                 self.on_room(connection, unwritten_bytes, out);
             }
+            Input::Unread { connection, unwritten_bytes } => {
+                self.on_unread(connection, unwritten_bytes);
+            }
+            Input::Restore { state } => self.on_restore(*state, out),
             Input::GoOn => self.go_on(out),
-        }
-    }
-
-    /// Goes on with a newer state, from a snapshot. Watches fire as if their clients had
-    /// reconnected, and connections that cannot be served on without a gap are closed; where there
-    /// are many, that is left for [`Input::GoOn`].
-    pub fn restore(&mut self, now: Now, state: State, out: &mut Vec<Output>) {
-        self.now = now;
-        self.finish(out);
-        self.begin_step();
-        self.install(state, out);
-        if self.role == Role::Leader {
-            self.begin_to_lead();
         }
     }
 

@@ -7,10 +7,10 @@ use std::task::{Context, Waker};
 
 use bytes::{Buf, BytesMut};
 use zoolet_jute::{
-    Acl, CreateRequest, Decode, NullablePathRequest, PathWatchRequest, ReplyHeader, Request,
-    SetWatchesRequest, Xid, Zxid, frame,
+    Acl, CreateRequest, Decode, ErrorCode, NullablePathRequest, PathWatchRequest, ReplyHeader,
+    Request, SetWatchesRequest, Xid, Zxid, frame,
 };
-use zoolet_replica::{Batch, Options, Origin, ServerId};
+use zoolet_replica::{Batch, Options, Origin, Role, ServerId};
 
 use super::*;
 use crate::clock::RealClock;
@@ -64,7 +64,7 @@ impl Bench {
         let replica = Replica::new(Options::new(ServerId(1), 1), State::new());
         let proposals: Arc<dyn Proposals> = Arc::clone(&kept) as _;
         let host = Host::with_limits(replica, clock, proposals, limits);
-        host.role(Role::Leader, 1);
+        host.input(Input::Role { role: Role::Leader, term: 1 });
         Self { host, kept }
     }
 
@@ -136,7 +136,7 @@ fn only_so_many_long_reads_wait_behind_a_sync() {
     asked.insert(0, sync());
     assert_eq!(bench.ask(connection, asked), 500 - 32);
     assert!(outbox.unwritten_bytes() < HIGH_WATER_BYTES);
-    bench.host.synced(1);
+    bench.host.input(Input::Synced { through: 1 });
     assert_eq!(bench.ask(connection, vec![list(); 500]), 0, "they are answered");
 }
 
@@ -160,7 +160,7 @@ fn long_lists_behind_a_sync_are_written_when_the_client_reads() {
     let mut asked = vec![list(); 32];
     asked.insert(0, sync());
     assert_eq!(bench.ask(connection, asked), 0);
-    bench.host.synced(1);
+    bench.host.input(Input::Synced { through: 1 });
     let (mut replies, mut rounds) = (BytesMut::new(), 0);
     loop {
         // One passes the high-water mark, and is the last.
@@ -260,7 +260,7 @@ fn requests_that_have_waited_too_long_are_refused_in_their_places() {
     assert_eq!(bench.host.requests(connection, &mut waiting), Admission::Busy);
     assert_eq!(waiting.len(), 4, "they wait for the sync");
     hands.0.store(101, Ordering::Relaxed);
-    bench.host.synced(1);
+    bench.host.input(Input::Synced { through: 1 });
     assert_eq!(bench.host.requests(connection, &mut waiting), Admission::Open);
     assert_eq!(bench.ask(connection, vec![list()]), 0);
     let throttled = Some(ErrorCode::ThrottledOp);
@@ -311,8 +311,8 @@ fn an_entry_that_cannot_be_read_ends_the_service() {
     assert!(why.contains("cannot be read"), "{why}");
     assert_eq!(bench.host.requests(connection, &mut VecDeque::new()), Admission::Closed);
     assert!(!bench.host.serving());
-    bench.host.role(Role::Leader, 2);
-    bench.host.tick();
+    bench.host.input(Input::Role { role: Role::Leader, term: 2 });
+    bench.host.input(Input::Tick);
     assert!(!bench.host.serving(), "not even with a role to serve in");
     let before = bench.host.digest();
     bench.commit();

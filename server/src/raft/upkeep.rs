@@ -7,7 +7,7 @@ use std::time::Duration;
 use openraft::Instant;
 use tokio::sync::watch;
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
-use zoolet_replica::Role;
+use zoolet_replica::{Input, Role};
 use zoolet_storage::Wal;
 
 use super::comparer::Comparer;
@@ -83,18 +83,18 @@ impl RoleWatch {
             if (next, next_term) != (role, term) {
                 tracing::info!(from = ?role, to = ?next, term = next_term, "role");
                 (role, term) = (next, next_term);
-                self.machine.role(role, term);
+                self.machine.input(Input::Role { role, term });
                 self.role.send_replace(role);
             }
             if !is_halted && self.comparer.divergence.is_found() {
                 is_halted = true;
-                self.machine.diverged();
+                self.machine.input(Input::Diverged);
             }
             self.stay_out_of_elections();
             let is_member = self.is_member();
             if was_member && !is_member {
                 tracing::info!("this server was removed from the ensemble");
-                self.machine.removed();
+                self.machine.input(Input::Removed);
             }
             was_member = is_member;
             tokio::select! {

@@ -204,7 +204,9 @@ impl Replica {
 
     /// The state is replaced by a snapshot's, which is newer. What was proposed and is in it has
     /// an outcome that this server will never learn.
-    pub(crate) fn install(&mut self, state: State, out: &mut Vec<Output>) {
+    pub(crate) fn on_restore(&mut self, state: State, out: &mut Vec<Output>) {
+        self.finish(out);
+        self.begin_step();
         let before = std::mem::replace(&mut self.state, state);
         let owner = self.owner();
         let admitted = self.state.admitted(owner.server);
@@ -228,6 +230,9 @@ impl Replica {
         self.begin_serving();
         self.jump = Some(Jump::new(before, &self.watches));
         self.go_on(out);
+        if self.role == Role::Leader {
+            self.begin_to_lead();
+        }
     }
 
     /// Who owns the sessions of this server's connections.

@@ -42,7 +42,7 @@ impl Replica {
         self.touch_last
     }
 
-    pub(crate) fn on_heard(&mut self, through: u64, sessions: &[SessionId], out: &mut Vec<Output>) {
+    pub(crate) fn on_counted(&mut self, through: u64, sessions: &[SessionId], out: &mut Vec<Output>) {
         for session in sessions {
             if let Some(connection) = self.sessions.get(session).copied() {
                 self.answer_pings(connection, through, out);

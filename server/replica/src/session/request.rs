@@ -93,9 +93,9 @@ impl Replica {
     }
 
     /// Notes what the client has not read, which may have become less.
-    pub fn set_unread(&mut self, connection: ConnectionId, bytes: usize) {
+    pub(crate) fn on_unread(&mut self, connection: ConnectionId, unwritten_bytes: usize) {
         if let Some(asking) = self.connections.get_mut(&connection) {
-            asking.unread_bytes = bytes;
+            asking.unread_bytes = unwritten_bytes;
         }
     }
 

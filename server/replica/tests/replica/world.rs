@@ -226,19 +226,15 @@ impl World {
         if !sessions.is_empty() {
             self.step(leader, Input::Touched { sessions: sessions.clone() });
             sessions.retain(|session| self.servers[leader].replica.counts(*session));
-            self.step(server, Input::Heard { through, sessions });
+            self.step(server, Input::Counted { through, sessions });
         }
     }
 
     /// Replaces a server's state by another's, as a snapshot does.
     pub(crate) fn install(&mut self, server: usize, from: usize) {
-        let mut out = Vec::new();
-        let state = self.servers[from].replica.state().clone();
+        let state = Box::new(self.servers[from].replica.state().clone());
         self.servers[server].applied = self.servers[from].applied;
-        let now = self.now();
-        self.servers[server].replica.restore(now, state, &mut out);
-        self.sort_out(server, out);
-        self.go_on(server);
+        self.step(server, Input::Restore { state });
     }
 
     fn now(&self) -> Now {
