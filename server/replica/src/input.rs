@@ -11,6 +11,7 @@ use zoolet_jute::{
 use super::command::Command;
 use super::entry::Entry;
 use super::level::FeatureLevel;
+use super::session::{InFlight, ReplyTo};
 use super::state::{LongReply, QuotaExceeded, State};
 use super::written::Written;
 
@@ -39,6 +40,8 @@ pub enum Input {
         xid: Xid,
         /// The request, or what was wrong with it.
         request: Result<Request, BadRequest>,
+        /// What flow control counts of it; comes back with the reply.
+        in_flight: InFlight,
     },
     /// A connection is gone. Its session lives on.
     Disconnect {
@@ -163,9 +166,7 @@ impl Input {
             is_long.then(|| sessions.split_off(Self::SESSIONS_MAX))
         };
         match self {
-            Self::Touched { sessions } => {
-                rest(sessions).map(|sessions| Self::Touched { sessions })
-            }
+            Self::Touched { sessions } => rest(sessions).map(|sessions| Self::Touched { sessions }),
             Self::Counted { through, sessions } => {
                 rest(sessions).map(|sessions| Self::Counted { through: *through, sessions })
             }
@@ -211,29 +212,21 @@ pub enum Output {
     },
     /// Reply to a request.
     Reply {
-        /// The connection.
-        connection: ConnectionId,
-        /// The request's number.
-        xid: Xid,
+        /// The request.
+        to: ReplyTo,
         /// The last transaction applied.
         zxid: Zxid,
         /// The answer, or why there is none.
         result: Result<Reply, ErrorCode>,
-        /// When the request came in, on the monotonic clock, in milliseconds.
-        since_ms: u64,
     },
     /// Reply to a request with a long reply, which is to be written without the lock.
     ReplyLong {
-        /// The connection.
-        connection: ConnectionId,
-        /// The request's number.
-        xid: Xid,
+        /// The request.
+        to: ReplyTo,
         /// The last transaction applied.
         zxid: Zxid,
         /// The body.
         body: LongReply,
-        /// When the request came in, on the monotonic clock, in milliseconds.
-        since_ms: u64,
     },
     /// Say [`Input::Room`] once the client has read most of its replies: further ones are due.
     AwaitRoom {

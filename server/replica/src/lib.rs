@@ -41,6 +41,7 @@ pub use level::{FeatureLevel, Levels};
 pub use now::Now;
 pub use options::{DigestAlgorithm, Options, ticker_period_ms};
 pub use report::{ConnectionReport, SessionReport, WatchedPaths};
+pub use session::{InFlight, ReplyTo};
 pub use watch::WatchPlace;
 pub use written::Written;
 
@@ -158,8 +159,9 @@ impl Replica {
             Input::Connect { connection, peer, request } => {
                 self.on_connect(connection, peer, &request, out);
             }
-            Input::Request { connection, xid, request } => {
-                self.on_request(connection, xid, request, out);
+            Input::Request { connection, xid, request, in_flight } => {
+                let since_ms = self.now.mono_ms;
+                self.on_request(ReplyTo { connection, xid, since_ms, in_flight }, request, out);
             }
             Input::Disconnect { connection } => self.on_disconnect(connection, out),
             Input::Commit { term, entry } => self.on_commit(term, entry, out),

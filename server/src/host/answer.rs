@@ -1,7 +1,8 @@
 //! How a reply gets into an outbox.
 
 use bytes::{BufMut, Bytes};
-use zoolet_jute::{Encode, ErrorCode, Reply, ReplyHeader, Stat, Xid, Zxid, frame};
+use zoolet_jute::{Encode, ErrorCode, Reply, ReplyHeader, Stat, Zxid, frame};
+use zoolet_replica::ReplyTo;
 use zoolet_replica::state::LongReply;
 
 use crate::outbox::Writer;
@@ -13,10 +14,9 @@ const SHARED_BYTES_MIN: usize = 16 << 10;
 /// A reply on its way to the outbox.
 #[derive(Debug)]
 pub(super) struct Answer {
-    pub(super) xid: Xid,
+    pub(super) to: ReplyTo,
     pub(super) zxid: Zxid,
     pub(super) result: Result<Body, ErrorCode>,
-    pub(super) took_ms: u64,
 }
 
 /// What is in it.
@@ -43,7 +43,7 @@ impl Answer {
 
     pub(super) fn encode(self, out: &mut Writer<'_>) {
         let header = ReplyHeader {
-            xid: self.xid,
+            xid: self.to.xid,
             zxid: self.zxid,
             err: self.result.as_ref().err().copied(),
         };

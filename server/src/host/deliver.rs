@@ -3,7 +3,7 @@
 use zoolet_jute::{
     ConnectResponse, Encode, ReplyHeader, SessionId, WatcherEvent, Xid, Zxid, frame,
 };
-use zoolet_replica::ConnectionId;
+use zoolet_replica::{ConnectionId, ReplyTo};
 
 use super::Inner;
 use super::answer::Answer;
@@ -33,23 +33,23 @@ impl Inner {
         }));
     }
 
-    pub(super) fn reply(&mut self, now: Now, connection: ConnectionId, answer: Answer) {
+    pub(super) fn reply(&mut self, now: Now, answer: Answer) {
+        let ReplyTo { connection, xid, since_ms, in_flight } = answer.to;
         let Some(entry) = self.connections.get_mut(&connection) else { return };
-        let answered = entry.answered(answer.xid == Xid::PING);
-        self.requests_in_flight -= usize::from(answered.is_some());
-        self.bytes_in_flight -= answered.as_ref().map_or(0, |answered| answered.bytes);
+        entry.answered(in_flight);
+        self.requests_in_flight -= 1;
+        self.bytes_in_flight -= in_flight.bytes;
+        let took_ms = now.mono_ms.saturating_sub(since_ms);
         self.figures.sent += 1;
-        self.figures.latency.record(answer.took_ms);
+        self.figures.latency.record(took_ms);
         let queued = entry.in_flight() as u64;
-        let op = answered.and_then(|answered| answered.op);
         if !entry.outbox.could_hold(answer.bulk_bytes()) {
             self.wakers.extend(entry.outbox.close(Closing::TooLong));
             return;
         }
         self.wakers.extend(entry.outbox.push(|out| {
-            let Answer { xid, zxid, took_ms, .. } = answer;
+            let (op, zxid, now_ms) = (in_flight.op, answer.zxid, now.mono_ms);
             answer.encode(out);
-            let now_ms = now.mono_ms;
             out.traffic.answered(Answered { op, xid, zxid, took_ms, now_ms });
             out.traffic.queued = queued;
         }));

@@ -5,8 +5,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use zoolet_jute::{OpCode, Request};
-use zoolet_replica::{BadRequest, ConnectionId};
+use zoolet_jute::Request;
+use zoolet_replica::{BadRequest, ConnectionId, InFlight};
 
 use super::{Inner, Received};
 use crate::clock::Now;
@@ -58,15 +58,6 @@ pub enum Admission {
     Closed,
 }
 
-/// A request that was taken and not answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct InFlight {
-    pub(super) op: Option<OpCode>,
-    pub(super) bytes: usize,
-    /// As how many reads with long replies it counts.
-    long_reads: usize,
-}
-
 /// A connection, as the host keeps it.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -77,8 +68,9 @@ pub(super) struct Connection {
     is_held_up: bool,
     /// When a wait for its own client was last seen to be over.
     held_up_ms: u64,
-    in_flight: VecDeque<InFlight>,
-    // Invariant: the sums over `in_flight`.
+    /// The requests without a reply; their bytes, and as how many reads with long replies they
+    /// count.
+    in_flight: usize,
     bytes: usize,
     long_reads: usize,
 }
@@ -90,36 +82,34 @@ impl Connection {
             accepted: false,
             is_held_up: false,
             held_up_ms: 0,
-            in_flight: VecDeque::new(),
+            in_flight: 0,
             bytes: 0,
             long_reads: 0,
         }
     }
 
     pub(super) fn in_flight(&self) -> usize {
-        self.in_flight.len()
+        self.in_flight
     }
 
     pub(super) fn bytes_in_flight(&self) -> usize {
         self.bytes
     }
 
-    /// Takes the request off that is answered now: replies go out in order, those to pings aside.
-    pub(super) fn answered(&mut self, is_ping: bool) -> Option<InFlight> {
-        let is_it = |request: &InFlight| (request.op == Some(OpCode::Ping)) == is_ping;
-        let at = self.in_flight.iter().position(is_it).unwrap_or(0);
-        let answered = self.in_flight.remove(at)?;
-        self.bytes -= answered.bytes;
-        self.long_reads -= answered.long_reads;
-        Some(answered)
+    /// Takes off a request that is replied to.
+    pub(super) fn answered(&mut self, request: InFlight) {
+        self.in_flight -= 1;
+        self.bytes -= request.bytes;
+        self.long_reads -= request.long_reads;
     }
 
-    fn take(&mut self, received: &Received) {
+    fn take(&mut self, received: &Received) -> InFlight {
         let Received { op, bytes, .. } = *received;
         let long_reads = long_reads(received);
-        self.in_flight.push_back(InFlight { op, bytes, long_reads });
+        self.in_flight += 1;
         self.bytes += bytes;
         self.long_reads += long_reads;
+        InFlight { op, bytes, long_reads }
     }
 
     /// Whether another read with a long reply would be one too many. One goes through in any case.
@@ -156,7 +146,7 @@ impl Inner {
         connection: ConnectionId,
         requests: &mut VecDeque<Received>,
         queue_is_full: bool,
-    ) -> Result<Received, Admission> {
+    ) -> Result<(Received, InFlight), Admission> {
         let Some(entry) = self.connections.get_mut(&connection) else {
             return Err(Admission::Closed);
         };
@@ -185,9 +175,9 @@ impl Inner {
             received.request = Err(BadRequest::Throttled);
             self.figures.throttled += 1;
         }
-        entry.take(&received);
+        let in_flight = entry.take(&received);
         self.requests_in_flight += 1;
-        self.bytes_in_flight += received.bytes;
-        Ok(received)
+        self.bytes_in_flight += in_flight.bytes;
+        Ok((received, in_flight))
     }
 }

@@ -276,9 +276,9 @@ impl Host {
         let queue_is_full = self.proposals.queued_bytes() >= inner.limits.bytes_max;
         let admission = loop {
             match inner.admit(now, connection, requests, queue_is_full) {
-                Ok(Received { xid, request, .. }) => {
+                Ok((Received { xid, request, .. }, in_flight)) => {
                     taken += 1;
-                    self.step(inner, now, Input::Request { connection, xid, request });
+                    self.step(inner, now, Input::Request { connection, xid, request, in_flight });
                 }
                 Err(admission) => break Some(admission),
             }

@@ -73,15 +73,11 @@ impl Host {
                 Output::Accept { connection, response } => {
                     inner.accept(now, connection, &response);
                 }
-                Output::Reply { connection, xid, zxid, result, since_ms } => {
-                    let took_ms = now.mono_ms.saturating_sub(since_ms);
-                    let result = result.map(Body::Short);
-                    inner.reply(now, connection, Answer { xid, zxid, result, took_ms });
+                Output::Reply { to, zxid, result } => {
+                    inner.reply(now, Answer { to, zxid, result: result.map(Body::Short) });
                 }
-                Output::ReplyLong { connection, xid, zxid, body, since_ms } => {
-                    let took_ms = now.mono_ms.saturating_sub(since_ms);
-                    let result = Ok(Body::Long(body));
-                    inner.reply(now, connection, Answer { xid, zxid, result, took_ms });
+                Output::ReplyLong { to, zxid, body } => {
+                    inner.reply(now, Answer { to, zxid, result: Ok(Body::Long(body)) });
                 }
                 Output::AwaitRoom { connection } => inner.full.push(connection),
                 Output::Notify { connection, zxid, event } => {

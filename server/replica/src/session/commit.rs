@@ -3,7 +3,6 @@
 use zoolet_jute::{ErrorCode, Reply, SessionId};
 
 use super::connection::Answer;
-use super::reply_to::ReplyTo;
 use crate::progress::{Applying, Current};
 use crate::proposals::ProposalOwner;
 use crate::state::{Change, Owner, State};
@@ -86,7 +85,7 @@ impl Replica {
         while let Some(pending) =
             self.connections.get_mut(&connection).and_then(|asking| asking.pop_due(synced))
         {
-            self.answer(connection, pending, out);
+            self.answer(pending, out);
         }
     }
 
@@ -156,13 +155,12 @@ impl Replica {
         out: &mut Vec<Output>,
     ) {
         let Some(asking) = self.connections.get_mut(&connection) else { return };
-        let Some((xid, since_ms, answer)) = asking.pop_proposed(number) else {
+        let Some((reply_to, answer)) = asking.pop_proposed(number) else {
             // It would have to be at the front: whatever has happened, this client must not be
             // answered out of order.
             self.close(connection, out);
             return;
         };
-        let reply_to = ReplyTo { connection, xid, since_ms };
         match answer {
             Answer::Handshake { response, last_zxid_seen } => {
                 let behind = last_zxid_seen > self.state.last_zxid();

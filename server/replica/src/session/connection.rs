@@ -22,9 +22,10 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use zoolet_jute::{
-    ConnectResponse, ErrorCode, Id, ReconfigRequest, Reply, Request, SessionId, Xid, Zxid,
+    ConnectResponse, ErrorCode, Id, ReconfigRequest, Reply, Request, SessionId, Zxid,
 };
 
+use super::reply_to::ReplyTo;
 use crate::Op;
 use crate::proposals::CommandDraft;
 use crate::watch::WatchesLeft;
@@ -66,17 +67,15 @@ pub(crate) struct Connection {
 pub(crate) struct Ping {
     /// The number of the touch that reports it to the leader.
     pub(crate) touch: u64,
-    /// When it came in, on the monotonic clock, in milliseconds.
-    pub(crate) since_ms: u64,
+    /// Where the reply goes.
+    pub(crate) reply_to: ReplyTo,
 }
 
 /// A request that is not answered yet.
 #[derive(Debug)]
 pub(crate) struct PendingRequest {
-    /// The client's number.
-    pub(crate) xid: Xid,
-    /// When it came in, on the monotonic clock, in milliseconds.
-    pub(crate) since_ms: u64,
+    /// Where the reply goes.
+    pub(crate) reply_to: ReplyTo,
     /// What it waits for.
     pub(crate) wait: RequestState,
 }
@@ -248,15 +247,15 @@ impl Connection {
     }
 
     /// Takes the front if it is the command of this number.
-    pub(crate) fn pop_proposed(&mut self, number: u64) -> Option<(Xid, u64, Answer)> {
+    pub(crate) fn pop_proposed(&mut self, number: u64) -> Option<(ReplyTo, Answer)> {
         let front = self.pending_requests.front()?;
         if !matches!(front.wait, RequestState::Proposed { number: waiting, .. } if waiting == number)
         {
             return None;
         }
-        let PendingRequest { xid, since_ms, wait } = self.pop()?;
+        let PendingRequest { reply_to, wait } = self.pop()?;
         match wait {
-            RequestState::Proposed { answer, .. } => Some((xid, since_ms, answer)),
+            RequestState::Proposed { answer, .. } => Some((reply_to, answer)),
             RequestState::Held { .. }
             | RequestState::Sync { .. }
             | RequestState::Reconfig { .. }
@@ -308,7 +307,7 @@ impl Connection {
                 let answer = Answer::of(op);
                 let op = std::mem::replace(op, Op::CloseSession);
                 let identities = Arc::clone(identities);
-                let cxid = pending.xid;
+                let cxid = pending.reply_to.xid;
                 let number = propose(CommandDraft { session, attachment, cxid, identities, op });
                 pending.wait = RequestState::Proposed { number, answer };
                 self.barriers -= 1;
@@ -320,9 +319,13 @@ impl Connection {
     pub(crate) fn into_held(self) -> impl Iterator<Item = CommandDraft> {
         let (session, attachment) = (self.session, self.attachment);
         self.pending_requests.into_iter().filter_map(move |pending| match pending.wait {
-            RequestState::Held { op, identities } => {
-                Some(CommandDraft { session, attachment, cxid: pending.xid, identities, op })
-            }
+            RequestState::Held { op, identities } => Some(CommandDraft {
+                session,
+                attachment,
+                cxid: pending.reply_to.xid,
+                identities,
+                op,
+            }),
             RequestState::Proposed { .. }
             | RequestState::Sync { .. }
             | RequestState::Reconfig { .. }

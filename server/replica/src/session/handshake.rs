@@ -12,6 +12,7 @@ use zoolet_jute::{ConnectRequest, ConnectResponse, ErrorCode, SessionId, Xid};
 use super::connection::{Answer, Connection, PendingRequest, RequestState};
 use super::identity::ip_identity;
 use super::password::{is_password_of, password_of};
+use super::reply_to::{InFlight, ReplyTo};
 use crate::proposals::{CommandDraft, ProposalOwner};
 use crate::{ConnectionId, Op, Output, Replica};
 
@@ -68,10 +69,13 @@ impl Replica {
         let identities = Arc::from([identity.clone()]);
         let draft = CommandDraft { session, attachment: 0, cxid: NO_XID, identities, op };
         let number = self.propose(waiting, draft, out);
-        let since_ms = self.now.mono_ms;
         let handshake = PendingRequest {
-            xid: NO_XID,
-            since_ms,
+            reply_to: ReplyTo {
+                connection,
+                xid: NO_XID,
+                since_ms: self.now.mono_ms,
+                in_flight: InFlight::default(),
+            },
             wait: RequestState::Proposed { number, answer },
         };
         let mut opened = Connection::new(session, timeout_ms, peer, identity, handshake);

@@ -18,4 +18,4 @@ pub(crate) use connection::{Connection, PendingRequest, RequestState};
 pub(crate) use expiry::Expiry;
 pub(crate) use first_session::first_session;
 pub(crate) use leader::Reaper;
-pub(crate) use reply_to::ReplyTo;
+pub use reply_to::{InFlight, ReplyTo};

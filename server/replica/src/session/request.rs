@@ -26,11 +26,11 @@ const SHARED_BYTES: usize = 16 << 10;
 impl Replica {
     pub(crate) fn on_request(
         &mut self,
-        connection: ConnectionId,
-        xid: Xid,
+        reply_to: ReplyTo,
         request: Result<Request, BadRequest>,
         out: &mut Vec<Output>,
     ) {
+        let ReplyTo { connection, xid, .. } = reply_to;
         let Some(asking) = self.connections.get(&connection) else { return };
         if asking.ignores_input {
             return;
@@ -38,10 +38,10 @@ impl Replica {
         let queued = asking.queued();
         self.touch(connection);
         let wait = self.classify(connection, xid, request, out);
-        let pending = PendingRequest { xid, since_ms: self.now.mono_ms, wait };
+        let pending = PendingRequest { reply_to, wait };
         let is_first = queued == 0 || planted!("read-overtakes-write");
         if is_first && pending.wait.is_due() && self.may_answer(connection) {
-            self.answer(connection, pending, out);
+            self.answer(pending, out);
         } else if let Some(asking) = self.connections.get_mut(&connection) {
             asking.push(pending);
             self.put_off(connection, out);
@@ -59,9 +59,9 @@ impl Replica {
 
     /// Puts a slot back at the front: there is more to do for it than a step allows.
     pub(crate) fn put_back(&mut self, reply_to: ReplyTo, wait: RequestState) {
-        let ReplyTo { connection, xid, since_ms } = reply_to;
+        let connection = reply_to.connection;
         if let Some(asking) = self.connections.get_mut(&connection) {
-            asking.push_front(PendingRequest { xid, since_ms, wait });
+            asking.push_front(PendingRequest { reply_to, wait });
             self.rest.due.insert(connection);
         }
     }
@@ -261,7 +261,7 @@ impl Replica {
                 self.connections.get_mut(&connection).and_then(|asking| asking.pop_due(synced))
         {
             self.spend(2);
-            self.answer(connection, pending, out);
+            self.answer(pending, out);
         }
         self.put_off(connection, out);
         self.release(connection, out);
@@ -280,14 +280,8 @@ impl Replica {
     }
 
     /// Replies to a request whose turn has come.
-    pub(super) fn answer(
-        &mut self,
-        connection: ConnectionId,
-        pending: PendingRequest,
-        out: &mut Vec<Output>,
-    ) {
-        let PendingRequest { xid, since_ms, wait } = pending;
-        let reply_to = ReplyTo { connection, xid, since_ms };
+    pub(super) fn answer(&mut self, pending: PendingRequest, out: &mut Vec<Output>) {
+        let PendingRequest { reply_to, wait } = pending;
         match wait {
             RequestState::Read { request, identities } => {
                 self.serve(reply_to, request, &identities, out);
@@ -296,9 +290,9 @@ impl Replica {
             RequestState::Watches(left) => self.set_watches(reply_to, left, out),
             RequestState::Ready(Ready { result, zxid, close }) => {
                 let zxid = zxid.unwrap_or_else(|| self.state.last_zxid());
-                out.push(Output::Reply { connection, xid, zxid, result, since_ms });
+                out.push(Output::Reply { to: reply_to, zxid, result });
                 if close {
-                    self.close(connection, out);
+                    self.close(reply_to.connection, out);
                 }
             }
             // These wait for the log.
@@ -348,18 +342,16 @@ impl Replica {
         result: Result<Reply, ErrorCode>,
         out: &mut Vec<Output>,
     ) {
-        let ReplyTo { connection, xid, since_ms } = reply_to;
         let bytes = result.as_ref().map_or(0, Reply::bulk_bytes);
-        self.charge(connection, bytes);
+        self.charge(reply_to.connection, bytes);
         let zxid = self.visible_zxid();
-        out.push(Output::Reply { connection, xid, zxid, result, since_ms });
+        out.push(Output::Reply { to: reply_to, zxid, result });
     }
 
     fn reply_long(&mut self, reply_to: ReplyTo, body: LongReply, out: &mut Vec<Output>) {
-        let ReplyTo { connection, xid, since_ms } = reply_to;
-        self.charge(connection, body.bytes());
+        self.charge(reply_to.connection, body.bytes());
         let zxid = self.visible_zxid();
-        out.push(Output::ReplyLong { connection, xid, zxid, body, since_ms });
+        out.push(Output::ReplyLong { to: reply_to, zxid, body });
     }
 
     /// Counts a reply against what its client may leave unread, and against the step.

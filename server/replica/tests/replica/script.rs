@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use bytes::Bytes;
 use zoolet_jute::{ConnectRequest, ConnectResponse, MultiResult, Reply, SessionId, Xid, Zxid};
-use zoolet_replica::{Command, ConnectionId, Input, Op, Options, Output};
+use zoolet_replica::{Command, ConnectionId, Input, Op, Options, Output, ReplyTo};
 
 use crate::parse::{index, outcome, parse_request, parse_role};
 use crate::world::{World, handshake};
@@ -187,7 +187,7 @@ impl Script {
                 self.clients.get_mut(&name).unwrap().finish_handshake = Some(response);
                 text
             }
-            Output::Reply { connection, xid, zxid, result, .. } => {
+            Output::Reply { to: ReplyTo { connection, xid, .. }, zxid, result } => {
                 let result = match result {
                     Ok(reply) => render_reply(&reply),
                     Err(code) => code.name().to_owned(),

@@ -9,8 +9,8 @@ use zoolet_jute::{ConnectRequest, Request, SessionId, Xid, Zxid};
 use zoolet_replica::Now;
 use zoolet_replica::state::State;
 use zoolet_replica::{
-    BadRequest, Batch, Command, ConnectionId, Entry, Input, Options, Origin, Output, Replica, Role,
-    ServerId,
+    BadRequest, Batch, Command, ConnectionId, Entry, InFlight, Input, Options, Origin, Output,
+    Replica, Role, ServerId,
 };
 
 /// The tick of all servers.
@@ -129,7 +129,8 @@ impl World {
         request: Result<Request, BadRequest>,
     ) {
         let server = self.connections[&connection];
-        self.step(server, Input::Request { connection, xid, request });
+        let in_flight = InFlight::default();
+        self.step(server, Input::Request { connection, xid, request, in_flight });
     }
 
     pub(crate) fn disconnect(&mut self, connection: ConnectionId) {
