@@ -5,7 +5,10 @@
 
 #[macro_use]
 mod planted;
+#[macro_use]
+mod invariant;
 
+mod check;
 mod command;
 mod entry;
 mod input;

@@ -89,6 +89,13 @@ impl Proposals {
         self.last()
     }
 
+    /// Checks the count of the leader's own.
+    pub(crate) fn check(&self) {
+        let own = self.waiting.iter().filter(|waiting| waiting.is_background()).count();
+        let counted = self.background;
+        invariant!(own == counted, "{own} proposals of the leader are counted as {counted}");
+    }
+
     /// The connection that waits for a command.
     pub(crate) fn connection_of(&self, number: u64) -> Option<ConnectionId> {
         let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
@@ -109,6 +116,9 @@ impl Proposals {
             return None;
         }
         let waiting = self.waiting.pop_front()?;
+        let (own, left, first) = (self.background, self.waiting.len() + 1, self.first);
+        invariant!(own <= left, "{own} of the {left} proposals from {first} on are the leader's");
+        invariant!(own > 0 || !waiting.is_background(), "proposal {first} was not counted");
         self.background -= usize::from(waiting.is_background());
         self.first += 1;
         Some((self.first - 1, waiting))

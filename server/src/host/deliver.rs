@@ -3,7 +3,7 @@
 use zoolet_jute::{
     ConnectResponse, Encode, ReplyHeader, SessionId, WatcherEvent, Xid, Zxid, frame,
 };
-use zoolet_replica::{ConnectionId, ReplyTo};
+use zoolet_replica::{ConnectionId, ReplyTo, invariant};
 
 use super::Inner;
 use super::answer::Answer;
@@ -37,6 +37,9 @@ impl Inner {
         let ReplyTo { connection, xid, since_ms, in_flight } = answer.to;
         let Some(entry) = self.connections.get_mut(&connection) else { return };
         entry.answered(in_flight);
+        let (count, bytes) = (self.requests_in_flight, self.bytes_in_flight);
+        let is_counted = count > 0 && in_flight.bytes <= bytes;
+        invariant!(is_counted, "{in_flight:?} is one of {count} requests of {bytes} bytes");
         self.requests_in_flight -= 1;
         self.bytes_in_flight -= in_flight.bytes;
         let took_ms = now.mono_ms.saturating_sub(since_ms);

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use zoolet_jute::Request;
-use zoolet_replica::{BadRequest, ConnectionId, InFlight};
+use zoolet_replica::{BadRequest, ConnectionId, InFlight, invariant};
 
 use super::{Inner, Received};
 use crate::clock::Now;
@@ -98,6 +98,12 @@ impl Connection {
 
     /// Takes off a request that is replied to.
     pub(super) fn answered(&mut self, request: InFlight) {
+        let (count, bytes, reads) = (self.in_flight, self.bytes, self.long_reads);
+        let is_counted = count > 0 && request.bytes <= bytes && request.long_reads <= reads;
+        invariant!(
+            is_counted,
+            "{request:?} is one of {count} requests of {bytes} bytes, {reads} long"
+        );
         self.in_flight -= 1;
         self.bytes -= request.bytes;
         self.long_reads -= request.long_reads;

@@ -202,6 +202,8 @@ impl Connection {
 
     /// Keeps a ping until a leader has counted it.
     pub(crate) fn hold_ping(&mut self, ping: Ping) {
+        let (last, next) = (self.pings.back().map_or(0, |ping| ping.touch), ping.touch);
+        invariant!(last <= next, "touch {next} reports a ping behind one of touch {last}");
         self.pings.push_back(ping);
     }
 
@@ -220,6 +222,13 @@ impl Connection {
     }
 
     pub(crate) fn push(&mut self, pending: PendingRequest) {
+        if let RequestState::Proposed { number, .. } = pending.wait {
+            let barriers = self.barriers;
+            invariant!(
+                barriers == 0,
+                "command {number} was proposed behind {barriers} held requests"
+            );
+        }
         self.barriers += usize::from(pending.wait.is_barrier());
         self.pending_requests.push_back(pending);
     }
@@ -335,8 +344,29 @@ impl Connection {
         })
     }
 
+    /// Checks the count of barriers, and that commands are in the order of their numbers, before
+    /// all barriers.
+    pub(crate) fn check(&self) {
+        let (mut barriers, mut last) = (0, 0);
+        for pending in &self.pending_requests {
+            barriers += usize::from(pending.wait.is_barrier());
+            if let RequestState::Proposed { number, .. } = pending.wait {
+                let is_next = barriers == 0 && last < number;
+                invariant!(is_next, "command {number} is behind {last} and {barriers} barriers");
+                last = number;
+            }
+        }
+        let counted = self.barriers;
+        invariant!(barriers == counted, "{barriers} barriers are counted as {counted}");
+        let touches = self.pings.iter().map(|ping| ping.touch);
+        invariant!(touches.is_sorted(), "{} held pings are out of order", self.pings.len());
+    }
+
     fn pop(&mut self) -> Option<PendingRequest> {
         let pending = self.pending_requests.pop_front()?;
+        let (barriers, left) = (self.barriers, self.pending_requests.len() + 1);
+        let is_counted = barriers >= usize::from(pending.wait.is_barrier()) && barriers <= left;
+        invariant!(is_counted, "{barriers} of {left} requests are counted as barriers");
         self.barriers -= usize::from(pending.wait.is_barrier());
         Some(pending)
     }

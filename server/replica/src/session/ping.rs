@@ -86,7 +86,8 @@ impl Replica {
             && let Some(Ping { reply_to, .. }) = asking.pop_ping(through)
         {
             if !asking.holds_pings() {
-                self.pinging.remove(&connection);
+                let was_known = self.pinging.remove(&connection);
+                invariant!(was_known, "connection {} has held pings unnoticed", connection.0);
             }
             self.reply(reply_to, Ok(Reply::Empty), out);
         }

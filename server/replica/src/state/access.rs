@@ -61,6 +61,7 @@ impl AclTable {
     pub(super) fn release(&mut self, id: AclId) {
         let Some(place) = self.entries.get_mut(id.0 as usize) else { return };
         let Some(entry) = place else { return };
+        invariant!(entry.holders > 0, "ACL {} is released without a holder", id.0);
         entry.holders -= 1;
         if entry.holders == 0 {
             self.by_value.remove(&entry.acl);

@@ -98,7 +98,7 @@ impl Arena {
         }
     }
 
-    /// Gives a znode a place, without telling its parent.
+    /// Gives a znode a place, and leaves its parent as it is.
     pub(super) fn insert(&mut self, node: Znode) -> NodeId {
         self.len += 1;
         let id = self.free.pop().unwrap_or_else(|| {
@@ -113,13 +113,16 @@ impl Arena {
         }
         let chunk = Arc::make_mut(self.chunks.get_mut(chunk).expect("chunks grow one by one"));
         match chunk.get_mut(pending) {
-            Some(place) => *place = Some(node),
+            Some(place) => {
+                invariant!(place.is_none(), "the free place {} has a znode", id.0);
+                *place = Some(node);
+            }
             None => chunk.push(Some(node)),
         }
         id
     }
 
-    /// Takes a znode out, without telling its parent.
+    /// Takes a znode out, and leaves its parent as it is.
     pub(super) fn remove(&mut self, id: NodeId) -> Option<Znode> {
         let (chunk, pending) = position(id);
         let node = Arc::make_mut(self.chunks.get_mut(chunk)?).get_mut(pending)?.take()?;
@@ -128,20 +131,21 @@ impl Arena {
         Some(node)
     }
 
-    /// Tells a parent of its child; false if it has one of that name.
+    /// Enters a child into its parent's list; false if one of that name is there.
     pub(super) fn adopt(&mut self, parent: NodeId, name: Arc<str>, child: NodeId) -> bool {
         let Some(children) = self.children.get_mut(parent.0 as usize) else { return false };
         children.get_or_insert_default().insert(name, child)
     }
 
-    /// Tells a parent that a child is gone.
-    pub(super) fn disown(&mut self, parent: NodeId, name: &str) {
-        let Some(place) = self.children.get_mut(parent.0 as usize) else { return };
-        let Some(children) = place else { return };
-        children.remove(name);
+    /// Takes a child off its parent's list, and returns its place; `None` if it was not there.
+    pub(super) fn disown(&mut self, parent: NodeId, name: &str) -> Option<NodeId> {
+        let place = self.children.get_mut(parent.0 as usize)?;
+        let children = place.as_mut()?;
+        let child = children.remove(name);
         if children.is_empty() {
             *place = None;
         }
+        child
     }
 
     /// The chunks as they are now: what is written later goes to copies.

@@ -63,7 +63,11 @@ impl Iterator for LongReply {
 
     fn next(&mut self) -> Option<Bytes> {
         loop {
-            let piece = match self.parts.pop()? {
+            let Some(part) = self.parts.pop() else {
+                invariant!(self.bytes == 0, "a list ends {} bytes before its length", self.bytes);
+                return None;
+            };
+            let piece = match part {
                 Part::Written(bytes) => bytes,
                 Part::Names(mut list) => {
                     let Some(piece) = list.next_piece() else { continue };
@@ -71,7 +75,9 @@ impl Iterator for LongReply {
                     piece
                 }
             };
-            self.bytes = self.bytes.saturating_sub(piece.len());
+            let (length, left) = (piece.len(), self.bytes);
+            invariant!(length <= left, "a list of {length} bytes more has {left} left");
+            self.bytes = left - length;
             return Some(piece);
         }
     }

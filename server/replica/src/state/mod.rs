@@ -8,6 +8,7 @@ mod access;
 mod apply;
 mod arena;
 mod change;
+mod check;
 mod digest;
 mod long;
 mod names;

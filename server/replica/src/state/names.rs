@@ -73,14 +73,16 @@ impl Names {
         true
     }
 
-    pub(super) fn remove(&mut self, name: &str) {
+    /// Removes a name, and returns its znode.
+    pub(super) fn remove(&mut self, name: &str) -> Option<NodeId> {
         let at = self.part_of(name);
-        let Some(Ok(place)) = self.leaves.get(at).map(|part| search(&part.leaf, name)) else {
-            return;
-        };
+        let place = search(&self.leaves.get(at)?.leaf, name).ok()?;
         let parts = Arc::make_mut(&mut self.leaves);
-        let Some(part) = parts.get_mut(at) else { return };
-        Arc::make_mut(&mut part.leaf).remove(place);
+        let part = parts.get_mut(at)?;
+        let (_, id) = Arc::make_mut(&mut part.leaf).remove(place);
+        let (len, bytes) = (self.len, self.bytes);
+        let is_counted = len > 0 && bytes >= LENGTH_BYTES + name.len();
+        invariant!(is_counted, "{name} is removed from {len} names of {bytes} bytes");
         self.len -= 1;
         self.bytes -= LENGTH_BYTES + name.len();
         let left = part.leaf.len();
@@ -94,6 +96,7 @@ impl Names {
                 Arc::make_mut(&mut part.leaf).extend(next.leaf.iter().cloned());
             }
         }
+        Some(id)
     }
 
     /// The leaves in order; each is freed when it was used.

@@ -187,7 +187,9 @@ impl Tree {
 
     /// Notes that a znode's data has another length now.
     fn resized(&mut self, id: NodeId, parent: NodeId, before: u64, after: u64) {
-        self.data_bytes = self.data_bytes.wrapping_sub(before).wrapping_add(after);
+        let sum = self.data_bytes;
+        invariant!(before <= sum, "a znode has {before} of the {sum} bytes of all data");
+        self.data_bytes = sum - before + after;
         if id != NodeId::ROOT && before != after {
             let change = after.cast_signed().wrapping_sub(before.cast_signed());
             self.arena.count_below(parent, 0, change);
@@ -237,8 +239,8 @@ impl Tree {
         let bytes = node.data_bytes().cast_signed();
         let id = self.arena.insert(node);
         if !is_root {
-            let new = self.arena.adopt(parent, name, id);
-            assert!(new, "a name is looked up before it is taken");
+            let is_new = self.arena.adopt(parent, name, id);
+            invariant!(is_new, "znode {} has two children of one name", parent.0);
             self.arena.count_below(parent, 1, bytes);
         }
         self.index(id);
@@ -256,9 +258,9 @@ impl Tree {
         if let Kind::Ephemeral(session) = kind {
             let path = Arc::from(self.path_of(id));
             let of_session = self.ephemerals.entry(session).or_default();
-            self.ephemerals_count -= of_session.len();
-            of_session.insert(path, id);
-            self.ephemerals_count += of_session.len();
+            let is_new = of_session.insert(path, id);
+            invariant!(is_new, "session {session} owns znode {} twice", id.0);
+            self.ephemerals_count += 1;
         }
         if kind.is_reapable() {
             self.reapable.insert(id);
@@ -271,7 +273,8 @@ impl Tree {
 
     fn unlink(&mut self, id: NodeId) -> Znode {
         let node = self.node(id);
-        let kind = node.kind;
+        let (kind, children) = (node.kind, self.arena.child_count(id));
+        invariant!(children == 0, "znode {} is deleted over {children} children", id.0);
         if Quotas::is_limit(&node.name) {
             let path = self.path_of(id);
             self.quotas.limit_deleted(&path);
@@ -280,24 +283,28 @@ impl Tree {
             && self.ephemerals.contains_key(&session)
         {
             let path = self.path_of(id);
-            self.disown_ephemeral(session, &path);
+            self.disown_ephemeral(session, &path, id);
         }
         let node = self.arena.remove(id).expect("an id is kept only as long as its znode");
-        self.arena.disown(node.parent, &node.name);
+        let listed = self.arena.disown(node.parent, &node.name);
+        invariant!(listed == Some(id), "znode {} is in its parent's list as {listed:?}", id.0);
+        let (bytes, sum) = (node.data_bytes(), self.data_bytes);
+        invariant!(bytes <= sum, "a znode had {bytes} of the {sum} bytes of all data");
         self.arena.count_below(node.parent, -1, 0_i64.saturating_sub_unsigned(node.data_bytes()));
         self.digest = self.digest.wrapping_sub(node.digest(self.acls.hash(node.acl)));
-        self.data_bytes = self.data_bytes.wrapping_sub(node.data_bytes());
+        self.data_bytes = sum - bytes;
         if kind.is_reapable() {
             self.reapable.remove(&id);
         }
         node
     }
 
-    fn disown_ephemeral(&mut self, session: SessionId, path: &str) {
+    fn disown_ephemeral(&mut self, session: SessionId, path: &str, id: NodeId) {
         if let Some(of_session) = self.ephemerals.get_mut(&session) {
-            self.ephemerals_count -= of_session.len();
-            of_session.remove(path);
-            self.ephemerals_count += of_session.len();
+            let listed = of_session.remove(path);
+            let is_right = listed == Some(id) && self.ephemerals_count > 0;
+            invariant!(is_right, "session {session} owned {} as {listed:?}", id.0);
+            self.ephemerals_count -= 1;
             if of_session.is_empty() {
                 self.ephemerals.remove(&session);
             }
@@ -375,7 +382,9 @@ impl Tree {
     /// Takes the list of a session that ends. The caller deletes the znodes.
     pub(super) fn take_ephemerals(&mut self, session: SessionId) -> Names {
         let taken = self.ephemerals.remove(&session).unwrap_or_default();
-        self.ephemerals_count -= taken.len();
+        let (count, all) = (taken.len(), self.ephemerals_count);
+        invariant!(count <= all, "session {session} owns {count} of {all} ephemeral znodes");
+        self.ephemerals_count -= count;
         taken
     }
 

@@ -45,6 +45,11 @@ impl Storm {
         self.fired.push_back(Fired::Change(change));
     }
 
+    /// How many changes have watchers that are not notified yet.
+    pub(crate) fn len(&self) -> usize {
+        self.fired.len() + usize::from(self.current.is_some())
+    }
+
     /// The next event. The one at the parent comes right behind the one at the child.
     fn next_event(&mut self) -> Option<Event> {
         let change = match self.fired.pop_front()? {

@@ -167,6 +167,7 @@ impl World {
         }
         for server in 0..self.servers.len() {
             self.apply(server);
+            self.servers[server].replica.check();
         }
     }
 
