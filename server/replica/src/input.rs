@@ -9,7 +9,7 @@ use zoolet_jute::{
 };
 
 use super::command::Command;
-use super::entry::Entry;
+use super::entry::DecodedEntry;
 use super::level::FeatureLevel;
 use super::session::{InFlight, ReplyTo};
 use super::state::{LongReply, QuotaExceeded, State};
@@ -53,9 +53,9 @@ pub enum Input {
         /// The term of the leader that put it into the log.
         term: u64,
         /// The entry.
-        entry: Entry,
+        entry: DecodedEntry,
     },
-    /// Proposals whose outcome is unknown: all unanswered ones up to this number.
+    /// OpenProposals whose outcome is unknown: all unanswered ones up to this number.
     Lost {
         /// The last of them.
         through: u64,
@@ -191,7 +191,7 @@ pub enum BadRequest {
 pub enum Role {
     /// It leads, and a majority has lately said so.
     Leader,
-    /// It follows a leader of which it has lately heard, with a vote.
+    /// It follows a leader with which it has lately been in contact, with a vote.
     Follower,
     /// The same, without a vote.
     Observer,

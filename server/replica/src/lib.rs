@@ -32,13 +32,13 @@ use zoolet_jute::SessionId;
 
 pub use progress::Garbage;
 use progress::{Applying, Rest, WATCHES_AT_ONCE};
-use proposals::{ProposalOwner, Proposals};
-use session::{Connection, Expiry, Reaper};
+use proposals::{OpenProposals, ProposalOwner};
+use session::{Client, Expiry, Reaper};
 use state::{Admitted, State};
 use watch::{Jump, Storm, WatchTable};
 
 pub use command::{Batch, BatchHead, Command, Op, Origin, Policy, ServerId, Stamp};
-pub use entry::Entry;
+pub use entry::DecodedEntry;
 pub use input::{BadRequest, ConnectionId, Input, Output, Role};
 pub use level::{FeatureLevel, Levels};
 pub use now::Now;
@@ -68,12 +68,12 @@ pub struct Replica {
     read_only_from: SessionId,
     looking_since_ms: u64,
     last_step_ms: u64,
-    connections: BTreeMap<ConnectionId, Connection>,
+    connections: BTreeMap<ConnectionId, Client>,
     // Invariant: the welcomed connections, each under its session.
     sessions: BTreeMap<SessionId, ConnectionId>,
     session_next: SessionId,
     watches: WatchTable,
-    proposals: Proposals,
+    proposals: OpenProposals,
     /// The syncs without an outcome, in the order of their numbers.
     syncs: VecDeque<(u64, ConnectionId)>,
     sync_last: u64,
@@ -126,7 +126,7 @@ impl Replica {
             sessions: BTreeMap::new(),
             session_next: session::first_session(&options),
             watches: WatchTable::default(),
-            proposals: Proposals::new(),
+            proposals: OpenProposals::new(),
             syncs: VecDeque::new(),
             sync_last: 0,
             synced: 0,
@@ -239,7 +239,7 @@ impl Replica {
         }
     }
 
-    fn forget(&mut self, connection: ConnectionId) -> Option<Connection> {
+    fn forget(&mut self, connection: ConnectionId) -> Option<Client> {
         let gone = self.connections.remove(&connection)?;
         if !self.watches.remove_some(connection, WATCHES_AT_ONCE) {
             self.rest.gone.push_back(connection);

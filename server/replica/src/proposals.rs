@@ -56,7 +56,7 @@ impl CommandDraft {
 
 /// The proposals without an outcome, in the order of their numbers, without a gap.
 #[derive(Debug)]
-pub(crate) struct Proposals {
+pub(crate) struct OpenProposals {
     waiting: VecDeque<ProposalOwner>,
     /// The number of the front.
     first: u64,
@@ -64,7 +64,7 @@ pub(crate) struct Proposals {
     background: usize,
 }
 
-impl Proposals {
+impl OpenProposals {
     pub(crate) const fn new() -> Self {
         Self { waiting: VecDeque::new(), first: 1, background: 0 }
     }

@@ -6,8 +6,8 @@ use zoolet_jute::{
 use zoolet_replica::{ConnectionId, ReplyTo, invariant};
 
 use super::Inner;
-use super::answer::Answer;
-use super::flow_control::Connection;
+use super::flow_control::ConnectionLoad;
+use super::outgoing_reply::OutgoingReply;
 use crate::clock::Now;
 use crate::metrics::Answered;
 use crate::outbox::{Accepted, Closing};
@@ -33,7 +33,7 @@ impl Inner {
         }));
     }
 
-    pub(super) fn reply(&mut self, now: Now, answer: Answer) {
+    pub(super) fn reply(&mut self, now: Now, answer: OutgoingReply) {
         let ReplyTo { connection, xid, since_ms, in_flight } = answer.to;
         let Some(entry) = self.connections.get_mut(&connection) else { return };
         entry.answered(in_flight);
@@ -78,7 +78,7 @@ impl Inner {
     }
 
     /// Takes a connection and what it has in flight out of the books.
-    pub(super) fn forget(&mut self, connection: ConnectionId) -> Option<Connection> {
+    pub(super) fn forget(&mut self, connection: ConnectionId) -> Option<ConnectionLoad> {
         let entry = self.connections.remove(&connection)?;
         self.requests_in_flight -= entry.in_flight();
         self.bytes_in_flight -= entry.bytes_in_flight();

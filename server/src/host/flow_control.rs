@@ -19,7 +19,7 @@ const LONG_READS_MAX: usize = 32;
 
 /// The bounds on requests without a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct FlowLimits {
     /// Requests of one connection.
     pub connection_requests_max: usize,
     /// Requests of all connections. At it, a connection is still granted one at a time, so that
@@ -33,7 +33,7 @@ pub struct Limits {
     pub wait_ms_max: u64,
 }
 
-impl Default for Limits {
+impl Default for FlowLimits {
     fn default() -> Self {
         Self {
             connection_requests_max: 1000,
@@ -60,7 +60,7 @@ pub enum Admission {
 
 /// A connection, as the host keeps it.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct ConnectionLoad {
     pub(super) outbox: Arc<Outbox>,
     /// Whether the handshake is answered: requests behind it wait until then.
     pub(super) accepted: bool,
@@ -75,7 +75,7 @@ pub(super) struct Connection {
     long_reads: usize,
 }
 
-impl Connection {
+impl ConnectionLoad {
     pub(super) fn new(outbox: Arc<Outbox>) -> Self {
         Self {
             outbox,

@@ -6,10 +6,10 @@
 //! batch, behind the lock. What is not a client's nor an entry of the log comes in by
 //! [`Host::input`].
 
-mod answer;
 mod deliver;
 mod flow_control;
 mod lock;
+mod outgoing_reply;
 mod quota_log;
 mod received;
 mod report;
@@ -30,10 +30,10 @@ use tokio::sync::watch;
 use tracing::error;
 use zoolet_jute::{ConnectRequest, Id, ReconfigRequest, SessionId, Stat};
 use zoolet_replica::state::{Admitted, SnapshotView, State};
-use zoolet_replica::{Command, ConnectionId, Entry, Input, Output, Replica};
+use zoolet_replica::{Command, ConnectionId, DecodedEntry, Input, Output, Replica};
 
-use self::flow_control::Connection;
-pub use self::flow_control::{Admission, Limits};
+use self::flow_control::ConnectionLoad;
+pub use self::flow_control::{Admission, FlowLimits};
 use self::lock::TurnLock;
 use self::quota_log::QuotaLog;
 pub use self::received::Received;
@@ -107,9 +107,9 @@ pub struct Host {
 #[derive(Debug)]
 struct Inner {
     replica: Replica,
-    limits: Limits,
+    limits: FlowLimits,
     /// Those that have sent their `ConnectRequest` and that the replica has not closed.
-    connections: BTreeMap<ConnectionId, Connection>,
+    connections: BTreeMap<ConnectionId, ConnectionLoad>,
     /// Requests without a reply, over all connections, and their bytes.
     requests_in_flight: usize,
     bytes_in_flight: usize,
@@ -147,7 +147,7 @@ impl Host {
         clock: Arc<dyn Clock>,
         proposals: Arc<dyn Proposals>,
     ) -> Arc<Self> {
-        Self::with_limits(replica, clock, proposals, Limits::default())
+        Self::with_limits(replica, clock, proposals, FlowLimits::default())
     }
 
     /// A host.
@@ -155,7 +155,7 @@ impl Host {
         replica: Replica,
         clock: Arc<dyn Clock>,
         proposals: Arc<dyn Proposals>,
-        limits: Limits,
+        limits: FlowLimits,
     ) -> Arc<Self> {
         let serving = AtomicBool::new(replica.serving());
         let inner = Inner {
@@ -233,7 +233,7 @@ impl Host {
             }
             inner.figures.received += 1;
             outbox.count(|traffic| traffic.received += 1);
-            inner.connections.insert(connection, Connection::new(Arc::clone(outbox)));
+            inner.connections.insert(connection, ConnectionLoad::new(Arc::clone(outbox)));
             let request = request.clone();
             self.step(inner, now, Input::Connect { connection, peer, request });
             Admission::Open
@@ -307,7 +307,7 @@ impl Host {
     /// The next entries of the log, each with the term of its leader. Returns how far this server's
     /// commands are admitted when all are applied; meanwhile others get their turn at the lock.
     pub fn commit_many(&self, entries: impl IntoIterator<Item = (u64, Bytes)>) -> Admitted {
-        let decode = |(term, batch)| (term, Entry::decode(batch));
+        let decode = |(term, batch)| (term, DecodedEntry::decode(batch));
         let mut entries = entries.into_iter().map(decode).collect::<Vec<_>>().into_iter();
         loop {
             let done = self.locked(|inner, now| {

@@ -2,7 +2,7 @@
 
 use zoolet_replica::{ConnectionId, Input, Output};
 
-use super::answer::{Answer, Body};
+use super::outgoing_reply::{OutgoingReply, ReplyBody};
 use super::{Host, Inner, OUTPUTS_KEPT_MAX};
 use crate::clock::Now;
 use crate::process::drop_elsewhere;
@@ -74,10 +74,13 @@ impl Host {
                     inner.accept(now, connection, &response);
                 }
                 Output::Reply { to, zxid, result } => {
-                    inner.reply(now, Answer { to, zxid, result: result.map(Body::Short) });
+                    inner.reply(
+                        now,
+                        OutgoingReply { to, zxid, result: result.map(ReplyBody::Short) },
+                    );
                 }
                 Output::ReplyLong { to, zxid, body } => {
-                    inner.reply(now, Answer { to, zxid, result: Ok(Body::Long(body)) });
+                    inner.reply(now, OutgoingReply { to, zxid, result: Ok(ReplyBody::Long(body)) });
                 }
                 Output::AwaitRoom { connection } => inner.full.push(connection),
                 Output::Notify { connection, zxid, event } => {
@@ -85,7 +88,7 @@ impl Host {
                 }
                 Output::Close { connection } => inner.close(connection),
                 Output::Fail { why } => self.fail(inner, why),
-                Output::QuotaExceeded(exceeded) => inner.quota_log.tell(now.mono_ms, exceeded),
+                Output::QuotaExceeded(exceeded) => inner.quota_log.log(now.mono_ms, exceeded),
                 Output::Propose(command) => self.proposals.propose(command),
                 Output::Sync { number } => self.proposals.sync(number),
                 Output::Reconfig { number, request, identities } => {

@@ -56,10 +56,10 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self::with(Arc::new(RealClock::new()), Limits::default())
+        Self::with(Arc::new(RealClock::new()), FlowLimits::default())
     }
 
-    fn with(clock: Arc<dyn Clock>, limits: Limits) -> Self {
+    fn with(clock: Arc<dyn Clock>, limits: FlowLimits) -> Self {
         let kept = Arc::new(Kept::default());
         let replica = Replica::new(Options::new(ServerId(1), 1), State::new());
         let proposals: Arc<dyn Proposals> = Arc::clone(&kept) as _;
@@ -204,7 +204,7 @@ fn long_lists_behind_a_sync_are_written_when_the_client_reads() {
 fn a_full_queue_of_proposals_admits_one_request_of_a_connection_at_a_time() {
     let bench = Bench::new();
     let (connection, _outbox) = bench.connect();
-    bench.kept.queued_bytes.store(Limits::default().bytes_max, Ordering::Relaxed);
+    bench.kept.queued_bytes.store(FlowLimits::default().bytes_max, Ordering::Relaxed);
     assert_eq!(bench.ask(connection, vec![sync(); 5]), 4);
     assert_eq!(bench.ask(connection, vec![sync(); 5]), 5);
     bench.kept.queued_bytes.store(0, Ordering::Relaxed);
@@ -237,7 +237,7 @@ fn errors(outbox: &Outbox) -> Vec<Option<ErrorCode>> {
 }
 
 fn throttling(hands: &Arc<Hands>) -> (Bench, ConnectionId, Arc<Outbox>) {
-    let limits = Limits { requests_max: 1, wait_ms_max: 100, ..Limits::default() };
+    let limits = FlowLimits { requests_max: 1, wait_ms_max: 100, ..FlowLimits::default() };
     let bench = Bench::with(Arc::clone(hands) as _, limits);
     let (connection, outbox) = bench.connect();
     taken(&outbox);
@@ -290,7 +290,7 @@ fn no_request_is_refused_for_a_wait_for_its_own_client() {
 #[test]
 fn a_full_queue_of_proposals_admits_no_handshake() {
     let bench = Bench::new();
-    bench.kept.queued_bytes.store(Limits::default().bytes_max, Ordering::Relaxed);
+    bench.kept.queued_bytes.store(FlowLimits::default().bytes_max, Ordering::Relaxed);
     let (connection, outbox, admission) = bench.try_connect();
     assert!(bench.kept.commands.lock().unwrap().is_empty(), "nothing is proposed");
     assert_eq!(admission, Admission::Busy);
@@ -335,7 +335,7 @@ fn room_for_a_burst_of_outputs_is_given_back() {
 #[test]
 fn the_longest_hold_of_the_lock_is_shown_until_a_reset() {
     let hands = Arc::new(Hands::default());
-    let bench = Bench::with(Arc::clone(&hands) as _, Limits::default());
+    let bench = Bench::with(Arc::clone(&hands) as _, FlowLimits::default());
     for until_ms in [5, 8] {
         bench.host.locked(|_, _| hands.0.store(until_ms, Ordering::Relaxed));
     }

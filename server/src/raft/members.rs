@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::node_ids::{node_id, server_of};
 use super::options::ConfiguredMember;
 use super::types::{Member, Membership};
-use crate::config::{self, MemberList, Role, parse_members};
+use crate::config::{self, MemberList, MemberRole, parse_members};
 
 /// What the line of an outsider begins with. No line of a member does.
 const OUTSIDE: char = '-';
@@ -46,7 +46,7 @@ pub(super) fn members_of(
         let listed = parse_members(&format!("server.{server}={line}")).ok()?;
         for (server, mut member) in listed {
             let is_voter = membership.voter_ids().any(|voter| voter == id);
-            member.role = if is_voter { Role::Participant } else { Role::Observer };
+            member.role = if is_voter { MemberRole::Participant } else { MemberRole::Observer };
             members.insert(server, member);
         }
     }
@@ -54,7 +54,7 @@ pub(super) fn members_of(
 }
 
 pub(super) fn voters_of(members: &MemberList) -> BTreeSet<u64> {
-    let voters = members.iter().filter(|(_, member)| member.role == Role::Participant);
+    let voters = members.iter().filter(|(_, member)| member.role == MemberRole::Participant);
     voters.map(|(server, _)| *server).collect()
 }
 

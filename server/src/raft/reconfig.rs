@@ -37,7 +37,7 @@ use super::read_index::ReadIndex;
 use super::rpc_kind::RpcKind;
 use super::transfer::transfer_leadership_to;
 use super::types::{Member, Membership};
-use crate::config::{MemberList, Role, change_members, parse_members};
+use crate::config::{MemberList, MemberRole, change_members, parse_members};
 use crate::fatal::caught;
 use crate::host::ConfigView;
 use crate::peer::{CallError, Lane};
@@ -242,7 +242,7 @@ impl Reconfigurer {
         let membership = self.membership();
         let mut probes = JoinSet::new();
         for (&server, member) in wanted {
-            if member.role == Role::Observer || node_of(&membership, server).is_some() {
+            if member.role == MemberRole::Observer || node_of(&membership, server).is_some() {
                 continue;
             }
             let link = self.links.try_out(server, member.peer.to_string());

@@ -2,18 +2,18 @@
 
 use zoolet_jute::{ErrorCode, Reply, SessionId};
 
-use super::connection::Answer;
+use super::client::CommandReply;
 use crate::progress::{Applying, Current};
 use crate::proposals::ProposalOwner;
 use crate::state::{Change, Owner, State};
 use crate::watch::Jump;
-use crate::{Batch, ConnectionId, Entry, Output, Replica, Role, Stamp};
+use crate::{Batch, ConnectionId, DecodedEntry, Output, Replica, Role, Stamp};
 
 type CommandResult = Result<Reply, ErrorCode>;
 
 impl Replica {
-    pub(crate) fn on_commit(&mut self, term: u64, entry: Entry, out: &mut Vec<Output>) {
-        let Entry { batch, length, first_bytes } = entry;
+    pub(crate) fn on_commit(&mut self, term: u64, entry: DecodedEntry, out: &mut Vec<Output>) {
+        let DecodedEntry { batch, length, first_bytes } = entry;
         let Batch { origin, now_ms, commands } = match batch {
             Ok(batch) => batch,
             Err(error) => {
@@ -162,15 +162,15 @@ impl Replica {
             return;
         };
         match answer {
-            Answer::Handshake { response, last_zxid_seen } => {
+            CommandReply::Handshake { response, last_zxid_seen } => {
                 let behind = last_zxid_seen > self.state.last_zxid();
                 self.finish_handshake(connection, response, behind, result.err(), out);
             }
-            Answer::Result | Answer::ReplyThenClose if lost_session(&result) => {
+            CommandReply::Result | CommandReply::ReplyThenClose if lost_session(&result) => {
                 self.close(connection, out);
             }
-            Answer::Result => self.reply(reply_to, result, out),
-            Answer::ReplyThenClose => {
+            CommandReply::Result => self.reply(reply_to, result, out),
+            CommandReply::ReplyThenClose => {
                 self.reply(reply_to, result.map(|_| Reply::Empty), out);
                 self.close(connection, out);
             }

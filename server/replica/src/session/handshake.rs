@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use zoolet_jute::{ConnectRequest, ConnectResponse, ErrorCode, SessionId, Xid};
 
-use super::connection::{Answer, Connection, PendingRequest, RequestState};
+use super::client::{Client, CommandReply, PendingRequest, RequestState};
 use super::identity::ip_identity;
 use super::password::{is_password_of, password_of};
 use super::reply_to::{InFlight, ReplyTo};
@@ -56,7 +56,7 @@ impl Replica {
             )
         };
         let identity = ip_identity(peer);
-        let answer = Answer::Handshake {
+        let answer = CommandReply::Handshake {
             response: ConnectResponse {
                 protocol_version: 0,
                 timeout_ms,
@@ -78,7 +78,7 @@ impl Replica {
             },
             wait: RequestState::Proposed { number, answer },
         };
-        let mut opened = Connection::new(session, timeout_ms, peer, identity, handshake);
+        let mut opened = Client::new(session, timeout_ms, peer, identity, handshake);
         opened.attachment = number;
         self.connections.insert(connection, opened);
     }

@@ -1,8 +1,8 @@
 //! Sessions as this server's clients live them: handshakes, the order of requests, identities, and
 //! the end for want of a sign of life.
 
+mod client;
 mod commit;
-mod connection;
 mod expiry;
 mod first_session;
 mod handshake;
@@ -14,7 +14,7 @@ mod read_only;
 mod reply_to;
 mod request;
 
-pub(crate) use connection::{Connection, PendingRequest, RequestState};
+pub(crate) use client::{Client, PendingRequest, RequestState};
 pub(crate) use expiry::Expiry;
 pub(crate) use first_session::first_session;
 pub(crate) use leader::Reaper;

@@ -8,7 +8,7 @@
 
 use zoolet_jute::{Reply, SessionId, Xid};
 
-use super::connection::Ping;
+use super::client::Ping;
 use super::reply_to::ReplyTo;
 use crate::{ConnectionId, Output, Replica, Role};
 

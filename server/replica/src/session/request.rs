@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use zoolet_jute::{AuthPacket, ErrorCode, Id, Reply, Request, Xid, Zxid};
 
-use super::connection::{Answer, Connection, PendingRequest, Ready, RequestState};
+use super::client::{Client, CommandReply, PendingRequest, Ready, RequestState};
 use super::identity::Schemes;
 use super::reply_to::ReplyTo;
 use crate::proposals::{CommandDraft, ProposalOwner};
@@ -51,7 +51,7 @@ impl Replica {
 
     /// Whether a request whose turn has come is answered in this step.
     fn may_answer(&self, connection: ConnectionId) -> bool {
-        let has_room = |asking: &Connection| asking.unread_bytes <= self.options.unread_bytes_max;
+        let has_room = |asking: &Client| asking.unread_bytes <= self.options.unread_bytes_max;
         !self.is_busy()
             && self.budget > 0
             && self.connections.get(&connection).is_some_and(has_room)
@@ -143,7 +143,7 @@ impl Replica {
             }
             Request::CloseSession => {
                 let wait = self.write(connection, xid, Op::CloseSession, out);
-                self.deafen(connection);
+                self.ignore_input(connection);
                 wait
             }
             Request::Reconfig(request) => RequestState::Reconfig {
@@ -201,7 +201,7 @@ impl Replica {
         if asking.holds_writes() {
             return RequestState::Held { op, identities };
         }
-        let answer = Answer::of(&op);
+        let answer = CommandReply::of(&op);
         let draft = CommandDraft { session, attachment, cxid, identities, op };
         let number = self.propose(ProposalOwner::Connection(connection), draft, out);
         RequestState::Proposed { number, answer }
@@ -237,11 +237,11 @@ impl Replica {
         code: ErrorCode,
         zxid: Zxid,
     ) -> RequestState {
-        self.deafen(connection);
+        self.ignore_input(connection);
         RequestState::Ready(Ready { result: Err(code), zxid: Some(zxid), close: true })
     }
 
-    pub(super) fn deafen(&mut self, connection: ConnectionId) {
+    pub(super) fn ignore_input(&mut self, connection: ConnectionId) {
         if let Some(asking) = self.connections.get_mut(&connection) {
             asking.ignores_input = true;
         }
@@ -271,7 +271,7 @@ impl Replica {
     /// Proposes the held writes that have nothing in front of them any more but writes.
     fn release(&mut self, connection: ConnectionId, out: &mut Vec<Output>) {
         // Hardly ever: the connection is taken out of the map only if it holds something.
-        let holds = self.connections.get(&connection).is_some_and(Connection::holds_writes);
+        let holds = self.connections.get(&connection).is_some_and(Client::holds_writes);
         let Some(mut asking) = holds.then(|| self.connections.remove(&connection)).flatten() else {
             return;
         };

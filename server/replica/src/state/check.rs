@@ -9,7 +9,7 @@ use super::State;
 use super::arena::Below;
 use super::names::Names;
 use super::tree::Tree;
-use super::znode::{Kind, NodeId};
+use super::znode::{Kind, ZnodeId};
 
 impl State {
     /// Ends the program if counts, indexes and digests are not those of the znodes and sessions.
@@ -29,7 +29,7 @@ impl State {
 
 impl Tree {
     fn check(&self) {
-        let mut waiting = vec![NodeId::ROOT];
+        let mut waiting = vec![ZnodeId::ROOT];
         let mut parents_first = Vec::new();
         let (mut ephemerals, mut data_bytes) = (BTreeMap::<SessionId, usize>::new(), 0);
         while let Some(id) = waiting.pop() {
@@ -70,14 +70,14 @@ impl Tree {
     }
 
     /// Counts what is below each znode anew.
-    fn check_below(&self, parents_first: &[NodeId]) {
-        let mut counted = BTreeMap::<NodeId, Below>::new();
+    fn check_below(&self, parents_first: &[ZnodeId]) {
+        let mut counted = BTreeMap::<ZnodeId, Below>::new();
         for &id in parents_first.iter().rev() {
             let own = counted.get(&id).copied().unwrap_or_default();
             let kept = self.below(id);
             invariant!(own == kept, "below znode {} are {own:?}, counted: {kept:?}", id.0);
             let node = self.node(id);
-            if id != NodeId::ROOT {
+            if id != ZnodeId::ROOT {
                 let above = counted.entry(node.parent).or_default();
                 above.znodes += own.znodes + 1;
                 above.bytes += own.bytes + node.data_bytes();

@@ -92,7 +92,7 @@ impl Script {
             ["term", term] => self.world.term = term.parse().unwrap(),
             ["jump", ms] => self.world.now_ms += ms.parse::<u64>().unwrap(),
             ["tick"] => self.world.tick(),
-            ["tell", server] => self.world.tell(index(server)),
+            ["tell", server] => self.world.deliver_touches(index(server)),
             ["cut", server] => self.world.cut = Some(index(server)),
             ["heal"] => self.world.cut = None,
             ["role", server, role] => {
@@ -123,7 +123,7 @@ impl Script {
             self.world.commit();
             for server in 0..self.world.servers.len() {
                 self.world.synced(server);
-                self.world.tell(server);
+                self.world.deliver_touches(server);
             }
             self.world.commit();
         }

@@ -9,8 +9,8 @@ use zoolet_jute::{ConnectRequest, Request, SessionId, Xid, Zxid};
 use zoolet_replica::Now;
 use zoolet_replica::state::State;
 use zoolet_replica::{
-    BadRequest, Batch, Command, ConnectionId, Entry, InFlight, Input, Options, Origin, Output,
-    Replica, Role, ServerId,
+    BadRequest, Batch, Command, ConnectionId, DecodedEntry, InFlight, Input, Options, Origin,
+    Output, Replica, Role, ServerId,
 };
 
 /// The tick of all servers.
@@ -156,7 +156,7 @@ impl World {
     pub(crate) fn apply(&mut self, server: usize) {
         while let Some((term, batch)) = self.log.get(self.servers[server].applied).cloned() {
             self.servers[server].applied += 1;
-            self.step(server, Input::Commit { term, entry: Entry::decode(batch) });
+            self.step(server, Input::Commit { term, entry: DecodedEntry::decode(batch) });
         }
     }
 
@@ -211,12 +211,12 @@ impl World {
     pub(crate) fn tick(&mut self) {
         for server in 0..self.servers.len() {
             self.step(server, Input::Tick);
-            self.tell(server);
+            self.deliver_touches(server);
         }
     }
 
     /// A server's touches get to the leader, and what that has counted comes back.
-    pub(crate) fn tell(&mut self, server: usize) {
+    pub(crate) fn deliver_touches(&mut self, server: usize) {
         if self.cut == Some(server) {
             self.servers[server].touched.clear();
             return;

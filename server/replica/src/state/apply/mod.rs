@@ -18,7 +18,7 @@ use zoolet_jute::{ErrorCode, Id, PathVersionRequest, Reply, Request, SessionId, 
 
 use super::change::{Change, Step};
 use super::tree::Tree;
-use super::znode::NodeId;
+use super::znode::ZnodeId;
 use super::{State, access, path};
 use crate::{Command, Op, Origin, Policy, Stamp};
 use create::Create;
@@ -40,7 +40,7 @@ pub(super) struct Context {
 }
 
 impl Context {
-    fn check_access(&self, tree: &Tree, node: NodeId, wanted: i32) -> Result<(), ErrorCode> {
+    fn check_access(&self, tree: &Tree, node: ZnodeId, wanted: i32) -> Result<(), ErrorCode> {
         let allowed =
             access::permits(tree.acl(node), wanted, &self.identities, self.policy.skip_acl);
         if allowed || planted!("acl-ignored") { Ok(()) } else { Err(ErrorCode::NoAuth) }

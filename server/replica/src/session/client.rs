@@ -32,7 +32,7 @@ use crate::watch::WatchesLeft;
 
 /// One client connection.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct Client {
     /// Its session: the one that it has, or that it is waiting for.
     pub(crate) session: SessionId,
     /// The number of the command with which it began or resumed the session.
@@ -88,7 +88,7 @@ pub(crate) enum RequestState {
         /// The number.
         number: u64,
         /// What the client gets when it is applied.
-        answer: Answer,
+        answer: CommandReply,
     },
     /// The sync in front of it, before it is proposed.
     Held {
@@ -129,7 +129,7 @@ pub(crate) enum RequestState {
 
 /// What a client gets when its command is applied.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum CommandReply {
     /// The result.
     Result,
     /// The result, and the end of the connection.
@@ -154,7 +154,7 @@ pub(crate) struct Ready {
     pub(crate) close: bool,
 }
 
-impl Connection {
+impl Client {
     pub(crate) fn new(
         session: SessionId,
         timeout_ms: i32,
@@ -256,7 +256,7 @@ impl Connection {
     }
 
     /// Takes the front if it is the command of this number.
-    pub(crate) fn pop_proposed(&mut self, number: u64) -> Option<(ReplyTo, Answer)> {
+    pub(crate) fn pop_proposed(&mut self, number: u64) -> Option<(ReplyTo, CommandReply)> {
         let front = self.pending_requests.front()?;
         if !matches!(front.wait, RequestState::Proposed { number: waiting, .. } if waiting == number)
         {
@@ -313,7 +313,7 @@ impl Connection {
                 return;
             }
             if let RequestState::Held { op, identities } = &mut pending.wait {
-                let answer = Answer::of(op);
+                let answer = CommandReply::of(op);
                 let op = std::mem::replace(op, Op::CloseSession);
                 let identities = Arc::clone(identities);
                 let cxid = pending.reply_to.xid;
@@ -378,7 +378,7 @@ impl RequestState {
     }
 }
 
-impl Answer {
+impl CommandReply {
     /// What a client's own op is answered with.
     pub(crate) fn of(op: &Op) -> Self {
         if matches!(op, Op::CloseSession) { Self::ReplyThenClose } else { Self::Result }
