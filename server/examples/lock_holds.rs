@@ -186,7 +186,7 @@ fn long_lists(bench: &Bench) {
     let sync = Request::Sync(NullablePathRequest { path: None });
     bench.ask(&reader, std::iter::once(sync).chain((0..32).map(|_| list("/l"))));
     bench.measure("32 of them behind a sync", || {
-        bench.host.input(Input::Synced { through: 1_000_000 })
+        bench.host.input(Input::Synced { through: 1_000_000 });
     });
 }
 

@@ -55,7 +55,7 @@ pub enum Input {
         /// The entry.
         entry: DecodedEntry,
     },
-    /// OpenProposals whose outcome is unknown: all unanswered ones up to this number.
+    /// Proposals whose outcome is unknown: all unanswered ones up to this number.
     Lost {
         /// The last of them.
         through: u64,

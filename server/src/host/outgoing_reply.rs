@@ -61,7 +61,7 @@ impl OutgoingReply {
                 put_shared_data(out, header, data, &stat);
             }
             Ok(ReplyBody::Short(reply)) => {
-                frame::put(out.tail, |out| reply.encode_with(header, out))
+                frame::put(out.tail, |out| reply.encode_with(header, out));
             }
             Err(_) => frame::put(out.tail, |out| header.encode(out)),
         }

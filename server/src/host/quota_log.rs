@@ -9,7 +9,7 @@ use zoolet_replica::state::QuotaExceeded;
 /// `ZooKeeper`.
 const AGAIN_AFTER_MS: u64 = 15 * 60 * 1000;
 
-/// FlowLimits that are remembered. Past that they are all forgotten, and logged again.
+/// Limits that are remembered. Past that they are all forgotten, and logged again.
 const REMEMBERED_MAX: usize = 1000;
 
 /// Says which quotas are exceeded, each limit once in a while.

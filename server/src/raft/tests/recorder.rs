@@ -68,6 +68,7 @@ pub(super) struct Received {
 }
 
 impl Received {
+    #[allow(clippy::wildcard_enum_match_arm, reason = "any other input fails the test")]
     fn note(&mut self, input: Input) {
         match input {
             Input::Lost { through } => self.lost = through,
@@ -213,6 +214,7 @@ impl Machine for Recorder {
         self.digest_version.load(Ordering::Relaxed)
     }
 
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the others are noted alone")]
     fn input(&self, input: Input) {
         match &input {
             Input::Synced { .. } => self.may_panic("synced"),
