@@ -16,7 +16,7 @@ use zoolet_jute::{
 };
 use zoolet_replica::state::State;
 use zoolet_replica::{
-    Batch, Command, ConnectionId, Op, Options, Origin, Policy, Replica, Role, ServerId,
+    Batch, Command, ConnectionId, Input, Op, Options, Origin, Policy, Replica, Role, ServerId,
 };
 use zoolet_server::clock::RealClock;
 use zoolet_server::host::{Host, Proposals, Received};
@@ -62,7 +62,7 @@ impl Bench {
         let replica = Replica::new(options, State::new());
         let proposals: Arc<dyn Proposals> = Arc::clone(&kept) as _;
         let host = Host::new(replica, Arc::new(RealClock::new()), proposals);
-        host.role(Role::Leader, 1);
+        host.input(Input::Role { role: Role::Leader, term: 1 });
         let bench = Self { host, kept, last: Cell::new(0) };
         bench.foreign([Op::CreateSession { timeout_ms: 40_000 }]);
         bench
@@ -185,7 +185,9 @@ fn long_lists(bench: &Bench) {
     let reader = bench.connect();
     let sync = Request::Sync(NullablePathRequest { path: None });
     bench.ask(&reader, std::iter::once(sync).chain((0..32).map(|_| list("/l"))));
-    bench.measure("32 of them behind a sync", || bench.host.synced(1_000_000));
+    bench.measure("32 of them behind a sync", || {
+        bench.host.input(Input::Synced { through: 1_000_000 });
+    });
 }
 
 fn session_ends(bench: &Bench) {
@@ -246,10 +248,10 @@ fn sessions(bench: &Bench) {
     bench.foreign_of((0..100_000).map(|n| (session(n), opened.clone())));
     let owned = |n| (session(n), Op::Write(create(format!("/o{n:06}"), 1)));
     bench.measure("the end of a leadership over 100,000 sessions", || {
-        bench.host.role(Role::Follower, 1);
+        bench.host.input(Input::Role { role: Role::Follower, term: 1 });
     });
     bench.measure("a leadership over 100,000 sessions begins", || {
-        bench.host.role(Role::Leader, 2);
+        bench.host.input(Input::Role { role: Role::Leader, term: 2 });
     });
     bench.foreign_of((0..100_000).map(owned));
     bench.measure("dump of 100,000 sessions with ephemerals", || drop(bench.host.sessions()));

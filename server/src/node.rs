@@ -15,9 +15,9 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{info, warn};
-use zoolet_jute::{ErrorCode, Id, SessionId};
+use zoolet_jute::{Id, SessionId};
 use zoolet_replica::state::{Admitted, DIGEST_VERSION, RestoreError, State};
-use zoolet_replica::{FeatureLevel, Levels, Replica, Role, Written};
+use zoolet_replica::{Input, Levels, Replica, Role};
 use zoolet_storage::{Disk, RealDisk, StorageError};
 
 use self::client_address::Configured;
@@ -224,13 +224,13 @@ fn open(
     Ok((opened, state))
 }
 
-/// Tells the host that time passes, several times in each tick.
+/// Reports to the host that time passes, several times in each tick.
 async fn tick(host: Arc<Host>, period: Duration) {
     let mut interval = interval(period);
     interval.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         interval.tick().await;
-        host.tick();
+        host.input(Input::Tick);
     }
 }
 
@@ -255,10 +255,6 @@ impl Machine for HostMachine {
         self.0.levels()
     }
 
-    fn level(&self, level: FeatureLevel) {
-        self.0.level(level);
-    }
-
     fn wall_ms(&self) -> i64 {
         self.0.now().wall_ms
     }
@@ -271,52 +267,16 @@ impl Machine for HostMachine {
         DIGEST_VERSION
     }
 
-    fn diverged(&self) {
-        self.0.diverged();
-    }
-
-    fn lost(&self, through: u64) {
-        self.0.lost(through);
-    }
-
-    fn synced(&self, through: u64) {
-        self.0.synced(through);
-    }
-
-    fn sync_lost(&self, through: u64) {
-        self.0.sync_lost(through);
+    fn input(&self, input: Input) {
+        self.0.input(input);
     }
 
     fn touched(&self, sessions: Vec<SessionId>) -> Vec<SessionId> {
         self.0.touched(&sessions)
     }
 
-    fn heard(&self, through: u64, sessions: Vec<SessionId>) {
-        self.0.heard(through, &sessions);
-    }
-
-    fn removed(&self) {
-        self.0.removed();
-    }
-
-    fn reconfigured(&self, number: u64, result: Result<Option<Written>, ErrorCode>) {
-        self.0.reconfigured(number, result);
-    }
-
-    fn reconfig_lost(&self, number: u64) {
-        self.0.reconfig_lost(number);
-    }
-
-    fn members(&self, text: String, write: bool) {
-        self.0.members(text, write);
-    }
-
     fn config_view(&self, identities: &[Id]) -> ConfigView {
         self.0.config_view(identities)
-    }
-
-    fn role(&self, role: Role, term: u64) {
-        self.0.role(role, term);
     }
 
     fn snapshot(&self) -> StateSnapshot {

@@ -127,7 +127,7 @@ impl Outbox {
     ///
     /// It goes out whatever waits in front of it: the host bounds what a client can ask for before
     /// it reads, and clients of Apache are used to long replies (protocol §1.3).
-    pub(crate) fn push(&self, fill: impl FnOnce(&mut Writer<'_>)) -> Option<Waker> {
+    pub(crate) fn push(&self, fill: impl FnOnce(&mut OutboxWriter<'_>)) -> Option<Waker> {
         let mut inner = self.lock();
         self.put(&mut inner, fill)?;
         inner.waker.take()
@@ -137,7 +137,7 @@ impl Outbox {
     ///
     /// Full is an outbox that held its limit before, and of events alone: a client that reads what
     /// it has asked for is not closed because an event comes in between.
-    pub(crate) fn push_event(&self, fill: impl FnOnce(&mut Writer<'_>)) -> Option<Waker> {
+    pub(crate) fn push_event(&self, fill: impl FnOnce(&mut OutboxWriter<'_>)) -> Option<Waker> {
         let mut inner = self.lock();
         let Put { waiting, added } = self.put(&mut inner, fill)?;
         if waiting.min(inner.event_bytes) >= self.bytes_max {
@@ -148,13 +148,14 @@ impl Outbox {
     }
 
     /// `None` if nothing more goes in.
-    fn put(&self, inner: &mut Inner, fill: impl FnOnce(&mut Writer<'_>)) -> Option<Put> {
+    fn put(&self, inner: &mut Inner, fill: impl FnOnce(&mut OutboxWriter<'_>)) -> Option<Put> {
         if inner.closing.is_some() {
             return None;
         }
         let Inner { chunks, tail, traffic, accepted, .. } = inner;
         let before = tail.len();
-        let mut writer = Writer { chunks, tail, traffic, accepted, finished_bytes: 0, before };
+        let mut writer =
+            OutboxWriter { chunks, tail, traffic, accepted, finished_bytes: 0, before };
         fill(&mut writer);
         let added = writer.added_bytes();
         let waiting = self.unwritten.fetch_add(added, Ordering::SeqCst);
@@ -271,7 +272,7 @@ struct Put {
 
 /// The inside of an outbox while something is put in.
 #[derive(Debug)]
-pub(crate) struct Writer<'a> {
+pub(crate) struct OutboxWriter<'a> {
     chunks: &'a mut VecDeque<Chunk>,
     pub(crate) tail: &'a mut BytesMut,
     pub(crate) traffic: &'a mut Traffic,
@@ -281,7 +282,7 @@ pub(crate) struct Writer<'a> {
     before: usize,
 }
 
-impl Writer<'_> {
+impl OutboxWriter<'_> {
     /// Appends bytes without copying them.
     pub(crate) fn put_shared(&mut self, bytes: Bytes) {
         self.put_chunk(bytes.len(), Chunk::Bytes(bytes));

@@ -24,7 +24,7 @@ fuzz_target!(|bytes: &[u8]| {
         }
         Err(_) => return,
     };
-    assert_eq!(state.digest(), state.digest_recomputed());
+    state.check();
     let copy = State::restore(state.snapshot().map(Ok::<_, String>)).expect("its own snapshot");
     assert_eq!(copy.digest(), state.digest());
     let request = Request::GetChildren2(PathWatchRequest { path: "/".to_owned(), watch: false });

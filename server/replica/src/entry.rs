@@ -8,14 +8,14 @@ use super::command::Batch;
 
 /// A decoded entry of the log, or why this release cannot read it.
 #[derive(Clone, Debug)]
-pub struct Entry {
+pub struct DecodedEntry {
     pub(super) batch: Result<Batch, DecodeError>,
     /// The length of its bytes, and the first of them, for the report of an unreadable one.
     pub(super) length: usize,
     pub(super) first_bytes: Option<[u8; 8]>,
 }
 
-impl Entry {
+impl DecodedEntry {
     /// Decodes an entry of the log: a [`Batch`].
     pub fn decode(bytes: Bytes) -> Self {
         let (length, first_bytes) = (bytes.len(), bytes.first_chunk::<8>().copied());

@@ -9,16 +9,18 @@ use zoolet_jute::{
 };
 
 use super::command::Command;
-use super::entry::Entry;
+use super::entry::DecodedEntry;
 use super::level::FeatureLevel;
-use super::reconfig::Written;
-use super::state::{LongReply, QuotaExceeded};
+use super::session::{InFlight, ReplyTo};
+use super::state::{LongReply, QuotaExceeded, State};
+use super::written::Written;
 
 /// One client connection of this server, numbered from 1 since its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnectionId(pub u64);
 
-/// Everything that can happen to a replica.
+/// Everything that can happen to a replica. A new kind of input is a variant here and an arm of
+/// [`super::Replica::step`].
 #[derive(Clone, Debug)]
 pub enum Input {
     /// A client has sent its `ConnectRequest`.
@@ -38,6 +40,8 @@ pub enum Input {
         xid: Xid,
         /// The request, or what was wrong with it.
         request: Result<Request, BadRequest>,
+        /// What flow control counts of it; comes back with the reply.
+        in_flight: InFlight,
     },
     /// A connection is gone. Its session lives on.
     Disconnect {
@@ -49,7 +53,7 @@ pub enum Input {
         /// The term of the leader that put it into the log.
         term: u64,
         /// The entry.
-        entry: Entry,
+        entry: DecodedEntry,
     },
     /// Proposals whose outcome is unknown: all unanswered ones up to this number.
     Lost {
@@ -78,9 +82,9 @@ pub enum Input {
         /// Their sessions.
         sessions: Vec<SessionId>,
     },
-    /// A leader has counted signs of life of these sessions; see [`Output::Touch`]. Those that it has not
-    /// counted are not among them.
-    Heard {
+    /// A leader has counted signs of life of these sessions; see [`Output::Touch`]. Those that it has
+    /// not counted are not among them.
+    Counted {
         /// The number of the last of the touches that the leader has received.
         through: u64,
         /// The sessions.
@@ -125,6 +129,13 @@ pub enum Input {
     },
     /// Time has passed; comes several times in each tick.
     Tick,
+    /// What a client has not read yet; comes before its requests.
+    Unread {
+        /// The connection.
+        connection: ConnectionId,
+        /// The bytes of its replies.
+        unwritten_bytes: usize,
+    },
     /// A client has read replies; see [`Output::AwaitRoom`].
     Room {
         /// The connection.
@@ -132,8 +143,36 @@ pub enum Input {
         /// What it has not read yet.
         unwritten_bytes: usize,
     },
+    /// A newer state, from a snapshot, replaces the one so far. Watches fire as if their clients had
+    /// reconnected, and connections that cannot be served on without a gap are closed; where there
+    /// are many, that is left for [`Input::GoOn`].
+    Restore {
+        /// The state.
+        state: Box<State>,
+    },
     /// To go on with what the last step has left; see [`super::Replica::has_work`].
     GoOn,
+}
+
+impl Input {
+    /// The most sessions that one step looks up.
+    pub const SESSIONS_MAX: usize = 1000;
+
+    /// Cuts an input that would make a step long: leaves the first part, and returns the rest.
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the others are one short step")]
+    pub fn split_off(&mut self) -> Option<Self> {
+        let rest = |sessions: &mut Vec<SessionId>| {
+            let is_long = sessions.len() > Self::SESSIONS_MAX;
+            is_long.then(|| sessions.split_off(Self::SESSIONS_MAX))
+        };
+        match self {
+            Self::Touched { sessions } => rest(sessions).map(|sessions| Self::Touched { sessions }),
+            Self::Counted { through, sessions } => {
+                rest(sessions).map(|sessions| Self::Counted { through: *through, sessions })
+            }
+            _ => None,
+        }
+    }
 }
 
 /// Why a request cannot be served.
@@ -152,7 +191,7 @@ pub enum BadRequest {
 pub enum Role {
     /// It leads, and a majority has lately said so.
     Leader,
-    /// It follows a leader of which it has lately heard, with a vote.
+    /// It follows a leader with which it has lately been in contact, with a vote.
     Follower,
     /// The same, without a vote.
     Observer,
@@ -173,29 +212,21 @@ pub enum Output {
     },
     /// Reply to a request.
     Reply {
-        /// The connection.
-        connection: ConnectionId,
-        /// The request's number.
-        xid: Xid,
+        /// The request.
+        to: ReplyTo,
         /// The last transaction applied.
         zxid: Zxid,
         /// The answer, or why there is none.
         result: Result<Reply, ErrorCode>,
-        /// When the request came in, on the monotonic clock, in milliseconds.
-        since_ms: u64,
     },
     /// Reply to a request with a long reply, which is to be written without the lock.
     ReplyLong {
-        /// The connection.
-        connection: ConnectionId,
-        /// The request's number.
-        xid: Xid,
+        /// The request.
+        to: ReplyTo,
         /// The last transaction applied.
         zxid: Zxid,
         /// The body.
         body: LongReply,
-        /// When the request came in, on the monotonic clock, in milliseconds.
-        since_ms: u64,
     },
     /// Say [`Input::Room`] once the client has read most of its replies: further ones are due.
     AwaitRoom {
@@ -242,7 +273,7 @@ pub enum Output {
         identities: Arc<[Id]>,
     },
     /// Report to the leader that these sessions' clients gave a sign of life, and step with
-    /// [`Input::Heard`] when it has counted that. What gets lost is reported again. Numbers rise by
+    /// [`Input::Counted`] when it has counted that. What gets lost is reported again. Numbers rise by
     /// one from output to output.
     Touch {
         /// The touch's number, from 1.
@@ -250,4 +281,25 @@ pub enum Output {
         /// The sessions.
         sessions: Vec<SessionId>,
     },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A step of a hundred thousand sessions held the host's lock for as long as all took.
+    #[test]
+    fn sessions_of_one_input_are_cut_into_short_steps() {
+        let all: Vec<_> = (0..2500).map(SessionId).collect();
+        let mut next = Some(Input::Counted { through: 7, sessions: all.clone() });
+        let mut parts = Vec::new();
+        while let Some(mut input) = next {
+            next = input.split_off();
+            let Input::Counted { through: 7, sessions } = input else { panic!("{input:?}") };
+            parts.push(sessions);
+        }
+        assert_eq!(parts.iter().map(Vec::len).collect::<Vec<_>>(), [1000, 1000, 500]);
+        assert_eq!(parts.concat(), all);
+        assert!(Input::Tick.split_off().is_none());
+    }
 }

@@ -5,7 +5,10 @@
 
 #[macro_use]
 mod planted;
+#[macro_use]
+mod invariant;
 
+mod check;
 mod command;
 mod entry;
 mod input;
@@ -21,6 +24,7 @@ mod session;
 mod size;
 pub mod state;
 mod watch;
+mod written;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -28,20 +32,21 @@ use zoolet_jute::SessionId;
 
 pub use progress::Garbage;
 use progress::{Applying, Rest, WATCHES_AT_ONCE};
-use proposals::{ProposalOwner, Proposals};
-use session::{Connection, Expiry, Reaper};
+use proposals::{OpenProposals, ProposalOwner};
+use session::{Client, Expiry, Reaper};
 use state::{Admitted, State};
 use watch::{Jump, Storm, WatchTable};
 
 pub use command::{Batch, BatchHead, Command, Op, Origin, Policy, ServerId, Stamp};
-pub use entry::Entry;
+pub use entry::DecodedEntry;
 pub use input::{BadRequest, ConnectionId, Input, Output, Role};
 pub use level::{FeatureLevel, Levels};
 pub use now::Now;
 pub use options::{DigestAlgorithm, Options, ticker_period_ms};
-pub use reconfig::Written;
 pub use report::{ConnectionReport, SessionReport, WatchedPaths};
+pub use session::{InFlight, ReplyTo};
 pub use watch::WatchPlace;
+pub use written::Written;
 
 /// The service, as one server has it: the replicated state, and this server's own connections,
 /// watches and proposals.
@@ -63,12 +68,12 @@ pub struct Replica {
     read_only_from: SessionId,
     looking_since_ms: u64,
     last_step_ms: u64,
-    connections: BTreeMap<ConnectionId, Connection>,
+    connections: BTreeMap<ConnectionId, Client>,
     // Invariant: the welcomed connections, each under its session.
     sessions: BTreeMap<SessionId, ConnectionId>,
     session_next: SessionId,
     watches: WatchTable,
-    proposals: Proposals,
+    proposals: OpenProposals,
     /// The syncs without an outcome, in the order of their numbers.
     syncs: VecDeque<(u64, ConnectionId)>,
     sync_last: u64,
@@ -121,7 +126,7 @@ impl Replica {
             sessions: BTreeMap::new(),
             session_next: session::first_session(&options),
             watches: WatchTable::default(),
-            proposals: Proposals::new(),
+            proposals: OpenProposals::new(),
             syncs: VecDeque::new(),
             sync_last: 0,
             synced: 0,
@@ -147,8 +152,8 @@ impl Replica {
         }
     }
 
-    /// Takes one input, and adds what must be done about it to `out`. What would take long is left
-    /// for [`Input::GoOn`], as long as [`Replica::has_work`].
+    /// Takes one input, and adds what must be done about it to `out`: the only way to change a
+    /// replica. What would take long is left for [`Input::GoOn`], as long as [`Replica::has_work`].
     pub fn step(&mut self, now: Now, input: Input, out: &mut Vec<Output>) {
         self.now = now;
         self.begin_step();
@@ -157,8 +162,9 @@ impl Replica {
             Input::Connect { connection, peer, request } => {
                 self.on_connect(connection, peer, &request, out);
             }
-            Input::Request { connection, xid, request } => {
-                self.on_request(connection, xid, request, out);
+            Input::Request { connection, xid, request, in_flight } => {
+                let since_ms = self.now.mono_ms;
+                self.on_request(ReplyTo { connection, xid, since_ms, in_flight }, request, out);
             }
             Input::Disconnect { connection } => self.on_disconnect(connection, out),
             Input::Commit { term, entry } => self.on_commit(term, entry, out),
@@ -167,7 +173,7 @@ impl Replica {
             Input::Synced { through } => self.on_synced(through, out),
             Input::SyncLost { through } => self.on_sync_lost(through, out),
             Input::Touched { sessions } => self.on_touched(&sessions),
-            Input::Heard { through, sessions } => self.on_heard(through, &sessions, out),
+            Input::Counted { through, sessions } => self.on_counted(through, &sessions, out),
             Input::Removed => self.on_removed(out),
             Input::Diverged => self.on_diverged(out),
             Input::Reconfigured { number, result } => self.on_reconfigured(number, result, out),
@@ -179,20 +185,11 @@ impl Replica {
             Input::Room { connection, unwritten_bytes } => {
                 self.on_room(connection, unwritten_bytes, out);
             }
+            Input::Unread { connection, unwritten_bytes } => {
+                self.on_unread(connection, unwritten_bytes);
+            }
+            Input::Restore { state } => self.on_restore(*state, out),
             Input::GoOn => self.go_on(out),
-        }
-    }
-
-    /// Goes on with a newer state, from a snapshot. Watches fire as if their clients had
-    /// reconnected, and connections that cannot be served on without a gap are closed; where there
-    /// are many, that is left for [`Input::GoOn`].
-    pub fn restore(&mut self, now: Now, state: State, out: &mut Vec<Output>) {
-        self.now = now;
-        self.finish(out);
-        self.begin_step();
-        self.install(state, out);
-        if self.role == Role::Leader {
-            self.begin_to_lead();
         }
     }
 
@@ -242,7 +239,7 @@ impl Replica {
         }
     }
 
-    fn forget(&mut self, connection: ConnectionId) -> Option<Connection> {
+    fn forget(&mut self, connection: ConnectionId) -> Option<Client> {
         let gone = self.connections.remove(&connection)?;
         if !self.watches.remove_some(connection, WATCHES_AT_ONCE) {
             self.rest.gone.push_back(connection);

@@ -164,6 +164,8 @@ impl Replica {
     fn begin_command(&mut self, command: Command, out: &mut Vec<Output>) {
         let Some(Applying { stamp, origin, ours, .. }) = &self.applying else { return };
         let (stamp, origin, ours, number) = (*stamp, *origin, *ours, command.number);
+        let left = self.storm.len();
+        invariant!(left == 0, "command {number} begins with {left} changes not notified");
         if ours {
             self.answer_before(number, out);
         }

@@ -56,7 +56,7 @@ impl CommandDraft {
 
 /// The proposals without an outcome, in the order of their numbers, without a gap.
 #[derive(Debug)]
-pub(crate) struct Proposals {
+pub(crate) struct OpenProposals {
     waiting: VecDeque<ProposalOwner>,
     /// The number of the front.
     first: u64,
@@ -64,7 +64,7 @@ pub(crate) struct Proposals {
     background: usize,
 }
 
-impl Proposals {
+impl OpenProposals {
     pub(crate) const fn new() -> Self {
         Self { waiting: VecDeque::new(), first: 1, background: 0 }
     }
@@ -89,6 +89,13 @@ impl Proposals {
         self.last()
     }
 
+    /// Checks the count of the leader's own.
+    pub(crate) fn check(&self) {
+        let own = self.waiting.iter().filter(|waiting| waiting.is_background()).count();
+        let counted = self.background;
+        invariant!(own == counted, "{own} proposals of the leader are counted as {counted}");
+    }
+
     /// The connection that waits for a command.
     pub(crate) fn connection_of(&self, number: u64) -> Option<ConnectionId> {
         let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
@@ -109,6 +116,9 @@ impl Proposals {
             return None;
         }
         let waiting = self.waiting.pop_front()?;
+        let (own, left, first) = (self.background, self.waiting.len() + 1, self.first);
+        invariant!(own <= left, "{own} of the {left} proposals from {first} on are the leader's");
+        invariant!(own > 0 || !waiting.is_background(), "proposal {first} was not counted");
         self.background -= usize::from(waiting.is_background());
         self.first += 1;
         Some((self.first - 1, waiting))

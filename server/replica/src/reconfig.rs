@@ -5,22 +5,13 @@ use bytes::Bytes;
 use zoolet_jute::{ErrorCode, Id, Reply, SessionId, Stat, perms};
 
 use super::proposals::{CommandDraft, ProposalOwner};
-use super::session::{PendingRequest, ReplyTo};
+use super::session::PendingRequest;
 use super::state::State;
+use super::written::Written;
 use super::{ConnectionId, Op, Output, Replica, Role};
 
 /// The ensemble's own znode.
 const CONFIG: &str = "/zookeeper/config";
-
-/// `/zookeeper/config` as a change has left it at the leader: the answer of a server that the
-/// change has removed, which gets no more of the log.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
-    /// Its data.
-    pub text: String,
-    /// Its stat.
-    pub stat: Stat,
-}
 
 impl Replica {
     /// Hands the change of the ensemble at the front of a connection's queue on, if one is there.
@@ -45,18 +36,18 @@ impl Replica {
         let Some(connection) = self.reconfigs.remove(&number) else { return };
         let Some(asking) = self.connections.get_mut(&connection) else { return };
         let Some(pending) = asking.pop_reconfig(number) else { return };
-        let PendingRequest { xid, since_ms, .. } = pending;
+        let PendingRequest { reply_to: to, .. } = pending;
         if let Ok(Some(Written { text, stat })) = result {
             let reply = Reply::Data(Some(Bytes::from(text)), stat);
             let (zxid, result) = (stat.mzxid, Ok(reply));
-            out.push(Output::Reply { connection, xid, zxid, result, since_ms });
+            out.push(Output::Reply { to, zxid, result });
             return self.close(connection, out);
         }
         let written = result.and_then(|_| {
             let stat = self.state.stat(CONFIG).ok_or(ErrorCode::NoNode)?;
             Ok(Reply::Data(self.state.data(CONFIG), stat))
         });
-        self.reply(ReplyTo { connection, xid, since_ms }, written, out);
+        self.reply(to, written, out);
         if self.serving {
             self.drain(connection, out);
         } else {

@@ -2,7 +2,7 @@
 
 use zoolet_jute::SessionId;
 
-use super::session::Connection;
+use super::session::Client;
 use super::state::PathList;
 use super::watch::WatchPlace;
 use super::{ConnectionId, Replica, Role};
@@ -63,12 +63,12 @@ impl Replica {
 
     /// The unanswered requests of a connection; none if it is not known.
     pub fn queued(&self, connection: ConnectionId) -> usize {
-        self.connections.get(&connection).map_or(0, Connection::queued)
+        self.connections.get(&connection).map_or(0, Client::queued)
     }
 
     /// Every connection.
     pub fn connections(&self) -> Vec<ConnectionReport> {
-        let report = |(&connection, known): (&ConnectionId, &Connection)| {
+        let report = |(&connection, known): (&ConnectionId, &Client)| {
             let accepted = self.sessions.get(&known.session) == Some(&connection);
             ConnectionReport {
                 connection,

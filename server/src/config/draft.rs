@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use zoolet_replica::ServerId;
 
 use super::error::{ConfigError, Warning};
-use super::member::{Member, Role, SERVER_ID_MAX};
+use super::member::{Member, MemberRole, SERVER_ID_MAX};
 use super::model::ServerConfig;
 use super::setting::{Setting, Value};
 
@@ -238,7 +238,7 @@ impl Draft {
 
     fn check_members(&self) -> Result<(), ConfigError> {
         let members = &self.config.members;
-        if !members.values().any(|member| member.role == Role::Participant) {
+        if !members.values().any(|member| member.role == MemberRole::Participant) {
             let why = "every server is an observer: at least one participant is needed";
             let first = members.keys().next().copied().unwrap_or(self.config.server_id);
             return Err(self.member_error(first, why));
@@ -305,7 +305,8 @@ impl Draft {
     }
 
     fn warn_of_even_voters(&mut self) {
-        let voters = self.config.members.values().filter(|m| m.role == Role::Participant).count();
+        let voters =
+            self.config.members.values().filter(|m| m.role == MemberRole::Participant).count();
         if voters == 0 || !voters.is_multiple_of(2) {
             return;
         }

@@ -8,7 +8,7 @@ use zoolet_replica::ServerId;
 
 use super::address::HostPort;
 use super::error::ConfigError;
-use super::member::{Member, Role, SERVER_ID_MAX, cluster_id_of};
+use super::member::{Member, MemberRole, SERVER_ID_MAX, cluster_id_of};
 use super::model::{EnsembleConfig, ServerConfig};
 use super::toml_file::neighbor;
 
@@ -77,7 +77,7 @@ fn member(ports: LoopbackPorts) -> Member {
         peer: loopback(ports.peer),
         election_port: neighbor(ports.peer),
         client: Some(loopback(ports.client)),
-        role: Role::Participant,
+        role: MemberRole::Participant,
     }
 }
 

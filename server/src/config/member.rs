@@ -25,14 +25,14 @@ pub(super) fn parse_server_id(text: &str) -> Result<ServerId, String> {
 
 /// Whether a member votes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub enum MemberRole {
     /// Votes, and can lead.
     Participant,
     /// Follows without a vote (protocol, section 15.5).
     Observer,
 }
 
-impl Role {
+impl MemberRole {
     /// The word for it in `server.N=` lines and in `cluster.toml`.
     pub const fn name(self) -> &'static str {
         match self {
@@ -42,7 +42,7 @@ impl Role {
     }
 }
 
-impl FromStr for Role {
+impl FromStr for MemberRole {
     type Err = String;
 
     /// Letter case does not count, as in Apache ZooKeeper.
@@ -65,7 +65,7 @@ pub struct Member {
     /// Where clients reach it, when its `server.N=` line says so.
     pub client: Option<HostPort>,
     /// Whether it votes.
-    pub role: Role,
+    pub role: MemberRole,
 }
 
 impl Member {
@@ -75,7 +75,7 @@ impl Member {
             peer: HostPort::new("127.0.0.1", 0),
             election_port: 0,
             client: Some(client),
-            role: Role::Participant,
+            role: MemberRole::Participant,
         }
     }
 
@@ -123,13 +123,13 @@ impl fmt::Display for Member {
 }
 
 /// `host:quorumPort:electionPort[:role]`.
-fn parse_address(text: &str) -> Result<(HostPort, u16, Role), String> {
+fn parse_address(text: &str) -> Result<(HostPort, u16, MemberRole), String> {
     const EXPECTED: &str = "expected host:quorumPort:electionPort[:role]";
     let (host, rest) = split_host(text)?;
     let mut parts = rest.ok_or(EXPECTED)?.split(':');
     let peer_port = parse_port(parts.next().ok_or(EXPECTED)?)?;
     let election_port = parse_port(parts.next().ok_or(EXPECTED)?)?;
-    let role = parts.next().map_or(Ok(Role::Participant), str::parse)?;
+    let role = parts.next().map_or(Ok(MemberRole::Participant), str::parse)?;
     if parts.next().is_some() {
         return Err(EXPECTED.to_owned());
     }

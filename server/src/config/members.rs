@@ -84,7 +84,7 @@ fn share_an_address(one: &Member, other: &Member) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::member::Role;
+    use super::super::member::MemberRole;
     use super::*;
 
     const THREE: &str = "server.1=a:2888:3888:participant;2181\n\
@@ -95,7 +95,7 @@ mod tests {
     fn the_text_of_the_znode_is_read() {
         let members = parse_members(THREE).unwrap();
         assert_eq!(members.len(), 3);
-        assert_eq!(members[&3].role, Role::Observer);
+        assert_eq!(members[&3].role, MemberRole::Observer);
         assert_eq!(members[&1].to_string(), "a:2888:3888:participant;0.0.0.0:2181");
         assert_eq!(parse_members(&THREE.replace('\n', ",")).unwrap(), members);
     }
@@ -107,7 +107,7 @@ mod tests {
         let changed = change_members(&members, Some(joining), Some("3, 77")).unwrap();
         assert_eq!(changed.keys().copied().collect::<Vec<_>>(), [1, 2, 4]);
         assert_eq!(changed[&2].to_string(), "d:2888:3888:observer;0.0.0.0:2182");
-        assert_eq!(changed[&4].role, Role::Participant);
+        assert_eq!(changed[&4].role, MemberRole::Participant);
         assert_eq!(change_members(&members, None, Some("")).unwrap(), members);
     }
 

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use zoolet_replica::{DigestAlgorithm, FeatureLevel, ServerId};
 
 use super::address::HostPort;
-use super::member::{Member, Role, STANDALONE_ID, derive_cluster_id, members_text};
+use super::member::{Member, MemberRole, STANDALONE_ID, derive_cluster_id, members_text};
 
 /// The whole configuration of one server.
 ///
@@ -82,8 +82,8 @@ impl ServerConfig {
     }
 
     /// Whether this server votes or observes.
-    pub fn role(&self) -> Role {
-        self.member().map_or(Role::Participant, |member| member.role)
+    pub fn role(&self) -> MemberRole {
+        self.member().map_or(MemberRole::Participant, |member| member.role)
     }
 
     /// How long a server may take to find a leader before it says so, in milliseconds.

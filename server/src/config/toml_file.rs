@@ -11,7 +11,7 @@ use super::draft::{At, Draft, Loaded};
 use super::error::{ConfigError, Warning};
 use super::files::Source;
 use super::hint::did_you_mean;
-use super::member::{Member, Role, parse_server_id};
+use super::member::{Member, MemberRole, parse_server_id};
 use super::model::ServerConfig;
 use super::setting::Value;
 use super::settings::{SECTIONS, SETTINGS, find};
@@ -55,11 +55,11 @@ pub(super) fn read_all(source: &Source) -> Result<(Vec<ServerConfig>, Vec<Warnin
 /// A file that has been read, before it is known which server this is.
 struct Parsed {
     draft: Draft,
-    servers: Vec<Server>,
+    servers: Vec<ServerSection>,
 }
 
 /// One `[[server]]`, besides what all servers know of it.
-struct Server {
+struct ServerSection {
     id: ServerId,
     line: usize,
     peer: Option<HostPort>,
@@ -184,7 +184,7 @@ struct ServerTable<'a> {
 }
 
 impl ServerTable<'_> {
-    fn read(&self) -> Result<(Server, Member), ConfigError> {
+    fn read(&self) -> Result<(ServerSection, Member), ConfigError> {
         self.check_keys()?;
         let id = self.required("id", "a server id, 0 to 255", |value| {
             let id = value.as_integer().filter(|id| id.radix() == 10)?;
@@ -194,9 +194,9 @@ impl ServerTable<'_> {
         let client = self.required("client", "\"host:port\"", address)?;
         let role = self
             .optional("role", "\"participant\" or \"observer\"", |value| {
-                value.as_str()?.parse::<Role>().ok()
+                value.as_str()?.parse::<MemberRole>().ok()
             })?
-            .unwrap_or(Role::Participant);
+            .unwrap_or(MemberRole::Participant);
         // A directory is where the file is: both can be copied or moved together.
         let base = self.source.file.parent().unwrap_or(Path::new(""));
         let path = |value: &DeValue<'_>| path(value).map(|path| base.join(path));
@@ -208,7 +208,7 @@ impl ServerTable<'_> {
             member.peer = peer.clone();
             member.election_port = self.election_port(peer.port)?;
         }
-        let server = Server { id, line: self.line, peer, client, data_dir, data_log_dir };
+        let server = ServerSection { id, line: self.line, peer, client, data_dir, data_log_dir };
         Ok((server, member))
     }
 
@@ -281,7 +281,7 @@ fn path(value: &DeValue<'_>) -> Option<PathBuf> {
 }
 
 /// What the servers of one file must not have in common, and must all have.
-fn check_servers(source: &Source, servers: &[Server]) -> Result<(), ConfigError> {
+fn check_servers(source: &Source, servers: &[ServerSection]) -> Result<(), ConfigError> {
     if servers.len() < 2 {
         return Ok(());
     }

@@ -3,11 +3,11 @@
 use zoolet_jute::{
     ConnectResponse, Encode, ReplyHeader, SessionId, WatcherEvent, Xid, Zxid, frame,
 };
-use zoolet_replica::ConnectionId;
+use zoolet_replica::{ConnectionId, ReplyTo, invariant};
 
 use super::Inner;
-use super::answer::Answer;
-use super::flow_control::Connection;
+use super::flow_control::ConnectionLoad;
+use super::outgoing_reply::OutgoingReply;
 use crate::clock::Now;
 use crate::metrics::Answered;
 use crate::outbox::{Accepted, Closing};
@@ -33,23 +33,26 @@ impl Inner {
         }));
     }
 
-    pub(super) fn reply(&mut self, now: Now, connection: ConnectionId, answer: Answer) {
+    pub(super) fn reply(&mut self, now: Now, answer: OutgoingReply) {
+        let ReplyTo { connection, xid, since_ms, in_flight } = answer.to;
         let Some(entry) = self.connections.get_mut(&connection) else { return };
-        let answered = entry.answered(answer.xid == Xid::PING);
-        self.requests_in_flight -= usize::from(answered.is_some());
-        self.bytes_in_flight -= answered.as_ref().map_or(0, |answered| answered.bytes);
+        entry.answered(in_flight);
+        let (count, bytes) = (self.requests_in_flight, self.bytes_in_flight);
+        let is_counted = count > 0 && in_flight.bytes <= bytes;
+        invariant!(is_counted, "{in_flight:?} is one of {count} requests of {bytes} bytes");
+        self.requests_in_flight -= 1;
+        self.bytes_in_flight -= in_flight.bytes;
+        let took_ms = now.mono_ms.saturating_sub(since_ms);
         self.figures.sent += 1;
-        self.figures.latency.record(answer.took_ms);
+        self.figures.latency.record(took_ms);
         let queued = entry.in_flight() as u64;
-        let op = answered.and_then(|answered| answered.op);
         if !entry.outbox.could_hold(answer.bulk_bytes()) {
             self.wakers.extend(entry.outbox.close(Closing::TooLong));
             return;
         }
         self.wakers.extend(entry.outbox.push(|out| {
-            let Answer { xid, zxid, took_ms, .. } = answer;
+            let (op, zxid, now_ms) = (in_flight.op, answer.zxid, now.mono_ms);
             answer.encode(out);
-            let now_ms = now.mono_ms;
             out.traffic.answered(Answered { op, xid, zxid, took_ms, now_ms });
             out.traffic.queued = queued;
         }));
@@ -75,7 +78,7 @@ impl Inner {
     }
 
     /// Takes a connection and what it has in flight out of the books.
-    pub(super) fn forget(&mut self, connection: ConnectionId) -> Option<Connection> {
+    pub(super) fn forget(&mut self, connection: ConnectionId) -> Option<ConnectionLoad> {
         let entry = self.connections.remove(&connection)?;
         self.requests_in_flight -= entry.in_flight();
         self.bytes_in_flight -= entry.bytes_in_flight();

@@ -5,8 +5,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use zoolet_jute::{OpCode, Request};
-use zoolet_replica::{BadRequest, ConnectionId};
+use zoolet_jute::Request;
+use zoolet_replica::{BadRequest, ConnectionId, InFlight, invariant};
 
 use super::{Inner, Received};
 use crate::clock::Now;
@@ -19,7 +19,7 @@ const LONG_READS_MAX: usize = 32;
 
 /// The bounds on requests without a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct FlowLimits {
     /// Requests of one connection.
     pub connection_requests_max: usize,
     /// Requests of all connections. At it, a connection is still granted one at a time, so that
@@ -33,7 +33,7 @@ pub struct Limits {
     pub wait_ms_max: u64,
 }
 
-impl Default for Limits {
+impl Default for FlowLimits {
     fn default() -> Self {
         Self {
             connection_requests_max: 1000,
@@ -58,18 +58,9 @@ pub enum Admission {
     Closed,
 }
 
-/// A request that was taken and not answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct InFlight {
-    pub(super) op: Option<OpCode>,
-    pub(super) bytes: usize,
-    /// As how many reads with long replies it counts.
-    long_reads: usize,
-}
-
 /// A connection, as the host keeps it.
 #[derive(Debug)]
-pub(super) struct Connection {
+pub(super) struct ConnectionLoad {
     pub(super) outbox: Arc<Outbox>,
     /// Whether the handshake is answered: requests behind it wait until then.
     pub(super) accepted: bool,
@@ -77,49 +68,54 @@ pub(super) struct Connection {
     is_held_up: bool,
     /// When a wait for its own client was last seen to be over.
     held_up_ms: u64,
-    in_flight: VecDeque<InFlight>,
-    // Invariant: the sums over `in_flight`.
+    /// The requests without a reply; their bytes, and as how many reads with long replies they
+    /// count.
+    in_flight: usize,
     bytes: usize,
     long_reads: usize,
 }
 
-impl Connection {
+impl ConnectionLoad {
     pub(super) fn new(outbox: Arc<Outbox>) -> Self {
         Self {
             outbox,
             accepted: false,
             is_held_up: false,
             held_up_ms: 0,
-            in_flight: VecDeque::new(),
+            in_flight: 0,
             bytes: 0,
             long_reads: 0,
         }
     }
 
     pub(super) fn in_flight(&self) -> usize {
-        self.in_flight.len()
+        self.in_flight
     }
 
     pub(super) fn bytes_in_flight(&self) -> usize {
         self.bytes
     }
 
-    /// Takes the request off that is answered now: replies go out in order, those to pings aside.
-    pub(super) fn answered(&mut self, is_ping: bool) -> Option<InFlight> {
-        let is_it = |request: &InFlight| (request.op == Some(OpCode::Ping)) == is_ping;
-        let at = self.in_flight.iter().position(is_it).unwrap_or(0);
-        let answered = self.in_flight.remove(at)?;
-        self.bytes -= answered.bytes;
-        self.long_reads -= answered.long_reads;
-        Some(answered)
+    /// Takes off a request that is replied to.
+    pub(super) fn answered(&mut self, request: InFlight) {
+        let (count, bytes, reads) = (self.in_flight, self.bytes, self.long_reads);
+        let is_counted = count > 0 && request.bytes <= bytes && request.long_reads <= reads;
+        invariant!(
+            is_counted,
+            "{request:?} is one of {count} requests of {bytes} bytes, {reads} long"
+        );
+        self.in_flight -= 1;
+        self.bytes -= request.bytes;
+        self.long_reads -= request.long_reads;
     }
 
-    fn take(&mut self, received: &Received) {
+    fn take(&mut self, received: &Received) -> InFlight {
         let Received { op, bytes, .. } = *received;
         let long_reads = long_reads(received);
-        self.in_flight.push_back(InFlight { op, bytes, long_reads });
+        self.in_flight += 1;
         self.bytes += bytes;
         self.long_reads += long_reads;
+        InFlight { op, bytes, long_reads }
     }
 
     /// Whether another read with a long reply would be one too many. One goes through in any case.
@@ -156,7 +152,7 @@ impl Inner {
         connection: ConnectionId,
         requests: &mut VecDeque<Received>,
         queue_is_full: bool,
-    ) -> Result<Received, Admission> {
+    ) -> Result<(Received, InFlight), Admission> {
         let Some(entry) = self.connections.get_mut(&connection) else {
             return Err(Admission::Closed);
         };
@@ -185,9 +181,9 @@ impl Inner {
             received.request = Err(BadRequest::Throttled);
             self.figures.throttled += 1;
         }
-        entry.take(&received);
+        let in_flight = entry.take(&received);
         self.requests_in_flight += 1;
-        self.bytes_in_flight += received.bytes;
-        Ok(received)
+        self.bytes_in_flight += in_flight.bytes;
+        Ok((received, in_flight))
     }
 }

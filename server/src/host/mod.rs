@@ -1,14 +1,15 @@
 //! The host: the lock around the replica, and where its outputs go.
 //!
-//! Everything that happens to a server comes in through one of the methods here, takes the lock
-//! once, steps the replica, and hands the outputs on in order before the lock is released: replies
-//! and watch events into the outboxes of their connections, commands to [`Proposals`]. Tasks that
-//! wait for an outbox are woken once per batch, behind the lock.
+//! Everything that happens to a server takes the lock, steps the replica with an [`Input`], and hands
+//! the outputs on in order before the lock is released: replies and watch events into the outboxes
+//! of their connections, commands to [`Proposals`]. Tasks that wait for an outbox are woken once per
+//! batch, behind the lock. What is not a client's nor an entry of the log comes in by
+//! [`Host::input`].
 
-mod answer;
 mod deliver;
 mod flow_control;
 mod lock;
+mod outgoing_reply;
 mod quota_log;
 mod received;
 mod report;
@@ -27,12 +28,12 @@ use std::task::Waker;
 use bytes::Bytes;
 use tokio::sync::watch;
 use tracing::error;
-use zoolet_jute::{ConnectRequest, ErrorCode, Id, ReconfigRequest, SessionId, Stat};
+use zoolet_jute::{ConnectRequest, Id, ReconfigRequest, SessionId, Stat};
 use zoolet_replica::state::{Admitted, SnapshotView, State};
-use zoolet_replica::{Command, ConnectionId, Entry, Input, Output, Replica, Role, Written};
+use zoolet_replica::{Command, ConnectionId, DecodedEntry, Input, Output, Replica};
 
-use self::flow_control::Connection;
-pub use self::flow_control::{Admission, Limits};
+use self::flow_control::ConnectionLoad;
+pub use self::flow_control::{Admission, FlowLimits};
 use self::lock::TurnLock;
 use self::quota_log::QuotaLog;
 pub use self::received::Received;
@@ -50,9 +51,6 @@ const REQUESTS_PER_HOLD: u64 = 256;
 /// So much work of the log's entries is done under one lock, in units of about a microsecond.
 const WORK_PER_HOLD: u64 = 1000;
 
-/// The signs of life of sessions that are noted under one lock.
-const SESSIONS_PER_HOLD: usize = 1000;
-
 /// Where a replica's wishes go.
 ///
 /// All calls happen under the host's lock and in the order of the outputs, so an implementation
@@ -62,14 +60,15 @@ pub trait Proposals: Debug + Send + Sync + 'static {
     fn propose(&self, command: Command);
 
     /// Finds out up to where the log is committed now, sees to it that everything up to there is
-    /// applied here, and then says [`Host::synced`].
+    /// applied here, and then says [`Input::Synced`].
     fn sync(&self, number: u64);
 
-    /// Has the leader change the ensemble; the outcome goes to [`Host::reconfigured`].
+    /// Has the leader change the ensemble; the outcome comes as
+    /// [`Input::Reconfigured`].
     fn reconfig(&self, number: u64, request: ReconfigRequest, identities: Arc<[Id]>);
 
-    /// Reports to the leader that these sessions' clients gave a sign of life; what it has counted goes to
-    /// [`Host::heard`].
+    /// Reports to the leader that these sessions' clients gave a sign of life; what it has counted
+    /// comes as [`Input::Counted`].
     fn touch(&self, number: u64, sessions: Vec<SessionId>);
 
     /// The memory of the commands that wait to be proposed, those of closed connections too.
@@ -108,9 +107,9 @@ pub struct Host {
 #[derive(Debug)]
 struct Inner {
     replica: Replica,
-    limits: Limits,
+    limits: FlowLimits,
     /// Those that have sent their `ConnectRequest` and that the replica has not closed.
-    connections: BTreeMap<ConnectionId, Connection>,
+    connections: BTreeMap<ConnectionId, ConnectionLoad>,
     /// Requests without a reply, over all connections, and their bytes.
     requests_in_flight: usize,
     bytes_in_flight: usize,
@@ -148,7 +147,7 @@ impl Host {
         clock: Arc<dyn Clock>,
         proposals: Arc<dyn Proposals>,
     ) -> Arc<Self> {
-        Self::with_limits(replica, clock, proposals, Limits::default())
+        Self::with_limits(replica, clock, proposals, FlowLimits::default())
     }
 
     /// A host.
@@ -156,7 +155,7 @@ impl Host {
         replica: Replica,
         clock: Arc<dyn Clock>,
         proposals: Arc<dyn Proposals>,
-        limits: Limits,
+        limits: FlowLimits,
     ) -> Arc<Self> {
         let serving = AtomicBool::new(replica.serving());
         let inner = Inner {
@@ -202,6 +201,17 @@ impl Host {
         self.read_only.load(Ordering::Relaxed)
     }
 
+    /// Takes what happened to the server as a whole. What happens to one connection has methods of
+    /// its own, because requests are admitted and counted here, and so have entries of the log,
+    /// which are applied in several holds of the lock.
+    pub fn input(&self, input: Input) {
+        let mut next = Some(input);
+        while let Some(mut input) = next {
+            next = input.split_off();
+            self.locked(|inner, now| self.take_input(inner, now, input));
+        }
+    }
+
     /// Takes a client's `ConnectRequest`; the answer goes to the outbox when the session is in the
     /// log. While the queue of proposals is full, nothing is done and the caller is to try again
     /// later: each session puts a command into that queue, and a client that connects again and
@@ -223,7 +233,7 @@ impl Host {
             }
             inner.figures.received += 1;
             outbox.count(|traffic| traffic.received += 1);
-            inner.connections.insert(connection, Connection::new(Arc::clone(outbox)));
+            inner.connections.insert(connection, ConnectionLoad::new(Arc::clone(outbox)));
             let request = request.clone();
             self.step(inner, now, Input::Connect { connection, peer, request });
             Admission::Open
@@ -244,6 +254,11 @@ impl Host {
         }
     }
 
+    fn take_input(&self, inner: &mut Inner, now: Now, input: Input) {
+        self.step(inner, now, input);
+        self.publish_serving(inner);
+    }
+
     /// Takes some requests; `None` if more may be taken.
     fn take(
         &self,
@@ -254,16 +269,16 @@ impl Host {
     ) -> Option<Admission> {
         if let Some(entry) = inner.connections.get(&connection) {
             let unwritten_bytes = entry.outbox.unwritten_bytes();
-            inner.replica.set_unread(connection, unwritten_bytes);
+            self.step(inner, now, Input::Unread { connection, unwritten_bytes });
         }
         let mut taken = 0;
         // What is taken here is in the books of the connection.
         let queue_is_full = self.proposals.queued_bytes() >= inner.limits.bytes_max;
         let admission = loop {
             match inner.admit(now, connection, requests, queue_is_full) {
-                Ok(Received { xid, request, .. }) => {
+                Ok((Received { xid, request, .. }, in_flight)) => {
                     taken += 1;
-                    self.step(inner, now, Input::Request { connection, xid, request });
+                    self.step(inner, now, Input::Request { connection, xid, request, in_flight });
                 }
                 Err(admission) => break Some(admission),
             }
@@ -292,7 +307,7 @@ impl Host {
     /// The next entries of the log, each with the term of its leader. Returns how far this server's
     /// commands are admitted when all are applied; meanwhile others get their turn at the lock.
     pub fn commit_many(&self, entries: impl IntoIterator<Item = (u64, Bytes)>) -> Admitted {
-        let decode = |(term, batch)| (term, Entry::decode(batch));
+        let decode = |(term, batch)| (term, DecodedEntry::decode(batch));
         let mut entries = entries.into_iter().map(decode).collect::<Vec<_>>().into_iter();
         loop {
             let done = self.locked(|inner, now| {
@@ -315,92 +330,6 @@ impl Host {
                 return admitted;
             }
         }
-    }
-
-    /// The outcome of the proposals up to this number that are still unanswered is unknown.
-    pub fn lost(&self, through: u64) {
-        self.locked(|inner, now| self.step(inner, now, Input::Lost { through }));
-    }
-
-    /// Everything that was committed before these syncs were asked for is applied.
-    pub fn synced(&self, through: u64) {
-        self.locked(|inner, now| self.step(inner, now, Input::Synced { through }));
-    }
-
-    /// These syncs failed.
-    pub fn sync_lost(&self, through: u64) {
-        self.locked(|inner, now| self.step(inner, now, Input::SyncLost { through }));
-    }
-
-    /// Clients of other servers gave a sign of life. Only the leader is notified. Returns the sessions that
-    /// it does not count: they have ended, or are about to.
-    pub fn touched(&self, sessions: &[SessionId]) -> Vec<SessionId> {
-        let mut refused = Vec::new();
-        for some in sessions.chunks(SESSIONS_PER_HOLD) {
-            self.locked(|inner, now| {
-                self.step(inner, now, Input::Touched { sessions: some.to_vec() });
-                let counts = |session: &SessionId| inner.replica.counts(*session);
-                refused.extend(some.iter().copied().filter(|session| !counts(session)));
-            });
-        }
-        refused
-    }
-
-    /// A leader has counted the signs of life of these sessions.
-    pub fn heard(&self, through: u64, sessions: &[SessionId]) {
-        for some in sessions.chunks(SESSIONS_PER_HOLD) {
-            let sessions = some.to_vec();
-            self.locked(|inner, now| self.step(inner, now, Input::Heard { through, sessions }));
-        }
-    }
-
-    /// This server's state differs from the majority's: nothing is served from it any more.
-    pub fn diverged(&self) {
-        self.locked(|inner, now| {
-            self.step(inner, now, Input::Diverged);
-            self.publish_serving(inner);
-        });
-    }
-
-    /// This server no longer belongs to the ensemble.
-    pub fn removed(&self) {
-        self.locked(|inner, now| {
-            self.step(inner, now, Input::Removed);
-            self.publish_serving(inner);
-        });
-    }
-
-    /// The server's part in the ensemble has changed, or the term in which it leads, which is zero
-    /// if it does not.
-    pub fn role(&self, role: Role, term: u64) {
-        self.locked(|inner, now| {
-            self.step(inner, now, Input::Role { role, term });
-            self.publish_serving(inner);
-        });
-    }
-
-    /// Time has passed; to be called several times in each tick.
-    pub fn tick(&self) {
-        self.locked(|inner, now| {
-            self.step(inner, now, Input::Tick);
-            self.publish_serving(inner);
-        });
-    }
-
-    /// A reconfiguration is done, with what it has written if it has removed this server, and
-    /// applied here otherwise; or it is refused.
-    pub fn reconfigured(&self, number: u64, result: Result<Option<Written>, ErrorCode>) {
-        self.locked(|inner, now| self.step(inner, now, Input::Reconfigured { number, result }));
-    }
-
-    /// The outcome of a reconfiguration is unknown.
-    pub fn reconfig_lost(&self, number: u64) {
-        self.locked(|inner, now| self.step(inner, now, Input::ReconfigLost { number }));
-    }
-
-    /// The members of the ensemble, when they are no longer those of the configuration file.
-    pub fn members(&self, text: String, write: bool) {
-        self.locked(|inner, now| self.step(inner, now, Input::Members { text, write }));
     }
 
     /// What decides whether these identities may change the ensemble now.
@@ -427,12 +356,7 @@ impl Host {
 
     /// Replaces the state by one that comes from a snapshot of another server.
     pub fn restore(&self, state: State) {
-        self.locked(|inner, now| {
-            let mut outputs = std::mem::take(&mut inner.outputs);
-            inner.replica.restore(now, state, &mut outputs);
-            self.dispatch(inner, now, outputs);
-            self.publish_serving(inner);
-        });
+        self.input(Input::Restore { state: Box::new(state) });
         // The look at the watches.
         self.commit_many([]);
     }

@@ -20,7 +20,7 @@ pub(super) struct QuotaLog {
 }
 
 impl QuotaLog {
-    pub(super) fn tell(&mut self, now_ms: u64, exceeded: QuotaExceeded) {
+    pub(super) fn log(&mut self, now_ms: u64, exceeded: QuotaExceeded) {
         let QuotaExceeded { path, limit, is_hard, allowed, value } = exceeded;
         if !self.is_due(now_ms, &path, limit) {
             return;
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_limit_is_told_once_in_a_while_and_what_is_remembered_is_bounded() {
+    fn each_limit_is_logged_once_in_a_while_and_what_is_remembered_is_bounded() {
         let mut log = QuotaLog::default();
         assert!(log.is_due(0, "/a", "count"));
         assert!(!log.is_due(AGAIN_AFTER_MS - 1, "/a", "count"));

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_that_no_client_may_ask_for_are_told_apart_from_bad_bodies() {
+    fn operations_that_no_client_may_ask_for_are_not_bad_bodies() {
         for op in [0, -1, 10, 13, 20, -10, 23, 99, 108, i32::MIN, i32::MAX] {
             let received = Received::decode(frame(1, op, &[]), 0).unwrap();
             assert_eq!(received.request, Err(BadRequest::Op), "operation {op}");

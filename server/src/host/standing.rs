@@ -2,8 +2,9 @@
 //! which commands the ensemble has agreed on.
 
 use bytes::Bytes;
+use zoolet_jute::SessionId;
 use zoolet_replica::state::Admitted;
-use zoolet_replica::{FeatureLevel, Input, Levels};
+use zoolet_replica::{Input, Levels};
 
 use super::Host;
 
@@ -22,7 +23,7 @@ impl Host {
     /// number than before, its commands so far are lost. Returns the number of the last of them.
     pub fn started(&self, boot: u64) -> u64 {
         self.locked(|inner, now| {
-            self.step(inner, now, Input::Started { boot });
+            self.take_input(inner, now, Input::Started { boot });
             inner.replica.last_proposed()
         })
     }
@@ -32,8 +33,17 @@ impl Host {
         self.locked(|inner, _| inner.replica.levels())
     }
 
-    /// All servers of the ensemble have this feature level.
-    pub fn level(&self, level: FeatureLevel) {
-        self.locked(|inner, now| self.step(inner, now, Input::Level { level }));
+    /// Takes signs of life of other servers' clients. Only the leader gets this. Returns the
+    /// sessions that it does not count: they have ended, or are about to.
+    pub fn touched(&self, sessions: &[SessionId]) -> Vec<SessionId> {
+        let mut refused = Vec::new();
+        for some in sessions.chunks(Input::SESSIONS_MAX) {
+            self.locked(|inner, now| {
+                self.take_input(inner, now, Input::Touched { sessions: some.to_vec() });
+                let counts = |session: &SessionId| inner.replica.counts(*session);
+                refused.extend(some.iter().copied().filter(|session| !counts(session)));
+            });
+        }
+        refused
     }
 }

@@ -2,7 +2,7 @@
 
 use zoolet_replica::{ConnectionId, Input, Output};
 
-use super::answer::{Answer, Body};
+use super::outgoing_reply::{OutgoingReply, ReplyBody};
 use super::{Host, Inner, OUTPUTS_KEPT_MAX};
 use crate::clock::Now;
 use crate::process::drop_elsewhere;
@@ -73,15 +73,14 @@ impl Host {
                 Output::Accept { connection, response } => {
                     inner.accept(now, connection, &response);
                 }
-                Output::Reply { connection, xid, zxid, result, since_ms } => {
-                    let took_ms = now.mono_ms.saturating_sub(since_ms);
-                    let result = result.map(Body::Short);
-                    inner.reply(now, connection, Answer { xid, zxid, result, took_ms });
+                Output::Reply { to, zxid, result } => {
+                    inner.reply(
+                        now,
+                        OutgoingReply { to, zxid, result: result.map(ReplyBody::Short) },
+                    );
                 }
-                Output::ReplyLong { connection, xid, zxid, body, since_ms } => {
-                    let took_ms = now.mono_ms.saturating_sub(since_ms);
-                    let result = Ok(Body::Long(body));
-                    inner.reply(now, connection, Answer { xid, zxid, result, took_ms });
+                Output::ReplyLong { to, zxid, body } => {
+                    inner.reply(now, OutgoingReply { to, zxid, result: Ok(ReplyBody::Long(body)) });
                 }
                 Output::AwaitRoom { connection } => inner.full.push(connection),
                 Output::Notify { connection, zxid, event } => {
@@ -89,7 +88,7 @@ impl Host {
                 }
                 Output::Close { connection } => inner.close(connection),
                 Output::Fail { why } => self.fail(inner, why),
-                Output::QuotaExceeded(exceeded) => inner.quota_log.tell(now.mono_ms, exceeded),
+                Output::QuotaExceeded(exceeded) => inner.quota_log.log(now.mono_ms, exceeded),
                 Output::Propose(command) => self.proposals.propose(command),
                 Output::Sync { number } => self.proposals.sync(number),
                 Output::Reconfig { number, request, identities } => {

@@ -7,10 +7,10 @@ use std::task::{Context, Waker};
 
 use bytes::{Buf, BytesMut};
 use zoolet_jute::{
-    Acl, CreateRequest, Decode, NullablePathRequest, PathWatchRequest, ReplyHeader, Request,
-    SetWatchesRequest, Xid, Zxid, frame,
+    Acl, CreateRequest, Decode, ErrorCode, NullablePathRequest, PathWatchRequest, ReplyHeader,
+    Request, SetWatchesRequest, Xid, Zxid, frame,
 };
-use zoolet_replica::{Batch, Options, Origin, ServerId};
+use zoolet_replica::{Batch, Options, Origin, Role, ServerId};
 
 use super::*;
 use crate::clock::RealClock;
@@ -56,15 +56,15 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        Self::with(Arc::new(RealClock::new()), Limits::default())
+        Self::with(Arc::new(RealClock::new()), FlowLimits::default())
     }
 
-    fn with(clock: Arc<dyn Clock>, limits: Limits) -> Self {
+    fn with(clock: Arc<dyn Clock>, limits: FlowLimits) -> Self {
         let kept = Arc::new(Kept::default());
         let replica = Replica::new(Options::new(ServerId(1), 1), State::new());
         let proposals: Arc<dyn Proposals> = Arc::clone(&kept) as _;
         let host = Host::with_limits(replica, clock, proposals, limits);
-        host.role(Role::Leader, 1);
+        host.input(Input::Role { role: Role::Leader, term: 1 });
         Self { host, kept }
     }
 
@@ -136,7 +136,7 @@ fn only_so_many_long_reads_wait_behind_a_sync() {
     asked.insert(0, sync());
     assert_eq!(bench.ask(connection, asked), 500 - 32);
     assert!(outbox.unwritten_bytes() < HIGH_WATER_BYTES);
-    bench.host.synced(1);
+    bench.host.input(Input::Synced { through: 1 });
     assert_eq!(bench.ask(connection, vec![list(); 500]), 0, "they are answered");
 }
 
@@ -160,7 +160,7 @@ fn long_lists_behind_a_sync_are_written_when_the_client_reads() {
     let mut asked = vec![list(); 32];
     asked.insert(0, sync());
     assert_eq!(bench.ask(connection, asked), 0);
-    bench.host.synced(1);
+    bench.host.input(Input::Synced { through: 1 });
     let (mut replies, mut rounds) = (BytesMut::new(), 0);
     loop {
         // One passes the high-water mark, and is the last.
@@ -204,7 +204,7 @@ fn long_lists_behind_a_sync_are_written_when_the_client_reads() {
 fn a_full_queue_of_proposals_admits_one_request_of_a_connection_at_a_time() {
     let bench = Bench::new();
     let (connection, _outbox) = bench.connect();
-    bench.kept.queued_bytes.store(Limits::default().bytes_max, Ordering::Relaxed);
+    bench.kept.queued_bytes.store(FlowLimits::default().bytes_max, Ordering::Relaxed);
     assert_eq!(bench.ask(connection, vec![sync(); 5]), 4);
     assert_eq!(bench.ask(connection, vec![sync(); 5]), 5);
     bench.kept.queued_bytes.store(0, Ordering::Relaxed);
@@ -237,7 +237,7 @@ fn errors(outbox: &Outbox) -> Vec<Option<ErrorCode>> {
 }
 
 fn throttling(hands: &Arc<Hands>) -> (Bench, ConnectionId, Arc<Outbox>) {
-    let limits = Limits { requests_max: 1, wait_ms_max: 100, ..Limits::default() };
+    let limits = FlowLimits { requests_max: 1, wait_ms_max: 100, ..FlowLimits::default() };
     let bench = Bench::with(Arc::clone(hands) as _, limits);
     let (connection, outbox) = bench.connect();
     taken(&outbox);
@@ -260,7 +260,7 @@ fn requests_that_have_waited_too_long_are_refused_in_their_places() {
     assert_eq!(bench.host.requests(connection, &mut waiting), Admission::Busy);
     assert_eq!(waiting.len(), 4, "they wait for the sync");
     hands.0.store(101, Ordering::Relaxed);
-    bench.host.synced(1);
+    bench.host.input(Input::Synced { through: 1 });
     assert_eq!(bench.host.requests(connection, &mut waiting), Admission::Open);
     assert_eq!(bench.ask(connection, vec![list()]), 0);
     let throttled = Some(ErrorCode::ThrottledOp);
@@ -290,7 +290,7 @@ fn no_request_is_refused_for_a_wait_for_its_own_client() {
 #[test]
 fn a_full_queue_of_proposals_admits_no_handshake() {
     let bench = Bench::new();
-    bench.kept.queued_bytes.store(Limits::default().bytes_max, Ordering::Relaxed);
+    bench.kept.queued_bytes.store(FlowLimits::default().bytes_max, Ordering::Relaxed);
     let (connection, outbox, admission) = bench.try_connect();
     assert!(bench.kept.commands.lock().unwrap().is_empty(), "nothing is proposed");
     assert_eq!(admission, Admission::Busy);
@@ -311,8 +311,8 @@ fn an_entry_that_cannot_be_read_ends_the_service() {
     assert!(why.contains("cannot be read"), "{why}");
     assert_eq!(bench.host.requests(connection, &mut VecDeque::new()), Admission::Closed);
     assert!(!bench.host.serving());
-    bench.host.role(Role::Leader, 2);
-    bench.host.tick();
+    bench.host.input(Input::Role { role: Role::Leader, term: 2 });
+    bench.host.input(Input::Tick);
     assert!(!bench.host.serving(), "not even with a role to serve in");
     let before = bench.host.digest();
     bench.commit();
@@ -335,7 +335,7 @@ fn room_for_a_burst_of_outputs_is_given_back() {
 #[test]
 fn the_longest_hold_of_the_lock_is_shown_until_a_reset() {
     let hands = Arc::new(Hands::default());
-    let bench = Bench::with(Arc::clone(&hands) as _, Limits::default());
+    let bench = Bench::with(Arc::clone(&hands) as _, FlowLimits::default());
     for until_ms in [5, 8] {
         bench.host.locked(|_, _| hands.0.store(until_ms, Ordering::Relaxed));
     }

@@ -367,8 +367,8 @@ impl Connection {
         if self.received.is_empty() && now >= idle_at {
             return Err(ConnectionError::Idle(idle_ms));
         }
-        let deaf_at = self.wrote_at + Duration::from_millis(timeout_ms);
-        if !self.outgoing.is_empty() && now >= deaf_at {
+        let slow_reader_at = self.wrote_at + Duration::from_millis(timeout_ms);
+        if !self.outgoing.is_empty() && now >= slow_reader_at {
             return Err(ConnectionError::SlowReader);
         }
         Ok((now + Duration::from_secs(1)).max(idle_at.min(now + Duration::from_millis(timeout_ms))))

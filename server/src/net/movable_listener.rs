@@ -55,7 +55,7 @@ impl MovableListener {
     ///
     /// Its own socket may be what is at the address: 0.0.0.0 and 127.0.0.1 have the ports in common.
     /// Then it is closed for a moment.
-    pub(super) async fn move_to(&mut self, address: &str, opened: Opened) -> io::Result<()> {
+    pub(super) async fn move_to(&mut self, address: &str, opened: ListenResult) -> io::Result<()> {
         let mut opened = opened;
         let is_taken = |error: &io::Error| error.kind() == io::ErrorKind::AddrInUse;
         if opened.as_ref().is_err_and(is_taken) && port_of(address) == port_of(&self.address) {
@@ -92,7 +92,7 @@ fn port_of(address: &str) -> Option<&str> {
 }
 
 /// A socket that was to be opened.
-pub(super) type Opened = io::Result<Box<dyn Listener>>;
+pub(super) type ListenResult = io::Result<Box<dyn Listener>>;
 
 /// When to move, and where to. It opens the sockets, because the lookup of a name may take long:
 /// clients are accepted at the old address meanwhile.
@@ -103,7 +103,7 @@ pub(super) struct Mover {
     /// Where the port listens; empty if it does not.
     address: String,
     /// The socket that is being opened, and where.
-    opening: Option<(String, BoxFuture<'static, Opened>)>,
+    opening: Option<(String, BoxFuture<'static, ListenResult>)>,
     /// When an address that is unavailable is tried again.
     retry_at: Option<Instant>,
     /// The pause before that; it doubles from failure to failure.
@@ -134,7 +134,7 @@ impl Mover {
 
     /// Waits until the port is to move, and the socket was opened or could not be. It may be dropped
     /// and called again at any time.
-    pub(super) async fn next(&mut self) -> (String, Opened) {
+    pub(super) async fn next(&mut self) -> (String, ListenResult) {
         loop {
             let retry_at = self.retry_at;
             let retry = async {
@@ -216,7 +216,7 @@ mod tests {
     struct TestNet;
 
     impl Net for TestNet {
-        fn listen<'a>(&'a self, address: &'a str, backlog: u32) -> BoxFuture<'a, Opened> {
+        fn listen<'a>(&'a self, address: &'a str, backlog: u32) -> BoxFuture<'a, ListenResult> {
             match address {
                 "slow:1" => Box::pin(pending()),
                 "taken:1" => Box::pin(async { Err(io::ErrorKind::AddrInUse.into()) }),

@@ -14,7 +14,7 @@ use super::connection::Connection;
 use super::context::PortContext;
 use super::movable_listener::{MovableListener, Mover};
 use super::options::PortOptions;
-use super::registry::Entry;
+use super::registry::RegisteredConnection;
 use crate::fatal::{Fatal, caught};
 use crate::host::Host;
 use crate::outbox::Outbox;
@@ -118,7 +118,7 @@ async fn serve_caught(stream: Box<dyn Stream>, peer: SocketAddr, context: Arc<Po
 async fn serve(stream: Box<dyn Stream>, peer: SocketAddr, context: Arc<PortContext>) {
     let outbox = Arc::new(Outbox::new(context.options.outbox_bytes_max));
     let since_ms = context.host.now().wall_ms;
-    let entry = Entry { peer, outbox: Arc::clone(&outbox), since_ms };
+    let entry = RegisteredConnection { peer, outbox: Arc::clone(&outbox), since_ms };
     let Some(permit) = context.registry.enter(entry) else {
         debug!(%peer, "refused: too many connections");
         return;

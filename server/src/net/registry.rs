@@ -14,7 +14,7 @@ const DESCRIPTORS_RESERVED: u64 = 64;
 
 /// One connection, as four-letter words show it.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct RegisteredConnection {
     pub(super) peer: SocketAddr,
     pub(super) outbox: Arc<Outbox>,
     /// When it was accepted, milliseconds since 1970.
@@ -32,7 +32,7 @@ pub(super) struct Registry {
 
 #[derive(Debug, Default)]
 struct Inner {
-    entries: BTreeMap<u64, Entry>,
+    entries: BTreeMap<u64, RegisteredConnection>,
     per_address: BTreeMap<IpAddr, usize>,
     handshakes: usize,
     last: u64,
@@ -68,7 +68,7 @@ impl Registry {
     }
 
     /// A place for a new connection; `None` if a limit is reached (protocol §1.3).
-    pub(super) fn enter(self: &Arc<Self>, entry: Entry) -> Option<ConnectionPermit> {
+    pub(super) fn enter(self: &Arc<Self>, entry: RegisteredConnection) -> Option<ConnectionPermit> {
         let address = entry.peer.ip();
         let mut inner = self.lock();
         let here = inner.per_address.get(&address).copied().unwrap_or(0);
@@ -107,7 +107,7 @@ impl Registry {
         self.lock().turned_away = TurnedAway::default();
     }
 
-    pub(super) fn entries(&self) -> Vec<Entry> {
+    pub(super) fn entries(&self) -> Vec<RegisteredConnection> {
         self.lock().entries.values().cloned().collect()
     }
 

@@ -8,7 +8,7 @@ use tracing::{info, warn};
 use zoolet_replica::Policy;
 use zoolet_storage::{DirectorySizes, Disk, WalOptions, WatchedDisk};
 
-use crate::config::{self, Role, ServerConfig};
+use crate::config::{self, MemberRole, ServerConfig};
 use crate::host;
 use crate::net::{EnsembleFigures, EnsembleSource, PortOptions, ServerInfo, Sizes};
 use crate::node::Seams;
@@ -78,7 +78,7 @@ pub(super) fn raft_options(
     let members = config.members.iter().map(|(id, member)| ConfiguredMember {
         server: *id,
         address: member.peer.to_string(),
-        is_voter: member.role == Role::Participant,
+        is_voter: member.role == MemberRole::Participant,
         line: member.to_string(),
     });
     replication::Options {
@@ -155,8 +155,8 @@ pub(super) fn replica_options(config: &ServerConfig, boot: u64) -> zoolet_replic
     }
 }
 
-pub(super) fn host_limits(config: &ServerConfig) -> host::Limits {
-    host::Limits {
+pub(super) fn host_limits(config: &ServerConfig) -> host::FlowLimits {
+    host::FlowLimits {
         connection_requests_max: config.limits.connection_requests_max,
         requests_max: config.limits.requests_max,
         bytes_max: config.limits.request_bytes_max,
@@ -207,7 +207,7 @@ pub(super) fn server_info(
         sync_limit_ticks: config.ensemble.sync_limit_ticks,
         peer_port: member.map_or(0, |member| member.peer.port),
         election_port: member.map_or(0, |member| member.election_port),
-        is_observer: config.role() == Role::Observer,
+        is_observer: config.role() == MemberRole::Observer,
         members_text: config.members_text(),
         ensemble: (!config.standalone).then(|| Arc::new(ensemble) as Arc<dyn EnsembleSource>),
     }

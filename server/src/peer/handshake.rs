@@ -146,7 +146,7 @@ pub enum HandshakeError {
 
 /// What the called side says to a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Verdict {
+enum HandshakeVerdict {
     Accepted = 0,
     Version = 1,
     Cluster = 2,
@@ -183,10 +183,10 @@ pub(super) async fn greet(
         return Err(HandshakeError::Magic);
     };
     let (theirs, verdict) = (head.get_u16(), head.get_u8());
-    if theirs != VERSION || verdict == Verdict::Version as u8 {
+    if theirs != VERSION || verdict == HandshakeVerdict::Version as u8 {
         return Err(HandshakeError::Version { theirs });
     }
-    if verdict == Verdict::Method as u8 {
+    if verdict == HandshakeVerdict::Method as u8 {
         return Err(HandshakeError::Method);
     }
     let welcome = read_part(stream).await?;
@@ -252,7 +252,7 @@ async fn receive_from(
     }
     let theirs = stream.read_u16().await?;
     if theirs != VERSION {
-        stream.write_all(&head(Verdict::Version)).await?;
+        stream.write_all(&head(HandshakeVerdict::Version)).await?;
         // What is left unread would take the answer back.
         stream.shutdown().await?;
         stream.take(UNKNOWN_BYTES_MAX).read_to_end(&mut Vec::new()).await?;
@@ -261,7 +261,7 @@ async fn receive_from(
     let hello = read_part(stream).await?;
     *server = Identity::decode(&mut hello.clone()).ok().map(|caller| caller.server);
     let (verdict, result) = match judge(hello.clone(), ours, any_cluster, method(secret)) {
-        Ok(judged) => (Verdict::Accepted, Ok(judged)),
+        Ok(judged) => (HandshakeVerdict::Accepted, Ok(judged)),
         Err((verdict, error)) => (verdict, Err(error)),
     };
     let mut welcome = Vec::new();
@@ -292,7 +292,7 @@ fn nonce(secret: Option<&Secret>) -> [u8; NONCE_BYTES] {
     secret.map_or([0; NONCE_BYTES], Secret::nonce)
 }
 
-fn head(verdict: Verdict) -> Vec<u8> {
+fn head(verdict: HandshakeVerdict) -> Vec<u8> {
     let mut head = Vec::new();
     head.put_slice(&MAGIC);
     head.put_u16(VERSION);
@@ -320,38 +320,39 @@ fn judge(
     ours: Identity,
     any_cluster: bool,
     method: u8,
-) -> Result<(Identity, Lane), (Verdict, HandshakeError)> {
-    let malformed = |_| (Verdict::Malformed, HandshakeError::Malformed);
-    let caller = Identity::decode(&mut hello).map_err(|error| (Verdict::Malformed, error))?;
+) -> Result<(Identity, Lane), (HandshakeVerdict, HandshakeError)> {
+    let malformed = |_| (HandshakeVerdict::Malformed, HandshakeError::Malformed);
+    let caller =
+        Identity::decode(&mut hello).map_err(|error| (HandshakeVerdict::Malformed, error))?;
     let wanted = hello.try_get_u64().map_err(malformed)?;
     let wanted_directory = hello.try_get_u64().map_err(malformed)?;
     let lane = Lane::from_byte(hello.try_get_u8().map_err(malformed)?);
     let theirs = hello.try_get_u8().map_err(malformed)?;
     let Identity { cluster, founding, server, .. } = caller;
     if theirs != method {
-        return Err((Verdict::Method, HandshakeError::Method));
+        return Err((HandshakeVerdict::Method, HandshakeError::Method));
     }
     if cluster != ours.cluster && !any_cluster {
         let error = HandshakeError::Cluster { theirs: cluster, ours: ours.cluster };
-        return Err((Verdict::Cluster, error));
+        return Err((HandshakeVerdict::Cluster, error));
     }
     if wanted != ours.server || server == ours.server {
         let error = HandshakeError::Target { wanted, ours: ours.server };
-        return Err((Verdict::Target, error));
+        return Err((HandshakeVerdict::Target, error));
     }
     if !SERVERS.contains(&server) {
-        return Err((Verdict::Malformed, HandshakeError::Caller { theirs: server }));
+        return Err((HandshakeVerdict::Malformed, HandshakeError::Caller { theirs: server }));
     }
     if founding != 0 && ours.founding != 0 && founding != ours.founding {
         let error = HandshakeError::Founding { theirs: founding, ours: ours.founding };
-        return Err((Verdict::Founding, error));
+        return Err((HandshakeVerdict::Founding, error));
     }
     if wanted_directory != ANY_DIRECTORY && wanted_directory != ours.directory {
         let error = HandshakeError::Directory { theirs: ours.directory, wanted: wanted_directory };
-        return Err((Verdict::Directory, error));
+        return Err((HandshakeVerdict::Directory, error));
     }
     match lane {
         Some(lane) if hello.len() == NONCE_BYTES => Ok((caller, lane)),
-        _ => Err((Verdict::Malformed, HandshakeError::Malformed)),
+        _ => Err((HandshakeVerdict::Malformed, HandshakeError::Malformed)),
     }
 }

@@ -90,10 +90,10 @@ pub struct Link {
 struct Outgoing {
     kind: u8,
     body: Bytes,
-    answer: Option<Waiting>,
+    answer: Option<ReplySender>,
 }
 
-type Waiting = oneshot::Sender<Result<Bytes, CallError>>;
+type ReplySender = oneshot::Sender<Result<Bytes, CallError>>;
 
 impl Link {
     /// A link that connects at the first call. It ends when it is dropped.
@@ -144,7 +144,7 @@ impl Link {
 struct Unanswered {
     last_id: u64,
     /// By their ids; without most of those whose callers wait no longer.
-    waiting: BTreeMap<u64, Waiting>,
+    waiting: BTreeMap<u64, ReplySender>,
     /// How many replies the peer owes, whether or not their calls still wait.
     owed: u64,
     /// Since when it owes some and has given none.

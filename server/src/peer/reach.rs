@@ -20,7 +20,7 @@ pub struct Reach {
 #[derive(Clone, Copy, Debug)]
 struct Outage {
     since: Instant,
-    is_told: bool,
+    is_reported: bool,
 }
 
 impl Reach {
@@ -53,18 +53,18 @@ impl Reach {
     /// The outage, when it is time to report it.
     fn begin_or_tell(&self, now: Instant) -> Option<Outage> {
         let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
-        let outage = fault.get_or_insert(Outage { since: now, is_told: false });
-        if outage.is_told || now.duration_since(outage.since) < GRACE {
+        let outage = fault.get_or_insert(Outage { since: now, is_reported: false });
+        if outage.is_reported || now.duration_since(outage.since) < GRACE {
             return None;
         }
-        outage.is_told = true;
+        outage.is_reported = true;
         Some(*outage)
     }
 
     /// The outage that is over, if it was reported.
     fn end(&self) -> Option<Outage> {
         let ended = self.fault.lock().unwrap_or_else(PoisonError::into_inner).take();
-        ended.filter(|outage| outage.is_told)
+        ended.filter(|outage| outage.is_reported)
     }
 }
 
@@ -74,7 +74,7 @@ mod tests {
 
     /// Three lines came at each start of three servers, and nothing when a peer was back.
     #[test]
-    fn an_outage_is_told_once_if_it_lasts_and_once_when_it_is_over() {
+    fn an_outage_is_reported_once_if_it_lasts_and_once_when_it_is_over() {
         let (reach, start) = (Reach::default(), Instant::now());
         let tells = |at: Duration| reach.begin_or_tell(start + at).is_some();
         assert!(!tells(Duration::ZERO) && !tells(GRACE / 2), "a start is not a fault");

@@ -245,7 +245,7 @@ async fn a_frame_that_is_too_long_is_not_sent_and_not_taken() {
 }
 
 #[tokio::test]
-async fn a_caller_of_another_version_is_told_which_one_is_spoken() {
+async fn a_caller_of_another_version_receives_the_version_that_is_spoken() {
     let port = port().await;
     let mut stream = TcpStream::connect(port.local_addr()).await.unwrap();
     let mut hello = b"zoopeer\n".to_vec();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::future::join_all;
 use tokio::time::{MissedTickBehavior, interval, timeout};
-use zoolet_replica::FeatureLevel;
+use zoolet_replica::{FeatureLevel, Input};
 
 use super::handle::RaftHandle;
 use super::machine::Machine;
@@ -151,7 +151,7 @@ impl LevelKeeper {
         }
         if target != agreed {
             tracing::info!(from = agreed.0, to = target.0, "agreeing on a feature level");
-            self.machine.level(target);
+            self.machine.input(Input::Level { level: target });
         }
     }
 

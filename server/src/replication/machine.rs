@@ -4,9 +4,9 @@ use std::fmt::Debug;
 use std::io;
 
 use bytes::Bytes;
-use zoolet_jute::{ErrorCode, Id, SessionId};
+use zoolet_jute::{Id, SessionId};
 use zoolet_replica::state::Admitted;
-use zoolet_replica::{FeatureLevel, Levels, Role, Written};
+use zoolet_replica::{Input, Levels};
 
 use crate::host::ConfigView;
 use crate::snapshots::{Chunks, Staged, StateSnapshot};
@@ -27,9 +27,6 @@ pub trait Machine: Debug + Send + Sync + 'static {
     /// The feature levels that are agreed and offered.
     fn levels(&self) -> Levels;
 
-    /// Takes note that all servers of the ensemble have this feature level. Only the leader gets it.
-    fn level(&self, level: FeatureLevel);
-
     /// The wall clock, in milliseconds since 1970.
     fn wall_ms(&self) -> i64;
 
@@ -39,46 +36,16 @@ pub trait Machine: Debug + Send + Sync + 'static {
     /// The version of the digest's definition: digests of other versions say nothing about the state.
     fn digest_version(&self) -> u8;
 
-    /// This server's state differs from the majority's: no client may be served from it, not even
-    /// with reads.
-    fn diverged(&self);
+    /// Takes what has happened to the server: proposals, syncs and reconfigurations with an outcome
+    /// or without, counted signs of life, its part in the ensemble, the members and their level.
+    fn input(&self, input: Input);
 
-    /// The outcome of the proposals up to this number that are still unanswered is unknown.
-    fn lost(&self, through: u64);
-
-    /// Everything that was committed before these syncs were asked for is applied.
-    fn synced(&self, through: u64);
-
-    /// These syncs failed.
-    fn sync_lost(&self, through: u64);
-
-    /// Clients of other servers gave signs of life. Only the leader gets this. Returns the sessions that
-    /// it does not count.
+    /// Takes signs of life of other servers' clients. Only the leader gets this. Returns the
+    /// sessions that it does not count.
     fn touched(&self, sessions: Vec<SessionId>) -> Vec<SessionId>;
-
-    /// A leader has counted these sessions, which touches up to this number reported.
-    fn heard(&self, through: u64, sessions: Vec<SessionId>);
-
-    /// This server no longer belongs to the ensemble.
-    fn removed(&self);
-
-    /// A reconfiguration is done, with what it has written if it has removed this server, and
-    /// applied here otherwise; or it is refused.
-    fn reconfigured(&self, number: u64, result: Result<Option<Written>, ErrorCode>);
-
-    /// The outcome of a reconfiguration is unknown.
-    fn reconfig_lost(&self, number: u64);
-
-    /// The members of the ensemble, since it was changed: what a leader writes to
-    /// `/zookeeper/config`, at once and in any case if `write`.
-    fn members(&self, text: String, write: bool);
 
     /// What decides whether these identities may change the ensemble.
     fn config_view(&self, identities: &[Id]) -> ConfigView;
-
-    /// The server's part in the ensemble has changed, or the term in which it leads, which is zero
-    /// if it does not.
-    fn role(&self, role: Role, term: u64);
 
     /// The state at this moment. It is written later, while commands go on being applied.
     fn snapshot(&self) -> StateSnapshot;

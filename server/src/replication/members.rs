@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::options::ConfiguredMember;
-use crate::config::{self, MemberList, Role, parse_members};
+use crate::config::{self, MemberList, MemberRole, parse_members};
 use crate::consensus::{Member, Membership};
 use crate::peer::node_id::{node_id, server_of};
 
@@ -46,7 +46,7 @@ pub(super) fn members_of(
         let listed = parse_members(&format!("server.{server}={line}")).ok()?;
         for (server, mut member) in listed {
             let is_voter = membership.is_voter(id);
-            member.role = if is_voter { Role::Participant } else { Role::Observer };
+            member.role = if is_voter { MemberRole::Participant } else { MemberRole::Observer };
             members.insert(server, member);
         }
     }
@@ -54,7 +54,7 @@ pub(super) fn members_of(
 }
 
 pub(super) fn voters_of(members: &MemberList) -> BTreeSet<u64> {
-    let voters = members.iter().filter(|(_, member)| member.role == Role::Participant);
+    let voters = members.iter().filter(|(_, member)| member.role == MemberRole::Participant);
     voters.map(|(server, _)| *server).collect()
 }
 

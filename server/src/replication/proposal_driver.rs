@@ -21,7 +21,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 use zoolet_replica::state::Admitted;
-use zoolet_replica::{Batch, FeatureLevel, Origin};
+use zoolet_replica::{Batch, FeatureLevel, Input, Origin};
 use zoolet_storage::{Disk, StorageError};
 
 use super::blocking::blocking;
@@ -260,7 +260,7 @@ impl ProposalDriver {
             queue.last_number
         };
         tracing::warn!(through, why, "proposals are lost");
-        self.machine.lost(through);
+        self.machine.input(Input::Lost { through });
         self.proposer.lock_queue().void_orphans(sessions);
         stream.stream += 1;
         stream.is_established = false;

@@ -17,7 +17,7 @@ use tokio::sync::Mutex;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use zoolet_jute::{ErrorCode, Id, ReconfigRequest};
-use zoolet_replica::Written;
+use zoolet_replica::{Input, Written};
 
 use self::message::{Verdict, decode, encode};
 use super::bootstrap::ask_standing;
@@ -31,7 +31,7 @@ use super::options::{ConfiguredMember, Timing};
 use super::proposer::Proposer;
 use super::read_index::ReadIndex;
 use super::transfer::transfer_leadership_to;
-use crate::config::{MemberList, Role, change_members, parse_members};
+use crate::config::{MemberList, MemberRole, change_members, parse_members};
 use crate::consensus::{Member, Membership, MembershipChange};
 use crate::fatal::caught;
 use crate::host::ConfigView;
@@ -94,7 +94,7 @@ pub(super) async fn serve_reconfigs(proposer: Arc<Proposer>, changes: Arc<Reconf
             let number = asked.number;
             if let Err(panic) = caught(changes.serve(asked)).await {
                 tracing::error!(panic, "a reconfiguration has panicked");
-                changes.machine.reconfig_lost(number);
+                changes.machine.input(Input::ReconfigLost { number });
             }
         });
     }
@@ -107,20 +107,24 @@ impl Reconfigurer {
         let give_up_at = Instant::now() + CHANGE_MAX;
         loop {
             match self.ask_leader(&asked, &body).await {
-                Verdict::Refused(code) => return self.machine.reconfigured(number, Err(code)),
+                Verdict::Refused(code) => return self.report(number, Err(code)),
                 // It gets no more of the log, so it cannot show what was written there.
                 Verdict::Done(written) if !self.is_listed(&written.text) => {
-                    return self.machine.reconfigured(number, Ok(Some(written)));
+                    return self.report(number, Ok(Some(written)));
                 }
                 Verdict::Done(_) if self.has_caught_up().await => {
-                    return self.machine.reconfigured(number, Ok(None));
+                    return self.report(number, Ok(None));
                 }
                 Verdict::Again if Instant::now() < give_up_at => sleep(RETRY_PAUSE).await,
                 Verdict::Done(_) | Verdict::Again | Verdict::Unknown => {
-                    return self.machine.reconfig_lost(number);
+                    return self.machine.input(Input::ReconfigLost { number });
                 }
             }
         }
+    }
+
+    fn report(&self, number: u64, result: Result<Option<Written>, ErrorCode>) {
+        self.machine.input(Input::Reconfigured { number, result });
     }
 
     /// Whether this server is a member according to the text of `/zookeeper/config`.
@@ -234,7 +238,7 @@ impl Reconfigurer {
         let membership = self.membership();
         let mut probes = JoinSet::new();
         for (&server, member) in wanted {
-            if member.role == Role::Observer || node_of(&membership, server).is_some() {
+            if member.role == MemberRole::Observer || node_of(&membership, server).is_some() {
                 continue;
             }
             let link = self.links.try_out(server, member.peer.to_string());
@@ -347,7 +351,7 @@ impl Reconfigurer {
     /// Has `/zookeeper/config` written, waits until it is, and returns it.
     async fn write_down(&self, wanted: &MemberList, before: &ConfigView) -> Option<Written> {
         let text = render(wanted);
-        self.machine.members(text.clone(), true);
+        self.machine.input(Input::Members { text: text.clone(), write: true });
         let written = async {
             loop {
                 let ConfigView { text: now, stat, .. } = self.machine.config_view(&[]);
@@ -457,7 +461,7 @@ impl Reconfigurer {
             Some(last) if configs.len() > 1 => MembershipChange::ReplaceAllVoters(last.clone()),
             _ => {
                 if let Some(members) = members_of(membership, &self.configured) {
-                    self.machine.members(render(&members), false);
+                    self.machine.input(Input::Members { text: render(&members), write: false });
                 }
                 MembershipChange::RemoveNodes(self.joining.left_behind(membership))
             }

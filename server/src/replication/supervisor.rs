@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout};
-use zoolet_replica::Role;
+use zoolet_replica::{Input, Role};
 use zoolet_storage::{LogPosition, Wal};
 
 use super::comparer::Comparer;
@@ -171,15 +171,15 @@ impl Supervisor {
     fn carry_out(&self, before: &Decision, now: &Decision) {
         if (before.role, before.term) != (now.role, now.term) {
             tracing::info!(from = ?before.role, to = ?now.role, term = now.term, "role");
-            self.machine.role(now.role, now.term.unwrap_or(0));
+            self.machine.input(Input::Role { role: now.role, term: now.term.unwrap_or(0) });
             self.role.send_replace(now.role);
         }
         if now.is_halted && !before.is_halted {
-            self.machine.diverged();
+            self.machine.input(Input::Diverged);
         }
         if before.is_member && !now.is_member {
             tracing::info!("this server was removed from the ensemble");
-            self.machine.removed();
+            self.machine.input(Input::Removed);
         }
         if before.may_elect != now.may_elect {
             self.handle.allow_elections(now.may_elect);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::time::{sleep, timeout};
 use zoolet_jute::SessionId;
+use zoolet_replica::Input;
 
 use super::handle::RaftHandle;
 use super::machine::Machine;
@@ -39,8 +40,8 @@ pub(super) async fn serve_syncs(
             }
         };
         match timeout(proposal_timeout, catching_up).await {
-            Ok(()) => machine.synced(wanted),
-            Err(_) => machine.sync_lost(wanted),
+            Ok(()) => machine.input(Input::Synced { through: wanted }),
+            Err(_) => machine.input(Input::SyncLost { through: wanted }),
         }
         done = wanted;
     }
@@ -66,7 +67,7 @@ pub(super) async fn send_touches(
         if leader == handle.node() {
             let refused = machine.touched(sessions.clone());
             sessions.retain(|session| !refused.contains(session));
-            machine.heard(through, sessions);
+            machine.input(Input::Counted { through, sessions });
             continue;
         }
         let Some(link) = links.to(leader, Lane::Query) else { continue };
@@ -74,7 +75,7 @@ pub(super) async fn send_touches(
             for _ in 0..TOUCH_ATTEMPTS {
                 let counted = report(&link, sessions).await;
                 if !counted.is_empty() {
-                    machine.heard(through, counted);
+                    machine.input(Input::Counted { through, sessions: counted });
                     break;
                 }
                 // It may have been elected just now.

@@ -15,7 +15,7 @@ use zoolet_storage::{Disk, Identity, RealDisk};
 use super::UpError;
 use super::child::Child;
 use crate::cli::UpArgs;
-use crate::config::{self, HostPort, LoopbackPorts, Member, Role, ServerConfig};
+use crate::config::{self, HostPort, LoopbackPorts, Member, MemberRole, ServerConfig};
 use crate::entropy::{Entropy, RealEntropy};
 use crate::transport::ReservedPort;
 
@@ -212,7 +212,7 @@ impl PlannedServer {
         Self {
             id: config.server_id.0,
             client: HostPort::new(host, bind.port),
-            is_voter: config.role() == Role::Participant,
+            is_voter: config.role() == MemberRole::Participant,
             data_dir: config.data_dir.clone(),
             client_bind: bind.clone(),
             peer_bind: config.peer_bind.clone(),

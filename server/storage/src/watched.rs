@@ -146,7 +146,7 @@ mod tests {
     use crate::MemoryDisk;
 
     #[test]
-    fn a_sync_that_takes_longer_than_the_limit_is_told() {
+    fn a_sync_that_takes_longer_than_the_limit_is_reported() {
         // Each look at the clock takes a step.
         let step = Arc::new(AtomicU64::new(0));
         let now_ms = AtomicU64::new(0);

@@ -2,19 +2,18 @@
 
 use zoolet_jute::{ErrorCode, Reply, SessionId};
 
-use super::connection::Answer;
-use super::request::ReplyTo;
+use super::client::CommandReply;
 use crate::progress::{Applying, Current};
 use crate::proposals::ProposalOwner;
 use crate::state::{Change, Owner, State};
 use crate::watch::Jump;
-use crate::{Batch, ConnectionId, Entry, Output, Replica, Role, Stamp};
+use crate::{Batch, ConnectionId, DecodedEntry, Output, Replica, Role, Stamp};
 
 type CommandResult = Result<Reply, ErrorCode>;
 
 impl Replica {
-    pub(crate) fn on_commit(&mut self, term: u64, entry: Entry, out: &mut Vec<Output>) {
-        let Entry { batch, length, first_bytes } = entry;
+    pub(crate) fn on_commit(&mut self, term: u64, entry: DecodedEntry, out: &mut Vec<Output>) {
+        let DecodedEntry { batch, length, first_bytes } = entry;
         let Batch { origin, now_ms, commands } = match batch {
             Ok(batch) => batch,
             Err(error) => {
@@ -86,7 +85,7 @@ impl Replica {
         while let Some(pending) =
             self.connections.get_mut(&connection).and_then(|asking| asking.pop_due(synced))
         {
-            self.answer(connection, pending, out);
+            self.answer(pending, out);
         }
     }
 
@@ -156,23 +155,22 @@ impl Replica {
         out: &mut Vec<Output>,
     ) {
         let Some(asking) = self.connections.get_mut(&connection) else { return };
-        let Some((xid, since_ms, answer)) = asking.pop_proposed(number) else {
+        let Some((reply_to, answer)) = asking.pop_proposed(number) else {
             // It would have to be at the front: whatever has happened, this client must not be
             // answered out of order.
             self.close(connection, out);
             return;
         };
-        let reply_to = ReplyTo { connection, xid, since_ms };
         match answer {
-            Answer::Handshake { response, last_zxid_seen } => {
+            CommandReply::Handshake { response, last_zxid_seen } => {
                 let behind = last_zxid_seen > self.state.last_zxid();
                 self.finish_handshake(connection, response, behind, result.err(), out);
             }
-            Answer::Result | Answer::ReplyThenClose if lost_session(&result) => {
+            CommandReply::Result | CommandReply::ReplyThenClose if lost_session(&result) => {
                 self.close(connection, out);
             }
-            Answer::Result => self.reply(reply_to, result, out),
-            Answer::ReplyThenClose => {
+            CommandReply::Result => self.reply(reply_to, result, out),
+            CommandReply::ReplyThenClose => {
                 self.reply(reply_to, result.map(|_| Reply::Empty), out);
                 self.close(connection, out);
             }
@@ -204,7 +202,9 @@ impl Replica {
 
     /// The state is replaced by a snapshot's, which is newer. What was proposed and is in it has
     /// an outcome that this server will never learn.
-    pub(crate) fn install(&mut self, state: State, out: &mut Vec<Output>) {
+    pub(crate) fn on_restore(&mut self, state: State, out: &mut Vec<Output>) {
+        self.finish(out);
+        self.begin_step();
         let before = std::mem::replace(&mut self.state, state);
         let owner = self.owner();
         let admitted = self.state.admitted(owner.server);
@@ -228,6 +228,9 @@ impl Replica {
         self.begin_serving();
         self.jump = Some(Jump::new(before, &self.watches));
         self.go_on(out);
+        if self.role == Role::Leader {
+            self.begin_to_lead();
+        }
     }
 
     /// Who owns the sessions of this server's connections.

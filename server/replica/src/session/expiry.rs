@@ -56,7 +56,7 @@ impl Expiry {
         }
         self.sessions.insert(session, Deadline { due_ms, ..deadline });
         if !deadline.decided {
-            self.leave_bucket(session, deadline.due_ms);
+            self.leave_bucket(session, deadline);
             self.buckets.entry(due_ms).or_default().insert(session);
         }
     }
@@ -64,7 +64,7 @@ impl Expiry {
     /// The session has ended.
     pub(crate) fn forget(&mut self, session: SessionId) {
         if let Some(deadline) = self.sessions.remove(&session) {
-            self.leave_bucket(session, deadline.due_ms);
+            self.leave_bucket(session, deadline);
         }
     }
 
@@ -79,9 +79,9 @@ impl Expiry {
             .collect();
         for session in &due {
             if let Some(deadline) = self.sessions.get_mut(session) {
+                let before = *deadline;
                 deadline.decided = true;
-                let due_ms = deadline.due_ms;
-                self.leave_bucket(*session, due_ms);
+                self.leave_bucket(*session, before);
             }
         }
         due
@@ -133,13 +133,17 @@ impl Expiry {
         self.sessions.get(&session).map(|deadline| deadline.due_ms)
     }
 
-    fn leave_bucket(&mut self, session: SessionId, due_ms: u64) {
+    /// Takes a session out of the bucket of its deadline; one that is decided is in none.
+    fn leave_bucket(&mut self, session: SessionId, deadline: Deadline) {
+        let Deadline { due_ms, decided, .. } = deadline;
+        let mut was_there = false;
         if let Some(bucket) = self.buckets.get_mut(&due_ms) {
-            bucket.remove(&session);
+            was_there = bucket.remove(&session);
             if bucket.is_empty() {
                 self.buckets.remove(&due_ms);
             }
         }
+        invariant!(was_there != decided, "session {session} due at {due_ms} ms: decided {decided}");
     }
 }
 
@@ -200,5 +204,14 @@ mod tests {
         expiry.touch(A, 1);
         assert_eq!(expiry.due_ms(A), Some(1500 + 777), "a touch never shortens");
         assert_eq!(expiry.decide(1500 + 777, 9), [A]);
+    }
+
+    #[test]
+    #[should_panic(expected = "invariant broken: session 0x1 due at 1500 ms")]
+    fn a_session_without_its_bucket_ends_the_server() {
+        let mut expiry = Expiry::new(500);
+        expiry.grant(A, 1000, 0);
+        expiry.buckets.clear();
+        expiry.forget(A);
     }
 }

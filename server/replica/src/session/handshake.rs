@@ -9,11 +9,12 @@ use std::sync::Arc;
 
 use zoolet_jute::{ConnectRequest, ConnectResponse, ErrorCode, SessionId, Xid};
 
-use super::connection::{Answer, Connection, PendingRequest, RequestState};
+use super::client::{Client, CommandReply, PendingRequest, RequestState};
 use super::identity::ip_identity;
 use super::password::{is_password_of, password_of};
+use super::reply_to::{InFlight, ReplyTo};
 use crate::proposals::{CommandDraft, ProposalOwner};
-use crate::{ConnectionId, Op, Options, Output, Replica};
+use crate::{ConnectionId, Op, Output, Replica};
 
 /// The number that a handshake's command carries in place of a request's.
 const NO_XID: Xid = Xid(0);
@@ -55,7 +56,7 @@ impl Replica {
             )
         };
         let identity = ip_identity(peer);
-        let answer = Answer::Handshake {
+        let answer = CommandReply::Handshake {
             response: ConnectResponse {
                 protocol_version: 0,
                 timeout_ms,
@@ -68,13 +69,16 @@ impl Replica {
         let identities = Arc::from([identity.clone()]);
         let draft = CommandDraft { session, attachment: 0, cxid: NO_XID, identities, op };
         let number = self.propose(waiting, draft, out);
-        let since_ms = self.now.mono_ms;
         let handshake = PendingRequest {
-            xid: NO_XID,
-            since_ms,
+            reply_to: ReplyTo {
+                connection,
+                xid: NO_XID,
+                since_ms: self.now.mono_ms,
+                in_flight: InFlight::default(),
+            },
             wait: RequestState::Proposed { number, answer },
         };
-        let mut opened = Connection::new(session, timeout_ms, peer, identity, handshake);
+        let mut opened = Client::new(session, timeout_ms, peer, identity, handshake);
         opened.attachment = number;
         self.connections.insert(connection, opened);
     }
@@ -121,7 +125,7 @@ impl Replica {
         asked_ms.min(self.options.session_timeout_ms_max).max(self.options.session_timeout_ms_min)
     }
 
-    /// The next session id: this start's first one, counted up.
+    /// The next session id: the first one of this start, counted up.
     pub(super) fn next_session(&mut self) -> SessionId {
         loop {
             let session = self.session_next;
@@ -132,13 +136,6 @@ impl Replica {
             }
         }
     }
-}
-
-/// The first session id of a start: the server in the high byte, then 40 bits of its time. The
-/// low 16 bits leave room for as many sessions as can begin before the next start.
-pub(crate) fn first_session(options: &Options) -> SessionId {
-    let server = u64::from(options.server.0) << 56;
-    SessionId((server | options.boot << 24 >> 8).cast_signed())
 }
 
 /// Tells a client that its session has ended, and ends the connection.

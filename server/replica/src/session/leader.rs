@@ -76,7 +76,7 @@ impl Replica {
         }
         for connection in self.connections.keys().copied().collect::<Vec<_>>() {
             if self.reconfigs.values().any(|waiting| *waiting == connection) {
-                self.deafen(connection);
+                self.ignore_input(connection);
             } else {
                 self.close(connection, out);
             }
@@ -138,19 +138,19 @@ impl Replica {
     /// A session's client gave a sign of life, on one of this server's connections.
     pub(crate) fn touch(&mut self, connection: ConnectionId) {
         let now_ms = self.now.mono_ms;
-        let Some(heard) = self.connections.get_mut(&connection) else { return };
+        let Some(active) = self.connections.get_mut(&connection) else { return };
         // Most requests change nothing about the deadline; the mark tells so at once.
         if self.read_only {
-            heard.touch_mark = now_ms;
+            active.touch_mark = now_ms;
         } else if self.role == Role::Leader {
-            let mark = self.expiry.due_after(now_ms, timeout_ms(heard.timeout_ms));
-            if std::mem::replace(&mut heard.touch_mark, mark) != mark {
-                let session = heard.session;
+            let mark = self.expiry.due_after(now_ms, timeout_ms(active.timeout_ms));
+            if std::mem::replace(&mut active.touch_mark, mark) != mark {
+                let session = active.session;
                 self.grant_early(session);
                 self.expiry.touch(session, now_ms);
             }
-        } else if std::mem::replace(&mut heard.touch_mark, self.touch_round) != self.touch_round {
-            self.touched.push(heard.session);
+        } else if std::mem::replace(&mut active.touch_mark, self.touch_round) != self.touch_round {
+            self.touched.push(active.session);
         }
     }
 

@@ -1,19 +1,21 @@
 //! Sessions as this server's clients live them: handshakes, the order of requests, identities, and
 //! the end for want of a sign of life.
 
+mod client;
 mod commit;
-mod connection;
 mod expiry;
+mod first_session;
 mod handshake;
 mod identity;
 mod leader;
 mod password;
 mod ping;
 mod read_only;
+mod reply_to;
 mod request;
 
-pub(crate) use connection::{Connection, PendingRequest, RequestState};
+pub(crate) use client::{Client, PendingRequest, RequestState};
 pub(crate) use expiry::Expiry;
-pub(crate) use handshake::first_session;
+pub(crate) use first_session::first_session;
 pub(crate) use leader::Reaper;
-pub(crate) use request::ReplyTo;
+pub use reply_to::{InFlight, ReplyTo};

@@ -8,8 +8,8 @@
 
 use zoolet_jute::{Reply, SessionId, Xid};
 
-use super::connection::Ping;
-use super::request::ReplyTo;
+use super::client::Ping;
+use super::reply_to::ReplyTo;
 use crate::{ConnectionId, Output, Replica, Role};
 
 impl Replica {
@@ -21,7 +21,8 @@ impl Replica {
         }
         let touch = self.report_touched(vec![session], out);
         if let Some(asking) = self.connections.get_mut(&reply_to.connection) {
-            asking.hold_ping(Ping { touch, since_ms: reply_to.since_ms });
+            let reply_to = ReplyTo { xid: Xid::PING, ..reply_to };
+            asking.hold_ping(Ping { touch, reply_to });
             self.pinging.insert(reply_to.connection);
         }
     }
@@ -42,7 +43,12 @@ impl Replica {
         self.touch_last
     }
 
-    pub(crate) fn on_heard(&mut self, through: u64, sessions: &[SessionId], out: &mut Vec<Output>) {
+    pub(crate) fn on_counted(
+        &mut self,
+        through: u64,
+        sessions: &[SessionId],
+        out: &mut Vec<Output>,
+    ) {
         for session in sessions {
             if let Some(connection) = self.sessions.get(session).copied() {
                 self.answer_pings(connection, through, out);
@@ -77,12 +83,12 @@ impl Replica {
 
     fn answer_pings(&mut self, connection: ConnectionId, through: u64, out: &mut Vec<Output>) {
         while let Some(asking) = self.connections.get_mut(&connection)
-            && let Some(Ping { since_ms, .. }) = asking.pop_ping(through)
+            && let Some(Ping { reply_to, .. }) = asking.pop_ping(through)
         {
             if !asking.holds_pings() {
-                self.pinging.remove(&connection);
+                let was_known = self.pinging.remove(&connection);
+                invariant!(was_known, "connection {} has held pings unnoticed", connection.0);
             }
-            let reply_to = ReplyTo { connection, xid: Xid::PING, since_ms };
             self.reply(reply_to, Ok(Reply::Empty), out);
         }
     }

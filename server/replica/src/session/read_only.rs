@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use zoolet_jute::{ConnectRequest, ConnectResponse, ErrorCode, Reply, Request, SessionId};
 
-use super::connection::{Connection, Ready, RequestState};
+use super::client::{Client, Ready, RequestState};
 use super::handshake::refuse;
 use super::identity::ip_identity;
 use super::password::password_of;
@@ -52,7 +52,7 @@ impl Replica {
         }
         let timeout_ms = self.granted(request.timeout_ms);
         let session = self.next_session();
-        let mut opened = Connection::with_session(session, timeout_ms, peer, ip_identity(peer));
+        let mut opened = Client::with_session(session, timeout_ms, peer, ip_identity(peer));
         opened.touch_mark = self.now.mono_ms;
         self.connections.insert(connection, opened);
         self.sessions.insert(session, connection);
@@ -79,7 +79,7 @@ impl Replica {
         request: &Request,
     ) -> RequestState {
         if matches!(request, Request::CloseSession) {
-            self.deafen(connection);
+            self.ignore_input(connection);
             return RequestState::Ready(Ready {
                 result: Ok(Reply::Empty),
                 zxid: None,
@@ -92,7 +92,7 @@ impl Replica {
     /// Ends the sessions of clients that gave no sign of life for their whole timeout.
     pub(super) fn expire_read_only(&mut self, out: &mut Vec<Output>) {
         let now_ms = self.now.mono_ms;
-        let is_silent = |known: &Connection| {
+        let is_silent = |known: &Client| {
             let timeout_ms = u64::try_from(known.timeout_ms).unwrap_or(0);
             now_ms.saturating_sub(known.touch_mark) > timeout_ms
         };

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use zoolet_jute::{AuthPacket, ErrorCode, Id, Reply, Request, Xid, Zxid};
 
-use super::connection::{Answer, Connection, PendingRequest, Ready, RequestState};
+use super::client::{Client, CommandReply, PendingRequest, Ready, RequestState};
 use super::identity::Schemes;
+use super::reply_to::ReplyTo;
 use crate::proposals::{CommandDraft, ProposalOwner};
 use crate::size;
 use crate::state::LongReply;
@@ -22,25 +23,14 @@ const REPLY_BYTES: usize = 100;
 /// Longer replies are not copied.
 const SHARED_BYTES: usize = 16 << 10;
 
-/// A slot that is answered.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ReplyTo {
-    /// Whose it is.
-    pub(crate) connection: ConnectionId,
-    /// The client's number.
-    pub(crate) xid: Xid,
-    /// When it came in, on the monotonic clock, in milliseconds.
-    pub(crate) since_ms: u64,
-}
-
 impl Replica {
     pub(crate) fn on_request(
         &mut self,
-        connection: ConnectionId,
-        xid: Xid,
+        reply_to: ReplyTo,
         request: Result<Request, BadRequest>,
         out: &mut Vec<Output>,
     ) {
+        let ReplyTo { connection, xid, .. } = reply_to;
         let Some(asking) = self.connections.get(&connection) else { return };
         if asking.ignores_input {
             return;
@@ -48,10 +38,10 @@ impl Replica {
         let queued = asking.queued();
         self.touch(connection);
         let wait = self.classify(connection, xid, request, out);
-        let pending = PendingRequest { xid, since_ms: self.now.mono_ms, wait };
+        let pending = PendingRequest { reply_to, wait };
         let is_first = queued == 0 || planted!("read-overtakes-write");
         if is_first && pending.wait.is_due() && self.may_answer(connection) {
-            self.answer(connection, pending, out);
+            self.answer(pending, out);
         } else if let Some(asking) = self.connections.get_mut(&connection) {
             asking.push(pending);
             self.put_off(connection, out);
@@ -61,7 +51,7 @@ impl Replica {
 
     /// Whether a request whose turn has come is answered in this step.
     fn may_answer(&self, connection: ConnectionId) -> bool {
-        let has_room = |asking: &Connection| asking.unread_bytes <= self.options.unread_bytes_max;
+        let has_room = |asking: &Client| asking.unread_bytes <= self.options.unread_bytes_max;
         !self.is_busy()
             && self.budget > 0
             && self.connections.get(&connection).is_some_and(has_room)
@@ -69,9 +59,9 @@ impl Replica {
 
     /// Puts a slot back at the front: there is more to do for it than a step allows.
     pub(crate) fn put_back(&mut self, reply_to: ReplyTo, wait: RequestState) {
-        let ReplyTo { connection, xid, since_ms } = reply_to;
+        let connection = reply_to.connection;
         if let Some(asking) = self.connections.get_mut(&connection) {
-            asking.push_front(PendingRequest { xid, since_ms, wait });
+            asking.push_front(PendingRequest { reply_to, wait });
             self.rest.due.insert(connection);
         }
     }
@@ -103,9 +93,9 @@ impl Replica {
     }
 
     /// Notes what the client has not read, which may have become less.
-    pub fn set_unread(&mut self, connection: ConnectionId, bytes: usize) {
+    pub(crate) fn on_unread(&mut self, connection: ConnectionId, unwritten_bytes: usize) {
         if let Some(asking) = self.connections.get_mut(&connection) {
-            asking.unread_bytes = bytes;
+            asking.unread_bytes = unwritten_bytes;
         }
     }
 
@@ -153,7 +143,7 @@ impl Replica {
             }
             Request::CloseSession => {
                 let wait = self.write(connection, xid, Op::CloseSession, out);
-                self.deafen(connection);
+                self.ignore_input(connection);
                 wait
             }
             Request::Reconfig(request) => RequestState::Reconfig {
@@ -211,7 +201,7 @@ impl Replica {
         if asking.holds_writes() {
             return RequestState::Held { op, identities };
         }
-        let answer = Answer::of(&op);
+        let answer = CommandReply::of(&op);
         let draft = CommandDraft { session, attachment, cxid, identities, op };
         let number = self.propose(ProposalOwner::Connection(connection), draft, out);
         RequestState::Proposed { number, answer }
@@ -247,11 +237,11 @@ impl Replica {
         code: ErrorCode,
         zxid: Zxid,
     ) -> RequestState {
-        self.deafen(connection);
+        self.ignore_input(connection);
         RequestState::Ready(Ready { result: Err(code), zxid: Some(zxid), close: true })
     }
 
-    pub(super) fn deafen(&mut self, connection: ConnectionId) {
+    pub(super) fn ignore_input(&mut self, connection: ConnectionId) {
         if let Some(asking) = self.connections.get_mut(&connection) {
             asking.ignores_input = true;
         }
@@ -271,7 +261,7 @@ impl Replica {
                 self.connections.get_mut(&connection).and_then(|asking| asking.pop_due(synced))
         {
             self.spend(2);
-            self.answer(connection, pending, out);
+            self.answer(pending, out);
         }
         self.put_off(connection, out);
         self.release(connection, out);
@@ -281,7 +271,7 @@ impl Replica {
     /// Proposes the held writes that have nothing in front of them any more but writes.
     fn release(&mut self, connection: ConnectionId, out: &mut Vec<Output>) {
         // Hardly ever: the connection is taken out of the map only if it holds something.
-        let holds = self.connections.get(&connection).is_some_and(Connection::holds_writes);
+        let holds = self.connections.get(&connection).is_some_and(Client::holds_writes);
         let Some(mut asking) = holds.then(|| self.connections.remove(&connection)).flatten() else {
             return;
         };
@@ -290,14 +280,8 @@ impl Replica {
     }
 
     /// Replies to a request whose turn has come.
-    pub(super) fn answer(
-        &mut self,
-        connection: ConnectionId,
-        pending: PendingRequest,
-        out: &mut Vec<Output>,
-    ) {
-        let PendingRequest { xid, since_ms, wait } = pending;
-        let reply_to = ReplyTo { connection, xid, since_ms };
+    pub(super) fn answer(&mut self, pending: PendingRequest, out: &mut Vec<Output>) {
+        let PendingRequest { reply_to, wait } = pending;
         match wait {
             RequestState::Read { request, identities } => {
                 self.serve(reply_to, request, &identities, out);
@@ -306,9 +290,9 @@ impl Replica {
             RequestState::Watches(left) => self.set_watches(reply_to, left, out),
             RequestState::Ready(Ready { result, zxid, close }) => {
                 let zxid = zxid.unwrap_or_else(|| self.state.last_zxid());
-                out.push(Output::Reply { connection, xid, zxid, result, since_ms });
+                out.push(Output::Reply { to: reply_to, zxid, result });
                 if close {
-                    self.close(connection, out);
+                    self.close(reply_to.connection, out);
                 }
             }
             // These wait for the log.
@@ -358,18 +342,16 @@ impl Replica {
         result: Result<Reply, ErrorCode>,
         out: &mut Vec<Output>,
     ) {
-        let ReplyTo { connection, xid, since_ms } = reply_to;
         let bytes = result.as_ref().map_or(0, Reply::bulk_bytes);
-        self.charge(connection, bytes);
+        self.charge(reply_to.connection, bytes);
         let zxid = self.visible_zxid();
-        out.push(Output::Reply { connection, xid, zxid, result, since_ms });
+        out.push(Output::Reply { to: reply_to, zxid, result });
     }
 
     fn reply_long(&mut self, reply_to: ReplyTo, body: LongReply, out: &mut Vec<Output>) {
-        let ReplyTo { connection, xid, since_ms } = reply_to;
-        self.charge(connection, body.bytes());
+        self.charge(reply_to.connection, body.bytes());
         let zxid = self.visible_zxid();
-        out.push(Output::ReplyLong { connection, xid, zxid, body, since_ms });
+        out.push(Output::ReplyLong { to: reply_to, zxid, body });
     }
 
     /// Counts a reply against what its client may leave unread, and against the step.

@@ -16,13 +16,13 @@ pub(super) struct AclId(pub(super) u32);
 /// Every ACL once, however many znodes have it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AclTable {
-    entries: Vec<Option<Entry>>,
+    entries: Vec<Option<AclEntry>>,
     by_value: BTreeMap<Arc<[Acl]>, AclId>,
     free: Vec<AclId>,
 }
 
 #[derive(Clone, Debug)]
-struct Entry {
+struct AclEntry {
     acl: Arc<[Acl]>,
     /// How many znodes, and undo records, have it.
     holders: u64,
@@ -37,7 +37,7 @@ impl AclTable {
             return id;
         }
         let acl: Arc<[Acl]> = acl.into();
-        let entry = Some(Entry { hash: hash_acl(&acl), acl: Arc::clone(&acl), holders: 1 });
+        let entry = Some(AclEntry { hash: hash_acl(&acl), acl: Arc::clone(&acl), holders: 1 });
         let id = if let Some(id) = self.free.pop() {
             *self.entries.get_mut(id.0 as usize).expect("a free place is in the table") = entry;
             id
@@ -61,6 +61,7 @@ impl AclTable {
     pub(super) fn release(&mut self, id: AclId) {
         let Some(place) = self.entries.get_mut(id.0 as usize) else { return };
         let Some(entry) = place else { return };
+        invariant!(entry.holders > 0, "ACL {} is released without a holder", id.0);
         entry.holders -= 1;
         if entry.holders == 0 {
             self.by_value.remove(&entry.acl);
@@ -69,7 +70,7 @@ impl AclTable {
         }
     }
 
-    fn entry(&self, id: AclId) -> &Entry {
+    fn entry(&self, id: AclId) -> &AclEntry {
         let place = self.entries.get(id.0 as usize).and_then(Option::as_ref);
         place.expect("a znode holds its ACL")
     }

@@ -6,12 +6,12 @@
 use std::sync::Arc;
 
 use super::names::Names;
-use super::znode::{NodeId, Znode};
+use super::znode::{Znode, ZnodeId};
 
 /// Znodes in a chunk: a copy costs about 9 KiB.
 pub(super) const CHUNK_NODES: usize = 64;
 
-pub(super) type Chunk = Vec<Option<Znode>>;
+pub(super) type ZnodeChunk = Vec<Option<Znode>>;
 
 /// What is below a znode, at any depth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,17 +30,17 @@ impl Below {
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arena {
-    chunks: Vec<Arc<Chunk>>,
+    chunks: Vec<Arc<ZnodeChunk>>,
     /// By place; `None` stands for no children, which is most.
     children: Vec<Option<Box<Names>>>,
     /// By place: what is below the znode there.
     below: Vec<Below>,
     /// Places that deleted znodes have left, the latest on top.
-    free: Vec<NodeId>,
+    free: Vec<ZnodeId>,
     len: usize,
 }
 
-const fn position(id: NodeId) -> (usize, usize) {
+const fn position(id: ZnodeId) -> (usize, usize) {
     let index = id.0 as usize;
     (index / CHUNK_NODES, index % CHUNK_NODES)
 }
@@ -50,44 +50,44 @@ impl Arena {
         self.len
     }
 
-    pub(super) fn get(&self, id: NodeId) -> Option<&Znode> {
+    pub(super) fn get(&self, id: ZnodeId) -> Option<&Znode> {
         let (chunk, pending) = position(id);
         self.chunks.get(chunk)?.get(pending)?.as_ref()
     }
 
-    pub(super) fn get_mut(&mut self, id: NodeId) -> Option<&mut Znode> {
+    pub(super) fn get_mut(&mut self, id: ZnodeId) -> Option<&mut Znode> {
         let (chunk, pending) = position(id);
         Arc::make_mut(self.chunks.get_mut(chunk)?).get_mut(pending)?.as_mut()
     }
 
     /// The children in the order of their names.
-    pub(super) fn children(&self, id: NodeId) -> Option<&Names> {
+    pub(super) fn children(&self, id: ZnodeId) -> Option<&Names> {
         self.children.get(id.0 as usize)?.as_deref()
     }
 
-    pub(super) fn child_count(&self, id: NodeId) -> usize {
+    pub(super) fn child_count(&self, id: ZnodeId) -> usize {
         self.children(id).map_or(0, Names::len)
     }
 
     /// What is below this one.
-    pub(super) fn below(&self, id: NodeId) -> Below {
+    pub(super) fn below(&self, id: ZnodeId) -> Below {
         self.below.get(id.0 as usize).copied().unwrap_or_default()
     }
 
     /// Notes that there is more below `parent` and all that is above it, or less.
-    pub(super) fn count_below(&mut self, parent: NodeId, znodes: i32, bytes: i64) {
+    pub(super) fn count_below(&mut self, parent: ZnodeId, znodes: i32, bytes: i64) {
         let mut at = parent;
         while let Some(below) = self.below.get_mut(at.0 as usize) {
             below.add(znodes, bytes);
-            let Some(node) = self.get(at).filter(|_| at != NodeId::ROOT) else { return };
+            let Some(node) = self.get(at).filter(|_| at != ZnodeId::ROOT) else { return };
             at = node.parent;
         }
     }
 
     /// Counts from nothing what is below each znode. `parents_first` has all of a tree.
-    pub(super) fn recount(&mut self, parents_first: &[NodeId]) {
+    pub(super) fn recount(&mut self, parents_first: &[ZnodeId]) {
         self.below.fill(Below::default());
-        for &id in parents_first.iter().rev().filter(|&&id| id != NodeId::ROOT) {
+        for &id in parents_first.iter().rev().filter(|&&id| id != ZnodeId::ROOT) {
             let Below { znodes, bytes } = self.below(id);
             let Some(node) = self.get(id) else { continue };
             let (parent, own) = (node.parent, node.data_bytes());
@@ -98,14 +98,14 @@ impl Arena {
         }
     }
 
-    /// Gives a znode a place, without telling its parent.
-    pub(super) fn insert(&mut self, node: Znode) -> NodeId {
+    /// Gives a znode a place, and leaves its parent as it is.
+    pub(super) fn insert(&mut self, node: Znode) -> ZnodeId {
         self.len += 1;
         let id = self.free.pop().unwrap_or_else(|| {
             let next = u32::try_from(self.children.len()).expect("fewer than 2³² znodes");
             self.children.push(None);
             self.below.push(Below::default());
-            NodeId(next)
+            ZnodeId(next)
         });
         let (chunk, pending) = position(id);
         if chunk == self.chunks.len() {
@@ -113,14 +113,17 @@ impl Arena {
         }
         let chunk = Arc::make_mut(self.chunks.get_mut(chunk).expect("chunks grow one by one"));
         match chunk.get_mut(pending) {
-            Some(place) => *place = Some(node),
+            Some(place) => {
+                invariant!(place.is_none(), "the free place {} has a znode", id.0);
+                *place = Some(node);
+            }
             None => chunk.push(Some(node)),
         }
         id
     }
 
-    /// Takes a znode out, without telling its parent.
-    pub(super) fn remove(&mut self, id: NodeId) -> Option<Znode> {
+    /// Takes a znode out, and leaves its parent as it is.
+    pub(super) fn remove(&mut self, id: ZnodeId) -> Option<Znode> {
         let (chunk, pending) = position(id);
         let node = Arc::make_mut(self.chunks.get_mut(chunk)?).get_mut(pending)?.take()?;
         self.len -= 1;
@@ -128,28 +131,29 @@ impl Arena {
         Some(node)
     }
 
-    /// Tells a parent of its child; false if it has one of that name.
-    pub(super) fn adopt(&mut self, parent: NodeId, name: Arc<str>, child: NodeId) -> bool {
+    /// Enters a child into its parent's list; false if one of that name is there.
+    pub(super) fn adopt(&mut self, parent: ZnodeId, name: Arc<str>, child: ZnodeId) -> bool {
         let Some(children) = self.children.get_mut(parent.0 as usize) else { return false };
         children.get_or_insert_default().insert(name, child)
     }
 
-    /// Tells a parent that a child is gone.
-    pub(super) fn disown(&mut self, parent: NodeId, name: &str) {
-        let Some(place) = self.children.get_mut(parent.0 as usize) else { return };
-        let Some(children) = place else { return };
-        children.remove(name);
+    /// Takes a child off its parent's list, and returns its place; `None` if it was not there.
+    pub(super) fn disown(&mut self, parent: ZnodeId, name: &str) -> Option<ZnodeId> {
+        let place = self.children.get_mut(parent.0 as usize)?;
+        let children = place.as_mut()?;
+        let child = children.remove(name);
         if children.is_empty() {
             *place = None;
         }
+        child
     }
 
     /// The chunks as they are now: what is written later goes to copies.
-    pub(super) fn chunks(&self) -> Vec<Arc<Chunk>> {
+    pub(super) fn chunks(&self) -> Vec<Arc<ZnodeChunk>> {
         self.chunks.clone()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (NodeId, &Znode)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (ZnodeId, &Znode)> {
         let pending_requests = self.chunks.iter().enumerate().flat_map(|(chunk, nodes)| {
             nodes
                 .iter()
@@ -157,6 +161,6 @@ impl Arena {
                 .map(move |(pending, node)| (chunk * CHUNK_NODES + pending, node))
         });
         pending_requests
-            .filter_map(|(index, node)| Some((NodeId(u32::try_from(index).ok()?), node.as_ref()?)))
+            .filter_map(|(index, node)| Some((ZnodeId(u32::try_from(index).ok()?), node.as_ref()?)))
     }
 }

@@ -7,7 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use zoolet_jute::{Encode, MultiReadOp, MultiResult, Request, Stat, perms};
 
 use super::names::{Leaf, Names};
-use super::read::{MULTI_READ_BYTES_MAX, Reader};
+use super::read::{MULTI_READ_BYTES_MAX, StateReader};
 
 /// A reply with fewer bytes is written at once.
 const LONG_BYTES_MIN: usize = 4 << 10;
@@ -23,12 +23,12 @@ const PIECE_BYTES: usize = 64 << 10;
 #[derive(Clone, Debug, Default)]
 pub struct LongReply {
     // The next one last.
-    parts: Vec<Part>,
+    parts: Vec<ReplyPart>,
     bytes: usize,
 }
 
 #[derive(Clone, Debug)]
-enum Part {
+enum ReplyPart {
     Written(Bytes),
     Names(NameList),
 }
@@ -63,15 +63,21 @@ impl Iterator for LongReply {
 
     fn next(&mut self) -> Option<Bytes> {
         loop {
-            let piece = match self.parts.pop()? {
-                Part::Written(bytes) => bytes,
-                Part::Names(mut list) => {
+            let Some(part) = self.parts.pop() else {
+                invariant!(self.bytes == 0, "a list ends {} bytes before its length", self.bytes);
+                return None;
+            };
+            let piece = match part {
+                ReplyPart::Written(bytes) => bytes,
+                ReplyPart::Names(mut list) => {
                     let Some(piece) = list.next_piece() else { continue };
-                    self.parts.push(Part::Names(list));
+                    self.parts.push(ReplyPart::Names(list));
                     piece
                 }
             };
-            self.bytes = self.bytes.saturating_sub(piece.len());
+            let (length, left) = (piece.len(), self.bytes);
+            invariant!(length <= left, "a list of {length} bytes more has {left} left");
+            self.bytes = left - length;
             return Some(piece);
         }
     }
@@ -141,7 +147,7 @@ fn put_name(name: &str, out: &mut BytesMut) {
 /// Puts a long reply together, in order.
 #[derive(Debug, Default)]
 struct Builder {
-    parts: Vec<Part>,
+    parts: Vec<ReplyPart>,
     bytes: usize,
     open: BytesMut,
 }
@@ -150,7 +156,7 @@ impl Builder {
     fn close(&mut self) {
         if !self.open.is_empty() {
             self.bytes += self.open.len();
-            self.parts.push(Part::Written(self.open.split().freeze()));
+            self.parts.push(ReplyPart::Written(self.open.split().freeze()));
         }
     }
 
@@ -159,7 +165,7 @@ impl Builder {
         put_length(count, &mut self.open);
         self.close();
         self.bytes += bytes;
-        self.parts.push(Part::Names(list));
+        self.parts.push(ReplyPart::Names(list));
     }
 
     fn data(&mut self, data: Option<&Bytes>) {
@@ -168,7 +174,7 @@ impl Builder {
                 put_length(data.len(), &mut self.open);
                 self.close();
                 self.bytes += data.len();
-                self.parts.push(Part::Written(data.clone()));
+                self.parts.push(ReplyPart::Written(data.clone()));
             }
             None => data.cloned().encode(&mut self.open),
         }
@@ -185,7 +191,7 @@ impl Builder {
     }
 }
 
-impl Reader<'_> {
+impl StateReader<'_> {
     /// The reply to a read whose reply is long; `None` for all others, and for errors.
     #[allow(clippy::wildcard_enum_match_arm, reason = "the others have short replies")]
     pub(super) fn read_long(self, request: &Request) -> Option<LongReply> {

@@ -8,6 +8,7 @@ mod access;
 mod apply;
 mod arena;
 mod change;
+mod check;
 mod digest;
 mod long;
 mod names;
@@ -39,7 +40,7 @@ use zoolet_jute::{Acl, ErrorCode, Id, Reply, Request, SessionId, Stat, Zxid};
 
 use self::digest::Hasher;
 use self::names::Names;
-use self::read::Reader;
+use self::read::StateReader;
 use self::sequence::ReplayFilter;
 use self::session::Sessions;
 use self::tree::Tree;
@@ -163,7 +164,7 @@ impl State {
         identities: &[Id],
         skip_acl: bool,
     ) -> Result<Reply, ErrorCode> {
-        Reader { tree: &self.tree, session, identities, skip_acl }.read(request)
+        StateReader { tree: &self.tree, session, identities, skip_acl }.read(request)
     }
 
     /// The same for a read whose reply is too long to be written at once; `None` for all others, and
@@ -175,7 +176,7 @@ impl State {
         identities: &[Id],
         skip_acl: bool,
     ) -> Option<LongReply> {
-        Reader { tree: &self.tree, session, identities, skip_acl }.read_long(request)
+        StateReader { tree: &self.tree, session, identities, skip_acl }.read_long(request)
     }
 
     /// Whether an ACL gives one of `identities` one of the permissions `wanted` (protocol §9.3).
@@ -290,7 +291,7 @@ impl State {
     /// The containers and znodes with a time to live that are due at `now_ms` (protocol §11), as
     /// many as the limits admit, from this place on.
     pub(crate) fn reapable(&self, now_ms: i64, limits: ReapLimits, from: ReapPlace) -> Reapable {
-        let is_due = |&id: &znode::NodeId| {
+        let is_due = |&id: &znode::ZnodeId| {
             let node = self.tree.node(id);
             let idle_ms = now_ms.saturating_sub(node.mtime);
             let is_due = match node.kind {
@@ -303,7 +304,7 @@ impl State {
             is_due && self.tree.child_count(id) == 0
         };
         let mut found = Reapable::default();
-        for (looks, id) in self.tree.reapable(znode::NodeId(from.0)).enumerate() {
+        for (looks, id) in self.tree.reapable(znode::ZnodeId(from.0)).enumerate() {
             if looks == limits.looks_max || found.due.len() == limits.found_max {
                 found.next = Some(ReapPlace(id.0));
                 break;

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::znode::NodeId;
+use super::znode::ZnodeId;
 
 /// A copy of a leaf costs about 2 µs.
 const LEAF_NAMES_MAX: usize = 128;
@@ -17,7 +17,7 @@ const LEAF_NAMES_FEW: usize = 16;
 /// The bytes of the length in front of a name on the wire.
 const LENGTH_BYTES: usize = 4;
 
-pub(super) type Leaf = Vec<(Arc<str>, NodeId)>;
+pub(super) type Leaf = Vec<(Arc<str>, ZnodeId)>;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
@@ -48,14 +48,14 @@ impl Names {
         self.bytes
     }
 
-    pub(super) fn get(&self, name: &str) -> Option<NodeId> {
+    pub(super) fn get(&self, name: &str) -> Option<ZnodeId> {
         let leaf = &self.leaves.get(self.part_of(name))?.leaf;
         let at = search(leaf, name).ok()?;
         leaf.get(at).map(|(_, id)| *id)
     }
 
     /// Adds a name; false if it is there already.
-    pub(super) fn insert(&mut self, name: Arc<str>, id: NodeId) -> bool {
+    pub(super) fn insert(&mut self, name: Arc<str>, id: ZnodeId) -> bool {
         let at = self.part_of(&name);
         let parts = Arc::make_mut(&mut self.leaves);
         let bytes = LENGTH_BYTES + name.len();
@@ -73,14 +73,16 @@ impl Names {
         true
     }
 
-    pub(super) fn remove(&mut self, name: &str) {
+    /// Removes a name, and returns its znode.
+    pub(super) fn remove(&mut self, name: &str) -> Option<ZnodeId> {
         let at = self.part_of(name);
-        let Some(Ok(place)) = self.leaves.get(at).map(|part| search(&part.leaf, name)) else {
-            return;
-        };
+        let place = search(&self.leaves.get(at)?.leaf, name).ok()?;
         let parts = Arc::make_mut(&mut self.leaves);
-        let Some(part) = parts.get_mut(at) else { return };
-        Arc::make_mut(&mut part.leaf).remove(place);
+        let part = parts.get_mut(at)?;
+        let (_, id) = Arc::make_mut(&mut part.leaf).remove(place);
+        let (len, bytes) = (self.len, self.bytes);
+        let is_counted = len > 0 && bytes >= LENGTH_BYTES + name.len();
+        invariant!(is_counted, "{name} is removed from {len} names of {bytes} bytes");
         self.len -= 1;
         self.bytes -= LENGTH_BYTES + name.len();
         let left = part.leaf.len();
@@ -94,6 +96,7 @@ impl Names {
                 Arc::make_mut(&mut part.leaf).extend(next.leaf.iter().cloned());
             }
         }
+        Some(id)
     }
 
     /// The leaves in order; each is freed when it was used.
@@ -101,7 +104,7 @@ impl Names {
         Leaves(Arc::unwrap_or_clone(self.leaves).into_iter())
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, NodeId)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, ZnodeId)> {
         self.leaves.iter().flat_map(|part| part.leaf.iter()).map(|(name, id)| (name, *id))
     }
 
@@ -154,7 +157,7 @@ impl Part {
     }
 
     /// Adds a name at its place; gives back the upper half of a leaf that was full.
-    fn insert(&mut self, place: usize, name: Arc<str>, id: NodeId) -> Option<Self> {
+    fn insert(&mut self, place: usize, name: Arc<str>, id: ZnodeId) -> Option<Self> {
         if self.leaf.len() < LEAF_NAMES_MAX {
             Arc::make_mut(&mut self.leaf).insert(place, (name, id));
             return None;
@@ -196,7 +199,7 @@ mod tests {
             let name = format!("n{}", (seed >> 8) % 3000);
             // It grows at first and shrinks in the end.
             if seed >> 28 < 11 - round / 3000 {
-                let is_new = names.insert(Arc::from(&*name), NodeId(round));
+                let is_new = names.insert(Arc::from(&*name), ZnodeId(round));
                 assert_eq!(is_new, !expected.contains_key(&name));
                 expected.entry(name).or_insert(round);
             } else {
@@ -205,7 +208,7 @@ mod tests {
             }
             if round % 1000 == 0 {
                 check(&names, &expected);
-                assert!(expected.iter().all(|(name, id)| names.get(name) == Some(NodeId(*id))));
+                assert!(expected.iter().all(|(name, id)| names.get(name) == Some(ZnodeId(*id))));
                 assert_eq!(names.get("n"), None);
             }
         }
@@ -216,7 +219,7 @@ mod tests {
     fn a_copy_stays_as_it_was() {
         let mut names = Names::default();
         for number in 0..1000 {
-            names.insert(Arc::from(format!("{number:04}")), NodeId(number));
+            names.insert(Arc::from(format!("{number:04}")), ZnodeId(number));
         }
         let copy = names.clone();
         for number in 0..1000 {
@@ -224,6 +227,6 @@ mod tests {
         }
         assert!(names.is_empty());
         assert_eq!(copy.iter().count(), 1000);
-        assert_eq!(copy.get("0999"), Some(NodeId(999)));
+        assert_eq!(copy.get("0999"), Some(ZnodeId(999)));
     }
 }

@@ -15,7 +15,7 @@ use zoolet_jute::ErrorCode;
 
 use super::path;
 use super::tree::Tree;
-use super::znode::NodeId;
+use super::znode::ZnodeId;
 use crate::path_prefix::at_or_above;
 
 const LIMITS: &str = "zookeeper_limits";
@@ -110,7 +110,7 @@ impl Track {
 
     /// The limit of a kind that `delta` more would pass. A hard limit is consulted instead of the
     /// soft one.
-    fn passed(&self, kind: Kind, used: i64, delta: i64) -> Option<Passed> {
+    fn passed(&self, kind: LimitKind, used: i64, delta: i64) -> Option<Passed> {
         let (soft, hard) = kind.keys();
         let (is_hard, limit) = match self.get(hard) {
             limit if limit > -1 => (true, limit),
@@ -124,12 +124,12 @@ impl Track {
 
 /// What a quota limits.
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum LimitKind {
     Count,
     Bytes,
 }
 
-impl Kind {
+impl LimitKind {
     /// The names of the soft limit and of the hard one.
     fn keys(self) -> (&'static str, &'static str) {
         match self {
@@ -161,7 +161,7 @@ pub struct QuotaExceeded {
     pub value: i64,
 }
 
-fn find(tree: &Tree, prefix: &str, leaf: &str) -> Option<NodeId> {
+fn find(tree: &Tree, prefix: &str, leaf: &str) -> Option<ZnodeId> {
     tree.find(&format!("{}{prefix}/{leaf}", path::QUOTA))
 }
 
@@ -175,7 +175,7 @@ pub(super) fn check(tree: &mut Tree, path: &str, bytes: i64, count: i64) -> Resu
     };
     let limits = Track::parse(tree.node(limits).data.as_ref());
     let used = Track::parse(tree.node(stats).data.as_ref());
-    for (kind, delta) in [(Kind::Count, count), (Kind::Bytes, bytes)] {
+    for (kind, delta) in [(LimitKind::Count, count), (LimitKind::Bytes, bytes)] {
         let (soft, hard) = kind.keys();
         let Some(passed) = limits.passed(kind, used.get(soft), delta) else { continue };
         let Passed { is_hard, value, limit: allowed } = passed;
@@ -204,7 +204,7 @@ pub(super) fn account(tree: &mut Tree, path: &str, bytes: i64, count: i64) {
 }
 
 /// Writes the real usage into a usage znode that was just created.
-pub(super) fn created(tree: &mut Tree, id: NodeId, path: &str) {
+pub(super) fn created(tree: &mut Tree, id: ZnodeId, path: &str) {
     let Some(prefix) = subject(path, STATS) else { return };
     let (count, bytes) = tree.find(prefix).map_or((0, 0), |top| {
         let below = tree.below(top);

@@ -7,21 +7,21 @@ use zoolet_jute::{
 use super::access;
 use super::names::Names;
 use super::tree::Tree;
-use super::znode::NodeId;
+use super::znode::ZnodeId;
 
 /// The longest reply to a multiRead, in bytes. Java clients take a megabyte by default.
 pub(super) const MULTI_READ_BYTES_MAX: usize = 32 << 20;
 
 /// Who asks.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Reader<'a> {
+pub(super) struct StateReader<'a> {
     pub(super) tree: &'a Tree,
     pub(super) session: SessionId,
     pub(super) identities: &'a [Id],
     pub(super) skip_acl: bool,
 }
 
-impl Reader<'_> {
+impl StateReader<'_> {
     #[allow(clippy::wildcard_enum_match_arm, reason = "the others do not read the state")]
     pub(super) fn read(self, request: &Request) -> Result<Reply, ErrorCode> {
         let tree = self.tree;
@@ -54,17 +54,17 @@ impl Reader<'_> {
         }
     }
 
-    pub(super) fn find(self, path: &str, wanted: i32) -> Result<NodeId, ErrorCode> {
+    pub(super) fn find(self, path: &str, wanted: i32) -> Result<ZnodeId, ErrorCode> {
         let id = self.tree.find(path).ok_or(ErrorCode::NoNode)?;
         if self.permits(id, wanted) { Ok(id) } else { Err(ErrorCode::NoAuth) }
     }
 
-    fn permits(self, id: NodeId, wanted: i32) -> bool {
+    fn permits(self, id: ZnodeId, wanted: i32) -> bool {
         access::permits(self.tree.acl(id), wanted, self.identities, self.skip_acl)
     }
 
     /// The names come out in order; clients may not rely on it.
-    fn children(self, id: NodeId) -> Vec<String> {
+    fn children(self, id: ZnodeId) -> Vec<String> {
         let children = self.tree.children(id).into_iter().flat_map(Names::iter);
         children.map(|(name, _)| name.as_ref().to_owned()).collect()
     }

@@ -125,6 +125,7 @@ impl Sessions {
             && let Some(session) = Arc::make_mut(part).remove(&id)
         {
             self.digest = self.digest.wrapping_sub(digest(id, &session));
+            invariant!(self.count > 0, "session {id} was not counted");
             self.count -= 1;
         }
     }

@@ -20,11 +20,11 @@ use thiserror::Error;
 use zoolet_jute::{Acl, Encode, SessionId, Zxid};
 
 use super::State;
-use super::arena::{CHUNK_NODES, Chunk};
+use super::arena::{CHUNK_NODES, ZnodeChunk};
 use super::sequence::{Admitted, ReplayFilter};
 use super::session::{Owner, Session, Sessions};
 use super::tree::Tree;
-use super::znode::{Kind, NodeId, Znode};
+use super::znode::{Kind, Znode, ZnodeId};
 use crate::{FeatureLevel, ServerId};
 
 const SNAPSHOT_VERSION: u8 = 2;
@@ -61,19 +61,19 @@ pub enum RestoreError {
 /// pieces of its bytes.
 #[derive(Clone, Debug)]
 pub struct SnapshotView {
-    chunks: Vec<Arc<Chunk>>,
+    chunks: Vec<Arc<ZnodeChunk>>,
     acls: Vec<(u32, Arc<[Acl]>)>,
     sessions: Sessions,
     filter: ReplayFilter,
     last_zxid: Zxid,
     level: FeatureLevel,
     digest: u64,
-    progress: Progress,
+    progress: WriteStage,
     buffer: BytesMut,
 }
 
 #[derive(Clone, Debug)]
-enum Progress {
+enum WriteStage {
     Head,
     /// The next slot to write, and for each chunk the number of its first znode.
     Nodes {
@@ -93,7 +93,7 @@ impl SnapshotView {
             last_zxid: state.last_zxid,
             level: state.level,
             digest: state.digest(),
-            progress: Progress::Head,
+            progress: WriteStage::Head,
             buffer: BytesMut::new(),
         }
     }
@@ -108,7 +108,7 @@ impl SnapshotView {
         self.digest
     }
 
-    fn write_head(&mut self) -> Progress {
+    fn write_head(&mut self) -> WriteStage {
         let out = &mut self.buffer;
         out.put_u8(SNAPSHOT_VERSION);
         self.last_zxid.encode(out);
@@ -141,27 +141,27 @@ impl SnapshotView {
             total += narrow(chunk.iter().flatten().count());
         }
         out.put_u32(total);
-        Progress::Nodes { pending: 0, first }
+        WriteStage::Nodes { pending: 0, first }
     }
 
     /// The number of a znode among those that are written.
-    fn number(&self, first: &[u32], id: NodeId) -> u32 {
+    fn number(&self, first: &[u32], id: ZnodeId) -> u32 {
         let (chunk, pending) = (id.0 as usize / CHUNK_NODES, id.0 as usize % CHUNK_NODES);
         let before =
             self.chunks.get(chunk).into_iter().flat_map(|nodes| nodes.iter().take(pending));
         first.get(chunk).copied().unwrap_or_default() + narrow(before.flatten().count())
     }
 
-    fn write_slot(&mut self, pending: usize, first: Vec<u32>) -> Progress {
+    fn write_slot(&mut self, pending: usize, first: Vec<u32>) -> WriteStage {
         let Some(chunk) = self.chunks.get(pending / CHUNK_NODES).cloned() else {
             self.buffer.put_u64(self.digest);
-            return Progress::Done;
+            return WriteStage::Done;
         };
         if let Some(Some(node)) = chunk.get(pending % CHUNK_NODES) {
             let parent = self.number(&first, node.parent);
             write_node(node, parent, &mut self.buffer);
         }
-        Progress::Nodes { pending: pending + 1, first }
+        WriteStage::Nodes { pending: pending + 1, first }
     }
 }
 
@@ -170,10 +170,10 @@ impl Iterator for SnapshotView {
 
     fn next(&mut self) -> Option<Bytes> {
         while self.buffer.len() < PIECE_BYTES {
-            self.progress = match std::mem::replace(&mut self.progress, Progress::Done) {
-                Progress::Head => self.write_head(),
-                Progress::Nodes { pending, first } => self.write_slot(pending, first),
-                Progress::Done => break,
+            self.progress = match std::mem::replace(&mut self.progress, WriteStage::Done) {
+                WriteStage::Head => self.write_head(),
+                WriteStage::Nodes { pending, first } => self.write_slot(pending, first),
+                WriteStage::Done => break,
             };
         }
         let length = self.buffer.len().min(PIECE_BYTES);
@@ -206,7 +206,7 @@ fn write_node(node: &Znode, parent: u32, out: &mut BytesMut) {
 pub(super) fn restore<E: std::fmt::Display>(
     pieces: impl Iterator<Item = Result<Bytes, E>>,
 ) -> Result<State, RestoreError> {
-    let mut source = Source { pieces, buffer: Bytes::new() };
+    let mut source = PieceReader { pieces, buffer: Bytes::new() };
     let version = source.u8("version")?;
     if version != SNAPSHOT_VERSION {
         return Err(RestoreError::Version(version));
@@ -246,7 +246,7 @@ pub(super) fn restore<E: std::fmt::Display>(
 /// The numbers of ACLs in the snapshot, and their places here.
 type AclNumbers = std::collections::BTreeMap<u32, super::access::AclId>;
 
-fn read_acls<I, E>(source: &mut Source<I>, tree: &mut Tree) -> Result<AclNumbers, RestoreError>
+fn read_acls<I, E>(source: &mut PieceReader<I>, tree: &mut Tree) -> Result<AclNumbers, RestoreError>
 where
     I: Iterator<Item = Result<Bytes, E>>,
     E: std::fmt::Display,
@@ -268,7 +268,7 @@ where
     Ok(numbers)
 }
 
-fn read_sessions<I, E>(source: &mut Source<I>) -> Result<Sessions, RestoreError>
+fn read_sessions<I, E>(source: &mut PieceReader<I>) -> Result<Sessions, RestoreError>
 where
     I: Iterator<Item = Result<Bytes, E>>,
     E: std::fmt::Display,
@@ -286,7 +286,7 @@ where
     Ok(sessions)
 }
 
-fn read_filter<I, E>(source: &mut Source<I>) -> Result<ReplayFilter, RestoreError>
+fn read_filter<I, E>(source: &mut PieceReader<I>) -> Result<ReplayFilter, RestoreError>
 where
     I: Iterator<Item = Result<Bytes, E>>,
     E: std::fmt::Display,
@@ -301,7 +301,7 @@ where
 }
 
 fn read_node<I, E>(
-    source: &mut Source<I>,
+    source: &mut PieceReader<I>,
     number: u32,
     acls: &AclNumbers,
 ) -> Result<Znode, RestoreError>
@@ -319,7 +319,7 @@ where
     let acl = source.u32("ACL")?;
     let acl = *acls.get(&acl).ok_or(RestoreError::Invalid("ACL"))?;
     let mut node = Znode::built_in(data, acl);
-    node.parent = NodeId(parent);
+    node.parent = ZnodeId(parent);
     node.name = Arc::from(name);
     node.czxid = Zxid(source.i64("czxid")?);
     node.mzxid = Zxid(source.i64("mzxid")?);
@@ -335,12 +335,12 @@ where
 }
 
 /// The pieces as one stream of bytes.
-struct Source<I> {
+struct PieceReader<I> {
     pieces: I,
     buffer: Bytes,
 }
 
-impl<I, E> Source<I>
+impl<I, E> PieceReader<I>
 where
     I: Iterator<Item = Result<Bytes, E>>,
     E: std::fmt::Display,

@@ -11,11 +11,11 @@ use bytes::Bytes;
 use zoolet_jute::{Acl, SessionId, Stat};
 
 use super::access::{self, AclId, AclTable};
-use super::arena::{Arena, Below, Chunk};
+use super::arena::{Arena, Below, ZnodeChunk};
 use super::names::Names;
 use super::path;
 use super::quota::Quotas;
-use super::znode::{Kind, NodeId, Znode, hash_data, hash_path};
+use super::znode::{Kind, Znode, ZnodeId, hash_data, hash_path};
 
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
@@ -26,7 +26,7 @@ pub(super) struct Tree {
     // Invariant: the sum of the lengths of `ephemerals`.
     ephemerals_count: usize,
     /// Containers and znodes with a time to live.
-    reapable: BTreeSet<NodeId>,
+    reapable: BTreeSet<ZnodeId>,
     quotas: Quotas,
     /// The sum of all znodes' digests, modulo 2⁶⁴.
     digest: u64,
@@ -38,9 +38,9 @@ pub(super) struct Tree {
 /// The way back from one step. A znode in here holds its ACL.
 #[derive(Clone, Debug)]
 enum Undo {
-    Insert(NodeId),
+    Insert(ZnodeId),
     Remove(Znode),
-    Change(NodeId, Znode),
+    Change(ZnodeId, Znode),
 }
 
 impl Tree {
@@ -50,14 +50,14 @@ impl Tree {
         let open = Acl::open();
         let root = tree.acls.hold(&open);
         tree.insert(Znode::built_in(Some(Bytes::new()), root));
-        let mut built_in = |parent: NodeId, name: &str, acl: &[Acl], aversion: i32| {
+        let mut built_in = |parent: ZnodeId, name: &str, acl: &[Acl], aversion: i32| {
             let mut node = Znode::built_in(Some(Bytes::new()), tree.acls.hold(acl));
             node.parent = parent;
             node.name = Arc::from(name);
             node.aversion = aversion;
             tree.insert(node)
         };
-        let zookeeper = built_in(NodeId::ROOT, "zookeeper", &open, 0);
+        let zookeeper = built_in(ZnodeId::ROOT, "zookeeper", &open, 0);
         built_in(zookeeper, "quota", &open, 0);
         built_in(zookeeper, "config", &access::read_only(), -1);
         tree
@@ -82,48 +82,48 @@ impl Tree {
 
     /// The znode of a path; the empty path is the root's as well. A path that is not valid finds
     /// nothing, because no segment of it can be empty.
-    pub(super) fn find(&self, path: &str) -> Option<NodeId> {
+    pub(super) fn find(&self, path: &str) -> Option<ZnodeId> {
         if path.is_empty() || path == "/" {
-            return Some(NodeId::ROOT);
+            return Some(ZnodeId::ROOT);
         }
         let mut segments = path.strip_prefix('/')?.split('/');
-        segments.try_fold(NodeId::ROOT, |at, name| self.child(at, name))
+        segments.try_fold(ZnodeId::ROOT, |at, name| self.child(at, name))
     }
 
-    pub(super) fn child(&self, parent: NodeId, name: &str) -> Option<NodeId> {
+    pub(super) fn child(&self, parent: ZnodeId, name: &str) -> Option<ZnodeId> {
         self.arena.children(parent)?.get(name)
     }
 
-    pub(super) fn node(&self, id: NodeId) -> &Znode {
+    pub(super) fn node(&self, id: ZnodeId) -> &Znode {
         self.arena.get(id).expect("an id is kept only as long as its znode")
     }
 
-    pub(super) fn children(&self, id: NodeId) -> Option<&Names> {
+    pub(super) fn children(&self, id: ZnodeId) -> Option<&Names> {
         self.arena.children(id)
     }
 
-    pub(super) fn child_count(&self, id: NodeId) -> usize {
+    pub(super) fn child_count(&self, id: ZnodeId) -> usize {
         self.arena.child_count(id)
     }
 
     /// What is below this one, at any depth.
-    pub(super) fn below(&self, id: NodeId) -> Below {
+    pub(super) fn below(&self, id: ZnodeId) -> Below {
         self.arena.below(id)
     }
 
-    pub(super) fn stat(&self, id: NodeId) -> Stat {
+    pub(super) fn stat(&self, id: ZnodeId) -> Stat {
         self.node(id).stat(self.arena.child_count(id))
     }
 
-    pub(super) fn acl(&self, id: NodeId) -> &Arc<[Acl]> {
+    pub(super) fn acl(&self, id: ZnodeId) -> &Arc<[Acl]> {
         self.acls.get(self.node(id).acl)
     }
 
     /// The path of a znode.
-    pub(super) fn path_of(&self, id: NodeId) -> String {
+    pub(super) fn path_of(&self, id: ZnodeId) -> String {
         let mut names = Vec::new();
         let mut at = id;
-        while at != NodeId::ROOT {
+        while at != ZnodeId::ROOT {
             let node = self.node(at);
             names.push(&*node.name);
             at = node.parent;
@@ -142,7 +142,7 @@ impl Tree {
 
     /// Calls `visit` with a znode and everything below it, parents first.
     #[cfg(test)]
-    pub(super) fn walk(&self, top: NodeId, mut visit: impl FnMut(NodeId, &Znode)) {
+    pub(super) fn walk(&self, top: ZnodeId, mut visit: impl FnMut(ZnodeId, &Znode)) {
         let mut waiting = vec![top];
         while let Some(id) = waiting.pop() {
             visit(id, self.node(id));
@@ -155,7 +155,7 @@ impl Tree {
 
     /// Puts a znode below its parent, which exists and has none of that name. The znode comes
     /// with its ACL held.
-    pub(super) fn insert(&mut self, node: Znode) -> NodeId {
+    pub(super) fn insert(&mut self, node: Znode) -> ZnodeId {
         let id = self.link(node);
         if let Some(undo) = &mut self.undo {
             undo.push(Undo::Insert(id));
@@ -164,7 +164,7 @@ impl Tree {
     }
 
     /// Takes out a znode without children.
-    pub(super) fn remove(&mut self, id: NodeId) {
+    pub(super) fn remove(&mut self, id: ZnodeId) {
         let node = self.unlink(id);
         match &mut self.undo {
             Some(undo) => undo.push(Undo::Remove(node)),
@@ -173,7 +173,7 @@ impl Tree {
     }
 
     /// Changes a znode in place. Its parent, name, kind and ACL stay.
-    pub(super) fn change(&mut self, id: NodeId, change: impl FnOnce(&mut Znode)) {
+    pub(super) fn change(&mut self, id: ZnodeId, change: impl FnOnce(&mut Znode)) {
         self.remember(id);
         let acl_hash = self.acls.hash(self.node(id).acl);
         let node = self.arena.get_mut(id).expect("an id is kept only as long as its znode");
@@ -186,16 +186,18 @@ impl Tree {
     }
 
     /// Notes that a znode's data has another length now.
-    fn resized(&mut self, id: NodeId, parent: NodeId, before: u64, after: u64) {
-        self.data_bytes = self.data_bytes.wrapping_sub(before).wrapping_add(after);
-        if id != NodeId::ROOT && before != after {
+    fn resized(&mut self, id: ZnodeId, parent: ZnodeId, before: u64, after: u64) {
+        let sum = self.data_bytes;
+        invariant!(before <= sum, "a znode has {before} of the {sum} bytes of all data");
+        self.data_bytes = sum - before + after;
+        if id != ZnodeId::ROOT && before != after {
             let change = after.cast_signed().wrapping_sub(before.cast_signed());
             self.arena.count_below(parent, 0, change);
         }
     }
 
     /// Gives a znode another ACL.
-    pub(super) fn change_acl(&mut self, id: NodeId, acl: &[Acl], aversion: i32) {
+    pub(super) fn change_acl(&mut self, id: ZnodeId, acl: &[Acl], aversion: i32) {
         self.remember(id);
         let new = self.acls.hold(acl);
         let old = self.node(id).acl;
@@ -218,7 +220,7 @@ impl Tree {
         self.acls.release(id);
     }
 
-    fn remember(&mut self, id: NodeId) {
+    fn remember(&mut self, id: ZnodeId) {
         if self.undo.is_none() {
             return;
         }
@@ -229,7 +231,7 @@ impl Tree {
         }
     }
 
-    fn link(&mut self, mut node: Znode) -> NodeId {
+    fn link(&mut self, mut node: Znode) -> ZnodeId {
         let is_root = self.arena.len() == 0;
         node.path_hash =
             if is_root { 0 } else { hash_path(self.node(node.parent).path_hash, &node.name) };
@@ -237,8 +239,8 @@ impl Tree {
         let bytes = node.data_bytes().cast_signed();
         let id = self.arena.insert(node);
         if !is_root {
-            let new = self.arena.adopt(parent, name, id);
-            assert!(new, "a name is looked up before it is taken");
+            let is_new = self.arena.adopt(parent, name, id);
+            invariant!(is_new, "znode {} has two children of one name", parent.0);
             self.arena.count_below(parent, 1, bytes);
         }
         self.index(id);
@@ -246,7 +248,7 @@ impl Tree {
     }
 
     /// Enters a znode that has its place into the digest and the indexes.
-    fn index(&mut self, id: NodeId) {
+    fn index(&mut self, id: ZnodeId) {
         let node = self.node(id);
         let (kind, bytes) = (node.kind, node.data_bytes());
         let digest = node.digest(self.acls.hash(node.acl));
@@ -256,9 +258,9 @@ impl Tree {
         if let Kind::Ephemeral(session) = kind {
             let path = Arc::from(self.path_of(id));
             let of_session = self.ephemerals.entry(session).or_default();
-            self.ephemerals_count -= of_session.len();
-            of_session.insert(path, id);
-            self.ephemerals_count += of_session.len();
+            let is_new = of_session.insert(path, id);
+            invariant!(is_new, "session {session} owns znode {} twice", id.0);
+            self.ephemerals_count += 1;
         }
         if kind.is_reapable() {
             self.reapable.insert(id);
@@ -269,9 +271,10 @@ impl Tree {
         }
     }
 
-    fn unlink(&mut self, id: NodeId) -> Znode {
+    fn unlink(&mut self, id: ZnodeId) -> Znode {
         let node = self.node(id);
-        let kind = node.kind;
+        let (kind, children) = (node.kind, self.arena.child_count(id));
+        invariant!(children == 0, "znode {} is deleted over {children} children", id.0);
         if Quotas::is_limit(&node.name) {
             let path = self.path_of(id);
             self.quotas.limit_deleted(&path);
@@ -280,24 +283,28 @@ impl Tree {
             && self.ephemerals.contains_key(&session)
         {
             let path = self.path_of(id);
-            self.disown_ephemeral(session, &path);
+            self.disown_ephemeral(session, &path, id);
         }
         let node = self.arena.remove(id).expect("an id is kept only as long as its znode");
-        self.arena.disown(node.parent, &node.name);
+        let listed = self.arena.disown(node.parent, &node.name);
+        invariant!(listed == Some(id), "znode {} is in its parent's list as {listed:?}", id.0);
+        let (bytes, sum) = (node.data_bytes(), self.data_bytes);
+        invariant!(bytes <= sum, "a znode had {bytes} of the {sum} bytes of all data");
         self.arena.count_below(node.parent, -1, 0_i64.saturating_sub_unsigned(node.data_bytes()));
         self.digest = self.digest.wrapping_sub(node.digest(self.acls.hash(node.acl)));
-        self.data_bytes = self.data_bytes.wrapping_sub(node.data_bytes());
+        self.data_bytes = sum - bytes;
         if kind.is_reapable() {
             self.reapable.remove(&id);
         }
         node
     }
 
-    fn disown_ephemeral(&mut self, session: SessionId, path: &str) {
+    fn disown_ephemeral(&mut self, session: SessionId, path: &str, id: ZnodeId) {
         if let Some(of_session) = self.ephemerals.get_mut(&session) {
-            self.ephemerals_count -= of_session.len();
-            of_session.remove(path);
-            self.ephemerals_count += of_session.len();
+            let listed = of_session.remove(path);
+            let is_right = listed == Some(id) && self.ephemerals_count > 0;
+            invariant!(is_right, "session {session} owned {} as {listed:?}", id.0);
+            self.ephemerals_count -= 1;
             if of_session.is_empty() {
                 self.ephemerals.remove(&session);
             }
@@ -375,7 +382,9 @@ impl Tree {
     /// Takes the list of a session that ends. The caller deletes the znodes.
     pub(super) fn take_ephemerals(&mut self, session: SessionId) -> Names {
         let taken = self.ephemerals.remove(&session).unwrap_or_default();
-        self.ephemerals_count -= taken.len();
+        let (count, all) = (taken.len(), self.ephemerals_count);
+        invariant!(count <= all, "session {session} owns {count} of {all} ephemeral znodes");
+        self.ephemerals_count -= count;
         taken
     }
 
@@ -394,7 +403,7 @@ impl Tree {
     }
 
     /// The containers and znodes with a time to live, from this place on.
-    pub(super) fn reapable(&self, from: NodeId) -> impl Iterator<Item = NodeId> {
+    pub(super) fn reapable(&self, from: ZnodeId) -> impl Iterator<Item = ZnodeId> {
         self.reapable.range(from..).copied()
     }
 
@@ -410,7 +419,7 @@ impl Tree {
         self.digest
     }
 
-    pub(super) fn chunks(&self) -> Vec<Arc<Chunk>> {
+    pub(super) fn chunks(&self) -> Vec<Arc<ZnodeChunk>> {
         self.arena.chunks()
     }
 
@@ -421,7 +430,7 @@ impl Tree {
     /// The sum of the digests, from nothing but names, data, ACLs and numbers.
     pub(super) fn digest_recomputed(&self) -> u64 {
         let mut sum = 0_u64;
-        let mut waiting = vec![(NodeId::ROOT, 0)];
+        let mut waiting = vec![(ZnodeId::ROOT, 0)];
         while let Some((id, path_hash)) = waiting.pop() {
             let mut node = self.node(id).clone();
             node.path_hash = path_hash;
@@ -447,7 +456,7 @@ impl Tree {
     /// Connects all placed znodes with their parents, and builds the indexes. False if that makes
     /// no tree: a parent is missing, two siblings have one name, or there is a circle.
     pub(super) fn connect(&mut self) -> bool {
-        let links: Vec<(NodeId, NodeId, Arc<str>)> = self
+        let links: Vec<(ZnodeId, ZnodeId, Arc<str>)> = self
             .arena
             .iter()
             .skip(1)
@@ -459,7 +468,7 @@ impl Tree {
             }
         }
         let mut reached = Vec::with_capacity(self.arena.len());
-        let mut waiting = vec![(NodeId::ROOT, 0)];
+        let mut waiting = vec![(ZnodeId::ROOT, 0)];
         while let Some((id, path_hash)) = waiting.pop() {
             let Some(node) = self.arena.get_mut(id) else { return false };
             node.path_hash = path_hash;
@@ -470,7 +479,7 @@ impl Tree {
             self.index(id);
         }
         self.arena.recount(&reached);
-        let is_ephemeral_parent = |id: NodeId| {
+        let is_ephemeral_parent = |id: ZnodeId| {
             matches!(self.node(id).kind, Kind::Ephemeral(_)) && self.child_count(id) > 0
         };
         reached.len() == self.arena.len()

@@ -11,9 +11,9 @@ use super::digest::Hasher;
 /// The place of a znode in the arena. Places are local to a server: nothing that a client or
 /// another server can see depends on them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct NodeId(pub(super) u32);
+pub(super) struct ZnodeId(pub(super) u32);
 
-impl NodeId {
+impl ZnodeId {
     /// The root is never moved nor deleted.
     pub(super) const ROOT: Self = Self(0);
 }
@@ -63,7 +63,7 @@ impl Kind {
 #[derive(Clone, Debug)]
 pub(super) struct Znode {
     /// The root is its own parent.
-    pub(super) parent: NodeId,
+    pub(super) parent: ZnodeId,
     /// The last segment of its path; empty for the root. Shared with the parent's list.
     pub(super) name: Arc<str>,
     /// Never a slice of a network buffer: that would keep the whole buffer alive.
@@ -90,7 +90,7 @@ impl Znode {
     /// A built-in znode: all numbers zero.
     pub(super) fn built_in(data: Option<Bytes>, acl: AclId) -> Self {
         let mut node = Self {
-            parent: NodeId::ROOT,
+            parent: ZnodeId::ROOT,
             name: Arc::from(""),
             data: None,
             acl,

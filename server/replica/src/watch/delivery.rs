@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use zoolet_jute::{
     AddWatchMode, AddWatchRequest, ErrorCode, EventType, Id, KeeperState, PathWatchRequest, Reply,
-    Request, SetWatches2Request, WatcherEvent, WatchesRequest, Zxid, perms,
+    Request, WatcherEvent, WatchesRequest, Zxid, perms,
 };
 
+use super::watches_left::{WatchList, WatchesLeft};
 use super::{Modes, WatchTable};
 use crate::session::{ReplyTo, RequestState};
 use crate::state::{LongReply, State};
@@ -99,7 +100,7 @@ impl Replica {
             let Some((path, kind)) = left.next() else {
                 return self.reply(reply_to, Ok(Reply::Empty), out);
             };
-            let missed = kind.missed(&self.state, &path, left.since);
+            let missed = kind.missed(&self.state, &path, left.since());
             let Some(event) = missed.filter(|_| !planted!("missed-events-stay-missed")) else {
                 if !self.has_room_for(connection, &path) {
                     self.close(connection, out);
@@ -109,7 +110,8 @@ impl Replica {
                 continue;
             };
             let acl = self.state.acl(&path);
-            if acl.is_none_or(|acl| State::permits(&acl, perms::READ, &left.identities, skip_acl)) {
+            if acl.is_none_or(|acl| State::permits(&acl, perms::READ, left.identities(), skip_acl))
+            {
                 out.push(made_up(connection, event, &path));
             }
         }
@@ -182,8 +184,8 @@ impl Replica {
         out: &mut Vec<Output>,
     ) {
         let existed = before.stat(path).is_some();
-        let data = if existed { Kind::Data } else { Kind::Exist };
-        let missed = [(Modes::DATA, data), (Modes::CHILD, Kind::Child)]
+        let data = if existed { WatchList::Data } else { WatchList::Exist };
+        let missed = [(Modes::DATA, data), (Modes::CHILD, WatchList::Child)]
             .into_iter()
             .filter(|(mode, _)| modes.intersects(*mode))
             .filter_map(|(mode, kind)| {
@@ -241,74 +243,6 @@ fn made_up(connection: ConnectionId, event_type: EventType, path: &str) -> Outpu
     let state = KeeperState::SyncConnected;
     let event = WatcherEvent { event_type, state, path: path.to_owned() };
     Output::Notify { connection, zxid: Zxid::NONE, event }
-}
-
-/// The lists of a `setWatches`.
-#[derive(Clone, Copy, Debug)]
-enum Kind {
-    Data,
-    Exist,
-    Child,
-    Persistent,
-    Recursive,
-}
-
-impl Kind {
-    const fn modes(self) -> Modes {
-        match self {
-            Self::Data | Self::Exist => Modes::DATA,
-            Self::Child => Modes::CHILD,
-            Self::Persistent => Modes::PERSISTENT,
-            Self::Recursive => Modes::RECURSIVE,
-        }
-    }
-
-    /// The event that a watch of this kind has missed since then, if any.
-    fn missed(self, state: &State, path: &str, since: Zxid) -> Option<EventType> {
-        match (self, state.stat(path)) {
-            (Self::Data | Self::Child, None) => Some(EventType::NodeDeleted),
-            (Self::Data, Some(stat)) => (stat.mzxid > since).then_some(EventType::NodeDataChanged),
-            (Self::Child, Some(stat)) => {
-                (stat.pzxid > since).then_some(EventType::NodeChildrenChanged)
-            }
-            (Self::Exist, Some(_)) => Some(EventType::NodeCreated),
-            (Self::Exist, None) | (Self::Persistent | Self::Recursive, _) => None,
-        }
-    }
-}
-
-/// The watches of a `setWatches` that are not looked at yet, in the order of their catch-up events.
-#[derive(Debug)]
-pub(crate) struct WatchesLeft {
-    // The first list last, and all as they came: copying a hundred thousand paths into one takes long.
-    lists: Vec<(std::vec::IntoIter<String>, Kind)>,
-    since: Zxid,
-    identities: Arc<[Id]>,
-}
-
-impl WatchesLeft {
-    pub(crate) fn new(body: SetWatches2Request, identities: &Arc<[Id]>) -> Self {
-        let since = body.relative_zxid;
-        let lists = [
-            (body.persistent_recursive_watches, Kind::Recursive),
-            (body.persistent_watches, Kind::Persistent),
-            (body.child_watches, Kind::Child),
-            (body.exist_watches, Kind::Exist),
-            (body.data_watches, Kind::Data),
-        ];
-        let lists = lists.map(|(paths, kind)| (paths.into_iter(), kind)).into();
-        Self { lists, since, identities: Arc::clone(identities) }
-    }
-
-    fn next(&mut self) -> Option<(String, Kind)> {
-        loop {
-            let (paths, kind) = self.lists.last_mut()?;
-            if let Some(path) = paths.next() {
-                return Some((path, *kind));
-            }
-            self.lists.pop();
-        }
-    }
 }
 
 /// The one-shot watch that a read asks for. A `multiRead` asks for none (§8.1).

@@ -6,9 +6,11 @@ mod storm;
 mod table;
 #[cfg(test)]
 mod tests;
+mod watches_left;
 
-pub(crate) use delivery::{Jump, ReadReply, WatchesLeft};
+pub(crate) use delivery::{Jump, ReadReply};
 pub(crate) use mode::Modes;
 pub(crate) use storm::Storm;
 pub use table::WatchPlace;
 pub(crate) use table::WatchTable;
+pub(crate) use watches_left::WatchesLeft;

@@ -21,19 +21,19 @@ const NOTIFICATION_WORK: usize = 4;
 pub(crate) struct Storm {
     fired: VecDeque<Fired>,
     /// The first of them, while its watchers are being notified.
-    current: Option<(Event, std::vec::IntoIter<ConnectionId>)>,
+    current: Option<(PathEvent, std::vec::IntoIter<ConnectionId>)>,
 }
 
 #[derive(Debug)]
 enum Fired {
     Change(Change),
     /// A child of this path came or went.
-    Children(Event),
+    Children(PathEvent),
 }
 
 /// What happened to a path, and who may know it.
 #[derive(Debug)]
-struct Event {
+struct PathEvent {
     kind: EventType,
     trigger: Trigger,
     path: String,
@@ -45,8 +45,13 @@ impl Storm {
         self.fired.push_back(Fired::Change(change));
     }
 
+    /// How many changes have watchers that are not notified yet.
+    pub(crate) fn len(&self) -> usize {
+        self.fired.len() + usize::from(self.current.is_some())
+    }
+
     /// The next event. The one at the parent comes right behind the one at the child.
-    fn next_event(&mut self) -> Option<Event> {
+    fn next_event(&mut self) -> Option<PathEvent> {
         let change = match self.fired.pop_front()? {
             Fired::Children(event) => return Some(event),
             Fired::Change(change) => change,
@@ -68,10 +73,10 @@ impl Storm {
         let is_quiet = kind == EventType::NodeDeleted && planted!("delete-leaves-the-parent-quiet");
         if let (Some(acl), Some(parent)) = (parent_acl.filter(|_| !is_quiet), parent(&path)) {
             let (kind, trigger) = (EventType::NodeChildrenChanged, Trigger::Child);
-            let event = Event { kind, trigger, path: parent.to_owned(), acl };
+            let event = PathEvent { kind, trigger, path: parent.to_owned(), acl };
             self.fired.push_front(Fired::Children(event));
         }
-        Some(Event { kind, trigger, path, acl })
+        Some(PathEvent { kind, trigger, path, acl })
     }
 }
 

@@ -66,7 +66,8 @@ impl WatchTable {
         }
         if before.is_empty() {
             let watched = self.connections.entry(connection).or_default();
-            watched.paths.insert(Arc::clone(&path));
+            let is_new = watched.paths.insert(Arc::clone(&path));
+            invariant!(is_new, "connection {} has a path that does not have it", connection.0);
             watched.bytes += Self::bytes_of(&path);
             self.bytes += Self::bytes_of(&path);
             self.registrations += 1;
@@ -251,14 +252,54 @@ impl WatchTable {
         self.data_entries + self.child_entries
     }
 
+    /// Checks that all maps and counts say the same.
+    pub(crate) fn check(&self) {
+        let (mut pairs, mut data, mut child, mut recursive) = (0, 0, 0, 0);
+        for (path, watchers) in &self.paths {
+            for (connection, modes) in watchers.behind(None) {
+                let of_connection = self.connections.get(&connection);
+                let is_listed = of_connection.is_some_and(|watched| watched.paths.contains(path));
+                invariant!(is_listed, "{connection:?} watches {path} and does not have it");
+                let is_recursive = modes.intersects(Modes::RECURSIVE);
+                let of_path = self.recursive.get(path);
+                let is_listed = of_path.is_some_and(|all| all.contains(&connection));
+                invariant!(is_listed == is_recursive, "{connection:?} recursive at {path}");
+                pairs += 1;
+                data += usize::from(modes.in_data_table());
+                child += usize::from(modes.in_child_table());
+                recursive += usize::from(is_recursive);
+            }
+        }
+        let listed: usize = self.connections.values().map(|watched| watched.paths.len()).sum();
+        let counted = self.registrations;
+        let is_same = listed == pairs && counted == pairs;
+        invariant!(is_same, "{pairs} watches are listed as {listed} and counted as {counted}");
+        let counted = (self.data_entries, self.child_entries);
+        invariant!(counted == (data, child), "{data} and {child} entries: {counted:?}");
+        let listed: usize = self.recursive.values().map(BTreeSet::len).sum();
+        invariant!(listed == recursive, "{recursive} recursive watches are listed as {listed}");
+        let of_paths =
+            |watched: &Watched| watched.paths.iter().map(|path| Self::bytes_of(path)).sum();
+        let is_summed = |watched: &Watched| watched.bytes == of_paths(watched);
+        let sum: usize = self.connections.values().map(|watched| watched.bytes).sum();
+        let is_summed = sum == self.bytes && self.connections.values().all(is_summed);
+        invariant!(is_summed, "{sum} bytes of watches are counted as {}", self.bytes);
+    }
+
     /// Keeps everything but `paths` in step with a connection's fewer modes.
     fn unlink(&mut self, connection: ConnectionId, path: &str, before: Modes, after: Modes) {
         self.count(before, after);
         if after.is_empty() {
+            let all = self.registrations;
+            invariant!(all > 0, "a watch of connection {} is one of {all}", connection.0);
             self.registrations -= 1;
-            if let Some(watched) = self.connections.get_mut(&connection)
-                && watched.paths.remove(path)
-            {
+            let watched = self.connections.get_mut(&connection);
+            let listed = watched.and_then(|watched| watched.paths.remove(path).then_some(watched));
+            invariant!(listed.is_some(), "connection {} does not have its path", connection.0);
+            if let Some(watched) = listed {
+                let (bytes, sum) = (watched.bytes, self.bytes);
+                let is_counted = Self::bytes_of(path) <= bytes && bytes <= sum;
+                invariant!(is_counted, "a connection's watches have {bytes} of {sum} bytes");
                 watched.bytes -= Self::bytes_of(path);
                 self.bytes -= Self::bytes_of(path);
                 if watched.paths.is_empty() {

@@ -8,7 +8,7 @@ use zoolet_jute::{
     Request, SetDataRequest, Xid, Zxid,
 };
 use zoolet_replica::state::Owner;
-use zoolet_replica::{ConnectionId, Input, Output};
+use zoolet_replica::{ConnectionId, Input, Output, ReplyTo};
 
 use crate::world::{World, handshake};
 
@@ -209,7 +209,7 @@ fn check_transcripts(out: &[Output], context: &str) {
                 assert!(last.insert(*connection, None).is_none(), "welcome twice: {context}");
                 *connection
             }
-            Output::Reply { connection, xid, .. } => {
+            Output::Reply { to: ReplyTo { connection, xid, .. }, .. } => {
                 let before = last.insert(*connection, Some(*xid)).expect("welcome first");
                 assert!(before < Some(*xid), "replies out of order: {context}");
                 *connection
@@ -370,7 +370,7 @@ impl Run {
         let seed = self.seed;
         for output in std::mem::take(&mut self.world.out) {
             match output {
-                Output::Reply { connection, xid, zxid, result, .. } => {
+                Output::Reply { to: ReplyTo { connection, xid, .. }, zxid, result } => {
                     self.client(connection).answer(seed, xid, zxid, result.expect("success"));
                 }
                 Output::Notify { connection, zxid, event } => {

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use bytes::Bytes;
 use zoolet_jute::{ConnectRequest, ConnectResponse, MultiResult, Reply, SessionId, Xid, Zxid};
-use zoolet_replica::{Command, ConnectionId, Input, Op, Options, Output};
+use zoolet_replica::{Command, ConnectionId, Input, Op, Options, Output, ReplyTo};
 
 use crate::parse::{index, outcome, parse_request, parse_role};
 use crate::world::{World, handshake};
@@ -92,7 +92,7 @@ impl Script {
             ["term", term] => self.world.term = term.parse().unwrap(),
             ["jump", ms] => self.world.now_ms += ms.parse::<u64>().unwrap(),
             ["tick"] => self.world.tick(),
-            ["tell", server] => self.world.tell(index(server)),
+            ["tell", server] => self.world.deliver_touches(index(server)),
             ["cut", server] => self.world.cut = Some(index(server)),
             ["heal"] => self.world.cut = None,
             ["role", server, role] => {
@@ -123,7 +123,7 @@ impl Script {
             self.world.commit();
             for server in 0..self.world.servers.len() {
                 self.world.synced(server);
-                self.world.tell(server);
+                self.world.deliver_touches(server);
             }
             self.world.commit();
         }
@@ -187,7 +187,7 @@ impl Script {
                 self.clients.get_mut(&name).unwrap().finish_handshake = Some(response);
                 text
             }
-            Output::Reply { connection, xid, zxid, result, .. } => {
+            Output::Reply { to: ReplyTo { connection, xid, .. }, zxid, result } => {
                 let result = match result {
                     Ok(reply) => render_reply(&reply),
                     Err(code) => code.name().to_owned(),

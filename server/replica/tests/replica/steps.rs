@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use zoolet_jute::{
-    Acl, CreateRequest, ErrorCode, MultiOp, MultiResult, NullablePathRequest, Parts,
+    Acl, CreateRequest, ErrorCode, MultiOp, MultiResult, NullablePathRequest, OpCode, Parts,
     PathVersionRequest, PathWatchRequest, Reply, Request, SessionId, SetDataRequest,
     SetWatchesRequest, Xid, Zxid,
 };
-use zoolet_replica::{ConnectionId, Input, Output, Role};
+use zoolet_replica::{ConnectionId, InFlight, Input, Output, ReplyTo, Role};
 
 use crate::world::{World, handshake};
 
@@ -43,10 +43,10 @@ fn connect(world: &mut World) -> ConnectionId {
 }
 
 /// The replies that a connection has got, by their numbers.
-fn replies(world: &World, to: ConnectionId) -> Vec<i32> {
+fn replies(world: &World, connection: ConnectionId) -> Vec<i32> {
     let xid = |output: &Output| match output {
-        Output::Reply { connection, xid, .. } | Output::ReplyLong { connection, xid, .. } => {
-            (*connection == to).then_some(xid.0)
+        Output::Reply { to, .. } | Output::ReplyLong { to, .. } => {
+            (to.connection == connection).then_some(to.xid.0)
         }
         _ => None,
     };
@@ -142,15 +142,16 @@ fn a_session_with_many_ephemerals_ends_in_steps_that_no_client_sees() {
     assert!(steps > 10, "{steps} steps");
     let events = world.out.iter().filter(|output| matches!(output, Output::Notify { .. }));
     assert_eq!(events.count(), 2);
-    let first_reply = world.out.iter().position(
-        |output| matches!(output, Output::Reply { connection, .. } if *connection == watcher),
-    );
+    let first_reply = world
+        .out
+        .iter()
+        .position(|output| matches!(output, Output::Reply { to, .. } if to.connection == watcher));
     let last_event = world.out.iter().rposition(|output| matches!(output, Output::Notify { .. }));
     assert!(first_reply > last_event);
     assert_eq!(replies(&world, watcher).len(), 3);
     assert!(world.out.iter().any(|output| matches!(
         output,
-        Output::Reply { xid: Xid(1), result: Err(ErrorCode::NoNode), .. }
+        Output::Reply { to: ReplyTo { xid: Xid(1), .. }, result: Err(ErrorCode::NoNode), .. }
     )));
     // The other server does it in one go.
     world.stepwise = false;
@@ -194,9 +195,10 @@ fn a_long_multi_that_fails_is_undone_in_steps() {
     };
     assert!(world.out.iter().any(failed));
     assert!(matches!(
-        world.out.iter().find(
-            |output| matches!(output, Output::Reply { connection, .. } if *connection == reader)
-        ),
+        world
+            .out
+            .iter()
+            .find(|output| matches!(output, Output::Reply { to, .. } if to.connection == reader)),
         Some(Output::Reply { result: Ok(Reply::Stat(_)), .. })
     ));
 }
@@ -425,4 +427,35 @@ fn sessions_are_listed_in_parts() {
     }
     assert_eq!(owners, sessions);
     assert_eq!(replica.state().ephemerals_count(), clients.len());
+}
+
+/// The host guessed which request a reply was for: the first ping for a ping, else the first other.
+#[test]
+fn what_flow_control_counts_comes_back_with_the_reply() {
+    let mut world = World::new(2, |_| {});
+    let connection = world.connect(1, handshake(10_000));
+    world.commit();
+    let sync = Request::Sync(NullablePathRequest { path: None });
+    let requests = [sync, create("/a", 0, &Bytes::new()), list("/"), Request::Ping, list("/a")];
+    for (xid, request) in (1..).zip(requests) {
+        let in_flight = InFlight { op: Some(request.op_code()), bytes: xid, long_reads: 10 * xid };
+        let xid = Xid(i32::try_from(xid).unwrap());
+        let request = Ok(request);
+        world.step(1, Input::Request { connection, xid, request, in_flight });
+    }
+    world.synced(1);
+    world.commit();
+    world.pass(1000);
+    let back = world.out.iter().filter_map(|output| match output {
+        Output::Reply { to, .. } | Output::ReplyLong { to, .. } => {
+            Some((to.in_flight.bytes, to.in_flight.long_reads, to.in_flight.op))
+        }
+        _ => None,
+    });
+    let mut back: Vec<_> = back.collect();
+    assert!(back.iter().any(|(bytes, _, op)| (*bytes, *op) == (4, Some(OpCode::Ping))));
+    back.sort_unstable_by_key(|(bytes, ..)| *bytes);
+    let counts: Vec<_> =
+        back.into_iter().map(|(bytes, long_reads, _)| (bytes, long_reads)).collect();
+    assert_eq!(counts, [(1, 10), (2, 20), (3, 30), (4, 40), (5, 50)]);
 }

@@ -9,8 +9,8 @@ use zoolet_jute::{ConnectRequest, Request, SessionId, Xid, Zxid};
 use zoolet_replica::Now;
 use zoolet_replica::state::State;
 use zoolet_replica::{
-    BadRequest, Batch, Command, ConnectionId, Entry, Input, Options, Origin, Output, Replica, Role,
-    ServerId,
+    BadRequest, Batch, Command, ConnectionId, DecodedEntry, InFlight, Input, Options, Origin,
+    Output, Replica, Role, ServerId,
 };
 
 /// The tick of all servers.
@@ -129,7 +129,8 @@ impl World {
         request: Result<Request, BadRequest>,
     ) {
         let server = self.connections[&connection];
-        self.step(server, Input::Request { connection, xid, request });
+        let in_flight = InFlight::default();
+        self.step(server, Input::Request { connection, xid, request, in_flight });
     }
 
     pub(crate) fn disconnect(&mut self, connection: ConnectionId) {
@@ -155,7 +156,7 @@ impl World {
     pub(crate) fn apply(&mut self, server: usize) {
         while let Some((term, batch)) = self.log.get(self.servers[server].applied).cloned() {
             self.servers[server].applied += 1;
-            self.step(server, Input::Commit { term, entry: Entry::decode(batch) });
+            self.step(server, Input::Commit { term, entry: DecodedEntry::decode(batch) });
         }
     }
 
@@ -166,6 +167,7 @@ impl World {
         }
         for server in 0..self.servers.len() {
             self.apply(server);
+            self.servers[server].replica.check();
         }
     }
 
@@ -209,12 +211,12 @@ impl World {
     pub(crate) fn tick(&mut self) {
         for server in 0..self.servers.len() {
             self.step(server, Input::Tick);
-            self.tell(server);
+            self.deliver_touches(server);
         }
     }
 
     /// A server's touches get to the leader, and what that has counted comes back.
-    pub(crate) fn tell(&mut self, server: usize) {
+    pub(crate) fn deliver_touches(&mut self, server: usize) {
         if self.cut == Some(server) {
             self.servers[server].touched.clear();
             return;
@@ -226,19 +228,15 @@ impl World {
         if !sessions.is_empty() {
             self.step(leader, Input::Touched { sessions: sessions.clone() });
             sessions.retain(|session| self.servers[leader].replica.counts(*session));
-            self.step(server, Input::Heard { through, sessions });
+            self.step(server, Input::Counted { through, sessions });
         }
     }
 
     /// Replaces a server's state by another's, as a snapshot does.
     pub(crate) fn install(&mut self, server: usize, from: usize) {
-        let mut out = Vec::new();
-        let state = self.servers[from].replica.state().clone();
+        let state = Box::new(self.servers[from].replica.state().clone());
         self.servers[server].applied = self.servers[from].applied;
-        let now = self.now();
-        self.servers[server].replica.restore(now, state, &mut out);
-        self.sort_out(server, out);
-        self.go_on(server);
+        self.step(server, Input::Restore { state });
     }
 
     fn now(&self) -> Now {

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::super::settings::{SECTIONS, SETTINGS};
 use super::super::toml_file::read_all;
-use super::super::{HostPort, LoopbackPorts, Role, ServerConfig, to_cluster_toml};
+use super::super::{HostPort, LoopbackPorts, MemberRole, ServerConfig, to_cluster_toml};
 use super::{assert_says, only_warning, sid, silent, source, toml};
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../cluster.toml");
@@ -112,7 +112,7 @@ fn an_ensemble_of_several_hosts_is_read() {
     let loaded = toml(THREE, Some(3)).unwrap();
     let (config, warnings) = &loaded;
     assert_eq!(warnings, &[]);
-    assert_eq!((config.server_id, config.role()), (sid(3), Role::Observer));
+    assert_eq!((config.server_id, config.role()), (sid(3), MemberRole::Observer));
     assert_eq!(config.peer_bind, Some(HostPort::new("::1", 2888)));
     assert_eq!(config.data_log_dir.to_str(), Some("/log"));
     assert_eq!(

@@ -1,7 +1,7 @@
 //! Ensembles on one machine, and the text they are handed to their processes in.
 
 use super::super::toml_file::read_all;
-use super::super::{LoopbackPorts, Role, ServerConfig, to_cluster_toml};
+use super::super::{LoopbackPorts, MemberRole, ServerConfig, to_cluster_toml};
 use super::{silent, source, toml};
 
 fn ports(n: u16) -> Vec<LoopbackPorts> {
@@ -35,7 +35,7 @@ fn settings_survive_the_way_through_a_file() {
         config.auth.super_digest = Some("super:xQJmxLMiHGwaqBvst5y6rkB6HQs=".to_owned());
         config.four_letter.words = super::super::Words::All;
         let observer = config.members.values_mut().last().unwrap();
-        observer.role = Role::Observer;
+        observer.role = MemberRole::Observer;
         observer.election_port = 5;
     }
     let text = to_cluster_toml(&configs);

@@ -1,7 +1,7 @@
 //! The grammar of `server.N=` lines and what is made of them.
 
 use super::super::member::{Member, derive_cluster_id, members_text};
-use super::super::{HostPort, Role};
+use super::super::{HostPort, MemberRole};
 use super::{assert_says, only_warning, sid, silent, zoo, zoo_with};
 
 fn parse(text: &str) -> Result<Member, String> {
@@ -79,7 +79,7 @@ fn an_ensemble_is_read_in_the_order_of_its_ids() {
     assert_eq!(config.server_id, sid(1));
     assert_eq!(config.peer_bind, Some(HostPort::new("a", 2888)));
     assert_eq!(config.client_bind, HostPort::new("0.0.0.0", 2181));
-    assert_eq!(config.role(), Role::Participant);
+    assert_eq!(config.role(), MemberRole::Participant);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::super::model::Words;
-use super::super::{HostPort, Role, ServerConfig};
+use super::super::{HostPort, MemberRole, ServerConfig};
 use super::{assert_says, only_warning, sid, silent, zoo, zoo_with};
 
 const ONE: &str = "dataDir=/d\nclientPort=2181\n";
@@ -114,7 +114,7 @@ fn the_quorum_port_listens_on_the_server_s_own_host_or_on_all() {
 fn the_server_list_has_the_last_word_on_the_role() {
     let text = format!("{TWO}server.4=d:1:2:observer\npeerType=");
     let agrees = silent(zoo_with(&format!("{text}Observer"), Some(4), &[]));
-    assert_eq!(agrees.role(), Role::Observer);
+    assert_eq!(agrees.role(), MemberRole::Observer);
     let loaded = zoo_with(&format!("{text}observer"), Some(1), &[]).unwrap();
     assert_says(&only_warning(&loaded).to_string(), "zoo.cfg:9 the server list says participant");
     let error = zoo(&format!("{ONE}peerType=observer")).unwrap_err();

@@ -23,7 +23,7 @@ use super::draft::{At, Draft, Loaded};
 use super::error::ConfigError;
 use super::files::{Files, Source};
 use super::hint::did_you_mean;
-use super::member::{Member, Role, STANDALONE_ID, parse_server_id};
+use super::member::{Member, MemberRole, STANDALONE_ID, parse_server_id};
 use super::model::Words;
 use super::setting::{Setting, Value};
 use super::settings;
@@ -36,7 +36,7 @@ pub(super) fn read(
     id: Option<ServerId>,
     files: &dyn Files,
 ) -> Result<Loaded, ConfigError> {
-    let mut reader = Reader::open(source, files)?;
+    let mut reader = ZooCfgReader::open(source, files)?;
     reader.apply_keys()?;
     reader.read_directories()?;
     reader.read_members()?;
@@ -50,7 +50,7 @@ pub(super) fn read(
 }
 
 /// The file as it is taken in.
-struct Reader<'a> {
+struct ZooCfgReader<'a> {
     source: &'a Source,
     files: &'a dyn Files,
     draft: Draft,
@@ -67,7 +67,7 @@ enum OutOfRange {
     Clamped,
 }
 
-impl<'a> Reader<'a> {
+impl<'a> ZooCfgReader<'a> {
     /// Reads the properties. As in Java, the last one of a name counts.
     fn open(source: &'a Source, files: &'a dyn Files) -> Result<Self, ConfigError> {
         let draft = Draft::new(&source.file);
@@ -386,9 +386,9 @@ impl<'a> Reader<'a> {
         let Some(property) = self.keys.get("peerType").cloned() else {
             return Ok(());
         };
-        let given: Role =
+        let given: MemberRole =
             property.value.parse().map_err(|why: String| self.wrong(&property, &why))?;
-        if !self.draft.has_members() && given == Role::Observer {
+        if !self.draft.has_members() && given == MemberRole::Observer {
             return Err(self.wrong(&property, "a server without others cannot be an observer"));
         }
         let listed = self.draft.config.role();

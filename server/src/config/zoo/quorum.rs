@@ -10,7 +10,7 @@ use super::super::draft::At;
 use super::super::error::ConfigError;
 use super::super::files::Source;
 use super::super::member::{Member, parse_server_id};
-use super::Reader;
+use super::ZooCfgReader;
 use super::properties::{self, Property};
 
 const PREFIXES: [&str; 3] = ["server.", "group.", "weight."];
@@ -20,7 +20,7 @@ pub(super) fn is_quorum_key(name: &str) -> bool {
     PREFIXES.iter().any(|prefix| name.starts_with(prefix))
 }
 
-impl Reader<'_> {
+impl ZooCfgReader<'_> {
     /// Fills in the members, from the file itself or from the dynamic file.
     pub(super) fn read_members(&mut self) -> Result<(), ConfigError> {
         self.check_election_algorithm()?;

@@ -1,7 +1,7 @@
 //! `stat`, `cons` and the resets: the connections of this server.
 
 use super::super::context::PortContext;
-use super::super::registry::Entry;
+use super::super::registry::RegisteredConnection;
 use super::{VERSION, banner, put, server_lines};
 use crate::metrics::{LastOp, Traffic};
 use zoolet_jute::OpCode;
@@ -65,7 +65,7 @@ pub(in super::super) fn reset_server(context: &PortContext) -> String {
 
 /// What `stat` shows of a connection, and `cons` begins with. The number in brackets is Java's
 /// set of selector events: 1 for a connection that is read, 0 for one that only asks a word.
-fn brief(entry: &Entry, traffic: &Traffic) -> String {
+fn brief(entry: &RegisteredConnection, traffic: &Traffic) -> String {
     let interest = u8::from(entry.outbox.accepted().is_some());
     let received = traffic.received.max(1);
     format!(

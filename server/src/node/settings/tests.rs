@@ -85,7 +85,7 @@ fn port_parts(config: &ServerConfig) -> Vec<String> {
 
 #[test]
 fn a_host_by_itself_has_the_limits_of_a_server() {
-    assert_eq!(host_limits(&server()), host::Limits::default());
+    assert_eq!(host_limits(&server()), host::FlowLimits::default());
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn what_a_file_says_of_one_server_reaches_a_layer() {
         ("client of a member", |config| each_member(config, |member| member.client = None)),
         ("role", |config| {
             let last = config.members.values_mut().next_back();
-            last.unwrap().role = Role::Observer;
+            last.unwrap().role = MemberRole::Observer;
         }),
     ]);
     for (name, change) in changes {

@@ -9,7 +9,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::sync::watch;
 use zoolet_jute::{ErrorCode, Id, SessionId};
 use zoolet_replica::state::Admitted;
-use zoolet_replica::{Batch, FeatureLevel, Levels, Origin, Role, Written};
+use zoolet_replica::{Batch, FeatureLevel, Input, Levels, Origin, Role, Written};
 
 use super::gate::Gate;
 use crate::host::ConfigView;
@@ -66,6 +66,27 @@ pub(super) struct Received {
     pub(super) reconfigured: Vec<(u64, Result<Option<Written>, ErrorCode>)>,
     pub(super) reconfig_lost: Vec<u64>,
     pub(super) members: Vec<(String, bool)>,
+}
+
+impl Received {
+    #[allow(clippy::wildcard_enum_match_arm, reason = "any other input fails the test")]
+    fn note(&mut self, input: Input) {
+        match input {
+            Input::Lost { through } => self.lost = through,
+            Input::Synced { through } => self.synced = through,
+            Input::SyncLost { through } => self.sync_lost = through,
+            Input::Counted { through, sessions } => {
+                self.heard.extend(sessions.into_iter().map(|session| (through, session)));
+            }
+            Input::Removed => self.removed += 1,
+            Input::Diverged => self.diverged += 1,
+            Input::Reconfigured { number, result } => self.reconfigured.push((number, result)),
+            Input::ReconfigLost { number } => self.reconfig_lost.push(number),
+            Input::Members { text, write } => self.members.push((text, write)),
+            Input::Role { role, .. } => self.roles.push(role),
+            other => panic!("this does not come from the log: {other:?}"),
+        }
+    }
 }
 
 impl Recorder {
@@ -179,10 +200,6 @@ impl Machine for Recorder {
         Levels { agreed: FeatureLevel::FIRST, offered: FeatureLevel::FIRST }
     }
 
-    fn level(&self, level: FeatureLevel) {
-        panic!("no server has feature level {level}");
-    }
-
     fn wall_ms(&self) -> i64 {
         self.may_panic("wall_ms");
         1
@@ -198,21 +215,18 @@ impl Machine for Recorder {
         self.digest_version.load(Ordering::Relaxed)
     }
 
-    fn diverged(&self) {
-        self.note(|received| received.diverged += 1);
-    }
-
-    fn lost(&self, through: u64) {
-        self.note(|received| received.lost = through);
-    }
-
-    fn synced(&self, through: u64) {
-        self.may_panic("synced");
-        self.note(|received| received.synced = through);
-    }
-
-    fn sync_lost(&self, through: u64) {
-        self.note(|received| received.sync_lost = through);
+    #[allow(clippy::wildcard_enum_match_arm, reason = "the others are noted alone")]
+    fn input(&self, input: Input) {
+        match &input {
+            Input::Synced { .. } => self.may_panic("synced"),
+            Input::Role { .. } => self.may_panic("role"),
+            Input::Level { level } => panic!("no server has feature level {level}"),
+            Input::Members { text, write: true } => {
+                self.view.lock().unwrap().text = format!("{text}version=100000001");
+            }
+            _ => {}
+        }
+        self.note(|received| received.note(input));
     }
 
     fn touched(&self, sessions: Vec<SessionId>) -> Vec<SessionId> {
@@ -222,39 +236,9 @@ impl Machine for Recorder {
         refused
     }
 
-    fn heard(&self, through: u64, sessions: Vec<SessionId>) {
-        self.note(|received| {
-            received.heard.extend(sessions.into_iter().map(|session| (through, session)));
-        });
-    }
-
-    fn removed(&self) {
-        self.note(|received| received.removed += 1);
-    }
-
-    fn reconfigured(&self, number: u64, result: Result<Option<Written>, ErrorCode>) {
-        self.note(|received| received.reconfigured.push((number, result)));
-    }
-
-    fn reconfig_lost(&self, number: u64) {
-        self.note(|received| received.reconfig_lost.push(number));
-    }
-
-    fn members(&self, text: String, write: bool) {
-        if write {
-            self.view.lock().unwrap().text = format!("{text}version=100000001");
-        }
-        self.note(|received| received.members.push((text, write)));
-    }
-
     fn config_view(&self, _identities: &[Id]) -> ConfigView {
         self.may_panic("config_view");
         self.view.lock().unwrap().clone()
-    }
-
-    fn role(&self, role: Role, _term: u64) {
-        self.may_panic("role");
-        self.note(|received| received.roles.push(role));
     }
 
     fn snapshot(&self) -> StateSnapshot {

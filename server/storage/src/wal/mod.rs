@@ -24,7 +24,7 @@ use std::thread::{self, JoinHandle};
 use bytes::Bytes;
 
 use self::format::Record;
-use self::queue::{Job, Queue};
+use self::queue::{Job, JobQueue};
 use self::segment::SegmentMaker;
 use self::segment_preparer::SegmentPreparer;
 use self::view::LogView;
@@ -87,7 +87,7 @@ pub struct Recovered {
 
 /// An open log. Dropping it writes what waits and ends it in good order.
 pub struct Wal {
-    queue: Arc<Queue>,
+    queue: Arc<JobQueue>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -139,7 +139,7 @@ impl Wal {
         let recovered = Recovered { state: replay.state.clone(), torn: replay.torn };
         writer.tidy()?;
         let view = LogView::recovered(replay.state, replay.entries, options.cache_bytes_max);
-        let queue = Arc::new(Queue::new(view, writer, options));
+        let queue = Arc::new(JobQueue::new(view, writer, options));
         let thread = match options.mode {
             WalMode::Threads => Some(start_threads(&queue, maker)?),
             WalMode::Inline | WalMode::Manual => None,
@@ -250,7 +250,10 @@ impl Wal {
     }
 }
 
-fn start_threads(queue: &Arc<Queue>, maker: SegmentMaker) -> Result<JoinHandle<()>, StorageError> {
+fn start_threads(
+    queue: &Arc<JobQueue>,
+    maker: SegmentMaker,
+) -> Result<JoinHandle<()>, StorageError> {
     let directory = maker.directory.clone();
     let weak = Arc::downgrade(queue);
     let fail = move |error| {

@@ -55,7 +55,7 @@ impl Job {
 }
 
 /// The log's shared state.
-pub(super) struct Queue {
+pub(super) struct JobQueue {
     front: Mutex<Front>,
     /// Signaled when an eager job comes, and when the log is closed.
     work: Condvar,
@@ -79,13 +79,13 @@ struct Front {
     hook: Option<FailureHook>,
 }
 
-impl fmt::Debug for Queue {
+impl fmt::Debug for JobQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Queue").field("options", &self.options).finish_non_exhaustive()
+        f.debug_struct("JobQueue").field("options", &self.options).finish_non_exhaustive()
     }
 }
 
-impl Queue {
+impl JobQueue {
     pub(super) fn new(view: LogView, writer: Writer, options: WalOptions) -> Self {
         let front = Front {
             view,

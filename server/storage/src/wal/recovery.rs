@@ -80,7 +80,7 @@ impl LastBatch {
 }
 
 /// A batch that was read and is whole.
-struct Batch {
+struct RecordBatch {
     header: BatchHeader,
     checksum: u32,
     records: Vec<BatchRecord>,
@@ -95,7 +95,7 @@ struct BatchRecord {
 
 /// What stands where a batch should be.
 enum Found {
-    Batch(Batch),
+    RecordBatch(RecordBatch),
     /// Not a whole batch.
     Nothing,
     /// A header that is whole and does not belong here, or not to this body.
@@ -174,7 +174,7 @@ impl Replay {
         let mut number = header.first_batch;
         while Some(number) != next_segment {
             match read_batch(segment, bytes, offset, number)? {
-                Found::Batch(batch) => {
+                Found::RecordBatch(batch) => {
                     let stride = batch.header.stride();
                     last_index = last_index.max(batch.last_index());
                     self.take(segment, offset, batch)?;
@@ -201,7 +201,7 @@ impl Replay {
         &mut self,
         segment: &Arc<Segment>,
         offset: u64,
-        batch: Batch,
+        batch: RecordBatch,
     ) -> Result<(), StorageError> {
         let corrupt = |what: String| StorageError::corrupt(&segment.path, offset, what);
         let BatchHeader { number, previous, .. } = batch.header;
@@ -281,7 +281,7 @@ impl Replay {
     }
 }
 
-impl Batch {
+impl RecordBatch {
     fn last_index(&self) -> Option<u64> {
         let indices = self.records.iter().map(|BatchRecord { record, .. }| match record {
             Record::Entry(entry) => Some(entry.position.index),
@@ -326,7 +326,7 @@ fn read_batch(
         return Ok(Found::Nothing);
     }
     match decode_records(Bytes::from(body), batch.records) {
-        Some(records) => Ok(Found::Batch(Batch { header: batch, checksum, records })),
+        Some(records) => Ok(Found::RecordBatch(RecordBatch { header: batch, checksum, records })),
         None => Ok(Found::Wrong(format!("the records of batch {number} make no sense"))),
     }
 }

@@ -7,7 +7,7 @@ use zoolet_jute::{ErrorCode, PathVersionRequest, perms};
 use super::{Context, check_version};
 use crate::state::change::Change;
 use crate::state::tree::Tree;
-use crate::state::znode::NodeId;
+use crate::state::znode::ZnodeId;
 use crate::state::{path, quota};
 
 pub(super) fn apply(
@@ -30,7 +30,7 @@ pub(super) fn apply(
 }
 
 /// Deletes a znode that has no children.
-pub(super) fn remove(tree: &mut Tree, context: &mut Context, node: NodeId, path: String) {
+pub(super) fn remove(tree: &mut Tree, context: &mut Context, node: ZnodeId, path: String) {
     let acl = Arc::clone(tree.acl(node));
     let parent = tree.node(node).parent;
     let bytes = tree.node(node).data_bytes();

@@ -18,7 +18,7 @@ use zoolet_jute::{ErrorCode, Id, PathVersionRequest, Reply, Request, SessionId, 
 
 use super::change::{Change, Step};
 use super::tree::Tree;
-use super::znode::NodeId;
+use super::znode::ZnodeId;
 use super::{State, access, path};
 use crate::{Command, Op, Origin, Policy, Stamp};
 use create::Create;
@@ -40,7 +40,7 @@ pub(super) struct Context {
 }
 
 impl Context {
-    fn check_access(&self, tree: &Tree, node: NodeId, wanted: i32) -> Result<(), ErrorCode> {
+    fn check_access(&self, tree: &Tree, node: ZnodeId, wanted: i32) -> Result<(), ErrorCode> {
         let allowed =
             access::permits(tree.acl(node), wanted, &self.identities, self.policy.skip_acl);
         if allowed || planted!("acl-ignored") { Ok(()) } else { Err(ErrorCode::NoAuth) }
@@ -89,6 +89,12 @@ pub(super) fn begin(
 ) -> Step {
     let Stamp { term, now_ms } = stamp;
     let Command { session, attachment, policy, identities, op, .. } = command;
+    let is_whole = state.pending.is_none();
+    invariant!(
+        is_whole,
+        "a command begins as {zxid} before the one behind {} is done",
+        state.last_zxid
+    );
     let changes = Vec::new();
     let mut context =
         Context { term, zxid, now_ms, session, attachment, policy, identities, changes, work: 0 };
@@ -127,7 +133,11 @@ pub(super) fn go_on(state: &mut State, changes_max: usize) -> Step {
 
 impl Step {
     fn done(state: &mut State, context: Context, result: Result<Reply, ErrorCode>) -> Self {
-        state.last_zxid = context.zxid;
+        let (last, zxid) = (state.last_zxid, context.zxid);
+        // The first configuration has the first zxid of its term, and the numbers may be used up.
+        let rises = zxid > last || [0, i64::MAX].contains(&last.0);
+        invariant!(rises, "zxid {zxid} comes after zxid {last}");
+        state.last_zxid = zxid;
         Self { changes: context.changes, done: Some(result), work: context.work }
     }
 }

@@ -6,7 +6,7 @@ use super::{Context, delete};
 use crate::Origin;
 use crate::state::State;
 use crate::state::change::Change;
-use crate::state::names::Leaves;
+use crate::state::names::{Leaves, Names};
 use crate::state::session::{Owner, Session};
 
 pub(super) fn create(
@@ -88,7 +88,10 @@ impl Ending {
         while deleted < deletes_max {
             let leaf = self.leaves.next().filter(|_| !planted!("ephemerals-outlive-session"));
             let Some(leaf) = leaf else {
-                state.sessions.remove(context.session);
+                let session = context.session;
+                let left = state.tree.ephemerals(session).map_or(0, Names::len);
+                invariant!(left == 0, "session {session} has ended and owns {left} znodes");
+                state.sessions.remove(session);
                 context.changes.push(Change::SessionClosed(context.session));
                 return Some(Reply::Empty);
             };

@@ -9,7 +9,7 @@ use zoolet_jute::{ErrorCode, Reply, SetDataRequest, Stat, perms};
 use super::{Context, check_version, next_version};
 use crate::state::change::Change;
 use crate::state::tree::Tree;
-use crate::state::znode::NodeId;
+use crate::state::znode::ZnodeId;
 use crate::state::{path, quota};
 
 pub(super) fn apply(
@@ -55,7 +55,7 @@ pub(super) fn set_config(
     Ok(Reply::Data(data, tree.stat(id)))
 }
 
-fn put(tree: &mut Tree, context: &Context, id: NodeId, data: Option<Bytes>, version: i32) {
+fn put(tree: &mut Tree, context: &Context, id: ZnodeId, data: Option<Bytes>, version: i32) {
     tree.change(id, |node| {
         node.put_data(data);
         node.version = version;

@@ -125,7 +125,7 @@ fn each_operation_asks_for_its_permission_protocol_9_2() {
 }
 
 #[test]
-fn get_acl_masks_digests_for_who_is_no_admin_protocol_2_5() {
+fn get_acl_masks_digests_for_clients_without_admin_protocol_2_5() {
     let mut bench = Bench::new();
     bench.create("/n", CreateMode::Persistent).expect("new");
     let list = vec![acl(31, "digest", "u:secret"), acl(1, "world", "anyone")];

@@ -73,7 +73,7 @@ impl Bench {
             assert_eq!(applied.changes, []);
             assert_eq!(self.state.tree.digest(), before);
         }
-        assert_eq!(self.state.digest(), self.state.digest_recomputed());
+        self.state.check();
         self.changes = applied.changes;
         applied.result
     }

@@ -59,7 +59,7 @@ fn the_op_decides_over_container_and_ttl_protocol_2_1_and_11_2() {
     let plain = create_body("/c", b"", Persistent);
     bench.write(Request::CreateContainer(plain)).expect("a container");
     bench.create("/p", Container).expect("a plain znode");
-    assert_eq!(bench.state.tree.reapable(znode::NodeId::ROOT).count(), 1);
+    assert_eq!(bench.state.tree.reapable(znode::ZnodeId::ROOT).count(), 1);
 
     let ttl = |mode, ttl_ms| Request::CreateTtl(ttl_body("/t", mode, ttl_ms));
     assert_eq!(bench.write(ttl(PersistentWithTtl, 5)), Err(Unimplemented));
@@ -267,7 +267,7 @@ fn a_multi_is_all_or_nothing_protocol_10() {
     assert_eq!(bench.changes, []);
     assert_eq!(bench.state.tree.digest(), before, "a multi that failed has changed the tree");
     assert_eq!(bench.state.node_count(), 5);
-    assert_eq!(bench.state.tree.reapable(znode::NodeId::ROOT).count(), 0);
+    assert_eq!(bench.state.tree.reapable(znode::ZnodeId::ROOT).count(), 0);
     assert_eq!(bench.state.ephemerals(SESSION), Vec::<String>::new());
 
     let good = vec![

@@ -130,28 +130,12 @@ type Seen = (String, Stat, Option<Bytes>, Arc<[Acl]>);
 /// What a client or another server could see of a state.
 fn seen(state: &State) -> Vec<Seen> {
     let mut seen = Vec::new();
-    state.tree.walk(znode::NodeId::ROOT, |id, node| {
+    state.tree.walk(znode::ZnodeId::ROOT, |id, node| {
         let acl = Arc::clone(state.tree.acl(id));
         seen.push((state.tree.path_of(id), state.tree.stat(id), node.data.clone(), acl));
     });
     seen.sort_by(|a, b| a.0.cmp(&b.0));
     seen
-}
-
-/// The counts that are kept of what is below each znode are what a walk counts.
-fn assert_counts(state: &State) {
-    let owned = state.ephemeral_owners(None).map(|session| state.ephemerals(session).len());
-    assert_eq!(state.ephemerals_count(), owned.sum::<usize>());
-    state.tree.walk(znode::NodeId::ROOT, |id, _| {
-        let (mut znodes, mut bytes) = (0, 0);
-        state.tree.walk(id, |_, node| {
-            znodes += 1;
-            bytes += node.data_bytes();
-        });
-        let below = state.tree.below(id);
-        let with_itself = (below.znodes + 1, below.bytes + state.tree.node(id).data_bytes());
-        assert_eq!(with_itself, (znodes, bytes), "{}", state.tree.path_of(id));
-    });
 }
 
 #[test]
@@ -166,8 +150,7 @@ fn the_digest_holds_through_a_hundred_thousand_commands() {
         let applied = state.apply(stamp(number / 1000, number), ORIGIN, command);
         succeeded += u32::from(applied.result.is_ok());
         if number % 50 == 0 {
-            assert_eq!(state.digest(), state.digest_recomputed(), "command {number}");
-            assert_counts(&state);
+            state.check();
         }
         if let Some(before) = before
             && applied.changes.is_empty()
@@ -199,7 +182,7 @@ fn a_snapshot_and_the_rest_of_the_log_give_the_whole_logs_state() {
         }
         for copy in &copies {
             assert_eq!(seen(copy), seen(&whole), "seed {seed}");
-            assert_counts(copy);
+            copy.check();
         }
     }
 }
@@ -251,7 +234,7 @@ fn no_committed_bytes_make_an_apply_panic() {
             applied += 1;
         }
     }
-    assert_eq!(state.digest(), state.digest_recomputed());
+    state.check();
     assert!(applied > 5000, "only {applied} decoded");
     snapshot::copy(&state);
 }

@@ -1,10 +1,11 @@
 //! How a reply gets into an outbox.
 
 use bytes::{BufMut, Bytes};
-use zoolet_jute::{Encode, ErrorCode, Reply, ReplyHeader, Stat, Xid, Zxid, frame};
+use zoolet_jute::{Encode, ErrorCode, Reply, ReplyHeader, Stat, Zxid, frame};
+use zoolet_replica::ReplyTo;
 use zoolet_replica::state::LongReply;
 
-use crate::outbox::Writer;
+use crate::outbox::OutboxWriter;
 
 /// Data of at least this many bytes goes into the outbox as a reference instead of a copy: below it
 /// a copy is cheaper than another write to the socket.
@@ -12,21 +13,20 @@ const SHARED_BYTES_MIN: usize = 16 << 10;
 
 /// A reply on its way to the outbox.
 #[derive(Debug)]
-pub(super) struct Answer {
-    pub(super) xid: Xid,
+pub(super) struct OutgoingReply {
+    pub(super) to: ReplyTo,
     pub(super) zxid: Zxid,
-    pub(super) result: Result<Body, ErrorCode>,
-    pub(super) took_ms: u64,
+    pub(super) result: Result<ReplyBody, ErrorCode>,
 }
 
 /// What is in it.
 #[derive(Debug)]
-pub(super) enum Body {
+pub(super) enum ReplyBody {
     Short(Reply),
     Long(LongReply),
 }
 
-impl Body {
+impl ReplyBody {
     /// See [`Reply::bulk_bytes`].
     fn bulk_bytes(&self) -> usize {
         match self {
@@ -36,29 +36,33 @@ impl Body {
     }
 }
 
-impl Answer {
+impl OutgoingReply {
     pub(super) fn bulk_bytes(&self) -> usize {
-        self.result.as_ref().map_or(0, Body::bulk_bytes)
+        self.result.as_ref().map_or(0, ReplyBody::bulk_bytes)
     }
 
-    pub(super) fn encode(self, out: &mut Writer<'_>) {
+    pub(super) fn encode(self, out: &mut OutboxWriter<'_>) {
         let header = ReplyHeader {
-            xid: self.xid,
+            xid: self.to.xid,
             zxid: self.zxid,
             err: self.result.as_ref().err().copied(),
         };
         match self.result {
-            Ok(Body::Long(body)) => {
+            Ok(ReplyBody::Long(body)) => {
                 let bytes = body.bytes();
                 let length = i32::try_from(HEADER_BYTES + bytes).expect("the outbox could hold it");
                 out.tail.put_i32(length);
                 header.encode(out.tail);
                 out.put_later(bytes, body);
             }
-            Ok(Body::Short(Reply::Data(Some(data), stat))) if data.len() >= SHARED_BYTES_MIN => {
+            Ok(ReplyBody::Short(Reply::Data(Some(data), stat)))
+                if data.len() >= SHARED_BYTES_MIN =>
+            {
                 put_shared_data(out, header, data, &stat);
             }
-            Ok(Body::Short(reply)) => frame::put(out.tail, |out| reply.encode_with(header, out)),
+            Ok(ReplyBody::Short(reply)) => {
+                frame::put(out.tail, |out| reply.encode_with(header, out));
+            }
             Err(_) => frame::put(out.tail, |out| header.encode(out)),
         }
     }
@@ -69,7 +73,7 @@ const HEADER_BYTES: usize = 16;
 const STAT_BYTES: usize = 68;
 
 /// The frame of a getData's reply, without a copy of the data.
-fn put_shared_data(out: &mut Writer<'_>, header: ReplyHeader, data: Bytes, stat: &Stat) {
+fn put_shared_data(out: &mut OutboxWriter<'_>, header: ReplyHeader, data: Bytes, stat: &Stat) {
     let length = HEADER_BYTES + frame::LENGTH_BYTES + data.len() + STAT_BYTES;
     out.tail.put_i32(i32::try_from(length).expect("data came in a frame"));
     header.encode(out.tail);

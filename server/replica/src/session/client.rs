@@ -22,16 +22,17 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use zoolet_jute::{
-    ConnectResponse, ErrorCode, Id, ReconfigRequest, Reply, Request, SessionId, Xid, Zxid,
+    ConnectResponse, ErrorCode, Id, ReconfigRequest, Reply, Request, SessionId, Zxid,
 };
 
+use super::reply_to::ReplyTo;
 use crate::Op;
 use crate::proposals::CommandDraft;
 use crate::watch::WatchesLeft;
 
 /// One client connection.
 #[derive(Debug)]
-pub(crate) struct Connection {
+pub(crate) struct Client {
     /// Its session: the one that it has, or that it is waiting for.
     pub(crate) session: SessionId,
     /// The number of the command with which it began or resumed the session.
@@ -66,17 +67,15 @@ pub(crate) struct Connection {
 pub(crate) struct Ping {
     /// The number of the touch that reports it to the leader.
     pub(crate) touch: u64,
-    /// When it came in, on the monotonic clock, in milliseconds.
-    pub(crate) since_ms: u64,
+    /// Where the reply goes.
+    pub(crate) reply_to: ReplyTo,
 }
 
 /// A request that is not answered yet.
 #[derive(Debug)]
 pub(crate) struct PendingRequest {
-    /// The client's number.
-    pub(crate) xid: Xid,
-    /// When it came in, on the monotonic clock, in milliseconds.
-    pub(crate) since_ms: u64,
+    /// Where the reply goes.
+    pub(crate) reply_to: ReplyTo,
     /// What it waits for.
     pub(crate) wait: RequestState,
 }
@@ -89,7 +88,7 @@ pub(crate) enum RequestState {
         /// The number.
         number: u64,
         /// What the client gets when it is applied.
-        answer: Answer,
+        answer: CommandReply,
     },
     /// The sync in front of it, before it is proposed.
     Held {
@@ -130,7 +129,7 @@ pub(crate) enum RequestState {
 
 /// What a client gets when its command is applied.
 #[derive(Debug)]
-pub(crate) enum Answer {
+pub(crate) enum CommandReply {
     /// The result.
     Result,
     /// The result, and the end of the connection.
@@ -155,7 +154,7 @@ pub(crate) struct Ready {
     pub(crate) close: bool,
 }
 
-impl Connection {
+impl Client {
     pub(crate) fn new(
         session: SessionId,
         timeout_ms: i32,
@@ -203,6 +202,8 @@ impl Connection {
 
     /// Keeps a ping until a leader has counted it.
     pub(crate) fn hold_ping(&mut self, ping: Ping) {
+        let (last, next) = (self.pings.back().map_or(0, |ping| ping.touch), ping.touch);
+        invariant!(last <= next, "touch {next} reports a ping behind one of touch {last}");
         self.pings.push_back(ping);
     }
 
@@ -221,6 +222,13 @@ impl Connection {
     }
 
     pub(crate) fn push(&mut self, pending: PendingRequest) {
+        if let RequestState::Proposed { number, .. } = pending.wait {
+            let barriers = self.barriers;
+            invariant!(
+                barriers == 0,
+                "command {number} was proposed behind {barriers} held requests"
+            );
+        }
         self.barriers += usize::from(pending.wait.is_barrier());
         self.pending_requests.push_back(pending);
     }
@@ -248,15 +256,15 @@ impl Connection {
     }
 
     /// Takes the front if it is the command of this number.
-    pub(crate) fn pop_proposed(&mut self, number: u64) -> Option<(Xid, u64, Answer)> {
+    pub(crate) fn pop_proposed(&mut self, number: u64) -> Option<(ReplyTo, CommandReply)> {
         let front = self.pending_requests.front()?;
         if !matches!(front.wait, RequestState::Proposed { number: waiting, .. } if waiting == number)
         {
             return None;
         }
-        let PendingRequest { xid, since_ms, wait } = self.pop()?;
+        let PendingRequest { reply_to, wait } = self.pop()?;
         match wait {
-            RequestState::Proposed { answer, .. } => Some((xid, since_ms, answer)),
+            RequestState::Proposed { answer, .. } => Some((reply_to, answer)),
             RequestState::Held { .. }
             | RequestState::Sync { .. }
             | RequestState::Reconfig { .. }
@@ -305,10 +313,10 @@ impl Connection {
                 return;
             }
             if let RequestState::Held { op, identities } = &mut pending.wait {
-                let answer = Answer::of(op);
+                let answer = CommandReply::of(op);
                 let op = std::mem::replace(op, Op::CloseSession);
                 let identities = Arc::clone(identities);
-                let cxid = pending.xid;
+                let cxid = pending.reply_to.xid;
                 let number = propose(CommandDraft { session, attachment, cxid, identities, op });
                 pending.wait = RequestState::Proposed { number, answer };
                 self.barriers -= 1;
@@ -320,9 +328,13 @@ impl Connection {
     pub(crate) fn into_held(self) -> impl Iterator<Item = CommandDraft> {
         let (session, attachment) = (self.session, self.attachment);
         self.pending_requests.into_iter().filter_map(move |pending| match pending.wait {
-            RequestState::Held { op, identities } => {
-                Some(CommandDraft { session, attachment, cxid: pending.xid, identities, op })
-            }
+            RequestState::Held { op, identities } => Some(CommandDraft {
+                session,
+                attachment,
+                cxid: pending.reply_to.xid,
+                identities,
+                op,
+            }),
             RequestState::Proposed { .. }
             | RequestState::Sync { .. }
             | RequestState::Reconfig { .. }
@@ -332,8 +344,29 @@ impl Connection {
         })
     }
 
+    /// Checks the count of barriers, and that commands are in the order of their numbers, before
+    /// all barriers.
+    pub(crate) fn check(&self) {
+        let (mut barriers, mut last) = (0, 0);
+        for pending in &self.pending_requests {
+            barriers += usize::from(pending.wait.is_barrier());
+            if let RequestState::Proposed { number, .. } = pending.wait {
+                let is_next = barriers == 0 && last < number;
+                invariant!(is_next, "command {number} is behind {last} and {barriers} barriers");
+                last = number;
+            }
+        }
+        let counted = self.barriers;
+        invariant!(barriers == counted, "{barriers} barriers are counted as {counted}");
+        let touches = self.pings.iter().map(|ping| ping.touch);
+        invariant!(touches.is_sorted(), "{} held pings are out of order", self.pings.len());
+    }
+
     fn pop(&mut self) -> Option<PendingRequest> {
         let pending = self.pending_requests.pop_front()?;
+        let (barriers, left) = (self.barriers, self.pending_requests.len() + 1);
+        let is_counted = barriers >= usize::from(pending.wait.is_barrier()) && barriers <= left;
+        invariant!(is_counted, "{barriers} of {left} requests are counted as barriers");
         self.barriers -= usize::from(pending.wait.is_barrier());
         Some(pending)
     }
@@ -345,7 +378,7 @@ impl RequestState {
     }
 }
 
-impl Answer {
+impl CommandReply {
     /// What a client's own op is answered with.
     pub(crate) fn of(op: &Op) -> Self {
         if matches!(op, Op::CloseSession) { Self::ReplyThenClose } else { Self::Result }
