@@ -15,7 +15,7 @@ use crate::wire::Reader;
 
 /// One server, as the log's membership knows it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Member {
+pub(crate) struct MemberNode {
     /// The `host:port` of its peer port when it was added. The configuration's address wins as
     /// long as the line is empty.
     pub address: String,
@@ -31,7 +31,7 @@ pub(crate) struct Membership {
     pub position: Option<LogPosition>,
     /// The voters: one set, or two while one turns into the other.
     pub configs: Vec<BTreeSet<u64>>,
-    pub nodes: BTreeMap<u64, Member>,
+    pub nodes: BTreeMap<u64, MemberNode>,
 }
 
 impl Membership {
@@ -44,7 +44,7 @@ impl Membership {
         self.configs.iter().any(|voters| voters.contains(&node))
     }
 
-    pub(crate) fn node(&self, node: u64) -> Option<&Member> {
+    pub(crate) fn node(&self, node: u64) -> Option<&MemberNode> {
         self.nodes.get(&node)
     }
 
@@ -58,9 +58,9 @@ impl Membership {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MembershipChange {
     /// Adds nodes without a vote; those that are there stay as they are.
-    AddNodes(BTreeMap<u64, Member>),
+    AddNodes(BTreeMap<u64, MemberNode>),
     /// Adds nodes without a vote, or changes what the membership says about them.
-    SetNodes(BTreeMap<u64, Member>),
+    SetNodes(BTreeMap<u64, MemberNode>),
     RemoveNodes(BTreeSet<u64>),
     /// Makes these the voters. Those that were stay nodes.
     ReplaceAllVoters(BTreeSet<u64>),
@@ -113,7 +113,7 @@ impl RaftView {
 }
 
 /// Receives whether a proposal was committed under the leader that it was made to.
-pub(crate) type Outcome = Box<dyn FnOnce(bool) + Send>;
+pub(crate) type ProposalOutcome = Box<dyn FnOnce(bool) + Send>;
 
 /// An answer to a peer that comes later; `None` if there will be none.
 pub(crate) type LaterAnswer = BoxFuture<'static, Option<Bytes>>;
@@ -176,14 +176,19 @@ pub(crate) trait Consensus: Debug + Send + Sync + 'static {
     /// Puts a batch behind all that were proposed before, if this server leads, and in `term` if one
     /// is given. The batch has its place when this returns; false if it has none, because the
     /// consensus has ended.
-    fn propose(&self, batch: Bytes, term: Option<u64>, outcome: Outcome) -> BoxFuture<'_, bool>;
+    fn propose(
+        &self,
+        batch: Bytes,
+        term: Option<u64>,
+        outcome: ProposalOutcome,
+    ) -> BoxFuture<'_, bool>;
 
     /// As leader: an index up to which everything is that was committed before the call. `None`
     /// when this server does not lead, or cannot show that it does.
     fn read_index(&self) -> BoxFuture<'_, Option<u64>>;
 
     /// Writes the first entry of the log: the membership of a new ensemble.
-    fn initialize(&self, members: BTreeMap<u64, Member>) -> BoxFuture<'_, Result<(), String>>;
+    fn initialize(&self, members: BTreeMap<u64, MemberNode>) -> BoxFuture<'_, Result<(), String>>;
 
     /// As leader, changes the membership. Returns when the change is committed.
     fn change_membership(&self, change: MembershipChange) -> BoxFuture<'_, Result<(), String>>;

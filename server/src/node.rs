@@ -71,7 +71,7 @@ pub enum StartError {
     Secret(#[from] SecretError),
     /// The log does not start.
     #[error(transparent)]
-    Raft(#[from] replication::StartError),
+    Raft(#[from] replication::JoinError),
     /// The newest snapshot cannot be read.
     #[error("cannot read the newest snapshot: {0}")]
     Snapshot(#[from] RestoreError),
@@ -213,7 +213,7 @@ async fn watch_for_leader(mut role: watch::Receiver<Role>, limit: Duration) {
 
 /// Opens the log, and reads the state from the newest snapshot.
 fn open(
-    options: replication::Options,
+    options: replication::ReplicationOptions,
     wall_ms: i64,
 ) -> Result<(replication::Opened, State), StartError> {
     let opened = replication::open(options, wall_ms)?;

@@ -11,7 +11,7 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use zoolet_server::fatal::Fatal;
-use zoolet_server::peer::{Answer, Call, FrameLimits, Identity, PeerPort, PeerPortOptions, Service};
+use zoolet_server::peer::{Answer, Call, FrameLimits, PeerIdentity, PeerPort, PeerPortOptions, Service};
 use zoolet_server::transport::{BoxFuture, Listener, Net, Stream};
 
 const FRAME_BYTES_MAX: usize = 1024;
@@ -76,7 +76,7 @@ fuzz_target!(|bytes: &[u8]| {
 async fn talk(input: &[u8]) {
     let (ours, theirs) = duplex(64 * 1024);
     let options = PeerPortOptions {
-        ours: Identity { cluster: 7, founding: 0, server: 2, directory: 1 },
+        ours: PeerIdentity { cluster: 7, founding: 0, server: 2, directory: 1 },
         founding: Arc::new(AtomicU64::new(0)),
         any_cluster: false,
         secret: None,

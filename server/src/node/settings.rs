@@ -73,7 +73,7 @@ pub(super) fn raft_options(
     config: &ServerConfig,
     seams: &Seams,
     secret: Option<Secret>,
-) -> replication::Options {
+) -> replication::ReplicationOptions {
     let ensemble = &config.ensemble;
     let members = config.members.iter().map(|(id, member)| ConfiguredMember {
         server: *id,
@@ -81,7 +81,7 @@ pub(super) fn raft_options(
         is_voter: member.role == MemberRole::Participant,
         line: member.to_string(),
     });
-    replication::Options {
+    replication::ReplicationOptions {
         server: config.server_id,
         cluster_id: config.cluster_id(),
         cluster_named: ensemble.cluster_id.is_some(),

@@ -57,7 +57,7 @@ const ANY_DIRECTORY: u64 = u64::MAX;
 
 /// Who a server is, to its peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Identity {
+pub struct PeerIdentity {
     /// The ensemble's number. Servers of different ensembles do not talk.
     pub cluster: u64,
     /// The ensemble's founding, zero as long as the server belongs to none. Servers of different
@@ -69,7 +69,7 @@ pub struct Identity {
     pub directory: u64,
 }
 
-impl Identity {
+impl PeerIdentity {
     fn encode(&self, out: &mut Vec<u8>) {
         for number in [self.cluster, self.founding, self.server, self.directory] {
             out.put_u64(number);
@@ -160,10 +160,10 @@ enum HandshakeVerdict {
 /// Carries out the caller's side. Returns who the other side is.
 pub(super) async fn greet(
     stream: &mut dyn Stream,
-    ours: Identity,
+    ours: PeerIdentity,
     (target, lane): (Target, Lane),
     secret: Option<&Secret>,
-) -> Result<Identity, HandshakeError> {
+) -> Result<PeerIdentity, HandshakeError> {
     let mut hello = Vec::new();
     ours.encode(&mut hello);
     hello.put_u64(target.server);
@@ -196,7 +196,7 @@ pub(super) async fn greet(
     if secret.is_some_and(|known| !known.is_proof(proof, &[CALLED, &[verdict], &hello, welcome])) {
         return Err(HandshakeError::Secret);
     }
-    let identity = Identity::decode(&mut Bytes::copy_from_slice(welcome))?;
+    let identity = PeerIdentity::decode(&mut Bytes::copy_from_slice(welcome))?;
     check_verdict(verdict, ours, target, identity)?;
     if let Some(secret) = secret {
         stream.write_all(&secret.prove(&[CALLER, &[verdict], &hello, welcome])).await?;
@@ -206,11 +206,11 @@ pub(super) async fn greet(
 
 fn check_verdict(
     verdict: u8,
-    ours: Identity,
+    ours: PeerIdentity,
     target: Target,
-    theirs: Identity,
+    theirs: PeerIdentity,
 ) -> Result<(), HandshakeError> {
-    let Identity { founding, directory, server, .. } = theirs;
+    let PeerIdentity { founding, directory, server, .. } = theirs;
     match verdict {
         0 if server == target.server => Ok(()),
         0 => Err(HandshakeError::Target { wanted: target.server, ours: server }),
@@ -228,10 +228,10 @@ fn check_verdict(
 /// Carries out the called side. Returns the caller and what the connection is for.
 pub(super) async fn receive(
     stream: &mut dyn Stream,
-    ours: Identity,
+    ours: PeerIdentity,
     any_cluster: bool,
     secret: Option<&Secret>,
-) -> Result<(Identity, Lane), Refused> {
+) -> Result<(PeerIdentity, Lane), Refused> {
     let mut server = None;
     let received = receive_from(stream, ours, any_cluster, secret, &mut server).await;
     received.map_err(|error| Refused { server, error })
@@ -240,11 +240,11 @@ pub(super) async fn receive(
 /// `server` is set to what the caller calls itself, as soon as it has.
 async fn receive_from(
     stream: &mut dyn Stream,
-    ours: Identity,
+    ours: PeerIdentity,
     any_cluster: bool,
     secret: Option<&Secret>,
     server: &mut Option<u64>,
-) -> Result<(Identity, Lane), HandshakeError> {
+) -> Result<(PeerIdentity, Lane), HandshakeError> {
     let mut magic = [0; MAGIC.len()];
     stream.read_exact(&mut magic).await?;
     if magic != MAGIC {
@@ -259,7 +259,7 @@ async fn receive_from(
         return Err(HandshakeError::Version { theirs });
     }
     let hello = read_part(stream).await?;
-    *server = Identity::decode(&mut hello.clone()).ok().map(|caller| caller.server);
+    *server = PeerIdentity::decode(&mut hello.clone()).ok().map(|caller| caller.server);
     let (verdict, result) = match judge(hello.clone(), ours, any_cluster, method(secret)) {
         Ok(judged) => (HandshakeVerdict::Accepted, Ok(judged)),
         Err((verdict, error)) => (verdict, Err(error)),
@@ -317,18 +317,18 @@ async fn read_part(stream: &mut dyn Stream) -> Result<Bytes, HandshakeError> {
 
 fn judge(
     mut hello: Bytes,
-    ours: Identity,
+    ours: PeerIdentity,
     any_cluster: bool,
     method: u8,
-) -> Result<(Identity, Lane), (HandshakeVerdict, HandshakeError)> {
+) -> Result<(PeerIdentity, Lane), (HandshakeVerdict, HandshakeError)> {
     let malformed = |_| (HandshakeVerdict::Malformed, HandshakeError::Malformed);
     let caller =
-        Identity::decode(&mut hello).map_err(|error| (HandshakeVerdict::Malformed, error))?;
+        PeerIdentity::decode(&mut hello).map_err(|error| (HandshakeVerdict::Malformed, error))?;
     let wanted = hello.try_get_u64().map_err(malformed)?;
     let wanted_directory = hello.try_get_u64().map_err(malformed)?;
     let lane = Lane::from_byte(hello.try_get_u8().map_err(malformed)?);
     let theirs = hello.try_get_u8().map_err(malformed)?;
-    let Identity { cluster, founding, server, .. } = caller;
+    let PeerIdentity { cluster, founding, server, .. } = caller;
     if theirs != method {
         return Err((HandshakeVerdict::Method, HandshakeError::Method));
     }

@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::frame::{ANSWER, Frame, FrameError, FrameReader};
-use super::handshake::{HandshakeError, Identity, Target, greet};
+use super::handshake::{HandshakeError, PeerIdentity, Target, greet};
 use super::reach::Reach;
 use super::secret::Secret;
 use super::{FrameLimits, Lane};
@@ -33,7 +33,7 @@ pub struct LinkOptions {
     /// The network.
     pub net: Arc<dyn Net>,
     /// Who is calling. Its founding is the one of `founding`.
-    pub ours: Identity,
+    pub ours: PeerIdentity,
     /// The founding that this server belongs to, which an empty one learns at run time.
     pub founding: Arc<AtomicU64>,
     /// What both sides must know.
@@ -190,7 +190,7 @@ async fn connect(options: &LinkOptions, address: &str) -> Result<Box<dyn Stream>
     let connecting = async {
         let mut stream = options.net.connect(address).await.map_err(|error| error.to_string())?;
         let founding = options.founding.load(Ordering::Relaxed);
-        let ours = Identity { founding, ..options.ours };
+        let ours = PeerIdentity { founding, ..options.ours };
         let wanted = (options.target, options.lane);
         match greet(&mut *stream, ours, wanted, options.secret.as_ref()).await {
             Ok(theirs) => {

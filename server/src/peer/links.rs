@@ -18,11 +18,11 @@ const ADDRESSES_MAX: usize = 4;
 pub(crate) struct Links {
     /// What is the same for all of them.
     template: LinkOptions,
-    known: Mutex<Known>,
+    known: Mutex<LinkTable>,
 }
 
 #[derive(Debug)]
-struct Known {
+struct LinkTable {
     /// By the numbers of the servers: where each is, and before that where it was. A server that a
     /// change has moved listens at the old place as well, until it is restarted.
     addresses: BTreeMap<u64, Vec<String>>,
@@ -36,7 +36,7 @@ struct Known {
 impl Links {
     pub(crate) fn new(template: LinkOptions, addresses: BTreeMap<u64, String>) -> Self {
         let addresses = addresses.into_iter().map(|(server, address)| (server, vec![address]));
-        let known = Mutex::new(Known {
+        let known = Mutex::new(LinkTable {
             addresses: addresses.collect(),
             links: BTreeMap::new(),
             questions: BTreeMap::new(),
@@ -70,7 +70,7 @@ impl Links {
         Some(link)
     }
 
-    fn open(&self, known: &mut Known, target: Target, lane: Lane) -> Option<Arc<Link>> {
+    fn open(&self, known: &mut LinkTable, target: Target, lane: Lane) -> Option<Arc<Link>> {
         let addresses = known.addresses.get(&target.server)?.clone();
         let stall_timeout = match lane {
             Lane::Control | Lane::Append | Lane::Request | Lane::Question | Lane::Query => {
@@ -124,7 +124,7 @@ impl Links {
         Link::open(LinkOptions { target, addresses, lane, stall_timeout, reach, ..template })
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known> {
+    fn lock(&self) -> MutexGuard<'_, LinkTable> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -133,7 +133,7 @@ impl Links {
 mod tests {
     use super::*;
     use crate::fatal::Fatal;
-    use crate::peer::{FrameLimits, Identity};
+    use crate::peer::{FrameLimits, PeerIdentity};
     use crate::transport::RealNet;
 
     const TIMEOUT: Duration = Duration::from_secs(10);
@@ -142,7 +142,7 @@ mod tests {
     async fn a_link_that_was_given_up_is_opened_anew() {
         let template = LinkOptions {
             net: Arc::new(RealNet),
-            ours: Identity { cluster: 7, founding: 0, server: 1, directory: 5 },
+            ours: PeerIdentity { cluster: 7, founding: 0, server: 1, directory: 5 },
             founding: Arc::default(),
             secret: None,
             target: Target { server: 0, directory: None },

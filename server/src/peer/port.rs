@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 
 use super::arrivals::Handshakes;
 use super::frame::{ANSWER, Frame, FrameError, FrameReader};
-use super::handshake::{HandshakeError, Identity, receive};
+use super::handshake::{HandshakeError, PeerIdentity, receive};
 use super::refusals::{Refusals, Refused};
 use super::secret::Secret;
 use super::{FrameLimits, Lane};
@@ -36,7 +36,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub struct Call {
     /// Who calls.
-    pub from: Identity,
+    pub from: PeerIdentity,
     /// What the connection is for.
     pub lane: Lane,
     /// What the caller wants; never 0.
@@ -79,7 +79,7 @@ pub trait Service: Debug + Send + Sync + 'static {
 #[derive(Clone, Debug)]
 pub struct PeerPortOptions {
     /// Who is called. Its founding is the one of `founding`.
-    pub ours: Identity,
+    pub ours: PeerIdentity,
     /// The founding that this server belongs to, which an empty one learns at run time.
     pub founding: Arc<AtomicU64>,
     /// Whether callers of other clusters are accepted: this one has no name.
@@ -225,7 +225,7 @@ impl Shared {
     ) {
         let Self { options, service, connections, handshakes, refusals } = self;
         let founding = options.founding.load(Ordering::Relaxed);
-        let ours = Identity { founding, ..options.ours };
+        let ours = PeerIdentity { founding, ..options.ours };
         let greeting = timeout(
             options.handshake_timeout,
             receive(&mut *stream, ours, options.any_cluster, options.secret.as_ref()),
@@ -265,7 +265,7 @@ impl Shared {
 
 async fn serve(
     stream: Box<dyn Stream>,
-    from: Identity,
+    from: PeerIdentity,
     lane: Lane,
     options: PeerPortOptions,
     service: Arc<dyn Service>,
@@ -292,7 +292,7 @@ async fn serve(
 async fn read_calls(
     options: &PeerPortOptions,
     input: ReadHalf<Box<dyn Stream>>,
-    (from, lane): (Identity, Lane),
+    (from, lane): (PeerIdentity, Lane),
     service: &dyn Service,
     answers: mpsc::Sender<(u64, Bytes)>,
 ) -> Result<(), FrameError> {
@@ -356,7 +356,7 @@ mod tests {
     use crate::peer::handshake::greet;
     use crate::transport::RealNet;
 
-    const OURS: Identity = Identity { cluster: 7, founding: 0, server: 2, directory: 5 };
+    const OURS: PeerIdentity = PeerIdentity { cluster: 7, founding: 0, server: 2, directory: 5 };
     const TARGET: Target = Target { server: 2, directory: Some(5) };
 
     #[derive(Debug)]
@@ -401,7 +401,7 @@ mod tests {
             silent.push(RealNet.connect(&address).await.unwrap());
         }
         let mut stream = RealNet.connect(&address).await.unwrap();
-        let ours = Identity { server: 1, ..OURS };
+        let ours = PeerIdentity { server: 1, ..OURS };
         let greeting = greet(&mut *stream, ours, (TARGET, Lane::Control), None);
         timeout(Duration::from_secs(20), greeting).await.expect("it is let in").unwrap();
         until_open(&port, 1).await;
@@ -443,7 +443,7 @@ mod tests {
         let port = PeerPort::listen(&RealNet, options, Arc::new(Panicking)).await.unwrap();
         for _ in 0..2 {
             let mut stream = RealNet.connect(&port.local_addr().to_string()).await.unwrap();
-            let ours = Identity { server: 1, ..OURS };
+            let ours = PeerIdentity { server: 1, ..OURS };
             greet(&mut *stream, ours, (TARGET, Lane::Control), None).await.unwrap();
             let mut call = BytesMut::new();
             Frame { kind: 1, id: 1, body: Bytes::new() }.encode(&mut call);
@@ -460,14 +460,14 @@ mod tests {
         let mut streams = Vec::new();
         for (server, lane) in [(1, Lane::Control), (1, Lane::Append), (254, Lane::Control)] {
             let mut stream = RealNet.connect(&address).await.unwrap();
-            let ours = Identity { server, ..OURS };
+            let ours = PeerIdentity { server, ..OURS };
             greet(&mut *stream, ours, (TARGET, lane), None).await.unwrap();
             streams.push(stream);
         }
         until_open(&port, 3).await;
         // The newer one takes the older one's place, and keeps it when that has ended.
         let mut newer = RealNet.connect(&address).await.unwrap();
-        let ours = Identity { server: 254, ..OURS };
+        let ours = PeerIdentity { server: 254, ..OURS };
         greet(&mut *newer, ours, (TARGET, Lane::Control), None).await.unwrap();
         streams.clear();
         until_open(&port, 1).await;

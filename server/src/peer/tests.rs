@@ -32,8 +32,8 @@ impl Service for Echo {
     }
 }
 
-const OURS: Identity = Identity { cluster: 7, founding: 0, server: 1, directory: 5 };
-const THEIRS: Identity = Identity { server: 2, directory: 6, ..OURS };
+const OURS: PeerIdentity = PeerIdentity { cluster: 7, founding: 0, server: 1, directory: 5 };
+const THEIRS: PeerIdentity = PeerIdentity { server: 2, directory: 6, ..OURS };
 
 fn options() -> PeerPortOptions {
     PeerPortOptions {
@@ -53,11 +53,11 @@ async fn port() -> PeerPort {
     PeerPort::listen(&RealNet, options(), Arc::new(Echo)).await.unwrap()
 }
 
-fn link(port: &PeerPort, ours: Identity, target: u64) -> Link {
+fn link(port: &PeerPort, ours: PeerIdentity, target: u64) -> Link {
     Link::open(link_options(port, ours, target))
 }
 
-fn link_options(port: &PeerPort, ours: Identity, target: u64) -> LinkOptions {
+fn link_options(port: &PeerPort, ours: PeerIdentity, target: u64) -> LinkOptions {
     LinkOptions {
         net: Arc::new(RealNet),
         ours,
@@ -163,7 +163,7 @@ impl Net for Counted {
 #[tokio::test]
 async fn another_cluster_or_server_is_refused() {
     let port = port().await;
-    let stranger = Identity { cluster: 8, ..OURS };
+    let stranger = PeerIdentity { cluster: 8, ..OURS };
     assert_eq!(link(&port, stranger, 2).call(1, Bytes::new()).await, Err(CallError::Unreachable));
     assert_eq!(link(&port, OURS, 3).call(1, Bytes::new()).await, Err(CallError::Unreachable));
 }
@@ -173,7 +173,7 @@ async fn another_founding_is_refused_and_none_is_not() {
     let founding = Arc::new(AtomicU64::new(8));
     let options = PeerPortOptions { founding: Arc::clone(&founding), ..options() };
     let port = PeerPort::listen(&RealNet, options, Arc::new(Echo)).await.unwrap();
-    let of = |founding| link(&port, Identity { founding, ..OURS }, 2);
+    let of = |founding| link(&port, PeerIdentity { founding, ..OURS }, 2);
     assert_eq!(of(9).call(1, Bytes::new()).await, Err(CallError::Unreachable));
     for known in [0, 8] {
         assert_eq!(of(known).call(1, Bytes::new()).await, Ok(Bytes::new()));
@@ -201,12 +201,12 @@ async fn another_directory_of_the_same_server_is_refused_and_named() {
 async fn a_caller_whose_number_no_server_has_is_refused() {
     let port = port().await;
     for server in [256, 1000, u64::MAX] {
-        let stranger = Identity { server, ..OURS };
+        let stranger = PeerIdentity { server, ..OURS };
         let answer = link(&port, stranger, 2).call(1, Bytes::new()).await;
         assert_eq!(answer, Err(CallError::Unreachable), "{server}");
     }
     for server in [0, 255] {
-        let known = Identity { server, ..OURS };
+        let known = PeerIdentity { server, ..OURS };
         assert!(link(&port, known, 2).call(1, Bytes::new()).await.is_ok());
     }
 }
@@ -262,7 +262,7 @@ async fn a_caller_of_another_version_receives_the_version_that_is_spoken() {
 async fn without_a_named_cluster_others_are_let_in_under_their_numbers() {
     let options = PeerPortOptions { any_cluster: true, ..options() };
     let port = PeerPort::listen(&RealNet, options, Arc::new(Echo)).await.unwrap();
-    let other = Identity { cluster: 8, ..OURS };
+    let other = PeerIdentity { cluster: 8, ..OURS };
     assert_eq!(link(&port, other, 2).call(1, Bytes::new()).await, Ok(Bytes::new()));
     assert_eq!(link(&port, other, 3).call(1, Bytes::new()).await, Err(CallError::Unreachable));
 }

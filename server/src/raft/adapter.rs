@@ -19,8 +19,8 @@ use super::network::{Network, PeerSignals};
 use super::state_machine::{StateMachine, WrittenSnapshot};
 use super::types::{Body, Callback, LogId, TypeConfig, log_id, plain_membership, position_of};
 use crate::consensus::{
-    Append, Applier, Consensus, Follower, LaterAnswer, LeaderVote, Leadership, Member,
-    MembershipChange, Outcome, RaftView,
+    Append, Applier, Consensus, Follower, LaterAnswer, LeaderVote, Leadership, MemberNode,
+    MembershipChange, ProposalOutcome, RaftView,
 };
 use crate::fatal::Fatal;
 use crate::peer::Links;
@@ -199,7 +199,12 @@ impl Consensus for OpenRaft {
         self.followed.failure.clone()
     }
 
-    fn propose(&self, batch: Bytes, term: Option<u64>, outcome: Outcome) -> BoxFuture<'_, bool> {
+    fn propose(
+        &self,
+        batch: Bytes,
+        term: Option<u64>,
+        outcome: ProposalOutcome,
+    ) -> BoxFuture<'_, bool> {
         let outcome = Callback(Box::new(move |result: Result<_, _>| outcome(result.is_ok())));
         let write = self.raft.write(Body(batch)).responder(outcome);
         Box::pin(async move {
@@ -217,7 +222,7 @@ impl Consensus for OpenRaft {
         })
     }
 
-    fn initialize(&self, members: BTreeMap<u64, Member>) -> BoxFuture<'_, Result<(), String>> {
+    fn initialize(&self, members: BTreeMap<u64, MemberNode>) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async move { self.raft.initialize(members).await.map_err(text) })
     }
 

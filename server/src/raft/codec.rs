@@ -18,7 +18,7 @@ use super::types::{
     Body, LogEntry, LogId, RaftMembership, SnapshotMeta, StoredMembership, TypeConfig, Vote,
     log_id, position_of, raft_membership, term_of,
 };
-use crate::consensus::{LeaderVote, Member, Membership};
+use crate::consensus::{LeaderVote, MemberNode, Membership};
 use crate::wire::{Reader, malformed, put_bytes, put_length};
 
 /// The version of what is written to the disk.
@@ -133,13 +133,13 @@ pub(super) fn vote_of(vote: LeaderVote) -> Vote {
 }
 
 /// The address, and on a second line what a change of the ensemble has added.
-fn member(text: &str) -> Member {
+fn member(text: &str) -> MemberNode {
     let (address, line) = text.split_once('\n').unwrap_or((text, ""));
-    Member { address: address.to_owned(), line: line.to_owned() }
+    MemberNode { address: address.to_owned(), line: line.to_owned() }
 }
 
-fn member_text(member: &Member) -> String {
-    let Member { address, line } = member;
+fn member_text(member: &MemberNode) -> String {
+    let MemberNode { address, line } = member;
     if line.is_empty() { address.clone() } else { format!("{address}\n{line}") }
 }
 
@@ -158,7 +158,7 @@ pub(super) fn decode_entry(log_id: LogId, kind: u8, body: Bytes) -> io::Result<L
 }
 
 /// The kind and the body of an entry.
-pub(super) fn encode_payload(payload: &EntryPayload<Body, u64, Member>) -> (u8, Bytes) {
+pub(super) fn encode_payload(payload: &EntryPayload<Body, u64, MemberNode>) -> (u8, Bytes) {
     match payload {
         EntryPayload::Blank => (kind::BLANK, Bytes::new()),
         EntryPayload::Normal(body) => (kind::BATCH, body.0.clone()),

@@ -22,7 +22,7 @@ use zoolet_storage::{SnapshotReader, StorageError};
 use super::codec;
 use super::state_machine::FileSnapshot;
 use super::types::{TypeConfig, Vote};
-use crate::consensus::Member;
+use crate::consensus::MemberNode;
 use crate::peer::node_id::server_of;
 use crate::peer::{CallError, Lane, Links, RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER};
 use crate::snapshots::Snapshots;
@@ -75,7 +75,7 @@ pub(super) struct Network {
 }
 
 impl Network {
-    fn client(&self, target: u64, member: &Member, lane: Lane) -> PeerClient {
+    fn client(&self, target: u64, member: &MemberNode, lane: Lane) -> PeerClient {
         self.links.learn(target, &member.address, !member.line.is_empty());
         PeerClient { target, lane, network: self.clone() }
     }
@@ -84,15 +84,15 @@ impl Network {
 impl RaftNetworkFactory<TypeConfig> for Network {
     type Network = PeerClient;
 
-    async fn new_client(&mut self, target: u64, member: &Member) -> PeerClient {
+    async fn new_client(&mut self, target: u64, member: &MemberNode) -> PeerClient {
         self.client(target, member, Lane::Append)
     }
 
-    async fn new_heartbeat_client(&mut self, target: u64, member: &Member) -> PeerClient {
+    async fn new_heartbeat_client(&mut self, target: u64, member: &MemberNode) -> PeerClient {
         self.client(target, member, Lane::Control)
     }
 
-    async fn new_snapshot_client(&mut self, target: u64, member: &Member) -> PeerClient {
+    async fn new_snapshot_client(&mut self, target: u64, member: &MemberNode) -> PeerClient {
         self.client(target, member, Lane::Snapshot)
     }
 }

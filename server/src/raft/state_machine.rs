@@ -15,14 +15,14 @@ use super::codec::{self, meta_of};
 use super::types::{
     LogId, SnapshotMeta, StoredMembership, TypeConfig, log_id, position_of, term_of,
 };
-use crate::consensus::{Applier, Member};
+use crate::consensus::{Applier, MemberNode};
 use crate::snapshots::{Snapshots, StateSnapshot};
 
 /// The most entries that are handed over at once. Clients have their turn in between.
 const ENTRIES_PER_LOCK: usize = 64;
 
 pub(super) type FileSnapshot =
-    Snapshot<alias::CommittedLeaderIdOf<TypeConfig>, u64, Member, SnapshotReader>;
+    Snapshot<alias::CommittedLeaderIdOf<TypeConfig>, u64, MemberNode, SnapshotReader>;
 
 /// A snapshot that is written, until openraft takes it over. Clones are the same place.
 #[derive(Clone, Debug, Default)]

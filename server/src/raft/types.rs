@@ -10,7 +10,7 @@ use openraft::type_config::alias;
 use openraft::{AnyError, ChangeMembers, Entry, EntryPayload, RaftTypeConfig, TokioRuntime};
 use zoolet_storage::LogPosition;
 
-use crate::consensus::{Member, Membership, MembershipChange};
+use crate::consensus::{MemberNode, Membership, MembershipChange};
 use crate::wire::malformed;
 
 /// The body of a log entry: a batch of commands, in which nothing here looks.
@@ -37,7 +37,7 @@ impl RaftTypeConfig for TypeConfig {
     type D = Body;
     type R = ();
     type NodeId = u64;
-    type Node = Member;
+    type Node = MemberNode;
     type Term = u64;
     type LeaderId = leader_id_std::LeaderId<u64, u64>;
     type Vote = openraft::Vote<Self::LeaderId>;
@@ -67,7 +67,7 @@ impl<T: Send + 'static> Responder<TypeConfig, T> for Callback<T> {
 pub(super) type LogId = alias::LogIdOf<TypeConfig>;
 pub(super) type Vote = alias::VoteOf<TypeConfig>;
 pub(super) type LogEntry = alias::EntryOf<TypeConfig>;
-pub(super) type RaftMembership = openraft::Membership<u64, Member>;
+pub(super) type RaftMembership = openraft::Membership<u64, MemberNode>;
 pub(super) type StoredMembership = alias::StoredMembershipOf<TypeConfig>;
 pub(super) type SnapshotMeta = alias::SnapshotMetaOf<TypeConfig>;
 
@@ -102,7 +102,7 @@ pub(super) fn plain_membership(stored: &StoredMembership) -> Membership {
 
 pub(super) fn raft_membership(
     configs: Vec<BTreeSet<u64>>,
-    nodes: BTreeMap<u64, Member>,
+    nodes: BTreeMap<u64, MemberNode>,
 ) -> io::Result<RaftMembership> {
     if configs.is_empty() && nodes.is_empty() {
         return Ok(RaftMembership::default());
@@ -110,7 +110,7 @@ pub(super) fn raft_membership(
     RaftMembership::new(configs, nodes).map_err(|_| malformed("an impossible membership"))
 }
 
-impl From<MembershipChange> for ChangeMembers<u64, Member> {
+impl From<MembershipChange> for ChangeMembers<u64, MemberNode> {
     fn from(change: MembershipChange) -> Self {
         match change {
             MembershipChange::AddNodes(nodes) => Self::AddNodes(nodes),

@@ -24,7 +24,7 @@ use crate::config::StartMode;
 use crate::entropy::Entropy;
 use crate::fatal::Fatal;
 use crate::peer::node_id::{directory_of, new_founding, server_of};
-use crate::peer::{Identity, Link, Links, RpcKind};
+use crate::peer::{Link, Links, PeerIdentity, RpcKind};
 use crate::wire::Reader;
 
 /// The pause between two looks at what others do.
@@ -62,7 +62,7 @@ impl Agreement {
 
     /// Notes what a caller's handshake says about it. Servers that start together ask each other:
     /// the first call may come before this server's own gets through.
-    pub(super) fn called_by(&self, caller: &Identity) {
+    pub(super) fn called_by(&self, caller: &PeerIdentity) {
         if caller.founding == 0 {
             let mut callers = self.empty_callers.lock().unwrap_or_else(PoisonError::into_inner);
             callers.insert(caller.server, caller.directory);

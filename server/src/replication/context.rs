@@ -18,12 +18,13 @@ use super::comparer::Comparer;
 use super::directory::DirectoryIdentity;
 use super::divergence::Divergence;
 use super::handle::RaftHandle;
+use super::join_error::JoinError;
 use super::joining::Joining;
 use super::leader_contact::LeaderContact;
 use super::levels::{Ceiling, LevelKeeper};
 use super::machine::Machine;
 use super::moved_port::MovedPort;
-use super::options::{ConfiguredMember, Options, Timing};
+use super::options::{ConfiguredMember, ReplicationOptions, Timing};
 use super::proposal_driver::ProposalDriver;
 use super::proposer::Proposer;
 use super::read_index::ReadIndex;
@@ -31,7 +32,6 @@ use super::reconfig::Reconfigurer;
 use super::replacement::Replacer;
 use super::rpc_server::RpcServer;
 use super::snapshot_scheduler::SnapshotScheduler;
-use super::start_error::StartError;
 use super::supervisor::Supervisor;
 use super::{options, reconfig, status, sync};
 use crate::fatal::Fatal;
@@ -48,7 +48,7 @@ const CALLS_MAX: usize = 256;
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) fn reconfigurer(
-    options: &Options,
+    options: &ReplicationOptions,
     read_index: ReadIndex,
     machine: Arc<dyn Machine>,
 ) -> Reconfigurer {
@@ -67,13 +67,13 @@ pub(super) fn reconfigurer(
 }
 
 /// Returns who this server is to its peers. The founding is put in when a connection begins.
-fn peer_identity(options: &Options, identity: &DirectoryIdentity) -> peer::Identity {
+fn peer_identity(options: &ReplicationOptions, identity: &DirectoryIdentity) -> peer::PeerIdentity {
     let (server, directory) = (u64::from(options.server.0), directory_of(identity.node()));
-    peer::Identity { cluster: options.cluster_id, founding: 0, server, directory }
+    peer::PeerIdentity { cluster: options.cluster_id, founding: 0, server, directory }
 }
 
 pub(super) fn links(
-    options: &Options,
+    options: &ReplicationOptions,
     identity: &DirectoryIdentity,
     net: &Arc<dyn Net>,
     fatal: &Fatal,
@@ -126,9 +126,9 @@ impl RaftContext {
     /// one needs none.
     pub(super) async fn listen(
         &self,
-        options: &Options,
+        options: &ReplicationOptions,
         net: &Arc<dyn Net>,
-    ) -> Result<Option<(PeerPort, MovedPort)>, StartError> {
+    ) -> Result<Option<(PeerPort, MovedPort)>, JoinError> {
         let own = options.members.iter().find(|member| member.server == options.server);
         let Some(own) = own.filter(|_| !options.standalone) else { return Ok(None) };
         let address = options.listen.clone().unwrap_or_else(|| own.address.clone());
@@ -160,7 +160,7 @@ impl RaftContext {
             fatal: self.fatal.clone(),
         };
         let port = PeerPort::listen(&**net, port_options.clone(), Arc::clone(&service)).await;
-        let port = port.map_err(|source| StartError::Listen { address, source })?;
+        let port = port.map_err(|source| JoinError::Listen { address, source })?;
         let (handle, net) = (self.handle.clone(), Arc::clone(net));
         Ok(Some((port, MovedPort { handle, net, options: port_options, service })))
     }
@@ -170,7 +170,7 @@ impl RaftContext {
         ReadIndex { handle, links: Arc::clone(&self.links), applied }
     }
 
-    fn driver(&self, options: &Options) -> ProposalDriver {
+    fn driver(&self, options: &ReplicationOptions) -> ProposalDriver {
         ProposalDriver {
             proposer: Arc::clone(&self.proposer),
             machine: Arc::clone(&self.machine),
@@ -227,7 +227,7 @@ impl RaftContext {
         tasks.spawn(self.fatal.clone().endless(task, work));
     }
 
-    pub(super) fn start_tasks(&self, options: &Options) -> JoinSet<()> {
+    pub(super) fn start_tasks(&self, options: &ReplicationOptions) -> JoinSet<()> {
         let timing = options.timing;
         let (handle, links) = (self.handle.clone(), Arc::clone(&self.links));
         let (machine, proposer) = (Arc::clone(&self.machine), Arc::clone(&self.proposer));
@@ -255,7 +255,7 @@ impl RaftContext {
     }
 
     /// Starts what goes on beside the log.
-    fn start_upkeep(&self, options: &Options, tasks: &mut JoinSet<()>) {
+    fn start_upkeep(&self, options: &ReplicationOptions, tasks: &mut JoinSet<()>) {
         let handle = self.handle.clone();
         let changes = Arc::clone(&self.changes);
         let replacer = Replacer { changes, configured: options.members.clone() };

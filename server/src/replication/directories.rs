@@ -10,8 +10,8 @@ use std::sync::Arc;
 use zoolet_storage::{DataDir, Identity, StorageError};
 
 use super::founding::AcceptorFile;
-use super::options::Options;
-use super::start_error::StartError;
+use super::join_error::JoinError;
+use super::options::ReplicationOptions;
 
 /// Where Apache `ZooKeeper` has its log and its snapshots.
 const APACHE_DATA: &str = "version-2";
@@ -25,7 +25,7 @@ pub(super) struct Directories {
 }
 
 impl Directories {
-    pub(super) fn open(options: &Options) -> Result<Self, StartError> {
+    pub(super) fn open(options: &ReplicationOptions) -> Result<Self, JoinError> {
         let data = DataDir::open(Arc::clone(&options.disk), &options.directory)?;
         let log = (options.log_directory != options.directory)
             .then(|| DataDir::open(Arc::clone(&options.disk), &options.log_directory));
@@ -63,7 +63,7 @@ impl Directories {
     /// Makes the directories this server's at the first start, and refuses another server's, a log
     /// that is not where it should be, and the data of an Apache `ZooKeeper`: its clients would find
     /// an empty tree.
-    pub(super) fn claim(&self, identity: Identity) -> Result<(), StartError> {
+    pub(super) fn claim(&self, identity: Identity) -> Result<(), JoinError> {
         let (disk, inside) = (self.data.disk(), self.data.wal_path());
         let has_served = Identity::read(&self.data)?.is_some();
         let is_inside = disk.exists(&inside).map_err(StorageError::io("look for", &inside))?;
@@ -72,11 +72,11 @@ impl Directories {
         }
         let missing = || {
             let (directory, expected) = (self.data.path().to_owned(), self.wal_path());
-            StartError::LogMissing { directory, expected }
+            JoinError::LogMissing { directory, expected }
         };
         if let Some(log) = &self.log {
             if is_inside {
-                return Err(StartError::LogElsewhere { found: inside, expected: log.wal_path() });
+                return Err(JoinError::LogElsewhere { found: inside, expected: log.wal_path() });
             }
             if has_served && Identity::read(log)?.is_none() {
                 return Err(missing());
@@ -108,11 +108,11 @@ impl Directories {
         Ok(has(self.data.snapshot_path(), "snap")? && !has(self.wal_path(), "wal")?)
     }
 
-    fn refuse_apache_data(&self) -> Result<(), StartError> {
+    fn refuse_apache_data(&self) -> Result<(), JoinError> {
         for directory in [Some(&self.data), self.log.as_ref()].into_iter().flatten() {
             let found = directory.path().join(APACHE_DATA);
             if directory.disk().exists(&found).map_err(StorageError::io("look for", &found))? {
-                return Err(StartError::ApacheData(found));
+                return Err(JoinError::ApacheData(found));
             }
         }
         Ok(())
@@ -127,7 +127,7 @@ mod tests {
 
     const OURS: Identity = Identity { cluster_id: 7, server_id: 1, directory_id: 5, founding: 0 };
 
-    fn claim(disk: &MemoryDisk, log: Option<&str>) -> Result<PathBuf, StartError> {
+    fn claim(disk: &MemoryDisk, log: Option<&str>) -> Result<PathBuf, JoinError> {
         let open = |path: &str| DataDir::open(Arc::new(disk.clone()), Path::new(path));
         let directories = Directories { data: open("data")?, log: log.map(open).transpose()? };
         directories.claim(OURS)?;
@@ -148,13 +148,13 @@ mod tests {
         let disk = MemoryDisk::new();
         claim(&disk, None).unwrap();
         let error = claim(&disk, Some("log")).unwrap_err();
-        assert!(matches!(error, StartError::LogElsewhere { .. }), "{error}");
+        assert!(matches!(error, JoinError::LogElsewhere { .. }), "{error}");
 
         let disk = MemoryDisk::new();
         claim(&disk, Some("log")).unwrap();
         for other in [None, Some("new")] {
             let error = claim(&disk, other).unwrap_err();
-            assert!(matches!(error, StartError::LogMissing { .. }), "{error}");
+            assert!(matches!(error, JoinError::LogMissing { .. }), "{error}");
         }
         claim(&disk, Some("log")).unwrap();
     }
@@ -174,7 +174,7 @@ mod tests {
             disk.create(&wal.join("next.tmp")).unwrap();
             for _ in 0..2 {
                 let error = claim(&disk, log).unwrap_err();
-                assert!(matches!(error, StartError::LogMissing { .. }), "{error}");
+                assert!(matches!(error, JoinError::LogMissing { .. }), "{error}");
                 assert!(error.to_string().contains(&wal.display().to_string()), "{error}");
             }
             disk.create(&wal.join("0000000000000001.wal")).unwrap();
@@ -207,6 +207,6 @@ mod tests {
         assert!(error.to_string().contains("in use"), "{error}");
         drop(other);
         let error = claim(&disk, Some("log")).unwrap_err();
-        assert!(matches!(error, StartError::Storage(StorageError::WrongServer { .. })), "{error}");
+        assert!(matches!(error, JoinError::Storage(StorageError::WrongServer { .. })), "{error}");
     }
 }

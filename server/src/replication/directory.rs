@@ -13,11 +13,11 @@ use crate::peer::node_id::node_id;
 /// The identity of this server's directory. Clones are the same directory.
 #[derive(Clone, Debug)]
 pub(super) struct DirectoryIdentity {
-    shared: Arc<Shared>,
+    shared: Arc<SharedIdentity>,
 }
 
 #[derive(Debug)]
-struct Shared {
+struct SharedIdentity {
     identity: Mutex<Identity>,
     /// The founding of `identity`, for those who must not wait for the lock.
     founding: Arc<AtomicU64>,
@@ -29,7 +29,13 @@ impl DirectoryIdentity {
     pub(super) fn new(identity: Identity, directories: &Arc<Directories>) -> Self {
         let founding = Arc::new(AtomicU64::new(identity.founding));
         let directories = Arc::downgrade(directories);
-        Self { shared: Arc::new(Shared { identity: Mutex::new(identity), founding, directories }) }
+        Self {
+            shared: Arc::new(SharedIdentity {
+                identity: Mutex::new(identity),
+                founding,
+                directories,
+            }),
+        }
     }
 
     /// Returns this server's id in the log's membership.
@@ -59,7 +65,7 @@ impl DirectoryIdentity {
     }
 }
 
-impl Shared {
+impl SharedIdentity {
     fn join(&self, founding: u64) -> Result<(), StorageError> {
         let mut identity = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
         if identity.founding == founding {

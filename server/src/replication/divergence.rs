@@ -40,7 +40,7 @@ pub(super) struct Checkpoint {
 
 /// What a server knows about the entry of a checkpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Known {
+pub(super) enum CheckpointAnswer {
     /// It was not applied yet, or is long gone.
     Nothing,
     /// It was applied in this term; the digest after it is no longer known.
@@ -49,7 +49,7 @@ pub(super) enum Known {
     State { term: u64, digest: u64 },
 }
 
-impl Known {
+impl CheckpointAnswer {
     /// What is left of it if the digest's definition is another one.
     fn without_digest(self) -> Self {
         match self {
@@ -141,13 +141,15 @@ pub(super) fn answer(
         let index = body.u64()?;
         let in_log = || wal.position(index).filter(|_| index <= applied);
         let known = match divergence.checkpoints.find(index) {
-            Some(Checkpoint { term, digest, .. }) => Known::State { term, digest },
-            None => in_log().map_or(Known::Nothing, |position| Known::Term(position.term)),
+            Some(Checkpoint { term, digest, .. }) => CheckpointAnswer::State { term, digest },
+            None => in_log().map_or(CheckpointAnswer::Nothing, |position| {
+                CheckpointAnswer::Term(position.term)
+            }),
         };
         let (tag, term, digest) = match known {
-            Known::Nothing => (0, 0, 0),
-            Known::Term(term) => (1, term, 0),
-            Known::State { term, digest } => (2, term, digest),
+            CheckpointAnswer::Nothing => (0, 0, 0),
+            CheckpointAnswer::Term(term) => (1, term, 0),
+            CheckpointAnswer::State { term, digest } => (2, term, digest),
         };
         out.put_u8(tag);
         out.put_u64(term);
@@ -171,7 +173,7 @@ pub(super) fn decode_answer(
     body: &mut Reader,
     version: u8,
     count: usize,
-) -> io::Result<Vec<Known>> {
+) -> io::Result<Vec<CheckpointAnswer>> {
     let is_comparable = body.u8()? == version;
     let known = (0..count).map(|_| {
         let known = decode_known(body)?;
@@ -180,12 +182,12 @@ pub(super) fn decode_answer(
     known.collect()
 }
 
-fn decode_known(body: &mut Reader) -> io::Result<Known> {
+fn decode_known(body: &mut Reader) -> io::Result<CheckpointAnswer> {
     let (tag, term, digest) = (body.u8()?, body.u64()?, body.u64()?);
     Ok(match tag {
-        2 => Known::State { term, digest },
-        1 => Known::Term(term),
-        _ => Known::Nothing,
+        2 => CheckpointAnswer::State { term, digest },
+        1 => CheckpointAnswer::Term(term),
+        _ => CheckpointAnswer::Nothing,
     })
 }
 
@@ -282,7 +284,13 @@ impl Divergence {
 
     /// Takes in what a voter has said about one of this server's checkpoints, unless a snapshot has
     /// replaced the state since `generation`.
-    pub(super) fn compare(&self, peer: u64, generation: u64, ours: Checkpoint, known: Known) {
+    pub(super) fn compare(
+        &self,
+        peer: u64,
+        generation: u64,
+        ours: Checkpoint,
+        known: CheckpointAnswer,
+    ) {
         let Some(agrees) = known.agrees(ours) else { return };
         let mut compared = self.compared();
         if compared.generation != generation {
@@ -392,7 +400,7 @@ mod tests {
         let Questions { generation, asked } = divergence.questions();
         divergence.restart(Some(position(1, 12)), 8);
         for &ours in &asked {
-            let known = Known::State { term: 1, digest: 9 };
+            let known = CheckpointAnswer::State { term: 1, digest: 9 };
             divergence.compare(2, generation, ours, known);
             divergence.compare(3, generation, ours, known);
         }
@@ -406,17 +414,17 @@ mod tests {
     fn terms_of_committed_entries_that_disagree_are_a_difference() {
         let ours = Checkpoint { index: 5, term: 3, digest: 7 };
         for (known, agrees) in [
-            (Known::State { term: 3, digest: 7 }, Some(true)),
-            (Known::State { term: 4, digest: 7 }, Some(false)),
-            (Known::Term(4), Some(false)),
-            (Known::Term(3), None),
-            (Known::Nothing, None),
+            (CheckpointAnswer::State { term: 3, digest: 7 }, Some(true)),
+            (CheckpointAnswer::State { term: 4, digest: 7 }, Some(false)),
+            (CheckpointAnswer::Term(4), Some(false)),
+            (CheckpointAnswer::Term(3), None),
+            (CheckpointAnswer::Nothing, None),
         ] {
             assert_eq!(known.agrees(ours), agrees, "{known:?}");
         }
         let divergence = Divergence::new(1);
-        divergence.compare(2, 0, ours, Known::Term(4));
-        divergence.compare(3, 0, ours, Known::State { term: 4, digest: 7 });
+        divergence.compare(2, 0, ours, CheckpointAnswer::Term(4));
+        divergence.compare(3, 0, ours, CheckpointAnswer::State { term: 4, digest: 7 });
         assert!(divergence.findings(1, &[1, 2, 3]).diverged);
     }
 

@@ -17,7 +17,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use crc32c::crc32c;
 use zoolet_storage::{Disk, StorageError};
 
-use crate::consensus::Member;
+use crate::consensus::MemberNode;
 use crate::peer::node_id::node_id;
 use crate::wire::{Reader, malformed, put_bytes};
 
@@ -42,10 +42,10 @@ pub(super) struct Founding {
 
 impl Founding {
     /// Returns the first membership of the log.
-    pub(super) fn members(&self) -> BTreeMap<u64, Member> {
+    pub(super) fn members(&self) -> BTreeMap<u64, MemberNode> {
         let voters = self.voters.iter();
         let member = |(server, (directory, address)): (&u64, &(u64, String))| {
-            let member = Member { address: address.clone(), line: String::new() };
+            let member = MemberNode { address: address.clone(), line: String::new() };
             (node_id(*server, *directory), member)
         };
         voters.map(member).collect()

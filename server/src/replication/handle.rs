@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use zoolet_storage::Wal;
 
 use super::members::is_outsider;
-use crate::consensus::{Consensus, Leadership, Outcome};
+use crate::consensus::{Consensus, Leadership, ProposalOutcome};
 use crate::fatal::Fatal;
 use crate::peer::node_id::server_of;
 
@@ -139,7 +139,12 @@ impl RaftHandle {
     }
 
     /// Proposes a batch, and notes its size. See [`Consensus::propose`].
-    pub(super) async fn propose(&self, batch: Bytes, term: Option<u64>, outcome: Outcome) -> bool {
+    pub(super) async fn propose(
+        &self,
+        batch: Bytes,
+        term: Option<u64>,
+        outcome: ProposalOutcome,
+    ) -> bool {
         locked(&self.lead).proposes(batch.len());
         self.consensus.propose(batch, term, outcome).await
     }

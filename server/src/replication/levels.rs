@@ -41,7 +41,7 @@ struct Limit {
 
 /// Whether, and in which terms, a batch of some level may be logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Admission {
+pub(super) enum LevelAdmission {
     /// In none, or not yet.
     Refused,
     /// In any: all servers have the first level.
@@ -55,14 +55,14 @@ impl Ceiling {
         Self(Arc::new(Mutex::new(Limit { term: 0, level: FeatureLevel::FIRST })))
     }
 
-    pub(super) fn admits(&self, level: FeatureLevel) -> Admission {
+    pub(super) fn admits(&self, level: FeatureLevel) -> LevelAdmission {
         let limit = *self.lock();
         if level <= FeatureLevel::FIRST {
-            Admission::AnyTerm
+            LevelAdmission::AnyTerm
         } else if level <= limit.level {
-            Admission::Term(limit.term)
+            LevelAdmission::Term(limit.term)
         } else {
-            Admission::Refused
+            LevelAdmission::Refused
         }
     }
 
@@ -199,11 +199,11 @@ mod tests {
     fn what_is_above_the_first_level_is_admitted_in_the_term_of_its_agreement_alone() {
         let ceiling = Ceiling::new();
         let above = FeatureLevel(FeatureLevel::FIRST.0 + 1);
-        assert_eq!(ceiling.admits(FeatureLevel::FIRST), Admission::AnyTerm);
-        assert_eq!(ceiling.admits(above), Admission::Refused);
+        assert_eq!(ceiling.admits(FeatureLevel::FIRST), LevelAdmission::AnyTerm);
+        assert_eq!(ceiling.admits(above), LevelAdmission::Refused);
         ceiling.set(5, above);
-        assert_eq!(ceiling.admits(FeatureLevel::FIRST), Admission::AnyTerm);
-        assert_eq!(ceiling.admits(above), Admission::Term(5));
-        assert_eq!(ceiling.admits(FeatureLevel(above.0 + 1)), Admission::Refused);
+        assert_eq!(ceiling.admits(FeatureLevel::FIRST), LevelAdmission::AnyTerm);
+        assert_eq!(ceiling.admits(above), LevelAdmission::Term(5));
+        assert_eq!(ceiling.admits(FeatureLevel(above.0 + 1)), LevelAdmission::Refused);
     }
 }

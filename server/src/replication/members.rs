@@ -8,18 +8,18 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::options::ConfiguredMember;
 use crate::config::{self, MemberList, MemberRole, parse_members};
-use crate::consensus::{Member, Membership};
+use crate::consensus::{MemberNode, Membership};
 use crate::peer::node_id::{node_id, server_of};
 
 /// What the line of an outsider begins with. No line of a member does.
 const OUTSIDE: char = '-';
 
 /// A server that gets the log and is not a member.
-pub(super) fn outsider(node: &Member) -> Member {
-    Member { address: node.address.clone(), line: format!("{OUTSIDE}{}", node.line) }
+pub(super) fn outsider(node: &MemberNode) -> MemberNode {
+    MemberNode { address: node.address.clone(), line: format!("{OUTSIDE}{}", node.line) }
 }
 
-pub(super) fn is_outsider(node: &Member) -> bool {
+pub(super) fn is_outsider(node: &MemberNode) -> bool {
     node.line.starts_with(OUTSIDE)
 }
 
@@ -64,8 +64,8 @@ pub(super) fn nodes_of(
     members: &MemberList,
     membership: &Membership,
     found: &BTreeMap<u64, u64>,
-) -> BTreeMap<u64, Member> {
-    let node = |member: &config::Member| Member {
+) -> BTreeMap<u64, MemberNode> {
+    let node = |member: &config::Member| MemberNode {
         address: member.peer.to_string(),
         line: member.to_string(),
     };

@@ -18,6 +18,7 @@ mod directory;
 mod divergence;
 mod founding;
 mod handle;
+mod join_error;
 mod joining;
 mod leader_contact;
 mod levels;
@@ -35,7 +36,6 @@ mod replacement;
 mod role;
 mod rpc_server;
 mod snapshot_scheduler;
-mod start_error;
 mod status;
 mod supervisor;
 mod sync;
@@ -69,20 +69,20 @@ use crate::snapshots::{Chunks, Snapshots};
 use crate::transport::Net;
 
 pub use self::handle::EntrySizes;
+pub use self::join_error::JoinError;
 pub use self::machine::Machine;
 pub use self::open::open;
 pub use self::options::{
-    BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, Options, SNAPSHOT_COMMANDS, SNAPSHOTS_RETAINED,
-    Timing,
+    BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, ReplicationOptions, SNAPSHOT_COMMANDS,
+    SNAPSHOTS_RETAINED, Timing,
 };
 pub use self::proposer::Proposer;
-pub use self::start_error::StartError;
 pub use self::status::{PeerStatus, Status, StatusSource};
 
 /// An open directory.
 #[derive(Debug)]
 pub struct Opened {
-    options: Options,
+    options: ReplicationOptions,
     boot: u64,
     wal: Wal,
     snapshots: Snapshots,
@@ -117,7 +117,7 @@ impl Opened {
         machine: Arc<dyn Machine>,
         net: Arc<dyn Net>,
         fatal: Fatal,
-    ) -> Result<Replication, StartError> {
+    ) -> Result<Replication, JoinError> {
         let Self { options, wal, snapshots, proposer, directories, identity, agreement, .. } = self;
         let wal = Arc::new(wal);
         report_failure(&wal, &fatal);
@@ -134,7 +134,7 @@ impl Opened {
             signals: Arc::clone(&signals),
             fatal: fatal.clone(),
         };
-        let consensus = raft::start(options.raft(), parts).await.map_err(StartError::Raft)?;
+        let consensus = raft::start(options.raft(), parts).await.map_err(JoinError::Raft)?;
         let handle = RaftHandle::new(consensus, Arc::clone(&wal), fatal.clone());
         let read_index = ReadIndex {
             handle: handle.clone(),
@@ -199,14 +199,14 @@ fn applier(
     snapshots: &Snapshots,
     machine: &Arc<dyn Machine>,
     proposer: &Arc<Proposer>,
-) -> Result<Arc<MachineApplier>, StartError> {
+) -> Result<Arc<MachineApplier>, JoinError> {
     let current = snapshots.current();
     let last = current.as_ref().map(raft::last_of).transpose().map_err(not_started)?.flatten();
     Ok(Arc::new(MachineApplier::new(Arc::clone(machine), Arc::clone(proposer), last)))
 }
 
-fn not_started(error: impl std::fmt::Display) -> StartError {
-    StartError::Raft(error.to_string())
+fn not_started(error: impl std::fmt::Display) -> JoinError {
+    JoinError::Raft(error.to_string())
 }
 
 /// A server in its ensemble. Dropping it without [`Replication::shutdown`] is like a kill.

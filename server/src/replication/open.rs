@@ -12,21 +12,21 @@ use zoolet_storage::{
 use super::bootstrap::Agreement;
 use super::directories::Directories;
 use super::directory::DirectoryIdentity;
-use super::options::Options;
+use super::join_error::JoinError;
+use super::options::ReplicationOptions;
 use super::proposer::Proposer;
-use super::start_error::StartError;
 use super::{Opened, boot};
 use crate::config::StartMode;
-use crate::consensus::{Member, Membership};
+use crate::consensus::{MemberNode, Membership};
 use crate::peer::node_id::{new_directory, new_founding, node_id};
 use crate::raft;
 use crate::snapshots::Snapshots;
 
 /// Opens the server's directory: its log, its snapshots, and the number of this start. Blocks.
 /// `wall_ms` is the wall clock.
-pub fn open(options: Options, wall_ms: i64) -> Result<Opened, StartError> {
+pub fn open(options: ReplicationOptions, wall_ms: i64) -> Result<Opened, JoinError> {
     if !options.members.iter().any(|member| member.server == options.server) {
-        return Err(StartError::NotAMember(options.server));
+        return Err(JoinError::NotAMember(options.server));
     }
     let directories = Arc::new(Directories::open(&options)?);
     let server_id = u64::from(options.server.0);
@@ -60,8 +60,8 @@ pub fn open(options: Options, wall_ms: i64) -> Result<Opened, StartError> {
     {
         // What an older one lacks is no longer in the log.
         let missing =
-            || StartError::SnapshotMissing { log: directories.wal_path(), purged: purged.index };
-        return Err(damaged.into_iter().next().map_or_else(missing, StartError::from));
+            || JoinError::SnapshotMissing { log: directories.wal_path(), purged: purged.index };
+        return Err(damaged.into_iter().next().map_or_else(missing, JoinError::from));
     }
     for error in damaged {
         tracing::warn!(%error, "a snapshot is damaged, an older one is used");
@@ -101,9 +101,9 @@ fn refuse_other_founding(
     snapshot: &SnapshotReader,
     directory: &Path,
     expected: u64,
-) -> Result<(), StartError> {
+) -> Result<(), JoinError> {
     let found =
-        raft::founding_of(snapshot.meta()).map_err(|error| StartError::Raft(error.to_string()))?;
+        raft::founding_of(snapshot.meta()).map_err(|error| JoinError::Raft(error.to_string()))?;
     if found == 0 || found == expected {
         return Ok(());
     }
@@ -116,8 +116,8 @@ fn refuse_other_founding(
 fn forget_founding(
     store: &SnapshotStore,
     snapshot: SnapshotReader,
-) -> Result<SnapshotReader, StartError> {
-    let failed = |error: io::Error| StartError::Raft(error.to_string());
+) -> Result<SnapshotReader, JoinError> {
+    let failed = |error: io::Error| JoinError::Raft(error.to_string());
     let meta = raft::with_founding(0, snapshot.meta()).map_err(failed)?;
     let (name, mut source) = (snapshot.name(), snapshot);
     let mut writer = store.create(name, &meta)?;
@@ -131,16 +131,20 @@ fn forget_founding(
 
 /// Ends the log with a membership of this server alone, if there is a log: whatever is in front of
 /// it becomes committed.
-fn force_membership(wal: &Wal, options: &Options, identity: Identity) -> Result<(), StartError> {
+fn force_membership(
+    wal: &Wal,
+    options: &ReplicationOptions,
+    identity: Identity,
+) -> Result<(), JoinError> {
     let Some(last) = wal.state().last else { return Ok(()) };
     let node = node_id(identity.server_id, identity.directory_id);
     let own = options.members.iter().find(|member| member.server == options.server);
     let address = own.map(|own| own.address.clone()).unwrap_or_default();
-    let members = BTreeMap::from([(node, Member { address, line: String::new() })]);
+    let members = BTreeMap::from([(node, MemberNode { address, line: String::new() })]);
     let configs = vec![BTreeSet::from([node])];
     let membership = Membership { position: None, configs, nodes: members };
     let entry = raft::membership_entry(membership);
-    let (kind, body) = entry.map_err(|error| StartError::Raft(error.to_string()))?;
+    let (kind, body) = entry.map_err(|error| JoinError::Raft(error.to_string()))?;
     let position = LogPosition { index: last.index + 1, ..last };
     let (done, durable) = mpsc::channel();
     let entry = Entry { position, kind, body };

@@ -68,7 +68,7 @@ impl Timing {
 
 /// The options of the replication.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct ReplicationOptions {
     /// This server.
     pub server: ServerId,
     /// The ensemble's number, which all its servers share.
@@ -155,7 +155,7 @@ const SMALL_FRAME_BYTES_MAX: usize = 256 << 10;
 /// entries, or the rest of the piece.
 const FRAME_SLACK_BYTES: usize = 4 << 20;
 
-impl Options {
+impl ReplicationOptions {
     /// The longest frames that are taken.
     pub(super) fn frames(&self) -> FrameLimits {
         let large = self.entry_bytes_max.saturating_add(FRAME_SLACK_BYTES).min(FRAMES_SENT.large);

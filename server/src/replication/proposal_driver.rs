@@ -27,7 +27,7 @@ use zoolet_storage::{Disk, StorageError};
 use super::blocking::blocking;
 use super::boot;
 use super::handle::RaftHandle;
-use super::levels::{Admission, Ceiling};
+use super::levels::{Ceiling, LevelAdmission};
 use super::machine::Machine;
 use super::options::BatchLimits;
 use super::proposal_queue::Seen;
@@ -298,10 +298,10 @@ impl ProposalDriver {
             };
             if leadership.leader == self.handle.node() {
                 let term = match self.ceiling.admits(batch.level) {
-                    Admission::AnyTerm => None,
-                    Admission::Term(term) => Some(term),
+                    LevelAdmission::AnyTerm => None,
+                    LevelAdmission::Term(term) => Some(term),
                     // As when another leader refuses it: what is behind it waits as well.
-                    Admission::Refused => return failed(),
+                    LevelAdmission::Refused => return failed(),
                 };
                 let outcome = Box::new(move |is_committed: bool| {
                     if !is_committed {

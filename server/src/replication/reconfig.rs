@@ -32,7 +32,7 @@ use super::proposer::Proposer;
 use super::read_index::ReadIndex;
 use super::transfer::transfer_leadership_to;
 use crate::config::{MemberList, MemberRole, change_members, parse_members};
-use crate::consensus::{Member, Membership, MembershipChange};
+use crate::consensus::{MemberNode, Membership, MembershipChange};
 use crate::fatal::caught;
 use crate::host::ConfigView;
 use crate::peer::node_id::{node_id, server_of};
@@ -280,7 +280,7 @@ impl Reconfigurer {
         }
         let old = self.membership();
         let nodes = nodes_of(wanted, &old, running);
-        let joining: BTreeMap<u64, Member> = nodes
+        let joining: BTreeMap<u64, MemberNode> = nodes
             .iter()
             .filter(|(node, _)| old.node(**node).is_none())
             .map(|(node, member)| (*node, outsider(member)))
@@ -311,10 +311,10 @@ impl Reconfigurer {
     async fn switch(
         &self,
         old: &Membership,
-        wanted: &BTreeMap<u64, Member>,
+        wanted: &BTreeMap<u64, MemberNode>,
         voters: BTreeSet<u64>,
     ) -> bool {
-        let leaving: BTreeMap<u64, Member> = old
+        let leaving: BTreeMap<u64, MemberNode> = old
             .nodes
             .iter()
             .filter(|(node, member)| {

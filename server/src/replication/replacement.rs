@@ -16,7 +16,7 @@ use super::bootstrap::ask_standing;
 use super::members::{is_outsider, node_of, outsider};
 use super::options::ConfiguredMember;
 use super::reconfig::Reconfigurer;
-use crate::consensus::{Leadership, Member, Membership, MembershipChange};
+use crate::consensus::{Leadership, MemberNode, Membership, MembershipChange};
 use crate::peer::node_id::{directory_of, node_id, server_of};
 
 /// The pause between two looks at which directories answer.
@@ -41,7 +41,7 @@ struct Replacement {
     /// The node that is in the membership for the server, if any.
     old: Option<u64>,
     new: u64,
-    member: Member,
+    member: MemberNode,
     votes: bool,
 }
 
@@ -95,7 +95,7 @@ impl Replacer {
             }
             let Some(link) = self.changes.links.ask(configured.id()) else { continue };
             let Some(standing) = ask_standing(&link).await else { continue };
-            let member = Member { address: configured.address.clone(), line: String::new() };
+            let member = MemberNode { address: configured.address.clone(), line: String::new() };
             let new = node_id(configured.id(), standing.directory);
             wanted.push(Replacement { old: None, new, member, votes: configured.is_voter });
         }

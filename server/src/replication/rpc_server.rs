@@ -17,13 +17,13 @@ use super::divergence::{self, Divergence};
 use super::founding;
 use super::handle::RaftHandle;
 use super::leader_contact::LeaderContact;
-use super::levels::{Admission, Ceiling, encode_level};
+use super::levels::{Ceiling, LevelAdmission, encode_level};
 use super::machine::Machine;
 use super::reconfig::Reconfigurer;
 use super::sync::{decode_sessions, encode_sessions};
 use crate::consensus::{Append, LaterAnswer, LeaderVote};
 use crate::peer::node_id::{directory_of, node_id};
-use crate::peer::{Answer, Call, Identity, RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER, Service};
+use crate::peer::{Answer, Call, PeerIdentity, RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER, Service};
 use crate::raft::{PeerSignals, append_refusal, founding_of, last_of};
 use crate::snapshots::{ReceiveError, Snapshots};
 use crate::transport::BoxFuture;
@@ -95,9 +95,9 @@ impl RpcServer {
                 Answer::Later(self.handle.take_over(body)?)
             }
             RpcKind::Propose => match self.may_be_logged(from, &body.0)? {
-                Admission::AnyTerm => Answer::Later(self.propose(body.0, None).await),
-                Admission::Term(term) => Answer::Later(self.propose(body.0, Some(term)).await),
-                Admission::Refused => Answer::Now(Bytes::from_static(&[0])),
+                LevelAdmission::AnyTerm => Answer::Later(self.propose(body.0, None).await),
+                LevelAdmission::Term(term) => Answer::Later(self.propose(body.0, Some(term)).await),
+                LevelAdmission::Refused => Answer::Now(Bytes::from_static(&[0])),
             },
             RpcKind::Level => Answer::Now(encode_level(self.machine.levels().offered)),
             RpcKind::ReadIndex => Answer::Later(self.read_index()),
@@ -140,7 +140,7 @@ impl RpcServer {
 
     /// An empty server becomes part of the founding of the first server that has it in its
     /// membership, and of no other. It is durable before anything is taken from there.
-    async fn join(&self, from: &Identity) -> io::Result<()> {
+    async fn join(&self, from: &PeerIdentity) -> io::Result<()> {
         if from.founding == 0 {
             return Err(io::Error::other("a caller without an ensemble"));
         }
@@ -187,7 +187,12 @@ impl RpcServer {
         if is_removed { at } else { 0 }
     }
 
-    fn vote(&self, from: &Identity, body: Reader, is_pre_vote: bool) -> io::Result<LaterAnswer> {
+    fn vote(
+        &self,
+        from: &PeerIdentity,
+        body: Reader,
+        is_pre_vote: bool,
+    ) -> io::Result<LaterAnswer> {
         // It may have missed that it was removed, and would ask for votes for ever.
         let removed_at = self.removed_at(node_id(from.server, from.directory));
         let voted = self.handle.vote(body, is_pre_vote)?;
@@ -202,7 +207,7 @@ impl RpcServer {
     /// cannot be read, at every start, and a batch in another server's name would change what is
     /// admitted of that server. One that needs a feature level which is not agreed on, or not yet,
     /// is proposed again.
-    fn may_be_logged(&self, from: u64, batch: &Bytes) -> io::Result<Admission> {
+    fn may_be_logged(&self, from: u64, batch: &Bytes) -> io::Result<LevelAdmission> {
         let batch = Batch::decode(batch.clone()).map_err(io::Error::other)?;
         if u64::from(batch.origin.server.0) != from || batch.commands.is_empty() {
             return Err(malformed("a batch that is not the peer's"));

@@ -41,7 +41,7 @@ pub(super) struct Supervisor {
 
 /// What makes the supervisor decide anew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Event {
+enum RoleEvent {
     /// Time has passed.
     Tick,
     /// Another server leads, or none does.
@@ -57,10 +57,10 @@ enum Event {
 }
 
 /// What happens beside the loop.
-type UnderWay = BoxFuture<'static, Event>;
+type UnderWay = BoxFuture<'static, RoleEvent>;
 
 /// The loop's own state.
-struct Running {
+struct EventSources {
     leaderships: watch::Receiver<Option<Leadership>>,
     ticks: Interval,
     comparisons: Interval,
@@ -70,7 +70,7 @@ struct Running {
     is_handing_over: bool,
 }
 
-impl Running {
+impl EventSources {
     fn new(handle: &RaftHandle, timing: Timing) -> Self {
         let every = |pause| {
             let mut ticks = interval(pause);
@@ -88,7 +88,7 @@ impl Running {
         }
     }
 
-    async fn next(&mut self) -> Event {
+    async fn next(&mut self) -> RoleEvent {
         let Self { leaderships, ticks, comparisons, under_way, catching_up, .. } = self;
         let caught_up = async {
             match catching_up.as_mut() {
@@ -98,12 +98,12 @@ impl Running {
         };
         tokio::select! {
             changed = leaderships.changed() => {
-                if changed.is_ok() { Event::Leadership } else { Event::Ended }
+                if changed.is_ok() { RoleEvent::Leadership } else { RoleEvent::Ended }
             }
             event = caught_up => event,
             Some(event) = under_way.next() => event,
-            _ = comparisons.tick() => Event::ComparisonDue,
-            _ = ticks.tick() => Event::Tick,
+            _ = comparisons.tick() => RoleEvent::ComparisonDue,
+            _ = ticks.tick() => RoleEvent::Tick,
         }
     }
 }
@@ -111,34 +111,34 @@ impl Running {
 impl Supervisor {
     /// Decides after each event what this server may do, for as long as the consensus goes on.
     pub(super) async fn run(self) {
-        let mut running = Running::new(&self.handle, self.timing);
+        let mut sources = EventSources::new(&self.handle, self.timing);
         let mut state = RoleState::new(self.timing);
         // Where every server starts; the machine looks for a leader, too.
         let mut decided = state.step(Instant::now(), &Observations::default());
         loop {
-            let event = running.next().await;
+            let event = sources.next().await;
             match event {
-                Event::Ended => return,
-                Event::Compared => running.is_comparing = false,
-                Event::HandedOver => running.is_handing_over = false,
-                Event::CaughtUp(_) => running.catching_up = None,
-                Event::ComparisonDue if !running.is_comparing => {
-                    running.is_comparing = true;
-                    running.under_way.push(self.compare());
+                RoleEvent::Ended => return,
+                RoleEvent::Compared => sources.is_comparing = false,
+                RoleEvent::HandedOver => sources.is_handing_over = false,
+                RoleEvent::CaughtUp(_) => sources.catching_up = None,
+                RoleEvent::ComparisonDue if !sources.is_comparing => {
+                    sources.is_comparing = true;
+                    sources.under_way.push(self.compare());
                 }
-                Event::ComparisonDue | Event::Tick | Event::Leadership => {}
+                RoleEvent::ComparisonDue | RoleEvent::Tick | RoleEvent::Leadership => {}
             }
-            let seen = self.observe(event == Event::CaughtUp(true));
+            let seen = self.observe(event == RoleEvent::CaughtUp(true));
             let decision = state.step(Instant::now(), &seen);
             self.carry_out(&decided, &decision);
             if !decision.must_catch_up {
-                running.catching_up = None;
-            } else if running.catching_up.is_none() && event != Event::CaughtUp(false) {
-                running.catching_up = Some(self.catch_up());
+                sources.catching_up = None;
+            } else if sources.catching_up.is_none() && event != RoleEvent::CaughtUp(false) {
+                sources.catching_up = Some(self.catch_up());
             }
-            if let Some(reason) = decision.hand_over.filter(|_| !running.is_handing_over) {
-                running.is_handing_over = true;
-                running.under_way.push(self.hand_over(reason));
+            if let Some(reason) = decision.hand_over.filter(|_| !sources.is_handing_over) {
+                sources.is_handing_over = true;
+                sources.under_way.push(self.hand_over(reason));
             }
             decided = decision;
         }
@@ -198,7 +198,7 @@ impl Supervisor {
         let (comparer, pace) = (self.comparer.clone(), self.timing.election_max);
         Box::pin(async move {
             comparer.compare(pace).await;
-            Event::Compared
+            RoleEvent::Compared
         })
     }
 
@@ -208,10 +208,10 @@ impl Supervisor {
         Box::pin(async move {
             let caught_up = timeout(timing.election_max, read_index.catch_up()).await;
             if !caught_up.unwrap_or(false) {
-                return Event::CaughtUp(false);
+                return RoleEvent::CaughtUp(false);
             }
             comparer.compare(timing.heartbeat).await;
-            Event::CaughtUp(!comparer.divergence.is_found())
+            RoleEvent::CaughtUp(!comparer.divergence.is_found())
         })
     }
 
@@ -229,7 +229,7 @@ impl Supervisor {
         let (handle, links) = (self.handle.clone(), Arc::clone(&self.links));
         Box::pin(async move {
             transfer_leadership(&handle, &links).await;
-            Event::HandedOver
+            RoleEvent::HandedOver
         })
     }
 }

@@ -8,7 +8,7 @@ use openraft::raft::{
     AppendEntriesRequest, AppendEntriesResponse, TransferLeaderRequest, VoteRequest, VoteResponse,
 };
 
-use crate::consensus::Member;
+use crate::consensus::MemberNode;
 use crate::raft::codec;
 use crate::raft::types::{
     Body, LogEntry, RaftMembership, SnapshotMeta, StoredMembership, Vote, log_id,
@@ -16,8 +16,10 @@ use crate::raft::types::{
 use crate::wire::Reader;
 
 fn membership() -> RaftMembership {
-    let member =
-        |address: &str| Member { address: address.to_owned(), line: "h:1:2:observer".to_owned() };
+    let member = |address: &str| MemberNode {
+        address: address.to_owned(),
+        line: "h:1:2:observer".to_owned(),
+    };
     let members = BTreeMap::from([(1, member("a:1")), (2, member("b:2")), (3, member(""))]);
     RaftMembership::new(vec![BTreeSet::from([1, 2]), BTreeSet::from([2])], members).unwrap()
 }
@@ -90,7 +92,8 @@ fn what_is_written_is_read_again() {
 fn the_bytes_on_the_disk_stay_as_they_are() {
     let vote = codec::encode_vote(&Vote::new_committed(2, 3));
     assert_eq!(*vote, [1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 1]);
-    let members = BTreeMap::from([(3, Member { address: "h:9".to_owned(), line: String::new() })]);
+    let members =
+        BTreeMap::from([(3, MemberNode { address: "h:9".to_owned(), line: String::new() })]);
     let alone = RaftMembership::new(vec![BTreeSet::from([3])], members).unwrap();
     let (kind, body) = codec::encode_payload(&EntryPayload::Membership(alone));
     assert_eq!(kind, 2);

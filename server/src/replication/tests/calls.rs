@@ -11,7 +11,7 @@ use zoolet_replica::{Batch, Origin, Role, ServerId};
 use super::ensemble::{Ensemble, PATIENCE, command};
 use crate::consensus::Membership;
 use crate::fatal::Fatal;
-use crate::peer::{CallError, FrameLimits, Identity, Lane, Link, LinkOptions, RpcKind, Target};
+use crate::peer::{CallError, FrameLimits, Lane, Link, LinkOptions, PeerIdentity, RpcKind, Target};
 use crate::raft::testing::snapshot_head;
 use crate::transport::RealNet;
 use crate::wire::put_bytes;
@@ -22,7 +22,7 @@ pub(super) fn link(ensemble: &Ensemble, from: usize, to: usize) -> Link {
     let founding = server.raft.founding();
     Link::open(LinkOptions {
         net: Arc::new(RealNet),
-        ours: Identity { cluster: 7, founding: 0, server: from as u64 + 1, directory: 1 },
+        ours: PeerIdentity { cluster: 7, founding: 0, server: from as u64 + 1, directory: 1 },
         founding: Arc::new(AtomicU64::new(founding)),
         secret: None,
         target: Target { server: to as u64 + 1, directory: None },

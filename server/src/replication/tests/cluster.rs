@@ -9,7 +9,7 @@ use zoolet_storage::Fault;
 
 use super::ensemble::{Ensemble, PATIENCE, Server, command};
 use super::recorder::Applied;
-use crate::consensus::{Member, MembershipChange};
+use crate::consensus::{MemberNode, MembershipChange};
 use crate::host::Proposals;
 
 /// Each start's commands are applied in rising order, which also means at most once; and all
@@ -320,10 +320,10 @@ async fn a_removed_server_that_missed_the_word_learns_it_and_asks_for_no_votes()
     // An ensemble that was changed: its leader does not add what only the configuration lists.
     let line = "127.0.0.1:2888:3888:participant;127.0.0.1:2181".to_owned();
     let member = |(at, server): (usize, &Server)| {
-        let member = Member { address: ensemble.address(at), line: line.clone() };
+        let member = MemberNode { address: ensemble.address(at), line: line.clone() };
         (server.raft.handle.node(), member)
     };
-    let lines: BTreeMap<u64, Member> = ensemble.running().map(member).collect();
+    let lines: BTreeMap<u64, MemberNode> = ensemble.running().map(member).collect();
     while raft.change_membership(MembershipChange::SetNodes(lines.clone())).await.is_err() {
         sleep(Duration::from_millis(10)).await;
     }

@@ -21,7 +21,8 @@ use crate::entropy::RealEntropy;
 use crate::fatal::Fatal;
 use crate::host::Proposals;
 use crate::replication::{
-    BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, Options, Proposer, Replication, Timing, open,
+    BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, Proposer, Replication, ReplicationOptions,
+    Timing, open,
 };
 use crate::transport::{BoxFuture, Listener, Net, RealNet, Stream};
 
@@ -102,8 +103,8 @@ impl Ensemble {
         ensemble
     }
 
-    pub(super) fn options(&self, at: usize) -> Options {
-        Options {
+    pub(super) fn options(&self, at: usize) -> ReplicationOptions {
+        ReplicationOptions {
             server: self.members[at].server,
             cluster_id: 7,
             cluster_named: true,
@@ -137,7 +138,7 @@ impl Ensemble {
         self.start_with(at, self.options(at)).await;
     }
 
-    pub(super) async fn start_with(&mut self, at: usize, options: Options) {
+    pub(super) async fn start_with(&mut self, at: usize, options: ReplicationOptions) {
         let opened = open(options, 1).unwrap();
         let (boot, proposer) = (opened.boot(), opened.proposer());
         let machine = Recorder::new(opened.snapshot());

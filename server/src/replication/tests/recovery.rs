@@ -11,11 +11,11 @@ use zoolet_storage::{
 
 use super::cluster::{check, left_behind};
 use super::ensemble::Ensemble;
-use crate::consensus::{Member, Membership};
+use crate::consensus::{MemberNode, Membership};
 use crate::peer::node_id::node_id;
 use crate::raft::membership_entry;
 use crate::raft::testing::{blank_entry, saved_vote, snapshot_head};
-use crate::replication::{StartError, open};
+use crate::replication::{JoinError, open};
 
 /// The directory of the server that is made here.
 const DIRECTORY: u64 = 5;
@@ -25,7 +25,7 @@ fn position(term: u64, index: u64) -> LogPosition {
 }
 
 fn server_1_alone() -> Membership {
-    let member = Member { address: "127.0.0.1:1".to_owned(), line: String::new() };
+    let member = MemberNode { address: "127.0.0.1:1".to_owned(), line: String::new() };
     let node = node_id(1, DIRECTORY);
     Membership {
         position: Some(position(1, 0)),
@@ -79,7 +79,7 @@ async fn a_damaged_snapshot_is_named_if_the_log_does_not_reach_back_behind_it() 
     lost.lose_file(&snapshot).unwrap();
     ensemble.disks[away] = MemoryDisk::from_image(lost);
     let error = open(ensemble.options(away), 1).unwrap_err();
-    assert!(matches!(error, StartError::SnapshotMissing { .. }), "{error}");
+    assert!(matches!(error, JoinError::SnapshotMissing { .. }), "{error}");
 
     // All segments of the log are lost.
     let mut lost = whole.clone();
@@ -88,7 +88,7 @@ async fn a_damaged_snapshot_is_named_if_the_log_does_not_reach_back_behind_it() 
     }
     ensemble.disks[away] = MemoryDisk::from_image(lost);
     let error = open(ensemble.options(away), 1).unwrap_err();
-    assert!(matches!(error, StartError::LogMissing { .. }), "{error}");
+    assert!(matches!(error, JoinError::LogMissing { .. }), "{error}");
 
     ensemble.disks[away] = MemoryDisk::from_image(whole);
     ensemble.start(away).await;

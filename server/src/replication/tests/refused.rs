@@ -9,7 +9,7 @@ use super::ensemble::Ensemble;
 use crate::fatal::Fatal;
 use crate::peer::node_id::{directory_of, server_of};
 use crate::peer::{
-    Answer, Call, FrameLimits, Identity, PeerPort, PeerPortOptions, RpcKind, Service,
+    Answer, Call, FrameLimits, PeerIdentity, PeerPort, PeerPortOptions, RpcKind, Service,
 };
 use crate::raft::testing::vote_refusal;
 use crate::transport::{BoxFuture, RealNet};
@@ -49,7 +49,7 @@ async fn a_server_whose_votes_are_refused_waits_before_it_asks_again() {
     let refuses = Arc::new(Refuses { leader: node, pre_votes: AtomicU32::default() });
     let (server, directory) = (server_of(node), directory_of(node));
     let options = PeerPortOptions {
-        ours: Identity { cluster: 7, founding, server, directory },
+        ours: PeerIdentity { cluster: 7, founding, server, directory },
         founding: Arc::new(AtomicU64::new(founding)),
         any_cluster: false,
         secret: None,

@@ -11,7 +11,7 @@ use super::cluster::{check, left_behind, with_commands};
 use super::ensemble::{Ensemble, PATIENCE};
 use crate::config::StartMode;
 use crate::host::{ConfigView, Proposals};
-use crate::replication::Options;
+use crate::replication::ReplicationOptions;
 
 /// Longer than several elections take.
 async fn several_elections(ensemble: &Ensemble) {
@@ -158,7 +158,7 @@ async fn one_server_is_made_a_new_ensemble_on_request() {
     let old_founding = ensemble.server(0).raft.founding();
     ensemble.kill_all().await;
     ensemble.wipe(1);
-    let options = Options { start_mode: StartMode::ForceNew, ..ensemble.options(0) };
+    let options = ReplicationOptions { start_mode: StartMode::ForceNew, ..ensemble.options(0) };
     ensemble.start_with(0, options).await;
     ensemble.ready().await;
     assert_ne!(ensemble.server(0).raft.founding(), old_founding);
@@ -191,7 +191,7 @@ async fn a_new_ensemble_is_made_of_a_server_with_snapshots() {
     for other in (0..3).filter(|other| *other != at) {
         ensemble.wipe(other);
     }
-    let options = Options { start_mode: StartMode::ForceNew, ..ensemble.options(at) };
+    let options = ReplicationOptions { start_mode: StartMode::ForceNew, ..ensemble.options(at) };
     ensemble.start_with(at, options).await;
     ensemble.ready().await;
     ensemble.kill(at).await;
@@ -211,7 +211,7 @@ async fn a_new_ensemble_is_made_of_a_server_with_snapshots() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a_server_without_data_is_made_a_new_ensemble_on_request() {
     let mut ensemble = Ensemble::new(3, 0).await;
-    let options = Options { start_mode: StartMode::ForceNew, ..ensemble.options(1) };
+    let options = ReplicationOptions { start_mode: StartMode::ForceNew, ..ensemble.options(1) };
     ensemble.start_with(1, options).await;
     ensemble.ready().await;
     for at in [0, 2] {

@@ -10,7 +10,8 @@ use zoolet_storage::{Disk, MemoryDisk, StorageError, WalOptions};
 use crate::config::StartMode;
 use crate::entropy::RealEntropy;
 use crate::replication::{
-    BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, Options, StartError, Timing, boot, open,
+    BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, JoinError, ReplicationOptions, Timing, boot,
+    open,
 };
 
 #[test]
@@ -46,7 +47,7 @@ fn the_directory_of_another_server_is_refused() {
             is_voter: true,
             line: String::new(),
         };
-        Options {
+        ReplicationOptions {
             server: ServerId(server),
             cluster_id,
             cluster_named: true,
@@ -73,8 +74,8 @@ fn the_directory_of_another_server_is_refused() {
     };
     drop(open(options(1, 7), 1).unwrap());
     let refused = |server, cluster| open(options(server, cluster), 2).unwrap_err();
-    assert!(matches!(refused(2, 7), StartError::Storage(StorageError::WrongServer { .. })));
-    assert!(matches!(refused(1, 8), StartError::Storage(StorageError::WrongCluster { .. })));
-    assert!(matches!(refused(3, 7), StartError::NotAMember(ServerId(3))));
+    assert!(matches!(refused(2, 7), JoinError::Storage(StorageError::WrongServer { .. })));
+    assert!(matches!(refused(1, 8), JoinError::Storage(StorageError::WrongCluster { .. })));
+    assert!(matches!(refused(3, 7), JoinError::NotAMember(ServerId(3))));
     open(options(1, 7), 2).unwrap();
 }

@@ -8,7 +8,7 @@ use zoolet_storage::StorageError;
 
 /// Why a server cannot join its ensemble.
 #[derive(Debug, Error)]
-pub enum StartError {
+pub enum JoinError {
     /// The directory cannot be used.
     #[error(transparent)]
     Storage(#[from] StorageError),
