@@ -19,7 +19,7 @@
 //! # }).unwrap();
 //! ```
 
-mod server;
+mod thread;
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -35,7 +35,7 @@ use zoolet_storage::{Disk, MemoryDisk, RealDisk};
 use crate::config::{ConfigError, LoopbackPorts, ServerConfig};
 use crate::node::{Seams, StartError};
 use crate::transport::ReservedPort;
-use server::{Server, Standing};
+use thread::{ServerThread, Standing};
 
 /// How long an ensemble may take to serve.
 const READY_LIMIT: Duration = Duration::from_secs(30);
@@ -110,7 +110,7 @@ impl EnsembleBuilder {
                 Some(_) => Arc::new(RealDisk),
                 None => Arc::new(MemoryDisk::default()),
             };
-            servers.push(Server::new(config.clone(), Seams { disk, ..Seams::real() }));
+            servers.push(ServerThread::new(config.clone(), Seams { disk, ..Seams::real() }));
         }
         let mut ensemble = Ensemble { servers, _ports: ports };
         ensemble.start_all().await?;
@@ -122,7 +122,7 @@ impl EnsembleBuilder {
 /// An ensemble in this process. Dropping it kills its servers.
 #[derive(Debug)]
 pub struct Ensemble {
-    servers: Vec<Server>,
+    servers: Vec<ServerThread>,
     /// Kept while a server is down, too: it is started again on the same ports.
     _ports: Vec<ReservedPort>,
 }
@@ -136,7 +136,7 @@ impl Ensemble {
     async fn start_all(&mut self) -> Result<(), EmbedError> {
         // All at once: the first one needs the others to have a leader.
         let starting: Vec<_> =
-            self.servers.iter_mut().map(Server::launch).collect::<Result<_, _>>()?;
+            self.servers.iter_mut().map(ServerThread::launch).collect::<Result<_, _>>()?;
         for (index, started) in starting.into_iter().enumerate() {
             let started = started
                 .await
@@ -168,12 +168,12 @@ impl Ensemble {
 
     /// Where a server serves its clients.
     pub fn client_addr(&self, server: usize) -> Result<SocketAddr, EmbedError> {
-        self.server(server).map(Server::client_addr)
+        self.server(server).map(ServerThread::client_addr)
     }
 
     /// A server's part in the ensemble; [`Role::Looking`] if it does not run.
     pub fn role(&self, server: usize) -> Result<Role, EmbedError> {
-        self.server(server).map(Server::role)
+        self.server(server).map(ServerThread::role)
     }
 
     /// The server that leads.
@@ -186,7 +186,7 @@ impl Ensemble {
     /// Returns why a server has ended by itself, if it has: its disk has failed, or a task of it
     /// has panicked. It can be restarted.
     pub fn failure(&self, server: usize) -> Result<Option<String>, EmbedError> {
-        self.server(server).map(Server::failure)
+        self.server(server).map(ServerThread::failure)
     }
 
     /// Waits until every server that runs and is not paused serves.
@@ -259,12 +259,16 @@ impl Ensemble {
         }
     }
 
-    fn server(&self, server: usize) -> Result<&Server, EmbedError> {
+    fn server(&self, server: usize) -> Result<&ServerThread, EmbedError> {
         let servers = self.servers.len();
         self.servers.get(server).ok_or(EmbedError::NoServer { server, servers })
     }
 
-    fn expect(&mut self, index: usize, standings: &[Standing]) -> Result<&mut Server, EmbedError> {
+    fn expect(
+        &mut self,
+        index: usize,
+        standings: &[Standing],
+    ) -> Result<&mut ServerThread, EmbedError> {
         let servers = self.servers.len();
         let server =
             self.servers.get_mut(index).ok_or(EmbedError::NoServer { server: index, servers })?;

@@ -58,9 +58,9 @@ pub(super) struct Running {
     clients: watch::Receiver<SocketAddr>,
 }
 
-/// A server that may run or not.
+/// A server on a thread of its own, which may run or not.
 #[derive(Debug)]
-pub(super) struct Server {
+pub(super) struct ServerThread {
     config: ServerConfig,
     seams: Seams,
     thread: Option<JoinHandle<()>>,
@@ -70,12 +70,12 @@ pub(super) struct Server {
     pause: Option<blocking::Sender<()>>,
 }
 
-impl Server {
+impl ServerThread {
     pub(super) fn new(config: ServerConfig, seams: Seams) -> Self {
         Self { config, seams, thread: None, orders: None, running: None, pause: None }
     }
 
-    /// Starts the thread; what it answers goes to [`Server::launched`].
+    /// Starts the thread; what it answers goes to [`ServerThread::launched`].
     pub(super) fn launch(&mut self) -> io::Result<oneshot::Receiver<Result<Running, StartError>>> {
         // One that has failed ends by itself.
         self.join();
@@ -190,7 +190,7 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for ServerThread {
     fn drop(&mut self) {
         if self.thread.is_some() {
             self.kill();
@@ -260,7 +260,7 @@ mod tests {
             ServerConfig::loopback_ensemble(&[pair], "/failed".as_ref()).unwrap().remove(0);
         let disk = MemoryDisk::with_faults();
         let seams = Seams { disk: Arc::new(disk.clone()), ..Seams::real() };
-        let mut server = Server::new(config, seams);
+        let mut server = ServerThread::new(config, seams);
         let running = server.launch().unwrap().await.unwrap().unwrap();
         server.launched(running);
         assert_eq!((server.standing(), server.failure()), (Standing::Running, None));
