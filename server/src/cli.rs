@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::StartMode;
+use crate::embed::config::StartMode;
 
 /// A small ZooKeeper-compatible coordination server.
 #[derive(Debug, Parser)]

@@ -2,6 +2,7 @@
 
 mod client_address;
 mod settings;
+mod start_error_kind;
 
 use std::future::Future;
 use std::io;
@@ -21,6 +22,7 @@ use zoolet_replica::{FeatureLevel, Levels, Replica, Role, Written};
 use zoolet_storage::{Disk, RealDisk, StorageError};
 
 use self::client_address::Configured;
+pub use self::start_error_kind::StartErrorKind;
 use crate::clock::{Clock, RealClock};
 use crate::config::{ConfigError, ServerConfig};
 use crate::entropy::{Entropy, RealEntropy};
@@ -77,9 +79,6 @@ pub enum StartError {
     /// The client port cannot be opened.
     #[error("cannot listen for clients on {address}: {source}")]
     Listen { address: String, source: io::Error },
-    /// Signals cannot be handled.
-    #[error("cannot handle signals: {0}")]
-    Signals(io::Error),
     /// The server can no longer work.
     #[error("the server has failed: {0}")]
     Failed(String),
@@ -160,7 +159,7 @@ impl Node {
     }
 
     /// Waits until the server can no longer work, and says why.
-    pub fn fatal(&self) -> impl Future<Output = String> + Send + 'static {
+    pub fn fatal(&self) -> impl Future<Output = String> + Send + use<> {
         let (mut fatal, mut failure) = (self.fatal.watch(), self.host.failure());
         async move {
             let why = tokio::select! {

@@ -6,41 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 use std::{fmt, io};
 
-use thiserror::Error;
+use tokio::sync::oneshot::error::RecvError;
 use tokio::time::{sleep, timeout};
 use zoolet_replica::Role;
 use zoolet_storage::{Disk, MemoryDisk, RealDisk};
 
-use super::thread::{ServerThread, Standing};
-use crate::config::{ConfigError, LoopbackPorts, ServerConfig};
+use super::error::EmbedError;
+use super::thread::{Running, ServerThread, Standing};
+use crate::config::{LoopbackPorts, ServerConfig};
 use crate::node::{Seams, StartError};
 use crate::transport::ReservedPort;
 
 /// How long an ensemble may take to serve.
-const READY_LIMIT: Duration = Duration::from_secs(30);
-
-/// Why an embedded ensemble cannot do what it is asked.
-#[derive(Debug, Error)]
-pub enum EmbedError {
-    /// A server does not start.
-    #[error("server {server}: {source}")]
-    Start { server: usize, source: StartError },
-    /// The settings do not fit together.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// No port is free, or no thread can be started.
-    #[error("cannot start a server: {0}")]
-    Io(#[from] io::Error),
-    /// The server does not exist.
-    #[error("unknown server {server}: the ensemble has {servers}, counted from 0")]
-    NoServer { server: usize, servers: usize },
-    /// The server is not in the state that the call needs.
-    #[error("server {server} is {is}")]
-    WrongState { server: usize, is: &'static str },
-    /// No majority of the running servers has a leader in time.
-    #[error("the ensemble does not serve after {} s", READY_LIMIT.as_secs())]
-    NotReady,
-}
+pub(super) const READY_LIMIT: Duration = Duration::from_secs(30);
 
 /// The settings of an embedded ensemble.
 pub struct EnsembleBuilder {
@@ -117,10 +95,7 @@ impl Ensemble {
         let starting: Vec<_> =
             self.servers.iter_mut().map(ServerThread::launch).collect::<Result<_, _>>()?;
         for (index, started) in starting.into_iter().enumerate() {
-            let started = started
-                .await
-                .unwrap_or_else(|_| Err(StartError::Failed("its thread has ended".to_owned())));
-            let running = started.map_err(|source| EmbedError::Start { server: index, source })?;
+            let running = started_as(index, started.await)?;
             if let Some(server) = self.servers.get_mut(index) {
                 server.launched(running);
             }
@@ -203,12 +178,8 @@ impl Ensemble {
     /// same files.
     pub async fn restart(&mut self, index: usize) -> Result<(), EmbedError> {
         let server = self.expect(index, &[Standing::Stopped, Standing::Failed])?;
-        let started = server
-            .launch()?
-            .await
-            .unwrap_or_else(|_| Err(StartError::Failed("its thread has ended".to_owned())));
-        let running = started.map_err(|source| EmbedError::Start { server: index, source })?;
-        server.launched(running);
+        let started = server.launch()?.await;
+        server.launched(started_as(index, started)?);
         Ok(())
     }
 
@@ -257,6 +228,16 @@ impl Ensemble {
             Err(EmbedError::WrongState { server: index, is: server.standing().name() })
         }
     }
+}
+
+/// Returns the server that has started, or why it has not; a thread that ended has sent nothing.
+fn started_as(
+    server: usize,
+    started: Result<Result<Running, StartError>, RecvError>,
+) -> Result<Running, EmbedError> {
+    let ended = |_| Err(StartError::Failed("its thread has ended".to_owned()));
+    let started = started.unwrap_or_else(ended);
+    started.map_err(|error| EmbedError::Start { server, source: error.into() })
 }
 
 /// Ports of the loopback that no other program gets: first the clients', then the peers'.

@@ -1,7 +1,10 @@
-//! Servers inside a Rust program: one, or a whole ensemble, on ports that the system chooses, in
-//! memory or in a directory. What Curator's `TestingServer` and `TestingCluster` are to Java.
+//! Servers inside a Rust program.
 //!
-//! Each server runs on a thread of its own, so that it can be paused and killed as a process can.
+//! * [`Ensemble`]: one server or several for tests and trials, on ports that the system chooses, in
+//!   memory or in a directory. What Curator's `TestingServer` and `TestingCluster` are to Java. Each
+//!   server runs on a thread of its own, so that it can be paused and killed as a process can.
+//! * [`Server`]: one server for production, as `zoolet serve` runs it, from a [`config`] that is read
+//!   from a file or made by the program, on the caller's tokio runtime.
 //!
 //! ```
 //! use zoolet_server::embed::Ensemble;
@@ -19,7 +22,16 @@
 //! # }).unwrap();
 //! ```
 
+pub mod config;
 mod ensemble;
+mod error;
+mod server;
 mod thread;
 
-pub use ensemble::{EmbedError, Ensemble, EnsembleBuilder};
+pub use ensemble::{Ensemble, EnsembleBuilder};
+pub use error::{EmbedError, StartError};
+pub use server::Server;
+pub use zoolet_replica::Role;
+
+pub use crate::node::StartErrorKind;
+pub use crate::transport::ReservedPort;

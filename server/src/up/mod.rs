@@ -19,7 +19,7 @@ use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use crate::cli::UpArgs;
-use crate::config::ConfigError;
+use crate::embed::config::ConfigError;
 use child::Child;
 use plan::Plan;
 
