@@ -43,7 +43,7 @@ kill9:
 
 # The figures of docs/performance.md: ZKLOAD names the load generator's binary.
 bench:
-	cargo build --release -p zoolet-server
+	cargo build --release -p zoolet
 	ZKLOAD=$(ZKLOAD) ZOOLET_BINARY=$(CURDIR)/target/release/zoolet \
 		cargo run -p zoolet-tests --example bench
 
@@ -60,7 +60,7 @@ lock_programs:
 # The lock torture: SECS seconds of faults (600), seed after seed from SEED on, on three ensembles side
 # by side; SERVERS=apache tortures Apache ZooKeeper; reports and pictures go to OUT, if it is given.
 torture:
-	cargo build -p zoolet-server
+	cargo build -p zoolet
 	ZOOLET_TORTURE_SECS=$(or $(SECS),600) ZOOLET_TORTURE_SERVERS=$(or $(SERVERS),zoolet) \
 		$(if $(SEED),ZOOLET_TORTURE_SEED=$(SEED)) $(if $(OUT),ZOOLET_TORTURE_OUT=$(abspath $(OUT))) \
 		cargo test --workspace --test torture seed_after_seed -- --nocapture
@@ -68,7 +68,7 @@ torture:
 # Curator, Go, kazoo and this client's recipes on the same locks, under faults, for SECS seconds (300);
 # SERVERS=apache, SEED=… and OUT=… as above.
 torture_languages:
-	cargo build -p zoolet-server
+	cargo build -p zoolet
 	ZOOLET_TORTURE_SECS=$(or $(SECS),300) ZOOLET_TORTURE_SERVERS=$(or $(SERVERS),zoolet) \
 		$(if $(SEED),ZOOLET_FAULTS_SEED=$(SEED)) $(if $(OUT),ZOOLET_TORTURE_OUT=$(abspath $(OUT))) \
 		cargo test --workspace --test cross_language multi_language:: -- --nocapture

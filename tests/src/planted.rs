@@ -149,9 +149,9 @@ impl Suites {
         command.current_dir(workspace).args(["test", "--workspace", "--quiet", "--no-run"]);
         command.args(["--features", "zoolet-tests/planted", "--message-format=json", "--lib"]);
         let mut names: Vec<&str> = bugs.iter().map(|bug| bug.suite.as_str()).collect();
-        // Suites of several processes run the server's program, which comes with a test of its
+        // Suites of several processes run the server's program, which comes with the test of its
         // package.
-        names.push("embed");
+        names.push("zoolet");
         names.sort_unstable();
         names.dedup();
         for name in names.iter().filter(|name| !name.starts_with("zoolet_")) {

@@ -16,8 +16,8 @@ use zoolet_storage::{Disk, Identity, RealDisk};
 use super::UpError;
 use super::child::Child;
 use crate::cli::UpArgs;
-use crate::embed::ReservedPort;
-use crate::embed::config::{self, HostPort, LoopbackPorts, Member, Role, ServerConfig};
+use zoolet_server::embed::ReservedPort;
+use zoolet_server::embed::config::{self, HostPort, LoopbackPorts, Member, Role, ServerConfig};
 
 /// How many servers there are by default.
 const SERVERS_DEFAULT: u8 = 3;

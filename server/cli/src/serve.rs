@@ -10,8 +10,8 @@ use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
 use crate::cli::ServeArgs;
-use crate::embed::config::{self, ConfigError, ServerConfig};
-use crate::embed::{Server, StartError};
+use zoolet_server::embed::config::{self, ConfigError, ServerConfig};
+use zoolet_server::embed::{Server, StartError};
 
 /// Why a server does not start, or cannot go on.
 #[derive(Debug, Error)]
