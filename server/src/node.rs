@@ -109,7 +109,7 @@ impl Node {
         let replica = Replica::new(settings::replica_options(&config, opened.boot()), state);
         let proposer = opened.proposer();
         let limits = settings::host_limits(&config);
-        let host = Host::with_limits(replica, Arc::clone(&seams.clock), proposer, limits);
+        let host = Host::new(replica, Arc::clone(&seams.clock), proposer, limits);
         let (fatal, machine) = (Fatal::default(), Arc::new(HostMachine(Arc::clone(&host))));
         let raft = opened.start(machine, Arc::clone(&seams.net), fatal.clone()).await?;
         let address = config.client_bind.to_string();
@@ -133,12 +133,7 @@ impl Node {
         Ok(Self { host, raft, port, ticker, fatal })
     }
 
-    /// The address on which clients are served now.
-    pub fn client_addr(&self) -> SocketAddr {
-        self.port.local_addr()
-    }
-
-    /// The same, as changes of the ensemble move it.
+    /// The address on which clients are served now, as changes of the ensemble move it.
     pub fn client_addrs(&self) -> watch::Receiver<SocketAddr> {
         self.port.bound()
     }
@@ -146,16 +141,6 @@ impl Node {
     /// The server's part in the ensemble, now and as it changes.
     pub fn role(&self) -> watch::Receiver<Role> {
         self.raft.role()
-    }
-
-    /// How the log stands.
-    pub fn status(&self) -> raft::Status {
-        self.raft.status()
-    }
-
-    /// The digest of the state with the last transaction in it, to compare servers by.
-    pub fn digest(&self) -> (zoolet_jute::Zxid, u64) {
-        self.host.digest()
     }
 
     /// Waits until the server can no longer work, and says why.

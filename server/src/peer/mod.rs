@@ -19,8 +19,7 @@ mod reach;
 mod refusals;
 mod secret;
 
-pub use frame::FrameError;
-pub use handshake::{HandshakeError, Identity, Target};
+pub use handshake::{Identity, Target};
 pub use link::{CallError, Link, LinkOptions};
 pub use port::{Answer, Call, PeerPort, PeerPortOptions, Service};
 pub use reach::Reach;

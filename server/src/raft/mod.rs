@@ -70,17 +70,13 @@ use crate::fatal::Fatal;
 use crate::peer::PeerPort;
 use crate::transport::Net;
 
-pub use self::handle::EntrySizes;
 use self::levels::Ceiling;
 pub use self::machine::{Chunks, Machine, Staged, StateSnapshot};
 pub use self::open::open;
-pub use self::options::{
-    BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, Options, SNAPSHOT_COMMANDS, SNAPSHOTS_RETAINED,
-    Timing,
-};
+pub use self::options::{BatchLimits, ConfiguredMember, Options, Timing};
 pub use self::proposer::Proposer;
 pub use self::start_error::StartError;
-pub use self::status::{PeerStatus, Status, StatusSource};
+pub use self::status::{Status, StatusSource};
 
 /// An open directory.
 #[derive(Debug)]
@@ -171,18 +167,14 @@ impl Opened {
             context.spawn(&mut tasks, "moved peer port", moved_port.run());
         }
         let role = context.role.subscribe();
-        let RaftContext {
-            handle, links, applied, snapshots, divergence, wal, identity, fatal, ..
-        } = context;
+        let RaftContext { handle, links, applied, snapshots, divergence, wal, .. } = context;
         Ok(Raft {
             handle,
-            identity,
             links,
             applied,
             snapshots,
             divergence,
             role,
-            fatal,
             port,
             tasks,
             wal,
@@ -200,13 +192,11 @@ fn not_started(error: impl std::fmt::Display) -> StartError {
 #[derive(Debug)]
 pub struct Raft {
     handle: RaftHandle,
-    identity: DirectoryIdentity,
     links: Arc<Links>,
     applied: watch::Receiver<Option<LogId>>,
     snapshots: Snapshots,
     divergence: Arc<Divergence>,
     role: watch::Receiver<Role>,
-    fatal: Fatal,
     port: Option<PeerPort>,
     tasks: JoinSet<()>,
     wal: Arc<Wal>,
@@ -220,25 +210,9 @@ impl Raft {
         self.port.as_ref().map(PeerPort::local_addr)
     }
 
-    /// Returns the random id of the ensemble's founding; zero as long as this server is part of none.
-    pub fn founding(&self) -> u64 {
-        self.identity.founding()
-    }
-
-    /// Why this server can no longer work, once it cannot: its disk has failed, mostly. The caller
-    /// must then end it.
-    pub fn fatal(&self) -> watch::Receiver<Option<String>> {
-        self.fatal.watch()
-    }
-
     /// This server's part in the ensemble, as the machine knows it.
     pub fn role(&self) -> watch::Receiver<Role> {
         self.role.clone()
-    }
-
-    /// How things stand.
-    pub fn status(&self) -> Status {
-        self.status_source().status()
     }
 
     /// Reads the server's status at any time.
@@ -256,16 +230,6 @@ impl Raft {
     /// Makes another server the leader, if this one is.
     pub async fn transfer_leadership(&self) {
         transfer::transfer_leadership(&self.handle, &self.links).await;
-    }
-
-    /// Begins to take a snapshot now.
-    pub fn take_snapshot(&self) {
-        let (handle, snapshots) = (self.handle.clone(), self.snapshots.clone());
-        tokio::spawn(async move {
-            if let Err(error) = handle.take_snapshot(&snapshots).await {
-                tracing::warn!(%error, "no snapshot was taken");
-            }
-        });
     }
 
     /// Ends this server's part in good order: hands the lead over, and makes all that was written

@@ -32,7 +32,7 @@ impl Service for Refuses {
                         VoteResponse::new(Vote::new_committed(50, self.leader), None, false);
                     Answer::Now(codec::encode_vote_response(&refusal, 0))
                 }
-                _ => Answer::None,
+                _ => Answer::Later(Box::pin(async { None })),
             }
         })
     }
@@ -44,7 +44,7 @@ impl Service for Refuses {
 async fn a_server_whose_votes_are_refused_waits_before_it_asks_again() {
     let mut ensemble = Ensemble::started(2, 0).await;
     let leader = ensemble.ready().await;
-    let founding = ensemble.server(leader).raft.founding();
+    let founding = ensemble.founding(leader);
     let node = ensemble.server(leader).raft.handle.node();
     ensemble.kill(leader).await;
     let refuses = Arc::new(Refuses { leader: node, pre_votes: AtomicU32::default() });

@@ -7,11 +7,10 @@ use std::time::Duration;
 use zoolet_replica::ServerId;
 use zoolet_storage::{Disk, MemoryDisk, StorageError, WalOptions};
 
+use super::ensemble::CONNECT_TIMEOUT;
 use crate::config::StartMode;
 use crate::entropy::RealEntropy;
-use crate::raft::{
-    BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, Options, StartError, Timing, boot, open,
-};
+use crate::raft::{BatchLimits, ConfiguredMember, Options, StartError, Timing, boot, open};
 
 #[test]
 fn a_later_start_has_the_larger_number_whatever_the_clock_says() {
