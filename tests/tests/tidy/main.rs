@@ -137,17 +137,45 @@ fn a_layer_names_only_what_is_below_it() {
     assert!(found.is_empty(), "{}", found.join("\n"));
 }
 
+/// What a package is built with: its dependencies and build-dependencies, those of single targets
+/// too. What its tests depend on is not looked at.
+fn dependencies(manifest: &str) -> BTreeSet<String> {
+    let manifest = DeTable::parse(manifest).unwrap();
+    let mut tables = vec![manifest.get_ref()];
+    if let Some(targets) = manifest.get_ref().get("target") {
+        let targets = targets.get_ref().as_table().unwrap().values();
+        tables.extend(targets.map(|target| target.get_ref().as_table().unwrap()));
+    }
+    let kinds = ["dependencies", "build-dependencies", "build_dependencies"];
+    let lists = tables.iter().flat_map(|table| kinds.iter().filter_map(|kind| table.get(*kind)));
+    lists
+        .flat_map(|list| list.get_ref().as_table().unwrap().keys())
+        .map(|name| name.get_ref().to_string())
+        .collect()
+}
+
 #[test]
 fn a_package_depends_only_on_what_it_may() {
     for (manifest, allowed) in DEPENDENCIES {
         let text = fs::read_to_string(root().join(manifest)).unwrap();
-        let table = DeTable::parse(&text).unwrap();
-        let dependencies = table.get_ref()["dependencies"].get_ref().as_table().unwrap();
-        let names: BTreeSet<&str> =
-            dependencies.keys().map(|name| name.get_ref().as_ref()).collect();
-        let allowed: BTreeSet<&str> = allowed.iter().copied().collect();
-        assert_eq!(names, allowed, "{manifest}");
+        let allowed: BTreeSet<String> = allowed.iter().map(ToString::to_string).collect();
+        assert_eq!(dependencies(&text), allowed, "{manifest}");
+        let build = root().join(manifest).with_file_name("build.rs");
+        assert!(!build.exists(), "{} runs on the machine that compiles", build.display());
     }
+}
+
+#[test]
+fn dependencies_of_every_kind_but_those_of_tests_are_found() {
+    let manifest = "[dependencies]\na = \"1\"\nb = { workspace = true }\n\
+                    [dependencies.c]\nversion = \"1\"\n\
+                    [build-dependencies]\nd = \"1\"\n\
+                    [target.'cfg(unix)'.dependencies]\ne = \"1\"\n\
+                    [target.x86_64-unknown-linux-gnu.build-dependencies]\nf = \"1\"\n\
+                    [dev-dependencies]\ng = \"1\"\n\
+                    [target.'cfg(unix)'.dev-dependencies]\nh = \"1\"\n";
+    assert_eq!(dependencies(manifest), ["a", "b", "c", "d", "e", "f"].map(str::to_owned).into());
+    assert_eq!(dependencies("[package]\nname = \"alone\"\n"), BTreeSet::new());
 }
 
 /// clippy reads the nearest configuration alone.
