@@ -11,7 +11,7 @@ fmt:
 # The last form is the server without the features that tests turn on in its packages.
 clippy:
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy --workspace --all-targets --features zoolet-tests/planted -- -D warnings
+	cargo clippy --workspace --all-targets -- -D warnings --cfg zoolet_planted
 	cargo clippy -p zoolet-server -- -D warnings
 
 doc:
@@ -78,7 +78,7 @@ torture_languages:
 # without the bugs; they must pass.
 planted:
 	ZOOLET_PLANT=$(or $(BUG),$(if $(GROUP),group:$(GROUP)),all) $(if $(NOTHING),ZOOLET_PLANT_NOTHING=1) \
-		cargo test --workspace --features zoolet-tests/planted --test planted planted_bugs -- --nocapture
+		cargo test --workspace --test planted planted_bugs -- --nocapture
 
 # The golden vectors of jute/tests/golden, recorded anew; needs Java, Python, Go and a C compiler.
 golden:
