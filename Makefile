@@ -1,7 +1,7 @@
 # The verbs, which CI calls; its own `deny` leaves out the advisories, whose list is not reachable
 # from everywhere. `check` never writes to the work tree.
 
-.PHONY: check fmt clippy doc deny test kazoo oracle kill9 bench power_cut lock_programs golden partitions torture torture_languages planted fuzz fuzz_corpus
+.PHONY: check fmt clippy doc deny package test kazoo oracle kill9 bench power_cut lock_programs golden partitions torture torture_languages planted fuzz fuzz_corpus
 
 check: fmt clippy doc deny
 
@@ -19,6 +19,10 @@ doc:
 
 deny:
 	cargo deny check
+
+# The libraries as crates.io would get them, each built from its own package.
+package:
+	cargo package -p zoolet-jute -p zoolet-client --allow-dirty
 
 # What a newcomer runs. Suites that need a foreign runtime say so loudly when it is missing.
 test:
