@@ -1,7 +1,7 @@
 # The verbs, which CI calls; its own `deny` leaves out the advisories, whose list is not reachable
 # from everywhere. `check` never writes to the work tree.
 
-.PHONY: check fmt clippy doc deny test kazoo oracle kill9 bench power_cut lock_programs golden partitions torture torture_languages planted fuzz fuzz_corpus
+.PHONY: check fmt clippy doc deny package test kazoo oracle kill9 bench power_cut lock_programs golden partitions torture torture_languages planted fuzz fuzz_corpus
 
 check: fmt clippy doc deny
 
@@ -11,7 +11,7 @@ fmt:
 # The last form is the server without the features that tests turn on in its packages.
 clippy:
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy --workspace --all-targets --features zoolet-tests/planted -- -D warnings
+	cargo clippy --workspace --all-targets -- -D warnings --cfg zoolet_planted
 	cargo clippy -p zoolet-server -- -D warnings
 
 doc:
@@ -19,6 +19,10 @@ doc:
 
 deny:
 	cargo deny check
+
+# The libraries as crates.io would get them, each built from its own package.
+package:
+	cargo package -p zoolet-jute -p zoolet-client --allow-dirty
 
 # What a newcomer runs. Suites that need a foreign runtime say so loudly when it is missing.
 test:
@@ -78,7 +82,7 @@ torture_languages:
 # without the bugs; they must pass.
 planted:
 	ZOOLET_PLANT=$(or $(BUG),$(if $(GROUP),group:$(GROUP)),all) $(if $(NOTHING),ZOOLET_PLANT_NOTHING=1) \
-		cargo test --workspace --features zoolet-tests/planted --test planted planted_bugs -- --nocapture
+		cargo test --workspace --test planted planted_bugs -- --nocapture
 
 # The golden vectors of jute/tests/golden, recorded anew; needs Java, Python, Go and a C compiler.
 golden:

@@ -72,9 +72,9 @@ const FORBIDDEN: [(&str, &[&str]); 19] = [
 const DEPENDENCIES: [(&str, &[&str]); 2] = [
     (
         "server/replica/Cargo.toml",
-        &["base64", "bytes", "sha1", "sha2", "sha3", "thiserror", "zoolet-jute", "zoolet-planted"],
+        &["base64", "bytes", "sha1", "sha2", "sha3", "thiserror", "zoolet-jute"],
     ),
-    ("server/storage/Cargo.toml", &["bytes", "crc32c", "thiserror", "zoolet-planted"]),
+    ("server/storage/Cargo.toml", &["bytes", "crc32c", "thiserror"]),
 ];
 
 /// The files that may name openraft: the layer that it is in, and the filter of its log lines.
