@@ -1,28 +1,35 @@
 # The verbs, which CI calls; its own `deny` leaves out the advisories, whose list is not reachable
 # from everywhere. `check` never writes to the work tree.
 
-.PHONY: check fmt clippy doc deny package test kazoo oracle kill9 bench power_cut lock_programs golden partitions torture torture_languages planted fuzz fuzz_corpus
+.PHONY: check fmt clippy check_each doc deny package test kazoo oracle kill9 bench power_cut lock_programs golden partitions torture torture_languages planted fuzz fuzz_corpus
 
-check: fmt clippy doc deny
+check: fmt clippy check_each doc deny
 
 fmt:
 	cargo fmt --all -- --check
 
-# The last form is the server without the features that tests turn on in its packages.
 clippy:
 	cargo clippy --workspace --all-targets -- -D warnings
 	cargo clippy --workspace --all-targets -- -D warnings --cfg zoolet_planted
-	cargo clippy -p zoolet-server -- -D warnings
 
+# Each package by itself, without the features that other packages and its own tests turn on.
+check_each:
+	cargo tree --workspace --depth 0 --prefix none --format '{p}' | awk 'NF { print $$1 }' | \
+		while read -r package; do cargo clippy -p "$$package" -- -D warnings || exit 1; done
+
+# The second form is what docs.rs shows of the libraries.
 doc:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --lib -p zoolet-jute -p zoolet-client \
+		-p zoolet-replica -p zoolet-storage -p zoolet-server
 
 deny:
 	cargo deny check
 
-# The libraries as crates.io would get them, each built from its own package.
+# What crates.io would get, each built from its own package.
 package:
-	cargo package -p zoolet-jute -p zoolet-client --allow-dirty
+	cargo package -p zoolet-jute -p zoolet-client -p zoolet-replica -p zoolet-storage \
+		-p zoolet-server -p zoolet --allow-dirty
 
 # What a newcomer runs. Suites that need a foreign runtime say so loudly when it is missing.
 test:

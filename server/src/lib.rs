@@ -1,6 +1,22 @@
-//! The zoolet server: a small, embeddable, `ZooKeeper`-compatible coordination server.
+//! The zoolet server: a small, `ZooKeeper`-compatible coordination server, to embed in a program.
+//! Every `ZooKeeper` client runs against it unchanged.
 //!
-//! `ARCHITECTURE.md` is the map. Programs that embed it use [`embed`].
+//! ```
+//! use zoolet_server::embed::Ensemble;
+//!
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // One server in memory, on a port that the system chooses, until the end of the program.
+//!     let ensemble = Ensemble::builder().start().await?;
+//!     println!("connect to {}", ensemble.connect_string());
+//!     ensemble.shutdown().await;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! [`embed`] is the API: ensembles for tests and trials, single servers for production, and their
+//! configuration. The package `zoolet` is the server as a program, and `zoolet-client` a client for
+//! Rust. `ARCHITECTURE.md` in the repository is the map of the insides.
 
 #![allow(
     unreachable_pub,
