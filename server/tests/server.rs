@@ -82,6 +82,7 @@ async fn a_start_error_says_what_is_to_be_changed() {
     let taken = Server::start(other.clone()).await.unwrap_err();
     assert_eq!(taken.kind(), StartErrorKind::Listen, "{taken}");
 
+    other.standalone = false;
     other.ensemble.peer_secret_file = Some(directory.path().join("absent"));
     let no_secret = Server::start(other).await.unwrap_err();
     assert_eq!(no_secret.kind(), StartErrorKind::Config, "{no_secret}");
