@@ -1,24 +1,35 @@
 # The verbs, which CI calls; its own `deny` leaves out the advisories, whose list is not reachable
 # from everywhere. `check` never writes to the work tree.
 
-.PHONY: check fmt clippy doc deny test kazoo oracle kill9 bench power_cut lock_programs golden partitions torture torture_languages planted fuzz fuzz_corpus
+.PHONY: check fmt clippy check_each doc deny package test kazoo oracle kill9 bench power_cut lock_programs golden partitions torture torture_languages planted fuzz fuzz_corpus
 
-check: fmt clippy doc deny
+check: fmt clippy check_each doc deny
 
 fmt:
 	cargo fmt --all -- --check
 
-# The last form is the server without the features that tests turn on in its packages.
 clippy:
 	cargo clippy --workspace --all-targets -- -D warnings
-	cargo clippy --workspace --all-targets --features zoolet-tests/planted -- -D warnings
-	cargo clippy -p zoolet-server -- -D warnings
+	cargo clippy --workspace --all-targets -- -D warnings --cfg zoolet_planted
 
+# Each package by itself, without the features that other packages and its own tests turn on.
+check_each:
+	cargo tree --workspace --depth 0 --prefix none --format '{p}' | awk 'NF { print $$1 }' | \
+		while read -r package; do cargo clippy -p "$$package" -- -D warnings || exit 1; done
+
+# The second form is what docs.rs shows of the libraries.
 doc:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
+	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --lib -p zoolet-jute -p zoolet-client \
+		-p zoolet-replica -p zoolet-storage -p zoolet-server
 
 deny:
 	cargo deny check
+
+# What crates.io would get, each built from its own package.
+package:
+	cargo package -p zoolet-jute -p zoolet-client -p zoolet-replica -p zoolet-storage \
+		-p zoolet-server -p zoolet --allow-dirty
 
 # What a newcomer runs. Suites that need a foreign runtime say so loudly when it is missing.
 test:
@@ -43,7 +54,7 @@ kill9:
 
 # The figures of docs/performance.md: ZKLOAD names the load generator's binary.
 bench:
-	cargo build --release -p zoolet-server
+	cargo build --release -p zoolet
 	ZKLOAD=$(ZKLOAD) ZOOLET_BINARY=$(CURDIR)/target/release/zoolet \
 		cargo run -p zoolet-tests --example bench
 
@@ -60,7 +71,7 @@ lock_programs:
 # The lock torture: SECS seconds of faults (600), seed after seed from SEED on, on three ensembles side
 # by side; SERVERS=apache tortures Apache ZooKeeper; reports and pictures go to OUT, if it is given.
 torture:
-	cargo build -p zoolet-server
+	cargo build -p zoolet
 	ZOOLET_TORTURE_SECS=$(or $(SECS),600) ZOOLET_TORTURE_SERVERS=$(or $(SERVERS),zoolet) \
 		$(if $(SEED),ZOOLET_TORTURE_SEED=$(SEED)) $(if $(OUT),ZOOLET_TORTURE_OUT=$(abspath $(OUT))) \
 		cargo test --workspace --test torture seed_after_seed -- --nocapture
@@ -68,7 +79,7 @@ torture:
 # Curator, Go, kazoo and this client's recipes on the same locks, under faults, for SECS seconds (300);
 # SERVERS=apache, SEED=… and OUT=… as above.
 torture_languages:
-	cargo build -p zoolet-server
+	cargo build -p zoolet
 	ZOOLET_TORTURE_SECS=$(or $(SECS),300) ZOOLET_TORTURE_SERVERS=$(or $(SERVERS),zoolet) \
 		$(if $(SEED),ZOOLET_FAULTS_SEED=$(SEED)) $(if $(OUT),ZOOLET_TORTURE_OUT=$(abspath $(OUT))) \
 		cargo test --workspace --test cross_language multi_language:: -- --nocapture
@@ -78,7 +89,7 @@ torture_languages:
 # without the bugs; they must pass.
 planted:
 	ZOOLET_PLANT=$(or $(BUG),$(if $(GROUP),group:$(GROUP)),all) $(if $(NOTHING),ZOOLET_PLANT_NOTHING=1) \
-		cargo test --workspace --features zoolet-tests/planted --test planted planted_bugs -- --nocapture
+		cargo test --workspace --test planted planted_bugs -- --nocapture
 
 # The golden vectors of jute/tests/golden, recorded anew; needs Java, Python, Go and a C compiler.
 golden:

@@ -18,9 +18,7 @@ use zoolet_replica::state::State;
 use zoolet_replica::{
     Batch, Command, ConnectionId, Input, Op, Options, Origin, Policy, Replica, Role, ServerId,
 };
-use zoolet_server::clock::RealClock;
-use zoolet_server::host::{Host, Proposals, Received};
-use zoolet_server::outbox::Outbox;
+use zoolet_server::internals::{FlowLimits, Host, Outbox, Proposals, RealClock, Received};
 
 /// Keeps what is proposed.
 #[derive(Debug, Default)]
@@ -61,7 +59,7 @@ impl Bench {
         options.watches_per_connection_max = 1_000_000;
         let replica = Replica::new(options, State::new());
         let proposals: Arc<dyn Proposals> = Arc::clone(&kept) as _;
-        let host = Host::new(replica, Arc::new(RealClock::new()), proposals);
+        let host = Host::new(replica, Arc::new(RealClock::new()), proposals, FlowLimits::default());
         host.input(Input::Role { role: Role::Leader, term: 1 });
         let bench = Self { host, kept, last: Cell::new(0) };
         bench.foreign([Op::CreateSession { timeout_ms: 40_000 }]);
@@ -90,7 +88,10 @@ impl Bench {
                 }
             });
             let origin = Origin { server: ServerId(2), boot: 1, stream: 1 };
-            self.host.commit(1, Batch { origin, now_ms: 0, commands: commands.collect() }.encode());
+            self.host.commit_many([(
+                1,
+                Batch { origin, now_ms: 0, commands: commands.collect() }.encode(),
+            )]);
         }
     }
 
@@ -120,7 +121,7 @@ impl Bench {
     fn commit(&self) {
         let commands = std::mem::take(&mut *self.kept.0.lock().unwrap());
         let origin = Origin { server: ServerId(1), boot: 1, stream: 1 };
-        self.host.commit(1, Batch { origin, now_ms: 0, commands }.encode());
+        self.host.commit_many([(1, Batch { origin, now_ms: 0, commands }.encode())]);
     }
 
     /// Sends requests, of which all are taken.

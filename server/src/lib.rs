@@ -1,75 +1,63 @@
-//! The zoolet server: a small, embeddable, `ZooKeeper`-compatible coordination server.
+//! The zoolet server: a small, `ZooKeeper`-compatible coordination server, to embed in a program.
+//! Every `ZooKeeper` client runs against it unchanged.
 //!
-//! `ARCHITECTURE.md` is the map. Programs that embed it use [`embed`].
+//! ```
+//! use zoolet_server::embed::Ensemble;
+//!
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     // One server in memory, on a port that the system chooses, until the end of the program.
+//!     let ensemble = Ensemble::builder().start().await?;
+//!     println!("connect to {}", ensemble.connect_string());
+//!     ensemble.shutdown().await;
+//!     Ok(())
+//! }
+//! ```
+//!
+//! [`embed`] is the API: ensembles for tests and trials, single servers for production, and their
+//! configuration. The package `zoolet` is the server as a program, and `zoolet-client` a client for
+//! Rust. `ARCHITECTURE.md` in the repository is the map of the insides.
+
+#![allow(
+    unreachable_pub,
+    reason = "`pub` is what a module offers to the others; users see `embed`"
+)]
+#![warn(missing_docs)]
 
 #[macro_use]
 mod planted;
 
-pub mod cli;
-pub mod clock;
-pub mod config;
+mod clock;
+mod config;
 mod consensus;
 pub mod embed;
-pub mod entropy;
-pub mod fatal;
-pub mod host;
-mod logging;
-pub mod metrics;
-pub mod net;
-pub mod node;
-pub mod outbox;
-pub mod peer;
+mod entropy;
+mod fatal;
+mod host;
+mod metrics;
+mod net;
+mod node;
+mod outbox;
+mod peer;
 mod process;
 mod raft;
-pub mod replication;
-mod serve;
-pub mod snapshots;
-pub mod transport;
-mod up;
+mod replication;
+mod snapshots;
+mod transport;
 mod wire;
 
-use std::io::{self, Write};
-use std::process::ExitCode;
-
-use cli::{Cli, Command};
-
-/// The program in the README compiles.
-#[cfg(doctest)]
-#[doc = include_str!("../../README.md")]
-#[derive(Debug)]
-pub struct Readme;
-
-/// Does what the command line says. A server that cannot start, or cannot go on, ends with exit
-/// code 1 and one line that says why.
-pub fn run(cli: Cli) -> ExitCode {
-    let done = match logging::start(cli.log.as_deref()) {
-        Ok(()) => execute(cli),
-        Err(error) => Err(format!("cannot log: {error}")),
+/// What the fuzz targets and a measurement of the repository reach into. It is no API: it changes
+/// without notice.
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod internals {
+    pub use crate::clock::RealClock;
+    pub use crate::config::{change_members, parse_members};
+    pub use crate::fatal::Fatal;
+    pub use crate::host::{FlowLimits, Host, Proposals, Received};
+    pub use crate::outbox::Outbox;
+    pub use crate::peer::{
+        Answer, Call, FrameLimits, PeerIdentity, PeerPort, PeerPortOptions, Service,
     };
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(why) => {
-            // If standard error is gone as well the error is lost.
-            let _ = writeln!(io::stderr(), "zoolet: {why}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-fn execute(cli: Cli) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| format!("cannot start threads: {error}"))?;
-    let done = match cli.command {
-        Command::Up(args) => {
-            runtime.block_on(up::up(args, cli.log)).map_err(|error| error.to_string())
-        }
-        Command::Serve(args) => {
-            runtime.block_on(serve::serve(args)).map_err(|error| error.to_string())
-        }
-    };
-    // What still blocks is a read of standard input, or a start that no caller waits for any more.
-    runtime.shutdown_background();
-    done
+    pub use crate::transport::{BoxFuture, Listener, Net, Stream};
 }

@@ -2,6 +2,7 @@
 
 mod client_address;
 mod settings;
+mod start_error_kind;
 
 use std::future::Future;
 use std::io;
@@ -21,6 +22,7 @@ use zoolet_replica::{Input, Levels, Replica, Role};
 use zoolet_storage::{Disk, RealDisk, StorageError};
 
 use self::client_address::Configured;
+pub use self::start_error_kind::StartErrorKind;
 use crate::clock::{Clock, RealClock};
 use crate::config::{ConfigError, ServerConfig};
 use crate::entropy::{Entropy, RealEntropy};
@@ -78,9 +80,6 @@ pub enum StartError {
     /// The client port cannot be opened.
     #[error("cannot listen for clients on {address}: {source}")]
     Listen { address: String, source: io::Error },
-    /// Signals cannot be handled.
-    #[error("cannot handle signals: {0}")]
-    Signals(io::Error),
     /// The server can no longer work.
     #[error("the server has failed: {0}")]
     Failed(String),
@@ -111,7 +110,7 @@ impl Node {
         let replica = Replica::new(settings::replica_options(&config, opened.boot()), state);
         let proposer = opened.proposer();
         let limits = settings::host_limits(&config);
-        let host = Host::with_limits(replica, Arc::clone(&seams.clock), proposer, limits);
+        let host = Host::new(replica, Arc::clone(&seams.clock), proposer, limits);
         let (fatal, machine) = (Fatal::default(), Arc::new(HostMachine(Arc::clone(&host))));
         let replication = opened.start(machine, Arc::clone(&seams.net), fatal.clone()).await?;
         let address = config.client_bind.to_string();
@@ -135,12 +134,7 @@ impl Node {
         Ok(Self { host, replication, port, ticker, fatal })
     }
 
-    /// The address on which clients are served now.
-    pub fn client_addr(&self) -> SocketAddr {
-        self.port.local_addr()
-    }
-
-    /// The same, as changes of the ensemble move it.
+    /// The address on which clients are served now, as changes of the ensemble move it.
     pub fn client_addrs(&self) -> watch::Receiver<SocketAddr> {
         self.port.bound()
     }
@@ -150,18 +144,8 @@ impl Node {
         self.replication.role()
     }
 
-    /// How the log stands.
-    pub fn status(&self) -> replication::Status {
-        self.replication.status()
-    }
-
-    /// The digest of the state with the last transaction in it, to compare servers by.
-    pub fn digest(&self) -> (zoolet_jute::Zxid, u64) {
-        self.host.digest()
-    }
-
     /// Waits until the server can no longer work, and says why.
-    pub fn fatal(&self) -> impl Future<Output = String> + Send + 'static {
+    pub fn fatal(&self) -> impl Future<Output = String> + Send + use<> {
         let (mut fatal, mut failure) = (self.fatal.watch(), self.host.failure());
         async move {
             let why = tokio::select! {

@@ -1,18 +1,26 @@
 //! `planted!("name")`: whether a bug is planted that a suite must find (`docs/testing.md`).
 //!
-//! Without the feature `planted` it is `false`, and nothing of the bug or its name is compiled.
+//! Without `--cfg zoolet_planted` it is `false`, and nothing of the bug or its name is compiled. It is
+//! no feature, because the published package must not have one: the switch is a file outside of it.
 
-#[cfg(all(feature = "planted", not(debug_assertions)))]
-compile_error!("the feature `planted` is for tests: it must not be in an optimized build");
+#[cfg(all(zoolet_planted, not(debug_assertions)))]
+compile_error!("`zoolet_planted` is for tests: it must not be in an optimized build");
 
-#[cfg(feature = "planted")]
+#[cfg(zoolet_planted)]
+#[path = "../../tests/planted/switch.rs"]
+mod switch;
+
+#[cfg(zoolet_planted)]
+pub(crate) use switch::is;
+
+#[cfg(zoolet_planted)]
 macro_rules! planted {
     ($bug:literal) => {
-        zoolet_planted::is($bug)
+        crate::planted::is($bug)
     };
 }
 
-#[cfg(not(feature = "planted"))]
+#[cfg(not(zoolet_planted))]
 macro_rules! planted {
     ($bug:literal) => {
         false

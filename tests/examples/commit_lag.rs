@@ -1,6 +1,6 @@
 //! How far a follower is behind the leader's answer to a client: the time from that answer until
 //! the followers' watch events, and how many reads through a follower, sent right after the
-//! answer, are stale. `cargo build -p zoolet-server && cargo run -p zoolet-tests --example commit_lag
+//! answer, are stale. `cargo build -p zoolet && cargo run -p zoolet-tests --example commit_lag
 //! -- [apache] [zoolet] [embedded]`.
 
 #![allow(clippy::print_stdout, reason = "the table is the result")]

@@ -25,3 +25,9 @@ pub mod wait;
 pub mod zk_cli;
 pub mod zoolet;
 pub mod zooletctl;
+
+/// The program in the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+#[derive(Debug)]
+pub struct Readme;

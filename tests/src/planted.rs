@@ -147,11 +147,12 @@ impl Suites {
     pub fn build(workspace: &Path, bugs: &[Bug]) -> Result<Self, PlantedError> {
         let mut command = Command::new(env!("CARGO"));
         command.current_dir(workspace).args(["test", "--workspace", "--quiet", "--no-run"]);
-        command.args(["--features", "zoolet-tests/planted", "--message-format=json", "--lib"]);
+        command.args(["--message-format=json", "--lib"]);
+        command.env("RUSTC_WORKSPACE_WRAPPER", workspace.join("tests/planted/rustc"));
         let mut names: Vec<&str> = bugs.iter().map(|bug| bug.suite.as_str()).collect();
-        // Suites of several processes run the server's program, which comes with a test of its
+        // Suites of several processes run the server's program, which comes with the test of its
         // package.
-        names.push("embed");
+        names.push("zoolet");
         names.sort_unstable();
         names.dedup();
         for name in names.iter().filter(|name| !name.starts_with("zoolet_")) {
@@ -168,8 +169,8 @@ impl Suites {
         let reached = scratch.join(format!("{}.reached", bug.name));
         let limit = Duration::from_secs(bug.seconds);
         let planted = [
-            (zoolet_planted_names::BUG, bug.name.as_str()),
-            (zoolet_planted_names::REACHED, reached.to_str().unwrap_or_default()),
+            (switch::BUG, bug.name.as_str()),
+            (switch::REACHED, reached.to_str().unwrap_or_default()),
         ];
         let start = Instant::now();
         let (status, output) = self.run(bug, &planted, limit, scratch)?;
@@ -212,7 +213,7 @@ impl Suites {
         let file = File::create(&path)?;
         let mut command = Command::new(&suite.executable);
         command.current_dir(&suite.directory).args(&bug.tests);
-        command.env_remove(zoolet_planted_names::BUG);
+        command.env_remove(switch::BUG);
         command.envs(bug.env.iter().map(|(name, value)| (name, value)));
         command.envs(planted.iter().copied());
         let mut child = command.stdout(file.try_clone()?).stderr(file).spawn()?;
@@ -233,8 +234,8 @@ impl Suites {
     }
 }
 
-/// The variables of `zoolet-planted`, which this crate depends on in no build.
-mod zoolet_planted_names {
+/// The variables of `tests/planted/switch.rs`.
+mod switch {
     pub(super) const BUG: &str = "ZOOLET_PLANTED";
     pub(super) const REACHED: &str = "ZOOLET_PLANTED_REACHED";
 }

@@ -15,7 +15,7 @@ use std::io;
 use std::process;
 
 use thiserror::Error;
-use zoolet_server::transport::ReservedPort;
+use zoolet_server::embed::ReservedPort;
 
 /// The first port that may be leased.
 const PORT_MIN: u16 = 11_000;

@@ -19,7 +19,7 @@ use crate::tools;
 pub enum ZooletError {
     #[error("the path of the test program: {0}")]
     Io(#[from] io::Error),
-    #[error("{} is not built: cargo build -p zoolet-server", .0.display())]
+    #[error("{} is not built: cargo build -p zoolet", .0.display())]
     NotBuilt(PathBuf),
     #[error("zoolet: {0}")]
     Servers(#[from] ServersError),

@@ -9,7 +9,8 @@ use std::path::Path;
 
 use libfuzzer_sys::fuzz_target;
 use tempfile::TempDir;
-use zoolet_server::config::{change_members, load, load_ensemble, parse_members, to_cluster_toml};
+use zoolet_server::embed::config::{load, load_ensemble, to_cluster_toml};
+use zoolet_server::internals::{change_members, parse_members};
 
 thread_local! {
     static DIRECTORY: RefCell<Option<TempDir>> = const { RefCell::new(None) };

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use libfuzzer_sys::fuzz_target;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
-use zoolet_server::fatal::Fatal;
-use zoolet_server::peer::{Answer, Call, FrameLimits, PeerIdentity, PeerPort, PeerPortOptions, Service};
-use zoolet_server::transport::{BoxFuture, Listener, Net, Stream};
+use zoolet_server::internals::{
+    Answer, BoxFuture, Call, Fatal, FrameLimits, PeerIdentity, Listener, Net, PeerPort, PeerPortOptions,
+    Service, Stream,
+};
 
 const FRAME_BYTES_MAX: usize = 1024;
 const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 1);

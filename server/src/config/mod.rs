@@ -43,7 +43,7 @@ use zoolet_replica::ServerId;
 pub use address::HostPort;
 pub use error::{ConfigError, Warning};
 pub use loopback::LoopbackPorts;
-pub use member::{Member, MemberRole, members_text};
+pub use member::{Member, MemberRole};
 pub use members::{MemberList, change_members, parse_members};
 pub use model::{
     AuthConfig, EnsembleConfig, FourLetterConfig, Limits, LogConfig, ServerConfig, SessionConfig,

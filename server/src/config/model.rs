@@ -143,7 +143,8 @@ pub struct EnsembleConfig {
     pub election_timeout_ms_max: u32,
     /// How long connecting to another server may take, in milliseconds.
     pub peer_connect_timeout_ms: u32,
-    /// The file with the secret that the servers share; see [`crate::peer::Secret`].
+    /// The file with the secret that the servers share: 16 bytes at least, the white space around it
+    /// not counted. It is read once, at the start. Without it any server may join on the peer port.
     pub peer_secret_file: Option<PathBuf>,
     /// Whether the reconfig operation is allowed (protocol, section 15.4).
     pub reconfig_enabled: bool,

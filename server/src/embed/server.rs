@@ -1,279 +1,117 @@
-//! One embedded server: a thread with a runtime of its own.
+//! One server on the runtime of the caller.
 
-use std::net::{Ipv4Addr, SocketAddr};
-use std::sync::mpsc as blocking;
-use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
-use std::{io, mem};
+use std::fmt;
+use std::future::Future;
+use std::net::SocketAddr;
 
-use tokio::sync::mpsc::error::TrySendError;
-use tokio::sync::{mpsc, oneshot, watch};
-use tracing::{error, warn};
+use tokio::runtime::Handle;
+use tokio::sync::watch;
 use zoolet_replica::Role;
 
+use super::error::StartError;
 use crate::config::ServerConfig;
-use crate::node::{Node, Seams, StartError};
+use crate::node::{self, Node, Seams};
 
-/// The orders that wait.
-const ORDERS_MAX: usize = 8;
-
-/// Whether a server runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Standing {
-    Running,
-    Paused,
-    Stopped,
-    /// It has ended by itself.
-    Failed,
-}
-
-impl Standing {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Running => "running",
-            Self::Paused => "paused",
-            Self::Stopped => "stopped",
-            Self::Failed => "failed",
-        }
-    }
-}
-
-/// An order to a server's thread.
-#[derive(Debug)]
-enum Order {
-    /// Say so, and stand still until the gate's sender is dropped.
-    Pause { stands: blocking::Sender<()>, gate: blocking::Receiver<()> },
-    /// End in good order.
-    Stop,
-    /// End at once.
-    Kill,
-}
-
-/// A server that has started.
-#[derive(Debug)]
-pub(super) struct Running {
+/// One server of an ensemble, or a standalone one, on the runtime that [`Server::start`] is called
+/// on. Dropping it ends it soon, as the end of a process does; [`Server::shutdown`] ends it in good
+/// order.
+///
+/// ```no_run
+/// use zoolet_server::embed::{Server, config};
+///
+/// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+/// let (config, warnings) = config::load("cluster.toml".as_ref(), Some(1))?;
+/// for warning in warnings {
+///     eprintln!("{warning}");
+/// }
+/// let server = Server::start(config).await?;
+/// server.wait_ready().await?;
+/// println!("serving clients on {}", server.client_addr());
+/// tokio::select! {
+///     why = server.failed() => eprintln!("{why}"),
+///     _ = tokio::signal::ctrl_c() => server.shutdown().await,
+/// }
+/// # Ok(())
+/// # }
+/// ```
+pub struct Server {
+    /// `None` once it is being shut down.
+    node: Option<Node>,
     role: watch::Receiver<Role>,
-    /// Why it has ended by itself.
-    failure: watch::Receiver<Option<String>>,
     clients: watch::Receiver<SocketAddr>,
+    runtime: Handle,
 }
 
-/// A server that may run or not.
-#[derive(Debug)]
-pub(super) struct Server {
-    config: ServerConfig,
-    seams: Seams,
-    thread: Option<JoinHandle<()>>,
-    orders: Option<mpsc::Sender<Order>>,
-    running: Option<Running>,
-    /// Dropped to resume.
-    pause: Option<blocking::Sender<()>>,
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("client_addr", &self.client_addr())
+            .field("role", &self.role())
+            .finish_non_exhaustive()
+    }
 }
 
 impl Server {
-    pub(super) fn new(config: ServerConfig, seams: Seams) -> Self {
-        Self { config, seams, thread: None, orders: None, running: None, pause: None }
+    /// Opens the server's directory, replays its log, and listens for clients and other servers.
+    /// The server need not have found a leader when this returns; [`Server::wait_ready`] waits for
+    /// that. A start that is dropped before it is done leaves nothing running, but may hold the
+    /// directory for a moment longer.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime, or on one without timers or I/O.
+    pub async fn start(config: ServerConfig) -> Result<Self, StartError> {
+        let node = Node::start(config, Seams::real()).await?;
+        let (role, clients) = (node.role(), node.client_addrs());
+        Ok(Self { node: Some(node), role, clients, runtime: Handle::current() })
     }
 
-    /// Starts the thread; what it answers goes to [`Server::launched`].
-    pub(super) fn launch(&mut self) -> io::Result<oneshot::Receiver<Result<Running, StartError>>> {
-        // One that has failed ends by itself.
-        self.join();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (orders, received) = mpsc::channel(ORDERS_MAX);
-        let (started, answer) = oneshot::channel();
-        let (config, seams) = (self.config.clone(), self.seams.clone());
-        let name = format!("zoolet-{}", config.server_id);
-        let thread = Builder::new().name(name).spawn(move || {
-            runtime.block_on(live(config, seams, started, received));
-            // Whatever still runs is dropped where it stands, as the end of a process does it.
-            runtime.shutdown_timeout(Duration::from_secs(5));
-        })?;
-        self.thread = Some(thread);
-        self.orders = Some(orders);
-        Ok(answer)
+    /// The address on which clients are served now: a `reconfig` can move it. With port 0 in the
+    /// configuration it has the port that the system chose.
+    pub fn client_addr(&self) -> SocketAddr {
+        *self.clients.borrow()
     }
 
-    pub(super) fn launched(&mut self, running: Running) {
-        self.running = Some(running);
+    /// The server's part in the ensemble now; [`Role::Looking`] as long as it does not serve.
+    pub fn role(&self) -> Role {
+        *self.role.borrow()
     }
 
-    pub(super) fn client_addr(&self) -> SocketAddr {
-        let running = self.running.as_ref();
-        let port =
-            running.map_or(self.config.client_bind.port, |running| running.clients.borrow().port());
-        SocketAddr::from((Ipv4Addr::LOCALHOST, port))
+    /// Waits, without a limit, until the server has a leader or leads, and so serves. Fails with
+    /// [`StartErrorKind::Failed`](super::StartErrorKind::Failed) if the server fails before that.
+    pub async fn wait_ready(&self) -> Result<(), StartError> {
+        let mut role = self.role.clone();
+        tokio::select! {
+            why = self.failed() => Err(node::StartError::Failed(why).into()),
+            Ok(_) = role.wait_for(|role| *role != Role::Looking) => Ok(()),
+        }
     }
 
-    pub(super) fn role(&self) -> Role {
-        match self.standing() {
-            Standing::Running | Standing::Paused => {
-                self.running.as_ref().map_or(Role::Looking, |running| *running.role.borrow())
+    /// Waits until the server can no longer work, and returns why: its disk has failed, or a task
+    /// of it has panicked. The server is then to be dropped; it can be started again.
+    pub fn failed(&self) -> impl Future<Output = String> + Send + use<> {
+        let failed = self.node.as_ref().map(Node::fatal);
+        async move {
+            match failed {
+                Some(failed) => failed.await,
+                None => std::future::pending().await,
             }
-            Standing::Stopped | Standing::Failed => Role::Looking,
         }
     }
 
-    pub(super) fn standing(&self) -> Standing {
-        match (&self.running, &self.pause) {
-            (None, _) => Standing::Stopped,
-            (Some(_), _) if self.failure().is_some() => Standing::Failed,
-            (Some(_), Some(_)) => Standing::Paused,
-            (Some(_), None) => Standing::Running,
-        }
-    }
-
-    /// Returns why the server has ended by itself, if it has.
-    pub(super) fn failure(&self) -> Option<String> {
-        let running = self.running.as_ref()?;
-        let reported = running.failure.borrow().clone();
-        let has_ended = self.thread.as_ref().is_none_or(JoinHandle::is_finished);
-        reported.or_else(|| has_ended.then(|| "its thread has ended".to_owned()))
-    }
-
-    /// Returns once it stands still. Nothing that it waits for is done by the caller's thread.
-    pub(super) fn pause(&mut self) {
-        if self.pause.is_some() {
-            return;
-        }
-        let (open, gate) = blocking::channel();
-        let (stands, stood) = blocking::channel();
-        self.order(Order::Pause { stands, gate });
-        self.pause = Some(open);
-        // An error means that the server has ended by itself: it stands still, too.
-        let _ = stood.recv();
-    }
-
-    pub(super) fn resume(&mut self) {
-        self.pause = None;
-    }
-
-    pub(super) fn kill(&mut self) {
-        self.order(Order::Kill);
-        self.pause = None;
-        self.running = None;
-        self.join();
-    }
-
-    pub(super) fn ask_to_stop(&mut self) {
-        self.order(Order::Stop);
-    }
-
-    /// Stops in good order, and waits for it.
-    pub(super) async fn stop(&mut self) {
-        self.ask_to_stop();
-        self.running = None;
-        let Some(thread) = self.thread.take() else { return };
-        if tokio::task::spawn_blocking(move || thread.join()).await.is_err() {
-            warn!("an embedded server's thread cannot be waited for");
-        }
-        self.orders = None;
-    }
-
-    fn order(&mut self, order: Order) {
-        // A pause waits for its answer, so a full queue holds words to end: one more is the same.
-        if let Some(orders) = &self.orders
-            && matches!(orders.try_send(order), Err(TrySendError::Closed(_)))
-        {
-            // It has ended by itself: there is nothing left to order.
-            self.orders = None;
-        }
-    }
-
-    fn join(&mut self) {
-        self.orders = None;
-        if let Some(thread) = mem::take(&mut self.thread)
-            && thread.join().is_err()
-        {
-            warn!("an embedded server has panicked");
+    /// Stops the server in good order: closes its connections, hands the lead over, and makes its
+    /// log durable. Takes 5 s at most.
+    pub async fn shutdown(mut self) {
+        if let Some(node) = self.node.take() {
+            node.shutdown().await;
         }
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        if self.thread.is_some() {
-            self.kill();
+        if let Some(node) = self.node.take() {
+            self.runtime.spawn(node.kill());
         }
-    }
-}
-
-/// What the thread does.
-async fn live(
-    config: ServerConfig,
-    seams: Seams,
-    started: oneshot::Sender<Result<Running, StartError>>,
-    mut orders: mpsc::Receiver<Order>,
-) {
-    let (report, failure) = watch::channel(None);
-    let node = match Node::start(config, seams).await {
-        Ok(node) => {
-            // The receiver is gone if the ensemble was dropped; the orders end, too, then.
-            let running = Running { role: node.role(), clients: node.client_addrs(), failure };
-            let _ = started.send(Ok(running));
-            node
-        }
-        Err(error) => {
-            let _ = started.send(Err(error));
-            return;
-        }
-    };
-    let mut fatal = Box::pin(node.fatal());
-    loop {
-        let order = tokio::select! {
-            order = orders.recv() => order.unwrap_or(Order::Kill),
-            why = &mut fatal => {
-                error!(why, "an embedded server has failed");
-                report.send_replace(Some(why));
-                return node.kill().await;
-            }
-        };
-        match order {
-            Order::Pause { stands, gate } => {
-                // The caller may have gone.
-                let _ = stands.send(());
-                // Blocking the runtime's only thread is the point: nothing moves, no timer either.
-                let _ = gate.recv();
-            }
-            Order::Stop => return node.shutdown().await,
-            Order::Kill => return node.kill().await,
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use zoolet_storage::{Fault, MemoryDisk};
-
-    use super::*;
-    use crate::config::LoopbackPorts;
-    use crate::transport::ReservedPort;
-
-    /// A server that had ended by itself was shown as running, in its last role.
-    #[tokio::test]
-    async fn a_server_that_has_failed_says_why_and_can_be_started_again() {
-        let ports = [0, 1].map(|_| ReservedPort::take("127.0.0.1", 0).unwrap());
-        let pair = LoopbackPorts { client: ports[0].port(), peer: ports[1].port() };
-        let config =
-            ServerConfig::loopback_ensemble(&[pair], "/failed".as_ref()).unwrap().remove(0);
-        let disk = MemoryDisk::with_faults();
-        let seams = Seams { disk: Arc::new(disk.clone()), ..Seams::real() };
-        let mut server = Server::new(config, seams);
-        let running = server.launch().unwrap().await.unwrap().unwrap();
-        server.launched(running);
-        assert_eq!((server.standing(), server.failure()), (Standing::Running, None));
-        let mut failure = server.running.as_ref().unwrap().failure.clone();
-        disk.fail_change(1, Fault::Io);
-        let why = failure.wait_for(Option::is_some).await.unwrap().clone().unwrap();
-        assert!(why.contains("injected fault"), "{why}");
-        assert_eq!((server.standing(), server.role()), (Standing::Failed, Role::Looking));
-        assert_eq!(server.failure(), Some(why));
-
-        let running = server.launch().unwrap().await.unwrap().unwrap();
-        server.launched(running);
-        assert_eq!((server.standing(), server.failure()), (Standing::Running, None));
-        server.stop().await;
     }
 }

@@ -37,7 +37,7 @@ pub use self::flow_control::{Admission, FlowLimits};
 use self::lock::TurnLock;
 use self::quota_log::QuotaLog;
 pub use self::received::Received;
-pub use self::report::{ServerReport, SessionsReport};
+pub use self::report::ServerReport;
 use crate::clock::{Clock, Now};
 use crate::metrics::Latency;
 use crate::outbox::{Closing, Outbox};
@@ -141,17 +141,8 @@ pub struct Figures {
 }
 
 impl Host {
-    /// A host with the default limits.
-    pub fn new(
-        replica: Replica,
-        clock: Arc<dyn Clock>,
-        proposals: Arc<dyn Proposals>,
-    ) -> Arc<Self> {
-        Self::with_limits(replica, clock, proposals, FlowLimits::default())
-    }
-
     /// A host.
-    pub fn with_limits(
+    pub fn new(
         replica: Replica,
         clock: Arc<dyn Clock>,
         proposals: Arc<dyn Proposals>,

@@ -1,7 +1,6 @@
 //! How this server stands to the log: what of its own was admitted, as which start it goes on, and
 //! which commands the ensemble has agreed on.
 
-use bytes::Bytes;
 use zoolet_jute::SessionId;
 use zoolet_replica::state::Admitted;
 use zoolet_replica::{Input, Levels};
@@ -9,11 +8,6 @@ use zoolet_replica::{Input, Levels};
 use super::Host;
 
 impl Host {
-    /// The next entry of the log.
-    pub fn commit(&self, term: u64, batch: Bytes) {
-        self.commit_many(std::iter::once((term, batch)));
-    }
-
     /// How far this server's commands are admitted by the state.
     pub fn admitted(&self) -> Admitted {
         self.locked(|inner, _| inner.replica.admitted())

@@ -63,7 +63,7 @@ impl Bench {
         let kept = Arc::new(Kept::default());
         let replica = Replica::new(Options::new(ServerId(1), 1), State::new());
         let proposals: Arc<dyn Proposals> = Arc::clone(&kept) as _;
-        let host = Host::with_limits(replica, clock, proposals, limits);
+        let host = Host::new(replica, clock, proposals, limits);
         host.input(Input::Role { role: Role::Leader, term: 1 });
         Self { host, kept }
     }
@@ -72,7 +72,7 @@ impl Bench {
     fn commit(&self) {
         let commands = std::mem::take(&mut *self.kept.commands.lock().unwrap());
         let origin = Origin { server: ServerId(1), boot: 1, stream: 1 };
-        self.host.commit(1, Batch { origin, now_ms: 1, commands }.encode());
+        self.host.commit_many([(1, Batch { origin, now_ms: 1, commands }.encode())]);
     }
 
     fn connect(&self) -> (ConnectionId, Arc<Outbox>) {
@@ -306,7 +306,7 @@ fn an_entry_that_cannot_be_read_ends_the_service() {
     let bench = Bench::new();
     let (connection, outbox) = bench.connect();
     assert!(bench.host.serving());
-    bench.host.commit(1, Bytes::from_static(b"of a later version"));
+    bench.host.commit_many([(1, Bytes::from_static(b"of a later version"))]);
     let why = bench.host.failure().borrow().clone().expect("it has failed");
     assert!(why.contains("cannot be read"), "{why}");
     assert_eq!(bench.host.requests(connection, &mut VecDeque::new()), Admission::Closed);

@@ -16,4 +16,4 @@ mod server_info;
 
 pub use options::PortOptions;
 pub use port::{ClientPort, listen};
-pub use server_info::{EnsembleFigures, EnsembleSource, ServerInfo, SizeSource, Sizes};
+pub use server_info::{EnsembleFigures, EnsembleSource, ServerInfo, Sizes};

@@ -22,8 +22,7 @@ mod refusals;
 mod rpc_kind;
 mod secret;
 
-pub use frame::FrameError;
-pub use handshake::{HandshakeError, PeerIdentity, Target};
+pub use handshake::{PeerIdentity, Target};
 pub use link::{CallError, Link, LinkOptions};
 pub(crate) use links::Links;
 pub use port::{Answer, Call, PeerPort, PeerPortOptions, Service};

@@ -37,8 +37,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 pub struct Call {
     /// Who calls.
     pub from: PeerIdentity,
-    /// What the connection is for.
-    pub lane: Lane,
     /// What the caller wants; never 0.
     pub kind: u8,
     /// The caller's bytes.
@@ -47,8 +45,6 @@ pub struct Call {
 
 /// What comes of a call.
 pub enum Answer {
-    /// Nothing.
-    None,
     /// Nothing, and the connection ends: what the caller says makes no sense, or cannot be done.
     Close,
     /// These bytes.
@@ -60,7 +56,6 @@ pub enum Answer {
 impl Debug for Answer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            Self::None => "None",
             Self::Close => "Close",
             Self::Now(_) => "Now",
             Self::Later(_) => "Later",
@@ -312,9 +307,8 @@ async fn read_calls(
                 if frame.kind == ANSWER {
                     return Err(FrameError::Io(io::ErrorKind::InvalidData.into()));
                 }
-                let call = Call { from, lane, kind: frame.kind, body: frame.body };
+                let call = Call { from, kind: frame.kind, body: frame.body };
                 match service.call(call).await {
-                    Answer::None => {}
                     Answer::Close => return Err(FrameError::Io(io::ErrorKind::InvalidData.into())),
                     Answer::Now(body) => {
                         if answers.send((frame.id, body)).await.is_err() {
@@ -364,7 +358,7 @@ mod tests {
 
     impl Service for Silent {
         fn call(&self, _: Call) -> BoxFuture<'_, Answer> {
-            Box::pin(async { Answer::None })
+            Box::pin(async { Answer::Later(Box::pin(async { None })) })
         }
     }
 

@@ -26,7 +26,7 @@ impl Service for Echo {
                     sleep(Duration::from_millis(50)).await;
                     Some(call.body)
                 })),
-                _ => Answer::None,
+                _ => Answer::Later(Box::pin(async { None })),
             }
         })
     }

@@ -68,16 +68,12 @@ use crate::raft::{self, RaftParts};
 use crate::snapshots::{Chunks, Snapshots};
 use crate::transport::Net;
 
-pub use self::handle::EntrySizes;
 pub use self::join_error::JoinError;
 pub use self::machine::Machine;
 pub use self::open::open;
-pub use self::options::{
-    BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, ReplicationOptions, SNAPSHOT_COMMANDS,
-    SNAPSHOTS_RETAINED, Timing,
-};
+pub use self::options::{BatchLimits, ConfiguredMember, ReplicationOptions, Timing};
 pub use self::proposer::Proposer;
-pub use self::status::{PeerStatus, Status, StatusSource};
+pub use self::status::{Status, StatusSource};
 
 /// An open directory.
 #[derive(Debug)]
@@ -168,18 +164,14 @@ impl Opened {
             context.spawn(&mut tasks, "moved peer port", moved_port.run());
         }
         let role = context.role.subscribe();
-        let RaftContext {
-            handle, links, applied, snapshots, divergence, wal, identity, fatal, ..
-        } = context;
+        let RaftContext { handle, links, applied, snapshots, divergence, wal, .. } = context;
         Ok(Replication {
             handle,
-            identity,
             links,
             applied,
             snapshots,
             divergence,
             role,
-            fatal,
             port,
             tasks,
             wal,
@@ -213,13 +205,11 @@ fn not_started(error: impl std::fmt::Display) -> JoinError {
 #[derive(Debug)]
 pub struct Replication {
     handle: RaftHandle,
-    identity: DirectoryIdentity,
     links: Arc<Links>,
     applied: watch::Receiver<Option<LogPosition>>,
     snapshots: Snapshots,
     divergence: Arc<Divergence>,
     role: watch::Receiver<Role>,
-    fatal: Fatal,
     port: Option<PeerPort>,
     tasks: JoinSet<()>,
     wal: Arc<Wal>,
@@ -233,25 +223,9 @@ impl Replication {
         self.port.as_ref().map(PeerPort::local_addr)
     }
 
-    /// Returns the random id of the ensemble's founding; zero as long as this server is part of none.
-    pub fn founding(&self) -> u64 {
-        self.identity.founding()
-    }
-
-    /// Why this server can no longer work, once it cannot: its disk has failed, mostly. The caller
-    /// must then end it.
-    pub fn fatal(&self) -> watch::Receiver<Option<String>> {
-        self.fatal.watch()
-    }
-
     /// This server's part in the ensemble, as the machine knows it.
     pub fn role(&self) -> watch::Receiver<Role> {
         self.role.clone()
-    }
-
-    /// How things stand.
-    pub fn status(&self) -> Status {
-        self.status_source().status()
     }
 
     /// Reads the server's status at any time.
@@ -269,16 +243,6 @@ impl Replication {
     /// Makes another server the leader, if this one is.
     pub async fn transfer_leadership(&self) {
         transfer::transfer_leadership(&self.handle, &self.links).await;
-    }
-
-    /// Begins to take a snapshot now.
-    pub fn take_snapshot(&self) {
-        let handle = self.handle.clone();
-        tokio::spawn(async move {
-            if let Err(error) = handle.take_snapshot().await {
-                tracing::warn!(%error, "no snapshot was taken");
-            }
-        });
     }
 
     /// Ends this server's part in good order: hands the lead over, and makes all that was written

@@ -47,18 +47,6 @@ pub struct Timing {
 }
 
 impl Timing {
-    /// The usual timing for a tick: with 2000 ms an election begins 800 to 1000 ms after a
-    /// leader's last word.
-    pub fn from_tick(tick: Duration) -> Self {
-        let election_max = (tick / 4).clamp(Duration::from_millis(300), Duration::from_secs(2));
-        Self {
-            heartbeat: election_max / 5,
-            election_min: election_max * 3 / 5,
-            election_max,
-            proposal_timeout: election_max * 6,
-        }
-    }
-
     /// A leader that was silent for longer may have been replaced: the shortest time that this
     /// takes. The longest is twice `election_max`, and the election.
     pub fn silence_max(&self) -> Duration {
@@ -133,15 +121,6 @@ impl Default for BatchLimits {
         Self { commands_max: 512, bytes_max: 1 << 20 }
     }
 }
-
-/// How long connecting to another server takes at most by default.
-pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// The commands between two snapshots by default (`snapCount`).
-pub const SNAPSHOT_COMMANDS: u64 = 100_000;
-
-/// The snapshots that are kept by default (`autopurge.snapRetainCount`).
-pub const SNAPSHOTS_RETAINED: usize = 3;
 
 /// The longest frames that are sent, in bytes. What one server has put into the log within its own
 /// limits is sent to all; whether they take it depends on theirs.

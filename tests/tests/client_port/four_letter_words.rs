@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use zoolet_jute::Request;
-use zoolet_server::config::FourLetterConfig;
 use zoolet_server::embed::Ensemble;
+use zoolet_server::embed::config::FourLetterConfig;
 use zoolet_tests::apache::Apache;
 use zoolet_tests::four_letter;
 use zoolet_tests::raw::RawConnection;

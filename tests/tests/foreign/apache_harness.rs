@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use zoolet_server::config::{self, Words};
+use zoolet_server::embed::config::{self, Words};
 use zoolet_tests::apache::Apache;
 use zoolet_tests::servers::LEADER_MAX;
 use zoolet_tests::{foreign, four_letter, tools};

@@ -192,12 +192,13 @@ impl Crate {
 }
 
 /// The packages, by the directories of their sources.
-const PACKAGES: [&str; 7] = [
+const PACKAGES: [&str; 8] = [
     "jute/src",
     "client/src",
     "client/ctl/src",
     "client/torture/src",
     "server/src",
+    "server/cli/src",
     "server/replica/src",
     "server/storage/src",
 ];

@@ -75,7 +75,12 @@ impl Ensemble {
     }
 
     fn snapshots(&self) -> Vec<Option<u64>> {
-        self.servers.iter().map(|server| server.node.as_ref().unwrap().status().snapshot).collect()
+        self.servers
+            .iter()
+            .map(|server| {
+                server.node.as_ref().unwrap().replication.status_source().status().snapshot
+            })
+            .collect()
     }
 }
 

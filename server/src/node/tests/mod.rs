@@ -120,7 +120,7 @@ impl Ensemble {
     }
 
     async fn client(&self, at: usize) -> Client {
-        let address = self.servers[at].node.as_ref().unwrap().client_addr().to_string();
+        let address = self.servers[at].node.as_ref().unwrap().client_addrs().borrow().to_string();
         let connecting =
             ClientOptions::new().session_timeout(Duration::from_secs(4)).connect(&address);
         timeout(PATIENCE, connecting).await.expect("the handshake is not answered").unwrap()

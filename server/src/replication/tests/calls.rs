@@ -18,8 +18,8 @@ use crate::wire::put_bytes;
 
 /// A link of server `from` to server `to` that no cut breaks.
 pub(super) fn link(ensemble: &Ensemble, from: usize, to: usize) -> Link {
-    let (_, server) = ensemble.running().next().unwrap();
-    let founding = server.raft.founding();
+    let (at, _) = ensemble.running().next().unwrap();
+    let founding = ensemble.founding(at);
     Link::open(LinkOptions {
         net: Arc::new(RealNet),
         ours: PeerIdentity { cluster: 7, founding: 0, server: from as u64 + 1, directory: 1 },

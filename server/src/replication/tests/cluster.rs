@@ -466,7 +466,7 @@ async fn a_failed_disk_ends_the_server_and_loses_nothing_of_the_others() {
     ensemble.disk(leader).fail_change(1, Fault::Io);
     let other = (leader + 1) % 3;
     ensemble.server(other).propose(100);
-    let mut fatal = ensemble.server(leader).raft.fatal();
+    let mut fatal = ensemble.server(leader).fatal.watch();
     let failed = timeout(PATIENCE, fatal.wait_for(Option::is_some)).await.expect("fatal");
     let message = failed.unwrap().clone().unwrap();
     assert!(message.starts_with("cannot ") && message.contains("injected fault"), "{message}");

@@ -12,7 +12,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::time::{Instant, sleep, timeout};
 use zoolet_jute::{SessionId, Xid};
 use zoolet_replica::{Command, Op, Policy, Role, ServerId};
-use zoolet_storage::{MemoryDisk, WalOptions};
+use zoolet_storage::{Identity, MemoryDisk, WalOptions};
 
 use super::gate::{Gate, GatedDisk};
 use super::recorder::Recorder;
@@ -21,13 +21,15 @@ use crate::entropy::RealEntropy;
 use crate::fatal::Fatal;
 use crate::host::Proposals;
 use crate::replication::{
-    BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, Proposer, Replication, ReplicationOptions,
-    Timing, open,
+    BatchLimits, ConfiguredMember, Proposer, Replication, ReplicationOptions, Status, Timing, open,
 };
 use crate::transport::{BoxFuture, Listener, Net, RealNet, Stream};
 
 /// Longer than anything here may take on a busy machine.
 pub(super) const PATIENCE: Duration = Duration::from_secs(30);
+
+/// How long connecting to another server may take.
+pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Ensemble {
@@ -50,6 +52,7 @@ pub(super) struct Ensemble {
 #[derive(Debug)]
 pub(super) struct Server {
     pub(super) raft: Replication,
+    pub(super) fatal: Fatal,
     pub(super) machine: Arc<Recorder>,
     pub(super) proposer: Arc<Proposer>,
     pub(super) boot: u64,
@@ -149,8 +152,9 @@ impl Ensemble {
             machine.gate.close();
         }
         let net = CutNet { server: at, members: self.addresses(), cut: self.cut.clone() };
-        let raft = opened.start(machine.clone(), Arc::new(net), Fatal::default()).await.unwrap();
-        self.servers[at] = Some(Server { raft, machine, proposer, boot, proposed: 0 });
+        let fatal = Fatal::default();
+        let raft = opened.start(machine.clone(), Arc::new(net), fatal.clone()).await.unwrap();
+        self.servers[at] = Some(Server { raft, fatal, machine, proposer, boot, proposed: 0 });
     }
 
     /// Ends a server as a kill does.
@@ -187,6 +191,11 @@ impl Ensemble {
 
     pub(super) fn disk(&self, at: usize) -> &MemoryDisk {
         &self.disks[at]
+    }
+
+    /// Returns the random id of the founding of a server's ensemble.
+    pub(super) fn founding(&self, at: usize) -> u64 {
+        Identity::peek(&self.disks[at], "data".as_ref()).unwrap().unwrap().founding
     }
 
     /// What can hold up the server's log.
@@ -279,6 +288,32 @@ impl Server {
             applied.max(received.lost) >= proposed
         });
         timeout(PATIENCE, settled).await.expect("commands are neither applied nor lost");
+    }
+}
+
+impl Replication {
+    pub(super) fn status(&self) -> Status {
+        self.status_source().status()
+    }
+
+    /// Begins to take a snapshot now.
+    pub(super) fn take_snapshot(&self) {
+        let handle = self.handle.clone();
+        tokio::spawn(async move { handle.take_snapshot().await });
+    }
+}
+
+impl Timing {
+    /// The usual timing for a tick: with 2000 ms an election begins 800 to 1000 ms after a
+    /// leader's last word.
+    pub(in crate::replication) fn from_tick(tick: Duration) -> Self {
+        let election_max = (tick / 4).clamp(Duration::from_millis(300), Duration::from_secs(2));
+        Self {
+            heartbeat: election_max / 5,
+            election_min: election_max * 3 / 5,
+            election_max,
+            proposal_timeout: election_max * 6,
+        }
     }
 }
 

@@ -15,7 +15,7 @@ fn arm(ensemble: &mut Ensemble, at: usize, call: &'static str) {
 }
 
 async fn failure(ensemble: &mut Ensemble, at: usize) -> String {
-    let mut fatal = ensemble.server(at).raft.fatal();
+    let mut fatal = ensemble.server(at).fatal.watch();
     let why = timeout(PATIENCE, fatal.wait_for(Option::is_some)).await.expect("it is not reported");
     why.unwrap().clone().unwrap()
 }
@@ -86,7 +86,7 @@ async fn a_panic_in_one_peers_connection_ends_that_connection_alone() {
     };
     timeout(PATIENCE, is_told).await.expect("the connection is not opened again");
     assert_eq!(*machine.panics_in.lock().unwrap(), None);
-    assert_eq!(*ensemble.server(leader).raft.fatal().borrow(), None);
+    assert_eq!(*ensemble.server(leader).fatal.watch().borrow(), None);
 }
 
 /// Its client waited for ever.
@@ -110,5 +110,5 @@ async fn a_reconfiguration_that_panics_is_lost_and_the_next_one_is_served() {
         timeout(PATIENCE, is_answered).await.expect("it is not answered");
     }
     assert_eq!(machine.received().reconfig_lost, [1]);
-    assert_eq!(*ensemble.server(0).raft.fatal().borrow(), None);
+    assert_eq!(*ensemble.server(0).fatal.watch().borrow(), None);
 }

@@ -72,7 +72,7 @@ async fn a_leader_that_is_told_late_rebuilds_a_server_all_the_same() {
     ensemble.start(poor).await;
     sleep(ensemble.timing.election_max * 2).await;
     assert_eq!(*ensemble.server(leader).raft.role().borrow(), Role::Leader);
-    assert_eq!(*ensemble.server(leader).raft.fatal().borrow(), None);
+    assert_eq!(*ensemble.server(leader).fatal.watch().borrow(), None);
     ensemble.cut.heal();
     assert_eq!(ensemble.ready().await, leader);
     check(&ensemble).await;

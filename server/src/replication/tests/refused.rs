@@ -31,7 +31,7 @@ impl Service for Refuses {
                     let answer = [&vote_refusal(50, self.leader)[..], &not_removed].concat();
                     Answer::Now(answer.into())
                 }
-                _ => Answer::None,
+                _ => Answer::Later(Box::pin(async { None })),
             }
         })
     }
@@ -43,7 +43,7 @@ impl Service for Refuses {
 async fn a_server_whose_votes_are_refused_waits_before_it_asks_again() {
     let mut ensemble = Ensemble::started(2, 0).await;
     let leader = ensemble.ready().await;
-    let founding = ensemble.server(leader).raft.founding();
+    let founding = ensemble.founding(leader);
     let node = ensemble.server(leader).raft.handle.node();
     ensemble.kill(leader).await;
     let refuses = Arc::new(Refuses { leader: node, pre_votes: AtomicU32::default() });

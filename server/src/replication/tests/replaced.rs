@@ -100,7 +100,7 @@ async fn servers_of_different_foundings_refuse_each_other() {
         let machine = ensemble.server(at).machine.clone();
         let applied = machine.until(|record, _| record.applied.len() == 14);
         timeout(PATIENCE, applied).await.expect("the second ensemble goes on");
-        assert_eq!(*ensemble.server(at).raft.fatal().borrow(), None);
+        assert_eq!(*ensemble.server(at).fatal.watch().borrow(), None);
     }
     assert_eq!(ensemble.server(2).machine.record().applied.len(), 30);
 }
@@ -155,13 +155,13 @@ async fn a_replaced_disk_is_taken_in_by_a_leader_that_its_configuration_does_not
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn one_server_is_made_a_new_ensemble_on_request() {
     let (mut ensemble, _) = with_commands(30).await;
-    let old_founding = ensemble.server(0).raft.founding();
+    let old_founding = ensemble.founding(0);
     ensemble.kill_all().await;
     ensemble.wipe(1);
     let options = ReplicationOptions { start_mode: StartMode::ForceNew, ..ensemble.options(0) };
     ensemble.start_with(0, options).await;
     ensemble.ready().await;
-    assert_ne!(ensemble.server(0).raft.founding(), old_founding);
+    assert_ne!(ensemble.founding(0), old_founding);
     ensemble.commit(0, 5).await;
     ensemble.start(1).await;
     ensemble.ready().await;
@@ -327,7 +327,7 @@ async fn the_ensemble_is_changed_while_a_new_directory_catches_up() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn the_end_of_the_raft_task_is_fatal() {
     let mut ensemble = Ensemble::started(1, 0).await;
-    let mut fatal = ensemble.server(0).raft.fatal();
+    let mut fatal = ensemble.server(0).fatal.watch();
     ensemble.server(0).raft.handle.shutdown().await.unwrap();
     let why = timeout(PATIENCE, fatal.wait_for(Option::is_some)).await.expect("it is reported");
     assert!(why.unwrap().is_some());

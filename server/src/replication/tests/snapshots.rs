@@ -26,7 +26,7 @@ async fn a_received_snapshot_that_cannot_be_read_is_deleted_and_sent_again() {
     }
     let left = ensemble.disk(away).list(Path::new("data/snapshots")).unwrap();
     assert!(left.iter().all(|file| file.name.contains(".tmp")), "{left:?}");
-    assert_eq!(*ensemble.server(away).raft.fatal().borrow(), None);
+    assert_eq!(*ensemble.server(away).fatal.watch().borrow(), None);
     refusals.store(0, Ordering::Relaxed);
     let machine = ensemble.server(away).machine.clone();
     timeout(PATIENCE, machine.until(|_, received| received.restored > 0))
@@ -72,7 +72,7 @@ async fn a_follower_without_room_gets_the_same_snapshot_later() {
         sleep(Duration::from_millis(5)).await;
     }
     assert!(!ensemble.server(leader).raft.snapshots.needs_new(), "it passes for damaged");
-    assert_eq!(*ensemble.server(away).raft.fatal().borrow(), None);
+    assert_eq!(*ensemble.server(away).fatal.watch().borrow(), None);
     ensemble.snapshot_gate(away).fill(false);
     let machine = ensemble.server(away).machine.clone();
     timeout(PATIENCE, machine.until(|_, received| received.restored > 0))
@@ -106,7 +106,7 @@ async fn a_server_goes_on_when_the_disk_is_too_full_for_a_snapshot() {
         ensemble.server(0).settled().await;
         sleep(Duration::from_millis(50)).await;
     }
-    assert_eq!(*ensemble.server(0).raft.fatal().borrow(), None);
+    assert_eq!(*ensemble.server(0).fatal.watch().borrow(), None);
     assert_eq!(ensemble.server(0).raft.status().snapshot, None);
     ensemble.disk(0).set_capacity(None);
     let deadline = Instant::now() + PATIENCE;

@@ -7,11 +7,11 @@ use std::time::Duration;
 use zoolet_replica::ServerId;
 use zoolet_storage::{Disk, MemoryDisk, StorageError, WalOptions};
 
+use super::ensemble::CONNECT_TIMEOUT;
 use crate::config::StartMode;
 use crate::entropy::RealEntropy;
 use crate::replication::{
-    BatchLimits, CONNECT_TIMEOUT, ConfiguredMember, JoinError, ReplicationOptions, Timing, boot,
-    open,
+    BatchLimits, ConfiguredMember, JoinError, ReplicationOptions, Timing, boot, open,
 };
 
 #[test]

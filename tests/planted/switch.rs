@@ -1,8 +1,8 @@
-//! Switches for bugs that are planted in the client and the server to test the suites.
+//! Chooses the bug that is planted in the client or the server to test the suites.
 //!
-//! Both depend on this crate with their feature `planted` alone, which no other feature enables and
-//! which does not compile without debug assertions. One build has all bugs; the environment chooses
-//! one of them. `docs/testing.md` has the rest.
+//! A module of each package that has bugs, in a build with `--cfg zoolet_planted` alone, which does
+//! not compile without debug assertions. One build has all bugs; the environment chooses one of
+//! them. `docs/testing.md` has the rest.
 
 use std::env;
 use std::fs;
@@ -10,12 +10,12 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The variable that names the bug.
-pub const BUG: &str = "ZOOLET_PLANTED";
+const BUG: &str = "ZOOLET_PLANTED";
 /// The variable that names a file, which is created when the bug is reached.
-pub const REACHED: &str = "ZOOLET_PLANTED_REACHED";
+const REACHED: &str = "ZOOLET_PLANTED_REACHED";
 
 /// Returns whether this bug is the chosen one.
-pub fn is(bug: &str) -> bool {
+pub(crate) fn is(bug: &str) -> bool {
     static CHOSEN: OnceLock<Option<String>> = OnceLock::new();
     let chosen = CHOSEN.get_or_init(|| env::var(BUG).ok());
     let is_chosen = chosen.as_deref() == Some(bug);

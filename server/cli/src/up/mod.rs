@@ -19,9 +19,9 @@ use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use crate::cli::UpArgs;
-use crate::config::ConfigError;
 use child::Child;
 use plan::Plan;
+use zoolet_server::embed::config::ConfigError;
 
 /// How long the ensemble may take to serve; a big log takes its time to be read.
 const READY_LIMIT: Duration = Duration::from_mins(2);

@@ -1,6 +1,7 @@
 //! What is to be started, and where its files are.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::net::Ipv4Addr;
@@ -15,9 +16,10 @@ use zoolet_storage::{Disk, Identity, RealDisk};
 use super::UpError;
 use super::child::Child;
 use crate::cli::UpArgs;
-use crate::config::{self, HostPort, LoopbackPorts, Member, MemberRole, ServerConfig};
-use crate::entropy::{Entropy, RealEntropy};
-use crate::transport::ReservedPort;
+use zoolet_server::embed::ReservedPort;
+use zoolet_server::embed::config::{
+    self, HostPort, LoopbackPorts, Member, MemberRole, ServerConfig,
+};
 
 /// How many servers there are by default.
 const SERVERS_DEFAULT: u8 = 3;
@@ -361,10 +363,18 @@ fn make_secret(path: &Path) -> Result<(), UpError> {
     if path.try_exists().map_err(|source| file_error(path, source))? {
         return Ok(());
     }
-    let words = [(); 4].map(|()| format!("{:016x}", RealEntropy.number()));
-    let text = format!("{}\n", words.concat());
-    let written = write_durably(path, &text, SECRET_MODE);
+    let written = secret().and_then(|text| write_durably(path, &text, SECRET_MODE));
     written.map_err(|source| file_error(path, source))
+}
+
+/// Returns 32 random bytes as a line of text.
+fn secret() -> io::Result<String> {
+    let mut text = String::new();
+    for _ in 0..4 {
+        write!(text, "{:016x}", getrandom::u64()?).expect("a String takes everything");
+    }
+    text.push('\n');
+    Ok(text)
 }
 
 /// As many ports as `taken` has, which are free and not among them.

@@ -4,48 +4,66 @@ use std::future::Future;
 use std::io;
 use std::path::Path;
 
+use thiserror::Error;
 use tokio::io::AsyncReadExt;
 use tokio::signal::unix::{SignalKind, signal};
 use tracing::{info, warn};
 
 use crate::cli::ServeArgs;
-use crate::config::{self, ServerConfig};
-use crate::node::{Node, Seams, StartError};
+use zoolet_server::embed::config::{self, ConfigError, ServerConfig};
+use zoolet_server::embed::{Server, StartError};
+
+/// Why a server does not start, or cannot go on.
+#[derive(Debug, Error)]
+pub(crate) enum ServeError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// Signals cannot be handled.
+    #[error("cannot handle signals: {0}")]
+    Signals(io::Error),
+    /// The server does not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The server can no longer work.
+    #[error("the server has failed: {0}")]
+    Failed(String),
+}
 
 /// Runs the server that the arguments name.
-pub(crate) async fn serve(args: ServeArgs) -> Result<(), StartError> {
+pub(crate) async fn serve(args: ServeArgs) -> Result<(), ServeError> {
     let mut config = load(&args.config, args.id)?;
     config.start_mode = args.start_mode();
-    let stop = stop_requested(args.until_stdin_ends).map_err(StartError::Signals)?;
+    let stop = stop_requested(args.until_stdin_ends).map_err(ServeError::Signals)?;
     tokio::pin!(stop);
     info!(server = config.server_id.0, data_dir = %config.data_dir.display(), "starting");
-    let node = tokio::select! {
-        started = Node::start(config, Seams::real()) => started?,
+    let server = tokio::select! {
+        started = Server::start(config) => started?,
         reason = &mut stop => {
             // Like a kill: a server can be killed at any time.
             info!(reason, "stopped before it served");
             return Ok(());
         }
     };
-    let fatal = tokio::select! {
+    let failed = tokio::select! {
         reason = &mut stop => {
             info!(reason, "stopping");
             None
         }
-        why = node.fatal() => Some(why),
+        why = server.failed() => Some(why),
     };
-    match fatal {
+    match failed {
         None => {
-            node.shutdown().await;
+            server.shutdown().await;
             info!("stopped");
             Ok(())
         }
-        Some(why) => Err(StartError::Failed(why)),
+        Some(why) => Err(ServeError::Failed(why)),
     }
 }
 
 /// Reads the configuration, and logs what of it is not applicable.
-fn load(path: &Path, id: Option<u8>) -> Result<ServerConfig, StartError> {
+fn load(path: &Path, id: Option<u8>) -> Result<ServerConfig, ConfigError> {
     let (config, warnings) = config::load(path, id)?;
     for warning in warnings {
         warn!("{warning}");

@@ -4,22 +4,22 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::config::StartMode;
+use zoolet_server::embed::config::StartMode;
 
 /// A small ZooKeeper-compatible coordination server.
 #[derive(Debug, Parser)]
 #[command(name = "zoolet", version, about)]
-pub struct Cli {
+pub(crate) struct Cli {
     #[command(subcommand)]
-    pub command: Command,
+    pub(crate) command: Command,
     /// What to log: error, warn, info, debug, trace, or a filter as `RUST_LOG` takes it, which this
     /// overrides.
     #[arg(long, global = true, value_name = "FILTER")]
-    pub log: Option<String>,
+    pub(crate) log: Option<String>,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Command {
+pub(crate) enum Command {
     /// Start an ensemble of server processes on this machine and print its connect string.
     Up(UpArgs),
     /// Run one server from a cluster.toml or from ZooKeeper's zoo.cfg.
@@ -27,51 +27,51 @@ pub enum Command {
 }
 
 #[derive(Clone, Debug, Args)]
-pub struct UpArgs {
+pub(crate) struct UpArgs {
     /// How many servers to start, 3 by default; an odd number, because 3 and 4 both
     /// survive the loss of one. With --config the first N of its servers.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..=254))]
-    pub servers: Option<u8>,
+    pub(crate) servers: Option<u8>,
     /// Start the servers of this cluster.toml, with its settings. The other options go before
     /// what it says. Without --data-dir, up.json and up.lock are written beside it.
     #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
+    pub(crate) config: Option<PathBuf>,
     /// The first server's client port, 2181 by default; the others have the ones behind
     /// it.
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
-    pub client_port: Option<u16>,
+    pub(crate) client_port: Option<u16>,
     /// Where the servers keep their files, for the next start too. Without it, and without
     /// --config, a temporary directory, which is removed at the end.
     #[arg(long, value_name = "DIR")]
-    pub data_dir: Option<PathBuf>,
+    pub(crate) data_dir: Option<PathBuf>,
 }
 
 #[derive(Clone, Debug, Args)]
-pub struct ServeArgs {
+pub(crate) struct ServeArgs {
     /// A cluster.toml, or a zoo.cfg with its myid and dynamic configuration files.
     #[arg(long, value_name = "FILE")]
-    pub config: PathBuf,
+    pub(crate) config: PathBuf,
     /// Which of the configured servers this is; takes the place of the myid file.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8))]
-    pub id: Option<u8>,
+    pub(crate) id: Option<u8>,
     /// Wait until the ensemble takes this server in, and never found one: for a server whose data is
     /// lost while the others have theirs, as an addition to what it finds out by itself.
     #[arg(long, conflicts_with = "force_new_ensemble")]
-    pub join: bool,
+    pub(crate) join: bool,
     /// DANGER: make a new ensemble of this server alone, with the data that it has, for when a
     /// majority is lost for good. Whatever it lacks of what was acknowledged is gone. The servers of
     /// the old ensemble are refused from then on; empty their directories, and they are taken in.
     /// For one start only.
     #[arg(long)]
-    pub force_new_ensemble: bool,
+    pub(crate) force_new_ensemble: bool,
     /// Stop when standard input ends: how a supervisor makes sure that no server outlives it.
     #[arg(long, hide = true)]
-    pub until_stdin_ends: bool,
+    pub(crate) until_stdin_ends: bool,
 }
 
 impl ServeArgs {
     /// Returns what this start may do about the founding of the ensemble.
-    pub fn start_mode(&self) -> StartMode {
+    pub(crate) fn start_mode(&self) -> StartMode {
         if self.force_new_ensemble {
             StartMode::ForceNew
         } else if self.join {

@@ -1,0 +1,49 @@
+//! The `zoolet` program: an ensemble on this machine, or one server of an ensemble.
+
+mod cli;
+mod logging;
+mod serve;
+mod up;
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Command};
+
+/// Does what the command line says. A server that cannot start, or cannot go on, ends with exit
+/// code 1 and one line that says why.
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let done = match logging::start(cli.log.as_deref()) {
+        Ok(()) => execute(cli),
+        Err(error) => Err(format!("cannot log: {error}")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            // If standard error is gone as well the error is lost.
+            let _ = writeln!(io::stderr(), "zoolet: {why}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn execute(cli: Cli) -> Result<(), String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("cannot start threads: {error}"))?;
+    let done = match cli.command {
+        Command::Up(args) => {
+            runtime.block_on(up::up(args, cli.log)).map_err(|error| error.to_string())
+        }
+        Command::Serve(args) => {
+            runtime.block_on(serve::serve(args)).map_err(|error| error.to_string())
+        }
+    };
+    // What still blocks is a read of standard input, or a start that no caller waits for any more.
+    runtime.shutdown_background();
+    done
+}

@@ -1,0 +1,17 @@
+//! The configuration of a server, read from a file or made by a program.
+//!
+//! [`load`] reads one server of a `cluster.toml` or of Apache `ZooKeeper`'s `zoo.cfg`, and
+//! [`load_ensemble`] all servers of a `cluster.toml`. [`ServerConfig::default`] is a standalone
+//! server, and [`ServerConfig::loopback_ensemble`] makes the servers of an ensemble on this machine.
+//!
+//! Each field of [`ServerConfig`] says its unit; its range is that of the key of the same name in the
+//! commented `cluster.toml` of the repository. The readers check the ranges, and what a program sets
+//! itself is taken as it is.
+
+pub use zoolet_replica::{FeatureLevel, ServerId};
+
+pub use crate::config::{
+    AuthConfig, ConfigError, DigestAlgorithm, EnsembleConfig, FourLetterConfig, HostPort, Limits,
+    LogConfig, LoopbackPorts, Member, MemberRole, ServerConfig, SessionConfig, SnapshotConfig,
+    StartMode, Warning, Words, ZnodeConfig, load, load_ensemble, to_cluster_toml,
+};
