@@ -22,7 +22,7 @@ const SCRIPTS: [&str; 7] = ["create", "read", "write", "acl", "watches", "quota"
 /// the change before that; the leader itself has not.
 const AT_LEADER: [&str; 2] = ["acl", "quota"];
 /// How long an election may take.
-const LEADER_MAX: Duration = Duration::from_secs(60);
+const LEADER_MAX: Duration = Duration::from_mins(1);
 /// How long a recording waits for events that it does not know of.
 const EVENTS_WHILE_RECORDING: Duration = Duration::from_millis(700);
 
