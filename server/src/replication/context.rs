@@ -33,7 +33,7 @@ use super::replacement::Replacer;
 use super::rpc_server::RpcServer;
 use super::snapshot_scheduler::SnapshotScheduler;
 use super::supervisor::Supervisor;
-use super::{options, reconfig, status, sync};
+use super::{options, reconfig, status, sync, touches};
 use crate::fatal::Fatal;
 use crate::peer::node_id::directory_of;
 use crate::peer::{self, Lane, LinkOptions, Links, PeerPort, PeerPortOptions, Service};
@@ -245,7 +245,7 @@ impl RaftContext {
         let changes = Arc::clone(&self.changes);
         let reconfigs = reconfig::serve_reconfigs(Arc::clone(&proposer), changes);
         self.spawn(&mut tasks, "reconfigurations", reconfigs);
-        let touches = sync::send_touches(proposer, Arc::clone(&machine), handle.clone(), links);
+        let touches = touches::send_touches(proposer, Arc::clone(&machine), handle.clone(), links);
         self.spawn(&mut tasks, "touched sessions", touches);
         self.spawn(&mut tasks, "supervisor", self.supervisor(timing).run());
         let notifier = CommitNotifier { handle, applied: self.applied.clone() };

@@ -39,6 +39,7 @@ mod snapshot_scheduler;
 mod status;
 mod supervisor;
 mod sync;
+mod touches;
 mod transfer;
 
 #[cfg(test)]

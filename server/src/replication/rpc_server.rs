@@ -20,7 +20,7 @@ use super::leader_contact::LeaderContact;
 use super::levels::{Ceiling, LevelAdmission, encode_level};
 use super::machine::Machine;
 use super::reconfig::Reconfigurer;
-use super::sync::{decode_sessions, encode_sessions};
+use super::touches::{decode_sessions, encode_sessions};
 use crate::consensus::{Append, LaterAnswer, LeaderVote};
 use crate::peer::node_id::{directory_of, node_id};
 use crate::peer::{Answer, Call, PeerIdentity, RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER, Service};

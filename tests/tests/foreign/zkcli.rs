@@ -10,7 +10,7 @@ use std::time::Duration;
 use std::{env, fs};
 
 use zoolet_tests::apache::{self, Apache};
-use zoolet_tests::servers::Servers;
+use zoolet_tests::servers::{LEADER_MAX, Servers};
 use zoolet_tests::tools;
 use zoolet_tests::zk_cli::{self, Surroundings};
 use zoolet_tests::zoolet::Zoolet;
@@ -21,8 +21,6 @@ const SCRIPTS: [&str; 7] = ["create", "read", "write", "acl", "watches", "quota"
 /// applied yet (its record of changes under way keeps the old one). A follower may have answered
 /// the change before that; the leader itself has not.
 const AT_LEADER: [&str; 2] = ["acl", "quota"];
-/// How long an election may take.
-const LEADER_MAX: Duration = Duration::from_mins(1);
 /// How long a recording waits for events that it does not know of.
 const EVENTS_WHILE_RECORDING: Duration = Duration::from_millis(700);
 
