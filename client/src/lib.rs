@@ -32,6 +32,7 @@ mod hosts;
 mod options;
 pub mod recipes;
 mod session;
+mod version;
 mod watched_event;
 mod watcher;
 
@@ -41,9 +42,15 @@ pub use connector::{Connecting, Connector, Resolving, TcpConnector, Transport};
 pub use error::{Error, ErrorKind};
 pub use options::ClientOptions;
 pub use session::{SessionInfo, SessionState};
+pub use version::Version;
 pub use watched_event::WatchedEvent;
 pub use watcher::{OneshotWatcher, PersistentWatcher};
+
+/// The buffer of data that is read: a slice of a reply, which clones share.
+pub use bytes::Bytes;
+/// The wire protocol: the bodies of [`Request`] and [`Reply`] for [`Client::call`].
+pub use zoolet_jute as jute;
 pub use zoolet_jute::{
-    Acl, AddWatchMode, ClientInfo, CreateMode, ErrorCode, EventType, Id, SessionId, Stat,
-    WatcherType, Zxid, perms,
+    Acl, AddWatchMode, ClientInfo, CreateMode, DecodeError, ErrorCode, EventType, Id, MultiResult,
+    OpCode, Reply, Request, SessionId, Stat, WatcherType, Zxid, perms,
 };

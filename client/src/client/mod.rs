@@ -12,6 +12,7 @@ mod watching;
 mod weak;
 mod znodes;
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -35,7 +36,7 @@ use crate::session::pending::{Answer, Effect};
 use crate::session::route::{Failures, Route};
 use crate::session::task::Task;
 use crate::session::{SessionInfo, SessionState};
-use crate::{ClientOptions, ConnectString, Error, ErrorKind};
+use crate::{ClientOptions, ConnectString, Error, ErrorKind, Version};
 
 /// A session with an ensemble. Clones are handles of the same session and cost next to nothing; it
 /// is closed when the last of them is dropped.
@@ -45,6 +46,7 @@ use crate::{ClientOptions, ConnectString, Error, ErrorKind};
 /// must fit into a frame of the servers' `jute.maxbuffer`, 1 MiB by default: see
 /// [`request_bytes_max`](ClientOptions::request_bytes_max).
 #[derive(Clone, Debug)]
+#[must_use = "dropping the last handle closes the session, and its ephemeral znodes are deleted"]
 pub struct Client {
     handle: Arc<Handle>,
     state: watch::Receiver<SessionState>,
@@ -175,6 +177,7 @@ impl Client {
     /// Leaves the session to another client, in this process or another, that
     /// [resumes](ClientOptions::resume) it: its ephemeral znodes stay, if that is done before the
     /// session timeout has passed. Calls that are not answered yet fail; watches end.
+    #[must_use = "without what this returns no client can resume the session"]
     pub async fn detach(self) -> SessionInfo {
         self.handle.calls.end(Ending::Detach);
         // An error tells that the task is gone, which is as good.
@@ -212,6 +215,22 @@ impl Client {
         read: impl FnOnce(Reply) -> Result<T, Error> + Send + 'static,
     ) -> Call<T> {
         self.ask(request, None, |answer| read(answer?.1))
+    }
+
+    /// The same of a call that expects a version.
+    pub(crate) fn ask_at<N, T>(
+        &self,
+        version: Version<N>,
+        request: impl FnOnce(N) -> Request,
+        read: impl FnOnce(Reply) -> Result<T, Error> + Send + 'static,
+    ) -> Call<T>
+    where
+        N: Copy + PartialEq + From<i8> + fmt::Display,
+    {
+        match version.number() {
+            Ok(version) => self.ask_for(request(version), read),
+            Err(kind) => Call::new(Err(Error::unsent(kind)), |answer| read(answer?.1)),
+        }
     }
 
     /// Whether both are handles of one session with one chroot, so that a path means one znode.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use zoolet_jute::{Acl, CreateMode, ErrorCode, EventType};
 
-use crate::{Client, Error, ErrorKind, Transaction};
+use crate::{Client, Error, ErrorKind, Transaction, Version};
 
 use super::local_address::local_address;
 use super::name::join;
@@ -200,7 +200,7 @@ impl DoubleBarrier {
                 Some(rest) => left = rest,
                 None => break,
             }
-            transaction = transaction.check(&path, -1);
+            transaction = transaction.check(&path, Version::Any);
         }
         match self.create_ready(transaction).commit().await {
             // Others may have ACLs of their own, by which not everyone can check them.
@@ -219,7 +219,7 @@ impl DoubleBarrier {
 
 /// A member that has entered a [`DoubleBarrier`]. Dropping it leaves without waiting for others.
 #[derive(Debug)]
-#[must_use = "a member that is dropped has left"]
+#[must_use = "dropping a member leaves the barrier without waiting for the others"]
 pub struct Entered {
     queue_node: QueueNode,
 }

@@ -23,6 +23,7 @@ const READS_MAX: usize = 64;
 
 /// A znode as the mirror knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CachedNode {
     /// Its data.
     pub data: Bytes,
@@ -30,7 +31,8 @@ pub struct CachedNode {
     pub stat: Stat,
 }
 
-/// What has changed in the mirror.
+/// What has changed in the mirror. Exhaustive, so that a program that follows the changes follows all
+/// of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CacheChange {
     /// A znode has come.
@@ -61,6 +63,7 @@ type Nodes = BTreeMap<String, CachedNode>;
 /// client is disconnected. Values that come and go between two reads are not seen; nor are znodes
 /// that the session may not read, nor what is below them.
 #[derive(Debug)]
+#[must_use = "dropping a cache ends the mirror"]
 pub struct Cache {
     nodes: Arc<Mutex<Nodes>>,
     changes: broadcast::Sender<CacheChange>,
@@ -246,7 +249,8 @@ impl Mirror {
                 | EventType::None
                 | EventType::DataWatchRemoved
                 | EventType::ChildWatchRemoved
-                | EventType::PersistentWatchRemoved => {}
+                | EventType::PersistentWatchRemoved
+                | _ => {}
             }
         }
         for step in steps {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 use zoolet_jute::{Acl, CreateMode, ErrorCode, Stat};
 
-use crate::{Client, Error, ErrorKind, OneshotWatcher};
+use crate::{Client, Error, ErrorKind, OneshotWatcher, Version};
 
 use super::name::split;
 use super::retry::{ensure_containers, is_no_node, retry_transient};
@@ -15,7 +15,8 @@ use super::write_marker::WriteMarker;
 /// The longest wait before another attempt at a number that others change too.
 const CONTENTION_WAIT_MAX: Duration = Duration::from_millis(50);
 
-/// A number and the version of the znode that holds it.
+/// A number and the version of the znode that holds it. Exhaustive: a program may keep both and
+/// construct it again for [`SharedCount::try_set`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Versioned<T> {
     /// The number.
@@ -72,8 +73,9 @@ impl SharedCount {
     pub async fn set(&self, value: i32) -> Result<(), Error> {
         let bytes = value.to_be_bytes();
         loop {
-            let write =
-                self.marker.commit(|transaction| transaction.set_data(&self.path, &bytes, -1));
+            let write = self
+                .marker
+                .commit(|transaction| transaction.set_data(&self.path, &bytes, Version::Any));
             match write.await {
                 Ok(()) => return Ok(()),
                 Err(error) if is_no_node(&error) => self.create().await?,
@@ -89,9 +91,9 @@ impl SharedCount {
             return Err(nameless_version(&self.path));
         }
         let bytes = value.to_be_bytes();
-        let write = self
-            .marker
-            .commit(|transaction| transaction.set_data(&self.path, &bytes, previous.version));
+        let write = self.marker.commit(|transaction| {
+            transaction.set_data(&self.path, &bytes, Version::Exactly(previous.version))
+        });
         match write.await {
             Ok(()) => Ok(true),
             Err(error) => lost_race(error).map(|()| false),
@@ -136,8 +138,9 @@ impl Counter {
     pub async fn set(&self, value: i64) -> Result<(), Error> {
         let bytes = value.to_be_bytes();
         loop {
-            let write =
-                self.marker.commit(|transaction| transaction.set_data(&self.path, &bytes, -1));
+            let write = self
+                .marker
+                .commit(|transaction| transaction.set_data(&self.path, &bytes, Version::Any));
             match write.await {
                 Ok(()) => return Ok(()),
                 Err(error) if is_no_node(&error) => {
@@ -206,9 +209,9 @@ impl Counter {
         let outcome = match version {
             Some(-1) => return Err(nameless_version(&self.path)),
             Some(version) => {
-                let part = self
-                    .marker
-                    .commit(|transaction| transaction.set_data(&self.path, &bytes, version));
+                let part = self.marker.commit(|transaction| {
+                    transaction.set_data(&self.path, &bytes, Version::Exactly(version))
+                });
                 part.await
             }
             None => {

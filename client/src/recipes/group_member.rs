@@ -17,6 +17,7 @@ use super::retry::within;
 /// A member of a group, beside Curator's `GroupMember` on the same path: an ephemeral znode with
 /// the member's id as its name, and a mirror of all of them.
 #[derive(Debug)]
+#[must_use = "dropping a member leaves the group"]
 pub struct GroupMember {
     node: PersistentNode,
     cache: Cache,

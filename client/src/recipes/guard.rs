@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use zoolet_jute::{MultiResult, Stat};
 
-use crate::{Client, Error, ErrorKind, Transaction};
+use crate::{Client, Error, ErrorKind, Transaction, Version};
 
 use super::queue_node::QueueNode;
 use super::sentry::Sentry;
@@ -40,6 +40,7 @@ impl fmt::Display for FencingToken {
 
 /// Why a lock is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Loss {
     /// The session has ended, or may have: the client has heard nothing for so long that the
     /// servers could give the lock away.
@@ -75,7 +76,7 @@ impl Hold {
 /// A lock that is held. Release it with [`release`](Self::release); a guard that is dropped is
 /// released in the background, as soon as a server can be reached.
 #[derive(Debug)]
-#[must_use = "a guard that is dropped releases its lock"]
+#[must_use = "dropping a guard releases its lock"]
 pub struct LockGuard {
     hold: Arc<Hold>,
 }
@@ -167,8 +168,8 @@ impl LockGuard {
         self.client().transaction().while_held(checks)
     }
 
-    /// Writes the data of a znode of this version, −1 for any, if the lock is still held.
-    pub async fn write(&self, path: &str, data: &[u8], version: i32) -> Result<Stat, Error> {
+    /// Writes the data of a znode of this version if the lock is still held.
+    pub async fn write(&self, path: &str, data: &[u8], version: Version) -> Result<Stat, Error> {
         write(self.guarded(), path, data, version).await
     }
 
@@ -188,7 +189,7 @@ pub(crate) async fn write(
     transaction: Transaction<'_>,
     path: &str,
     data: &[u8],
-    version: i32,
+    version: Version,
 ) -> Result<Stat, Error> {
     let (_, mut results) = transaction.set_data(path, data, version).commit().await?;
     match results.pop() {

@@ -8,7 +8,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use zoolet_jute::{Acl, Stat};
 
-use crate::{Client, Error, ErrorKind, Transaction};
+use crate::{Client, Error, ErrorKind, Transaction, Version};
 
 use super::guard::{FencingToken, write};
 use super::name::{Sequence, in_order, join};
@@ -21,6 +21,7 @@ const LATCH_BASE: &str = "latch-";
 
 /// When a leader stops to be one that has lost its connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Suspension {
     /// At once: Curator's default. When the session is resumed it goes to the end of the queue.
     #[default]
@@ -31,6 +32,7 @@ pub enum Suspension {
 
 /// Where a contender stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LeadershipState {
     /// Another one leads, or none does at the moment.
     Waiting,
@@ -47,6 +49,7 @@ pub enum LeadershipState {
 
 /// One of those who contend, as the others see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Participant {
     /// The path of its znode.
     pub path: String,
@@ -62,6 +65,7 @@ pub struct Participant {
 /// and not to one that is about to end (CURATOR-696). What a leader writes should be
 /// [guarded](Self::guarded) or carry the token: the state is what the client knew last.
 #[derive(Debug)]
+#[must_use = "dropping a latch stops contending and gives the leadership up"]
 pub struct LeaderLatch {
     client: Client,
     path: String,
@@ -222,8 +226,8 @@ impl LeaderLatch {
         }
     }
 
-    /// Writes the data of a znode of this version, −1 for any, if it still leads.
-    pub async fn write(&self, path: &str, data: &[u8], version: i32) -> Result<Stat, Error> {
+    /// Writes the data of a znode of this version if it still leads.
+    pub async fn write(&self, path: &str, data: &[u8], version: Version) -> Result<Stat, Error> {
         write(self.guarded()?, path, data, version).await
     }
 

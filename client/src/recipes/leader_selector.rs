@@ -14,6 +14,7 @@ use super::session;
 
 /// How a term of leadership ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Term<T> {
     /// The work came to its end, with this result.
     Done(T),

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Client, Error};
+use crate::{Client, Error, Version};
 
 use super::guard::LockGuard;
 use super::name::{LOCK_BASE, Sequence, in_order, join};
@@ -29,7 +29,7 @@ use super::wait_meter::WaitMeter;
 /// let guard = mutex.acquire().await?;
 /// tokio::select! {
 ///     // The work, which hands `guard.token()` to everything that it writes to.
-///     written = guard.write("/report", b"done", -1) => drop(written?),
+///     written = guard.write("/report", b"done", Version::Any) => drop(written?),
 ///     loss = guard.lost() => eprintln!("the lock is lost: {loss:?}"),
 /// }
 /// guard.release().await?;
@@ -110,7 +110,9 @@ impl Mutex {
     /// Asks the holder or waiter whose znode this is to give up its place, as Curator's `Revoker`
     /// does. Whether it heeds is its own matter; see [`LockGuard::revocation`].
     pub async fn request_revocation(client: &Client, participant: &str) -> Result<(), Error> {
-        retry_transient(client, || client.set_data(participant, REVOKE_MESSAGE, -1)).await.map(drop)
+        retry_transient(client, || client.set_data(participant, REVOKE_MESSAGE, Version::Any))
+            .await
+            .map(drop)
     }
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use zoolet_jute::{CreateMode, ErrorCode, Stat};
 
-use crate::{Client, Error, ErrorKind};
+use crate::{Client, Error, ErrorKind, Version};
 
 use super::name::{ProtectedId, Sequence, join, split};
 use super::retry::{
@@ -37,6 +37,7 @@ enum Presence {
 /// about to end, and is waited for. It is deleted when this is closed or dropped, whatever its mode,
 /// and also when an error that does not end the session ends this: then in the background.
 #[derive(Debug)]
+#[must_use = "dropping a persistent node deletes its znode"]
 pub struct PersistentNode {
     presence: watch::Receiver<Presence>,
     data: watch::Sender<Bytes>,
@@ -298,7 +299,7 @@ impl Keeper {
                 let wanted = self.wanted.borrow_and_update().clone();
                 if data != wanted {
                     match retry_transient(&self.kept.client, || {
-                        self.kept.client.set_data(&path, &wanted, -1)
+                        self.kept.client.set_data(&path, &wanted, Version::Any)
                     })
                     .await
                     {

@@ -128,7 +128,7 @@ impl ReadWriteLock {
 
 /// A lock that is held for writing. What every guard can do comes from [`LockGuard`].
 #[derive(Debug)]
-#[must_use = "a guard that is dropped releases its lock"]
+#[must_use = "dropping a guard releases its lock"]
 pub struct WriteGuard {
     guard: LockGuard,
     options: LockOptions,

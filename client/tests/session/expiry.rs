@@ -4,7 +4,9 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, advance, sleep_until};
-use zoolet_client::{AddWatchMode, ErrorCode, ErrorKind, EventType, SessionId, SessionState};
+use zoolet_client::{
+    AddWatchMode, ErrorCode, ErrorKind, EventType, SessionId, SessionState, Version,
+};
 use zoolet_jute::{Reply, Request, Stat, Xid};
 
 use crate::script::{SESSION, Servers, TIMEOUT};
@@ -67,7 +69,7 @@ async fn a_half_open_connection_is_given_up_although_requests_go_into_it() {
     let mut servers = Servers::new();
     let (client, connection) = servers.client().await;
     let (began_at, data) = (Instant::now(), vec![7; 3_000]);
-    let calls: Vec<_> = (0..100).map(|_| client.set_data("/a", &data, -1)).collect();
+    let calls: Vec<_> = (0..100).map(|_| client.set_data("/a", &data, Version::Any)).collect();
     for call in calls {
         assert_eq!(call.await.unwrap_err().kind(), &ErrorKind::ConnectionLoss);
     }
@@ -130,7 +132,7 @@ async fn a_refusal_of_the_session_does_not_prolong_it() {
     let (client, mut connection) = servers.client().await;
     let before = client.remaining();
     advance(TIMEOUT / 10).await;
-    let call = client.delete("/a", -1);
+    let call = client.delete("/a", Version::Any);
     let (xid, _) = connection.request().await;
     connection.answer(xid, Err(ErrorCode::SessionExpired)).await;
     let error = call.await.unwrap_err();
@@ -149,7 +151,7 @@ async fn a_session_that_has_expired_fails_everything_for_good() {
         let mut watch = watch.await.unwrap();
         drop(connection);
         let mut connection = servers.accept().await;
-        let waiting = client.delete("/a", -1);
+        let waiting = client.delete("/a", Version::Any);
         connection.hello().await;
         connection.welcome(answered, timeout_ms, false).await;
 
