@@ -19,6 +19,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
+use tracing::{Instrument, field, info_span};
 use zoolet_jute::{OpCode, Reply, Request, Zxid};
 
 use self::background::Background;
@@ -91,7 +92,9 @@ impl Client {
         let calls = Arc::new(Calls::new(options.request_bytes_max));
         let failures = Failures::default();
         let route = Route::new(Hosts::new(addresses, seed), options.connector, failures.clone());
-        tokio::spawn(Task::new(route, Arc::clone(&calls), core).run());
+        // It outlives the span in which the program connects.
+        let span = info_span!(parent: None, "session", id = field::Empty);
+        tokio::spawn(Task::new(route, Arc::clone(&calls), core).run().instrument(span));
         let handle = Arc::new(Handle { calls, info, lease, background: Background::default() });
         let mut client = Self { handle, state, chroot };
         client.wait_served(connect_timeout, &failures).await?;

@@ -19,6 +19,22 @@ use super::retry::{
 const READY: &str = "ready";
 
 /// A barrier that holds all clients up while its znode exists: Curator's `DistributedBarrier`.
+///
+/// ```
+/// # zoolet_doctest::with_client(async |client| {
+/// use zoolet_client::recipes::Barrier;
+///
+/// let barrier = Barrier::new(&client, "/upgrade");
+/// barrier.set().await?;
+/// let waiting = tokio::spawn({
+///     let barrier = barrier.clone();
+///     async move { barrier.wait().await }
+/// });
+/// barrier.remove().await?;
+/// waiting.await??;
+/// # Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct Barrier {
     client: Client,
@@ -71,6 +87,18 @@ const CHECK_BYTES: usize = 17;
 
 /// A barrier that a number of members enter together and leave together: Curator's
 /// `DistributedDoubleBarrier`.
+///
+/// ```
+/// # zoolet_doctest::with_client(async |client| {
+/// use zoolet_client::recipes::DoubleBarrier;
+///
+/// let barrier = DoubleBarrier::new(&client, "/computation", 2);
+/// let (one, other) = tokio::try_join!(barrier.enter(), barrier.enter())?;
+/// // Both have entered: the computation.
+/// tokio::try_join!(one.leave(), other.leave())?;
+/// # Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct DoubleBarrier {
     client: Client,

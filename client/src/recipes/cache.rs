@@ -62,6 +62,23 @@ type Nodes = BTreeMap<String, CachedNode>;
 /// It follows the tree and does not lead it: a read may be a moment old, and older while the
 /// client is disconnected. Values that come and go between two reads are not seen; nor are znodes
 /// that the session may not read, nor what is below them.
+///
+/// ```
+/// # zoolet_doctest::with_client(async |client| {
+/// use zoolet_client::CreateMode;
+/// use zoolet_client::recipes::{Cache, CacheChange};
+///
+/// client.create("/config", b"", CreateMode::Persistent).await?;
+/// let cache = Cache::start(&client, "/config");
+/// cache.ready().await?;
+/// let mut changes = cache.subscribe();
+/// client.create("/config/limit", b"7", CreateMode::Persistent).await?;
+/// let change = changes.recv().await?;
+/// assert!(matches!(change, CacheChange::Created(path, _) if path == "/config/limit"));
+/// assert_eq!(cache.get("/config/limit").expect("it is mirrored").data.as_ref(), b"7");
+/// # Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping a cache ends the mirror"]
 pub struct Cache {

@@ -28,6 +28,19 @@ pub struct Versioned<T> {
 /// A 32-bit number that is read often and written seldom: Curator's `SharedCount`, and kazoo's
 /// `Counter` with `support_curator`. The znode holds it big-endian. Its writes have helper znodes, as
 /// those of a [`Counter`] do.
+///
+/// ```
+/// # zoolet_doctest::with_client(async |client| {
+/// use zoolet_client::recipes::SharedCount;
+///
+/// let permits = SharedCount::new(&client, "/permits", 4);
+/// let now = permits.get().await?;
+/// assert_eq!(now.value, 4);
+/// assert!(permits.try_set(now, 5).await?);
+/// assert!(!permits.try_set(now, 6).await?, "it was written since");
+/// # Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct SharedCount {
     client: Client,
@@ -113,6 +126,19 @@ impl SharedCount {
 /// session that may not, because the parent of the path does not let it CREATE, writes without it:
 /// then a lost reply is an error for which [`Error::may_have_happened`] is true, and nothing is
 /// repeated.
+///
+/// ```
+/// # zoolet_doctest::with_client(async |client| {
+/// use zoolet_client::recipes::Counter;
+///
+/// let counter = Counter::new(&client, "/orders/count");
+/// assert_eq!(counter.add(10).await?, 10);
+/// assert_eq!(counter.increment().await?, 11);
+/// assert!(counter.compare_and_set(11, 0).await?);
+/// assert_eq!(counter.get().await?, 0);
+/// # Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct Counter {
     client: Client,

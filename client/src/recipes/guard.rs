@@ -10,7 +10,7 @@ use zoolet_jute::{MultiResult, Stat};
 use crate::{Client, Error, ErrorKind, Transaction, Version};
 
 use super::queue_node::QueueNode;
-use super::sentry::Sentry;
+use super::sentry::{Sentry, warn_of_loss};
 
 /// A number that grows with every grant of a lock, over all clients, sessions and servers.
 ///
@@ -52,11 +52,12 @@ pub enum Loss {
 /// The places that are held, and under which token.
 #[derive(Debug)]
 struct Hold {
+    /// Begun with the first look, and shared by all of them. Dropped first: it must not take the
+    /// clean-up of the place for a loss.
+    sentry: OnceLock<Sentry>,
     queue_node: QueueNode,
     paths: Vec<String>,
     token: FencingToken,
-    /// Begun with the first look, and shared by all of them.
-    sentry: OnceLock<Sentry>,
 }
 
 impl Hold {
@@ -70,6 +71,18 @@ impl Hold {
                 queue_node.czxid(),
             )
         })
+    }
+
+    async fn release(self) -> Result<bool, Error> {
+        // The sentry lives on until the place is left: it wakes those who wait for the end.
+        let Self { sentry, queue_node, paths, token: _ } = self;
+        let was_logged = sentry.get().is_some_and(Sentry::settle);
+        let client = queue_node.client().clone();
+        let was_held = queue_node.leave().await?;
+        if !was_held && !was_logged {
+            warn_of_loss(&client, paths.first());
+        }
+        Ok(was_held)
     }
 }
 
@@ -178,7 +191,7 @@ impl LockGuard {
     /// releases it; the others answer true at once.
     pub async fn release(self) -> Result<bool, Error> {
         match Arc::into_inner(self.hold) {
-            Some(hold) => hold.queue_node.leave().await,
+            Some(hold) => hold.release().await,
             None => Ok(true),
         }
     }

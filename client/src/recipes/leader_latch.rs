@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
+use tracing::warn;
 use zoolet_jute::{Acl, Stat};
 
 use crate::{Client, Error, ErrorKind, Transaction, Version};
@@ -64,6 +65,20 @@ pub struct Participant {
 /// The contender with the lowest number leads. It checks that the znode belongs to its own session
 /// and not to one that is about to end (CURATOR-696). What a leader writes should be
 /// [guarded](Self::guarded) or carry the token: the state is what the client knew last.
+///
+/// ```
+/// # zoolet_doctest::with_client(async |client| {
+/// use zoolet_client::recipes::LeaderLatch;
+///
+/// let latch = LeaderLatch::start(&client, "/leader", "server-1");
+/// let token = latch.lead().await?;
+/// println!("leads under token {token}");
+/// assert!(latch.is_leader());
+/// assert_eq!(latch.participants().await?[0].id, "server-1");
+/// latch.close().await?;
+/// # Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping a latch stops contending and gives the leadership up"]
 pub struct LeaderLatch {
@@ -314,6 +329,9 @@ impl Contender {
         };
         tokio::select! {
             error = self.contend(adopts) => {
+                if !error.ends_session() {
+                    warn!(path = self.path, %error, "a latch has stopped contending");
+                }
                 self.standing.send_replace(LeadershipState::Ended(error.kind().clone()));
             }
             () = stopped => {
@@ -402,14 +420,24 @@ impl Contender {
             std::future::pending::<()>().await;
         }
         let mut run_out = self.run_out.subscribe();
-        tokio::select! {
-            () = self.client.lost() => {}
-            _ = run_out.wait_for(|run_out| *run_out == Some(token)) => {}
+        let (stay, why) = tokio::select! {
+            () = self.client.lost() => (Stay::Served, "the session may have ended"),
+            _ = run_out.wait_for(|run_out| *run_out == Some(token)) => {
+                (Stay::Served, "its lease had run out when the program asked")
+            }
             gone = wait_gone(&self.client, &path, queue_node.czxid()) => {
-                return gone.map(|()| Stay::Gone);
+                gone.map(|()| (Stay::Gone, "its znode was deleted"))?
             }
             () = session::suspended(&self.client),
-                if self.suspension == Suspension::StepDown => {}
+                if self.suspension == Suspension::StepDown =>
+            {
+                (Stay::Served, "the connection was lost")
+            }
+        };
+        let session = self.client.session().id;
+        warn!(%session, path, %token, why, "the leadership is lost");
+        if matches!(stay, Stay::Gone) {
+            return Ok(stay);
         }
         self.standing.send_replace(LeadershipState::Waiting);
         session::resumed(&self.client).await;

@@ -90,6 +90,18 @@ impl Lockable for WriteLock {
 /// and released in reverse; programs that share locks have to list them in one order.
 ///
 /// The locks are znodes of their own kinds: a `MultiLock` writes none itself.
+///
+/// ```
+/// # zoolet_doctest::with_client(async |client| {
+/// use zoolet_client::recipes::{Mutex, MultiLock};
+///
+/// let both = MultiLock::mutexes(&client, ["/locks/debit", "/locks/credit"]);
+/// let guard = both.acquire().await?;
+/// assert!(Mutex::new(&client, "/locks/debit").try_acquire().await?.is_none());
+/// assert!(guard.release().await?, "held to the end");
+/// # Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug)]
 pub struct MultiLock {
     locks: Vec<Box<dyn Lockable>>,

@@ -21,10 +21,12 @@ use super::wait_meter::WaitMeter;
 /// the lock when no number is lower. A waiter watches the znode in front of its own. The lock is
 /// re-entered through its guard: see [`LockGuard::reenter`].
 ///
-/// ```no_run
-/// # async fn example(client: zoolet_client::Client) -> Result<(), zoolet_client::Error> {
+/// ```
+/// # zoolet_doctest::with_client(async |client| {
 /// use zoolet_client::recipes::Mutex;
+/// use zoolet_client::{CreateMode, Version};
 ///
+/// client.create("/report", b"", CreateMode::Persistent).await?;
 /// let mutex = Mutex::new(&client, "/locks/report");
 /// let guard = mutex.acquire().await?;
 /// tokio::select! {
@@ -32,9 +34,9 @@ use super::wait_meter::WaitMeter;
 ///     written = guard.write("/report", b"done", Version::Any) => drop(written?),
 ///     loss = guard.lost() => eprintln!("the lock is lost: {loss:?}"),
 /// }
-/// guard.release().await?;
+/// assert!(guard.release().await?, "held to the end");
 /// # Ok(())
-/// # }
+/// # }).unwrap();
 /// ```
 #[derive(Clone, Debug)]
 pub struct Mutex {

@@ -36,6 +36,25 @@ enum Presence {
 /// An ephemeral znode of another session is not taken over: it goes with that session, which may be
 /// about to end, and is waited for. It is deleted when this is closed or dropped, whatever its mode,
 /// and also when an error that does not end the session ends this: then in the background.
+///
+/// ```
+/// # zoolet_doctest::with_client(async |client| {
+/// use zoolet_client::recipes::PersistentNode;
+/// use zoolet_client::{CreateMode, Version};
+///
+/// let node = PersistentNode::start(&client, "/alive/1", CreateMode::Ephemeral, b"10.0.0.1")?;
+/// let path = node.path().await?;
+/// let created = client.get_watched(&path).await?.2;
+/// client.delete(&path, Version::Any).await?;
+/// created.await?;
+/// // It comes back.
+/// while client.exists(&path).await?.is_none() {
+///     tokio::task::yield_now().await;
+/// }
+/// node.close().await?;
+/// # Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug)]
 #[must_use = "dropping a persistent node deletes its znode"]
 pub struct PersistentNode {

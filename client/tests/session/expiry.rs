@@ -9,6 +9,7 @@ use zoolet_client::{
 };
 use zoolet_jute::{Reply, Request, Stat, Xid};
 
+use crate::log::Log;
 use crate::script::{SESSION, Servers, TIMEOUT};
 
 /// What timers and tasks may add to an exact moment.
@@ -166,4 +167,25 @@ async fn a_session_that_has_expired_fails_everything_for_good() {
         assert_eq!(client.remaining(), Duration::ZERO);
         client.lost().await;
     }
+}
+
+/// One line for the loss that may be one, one for the end, with the session and its server.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_expires_is_logged_once() {
+    let (log, _recording) = Log::begin();
+    let mut servers = Servers::new();
+    // The server falls silent, and no other is there.
+    let (client, _silent) = servers.client().await;
+    client.state().wait_for(|state| *state == SessionState::Lost).await.unwrap();
+    let lost = log.warnings();
+    assert_eq!(lost.len(), 1, "{lost:#?}");
+    let session = format!("session{{id={SESSION}}}");
+    assert!(lost[0].contains("may be lost") && lost[0].contains(&session), "{lost:#?}");
+    let mut connection = servers.accept().await;
+    connection.hello().await;
+    connection.welcome(SessionId::NONE, 0, false).await;
+    assert_eq!(client.exists("/a").await.unwrap_err().kind(), &ErrorKind::SessionExpired);
+    let warnings = log.warnings();
+    assert_eq!(warnings.len(), 2, "{warnings:#?}");
+    assert!(warnings[1].contains("has expired") && warnings[1].contains(&session));
 }
