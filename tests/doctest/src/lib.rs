@@ -12,7 +12,7 @@ use zoolet_client::Client;
 use zoolet_server::embed::Ensemble;
 
 /// How long an example may take. One that waits for what does not come fails.
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 
 /// What an example fails with.
 pub type Failure = Box<dyn Error + Send + Sync>;
