@@ -35,6 +35,7 @@ impl fmt::Display for Because<'_> {
 
 /// The kinds of failure.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum ErrorKind {
     /// The server refused the operation; nothing was changed.
     #[error("the server answered {0}")]
@@ -76,7 +77,7 @@ pub enum ErrorKind {
     /// removed it, or a server did not take it over after a reconnect. Look again, and watch again.
     #[error("the watch has ended")]
     WatchEnded,
-    /// The other side broke the protocol, or the connect string or a path is none.
+    /// The other side broke the protocol, or the connect string, a path or an expected version is none.
     #[error("{0}")]
     Protocol(String),
 }

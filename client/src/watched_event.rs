@@ -4,6 +4,7 @@ use zoolet_jute::{EventType, WatcherEvent, Zxid};
 
 /// What a watch saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct WatchedEvent {
     /// What happened.
     pub event_type: EventType,

@@ -47,6 +47,7 @@ impl Source {
 ///
 /// It lives on over reconnects: what happened meanwhile is found out and reported.
 #[derive(Debug)]
+#[must_use = "dropping a watcher removes its watch, and no event is reported"]
 pub struct OneshotWatcher {
     receiver: oneshot::Receiver<WatchedEvent>,
     source: Source,
@@ -95,6 +96,7 @@ impl Drop for OneshotWatcher {
 /// It lives on over reconnects, but servers do not tell it what happened meanwhile: after each of
 /// them, look at what is watched.
 #[derive(Debug)]
+#[must_use = "dropping a watcher removes its watch, and no further event is reported"]
 pub struct PersistentWatcher {
     receiver: mpsc::Receiver<WatchedEvent>,
     source: Source,

@@ -12,7 +12,10 @@ macro_rules! error_codes {
         ///
         /// Clients look codes up in tables and break on others, so nothing outside this list is
         /// ever sent (protocol §3).
+        ///
+        /// Releases of `ZooKeeper` add codes, so a match needs an arm for others.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        #[non_exhaustive]
         #[repr(i32)]
         pub enum ErrorCode { $($(#[$meta])* $name = $code,)* }
 

@@ -6,6 +6,9 @@ use crate::wire::record;
 use crate::{Acl, DecodeError};
 
 /// What kind of znode a create makes: the meaning of its flags.
+///
+/// Exhaustive on purpose: a server has to decide about a new mode, and a client which operation
+/// carries it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(i32)]
 pub enum CreateMode {

@@ -6,6 +6,7 @@ use thiserror::Error;
 ///
 /// An incomplete frame is not here: [`crate::frame::split`] answers `Ok(None)` and waits for more.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum DecodeError {
     /// The record ends before the field does.
     #[error("the record ends inside {field}")]

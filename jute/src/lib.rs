@@ -16,6 +16,13 @@
 //! # Ok::<(), zoolet_jute::DecodeError>(())
 //! ```
 
+//! # What changes with `ZooKeeper`
+//!
+//! [`ErrorCode`], [`EventType`], [`KeeperState`] and [`DecodeError`] may grow in any release of this
+//! crate, so they are `non_exhaustive`. Operations, their bodies and their modes are exhaustive: a
+//! server or a proxy that matches them is meant to stop compiling when an operation is added, and
+//! that release is a breaking one. A record has exactly the fields that it has on the wire.
+
 #![warn(missing_docs)]
 
 mod acl;

@@ -28,7 +28,7 @@ impl MultiHeader {
     pub const END: Self = Self { op: -1, done: true, err: -1 };
 }
 
-/// One write of a multi.
+/// One write of a multi. Exhaustive on purpose: see [`OpCode`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MultiOp {
     /// Create a znode, answer its path.
@@ -103,7 +103,7 @@ impl MultiOp {
     }
 }
 
-/// One read of a `multiRead`; its watch flag is ignored.
+/// One read of a `multiRead`; its watch flag is ignored. Exhaustive on purpose: see [`OpCode`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MultiReadOp {
     /// List the children.
@@ -126,7 +126,8 @@ impl MultiReadOp {
     }
 }
 
-/// The result of one part of a multi or `multiRead`.
+/// The result of one part of a multi or `multiRead`. Exhaustive, because [`MultiOp`] and
+/// [`MultiReadOp`] are: each has its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum MultiResult {
     /// Of a create: the path.

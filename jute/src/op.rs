@@ -5,6 +5,9 @@ use std::fmt;
 macro_rules! op_codes {
     ($($(#[$meta:meta])* $name:ident = $code:literal,)*) => {
         /// What a request asks for.
+        ///
+        /// Exhaustive on purpose, as [`Request`](crate::Request) and [`Reply`](crate::Reply) are: a
+        /// server has to decide about a new operation, and must not compile until it has.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
         #[repr(i32)]
         pub enum OpCode { $($(#[$meta])* $name = $code,)* }

@@ -9,7 +9,7 @@ use crate::{
     WatcherEvent,
 };
 
-/// A reply's body; a refused request has none.
+/// A reply's body; a refused request has none. Exhaustive on purpose: see [`OpCode`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// The header says it all.

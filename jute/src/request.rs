@@ -15,7 +15,7 @@ use crate::{
 macro_rules! requests {
     ($($(#[$meta:meta])* $name:ident($body:ty) = $op:ident,)* ;
      $($(#[$empty_meta:meta])* $empty:ident = $empty_op:ident,)*) => {
-        /// A request's body.
+        /// A request's body. Exhaustive on purpose: see [`OpCode`].
         #[derive(Clone, PartialEq, Eq)]
         pub enum Request {
             $($(#[$meta])* $name($body),)*

@@ -36,7 +36,9 @@ macro_rules! wire_enum {
 }
 
 wire_enum! {
-    /// What happened to a znode (protocol §8.2).
+    /// What happened to a znode (protocol §8.2). Releases of `ZooKeeper` add types, so a match needs an
+    /// arm for others.
+    #[non_exhaustive]
     pub enum EventType {
         /// Only the session's state changed; made by clients.
         None = -1,
@@ -58,7 +60,8 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// The client's connection, as events tell it; servers always send `SyncConnected`.
+    /// The client's connection, as events report it; servers always send `SyncConnected`.
+    #[non_exhaustive]
     pub enum KeeperState {
         /// Deprecated.
         Unknown = -1,
@@ -82,7 +85,8 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// How an `addWatch` watches (protocol §2.13).
+    /// How an `addWatch` watches (protocol §2.13). Exhaustive on purpose: a server has to decide what
+    /// a new mode does.
     pub enum AddWatchMode {
         /// The znode and its children's coming and going, until removed.
         Persistent = 0,
@@ -92,7 +96,8 @@ wire_enum! {
 }
 
 wire_enum! {
-    /// Which watches `checkWatches` and `removeWatches` mean (protocol §2.10).
+    /// Which watches `checkWatches` and `removeWatches` mean (protocol §2.10). Exhaustive on purpose,
+    /// as [`AddWatchMode`] is.
     pub enum WatcherType {
         /// One-shot child watches.
         Children = 1,

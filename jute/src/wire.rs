@@ -183,7 +183,8 @@ pub(crate) fn wire_length(length: usize) -> i32 {
     i32::try_from(length).unwrap_or(i32::MAX)
 }
 
-/// Declares a record: a struct whose fields follow each other on the wire, without tags.
+/// Declares a record: a struct whose fields follow each other on the wire, without tags. It is
+/// exhaustive: without tags no field can be added to a record, and its users construct it.
 macro_rules! record {
     ($(#[$meta:meta])* pub struct $name:ident { $($(#[$field_meta:meta])* pub $field:ident: $type:ty,)* }) => {
         $(#[$meta])*

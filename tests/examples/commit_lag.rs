@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
 use tokio::time::sleep;
-use zoolet_client::{AddWatchMode, Client, CreateMode, PersistentWatcher};
+use zoolet_client::{AddWatchMode, Client, CreateMode, PersistentWatcher, Version};
 use zoolet_server::embed::Ensemble;
 use zoolet_tests::apache::Apache;
 use zoolet_tests::servers::{LEADER_MAX, Servers};
@@ -90,7 +90,9 @@ async fn measure(name: &str, addresses: &[String], leader: usize) -> Result<(), 
         let client = Client::connect(&addresses.join(",")).await?;
         let path = format!("/load{number}");
         client.create(&path, b"", CreateMode::Persistent).await?;
-        loaders.spawn(async move { while client.set_data(&path, &[0; 100], -1).await.is_ok() {} });
+        loaders.spawn(async move {
+            while client.set_data(&path, &[0; 100], Version::Any).await.is_ok() {}
+        });
     }
     run(name, "32 writers", &writer, &followers, &mut watchers).await?;
     loaders.shutdown().await;
@@ -108,7 +110,7 @@ async fn run(
     for _ in 0..WRITES {
         sleep(PAUSE).await;
         let asked = Instant::now();
-        let version = writer.set_data("/lag", b"x", -1).await?.version;
+        let version = writer.set_data("/lag", b"x", Version::Any).await?.version;
         let answered = Instant::now();
         answers.push(micros(asked, answered));
         let reads = followers.iter().map(|follower| follower.get("/lag"));

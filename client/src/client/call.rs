@@ -20,7 +20,7 @@ type Read<T> = Box<dyn FnOnce(Answer) -> Result<T, Error> + Send>;
 /// server can be reached a call waits, until the session is known to have ended, while it may be
 /// [lost](crate::SessionState::Lost) too; give it a `tokio::time::timeout` to wait less. Dropping a
 /// call takes it back if it was not sent yet; what was sent is carried out.
-#[must_use = "a call that is dropped may be taken back"]
+#[must_use = "dropping a call takes it back if it was not sent yet, and loses its answer"]
 pub struct Call<T> {
     /// Or why it could not be made.
     asked: Result<Asked, Option<Error>>,

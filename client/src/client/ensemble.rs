@@ -12,13 +12,14 @@ use zoolet_jute::{
 
 use super::Call;
 use super::bodies::data;
-use crate::{Client, Error, OneshotWatcher};
+use crate::{Client, Error, OneshotWatcher, Version};
 
 /// Where the servers keep the ensemble's configuration. No chroot applies to it.
 const CONFIG_PATH: &str = "/zookeeper/config";
 
 /// A change of the ensemble; see [`Client::reconfig`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ConfigChange<'a> {
     /// Some servers leave, then some join or are replaced.
     Some {
@@ -86,21 +87,21 @@ impl Client {
         self.unrooted().get_watched(CONFIG_PATH)
     }
 
-    /// Changes the ensemble if its configuration has this version, −1 for any; returns the new
-    /// configuration. It takes a right to write `/zookeeper/config`, which no client has by default
+    /// Changes the ensemble if its configuration has this version, the last line of
+    /// [`config`](Self::config); returns the new configuration. It takes a right to write `/zookeeper/config`, which no client has by default
     /// (protocol §15.4).
-    pub fn reconfig(&self, change: ConfigChange<'_>, version: i64) -> Call<(Bytes, Stat)> {
+    pub fn reconfig(&self, change: ConfigChange<'_>, version: Version<i64>) -> Call<(Bytes, Stat)> {
         let (joining, leaving, members) = match change {
             ConfigChange::Some { joining, leaving } => (given(joining), given(leaving), None),
             ConfigChange::All(members) => (None, None, Some(members.to_owned())),
         };
-        let request = Request::Reconfig(ReconfigRequest {
+        let body = |config_id| ReconfigRequest {
             joining_servers: joining,
             leaving_servers: leaving,
             new_members: members,
-            config_id: version,
-        });
-        self.ask_for(request, data)
+            config_id,
+        };
+        self.ask_at(version, |version| Request::Reconfig(body(version)), data)
     }
 }
 

@@ -12,12 +12,14 @@ mod watching;
 mod weak;
 mod znodes;
 
+use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until};
+use tracing::{Instrument, field, info_span};
 use zoolet_jute::{OpCode, Reply, Request, Zxid};
 
 use self::background::Background;
@@ -35,7 +37,7 @@ use crate::session::pending::{Answer, Effect};
 use crate::session::route::{Failures, Route};
 use crate::session::task::Task;
 use crate::session::{SessionInfo, SessionState};
-use crate::{ClientOptions, ConnectString, Error, ErrorKind};
+use crate::{ClientOptions, ConnectString, Error, ErrorKind, Version};
 
 /// A session with an ensemble. Clones are handles of the same session and cost next to nothing; it
 /// is closed when the last of them is dropped.
@@ -45,6 +47,7 @@ use crate::{ClientOptions, ConnectString, Error, ErrorKind};
 /// must fit into a frame of the servers' `jute.maxbuffer`, 1 MiB by default: see
 /// [`request_bytes_max`](ClientOptions::request_bytes_max).
 #[derive(Clone, Debug)]
+#[must_use = "dropping the last handle closes the session, and its ephemeral znodes are deleted"]
 pub struct Client {
     handle: Arc<Handle>,
     state: watch::Receiver<SessionState>,
@@ -89,7 +92,9 @@ impl Client {
         let calls = Arc::new(Calls::new(options.request_bytes_max));
         let failures = Failures::default();
         let route = Route::new(Hosts::new(addresses, seed), options.connector, failures.clone());
-        tokio::spawn(Task::new(route, Arc::clone(&calls), core).run());
+        // It outlives the span in which the program connects.
+        let span = info_span!(parent: None, "session", id = field::Empty);
+        tokio::spawn(Task::new(route, Arc::clone(&calls), core).run().instrument(span));
         let handle = Arc::new(Handle { calls, info, lease, background: Background::default() });
         let mut client = Self { handle, state, chroot };
         client.wait_served(connect_timeout, &failures).await?;
@@ -175,6 +180,7 @@ impl Client {
     /// Leaves the session to another client, in this process or another, that
     /// [resumes](ClientOptions::resume) it: its ephemeral znodes stay, if that is done before the
     /// session timeout has passed. Calls that are not answered yet fail; watches end.
+    #[must_use = "without what this returns no client can resume the session"]
     pub async fn detach(self) -> SessionInfo {
         self.handle.calls.end(Ending::Detach);
         // An error tells that the task is gone, which is as good.
@@ -212,6 +218,22 @@ impl Client {
         read: impl FnOnce(Reply) -> Result<T, Error> + Send + 'static,
     ) -> Call<T> {
         self.ask(request, None, |answer| read(answer?.1))
+    }
+
+    /// The same of a call that expects a version.
+    pub(crate) fn ask_at<N, T>(
+        &self,
+        version: Version<N>,
+        request: impl FnOnce(N) -> Request,
+        read: impl FnOnce(Reply) -> Result<T, Error> + Send + 'static,
+    ) -> Call<T>
+    where
+        N: Copy + PartialEq + From<i8> + fmt::Display,
+    {
+        match version.number() {
+            Ok(version) => self.ask_for(request(version), read),
+            Err(kind) => Call::new(Err(Error::unsent(kind)), |answer| read(answer?.1)),
+        }
     }
 
     /// Whether both are handles of one session with one chroot, so that a path means one znode.

@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use zoolet_jute::{Acl, CreateMode, ErrorCode};
 
-use crate::{Client, Error, ErrorKind};
+use crate::{Client, Error, ErrorKind, Version};
 
 /// Where the servers look for quotas.
 const QUOTA_PATH: &str = "/zookeeper/quota";
@@ -21,6 +21,8 @@ const PERSISTENT: CreateMode = CreateMode::Persistent;
 /// Limits on a subtree, or how much of them is used. A soft limit that is passed is logged by the
 /// server; a hard one refuses the write with [`ErrorCode::QuotaExceeded`], where quotas are
 /// enforced, and the soft one of its kind does not count then.
+///
+/// Exhaustive: programs construct it, and servers know these four.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
     /// Znodes, the top one included.
@@ -103,7 +105,7 @@ impl Client {
         match client.create_with_acl(&limits_path, limits.as_bytes(), Acl::open(), PERSISTENT).await
         {
             Err(error) if error.code() == Some(ErrorCode::NodeExists) => {
-                client.set_data(&limits_path, limits.as_bytes(), -1).await?;
+                client.set_data(&limits_path, limits.as_bytes(), Version::Any).await?;
             }
             created => drop(created?),
         }
@@ -115,8 +117,8 @@ impl Client {
         let (client, place) = self.quota_place(path);
         let both = client
             .transaction()
-            .delete(&format!("{place}/{LIMITS}"), -1)
-            .delete(&format!("{place}/{STATS}"), -1);
+            .delete(&format!("{place}/{LIMITS}"), Version::Any)
+            .delete(&format!("{place}/{STATS}"), Version::Any);
         match both.commit().await {
             Err(error) if error.code() == Some(ErrorCode::NoNode) => return Ok(false),
             done => done?,
@@ -124,7 +126,7 @@ impl Client {
         // The znodes above are of no use any more, unless they lead to other quotas.
         let mut above = place.as_str();
         while above.len() > QUOTA_PATH.len() {
-            match client.delete(above, -1).await.map_err(|error| (error.code(), error)) {
+            match client.delete(above, Version::Any).await.map_err(|error| (error.code(), error)) {
                 Ok(()) | Err((Some(ErrorCode::NoNode), _)) => {}
                 Err((Some(ErrorCode::NotEmpty), _)) => break,
                 Err((_, error)) => return Err(error),

@@ -23,6 +23,7 @@ pub struct Reads<'a> {
 
 /// What one of several reads has found.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Read {
     /// Of [`get`](Reads::get): the data, null as empty, and the Stat.
     Data(Bytes, Stat),

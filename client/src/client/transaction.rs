@@ -10,7 +10,8 @@ use zoolet_jute::{
 
 use super::bodies::create_ttl;
 use super::{Call, Client};
-use crate::{Error, ErrorKind};
+use crate::session::pending::Answer;
+use crate::{Error, ErrorKind, Version};
 
 /// A transaction under construction; see [`Client::transaction`].
 #[derive(Debug)]
@@ -20,18 +21,20 @@ pub struct Transaction<'a> {
     ops: Vec<MultiOp>,
     /// How many parts at the front check that a lock is held.
     lock_checks: usize,
+    /// Why it cannot be sent, by the first part that cannot.
+    refusal: Option<Error>,
 }
 
 impl<'a> Transaction<'a> {
     pub(crate) fn new(client: &'a Client) -> Self {
-        Self { client, ops: Vec::new(), lock_checks: 0 }
+        Self { client, ops: Vec::new(), lock_checks: 0, refusal: None }
     }
 
     /// Makes the transaction fail with [`ErrorKind::LockLost`] unless these znodes exist. Comes
     /// first.
     pub(crate) fn while_held(mut self, paths: &[String]) -> Self {
         for path in paths {
-            self = self.check(path, -1);
+            self = self.check(path, Version::Any);
         }
         self.lock_checks = self.ops.len();
         self
@@ -84,35 +87,42 @@ impl<'a> Transaction<'a> {
         self
     }
 
-    /// Deletes a znode of this version; −1 for any.
-    pub fn delete(mut self, path: &str, version: i32) -> Self {
-        self.ops
-            .push(MultiOp::Delete(PathVersionRequest { path: self.client.path(path), version }));
-        self
+    /// Deletes a znode of this version.
+    pub fn delete(self, path: &str, version: Version) -> Self {
+        let path = self.client.path(path);
+        self.push_at(version, |version| MultiOp::Delete(PathVersionRequest { path, version }))
     }
 
-    /// Writes the data of a znode of this version; −1 for any.
-    pub fn set_data(mut self, path: &str, data: &[u8], version: i32) -> Self {
-        self.ops.push(MultiOp::SetData(SetDataRequest {
-            path: self.client.path(path),
-            data: Some(Bytes::copy_from_slice(data)),
-            version,
-        }));
-        self
+    /// Writes the data of a znode of this version.
+    pub fn set_data(self, path: &str, data: &[u8], version: Version) -> Self {
+        let (path, data) = (self.client.path(path), Some(Bytes::copy_from_slice(data)));
+        self.push_at(version, |version| MultiOp::SetData(SetDataRequest { path, data, version }))
     }
 
-    /// Makes the transaction fail unless the znode has this version; −1 for any.
-    pub fn check(mut self, path: &str, version: i32) -> Self {
-        self.ops.push(MultiOp::Check(PathVersionRequest { path: self.client.path(path), version }));
+    /// Makes the transaction fail unless the znode exists and has this version.
+    pub fn check(self, path: &str, version: Version) -> Self {
+        let path = self.client.path(path);
+        self.push_at(version, |version| MultiOp::Check(PathVersionRequest { path, version }))
+    }
+
+    /// Adds a part that expects a version. One that cannot be asked for fails the commit.
+    fn push_at(mut self, version: Version, op: impl FnOnce(i32) -> MultiOp) -> Self {
+        match version.number() {
+            Ok(version) => self.ops.push(op(version)),
+            Err(kind) => {
+                let part = self.parts();
+                self.refusal.get_or_insert_with(|| Error::of_part(kind, part));
+            }
+        }
         self
     }
 
     /// Commits. If a part fails nothing happens: the error holds the part's code, and tells
     /// [which](Error::part) it is.
     pub fn commit(self) -> Call<(Zxid, Vec<MultiResult>)> {
-        let Self { client, ops, lock_checks } = self;
+        let Self { client, ops, lock_checks, refusal } = self;
         let chroot = client.root().clone();
-        client.ask(Request::Multi(Parts(ops)), None, move |answer| {
+        let read = move |answer: Answer| {
             let (zxid, reply) = answer?;
             let Reply::Multi(Parts(mut results)) = reply else {
                 return Err(Error::unexpected(&reply));
@@ -125,7 +135,11 @@ impl<'a> Transaction<'a> {
                 }
             }
             Ok((zxid, results))
-        })
+        };
+        match refusal {
+            Some(error) => Call::new(Err(error), read),
+            None => client.ask(Request::Multi(Parts(ops)), None, read),
+        }
     }
 }
 

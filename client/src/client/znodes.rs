@@ -15,7 +15,7 @@ use zoolet_jute::{
 
 use super::Call;
 use super::bodies::{children, create_ttl, data, no_node_is_none, stat};
-use crate::{Client, Error, Reads, Transaction};
+use crate::{Client, Error, Reads, Transaction, Version};
 
 impl Client {
     /// Creates a znode that is open to all clients; returns its path, with the number of
@@ -73,10 +73,11 @@ impl Client {
         })
     }
 
-    /// Deletes a znode of this version; −1 for any.
-    pub fn delete(&self, path: &str, version: i32) -> Call<()> {
-        let body = PathVersionRequest { path: self.path(path), version };
-        self.ask_for(Request::Delete(body), |_| Ok(()))
+    /// Deletes a znode of this version.
+    pub fn delete(&self, path: &str, version: Version) -> Call<()> {
+        let path = self.path(path);
+        let body = |version| PathVersionRequest { path, version };
+        self.ask_at(version, |version| Request::Delete(body(version)), |_| Ok(()))
     }
 
     /// The Stat of a znode; `None` if there is none.
@@ -89,11 +90,11 @@ impl Client {
         self.ask_for(Request::GetData(self.path_watch(path, false)), data)
     }
 
-    /// Writes the data of a znode of this version; −1 for any.
-    pub fn set_data(&self, path: &str, data: &[u8], version: i32) -> Call<Stat> {
-        let data = Some(Bytes::copy_from_slice(data));
-        let body = SetDataRequest { path: self.path(path), data, version };
-        self.ask_for(Request::SetData(body), stat)
+    /// Writes the data of a znode of this version.
+    pub fn set_data(&self, path: &str, data: &[u8], version: Version) -> Call<Stat> {
+        let (path, data) = (self.path(path), Some(Bytes::copy_from_slice(data)));
+        let body = |version| SetDataRequest { path, data, version };
+        self.ask_at(version, |version| Request::SetData(body(version)), stat)
     }
 
     /// The names of a znode's children, in no order that means anything, and its Stat.
@@ -119,10 +120,11 @@ impl Client {
         })
     }
 
-    /// Writes the ACL of a znode of this ACL version; −1 for any.
-    pub fn set_acl(&self, path: &str, acl: Vec<Acl>, version: i32) -> Call<Stat> {
-        let body = SetAclRequest { path: self.path(path), acl: Some(acl), version };
-        self.ask_for(Request::SetAcl(body), stat)
+    /// Writes the ACL of a znode whose ACL has this version, [`Stat::aversion`].
+    pub fn set_acl(&self, path: &str, acl: Vec<Acl>, version: Version) -> Call<Stat> {
+        let path = self.path(path);
+        let body = |version| SetAclRequest { path, acl: Some(acl), version };
+        self.ask_at(version, |version| Request::SetAcl(body(version)), stat)
     }
 
     /// Begins a transaction.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use zoolet_jute::{Acl, CreateMode, ErrorCode, EventType};
 
-use crate::{Client, Error, ErrorKind, Transaction};
+use crate::{Client, Error, ErrorKind, Transaction, Version};
 
 use super::local_address::local_address;
 use super::name::join;
@@ -19,6 +19,22 @@ use super::retry::{
 const READY: &str = "ready";
 
 /// A barrier that holds all clients up while its znode exists: Curator's `DistributedBarrier`.
+///
+/// ```
+/// # zoolet_doctest::with_client(async |client| {
+/// use zoolet_client::recipes::Barrier;
+///
+/// let barrier = Barrier::new(&client, "/upgrade");
+/// barrier.set().await?;
+/// let waiting = tokio::spawn({
+///     let barrier = barrier.clone();
+///     async move { barrier.wait().await }
+/// });
+/// barrier.remove().await?;
+/// waiting.await??;
+/// # Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct Barrier {
     client: Client,
@@ -71,6 +87,18 @@ const CHECK_BYTES: usize = 17;
 
 /// A barrier that a number of members enter together and leave together: Curator's
 /// `DistributedDoubleBarrier`.
+///
+/// ```
+/// # zoolet_doctest::with_client(async |client| {
+/// use zoolet_client::recipes::DoubleBarrier;
+///
+/// let barrier = DoubleBarrier::new(&client, "/computation", 2);
+/// let (one, other) = tokio::try_join!(barrier.enter(), barrier.enter())?;
+/// // Both have entered: the computation.
+/// tokio::try_join!(one.leave(), other.leave())?;
+/// # Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct DoubleBarrier {
     client: Client,
@@ -200,7 +228,7 @@ impl DoubleBarrier {
                 Some(rest) => left = rest,
                 None => break,
             }
-            transaction = transaction.check(&path, -1);
+            transaction = transaction.check(&path, Version::Any);
         }
         match self.create_ready(transaction).commit().await {
             // Others may have ACLs of their own, by which not everyone can check them.
@@ -219,7 +247,7 @@ impl DoubleBarrier {
 
 /// A member that has entered a [`DoubleBarrier`]. Dropping it leaves without waiting for others.
 #[derive(Debug)]
-#[must_use = "a member that is dropped has left"]
+#[must_use = "dropping a member leaves the barrier without waiting for the others"]
 pub struct Entered {
     queue_node: QueueNode,
 }

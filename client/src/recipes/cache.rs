@@ -23,6 +23,7 @@ const READS_MAX: usize = 64;
 
 /// A znode as the mirror knows it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CachedNode {
     /// Its data.
     pub data: Bytes,
@@ -30,7 +31,8 @@ pub struct CachedNode {
     pub stat: Stat,
 }
 
-/// What has changed in the mirror.
+/// What has changed in the mirror. Exhaustive, so that a program that follows the changes follows all
+/// of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CacheChange {
     /// A znode has come.
@@ -60,7 +62,25 @@ type Nodes = BTreeMap<String, CachedNode>;
 /// It follows the tree and does not lead it: a read may be a moment old, and older while the
 /// client is disconnected. Values that come and go between two reads are not seen; nor are znodes
 /// that the session may not read, nor what is below them.
+///
+/// ```
+/// # zoolet_doctest::with_client(async |client| {
+/// use zoolet_client::CreateMode;
+/// use zoolet_client::recipes::{Cache, CacheChange};
+///
+/// client.create("/config", b"", CreateMode::Persistent).await?;
+/// let cache = Cache::start(&client, "/config");
+/// cache.ready().await?;
+/// let mut changes = cache.subscribe();
+/// client.create("/config/limit", b"7", CreateMode::Persistent).await?;
+/// let change = changes.recv().await?;
+/// assert!(matches!(change, CacheChange::Created(path, _) if path == "/config/limit"));
+/// assert_eq!(cache.get("/config/limit").expect("it is mirrored").data.as_ref(), b"7");
+/// # Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug)]
+#[must_use = "dropping a cache ends the mirror"]
 pub struct Cache {
     nodes: Arc<Mutex<Nodes>>,
     changes: broadcast::Sender<CacheChange>,
@@ -246,7 +266,8 @@ impl Mirror {
                 | EventType::None
                 | EventType::DataWatchRemoved
                 | EventType::ChildWatchRemoved
-                | EventType::PersistentWatchRemoved => {}
+                | EventType::PersistentWatchRemoved
+                | _ => {}
             }
         }
         for step in steps {

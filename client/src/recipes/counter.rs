@@ -6,7 +6,7 @@ use std::time::Duration;
 use tokio::time::sleep;
 use zoolet_jute::{Acl, CreateMode, ErrorCode, Stat};
 
-use crate::{Client, Error, ErrorKind, OneshotWatcher};
+use crate::{Client, Error, ErrorKind, OneshotWatcher, Version};
 
 use super::name::split;
 use super::retry::{ensure_containers, is_no_node, retry_transient};
@@ -15,7 +15,8 @@ use super::write_marker::WriteMarker;
 /// The longest wait before another attempt at a number that others change too.
 const CONTENTION_WAIT_MAX: Duration = Duration::from_millis(50);
 
-/// A number and the version of the znode that holds it.
+/// A number and the version of the znode that holds it. Exhaustive: a program may keep both and
+/// construct it again for [`SharedCount::try_set`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Versioned<T> {
     /// The number.
@@ -27,6 +28,19 @@ pub struct Versioned<T> {
 /// A 32-bit number that is read often and written seldom: Curator's `SharedCount`, and kazoo's
 /// `Counter` with `support_curator`. The znode holds it big-endian. Its writes have helper znodes, as
 /// those of a [`Counter`] do.
+///
+/// ```
+/// # zoolet_doctest::with_client(async |client| {
+/// use zoolet_client::recipes::SharedCount;
+///
+/// let permits = SharedCount::new(&client, "/permits", 4);
+/// let now = permits.get().await?;
+/// assert_eq!(now.value, 4);
+/// assert!(permits.try_set(now, 5).await?);
+/// assert!(!permits.try_set(now, 6).await?, "it was written since");
+/// # Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct SharedCount {
     client: Client,
@@ -72,8 +86,9 @@ impl SharedCount {
     pub async fn set(&self, value: i32) -> Result<(), Error> {
         let bytes = value.to_be_bytes();
         loop {
-            let write =
-                self.marker.commit(|transaction| transaction.set_data(&self.path, &bytes, -1));
+            let write = self
+                .marker
+                .commit(|transaction| transaction.set_data(&self.path, &bytes, Version::Any));
             match write.await {
                 Ok(()) => return Ok(()),
                 Err(error) if is_no_node(&error) => self.create().await?,
@@ -89,9 +104,9 @@ impl SharedCount {
             return Err(nameless_version(&self.path));
         }
         let bytes = value.to_be_bytes();
-        let write = self
-            .marker
-            .commit(|transaction| transaction.set_data(&self.path, &bytes, previous.version));
+        let write = self.marker.commit(|transaction| {
+            transaction.set_data(&self.path, &bytes, Version::Exactly(previous.version))
+        });
         match write.await {
             Ok(()) => Ok(true),
             Err(error) => lost_race(error).map(|()| false),
@@ -111,6 +126,19 @@ impl SharedCount {
 /// session that may not, because the parent of the path does not let it CREATE, writes without it:
 /// then a lost reply is an error for which [`Error::may_have_happened`] is true, and nothing is
 /// repeated.
+///
+/// ```
+/// # zoolet_doctest::with_client(async |client| {
+/// use zoolet_client::recipes::Counter;
+///
+/// let counter = Counter::new(&client, "/orders/count");
+/// assert_eq!(counter.add(10).await?, 10);
+/// assert_eq!(counter.increment().await?, 11);
+/// assert!(counter.compare_and_set(11, 0).await?);
+/// assert_eq!(counter.get().await?, 0);
+/// # Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct Counter {
     client: Client,
@@ -136,8 +164,9 @@ impl Counter {
     pub async fn set(&self, value: i64) -> Result<(), Error> {
         let bytes = value.to_be_bytes();
         loop {
-            let write =
-                self.marker.commit(|transaction| transaction.set_data(&self.path, &bytes, -1));
+            let write = self
+                .marker
+                .commit(|transaction| transaction.set_data(&self.path, &bytes, Version::Any));
             match write.await {
                 Ok(()) => return Ok(()),
                 Err(error) if is_no_node(&error) => {
@@ -206,9 +235,9 @@ impl Counter {
         let outcome = match version {
             Some(-1) => return Err(nameless_version(&self.path)),
             Some(version) => {
-                let part = self
-                    .marker
-                    .commit(|transaction| transaction.set_data(&self.path, &bytes, version));
+                let part = self.marker.commit(|transaction| {
+                    transaction.set_data(&self.path, &bytes, Version::Exactly(version))
+                });
                 part.await
             }
             None => {

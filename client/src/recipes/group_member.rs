@@ -16,7 +16,20 @@ use super::retry::within;
 
 /// A member of a group, beside Curator's `GroupMember` on the same path: an ephemeral znode with
 /// the member's id as its name, and a mirror of all of them.
+///
+/// ```
+/// # zoolet_doctest::with_client(async |client| {
+/// use zoolet_client::recipes::GroupMember;
+///
+/// let member = GroupMember::join_with_data(&client, "/workers", "worker-1", b"10.0.0.1:80")?;
+/// member.ready().await?;
+/// assert_eq!(member.members()["worker-1"].as_ref(), b"10.0.0.1:80");
+/// member.leave().await?;
+/// # Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug)]
+#[must_use = "dropping a member leaves the group"]
 pub struct GroupMember {
     node: PersistentNode,
     cache: Cache,

@@ -7,10 +7,10 @@ use std::time::Duration;
 
 use zoolet_jute::{MultiResult, Stat};
 
-use crate::{Client, Error, ErrorKind, Transaction};
+use crate::{Client, Error, ErrorKind, Transaction, Version};
 
 use super::queue_node::QueueNode;
-use super::sentry::Sentry;
+use super::sentry::{Sentry, warn_of_loss};
 
 /// A number that grows with every grant of a lock, over all clients, sessions and servers.
 ///
@@ -40,6 +40,7 @@ impl fmt::Display for FencingToken {
 
 /// Why a lock is lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Loss {
     /// The session has ended, or may have: the client has heard nothing for so long that the
     /// servers could give the lock away.
@@ -51,11 +52,12 @@ pub enum Loss {
 /// The places that are held, and under which token.
 #[derive(Debug)]
 struct Hold {
+    /// Begun with the first look, and shared by all of them. Dropped first: it must not take the
+    /// clean-up of the place for a loss.
+    sentry: OnceLock<Sentry>,
     queue_node: QueueNode,
     paths: Vec<String>,
     token: FencingToken,
-    /// Begun with the first look, and shared by all of them.
-    sentry: OnceLock<Sentry>,
 }
 
 impl Hold {
@@ -70,12 +72,24 @@ impl Hold {
             )
         })
     }
+
+    async fn release(self) -> Result<bool, Error> {
+        // The sentry lives on until the place is left: it wakes those who wait for the end.
+        let Self { sentry, queue_node, paths, token: _ } = self;
+        let was_logged = sentry.get().is_some_and(Sentry::settle);
+        let client = queue_node.client().clone();
+        let was_held = queue_node.leave().await?;
+        if !was_held && !was_logged {
+            warn_of_loss(&client, paths.first());
+        }
+        Ok(was_held)
+    }
 }
 
 /// A lock that is held. Release it with [`release`](Self::release); a guard that is dropped is
 /// released in the background, as soon as a server can be reached.
 #[derive(Debug)]
-#[must_use = "a guard that is dropped releases its lock"]
+#[must_use = "dropping a guard releases its lock"]
 pub struct LockGuard {
     hold: Arc<Hold>,
 }
@@ -167,8 +181,8 @@ impl LockGuard {
         self.client().transaction().while_held(checks)
     }
 
-    /// Writes the data of a znode of this version, −1 for any, if the lock is still held.
-    pub async fn write(&self, path: &str, data: &[u8], version: i32) -> Result<Stat, Error> {
+    /// Writes the data of a znode of this version if the lock is still held.
+    pub async fn write(&self, path: &str, data: &[u8], version: Version) -> Result<Stat, Error> {
         write(self.guarded(), path, data, version).await
     }
 
@@ -177,7 +191,7 @@ impl LockGuard {
     /// releases it; the others answer true at once.
     pub async fn release(self) -> Result<bool, Error> {
         match Arc::into_inner(self.hold) {
-            Some(hold) => hold.queue_node.leave().await,
+            Some(hold) => hold.release().await,
             None => Ok(true),
         }
     }
@@ -188,7 +202,7 @@ pub(crate) async fn write(
     transaction: Transaction<'_>,
     path: &str,
     data: &[u8],
-    version: i32,
+    version: Version,
 ) -> Result<Stat, Error> {
     let (_, mut results) = transaction.set_data(path, data, version).commit().await?;
     match results.pop() {

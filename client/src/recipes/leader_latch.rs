@@ -6,9 +6,10 @@ use std::time::Duration;
 
 use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
+use tracing::warn;
 use zoolet_jute::{Acl, Stat};
 
-use crate::{Client, Error, ErrorKind, Transaction};
+use crate::{Client, Error, ErrorKind, Transaction, Version};
 
 use super::guard::{FencingToken, write};
 use super::name::{Sequence, in_order, join};
@@ -21,6 +22,7 @@ const LATCH_BASE: &str = "latch-";
 
 /// When a leader stops to be one that has lost its connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Suspension {
     /// At once: Curator's default. When the session is resumed it goes to the end of the queue.
     #[default]
@@ -31,6 +33,7 @@ pub enum Suspension {
 
 /// Where a contender stands.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LeadershipState {
     /// Another one leads, or none does at the moment.
     Waiting,
@@ -47,6 +50,7 @@ pub enum LeadershipState {
 
 /// One of those who contend, as the others see it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Participant {
     /// The path of its znode.
     pub path: String,
@@ -61,7 +65,22 @@ pub struct Participant {
 /// The contender with the lowest number leads. It checks that the znode belongs to its own session
 /// and not to one that is about to end (CURATOR-696). What a leader writes should be
 /// [guarded](Self::guarded) or carry the token: the state is what the client knew last.
+///
+/// ```
+/// # zoolet_doctest::with_client(async |client| {
+/// use zoolet_client::recipes::LeaderLatch;
+///
+/// let latch = LeaderLatch::start(&client, "/leader", "server-1");
+/// let token = latch.lead().await?;
+/// println!("leads under token {token}");
+/// assert!(latch.is_leader());
+/// assert_eq!(latch.participants().await?[0].id, "server-1");
+/// latch.close().await?;
+/// # Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug)]
+#[must_use = "dropping a latch stops contending and gives the leadership up"]
 pub struct LeaderLatch {
     client: Client,
     path: String,
@@ -222,8 +241,8 @@ impl LeaderLatch {
         }
     }
 
-    /// Writes the data of a znode of this version, −1 for any, if it still leads.
-    pub async fn write(&self, path: &str, data: &[u8], version: i32) -> Result<Stat, Error> {
+    /// Writes the data of a znode of this version if it still leads.
+    pub async fn write(&self, path: &str, data: &[u8], version: Version) -> Result<Stat, Error> {
         write(self.guarded()?, path, data, version).await
     }
 
@@ -310,6 +329,9 @@ impl Contender {
         };
         tokio::select! {
             error = self.contend(adopts) => {
+                if !error.ends_session() {
+                    warn!(path = self.path, %error, "a latch has stopped contending");
+                }
                 self.standing.send_replace(LeadershipState::Ended(error.kind().clone()));
             }
             () = stopped => {
@@ -398,14 +420,24 @@ impl Contender {
             std::future::pending::<()>().await;
         }
         let mut run_out = self.run_out.subscribe();
-        tokio::select! {
-            () = self.client.lost() => {}
-            _ = run_out.wait_for(|run_out| *run_out == Some(token)) => {}
+        let (stay, why) = tokio::select! {
+            () = self.client.lost() => (Stay::Served, "the session may have ended"),
+            _ = run_out.wait_for(|run_out| *run_out == Some(token)) => {
+                (Stay::Served, "its lease had run out when the program asked")
+            }
             gone = wait_gone(&self.client, &path, queue_node.czxid()) => {
-                return gone.map(|()| Stay::Gone);
+                gone.map(|()| (Stay::Gone, "its znode was deleted"))?
             }
             () = session::suspended(&self.client),
-                if self.suspension == Suspension::StepDown => {}
+                if self.suspension == Suspension::StepDown =>
+            {
+                (Stay::Served, "the connection was lost")
+            }
+        };
+        let session = self.client.session().id;
+        warn!(%session, path, %token, why, "the leadership is lost");
+        if matches!(stay, Stay::Gone) {
+            return Ok(stay);
         }
         self.standing.send_replace(LeadershipState::Waiting);
         session::resumed(&self.client).await;

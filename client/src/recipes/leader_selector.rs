@@ -14,6 +14,7 @@ use super::session;
 
 /// How a term of leadership ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Term<T> {
     /// The work came to its end, with this result.
     Done(T),
@@ -25,6 +26,17 @@ pub enum Term<T> {
 
 /// Runs work while it leads, beside Curator's `LeaderSelector` on the same path, which is a
 /// [`Mutex`] at heart. The work is dropped when the leadership is lost.
+///
+/// ```
+/// # zoolet_doctest::with_client(async |client| {
+/// use zoolet_client::recipes::{LeaderSelector, Term};
+///
+/// let selector = LeaderSelector::with_id(&client, "/scheduler", "server-1");
+/// let term = selector.lead(async |guard| guard.token()).await?;
+/// assert!(matches!(term, Term::Done(_)), "the work came to its end");
+/// # Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct LeaderSelector {
     client: Client,

@@ -2,6 +2,18 @@
 //! and one of Curator exclude each other on the same path. `docs/locks.md` says which clients
 //! exclude which.
 //!
+//! | for | recipe |
+//! |---|---|
+//! | one holder at a time | [`Mutex`]; [`SimpleLock`], which is not fair; [`MultiLock`] for several at once |
+//! | readers or one writer | [`ReadWriteLock`] |
+//! | a number of holders | [`Semaphore`], [`SemaphoreMutex`] |
+//! | one leader | [`LeaderLatch`] as a state, [`LeaderSelector`] as work that is done while it leads |
+//! | waiting for a sign, or for each other | [`Barrier`], [`DoubleBarrier`] |
+//! | numbers | [`Counter`], [`SharedCount`] |
+//! | items that are taken once | [`Queue`] |
+//! | a part of the tree in memory | [`Cache`] |
+//! | a znode that comes back, a group | [`PersistentNode`], [`GroupMember`] |
+//!
 //! Every recipe is safe to cancel: who drops a future leaves nothing behind but containers, and the
 //! `ready` of a [`DoubleBarrier`] whose members were all dropped. A connection that breaks is waited
 //! out; a znode whose create was not answered is found by its protected name. An error that

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::time::Duration;
 
-use crate::{Client, Error, ErrorKind, Stat, Transaction};
+use crate::{Client, Error, ErrorKind, Stat, Transaction, Version};
 
 use super::guard::{FencingToken, LockGuard, Loss, write};
 use super::mutex::Mutex;
@@ -90,6 +90,18 @@ impl Lockable for WriteLock {
 /// and released in reverse; programs that share locks have to list them in one order.
 ///
 /// The locks are znodes of their own kinds: a `MultiLock` writes none itself.
+///
+/// ```
+/// # zoolet_doctest::with_client(async |client| {
+/// use zoolet_client::recipes::{Mutex, MultiLock};
+///
+/// let both = MultiLock::mutexes(&client, ["/locks/debit", "/locks/credit"]);
+/// let guard = both.acquire().await?;
+/// assert!(Mutex::new(&client, "/locks/debit").try_acquire().await?.is_none());
+/// assert!(guard.release().await?, "held to the end");
+/// # Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug)]
 pub struct MultiLock {
     locks: Vec<Box<dyn Lockable>>,
@@ -174,7 +186,7 @@ impl MultiLock {
 
 /// Several locks that are held.
 #[derive(Debug)]
-#[must_use = "a guard that is dropped releases its locks"]
+#[must_use = "dropping a guard releases its locks"]
 pub struct MultiGuard {
     guards: GuardStack,
 }
@@ -225,8 +237,8 @@ impl MultiGuard {
         Ok(client.transaction().while_held(&paths))
     }
 
-    /// Writes the data of a znode of this version, −1 for any, if all of the locks are still held.
-    pub async fn write(&self, path: &str, data: &[u8], version: i32) -> Result<Stat, Error> {
+    /// Writes the data of a znode of this version if all of the locks are still held.
+    pub async fn write(&self, path: &str, data: &[u8], version: Version) -> Result<Stat, Error> {
         write(self.guarded()?, path, data, version).await
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{Client, Error};
+use crate::{Client, Error, Version};
 
 use super::guard::LockGuard;
 use super::name::{LOCK_BASE, Sequence, in_order, join};
@@ -21,20 +21,22 @@ use super::wait_meter::WaitMeter;
 /// the lock when no number is lower. A waiter watches the znode in front of its own. The lock is
 /// re-entered through its guard: see [`LockGuard::reenter`].
 ///
-/// ```no_run
-/// # async fn example(client: zoolet_client::Client) -> Result<(), zoolet_client::Error> {
+/// ```
+/// # zoolet_doctest::with_client(async |client| {
 /// use zoolet_client::recipes::Mutex;
+/// use zoolet_client::{CreateMode, Version};
 ///
+/// client.create("/report", b"", CreateMode::Persistent).await?;
 /// let mutex = Mutex::new(&client, "/locks/report");
 /// let guard = mutex.acquire().await?;
 /// tokio::select! {
 ///     // The work, which hands `guard.token()` to everything that it writes to.
-///     written = guard.write("/report", b"done", -1) => drop(written?),
+///     written = guard.write("/report", b"done", Version::Any) => drop(written?),
 ///     loss = guard.lost() => eprintln!("the lock is lost: {loss:?}"),
 /// }
-/// guard.release().await?;
+/// assert!(guard.release().await?, "held to the end");
 /// # Ok(())
-/// # }
+/// # }).unwrap();
 /// ```
 #[derive(Clone, Debug)]
 pub struct Mutex {
@@ -110,7 +112,9 @@ impl Mutex {
     /// Asks the holder or waiter whose znode this is to give up its place, as Curator's `Revoker`
     /// does. Whether it heeds is its own matter; see [`LockGuard::revocation`].
     pub async fn request_revocation(client: &Client, participant: &str) -> Result<(), Error> {
-        retry_transient(client, || client.set_data(participant, REVOKE_MESSAGE, -1)).await.map(drop)
+        retry_transient(client, || client.set_data(participant, REVOKE_MESSAGE, Version::Any))
+            .await
+            .map(drop)
     }
 }
 

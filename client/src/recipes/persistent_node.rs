@@ -10,7 +10,7 @@ use tokio::sync::{oneshot, watch};
 use tokio::task::JoinHandle;
 use zoolet_jute::{CreateMode, ErrorCode, Stat};
 
-use crate::{Client, Error, ErrorKind};
+use crate::{Client, Error, ErrorKind, Version};
 
 use super::name::{ProtectedId, Sequence, join, split};
 use super::retry::{
@@ -36,7 +36,27 @@ enum Presence {
 /// An ephemeral znode of another session is not taken over: it goes with that session, which may be
 /// about to end, and is waited for. It is deleted when this is closed or dropped, whatever its mode,
 /// and also when an error that does not end the session ends this: then in the background.
+///
+/// ```
+/// # zoolet_doctest::with_client(async |client| {
+/// use zoolet_client::recipes::PersistentNode;
+/// use zoolet_client::{CreateMode, Version};
+///
+/// let node = PersistentNode::start(&client, "/alive/1", CreateMode::Ephemeral, b"10.0.0.1")?;
+/// let path = node.path().await?;
+/// let created = client.get_watched(&path).await?.2;
+/// client.delete(&path, Version::Any).await?;
+/// created.await?;
+/// // It comes back.
+/// while client.exists(&path).await?.is_none() {
+///     tokio::task::yield_now().await;
+/// }
+/// node.close().await?;
+/// # Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Debug)]
+#[must_use = "dropping a persistent node deletes its znode"]
 pub struct PersistentNode {
     presence: watch::Receiver<Presence>,
     data: watch::Sender<Bytes>,
@@ -298,7 +318,7 @@ impl Keeper {
                 let wanted = self.wanted.borrow_and_update().clone();
                 if data != wanted {
                     match retry_transient(&self.kept.client, || {
-                        self.kept.client.set_data(&path, &wanted, -1)
+                        self.kept.client.set_data(&path, &wanted, Version::Any)
                     })
                     .await
                     {

@@ -42,6 +42,20 @@ use super::write_marker::WriteMarker;
 /// are reaped, items get names that others had before, and a take that stood still meanwhile may
 /// take such an item out of turn or return the former one's data. Create it yourself, persistent,
 /// for a queue that Curator shares.
+///
+/// ```
+/// # zoolet_doctest::with_client(async |client| {
+/// use zoolet_client::recipes::Queue;
+///
+/// let queue = Queue::new(&client, "/jobs");
+/// queue.put(b"first").await?;
+/// queue.put(b"second").await?;
+/// assert_eq!(queue.take().await?.as_ref(), b"first");
+/// assert_eq!(queue.take().await?.as_ref(), b"second");
+/// assert!(queue.try_take().await?.is_none());
+/// # Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct Queue {
     shared: Arc<Shared>,

@@ -20,6 +20,7 @@ const KAZOO_PRIORITY_MAX: i32 = 999;
 
 /// Whose queue it is: what the names and the data of its items look like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum QueueFormat {
     /// `qn-N`, the data as it is: Curator's `SimpleDistributedQueue`, the Java recipe. There are
     /// no priorities.

@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tracing::debug;
 use zoolet_jute::{Acl, CreateMode, ErrorCode, MultiResult, Stat};
 
-use crate::{Client, Error, ErrorKind};
+use crate::{Client, Error, ErrorKind, Version};
 
 use super::name::{KAZOO_LOCK_BASE, LOCK_BASE, ProtectedId, Sequence, join, split};
 use super::remains::{Remains, find_fixed, find_names, remove};
@@ -195,7 +195,7 @@ impl QueueNode {
         let mode = CreateMode::EphemeralSequential;
         let (mut tries, mut in_doubt) = (0, false);
         loop {
-            let transaction = client.transaction().delete(&old, -1);
+            let transaction = client.transaction().delete(&old, Version::Any);
             let transaction = transaction.create(&new, spec.data, spec.acl.to_vec(), mode);
             let error = match transaction.commit().marking(&queue_node.sent).await {
                 Ok((_, mut results)) => {

@@ -13,7 +13,7 @@ use tokio::sync::{Mutex, watch};
 use tracing::debug;
 use zoolet_jute::{Stat, Zxid};
 
-use crate::{Error, ErrorKind};
+use crate::{Error, ErrorKind, Version};
 
 use super::name::join;
 use super::queue::Shared;
@@ -235,7 +235,11 @@ impl Shared {
             match found {
                 Ok((data, stat)) => {
                     if let Some(items) = self.format.decode(data) {
-                        takes.push(Box::pin(self.take_one(path, stat.version, items)));
+                        takes.push(Box::pin(self.take_one(
+                            path,
+                            Version::Exactly(stat.version),
+                            items,
+                        )));
                     } else {
                         debug!(path, "a znode without an item stays in the queue");
                     }
@@ -251,7 +255,7 @@ impl Shared {
     async fn take_one(
         &self,
         path: String,
-        version: i32,
+        version: Version,
         items: VecDeque<Bytes>,
     ) -> Result<VecDeque<Bytes>, Error> {
         match self.marker.commit(|transaction| transaction.delete(&path, version)).await {

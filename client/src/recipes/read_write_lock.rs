@@ -22,6 +22,22 @@ const WRITE_BASE: &str = "__WRIT__";
 /// A reader waits for the nearest writer in front of it, a writer for whatever is in front. A
 /// writer may [read](WriteGuard::acquire_read) too, and [downgrade](WriteGuard::downgrade); a reader that
 /// asks for the write lock waits for itself.
+///
+/// ```
+/// # zoolet_doctest::with_client(async |client| {
+/// use zoolet_client::recipes::ReadWriteLock;
+///
+/// let lock = ReadWriteLock::new(&client, "/locks/catalog");
+/// let (one, other) = (lock.read().await?, lock.read().await?);
+/// assert!(lock.try_write().await?.is_none(), "readers hold it");
+/// one.release().await?;
+/// other.release().await?;
+/// let writer = lock.write().await?;
+/// let reader = writer.downgrade().await?;
+/// reader.release().await?;
+/// # Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct ReadWriteLock {
     client: Client,
@@ -128,7 +144,7 @@ impl ReadWriteLock {
 
 /// A lock that is held for writing. What every guard can do comes from [`LockGuard`].
 #[derive(Debug)]
-#[must_use = "a guard that is dropped releases its lock"]
+#[must_use = "dropping a guard releases its lock"]
 pub struct WriteGuard {
     guard: LockGuard,
     options: LockOptions,

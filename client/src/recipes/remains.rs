@@ -2,7 +2,7 @@
 
 use zoolet_jute::Stat;
 
-use crate::{Client, Error};
+use crate::{Client, Error, Version};
 
 use super::name::{ProtectedId, join};
 use super::retry::{
@@ -102,7 +102,7 @@ pub(crate) async fn remove(client: &Client, dir: &str, names: &[String]) -> Resu
     loop {
         let mut transaction = client.transaction();
         for name in names {
-            transaction = transaction.delete(&join(dir, name), -1);
+            transaction = transaction.delete(&join(dir, name), Version::Any);
         }
         match transaction.commit().await {
             Ok(_) => return Ok(true),

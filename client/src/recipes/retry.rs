@@ -7,7 +7,9 @@ use tokio::runtime::Handle;
 use tokio::time::sleep;
 use tracing::debug;
 
-use crate::{Client, CreateMode, Error, ErrorCode, ErrorKind, EventType, OneshotWatcher, Stat};
+use crate::{
+    Client, CreateMode, Error, ErrorCode, ErrorKind, EventType, OneshotWatcher, Stat, Version,
+};
 
 use super::name::split;
 use super::session;
@@ -156,7 +158,7 @@ fn or_empty(children: Result<Vec<String>, Error>) -> Result<Vec<String>, Error> 
 pub(crate) async fn delete_if_there(client: &Client, path: &str) -> Result<bool, Error> {
     let (mut tries, mut in_doubt) = (0, false);
     loop {
-        match client.delete(path, -1).await {
+        match client.delete(path, Version::Any).await {
             Ok(()) => return Ok(true),
             Err(error) if is_no_node(&error) => return Ok(in_doubt),
             Err(error) if error.is_transient() => {
@@ -199,7 +201,7 @@ pub(crate) async fn delete_created(
             }
             Some(_) | None => return Ok(in_doubt),
         }
-        match client.delete(path, -1).await {
+        match client.delete(path, Version::Any).await {
             Ok(()) => return Ok(true),
             Err(error) if is_no_node(&error) => return Ok(in_doubt),
             Err(error) if error.is_transient() => {

@@ -34,6 +34,20 @@ enum Permits {
 /// Each lease is an ephemeral znode `_c_<uuid>-lease-N` below `leases`; who waits for one holds
 /// the mutex below `locks`, so that the others wait in a fair queue. All clients have to agree on
 /// the number of permits: it is fixed, or read from a [`SharedCount`].
+///
+/// ```
+/// # zoolet_doctest::with_client(async |client| {
+/// use zoolet_client::recipes::Semaphore;
+///
+/// let semaphore = Semaphore::new(&client, "/downloads", 2);
+/// let first = semaphore.acquire().await?;
+/// let _second = semaphore.acquire().await?;
+/// assert!(semaphore.try_acquire().await?.is_none(), "both permits are taken");
+/// first.release().await?;
+/// let _third = semaphore.acquire().await?;
+/// # Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct Semaphore {
     client: Client,
@@ -284,6 +298,18 @@ async fn wait_either(first: OneshotWatcher, second: Option<OneshotWatcher>) -> R
 /// A fair lock for one holder that excludes Curator's `InterProcessSemaphoreMutex` on the same
 /// path: a [`Semaphore`] of one permit. Unlike a [`Mutex`] it is not re-entered by Curator's
 /// threads; a `Mutex` on the same path does not exclude it.
+///
+/// ```
+/// # zoolet_doctest::with_client(async |client| {
+/// use zoolet_client::recipes::SemaphoreMutex;
+///
+/// let mutex = SemaphoreMutex::new(&client, "/locks/import");
+/// let guard = mutex.acquire().await?;
+/// assert!(mutex.try_acquire().await?.is_none(), "one holder at a time");
+/// guard.release().await?;
+/// # Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct SemaphoreMutex {
     semaphore: Semaphore,

@@ -1,11 +1,14 @@
 //! Watching the znodes of a lock that is held.
 
 use std::future::{Future, pending};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
+use tracing::warn;
 use zoolet_jute::EventType;
 
 use crate::{Client, Error, ErrorCode};
@@ -28,6 +31,8 @@ struct Seen {
 #[derive(Debug)]
 pub(crate) struct Sentry {
     seen: watch::Receiver<Seen>,
+    /// Whether the end of the hold was logged as a loss, or is its holder's doing.
+    is_settled: Arc<AtomicBool>,
     task: JoinHandle<()>,
 }
 
@@ -36,14 +41,24 @@ impl Sentry {
     pub(crate) fn begin(runtime: &Handle, client: &Client, paths: Vec<String>, czxid: i64) -> Self {
         let (sender, seen) = watch::channel(Seen::default());
         let client = client.clone();
+        let is_settled = Arc::new(AtomicBool::new(false));
+        let settled = Arc::clone(&is_settled);
         let task = runtime.spawn(async move {
             tokio::select! {
                 () = watch_first(&client, paths.first(), czxid, &sender) => {}
                 () = watch_second(&client, paths.get(1), czxid) => {}
             }
+            if !settled.swap(true, Ordering::Relaxed) {
+                warn_of_loss(&client, paths.first());
+            }
             sender.send_modify(|seen| seen.gone = true);
         });
-        Self { seen, task }
+        Self { seen, is_settled, task }
+    }
+
+    /// Notes that the holder releases the lock. Returns whether its loss was logged before.
+    pub(crate) fn settle(&self) -> bool {
+        self.is_settled.swap(true, Ordering::Relaxed)
     }
 
     /// Waits until one of the znodes is gone, or the lock was released. The end of a session is not
@@ -68,6 +83,13 @@ impl Sentry {
             }
         }
     }
+}
+
+/// Logs that a lock was lost whose session lives on. The loss of a session is logged by the session,
+/// once for all of its locks.
+pub(crate) fn warn_of_loss(client: &Client, path: Option<&String>) {
+    let session = client.session().id;
+    warn!(%session, path, "the lock is lost: its znode was deleted");
 }
 
 impl Drop for Sentry {

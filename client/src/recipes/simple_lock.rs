@@ -18,6 +18,18 @@ use super::retry::within;
 /// more than a few contend. The znode's data is a random id and the label. Since its name is the
 /// same for every holder, [`LockGuard::guarded`] cannot tell it from another holder's znode when
 /// somebody has deleted it by hand; the end of the session it can.
+///
+/// ```
+/// # zoolet_doctest::with_client(async |client| {
+/// use zoolet_client::recipes::SimpleLock;
+///
+/// let lock = SimpleLock::new(&client, "/maintenance").label("nightly backup");
+/// let Some(guard) = lock.try_acquire().await? else { return Ok(()) };
+/// assert!(lock.try_acquire().await?.is_none(), "one holder at a time");
+/// guard.release().await?;
+/// # Ok(())
+/// # }).unwrap();
+/// ```
 #[derive(Clone, Debug)]
 pub struct SimpleLock {
     client: Client,

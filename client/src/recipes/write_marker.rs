@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use tracing::debug;
 use zoolet_jute::{Acl, CreateMode, ErrorCode};
 
-use crate::{Client, Error, ErrorKind, Transaction};
+use crate::{Client, Error, ErrorKind, Transaction, Version};
 
 use super::queue_node::QueueNode;
 use super::retry::{back_off, ensure_containers, is_no_node, retry_transient};
@@ -161,7 +161,7 @@ impl WriteMarker {
             let of_witness = transaction.parts();
             let (path, data) = (witness.path.as_str(), number.as_bytes());
             let transaction = if witness.exists {
-                transaction.set_data(path, data, -1)
+                transaction.set_data(path, data, Version::Any)
             } else {
                 transaction.create(path, data, Acl::open(), CreateMode::Ephemeral)
             };

@@ -143,7 +143,7 @@ impl Core {
         }
         self.is_read_only = response.read_only == Some(true);
         if self.is_read_only && !self.wishes.read_only_will_do {
-            return Err(protocol("a read-only server has accepted a client that writes"));
+            return Err(End::protocol("a read-only server has accepted a client that writes"));
         }
         self.is_real |= !self.is_read_only;
         self.session.id = response.session_id;
@@ -156,12 +156,14 @@ impl Core {
         self.pulse = Pulse::new(asked_at, now);
         self.windows = Windows::new(self.timeouts().patience());
         self.restore(now);
-        self.published.state.send_replace(match self.is_read_only {
-            true => SessionState::ReadOnly,
-            false if now < self.published.lease.end() => SessionState::Connected,
+        if self.is_read_only {
+            self.published.state.send_replace(SessionState::ReadOnly);
+        } else if now < self.published.lease.end() {
+            self.published.state.send_replace(SessionState::Connected);
+        } else {
             // The answer took so long that it proves nothing any more.
-            false => SessionState::Lost,
-        });
+            self.lose();
+        }
         Ok(())
     }
 
@@ -321,11 +323,9 @@ impl Core {
                     }
                 }
                 Xid::PING => {
-                    let sent_at = self.pulse.pong();
-                    self.renew(
-                        sent_at.ok_or_else(|| protocol("a reply to a ping that was not sent"))?,
-                        now,
-                    );
+                    let unsent = || End::protocol("a reply to a ping that was not sent");
+                    let sent_at = self.pulse.pong().ok_or_else(unsent)?;
+                    self.renew(sent_at, now);
                 }
                 Xid::AUTH => self.receive_auth(header)?,
                 _ => self.receive_reply(header, &mut payload, now)?,
@@ -359,7 +359,7 @@ impl Core {
     fn receive_auth(&mut self, header: ReplyHeader) -> Result<(), End> {
         let is_refused = header.err.is_some() && !planted!("refusal-ends-nothing");
         match self.identities.answer(header.zxid, is_refused) {
-            None => Err(protocol("a reply to credentials that were not sent")),
+            None => Err(End::protocol("a reply to credentials that were not sent")),
             Some(()) if is_refused => Err(End::Over(SessionState::AuthFailed)),
             Some(()) => Ok(()),
         }
@@ -450,9 +450,11 @@ impl Core {
         (is_open && self.published.lease.was_granted()).then(|| self.published.lease.end())
     }
 
-    /// Tells that the session may have ended.
+    /// Reports that the session may have ended.
     pub(crate) fn lose(&mut self) {
-        self.published.state.send_replace(SessionState::Lost);
+        if self.published.state.send_replace(SessionState::Lost) != SessionState::Lost {
+            tracing::warn!("no server has answered in time: the session and its locks may be lost");
+        }
     }
 
     /// The session is over. The watches end with the core.
@@ -493,8 +495,4 @@ impl Core {
 fn begins_reply(incoming: &BytesMut) -> bool {
     let xid = incoming.get(frame::LENGTH_BYTES..).and_then(|rest| rest.first_chunk());
     xid.is_some_and(|xid| Xid(i32::from_be_bytes(*xid)) != Xid::NOTIFICATION)
-}
-
-fn protocol(why: &str) -> End {
-    End::Lost(ErrorKind::Protocol(why.to_owned()).into())
 }

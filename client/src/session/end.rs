@@ -3,7 +3,7 @@
 use std::io;
 
 use super::SessionState;
-use crate::Error;
+use crate::{Error, ErrorKind};
 
 /// Why a connection ended.
 #[derive(Debug)]
@@ -12,6 +12,13 @@ pub(crate) enum End {
     Lost(Error),
     /// The session is over.
     Over(SessionState),
+}
+
+impl End {
+    /// The server broke the protocol.
+    pub(crate) fn protocol(why: &str) -> Self {
+        Self::Lost(ErrorKind::Protocol(why.to_owned()).into())
+    }
 }
 
 impl From<Error> for End {

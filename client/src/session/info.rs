@@ -21,6 +21,7 @@ use crate::{Error, ErrorKind};
 /// # }
 /// ```
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SessionInfo {
     /// The id; [`SessionId::NONE`] before the first connection.
     pub id: SessionId,

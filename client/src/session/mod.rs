@@ -34,6 +34,7 @@ pub use self::info::SessionInfo;
 ///   ReadOnly ─────┴─ Lost ◀───────┴──────────────────┘
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SessionState {
     /// No server serves it at the moment; it lives on until the servers give it up. Curator's
     /// `SUSPENDED`.

@@ -9,7 +9,7 @@ use std::task::Poll;
 use bytes::BytesMut;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, WriteHalf};
 use tokio::time::{Instant, sleep_until};
-use tracing::debug;
+use tracing::{Instrument, Span, debug, field, info_span, warn};
 
 use super::SessionState;
 use super::calls::{Calls, Ending, Unserved};
@@ -54,16 +54,19 @@ impl Task {
                 Ok(connected) => connected,
                 Err(over) => break over,
             };
-            match self.serve(wire).await {
+            Span::current().record("id", field::display(self.core.session_id()));
+            let connection = info_span!("connection", server = address);
+            match self.serve(wire).instrument(connection).await {
                 End::Over(state) => break state,
                 End::Lost(error) => {
                     let why = error.cause();
-                    debug!(session = %self.core.session_id(), address, why, "connection lost");
+                    debug!(address, why, "connection lost");
                     self.core.disconnected(&format!("{address}: {why}"));
                     self.route.leave(address);
                 }
             }
         };
+        warn_of_end(over);
         self.core.over(over);
         self.calls.stop(&over.end());
     }
@@ -186,6 +189,23 @@ impl Task {
             }
         }
         Ok(())
+    }
+}
+
+/// Logs the end of a session that the program did not ask for.
+fn warn_of_end(over: SessionState) {
+    match over {
+        SessionState::Expired => {
+            warn!("the session has expired: its ephemeral znodes and locks are gone");
+        }
+        SessionState::AuthFailed => {
+            warn!("the server refused the credentials: the session is over");
+        }
+        SessionState::Closed
+        | SessionState::Connected
+        | SessionState::ReadOnly
+        | SessionState::Lost
+        | SessionState::Disconnected => {}
     }
 }
 

@@ -133,7 +133,8 @@ impl Watches {
             EventType::None
             | EventType::DataWatchRemoved
             | EventType::ChildWatchRemoved
-            | EventType::PersistentWatchRemoved => return ended,
+            | EventType::PersistentWatchRemoved
+            | _ => return ended,
         }
         if fire_all(&mut self.persistent, path, &seen) {
             ended.push((WatcherType::Persistent, path.to_owned()));

@@ -13,6 +13,9 @@ mod adopted;
 mod cache;
 mod latch;
 mod locks;
+#[path = "../session/log.rs"]
+mod log;
+mod losses;
 mod queues;
 #[allow(dead_code, reason = "the tests of sessions need more of it")]
 #[path = "../session/script.rs"]

@@ -113,6 +113,13 @@ impl Tree {
         self.other(&MultiOp::Create2(body)).unwrap();
     }
 
+    /// Waits until a watch is on a znode.
+    pub(crate) async fn watched(&self, path: &str) {
+        while !self.state().watches.contains(path) {
+            sleep(LATENCY).await;
+        }
+    }
+
     /// Deletes a znode as another client.
     pub(crate) fn delete(&self, path: &str) {
         let body = PathVersionRequest { path: path.to_owned(), version: -1 };

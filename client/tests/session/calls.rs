@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::timeout;
-use zoolet_client::{CreateMode, ErrorCode, ErrorKind, Stat, Zxid};
+use zoolet_client::{CreateMode, ErrorCode, ErrorKind, Stat, Version, Zxid};
 use zoolet_jute::{Reply, Request, Xid};
 
 use crate::script::{SESSION, Servers, TIMEOUT};
@@ -19,9 +19,9 @@ async fn calls_keep_the_order_in_which_they_were_made_and_not_awaited() {
     let mut servers = Servers::new();
     let (client, mut connection) = servers.client().await;
     let other = client.clone();
-    let first = client.delete("/1", -1);
-    let second = other.delete("/2", -1);
-    let third = client.transaction().delete("/3", -1).commit();
+    let first = client.delete("/1", Version::Any);
+    let second = other.delete("/2", Version::Any);
+    let third = client.transaction().delete("/3", Version::Any).commit();
     let fourth = client.add_watch("/4", zoolet_client::AddWatchMode::Persistent);
     let script = async {
         for path in ["/1", "/2"] {
@@ -37,7 +37,7 @@ async fn calls_keep_the_order_in_which_they_were_made_and_not_awaited() {
         connection.answer(xid, Ok(Reply::AddWatch(0))).await;
     };
     let awaited = async {
-        fourth.await.unwrap();
+        drop(fourth.await.unwrap());
         assert_eq!(third.await.unwrap_err().code(), Some(ErrorCode::MarshallingError));
         second.await.unwrap();
         first.await.unwrap();
@@ -73,9 +73,9 @@ async fn a_call_that_is_given_up_before_it_was_sent_is_not_carried_out() {
     let mut servers = Servers::new();
     let (client, connection) = servers.client().await;
     servers.vanish(&client, connection).await;
-    let impatient = timeout(TIMEOUT / 10, client.delete("/never", -1)).await;
+    let impatient = timeout(TIMEOUT / 10, client.delete("/never", Version::Any)).await;
     assert!(impatient.is_err(), "no server has answered");
-    let patient = client.delete("/later", -1);
+    let patient = client.delete("/later", Version::Any);
     servers.network.down.store(false, Ordering::Relaxed);
     let mut connection = servers.serve().await;
     let (xid, request) = connection.request().await;
@@ -112,7 +112,7 @@ async fn a_client_resumes_with_the_newest_zxid_that_it_saw() {
     let mut servers = Servers::new();
     let (client, mut connection) = servers.client().await;
     for zxid in [Zxid(5), Zxid(3), Zxid(-1)] {
-        let call = client.delete("/a", -1);
+        let call = client.delete("/a", Version::Any);
         let (xid, _) = connection.request().await;
         connection.answer_at(xid, zxid, Ok(Reply::Empty)).await;
         call.await.unwrap();
@@ -125,7 +125,12 @@ async fn a_client_resumes_with_the_newest_zxid_that_it_saw() {
 async fn the_failed_part_of_a_transaction_is_named() {
     let mut servers = Servers::new();
     let (client, mut connection) = servers.client().await;
-    let commit = client.transaction().delete("/a", -1).check("/b", 7).delete("/c", -1).commit();
+    let commit = client
+        .transaction()
+        .delete("/a", Version::Any)
+        .check("/b", Version::Exactly(7))
+        .delete("/c", Version::Any)
+        .commit();
     let (xid, _) = connection.request().await;
     let results = [None, Some(ErrorCode::BadVersion), Some(ErrorCode::RuntimeInconsistency)];
     let results = results.map(zoolet_jute::MultiResult::Error).to_vec();
@@ -133,6 +138,23 @@ async fn the_failed_part_of_a_transaction_is_named() {
     let error = commit.await.unwrap_err();
     assert_eq!((error.code(), error.part()), (Some(ErrorCode::BadVersion), Some(1)));
     assert!(!error.may_have_happened());
+}
+
+/// On the wire, −1 is any version: a write that was to expect it would overwrite what it finds.
+#[tokio::test(start_paused = true)]
+async fn a_version_that_means_any_on_the_wire_is_not_sent() {
+    let mut servers = Servers::new();
+    let (client, mut connection) = servers.client().await;
+    let write = client.set_data("/a", b"", Version::Exactly(-1)).await.unwrap_err();
+    assert!(matches!(write.kind(), ErrorKind::Protocol(_)) && !write.may_have_happened());
+    let multi = client.transaction().delete("/a", Version::Any).check("/b", Version::Exactly(-1));
+    let multi = multi.delete("/c", Version::Any).commit().await.unwrap_err();
+    assert!(matches!(multi.kind(), ErrorKind::Protocol(_)) && !multi.may_have_happened());
+    assert_eq!(multi.part(), Some(1));
+    // The next request of the session is the first one that servers get.
+    let _next = client.exists("/next");
+    let (_, request) = connection.request().await;
+    assert!(matches!(request, Request::Exists(_)), "{request:?}");
 }
 
 #[tokio::test(start_paused = true)]

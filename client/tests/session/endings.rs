@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::runtime::Builder;
 use tokio::time::{Instant, timeout};
-use zoolet_client::{CreateMode, ErrorKind, SessionInfo, SessionState};
+use zoolet_client::{CreateMode, ErrorKind, SessionInfo, SessionState, Version};
 use zoolet_jute::{Reply, Request};
 
 use crate::script::{SESSION, Servers, TIMEOUT};
@@ -14,9 +14,9 @@ async fn a_close_comes_behind_what_was_asked_before_and_ends_all_handles() {
     let mut servers = Servers::new();
     let (client, mut connection) = servers.client().await;
     let other = client.clone();
-    let before = client.delete("/a", -1);
+    let before = client.delete("/a", Version::Any);
     let close = client.close();
-    let behind = other.delete("/b", -1);
+    let behind = other.delete("/b", Version::Any);
     let (first, request) = connection.request().await;
     assert!(matches!(request, Request::Delete(_)), "{request:?}");
     let (second, request) = connection.request().await;
@@ -112,10 +112,10 @@ fn calls_of_a_client_whose_runtime_is_gone_fail() {
     let (first, second) = (runtime(), runtime());
     let mut servers = Servers::new();
     let (client, _connection) = first.block_on(servers.client());
-    let before = client.delete("/a", -1);
+    let before = client.delete("/a", Version::Any);
     drop(first);
     second.block_on(async {
-        for call in [before, client.delete("/b", -1)] {
+        for call in [before, client.delete("/b", Version::Any)] {
             let answer = timeout(Duration::from_secs(10), call).await.expect("it waits for ever");
             let error = answer.unwrap_err();
             assert!(error.kind() == &ErrorKind::Closed && !error.may_have_happened());

@@ -4,9 +4,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, advance, sleep_until};
-use zoolet_client::{AddWatchMode, ErrorCode, ErrorKind, EventType, SessionId, SessionState};
+use zoolet_client::{
+    AddWatchMode, ErrorCode, ErrorKind, EventType, SessionId, SessionState, Version,
+};
 use zoolet_jute::{Reply, Request, Stat, Xid};
 
+use crate::log::Log;
 use crate::script::{SESSION, Servers, TIMEOUT};
 
 /// What timers and tasks may add to an exact moment.
@@ -67,7 +70,7 @@ async fn a_half_open_connection_is_given_up_although_requests_go_into_it() {
     let mut servers = Servers::new();
     let (client, connection) = servers.client().await;
     let (began_at, data) = (Instant::now(), vec![7; 3_000]);
-    let calls: Vec<_> = (0..100).map(|_| client.set_data("/a", &data, -1)).collect();
+    let calls: Vec<_> = (0..100).map(|_| client.set_data("/a", &data, Version::Any)).collect();
     for call in calls {
         assert_eq!(call.await.unwrap_err().kind(), &ErrorKind::ConnectionLoss);
     }
@@ -130,7 +133,7 @@ async fn a_refusal_of_the_session_does_not_prolong_it() {
     let (client, mut connection) = servers.client().await;
     let before = client.remaining();
     advance(TIMEOUT / 10).await;
-    let call = client.delete("/a", -1);
+    let call = client.delete("/a", Version::Any);
     let (xid, _) = connection.request().await;
     connection.answer(xid, Err(ErrorCode::SessionExpired)).await;
     let error = call.await.unwrap_err();
@@ -149,7 +152,7 @@ async fn a_session_that_has_expired_fails_everything_for_good() {
         let mut watch = watch.await.unwrap();
         drop(connection);
         let mut connection = servers.accept().await;
-        let waiting = client.delete("/a", -1);
+        let waiting = client.delete("/a", Version::Any);
         connection.hello().await;
         connection.welcome(answered, timeout_ms, false).await;
 
@@ -164,4 +167,25 @@ async fn a_session_that_has_expired_fails_everything_for_good() {
         assert_eq!(client.remaining(), Duration::ZERO);
         client.lost().await;
     }
+}
+
+/// One line for the loss that may be one, one for the end, with the session and its server.
+#[tokio::test(start_paused = true)]
+async fn a_session_that_expires_is_logged_once() {
+    let (log, _recording) = Log::begin();
+    let mut servers = Servers::new();
+    // The server falls silent, and no other is there.
+    let (client, _silent) = servers.client().await;
+    client.state().wait_for(|state| *state == SessionState::Lost).await.unwrap();
+    let lost = log.warnings();
+    assert_eq!(lost.len(), 1, "{lost:#?}");
+    let session = format!("session{{id={SESSION}}}");
+    assert!(lost[0].contains("may be lost") && lost[0].contains(&session), "{lost:#?}");
+    let mut connection = servers.accept().await;
+    connection.hello().await;
+    connection.welcome(SessionId::NONE, 0, false).await;
+    assert_eq!(client.exists("/a").await.unwrap_err().kind(), &ErrorKind::SessionExpired);
+    let warnings = log.warnings();
+    assert_eq!(warnings.len(), 2, "{warnings:#?}");
+    assert!(warnings[1].contains("has expired") && warnings[1].contains(&session));
 }

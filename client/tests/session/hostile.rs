@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::BytesMut;
-use zoolet_client::{ErrorCode, ErrorKind, SessionState};
+use zoolet_client::{ErrorCode, ErrorKind, SessionState, Version};
 use zoolet_jute::{Reply, ReplyHeader, Xid, Zxid, frame};
 
 use crate::script::{SESSION, Servers};
@@ -48,7 +48,7 @@ async fn a_server_that_talks_nonsense_is_left_and_the_session_goes_on() {
         assert_eq!(error.kind(), &ErrorKind::ConnectionLoss, "{what}");
         connection.until_hung_up().await;
 
-        let again = client.delete("/a", -1);
+        let again = client.delete("/a", Version::Any);
         let mut connection = servers.accept().await;
         assert_eq!(connection.hello().await.session_id, SESSION, "{what}");
         connection.grant().await;
@@ -63,7 +63,7 @@ async fn a_server_that_talks_nonsense_is_left_and_the_session_goes_on() {
 async fn an_answer_that_cannot_be_read_fails_its_call_alone() {
     let mut servers = Servers::new();
     let (client, mut connection) = servers.client().await;
-    let (garbled, fine) = (client.get("/a"), client.delete("/b", -1));
+    let (garbled, fine) = (client.get("/a"), client.delete("/b", Version::Any));
     let (first, _) = connection.request().await;
     let (second, _) = connection.request().await;
     connection.send(&headed(first, &[0x7f; 9])).await;
@@ -107,7 +107,7 @@ async fn a_server_that_accepts_and_is_silent_delays_no_other() {
         (silent, next)
     };
     let (client, (_silent, _next)) = tokio::join!(options.connect(crate::script::SERVERS), script);
-    client.unwrap();
+    drop(client.unwrap());
     let limit = Duration::from_secs(6) / 3;
     let took = began_at.elapsed();
     assert!(took >= limit && took < limit + Duration::from_millis(10), "{took:?}");
@@ -117,7 +117,7 @@ async fn a_server_that_accepts_and_is_silent_delays_no_other() {
 async fn a_session_that_another_client_has_taken_is_taken_back() {
     let mut servers = Servers::new();
     let (client, mut connection) = servers.client().await;
-    let call = client.delete("/a", -1);
+    let call = client.delete("/a", Version::Any);
     let (xid, _) = connection.request().await;
     connection.answer(xid, Err(ErrorCode::SessionMoved)).await;
     let error = call.await.unwrap_err();

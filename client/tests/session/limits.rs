@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use zoolet_client::recipes::{LockOptions, Mutex};
-use zoolet_client::{Acl, AddWatchMode, CreateMode, Error, ErrorCode, ErrorKind, Id, Stat, perms};
+use zoolet_client::{
+    Acl, AddWatchMode, CreateMode, Error, ErrorCode, ErrorKind, Id, Stat, Version, perms,
+};
 use zoolet_jute::{Reply, Request};
 
 use crate::script::{Connection, Servers, TIMEOUT};
@@ -34,8 +36,8 @@ async fn a_request_that_no_server_takes_is_refused_and_not_sent() {
     assert_eq!(refused(client.create("/a", &data, mode)).await.1, MIB - 1);
     refused(client.create(&path, b"", mode)).await;
     refused(client.create_with_acl("/a", b"", acl.clone(), mode)).await;
-    refused(client.set_data("/a", &data, -1)).await;
-    refused(client.set_acl("/a", acl, -1)).await;
+    refused(client.set_data("/a", &data, Version::Any)).await;
+    refused(client.set_acl("/a", acl, Version::Any)).await;
     refused(client.get(&path)).await;
     refused(client.exists(&path)).await;
     refused(client.sync(&path)).await;
@@ -43,8 +45,12 @@ async fn a_request_that_no_server_takes_is_refused_and_not_sent() {
     refused(client.get_watched(&path)).await;
     refused(client.add_auth("digest", &data)).await;
     let third = vec![7; 400 * 1024];
-    let multi = client.transaction().set_data("/a", &third, -1).set_data("/b", &third, -1);
-    refused(multi.set_data("/c", &third, -1).commit()).await;
+    let multi = client.transaction().set_data("/a", &third, Version::Any).set_data(
+        "/b",
+        &third,
+        Version::Any,
+    );
+    refused(multi.set_data("/c", &third, Version::Any).commit()).await;
     let mut reads = client.reads();
     for _ in 0..20_000 {
         reads = reads.get(&"/a/long/path".repeat(8));
@@ -78,7 +84,7 @@ async fn the_limit_of_requests_is_what_the_servers_have() {
     let mut servers = Servers::new();
     let options = servers.options().request_bytes_max(4 * MIB);
     let (client, mut connection) = servers.start(options).await;
-    let write = client.set_data("/a", &vec![7; 3 * MIB], -1);
+    let write = client.set_data("/a", &vec![7; 3 * MIB], Version::Any);
     let (xid, request) = connection.request().await;
     assert!(matches!(request, Request::SetData(_)));
     connection.answer(xid, Ok(Reply::Stat(Stat::default()))).await;
@@ -88,7 +94,7 @@ async fn the_limit_of_requests_is_what_the_servers_have() {
     let limit = 10_000;
     let options = servers.options().request_bytes_max(limit);
     let (client, mut connection) = servers.start(options).await;
-    refused(client.set_data("/a", &vec![7; limit], -1)).await;
+    refused(client.set_data("/a", &vec![7; limit], Version::Any)).await;
     let mut watches = Vec::new();
     let longest = limit - "header".len() - 50;
     for path in [9, 4_000, 6_000, longest].map(|bytes| format!("/{}", "w".repeat(bytes))) {

@@ -6,7 +6,9 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
-use zoolet_client::{AddWatchMode, ErrorCode, ErrorKind, EventType, SessionId, SessionState};
+use zoolet_client::{
+    AddWatchMode, ErrorCode, ErrorKind, EventType, SessionId, SessionState, Version,
+};
 use zoolet_jute::{Reply, Request, Stat, Xid};
 
 use crate::script::{Connection, SERVERS, Servers, TIMEOUT};
@@ -82,7 +84,7 @@ async fn bulk_writes_on_a_slow_link_neither_lose_the_session_nor_end_the_connect
     let server = tokio::spawn(serve_slowly(connection, Duration::ZERO, Duration::from_millis(24)));
     let seen = states(client.state());
     let data = vec![7; 100_000];
-    let calls: Vec<_> = (0..600).map(|_| client.set_data("/bulk", &data, -1)).collect();
+    let calls: Vec<_> = (0..600).map(|_| client.set_data("/bulk", &data, Version::Any)).collect();
     for call in calls {
         call.await.unwrap();
         assert!(client.remaining() > Duration::ZERO);
@@ -114,7 +116,8 @@ async fn a_first_burst_of_writes_on_a_slow_uplink_does_not_lose_the_session() {
         let server = tokio::spawn(serve_slowly(connection, Duration::ZERO, write));
         let seen = states(client.state());
         let data = vec![7; usize::try_from(data_bytes).unwrap()];
-        let calls: Vec<_> = (0..300).map(|_| client.set_data("/bulk", &data, -1)).collect();
+        let calls: Vec<_> =
+            (0..300).map(|_| client.set_data("/bulk", &data, Version::Any)).collect();
         let began_at = Instant::now();
         for call in calls {
             call.await.unwrap();
@@ -348,6 +351,6 @@ async fn a_connection_that_takes_long_is_made_in_the_second_round() {
     servers.network.delay_ms.store(900, Ordering::Relaxed);
     let options = servers.options();
     let (client, connection) = tokio::join!(options.connect(SERVERS), servers.serve());
-    client.unwrap();
+    drop(client.unwrap());
     drop(connection);
 }

@@ -17,6 +17,7 @@ mod hostile;
 mod leftovers;
 mod limits;
 mod links;
+mod log;
 mod read_only;
 mod reconnects;
 mod script;

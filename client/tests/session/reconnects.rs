@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
-use zoolet_client::{ErrorKind, SessionState};
+use zoolet_client::{ErrorKind, SessionState, Version};
 use zoolet_jute::{ErrorCode, Reply, Request, Xid};
 
 use crate::script::{SERVERS, Servers, TIMEOUT};
@@ -94,7 +94,7 @@ async fn refused_credentials_end_the_session() {
     let pending = client.exists("/a");
     connection.request().await;
     // It is unknown whether the server has carried it out.
-    let write = client.delete("/a", -1);
+    let write = client.delete("/a", Version::Any);
     connection.request().await;
     let auth = client.add_auth("digest", b"nonsense");
     connection.request().await;
@@ -105,7 +105,7 @@ async fn refused_credentials_end_the_session() {
     }
     let error = write.await.unwrap_err();
     assert!(error.kind() == &ErrorKind::AuthFailed && error.may_have_happened());
-    let unsent = client.delete("/a", -1).await.unwrap_err();
+    let unsent = client.delete("/a", Version::Any).await.unwrap_err();
     assert!(unsent.kind() == &ErrorKind::AuthFailed && !unsent.may_have_happened());
     assert_eq!(*client.state().borrow(), SessionState::AuthFailed);
     assert_eq!(client.exists("/a").await.unwrap_err().kind(), &ErrorKind::AuthFailed);

@@ -5,7 +5,7 @@ use futures_util::{FutureExt, StreamExt};
 use zoolet_client::recipes::Cache;
 use zoolet_client::{
     AddWatchMode, Client, CreateMode, ErrorCode, ErrorKind, EventType, OneshotWatcher,
-    PersistentWatcher, Stat, WatcherType,
+    PersistentWatcher, Stat, Version, WatcherType,
 };
 use zoolet_jute::{Reply, Request, WatchesRequest, Xid};
 
@@ -51,7 +51,7 @@ async fn watches_are_registered_anew_in_frames_that_every_server_accepts() {
 
     let mut connection = servers.serve().await;
     assert!(matches!(connection.request().await.1, Request::Auth(_)), "identities come first");
-    let call = client.delete("/a", -1);
+    let call = client.delete("/a", Version::Any);
     let (mut once, mut always, mut frames) = (0, 0, 0);
     loop {
         let (xid, request) = connection.request().await;
@@ -205,7 +205,7 @@ async fn a_slow_watcher_ends_with_its_watch_and_delays_no_other() {
     let (xid, request) = connection.request().await;
     assert_eq!(request, removal("/a", WatcherType::PersistentRecursive));
     connection.answer(xid, Ok(Reply::Empty)).await;
-    let call = client.delete("/a", -1);
+    let call = client.delete("/a", Version::Any);
     let (xid, _) = connection.request().await;
     connection.answer(xid, Ok(Reply::Empty)).await;
     call.await.unwrap();

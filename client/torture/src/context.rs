@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{sleep, timeout};
-use zoolet_client::{Client, ClientOptions, Error, ErrorKind};
+use zoolet_client::{Client, ClientOptions, Error, ErrorKind, Version};
 
 use crate::history::Tally;
 use crate::plan::HolderFault;
@@ -97,7 +97,7 @@ impl RunContext {
     pub(crate) async fn delete_by_hand(&self, shown: &str) -> Result<(), Error> {
         let path = self.offset.real(shown);
         self.recorder.deletes_by_hand(&path);
-        by_hand(self.admin.delete(&path, -1)).await
+        by_hand(self.admin.delete(&path, Version::Any)).await
     }
 
     /// The round of a double barrier that is entered at the moment.

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use tokio::sync::broadcast::{self, error::TryRecvError};
 use tokio::time::{Instant, sleep};
 use zoolet_client::recipes::{Cache, CacheChange, CachedNode, GroupMember, PersistentNode};
-use zoolet_client::{Client, CreateMode, Error, ErrorCode, ErrorKind, SessionState};
+use zoolet_client::{Client, CreateMode, Error, ErrorCode, ErrorKind, SessionState, Version};
 
 use crate::context::Phase;
 use crate::recipe::Recipe;
@@ -111,7 +111,7 @@ impl Worker {
                 if self.random.chance(20)
                     && let Some(path) = node.try_path()
                 {
-                    client.delete(&path, -1).await?;
+                    client.delete(&path, Version::Any).await?;
                 }
                 node.set_data(data.as_bytes());
                 node.path_timeout(THERE_MAX).await?;
@@ -133,9 +133,9 @@ impl Worker {
         data: &[u8],
     ) -> Result<(), Error> {
         match self.random.below(100) {
-            0..20 => client.delete(znode, -1).await?,
+            0..20 => client.delete(znode, Version::Any).await?,
             20..50 => drop(client.create(znode, data, CreateMode::Persistent).await?),
-            _ => drop(client.set_data(znode, data, -1).await?),
+            _ => drop(client.set_data(znode, data, Version::Any).await?),
         }
         let data = String::from_utf8_lossy(data).into_owned();
         self.context.tally(&self.lock.path, |tally| tally.given.push(data));

@@ -10,7 +10,7 @@ use zoolet_client::recipes::{
     Mutex as LockMutex, ReadWriteLock, Semaphore, SemaphoreMutex, SharedCount, SimpleLock,
     Suspension, Term, WriteGuard, WriteLock,
 };
-use zoolet_client::{Client, CreateMode, Error, ErrorCode, ErrorKind};
+use zoolet_client::{Client, CreateMode, Error, ErrorCode, ErrorKind, Version};
 
 use crate::context::{PlantedBug, by_hand};
 use crate::history::{CountSet, Mode};
@@ -384,7 +384,7 @@ impl Worker {
                 self.released(&open);
                 Ok(true)
             }
-            Some(Term::Lost(_) | Term::Suspended) | None => Ok(false),
+            Some(Term::Lost(_) | Term::Suspended | _) | None => Ok(false),
         }
     }
 
@@ -412,7 +412,7 @@ impl Worker {
         self.ends(client, &open, true);
         // What it left behind would hold up the others for ever.
         loop {
-            match client.delete(&path, -1).await {
+            match client.delete(&path, Version::Any).await {
                 Err(error) if error.ends_session() => return Err(error),
                 Err(error) if error.code() != Some(ErrorCode::NoNode) => {}
                 _ => break,

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
+use zoolet_client::Version;
 
 use crate::contender;
 use crate::context::{ContenderControl, Phase, RunContext, by_hand};
@@ -194,7 +195,7 @@ impl ContenderPool {
             };
             let path = format!("{dir}/{last}");
             self.context.recorder.deletes_by_hand(&path);
-            if by_hand(fixture.admin.delete(&path, -1)).await.is_ok() {
+            if by_hand(fixture.admin.delete(&path, Version::Any)).await.is_ok() {
                 self.context.recorder.struck("waiter's znode deleted");
             }
             return;
@@ -243,7 +244,7 @@ impl ContenderPool {
                 let parts = if lock.recipe.is_lock() { lock.parts() } else { Vec::new() };
                 for part in parts {
                     // A directory in use is not empty, and one that was reaped is not there.
-                    let gone = timeout(long, fixture.admin.delete(&part.dir(), -1)).await;
+                    let gone = timeout(long, fixture.admin.delete(&part.dir(), Version::Any)).await;
                     reaped |= gone.is_ok_and(|gone| gone.is_ok());
                 }
             }

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
-use zoolet_client::{Client, Error, ErrorCode, ErrorKind};
+use zoolet_client::{Client, Error, ErrorCode, ErrorKind, Version};
 
 use crate::recipe::{Lock, Recipe};
 
@@ -72,7 +72,7 @@ pub(crate) async fn remove(client: &Client, root: &str) -> Result<(), Error> {
     let mut paths = everything(client, root).await?;
     paths.reverse();
     for path in paths {
-        match client.delete(&path, -1).await {
+        match client.delete(&path, Version::Any).await {
             // A reaper was here too.
             Err(error) if error.code() != Some(ErrorCode::NoNode) => return Err(error),
             _ => {}

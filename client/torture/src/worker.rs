@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::LockGuard;
-use zoolet_client::{Client, Error, ErrorKind, SessionState};
+use zoolet_client::{Client, Error, ErrorKind, SessionState, Version};
 
 use crate::context::{ContenderControl, Phase, PlantedBug, RunContext, Session, stand_still};
 use crate::history::{Claim, Guarded, Mode};
@@ -376,7 +376,7 @@ impl Worker {
         }
         let ledger = self.context.ledger_of(&first.lock.path);
         let token = first.token.to_string();
-        match transaction.set_data(&ledger, token.as_bytes(), -1).commit().await {
+        match transaction.set_data(&ledger, token.as_bytes(), Version::Any).commit().await {
             Ok((zxid, _)) => {
                 // Another holder may have a znode of the same name.
                 for held in held.iter().filter(|held| held.lock.recipe != Recipe::SimpleLock) {

@@ -115,7 +115,7 @@ impl Load {
         };
         self.stop.store(true, Ordering::Relaxed);
         let ended = self.tasks.swap_remove(index).await;
-        ended.map_err(|error| Failure::Broken(error.to_string()))??;
+        drop(ended.map_err(|error| Failure::Broken(error.to_string()))??);
         Err(Failure::Broken("a writer has ended by itself".into()))
     }
 

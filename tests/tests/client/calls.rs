@@ -1,6 +1,6 @@
 //! The order of calls, and what is known of those whose replies are lost.
 
-use zoolet_client::{CreateMode, ErrorKind};
+use zoolet_client::{CreateMode, ErrorKind, Version};
 use zoolet_torture::proxy::{Fault, Proxy};
 
 use crate::harness::{Scene, soon};
@@ -41,18 +41,19 @@ pub(crate) async fn a_call_that_is_too_big_does_not_end_the_session(scene: &Scen
     let (client, path) = (scene.client().await, scene.path());
     client.create(&path, b"", CreateMode::Ephemeral).await.unwrap();
     let big = vec![0; 2 * 1024 * 1024];
-    let error = client.set_data(&path, &big, -1).await.unwrap_err();
+    let error = client.set_data(&path, &big, Version::Any).await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::RequestTooLong { .. }), "{error}");
     assert!(!error.may_have_happened());
-    client.set_data(&path, b"small", -1).await.unwrap();
+    client.set_data(&path, b"small", Version::Any).await.unwrap();
     assert_eq!(client.get(&path).await.unwrap().0, b"small".as_ref());
 
     // Servers take what the limit admits; beyond theirs they close the connection.
     let most = vec![0; 1_048_575 - 8 - 4 - path.len() - 4 - 4];
-    client.set_data(&path, &most, -1).await.unwrap();
+    client.set_data(&path, &most, Version::Any).await.unwrap();
     let options = Scene::options().request_bytes_max(3 * 1024 * 1024);
     let careless = options.connect(&scene.servers).await.unwrap();
-    let error = careless.set_data(&path, &big, -1).await.unwrap_err();
+    let error = careless.set_data(&path, &big, Version::Any).await.unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::ConnectionLoss);
-    soon("an answer", async || careless.set_data(&path, b"small", -1).await.is_ok()).await;
+    soon("an answer", async || careless.set_data(&path, b"small", Version::Any).await.is_ok())
+        .await;
 }

@@ -9,7 +9,7 @@ use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
-use zoolet_client::{Client, CreateMode, SessionState};
+use zoolet_client::{Client, CreateMode, SessionState, Version};
 
 use crate::harness::Scene;
 
@@ -113,7 +113,8 @@ pub(crate) async fn a_burst_of_writes_on_a_slow_uplink_keeps_the_session(scene: 
         let (address, link) = slow_link(server.to_owned(), rates, Arc::clone(&connections)).await;
         let (client, changes) = client_over(&address).await;
         client.sync(&path).await.unwrap();
-        let calls: Vec<_> = (0..writes).map(|_| client.set_data(&path, &data, -1)).collect();
+        let calls: Vec<_> =
+            (0..writes).map(|_| client.set_data(&path, &data, Version::Any)).collect();
         for call in calls {
             call.await.unwrap();
             assert!(client.remaining() > Duration::ZERO, "{up:?}");

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::timeout;
 use zoolet_client::{
-    Acl, AddWatchMode, ConfigChange, CreateMode, ErrorCode, EventType, Id, Quota, Read,
+    Acl, AddWatchMode, ConfigChange, CreateMode, ErrorCode, EventType, Id, Quota, Read, Version,
     WatcherType, perms,
 };
 
@@ -19,17 +19,20 @@ pub(crate) async fn znodes_are_created_read_written_and_deleted(scene: &Scene) {
     assert!(!twice.may_have_happened() && !twice.ends_session());
 
     assert_eq!(client.get(&path).await.unwrap(), (b"one".as_ref().into(), stat));
-    assert_eq!(client.set_data(&path, b"two", 0).await.unwrap().version, 1);
-    let stale = client.set_data(&path, b"three", 0).await.unwrap_err();
+    assert_eq!(client.set_data(&path, b"two", Version::Exactly(0)).await.unwrap().version, 1);
+    let stale = client.set_data(&path, b"three", Version::Exactly(0)).await.unwrap_err();
     assert_eq!(stale.code(), Some(ErrorCode::BadVersion));
     assert_eq!(client.exists(&path).await.unwrap().unwrap().version, 1);
 
     client.create(&format!("{path}/x"), b"", CreateMode::Persistent).await.unwrap();
     let (children, stat) = client.children(&path).await.unwrap();
     assert_eq!((children, stat.num_children), (vec!["x".to_owned()], 1));
-    assert_eq!(client.delete(&path, -1).await.unwrap_err().code(), Some(ErrorCode::NotEmpty));
-    client.delete(&format!("{path}/x"), 0).await.unwrap();
-    client.delete(&path, 1).await.unwrap();
+    assert_eq!(
+        client.delete(&path, Version::Any).await.unwrap_err().code(),
+        Some(ErrorCode::NotEmpty)
+    );
+    client.delete(&format!("{path}/x"), Version::Exactly(0)).await.unwrap();
+    client.delete(&path, Version::Exactly(1)).await.unwrap();
     assert_eq!(client.exists(&path).await.unwrap(), None);
     assert_eq!(client.get(&path).await.unwrap_err().code(), Some(ErrorCode::NoNode));
     client.close().await.unwrap();
@@ -45,7 +48,7 @@ pub(crate) async fn every_mode_of_create_makes_its_znode(scene: &Scene) {
     assert_eq!((name.len(), stat.ephemeral_owner), (path.len() + 10, session));
     let (name, stat) = owned(CreateMode::Ephemeral).await;
     assert_eq!((name.as_str(), stat.ephemeral_owner), (path.as_str(), session));
-    client.delete(&path, -1).await.unwrap();
+    client.delete(&path, Version::Any).await.unwrap();
     let (name, _) = owned(CreateMode::Container).await;
     assert_eq!(name, path);
 
@@ -77,10 +80,10 @@ pub(crate) async fn identities_and_acls(scene: &Scene) {
     let stranger = scene.client().await;
     stranger.sync(&path).await.unwrap();
     assert_eq!(stranger.get(&path).await.unwrap_err().code(), Some(ErrorCode::NoAuth));
-    assert_eq!(client.set_acl(&path, Acl::open(), 0).await.unwrap().aversion, 1);
+    assert_eq!(client.set_acl(&path, Acl::open(), Version::Exactly(0)).await.unwrap().aversion, 1);
     stranger.sync(&path).await.unwrap();
     assert_eq!(stranger.get(&path).await.unwrap().0, b"".as_ref());
-    let stale = client.set_acl(&path, mine, 0).await.unwrap_err();
+    let stale = client.set_acl(&path, mine, Version::Exactly(0)).await.unwrap_err();
     assert_eq!(stale.code(), Some(ErrorCode::BadVersion));
 
     let refused = stranger.add_auth("no-such-scheme", b"").await.unwrap_err();
@@ -111,9 +114,9 @@ pub(crate) async fn a_transaction_happens_or_does_not(scene: &Scene) {
         .create(&format!("{path}/c"), b"", open(), CreateMode::Container)
         .create(&format!("{path}/s-"), b"", open(), CreateMode::PersistentSequential)
         .create_with_ttl(&format!("{path}/t"), b"", open(), CreateMode::PersistentWithTtl, hour)
-        .set_data(&path, b"new", 0)
-        .check(&path, 1)
-        .delete(&format!("{path}/c"), -1)
+        .set_data(&path, b"new", Version::Exactly(0))
+        .check(&path, Version::Exactly(1))
+        .delete(&format!("{path}/c"), Version::Any)
         .commit()
         .await
         .unwrap();
@@ -122,7 +125,12 @@ pub(crate) async fn a_transaction_happens_or_does_not(scene: &Scene) {
     children.sort();
     assert_eq!(children, ["s-0000000001", "t"]);
 
-    let failed = client.transaction().set_data(&path, b"never", -1).check(&path, 7).commit().await;
+    let failed = client
+        .transaction()
+        .set_data(&path, b"never", Version::Any)
+        .check(&path, Version::Exactly(7))
+        .commit()
+        .await;
     assert_eq!(failed.unwrap_err().code(), Some(ErrorCode::BadVersion));
     assert_eq!(client.get(&path).await.unwrap().0, b"new".as_ref());
     assert!(client.transaction().commit().await.unwrap().1.is_empty());
@@ -199,14 +207,15 @@ pub(crate) async fn the_ensemble_is_read_and_changed(scene: &Scene) {
     let text = String::from_utf8(text.to_vec()).unwrap();
     assert_eq!(text.matches("server.").count(), 3, "{text}");
     let removal = ConfigChange::Some { joining: "", leaving: "9" };
-    let denied = client.reconfig(removal, -1).await.unwrap_err();
+    let denied = client.reconfig(removal, Version::Any).await.unwrap_err();
     assert_eq!(denied.code(), Some(ErrorCode::NoAuth));
     client.add_auth("digest", b"super:test").await.unwrap();
-    let stale = client.reconfig(removal, 77).await.unwrap_err();
+    let stale = client.reconfig(removal, Version::Exactly(77)).await.unwrap_err();
     assert_eq!(stale.code(), Some(ErrorCode::BadVersion));
     // The same servers again are a new version.
     let servers: Vec<&str> = text.lines().filter(|line| line.starts_with("server.")).collect();
-    let (changed, _) = client.reconfig(ConfigChange::All(&servers.join(",")), -1).await.unwrap();
+    let (changed, _) =
+        client.reconfig(ConfigChange::All(&servers.join(",")), Version::Any).await.unwrap();
     assert_ne!(changed, text.as_bytes());
     let event = timeout(SOON, watch.changed()).await.unwrap().unwrap();
     assert_eq!((event.event_type, &*event.path), (EventType::NodeDataChanged, "/zookeeper/config"));

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout};
-use zoolet_client::{CreateMode, ErrorCode, ErrorKind, SessionInfo, SessionState};
+use zoolet_client::{CreateMode, ErrorCode, ErrorKind, SessionInfo, SessionState, Version};
 use zoolet_tests::four_letter;
 use zoolet_torture::proxy::Proxy;
 
@@ -40,7 +40,7 @@ pub(crate) async fn a_session_outlives_its_server(scene: &Scene) {
     for index in 0..3 {
         scene.kill(index);
         // Whichever server it was on, it goes on; what was under way may be lost.
-        soon("an answer", async || client.set_data(&path, b"", -1).await.is_ok()).await;
+        soon("an answer", async || client.set_data(&path, b"", Version::Any).await.is_ok()).await;
         scene.restart(&[index]);
     }
     assert_eq!(client.session().id, session);
@@ -106,7 +106,7 @@ pub(crate) async fn the_last_handle_closes_the_session(scene: &Scene) {
     let (_, watch) = watcher.exists_watched(&path).await.unwrap();
     let other = client.clone();
     drop(client);
-    other.set_data(&path, b"", -1).await.unwrap();
+    other.set_data(&path, b"", Version::Any).await.unwrap();
     drop(other);
     // At once, and not after the session timeout.
     let limit = Duration::from_secs(5);
@@ -143,12 +143,12 @@ pub(crate) async fn a_client_reads_without_the_ensemble(scene: &Scene) {
     let modes = || scene.servers.split(',').map(|at| four_letter::mode(at.parse().unwrap()));
     assert_eq!(state, SessionState::ReadOnly, "{:?}", modes().collect::<Vec<_>>());
     assert_eq!(reader.get(&path).await.unwrap().0, b"kept".as_ref());
-    let refused = reader.set_data(&path, b"new", -1).await.unwrap_err();
+    let refused = reader.set_data(&path, b"new", Version::Any).await.unwrap_err();
     assert_eq!(refused.code(), Some(ErrorCode::NotReadOnly));
     assert_eq!(reader.remaining(), Duration::ZERO);
     scene.restart(&killed);
     let mut state = reader.state();
     let written = |state: &SessionState| *state == SessionState::Connected;
     timeout(SOON * 3, state.wait_for(written)).await.unwrap().unwrap();
-    soon("a write", async || reader.set_data(&path, b"new", -1).await.is_ok()).await;
+    soon("a write", async || reader.set_data(&path, b"new", Version::Any).await.is_ok()).await;
 }

@@ -3,7 +3,7 @@
 use tokio::time::timeout;
 use zoolet_client::recipes::Mutex;
 use zoolet_client::{
-    AddWatchMode, Client, CreateMode, ErrorCode, EventType, OneshotWatcher, SessionState,
+    AddWatchMode, Client, CreateMode, ErrorCode, EventType, OneshotWatcher, SessionState, Version,
     WatcherType,
 };
 use zoolet_torture::proxy::Proxy;
@@ -42,8 +42,8 @@ pub(crate) async fn every_kind_of_watch_tells_what_happened_meanwhile(scene: &Sc
 
     cut(&proxy, &client).await;
     other.sync(&root).await.unwrap();
-    other.set_data(&path("written"), b"new", -1).await.unwrap();
-    other.delete(&path("deleted"), -1).await.unwrap();
+    other.set_data(&path("written"), b"new", Version::Any).await.unwrap();
+    other.delete(&path("deleted"), Version::Any).await.unwrap();
     other.create(&path("created"), b"", CreateMode::Persistent).await.unwrap();
     other.create(&path("parent/x"), b"", CreateMode::Persistent).await.unwrap();
     proxy.heal();
@@ -54,7 +54,7 @@ pub(crate) async fn every_kind_of_watch_tells_what_happened_meanwhile(scene: &Sc
 
     // What was not touched goes on.
     other.create(&path("still/x"), b"", CreateMode::Persistent).await.unwrap();
-    other.set_data(&path("still"), b"new", -1).await.unwrap();
+    other.set_data(&path("still"), b"new", Version::Any).await.unwrap();
     assert_eq!(event_of(still).await, (EventType::NodeDataChanged, path("still")));
     for wanted in [EventType::NodeCreated, EventType::NodeDataChanged] {
         let event = timeout(SOON, lasting.changed()).await.unwrap().unwrap();
@@ -122,10 +122,10 @@ pub(crate) async fn a_chroot_is_the_whole_tree(scene: &Scene) {
     let commit = client
         .transaction()
         .create("/inner", b"", zoolet_client::Acl::open(), CreateMode::Persistent)
-        .check("/inner", 0);
+        .check("/inner", Version::Exactly(0));
     commit.commit().await.unwrap();
     let (_, _, watch) = inner.get_watched("/").await.unwrap();
-    client.set_data("/inner", b"new", -1).await.unwrap();
+    client.set_data("/inner", b"new", Version::Any).await.unwrap();
     assert_eq!(event_of(watch).await, (EventType::NodeDataChanged, "/".to_owned()));
     let reads = inner.reads().get("/").ask().await.unwrap();
     assert!(matches!(&reads[0], Ok(zoolet_client::Read::Data(data, _)) if data == "new"));
@@ -140,7 +140,7 @@ pub(crate) async fn a_chroot_is_the_whole_tree(scene: &Scene) {
 
     let guard = Mutex::new(&inner, "/lock").acquire().await.unwrap();
     assert!(guard.path().starts_with("/lock/"), "{}", guard.path());
-    guard.write("/", b"held", -1).await.unwrap();
+    guard.write("/", b"held", Version::Any).await.unwrap();
     assert!(guard.release().await.unwrap());
     let nowhere = client.chrooted("/nowhere").unwrap();
     let error = Mutex::new(&nowhere, "/lock").acquire().await.unwrap_err();

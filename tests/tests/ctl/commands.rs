@@ -6,7 +6,7 @@ use std::process::{Child, ChildStdout, Stdio};
 use std::thread::{self, JoinHandle};
 
 use serde_json::{Value, json};
-use zoolet_client::CreateMode;
+use zoolet_client::{CreateMode, Version};
 
 use crate::harness::{Scene, command, ended, said, signal, soon};
 
@@ -224,7 +224,7 @@ pub(crate) async fn a_watch_tells_of_the_next_change(scene: &Scene) {
     // Whether a watch is there already cannot be seen from outside: change until all have reported.
     soon("events", async || {
         client.create(&path, b"", CreateMode::Persistent).await.unwrap();
-        client.delete(&path, -1).await.unwrap();
+        client.delete(&path, Version::Any).await.unwrap();
         let ended = [&mut stat, &mut ls].map(|child| child.try_wait().unwrap().is_some());
         ended == [true, true] && output.is_finished()
     })

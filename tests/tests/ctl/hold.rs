@@ -3,7 +3,7 @@
 use std::fs;
 use std::process::Stdio;
 
-use zoolet_client::{Client, CreateMode};
+use zoolet_client::{Client, CreateMode, Version};
 
 use crate::harness::{Scene, ended, said, signal, soon};
 
@@ -62,7 +62,7 @@ pub(crate) async fn a_lock_waits_for_every_family(scene: &Scene) {
         let path = scene.path().await;
         let other = number(&client, &format!("{path}/{name}")).await;
         scene.ctl(&["lock", &path, "--timeout", "200ms", "--", "true"]).badly(124, &path);
-        client.delete(&other, -1).await.unwrap();
+        client.delete(&other, Version::Any).await.unwrap();
         scene.ctl(&["lock", &path, "--timeout", "20s", "--", "true"]).well();
     }
 }

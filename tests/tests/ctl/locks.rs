@@ -1,7 +1,7 @@
 //! What `locks` shows, and what a bench measures.
 
 use serde_json::{Value, json};
-use zoolet_client::{Client, CreateMode, Stat};
+use zoolet_client::{Client, CreateMode, Stat, Version};
 
 use crate::harness::{Scene, ended, signal};
 use crate::hold::number;
@@ -34,12 +34,12 @@ pub(crate) async fn every_family_is_shown(scene: &Scene) {
         let second = number(&waiter, &format!("{path}/{}", name.replace('0', "a"))).await;
         // Another id, of the same form: a session in the name stays as it is.
         let second = if name.starts_with("x-") {
-            waiter.delete(&second, -1).await.unwrap();
+            waiter.delete(&second, Version::Any).await.unwrap();
             number(&waiter, &format!("{path}/{name}")).await
         } else {
             second
         };
-        holder.set_data(&first, b"me", -1).await.unwrap();
+        holder.set_data(&first, b"me", Version::Any).await.unwrap();
         let kind = if name.contains("latch") { "election" } else { kind };
         expected.push((path, family, kind, first, second));
     }
@@ -113,10 +113,10 @@ pub(crate) async fn semaphores_are_shown(scene: &Scene) {
 
     // kazoo's: permits without numbers, their count in the data, the queue beside.
     let client = scene.client().await;
-    client.set_data(&path, b"3", -1).await.unwrap();
+    client.set_data(&path, b"3", Version::Any).await.unwrap();
     scene.until_children(&format!("{path}/leases"), 0).await;
     let other = scene.path().await;
-    client.set_data(&other, b"3", -1).await.unwrap();
+    client.set_data(&other, b"3", Version::Any).await.unwrap();
     client.create(&format!("{other}/{HEX}0"), b"me", CreateMode::Ephemeral).await.unwrap();
     let queue = format!("{other}-__lock__");
     client.create(&queue, b"", CreateMode::Persistent).await.unwrap();

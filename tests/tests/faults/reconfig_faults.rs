@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::task::block_in_place;
 use tokio::time::{Instant, sleep, timeout};
-use zoolet_client::{Client, ClientOptions, ConfigChange, Error, ErrorCode};
+use zoolet_client::{Client, ClientOptions, ConfigChange, Error, ErrorCode, Version};
 use zoolet_tests::faults::{Load, Seed, convergence};
 use zoolet_tests::four_letter;
 use zoolet_tests::ports::PortLease;
@@ -73,7 +73,7 @@ async fn superuser(servers: &str) -> Result<Client, Error> {
 
 async fn ask(servers: String, members: String) -> Result<Members, Error> {
     let client = superuser(&servers).await?;
-    let (text, _) = client.reconfig(ConfigChange::All(&members), -1).await?;
+    let (text, _) = client.reconfig(ConfigChange::All(&members), Version::Any).await?;
     Ok(parse(std::str::from_utf8(&text).unwrap()))
 }
 
@@ -88,7 +88,7 @@ async fn settled(servers: &str) -> Members {
             let (text, _) = client.config().await?;
             let text = String::from_utf8(text.to_vec()).unwrap();
             let version = text.trim().rsplit_once("version=").unwrap().1;
-            let version = i64::from_str_radix(version, 16).unwrap();
+            let version = Version::Exactly(i64::from_str_radix(version, 16).unwrap());
             client.reconfig(ConfigChange::All(&render(&parse(&text))), version).await
         };
         let outcome = timeout(SETTLED_MAX, attempt).await.unwrap();

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use tokio::task::block_in_place;
 use tokio::time::{Instant, sleep};
-use zoolet_client::CreateMode;
+use zoolet_client::{CreateMode, Version};
 use zoolet_tests::faults::{Load, Seed, connect, convergence};
 use zoolet_tests::four_letter;
 use zoolet_tests::ports::PortLease;
@@ -136,7 +136,7 @@ async fn a_leader_that_is_told_to_stop_hands_its_lead_over() {
     });
     let took = asked_at.elapsed();
     assert!(new.is_some() && took < ELECTION_MIN / 2, "{new:?} after {took:?}: {}", said());
-    let write = async || client.set_data("/kept", b"more", -1).await.is_ok();
+    let write = async || client.set_data("/kept", b"more", Version::Any).await.is_ok();
     assert!(until_so(BACK_MAX, write).await, "no write succeeds: {}", said());
     client.close().await.unwrap();
     assert!(running.stop().unwrap().success());

@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::{Barrier, DoubleBarrier};
-use zoolet_client::{Acl, AddWatchMode, CreateMode};
+use zoolet_client::{Acl, AddWatchMode, CreateMode, Version};
 use zoolet_torture::proxy::{Fault, Proxy};
 
 use crate::harness::{Scene, cancelled_at_every_await, connect, dropped_after};
@@ -75,7 +75,7 @@ pub(crate) async fn members_enter_and_leave_together(scene: &Scene) {
     assert_eq!((names[0].len(), names[1].as_str()), (36, "ready"), "as Curator's");
     drop(entered);
     scene.until_children(&watcher, &path, 1).await;
-    watcher.delete(&format!("{path}/ready"), -1).await.unwrap();
+    watcher.delete(&format!("{path}/ready"), Version::Any).await.unwrap();
 }
 
 /// Its `ready` may be gone again when it looks: a slow leaver of the round before has deleted it.
@@ -90,7 +90,7 @@ pub(crate) async fn who_was_told_that_all_are_there_has_entered(scene: &Scene) {
         while !entering.is_finished() {
             let both = other.transaction();
             let both = both.create(&ready, b"", Acl::open(), CreateMode::Persistent);
-            both.delete(&ready, -1).commit().await.unwrap();
+            both.delete(&ready, Version::Any).commit().await.unwrap();
             sleep(SHORT).await;
         }
     };
@@ -262,7 +262,7 @@ pub(crate) async fn a_try_whose_partner_leaves_leaves_too(scene: &Scene) {
         loop {
             one.create(&partner, b"", CreateMode::Ephemeral).await.unwrap();
             sleep(Duration::from_micros(300)).await;
-            one.delete(&partner, -1).await.unwrap();
+            one.delete(&partner, Version::Any).await.unwrap();
         }
     };
     let tried = async {
@@ -275,7 +275,7 @@ pub(crate) async fn a_try_whose_partner_leaves_leaves_too(scene: &Scene) {
             if let Some(outcome) = outcome {
                 outcome.try_leave().await.unwrap();
                 // The partner does not know of a barrier.
-                let _ = one.delete(&ready, -1).await;
+                let _ = one.delete(&ready, Version::Any).await;
                 entered += 1;
             } else {
                 while let Some(Ok(event)) = watch.changed().now_or_never() {
@@ -289,7 +289,7 @@ pub(crate) async fn a_try_whose_partner_leaves_leaves_too(scene: &Scene) {
         never = comes_and_goes => never,
         ended = timeout(LONG * 3, tried) => ended.expect("tries enter and leave"),
     }
-    let _ = one.delete(&partner, -1).await;
+    let _ = one.delete(&partner, Version::Any).await;
     scene.until_children(&one, &path, 0).await;
 }
 

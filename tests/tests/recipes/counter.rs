@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 use zoolet_client::recipes::{Counter, SharedCount, Versioned};
-use zoolet_client::{CreateMode, ErrorKind};
+use zoolet_client::{CreateMode, ErrorKind, Version};
 use zoolet_torture::proxy::{Fault, Proxy};
 
 use crate::harness::{Scene, cancelled_at_every_await, connect};
@@ -37,7 +37,7 @@ pub(crate) async fn many_add_to_one_number(scene: &Scene) {
     assert_eq!(counter.increment().await.unwrap(), i64::MIN, "it wraps");
     counter.set(7).await.unwrap();
     assert_eq!(counter.get().await.unwrap(), 7);
-    client.set_data(&path, b"text", -1).await.unwrap();
+    client.set_data(&path, b"text", Version::Any).await.unwrap();
     let error = counter.get().await.unwrap_err();
     assert!(matches!(error.kind(), ErrorKind::Protocol(_)), "{error}");
 }

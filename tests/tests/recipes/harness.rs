@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::FencingToken;
-use zoolet_client::{Client, ClientOptions, CreateMode, Error};
+use zoolet_client::{Client, ClientOptions, CreateMode, Error, Version};
 use zoolet_tests::four_letter;
 use zoolet_tests::wait::until_so;
 use zoolet_torture::proxy::{Fault, Proxy};
@@ -316,7 +316,7 @@ pub(crate) async fn count_up(client: &Client, path: &str) {
     client.sync(path).await.unwrap();
     let (data, _) = client.get(path).await.unwrap();
     let count: u32 = std::str::from_utf8(&data).unwrap().parse().unwrap();
-    client.set_data(path, (count + 1).to_string().as_bytes(), -1).await.unwrap();
+    client.set_data(path, (count + 1).to_string().as_bytes(), Version::Any).await.unwrap();
 }
 
 pub(crate) async fn new_counter(client: &Client, path: &str) {

@@ -11,7 +11,7 @@ use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::{
     LeaderLatch, LeaderSelector, LeadershipState, Loss, Suspension, Term,
 };
-use zoolet_client::{CreateMode, ErrorKind};
+use zoolet_client::{CreateMode, ErrorKind, Version};
 use zoolet_torture::proxy::Proxy;
 
 use crate::harness::{Fenced, Scene, cancelled_at_every_await, connect, soon};
@@ -35,8 +35,8 @@ pub(crate) async fn one_latch_leads_and_the_next_one_follows(scene: &Scene) {
 
     let target = format!("{path}-target");
     one.create(&target, b"", CreateMode::Persistent).await.unwrap();
-    first.guarded().unwrap().set_data(&target, b"first", -1).commit().await.unwrap();
-    assert_eq!(first.write(&target, b"again", -1).await.unwrap().version, 2);
+    first.guarded().unwrap().set_data(&target, b"first", Version::Any).commit().await.unwrap();
+    assert_eq!(first.write(&target, b"again", Version::Any).await.unwrap().version, 2);
     assert!(first.remaining() > Duration::ZERO && second.remaining().is_zero());
     second.lost().await;
     assert!(timeout(Duration::from_millis(50), first.lost()).await.is_err());
@@ -68,10 +68,10 @@ pub(crate) async fn a_latch_whose_session_ends_leads_no_more(scene: &Scene) {
     // A znode that is deleted by hand: it queues up again.
     let path_of = |latch: &LeaderLatch| match &*latch.standing().borrow() {
         LeadershipState::Leading { path, .. } => path.clone(),
-        other @ (LeadershipState::Waiting | LeadershipState::Ended(_)) => panic!("{other:?}"),
+        other @ (LeadershipState::Waiting | LeadershipState::Ended(_) | _) => panic!("{other:?}"),
     };
     let lost = path_of(&second);
-    other.delete(&lost, -1).await.unwrap();
+    other.delete(&lost, Version::Any).await.unwrap();
     assert!(timeout(LONG, second.try_lead()).await.unwrap().unwrap().is_some());
     soon("a new term", async || second.is_leader() && path_of(&second) != lost).await;
 }
@@ -150,7 +150,7 @@ pub(crate) async fn a_selector_drops_the_work_of_a_lost_term(scene: &Scene) {
     });
     scene.until_children(&other, &path, 1).await;
     let leader = selector.leader().await.unwrap().unwrap();
-    other.delete(&leader.path, -1).await.unwrap();
+    other.delete(&leader.path, Version::Any).await.unwrap();
     let ended = timeout(LONG, term).await.unwrap().unwrap();
     assert_eq!(ended.unwrap(), Term::Lost(Loss::Deleted));
 

@@ -10,7 +10,7 @@ use zoolet_client::recipes::{
     LockOptions, Lockable, Loss, MultiLock, Mutex, ReadLock, ReadWriteLock, Semaphore,
     SemaphoreMutex, SharedCount, SimpleLock, WriteLock,
 };
-use zoolet_client::{Acl, AddWatchMode, CreateMode, ErrorKind, EventType, Id};
+use zoolet_client::{Acl, AddWatchMode, CreateMode, ErrorKind, EventType, Id, Version};
 use zoolet_jute::perms;
 use zoolet_torture::proxy::{Fault, Proxy};
 
@@ -226,7 +226,7 @@ pub(crate) async fn a_multi_lock_holds_all_or_none(scene: &Scene) {
     assert!(a.release().await.unwrap());
     let all = timeout(LONG, waiter).await.unwrap().unwrap();
     let third = all.guards()[2].path().to_owned();
-    let (loss, deleted) = tokio::join!(all.lost(), other.delete(&third, -1));
+    let (loss, deleted) = tokio::join!(all.lost(), other.delete(&third, Version::Any));
     deleted.unwrap();
     assert_eq!(loss, Loss::Deleted);
     assert!(!all.release().await.unwrap(), "one of them was lost");
@@ -240,15 +240,15 @@ pub(crate) async fn several_locks_guard_one_write_and_go_in_reverse(scene: &Scen
     one.create(&target, b"", CreateMode::Persistent).await.unwrap();
     let held = multi.acquire().await.unwrap();
     assert!(held.remaining() > Duration::ZERO && held.tokens().is_sorted());
-    assert_eq!(held.write(&target, b"held", -1).await.unwrap().version, 1);
-    other.delete(held.guards()[1].path(), -1).await.unwrap();
-    let refused = held.write(&target, b"lost", -1).await.unwrap_err();
+    assert_eq!(held.write(&target, b"held", Version::Any).await.unwrap().version, 1);
+    other.delete(held.guards()[1].path(), Version::Any).await.unwrap();
+    let refused = held.write(&target, b"lost", Version::Any).await.unwrap_err();
     assert_eq!(*refused.kind(), ErrorKind::LockLost);
     assert!(!held.release().await.unwrap());
     let locks: [Box<dyn Lockable>; 2] =
         [Box::new(Mutex::new(&one, &paths[0])), Box::new(Mutex::new(&other, &paths[1]))];
     let of_two = MultiLock::new(locks.into()).acquire().await.unwrap();
-    let refused = of_two.write(&target, b"two", -1).await.unwrap_err();
+    let refused = of_two.write(&target, b"two", Version::Any).await.unwrap_err();
     assert!(refused.to_string().contains("several clients"), "{refused}");
     of_two.release().await.unwrap();
 
@@ -392,7 +392,7 @@ pub(crate) async fn a_simple_lock_that_another_has_is_lost(scene: &Scene) {
     let lost = tokio::spawn(held.lost());
     other.sync(&path).await.unwrap();
     let (open, mode) = (Acl::open(), CreateMode::Ephemeral);
-    let taken = other.transaction().delete(&path, -1).create(&path, b"other", open, mode);
+    let taken = other.transaction().delete(&path, Version::Any).create(&path, b"other", open, mode);
     taken.commit().await.unwrap();
     assert_eq!(timeout(LONG, lost).await.unwrap().unwrap(), Loss::Deleted);
     assert_eq!(timeout(LONG, held.lost()).await.unwrap(), Loss::Deleted);
@@ -415,7 +415,7 @@ pub(crate) async fn a_lock_without_read_permission_is_watched(scene: &Scene) {
     sleep(SHORT).await;
     assert!(!waiter.is_finished() && !lost.is_finished());
     assert!(!asked.is_finished(), "there was no request for it");
-    other.delete(held.path(), -1).await.unwrap();
+    other.delete(held.path(), Version::Any).await.unwrap();
     timeout(LONG, asked).await.unwrap().unwrap();
     assert_eq!(timeout(LONG, lost).await.unwrap().unwrap(), Loss::Deleted);
     let next = timeout(LONG, waiter).await.unwrap().unwrap();

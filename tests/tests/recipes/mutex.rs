@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use zoolet_client::recipes::{LockOptions, Loss, Mutex, Queue};
-use zoolet_client::{Client, ClientOptions, CreateMode, ErrorCode, ErrorKind};
+use zoolet_client::{Client, ClientOptions, CreateMode, ErrorCode, ErrorKind, Version};
 use zoolet_torture::proxy::Proxy;
 
 use crate::harness::{
@@ -224,7 +224,7 @@ pub(crate) async fn a_dead_holder_s_lock_goes_on(scene: &Scene) {
     assert!(guard.token() > held.token());
     lost.await.unwrap();
     soon("nothing remains of the lock", async || held.remaining().is_zero()).await;
-    let error = held.write(&path, b"stale", -1).await.unwrap_err();
+    let error = held.write(&path, b"stale", Version::Any).await.unwrap_err();
     assert!(error.ends_session(), "{error}");
     assert!(held.release().await.is_err());
 }
@@ -271,7 +271,7 @@ pub(crate) async fn a_lost_lock_writes_nothing(scene: &Scene) {
     let held = Mutex::new(&one, &path).acquire().await.unwrap();
     let target = format!("{path}-target");
     one.create(&target, b"", CreateMode::Persistent).await.unwrap();
-    assert_eq!(held.write(&target, b"held", -1).await.unwrap().version, 1);
+    assert_eq!(held.write(&target, b"held", Version::Any).await.unwrap().version, 1);
     let created = held.guarded().create(
         &format!("{target}/part"),
         b"",
@@ -281,12 +281,12 @@ pub(crate) async fn a_lost_lock_writes_nothing(scene: &Scene) {
     assert_eq!(created.commit().await.unwrap().1.len(), 1, "the check is not among the results");
 
     let lost = held.lost();
-    other.delete(held.path(), -1).await.unwrap();
+    other.delete(held.path(), Version::Any).await.unwrap();
     assert_eq!(timeout(Duration::from_secs(10), lost).await.unwrap(), Loss::Deleted);
     let taken = Mutex::new(&other, &path).acquire().await.unwrap();
-    let error = held.write(&target, b"stale", -1).await.unwrap_err();
+    let error = held.write(&target, b"stale", Version::Any).await.unwrap_err();
     assert_eq!(*error.kind(), ErrorKind::LockLost);
-    taken.write(&target, b"fresh", 1).await.unwrap();
+    taken.write(&target, b"fresh", Version::Exactly(1)).await.unwrap();
     assert!(taken.token() > held.token());
     assert!(!held.release().await.unwrap(), "it was lost before");
 }
@@ -319,7 +319,7 @@ pub(crate) async fn a_holder_is_asked_for_its_lock(scene: &Scene) {
     let mutex = Mutex::new(&other, &path);
     let holder = mutex.participants().await.unwrap()[0].clone();
     // Something else on the znode is not a request.
-    other.set_data(&holder, b"hello", -1).await.unwrap();
+    other.set_data(&holder, b"hello", Version::Any).await.unwrap();
     sleep(Duration::from_millis(100)).await;
     assert!(!asked.is_finished());
     Mutex::request_revocation(&other, &holder).await.unwrap();
@@ -347,13 +347,16 @@ pub(crate) async fn a_bilingual_lock_stands_in_both_queues(scene: &Scene) {
     scene.until_children(&other, &path, 5).await;
     // Who loses either znode has lost the lock.
     let lost = held.lost();
-    other.delete(&format!("{path}/{kazoo}"), -1).await.unwrap();
+    other.delete(&format!("{path}/{kazoo}"), Version::Any).await.unwrap();
     assert_eq!(timeout(Duration::from_secs(10), lost).await.unwrap(), Loss::Deleted);
-    assert_eq!(*held.write(&path, b"", -1).await.unwrap_err().kind(), ErrorKind::LockLost);
+    assert_eq!(
+        *held.write(&path, b"", Version::Any).await.unwrap_err().kind(),
+        ErrorKind::LockLost
+    );
     held.release().await.unwrap();
     sleep(Duration::from_millis(200)).await;
     assert!(!waiter.is_finished(), "kazoo's znode is first now");
-    other.delete(&later, -1).await.unwrap();
+    other.delete(&later, Version::Any).await.unwrap();
     let guard = timeout(Duration::from_secs(10), waiter).await.unwrap().unwrap();
     assert!(guard.release().await.unwrap());
     scene.until_children(&other, &path, 0).await;

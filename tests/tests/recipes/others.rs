@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::{Cache, CacheChange, GroupMember, PersistentNode};
-use zoolet_client::{Acl, CreateMode, Id};
+use zoolet_client::{Acl, CreateMode, Id, Version};
 use zoolet_jute::perms;
 use zoolet_torture::proxy::Proxy;
 
@@ -31,18 +31,18 @@ pub(crate) async fn a_cache_follows_the_tree(scene: &Scene) {
     for _ in 0..4 {
         assert!(matches!(changes.recv().await.unwrap(), CacheChange::Created(..)));
     }
-    writer.set_data(&format!("{path}/c"), b"4", -1).await.unwrap();
+    writer.set_data(&format!("{path}/c"), b"4", Version::Any).await.unwrap();
     let CacheChange::Changed(at, node) = changes.recv().await.unwrap() else { panic!("a change") };
     assert_eq!((at, node.data.as_ref()), (format!("{path}/c"), b"4".as_ref()));
-    writer.delete(&format!("{path}/c"), -1).await.unwrap();
+    writer.delete(&format!("{path}/c"), Version::Any).await.unwrap();
     assert!(matches!(changes.recv().await.unwrap(), CacheChange::Deleted(..)));
 
     // What happens while it is cut off is found afterwards.
     proxy.cut();
     soon("it falls behind", async || !cache.is_ready()).await;
     assert!(!cache.ready_timeout(SHORT).await.unwrap());
-    writer.delete(&format!("{path}/a/b"), -1).await.unwrap();
-    writer.set_data(&format!("{path}/a"), b"5", -1).await.unwrap();
+    writer.delete(&format!("{path}/a/b"), Version::Any).await.unwrap();
+    writer.set_data(&format!("{path}/a"), b"5", Version::Any).await.unwrap();
     writer.create(&format!("{path}/d"), b"", CreateMode::Persistent).await.unwrap();
     proxy.heal();
     soon("the missed changes", async || {
@@ -63,7 +63,7 @@ pub(crate) async fn a_cache_survives_lost_replies(scene: &Scene) {
             writer.create(&path, b"0", CreateMode::Persistent).await.unwrap();
             let cache = Cache::start(&client, &path);
             cache.ready().await.unwrap();
-            writer.set_data(&path, b"1", -1).await.unwrap();
+            writer.set_data(&path, b"1", Version::Any).await.unwrap();
             let child = format!("{path}/child");
             writer.create(&child, b"", CreateMode::Persistent).await.unwrap();
             soon("the changes", async || {
@@ -81,7 +81,7 @@ pub(crate) async fn a_persistent_node_comes_back(scene: &Scene) {
     let node = PersistentNode::start(&one, &at, CreateMode::Ephemeral, b"1").unwrap();
     assert_eq!(timeout(LONG, node.path()).await.unwrap().unwrap(), at);
     other.sync(&at).await.unwrap();
-    other.delete(&at, -1).await.unwrap();
+    other.delete(&at, Version::Any).await.unwrap();
     let data = async |wanted: &[u8]| {
         other.sync(&at).await.unwrap();
         other.get(&at).await.is_ok_and(|(data, _)| data.as_ref() == wanted)
@@ -89,7 +89,7 @@ pub(crate) async fn a_persistent_node_comes_back(scene: &Scene) {
     soon("it is back", async || data(b"1").await).await;
     node.set_data(b"2");
     soon("it is written", async || data(b"2").await).await;
-    other.set_data(&at, b"mine", -1).await.unwrap();
+    other.set_data(&at, b"mine", Version::Any).await.unwrap();
     sleep(SHORT).await;
     assert!(data(b"mine").await, "what others write stays");
     node.set_data(b"3");
@@ -103,7 +103,7 @@ pub(crate) async fn a_persistent_node_comes_back(scene: &Scene) {
     assert!(first.starts_with(&format!("{path}/_c_")) && first.contains("-n-00"), "{first}");
     other.sync(&first).await.unwrap();
     let before = other.exists(&first).await.unwrap().unwrap();
-    other.delete(&first, -1).await.unwrap();
+    other.delete(&first, Version::Any).await.unwrap();
     soon("it is back under its number", async || {
         other.sync(&first).await.unwrap();
         other.exists(&first).await.unwrap().is_some_and(|stat| stat.czxid != before.czxid)
@@ -190,7 +190,7 @@ pub(crate) async fn a_cache_leaves_out_what_it_may_not_read(scene: &Scene) {
     let cache = Cache::start(&reader, &path);
     timeout(LONG, cache.ready()).await.unwrap().unwrap();
     assert_eq!(cache.children(&path), ["a", "z"]);
-    writer.set_data(&secret, b"changed", -1).await.unwrap();
+    writer.set_data(&secret, b"changed", Version::Any).await.unwrap();
     writer.create(&format!("{path}/b"), b"", mode).await.unwrap();
     soon("what comes later", async || cache.children(&path) == ["a", "b", "z"]).await;
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use zoolet_client::CreateMode;
 use zoolet_client::recipes::{Queue, QueueFormat};
+use zoolet_client::{CreateMode, Version};
 use zoolet_torture::proxy::Proxy;
 
 use crate::harness::{Scene, cancelled_at_every_await, connect, soon};
@@ -107,7 +107,7 @@ pub(crate) async fn an_empty_queue_is_not_reaped(scene: &Scene) {
     client.create(&container, b"", CreateMode::Container).await.unwrap();
     let child = format!("{container}/child");
     client.create(&child, b"", CreateMode::Persistent).await.unwrap();
-    client.delete(&child, -1).await.unwrap();
+    client.delete(&child, Version::Any).await.unwrap();
     soon("a container is reaped", async || client.exists(&container).await.unwrap().is_none())
         .await;
     queue.put(b"2").await.unwrap();

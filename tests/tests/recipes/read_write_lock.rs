@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use zoolet_client::ErrorKind;
 use zoolet_client::recipes::ReadWriteLock;
+use zoolet_client::{ErrorKind, Version};
 
 use crate::harness::{Fenced, Scene, cancelled_at_every_await, count_up, new_counter};
 
@@ -96,7 +96,7 @@ pub(crate) async fn a_writer_goes_on_as_a_reader(scene: &Scene) {
     assert!(next.token() > token);
 
     // Who has lost the write lock does not become a reader.
-    one.delete(next.path(), -1).await.unwrap();
+    one.delete(next.path(), Version::Any).await.unwrap();
     assert_eq!(*next.acquire_read().await.unwrap_err().kind(), ErrorKind::LockLost);
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::{Cache, Mutex};
-use zoolet_client::{AddWatchMode, CreateMode};
+use zoolet_client::{AddWatchMode, CreateMode, Version};
 use zoolet_torture::proxy::Proxy;
 
 use crate::harness::{Scene, connect, soon};
@@ -71,7 +71,7 @@ pub(crate) async fn a_watcher_that_is_dropped_does_not_take_another_s_watch_away
         let (names, _, watch) = other.children_watched(&path).await.unwrap();
         (names, watch)
     };
-    one.set_data(&path, b"1", -1).await.unwrap();
+    one.set_data(&path, b"1", Version::Any).await.unwrap();
     one.create(&format!("{path}/child"), b"", CreateMode::Persistent).await.unwrap();
     let limit = Duration::from_secs(10);
     timeout(limit, stays.changed()).await.unwrap().unwrap();

@@ -1,10 +1,12 @@
 //! The commands that the shell and the command line have in common: zkCli's.
 
 use std::ffi::OsString;
+use std::num::ParseIntError;
 use std::path::PathBuf;
 
 use clap::builder::RangedU64ValueParser;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
+use zoolet_client::Version;
 
 /// The commands of the shell and of the command line alike, with zkCli's names and flags.
 #[derive(Debug, Subcommand)]
@@ -130,7 +132,7 @@ pub(crate) struct Reconfig {
     /// Only if the configuration has this version, hexadecimal as `config` prints it.
     #[arg(short, value_name = "VERSION", default_value = "-1", allow_hyphen_values = true,
           value_parser = config_version)]
-    pub(crate) version: i64,
+    pub(crate) version: Version<i64>,
     /// Servers that join: server.4=host:2888:3888:participant;2181.
     #[arg(long, value_name = "SERVERS")]
     pub(crate) add: Vec<String>,
@@ -230,8 +232,9 @@ pub(crate) struct SetAcl {
     #[arg(short)]
     pub(crate) stat: bool,
     /// Only if the ACL has this version.
-    #[arg(short, value_name = "VERSION", default_value_t = -1, allow_negative_numbers = true)]
-    pub(crate) version: i32,
+    #[arg(short, value_name = "VERSION", default_value = "-1", allow_negative_numbers = true,
+          value_parser = expected_version)]
+    pub(crate) version: Version,
     /// Everything below it too.
     #[arg(short = 'R')]
     pub(crate) recursive: bool,
@@ -284,12 +287,14 @@ pub(crate) struct Data {
 #[derive(Debug, Args)]
 pub(crate) struct Delete {
     /// Only if its data has this version.
-    #[arg(short, value_name = "VERSION", default_value_t = -1, allow_negative_numbers = true)]
-    pub(crate) version: i32,
+    #[arg(short, value_name = "VERSION", default_value = "-1", allow_negative_numbers = true,
+          value_parser = expected_version)]
+    pub(crate) version: Version,
     pub(crate) path: String,
     /// Old shells had it behind the path.
-    #[arg(hide = true, conflicts_with = "version", allow_negative_numbers = true)]
-    pub(crate) old_version: Option<i32>,
+    #[arg(hide = true, conflicts_with = "version", allow_negative_numbers = true,
+          value_parser = expected_version)]
+    pub(crate) old_version: Option<Version>,
 }
 
 #[allow(clippy::struct_excessive_bools, reason = "each stands for a flag, zkCli's but one")]
@@ -338,8 +343,9 @@ pub(crate) struct Set {
     #[arg(short)]
     pub(crate) stat: bool,
     /// Only if the data has this version.
-    #[arg(short, value_name = "VERSION", default_value_t = -1, allow_negative_numbers = true)]
-    pub(crate) version: i32,
+    #[arg(short, value_name = "VERSION", default_value = "-1", allow_negative_numbers = true,
+          value_parser = expected_version)]
+    pub(crate) version: Version,
     /// The data is in base64.
     #[arg(short, conflicts_with = "file")]
     pub(crate) base64: bool,
@@ -347,8 +353,9 @@ pub(crate) struct Set {
     #[command(flatten)]
     pub(crate) data: Data,
     /// Old shells had it behind the data.
-    #[arg(hide = true, conflicts_with = "version", allow_negative_numbers = true)]
-    pub(crate) old_version: Option<i32>,
+    #[arg(hide = true, conflicts_with = "version", allow_negative_numbers = true,
+          value_parser = expected_version)]
+    pub(crate) old_version: Option<Version>,
 }
 
 #[derive(Debug, Args)]
@@ -362,7 +369,18 @@ pub(crate) struct StatArgs {
 }
 
 /// A version of the configuration: hexadecimal, as the servers write it, or −1.
-fn config_version(text: &str) -> Result<i64, String> {
+fn config_version(text: &str) -> Result<Version<i64>, String> {
     let digits = text.strip_prefix("0x").unwrap_or(text);
-    i64::from_str_radix(digits, 16).map_err(|error| error.to_string())
+    match i64::from_str_radix(digits, 16) {
+        Ok(-1) => Ok(Version::Any),
+        version => version.map(Version::Exactly).map_err(|error| error.to_string()),
+    }
+}
+
+/// A version as zkCli takes it: −1 is any.
+fn expected_version(text: &str) -> Result<Version, ParseIntError> {
+    Ok(match text.parse()? {
+        -1 => Version::Any,
+        version => Version::Exactly(version),
+    })
 }

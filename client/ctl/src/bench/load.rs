@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use zoolet_client::recipes::Mutex as Lock;
-use zoolet_client::{Client, CreateMode, Error, ErrorCode};
+use zoolet_client::{Client, CreateMode, Error, ErrorCode, Version};
 
 use super::Mix;
 use super::sessions;
@@ -93,7 +93,7 @@ impl Stage {
         let progress = Progress::steps("deleting", below.len());
         for path in below.iter().rev() {
             progress.advance(1);
-            match connection.ask(path, connection.client.delete(path, -1)).await {
+            match connection.ask(path, connection.client.delete(path, Version::Any)).await {
                 Err(error) if error.code != Some(ErrorCode::NoNode) => result = Err(error),
                 _ => {}
             }
@@ -287,7 +287,7 @@ impl Worker {
     async fn set(&mut self) -> Result<(), Error> {
         let path = self.key();
         let start = Instant::now();
-        self.client.set_data(&path, &self.shared.data, -1).await?;
+        self.client.set_data(&path, &self.shared.data, Version::Any).await?;
         self.record(start);
         Ok(())
     }
@@ -302,7 +302,7 @@ impl Worker {
         }
         self.record(start);
         let start = Instant::now();
-        self.client.delete(&self.own_path, -1).await?;
+        self.client.delete(&self.own_path, Version::Any).await?;
         self.record(start);
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use serde_json::json;
-use zoolet_client::{Acl, CreateMode, ErrorCode, Id, Stat, perms};
+use zoolet_client::{Acl, CreateMode, ErrorCode, Id, Stat, Version, perms};
 
 use super::Context;
 use super::walk::{REQUESTS_MAX, levels};
@@ -109,7 +109,8 @@ pub(crate) async fn delete_all(arguments: &DeleteAll, context: &Context) -> Resu
     let levels = levels(&arguments.path, connection).await?;
     let progress = Progress::steps("deleting", levels.iter().map(Vec::len).sum());
     let delete = async |path: &String| {
-        let deleted = match connection.ask(path, connection.client.delete(path, -1)).await {
+        let deleted = match connection.ask(path, connection.client.delete(path, Version::Any)).await
+        {
             Err(error) if error.code == Some(ErrorCode::NoNode) => Ok(0),
             deleted => deleted.map(|()| 1),
         };

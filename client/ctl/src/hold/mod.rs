@@ -267,6 +267,7 @@ fn lost_error(path: &str, loss: Loss, then: &str) -> CtlError {
     let why = match loss {
         Loss::Session => "the session has ended or may have",
         Loss::Deleted => "its znode is gone",
+        _ => "it is not held any more",
     };
     let separator = if then.is_empty() || then.starts_with(':') { "" } else { " " };
     CtlError::new(Exit::Lost, format!("{path}: lost, {why}{separator}{then}"))

@@ -169,7 +169,7 @@ impl Shell {
             }
             Some(SessionState::Expired) => "(session expired)> ".to_owned(),
             Some(SessionState::AuthFailed) => "(refused)> ".to_owned(),
-            Some(SessionState::Closed) | None => "(closed)> ".to_owned(),
+            Some(SessionState::Closed | _) | None => "(closed)> ".to_owned(),
         }
     }
 
