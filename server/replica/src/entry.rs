@@ -16,7 +16,9 @@ pub struct DecodedEntry {
 }
 
 impl DecodedEntry {
-    /// Decodes an entry of the log: a [`Batch`].
+    /// Decodes an entry of the log: a [`Batch`]. Each server does it once for each entry. A leader
+    /// has decoded a peer's batch before, to see that it can be read and which level it needs, but
+    /// what it applies is what its log has.
     pub fn decode(bytes: Bytes) -> Self {
         let (length, first_bytes) = (bytes.len(), bytes.first_chunk::<8>().copied());
         Self { batch: Batch::decode(bytes), length, first_bytes }
