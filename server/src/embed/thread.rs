@@ -245,6 +245,7 @@ async fn live(
 mod tests {
     use std::sync::Arc;
 
+    use zoolet_client::ClientOptions;
     use zoolet_storage::{Fault, MemoryDisk};
 
     use super::*;
@@ -266,7 +267,12 @@ mod tests {
         assert_eq!((server.standing(), server.failure()), (Standing::Running, None));
         let mut failure = server.running.as_ref().unwrap().failure.clone();
         disk.fail_change(1, Fault::Io);
+        // Its session has to be written.
+        let servers = format!("127.0.0.1:{}", pair.client);
+        let client =
+            tokio::spawn(async move { ClientOptions::new().connect(&servers).await.map(drop) });
         let why = failure.wait_for(Option::is_some).await.unwrap().clone().unwrap();
+        client.abort();
         assert!(why.contains("injected fault"), "{why}");
         assert_eq!((server.standing(), server.role()), (Standing::Failed, Role::Looking));
         assert_eq!(server.failure(), Some(why));
