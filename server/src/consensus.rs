@@ -27,7 +27,7 @@ pub(crate) struct MemberNode {
 /// The servers of the log's membership, by their nodes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Membership {
-    /// The entry that it stands in; `None` before the first.
+    /// The entry that it is written in; `None` before the first.
     pub position: Option<LogPosition>,
     /// The voters: one set, or two while one turns into the other.
     pub configs: Vec<BTreeSet<u64>>,
@@ -48,7 +48,7 @@ impl Membership {
         self.nodes.get(&node)
     }
 
-    /// Returns the index of the entry that it stands in, zero before the first.
+    /// Returns the index of the entry that it is written in, zero before the first.
     pub(crate) fn index(&self) -> u64 {
         self.position.map_or(0, |position| position.index)
     }

@@ -46,8 +46,8 @@ mod snapshots;
 mod transport;
 mod wire;
 
-/// What the fuzz targets and a measurement of the repository reach into. It is no API: it changes
-/// without notice.
+/// What the fuzz targets and a measurement of the repository reach into. It may change at any
+/// time and is not part of the API.
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod internals {

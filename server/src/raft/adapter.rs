@@ -53,7 +53,7 @@ impl RaftConfig {
             enable_pre_vote: Some(true),
             enable_leader_restore: Some(false),
             allow_log_reversion: Some(false),
-            // Whoever uses it takes snapshots and purges the log.
+            // `replication` takes the snapshots and purges the log.
             snapshot_policy: SnapshotPolicy::Never,
             max_in_snapshot_log_to_keep: u64::MAX,
             replication_lag_threshold: u64::MAX,
