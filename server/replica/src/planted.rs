@@ -7,6 +7,7 @@
 compile_error!("`zoolet_planted` is for tests: it must not be in an optimized build");
 
 #[cfg(zoolet_planted)]
+#[allow(clippy::disallowed_methods, reason = "it is compiled for tests of the suites alone")]
 #[path = "../../../tests/planted/switch.rs"]
 mod switch;
 
