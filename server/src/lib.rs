@@ -42,8 +42,8 @@ mod process;
 mod raft;
 mod transport;
 
-/// What the fuzz targets and a measurement of the repository reach into. It is no API: it changes
-/// without notice.
+/// What the fuzz targets and a measurement of the repository reach into. Not a part of the API: it
+/// changes without notice.
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod internals {
