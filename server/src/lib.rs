@@ -46,8 +46,8 @@ mod snapshots;
 mod transport;
 mod wire;
 
-/// What the fuzz targets and a measurement of the repository reach into. It may change at any
-/// time and is not part of the API.
+/// What the fuzz targets and a measurement of the repository reach into. Not a part of the API: it
+/// changes without notice.
 #[cfg(feature = "internals")]
 #[doc(hidden)]
 pub mod internals {
