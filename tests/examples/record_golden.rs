@@ -9,8 +9,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use zoolet_tests::apache::{self, Apache};
+use zoolet_tests::apache;
 use zoolet_tests::recorder::Recorder;
+use zoolet_tests::servers::Servers;
 use zoolet_tests::{foreign, kazoo, programs, tools};
 
 const CLIENTS: [(&str, usize); 4] = [("java", 1), ("kazoo", 1), ("c", 3), ("go", 3)];
@@ -27,7 +28,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn record(client: &str, servers: usize) -> Result<(), Box<dyn Error>> {
     let (title, mut command) = program(client)?;
-    let builder = Apache::builder().servers(servers);
+    let builder = Servers::apache().servers(servers);
     let builder = builder.jvm_option("-Dznode.container.checkIntervalMs=1000");
     let mut recorder = Recorder::open(builder.start()?)?;
     let report = foreign::run_program(command.env("ZK_KIND", "apache"), &mut recorder)?;

@@ -16,8 +16,8 @@ use std::thread;
 use bytes::{Bytes, BytesMut};
 use zoolet_jute::{Decode, OpCode, ReplyHeader, RequestHeader, Xid, frame};
 
-use crate::apache::Apache;
 use crate::foreign::{self, Ensemble, EnsembleError};
+use crate::servers::Servers;
 
 /// How many exchanges of one kind are kept.
 const KIND_MAX: usize = 3;
@@ -45,14 +45,14 @@ type Transcripts = Arc<Mutex<Vec<Arc<Mutex<Transcript>>>>>;
 /// Servers with a recording door in front of each.
 #[derive(Debug)]
 pub struct Recorder {
-    servers: Apache,
+    servers: Servers,
     doors: Vec<SocketAddr>,
     transcripts: Transcripts,
 }
 
 impl Recorder {
     /// Opens a door in front of each server. The doors stay until the process ends.
-    pub fn open(servers: Apache) -> io::Result<Self> {
+    pub fn open(servers: Servers) -> io::Result<Self> {
         let transcripts = Transcripts::default();
         let mut doors = Vec::new();
         for port in servers.client_ports() {

@@ -13,7 +13,6 @@ use zoolet_client::{Client, ClientOptions};
 
 use crate::servers::ServersError;
 use crate::tools::ToolError;
-use crate::zoolet::ZooletError;
 
 pub mod check;
 pub mod convergence;
@@ -41,8 +40,6 @@ pub enum Failure {
     Client(#[from] zoolet_client::Error),
     #[error(transparent)]
     Servers(#[from] ServersError),
-    #[error(transparent)]
-    Zoolet(#[from] ZooletError),
     #[error(transparent)]
     Tool(#[from] ToolError),
     #[error("harness: {0}")]

@@ -15,10 +15,9 @@ use zoolet_client::recipes::{
     LockOptions, Lockable, MultiLock, Mutex as LockMutex, ReadLock, ReadWriteLock, Semaphore,
     SemaphoreMutex, WriteLock,
 };
-use zoolet_tests::apache::Apache;
 use zoolet_tests::contenders::programs::{go, java, kazoo};
+use zoolet_tests::servers::Servers;
 use zoolet_tests::tools::{self, ToolError};
-use zoolet_tests::zoolet::Zoolet;
 
 /// Turns that every contender must have had.
 const TURNS: usize = 8;
@@ -283,11 +282,11 @@ fn run(suite: &str, needs: &[&str], meeting: &Meeting) {
         return tools::skip_unless_required(suite, error).unwrap();
     }
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let servers = Zoolet::builder().servers(3).start().unwrap();
+    let servers = Servers::zoolet().servers(3).start().unwrap();
     runtime.block_on(meet(meeting, &servers.connect_string()));
     drop(servers);
     if std::env::var("ZOOLET_TIER").is_ok_and(|tier| tier == "lock_programs") {
-        let servers = Apache::builder().servers(3).start().unwrap();
+        let servers = Servers::apache().servers(3).start().unwrap();
         runtime.block_on(meet(meeting, &servers.connect_string()));
     }
 }
@@ -313,7 +312,7 @@ fn a_multi_lock_is_shared_with_curator() {
     if !tools::require_foreign("multi lock beside Curator", &["java", "mvn"]).unwrap() {
         return;
     }
-    let servers = Zoolet::builder().servers(3).start().unwrap();
+    let servers = Servers::zoolet().servers(3).start().unwrap();
     let connect = servers.connect_string();
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let client = Client::connect(&connect).await.unwrap();

@@ -9,11 +9,10 @@ use std::process::Command;
 use std::time::Duration;
 use std::{env, fs};
 
-use zoolet_tests::apache::{self, Apache};
-use zoolet_tests::servers::Servers;
+use zoolet_tests::apache;
+use zoolet_tests::servers::{LEADER_MAX, Servers};
 use zoolet_tests::tools;
 use zoolet_tests::zk_cli::{self, Surroundings};
-use zoolet_tests::zoolet::Zoolet;
 
 const SCRIPTS: [&str; 7] = ["create", "read", "write", "acl", "watches", "quota", "session"];
 /// The scripts whose sessions start at the leader. A leader of Apache checks quotas against what it
@@ -21,8 +20,6 @@ const SCRIPTS: [&str; 7] = ["create", "read", "write", "acl", "watches", "quota"
 /// applied yet (its record of changes under way keeps the old one). A follower may have answered
 /// the change before that; the leader itself has not.
 const AT_LEADER: [&str; 2] = ["acl", "quota"];
-/// How long an election may take.
-const LEADER_MAX: Duration = Duration::from_secs(60);
 /// How long a recording waits for events that it does not know of.
 const EVENTS_WHILE_RECORDING: Duration = Duration::from_millis(700);
 
@@ -31,7 +28,7 @@ fn every_command_answers_as_recorded_on_apache() {
     if !tools::require_foreign("zkcli", &["java", "mvn"]).unwrap() {
         return;
     }
-    let apache = Apache::builder().servers(3).property("enforceQuota", "true").start().unwrap();
+    let apache = Servers::apache().servers(3).property("enforceQuota", "true").start().unwrap();
     all_scripts(&apache, env::var_os("ZOOLET_RECORD").is_some());
 }
 
@@ -40,7 +37,7 @@ fn every_command_answers_the_same_on_zoolet() {
     if !tools::require_foreign("zkcli", &["java", "mvn"]).unwrap() {
         return;
     }
-    let zoolet = Zoolet::builder().servers(3).property("enforceQuota", "true").start().unwrap();
+    let zoolet = Servers::zoolet().servers(3).property("enforceQuota", "true").start().unwrap();
     all_scripts(&zoolet, false);
 }
 
