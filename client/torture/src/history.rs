@@ -16,6 +16,13 @@ pub enum Mode {
     Shared,
 }
 
+impl Mode {
+    /// Whether a lock cannot be held in both modes at a time.
+    pub fn excludes(self, other: Self) -> bool {
+        self == Self::Exclusive || other == Self::Exclusive
+    }
+}
+
 /// One grant, as its holder saw it. Times are microseconds from the start of the run, on the one
 /// monotonic clock that all contenders of a process share.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,7 +10,8 @@
 //! token, again after each fault that has hit it, without looking whether it still holds the lock.
 //!
 //! The [`check()`] holds the record against the committed log, which observers at each server have
-//! written down: see [`Promise`]. A seed gives the same plan each time; how threads and servers
+//! written down: see [`Promise`]. Of contenders in other languages it judges what they
+//! [report](reported). A seed gives the same plan each time; how threads and servers
 //! interleave is beyond it.
 
 #![warn(missing_docs)]
@@ -43,6 +44,7 @@ mod tie;
 mod tree;
 mod worker;
 
+pub use check::reported;
 pub use check::{Judged, Promise, Verdict, Violation, check};
 pub use context::PlantedBug;
 pub use history::{

@@ -7,6 +7,7 @@
 mod counts;
 mod grants;
 mod models;
+pub mod reported;
 mod resource;
 #[cfg(test)]
 mod tests;
@@ -87,6 +88,8 @@ pub struct Violation {
     /// What was seen.
     pub what: String,
 }
+
+impl std::error::Error for Violation {}
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
