@@ -15,6 +15,8 @@ use crate::proxy::Proxy;
 use crate::recipe::Lock;
 use crate::recorder::Recorder;
 use crate::sequence_offset::SequenceOffset;
+use crate::settings::PlantedBug;
+use crate::tree;
 
 /// How long what is done by hand may take.
 const BY_HAND_MAX: Duration = Duration::from_secs(2);
@@ -34,15 +36,6 @@ pub(crate) enum Phase {
     Quiet,
     /// The sessions are closed.
     Over,
-}
-
-/// A lock that is broken on purpose, to see that the checks find it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlantedBug {
-    /// Contender 0 enters the queues of mutexes and does not wait.
-    IgnoresQueue,
-    /// No writes are fenced.
-    NoFence,
 }
 
 /// What all contenders share.
@@ -114,7 +107,7 @@ impl RunContext {
 
     /// The znode that is written under a lock.
     pub(crate) fn ledger_of(&self, lock: &str) -> String {
-        crate::fixture::ledger_of(&self.ledger, lock)
+        tree::ledger_of(&self.ledger, lock)
     }
 }
 

@@ -13,7 +13,7 @@ use crate::history::History;
 use crate::log_observer::LogObservers;
 use crate::pool::ContenderPool;
 use crate::recipe::{Lock, Recipe};
-use crate::run::{Settings, TortureError};
+use crate::settings::{Settings, TortureError};
 use crate::tree;
 
 /// How long what is left behind may take to go.
@@ -58,7 +58,7 @@ impl Fixture {
             }
         }
         for lock in locks.iter().flat_map(Lock::parts) {
-            create(&admin, &ledger_of(&ledger, &lock.path)).await?;
+            create(&admin, &tree::ledger_of(&ledger, &lock.path)).await?;
         }
         let mut dirs: Vec<String> =
             locks.iter().flat_map(Lock::parts).map(|lock| lock.dir()).collect();
@@ -168,10 +168,6 @@ impl Fixture {
         }
         Ok(())
     }
-}
-
-pub(crate) fn ledger_of(ledger: &str, lock: &str) -> String {
-    format!("{ledger}/{}", lock.trim_start_matches('/').replace('/', "."))
 }
 
 async fn create(client: &Client, path: &str) -> Result<(), Error> {

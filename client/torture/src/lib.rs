@@ -38,6 +38,7 @@ mod report;
 mod run;
 mod sequence_offset;
 mod servers;
+mod settings;
 mod stall_monitor;
 mod svg;
 mod tie;
@@ -46,7 +47,6 @@ mod worker;
 
 pub use check::reported;
 pub use check::{Judged, Promise, Verdict, Violation, check};
-pub use context::PlantedBug;
 pub use history::{
     Arrival, Claim, CountSet, Disturbance, Guarded, History, Mode, Opening, Passage, Tally, Write,
 };
@@ -56,7 +56,8 @@ pub use random::Random;
 pub use recipe::{Blocks, Lock, Recipe, UnknownRecipe};
 pub use recorder::{ClaimId, Kept, Recorder};
 pub use report::{Report, Times};
-pub use run::{Settings, TortureError, run, run_until};
+pub use run::{run, run_until};
 pub use sequence_offset::SequenceOffset;
 pub use servers::{ServerFault, Servers};
+pub use settings::{PlantedBug, Settings, TortureError};
 pub use svg::draw;

@@ -12,9 +12,10 @@ use zoolet_client::recipes::{
 };
 use zoolet_client::{Client, CreateMode, Error, ErrorCode, ErrorKind};
 
-use crate::context::{PlantedBug, by_hand};
+use crate::context::by_hand;
 use crate::history::{CountSet, Mode};
 use crate::recipe::{Lock, Recipe};
+use crate::settings::PlantedBug;
 use crate::tie::Tie;
 use crate::worker::{AcquireMode, Held, OpenClaim, Worker};
 

@@ -18,9 +18,9 @@ use crate::plan::{Fault, HolderFault, Plan};
 use crate::proxy::{self, Proxy};
 use crate::recipe::{Lock, Recipe};
 use crate::recorder::Recorder;
-use crate::run::{Settings, TortureError};
 use crate::sequence_offset::SequenceOffset;
-use crate::servers::{Servers, rotated};
+use crate::servers::Servers;
+use crate::settings::{Settings, TortureError, rotated};
 use crate::stall_monitor::StallMonitor;
 use crate::tree;
 

@@ -9,7 +9,7 @@ use serde_json::json;
 use crate::check::{Judged, Promise, Verdict, Violation, check};
 use crate::history::{Claim, History, Mode};
 use crate::recipe::Recipe;
-use crate::run::Settings;
+use crate::settings::Settings;
 use crate::svg;
 
 /// How many violations the summary tells in full.
