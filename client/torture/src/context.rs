@@ -9,11 +9,11 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{sleep, timeout};
 use zoolet_client::{Client, ClientOptions, Error, ErrorKind};
 
-use crate::history::Tally;
 use crate::plan::HolderFault;
 use crate::proxy::Proxy;
 use crate::recipe::Lock;
-use crate::recorder::Recorder;
+use crate::run_history::Tally;
+use crate::run_recorder::RunRecorder;
 use crate::sequence_offset::SequenceOffset;
 use crate::settings::PlantedBug;
 use crate::tree;
@@ -42,7 +42,7 @@ pub(crate) enum Phase {
 #[derive(Debug)]
 pub(crate) struct RunContext {
     pub(crate) seed: u64,
-    pub(crate) recorder: Recorder,
+    pub(crate) recorder: RunRecorder,
     pub(crate) locks: Vec<Lock>,
     pub(crate) contenders: usize,
     pub(crate) session_timeout: Duration,

@@ -9,10 +9,10 @@ use zoolet_client::recipes::{Counter, Queue, SharedCount};
 use zoolet_client::{Client, ClientOptions, CreateMode, Error, ErrorCode, ErrorKind};
 
 use crate::context::RunContext;
-use crate::history::History;
 use crate::log_observer::LogObservers;
 use crate::pool::ContenderPool;
 use crate::recipe::{Lock, Recipe};
+use crate::run_history::RunHistory;
 use crate::settings::{Settings, TortureError};
 use crate::tree;
 
@@ -84,7 +84,7 @@ impl Fixture {
     }
 
     /// Takes everything down, and writes the history.
-    pub(crate) async fn strike(self, mut pool: ContenderPool, history: &mut History) {
+    pub(crate) async fn strike(self, mut pool: ContenderPool, history: &mut RunHistory) {
         let gone = tree::ephemerals_gone(&self.admin, &self.root, LEFT_MAX);
         match limited(gone).await {
             Ok(left) => history.leftovers.extend(left),

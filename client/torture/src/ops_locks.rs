@@ -13,8 +13,8 @@ use zoolet_client::recipes::{
 use zoolet_client::{Client, CreateMode, Error, ErrorCode, ErrorKind};
 
 use crate::context::by_hand;
-use crate::history::{CountSet, Mode};
 use crate::recipe::{Lock, Recipe};
+use crate::run_history::{CountSet, Mode};
 use crate::settings::PlantedBug;
 use crate::tie::Tie;
 use crate::worker::{AcquireMode, Held, OpenClaim, Worker};

@@ -4,10 +4,10 @@ use std::future::pending;
 use std::time::Duration;
 
 use crate::fixture::Fixture;
-use crate::history::History;
 use crate::plan::{Frame, Plan};
 use crate::pool::ContenderPool;
 use crate::report::Report;
+use crate::run_history::RunHistory;
 use crate::sequence_offset::is_behind_the_last;
 use crate::servers::Servers;
 use crate::settings::{Settings, TortureError};
@@ -36,7 +36,7 @@ pub async fn run_until(
     let frame = frame(settings, servers.as_deref(), fixture.session_timeout);
     let plan = Plan::new(settings.seed, &frame);
     let early_grants_are_counted = settings.early_grants_are_counted && plan.servers_stand_still();
-    let mut history = History { early_grants_are_counted, ..History::default() };
+    let mut history = RunHistory { early_grants_are_counted, ..RunHistory::default() };
     let performed = tokio::select! {
         performed = perform(settings, &plan, servers, &fixture, &mut history) => performed,
         () = stop => Err(TortureError::Stopped),
@@ -64,7 +64,7 @@ async fn perform(
     plan: &Plan,
     servers: Option<Box<dyn Servers>>,
     fixture: &Fixture,
-    history: &mut History,
+    history: &mut RunHistory,
 ) -> Result<(ContenderPool, Option<Box<dyn Servers>>), TortureError> {
     let mut pool = ContenderPool::gather(settings, plan.offset, fixture).await?;
     let servers = pool.play(plan, servers, settings.duration, fixture).await;

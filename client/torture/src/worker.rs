@@ -10,11 +10,11 @@ use zoolet_client::recipes::LockGuard;
 use zoolet_client::{Client, Error, ErrorKind, SessionState};
 
 use crate::context::{ContenderControl, Phase, RunContext, Session, stand_still};
-use crate::history::{Claim, Guarded, Mode};
 use crate::plan::HolderFault;
 use crate::random::Random;
 use crate::recipe::{Lock, Recipe};
-use crate::recorder::ClaimId;
+use crate::run_history::{Claim, Guarded, Mode};
+use crate::run_recorder::ClaimId;
 use crate::settings::PlantedBug;
 use crate::tie::Tie;
 

@@ -16,18 +16,18 @@ use crate::tools::ToolError;
 
 pub mod check;
 pub mod convergence;
-pub mod history;
 pub mod load;
 pub mod netns;
 pub mod netns_ensemble;
 pub mod read;
 pub mod seed;
+pub mod session_history;
 pub mod witness;
 pub mod writer;
 
-pub use history::History;
 pub use load::Load;
 pub use seed::Seed;
+pub use session_history::SessionHistory;
 pub use writer::Writer;
 
 /// Why a fault suite fails.

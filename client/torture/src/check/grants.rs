@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::woken::{leases_soon, notified_soon};
-use super::{History, Promise, Verdict, counts};
-use crate::history::{Claim, Mode};
+use super::{Promise, RunHistory, Verdict, counts};
 use crate::log::Life;
 use crate::recipe::{Blocks, Lock, Recipe};
+use crate::run_history::{Claim, Mode};
 
 /// A grant with its end in the log; `None` if its znode was there to the end.
 struct Grant<'a> {
@@ -14,7 +14,7 @@ struct Grant<'a> {
     until: Option<i64>,
 }
 
-pub(super) fn check(history: &History, lock: &Lock, verdict: &mut Verdict) {
+pub(super) fn check(history: &RunHistory, lock: &Lock, verdict: &mut Verdict) {
     let dir = lock.dir();
     let claims: Vec<&Claim> = history.claims_of(lock);
     let gaps = history.log.open_gaps(&dir);
@@ -213,7 +213,7 @@ fn number(name: &str) -> Option<i32> {
 }
 
 /// On the one clock of the contenders: the belief of each ended before the next grant.
-fn loss_reported(history: &History, lock: &Lock, claims: &[&Claim], verdict: &mut Verdict) {
+fn loss_reported(history: &RunHistory, lock: &Lock, claims: &[&Claim], verdict: &mut Verdict) {
     if lock.recipe.permits() > 1 {
         return;
     }

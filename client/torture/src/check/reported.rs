@@ -11,7 +11,7 @@ use std::fmt::Debug;
 use std::time::{Duration, Instant};
 
 use super::{Promise, Violation};
-use crate::history::Mode;
+use crate::run_history::Mode;
 
 /// What identifies a contender.
 pub trait Contender: Clone + Debug + Ord {}

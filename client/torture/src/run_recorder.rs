@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::history::{Arrival, Claim, CountSet, Disturbance, Guarded, Opening, Passage, Write};
+use crate::run_history::{Arrival, Claim, CountSet, Disturbance, Guarded, Opening, Passage, Write};
 
 /// A place in the list of claims.
 pub type ClaimId = usize;
@@ -56,19 +56,19 @@ pub struct Kept {
 
 /// The resource and the record.
 #[derive(Debug)]
-pub struct Recorder {
+pub struct RunRecorder {
     start: Instant,
     inner: Mutex<Inner>,
     grants: watch::Sender<u64>,
 }
 
-impl Default for Recorder {
+impl Default for RunRecorder {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Recorder {
+impl RunRecorder {
     /// An empty record; its clock starts now.
     pub fn new() -> Self {
         Self { start: Instant::now(), inner: Mutex::default(), grants: watch::channel(0).0 }

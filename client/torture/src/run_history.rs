@@ -174,7 +174,7 @@ pub struct Disturbance {
 
 /// Everything that a run has seen.
 #[derive(Clone, Debug, Default)]
-pub struct History {
+pub struct RunHistory {
     /// The locks, one by one: those of a multi-lock are two.
     pub locks: Vec<Lock>,
     /// The grants.
@@ -233,7 +233,7 @@ pub struct History {
     pub marks: Vec<(Duration, String)>,
 }
 
-impl History {
+impl RunHistory {
     /// Gives the znodes that contenders have named the names that the servers have.
     pub(crate) fn renumber(&mut self, offset: SequenceOffset) {
         for path in self.claims.iter_mut().map(|claim| &mut claim.path) {
