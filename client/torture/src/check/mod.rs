@@ -11,8 +11,6 @@ pub mod reported;
 mod resource;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests_of_waits;
 mod woken;
 
 use std::collections::BTreeMap;

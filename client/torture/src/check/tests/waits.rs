@@ -1,7 +1,7 @@
 //! Histories that lie about who waits, for how long, and who has deleted what.
 
-use super::tests::{broken, claim, lived, truth, znode};
-use super::*;
+use super::{broken, claim, lived, truth, znode};
+use crate::check::*;
 use crate::log::{Happened, Log};
 use crate::recipe::{Lock, Recipe};
 use crate::run_history::{Arrival, Claim, CountSet, Mode};

@@ -1,5 +1,7 @@
 //! Histories with one wrong thing each: it must be found, and nothing in the correct history.
 
+mod waits;
+
 use super::*;
 use crate::log::{Happened, Listing, Log};
 use crate::recipe::{Lock, Recipe};
@@ -7,17 +9,17 @@ use crate::run_history::{Claim, Disturbance, Guarded, Mode, Opening, Passage, Ta
 
 const PATH: &str = "/t/mutex";
 
-pub(super) fn znode(token: i64) -> String {
+fn znode(token: i64) -> String {
     format!("{PATH}/_c_0-lock-{token:010}")
 }
 
 /// The znode of this token lived from its token to a zxid.
-pub(super) fn lived(history: &mut RunHistory, token: i64, deleted: i64) {
+fn lived(history: &mut RunHistory, token: i64, deleted: i64) {
     history.log.add(token, &znode(token), Happened::Created);
     history.log.add(deleted, &znode(token), Happened::Deleted);
 }
 
-pub(super) fn claim(contender: usize, token: i64, seen: i64, held_us: (u64, u64)) -> Claim {
+fn claim(contender: usize, token: i64, seen: i64, held_us: (u64, u64)) -> Claim {
     Claim {
         lock: PATH.to_owned(),
         contender,
@@ -37,7 +39,7 @@ fn write(token: i64, accepted: bool) -> Write {
 }
 
 /// Three grants in turn, 10 to 20, 20 to 30, 30 to 40; all stood in the queue from the start.
-pub(super) fn truth() -> RunHistory {
+fn truth() -> RunHistory {
     let mut history = RunHistory {
         locks: vec![Lock::new(Recipe::Mutex, PATH.to_owned())],
         woken: vec![std::collections::BTreeSet::new(); 3],
@@ -61,7 +63,7 @@ pub(super) fn truth() -> RunHistory {
 }
 
 /// The promises that a history breaks once `lie` has changed it.
-pub(super) fn broken(lie: impl FnOnce(&mut RunHistory)) -> Vec<Promise> {
+fn broken(lie: impl FnOnce(&mut RunHistory)) -> Vec<Promise> {
     let mut history = truth();
     lie(&mut history);
     let mut broken: Vec<Promise> =
