@@ -106,18 +106,24 @@ fn a_reader_and_a_permit_that_come_late_are_found() {
     assert_eq!(permits(2_600_000), [Promise::NotifiedSoon]);
 }
 
+/// A semaphore's queue of two. The turn of the second one comes at 1 ms; it takes its lease later.
+fn second_in_queue(lease_us: u64) -> RunHistory {
+    let lives = [
+        ("locks/_c_0-lock-0000000005", 5, 20),
+        ("locks/_c_1-lock-0000000006", 6, 30),
+        ("leases/_c_2-lease-0000000007", 25, 40),
+    ];
+    let mut history = of(Recipe::Semaphore, "/t/two", &lives);
+    let lease = history.made.pop().unwrap();
+    history.made[1].extend(lease);
+    history.observed_us.extend([(20, 1_000), (25, lease_us)]);
+    history
+}
+
 #[test]
 fn the_head_of_a_semaphore_s_queue_that_takes_no_lease_is_found() {
     let after = |lease_us: u64| {
-        let lives = [
-            ("locks/_c_0-lock-0000000005", 5, 20),
-            ("locks/_c_1-lock-0000000006", 6, 30),
-            ("leases/_c_2-lease-0000000007", 25, 40),
-        ];
-        let mut history = of(Recipe::Semaphore, "/t/two", &lives);
-        let lease = history.made.pop().unwrap();
-        history.made[1].extend(lease);
-        history.observed_us.extend([(20, 1_000), (25, lease_us)]);
+        let mut history = second_in_queue(lease_us);
         let mut promises = promises(&history);
         // Nothing was granted.
         promises.retain(|promise| *promise != Promise::Proves);
@@ -185,15 +191,7 @@ fn a_wait_for_a_znode_that_gaps_may_hide_is_not_late() {
 #[test]
 fn a_lease_that_comes_late_behind_gaps_proves_nothing() {
     let with = |gaps: &[(i64, i64)]| {
-        let lives = [
-            ("locks/_c_0-lock-0000000005", 5, 20),
-            ("locks/_c_1-lock-0000000006", 6, 30),
-            ("leases/_c_2-lease-0000000007", 25, 40),
-        ];
-        let mut history = of(Recipe::Semaphore, "/t/two", &lives);
-        let lease = history.made.pop().unwrap();
-        history.made[1].extend(lease);
-        history.observed_us.extend([(20, 1_000), (25, 2_600_000)]);
+        let mut history = second_in_queue(2_600_000);
         history.log.uncover();
         cover_all_but(&mut history, gaps, 100);
         let mut promises = promises(&history);
