@@ -9,9 +9,7 @@
 use std::error::Error;
 use std::process::Command;
 
-use zoolet_tests::apache::Apache;
 use zoolet_tests::servers::Servers;
-use zoolet_tests::zoolet::Zoolet;
 
 const OPS: [&str; 4] = ["get", "set", "mix:70", "lock"];
 const ROUNDS: usize = 3;
@@ -38,13 +36,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("|---|---|---|---|---|---|---|---|---|");
     for servers in [1, 3] {
         for op in OPS {
-            let apache = Apache::builder()
+            let apache = Servers::apache()
                 .servers(servers)
                 .property("preAllocSize", LOG_FILE_KIB)
                 // The harness starts them in a hurry, with the first compiler only.
                 .jvm_option("-XX:TieredStopAtLevel=4")
                 .start()?;
-            let zoolet = Zoolet::builder()
+            let zoolet = Servers::zoolet()
                 .servers(servers)
                 .property("preAllocSize", LOG_FILE_KIB)
                 .start()?;

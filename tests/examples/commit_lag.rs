@@ -13,9 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::sleep;
 use zoolet_client::{AddWatchMode, Client, CreateMode, PersistentWatcher, Version};
 use zoolet_server::embed::Ensemble;
-use zoolet_tests::apache::Apache;
 use zoolet_tests::servers::{LEADER_MAX, Servers};
-use zoolet_tests::zoolet::Zoolet;
 
 const WRITES: usize = 1000;
 
@@ -40,11 +38,11 @@ async fn main() -> Result<(), Failure> {
     for which in &wanted {
         match which.as_str() {
             "apache" => {
-                let servers = Apache::builder().servers(3).start()?;
+                let servers = Servers::apache().servers(3).start()?;
                 measure(which, &addresses(&servers)?, servers.wait_for_leader(LEADER_MAX)?).await?;
             }
             "zoolet" => {
-                let servers = Zoolet::builder().servers(3).start()?;
+                let servers = Servers::zoolet().servers(3).start()?;
                 measure(which, &addresses(&servers)?, servers.wait_for_leader(LEADER_MAX)?).await?;
             }
             _ => {

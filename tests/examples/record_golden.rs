@@ -1,5 +1,5 @@
 //! Records the golden vectors of `jute/tests/golden` anew: real clients on a real Apache
-//! `ZooKeeper`, through the recording doors of `recorder.rs`. `make golden`, or with the names of
+//! `ZooKeeper`, through the recording doors of `wire_recorder.rs`. `make golden`, or with the names of
 //! single clients: `cargo run -p zoolet-tests --example record_golden -- java go`.
 
 #![allow(clippy::print_stdout, reason = "a program for the command line")]
@@ -9,8 +9,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use zoolet_tests::apache::{self, Apache};
-use zoolet_tests::recorder::Recorder;
+use zoolet_tests::apache;
+use zoolet_tests::servers::Servers;
+use zoolet_tests::wire_recorder::WireRecorder;
 use zoolet_tests::{foreign, kazoo, programs, tools};
 
 const CLIENTS: [(&str, usize); 4] = [("java", 1), ("kazoo", 1), ("c", 3), ("go", 3)];
@@ -27,9 +28,9 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 fn record(client: &str, servers: usize) -> Result<(), Box<dyn Error>> {
     let (title, mut command) = program(client)?;
-    let builder = Apache::builder().servers(servers);
+    let builder = Servers::apache().servers(servers);
     let builder = builder.jvm_option("-Dznode.container.checkIntervalMs=1000");
-    let mut recorder = Recorder::open(builder.start()?)?;
+    let mut recorder = WireRecorder::open(builder.start()?)?;
     let report = foreign::run_program(command.env("ZK_KIND", "apache"), &mut recorder)?;
     let text = recorder.golden(&format!("{title} and Apache ZooKeeper 3.9.5"));
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../jute/tests/golden");

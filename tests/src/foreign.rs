@@ -26,7 +26,6 @@ use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
-use crate::apache::Apache;
 use crate::four_letter;
 use crate::servers::Servers;
 
@@ -61,20 +60,6 @@ impl Ensemble for Servers {
     fn restart_server(&mut self, address: &str) -> Result<(), EnsembleError> {
         let index = index_of(&self.client_ports(), address)?;
         Ok(self.restart(index)?)
-    }
-}
-
-impl Ensemble for Apache {
-    fn connect_string(&self) -> String {
-        Servers::connect_string(self)
-    }
-
-    fn kill_server(&mut self, address: &str) -> Result<(), EnsembleError> {
-        (**self).kill_server(address)
-    }
-
-    fn restart_server(&mut self, address: &str) -> Result<(), EnsembleError> {
-        (**self).restart_server(address)
     }
 }
 

@@ -1,6 +1,7 @@
 //! The harness of the suites.
 
 pub mod apache;
+pub mod builder;
 pub mod contenders;
 pub mod faults;
 pub mod foreign;
@@ -14,7 +15,6 @@ pub mod ports;
 pub mod process;
 pub mod programs;
 pub mod raw;
-pub mod recorder;
 pub mod rotation;
 pub mod scenes;
 pub mod servers;
@@ -22,6 +22,7 @@ pub mod slow_disk;
 pub mod tools;
 pub mod up;
 pub mod wait;
+pub mod wire_recorder;
 pub mod zk_cli;
 pub mod zoolet;
 pub mod zooletctl;

@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::fmt::{self, Debug};
 use std::io;
 use std::net::SocketAddr;
-use std::ops::DerefMut;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -24,42 +23,34 @@ const SLOW_SYNC: Duration = Duration::from_millis(300);
 const VIOLATIONS_SHOWN_MAX: usize = 10;
 
 /// Servers that several runs hurt, one after the other.
-#[derive(Debug)]
-pub struct ProcessNemesis<S> {
-    shared: Arc<Mutex<S>>,
+#[derive(Clone, Debug)]
+pub struct ProcessNemesis {
+    shared: Arc<Mutex<Servers>>,
     /// Whether their disks can be made slow: they were started with [`slow_disk::wrapper`].
     disks: bool,
 }
 
-impl<S> Clone for ProcessNemesis<S> {
-    fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), disks: self.disks }
-    }
-}
-
-impl<S: DerefMut<Target = Servers>> ProcessNemesis<S> {
-    pub fn new(servers: S) -> Self {
+impl ProcessNemesis {
+    pub fn new(servers: Servers) -> Self {
         Self { shared: Arc::new(Mutex::new(servers)), disks: false }
     }
 
     /// The same, of servers whose disks can be made slow.
-    pub fn with_disks(servers: S) -> Self {
+    pub fn with_disks(servers: Servers) -> Self {
         Self { disks: true, ..Self::new(servers) }
     }
 
     /// `127.0.0.1:PORT,…` of all servers, running or not.
     pub fn connect_string(&self) -> String {
-        Servers::connect_string(&self.servers())
+        self.servers().connect_string()
     }
 
-    pub fn servers(&self) -> MutexGuard<'_, S> {
+    pub fn servers(&self) -> MutexGuard<'_, Servers> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<S: DerefMut<Target = Servers> + Debug + Send + 'static> zoolet_torture::Servers
-    for ProcessNemesis<S>
-{
+impl zoolet_torture::Servers for ProcessNemesis {
     fn count(&self) -> usize {
         self.servers().client_ports().len()
     }

@@ -1,7 +1,7 @@
 //! Server processes on one machine that are configured by `zoo.cfg`: one server or an ensemble.
 //!
-//! Apache ZooKeeper and zoolet read the same file, so both harnesses (`apache.rs`, `zoolet.rs`) are
-//! this one with another command. Servers are counted from 0; `myid` is one more. Their data lies
+//! Apache ZooKeeper and zoolet read the same file and differ in the command alone, see
+//! [`ServersBuilder`](crate::builder::ServersBuilder). Servers are counted from 0; `myid` is one more. Their data lies
 //! in a temporary directory; all of it goes when the [`Servers`] are dropped, or with the next start
 //! of servers if the test was killed.
 
@@ -17,9 +17,11 @@ use std::{env, process};
 
 use thiserror::Error;
 
+use crate::builder::Kind;
 use crate::four_letter;
 use crate::ports::{PortError, PortLease};
 use crate::process::{ServerProcess, is_alive};
+use crate::tools::ToolError;
 use crate::wait;
 
 /// How long a server may take until it serves. A JVM starts within a second or two; an election
@@ -39,6 +41,8 @@ pub const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
 #[derive(Debug, Error)]
 pub enum ServersError {
     #[error(transparent)]
+    Tool(#[from] ToolError),
+    #[error(transparent)]
     Ports(#[from] PortError),
     #[error("servers: {0}")]
     Io(#[from] io::Error),
@@ -52,17 +56,17 @@ pub enum ServersError {
 
 /// What the servers of an ensemble have in common.
 #[derive(Debug, Clone)]
-pub struct Layout {
-    /// Shows in the name of the temporary directory.
-    pub name: &'static str,
+pub(crate) struct Layout {
+    /// Whose servers they are.
+    pub(crate) kind: Kind,
     /// The command of one server, up to the path of its `zoo.cfg`, which comes last.
-    pub command: Vec<OsString>,
+    pub(crate) command: Vec<OsString>,
     /// How many servers vote; one server alone is standalone.
-    pub voters: usize,
+    pub(crate) voters: usize,
     /// How many observers stand beside them.
-    pub observers: usize,
+    pub(crate) observers: usize,
     /// Lines of `zoo.cfg` after the harness' own; the last line of a key wins.
-    pub lines: Vec<String>,
+    pub(crate) lines: Vec<String>,
 }
 
 /// Running servers.
@@ -76,10 +80,10 @@ pub struct Servers {
 
 impl Servers {
     /// Starts the servers and waits until each of them serves.
-    pub fn start(layout: Layout) -> Result<Self, ServersError> {
+    pub(crate) fn start(layout: Layout) -> Result<Self, ServersError> {
         let count = (layout.voters + layout.observers).max(1);
         let lease = PortLease::take(count * PORTS_PER_SERVER)?;
-        let directory = fresh_directory(&env::temp_dir(), layout.name)?;
+        let directory = fresh_directory(&env::temp_dir(), layout.kind.name())?;
         let processes = (0..count).map(|_| None).collect();
         let mut servers = Self { processes, directory, lease, layout };
         servers.write_configs()?;
@@ -90,6 +94,11 @@ impl Servers {
             servers.wait_until_serving(index)?;
         }
         Ok(servers)
+    }
+
+    /// Whose servers they are.
+    pub fn kind(&self) -> Kind {
+        self.layout.kind
     }
 
     /// `127.0.0.1:PORT,…` of all servers, running or not.

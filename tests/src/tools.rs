@@ -31,6 +31,8 @@ pub enum ToolError {
     Missing { what: String },
     #[error("{command} failed: {why}")]
     Failed { command: String, why: String },
+    #[error("{} is not built: cargo build -p {package}", program.display())]
+    NotBuilt { program: PathBuf, package: &'static str },
     #[error("invalid number {variable}={text}")]
     NoNumber { variable: &'static str, text: String },
     #[error("{op} {}: {source}", path.display())]
@@ -95,13 +97,20 @@ pub fn interop_dir(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("interop").join(name)
 }
 
-/// Where a program of this build lies, if it is built. The environment's `variable` names another
-/// one.
-pub fn built_program(name: &str, variable: &str) -> io::Result<PathBuf> {
-    match env::var_os(variable) {
-        Some(program) => Ok(program.into()),
-        None => Ok(profile_dir()?.join(name)),
-    }
+/// The path of a program of this build, made by a package of the workspace. The environment's
+/// `variable` names another program.
+pub(crate) fn built_program(
+    name: &str,
+    package: &'static str,
+    variable: &str,
+) -> Result<PathBuf, ToolError> {
+    let program = match env::var_os(variable) {
+        Some(program) => program.into(),
+        None => profile_dir()
+            .map_err(ToolError::io("find the programs of", Path::new(package)))?
+            .join(name),
+    };
+    if program.is_file() { Ok(program) } else { Err(ToolError::NotBuilt { program, package }) }
 }
 
 /// Where the programs of this build lie: Cargo puts test programs into `deps` beside them.

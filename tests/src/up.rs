@@ -8,7 +8,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use serde_json::Value;
 
 use crate::process::signal;
-use crate::zoolet::{self, ZooletError};
+use crate::tools::ToolError;
+use crate::zoolet;
 
 /// A running `zoolet up`; killed when it is dropped, and its servers end with it, because their
 /// standard input does.
@@ -67,14 +68,14 @@ impl Drop for Up {
 }
 
 /// `zoolet up`, without options.
-pub fn command() -> Result<Command, ZooletError> {
+pub fn command() -> Result<Command, ToolError> {
     let mut command = Command::new(zoolet::binary()?);
     command.arg("up");
     Ok(command)
 }
 
 /// `zoolet up` with `servers` servers on client ports in a row.
-pub fn on_ports(servers: u16, first_port: u16) -> Result<Command, ZooletError> {
+pub fn on_ports(servers: u16, first_port: u16) -> Result<Command, ToolError> {
     let mut command = command()?;
     command.args(["--servers", &servers.to_string()]);
     command.args(["--client-port", &first_port.to_string()]);

@@ -2,12 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test ends at the first thing that goes wrong")]
 
+use zoolet_tests::servers::Servers;
 use zoolet_tests::tools;
-use zoolet_tests::zoolet::Zoolet;
 
 #[test]
 fn the_fencing_examples_refuse_a_stale_write() {
-    let servers = Zoolet::builder().servers(3).start().unwrap();
+    let servers = Servers::zoolet().servers(3).start().unwrap();
     for example in ["fence_sql_row", "fence_http_call", "fence_file"] {
         let run = tools::example(example).unwrap().arg(servers.connect_string()).output().unwrap();
         let output = String::from_utf8_lossy(&run.stdout).into_owned();

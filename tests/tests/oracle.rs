@@ -7,10 +7,9 @@
 
 use std::net::SocketAddr;
 
-use zoolet_tests::apache::{Apache, ApacheError};
 use zoolet_tests::oracle::{self, Plan};
+use zoolet_tests::servers::{Servers, ServersError};
 use zoolet_tests::tools::{self, announce, require_foreign};
-use zoolet_tests::zoolet::Zoolet;
 
 /// The operations of a run in CI.
 const OPERATIONS: u64 = 20_000;
@@ -20,8 +19,8 @@ fn setting(name: &'static str, default: u64) -> u64 {
 }
 
 /// A reference on which nothing happens by itself.
-fn reference(enforce_quota: &str) -> Result<Apache, ApacheError> {
-    Apache::builder()
+fn reference(enforce_quota: &str) -> Result<Servers, ServersError> {
+    Servers::apache()
         .servers(1)
         .super_digest(oracle::SUPER_DIGEST)
         .property("extendedTypesEnabled", "true")
@@ -54,7 +53,7 @@ fn apache_agrees_with_itself() {
     }
     let start = || reference("false").expect("Apache starts");
     let (left, right) = (start(), start());
-    let address = |server: &Apache| server.client_address(0).expect("it has a client port");
+    let address = |server: &Servers| server.client_address(0).expect("it has a client port");
     let operations = setting("ZOOLET_ORACLE_OPERATIONS", OPERATIONS / 10);
     compare(address(&left), address(&right), operations, true);
 }
@@ -65,7 +64,7 @@ fn compare_zoolet(enforce_quota: &str, operations: u64, multis: bool) {
         return;
     }
     let left = reference(enforce_quota).expect("Apache starts");
-    let right = Zoolet::builder()
+    let right = Servers::zoolet()
         .servers(1)
         .super_digest(oracle::SUPER_DIGEST)
         .property("extendedTypesEnabled", "true")

@@ -90,8 +90,11 @@ fn a_build_without_the_cfg_has_no_bug_and_no_name_of_one() {
     let bugs = bugs();
     let names: Vec<&str> = bugs.iter().map(|bug| bug.name.as_str()).collect();
     let names = [names.as_slice(), &["ZOOLET_PLANTED"]].concat();
-    for (name, variable) in [("zoolet", "ZOOLET_BINARY"), ("zooletctl", "ZOOLETCTL_BINARY")] {
-        let path = zoolet_tests::tools::built_program(name, variable).unwrap();
+    let programs = [
+        ("zoolet", zoolet_tests::zoolet::binary().unwrap()),
+        ("zooletctl", zoolet_tests::zooletctl::binary().unwrap()),
+    ];
+    for (name, path) in programs {
         let program = fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let shown = path.display();
         assert_eq!(texts_in(&program, &[name]), BTreeSet::from([name]), "{shown} is not {name}");

@@ -18,7 +18,6 @@ use zoolet_jute::{
     AuthPacket, ErrorCode, NullablePathRequest, PathWatchRequest, ReconfigRequest, Reply, Request,
     Xid,
 };
-use zoolet_tests::apache::Apache;
 use zoolet_tests::faults::{Load, Seed};
 use zoolet_tests::four_letter;
 use zoolet_tests::ports::PortLease;
@@ -26,7 +25,6 @@ use zoolet_tests::raw::{Incoming, RawConnection};
 use zoolet_tests::servers::{LEADER_MAX, SUPER_DIGEST, Servers};
 use zoolet_tests::tools::require_foreign;
 use zoolet_tests::wait;
-use zoolet_tests::zoolet::Zoolet;
 
 /// How long an ensemble may take to get over a change, on a busy machine.
 const SETTLED_MAX: Duration = Duration::from_mins(1);
@@ -123,7 +121,7 @@ fn expect_mode(servers: &Servers, index: usize, wanted: &[&str]) {
 #[tokio::test(flavor = "multi_thread")]
 async fn servers_leave_join_are_promoted_and_survive_a_restart_under_load() {
     let seed = Seed::of("reconfig", "");
-    let mut servers = Zoolet::builder()
+    let mut servers = Servers::zoolet()
         .servers(3)
         .observers(1)
         .property("reconfigEnabled", "true")
@@ -227,7 +225,7 @@ fn refusals(servers: &Servers) -> Vec<Result<String, ErrorCode>> {
 
 #[test]
 fn what_cannot_be_done_is_refused_with_apache_s_codes() {
-    let zoolet = Zoolet::builder()
+    let zoolet = Servers::zoolet()
         .servers(3)
         .property("reconfigEnabled", "true")
         .super_digest(SUPER_DIGEST)
@@ -248,7 +246,7 @@ fn what_cannot_be_done_is_refused_with_apache_s_codes() {
     if !require_foreign("reconfig", &["java", "mvn"]).unwrap() {
         return;
     }
-    let apache = Apache::builder()
+    let apache = Servers::apache()
         .servers(3)
         .property("reconfigEnabled", "true")
         .super_digest(SUPER_DIGEST)
@@ -272,19 +270,19 @@ fn a_change_shows_in_conf(servers: &Servers) {
 
 #[test]
 fn a_server_alone_and_an_ensemble_without_the_switch_change_nothing() {
-    let alone = Zoolet::builder().start().unwrap();
+    let alone = Servers::zoolet().start().unwrap();
     let request = || incremental("", "2");
     let ask = |servers: &Servers| {
         let mut client = superuser(servers.client_address(0).unwrap());
         reconfig(&mut client, request()).unwrap()
     };
     assert_eq!(ask(&alone), Err(ErrorCode::ReconfigDisabled));
-    let alone = Zoolet::builder().property("reconfigEnabled", "true").start().unwrap();
+    let alone = Servers::zoolet().property("reconfigEnabled", "true").start().unwrap();
     assert_eq!(ask(&alone), Err(ErrorCode::Unimplemented));
 }
 
-fn three() -> Zoolet {
-    let servers = Zoolet::builder().servers(3).property("reconfigEnabled", "true");
+fn three() -> Servers {
+    let servers = Servers::zoolet().servers(3).property("reconfigEnabled", "true");
     servers.super_digest(SUPER_DIGEST).start().unwrap()
 }
 

@@ -17,13 +17,13 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::Instant;
-use zoolet_tests::apache::Apache;
+use zoolet_tests::builder::ServersBuilder;
 use zoolet_tests::faults::netns;
 use zoolet_tests::faults::netns_ensemble::NetnsEnsemble;
 use zoolet_tests::nemesis::{NetnsNemesis, ProcessNemesis, Summary};
+use zoolet_tests::servers::Servers;
 use zoolet_tests::slow_disk;
 use zoolet_tests::tools::{self, announce};
-use zoolet_tests::zoolet::{Zoolet, ZooletBuilder};
 use zoolet_torture::{PlantedBug, Promise, Recipe, Report, ServerFault, Settings};
 
 /// How long the faults of one seed go on in the long runs.
@@ -62,8 +62,8 @@ const FAULT_KINDS: [&str; 22] = [
 /// Containers without children go twice a second.
 const REAPER_MS: &str = "500";
 
-fn builder() -> ZooletBuilder {
-    Zoolet::builder().servers(3).property("znode.container.checkIntervalMs", REAPER_MS)
+fn builder() -> ServersBuilder {
+    Servers::zoolet().servers(3).property("znode.container.checkIntervalMs", REAPER_MS)
 }
 
 fn settings(servers: &str, seed: u64, seconds: u64) -> Settings {
@@ -95,7 +95,7 @@ async fn every_recipe_keeps_its_promises_while_servers_are_killed() {
 /// looks at no token: the checks have to find both.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn broken_locks_are_found_out() {
-    let servers = Zoolet::builder().servers(3).start().unwrap();
+    let servers = Servers::zoolet().servers(3).start().unwrap();
     let with = |planted_bug| Settings {
         recipes: vec![Recipe::Mutex],
         locks: 3,
@@ -129,7 +129,7 @@ async fn a_few_recipes_on_one_server() {
     let recipes = Recipe::parse_list(&recipes).unwrap();
     let seconds = number("ZOOLET_TORTURE_SECS").unwrap_or(FEW_SECONDS);
     let first = number("ZOOLET_TORTURE_SEED").unwrap_or_else(|| fastrand::u64(..1 << 32));
-    let servers = Zoolet::builder().servers(1).start().unwrap();
+    let servers = Servers::zoolet().servers(1).start().unwrap();
     let start = Instant::now();
     for seed in first.. {
         let settings = Settings {
@@ -184,7 +184,7 @@ async fn seed_after_seed() {
     for lane in 0..lanes {
         let seeds = (0..rounds).map(move |round| first + round * lanes + lane).collect();
         if apache {
-            let builder = Apache::builder().servers(3).wrapper(wrapper.clone());
+            let builder = Servers::apache().servers(3).wrapper(wrapper.clone());
             let reaper = format!("-Dznode.container.checkIntervalMs={REAPER_MS}");
             let servers = tokio::task::block_in_place(|| builder.jvm_option(&reaper).start());
             let servers = ProcessNemesis::with_disks(servers.unwrap());

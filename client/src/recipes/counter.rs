@@ -84,17 +84,7 @@ impl SharedCount {
     /// Writes the number whatever it is, once: a lost reply does not undo what somebody has written
     /// since.
     pub async fn set(&self, value: i32) -> Result<(), Error> {
-        let bytes = value.to_be_bytes();
-        loop {
-            let write = self
-                .marker
-                .commit(|transaction| transaction.set_data(&self.path, &bytes, Version::Any));
-            match write.await {
-                Ok(()) => return Ok(()),
-                Err(error) if is_no_node(&error) => self.create().await?,
-                Err(error) => return Err(error),
-            }
-        }
+        set_marked(&self.marker, &self.path, &value.to_be_bytes(), || self.create()).await
     }
 
     /// Writes the number if it was not written since `previous` was read. Returns whether it
@@ -163,18 +153,8 @@ impl Counter {
     /// since.
     pub async fn set(&self, value: i64) -> Result<(), Error> {
         let bytes = value.to_be_bytes();
-        loop {
-            let write = self
-                .marker
-                .commit(|transaction| transaction.set_data(&self.path, &bytes, Version::Any));
-            match write.await {
-                Ok(()) => return Ok(()),
-                Err(error) if is_no_node(&error) => {
-                    create_node(&self.client, &self.path, &bytes).await?;
-                }
-                Err(error) => return Err(error),
-            }
-        }
+        let create = || create_node(&self.client, &self.path, &bytes);
+        set_marked(&self.marker, &self.path, &bytes, create).await
     }
 
     /// Writes the number if it is `expected`. Returns whether it was written.
@@ -253,6 +233,25 @@ impl Counter {
         match outcome {
             Ok(()) => Ok(true),
             Err(error) => lost_race(error).map(|()| false),
+        }
+    }
+}
+
+/// Writes a znode whatever it holds, once; `create` creates it where it is missing.
+async fn set_marked<F>(
+    marker: &WriteMarker,
+    path: &str,
+    data: &[u8],
+    create: impl Fn() -> F,
+) -> Result<(), Error>
+where
+    F: Future<Output = Result<(), Error>>,
+{
+    loop {
+        match marker.commit(|transaction| transaction.set_data(path, data, Version::Any)).await {
+            Ok(()) => return Ok(()),
+            Err(error) if is_no_node(&error) => create().await?,
+            Err(error) => return Err(error),
         }
     }
 }

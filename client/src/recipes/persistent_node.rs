@@ -75,12 +75,8 @@ impl PersistentNode {
         mode: CreateMode,
         data: &[u8],
     ) -> Result<Self, Error> {
-        refuse_ttl(mode)?;
-        if without_number(mode) == mode {
-            Ok(Self::launch(client, path, mode, data, None))
-        } else {
-            Self::start_protected(client, path, mode, data)
-        }
+        let is_sequential = without_number(mode) != mode;
+        Self::launch(client, path, mode, data, is_sequential)
     }
 
     /// The same under the name `_c_<uuid>-<name>`. A sequential znode keeps its number when it
@@ -91,9 +87,7 @@ impl PersistentNode {
         mode: CreateMode,
         data: &[u8],
     ) -> Result<Self, Error> {
-        refuse_ttl(mode)?;
-        let id = ProtectedId::random()?;
-        Ok(Self::launch(client, path, mode, data, Some(id)))
+        Self::launch(client, path, mode, data, true)
     }
 
     /// Takes over the znodes that another process has [started](Self::start) at this path in this
@@ -137,11 +131,13 @@ impl PersistentNode {
         path: &str,
         mode: CreateMode,
         data: &[u8],
-        id: Option<ProtectedId>,
-    ) -> Self {
+        is_protected: bool,
+    ) -> Result<Self, Error> {
+        refuse_ttl(mode)?;
+        let id = is_protected.then(ProtectedId::random).transpose()?;
         let (dir, name) = split(path).unwrap_or(("/", ""));
         let name = id.map_or_else(|| name.to_owned(), |id| id.curator(name));
-        Self::keep(client, (dir, name), mode, data, id)
+        Ok(Self::keep(client, (dir, name), mode, data, id))
     }
 
     fn keep(

@@ -9,12 +9,14 @@ use tokio::sync::{Notify, mpsc, watch};
 use tokio::time::{sleep, timeout};
 use zoolet_client::{Client, ClientOptions, Error, ErrorKind, Version};
 
-use crate::history::Tally;
 use crate::plan::HolderFault;
 use crate::proxy::Proxy;
 use crate::recipe::Lock;
-use crate::recorder::Recorder;
+use crate::run_history::Tally;
+use crate::run_recorder::RunRecorder;
 use crate::sequence_offset::SequenceOffset;
+use crate::settings::PlantedBug;
+use crate::tree;
 
 /// How long what is done by hand may take.
 const BY_HAND_MAX: Duration = Duration::from_secs(2);
@@ -36,20 +38,11 @@ pub(crate) enum Phase {
     Over,
 }
 
-/// A lock that is broken on purpose, to see that the checks find it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PlantedBug {
-    /// Contender 0 enters the queues of mutexes and does not wait.
-    IgnoresQueue,
-    /// No writes are fenced.
-    NoFence,
-}
-
 /// What all contenders share.
 #[derive(Debug)]
 pub(crate) struct RunContext {
     pub(crate) seed: u64,
-    pub(crate) recorder: Recorder,
+    pub(crate) recorder: RunRecorder,
     pub(crate) locks: Vec<Lock>,
     pub(crate) contenders: usize,
     pub(crate) session_timeout: Duration,
@@ -114,7 +107,7 @@ impl RunContext {
 
     /// The znode that is written under a lock.
     pub(crate) fn ledger_of(&self, lock: &str) -> String {
-        crate::fixture::ledger_of(&self.ledger, lock)
+        tree::ledger_of(&self.ledger, lock)
     }
 }
 

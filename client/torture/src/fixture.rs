@@ -9,11 +9,11 @@ use zoolet_client::recipes::{Counter, Queue, SharedCount};
 use zoolet_client::{Client, ClientOptions, CreateMode, Error, ErrorCode, ErrorKind};
 
 use crate::context::RunContext;
-use crate::history::History;
 use crate::log_observer::LogObservers;
 use crate::pool::ContenderPool;
 use crate::recipe::{Lock, Recipe};
-use crate::run::{Settings, TortureError};
+use crate::run_history::RunHistory;
+use crate::settings::{Settings, TortureError};
 use crate::tree;
 
 /// How long what is left behind may take to go.
@@ -58,7 +58,7 @@ impl Fixture {
             }
         }
         for lock in locks.iter().flat_map(Lock::parts) {
-            create(&admin, &ledger_of(&ledger, &lock.path)).await?;
+            create(&admin, &tree::ledger_of(&ledger, &lock.path)).await?;
         }
         let mut dirs: Vec<String> =
             locks.iter().flat_map(Lock::parts).map(|lock| lock.dir()).collect();
@@ -84,7 +84,7 @@ impl Fixture {
     }
 
     /// Takes everything down, and writes the history.
-    pub(crate) async fn strike(self, mut pool: ContenderPool, history: &mut History) {
+    pub(crate) async fn strike(self, mut pool: ContenderPool, history: &mut RunHistory) {
         let gone = tree::ephemerals_gone(&self.admin, &self.root, LEFT_MAX);
         match limited(gone).await {
             Ok(left) => history.leftovers.extend(left),
@@ -168,10 +168,6 @@ impl Fixture {
         }
         Ok(())
     }
-}
-
-pub(crate) fn ledger_of(ledger: &str, lock: &str) -> String {
-    format!("{ledger}/{}", lock.trim_start_matches('/').replace('/', "."))
 }
 
 async fn create(client: &Client, path: &str) -> Result<(), Error> {

@@ -12,9 +12,10 @@ use zoolet_client::recipes::{
 };
 use zoolet_client::{Client, CreateMode, Error, ErrorCode, ErrorKind, Version};
 
-use crate::context::{PlantedBug, by_hand};
-use crate::history::{CountSet, Mode};
+use crate::context::by_hand;
 use crate::recipe::{Lock, Recipe};
+use crate::run_history::{CountSet, Mode};
+use crate::settings::PlantedBug;
 use crate::tie::Tie;
 use crate::worker::{AcquireMode, Held, OpenClaim, Worker};
 
@@ -70,8 +71,7 @@ impl Worker {
                 let both = ReadWriteLock::with_options(client, &path, options);
                 self.read_or_write(client, &both, acquire_mode).await
             }
-            Recipe::MultiLock => self.hold_several(client, acquire_mode).await,
-            Recipe::MixedLock => self.hold_mixed(client, acquire_mode).await,
+            Recipe::MultiLock | Recipe::MixedLock => self.hold_several(client, acquire_mode).await,
             Recipe::LeaderLatch => self.lead_by_latch(client, acquire_mode).await,
             Recipe::LeaderSelector => self.lead_by_selector(client, acquire_mode).await,
             Recipe::Queue | Recipe::DistributedQueue | Recipe::KazooQueue => {
@@ -265,7 +265,11 @@ impl Worker {
         if let Some(last) = self.last_alone(&parts) {
             return self.hold_part(client, last, acquire_mode).await;
         }
-        let locks = MultiLock::mutexes(client, parts.iter().map(|part| part.path.as_str()));
+        let locks = if self.lock.recipe == Recipe::MixedLock {
+            mixed(client, &parts)
+        } else {
+            MultiLock::mutexes(client, parts.iter().map(|part| part.path.as_str()))
+        };
         self.hold_all(client, &parts, &locks, acquire_mode).await
     }
 
@@ -286,29 +290,6 @@ impl Worker {
         let Some(guard) = guard else { return Ok(false) };
         self.hold_guard_of(client, part, guard, Mode::Exclusive).await?;
         Ok(true)
-    }
-
-    /// The same with a lock each of four kinds.
-    async fn hold_mixed(
-        &mut self,
-        client: &Client,
-        acquire_mode: AcquireMode,
-    ) -> Result<bool, Error> {
-        let parts = self.lock.parts();
-        if let Some(last) = self.last_alone(&parts) {
-            return self.hold_part(client, last, acquire_mode).await;
-        }
-        let lock = |part: &Lock| -> Box<dyn Lockable> {
-            let path = &part.path;
-            match part.recipe {
-                Recipe::SimpleLock => Box::new(SimpleLock::new(client, path)),
-                Recipe::SemaphoreMutex => Box::new(SemaphoreMutex::new(client, path)),
-                Recipe::ReadWriteLock => Box::new(WriteLock(ReadWriteLock::new(client, path))),
-                _ => Box::new(LockMutex::new(client, path)),
-            }
-        };
-        let locks = MultiLock::new(parts.iter().map(lock).collect());
-        self.hold_all(client, &parts, &locks, acquire_mode).await
     }
 
     async fn hold_all(
@@ -427,4 +408,18 @@ fn uuid_of(high: u64, low: u64) -> String {
     let hex = format!("{high:016x}{low:016x}");
     let part = |from: usize, to: usize| hex.get(from..to).unwrap_or_default().to_owned();
     [part(0, 8), part(8, 12), part(12, 16), part(16, 20), part(20, 32)].join("-")
+}
+
+/// A lock each of four kinds.
+fn mixed(client: &Client, parts: &[Lock]) -> MultiLock {
+    let lock = |part: &Lock| -> Box<dyn Lockable> {
+        let path = &part.path;
+        match part.recipe {
+            Recipe::SimpleLock => Box::new(SimpleLock::new(client, path)),
+            Recipe::SemaphoreMutex => Box::new(SemaphoreMutex::new(client, path)),
+            Recipe::ReadWriteLock => Box::new(WriteLock(ReadWriteLock::new(client, path))),
+            _ => Box::new(LockMutex::new(client, path)),
+        }
+    };
+    MultiLock::new(parts.iter().map(lock).collect())
 }

@@ -7,7 +7,7 @@ use zoolet_client::recipes::{Barrier, Counter, DoubleBarrier, Queue, QueueFormat
 use zoolet_client::{Client, Error};
 
 use crate::context::{Phase, lock};
-use crate::history::{Opening, Passage};
+use crate::run_history::{Opening, Passage};
 use crate::worker::{AcquireMode, Worker};
 
 /// How long the patient wait for an item, or for a barrier to go: all may wait at the same time, and

@@ -13,15 +13,15 @@ use zoolet_client::Version;
 use crate::contender;
 use crate::context::{ContenderControl, Phase, RunContext, by_hand};
 use crate::fixture::{Fixture, LEFT_MAX, limited};
-use crate::history::History;
 use crate::nemesis::Nemesis;
 use crate::plan::{Fault, HolderFault, Plan};
 use crate::proxy::{self, Proxy};
 use crate::recipe::{Lock, Recipe};
-use crate::recorder::Recorder;
-use crate::run::{Settings, TortureError};
+use crate::run_history::RunHistory;
+use crate::run_recorder::RunRecorder;
 use crate::sequence_offset::SequenceOffset;
-use crate::servers::{Servers, rotated};
+use crate::servers::Servers;
+use crate::settings::{Settings, TortureError, rotated};
 use crate::stall_monitor::StallMonitor;
 use crate::tree;
 
@@ -66,7 +66,7 @@ impl ContenderPool {
         let (done_sender, done) = mpsc::channel(DONE_MAX);
         let context = Arc::new(RunContext {
             seed: settings.seed,
-            recorder: Recorder::new(),
+            recorder: RunRecorder::new(),
             locks: fixture.locks.clone(),
             contenders: settings.contenders,
             session_timeout: fixture.session_timeout,
@@ -257,7 +257,7 @@ impl ContenderPool {
     }
 
     /// Gives every contender a last turn, looks for what they leave, and ends them.
-    pub(crate) async fn close(&mut self, fixture: &Fixture, history: &mut History) {
+    pub(crate) async fn close(&mut self, fixture: &Fixture, history: &mut RunHistory) {
         self.blind_mirrors(fixture).await;
         let stuck = self.all_done(&fixture.locks, |_| true).await;
         let all_there = stuck.is_empty();

@@ -257,53 +257,81 @@ async fn carry(client: TcpStream, shared: Arc<Shared>) {
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    let numbers = Renumbering::new(shared.offset);
-    let doomed = Arc::new(Mutex::new(None));
-    let asked = Commits::default();
-    let connection = (&doomed, &numbers, &asked);
+    let way = |from, to| Way { from, to, buffer: BytesMut::new(), shared: &shared };
+    let connection = Connection {
+        doomed: Mutex::default(),
+        numbers: Renumbering::new(shared.offset),
+        asked: Commits::default(),
+    };
     let mut passage = shared.passage.subscribe();
     tokio::select! {
-        _ = requests(from_client, to_server, &shared, connection) => {}
-        _ = replies(from_server, to_client, &shared, connection) => {}
+        _ = requests(way(from_client, to_server), &connection) => {}
+        _ = replies(way(from_server, to_client), &connection) => {}
         _ = passage.wait_for(|passage| *passage == Passage::Cut) => {}
     }
 }
 
-/// The xid whose reply this connection has to lose.
-type Doomed = Arc<Mutex<Option<i32>>>;
-
 /// What one connection keeps.
-type Connection<'a> = (&'a Doomed, &'a Renumbering, &'a Commits);
-
-/// Passes the first frame on, which has no xid; returns what was read behind it.
-async fn greeting(
-    from: &mut OwnedReadHalf,
-    to: &mut OwnedWriteHalf,
-    shared: &Shared,
-) -> io::Result<BytesMut> {
-    let mut buffer = BytesMut::new();
-    let first = frame(from, &mut buffer).await?;
-    audible(shared).await?;
-    to.write_all(&first).await?;
-    Ok(buffer)
+#[derive(Debug)]
+struct Connection {
+    /// The xid whose reply it has to lose.
+    doomed: Mutex<Option<i32>>,
+    numbers: Renumbering,
+    asked: Commits,
 }
 
-async fn requests(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
-    shared: &Shared,
-    (doomed, numbers, asked): Connection<'_>,
-) -> io::Result<()> {
-    let mut buffer = greeting(&mut from, &mut to, shared).await?;
+impl Connection {
+    fn doomed(&self) -> MutexGuard<'_, Option<i32>> {
+        self.doomed.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One direction of a connection.
+#[derive(Debug)]
+struct Way<'a> {
+    from: OwnedReadHalf,
+    to: OwnedWriteHalf,
+    /// What was read behind the last frame.
+    buffer: BytesMut,
+    shared: &'a Shared,
+}
+
+impl Way<'_> {
+    /// Passes the first frame on, which has no xid.
+    async fn greet(&mut self) -> io::Result<()> {
+        let first = self.frame().await?;
+        audible(self.shared).await?;
+        self.to.write_all(&first).await
+    }
+
+    /// The next whole frame, its length in front.
+    async fn frame(&mut self) -> io::Result<BytesMut> {
+        loop {
+            if let Some(mut length) = self.buffer.get(..4) {
+                let total = 4 + usize::try_from(length.get_i32()).unwrap_or(0);
+                if self.buffer.len() >= total {
+                    return Ok(self.buffer.split_to(total));
+                }
+            }
+            if self.from.read_buf(&mut self.buffer).await? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+        }
+    }
+}
+
+async fn requests(mut way: Way<'_>, connection: &Connection) -> io::Result<()> {
+    way.greet().await?;
+    let shared = way.shared;
     loop {
-        let request = frame(&mut from, &mut buffer).await?;
+        let request = way.frame().await?;
         let number = xid(&request);
-        let request = numbers.request(request)?;
+        let request = connection.numbers.request(request)?;
         // What is lost was asked for, too: a watch that is to be removed has no waiter.
         let body = body(&request);
         let op = op_of(&body);
         if let Some(xid) = number {
-            asked.note(xid, &body);
+            connection.asked.note(xid, &body);
         }
         shared.traffic().request(body);
         match number {
@@ -320,14 +348,14 @@ async fn requests(
                     deletes.fetch_add(usize::from(fault == Fault::DeleteReply), Ordering::Relaxed);
                     let is_transaction = fault == Fault::TransactionReply;
                     transactions.fetch_add(usize::from(is_transaction), Ordering::Relaxed);
-                    *doomed.lock().unwrap_or_else(PoisonError::into_inner) = Some(xid);
+                    *connection.doomed() = Some(xid);
                 }
                 None => {}
             },
             _ => {}
         }
         audible(shared).await?;
-        to.write_all(&request).await?;
+        way.to.write_all(&request).await?;
     }
 }
 
@@ -338,33 +366,29 @@ async fn audible(shared: &Shared) -> io::Result<()> {
     open.map(drop).map_err(|_| io::ErrorKind::NotConnected.into())
 }
 
-async fn replies(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
-    shared: &Shared,
-    (doomed, numbers, asked): Connection<'_>,
-) -> io::Result<()> {
-    let mut buffer = greeting(&mut from, &mut to, shared).await?;
+async fn replies(mut way: Way<'_>, connection: &Connection) -> io::Result<()> {
+    way.greet().await?;
+    let shared = way.shared;
     let _connected = Connected::new(shared);
     loop {
-        let reply = frame(&mut from, &mut buffer).await?;
+        let reply = way.frame().await?;
         if let Some(xid) = xid(&reply) {
-            shared.traffic().committed(asked.committed(xid, || body(&reply)));
+            shared.traffic().committed(connection.asked.committed(xid, || body(&reply)));
         }
-        let lost = *doomed.lock().unwrap_or_else(PoisonError::into_inner);
+        let lost = *connection.doomed();
         if lost.is_some() && xid(&reply) == lost {
             shared.lost.0.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
         // Events name znodes as the servers do.
         let event = (xid(&reply) == Some(Xid::NOTIFICATION.0)).then(|| body(&reply));
-        let reply = numbers.reply(reply)?;
+        let reply = connection.numbers.reply(reply)?;
         audible(shared).await?;
         if let Some(event) = event {
             shared.events.fetch_add(1, Ordering::Relaxed);
             shared.traffic().event(event);
         }
-        to.write_all(&reply).await?;
+        way.to.write_all(&reply).await?;
     }
 }
 
@@ -387,21 +411,6 @@ fn struck(shared: &Shared, op: Option<OpCode>) -> Option<Fault> {
     }
     plan.struck = true;
     Some(fault)
-}
-
-/// The next whole frame, its length in front.
-async fn frame(from: &mut OwnedReadHalf, buffer: &mut BytesMut) -> io::Result<BytesMut> {
-    loop {
-        if let Some(mut length) = buffer.get(..4) {
-            let total = 4 + usize::try_from(length.get_i32()).unwrap_or(0);
-            if buffer.len() >= total {
-                return Ok(buffer.split_to(total));
-            }
-        }
-        if from.read_buf(buffer).await? == 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
-        }
-    }
 }
 
 /// What stands behind the length.

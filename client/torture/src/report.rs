@@ -7,9 +7,9 @@ use std::time::Duration;
 use serde_json::json;
 
 use crate::check::{Judged, Promise, Verdict, Violation, check};
-use crate::history::{Claim, History, Mode};
 use crate::recipe::Recipe;
-use crate::run::Settings;
+use crate::run_history::{Claim, Mode, RunHistory};
+use crate::settings::Settings;
 use crate::svg;
 
 /// How many violations the summary tells in full.
@@ -103,7 +103,11 @@ pub struct Report {
 }
 
 impl Report {
-    pub(crate) fn new(settings: &Settings, session_timeout: Duration, history: &History) -> Self {
+    pub(crate) fn new(
+        settings: &Settings,
+        session_timeout: Duration,
+        history: &RunHistory,
+    ) -> Self {
         let locks = settings.recipes.iter().filter(|recipe| recipe.is_lock());
         let grants = locks.map(|recipe| (*recipe, history.grants(*recipe))).collect();
         let mut others = BTreeMap::new();
@@ -294,7 +298,7 @@ fn micros(time: Duration) -> u64 {
 
 /// From one holder to the next, who waits already: after a release, and after a loss. Who drops a
 /// guard waits for no reply, so it is unknown which of the two it is.
-fn hand_offs(history: &History) -> (Times, Times) {
+fn hand_offs(history: &RunHistory) -> (Times, Times) {
     let (mut released, mut lost) = (Vec::new(), Vec::new());
     for lock in history.locks.iter().filter(|lock| lock.recipe.permits() == 1) {
         let claims: Vec<&Claim> = history

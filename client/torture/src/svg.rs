@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use crate::history::{Claim, History, Mode, Write};
+use crate::run_history::{Claim, Mode, RunHistory, Write};
 
 const WIDTH: u64 = 1400;
 const LANE: usize = 28;
@@ -13,7 +13,7 @@ const COLORS: [&str; 6] = ["#3b6ea5", "#c7772b", "#4d8f58", "#8a5aa3", "#a8443f"
 
 /// Draws the lock with the most refused writes: the one on which most happened. Each contender has
 /// a lane under its name.
-pub fn draw(history: &History, name: impl Fn(usize) -> String) -> String {
+pub fn draw(history: &RunHistory, name: impl Fn(usize) -> String) -> String {
     let refused = |path: &str| {
         history.writes.iter().filter(|write| !write.accepted && write.lock == path).count()
     };

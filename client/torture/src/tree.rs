@@ -10,6 +10,11 @@ use crate::recipe::{Lock, Recipe};
 /// How often it is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
+/// The znode that is written under a lock.
+pub(crate) fn ledger_of(ledger: &str, lock: &str) -> String {
+    format!("{ledger}/{}", lock.trim_start_matches('/').replace('/', "."))
+}
+
 /// Waits until the ephemeral znodes below a root are gone; returns those that stay.
 pub(crate) async fn ephemerals_gone(
     client: &Client,

@@ -9,12 +9,13 @@ use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::LockGuard;
 use zoolet_client::{Client, Error, ErrorKind, SessionState, Version};
 
-use crate::context::{ContenderControl, Phase, PlantedBug, RunContext, Session, stand_still};
-use crate::history::{Claim, Guarded, Mode};
+use crate::context::{ContenderControl, Phase, RunContext, Session, stand_still};
 use crate::plan::HolderFault;
 use crate::random::Random;
 use crate::recipe::{Lock, Recipe};
-use crate::recorder::ClaimId;
+use crate::run_history::{Claim, Guarded, Mode};
+use crate::run_recorder::ClaimId;
+use crate::settings::PlantedBug;
 use crate::tie::Tie;
 
 /// How long a grant is held, in ms, when nothing strikes.

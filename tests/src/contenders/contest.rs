@@ -6,18 +6,16 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
+use zoolet_torture::reported::{Doubts, Entry, Grant, ReportedLock};
+use zoolet_torture::{Mode, Violation};
 
 use super::process::{Event, LINES_MAX, Program};
-use super::referee::{Contender, Lock, Mode};
-use super::{Group, SEMAPHORE_PERMITS};
+use super::{Contender, Group, SEMAPHORE_PERMITS};
 use crate::foreign::EnsembleError;
 use crate::servers::{LEADER_MAX, Servers, ServersError};
 
 /// Long enough for the loss of a leader, short enough for a test that waits for an expiry.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
-/// A client pings at least every third of its timeout, so no session expires earlier after its
-/// death than this.
-const EXPIRY_MIN: Duration = Duration::from_secs(3);
 /// How long the whole contest may take.
 const CONTEST_MAX: Duration = Duration::from_mins(3);
 /// Turns of each contender between two events of the contest.
@@ -33,7 +31,10 @@ const VICTIM: usize = 1;
 pub enum ContestError {
     /// The locks did not keep their promise.
     #[error("{0}")]
-    Broken(String),
+    Broken(#[from] Violation),
+    /// The same, and which process is which.
+    #[error("{0}; the processes: {1}")]
+    BrokenAmong(Violation, String),
     #[error("the program said {0:?}")]
     Unexpected(String),
     #[error("{0} ended too early; its stderr:\n{1}")]
@@ -82,10 +83,11 @@ pub fn contest(
     contest.until("turns before any loss", |contest| contest.all_had(TURNS))?;
     contest.tell(VICTIM, "GO")?;
     contest.until("the victim's holding all locks", |contest| {
-        contest.locks.iter().all(|lock| lock.is_held_by(VICTIM))
+        contest.locks.iter().all(|lock| lock.holders().any(|who| who.process == VICTIM))
     })?;
     contest.until("semaphores with two holders", |contest| {
-        contest.locks.iter().all(|lock| lock.permits != SEMAPHORE_PERMITS || lock.most == 2)
+        let mut locks = contest.groups.iter().zip(&contest.locks);
+        locks.all(|(group, lock)| group.permits != SEMAPHORE_PERMITS || lock.holders_max() == 2)
     })?;
     let handed_over = contest.kill_victim()?;
     contest.count_anew();
@@ -100,21 +102,22 @@ pub fn contest(
         contest.until("turns with the server back", |contest| contest.all_had(TURNS))?;
     }
     contest.finish()?;
-    let grants = contest.locks.iter().map(|lock| lock.grants).sum();
+    let grants = contest.locks.iter().map(ReportedLock::grants).sum();
     Ok(Outcome { grants, handed_over })
 }
 
 struct Contest {
     groups: Vec<Group>,
-    locks: Vec<Lock>,
+    locks: Vec<ReportedLock<Contender>>,
+    doubts: Doubts<Contender>,
     programs: Vec<Program>,
     events: Receiver<(usize, Event)>,
     deadline: Instant,
     ready: usize,
     /// Turns of the living contenders since the last event of the contest.
     turns: Vec<u64>,
-    /// When each lock was granted first after the victim's death.
-    regained: Vec<Option<Instant>>,
+    /// How long after the victim's death another had what it had held.
+    regained: Vec<Option<Duration>>,
     done: bool,
 }
 
@@ -139,7 +142,8 @@ impl Contest {
         }
         Ok(Self {
             groups: groups.to_vec(),
-            locks: groups.iter().map(Lock::new).collect(),
+            locks: groups.iter().map(|it| ReportedLock::new(it.path, it.permits)).collect(),
+            doubts: Doubts::new(SESSION_TIMEOUT),
             programs,
             events,
             deadline: Instant::now() + CONTEST_MAX,
@@ -183,6 +187,7 @@ impl Contest {
 
     fn heard(&mut self, process: usize, line: &str) -> Result<(), ContestError> {
         let unexpected = || ContestError::Unexpected(line.to_owned());
+        let who = |number| Contender { process, number };
         let words: Vec<&str> = line.split_whitespace().collect();
         match *words.as_slice() {
             ["READY"] => self.ready += 1,
@@ -197,21 +202,17 @@ impl Contest {
                     "shared" => Mode::Shared,
                     _ => return Err(unexpected()),
                 };
-                let who = Contender { process, number };
-                if let [token] = token {
-                    self.present(who, token.parse().map_err(|_| unexpected())?)?;
-                }
-                self.held(who, mode)?;
+                let token = token.first().map(|token| token.parse()).transpose();
+                let token = token.map_err(|_| unexpected())?;
+                self.held(Grant { contender: who(number), mode, token })?;
             }
             ["WRITE", number, token] => {
                 let number = number.parse().map_err(|_| unexpected())?;
-                let who = Contender { process, number };
-                self.present(who, token.parse().map_err(|_| unexpected())?)?;
-                self.answer(who)?;
+                self.wrote(who(number), token.parse().map_err(|_| unexpected())?)?;
             }
             ["FREE", number] => {
                 let number = number.parse().map_err(|_| unexpected())?;
-                self.free(Contender { process, number })?;
+                self.free(who(number))?;
             }
             _ => return Err(unexpected()),
         }
@@ -219,36 +220,38 @@ impl Contest {
     }
 
     #[allow(clippy::disallowed_methods, reason = "the time of a real hand-over")]
-    fn held(&mut self, who: Contender, mode: Mode) -> Result<(), ContestError> {
+    fn held(&mut self, grant: Grant<Contender>) -> Result<(), ContestError> {
+        let who = grant.contender;
         let place = place(who);
         let lock = self.locks.get_mut(place).ok_or_else(|| no_contender(who))?;
-        lock.enter(who, mode).map_err(ContestError::Broken)?;
-        if self.programs.len() == VICTIM
+        let entry = lock.enter(grant, &self.doubts, Instant::now())?;
+        if let Entry::TakenOver(_, after) = entry
             && let Some(regained) = self.regained.get_mut(place)
         {
-            regained.get_or_insert_with(Instant::now);
+            *regained = Some(after);
         }
         if who.process == LIVING {
             self.answer(who)?;
         }
-        // The victim never hears an answer: it dies with what it holds.
+        // The victim never receives an answer: it dies with what it holds.
         Ok(())
+    }
+
+    /// A holder writes to what the lock guards, which accepts it: no other has shown a token since.
+    fn wrote(&mut self, who: Contender, token: i64) -> Result<(), ContestError> {
+        let lock = self.locks.get(place(who)).ok_or_else(|| no_contender(who))?;
+        lock.wrote(&who, token, true, &self.doubts)?;
+        self.answer(who)
     }
 
     fn free(&mut self, who: Contender) -> Result<(), ContestError> {
         let place = place(who);
         let lock = self.locks.get_mut(place).ok_or_else(|| no_contender(who))?;
-        lock.leave(who).map_err(ContestError::Broken)?;
+        lock.leave(&who, &self.doubts)?;
         if let Some(turns) = self.turns.get_mut(who.number) {
             *turns += 1;
         }
         self.answer(who)
-    }
-
-    /// A holder shows its token: none that was granted later is known yet.
-    fn present(&mut self, who: Contender, token: i64) -> Result<(), ContestError> {
-        let lock = self.locks.get_mut(place(who)).ok_or_else(|| no_contender(who))?;
-        lock.present(who, token).map_err(ContestError::Broken)
     }
 
     fn answer(&mut self, who: Contender) -> Result<(), ContestError> {
@@ -263,37 +266,21 @@ impl Contest {
         self.turns.fill(0);
     }
 
-    /// Kills the process that holds all locks, and waits until others hold each of them.
+    /// Kills the process that holds all locks, and waits until others hold each of them. Returns
+    /// the longest time that this took.
     #[allow(clippy::disallowed_methods, reason = "the time of a real hand-over")]
     fn kill_victim(&mut self) -> Result<Duration, ContestError> {
         if let Some(mut victim) = self.programs.pop() {
             victim.kill()?;
         }
         let died = Instant::now();
-        for lock in &mut self.locks {
-            lock.bury(VICTIM);
+        for number in 0..self.groups.len() {
+            self.doubts.begin(Contender { process: VICTIM, number }, died);
         }
-        // A lock with room for several is not handed over: others hold it all the time.
-        let exclusive: Vec<usize> = (0..self.groups.len())
-            .filter(|place| {
-                self.groups.get(*place).is_some_and(|group| group.permits != SEMAPHORE_PERMITS)
-            })
-            .collect();
         self.until("the locks of the dead", |contest| {
-            exclusive.iter().all(|place| contest.regained.get(*place).is_some_and(Option::is_some))
+            contest.regained.iter().all(Option::is_some)
         })?;
-        let mut longest = Duration::ZERO;
-        for place in exclusive {
-            let Some(Some(regained)) = self.regained.get(place) else { continue };
-            let after = regained.duration_since(died);
-            let path = self.groups.get(place).map_or("", |group| group.path);
-            if after < EXPIRY_MIN {
-                let why = format!("{path} was granted {after:?} after its holder's death");
-                return Err(ContestError::Broken(why));
-            }
-            longest = longest.max(after);
-        }
-        Ok(longest)
+        Ok(self.regained.iter().flatten().max().copied().unwrap_or_default())
     }
 
     /// Has every contender end its turn, and the program exit with code 0.

@@ -30,15 +30,16 @@
 //! each lock once and is killed while it holds all of them: the first must get on when the dead
 //! sessions have expired, and not before. Then the ensemble loses its leader under the contention.
 //!
+//! Both hold what the contenders say against who may hold the locks, see
+//! [`zoolet_torture::reported`].
+//!
 //! [`contend()`] starts programs of several languages on the same paths, with faults of the programs,
 //! their connections and the servers.
 
 mod contest;
-mod fenced;
 mod multi_language;
 mod process;
 pub mod programs;
-mod referee;
 
 pub use contest::{ContestError, Loss, Outcome, contest};
 pub use multi_language::{ContentionReport, FAULTS, Fault, Harm, Side, contend};
@@ -48,6 +49,13 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use zoolet_client::{Client, ErrorCode};
 use zoolet_jute::SessionId;
+
+/// A contender: which process, and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Contender {
+    process: usize,
+    number: usize,
+}
 
 /// The permits of every semaphore.
 const SEMAPHORE_PERMITS: usize = 2;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use zoolet_client::{Client, Stat, Zxid};
 
-use super::history::{Event, History, Op, Outcome};
+use super::session_history::{Event, Op, Outcome, SessionHistory};
 use super::{Failure, promised, read};
 
 /// What a history is held against.
@@ -25,7 +25,7 @@ struct Entry {
 
 /// Looks for every write of a history. The client is one that has never seen the history's zxids,
 /// so that nothing but the sync brings it up to date.
-pub async fn history(client: &Client, history: &History, at: Moment) -> Result<(), Failure> {
+pub async fn history(client: &Client, history: &SessionHistory, at: Moment) -> Result<(), Failure> {
     client.sync(&history.root).await?;
     let entries = entries(client, &history.root).await?;
     in_order_and_once(&entries)?;
@@ -38,7 +38,7 @@ pub async fn history(client: &Client, history: &History, at: Moment) -> Result<(
 }
 
 /// The session has lived through everything: its ephemeral znode was never away.
-pub async fn alive(client: &Client, history: &History) -> Result<(), Failure> {
+pub async fn alive(client: &Client, history: &SessionHistory) -> Result<(), Failure> {
     client.sync(&history.root).await?;
     let stat = client.exists(&format!("{}/alive", history.root)).await?;
     let found = stat.map(|stat| (stat.ephemeral_owner, stat.czxid));
@@ -79,7 +79,7 @@ fn in_order_and_once(entries: &[Entry]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn acknowledged_appends(history: &History, entries: &[Entry]) -> Result<(), Failure> {
+fn acknowledged_appends(history: &SessionHistory, entries: &[Entry]) -> Result<(), Failure> {
     let known: BTreeMap<&str, &Entry> =
         entries.iter().map(|entry| (entry.path.as_str(), entry)).collect();
     for event in &history.events {
@@ -95,7 +95,7 @@ fn acknowledged_appends(history: &History, entries: &[Entry]) -> Result<(), Fail
 
 /// Every entry is a write that was not found to have had no effect, and a transaction whose
 /// counter was found is in the log as well.
-fn nothing_else(history: &History, entries: &[Entry]) -> Result<(), Failure> {
+fn nothing_else(history: &SessionHistory, entries: &[Entry]) -> Result<(), Failure> {
     let asked: BTreeMap<u64, &Event> =
         history.events.iter().map(|event| (event.number, event)).collect();
     for entry in entries {
@@ -113,7 +113,7 @@ fn nothing_else(history: &History, entries: &[Entry]) -> Result<(), Failure> {
     Ok(())
 }
 
-async fn flag(client: &Client, history: &History) -> Result<(), Failure> {
+async fn flag(client: &Client, history: &SessionHistory) -> Result<(), Failure> {
     let took_effect = |event: &&Event| {
         event.op == Op::Flip && (event.is_acknowledged() || event.outcome == Outcome::TookEffect)
     };
@@ -124,7 +124,7 @@ async fn flag(client: &Client, history: &History) -> Result<(), Failure> {
     })
 }
 
-async fn counter(client: &Client, history: &History, at: Moment) -> Result<(), Failure> {
+async fn counter(client: &Client, history: &SessionHistory, at: Moment) -> Result<(), Failure> {
     let (data, stat) = client.get(&format!("{}/counter", history.root)).await?;
     let counted = || history.events.iter().filter(|event| event.has_counted());
     let version = i32::try_from(counted().count()).unwrap_or(i32::MAX);
@@ -145,7 +145,7 @@ async fn counter(client: &Client, history: &History, at: Moment) -> Result<(), F
 }
 
 /// The zxids of a session's acknowledgments rise, in the order in which it asked.
-pub fn zxids_rise(history: &History) -> Result<(), Failure> {
+pub fn zxids_rise(history: &SessionHistory) -> Result<(), Failure> {
     let mut last = Zxid(0);
     for event in &history.events {
         if let Outcome::Acknowledged { zxid, .. } = event.outcome {

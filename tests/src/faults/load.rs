@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 use zoolet_client::{Client, CreateMode, ErrorKind};
 
 use super::check::{self, Moment};
-use super::{Failure, History, Seed, Writer, connect, promised};
+use super::{Failure, Seed, SessionHistory, Writer, connect, promised};
 
 /// How many sessions write.
 const WRITERS: u64 = 4;
@@ -28,7 +28,7 @@ const PROGRESS_MAX: Duration = Duration::from_secs(20);
 pub struct Load {
     servers: String,
     stop: Arc<AtomicBool>,
-    histories: Vec<Arc<Mutex<History>>>,
+    histories: Vec<Arc<Mutex<SessionHistory>>>,
     tasks: Vec<JoinHandle<Result<Client, Failure>>>,
     holders: Vec<Client>,
 }
@@ -67,8 +67,8 @@ impl Load {
     }
 
     /// What the writers know at this moment.
-    pub fn histories(&self) -> Vec<History> {
-        let copy = |history: &Arc<Mutex<History>>| {
+    pub fn histories(&self) -> Vec<SessionHistory> {
+        let copy = |history: &Arc<Mutex<SessionHistory>>| {
             history.lock().unwrap_or_else(PoisonError::into_inner).clone()
         };
         self.histories.iter().map(copy).collect()
@@ -76,7 +76,7 @@ impl Load {
 
     /// How many writes are acknowledged by now.
     pub fn acknowledged(&self) -> usize {
-        let count = |history: &Arc<Mutex<History>>| {
+        let count = |history: &Arc<Mutex<SessionHistory>>| {
             history.lock().unwrap_or_else(PoisonError::into_inner).acknowledged()
         };
         self.histories.iter().map(count).sum()
@@ -105,7 +105,7 @@ impl Load {
             looked = self.check_later(&histories).await;
         }
         looked?;
-        Ok(histories.iter().map(History::acknowledged).sum())
+        Ok(histories.iter().map(SessionHistory::acknowledged).sum())
     }
 
     /// Fails if a writer has ended before it was stopped: it has found something.
@@ -135,15 +135,19 @@ impl Load {
         looked?;
         self.leave(sessions, &histories).await?;
         Ok(Total {
-            acknowledged: histories.iter().map(History::acknowledged).sum(),
-            in_doubt: histories.iter().map(History::in_doubt).sum(),
+            acknowledged: histories.iter().map(SessionHistory::acknowledged).sum(),
+            in_doubt: histories.iter().map(SessionHistory::in_doubt).sum(),
             reads: histories.iter().map(|history| history.reads).sum(),
         })
     }
 
     /// Ends all sessions. Once this has returned their ephemeral znodes are gone, so that nothing
     /// changes any more.
-    async fn leave(&mut self, writers: Vec<Client>, histories: &[History]) -> Result<(), Failure> {
+    async fn leave(
+        &mut self,
+        writers: Vec<Client>,
+        histories: &[SessionHistory],
+    ) -> Result<(), Failure> {
         let sessions = writers.into_iter().chain(self.holders.drain(..));
         // One whose connection was lost unnoticed may end by its timeout.
         join_all(sessions.map(Client::close)).await;
@@ -163,13 +167,13 @@ impl Load {
         Ok(())
     }
 
-    async fn check_later(&self, histories: &[History]) -> Result<(), Failure> {
+    async fn check_later(&self, histories: &[SessionHistory]) -> Result<(), Failure> {
         let reader = connect(&self.servers).await?;
         later(&reader, histories).await?;
         Ok(reader.close().await?)
     }
 
-    async fn check_all(&self, histories: &[History]) -> Result<(), Failure> {
+    async fn check_all(&self, histories: &[SessionHistory]) -> Result<(), Failure> {
         let reader = connect(&self.servers).await?;
         for history in histories {
             check::zxids_rise(history)?;
@@ -195,7 +199,7 @@ fn is_loss(looked: &Result<(), Failure>) -> bool {
 }
 
 /// Looks for everything that the histories acknowledge; more may be there.
-pub async fn later(reader: &Client, histories: &[History]) -> Result<(), Failure> {
+pub async fn later(reader: &Client, histories: &[SessionHistory]) -> Result<(), Failure> {
     for history in histories {
         check::history(reader, history, Moment::Later).await?;
     }

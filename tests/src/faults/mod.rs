@@ -13,22 +13,21 @@ use zoolet_client::{Client, ClientOptions};
 
 use crate::servers::ServersError;
 use crate::tools::ToolError;
-use crate::zoolet::ZooletError;
 
 pub mod check;
 pub mod convergence;
-pub mod history;
 pub mod load;
 pub mod netns;
 pub mod netns_ensemble;
 pub mod read;
 pub mod seed;
+pub mod session_history;
 pub mod witness;
 pub mod writer;
 
-pub use history::History;
 pub use load::Load;
 pub use seed::Seed;
+pub use session_history::SessionHistory;
 pub use writer::Writer;
 
 /// Why a fault suite fails.
@@ -41,8 +40,6 @@ pub enum Failure {
     Client(#[from] zoolet_client::Error),
     #[error(transparent)]
     Servers(#[from] ServersError),
-    #[error(transparent)]
-    Zoolet(#[from] ZooletError),
     #[error(transparent)]
     Tool(#[from] ToolError),
     #[error("harness: {0}")]

@@ -13,7 +13,7 @@ use zoolet_jute::{
     Request, SetDataRequest,
 };
 
-use super::history::{Event, History, Op, Outcome};
+use super::session_history::{Event, Op, Outcome, SessionHistory};
 use super::{Failure, connect, promised};
 
 /// The most appends that are sent before the first is answered.
@@ -28,7 +28,7 @@ const BURST_MAX: usize = 8;
 #[derive(Debug)]
 pub struct Writer {
     client: Client,
-    history: Arc<Mutex<History>>,
+    history: Arc<Mutex<SessionHistory>>,
     rng: fastrand::Rng,
     began: Instant,
     /// The mean pause between two writes.
@@ -55,7 +55,7 @@ impl Writer {
         client.create(&format!("{root}/counter"), b"0", CreateMode::Persistent).await?;
         let alive = format!("{root}/alive");
         let (_, stat) = client.create(&alive, b"", CreateMode::Ephemeral).await?;
-        let history = History {
+        let history = SessionHistory {
             root: root.clone(),
             session: client.session(),
             alive_since: stat.czxid,
@@ -78,7 +78,7 @@ impl Writer {
     }
 
     /// What is recorded, for those who look while the writer writes.
-    pub fn history(&self) -> Arc<Mutex<History>> {
+    pub fn history(&self) -> Arc<Mutex<SessionHistory>> {
         Arc::clone(&self.history)
     }
 
@@ -100,7 +100,7 @@ impl Writer {
         Ok(self.client)
     }
 
-    fn lock(&self) -> MutexGuard<'_, History> {
+    fn lock(&self) -> MutexGuard<'_, SessionHistory> {
         self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,9 +1,8 @@
 //! The order of calls, and what is known of those whose replies are lost.
 
 use zoolet_client::{CreateMode, ErrorKind, Version};
+use zoolet_tests::scenes::{Scene, options, soon};
 use zoolet_torture::proxy::{Fault, Proxy};
-
-use crate::harness::{Scene, soon};
 
 pub(crate) async fn calls_keep_their_order_over_handles(scene: &Scene) {
     let (client, path) = (scene.client().await, scene.path());
@@ -27,7 +26,7 @@ pub(crate) async fn calls_keep_their_order_over_handles(scene: &Scene) {
 pub(crate) async fn a_lost_reply_and_a_lost_request_may_have_happened(scene: &Scene) {
     for (fault, happens) in [(Fault::Reply, true), (Fault::Request, false)] {
         let (proxy, path) = (Proxy::start(&scene.servers).await.unwrap(), scene.path());
-        let client = Scene::options().connect(&proxy.connect_string()).await.unwrap();
+        let client = options().connect(&proxy.connect_string()).await.unwrap();
         proxy.strike(fault, 0);
         let lost = client.create(&path, b"", CreateMode::Persistent).await.unwrap_err();
         assert_eq!(lost.kind(), &ErrorKind::ConnectionLoss);
@@ -50,7 +49,7 @@ pub(crate) async fn a_call_that_is_too_big_does_not_end_the_session(scene: &Scen
     // Servers take what the limit admits; beyond theirs they close the connection.
     let most = vec![0; 1_048_575 - 8 - 4 - path.len() - 4 - 4];
     client.set_data(&path, &most, Version::Any).await.unwrap();
-    let options = Scene::options().request_bytes_max(3 * 1024 * 1024);
+    let options = options().request_bytes_max(3 * 1024 * 1024);
     let careless = options.connect(&scene.servers).await.unwrap();
     let error = careless.set_data(&path, &big, Version::Any).await.unwrap_err();
     assert_eq!(error.kind(), &ErrorKind::ConnectionLoss);

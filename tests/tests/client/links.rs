@@ -10,8 +10,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep_until};
 use zoolet_client::{Client, CreateMode, SessionState, Version};
-
-use crate::harness::Scene;
+use zoolet_tests::scenes::{Scene, options};
 
 /// Short beside what the link takes for all replies together.
 const SESSION: Duration = Duration::from_secs(4);
@@ -64,7 +63,7 @@ async fn carry(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, rate: Option<u32
 
 /// Connects over a link, and collects the states that the session goes through.
 async fn client_over(address: &str) -> (Client, JoinHandle<Vec<SessionState>>) {
-    let client = Scene::options().session_timeout(SESSION).connect(address).await.unwrap();
+    let client = options().session_timeout(SESSION).connect(address).await.unwrap();
     let mut state = client.state();
     let changes = tokio::spawn(async move {
         let mut seen = Vec::new();
@@ -83,7 +82,7 @@ pub(crate) async fn bulk_replies_on_a_slow_link_keep_the_session(scene: &Scene) 
     direct.create(&path, &vec![7; 100_000], CreateMode::Persistent).await.unwrap();
     let server = scene.servers.split(',').next().unwrap().to_owned();
     // The server at hand may be behind.
-    let elsewhere = Scene::options().connect(&server).await.unwrap();
+    let elsewhere = options().connect(&server).await.unwrap();
     elsewhere.sync(&path).await.unwrap();
     let connections = Arc::new(AtomicUsize::new(0));
     let rates = Rates { down: Some(2_000_000), ..Rates::default() };

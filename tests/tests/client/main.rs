@@ -16,12 +16,13 @@ mod operations;
 mod sessions;
 mod watches;
 
-use zoolet_tests::apache::Apache;
-use zoolet_tests::servers::SUPER_DIGEST;
-use zoolet_tests::zoolet::Zoolet;
-use zoolet_tests::{scenes, suites, tools};
+use zoolet_tests::builder::ServersBuilder;
+use zoolet_tests::scenes::{self, Scene};
+use zoolet_tests::servers::{SUPER_DIGEST, Servers};
+use zoolet_tests::{suites, tools};
 
-use harness::{AnyServers, Scene};
+/// The parent of the scenes' znodes.
+const ROOT: &str = "/client";
 
 /// What the suites want of the servers, beside their defaults.
 const PROPERTIES: [(&str, &str); 4] = [
@@ -31,37 +32,28 @@ const PROPERTIES: [(&str, &str); 4] = [
     ("readonlymode.enabled", "true"),
 ];
 
-/// Runs a suite on servers of zoolet.
+/// Runs a suite on three servers of zoolet.
 fn on_zoolet(suite: impl AsyncFnOnce(Scene)) {
-    let mut builder = Zoolet::builder().servers(3).super_digest(SUPER_DIGEST);
-    for (key, value) in PROPERTIES {
-        builder = builder.property(key, value);
-    }
-    run(Box::new(builder.start().unwrap()), suite);
+    run(Servers::zoolet(), &[], suite);
 }
 
-/// Runs a suite on servers of Apache ZooKeeper, where there is a Java.
+/// Runs a suite on three servers of Apache ZooKeeper, where there is a Java.
 fn on_apache(name: &str, suite: impl AsyncFnOnce(Scene)) {
     on_apache_with(name, &[], suite);
 }
 
 /// The same with more properties.
 fn on_apache_with(name: &str, more: &[(&str, &str)], suite: impl AsyncFnOnce(Scene)) {
-    if !tools::require_foreign(name, &["java", "mvn"]).unwrap() {
-        return;
+    if tools::require_foreign(name, &["java", "mvn"]).unwrap() {
+        run(Servers::apache().jvm_option("-Dreadonlymode.enabled=true"), more, suite);
     }
-    let mut builder = Apache::builder()
-        .servers(3)
-        .super_digest(SUPER_DIGEST)
-        .jvm_option("-Dreadonlymode.enabled=true");
-    for (key, value) in PROPERTIES.iter().chain(more) {
-        builder = builder.property(key, value);
-    }
-    run(Box::new(builder.start().unwrap()), suite);
 }
 
-fn run(servers: AnyServers, suite: impl AsyncFnOnce(Scene)) {
-    scenes::run(suite(Scene::new(servers))).unwrap();
+fn run(mut servers: ServersBuilder, more: &[(&str, &str)], suite: impl AsyncFnOnce(Scene)) {
+    for (key, value) in PROPERTIES.iter().chain(more) {
+        servers = servers.property(key, value);
+    }
+    scenes::run(servers.servers(3).super_digest(SUPER_DIGEST), ROOT, suite).unwrap();
 }
 
 #[test]

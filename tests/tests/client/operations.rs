@@ -7,8 +7,7 @@ use zoolet_client::{
     Acl, AddWatchMode, ConfigChange, CreateMode, ErrorCode, EventType, Id, Quota, Read, Version,
     WatcherType, perms,
 };
-
-use crate::harness::{SOON, Scene, soon};
+use zoolet_tests::scenes::{SOON, Scene, soon};
 
 pub(crate) async fn znodes_are_created_read_written_and_deleted(scene: &Scene) {
     let (client, path) = (scene.client().await, scene.path());

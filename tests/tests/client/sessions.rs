@@ -5,16 +5,17 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout};
 use zoolet_client::{CreateMode, ErrorCode, ErrorKind, SessionInfo, SessionState, Version};
 use zoolet_tests::four_letter;
+use zoolet_tests::scenes::{SOON, Scene, options, soon};
 use zoolet_torture::proxy::Proxy;
 
-use crate::harness::{SOON, Scene, soon};
+use crate::harness::ClientScene;
 
 /// Short, so that a session that is left alone ends soon, and long enough for a busy machine.
 const SHORT_SESSION: Duration = Duration::from_secs(4);
 
 pub(crate) async fn a_session_outlives_its_connection(scene: &Scene) {
     let (proxy, path) = (Proxy::start(&scene.servers).await.unwrap(), scene.path());
-    let client = Scene::options().connect(&proxy.connect_string()).await.unwrap();
+    let client = options().connect(&proxy.connect_string()).await.unwrap();
     client.add_auth("digest", b"alice:secret").await.unwrap();
     client.create(&path, b"", CreateMode::Ephemeral).await.unwrap();
     let session = client.session().id;
@@ -50,7 +51,7 @@ pub(crate) async fn a_session_outlives_its_server(scene: &Scene) {
 
 pub(crate) async fn a_session_is_lost_before_the_servers_end_it(scene: &Scene) {
     let (proxy, path) = (Proxy::start(&scene.servers).await.unwrap(), scene.path());
-    let options = Scene::options().session_timeout(SHORT_SESSION);
+    let options = options().session_timeout(SHORT_SESSION);
     let client = options.connect(&proxy.connect_string()).await.unwrap();
     client.create(&path, b"", CreateMode::Ephemeral).await.unwrap();
     let watcher = scene.client().await;
@@ -83,7 +84,7 @@ pub(crate) async fn a_session_is_left_and_taken_up_again(scene: &Scene) {
     client.create(&path, b"", CreateMode::Ephemeral).await.unwrap();
     let text = client.detach().await.to_text();
     let session: SessionInfo = text.parse().unwrap();
-    let resumed = Scene::options().resume(session.clone()).connect(&scene.servers).await.unwrap();
+    let resumed = options().resume(session.clone()).connect(&scene.servers).await.unwrap();
     assert_eq!(resumed.session().id, session.id);
     let stat = resumed.exists(&path).await.unwrap().unwrap();
     assert_eq!(stat.ephemeral_owner, session.id);
@@ -91,11 +92,11 @@ pub(crate) async fn a_session_is_left_and_taken_up_again(scene: &Scene) {
     let watcher = scene.client().await;
     watcher.sync(&path).await.unwrap();
     assert_eq!(watcher.exists(&path).await.unwrap(), None);
-    let again = Scene::options().resume(session.clone()).connect(&scene.servers).await;
+    let again = options().resume(session.clone()).connect(&scene.servers).await;
     assert_eq!(again.unwrap_err().kind(), &ErrorKind::SessionExpired);
     let mut forged = watcher.session();
     forged.password = vec![1; 16].into();
-    let forged = Scene::options().resume(forged).connect(&scene.servers).await;
+    let forged = options().resume(forged).connect(&scene.servers).await;
     assert_eq!(forged.unwrap_err().kind(), &ErrorKind::SessionExpired);
 }
 
@@ -117,12 +118,12 @@ pub(crate) async fn the_last_handle_closes_the_session(scene: &Scene) {
 
 pub(crate) async fn a_client_reads_without_the_ensemble(scene: &Scene) {
     let path = scene.path();
-    let client = Scene::options().read_only(true).connect(&scene.servers).await.unwrap();
+    let client = options().read_only(true).connect(&scene.servers).await.unwrap();
     assert_eq!(*client.state().borrow(), SessionState::Connected);
     client.create(&path, b"kept", CreateMode::Persistent).await.unwrap();
     // A majority has it; the server that is left is to have it as well.
     for server in scene.servers.split(',') {
-        let elsewhere = Scene::options().connect(server).await.unwrap();
+        let elsewhere = options().connect(server).await.unwrap();
         elsewhere.sync(&path).await.unwrap();
         elsewhere.close().await.unwrap();
     }
@@ -137,7 +138,7 @@ pub(crate) async fn a_client_reads_without_the_ensemble(scene: &Scene) {
     })
     .await;
     // The session that it has is of the ensemble, and waits for it; a new one reads.
-    let reader = Scene::options().read_only(true).connect_timeout(SOON * 3);
+    let reader = options().read_only(true).connect_timeout(SOON * 3);
     let reader = reader.connect(&scene.servers).await.unwrap();
     let state = *reader.state().borrow();
     let modes = || scene.servers.split(',').map(|at| four_letter::mode(at.parse().unwrap()));

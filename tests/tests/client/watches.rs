@@ -6,9 +6,8 @@ use zoolet_client::{
     AddWatchMode, Client, CreateMode, ErrorCode, EventType, OneshotWatcher, SessionState, Version,
     WatcherType,
 };
+use zoolet_tests::scenes::{SOON, Scene, options, soon};
 use zoolet_torture::proxy::Proxy;
-
-use crate::harness::{SOON, Scene, soon};
 
 async fn event_of(watcher: OneshotWatcher) -> (EventType, String) {
     let event = timeout(SOON, watcher.changed()).await.unwrap().unwrap();
@@ -25,7 +24,7 @@ async fn cut(proxy: &Proxy, client: &Client) {
 
 pub(crate) async fn every_kind_of_watch_tells_what_happened_meanwhile(scene: &Scene) {
     let (proxy, other) = (Proxy::start(&scene.servers).await.unwrap(), scene.client().await);
-    let client = Scene::options().connect(&proxy.connect_string()).await.unwrap();
+    let client = options().connect(&proxy.connect_string()).await.unwrap();
     let root = scene.path();
     let path = |name: &str| format!("{root}/{name}");
     client.create(&root, b"", CreateMode::Persistent).await.unwrap();
@@ -64,7 +63,7 @@ pub(crate) async fn every_kind_of_watch_tells_what_happened_meanwhile(scene: &Sc
 
 pub(crate) async fn more_watches_than_fit_into_a_frame_outlive_a_connection(scene: &Scene) {
     let (proxy, other) = (Proxy::start(&scene.servers).await.unwrap(), scene.client().await);
-    let client = Scene::options().connect(&proxy.connect_string()).await.unwrap();
+    let client = options().connect(&proxy.connect_string()).await.unwrap();
     let root = scene.path();
     let path = |number: usize| format!("{root}{}{number}", "x".repeat(600));
     let calls: Vec<_> = (0..3000).map(|number| client.exists_watched(&path(number))).collect();
@@ -105,7 +104,7 @@ pub(crate) async fn a_chroot_is_the_whole_tree(scene: &Scene) {
     let (outside, root) = (scene.client().await, scene.path());
     outside.create(&root, b"", CreateMode::Persistent).await.unwrap();
     let servers = format!("{}{root}", scene.servers);
-    let client = Scene::options().connect(&servers).await.unwrap();
+    let client = options().connect(&servers).await.unwrap();
     assert_eq!(client.chroot(), root);
     let mut all = client.add_watch("/", AddWatchMode::PersistentRecursive).await.unwrap();
     let (path, _) = client.create("/e-", b"", CreateMode::EphemeralSequential).await.unwrap();

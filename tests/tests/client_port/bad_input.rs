@@ -7,8 +7,8 @@ use zoolet_jute::{
     ConnectResponse, Decode, Encode, ErrorCode, OpCode, PathWatchRequest, Reply, ReplyHeader,
     Request, Xid, frame,
 };
-use zoolet_tests::apache::Apache;
 use zoolet_tests::raw::{Incoming, RawConnection};
+use zoolet_tests::servers::Servers;
 use zoolet_tests::tools;
 
 use crate::support::*;
@@ -157,7 +157,7 @@ fn bad_frames_are_answered_as_apache_answers_them() {
     if !tools::require_foreign("client_port", &["java", "mvn"]).unwrap() {
         return;
     }
-    let apache = Apache::builder().start().unwrap();
+    let apache = Servers::apache().start().unwrap();
     let expected_by = apache.client_address(0).unwrap();
     let (_servers, address) = server();
     let mut differences = Vec::new();

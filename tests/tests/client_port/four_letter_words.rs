@@ -7,12 +7,10 @@ use std::time::{Duration, Instant};
 use zoolet_jute::Request;
 use zoolet_server::embed::Ensemble;
 use zoolet_server::embed::config::FourLetterConfig;
-use zoolet_tests::apache::Apache;
 use zoolet_tests::four_letter;
 use zoolet_tests::raw::RawConnection;
 use zoolet_tests::servers::Servers;
 use zoolet_tests::tools;
-use zoolet_tests::zoolet::Zoolet;
 
 use crate::support::*;
 
@@ -63,8 +61,8 @@ fn four_letter_words_have_the_form_of_apache() {
     if !tools::require_foreign("client_port", &["java", "mvn"]).unwrap() {
         return;
     }
-    let apache = Apache::builder().start().unwrap();
-    let zoolet = Zoolet::builder().start().unwrap();
+    let apache = Servers::apache().start().unwrap();
+    let zoolet = Servers::zoolet().start().unwrap();
     let addresses = [apache.client_address(0).unwrap(), zoolet.client_address(0).unwrap()];
     sessions_without_requests_look_alike(addresses);
     let _witnesses = addresses.map(Witness::open);
@@ -112,8 +110,8 @@ fn members_of_an_ensemble_answer_as_those_of_apache() {
     }
     // Without a leader, zoolet serves reads for this many ticks.
     let ticks = ("syncLimit", "2");
-    let mut apache = Apache::builder().servers(3).property(ticks.0, ticks.1).start().unwrap();
-    let mut zoolet = Zoolet::builder().servers(3).property(ticks.0, ticks.1).start().unwrap();
+    let mut apache = Servers::apache().servers(3).property(ticks.0, ticks.1).start().unwrap();
+    let mut zoolet = Servers::zoolet().servers(3).property(ticks.0, ticks.1).start().unwrap();
     let leaders = [&apache as &Servers, &zoolet].map(|servers| servers.leader().unwrap());
     let followers = leaders.map(|leader| (leader + 1) % 3);
     let address = |servers: &Servers, index| servers.client_address(index).unwrap();
@@ -127,9 +125,7 @@ fn members_of_an_ensemble_answer_as_those_of_apache() {
         }
     }
     let addresses = [address(&apache, followers[0]), address(&zoolet, followers[1])];
-    for (servers, stays) in
-        [(&mut *apache as &mut Servers, followers[0]), (&mut zoolet, followers[1])]
-    {
+    for (servers, stays) in [(&mut apache, followers[0]), (&mut zoolet, followers[1])] {
         for index in (0..3).filter(|index| *index != stays) {
             servers.kill(index).unwrap();
         }
@@ -151,8 +147,8 @@ fn a_member_of_an_ensemble_shows_its_configuration_as_apache_does() {
     if !tools::require_foreign("client_port", &["java", "mvn"]).unwrap() {
         return;
     }
-    let apache = Apache::builder().servers(3).start().unwrap();
-    let zoolet = Zoolet::builder().servers(3).start().unwrap();
+    let apache = Servers::apache().servers(3).start().unwrap();
+    let zoolet = Servers::zoolet().servers(3).start().unwrap();
     let addresses = [apache.client_address(1).unwrap(), zoolet.client_address(1).unwrap()];
     // A leader writes it soon after its election.
     let start = Instant::now();
@@ -244,8 +240,8 @@ fn the_environment_lacks_only_what_is_of_the_jvm() {
     if !tools::require_foreign("client_port", &["java", "mvn"]).unwrap() {
         return;
     }
-    let apache = Apache::builder().start().unwrap();
-    let zoolet = Zoolet::builder().start().unwrap();
+    let apache = Servers::apache().start().unwrap();
+    let zoolet = Servers::zoolet().start().unwrap();
     let [expected, found] = [apache.client_address(0), zoolet.client_address(0)].map(|address| {
         let answer = four_letter::ask(address.unwrap(), "envi").unwrap();
         let keys = answer.lines().map(|line| line.split('=').next().unwrap_or(line).to_owned());
@@ -278,7 +274,7 @@ fn ask_for_sure(server: SocketAddr, word: &str, turned_away: &mut u64) -> String
 
 #[test]
 fn those_that_are_turned_away_are_counted_until_a_reset() {
-    let servers = Zoolet::builder()
+    let servers = Servers::zoolet()
         .property("maxClientCnxns", "2")
         .property("nio.sessionlessCnxnTimeout", "1000")
         .start()
@@ -333,7 +329,7 @@ async fn by_default_srvr_is_the_only_word() {
 
 #[test]
 fn words_outside_the_whitelist_and_words_in_pieces() {
-    let servers = Zoolet::builder().property("4lw.commands.whitelist", "ruok").start().unwrap();
+    let servers = Servers::zoolet().property("4lw.commands.whitelist", "ruok").start().unwrap();
     let address = servers.client_address(0).unwrap();
     let refused = four_letter::ask(address, "mntr").unwrap();
     assert_eq!(refused, "mntr is not executed because it is not in the whitelist.\n");
@@ -353,8 +349,8 @@ fn the_trace_mask_is_shown_and_set_as_in_apache() {
     if !tools::require_foreign("client_port", &["java", "mvn"]).unwrap() {
         return;
     }
-    let apache = Apache::builder().start().unwrap();
-    let zoolet = Zoolet::builder().start().unwrap();
+    let apache = Servers::apache().start().unwrap();
+    let zoolet = Servers::zoolet().start().unwrap();
     let [expected, found] = [apache.client_address(0), zoolet.client_address(0)].map(|address| {
         let address = address.unwrap();
         let ask = |bytes: &[u8]| {

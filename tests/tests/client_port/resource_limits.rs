@@ -1,6 +1,5 @@
 //! Clients that want more than their share: of connections, memory, time, file descriptors.
 
-use std::ffi::OsString;
 use std::io::Write;
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -13,8 +12,7 @@ use zoolet_jute::{
 use zoolet_server::embed::Ensemble;
 use zoolet_tests::four_letter;
 use zoolet_tests::raw::{Incoming, RawConnection};
-use zoolet_tests::servers::{Layout, Servers};
-use zoolet_tests::zoolet::{self, Zoolet};
+use zoolet_tests::servers::Servers;
 
 use crate::support::*;
 
@@ -47,7 +45,7 @@ fn thousands_of_hostile_connections_leave_memory_bounded() {
 
 #[test]
 fn a_client_that_does_not_read_is_ignored_or_closed_and_delays_no_other() {
-    let servers = Zoolet::builder().property("zookeeper.snapCount", "100000").start().unwrap();
+    let servers = Servers::zoolet().property("zookeeper.snapCount", "100000").start().unwrap();
     let (address, pid) = (servers.client_address(0).unwrap(), servers.pid(0).unwrap());
     let mut witness = Witness::open(address);
     done(&call(&mut witness.connection, &create("/big", &vec![b'x'; 900_000], 0)));
@@ -85,7 +83,7 @@ fn a_client_that_does_not_read_is_ignored_or_closed_and_delays_no_other() {
 #[test]
 fn requests_that_wait_too_long_are_refused_and_counted_and_not_executed() {
     const REQUESTS: i32 = 300;
-    let builder = Zoolet::builder().property("globalOutstandingLimit", "1");
+    let builder = Servers::zoolet().property("globalOutstandingLimit", "1");
     let servers = builder.property("zookeeper.throttled_op_wait_time", "2").start().unwrap();
     let address = servers.client_address(0).unwrap();
     let mut connection = RawConnection::open(address, 10_000).unwrap();
@@ -230,7 +228,7 @@ fn a_short_request_for_a_reply_of_gigabytes_leaves_memory_bounded() {
 #[test]
 fn connections_are_limited_by_address_and_in_number() {
     for (key, max) in [("maxClientCnxns", 4), ("maxCnxns", 6)] {
-        let servers = Zoolet::builder().property(key, &max.to_string()).start().unwrap();
+        let servers = Servers::zoolet().property(key, &max.to_string()).start().unwrap();
         let address = servers.client_address(0).unwrap();
         let held: Vec<_> =
             (0..max).map(|_| RawConnection::open(address, 10_000).unwrap()).collect();
@@ -246,7 +244,7 @@ fn connections_are_limited_by_address_and_in_number() {
 
 #[test]
 fn a_handshake_must_come_in_time() {
-    let servers = Zoolet::builder().property("nio.sessionlessCnxnTimeout", "1000").start().unwrap();
+    let servers = Servers::zoolet().property("nio.sessionlessCnxnTimeout", "1000").start().unwrap();
     let address = servers.client_address(0).unwrap();
     let mut stream = connect(address);
     let start = Instant::now();
@@ -305,10 +303,8 @@ fn a_server_without_file_descriptors_waits_and_goes_on() {
 /// Opens many more connections than a server may have file descriptors.
 fn floods_a_server_with_descriptors(descriptors_max: u32) -> Servers {
     let script = format!("ulimit -n {descriptors_max}; exec \"$0\" \"$@\"");
-    let mut command: Vec<OsString> = vec!["sh".into(), "-c".into(), script.into()];
-    command.extend(zoolet::server_command().unwrap());
-    let layout = Layout { name: "starved", command, voters: 1, observers: 0, lines: Vec::new() };
-    let servers = Servers::start(layout).unwrap();
+    let shell = vec!["sh".into(), "-c".into(), script.into()];
+    let servers = Servers::zoolet().wrapper(shell).start().unwrap();
     let (address, pid) = (servers.client_address(0).unwrap(), servers.pid(0).unwrap());
     let mut witness = Witness::open(address);
     let held: Vec<TcpStream> = (0..200).map(|_| connect(address)).collect();

@@ -11,7 +11,7 @@ use zoolet_jute::{
 };
 use zoolet_tests::four_letter;
 use zoolet_tests::raw::{Incoming, RawConnection};
-use zoolet_tests::zoolet::Zoolet;
+use zoolet_tests::servers::Servers;
 
 /// How long a server may take to close a connection.
 pub(crate) const CLOSE_MAX: Duration = Duration::from_secs(10);
@@ -54,8 +54,8 @@ impl Witness {
     }
 }
 
-pub(crate) fn server() -> (Zoolet, SocketAddr) {
-    let servers = Zoolet::builder().start().unwrap();
+pub(crate) fn server() -> (Servers, SocketAddr) {
+    let servers = Servers::zoolet().start().unwrap();
     let address = servers.client_address(0).unwrap();
     (servers, address)
 }

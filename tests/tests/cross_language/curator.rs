@@ -12,10 +12,9 @@ use zoolet_client::recipes::{
     Barrier, Counter, DoubleBarrier, GroupMember, LeaderLatch, LockOptions, Mutex, Queue,
     QueueFormat, SharedCount,
 };
-use zoolet_tests::apache::Apache;
 use zoolet_tests::contenders::programs::java;
+use zoolet_tests::servers::Servers;
 use zoolet_tests::tools;
-use zoolet_tests::zoolet::Zoolet;
 
 const LONG: Duration = Duration::from_secs(30);
 
@@ -195,11 +194,11 @@ fn the_other_recipes_work_together_with_curator_s() {
         return;
     }
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let servers = Zoolet::builder().servers(3).start().unwrap();
+    let servers = Servers::zoolet().servers(3).start().unwrap();
     runtime.block_on(together(&servers.connect_string()));
     drop(servers);
     if std::env::var("ZOOLET_TIER").is_ok_and(|tier| tier == "lock_programs") {
-        let servers = Apache::builder().servers(3).start().unwrap();
+        let servers = Servers::apache().servers(3).start().unwrap();
         runtime.block_on(together(&servers.connect_string()));
     }
 }

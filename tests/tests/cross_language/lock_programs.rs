@@ -6,12 +6,10 @@
 use std::env;
 use std::process::Command;
 
-use zoolet_tests::apache::Apache;
 use zoolet_tests::contenders::programs::{c, go, java, kazoo, recipes};
 use zoolet_tests::contenders::{Group, Loss, Outcome, contest, left_behind};
 use zoolet_tests::servers::Servers;
 use zoolet_tests::tools::{self, ToolError};
-use zoolet_tests::zoolet::Zoolet;
 
 /// The five lock recipes of Curator.
 const CURATOR: [Group; 5] = [
@@ -115,11 +113,11 @@ fn run_with(
         Ok(command) => command,
     };
     let started = || tools::copy(&command);
-    let mut servers = Zoolet::builder().servers(3).start().unwrap();
+    let mut servers = Servers::zoolet().servers(3).start().unwrap();
     report(suite, "zoolet", contest(&started, groups, &mut servers, last).unwrap(), &servers);
     drop(servers);
     if env::var("ZOOLET_TIER").is_ok_and(|tier| tier == "lock_programs") {
-        let mut servers = Apache::builder().servers(3).start().unwrap();
+        let mut servers = Servers::apache().servers(3).start().unwrap();
         report(suite, "apache", contest(&started, groups, &mut servers, last).unwrap(), &servers);
     }
 }

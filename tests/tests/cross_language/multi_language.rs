@@ -12,13 +12,11 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-use zoolet_tests::apache::Apache;
 use zoolet_tests::contenders::programs::{go, java, kazoo, recipes};
 use zoolet_tests::contenders::{ContentionReport, FAULTS, Fault, Side, contend, left_behind};
 use zoolet_tests::faults::Seed;
 use zoolet_tests::servers::Servers;
 use zoolet_tests::tools::{self, ToolError, announce};
-use zoolet_tests::zoolet::Zoolet;
 
 /// Curator's and Go's mutexes exclude each other, and this client's; so do bilingual ones.
 const CURATOR_S: &str = "/beside/curator";
@@ -52,9 +50,9 @@ fn mutexes_of_four_languages_exclude_each_other_under_faults() {
         assert_eq!(left, Vec::<String>::new(), "ephemerals of programs that have ended");
     };
     if env::var("ZOOLET_TORTURE_SERVERS").is_ok_and(|kind| kind == "apache") {
-        run("apache", &mut Apache::builder().servers(3).start().unwrap());
+        run("apache", &mut Servers::apache().servers(3).start().unwrap());
     } else {
-        run("zoolet", &mut Zoolet::builder().servers(3).start().unwrap());
+        run("zoolet", &mut Servers::zoolet().servers(3).start().unwrap());
     }
 }
 

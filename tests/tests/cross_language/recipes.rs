@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::watch;
@@ -15,36 +15,34 @@ use zoolet_client::recipes::{
     LockOptions, Lockable, MultiLock, Mutex as LockMutex, ReadLock, ReadWriteLock, Semaphore,
     SemaphoreMutex, WriteLock,
 };
-use zoolet_tests::apache::Apache;
 use zoolet_tests::contenders::programs::{go, java, kazoo};
+use zoolet_tests::servers::Servers;
 use zoolet_tests::tools::{self, ToolError};
-use zoolet_tests::zoolet::Zoolet;
+use zoolet_torture::Mode;
+use zoolet_torture::reported::{Doubts, Entry, Grant, ReportedLock};
 
 /// Turns that every contender must have had.
 const TURNS: usize = 8;
 /// How long that may take.
 const CONTEST_MAX: Duration = Duration::from_mins(2);
+/// The session timeout of the other programs.
+const SESSION_TIMEOUT: Duration = Duration::from_secs(6);
 /// The permits of a semaphore in the other programs.
 const PERMITS: usize = 2;
 
-/// How a lock is held.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Mode {
-    Exclusive,
-    Shared,
-}
-
 /// Who holds one path, and how often each had its turn.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct PathState {
-    holders: BTreeMap<String, Mode>,
+    lock: ReportedLock<String>,
     turns: BTreeMap<String, usize>,
 }
 
-/// Knows at any moment who may believe to hold what.
+/// Holds what the contenders report against who may hold what.
 #[derive(Debug)]
 struct Referee {
     paths: Mutex<BTreeMap<String, PathState>>,
+    /// Nothing is done to any contender.
+    doubts: Doubts<String>,
     stopped: watch::Sender<bool>,
 }
 
@@ -53,32 +51,35 @@ impl Referee {
     fn new(contenders: impl IntoIterator<Item = (String, String)>) -> Arc<Self> {
         let mut paths: BTreeMap<String, PathState> = BTreeMap::new();
         for (path, who) in contenders {
-            paths.entry(path).or_default().turns.insert(who, 0);
+            let permits = if path.contains("semaphore") { PERMITS } else { usize::MAX };
+            let lock = ReportedLock::new(&path, permits);
+            let state = PathState { lock, turns: BTreeMap::new() };
+            paths.entry(path).or_insert(state).turns.insert(who, 0);
         }
-        Arc::new(Self { paths: Mutex::new(paths), stopped: watch::channel(false).0 })
+        let doubts = Doubts::new(SESSION_TIMEOUT);
+        Arc::new(Self { paths: Mutex::new(paths), doubts, stopped: watch::channel(false).0 })
     }
 
-    fn enter(&self, path: &str, who: &str, mode: Mode) {
+    #[allow(clippy::disallowed_methods, reason = "the time of real processes")]
+    fn enter(&self, path: &str, contender: &str, mode: Mode, token: Option<i64>) {
         let mut paths = self.paths.lock().unwrap();
-        let state = paths.get_mut(path).unwrap();
-        let together = mode == Mode::Shared
-            && state.holders.values().all(|held| *held == Mode::Shared)
-            && (!path.contains("semaphore") || state.holders.len() < PERMITS);
-        let holders = &state.holders;
-        assert!(together || holders.is_empty(), "{path}: {who} beside {holders:?}");
-        state.holders.insert(who.to_owned(), mode);
+        let lock = &mut paths.get_mut(path).unwrap().lock;
+        let grant = Grant { contender: contender.to_owned(), mode, token };
+        let entry = lock.enter(grant, &self.doubts, Instant::now());
+        assert_eq!(entry.unwrap_or_else(|broken| panic!("{broken}")), Entry::Free);
     }
 
-    fn write(&self, path: &str, who: &str) {
+    fn write(&self, path: &str, who: &String, token: i64) {
         let paths = self.paths.lock().unwrap();
-        let holders = &paths.get(path).unwrap().holders;
-        assert!(holders.contains_key(who), "{path}: {who} writes beside {holders:?}");
+        let judged = paths.get(path).unwrap().lock.wrote(who, token, true, &self.doubts);
+        judged.unwrap_or_else(|broken| panic!("{broken}"));
     }
 
-    fn leave(&self, path: &str, who: &str) {
+    fn leave(&self, path: &str, who: &String) {
         let mut paths = self.paths.lock().unwrap();
         let state = paths.get_mut(path).unwrap();
-        assert!(state.holders.remove(who).is_some(), "{path}: {who} does not hold it");
+        let held = state.lock.leave(who, &self.doubts);
+        assert!(held.unwrap_or_else(|broken| panic!("{broken}")), "{path}: {who}");
         *state.turns.get_mut(who).unwrap() += 1;
         let all_had = |state: &PathState| state.turns.values().all(|turns| *turns >= TURNS);
         if paths.values().all(all_had) {
@@ -96,12 +97,13 @@ async fn contend(
     referee: Arc<Referee>,
     lock: Box<dyn Lockable>,
     path: &str,
-    who: &str,
+    who: &String,
     mode: Mode,
 ) {
     while !referee.is_stopped() {
         let guard = lock.acquire_boxed().await.unwrap().unwrap();
-        referee.enter(path, who, mode);
+        let token = (mode == Mode::Exclusive).then(|| guard.token().get());
+        referee.enter(path, who, mode, token);
         sleep(Duration::from_millis(3)).await;
         referee.leave(path, who);
         assert!(guard.release().await.unwrap());
@@ -137,15 +139,16 @@ async fn drive(referee: Arc<Referee>, command: Command, name: &str, contenders: 
         };
         let answer = match words.as_slice() {
             ["READY"] => "GO\n".to_owned(),
-            ["HELD", number, mode, ..] => {
+            ["HELD", number, mode, token @ ..] => {
                 let (path, who) = place(number);
                 let mode = if *mode == "shared" { Mode::Shared } else { Mode::Exclusive };
-                referee.enter(path, &who, mode);
+                let token = token.first().map(|token| token.parse().unwrap());
+                referee.enter(path, &who, mode, token);
                 format!("OK {number}\n")
             }
-            ["WRITE", number, _] => {
+            ["WRITE", number, token] => {
                 let (path, who) = place(number);
-                referee.write(path, &who);
+                referee.write(path, &who, token.parse().unwrap());
                 format!("OK {number}\n")
             }
             ["FREE", number] => {
@@ -249,7 +252,9 @@ fn go_locks() -> Meeting {
 
 async fn meet(meeting: &Meeting, servers: &str) {
     let mut command = (meeting.program)().unwrap();
-    command.env("ZK_CONNECT", servers).env("ZK_SESSION_TIMEOUT_MS", "6000");
+    command
+        .env("ZK_CONNECT", servers)
+        .env("ZK_SESSION_TIMEOUT_MS", SESSION_TIMEOUT.as_millis().to_string());
     let sides = [(meeting.name, &meeting.theirs), ("this client", &meeting.ours)];
     let referee = Referee::new(sides.into_iter().flat_map(|(name, contenders)| {
         let numbered = contenders.iter().enumerate();
@@ -283,11 +288,11 @@ fn run(suite: &str, needs: &[&str], meeting: &Meeting) {
         return tools::skip_unless_required(suite, error).unwrap();
     }
     let runtime = tokio::runtime::Runtime::new().unwrap();
-    let servers = Zoolet::builder().servers(3).start().unwrap();
+    let servers = Servers::zoolet().servers(3).start().unwrap();
     runtime.block_on(meet(meeting, &servers.connect_string()));
     drop(servers);
     if std::env::var("ZOOLET_TIER").is_ok_and(|tier| tier == "lock_programs") {
-        let servers = Apache::builder().servers(3).start().unwrap();
+        let servers = Servers::apache().servers(3).start().unwrap();
         runtime.block_on(meet(meeting, &servers.connect_string()));
     }
 }
@@ -313,7 +318,7 @@ fn a_multi_lock_is_shared_with_curator() {
     if !tools::require_foreign("multi lock beside Curator", &["java", "mvn"]).unwrap() {
         return;
     }
-    let servers = Zoolet::builder().servers(3).start().unwrap();
+    let servers = Servers::zoolet().servers(3).start().unwrap();
     let connect = servers.connect_string();
     tokio::runtime::Runtime::new().unwrap().block_on(async {
         let client = Client::connect(&connect).await.unwrap();
@@ -322,17 +327,20 @@ fn a_multi_lock_is_shared_with_curator() {
                 .map(|(path, who)| (path.to_owned(), who.to_owned())),
         );
         let mut command = (meeting.program)().unwrap();
-        command.env("ZK_CONNECT", &connect).env("ZK_SESSION_TIMEOUT_MS", "6000");
+        command
+            .env("ZK_CONNECT", &connect)
+            .env("ZK_SESSION_TIMEOUT_MS", SESSION_TIMEOUT.as_millis().to_string());
         let shared = Arc::clone(&referee);
         let theirs = tokio::spawn(async move {
             drive(shared, command, "Curator", &meeting.theirs).await;
         });
+        let own = who("this client", 0);
         let multi = MultiLock::mutexes(&client, ["/multi/one", "/multi/two"]);
         while !referee.is_stopped() {
             let guard = multi.acquire().await.unwrap();
-            referee.enter("/multi", "this client 0", Mode::Exclusive);
+            referee.enter("/multi", &own, Mode::Exclusive, None);
             sleep(Duration::from_millis(3)).await;
-            referee.leave("/multi", "this client 0");
+            referee.leave("/multi", &own);
             assert!(guard.release().await.unwrap());
         }
         timeout(CONTEST_MAX, theirs).await.unwrap().unwrap();

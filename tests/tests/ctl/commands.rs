@@ -7,11 +7,12 @@ use std::thread::{self, JoinHandle};
 
 use serde_json::{Value, json};
 use zoolet_client::{CreateMode, Version};
+use zoolet_tests::scenes::{Scene, soon};
 
-use crate::harness::{Scene, command, ended, said, signal, soon};
+use crate::harness::{CtlScene, command, ended, said, signal};
 
 pub(crate) async fn znodes_come_and_go(scene: &Scene) {
-    let top = scene.path().await;
+    let top = scene.znode().await;
     let path = format!("{top}/a");
     assert_eq!(scene.ctl(&["create", &path, "some data"]).well(), format!("Created {path}\n"));
     assert_eq!(scene.ctl(&["get", &path]).well(), "some data\n");
@@ -31,7 +32,7 @@ pub(crate) async fn znodes_come_and_go(scene: &Scene) {
 }
 
 pub(crate) async fn versions_are_heeded(scene: &Scene) {
-    let path = scene.path().await;
+    let path = scene.znode().await;
     scene.ctl(&["set", "-v", "3", &path, "x"]).badly(1, "another version");
     let text = scene.ctl(&["set", "-s", "-v", "0", &path, "x"]).well();
     assert!(text.contains("dataVersion = 1\n"), "{text}");
@@ -45,7 +46,7 @@ pub(crate) async fn versions_are_heeded(scene: &Scene) {
 pub(crate) async fn the_flags_of_new_shells_and_the_forms_of_old_ones_are_understood(
     scene: &Scene,
 ) {
-    let path = scene.path().await;
+    let path = scene.znode().await;
     scene.ctl(&["set", "-b", &path, "AP9hYg=="]).well();
     assert_eq!(scene.ctl(&["get", "-b", &path]).well(), "AP9hYg==\n");
     let dump = scene.ctl(&["get", "-x", &path]).well();
@@ -67,7 +68,7 @@ pub(crate) async fn the_flags_of_new_shells_and_the_forms_of_old_ones_are_unders
 }
 
 pub(crate) async fn every_kind_of_znode_is_created(scene: &Scene) {
-    let top = scene.path().await;
+    let top = scene.znode().await;
     let below = |name: &str| format!("{top}/{name}");
     let first = scene.ctl(&["create", "-s", &below("n-"), "x"]).well();
     assert_eq!(first, format!("Created {}\n", below("n-0000000000")));
@@ -82,11 +83,11 @@ pub(crate) async fn every_kind_of_znode_is_created(scene: &Scene) {
     scene.ctl(&["create", "-e", "-s", &below("e-")]).well();
     scene.ctl(&["create", &below("nowhere/a")]).badly(1, "parent does not exist");
     scene.ctl(&["create", &top]).badly(1, "exists already");
-    assert_eq!(scene.until_children(&top, 5).await.len(), 5);
+    assert_eq!(scene.until_count(&top, 5).await.len(), 5);
 }
 
 pub(crate) async fn what_is_below_is_listed_and_deleted(scene: &Scene) {
-    let top = scene.path().await;
+    let top = scene.znode().await;
     for name in ["b", "a", "a/x", "a/x/y"] {
         scene.ctl(&["create", &format!("{top}/{name}"), name]).well();
     }
@@ -111,7 +112,7 @@ pub(crate) async fn what_is_below_is_listed_and_deleted(scene: &Scene) {
 }
 
 pub(crate) async fn data_that_is_not_text_survives(scene: &Scene) {
-    let path = scene.path().await;
+    let path = scene.znode().await;
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("data");
     fs::write(&file, b"a\x1b\xff\n").unwrap();
@@ -128,7 +129,7 @@ pub(crate) async fn data_that_is_not_text_survives(scene: &Scene) {
 }
 
 pub(crate) async fn permissions_are_shown_set_and_needed(scene: &Scene) {
-    let path = scene.path().await;
+    let path = scene.znode().await;
     assert_eq!(scene.ctl(&["getAcl", &path]).well(), "world:anyone:cdrwa\n");
     let output = scene.ctl(&["getAcl", "-s", &path]).well();
     assert!(output.starts_with("world:anyone:cdrwa\ncZxid = 0x"), "{output}");
@@ -181,7 +182,7 @@ pub(crate) async fn permissions_are_shown_set_and_needed(scene: &Scene) {
 }
 
 pub(crate) async fn quotas_are_set_listed_and_taken_away(scene: &Scene) {
-    let path = scene.path().await;
+    let path = scene.znode().await;
     scene.ctl(&["listquota", &path]).badly(1, "no quota");
     scene.ctl(&["setquota", &path]).badly(128, "required");
     scene.ctl(&["setquota", "-n", "10", "-B", "1000", &path]).well();
@@ -215,7 +216,7 @@ pub(crate) async fn the_ensemble_is_asked(scene: &Scene) {
 
 pub(crate) async fn a_watch_tells_of_the_next_change(scene: &Scene) {
     let client = scene.client().await;
-    let top = scene.path().await;
+    let top = scene.znode().await;
     let path = format!("{top}/later");
     let mut stat = scene.begin(&["--json", "stat", &path, "watch"]);
     let mut ls = scene.begin(&["ls", &top, "watch"]);
@@ -240,7 +241,7 @@ pub(crate) async fn a_watch_tells_of_the_next_change(scene: &Scene) {
 }
 
 pub(crate) async fn a_recursive_list_watches_what_it_lists(scene: &Scene) {
-    let top = scene.path().await;
+    let top = scene.znode().await;
     for name in ["a", "a/x", "b"] {
         scene.ctl(&["create", &format!("{top}/{name}")]).well();
     }
@@ -304,7 +305,7 @@ pub(crate) async fn failures_have_codes_and_say_what_is_wrong(scene: &Scene) {
     scene.ctl(&["frobnicate"]).badly(128, "frobnicate");
     scene.ctl(&["lss", "/"]).badly(128, "'ls'");
     scene.ctl(&["ls", "--frobnicate", "/"]).badly(128, "--frobnicate");
-    let top = scene.path().await;
+    let top = scene.znode().await;
     scene.ctl(&["create", &format!("{top}/a"), "x"]).well();
     let below = format!("{}{top}", scene.servers);
     assert_eq!(said(&mut command(&below, &["get", "/a"])).well(), "x\n", "a root of its own");
@@ -315,7 +316,7 @@ pub(crate) async fn failures_have_codes_and_say_what_is_wrong(scene: &Scene) {
 
 pub(crate) async fn a_reader_that_leaves_ends_it_quietly(scene: &Scene) {
     let client = scene.client().await;
-    let top = scene.path().await;
+    let top = scene.znode().await;
     let name = "x".repeat(1000);
     for number in 0..300 {
         let path = format!("{top}/{name}{number}");

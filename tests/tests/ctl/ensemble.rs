@@ -7,32 +7,33 @@ use std::process::Child;
 use std::thread::{self, JoinHandle};
 
 use serde_json::json;
-use zoolet_tests::apache::Apache;
-use zoolet_tests::servers::SUPER_DIGEST;
-use zoolet_tests::zoolet::Zoolet;
-use zoolet_tests::{four_letter, scenes, suites, tools};
+use zoolet_tests::builder::ServersBuilder;
+use zoolet_tests::scenes::{self, Scene, soon};
+use zoolet_tests::servers::{SUPER_DIGEST, Servers};
+use zoolet_tests::{four_letter, suites, tools};
 use zoolet_torture::proxy::Proxy;
 
-use crate::commands;
-use crate::harness::{Said, Scene, command, ended, said, signal, soon, start};
+use crate::harness::{CtlScene, Said, command, ended, said, signal, start};
+use crate::{ROOT, commands};
 
 /// The superuser of these servers.
 const SUPER: [&str; 2] = ["--auth", "digest:super:test"];
 
 /// Runs a suite on three servers of zoolet.
 fn on_zoolet(suite: impl AsyncFnOnce(Scene)) {
-    let builder = Zoolet::builder().servers(3).super_digest(SUPER_DIGEST);
-    let servers = builder.property("reconfigEnabled", "true").start().unwrap();
-    scenes::run(suite(Scene::new(servers.connect_string()))).unwrap();
+    run(Servers::zoolet(), suite);
 }
 
 /// The same on three of Apache ZooKeeper, where there is a Java.
 fn on_apache(name: &str, suite: impl AsyncFnOnce(Scene)) {
     if tools::require_foreign(name, &["java", "mvn"]).unwrap() {
-        let builder = Apache::builder().servers(3).super_digest(SUPER_DIGEST);
-        let servers = builder.property("reconfigEnabled", "true").start().unwrap();
-        scenes::run(suite(Scene::new(servers.connect_string()))).unwrap();
+        run(Servers::apache(), suite);
     }
+}
+
+fn run(servers: ServersBuilder, suite: impl AsyncFnOnce(Scene)) {
+    let servers = servers.servers(3).super_digest(SUPER_DIGEST);
+    scenes::run(servers.property("reconfigEnabled", "true"), ROOT, suite).unwrap();
 }
 
 suites! {
@@ -65,7 +66,7 @@ async fn the_configuration_is_told(scene: &Scene) {
 /// A lost term is followed by another one, whether the leader was deleted or cut off, and until the
 /// servers are there again. The end of the command is the end of it.
 async fn who_has_lost_a_term_contends_again(scene: &Scene) {
-    let path = scene.path().await;
+    let path = scene.znode().await;
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("terms");
     let terms = || -> Vec<i64> {
@@ -100,7 +101,7 @@ async fn who_has_lost_a_term_contends_again(scene: &Scene) {
     assert!(terms().is_sorted_by(|one, next| one < next), "{:?}", terms());
     signal(&leader, "TERM");
     assert_eq!(ended(leader).code, Some(143));
-    scene.until_children(&path, 0).await;
+    scene.until_count(&path, 0).await;
     // A command that ends by itself is not run again.
     let once = scene.ctl(&["elect", &path, "--again", "--", "sh", "-c", "echo ran; exit 3"]);
     assert_eq!((once.code, once.out.as_str()), (Some(3), "ran\n"));

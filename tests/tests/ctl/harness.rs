@@ -1,24 +1,13 @@
-//! What the scenes have in common.
+//! What the scenes of `zooletctl` have in common, beside what all scenes have.
 
 use std::fs;
 use std::io::Write;
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use serde_json::Value;
-use zoolet_client::{Client, ClientOptions, CreateMode};
-use zoolet_tests::wait::until_so;
+use zoolet_client::CreateMode;
+use zoolet_tests::scenes::Scene;
 use zoolet_tests::zooletctl;
-
-/// How long something may take that happens by itself.
-const SOON: Duration = Duration::from_secs(30);
-
-/// A running server, and a part of its tree for each scene.
-pub(crate) struct Scene {
-    pub(crate) servers: String,
-    paths: AtomicUsize,
-}
 
 /// What a command said, and how it ended.
 #[derive(Debug)]
@@ -51,66 +40,63 @@ impl Said {
     }
 }
 
-impl Scene {
-    pub(crate) fn new(servers: String) -> Self {
-        Self { servers, paths: AtomicUsize::new(0) }
-    }
+/// What the scenes of `zooletctl` do beside what all scenes do.
+pub(crate) trait CtlScene {
+    /// Creates a znode, and returns its path.
+    async fn znode(&self) -> String;
 
-    pub(crate) async fn play(&self, name: &str, scene: impl AsyncFnOnce(&Self)) {
-        println!("{name}");
-        scene(self).await;
-    }
+    /// A command that is still to be started.
+    fn command(&self, words: &[&str]) -> Command;
 
-    /// A path that was not used before. Its znode exists.
-    pub(crate) async fn path(&self) -> String {
-        let path = format!("/scene-{}", self.paths.fetch_add(1, Ordering::Relaxed));
+    /// Runs a command to its end.
+    fn ctl(&self, words: &[&str]) -> Said;
+
+    /// The same, with its results as JSON.
+    fn json(&self, words: &[&str]) -> Value;
+
+    /// Runs the shell with these lines.
+    fn script(&self, lines: &str) -> Said;
+
+    /// Starts a command without stdin, whose output is read later, see [`ended`].
+    fn begin(&self, words: &[&str]) -> Child;
+
+    /// Waits until a znode has `count` children, and returns them.
+    async fn until_count(&self, path: &str, count: usize) -> Vec<String>;
+}
+
+impl CtlScene for Scene {
+    async fn znode(&self) -> String {
+        let path = self.path();
         self.client().await.create(&path, b"", CreateMode::Persistent).await.unwrap();
         path
     }
 
-    pub(crate) async fn client(&self) -> Client {
-        let options = ClientOptions::new().connect_timeout(SOON);
-        options.connect(&self.servers).await.unwrap()
-    }
-
-    /// A command that is still to be started.
-    pub(crate) fn command(&self, words: &[&str]) -> Command {
+    fn command(&self, words: &[&str]) -> Command {
         command(&self.servers, words)
     }
 
-    /// Runs a command to its end.
-    pub(crate) fn ctl(&self, words: &[&str]) -> Said {
+    fn ctl(&self, words: &[&str]) -> Said {
         said(self.command(words).stdin(Stdio::null()))
     }
 
-    /// The same, with its results as JSON.
-    pub(crate) fn json(&self, words: &[&str]) -> Value {
+    fn json(&self, words: &[&str]) -> Value {
         self.ctl(&[&["--json"], words].concat()).json()
     }
 
-    /// Runs the shell with these lines.
-    pub(crate) fn script(&self, lines: &str) -> Said {
+    fn script(&self, lines: &str) -> Said {
         let mut child = start(self.command(&[]).stdin(Stdio::piped()));
         child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
         ended(child)
     }
 
-    /// Starts a command without stdin, whose output is read later, see [`ended`].
-    pub(crate) fn begin(&self, words: &[&str]) -> Child {
-        start(self.command(words).stdin(Stdio::null()))
+    fn begin(&self, words: &[&str]) -> Child {
+        begin(&self.servers, words)
     }
 
-    /// Waits until a znode has `count` children.
-    pub(crate) async fn until_children(&self, path: &str, count: usize) -> Vec<String> {
+    async fn until_count(&self, path: &str, count: usize) -> Vec<String> {
         let client = self.client().await;
-        let mut names = Vec::new();
-        soon(&format!("{count} children of {path}"), async || {
-            client.sync(path).await.unwrap();
-            names = client.children(path).await.map(|(names, _)| names).unwrap_or_default();
-            names.len() == count
-        })
-        .await;
-        names
+        self.until_children(&client, path, count).await;
+        self.children(&client, path).await
     }
 }
 
@@ -129,6 +115,11 @@ pub(crate) fn said(command: &mut Command) -> Said {
         out: String::from_utf8(output.stdout).unwrap(),
         err: String::from_utf8(output.stderr).unwrap(),
     }
+}
+
+/// Starts a command without stdin, whose output is read later, see [`ended`].
+pub(crate) fn begin(servers: &str, words: &[&str]) -> Child {
+    start(command(servers, words).stdin(Stdio::null()))
 }
 
 /// Starts a command whose output is read later.
@@ -156,9 +147,4 @@ pub(crate) fn signal(child: &Child, name: &str) {
 pub(crate) fn state(pid: u32) -> Option<char> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.chars().next()
-}
-
-/// Waits until something is so.
-pub(crate) async fn soon(what: &str, reached: impl AsyncFnMut() -> bool) {
-    assert!(until_so(SOON, reached).await, "no {what} after {SOON:?}");
 }

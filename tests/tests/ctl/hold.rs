@@ -4,14 +4,15 @@ use std::fs;
 use std::process::Stdio;
 
 use zoolet_client::{Client, CreateMode, Version};
+use zoolet_tests::scenes::{Scene, soon};
 
-use crate::harness::{Scene, ended, said, signal, soon};
+use crate::harness::{CtlScene, ended, said, signal};
 
 const UUID: &str = "0b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed";
 const HEX: &str = "0b9d6bcdbbfd4b2d9b5dab8dfbbd4bed";
 
 pub(crate) async fn a_command_finds_its_token_and_passes_its_code(scene: &Scene) {
-    let path = scene.path().await;
+    let path = scene.znode().await;
     let show = ["lock", &path, "--", "sh", "-c", "echo $ZOOLET_TOKEN $ZOOLET_LOCK_PATH; exit 7"];
     let mut tokens = Vec::new();
     for _ in 0..2 {
@@ -27,11 +28,11 @@ pub(crate) async fn a_command_finds_its_token_and_passes_its_code(scene: &Scene)
     scene.ctl(&["lock", &path, "--", "/no/such/program"]).badly(127, "/no/such/program");
     scene.ctl(&["lock", &path, "--", "/"]).badly(126, "denied");
     scene.ctl(&["lock", "relative", "--", "true"]).badly(3, "relative");
-    assert_eq!(scene.until_children(&path, 0).await.len(), 0);
+    assert_eq!(scene.until_count(&path, 0).await.len(), 0);
 }
 
 pub(crate) async fn a_lock_excludes_itself(scene: &Scene) {
-    let path = scene.path().await;
+    let path = scene.znode().await;
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("owner").display().to_string();
     // A holder that finds the file there was not alone.
@@ -42,10 +43,10 @@ pub(crate) async fn a_lock_excludes_itself(scene: &Scene) {
         ended(contender).well();
     }
     let mut holder = scene.begin(&["lock", &path, "--", "sleep", "60"]);
-    scene.until_children(&path, 2).await;
+    scene.until_count(&path, 2).await;
     scene.ctl(&["lock", &path, "--timeout", "200ms", "--", "true"]).badly(124, "200 ms");
     scene.ctl(&["lock", &path, "--timeout", "0", "--", "true"]).badly(124, "not got");
-    assert_eq!(scene.until_children(&path, 2).await.len(), 2, "who gives up leaves nothing");
+    assert_eq!(scene.until_count(&path, 2).await.len(), 2, "who gives up leaves nothing");
     signal(&holder, "TERM");
     holder.wait().unwrap();
     scene.ctl(&["lock", &path, "--timeout", "20s", "--", "true"]).well();
@@ -59,7 +60,7 @@ pub(crate) async fn a_lock_waits_for_every_family(scene: &Scene) {
         format!("{HEX}__lock__"),
         format!("{HEX}__rlock__"),
     ] {
-        let path = scene.path().await;
+        let path = scene.znode().await;
         let other = number(&client, &format!("{path}/{name}")).await;
         scene.ctl(&["lock", &path, "--timeout", "200ms", "--", "true"]).badly(124, &path);
         client.delete(&other, Version::Any).await.unwrap();
@@ -68,11 +69,11 @@ pub(crate) async fn a_lock_waits_for_every_family(scene: &Scene) {
 }
 
 pub(crate) async fn every_family_finds_a_lock_in_front(scene: &Scene) {
-    let path = scene.path().await;
+    let path = scene.znode().await;
     // The znodes are there before the command runs, and a signal in between is an interruption.
     let command = ["lock", &path, "--", "sh", "-c", "echo ready; exec sleep 60"];
     let mut holder = begin_ready(scene, &command);
-    let mut names = scene.until_children(&path, 2).await;
+    let mut names = scene.until_count(&path, 2).await;
     names.sort_by_key(|name| !name.starts_with("_c_"));
     // What Curator and Go look at, and what kazoo does: names with the lowest numbers there are.
     assert!(names[0].ends_with("-lock-0000000000"), "{names:?}");
@@ -82,10 +83,10 @@ pub(crate) async fn every_family_finds_a_lock_in_front(scene: &Scene) {
 }
 
 pub(crate) async fn readers_share_and_a_writer_does_not(scene: &Scene) {
-    let path = scene.path().await;
+    let path = scene.znode().await;
     let readers: Vec<_> =
         (0..2).map(|_| scene.begin(&["lock", &path, "--shared", "--", "sleep", "60"])).collect();
-    scene.until_children(&path, 2).await;
+    scene.until_count(&path, 2).await;
     scene.ctl(&["lock", &path, "--shared", "--timeout", "20s", "--", "true"]).well();
     let write = ["lock", &path, "--exclusive", "--timeout"];
     scene.ctl(&[&write[..], &["200ms", "--", "true"]].concat()).badly(124, "not got");
@@ -97,12 +98,12 @@ pub(crate) async fn readers_share_and_a_writer_does_not(scene: &Scene) {
 }
 
 pub(crate) async fn as_many_as_there_are_permits(scene: &Scene) {
-    let path = scene.path().await;
+    let path = scene.znode().await;
     let permits = ["lock", &path, "--permits", "2"];
     let holders: Vec<_> =
         (0..2).map(|_| scene.begin(&[&permits[..], &["--", "sleep", "60"]].concat())).collect();
-    scene.until_children(&format!("{path}/leases"), 2).await;
-    scene.until_children(&format!("{path}/locks"), 0).await;
+    scene.until_count(&format!("{path}/leases"), 2).await;
+    scene.until_count(&format!("{path}/locks"), 0).await;
     let third = [&permits[..], &["--timeout", "300ms", "--", "true"]].concat();
     scene.ctl(&third).badly(124, "not got");
     for mut holder in holders {
@@ -123,7 +124,7 @@ pub(crate) async fn holders_beside_each_other_get_no_token(scene: &Scene) {
         (&["--exclusive"], true),
         (&["--data", "x"], true),
     ] {
-        let path = scene.path().await;
+        let path = scene.znode().await;
         let words = [&["lock", &path], kind, &["--", "sh", "-c", script]].concat();
         // What a lock around this one has set is not of this lock.
         let said = said(scene.command(&words).env("ZOOLET_TOKEN", "around").stdin(Stdio::null()));
@@ -135,7 +136,7 @@ pub(crate) async fn holders_beside_each_other_get_no_token(scene: &Scene) {
         } else {
             assert_eq!(token, "none", "{kind:?}");
         }
-        let path = scene.path().await;
+        let path = scene.znode().await;
         let mut child = scene.begin(&[&["--json", "lock", &path], kind].concat());
         let mut line = String::new();
         let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
@@ -157,7 +158,7 @@ pub(crate) async fn kinds_are_not_mixed(scene: &Scene) {
         ("leases".to_owned(), "--exclusive", Some("--permits=1")),
         ("members".to_owned(), "--nothing", Some("--data=x")),
     ] {
-        let path = scene.path().await;
+        let path = scene.znode().await;
         number(&client, &format!("{path}/{name}")).await;
         if name == "leases" {
             client.create(&format!("{path}/leases"), b"", CreateMode::Persistent).await.unwrap();
@@ -185,7 +186,7 @@ pub(crate) async fn kinds_that_start_together_do_not_both_hold(scene: &Scene) {
                 continue;
             }
             for _ in 0..3 {
-                let path = scene.path().await;
+                let path = scene.znode().await;
                 let begun = [one, other].map(|kind| {
                     let words = [&["lock", &path], *kind, &["--", "sh", "-c", script, &inside]];
                     scene.begin(&words.concat())
@@ -202,7 +203,7 @@ pub(crate) async fn kinds_that_start_together_do_not_both_hold(scene: &Scene) {
 
 pub(crate) async fn signals_reach_the_command(scene: &Scene) {
     for (name, number) in [("TERM", 143), ("INT", 130), ("HUP", 129), ("USR1", 138)] {
-        let path = scene.path().await;
+        let path = scene.znode().await;
         let script = format!("trap 'exit 3' {name}; echo ready; while :; do sleep 0.05; done");
         let child = begin_ready(scene, &["lock", &path, "--", "sh", "-c", &script]);
         signal(&child, name);
@@ -213,15 +214,15 @@ pub(crate) async fn signals_reach_the_command(scene: &Scene) {
         assert_eq!(ended(child).code, Some(number), "{name}");
     }
     // Who only waits leaves the queue, and its command does not run.
-    let path = scene.path().await;
+    let path = scene.znode().await;
     let client = scene.client().await;
     number(&client, &format!("{path}/_c_{UUID}-lock-")).await;
     let waiting = scene.begin(&["lock", &path, "--", "echo", "ran"]);
-    scene.until_children(&path, 3).await;
+    scene.until_count(&path, 3).await;
     signal(&waiting, "INT");
     let said = ended(waiting);
     assert_eq!((said.code, said.out.as_str()), (Some(5), ""));
-    scene.until_children(&path, 1).await;
+    scene.until_count(&path, 1).await;
 }
 
 /// Starts a command and waits until it has said that it is ready.
@@ -234,7 +235,7 @@ fn begin_ready(scene: &Scene, words: &[&str]) -> std::process::Child {
 }
 
 pub(crate) async fn without_a_command_a_signal_ends_it(scene: &Scene) {
-    let path = scene.path().await;
+    let path = scene.znode().await;
     let mut child = scene.begin(&["--json", "lock", &path]);
     let mut line = String::new();
     let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
@@ -249,7 +250,7 @@ pub(crate) async fn without_a_command_a_signal_ends_it(scene: &Scene) {
 }
 
 pub(crate) async fn the_next_one_is_elected(scene: &Scene) {
-    let path = scene.path().await;
+    let path = scene.znode().await;
     let directory = tempfile::tempdir().unwrap();
     let file = |id: &str| directory.path().join(id).display().to_string();
     let script = "touch $0; exec sleep 60";
@@ -258,7 +259,7 @@ pub(crate) async fn the_next_one_is_elected(scene: &Scene) {
     let mut first = contend("first");
     soon("a leader", async || fs::exists(file("first")).unwrap()).await;
     let mut second = contend("second");
-    scene.until_children(&path, 4).await;
+    scene.until_count(&path, 4).await;
     let shown = scene.json(&["locks", &path]);
     assert_eq!(shown[0]["holders"][0]["data"], "first", "{shown}");
     assert_eq!(shown[0]["queue"][0]["data"], "second", "{shown}");

@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 use zoolet_client::{Client, CreateMode, Stat, Version};
+use zoolet_tests::scenes::Scene;
 
-use crate::harness::{Scene, ended, signal};
+use crate::harness::{CtlScene, ended, signal};
 use crate::hold::number;
 
 const UUID: &str = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4be";
@@ -24,7 +25,7 @@ fn families() -> Vec<(String, &'static str, &'static str)> {
 }
 
 pub(crate) async fn every_family_is_shown(scene: &Scene) {
-    let top = scene.path().await;
+    let top = scene.znode().await;
     let (holder, waiter) = (scene.client().await, scene.client().await);
     let mut expected = Vec::new();
     for (at, (name, family, kind)) in families().into_iter().enumerate() {
@@ -74,7 +75,7 @@ pub(crate) async fn every_family_is_shown(scene: &Scene) {
     assert_eq!(all[0]["holders"][0]["family"], "other", "{all}");
     let simple = scene.json(&["locks", &format!("{top}/leader")]);
     assert_eq!(simple[0]["kind"], "simple", "{simple}");
-    let none = scene.path().await;
+    let none = scene.znode().await;
     assert_eq!(scene.ctl(&["locks", &none]).well(), "no locks\n");
     scene.ctl(&["locks", "/nothing"]).badly(1, "does not exist");
 }
@@ -89,18 +90,18 @@ fn check(member: &Value, client: &Client, znode: &str, stat: &Stat) {
 }
 
 pub(crate) async fn semaphores_are_shown(scene: &Scene) {
-    let path = scene.path().await;
+    let path = scene.znode().await;
     let permits = ["lock", &path, "--permits", "2", "--", "sleep", "60"];
     let mut holders = Vec::new();
     for count in 1..=2 {
         holders.push(scene.begin(&permits));
-        scene.until_children(&format!("{path}/leases"), count).await;
-        scene.until_children(&format!("{path}/locks"), 0).await;
+        scene.until_count(&format!("{path}/leases"), count).await;
+        scene.until_count(&format!("{path}/locks"), 0).await;
     }
     holders.push(scene.begin(&permits));
-    scene.until_children(&format!("{path}/leases"), 3).await;
+    scene.until_count(&format!("{path}/leases"), 3).await;
     holders.push(scene.begin(&permits));
-    scene.until_children(&format!("{path}/locks"), 2).await;
+    scene.until_count(&format!("{path}/locks"), 2).await;
     let shown = scene.json(&["locks", &path]);
     let [lock] = shown.as_array().unwrap().as_slice() else { panic!("{shown}") };
     assert_eq!((&lock["path"], &lock["kind"]), (&json!(path), &json!("semaphore")));
@@ -114,8 +115,8 @@ pub(crate) async fn semaphores_are_shown(scene: &Scene) {
     // kazoo's: permits without numbers, their count in the data, the queue beside.
     let client = scene.client().await;
     client.set_data(&path, b"3", Version::Any).await.unwrap();
-    scene.until_children(&format!("{path}/leases"), 0).await;
-    let other = scene.path().await;
+    scene.until_count(&format!("{path}/leases"), 0).await;
+    let other = scene.znode().await;
     client.set_data(&other, b"3", Version::Any).await.unwrap();
     client.create(&format!("{other}/{HEX}0"), b"me", CreateMode::Ephemeral).await.unwrap();
     let queue = format!("{other}-__lock__");
@@ -129,7 +130,7 @@ pub(crate) async fn semaphores_are_shown(scene: &Scene) {
 }
 
 pub(crate) async fn families_that_do_not_see_each_other_are_told(scene: &Scene) {
-    let path = scene.path().await;
+    let path = scene.znode().await;
     let client = scene.client().await;
     number(&client, &format!("{path}/_c_{UUID}0-lock-")).await;
     number(&client, &format!("{path}/{HEX}1__lock__")).await;
@@ -140,9 +141,9 @@ pub(crate) async fn families_that_do_not_see_each_other_are_told(scene: &Scene) 
     let text = scene.ctl(&["locks", &path]).well();
     assert!(text.contains("! several hold it"), "{text}");
     // A lock that both wait for is shown as one.
-    let path = scene.path().await;
+    let path = scene.znode().await;
     let mut holder = scene.begin(&["lock", &path, "--", "sleep", "60"]);
-    scene.until_children(&path, 2).await;
+    scene.until_count(&path, 2).await;
     number(&client, &format!("{path}/{HEX}1__lock__")).await;
     number(&client, &format!("{path}/_c_{UUID}0-lock-")).await;
     let shown = scene.json(&["locks", &path]);
@@ -154,7 +155,7 @@ pub(crate) async fn families_that_do_not_see_each_other_are_told(scene: &Scene) 
 }
 
 pub(crate) async fn a_bench_gives_figures_and_leaves_nothing(scene: &Scene) {
-    let top = scene.path().await;
+    let top = scene.znode().await;
     let mixes = "get,set,mix:70,create,lock,handoff";
     let words = ["bench", "--duration", "300ms", "--connections", "2", "--depth", "2", "--keys"];
     let rest = ["10", "--mix", mixes, "--path", &top];
@@ -182,7 +183,7 @@ pub(crate) async fn a_bench_gives_figures_and_leaves_nothing(scene: &Scene) {
         }
         assert!(one["ratio"]["opsPerSecond"].as_f64().unwrap() > 0.0, "{one}");
     }
-    assert_eq!(scene.until_children(&top, 0).await.len(), 0);
+    assert_eq!(scene.until_count(&top, 0).await.len(), 0);
     let short = [&words[..], &["--duration", "100ms"]].concat();
     scene.ctl(&short).badly(128, "--duration");
     let text = scene.ctl(&["bench", "--mix", "get", "--duration", "100ms", "--path", &top]).well();
@@ -193,12 +194,12 @@ pub(crate) async fn a_bench_gives_figures_and_leaves_nothing(scene: &Scene) {
     );
     scene.ctl(&["bench", "--mix", "frob"]).badly(128, "frob");
     scene.ctl(&["bench", "--path", "/nothing"]).badly(1, "does not exist");
-    scene.until_children(&top, 0).await;
+    scene.until_count(&top, 0).await;
     for name in ["INT", "TERM", "HUP"] {
         let bench = scene.begin(&["bench", "--mix", "get", "--duration", "10m", "--path", &top]);
-        scene.until_children(&top, 1).await;
+        scene.until_count(&top, 1).await;
         signal(&bench, name);
         assert_eq!(ended(bench).code, Some(5), "{name}");
-        scene.until_children(&top, 0).await;
+        scene.until_count(&top, 0).await;
     }
 }

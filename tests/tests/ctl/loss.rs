@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tokio::time::Instant;
+use zoolet_tests::scenes::{Scene, soon};
 use zoolet_tests::{tools, zooletctl};
 use zoolet_torture::proxy::{Fault, Proxy};
 
-use crate::harness::{Scene, command, ended, signal, soon, start, state};
+use crate::harness::{CtlScene, command, ended, signal, start, state};
 
 /// The session timeout of the holders that are cut off. A third of it lies between the end of the
 /// command and the end of the session, in which a busy machine is to come to the assertions.
@@ -45,7 +46,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 "#;
 
 pub(crate) async fn a_command_ends_with_its_lock(scene: &Scene) {
-    let path = scene.path().await;
+    let path = scene.znode().await;
     // Everything that the command has started ends with it.
     let script = "trap 'echo stopping; exit 0' TERM; sleep 60 & echo $!; wait";
     let mut holder = scene.begin(&["lock", &path, "--", "sh", "-c", script]);
@@ -62,7 +63,7 @@ pub(crate) async fn a_command_ends_with_its_lock(scene: &Scene) {
 }
 
 pub(crate) async fn a_stubborn_command_is_killed(scene: &Scene) {
-    let path = scene.path().await;
+    let path = scene.znode().await;
     let script = "trap '' TERM; echo ready; while :; do sleep 0.05; done";
     let words = ["lock", &path, "--kill-after", "200ms", "--", "sh", "-c", script];
     let mut holder = scene.begin(&words);
@@ -74,7 +75,7 @@ pub(crate) async fn a_stubborn_command_is_killed(scene: &Scene) {
 
 /// A holder that is cut off from the servers ends its command before they can end its session.
 pub(crate) async fn a_command_ends_before_its_session_can(scene: &Scene) {
-    let path = scene.path().await;
+    let path = scene.znode().await;
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("pid");
     let script = format!("echo $$ > {}; exec sleep 60", file.display());
@@ -88,7 +89,7 @@ pub(crate) async fn a_command_ends_before_its_session_can(scene: &Scene) {
     soon("the command", async || fs::read_to_string(&file).is_ok_and(|pid| !pid.is_empty())).await;
     let pid = fs::read_to_string(&file).unwrap().trim().to_owned();
     let waiting = scene.begin(&["lock", &path, "--", "true"]);
-    let contenders = scene.until_children(&path, 4).await;
+    let contenders = scene.until_count(&path, 4).await;
     let watcher = scene.client().await;
 
     proxy.cut();
@@ -102,13 +103,13 @@ pub(crate) async fn a_command_ends_before_its_session_can(scene: &Scene) {
     // It tries to give back what it has lost until its time for that is over.
     proxy.heal();
     ended(holder).badly(125, "the session has ended");
-    scene.until_children(&path, 0).await;
+    scene.until_count(&path, 0).await;
 }
 
 /// What does not end by itself was killed at nine tenths of the session timeout, where a clock that is
 /// wrong by 6 % is enough for another holder. By four fifths, which the lease allows, it is gone.
 pub(crate) async fn a_stubborn_command_is_killed_by_the_end_of_the_lease(scene: &Scene) {
-    let path = scene.path().await;
+    let path = scene.znode().await;
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("alive");
     // It writes down when it was alive.
@@ -138,7 +139,7 @@ pub(crate) async fn a_command_on_a_terminal_ends_with_all_it_started(scene: &Sce
     if !tools::require_foreign("a lock on a terminal", &["python3"]).unwrap() {
         return;
     }
-    let path = scene.path().await;
+    let path = scene.znode().await;
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("pid");
     let to = file.display();
@@ -161,7 +162,7 @@ pub(crate) async fn a_command_on_a_terminal_ends_with_all_it_started(scene: &Sce
 
 /// Ctrl-Z stops the command too, and it does not go on when the lock has gone to somebody else.
 pub(crate) async fn a_command_that_was_stopped_goes_on_only_under_its_lock(scene: &Scene) {
-    let path = scene.path().await;
+    let path = scene.znode().await;
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("ticks");
     let ticks = || fs::metadata(&file).map_or(0, |metadata| metadata.len());
@@ -202,7 +203,7 @@ pub(crate) async fn a_stopped_holder_gives_the_lock_back_when_asked_to_end(scene
     let work = ["--", "sh", "-c", script];
     for (command, code) in [(&work[..], 7), (&[], 0)] {
         for told_while_still in [false, true] {
-            let path = scene.path().await;
+            let path = scene.znode().await;
             let lock = ["--session-timeout", "10s", "lock", &path];
             let mut holder = scene.begin(&[&lock[..], command].concat());
             // It says that it holds, and its command that it is ready.
@@ -233,7 +234,7 @@ pub(crate) async fn a_stopped_holder_gives_the_lock_back_when_asked_to_end(scene
 pub(crate) async fn a_try_ends_when_the_servers_vanish(scene: &Scene) {
     /// More than a try makes.
     const REQUESTS: usize = 16;
-    let top = scene.path().await;
+    let top = scene.znode().await;
     let tries = (0..REQUESTS).map(async |after| {
         let proxy = Proxy::start(&scene.servers).await.unwrap();
         proxy.strike(Fault::Servers, after);
@@ -246,7 +247,7 @@ pub(crate) async fn a_try_ends_when_the_servers_vanish(scene: &Scene) {
         let mut run = start(&mut command);
         soon("the end of the try", async || run.try_wait().unwrap().is_some()).await;
         // What its end leaves behind goes with the session, and the empty parents with that.
-        scene.until_children(&path, 0).await;
+        scene.until_count(&path, 0).await;
         (proxy.calm(), ended(run))
     });
     let ends = join_all(tries).await;

@@ -19,23 +19,22 @@ mod shell;
 mod terminal;
 mod torture;
 
-use zoolet_tests::apache::Apache;
-use zoolet_tests::zoolet::Zoolet;
-use zoolet_tests::{scenes, suites, tools};
+use zoolet_tests::scenes::{self, Scene};
+use zoolet_tests::servers::Servers;
+use zoolet_tests::{suites, tools};
 
-use harness::Scene;
+/// The parent of the scenes' znodes.
+const ROOT: &str = "/ctl";
 
 /// Runs a suite on a server of zoolet.
 fn on_zoolet(suite: impl AsyncFnOnce(Scene)) {
-    let servers = Zoolet::builder().start().unwrap();
-    scenes::run(suite(Scene::new(servers.connect_string()))).unwrap();
+    scenes::run(Servers::zoolet(), ROOT, suite).unwrap();
 }
 
 /// Runs a suite on a server of Apache ZooKeeper, where there is a Java.
 fn on_apache(name: &str, suite: impl AsyncFnOnce(Scene)) {
     if tools::require_foreign(name, &["java", "mvn"]).unwrap() {
-        let servers = Apache::builder().start().unwrap();
-        scenes::run(suite(Scene::new(servers.connect_string()))).unwrap();
+        scenes::run(Servers::apache(), ROOT, suite).unwrap();
     }
 }
 

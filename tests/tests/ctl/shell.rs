@@ -4,13 +4,14 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 use std::thread;
 
+use zoolet_tests::scenes::{Scene, soon};
 use zoolet_tests::zooletctl;
 use zoolet_torture::proxy::Proxy;
 
-use crate::harness::{Scene, ended, soon, start};
+use crate::harness::{CtlScene, ended, start};
 
 pub(crate) async fn a_script_is_carried_out_line_by_line(scene: &Scene) {
-    let top = scene.path().await;
+    let top = scene.znode().await;
     let script = format!(
         "# a comment\n\n\
          create {top}/a 'two words'\n\
@@ -57,7 +58,7 @@ pub(crate) async fn a_script_is_carried_out_line_by_line(scene: &Scene) {
 }
 
 pub(crate) async fn watches_fire_in_the_shell(scene: &Scene) {
-    let top = scene.path().await;
+    let top = scene.znode().await;
     let script = format!(
         "get -w {top}\nset {top} x\nset {top} y\n\
          stat -w {top}/a\ncreate {top}/a\n\
@@ -83,7 +84,7 @@ pub(crate) async fn watches_fire_in_the_shell(scene: &Scene) {
 }
 
 pub(crate) async fn a_watch_is_forgotten_while_no_server_can_be_reached(scene: &Scene) {
-    let path = scene.path().await;
+    let path = scene.znode().await;
     let proxy = Proxy::start(&scene.servers).await.unwrap();
     let mut command = Command::new(zooletctl::binary().unwrap());
     command.env("ZOOLETCTL_SERVERS", proxy.connect_string()).env("ZOOLETCTL_HISTORY", "");
@@ -91,7 +92,7 @@ pub(crate) async fn a_watch_is_forgotten_while_no_server_can_be_reached(scene: &
     let mut child = start(&mut command);
     let (mut lines, err) = (child.stdin.take().unwrap(), child.stderr.take().unwrap());
     writeln!(lines, "addWatch {path}\ncreate {path}/before").unwrap();
-    scene.until_children(&path, 1).await;
+    scene.until_count(&path, 1).await;
 
     proxy.cut();
     writeln!(lines, "removewatches {path}\nremovewatches -l {path}").unwrap();
@@ -105,7 +106,7 @@ pub(crate) async fn a_watch_is_forgotten_while_no_server_can_be_reached(scene: &
 
     proxy.heal();
     writeln!(lines, "create {path}/after").unwrap();
-    scene.until_children(&path, 2).await;
+    scene.until_count(&path, 2).await;
     writeln!(lines, "ls {path}").unwrap();
     drop(lines);
     let out = ended(child).out;
@@ -115,7 +116,7 @@ pub(crate) async fn a_watch_is_forgotten_while_no_server_can_be_reached(scene: &
 }
 
 pub(crate) async fn sessions_are_closed_and_opened(scene: &Scene) {
-    let top = scene.path().await;
+    let top = scene.znode().await;
     let servers = &scene.servers;
     let script = format!(
         "create -e {top}/e\nclose\nget {top}\nconnect\nls {top}\nconnect {servers}\nls {top}\n\
@@ -133,7 +134,7 @@ pub(crate) async fn sessions_are_closed_and_opened(scene: &Scene) {
 }
 
 pub(crate) async fn bad_lines_do_not_stop_a_script(scene: &Scene) {
-    let top = scene.path().await;
+    let top = scene.znode().await;
     let script = format!(
         "frobnicate\nget\nget 'open\nset {top} -v\nredo 99\nredo 0\nget relative\nls --nope /\n\
          lock /a -- true\nhelp nothing\ncreate {top}/done\n"

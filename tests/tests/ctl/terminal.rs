@@ -4,9 +4,10 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use zoolet_client::CreateMode;
+use zoolet_tests::scenes::{Scene, soon};
 use zoolet_tests::{tools, zooletctl};
 
-use crate::harness::{Scene, ended, said, signal, soon};
+use crate::harness::{CtlScene, ended, said, signal};
 
 /// Starts a program on a terminal of its own: the words up to THEN. Each pair of arguments behind it
 /// is what to wait for on the screen and what to type then; the program's exit code is passed on.
@@ -46,7 +47,7 @@ pub(crate) async fn a_person_has_history_and_completion(scene: &Scene) {
         return;
     }
     let client = scene.client().await;
-    let top = scene.path().await;
+    let top = scene.znode().await;
     let path = format!("{top}/a-long-name");
     client.create(&path, b"found", CreateMode::Persistent).await.unwrap();
     let directory = tempfile::tempdir().unwrap();
@@ -84,7 +85,7 @@ pub(crate) async fn a_person_sees_what_takes_long(scene: &Scene) {
         return;
     }
     for kind in [&[][..], &["--exclusive"], &["--permits", "1"]] {
-        let path = scene.path().await;
+        let path = scene.znode().await;
         let lock = [&["lock", &path], kind].concat();
         let mut holder = scene.begin(&[&lock[..], &["--data", "the holder"]].concat());
         let mut held = String::new();

@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use serde_json::Value;
 use zoolet_tests::ports::PortLease;
+use zoolet_tests::scenes::{Scene, connect, soon};
 use zoolet_tests::up::{self, Up};
 use zoolet_torture::{Fault, Frame, Plan, ServerFault};
 
-use crate::harness::{Scene, ended, signal, soon, state};
+use crate::harness::{CtlScene, begin, ended, signal, state};
 
 pub(crate) async fn a_torture_tells_what_it_has_found(scene: &Scene) {
     let directory = tempfile::tempdir().unwrap();
@@ -27,7 +28,7 @@ pub(crate) async fn a_torture_tells_what_it_has_found(scene: &Scene) {
     assert_eq!(report["violations"], Value::Array(Vec::new()));
     let picture = fs::read_to_string(svg).unwrap();
     assert!(picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"), "{picture}");
-    assert_eq!(roots(scene).await, [""; 0]);
+    assert_eq!(roots(&scene.servers).await, [""; 0]);
     scene.ctl(&["torture", "--recipe", "frob"]).badly(128, "frob");
     scene.ctl(&["torture", "--clients", "1"]).badly(128, "two contenders");
     scene.ctl(&["torture", "--up-dir", "/nowhere"]).badly(6, "up.json");
@@ -39,13 +40,13 @@ pub(crate) async fn an_interrupted_torture_leaves_nothing(scene: &Scene) {
     for name in ["INT", "TERM", "HUP"] {
         let run = scene.begin(&words);
         soon("a lock in use", async || {
-            let Some(root) = roots(scene).await.pop() else { return false };
+            let Some(root) = roots(&scene.servers).await.pop() else { return false };
             client.children(&format!("/{root}/mutex/0")).await.is_ok()
         })
         .await;
         signal(&run, name);
         assert_eq!(ended(run).code, Some(5), "{name}");
-        assert_eq!(roots(scene).await, [""; 0], "{name}");
+        assert_eq!(roots(&scene.servers).await, [""; 0], "{name}");
     }
 }
 
@@ -58,7 +59,7 @@ async fn an_interrupted_torture_lets_every_server_go_on() {
     command.arg("--data-dir").arg(directory.path()).stderr(Stdio::null());
     let up = Up::spawn(&mut command, 3).unwrap();
     let ports = (port..port + 3).map(|port| format!("127.0.0.1:{port}"));
-    let scene = Scene::new(ports.collect::<Vec<_>>().join(","));
+    let servers = ports.collect::<Vec<_>>().join(",");
     let stopped = || {
         let members = up::members(directory.path()).unwrap();
         members.iter().any(|member| state(member.pid) == Some('T'))
@@ -67,12 +68,12 @@ async fn an_interrupted_torture_lets_every_server_go_on() {
     let words = ["torture", "--recipe", "mutex", "--clients", "3", "--secs", "1m"];
     let rest = ["--seed", &seed, "--up-dir", directory.path().to_str().unwrap()];
     for name in ["INT", "TERM"] {
-        let run = scene.begin(&[&words[..], &rest].concat());
+        let run = begin(&servers, &[&words[..], &rest].concat());
         soon("a server that stands still", async || stopped()).await;
         signal(&run, name);
         assert_eq!(ended(run).code, Some(5), "{name}");
         assert!(!stopped(), "{name}");
-        assert_eq!(roots(&scene).await, [""; 0], "{name}");
+        assert_eq!(roots(&servers).await, [""; 0], "{name}");
     }
     assert!(up.stop().unwrap().success());
 }
@@ -96,8 +97,8 @@ fn a_seed_that_stops_a_server_soon() -> u64 {
 }
 
 /// The znodes of runs.
-async fn roots(scene: &Scene) -> Vec<String> {
-    let client = scene.client().await;
+async fn roots(servers: &str) -> Vec<String> {
+    let client = connect(servers).await;
     client.sync("/").await.unwrap();
     let (mut names, _) = client.children("/").await.unwrap();
     names.retain(|name| name.starts_with("torture-"));

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 use zoolet_tests::faults::{Load, Seed, convergence};
+use zoolet_tests::servers::Servers;
 use zoolet_tests::tools::announce;
-use zoolet_tests::zoolet::Zoolet;
 
 const SERVERS: usize = 3;
 const ROUNDS: usize = 8;
@@ -20,7 +20,7 @@ async fn what_was_acknowledged_survives_the_death_of_all_servers_at_once() {
     let seed = Seed::of("faults", "all_killed::");
     let mut rng = seed.generator(0);
     let mut servers =
-        Zoolet::builder().servers(SERVERS).property("snapCount", "1000").start().unwrap();
+        Servers::zoolet().servers(SERVERS).property("snapCount", "1000").start().unwrap();
     let mut load = Load::start(&servers.connect_string(), &seed, PAUSE).await.unwrap();
     let mut known = 0;
     for _ in 0..ROUNDS {

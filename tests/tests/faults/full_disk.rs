@@ -10,9 +10,9 @@ use zoolet_client::{ClientOptions, CreateMode};
 use zoolet_tests::faults::connect;
 use zoolet_tests::mount::Mount;
 use zoolet_tests::process::is_alive;
+use zoolet_tests::servers::Servers;
 use zoolet_tests::tools::{self, ToolError};
 use zoolet_tests::wait::until;
-use zoolet_tests::zoolet::Zoolet;
 
 /// The disk, and how much of it somebody else has taken.
 const DISK_BYTES: usize = 16 << 20;
@@ -34,7 +34,7 @@ async fn a_server_with_a_full_disk_says_so_and_goes_on_when_there_is_room() {
     let taken = disk.directory.join("taken");
     fs::write(&taken, vec![1; TAKEN_BYTES]).unwrap();
     let data = disk.directory.join("data");
-    let zoolet = Zoolet::builder().property("dataDir", data.to_str().unwrap());
+    let zoolet = Servers::zoolet().property("dataDir", data.to_str().unwrap());
     let mut servers = zoolet.start().unwrap();
     let connect_string = servers.connect_string();
 

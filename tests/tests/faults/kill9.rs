@@ -15,9 +15,8 @@ use zoolet_client::CreateMode;
 use zoolet_jute::{Acl, CreateRequest, Request, Xid};
 use zoolet_tests::faults::{Failure, Load, Seed, connect, convergence, promised};
 use zoolet_tests::raw::{Incoming, RawConnection};
-use zoolet_tests::servers::LEADER_MAX;
+use zoolet_tests::servers::{LEADER_MAX, Servers};
 use zoolet_tests::tools::{self, announce};
-use zoolet_tests::zoolet::Zoolet;
 
 const SERVERS: usize = 3;
 /// Kills of all ensembles.
@@ -47,7 +46,7 @@ struct Kills {
 }
 
 /// A client that dies without a word: its session's znode has to go.
-fn abandon_session(servers: &Zoolet, index: usize, number: usize) {
+fn abandon_session(servers: &Servers, index: usize, number: usize) {
     let address = servers.client_address(index).unwrap();
     let mut connection = RawConnection::open(address, SHORT_SESSION_MS).unwrap();
     let request = Request::Create2(CreateRequest {
@@ -62,7 +61,7 @@ fn abandon_session(servers: &Zoolet, index: usize, number: usize) {
 
 /// Kills one server of three and starts it again; every other time it is the leader, and every
 /// other leader stays down until the others have elected one.
-async fn kill_one(servers: &mut Zoolet, round: usize, rng: &mut fastrand::Rng, kills: &mut Kills) {
+async fn kill_one(servers: &mut Servers, round: usize, rng: &mut fastrand::Rng, kills: &mut Kills) {
     let leader = block_in_place(|| servers.leader());
     let other = (leader.unwrap_or(0) + rng.usize(1..SERVERS)) % SERVERS;
     let victim = if round.is_multiple_of(2) { leader.unwrap_or(other) } else { other };
@@ -85,7 +84,7 @@ async fn kill_one(servers: &mut Zoolet, round: usize, rng: &mut fastrand::Rng, k
 }
 
 /// Waits until one of the running servers leads; returns how long it took.
-fn other_leader(servers: &Zoolet) -> Duration {
+fn other_leader(servers: &Servers) -> Duration {
     let start = Instant::now();
     block_in_place(|| servers.wait_for_leader(LEADER_MAX)).unwrap();
     start.elapsed()
@@ -121,7 +120,7 @@ async fn acknowledged_writes_and_sessions_survive_kills_of_leaders_and_followers
 async fn kill(rounds: usize, number: usize, seed: Arc<Seed>) {
     let mut rng = seed.generator(KILLER + number as u64);
     // Snapshots come often, so that servers start from them and catch up by them.
-    let builder = Zoolet::builder().servers(SERVERS).property("snapCount", "1000");
+    let builder = Servers::zoolet().servers(SERVERS).property("snapCount", "1000");
     let mut servers = block_in_place(|| builder.start().unwrap());
     let connect_string = servers.connect_string();
     let admin = connect(&connect_string).await.unwrap();

@@ -10,9 +10,8 @@ use tokio::time::Instant;
 use zoolet_jute::{Acl, CreateRequest, Request, Xid};
 use zoolet_tests::faults::{Load, Seed};
 use zoolet_tests::raw::{Incoming, RawConnection};
-use zoolet_tests::servers::LEADER_MAX;
+use zoolet_tests::servers::{LEADER_MAX, Servers};
 use zoolet_tests::tools::{self, announce};
-use zoolet_tests::zoolet::Zoolet;
 
 const SERVERS: usize = 3;
 /// How many leaders are killed.
@@ -30,7 +29,7 @@ const SESSION_MS: i32 = 20_000;
 async fn the_death_of_a_leader_loses_no_proposals_of_the_other_servers() {
     let losses = tools::number("ZOOLET_LEADER_LOSSES", LOSSES).unwrap();
     let seed = Seed::of("faults", "leader_loss::");
-    let builder = Zoolet::builder().servers(SERVERS).property("tickTime", "1000");
+    let builder = Servers::zoolet().servers(SERVERS).property("tickTime", "1000");
     let mut servers = block_in_place(|| builder.start().unwrap());
     let mut load = Load::start(&servers.connect_string(), &seed, PAUSE).await.unwrap();
     let mut answer_max = Duration::ZERO;
@@ -53,7 +52,7 @@ async fn the_death_of_a_leader_loses_no_proposals_of_the_other_servers() {
 
 /// Kills the leader under writes through both other servers, which must be answered on the same
 /// connections. Returns how long the slower one took.
-fn lose_leader(servers: &mut Zoolet, round: usize) -> Duration {
+fn lose_leader(servers: &mut Servers, round: usize) -> Duration {
     let leader = servers.wait_for_leader(LEADER_MAX).unwrap();
     let others = (0..SERVERS).filter(|index| *index != leader);
     let mut clients: Vec<_> = others

@@ -14,7 +14,6 @@ use zoolet_client::{Client, ClientOptions, CreateMode, SessionId};
 use zoolet_tests::faults::{Load, Seed, convergence};
 use zoolet_tests::servers::{LEADER_MAX, Servers};
 use zoolet_tests::tools::announce;
-use zoolet_tests::zoolet::Zoolet;
 
 const SERVERS: usize = 3;
 /// The mean pause between two writes of a session.
@@ -50,7 +49,7 @@ async fn a_leader_that_wakes_up_ends_no_session_of_its_followers() {
 
 async fn wakes_up(asleep_ms: u64, seed: Arc<Seed>) {
     let mut rng = seed.generator(SLEEPER + asleep_ms);
-    let servers = block_in_place(|| Zoolet::builder().servers(SERVERS).start().unwrap());
+    let servers = block_in_place(|| Servers::zoolet().servers(SERVERS).start().unwrap());
     let mut load = Load::start(&servers.connect_string(), &seed, PAUSE).await.unwrap();
     for round in 0..ROUNDS {
         load.until_acknowledged(load.acknowledged() + 50).await.unwrap();

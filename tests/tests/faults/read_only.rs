@@ -9,13 +9,11 @@ use zoolet_jute::{
     Acl, ConnectRequest, CreateRequest, ErrorCode, NullablePathRequest, PathWatchRequest, Reply,
     Request, SessionId, Xid, Zxid,
 };
-use zoolet_tests::apache::Apache;
 use zoolet_tests::four_letter;
 use zoolet_tests::raw::{Incoming, RawConnection};
 use zoolet_tests::servers::{LEADER_MAX, Servers};
 use zoolet_tests::tools;
 use zoolet_tests::wait;
-use zoolet_tests::zoolet::Zoolet;
 
 /// An election, the time that a server looks for a leader, and as much again for a busy machine.
 const CHANGE_MAX: Duration = Duration::from_mins(1);
@@ -23,7 +21,7 @@ const CHANGE_MAX: Duration = Duration::from_mins(1);
 #[test]
 fn zoolet_alone_serves_reads() {
     let mut servers =
-        Zoolet::builder().servers(3).property("readonlymode.enabled", "true").start().unwrap();
+        Servers::zoolet().servers(3).property("readonlymode.enabled", "true").start().unwrap();
     serves_reads_alone(&mut servers);
 }
 
@@ -33,7 +31,7 @@ fn apache_alone_serves_reads() {
         return;
     }
     // It has sessions for its read-only mode only where it has local ones.
-    let mut servers = Apache::builder()
+    let mut servers = Servers::apache()
         .servers(3)
         .jvm_option("-Dreadonlymode.enabled=true")
         .property("localSessionsEnabled", "true")
@@ -44,7 +42,7 @@ fn apache_alone_serves_reads() {
 
 #[test]
 fn without_the_switch_a_server_alone_serves_no_clients() {
-    let mut servers = Zoolet::builder().servers(3).start().unwrap();
+    let mut servers = Servers::zoolet().servers(3).start().unwrap();
     let survivor = lose_the_others(&mut servers);
     eventually("silence", || four_letter::ask(survivor, "isro").unwrap() == "null");
     assert!(RawConnection::handshake(survivor, &handshake(true)).is_err());

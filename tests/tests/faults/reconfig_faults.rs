@@ -14,10 +14,9 @@ use zoolet_client::{Client, ClientOptions, ConfigChange, Error, ErrorCode, Versi
 use zoolet_tests::faults::{Load, Seed, convergence};
 use zoolet_tests::four_letter;
 use zoolet_tests::ports::PortLease;
-use zoolet_tests::servers::{LEADER_MAX, SUPER_DIGEST};
+use zoolet_tests::servers::{LEADER_MAX, SUPER_DIGEST, Servers};
 use zoolet_tests::tools::{self, announce};
 use zoolet_tests::wait::until_so;
-use zoolet_tests::zoolet::Zoolet;
 
 const SERVERS: usize = 5;
 const ROUNDS: usize = 10;
@@ -50,8 +49,8 @@ fn render(members: &Members) -> String {
     members.values().cloned().collect::<Vec<_>>().join(",")
 }
 
-fn start(voters: usize) -> Zoolet {
-    Zoolet::builder()
+fn start(voters: usize) -> Servers {
+    Servers::zoolet()
         .servers(voters)
         .observers(SERVERS - voters)
         .property("reconfigEnabled", "true")
@@ -103,7 +102,7 @@ async fn settled(servers: &str) -> Members {
 }
 
 /// Waits until the members are what their lines say.
-async fn serve_as_told(servers: &Zoolet, members: &Members) {
+async fn serve_as_told(servers: &Servers, members: &Members) {
     let began = Instant::now();
     for (id, line) in members {
         let expected: &[&str] =

@@ -10,13 +10,12 @@ use zoolet_client::{Client, CreateMode};
 use zoolet_tests::faults::{connect, convergence};
 use zoolet_tests::four_letter;
 use zoolet_tests::servers::{LEADER_MAX, Servers};
-use zoolet_tests::zoolet::Zoolet;
 
 /// Longer than several elections, and than an ensemble takes to be founded.
 const WATCHED: Duration = Duration::from_secs(6);
 
-fn started() -> (Zoolet, usize, usize, usize) {
-    let servers = Zoolet::builder().servers(3).start().unwrap();
+fn started() -> (Servers, usize, usize, usize) {
+    let servers = Servers::zoolet().servers(3).start().unwrap();
     let leader = servers.wait_for_leader(LEADER_MAX).unwrap();
     (servers, leader, (leader + 1) % 3, (leader + 2) % 3)
 }

@@ -3,8 +3,7 @@
 use std::process::Command;
 
 use zoolet_server::embed::config::{self, Words};
-use zoolet_tests::apache::Apache;
-use zoolet_tests::servers::LEADER_MAX;
+use zoolet_tests::servers::{LEADER_MAX, Servers};
 use zoolet_tests::{foreign, four_letter, tools};
 
 #[test]
@@ -12,7 +11,7 @@ fn a_standalone_apache_serves_and_takes_properties() {
     if !tools::require_foreign("apache_harness", &["java", "mvn"]).unwrap() {
         return;
     }
-    let apache = Apache::builder().property("maxSessionTimeout", "7654").start().unwrap();
+    let apache = Servers::apache().property("maxSessionTimeout", "7654").start().unwrap();
     let server = apache.client_address(0).unwrap();
     assert_eq!(four_letter::mode(server).as_deref(), Some("standalone"));
     let conf = four_letter::ask(server, "conf").unwrap();
@@ -25,7 +24,7 @@ fn an_ensemble_of_apache_loses_its_leader_and_gets_it_back() {
     if !tools::require_foreign("apache_harness", &["java", "mvn"]).unwrap() {
         return;
     }
-    let mut apache = Apache::builder().servers(3).start().unwrap();
+    let mut apache = Servers::apache().servers(3).start().unwrap();
     zoolet_reads_the_same_configuration(&apache);
     let leader = apache.wait_for_leader(LEADER_MAX).unwrap();
     let pid = apache.pid(leader).unwrap();
@@ -45,7 +44,7 @@ fn an_ensemble_of_apache_loses_its_leader_and_gets_it_back() {
 }
 
 /// The suites start zoolet from the very file that Apache ZooKeeper serves.
-fn zoolet_reads_the_same_configuration(apache: &Apache) {
+fn zoolet_reads_the_same_configuration(apache: &Servers) {
     for (index, port) in apache.client_ports().into_iter().enumerate() {
         let file = apache.server_dir(index).join("zoo.cfg");
         let (config, warnings) = config::load(&file, None).unwrap();

@@ -2,10 +2,9 @@
 
 use std::process::Command;
 
-use zoolet_tests::apache::Apache;
 use zoolet_tests::foreign::{self, Ensemble};
+use zoolet_tests::servers::Servers;
 use zoolet_tests::tools::{self, ToolError};
-use zoolet_tests::zoolet::Zoolet;
 
 /// How often containers are looked for, in ms: programs wait for their end.
 const CONTAINERS_MS: &str = "1000";
@@ -18,7 +17,7 @@ pub(crate) fn on_apache(
 ) {
     if let Some(program) = built(suite, &[needs, &["java", "mvn"]].concat(), program) {
         let interval = format!("-Dznode.container.checkIntervalMs={CONTAINERS_MS}");
-        let mut servers = Apache::builder().servers(3).jvm_option(&interval).start().unwrap();
+        let mut servers = Servers::apache().servers(3).jvm_option(&interval).start().unwrap();
         run(program, &mut servers, "apache");
     }
 }
@@ -30,7 +29,7 @@ pub(crate) fn on_zoolet(
     program: impl FnOnce() -> Result<Command, ToolError>,
 ) {
     if let Some(program) = built(suite, needs, program) {
-        let zoolet = Zoolet::builder().servers(3);
+        let zoolet = Servers::zoolet().servers(3);
         let zoolet = zoolet.property("znode.container.checkIntervalMs", CONTAINERS_MS);
         run(program, &mut zoolet.start().unwrap(), "zoolet");
     }

@@ -5,13 +5,13 @@ use std::time::Duration;
 
 use zoolet_tests::foreign::{self, Ensemble, EnsembleError, ForeignError};
 
-/// Servers that only remember what was asked of them.
+/// No servers: it notes what is asked of it.
 #[derive(Default)]
-struct Recorder {
+struct FakeEnsemble {
     asked: Vec<String>,
 }
 
-impl Ensemble for Recorder {
+impl Ensemble for FakeEnsemble {
     fn connect_string(&self) -> String {
         "127.0.0.1:1,127.0.0.1:2".to_owned()
     }
@@ -28,7 +28,7 @@ impl Ensemble for Recorder {
 }
 
 fn run(script: &str) -> (Result<foreign::Report, ForeignError>, Vec<String>) {
-    let mut servers = Recorder::default();
+    let mut servers = FakeEnsemble::default();
     let mut command = Command::new("sh");
     command.args(["-c", script]);
     let limit = Duration::from_secs(5);
@@ -76,7 +76,7 @@ fn bringing_back_what_was_not_lost_is_an_error() {
 
 #[test]
 fn a_program_that_hangs_is_ended_with_its_children() {
-    let mut servers = Recorder::default();
+    let mut servers = FakeEnsemble::default();
     let mut command = Command::new("sh");
     command.args(["-c", "echo started; sleep 600 & sleep 600"]);
     let limit = Duration::from_millis(300);

@@ -9,11 +9,10 @@ use std::process::Command;
 use std::time::Duration;
 use std::{env, fs};
 
-use zoolet_tests::apache::{self, Apache};
+use zoolet_tests::apache;
 use zoolet_tests::servers::{LEADER_MAX, Servers};
 use zoolet_tests::tools;
 use zoolet_tests::zk_cli::{self, Surroundings};
-use zoolet_tests::zoolet::Zoolet;
 
 const SCRIPTS: [&str; 7] = ["create", "read", "write", "acl", "watches", "quota", "session"];
 /// The scripts whose sessions start at the leader. A leader of Apache checks quotas against what it
@@ -29,7 +28,7 @@ fn every_command_answers_as_recorded_on_apache() {
     if !tools::require_foreign("zkcli", &["java", "mvn"]).unwrap() {
         return;
     }
-    let apache = Apache::builder().servers(3).property("enforceQuota", "true").start().unwrap();
+    let apache = Servers::apache().servers(3).property("enforceQuota", "true").start().unwrap();
     all_scripts(&apache, env::var_os("ZOOLET_RECORD").is_some());
 }
 
@@ -38,7 +37,7 @@ fn every_command_answers_the_same_on_zoolet() {
     if !tools::require_foreign("zkcli", &["java", "mvn"]).unwrap() {
         return;
     }
-    let zoolet = Zoolet::builder().servers(3).property("enforceQuota", "true").start().unwrap();
+    let zoolet = Servers::zoolet().servers(3).property("enforceQuota", "true").start().unwrap();
     all_scripts(&zoolet, false);
 }
 

@@ -10,9 +10,10 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::{Barrier, DoubleBarrier};
 use zoolet_client::{Acl, AddWatchMode, CreateMode, Version};
+use zoolet_tests::scenes::{Scene, connect};
 use zoolet_torture::proxy::{Fault, Proxy};
 
-use crate::harness::{Scene, cancelled_at_every_await, connect, dropped_after};
+use crate::harness::{RecipeScene, cancelled_at_every_await, dropped_after};
 
 const LONG: Duration = Duration::from_secs(10);
 const SHORT: Duration = Duration::from_millis(200);

@@ -7,8 +7,9 @@ use zoolet_client::Client;
 use zoolet_client::recipes::{
     LockGuard, Lockable, MultiLock, Mutex, ReadLock, ReadWriteLock, SimpleLock, WriteLock,
 };
+use zoolet_tests::scenes::{Scene, soon};
 
-use crate::harness::{Scene, cancelled_at_every_await, dropped_after, soon};
+use crate::harness::{RecipeScene, cancelled_at_every_await, dropped_after};
 
 const LONG: Duration = Duration::from_secs(20);
 

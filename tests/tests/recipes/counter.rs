@@ -6,9 +6,10 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use zoolet_client::recipes::{Counter, SharedCount, Versioned};
 use zoolet_client::{CreateMode, ErrorKind, Version};
+use zoolet_tests::scenes::{Scene, connect};
 use zoolet_torture::proxy::{Fault, Proxy};
 
-use crate::harness::{Scene, cancelled_at_every_await, connect};
+use crate::harness::{RecipeScene, cancelled_at_every_await};
 
 const LONG: Duration = Duration::from_secs(10);
 

@@ -8,9 +8,10 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use zoolet_client::recipes::{Cache, GroupMember, LeaderLatch, PersistentNode, Queue};
 use zoolet_client::{Client, CreateMode, Error};
+use zoolet_tests::scenes::{Scene, soon};
 
 use crate::harness::{
-    Scene, cancelled_at_every_await, cancelled_until_it_ends, dropped_after, soon,
+    RecipeScene, cancelled_at_every_await, cancelled_until_it_ends, dropped_after,
 };
 
 const LONG: Duration = Duration::from_secs(20);

@@ -1,21 +1,18 @@
-//! What the scenes have in common.
+//! What the scenes of recipes have in common, beside what all scenes have.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::Poll;
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::FencingToken;
 use zoolet_client::{Client, ClientOptions, CreateMode, Error, Version};
+use zoolet_tests::builder::Kind;
 use zoolet_tests::four_letter;
-use zoolet_tests::wait::until_so;
+use zoolet_tests::scenes::{SOON, Scene, connect, options, soon};
 use zoolet_torture::proxy::{Fault, Proxy};
-
-/// How long something may take that happens by itself.
-const SOON: Duration = Duration::from_secs(20);
 
 /// The most requests of one scenario that faults strike; more is a scenario that does not end.
 const REQUESTS_MAX: usize = 200;
@@ -23,27 +20,46 @@ const REQUESTS_MAX: usize = 200;
 /// How long a cancelled future that only waits is looked at.
 const WAITS: Duration = Duration::from_millis(400);
 
-/// The session timeout of the scenes' clients, the most that the servers grant: no session ends by
-/// itself on a busy machine.
-const SESSION: Duration = Duration::from_secs(10);
+/// What the scenes of recipes do beside what all scenes do.
+pub(crate) trait RecipeScene {
+    /// Waits until every server has what was acknowledged, where a `sync` does not.
+    async fn caught_up(&self);
 
-/// Running servers, and a part of their tree for each scene.
-pub(crate) struct Scene {
-    pub(crate) servers: String,
-    /// Whether a `sync` waits for everything that was acknowledged. Apache's leader answers it
-    /// before it has applied what a follower has, and acknowledged.
-    syncs: bool,
-    paths: AtomicUsize,
+    /// Ends a client's session behind its back, as a server does when it has expired. The client
+    /// may fight for its session: who resumes it last has it.
+    async fn expire(&self, client: &Client);
+
+    /// Runs a scenario again and again, each time with a client of its own, a fresh path, and a
+    /// fault that hits another of its requests, until no request is left to hit. The scenario
+    /// has to come to its end all the same, and must leave nothing below its path.
+    async fn under_every_fault<F>(&self, scenario: impl Fn(Client, String) -> F)
+    where
+        F: Future<Output = ()>;
+
+    /// Begins something again and again, each time with a client of its own and a fresh path, and
+    /// drops it when another of its requests is lost, or the reply: while it waits for that, or for
+    /// a connection. One that comes to its goal without a loss is dropped then and is the last. Of
+    /// none may be left a znode or a watch while its session lives on, and `others` go on.
+    async fn dropped_at_every_call<T>(
+        &self,
+        start: impl Fn(&Client, &str) -> T,
+        goal: impl AsyncFn(&mut T),
+        others: impl AsyncFn(&Client, &str),
+    );
+
+    /// How many watches on a path or below it the servers know; `None` when one of them did not
+    /// answer in time.
+    fn watched(&self, path: &str) -> Option<usize>;
+
+    /// Waits until there is no znode below a path that is not a container or a parent of one.
+    async fn until_bare(&self, client: &Client, path: &str);
 }
 
-impl Scene {
-    pub(crate) fn new(servers: String, syncs: bool) -> Self {
-        Self { servers, syncs, paths: AtomicUsize::new(0) }
-    }
-
-    /// Waits until every server has what was acknowledged, where a `sync` does not.
-    pub(crate) async fn caught_up(&self) {
-        if self.syncs {
+impl RecipeScene for Scene {
+    async fn caught_up(&self) {
+        // Apache's leader answers a `sync` before it has applied what a follower has, and
+        // acknowledged.
+        if self.processes().kind() == Kind::Zoolet {
             return;
         }
         let zxid = |server: &str| {
@@ -57,25 +73,7 @@ impl Scene {
         .await;
     }
 
-    pub(crate) async fn play(&self, name: &str, scene: impl AsyncFnOnce(&Self)) {
-        println!("{name}");
-        // The first scene makes it; it stays.
-        let _ = self.client().await.create("/recipes", b"", CreateMode::Persistent).await;
-        scene(self).await;
-    }
-
-    /// A path that was not used before.
-    pub(crate) fn path(&self) -> String {
-        format!("/recipes/{}", self.paths.fetch_add(1, Ordering::Relaxed))
-    }
-
-    pub(crate) async fn client(&self) -> Client {
-        connect(&self.servers).await
-    }
-
-    /// Ends a client's session behind its back, as a server does when it has expired. The client
-    /// may fight for its session: who resumes it last has it.
-    pub(crate) async fn expire(&self, client: &Client) {
+    async fn expire(&self, client: &Client) {
         let session = client.session();
         soon("the end of the session", async || {
             let options = ClientOptions::new().resume(session.clone());
@@ -87,34 +85,7 @@ impl Scene {
         .await;
     }
 
-    /// The children of a znode, after everything that was committed before; none without it.
-    pub(crate) async fn children(&self, client: &Client, path: &str) -> Vec<String> {
-        client.sync(path).await.unwrap();
-        let mut names = client.children(path).await.map(|(names, _)| names).unwrap_or_default();
-        names.sort();
-        names
-    }
-
-    /// Waits until a znode has `count` children.
-    pub(crate) async fn until_children(&self, client: &Client, path: &str, count: usize) {
-        let mut names = Vec::new();
-        let wait = async {
-            loop {
-                names = self.children(client, path).await;
-                if names.len() == count {
-                    return;
-                }
-                sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let end = timeout(SOON, wait).await;
-        assert!(end.is_ok(), "{path} has not {count} children after {SOON:?}: {names:?}");
-    }
-
-    /// Runs a scenario again and again, each time with a client of its own, a fresh path, and a
-    /// fault that hits another of its requests, until no request is left to hit. The scenario
-    /// has to come to its end all the same, and must leave nothing below its path.
-    pub(crate) async fn under_every_fault<F>(&self, scenario: impl Fn(Client, String) -> F)
+    async fn under_every_fault<F>(&self, scenario: impl Fn(Client, String) -> F)
     where
         F: Future<Output = ()>,
     {
@@ -141,11 +112,7 @@ impl Scene {
         }
     }
 
-    /// Begins something again and again, each time with a client of its own and a fresh path, and
-    /// drops it when another of its requests is lost, or the reply: while it waits for that, or for
-    /// a connection. One that comes to its goal without a loss is dropped then and is the last. Of
-    /// none may be left a znode or a watch while its session lives on, and `others` go on.
-    pub(crate) async fn dropped_at_every_call<T>(
+    async fn dropped_at_every_call<T>(
         &self,
         start: impl Fn(&Client, &str) -> T,
         goal: impl AsyncFn(&mut T),
@@ -191,9 +158,7 @@ impl Scene {
         }
     }
 
-    /// How many watches on a path or below it the servers know; `None` when one of them did not
-    /// answer in time.
-    pub(crate) fn watched(&self, path: &str) -> Option<usize> {
+    fn watched(&self, path: &str) -> Option<usize> {
         let below = format!("{path}/");
         let watched_by = |server: &str| {
             let report = four_letter::ask(server.parse().unwrap(), "wchp").ok()?;
@@ -202,8 +167,7 @@ impl Scene {
         self.servers.split(',').map(watched_by).sum()
     }
 
-    /// Waits until there is no znode below a path that is not a container or a parent of one.
-    pub(crate) async fn until_bare(&self, client: &Client, path: &str) {
+    async fn until_bare(&self, client: &Client, path: &str) {
         soon(&format!("nothing below {path}"), async || {
             let mut paths = vec![path.to_owned()];
             while let Some(next) = paths.pop() {
@@ -222,18 +186,9 @@ impl Scene {
     }
 }
 
-pub(crate) async fn connect(servers: &str) -> Client {
-    connect_for(servers, SESSION).await
-}
-
 /// A client of another session timeout.
 pub(crate) async fn connect_for(servers: &str, session: Duration) -> Client {
-    ClientOptions::new().session_timeout(session).connect(servers).await.unwrap()
-}
-
-/// Waits until something is so.
-pub(crate) async fn soon(what: &str, is_so: impl AsyncFnMut() -> bool) {
-    assert!(until_so(SOON, is_so).await, "not within {} s: {what}", SOON.as_secs());
+    options().session_timeout(session).connect(servers).await.unwrap()
 }
 
 /// Drops a future at its first await, then a new one at its second, and so on, until one comes to

@@ -12,9 +12,10 @@ use zoolet_client::recipes::{
     LeaderLatch, LeaderSelector, LeadershipState, Loss, Suspension, Term,
 };
 use zoolet_client::{CreateMode, ErrorKind, Version};
+use zoolet_tests::scenes::{Scene, connect, soon};
 use zoolet_torture::proxy::Proxy;
 
-use crate::harness::{Fenced, Scene, cancelled_at_every_await, connect, soon};
+use crate::harness::{Fenced, RecipeScene, cancelled_at_every_await};
 
 const LONG: Duration = Duration::from_secs(10);
 

@@ -12,10 +12,11 @@ use zoolet_client::recipes::{
 };
 use zoolet_client::{Acl, AddWatchMode, CreateMode, ErrorKind, EventType, Id, Version};
 use zoolet_jute::perms;
+use zoolet_tests::scenes::{Scene, connect};
 use zoolet_torture::proxy::{Fault, Proxy};
 
 use crate::harness::{
-    Fenced, Scene, cancelled_at_every_await, connect, count_up, dropped_after, new_counter,
+    Fenced, RecipeScene, cancelled_at_every_await, count_up, dropped_after, new_counter,
 };
 
 const LONG: Duration = Duration::from_secs(10);

@@ -23,31 +23,33 @@ mod read_write_lock;
 mod session_ends;
 mod watches;
 
-use zoolet_tests::apache::Apache;
-use zoolet_tests::zoolet::Zoolet;
-use zoolet_tests::{scenes, suites, tools};
+use zoolet_tests::builder::ServersBuilder;
+use zoolet_tests::scenes::{self, Scene};
+use zoolet_tests::servers::Servers;
+use zoolet_tests::{suites, tools};
 
-use harness::Scene;
+/// The parent of the scenes' znodes.
+const ROOT: &str = "/recipes";
 
 /// How often the servers look for containers that are not used: often, so that some go between the
 /// look at a parent and the create below it.
-const REAPER_MS: &str = "500";
+const REAPER: (&str, &str) = ("znode.container.checkIntervalMs", "500");
 
-/// Runs a suite on servers of zoolet.
+/// Runs a suite on three servers of zoolet.
 fn on_zoolet(suite: impl AsyncFnOnce(Scene)) {
-    let builder = Zoolet::builder().servers(3);
-    let servers = builder.property("znode.container.checkIntervalMs", REAPER_MS).start().unwrap();
-    scenes::run(suite(Scene::new(servers.connect_string(), true))).unwrap();
+    run(Servers::zoolet().property(REAPER.0, REAPER.1), suite);
 }
 
-/// Runs a suite on servers of Apache ZooKeeper, where there is a Java.
+/// Runs a suite on three servers of Apache ZooKeeper, where there is a Java.
 fn on_apache(name: &str, suite: impl AsyncFnOnce(Scene)) {
-    if !tools::require_foreign(name, &["java", "mvn"]).unwrap() {
-        return;
+    if tools::require_foreign(name, &["java", "mvn"]).unwrap() {
+        let (key, value) = REAPER;
+        run(Servers::apache().jvm_option(&format!("-D{key}={value}")), suite);
     }
-    let reaper = format!("-Dznode.container.checkIntervalMs={REAPER_MS}");
-    let servers = Apache::builder().servers(3).jvm_option(&reaper).start().unwrap();
-    scenes::run(suite(Scene::new(servers.connect_string(), false))).unwrap();
+}
+
+fn run(servers: ServersBuilder, suite: impl AsyncFnOnce(Scene)) {
+    scenes::run(servers.servers(3), ROOT, suite).unwrap();
 }
 
 suites! {

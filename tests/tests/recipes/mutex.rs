@@ -10,10 +10,11 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use zoolet_client::recipes::{LockOptions, Loss, Mutex, Queue};
 use zoolet_client::{Client, ClientOptions, CreateMode, ErrorCode, ErrorKind, Version};
+use zoolet_tests::scenes::{Scene, soon};
 use zoolet_torture::proxy::Proxy;
 
 use crate::harness::{
-    Fenced, Scene, cancelled_at_every_await, connect_for, count_up, new_counter, soon,
+    Fenced, RecipeScene, cancelled_at_every_await, connect_for, count_up, new_counter,
 };
 
 const LONG: Duration = Duration::from_secs(20);

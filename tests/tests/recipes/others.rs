@@ -7,9 +7,10 @@ use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::{Cache, CacheChange, GroupMember, PersistentNode};
 use zoolet_client::{Acl, CreateMode, Id, Version};
 use zoolet_jute::perms;
+use zoolet_tests::scenes::{Scene, connect, soon};
 use zoolet_torture::proxy::Proxy;
 
-use crate::harness::{Scene, connect, soon};
+use crate::harness::RecipeScene;
 
 const LONG: Duration = Duration::from_secs(10);
 const SHORT: Duration = Duration::from_millis(200);

@@ -8,9 +8,10 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::{Queue, QueueFormat};
 use zoolet_client::{CreateMode, Version};
+use zoolet_tests::scenes::{Scene, connect, soon};
 use zoolet_torture::proxy::Proxy;
 
-use crate::harness::{Scene, cancelled_at_every_await, connect, soon};
+use crate::harness::{RecipeScene, cancelled_at_every_await};
 
 const LONG: Duration = Duration::from_secs(10);
 const SHORT: Duration = Duration::from_millis(200);

@@ -8,8 +8,9 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::ReadWriteLock;
 use zoolet_client::{ErrorKind, Version};
+use zoolet_tests::scenes::Scene;
 
-use crate::harness::{Fenced, Scene, cancelled_at_every_await, count_up, new_counter};
+use crate::harness::{Fenced, RecipeScene, cancelled_at_every_await, count_up, new_counter};
 
 const LONG: Duration = Duration::from_secs(10);
 

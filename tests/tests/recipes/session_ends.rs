@@ -10,8 +10,9 @@ use zoolet_client::recipes::{
     PersistentNode, Queue, ReadWriteLock, Semaphore, SharedCount, SimpleLock,
 };
 use zoolet_client::{Client, CreateMode, Error};
+use zoolet_tests::scenes::Scene;
 
-use crate::harness::Scene;
+use crate::harness::RecipeScene;
 
 const LONG: Duration = Duration::from_secs(20);
 

@@ -6,9 +6,10 @@ use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::{Cache, Mutex};
 use zoolet_client::{AddWatchMode, CreateMode, Version};
+use zoolet_tests::scenes::{Scene, connect, soon};
 use zoolet_torture::proxy::Proxy;
 
-use crate::harness::{Scene, connect, soon};
+use crate::harness::RecipeScene;
 
 const SHORT: Duration = Duration::from_millis(200);
 

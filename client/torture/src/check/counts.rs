@@ -1,11 +1,11 @@
 //! Semaphores whose number of permits changes while they are held.
 
-use super::{History, Promise, Verdict};
-use crate::history::Claim;
+use super::{Promise, RunHistory, Verdict};
+use crate::run_history::Claim;
 
 /// A permit is granted while fewer are out than there are. `others` of them were out when the holder
 /// learned of its grant.
-pub(super) fn check(history: &History, claim: &Claim, others: usize, verdict: &mut Verdict) {
+pub(super) fn check(history: &RunHistory, claim: &Claim, others: usize, verdict: &mut Verdict) {
     if history.counts.iter().any(|set| set.path == claim.lock)
         && let Some(count) = count_at(history, claim)
         && others >= count
@@ -18,7 +18,7 @@ pub(super) fn check(history: &History, claim: &Claim, others: usize, verdict: &m
 /// The number of permits from the create of a lease to its grant, if it was one and the same and is
 /// known: not while a write of it is under way. A write that was not acknowledged may be carried out
 /// late; what is written after it is known only from the second acknowledged write on.
-fn count_at(history: &History, claim: &Claim) -> Option<usize> {
+fn count_at(history: &RunHistory, claim: &Claim) -> Option<usize> {
     let of_lock = || history.counts.iter().filter(|set| set.path == claim.lock);
     let begun: Vec<_> = of_lock().filter(|set| set.from < claim.seen).collect();
     let last = begun.last()?;

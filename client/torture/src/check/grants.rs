@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use super::woken::{leases_soon, notified_soon};
-use super::{History, Promise, Verdict, counts};
-use crate::history::{Claim, Mode};
+use super::{Promise, RunHistory, Verdict, counts};
 use crate::log::Life;
 use crate::recipe::{Blocks, Lock, Recipe};
+use crate::run_history::{Claim, Mode};
 
 /// A grant with its end in the log; `None` if its znode was there to the end.
 struct Grant<'a> {
@@ -14,13 +14,7 @@ struct Grant<'a> {
     until: Option<i64>,
 }
 
-impl Grant<'_> {
-    fn excludes(&self, other: &Self) -> bool {
-        self.claim.mode == Mode::Exclusive || other.claim.mode == Mode::Exclusive
-    }
-}
-
-pub(super) fn check(history: &History, lock: &Lock, verdict: &mut Verdict) {
+pub(super) fn check(history: &RunHistory, lock: &Lock, verdict: &mut Verdict) {
     let dir = lock.dir();
     let claims: Vec<&Claim> = history.claims_of(lock);
     let gaps = history.log.open_gaps(&dir);
@@ -143,7 +137,8 @@ fn one_holder(lock: &Lock, grants: &[Grant<'_>], verdict: &mut Verdict) {
         held.retain(|other| other.until.is_none_or(|until| until > grant.claim.seen));
         let others = held
             .iter()
-            .filter(|other| grant.excludes(other) && !same_hold(grant.claim, other.claim));
+            .filter(|other| grant.claim.mode.excludes(other.claim.mode))
+            .filter(|other| !same_hold(grant.claim, other.claim));
         let others: Vec<&Claim> = others.map(|other| other.claim).collect();
         if others.len() >= lock.recipe.permits() {
             let what = format!("{:?} and {others:?} held it together", grant.claim);
@@ -218,7 +213,7 @@ fn number(name: &str) -> Option<i32> {
 }
 
 /// On the one clock of the contenders: the belief of each ended before the next grant.
-fn loss_reported(history: &History, lock: &Lock, claims: &[&Claim], verdict: &mut Verdict) {
+fn loss_reported(history: &RunHistory, lock: &Lock, claims: &[&Claim], verdict: &mut Verdict) {
     if lock.recipe.permits() > 1 {
         return;
     }
@@ -229,9 +224,9 @@ fn loss_reported(history: &History, lock: &Lock, claims: &[&Claim], verdict: &mu
             continue;
         }
         for later in claims.iter().skip(at + 1).take(64) {
-            let exclusive = claim.mode == Mode::Exclusive || later.mode == Mode::Exclusive;
             let is_reported = claim.believed_until_us <= later.granted_us;
-            if is_reported || !exclusive || same_hold(claim, later) || claim.path == later.path {
+            let together = !claim.mode.excludes(later.mode);
+            if is_reported || together || same_hold(claim, later) || claim.path == later.path {
                 continue;
             }
             if history.early_grants_are_counted {

@@ -7,19 +7,18 @@
 mod counts;
 mod grants;
 mod models;
+pub mod reported;
 mod resource;
 #[cfg(test)]
 mod tests;
-#[cfg(test)]
-mod tests_of_waits;
 mod woken;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use crate::history::History;
 use crate::recipe::Recipe;
+use crate::run_history::RunHistory;
 
 /// A promise.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -88,6 +87,8 @@ pub struct Violation {
     pub what: String,
 }
 
+impl std::error::Error for Violation {}
+
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.promise.name(), self.what)
@@ -149,7 +150,7 @@ pub struct Verdict {
     /// The longest of them.
     pub hand_over_max: Duration,
     /// Grants that came before the former holder's client would have reported the loss, where
-    /// those are [counted](History::early_grants_are_counted): there only the token protects.
+    /// those are [counted](RunHistory::early_grants_are_counted): there only the token protects.
     pub early_grants: usize,
 }
 
@@ -165,7 +166,7 @@ impl Verdict {
 }
 
 /// Checks a history.
-pub fn check(history: &History) -> Verdict {
+pub fn check(history: &RunHistory) -> Verdict {
     let mut verdict = Verdict { gaps: history.log.gaps().len(), ..Verdict::default() };
     resource::check(history, &mut verdict);
     for lock in history.locks.iter().filter(|lock| lock.recipe.is_lock()) {
@@ -199,7 +200,7 @@ pub fn check(history: &History) -> Verdict {
 const JUDGED_GRANTS_MIN: usize = 50;
 
 /// A run in which nothing was in danger proves nothing.
-fn proves(history: &History, verdict: &mut Verdict) {
+fn proves(history: &RunHistory, verdict: &mut Verdict) {
     if history.claims.is_empty() && history.locks.iter().any(|lock| lock.recipe.is_lock()) {
         verdict.breaks(Promise::Proves, "no lock was granted".to_owned());
     }

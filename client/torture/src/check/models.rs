@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use super::{History, Promise, Verdict};
-use crate::history::{Arrival, Opening, Passage, Tally};
+use super::{Promise, RunHistory, Verdict};
 use crate::recipe::Recipe;
+use crate::run_history::{Arrival, Opening, Passage, Tally};
 
-pub(super) fn check(history: &History, verdict: &mut Verdict) {
+pub(super) fn check(history: &RunHistory, verdict: &mut Verdict) {
     for tally in &history.tallies {
         match history.lock(&tally.path).map(|lock| lock.recipe) {
             Some(Recipe::Queue | Recipe::DistributedQueue | Recipe::KazooQueue) => {
@@ -28,7 +28,7 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
 }
 
 /// A barrier that is found open was not there at some moment of the look.
-fn open(history: &History, opening: &Opening, verdict: &mut Verdict) {
+fn open(history: &RunHistory, opening: &Opening, verdict: &mut Verdict) {
     let lives = history.log.lives_of(&opening.path);
     let closed = lives.iter().find(|life| life.created <= opening.from && life.is_at(opening.to));
     let Some(closed) = closed else { return };
@@ -76,7 +76,7 @@ fn queue(tally: &Tally, verdict: &mut Verdict) {
 
 /// Items leave a queue in the order in which they came, and each has a name of its own: a name that
 /// comes up again makes a slow take mean one item and get another.
-fn in_order(history: &History, tally: &Tally, verdict: &mut Verdict) {
+fn in_order(history: &RunHistory, tally: &Tally, verdict: &mut Verdict) {
     let lives = history.log.lives(&tally.path);
     let mut names = BTreeSet::new();
     for life in lives.iter().filter(|life| !names.insert(&life.name)) {

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::{History, Promise, Verdict};
+use super::{Promise, RunHistory, Verdict};
 use crate::log::Life;
 
-pub(super) fn check(history: &History, verdict: &mut Verdict) {
+pub(super) fn check(history: &RunHistory, verdict: &mut Verdict) {
     let mut highest: BTreeMap<&str, i64> = BTreeMap::new();
     for write in &history.writes {
         let highest = highest.entry(&write.lock).or_insert(write.token);
@@ -24,7 +24,7 @@ pub(super) fn check(history: &History, verdict: &mut Verdict) {
     guarded(history, verdict);
 }
 
-fn guarded(history: &History, verdict: &mut Verdict) {
+fn guarded(history: &RunHistory, verdict: &mut Verdict) {
     let mut lives: BTreeMap<&str, BTreeMap<String, Vec<Life>>> = BTreeMap::new();
     for guarded in &history.guarded {
         let Some((dir, name)) = guarded.path.rsplit_once('/') else { continue };

@@ -4,15 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::grants::{blocks, is_downgraded};
-use super::{History, Promise, Verdict};
-use crate::history::Claim;
+use super::{Promise, RunHistory, Verdict};
 use crate::log::Life;
 use crate::recipe::{Lock, Recipe};
+use crate::run_history::Claim;
 use crate::sequence_offset::DIGITS;
 
 /// Of the waiters in a queue, one is notified that a znode in it is gone; of readers, all that wait
 /// for the same writer.
-pub(super) fn one_woken(history: &History, lock: &Lock, verdict: &mut Verdict) {
+pub(super) fn one_woken(history: &RunHistory, lock: &Lock, verdict: &mut Verdict) {
     let Some(dir) = lock.queue() else { return };
     let lives = history.log.lives(&dir);
     let gaps = history.log.open_gaps(&dir);
@@ -54,7 +54,7 @@ fn is_reader(life: &Life) -> bool {
 }
 
 /// Who has created a znode: no other contender asked for its name.
-fn maker(history: &History, path: &str) -> Option<usize> {
+fn maker(history: &RunHistory, path: &str) -> Option<usize> {
     let base = path.get(..path.len().saturating_sub(DIGITS)).unwrap_or_default();
     let has_made = |made: &BTreeSet<String>| made.contains(path) || made.contains(base);
     history.made.iter().position(has_made)
@@ -63,7 +63,12 @@ fn maker(history: &History, path: &str) -> Option<usize> {
 /// A waiter is notified at once of the end of what precedes it: a session timeout is two ticks at least,
 /// and far more than that takes. Time in which something was done to the servers or to one of the two
 /// does not count, nor does time in which the machine stood still.
-pub(super) fn notified_soon(history: &History, lock: &Lock, lives: &[Life], verdict: &mut Verdict) {
+pub(super) fn notified_soon(
+    history: &RunHistory,
+    lock: &Lock,
+    lives: &[Life],
+    verdict: &mut Verdict,
+) {
     // The number of permits of a shared semaphore is not that of its recipe.
     let is_timed = lock.queue().is_some() && lock.recipe != Recipe::SharedSemaphore;
     if !is_timed || !lock.is_last {
@@ -106,7 +111,12 @@ pub(super) fn notified_soon(history: &History, lock: &Lock, lives: &[Life], verd
 }
 
 /// The head of a semaphore's queue takes a lease at once.
-pub(super) fn leases_soon(history: &History, lock: &Lock, leases: &[Life], verdict: &mut Verdict) {
+pub(super) fn leases_soon(
+    history: &RunHistory,
+    lock: &Lock,
+    leases: &[Life],
+    verdict: &mut Verdict,
+) {
     let Some(queue) = lock.queue().filter(|queue| *queue != lock.dir()) else { return };
     if !lock.is_last {
         return;
@@ -163,7 +173,7 @@ struct BlindSpots {
 }
 
 impl BlindSpots {
-    fn of(history: &History, dir: &str) -> Self {
+    fn of(history: &RunHistory, dir: &str) -> Self {
         let log = &history.log;
         Self { gaps: log.open_gaps(dir), unexplained: log.ends_without_create(dir) }
     }
@@ -190,7 +200,7 @@ fn life_of<'a>(lives: &'a [Life], claim: &Claim) -> Option<&'a Life> {
 
 /// Judges a time, unless something was done to the servers or to one of those contenders.
 fn judge(
-    history: &History,
+    history: &RunHistory,
     (from_us, to_us): (u64, u64),
     who: &[Option<usize>],
     what: impl FnOnce() -> String,

@@ -4,14 +4,12 @@
 //! without the prefix `zookeeper.`: there are no JVM flags.
 
 mod keys;
-#[cfg(test)]
-mod keys_tests;
 mod not_applicable;
 mod properties;
-#[cfg(test)]
-mod properties_tests;
 mod quorum;
 mod refused;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

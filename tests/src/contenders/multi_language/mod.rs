@@ -20,20 +20,19 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::{Builder, Runtime};
 use zoolet_torture::ClaimId;
+use zoolet_torture::reported::{Doubts, Grant, ReportedLock};
 
 use self::client_process::ClientProcess;
 use self::report::Record;
+use super::Contender;
 use super::contest::ContestError;
-use super::fenced::{Fenced, Grant, Shaken};
 use super::process::{Event, LINES_MAX};
-use super::referee::Contender;
 use crate::faults::Seed;
 use crate::servers::{LEADER_MAX, Servers};
 
 /// Far longer than the loss of a leader, on a busy machine too: a client that no fault hits
 /// keeps its session.
-const SESSION_TIMEOUT: Duration = Duration::from_secs(SESSION_SECONDS);
-pub(super) const SESSION_SECONDS: u64 = 8;
+const SESSION_TIMEOUT: Duration = Duration::from_secs(8);
 /// A fault that is far shorter than a session, though one may end by it on a busy machine: a ping
 /// came up to a third of the timeout before it, and a client may take a second to come back.
 const SHORT: Duration = Duration::from_secs(1);
@@ -161,12 +160,12 @@ struct Contention<'a> {
     next_process: usize,
     sender: SyncSender<(usize, Event)>,
     events: Receiver<(usize, Event)>,
-    locks: BTreeMap<&'static str, Fenced>,
-    shaken: Shaken,
+    locks: BTreeMap<&'static str, ReportedLock<Contender>>,
+    doubts: Doubts<Contender>,
     /// What strikes the next grant of a lock to a side.
     wanted: BTreeMap<&'static str, (usize, Fault)>,
     /// The holders that were struck, until others have their locks and their own writes were refused.
-    struck: Vec<(Grant, Fault)>,
+    struck: Vec<(Grant<Contender>, Fault)>,
     /// The grants that were not given back.
     claims: BTreeMap<Contender, ClaimId>,
     /// Turns since they were counted anew, by side and contender.
@@ -188,8 +187,8 @@ impl<'a> Contention<'a> {
             next_process: 0,
             sender,
             events,
-            locks: paths.map(|path| (path, Fenced::new(path))).collect(),
-            shaken: Shaken::default(),
+            locks: paths.map(|path| (path, ReportedLock::new(path, 1))).collect(),
+            doubts: Doubts::new(SESSION_TIMEOUT),
             wanted: BTreeMap::new(),
             struck: Vec::new(),
             claims: BTreeMap::new(),
@@ -329,7 +328,7 @@ impl<'a> Contention<'a> {
             let Some(client) = self.clients.get(number) else { continue };
             client.harm(harm)?;
             let side = client.side;
-            self.begin_to_shake(*number, side);
+            self.begin_doubts(*number, side);
             self.count(Fault::Short(harm), side, 1);
         }
         self.listen_for(SHORT, servers)?;
@@ -371,19 +370,27 @@ impl<'a> Contention<'a> {
         Ok(())
     }
 
-    /// Notes that the servers hear nothing any more from a process.
-    fn begin_to_shake(&mut self, number: usize, side: usize) {
-        let contenders = self.sides.get(side).map_or(0, |side| side.contenders.len());
-        self.shaken.begin(number, contenders, now());
+    /// The contenders of a process.
+    fn contenders(&self, process: usize, side: usize) -> impl Iterator<Item = Contender> + use<> {
+        let count = self.sides.get(side).map_or(0, |side| side.contenders.len());
+        (0..count).map(move |number| Contender { process, number })
+    }
+
+    /// Notes that the servers receive nothing any more from a process.
+    fn begin_doubts(&mut self, process: usize, side: usize) {
+        let now = now();
+        for contender in self.contenders(process, side) {
+            self.doubts.begin(contender, now);
+        }
     }
 
     /// Ends what harms a process.
-    fn relieve(&mut self, number: usize, harm: Harm) -> Result<(), ContestError> {
-        self.shaken.end(number);
-        match self.clients.get(&number) {
-            Some(client) => Ok(client.relieve(harm)?),
-            None => Ok(()),
+    fn relieve(&mut self, process: usize, harm: Harm) -> Result<(), ContestError> {
+        let Some(client) = self.clients.get(&process) else { return Ok(()) };
+        for contender in self.contenders(process, client.side) {
+            self.doubts.end(&contender);
         }
+        Ok(client.relieve(harm)?)
     }
 
     /// Counts what has struck a side.

@@ -3,12 +3,14 @@
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
+use zoolet_torture::reported::{Entry, Grant};
+use zoolet_torture::{Mode, Violation};
+
 use super::client_process::ClientProcess;
 use super::{Contention, Fault, SETTLED_MAX, TURNS, now};
+use crate::contenders::Contender;
 use crate::contenders::contest::ContestError;
-use crate::contenders::fenced::{Entry, Grant};
 use crate::contenders::process::Event;
-use crate::contenders::referee::Contender;
 use crate::servers::Servers;
 
 impl Contention<'_> {
@@ -116,11 +118,14 @@ impl Contention<'_> {
         let who = Contender { process, number: usize::try_from(number(1)?).unwrap_or(usize::MAX) };
         match *words.as_slice() {
             ["HELD", _, "exclusive", _] => {
-                let grant = Grant { who, token: number(3)? };
-                if self.held(grant, servers)? { Ok(()) } else { self.answer(who) }
+                if self.held(who, number(3)?, servers)? {
+                    Ok(())
+                } else {
+                    self.answer(who)
+                }
             }
             ["WRITE", _, _] => {
-                self.wrote(Grant { who, token: number(2)? })?;
+                self.wrote(who, number(2)?)?;
                 self.answer(who)
             }
             ["FREE", _] => {
@@ -137,21 +142,28 @@ impl Contention<'_> {
     }
 
     /// A contender holds a lock. Returns whether a fault hit it, so that it has to wait for its reply.
-    fn held(&mut self, grant: Grant, servers: &mut Servers) -> Result<bool, ContestError> {
-        let (side, path) = self.place(grant.who)?;
+    fn held(
+        &mut self,
+        who: Contender,
+        token: i64,
+        servers: &mut Servers,
+    ) -> Result<bool, ContestError> {
+        let (side, path) = self.place(who)?;
+        let grant = Grant { contender: who, mode: Mode::Exclusive, token: Some(token) };
         let lock = self.locks.get_mut(path).ok_or_else(|| no_lock(path))?;
-        let entry = lock.enter(grant, &self.shaken, now()).map_err(|why| self.broken(&why))?;
+        let entry = lock.enter(grant.clone(), &self.doubts, now());
+        let entry = entry.map_err(|violation| self.broken(violation))?;
         // What is guarded learns the token before another holder can write.
-        self.wrote(grant)?;
+        self.wrote(who, token)?;
         if entry == Entry::Late {
             return Ok(false);
         }
-        let claim = self.record.claim((side, grant.who.number), grant.token);
-        self.claims.insert(grant.who, claim);
-        self.shaken.lives(grant.who);
+        let claim = self.record.claim((side, who.number), token);
+        self.claims.insert(who, claim);
+        self.doubts.lives(&who);
         if let Entry::TakenOver(former, after) = entry {
             self.record.taken_over(after);
-            self.release_struck(former)?;
+            self.release_struck(&former)?;
         }
         if let Some(server) = self.doomed.take() {
             servers.kill(server)?;
@@ -166,8 +178,13 @@ impl Contention<'_> {
     }
 
     /// Strikes a holder.
-    fn strike(&mut self, grant: Grant, side: usize, fault: Fault) -> Result<(), ContestError> {
-        let process = grant.who.process;
+    fn strike(
+        &mut self,
+        grant: Grant<Contender>,
+        side: usize,
+        fault: Fault,
+    ) -> Result<(), ContestError> {
+        let process = grant.contender.process;
         if let Fault::Long(harm) = fault {
             if let Some(client) = self.clients.get(&process) {
                 client.harm(harm)?;
@@ -179,33 +196,35 @@ impl Contention<'_> {
             }
             self.bring(side)?;
         }
-        self.begin_to_shake(process, side);
+        self.begin_doubts(process, side);
         self.count(fault, side, 1);
         self.struck.push((grant, fault));
         Ok(())
     }
 
     /// Another has the lock of a holder: if it was struck, it goes on now.
-    fn release_struck(&mut self, former: Grant) -> Result<(), ContestError> {
-        let Some((_, fault)) = self.struck.iter().find(|(grant, _)| *grant == former) else {
+    fn release_struck(&mut self, former: &Grant<Contender>) -> Result<(), ContestError> {
+        let Some((_, fault)) = self.struck.iter().find(|(grant, _)| grant == former) else {
             return Ok(());
         };
         if let Fault::Long(harm) = *fault {
-            self.relieve(former.who.process, harm)?;
-            return self.answer(former.who);
+            self.relieve(former.contender.process, harm)?;
+            return self.answer(former.contender);
         }
-        self.struck.retain(|(grant, _)| *grant != former);
+        self.struck.retain(|(grant, _)| grant != former);
         Ok(())
     }
 
     /// Writes, and holds what becomes of it against what the lock allows.
-    fn wrote(&mut self, grant: Grant) -> Result<(), ContestError> {
-        let (side, path) = self.place(grant.who)?;
-        let accepted = self.record.write((side, grant.who.number), grant.token);
+    fn wrote(&mut self, who: Contender, token: i64) -> Result<(), ContestError> {
+        let (side, path) = self.place(who)?;
+        let accepted = self.record.write((side, who.number), token);
         let lock = self.locks.get(path).ok_or_else(|| no_lock(path))?;
-        lock.wrote(grant, accepted, &self.shaken).map_err(|why| self.broken(&why))?;
+        let judged = lock.wrote(&who, token, accepted, &self.doubts);
+        judged.map_err(|violation| self.broken(violation))?;
         if !accepted {
-            self.struck.retain(|(struck, _)| *struck != grant);
+            let is_its = |grant: &Grant<_>| grant.contender == who && grant.token == Some(token);
+            self.struck.retain(|(struck, _)| !is_its(struck));
         }
         Ok(())
     }
@@ -213,7 +232,8 @@ impl Contention<'_> {
     fn free(&mut self, who: Contender) -> Result<(), ContestError> {
         let (side, path) = self.place(who)?;
         let lock = self.locks.get_mut(path).ok_or_else(|| no_lock(path))?;
-        let held = lock.leave(who, &self.shaken).map_err(|why| self.broken(&why))?;
+        let held = lock.leave(&who, &self.doubts);
+        let held = held.map_err(|violation| self.broken(violation))?;
         if let Some(claim) = self.claims.remove(&who) {
             self.record.ended(claim, held);
         }
@@ -224,11 +244,11 @@ impl Contention<'_> {
     }
 
     /// A promise that was broken, and which program is which.
-    fn broken(&self, why: &str) -> ContestError {
+    fn broken(&self, violation: Violation) -> ContestError {
         let programs = self.clients.iter().map(|(number, client)| {
             (*number, self.sides.get(client.side).map_or("", |side| side.name))
         });
-        ContestError::Broken(format!("{why}; the processes: {:?}", programs.collect::<Vec<_>>()))
+        ContestError::BrokenAmong(violation, format!("{:?}", programs.collect::<Vec<_>>()))
     }
 
     /// Which side a contender belongs to, and what it contends for.

@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde_json::json;
-use zoolet_torture::{Claim, ClaimId, History, Lock, Mode, Recipe, Recorder, Times, draw};
+use zoolet_torture::{Claim, ClaimId, Lock, Mode, Recipe, RunHistory, RunRecorder, Times, draw};
 
 use super::{Fault, SESSION_TIMEOUT, Side};
 use crate::contenders::contest::ContestError;
@@ -30,7 +30,7 @@ pub struct ContentionReport {
     /// How it ended.
     pub outcome: Result<(), ContestError>,
     /// One for each lock, with the names of its contenders.
-    histories: Vec<(History, Vec<&'static str>)>,
+    histories: Vec<(RunHistory, Vec<&'static str>)>,
 }
 
 impl ContentionReport {
@@ -98,7 +98,7 @@ type Seat = (usize, usize);
 pub(super) struct Record {
     pub(super) rounds: usize,
     /// What the locks guard, and the clock.
-    recorder: Recorder,
+    recorder: RunRecorder,
     /// The place of each contender in the picture of its lock, its family and the lock.
     lanes: BTreeMap<Seat, (usize, &'static str, &'static str)>,
     /// The families in these places.
@@ -123,7 +123,7 @@ impl Record {
         }
         Self {
             rounds: 0,
-            recorder: Recorder::new(),
+            recorder: RunRecorder::new(),
             lanes,
             names,
             grants: sides.iter().map(|side| (side.name, 0)).collect(),
@@ -191,12 +191,12 @@ impl Record {
         let took = Duration::from_micros(self.recorder.now_us());
         let kept = self.recorder.take();
         let histories = self.names.into_iter().map(|(path, names)| {
-            let history = History {
+            let history = RunHistory {
                 locks: vec![Lock::new(Recipe::Mutex, path.to_owned())],
                 claims: kept.claims.clone(),
                 writes: kept.writes.clone(),
                 marks: self.marks.clone(),
-                ..History::default()
+                ..RunHistory::default()
             };
             (history, names)
         });

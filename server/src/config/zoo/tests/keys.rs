@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use zoolet_replica::{DigestAlgorithm, ServerId};
 
-use super::super::files::{OnDisk, Source};
-use super::super::model::{ServerConfig, Words};
-use super::super::settings::{SETTINGS, find as find_setting};
-use super::keys::{Low, Rule, Shape, all, find};
+use crate::config::files::{OnDisk, Source};
+use crate::config::model::{ServerConfig, Words};
+use crate::config::settings::{SETTINGS, find as find_setting};
+use crate::config::zoo::keys::{Low, Rule, Shape, all, find};
 
 /// What a line does.
 enum Outcome {
@@ -24,7 +24,7 @@ use Outcome::{Honored, Refused, Silent, Warned};
 
 fn read(text: &str) -> Result<(ServerConfig, Vec<String>), String> {
     let source = Source { file: "zoo.cfg".into(), text: text.to_owned() };
-    match super::read(&source, Some(ServerId(1)), &OnDisk) {
+    match crate::config::zoo::read(&source, Some(ServerId(1)), &OnDisk) {
         Ok((config, warnings)) => Ok((config, warnings.iter().map(ToString::to_string).collect())),
         Err(error) => Err(error.to_string()),
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::history::{Arrival, Claim, CountSet, Disturbance, Guarded, Opening, Passage, Write};
+use crate::run_history::{Arrival, Claim, CountSet, Disturbance, Guarded, Opening, Passage, Write};
 
 /// A place in the list of claims.
 pub type ClaimId = usize;
@@ -19,23 +19,11 @@ pub type ClaimId = usize;
 #[derive(Debug, Default)]
 struct Inner {
     highest: BTreeMap<String, i64>,
-    writes: Vec<Write>,
-    claims: Vec<Claim>,
-    guarded: Vec<Guarded>,
-    passages: Vec<Passage>,
-    openings: Vec<Opening>,
-    disturbances: Vec<Disturbance>,
-    by_hand: BTreeSet<String>,
-    gone: Vec<Vec<String>>,
-    counts: Vec<CountSet>,
-    arrivals: Vec<Arrival>,
-    broke: Vec<String>,
-    errors: Vec<String>,
-    struck: BTreeMap<&'static str, usize>,
+    kept: Kept,
 }
 
 /// What the recorder has kept.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Kept {
     /// The writes that reached the resource, in its own order.
     pub writes: Vec<Write>,
@@ -68,19 +56,19 @@ pub struct Kept {
 
 /// The resource and the record.
 #[derive(Debug)]
-pub struct Recorder {
+pub struct RunRecorder {
     start: Instant,
     inner: Mutex<Inner>,
     grants: watch::Sender<u64>,
 }
 
-impl Default for Recorder {
+impl Default for RunRecorder {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl Recorder {
+impl RunRecorder {
     /// An empty record; its clock starts now.
     pub fn new() -> Self {
         Self { start: Instant::now(), inner: Mutex::default(), grants: watch::channel(0).0 }
@@ -99,7 +87,7 @@ impl Recorder {
         let accepted = token >= *highest;
         *highest = token.max(*highest);
         let at_us = self.now_us();
-        inner.writes.push(Write { lock: lock.to_owned(), contender, token, at_us, accepted });
+        inner.kept.writes.push(Write { lock: lock.to_owned(), contender, token, at_us, accepted });
         accepted
     }
 
@@ -107,14 +95,14 @@ impl Recorder {
     pub(crate) fn write_unfenced(&self, lock: &str, contender: usize, token: i64) {
         let at_us = self.now_us();
         let write = Write { lock: lock.to_owned(), contender, token, at_us, accepted: true };
-        self.inner().writes.push(write);
+        self.inner().kept.writes.push(write);
     }
 
     /// Notes a grant.
     pub fn claim(&self, claim: Claim) -> ClaimId {
         let mut inner = self.inner();
-        inner.claims.push(claim);
-        let id = inner.claims.len() - 1;
+        inner.kept.claims.push(claim);
+        let id = inner.kept.claims.len() - 1;
         drop(inner);
         self.grants.send_modify(|count| *count += 1);
         id
@@ -122,46 +110,46 @@ impl Recorder {
 
     /// Notes until when the holder believed in it.
     pub fn believed_until(&self, id: ClaimId, until_us: u64) {
-        if let Some(claim) = self.inner().claims.get_mut(id) {
+        if let Some(claim) = self.inner().kept.claims.get_mut(id) {
             claim.believed_until_us = until_us.max(claim.granted_us);
         }
     }
 
     /// Notes that the release found the lock held.
     pub fn released(&self, id: ClaimId) {
-        if let Some(claim) = self.inner().claims.get_mut(id) {
+        if let Some(claim) = self.inner().kept.claims.get_mut(id) {
             claim.released = true;
         }
     }
 
     /// Notes that its guard was dropped.
     pub(crate) fn dropped(&self, id: ClaimId) {
-        if let Some(claim) = self.inner().claims.get_mut(id) {
+        if let Some(claim) = self.inner().kept.claims.get_mut(id) {
             claim.dropped = true;
         }
     }
 
     pub(crate) fn guarded(&self, guarded: Guarded) {
-        self.inner().guarded.push(guarded);
+        self.inner().kept.guarded.push(guarded);
     }
 
     pub(crate) fn passed(&self, passage: Passage) {
-        self.inner().passages.push(passage);
+        self.inner().kept.passages.push(passage);
     }
 
     /// Notes a barrier that was found open.
     pub(crate) fn opened(&self, opening: Opening) {
-        self.inner().openings.push(opening);
+        self.inner().kept.openings.push(opening);
     }
 
     /// Notes that a znode is about to be deleted by hand.
     pub(crate) fn deletes_by_hand(&self, path: &str) {
-        self.inner().by_hand.insert(path.to_owned());
+        self.inner().kept.by_hand.insert(path.to_owned());
     }
 
     /// Notes that a lock with these znodes was gone although its holder's session lives.
     pub(crate) fn gone(&self, paths: Vec<String>) {
-        self.inner().gone.push(paths);
+        self.inner().kept.gone.push(paths);
     }
 
     /// Notes that a member begins to enter a double barrier.
@@ -169,14 +157,14 @@ impl Recorder {
         let at_us = self.now_us();
         let mut inner = self.inner();
         let path = path.to_owned();
-        inner.arrivals.push(Arrival { path, members, at_us, entered_us: None });
-        inner.arrivals.len() - 1
+        inner.kept.arrivals.push(Arrival { path, members, at_us, entered_us: None });
+        inner.kept.arrivals.len() - 1
     }
 
     /// Notes that it is inside.
     pub(crate) fn has_entered(&self, number: usize) {
         let at_us = self.now_us();
-        if let Some(arrival) = self.inner().arrivals.get_mut(number) {
+        if let Some(arrival) = self.inner().kept.arrivals.get_mut(number) {
             arrival.entered_us = Some(at_us);
         }
     }
@@ -184,24 +172,24 @@ impl Recorder {
     /// Notes that a number of permits is about to be written.
     pub(crate) fn sets_count(&self, set: CountSet) -> usize {
         let mut inner = self.inner();
-        inner.counts.push(set);
-        inner.counts.len() - 1
+        inner.kept.counts.push(set);
+        inner.kept.counts.len() - 1
     }
 
     /// Notes that it was written, by this transaction or an earlier one.
     pub(crate) fn has_set_count(&self, number: usize, to: i64) {
-        if let Some(set) = self.inner().counts.get_mut(number) {
+        if let Some(set) = self.inner().kept.counts.get_mut(number) {
             set.to = Some(to);
         }
     }
 
     /// Notes what a recipe has shown that it must not.
     pub(crate) fn broke(&self, text: String) {
-        self.inner().broke.push(text);
+        self.inner().kept.broke.push(text);
     }
 
     pub(crate) fn error(&self, text: String) {
-        self.inner().errors.push(text);
+        self.inner().kept.errors.push(text);
     }
 
     /// Notes that something is done from now on, for so long, to a contender or to all.
@@ -213,7 +201,7 @@ impl Recorder {
     /// Notes something that was done to a contender or to all, and is over.
     pub(crate) fn disturbed_between(&self, contender: Option<usize>, from: Instant, to: Instant) {
         let (from_us, to_us) = (self.us_at(from), self.us_at(to));
-        self.inner().disturbances.push(Disturbance { contender, from_us, to_us });
+        self.inner().kept.disturbances.push(Disturbance { contender, from_us, to_us });
     }
 
     /// A moment in microseconds from the start.
@@ -223,7 +211,7 @@ impl Recorder {
 
     /// Counts a fault that has struck.
     pub(crate) fn struck(&self, kind: &'static str) {
-        *self.inner().struck.entry(kind).or_default() += 1;
+        *self.inner().kept.struck.entry(kind).or_default() += 1;
     }
 
     /// The number of grants so far, and as it grows.
@@ -233,22 +221,7 @@ impl Recorder {
 
     /// Everything that was kept; the record is empty then.
     pub fn take(&self) -> Kept {
-        let inner = std::mem::take(&mut *self.inner());
-        Kept {
-            writes: inner.writes,
-            claims: inner.claims,
-            guarded: inner.guarded,
-            passages: inner.passages,
-            openings: inner.openings,
-            disturbances: inner.disturbances,
-            by_hand: inner.by_hand,
-            gone: inner.gone,
-            counts: inner.counts,
-            arrivals: inner.arrivals,
-            broke: inner.broke,
-            errors: inner.errors,
-            struck: inner.struck,
-        }
+        std::mem::take(&mut *self.inner()).kept
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {

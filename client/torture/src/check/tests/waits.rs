@@ -1,19 +1,19 @@
 //! Histories that lie about who waits, for how long, and who has deleted what.
 
-use super::tests::{broken, claim, lived, truth, znode};
-use super::*;
-use crate::history::{Arrival, Claim, CountSet, Mode};
+use super::{broken, claim, lived, truth, znode};
+use crate::check::*;
 use crate::log::{Happened, Log};
 use crate::recipe::{Lock, Recipe};
+use crate::run_history::{Arrival, Claim, CountSet, Mode};
 
 /// A history of one lock of a recipe: znodes with their creates and deletes, and claims on them.
-fn of(recipe: Recipe, path: &str, lives: &[(&str, i64, i64)]) -> History {
-    let mut history = History {
+fn of(recipe: Recipe, path: &str, lives: &[(&str, i64, i64)]) -> RunHistory {
+    let mut history = RunHistory {
         locks: vec![Lock::new(recipe, path.to_owned())],
         session_timeout: Duration::from_secs(2),
         woken: vec![[].into(); lives.len()],
         made: lives.iter().map(|(name, ..)| [format!("{path}/{name}")].into()).collect(),
-        ..History::default()
+        ..RunHistory::default()
     };
     history.log.covers(1, 100);
     for (name, created, deleted) in lives {
@@ -27,7 +27,7 @@ fn on(lock: &str, name: &str, mode: Mode, claim: &Claim) -> Claim {
     Claim { lock: lock.to_owned(), path: format!("{lock}/{name}"), mode, ..claim.clone() }
 }
 
-fn promises(history: &History) -> Vec<Promise> {
+fn promises(history: &RunHistory) -> Vec<Promise> {
     check(history).violations.iter().map(|violation| violation.promise).collect()
 }
 
@@ -47,9 +47,9 @@ fn a_grant_for_a_znode_that_was_deleted_while_it_waited_is_found() {
 
 #[test]
 fn a_lock_that_another_has_deleted_is_found() {
-    let gone = |history: &mut History| history.gone.push(vec![znode(6)]);
+    let gone = |history: &mut RunHistory| history.gone.push(vec![znode(6)]);
     assert_eq!(broken(gone), [Promise::OneHolder]);
-    let by_hand = |history: &mut History| {
+    let by_hand = |history: &mut RunHistory| {
         gone(history);
         history.by_hand.insert(znode(6));
     };
@@ -106,18 +106,24 @@ fn a_reader_and_a_permit_that_come_late_are_found() {
     assert_eq!(permits(2_600_000), [Promise::NotifiedSoon]);
 }
 
+/// A semaphore's queue of two. The turn of the second one comes at 1 ms; it takes its lease later.
+fn second_in_queue(lease_us: u64) -> RunHistory {
+    let lives = [
+        ("locks/_c_0-lock-0000000005", 5, 20),
+        ("locks/_c_1-lock-0000000006", 6, 30),
+        ("leases/_c_2-lease-0000000007", 25, 40),
+    ];
+    let mut history = of(Recipe::Semaphore, "/t/two", &lives);
+    let lease = history.made.pop().unwrap();
+    history.made[1].extend(lease);
+    history.observed_us.extend([(20, 1_000), (25, lease_us)]);
+    history
+}
+
 #[test]
 fn the_head_of_a_semaphore_s_queue_that_takes_no_lease_is_found() {
     let after = |lease_us: u64| {
-        let lives = [
-            ("locks/_c_0-lock-0000000005", 5, 20),
-            ("locks/_c_1-lock-0000000006", 6, 30),
-            ("leases/_c_2-lease-0000000007", 25, 40),
-        ];
-        let mut history = of(Recipe::Semaphore, "/t/two", &lives);
-        let lease = history.made.pop().unwrap();
-        history.made[1].extend(lease);
-        history.observed_us.extend([(20, 1_000), (25, lease_us)]);
+        let mut history = second_in_queue(lease_us);
         let mut promises = promises(&history);
         // Nothing was granted.
         promises.retain(|promise| *promise != Promise::Proves);
@@ -128,7 +134,7 @@ fn the_head_of_a_semaphore_s_queue_that_takes_no_lease_is_found() {
 }
 
 /// The observers have seen everything from 1 to `end` but what happened in the gaps.
-fn cover_all_but(history: &mut History, gaps: &[(i64, i64)], end: i64) {
+fn cover_all_but(history: &mut RunHistory, gaps: &[(i64, i64)], end: i64) {
     let mut from = 1;
     for (first, last) in gaps {
         history.log.covers(from, first - 1);
@@ -138,7 +144,7 @@ fn cover_all_but(history: &mut History, gaps: &[(i64, i64)], end: i64) {
 }
 
 /// The promises that the truth breaks, changed so, when its log lacks what happened in the gaps.
-fn broken_with_gaps(gaps: &[(i64, i64)], lie: impl FnOnce(&mut History)) -> Vec<Promise> {
+fn broken_with_gaps(gaps: &[(i64, i64)], lie: impl FnOnce(&mut RunHistory)) -> Vec<Promise> {
     let mut history = truth();
     history.log = Log::default();
     history.log.add(1, "/t/mutex", Happened::Created);
@@ -155,7 +161,7 @@ fn broken_with_gaps(gaps: &[(i64, i64)], lie: impl FnOnce(&mut History)) -> Vec<
 
 #[test]
 fn a_waiter_that_may_have_left_in_a_gap_makes_no_herd() {
-    let herd = |history: &mut History| assert!(history.woken[2].insert(znode(5)));
+    let herd = |history: &mut RunHistory| assert!(history.woken[2].insert(znode(5)));
     assert_eq!(broken_with_gaps(&[(10, 12)], herd), []);
     assert_eq!(broken_with_gaps(&[(2, 3)], herd), [Promise::OneWoken]);
     assert_eq!(broken_with_gaps(&[(25, 26)], herd), [Promise::OneWoken]);
@@ -164,7 +170,7 @@ fn a_waiter_that_may_have_left_in_a_gap_makes_no_herd() {
 /// One that is hidden was created before the waiter, and went while that waited.
 #[test]
 fn a_wait_for_a_znode_that_gaps_may_hide_is_not_late() {
-    let late = |history: &mut History| {
+    let late = |history: &mut RunHistory| {
         let second = &mut history.claims[1];
         (second.seen, second.granted_us, second.believed_until_us) = (24, 2_300_300, 2_300_400);
         let third = &mut history.claims[2];
@@ -174,7 +180,7 @@ fn a_wait_for_a_znode_that_gaps_may_hide_is_not_late() {
     for gaps in [&[(2, 3)][..], &[(22, 23)], &[(33, 35)], &[(2, 3), (33, 35)]] {
         assert_eq!(broken_with_gaps(gaps, late), [Promise::NotifiedSoon], "{gaps:?}");
     }
-    let behind_one_unseen = |history: &mut History| {
+    let behind_one_unseen = |history: &mut RunHistory| {
         late(history);
         history.log.add(22, &znode(3), Happened::Deleted);
     };
@@ -185,15 +191,7 @@ fn a_wait_for_a_znode_that_gaps_may_hide_is_not_late() {
 #[test]
 fn a_lease_that_comes_late_behind_gaps_proves_nothing() {
     let with = |gaps: &[(i64, i64)]| {
-        let lives = [
-            ("locks/_c_0-lock-0000000005", 5, 20),
-            ("locks/_c_1-lock-0000000006", 6, 30),
-            ("leases/_c_2-lease-0000000007", 25, 40),
-        ];
-        let mut history = of(Recipe::Semaphore, "/t/two", &lives);
-        let lease = history.made.pop().unwrap();
-        history.made[1].extend(lease);
-        history.observed_us.extend([(20, 1_000), (25, 2_600_000)]);
+        let mut history = second_in_queue(2_600_000);
         history.log.uncover();
         cover_all_but(&mut history, gaps, 100);
         let mut promises = promises(&history);
@@ -215,7 +213,7 @@ fn a_member_inside_before_all_have_come_is_found() {
 
 #[test]
 fn many_grants_without_a_wake_prove_nothing() {
-    let many = |history: &mut History| {
+    let many = |history: &mut RunHistory| {
         history.woken.iter_mut().for_each(std::collections::BTreeSet::clear);
         let grant = history.claims[2].clone();
         history.claims.extend(std::iter::repeat_n(grant, 60));

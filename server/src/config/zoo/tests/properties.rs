@@ -1,8 +1,8 @@
 //! Java's properties format; the expected pairs are what `java.util.Properties` makes of the
 //! same texts, without the blanks at the end of a value, which ZooKeeper trims.
 
-use super::super::files::Source;
-use super::properties::parse;
+use crate::config::files::Source;
+use crate::config::zoo::properties::parse;
 
 fn source(text: &str) -> Source {
     Source { file: "zoo.cfg".into(), text: text.to_owned() }

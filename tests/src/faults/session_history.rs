@@ -67,7 +67,7 @@ impl Event {
 
 /// Everything one session has asked for, in the order in which it asked.
 #[derive(Clone, Debug)]
-pub struct History {
+pub struct SessionHistory {
     /// The znode under which the session writes.
     pub root: String,
     pub session: SessionInfo,
@@ -78,7 +78,7 @@ pub struct History {
     pub reads: usize,
 }
 
-impl History {
+impl SessionHistory {
     pub fn acknowledged(&self) -> usize {
         self.events.iter().filter(|event| event.is_acknowledged()).count()
     }

@@ -3,7 +3,7 @@
 //!
 //! Every server has a door, a loopback port of its own; a client that is given the doors' addresses
 //! meets the servers behind them and notices nothing. What passes is kept frame by frame in both
-//! directions. A whole run would be megabytes of the same few frames, so [`Recorder::golden`] keeps
+//! directions. A whole run would be megabytes of the same few frames, so [`WireRecorder::golden`] keeps
 //! the first few exchanges of every kind.
 
 use std::collections::BTreeMap;
@@ -16,8 +16,8 @@ use std::thread;
 use bytes::{Bytes, BytesMut};
 use zoolet_jute::{Decode, OpCode, ReplyHeader, RequestHeader, Xid, frame};
 
-use crate::apache::Apache;
 use crate::foreign::{self, Ensemble, EnsembleError};
+use crate::servers::Servers;
 
 /// How many exchanges of one kind are kept.
 const KIND_MAX: usize = 3;
@@ -44,15 +44,15 @@ type Transcripts = Arc<Mutex<Vec<Arc<Mutex<Transcript>>>>>;
 
 /// Servers with a recording door in front of each.
 #[derive(Debug)]
-pub struct Recorder {
-    servers: Apache,
+pub struct WireRecorder {
+    servers: Servers,
     doors: Vec<SocketAddr>,
     transcripts: Transcripts,
 }
 
-impl Recorder {
+impl WireRecorder {
     /// Opens a door in front of each server. The doors stay until the process ends.
-    pub fn open(servers: Apache) -> io::Result<Self> {
+    pub fn open(servers: Servers) -> io::Result<Self> {
         let transcripts = Transcripts::default();
         let mut doors = Vec::new();
         for port in servers.client_ports() {
@@ -95,7 +95,7 @@ impl Recorder {
     }
 }
 
-impl Ensemble for Recorder {
+impl Ensemble for WireRecorder {
     fn connect_string(&self) -> String {
         let doors: Vec<String> = self.doors.iter().map(SocketAddr::to_string).collect();
         doors.join(",")

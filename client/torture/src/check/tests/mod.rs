@@ -1,23 +1,25 @@
 //! Histories with one wrong thing each: it must be found, and nothing in the correct history.
 
+mod waits;
+
 use super::*;
-use crate::history::{Claim, Disturbance, Guarded, Mode, Opening, Passage, Tally, Write};
 use crate::log::{Happened, Listing, Log};
 use crate::recipe::{Lock, Recipe};
+use crate::run_history::{Claim, Disturbance, Guarded, Mode, Opening, Passage, Tally, Write};
 
 const PATH: &str = "/t/mutex";
 
-pub(super) fn znode(token: i64) -> String {
+fn znode(token: i64) -> String {
     format!("{PATH}/_c_0-lock-{token:010}")
 }
 
 /// The znode of this token lived from its token to a zxid.
-pub(super) fn lived(history: &mut History, token: i64, deleted: i64) {
+fn lived(history: &mut RunHistory, token: i64, deleted: i64) {
     history.log.add(token, &znode(token), Happened::Created);
     history.log.add(deleted, &znode(token), Happened::Deleted);
 }
 
-pub(super) fn claim(contender: usize, token: i64, seen: i64, held_us: (u64, u64)) -> Claim {
+fn claim(contender: usize, token: i64, seen: i64, held_us: (u64, u64)) -> Claim {
     Claim {
         lock: PATH.to_owned(),
         contender,
@@ -37,14 +39,14 @@ fn write(token: i64, accepted: bool) -> Write {
 }
 
 /// Three grants in turn, 10 to 20, 20 to 30, 30 to 40; all stood in the queue from the start.
-pub(super) fn truth() -> History {
-    let mut history = History {
+fn truth() -> RunHistory {
+    let mut history = RunHistory {
         locks: vec![Lock::new(Recipe::Mutex, PATH.to_owned())],
         woken: vec![std::collections::BTreeSet::new(); 3],
         made: (5..8).map(|token| [znode(token)].into()).collect(),
         session_timeout: Duration::from_secs(2),
         holders_stopped: 1,
-        ..History::default()
+        ..RunHistory::default()
     };
     history.log.add(1, PATH, Happened::Created);
     history.log.covers(1, 50);
@@ -61,7 +63,7 @@ pub(super) fn truth() -> History {
 }
 
 /// The promises that a history breaks once `lie` has changed it.
-pub(super) fn broken(lie: impl FnOnce(&mut History)) -> Vec<Promise> {
+fn broken(lie: impl FnOnce(&mut RunHistory)) -> Vec<Promise> {
     let mut history = truth();
     lie(&mut history);
     let mut broken: Vec<Promise> =
@@ -80,7 +82,7 @@ fn the_truth_breaks_nothing() {
 
 #[test]
 fn two_holders_at_a_time_are_found() {
-    let lie = |history: &mut History| {
+    let lie = |history: &mut RunHistory| {
         history.claims[1].seen = 15;
     };
     assert_eq!(broken(lie), [Promise::OneHolder, Promise::InTurn]);
@@ -89,7 +91,7 @@ fn two_holders_at_a_time_are_found() {
 #[test]
 fn a_grant_out_of_turn_is_found_without_a_second_holder() {
     // The one in front never held the lock: it was passed.
-    let lie = |history: &mut History| {
+    let lie = |history: &mut RunHistory| {
         history.claims.remove(0);
         history.claims[0].seen = 15;
     };
@@ -126,7 +128,7 @@ fn a_grant_without_a_znode_is_found() {
 
 #[test]
 fn a_token_that_goes_back_is_found() {
-    let lie = |history: &mut History| {
+    let lie = |history: &mut RunHistory| {
         history.claims[1].token = 4;
     };
     assert_eq!(broken(lie), [Promise::TokensRise, Promise::QueueOrder]);
@@ -134,26 +136,26 @@ fn a_token_that_goes_back_is_found() {
 
 #[test]
 fn a_number_that_goes_back_is_found() {
-    let lie = |history: &mut History| {
+    let lie = |history: &mut RunHistory| {
         history.log.add(41, &format!("{PATH}/_c_1-lock-0000000003"), Happened::Created);
         history.log.add(42, &format!("{PATH}/_c_1-lock-0000000003"), Happened::Deleted);
     };
     assert_eq!(broken(lie), [Promise::QueueOrder]);
     // In a directory that was made anew, numbers begin at 0.
-    let anew = |history: &mut History| {
+    let anew = |history: &mut RunHistory| {
         history.log.add(41, PATH, Happened::Deleted);
         history.log.add(42, PATH, Happened::Created);
         history.log.add(43, &format!("{PATH}/_c_1-lock-0000000000"), Happened::Created);
     };
     assert_eq!(broken(anew), []);
     // It was not seen whether it was.
-    let unseen = |history: &mut History| {
+    let unseen = |history: &mut RunHistory| {
         history.log.covers(60, 70);
         history.log.add(61, &format!("{PATH}/_c_1-lock-0000000000"), Happened::Created);
     };
     assert_eq!(broken(unseen), []);
     // Behind the last number of 32 bits comes the lowest.
-    let wrapped = |history: &mut History| {
+    let wrapped = |history: &mut RunHistory| {
         history.log.add(41, &format!("{PATH}/_c_1-lock-2147483647"), Happened::Created);
         history.log.add(42, &format!("{PATH}/_c_1-lock--2147483648"), Happened::Created);
     };
@@ -172,7 +174,7 @@ fn a_stale_write_that_is_accepted_is_found() {
 #[test]
 fn a_run_without_a_refused_write_proves_nothing() {
     assert_eq!(broken(|history| drop(history.writes.remove(2))), [Promise::Proves]);
-    let unhurt = |history: &mut History| {
+    let unhurt = |history: &mut RunHistory| {
         history.writes.remove(2);
         history.holders_stopped = 0;
     };
@@ -184,12 +186,12 @@ fn a_guarded_write_behind_the_end_is_found() {
     let guarded = |zxid| Guarded { lock: PATH.to_owned(), path: znode(5), zxid };
     assert_eq!(broken(|history| history.guarded.push(guarded(19))), []);
     assert_eq!(broken(|history| history.guarded.push(guarded(20))), [Promise::GuardedWhileHeld]);
-    let behind_a_gap = |history: &mut History| {
+    let behind_a_gap = |history: &mut RunHistory| {
         history.log.covers(60, 70);
         history.guarded.push(guarded(65));
     };
     assert_eq!(broken(behind_a_gap), [Promise::GuardedWhileHeld], "its end was seen");
-    let of_one_unseen = |history: &mut History| {
+    let of_one_unseen = |history: &mut RunHistory| {
         history.log.covers(60, 70);
         history.guarded.push(Guarded { path: znode(55), ..guarded(65) });
     };
@@ -198,10 +200,10 @@ fn a_guarded_write_behind_the_end_is_found() {
 
 #[test]
 fn a_herd_is_found() {
-    let lie = |history: &mut History| assert!(history.woken[2].insert(znode(5)));
+    let lie = |history: &mut RunHistory| assert!(history.woken[2].insert(znode(5)));
     assert_eq!(broken(lie), [Promise::OneWoken]);
     // A contender that had left the queue does not wait, and the holder is notified of its own end.
-    let notified = |history: &mut History| {
+    let notified = |history: &mut RunHistory| {
         history.woken[0].insert(znode(5));
         history.woken.push([znode(5)].into());
     };
@@ -236,14 +238,14 @@ fn all_readers_that_wait_for_a_writer_are_woken_and_no_writer_beside_them() {
 #[test]
 fn a_waiter_that_is_told_late_is_found() {
     assert_eq!((check(&truth()).hand_overs, check(&truth()).wakes), (2, 2));
-    let late = |history: &mut History| {
+    let late = |history: &mut RunHistory| {
         let claim = &mut history.claims[1];
         (claim.granted_us, claim.believed_until_us) = (2_300_300, 2_300_400);
         let last = &mut history.claims[2];
         (last.granted_us, last.believed_until_us) = (2_300_500, 2_300_600);
     };
     assert_eq!(broken(late), [Promise::NotifiedSoon]);
-    let with = |change: fn(&mut History)| {
+    let with = |change: fn(&mut RunHistory)| {
         broken(|history| {
             late(history);
             change(history);
@@ -266,7 +268,7 @@ fn a_waiter_that_is_told_late_is_found() {
     assert_eq!(excused(Some(1)), []);
     assert_eq!(excused(Some(2)), [Promise::NotifiedSoon], "it has nothing to do with the two");
     // Somebody stood in between, and has left since.
-    let between = |history: &mut History| {
+    let between = |history: &mut RunHistory| {
         history.log.add(4, &format!("{PATH}/_c_9-lock-0000000004"), Happened::Created);
         history.log.add(21, &format!("{PATH}/_c_9-lock-0000000004"), Happened::Deleted);
     };
@@ -275,9 +277,9 @@ fn a_waiter_that_is_told_late_is_found() {
 
 #[test]
 fn a_loss_that_is_told_late_is_found() {
-    let lie = |history: &mut History| history.claims[0].believed_until_us = 250;
+    let lie = |history: &mut RunHistory| history.claims[0].believed_until_us = 250;
     assert_eq!(broken(lie), [Promise::LossReported]);
-    let excused = |history: &mut History| {
+    let excused = |history: &mut RunHistory| {
         history.claims[0].believed_until_us = 250;
         history.early_grants_are_counted = true;
     };
@@ -322,9 +324,9 @@ fn a_gap_leaves_grants_open_and_is_counted() {
 fn readers_share_and_writers_do_not() {
     let path = "/t/rw";
     let name = |base: &str, number: i64| format!("{path}/_c_0-__{base}__{number:010}");
-    let mut history = History {
+    let mut history = RunHistory {
         locks: vec![Lock::new(Recipe::ReadWriteLock, path.to_owned())],
-        ..History::default()
+        ..RunHistory::default()
     };
     history.log.covers(1, 50);
     for (base, token) in [("READ", 5), ("READ", 6), ("WRIT", 7)] {
@@ -352,9 +354,9 @@ fn readers_share_and_writers_do_not() {
 fn a_semaphore_has_its_permits() {
     let path = "/t/semaphore";
     let name = |token: i64| format!("{path}/leases/_c_0-lease-{token:010}");
-    let mut history = History {
+    let mut history = RunHistory {
         locks: vec![Lock::new(Recipe::Semaphore, path.to_owned())],
-        ..History::default()
+        ..RunHistory::default()
     };
     history.log.covers(1, 50);
     for token in [5, 6, 7] {

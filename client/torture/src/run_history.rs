@@ -16,6 +16,13 @@ pub enum Mode {
     Shared,
 }
 
+impl Mode {
+    /// Whether a lock cannot be held in both modes at a time.
+    pub fn excludes(self, other: Self) -> bool {
+        self == Self::Exclusive || other == Self::Exclusive
+    }
+}
+
 /// One grant, as its holder saw it. Times are microseconds from the start of the run, on the one
 /// monotonic clock that all contenders of a process share.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,7 +174,7 @@ pub struct Disturbance {
 
 /// Everything that a run has seen.
 #[derive(Clone, Debug, Default)]
-pub struct History {
+pub struct RunHistory {
     /// The locks, one by one: those of a multi-lock are two.
     pub locks: Vec<Lock>,
     /// The grants.
@@ -226,7 +233,7 @@ pub struct History {
     pub marks: Vec<(Duration, String)>,
 }
 
-impl History {
+impl RunHistory {
     /// Gives the znodes that contenders have named the names that the servers have.
     pub(crate) fn renumber(&mut self, offset: SequenceOffset) {
         for path in self.claims.iter_mut().map(|claim| &mut claim.path) {

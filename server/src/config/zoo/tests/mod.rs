@@ -1,0 +1,4 @@
+//! Tests of the reader of `zoo.cfg`.
+
+mod keys;
+mod properties;
