@@ -123,7 +123,7 @@ fn second_in_queue(lease_us: u64) -> RunHistory {
 #[test]
 fn the_head_of_a_semaphore_s_queue_that_takes_no_lease_is_found() {
     let after = |lease_us: u64| {
-        let mut history = second_in_queue(lease_us);
+        let history = second_in_queue(lease_us);
         let mut promises = promises(&history);
         // Nothing was granted.
         promises.retain(|promise| *promise != Promise::Proves);
