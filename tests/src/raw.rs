@@ -28,6 +28,18 @@ pub enum Incoming {
     Closed,
 }
 
+/// The handshake of a new session.
+pub fn new_session(timeout_ms: i32) -> ConnectRequest {
+    ConnectRequest {
+        protocol_version: 0,
+        last_zxid_seen: Zxid(0),
+        timeout_ms,
+        session_id: SessionId::NONE,
+        password: Some(Bytes::from_static(&[0; 16])),
+        read_only: Some(false),
+    }
+}
+
 /// One connection with its session.
 #[derive(Debug)]
 pub struct RawConnection {
@@ -41,15 +53,7 @@ pub struct RawConnection {
 impl RawConnection {
     /// Opens a new session.
     pub fn open(server: SocketAddr, timeout_ms: i32) -> io::Result<Self> {
-        let request = ConnectRequest {
-            protocol_version: 0,
-            last_zxid_seen: Zxid(0),
-            timeout_ms,
-            session_id: SessionId::NONE,
-            password: Some(Bytes::from_static(&[0; 16])),
-            read_only: Some(false),
-        };
-        Self::handshake(server, &request)
+        Self::handshake(server, &new_session(timeout_ms))
     }
 
     /// Says any handshake.

@@ -5,12 +5,9 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
-use zoolet_jute::{
-    Acl, ConnectRequest, CreateRequest, Encode, PathWatchRequest, Request, SessionId, Xid, Zxid,
-    frame,
-};
+use zoolet_jute::{Acl, CreateRequest, Encode, PathWatchRequest, Request, Xid, frame};
 use zoolet_tests::four_letter;
-use zoolet_tests::raw::{Incoming, RawConnection};
+use zoolet_tests::raw::{self, Incoming, RawConnection};
 use zoolet_tests::servers::Servers;
 
 /// How long a server may take to close a connection.
@@ -78,17 +75,7 @@ pub(crate) fn done(incoming: &Incoming) {
 }
 
 pub(crate) fn handshake() -> Vec<u8> {
-    framed(|out| {
-        ConnectRequest {
-            protocol_version: 0,
-            last_zxid_seen: Zxid(0),
-            timeout_ms: 10_000,
-            session_id: SessionId::NONE,
-            password: Some(Bytes::from_static(&[0; 16])),
-            read_only: Some(false),
-        }
-        .encode(out);
-    })
+    framed(|out| raw::new_session(10_000).encode(out))
 }
 
 pub(crate) fn framed(payload: impl FnOnce(&mut BytesMut)) -> Vec<u8> {

@@ -10,7 +10,7 @@ use zoolet_jute::{
     Request, SessionId, Xid, Zxid,
 };
 use zoolet_tests::four_letter;
-use zoolet_tests::raw::{Incoming, RawConnection};
+use zoolet_tests::raw::{self, Incoming, RawConnection};
 use zoolet_tests::servers::{LEADER_MAX, Servers};
 use zoolet_tests::tools;
 use zoolet_tests::wait;
@@ -116,14 +116,7 @@ fn eventually(what: &str, mut reached: impl FnMut() -> bool) {
 }
 
 fn handshake(read_only: bool) -> ConnectRequest {
-    ConnectRequest {
-        protocol_version: 0,
-        last_zxid_seen: Zxid(0),
-        timeout_ms: 10_000,
-        session_id: SessionId::NONE,
-        password: Some(Bytes::from_static(&[0; 16])),
-        read_only: Some(read_only),
-    }
+    ConnectRequest { read_only: Some(read_only), ..raw::new_session(10_000) }
 }
 
 fn create(path: &str, flags: i32) -> Request {
