@@ -8,6 +8,7 @@ mod first_session;
 mod handshake;
 mod identity;
 mod leader;
+mod liveness;
 mod password;
 mod ping;
 mod read_only;

@@ -10,7 +10,7 @@ use zoolet_jute::{Reply, SessionId, Xid};
 
 use super::client::Ping;
 use super::reply_to::ReplyTo;
-use crate::{ConnectionId, Output, Replica, Role};
+use crate::{ConnectionId, Output, Replica};
 
 impl Replica {
     /// A ping's turn has come.
@@ -25,22 +25,6 @@ impl Replica {
             asking.hold_ping(Ping { touch, reply_to });
             self.pinging.insert(reply_to.connection);
         }
-    }
-
-    /// Whether this server leads, and a sign of life of this session counts.
-    pub fn counts(&self, session: SessionId) -> bool {
-        self.role == Role::Leader && self.expiry.is_undecided(session)
-    }
-
-    /// Reports signs of life to the leader; returns the number of the touch.
-    pub(super) fn report_touched(
-        &mut self,
-        sessions: Vec<SessionId>,
-        out: &mut Vec<Output>,
-    ) -> u64 {
-        self.touch_last += 1;
-        out.push(Output::Touch { number: self.touch_last, sessions });
-        self.touch_last
     }
 
     pub(crate) fn on_counted(
