@@ -16,7 +16,8 @@ use zoolet_jute::{
 };
 use zoolet_replica::state::State;
 use zoolet_replica::{
-    Batch, Command, ConnectionId, Input, Op, Options, Origin, Policy, Replica, Role, ServerId,
+    Batch, Boot, Command, ConnectionId, Input, Op, Options, Origin, Policy, Replica, Role,
+    ServerId, Term,
 };
 use zoolet_server::internals::{FlowLimits, Host, Outbox, Proposals, RealClock, Received};
 
@@ -55,12 +56,12 @@ const FOREIGN: SessionId = SessionId(7);
 impl Bench {
     fn new() -> Self {
         let kept = Arc::new(Kept::default());
-        let mut options = Options::new(ServerId(1), 1);
+        let mut options = Options::new(ServerId(1), Boot(1));
         options.watches_per_connection_max = 1_000_000;
         let replica = Replica::new(options, State::new());
         let proposals: Arc<dyn Proposals> = Arc::clone(&kept) as _;
         let host = Host::new(replica, Arc::new(RealClock::new()), proposals, FlowLimits::default());
-        host.input(Input::Role { role: Role::Leader, term: 1 });
+        host.input(Input::Role { role: Role::Leader, term: Some(Term(1)) });
         let bench = Self { host, kept, last: Cell::new(0) };
         bench.foreign([Op::CreateSession { timeout_ms: 40_000 }]);
         bench
@@ -87,9 +88,9 @@ impl Bench {
                     op: op.clone(),
                 }
             });
-            let origin = Origin { server: ServerId(2), boot: 1, stream: 1 };
+            let origin = Origin { server: ServerId(2), boot: Boot(1), stream: 1 };
             self.host.commit_many([(
-                1,
+                Term(1),
                 Batch { origin, now_ms: 0, commands: commands.collect() }.encode(),
             )]);
         }
@@ -120,8 +121,8 @@ impl Bench {
     /// Applies what this server has proposed.
     fn commit(&self) {
         let commands = std::mem::take(&mut *self.kept.0.lock().unwrap());
-        let origin = Origin { server: ServerId(1), boot: 1, stream: 1 };
-        self.host.commit_many([(1, Batch { origin, now_ms: 0, commands }.encode())]);
+        let origin = Origin { server: ServerId(1), boot: Boot(1), stream: 1 };
+        self.host.commit_many([(Term(1), Batch { origin, now_ms: 0, commands }.encode())]);
     }
 
     /// Sends requests, of which all are taken.
@@ -249,10 +250,10 @@ fn sessions(bench: &Bench) {
     bench.foreign_of((0..100_000).map(|n| (session(n), opened.clone())));
     let owned = |n| (session(n), Op::Write(create(format!("/o{n:06}"), 1)));
     bench.measure("the end of a leadership over 100,000 sessions", || {
-        bench.host.input(Input::Role { role: Role::Follower, term: 1 });
+        bench.host.input(Input::Role { role: Role::Follower, term: None });
     });
     bench.measure("a leadership over 100,000 sessions begins", || {
-        bench.host.input(Input::Role { role: Role::Leader, term: 2 });
+        bench.host.input(Input::Role { role: Role::Leader, term: Some(Term(2)) });
     });
     bench.foreign_of((0..100_000).map(owned));
     bench.measure("dump of 100,000 sessions with ephemerals", || drop(bench.host.sessions()));

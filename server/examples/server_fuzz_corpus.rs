@@ -10,10 +10,10 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes};
 use zoolet_jute::{Decode, Id, OpCode, Request, RequestHeader, SessionId, Xid};
 use zoolet_replica::state::State;
-use zoolet_replica::{Batch, Command, Op, Origin, Policy, ServerId, Stamp};
+use zoolet_replica::{Batch, Boot, Command, Op, Origin, Policy, ServerId, Stamp, Term};
 
 const SESSION: SessionId = SessionId(0x0100_0000_0000_0001);
-const ORIGIN: Origin = Origin { server: ServerId(1), boot: 1, stream: 1 };
+const ORIGIN: Origin = Origin { server: ServerId(1), boot: Boot(1), stream: 1 };
 const TERM: u64 = 7;
 /// A moment, in milliseconds since 1970.
 const NOW_MS: i64 = 1_700_000_000_000;
@@ -29,7 +29,7 @@ fn main() {
     write("snapshot", "fresh", &snapshot(&State::new()));
     let mut state = State::new();
     for command in all.commands {
-        state.apply(Stamp { term: TERM, now_ms: NOW_MS }, ORIGIN, command);
+        state.apply(Stamp { term: Term(TERM), now_ms: NOW_MS }, ORIGIN, command);
     }
     write("snapshot", "filled", &snapshot(&state));
     logs();
@@ -46,7 +46,7 @@ fn ops() -> Vec<(String, Op)> {
         (
             "config".to_owned(),
             Op::SetConfig {
-                term: TERM,
+                term: Term(TERM),
                 text: "server.1=a:2888:3888;2181".to_owned(),
                 is_first: true,
             },
@@ -79,7 +79,7 @@ fn ops() -> Vec<(String, Op)> {
         }
     }
     ops.push(("reap".to_owned(), Op::DeleteContainer { path: "/container".to_owned() }));
-    ops.push(("expire".to_owned(), Op::ExpireSession { generation: 9, term: TERM }));
+    ops.push(("expire".to_owned(), Op::ExpireSession { generation: 9, term: Term(TERM) }));
     ops
 }
 

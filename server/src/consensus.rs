@@ -9,6 +9,8 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use zoolet_storage::{LogPosition, SnapshotReader};
 
+pub(crate) use zoolet_replica::Term;
+
 use crate::snapshots::{Chunks, Staged, StateSnapshot};
 use crate::transport::BoxFuture;
 use crate::wire::Reader;
@@ -73,7 +75,7 @@ pub(crate) enum MembershipChange {
 pub(crate) struct Leadership {
     /// The leader's node.
     pub leader: u64,
-    pub term: u64,
+    pub term: Term,
 }
 
 /// Another server, as the leader sees it.
@@ -88,7 +90,7 @@ pub(crate) struct Follower {
 /// The state of the consensus at one moment.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RaftView {
-    pub term: u64,
+    pub term: Term,
     /// The leader's node.
     pub leader: Option<u64>,
     pub membership: Membership,
@@ -121,7 +123,7 @@ pub(crate) type LaterAnswer = BoxFuture<'static, Option<Bytes>>;
 /// A message of a leader with entries, or without any: a heartbeat.
 pub(crate) struct Append {
     /// The leader's term.
-    pub term: u64,
+    pub term: Term,
     /// Whether the leader doubts that it has a majority.
     pub suspects_quorum: bool,
     /// The entries that the leader says it has: the one before those that it sends, and these.
@@ -140,7 +142,7 @@ impl Debug for Append {
 /// The vote of a leader, with which it sends a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LeaderVote {
-    pub term: u64,
+    pub term: Term,
     /// The leader's node.
     pub leader: u64,
     /// Whether a majority has voted for it.
@@ -149,7 +151,7 @@ pub(crate) struct LeaderVote {
 
 impl LeaderVote {
     pub(crate) fn read(body: &mut Reader) -> io::Result<Self> {
-        Ok(Self { term: body.u64()?, leader: body.u64()?, is_committed: body.u8()? != 0 })
+        Ok(Self { term: Term(body.u64()?), leader: body.u64()?, is_committed: body.u8()? != 0 })
     }
 }
 
@@ -179,7 +181,7 @@ pub(crate) trait Consensus: Debug + Send + Sync + 'static {
     fn propose(
         &self,
         batch: Bytes,
-        term: Option<u64>,
+        term: Option<Term>,
         outcome: ProposalOutcome,
     ) -> BoxFuture<'_, bool>;
 
@@ -232,7 +234,7 @@ pub(crate) trait Consensus: Debug + Send + Sync + 'static {
 pub(crate) trait Applier: Debug + Send + Sync + 'static {
     /// Applies the next batches of the log, each with the term of its leader. `last` is the last
     /// entry, which may be behind them and of another kind.
-    fn apply(&self, batches: Vec<(u64, Bytes)>, last: LogPosition);
+    fn apply(&self, batches: Vec<(Term, Bytes)>, last: LogPosition);
 
     /// Whether all servers stop applying behind this entry for a moment, to compare their states.
     fn is_checkpoint(&self, index: u64) -> bool;

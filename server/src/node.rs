@@ -18,7 +18,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{info, warn};
 use zoolet_jute::{Id, SessionId};
 use zoolet_replica::state::{Admitted, DIGEST_VERSION, RestoreError, State};
-use zoolet_replica::{Input, Levels, Replica, Role};
+use zoolet_replica::{Boot, Input, Levels, Replica, Role, Term};
 use zoolet_storage::{Disk, RealDisk, StorageError};
 
 use self::client_address::Configured;
@@ -223,7 +223,7 @@ async fn tick(host: Arc<Host>, period: Duration) {
 struct HostMachine(Arc<Host>);
 
 impl Machine for HostMachine {
-    fn commit_many(&self, batches: Vec<(u64, Bytes)>) -> Admitted {
+    fn commit_many(&self, batches: Vec<(Term, Bytes)>) -> Admitted {
         self.0.commit_many(batches)
     }
 
@@ -231,7 +231,7 @@ impl Machine for HostMachine {
         self.0.admitted()
     }
 
-    fn started(&self, boot: u64) -> u64 {
+    fn started(&self, boot: Boot) -> u64 {
         self.0.started(boot)
     }
 

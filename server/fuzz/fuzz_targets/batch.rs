@@ -4,9 +4,9 @@
 
 use bytes::Bytes;
 use libfuzzer_sys::fuzz_target;
-use zoolet_replica::{Batch, Stamp, state::State};
+use zoolet_replica::{Batch, Stamp, Term, state::State};
 
-const TERM: u64 = 7;
+const TERM: Term = Term(7);
 
 fuzz_target!(|bytes: &[u8]| {
     let input = Bytes::copy_from_slice(bytes);

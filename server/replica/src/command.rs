@@ -10,6 +10,7 @@ use zoolet_jute::{Decode, DecodeError, Encode, Id, OpCode, Request, SessionId, X
 
 use super::level::FeatureLevel;
 use super::size;
+use crate::{Boot, Term};
 
 /// The first byte of a batch: the version of its format.
 const BATCH_VERSION: u8 = 2;
@@ -38,7 +39,7 @@ pub struct Origin {
     /// The server whose clients asked.
     pub server: ServerId,
     /// Its start: later starts have larger numbers.
-    pub boot: u64,
+    pub boot: Boot,
     /// Its stream of proposals, within the start. A server that has given proposals up for lost
     /// begins the next stream, and what may still arrive of the old one is not applied.
     pub stream: u64,
@@ -71,7 +72,7 @@ pub struct BatchHead {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Stamp {
     /// The term in which it leads.
-    pub term: u64,
+    pub term: Term,
     /// Its wall clock, milliseconds since 1970: what creation and modification times are, and times
     /// to live are judged by. The proposers' clocks play no part.
     pub now_ms: i64,
@@ -134,7 +135,7 @@ pub enum Op {
         /// How often the session had been resumed when the leader decided it.
         generation: u64,
         /// The term of the leader that decided it.
-        term: u64,
+        term: Term,
     },
     /// Reap a container or TTL znode that is still empty.
     DeleteContainer {
@@ -145,7 +146,7 @@ pub enum Op {
     /// members and writes them by itself.
     SetConfig {
         /// The term of the leader that decided it.
-        term: u64,
+        term: Term,
         /// The servers, a line each, without the version line.
         text: String,
         /// Whether it founds the ensemble's tree: as the first command of all it has the zxid with
@@ -159,7 +160,7 @@ pub enum Op {
         /// The level.
         level: FeatureLevel,
         /// The term of the leader that found that all servers have it.
-        term: u64,
+        term: Term,
     },
     /// A create that a later release could have: the znode gets other data.
     #[cfg(feature = "made_up")]
@@ -172,7 +173,7 @@ impl Batch {
         let mut out = BytesMut::new();
         out.put_u8(BATCH_VERSION);
         out.put_u8(self.origin.server.0);
-        out.put_u64(self.origin.boot);
+        out.put_u64(self.origin.boot.0);
         out.put_u64(self.origin.stream);
         out.put_i64(self.now_ms);
         out.put_u64(self.commands.first().map_or(0, |command| command.number));
@@ -228,7 +229,7 @@ fn decode_head(input: &mut Bytes) -> Result<(BatchHead, i64), DecodeError> {
     }
     let origin = Origin {
         server: ServerId(get_u8(input, "batch.server")?),
-        boot: get_u64(input, "batch.boot")?,
+        boot: Boot(get_u64(input, "batch.boot")?),
         stream: get_u64(input, "batch.stream")?,
     };
     let now_ms = i64::decode(input, "batch.now_ms")?;
@@ -415,7 +416,7 @@ impl Op {
             Self::ExpireSession { generation, term } => {
                 out.put_u8(tag::EXPIRE_SESSION);
                 out.put_u64(*generation);
-                out.put_u64(*term);
+                out.put_u64(term.0);
             }
             Self::DeleteContainer { path } => {
                 out.put_u8(tag::DELETE_CONTAINER);
@@ -423,7 +424,7 @@ impl Op {
             }
             Self::SetConfig { term, text, is_first } => {
                 out.put_u8(if *is_first { tag::FIRST_CONFIG } else { tag::SET_CONFIG });
-                out.put_u64(*term);
+                out.put_u64(term.0);
                 text.encode(out);
             }
             Self::Write(request) => {
@@ -434,7 +435,7 @@ impl Op {
             Self::SetLevel { level, term } => {
                 out.put_u8(tag::SET_LEVEL);
                 out.put_u32(level.0);
-                out.put_u64(*term);
+                out.put_u64(term.0);
             }
             #[cfg(feature = "made_up")]
             Self::MadeUp(body) => {
@@ -455,13 +456,13 @@ impl Op {
             tag::CLOSE_SESSION => Ok(Self::CloseSession),
             tag::EXPIRE_SESSION => Ok(Self::ExpireSession {
                 generation: get_u64(input, "op.generation")?,
-                term: get_u64(input, "op.term")?,
+                term: Term(get_u64(input, "op.term")?),
             }),
             tag::DELETE_CONTAINER => {
                 Ok(Self::DeleteContainer { path: Decode::decode(input, "op.path")? })
             }
             tag @ (tag::SET_CONFIG | tag::FIRST_CONFIG) => Ok(Self::SetConfig {
-                term: get_u64(input, "op.term")?,
+                term: Term(get_u64(input, "op.term")?),
                 text: Decode::decode(input, "op.text")?,
                 is_first: tag == tag::FIRST_CONFIG,
             }),
@@ -472,7 +473,7 @@ impl Op {
             }
             tag::SET_LEVEL => Ok(Self::SetLevel {
                 level: FeatureLevel(get_u32(input, "op.level")?),
-                term: get_u64(input, "op.term")?,
+                term: Term(get_u64(input, "op.term")?),
             }),
             #[cfg(feature = "made_up")]
             tag::MADE_UP => {

@@ -14,6 +14,7 @@ use super::level::FeatureLevel;
 use super::session::{InFlight, ReplyTo};
 use super::state::{LongReply, QuotaExceeded, State};
 use super::written::Written;
+use crate::{Boot, Term};
 
 /// One client connection of this server, numbered from 1 since its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -51,7 +52,7 @@ pub enum Input {
     /// A log entry is committed, the next one in the log.
     Commit {
         /// The term of the leader that put it into the log.
-        term: u64,
+        term: Term,
         /// The entry.
         entry: DecodedEntry,
     },
@@ -65,7 +66,7 @@ pub enum Input {
     /// proposed is lost, and its clients come back.
     Started {
         /// The number.
-        boot: u64,
+        boot: Boot,
     },
     /// Everything that was committed before these syncs were asked for is applied here.
     Synced {
@@ -124,8 +125,8 @@ pub enum Input {
     Role {
         /// What it is now.
         role: Role,
-        /// The term in which it leads; zero if it does not.
-        term: u64,
+        /// The term in which it leads, if it does.
+        term: Option<Term>,
     },
     /// Time has passed; comes several times in each tick.
     Tick,

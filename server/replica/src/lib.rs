@@ -14,6 +14,7 @@ mod entry;
 mod input;
 mod level;
 mod now;
+mod numbers;
 mod options;
 mod path_prefix;
 mod progress;
@@ -42,6 +43,7 @@ pub use entry::DecodedEntry;
 pub use input::{BadRequest, ConnectionId, Input, Output, Role};
 pub use level::{FeatureLevel, Levels};
 pub use now::Now;
+pub use numbers::{Boot, Term};
 pub use options::{DigestAlgorithm, Options, ticker_period_ms};
 pub use report::{ConnectionReport, SessionReport, WatchedPaths};
 pub use session::{InFlight, ReplyTo};
@@ -57,8 +59,8 @@ pub struct Replica {
     /// The time of the step that is being taken.
     now: Now,
     role: Role,
-    /// The term in which this server leads; zero if it does not.
-    term: u64,
+    /// The term in which this server leads, if it does.
+    term: Option<Term>,
     /// Whether clients are served: there is a leader, or there was one a moment ago.
     serving: bool,
     /// Whether reads are served without a leader. Invariant: not with `serving`, and then all
@@ -116,7 +118,7 @@ impl Replica {
             state,
             now: Now::default(),
             role: Role::Looking,
-            term: 0,
+            term: None,
             serving: false,
             read_only: false,
             read_only_from: SessionId::NONE,

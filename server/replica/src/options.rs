@@ -6,6 +6,7 @@ use sha3::{Sha3_224, Sha3_256, Sha3_384, Sha3_512};
 
 use super::command::{Policy, ServerId};
 use super::level::FeatureLevel;
+use crate::Boot;
 
 /// How the digest scheme hashes `user:password`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -71,7 +72,7 @@ pub struct Options {
     /// This server.
     pub server: ServerId,
     /// The number of its start; later starts have larger numbers.
-    pub boot: u64,
+    pub boot: Boot,
     /// Whether no earlier start can have had that number. Until [`super::Input::Started`] says so,
     /// commands under it in the log are taken for another start's.
     pub boot_is_certain: bool,
@@ -149,7 +150,7 @@ impl Options {
     }
 
     /// The defaults of Apache `ZooKeeper`, and generous limits where it has none.
-    pub fn new(server: ServerId, boot: u64) -> Self {
+    pub fn new(server: ServerId, boot: Boot) -> Self {
         Self {
             server,
             boot,

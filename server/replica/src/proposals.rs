@@ -7,6 +7,7 @@ use zoolet_jute::{Id, SessionId, Xid};
 
 use super::session::first_session;
 use super::{Command, ConnectionId, Op, Output, Replica};
+use crate::Boot;
 
 /// Who waits for a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -155,7 +156,7 @@ impl Replica {
     }
 
     /// Goes on under this number of a start. Sessions of another number have no connection here.
-    pub(crate) fn on_started(&mut self, boot: u64, out: &mut Vec<Output>) {
+    pub(crate) fn on_started(&mut self, boot: Boot, out: &mut Vec<Output>) {
         self.options.boot_is_certain = true;
         if boot == self.options.boot {
             return;

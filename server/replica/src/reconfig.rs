@@ -8,7 +8,7 @@ use super::proposals::{CommandDraft, ProposalOwner};
 use super::session::PendingRequest;
 use super::state::State;
 use super::written::Written;
-use super::{ConnectionId, Op, Output, Replica, Role};
+use super::{ConnectionId, Op, Output, Replica};
 
 /// The ensemble's own znode.
 const CONFIG: &str = "/zookeeper/config";
@@ -68,9 +68,9 @@ impl Replica {
             self.config_proposed = false;
         }
         self.options.config_text = Some(text.clone());
-        if write && self.role == Role::Leader {
+        if let Some(term) = self.term.filter(|_| write) {
             self.config_proposed = true;
-            let op = Op::SetConfig { term: self.term, text, is_first: false };
+            let op = Op::SetConfig { term, text, is_first: false };
             self.propose(ProposalOwner::Config, CommandDraft::own(SessionId::NONE, op), out);
         }
     }

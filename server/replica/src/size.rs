@@ -65,6 +65,7 @@ fn length(data: Option<&[u8]>) -> usize {
 
 #[cfg(test)]
 mod tests {
+    use crate::Term;
     use std::sync::Arc;
 
     use bytes::Bytes;
@@ -127,10 +128,10 @@ mod tests {
         let other = [
             Op::CreateSession { timeout_ms: 1 },
             Op::CloseSession,
-            Op::ExpireSession { generation: 3, term: 4 },
+            Op::ExpireSession { generation: 3, term: Term(4) },
             Op::DeleteContainer { path: "/c".to_owned() },
-            Op::SetConfig { term: 4, text: "server.1=h".to_owned(), is_first: false },
-            Op::SetLevel { level: FeatureLevel(2), term: 4 },
+            Op::SetConfig { term: Term(4), text: "server.1=h".to_owned(), is_first: false },
+            Op::SetLevel { level: FeatureLevel(2), term: Term(4) },
         ];
         let identities: Arc<[Id]> = Arc::from([Id::new("ip", "::1"), Id::new("digest", "a:b")]);
         for op in requests().into_iter().map(Op::Write).chain(other) {

@@ -30,7 +30,7 @@ use tokio::sync::watch;
 use tracing::error;
 use zoolet_jute::{ConnectRequest, Id, ReconfigRequest, SessionId, Stat};
 use zoolet_replica::state::{Admitted, SnapshotView, State};
-use zoolet_replica::{Command, ConnectionId, DecodedEntry, Input, Output, Replica};
+use zoolet_replica::{Command, ConnectionId, DecodedEntry, Input, Output, Replica, Term};
 
 use self::flow_control::ConnectionLoad;
 pub use self::flow_control::{Admission, FlowLimits};
@@ -297,7 +297,7 @@ impl Host {
 
     /// The next entries of the log, each with the term of its leader. Returns how far this server's
     /// commands are admitted when all are applied; meanwhile others get their turn at the lock.
-    pub fn commit_many(&self, entries: impl IntoIterator<Item = (u64, Bytes)>) -> Admitted {
+    pub fn commit_many(&self, entries: impl IntoIterator<Item = (Term, Bytes)>) -> Admitted {
         let decode = |(term, batch)| (term, DecodedEntry::decode(batch));
         let mut entries = entries.into_iter().map(decode).collect::<Vec<_>>().into_iter();
         loop {

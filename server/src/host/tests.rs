@@ -10,7 +10,7 @@ use zoolet_jute::{
     Acl, CreateRequest, Decode, ErrorCode, NullablePathRequest, PathWatchRequest, ReplyHeader,
     Request, SetWatchesRequest, Xid, Zxid, frame,
 };
-use zoolet_replica::{Batch, Options, Origin, Role, ServerId};
+use zoolet_replica::{Batch, Boot, Options, Origin, Role, ServerId, Term};
 
 use super::*;
 use crate::clock::RealClock;
@@ -61,18 +61,18 @@ impl Bench {
 
     fn with(clock: Arc<dyn Clock>, limits: FlowLimits) -> Self {
         let kept = Arc::new(Kept::default());
-        let replica = Replica::new(Options::new(ServerId(1), 1), State::new());
+        let replica = Replica::new(Options::new(ServerId(1), Boot(1)), State::new());
         let proposals: Arc<dyn Proposals> = Arc::clone(&kept) as _;
         let host = Host::new(replica, clock, proposals, limits);
-        host.input(Input::Role { role: Role::Leader, term: 1 });
+        host.input(Input::Role { role: Role::Leader, term: Some(Term(1)) });
         Self { host, kept }
     }
 
     /// Applies what is proposed.
     fn commit(&self) {
         let commands = std::mem::take(&mut *self.kept.commands.lock().unwrap());
-        let origin = Origin { server: ServerId(1), boot: 1, stream: 1 };
-        self.host.commit_many([(1, Batch { origin, now_ms: 1, commands }.encode())]);
+        let origin = Origin { server: ServerId(1), boot: Boot(1), stream: 1 };
+        self.host.commit_many([(Term(1), Batch { origin, now_ms: 1, commands }.encode())]);
     }
 
     fn connect(&self) -> (ConnectionId, Arc<Outbox>) {
@@ -306,12 +306,12 @@ fn an_entry_that_cannot_be_read_ends_the_service() {
     let bench = Bench::new();
     let (connection, outbox) = bench.connect();
     assert!(bench.host.serving());
-    bench.host.commit_many([(1, Bytes::from_static(b"of a later version"))]);
+    bench.host.commit_many([(Term(1), Bytes::from_static(b"of a later version"))]);
     let why = bench.host.failure().borrow().clone().expect("it has failed");
     assert!(why.contains("cannot be read"), "{why}");
     assert_eq!(bench.host.requests(connection, &mut VecDeque::new()), Admission::Closed);
     assert!(!bench.host.serving());
-    bench.host.input(Input::Role { role: Role::Leader, term: 2 });
+    bench.host.input(Input::Role { role: Role::Leader, term: Some(Term(2)) });
     bench.host.input(Input::Tick);
     assert!(!bench.host.serving(), "not even with a role to serve in");
     let before = bench.host.digest();

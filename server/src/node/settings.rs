@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{info, warn};
-use zoolet_replica::Policy;
+use zoolet_replica::{Boot, Policy};
 use zoolet_storage::{DirectorySizes, Disk, WalOptions, WatchedDisk};
 
 use crate::config::{self, MemberRole, ServerConfig};
@@ -120,7 +120,7 @@ pub(super) fn raft_options(
     }
 }
 
-pub(super) fn replica_options(config: &ServerConfig, boot: u64) -> zoolet_replica::Options {
+pub(super) fn replica_options(config: &ServerConfig, boot: Boot) -> zoolet_replica::Options {
     let session_ms = |ms: u32| i32::try_from(ms).unwrap_or(i32::MAX);
     zoolet_replica::Options {
         tick_ms: u64::from(config.ensemble.tick_time_ms),

@@ -20,7 +20,7 @@ use super::state_machine::{StateMachine, WrittenSnapshot};
 use super::types::{Body, Callback, LogId, TypeConfig, log_id, plain_membership, position_of};
 use crate::consensus::{
     Append, Applier, Consensus, Follower, LaterAnswer, LeaderVote, Leadership, MemberNode,
-    MembershipChange, ProposalOutcome, RaftView,
+    MembershipChange, ProposalOutcome, RaftView, Term,
 };
 use crate::fatal::Fatal;
 use crate::peer::Links;
@@ -136,7 +136,7 @@ impl Publisher {
         loop {
             let failure = {
                 let metrics = metrics.borrow_watched();
-                let term = metrics.current_term;
+                let term = Term(metrics.current_term);
                 let leadership = metrics.current_leader.map(|leader| Leadership { leader, term });
                 publish(&self.leadership, leadership);
                 publish(
@@ -202,14 +202,14 @@ impl Consensus for OpenRaft {
     fn propose(
         &self,
         batch: Bytes,
-        term: Option<u64>,
+        term: Option<Term>,
         outcome: ProposalOutcome,
     ) -> BoxFuture<'_, bool> {
         let outcome = Callback(Box::new(move |result: Result<_, _>| outcome(result.is_ok())));
         let write = self.raft.write(Body(batch)).responder(outcome);
         Box::pin(async move {
             match term {
-                Some(term) => write.with_leader(log_id(term, 0).leader_id).await.is_ok(),
+                Some(term) => write.with_leader(log_id(term.0, 0).leader_id).await.is_ok(),
                 None => write.await.is_ok(),
             }
         })
@@ -273,7 +273,7 @@ impl Consensus for OpenRaft {
         let entries = request.entries.iter().map(|entry| &entry.log_id);
         let positions = request.prev_log_id.as_ref().into_iter().chain(entries).map(position_of);
         Ok(Append {
-            term: request.vote.leader_id.term,
+            term: Term(request.vote.leader_id.term),
             suspects_quorum,
             positions: positions.collect(),
             take: Box::new(move || {
@@ -332,7 +332,7 @@ fn view_of(metrics: &RaftMetrics<TypeConfig>) -> RaftView {
         replication.iter().map(follower).collect()
     });
     RaftView {
-        term: metrics.current_term,
+        term: Term(metrics.current_term),
         leader: metrics.current_leader,
         membership: plain_membership(&metrics.membership_config),
         last_log: metrics.last_log_index,

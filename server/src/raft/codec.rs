@@ -129,7 +129,10 @@ impl Reader {
 
 pub(super) fn vote_of(vote: LeaderVote) -> Vote {
     let LeaderVote { term, leader, is_committed } = vote;
-    Vote { leader_id: leader_id_std::LeaderId { term, voted_for: leader }, committed: is_committed }
+    Vote {
+        leader_id: leader_id_std::LeaderId { term: term.0, voted_for: leader },
+        committed: is_committed,
+    }
 }
 
 /// The address, and on a second line what a change of the ensemble has added.

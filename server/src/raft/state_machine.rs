@@ -15,7 +15,7 @@ use super::codec::{self, meta_of};
 use super::types::{
     LogId, SnapshotMeta, StoredMembership, TypeConfig, log_id, position_of, term_of,
 };
-use crate::consensus::{Applier, MemberNode};
+use crate::consensus::{Applier, MemberNode, Term};
 use crate::snapshots::{Snapshots, StateSnapshot};
 
 /// The most entries that are handed over at once. Clients have their turn in between.
@@ -79,7 +79,7 @@ impl StateMachine {
             last = Some(entry.log_id);
             match entry.payload {
                 EntryPayload::Blank => {}
-                EntryPayload::Normal(body) => batches.push((term_of(&entry.log_id), body.0)),
+                EntryPayload::Normal(body) => batches.push((Term(term_of(&entry.log_id)), body.0)),
                 EntryPayload::Membership(membership) => {
                     if !planted!("membership-not-applied") {
                         self.membership = StoredMembership::new(last, membership);

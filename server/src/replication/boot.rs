@@ -6,6 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use crc32c::crc32c;
+use zoolet_replica::Boot;
 use zoolet_storage::{Disk, StorageError};
 
 /// The version of the file's format: version, number (8), CRC32C of both (4).
@@ -19,23 +20,23 @@ const FILE_BYTES_MAX: u64 = 64;
 
 /// Takes the number of this start: the wall clock in milliseconds, or one more than the last
 /// start's. It is durable when this returns.
-pub(super) fn next(disk: &dyn Disk, directory: &Path, wall_ms: i64) -> Result<u64, StorageError> {
+pub(super) fn next(disk: &dyn Disk, directory: &Path, wall_ms: i64) -> Result<Boot, StorageError> {
     let path = directory.join("boot");
     let last = last(disk, &path)?;
     let after = last.checked_add(1);
     let after =
         after.ok_or_else(|| StorageError::corrupt(&path, 1, "no number follows its own"))?;
-    let boot = u64::try_from(wall_ms).unwrap_or(0).max(after);
+    let boot = Boot(u64::try_from(wall_ms).unwrap_or(0).max(after));
     save(disk, directory, boot)?;
     Ok(boot)
 }
 
 /// Writes the number of the start that this one goes on as. It is durable when this returns.
-pub(super) fn save(disk: &dyn Disk, directory: &Path, boot: u64) -> Result<(), StorageError> {
+pub(super) fn save(disk: &dyn Disk, directory: &Path, boot: Boot) -> Result<(), StorageError> {
     let path = directory.join("boot");
     let temporary = path.with_extension("tmp");
     let file = disk.create(&temporary).map_err(StorageError::io("create", &temporary))?;
-    file.write_all_at(&encode(boot), 0).map_err(StorageError::io("write", &temporary))?;
+    file.write_all_at(&encode(boot.0), 0).map_err(StorageError::io("write", &temporary))?;
     file.sync_data().map_err(StorageError::io("sync", &temporary))?;
     disk.rename(&temporary, &path).map_err(StorageError::io("rename", &temporary))?;
     disk.sync_dir(directory).map_err(StorageError::io("sync", directory))

@@ -8,6 +8,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use zoolet_replica::Term;
 use zoolet_storage::Wal;
 
 use super::members::is_outsider;
@@ -29,13 +30,13 @@ pub struct EntrySizes {
 #[derive(Debug, Default)]
 struct Lead {
     /// The term in which it leads, and since when.
-    since: Option<(u64, Instant)>,
+    since: Option<(Term, Instant)>,
     proposed: Option<EntrySizes>,
 }
 
 impl Lead {
     /// Notes the term in which this server leads.
-    fn leads(&mut self, term: Option<u64>) {
+    fn leads(&mut self, term: Option<Term>) {
         if self.since.map(|(known, _)| known) != term {
             *self = Self { since: term.map(|term| (term, Instant::now())), proposed: None };
         }
@@ -129,20 +130,21 @@ impl RaftHandle {
     /// others may already listen to another.
     pub(super) fn give_up(&self) {
         if let Some(known) = self.leadership().filter(|known| known.leader == self.node()) {
-            self.given_up.store(known.term, Ordering::Relaxed);
+            self.given_up.store(known.term.0, Ordering::Relaxed);
         }
     }
 
-    /// Returns the last term in which this server led and gave that up; zero for none.
-    pub(super) fn given_up(&self) -> u64 {
-        self.given_up.load(Ordering::Relaxed)
+    /// Returns the last term in which this server led and gave that up.
+    pub(super) fn given_up(&self) -> Option<Term> {
+        let term = self.given_up.load(Ordering::Relaxed);
+        (term > 0).then_some(Term(term))
     }
 
     /// Proposes a batch, and notes its size. See [`Consensus::propose`].
     pub(super) async fn propose(
         &self,
         batch: Bytes,
-        term: Option<u64>,
+        term: Option<Term>,
         outcome: ProposalOutcome,
     ) -> bool {
         locked(&self.lead).proposes(batch.len());
@@ -171,16 +173,16 @@ mod tests {
     #[test]
     fn a_leader_counts_from_its_election() {
         let mut lead = Lead::default();
-        lead.leads(Some(3));
+        lead.leads(Some(Term(3)));
         for bytes in [50, 7, 90, 20] {
             lead.proposes(bytes);
         }
         assert_eq!(lead.proposed, Some(EntrySizes { last: 20, min: 7, max: 90 }));
-        lead.leads(Some(3));
+        lead.leads(Some(Term(3)));
         assert!(lead.proposed.is_some() && lead.since.is_some(), "the same lead");
-        lead.leads(Some(5));
+        lead.leads(Some(Term(5)));
         assert_eq!(lead.proposed, None);
-        assert_eq!(lead.since.map(|(term, _)| term), Some(5));
+        assert_eq!(lead.since.map(|(term, _)| term), Some(Term(5)));
         lead.leads(None);
         assert!(lead.since.is_none());
     }

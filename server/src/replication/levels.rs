@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::future::join_all;
 use tokio::time::{MissedTickBehavior, interval, timeout};
-use zoolet_replica::{FeatureLevel, Input};
+use zoolet_replica::{FeatureLevel, Input, Term};
 
 use super::handle::RaftHandle;
 use super::machine::Machine;
@@ -35,7 +35,7 @@ pub(super) struct Ceiling(Arc<Mutex<Limit>>);
 
 #[derive(Clone, Copy, Debug)]
 struct Limit {
-    term: u64,
+    term: Term,
     level: FeatureLevel,
 }
 
@@ -47,12 +47,12 @@ pub(super) enum LevelAdmission {
     /// In any: all servers have the first level.
     AnyTerm,
     /// In this one alone.
-    Term(u64),
+    Term(Term),
 }
 
 impl Ceiling {
     pub(super) fn new() -> Self {
-        Self(Arc::new(Mutex::new(Limit { term: 0, level: FeatureLevel::FIRST })))
+        Self(Arc::new(Mutex::new(Limit { term: Term::default(), level: FeatureLevel::FIRST })))
     }
 
     pub(super) fn admits(&self, level: FeatureLevel) -> LevelAdmission {
@@ -66,7 +66,7 @@ impl Ceiling {
         }
     }
 
-    fn set(&self, term: u64, level: FeatureLevel) {
+    fn set(&self, term: Term, level: FeatureLevel) {
         *self.lock() = Limit { term, level };
     }
 
@@ -89,7 +89,7 @@ pub(super) struct LevelKeeper {
 #[derive(Clone, Copy, Debug, Default)]
 struct Led {
     /// The term in which it has applied what was committed before it.
-    term: Option<u64>,
+    term: Option<Term>,
     /// A lower level that it has proposed and not applied yet.
     pending: Option<FeatureLevel>,
 }
@@ -114,7 +114,7 @@ impl LevelKeeper {
             match own.map(|now| now.term) {
                 None => {
                     led = Led::default();
-                    self.ceiling.set(0, FeatureLevel::FIRST);
+                    self.ceiling.set(Term::default(), FeatureLevel::FIRST);
                 }
                 Some(term) => self.lead(&mut led, term).await,
             }
@@ -126,7 +126,7 @@ impl LevelKeeper {
         }
     }
 
-    async fn lead(&mut self, led: &mut Led, term: u64) {
+    async fn lead(&mut self, led: &mut Led, term: Term) {
         if led.term != Some(term) {
             *led = Led::default();
             self.ceiling.set(term, FeatureLevel::FIRST);
@@ -201,9 +201,9 @@ mod tests {
         let above = FeatureLevel(FeatureLevel::FIRST.0 + 1);
         assert_eq!(ceiling.admits(FeatureLevel::FIRST), LevelAdmission::AnyTerm);
         assert_eq!(ceiling.admits(above), LevelAdmission::Refused);
-        ceiling.set(5, above);
+        ceiling.set(Term(5), above);
         assert_eq!(ceiling.admits(FeatureLevel::FIRST), LevelAdmission::AnyTerm);
-        assert_eq!(ceiling.admits(above), LevelAdmission::Term(5));
+        assert_eq!(ceiling.admits(above), LevelAdmission::Term(Term(5)));
         assert_eq!(ceiling.admits(FeatureLevel(above.0 + 1)), LevelAdmission::Refused);
     }
 }

@@ -6,7 +6,7 @@ use std::io;
 use bytes::Bytes;
 use zoolet_jute::{Id, SessionId};
 use zoolet_replica::state::Admitted;
-use zoolet_replica::{Input, Levels};
+use zoolet_replica::{Boot, Input, Levels, Term};
 
 use crate::host::ConfigView;
 use crate::snapshots::{Chunks, Staged, StateSnapshot};
@@ -15,14 +15,14 @@ use crate::snapshots::{Chunks, Staged, StateSnapshot};
 pub trait Machine: Debug + Send + Sync + 'static {
     /// The next batches of the log, each with the term of its leader. Returns how far this server's
     /// commands are admitted then.
-    fn commit_many(&self, batches: Vec<(u64, Bytes)>) -> Admitted;
+    fn commit_many(&self, batches: Vec<(Term, Bytes)>) -> Admitted;
 
     /// How far this server's commands are admitted by the state.
     fn admitted(&self) -> Admitted;
 
     /// This server goes on under a number of a start that no earlier one has had. If that is another
     /// number than before, its commands so far are lost. Returns the number of the last of them.
-    fn started(&self, boot: u64) -> u64;
+    fn started(&self, boot: Boot) -> u64;
 
     /// The feature levels that are agreed and offered.
     fn levels(&self) -> Levels;

@@ -51,7 +51,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::JoinSet;
-use zoolet_replica::Role;
+use zoolet_replica::{Boot, Role};
 use zoolet_storage::{LogPosition, Wal};
 
 use self::applier::MachineApplier;
@@ -80,7 +80,7 @@ pub use self::status::{Status, StatusSource};
 #[derive(Debug)]
 pub struct Opened {
     options: ReplicationOptions,
-    boot: u64,
+    boot: Boot,
     wal: Wal,
     snapshots: Snapshots,
     proposer: Arc<Proposer>,
@@ -91,7 +91,7 @@ pub struct Opened {
 
 impl Opened {
     /// The number of this start.
-    pub fn boot(&self) -> u64 {
+    pub fn boot(&self) -> Boot {
         self.boot
     }
 

@@ -21,7 +21,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 use zoolet_replica::state::Admitted;
-use zoolet_replica::{Batch, FeatureLevel, Input, Origin};
+use zoolet_replica::{Batch, Boot, FeatureLevel, Input, Origin};
 use zoolet_storage::{Disk, StorageError};
 
 use super::blocking::blocking;
@@ -80,7 +80,7 @@ pub(super) struct ProposalDriver {
 /// The state of the driver between two rounds.
 #[derive(Debug)]
 struct ProposalStream {
-    boot: u64,
+    boot: Boot,
     stream: u64,
     /// A batch of this stream was applied. Before that, only one may be under way: the fence
     /// takes any batch as a stream's first.
@@ -224,9 +224,9 @@ impl ProposalDriver {
         let boot = admitted.next_boot();
         tracing::warn!(
             server = %self.proposer.server,
-            number = stream.boot,
-            known = admitted.boot,
-            new = boot,
+            number = stream.boot.0,
+            known = admitted.boot.0,
+            new = boot.0,
             "the number of this start is lower than that of an earlier one: the clock was set back \
              or the disk was replaced; going on with a higher number"
         );
@@ -234,7 +234,7 @@ impl ProposalDriver {
         // A number that may not be durable must not be used.
         blocking("number of the start", move || boot::save(&*disk, &directory, boot)).await?;
         self.lose(stream, "the number of this start was too low");
-        self.proposer.boot.store(boot, Ordering::Relaxed);
+        self.proposer.boot.store(boot.0, Ordering::Relaxed);
         let through = self.machine.started(boot);
         let mut queue = self.proposer.lock_queue();
         queue.drop_through(through);
@@ -331,7 +331,7 @@ impl ProposalStream {
     /// Whether this start's number is not above that of the one that the fence knows of. One that is
     /// above, but not by enough, could give ids of sessions again.
     fn is_too_low(&self, admitted: Admitted) -> bool {
-        admitted.boot > 0 && self.boot < admitted.next_boot()
+        admitted.boot > Boot::default() && self.boot < admitted.next_boot()
     }
 
     /// Everything is to be proposed again, from `not_before` on.

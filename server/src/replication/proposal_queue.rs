@@ -123,6 +123,7 @@ impl Queue {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+    use zoolet_replica::Boot;
 
     use zoolet_jute::Xid;
     use zoolet_replica::{Op, Origin, Policy, ServerId};
@@ -177,14 +178,14 @@ mod tests {
     fn a_batch_behind_a_missing_one_is_a_gap_and_a_copy_is_not() {
         let heads = |firsts: &[(u64, u64)]| {
             let head = |&(stream, first): &(u64, u64)| {
-                let origin = Origin { server: ServerId(1), boot: 7, stream };
+                let origin = Origin { server: ServerId(1), boot: Boot(7), stream };
                 BatchHead { origin, first, count: 2 }
             };
             firsts.iter().map(head).collect::<Vec<_>>()
         };
         let gap = |firsts: &[(u64, u64)], stream, last| {
             let mut seen = Seen::default();
-            seen.apply(heads(firsts).into_iter(), Admitted { boot: 7, stream, last });
+            seen.apply(heads(firsts).into_iter(), Admitted { boot: Boot(7), stream, last });
             seen.gap
         };
         assert!(!gap(&[(1, 1)], 1, 2));

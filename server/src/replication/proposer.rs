@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::sync::Notify;
 use zoolet_jute::{Id, ReconfigRequest, SessionId};
 use zoolet_replica::state::Admitted;
-use zoolet_replica::{Batch, BatchHead, Command, ServerId};
+use zoolet_replica::{Batch, BatchHead, Boot, Command, ServerId};
 
 use super::options::BatchLimits;
 use super::proposal_queue::{Queue, Seen, Waiting};
@@ -35,16 +35,16 @@ pub struct Proposer {
 }
 
 impl Proposer {
-    pub fn new(server: ServerId, boot: u64) -> Self {
+    pub fn new(server: ServerId, boot: Boot) -> Self {
         let [wake, wake_sync, wake_touch, wake_reconfig] = std::array::from_fn(|_| Notify::new());
         let (queue, queued_bytes, seen) = Default::default();
-        let boot = AtomicU64::new(boot);
+        let boot = AtomicU64::new(boot.0);
         Self { server, boot, queue, queued_bytes, seen, wake, wake_sync, wake_touch, wake_reconfig }
     }
 
     /// The number of the start as which this server goes on.
-    pub fn boot(&self) -> u64 {
-        self.boot.load(Ordering::Relaxed)
+    pub fn boot(&self) -> Boot {
+        Boot(self.boot.load(Ordering::Relaxed))
     }
 
     /// Takes note of batches that the log had for the state, and of this server's row of the fence

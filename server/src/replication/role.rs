@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use tokio::time::Instant;
-use zoolet_replica::Role;
+use zoolet_replica::{Role, Term};
 
 use super::options::Timing;
 use crate::consensus::Leadership;
@@ -40,9 +40,9 @@ pub(super) struct Observations {
     /// As leader: the time since the last message that a majority has answered was sent.
     pub quorum_silent_for: Option<Duration>,
     /// The term of the last entry that it has applied.
-    pub applied_term: Option<u64>,
+    pub applied_term: Option<Term>,
     /// The last term in which it led and gave that up.
-    pub given_up: Option<u64>,
+    pub given_up: Option<Term>,
     /// Whether its state differs from the majority's.
     pub has_diverged: bool,
     /// Whether it has just applied all that was committed when it asked, and its state was compared.
@@ -73,7 +73,7 @@ pub(super) struct Decision {
     /// ensemble serves read-only ones.
     pub role: Role,
     /// The term in which it leads, if it does.
-    pub term: Option<u64>,
+    pub term: Option<Term>,
     /// Whether it belongs to the ensemble.
     pub is_member: bool,
     /// Whether it must stop serving for good, because of its state.
@@ -110,7 +110,7 @@ pub(super) struct RoleState {
     /// The role that was decided last.
     role: Role,
     /// The term in which it leads, and since when it knows.
-    leads: Option<(u64, Instant)>,
+    leads: Option<(Term, Instant)>,
     /// Since when it leads without replies of a majority.
     doubts: Option<Instant>,
     stall: Option<Stall>,
@@ -175,7 +175,7 @@ impl RoleState {
             || seen.quorum_silent_for.is_some_and(|silent| silent < self.timing.silence_max())
     }
 
-    fn as_leader(&self, term: u64, seen: &Observations) -> Role {
+    fn as_leader(&self, term: Term, seen: &Observations) -> Role {
         // The first entry of its term brings all that earlier leaders have committed.
         let is_current = seen.applied_term == Some(term);
         let leads_on = self.has_quorum(seen) && seen.given_up != Some(term);
@@ -266,7 +266,7 @@ mod tests {
                 is_voter: true,
                 leader_silent_for: Some(Duration::ZERO),
                 quorum_silent_for: Some(Duration::ZERO),
-                applied_term: Some(3),
+                applied_term: Some(Term(3)),
                 ..Observations::default()
             };
             Self { state: RoleState::new(timing), now: Instant::now(), seen }
@@ -274,7 +274,7 @@ mod tests {
 
         fn led_by(leader: u64) -> Self {
             let mut script = Self::new();
-            script.seen.leadership = Some(Leadership { leader, term: 3 });
+            script.seen.leadership = Some(Leadership { leader, term: Term(3) });
             script
         }
 
@@ -337,14 +337,14 @@ mod tests {
     #[test]
     fn a_leader_serves_once_it_has_applied_an_entry_of_its_term() {
         let mut script = Script::led_by(NODE);
-        script.seen.applied_term = Some(2);
+        script.seen.applied_term = Some(Term(2));
         let decision = script.step();
         assert_eq!((decision.role, decision.term), (Role::Looking, None));
-        script.seen.applied_term = Some(3);
+        script.seen.applied_term = Some(Term(3));
         let decision = script.step();
-        assert_eq!((decision.role, decision.term), (Role::Leader, Some(3)));
+        assert_eq!((decision.role, decision.term), (Role::Leader, Some(Term(3))));
         // It serves no longer once it has given that term up.
-        script.seen.given_up = Some(3);
+        script.seen.given_up = Some(Term(3));
         assert_eq!(script.step().role, Role::Looking);
     }
 
@@ -352,10 +352,10 @@ mod tests {
     #[test]
     fn leading_again_is_another_term() {
         let mut script = Script::leader();
-        script.seen.leadership = Some(Leadership { leader: NODE, term: 5 });
-        script.seen.applied_term = Some(5);
+        script.seen.leadership = Some(Leadership { leader: NODE, term: Term(5) });
+        script.seen.applied_term = Some(Term(5));
         let decision = script.step();
-        assert_eq!((decision.role, decision.term), (Role::Leader, Some(5)));
+        assert_eq!((decision.role, decision.term), (Role::Leader, Some(Term(5))));
     }
 
     #[test]
@@ -413,7 +413,7 @@ mod tests {
         let pause = script.timing().election_max;
         assert_eq!(script.after(pause / 2).hand_over, None);
         assert_eq!(script.after(pause / 2).hand_over, Some(HandOver::Diverged));
-        script.seen.leadership = Some(Leadership { leader: OTHER, term: 4 });
+        script.seen.leadership = Some(Leadership { leader: OTHER, term: Term(4) });
         assert_eq!(script.after(pause).hand_over, None, "it leads no longer");
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
-use zoolet_replica::Batch;
+use zoolet_replica::{Batch, Term};
 use zoolet_storage::{LogPosition, SnapshotName, SnapshotWriter, Wal};
 
 use super::blocking::blocking;
@@ -169,8 +169,8 @@ impl RpcServer {
         }
         let (handle, heard) = (self.handle.clone(), Arc::clone(&self.heard));
         Ok(Box::pin(async move {
-            let known = handle.leadership().map_or(0, |known| known.term);
-            if !suspects_quorum && term >= known {
+            let known = handle.leadership().map(|known| known.term);
+            if !suspects_quorum && Some(term) >= known {
                 heard.renew();
             }
             take().await
@@ -217,7 +217,7 @@ impl RpcServer {
 
     /// The batch has its place when this returns. The answer is 1 if it was committed under this
     /// leader; anything else and the peer proposes it again.
-    async fn propose(&self, batch: Bytes, term: Option<u64>) -> LaterAnswer {
+    async fn propose(&self, batch: Bytes, term: Option<Term>) -> LaterAnswer {
         let (done, committed) = oneshot::channel();
         let outcome = Box::new(move |is_committed| {
             // The peer's connection may be gone.

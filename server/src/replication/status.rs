@@ -114,7 +114,7 @@ impl Status {
         let members = membership.nodes.iter().filter(|(_, member)| !is_outsider(member));
         let others = members.map(|(node, _)| node);
         Self {
-            term: view.term,
+            term: view.term.0,
             leader: view.leader.map(server_of),
             role,
             is_voter: voters.contains(&handle.node()),

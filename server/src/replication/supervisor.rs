@@ -6,7 +6,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::watch;
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout};
-use zoolet_replica::{Input, Role};
+use zoolet_replica::{Input, Role, Term};
 use zoolet_storage::{LogPosition, Wal};
 
 use super::comparer::Comparer;
@@ -158,8 +158,8 @@ impl Supervisor {
             is_removed: self.signals.removed_at() > view.membership.index(),
             leader_silent_for: self.heard.silent_for(),
             quorum_silent_for: view.quorum_silent_for,
-            applied_term: self.applied.borrow().map(|last| last.term),
-            given_up: Some(self.handle.given_up()).filter(|term| *term > 0),
+            applied_term: self.applied.borrow().map(|last| Term(last.term)),
+            given_up: self.handle.given_up(),
             has_diverged: self.comparer.divergence.is_found(),
             has_caught_up,
             disk_busy_with: self.wal.batches_before_waiting(),
@@ -170,8 +170,8 @@ impl Supervisor {
     /// Makes what was decided so, where it differs from what was decided before.
     fn carry_out(&self, before: &Decision, now: &Decision) {
         if (before.role, before.term) != (now.role, now.term) {
-            tracing::info!(from = ?before.role, to = ?now.role, term = now.term, "role");
-            self.machine.input(Input::Role { role: now.role, term: now.term.unwrap_or(0) });
+            tracing::info!(from = ?before.role, to = ?now.role, term = now.term.map(|term| term.0), "role");
+            self.machine.input(Input::Role { role: now.role, term: now.term });
             self.role.send_replace(now.role);
         }
         if now.is_halted && !before.is_halted {

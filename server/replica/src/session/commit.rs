@@ -7,12 +7,12 @@ use crate::progress::{Applying, Current};
 use crate::proposals::ProposalOwner;
 use crate::state::{Change, Owner, State};
 use crate::watch::Jump;
-use crate::{Batch, ConnectionId, DecodedEntry, Output, Replica, Role, Stamp};
+use crate::{Batch, ConnectionId, DecodedEntry, Output, Replica, Role, Stamp, Term};
 
 type CommandResult = Result<Reply, ErrorCode>;
 
 impl Replica {
-    pub(crate) fn on_commit(&mut self, term: u64, entry: DecodedEntry, out: &mut Vec<Output>) {
+    pub(crate) fn on_commit(&mut self, term: Term, entry: DecodedEntry, out: &mut Vec<Output>) {
         let DecodedEntry { batch, length, first_bytes } = entry;
         let Batch { origin, now_ms, commands } = match batch {
             Ok(batch) => batch,

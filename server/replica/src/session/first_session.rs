@@ -8,5 +8,5 @@ use crate::Options;
 /// low 16 bits leave room for as many sessions as can begin before the next start.
 pub(crate) fn first_session(options: &Options) -> SessionId {
     let server = u64::from(options.server.0) << 56;
-    SessionId((server | options.boot << 24 >> 8).cast_signed())
+    SessionId((server | options.boot.0 << 24 >> 8).cast_signed())
 }

@@ -8,7 +8,7 @@ use zoolet_jute::{SessionId, Zxid};
 use super::liveness::BACKGROUND_MAX;
 use crate::proposals::{CommandDraft, ProposalOwner};
 use crate::state::{ReapLimits, ReapPlace};
-use crate::{FeatureLevel, Op, Output, Replica, Role};
+use crate::{FeatureLevel, Op, Output, Replica, Role, Term};
 
 /// The most containers and znodes with a time to live that are looked at in one step: about a
 /// millisecond, for which all others wait.
@@ -26,7 +26,9 @@ pub(crate) struct Reaper {
 }
 
 impl Replica {
-    pub(crate) fn on_role(&mut self, role: Role, term: u64, out: &mut Vec<Output>) {
+    pub(crate) fn on_role(&mut self, role: Role, term: Option<Term>, out: &mut Vec<Output>) {
+        let leads = role == Role::Leader;
+        invariant!(leads == term.is_some(), "{:?} with the term {:?}", role, term);
         let before = (self.role, self.term);
         (self.role, self.term) = (role, term);
         // Who leads in another term than before has not led in between.
@@ -140,6 +142,7 @@ impl Replica {
     /// Writes `/zookeeper/config` once in a leadership, if it does not say what the configuration
     /// does.
     fn write_config(&mut self, out: &mut Vec<Output>) {
+        let Some(term) = self.term else { return };
         if std::mem::replace(&mut self.config_proposed, true) {
             return;
         }
@@ -149,15 +152,17 @@ impl Replica {
         let servers = written.rsplit_once("version=").map_or("", |(servers, _)| servers);
         if servers.trim_end() != text.trim_end() {
             let is_first = self.state.last_zxid() == Zxid(0);
-            let op = Op::SetConfig { term: self.term, text, is_first };
+            let op = Op::SetConfig { term, text, is_first };
             self.propose(ProposalOwner::Config, CommandDraft::own(SessionId::NONE, op), out);
         }
     }
 
     /// All servers have this feature level.
     pub(crate) fn on_level(&mut self, level: FeatureLevel, out: &mut Vec<Output>) {
-        if self.role == Role::Leader && self.state.level() != level {
-            let op = Op::SetLevel { level, term: self.term };
+        if let Some(term) = self.term
+            && self.state.level() != level
+        {
+            let op = Op::SetLevel { level, term };
             self.propose(ProposalOwner::Level, CommandDraft::own(SessionId::NONE, op), out);
         }
     }

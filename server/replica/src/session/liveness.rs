@@ -135,7 +135,7 @@ impl Replica {
         if self.now.mono_ms < self.expire_from_ms {
             return;
         }
-        let term = self.term;
+        let Some(term) = self.term else { return };
         let max = BACKGROUND_MAX.saturating_sub(self.proposals.background());
         for session in self.expiry.decide(self.now.mono_ms, max) {
             let Some(known) = self.state.session(session) else { continue };

@@ -208,7 +208,7 @@ impl State {
     fn digest_with(&self, tree: u64) -> u64 {
         let mut hash = Hasher::new(3).word(tree).word(self.sessions.digest());
         for (server, admitted) in self.filter.iter() {
-            hash = hash.word(u64::from(server.0)).word(admitted.boot);
+            hash = hash.word(u64::from(server.0)).word(admitted.boot.0);
             hash = hash.word(admitted.stream).word(admitted.last);
         }
         hash.word(u64::from(self.level.0)).signed(self.last_zxid.0).finish()

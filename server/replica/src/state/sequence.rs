@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use zoolet_jute::Zxid;
 
-use crate::{Origin, ServerId};
+use crate::{Boot, Origin, ServerId, Term};
 
 /// The largest epoch, so that a zxid is never negative.
 const EPOCH_MAX: u32 = i32::MAX as u32;
@@ -12,7 +12,7 @@ const EPOCH_MAX: u32 = i32::MAX as u32;
 /// The zxid behind `last` for a command that was put into the log in `term` (protocol §13.1). A
 /// leader hands over long before its counter is used up; if it should come to that, the counter
 /// carries into the epoch, so that zxids go on rising.
-pub(super) fn next_zxid(last: Zxid, term: u64) -> Zxid {
+pub(super) fn next_zxid(last: Zxid, term: Term) -> Zxid {
     let term = epoch_of(term);
     if term > last.epoch() {
         return Zxid::new(term, 1);
@@ -24,19 +24,19 @@ pub(super) fn next_zxid(last: Zxid, term: u64) -> Zxid {
 }
 
 /// The zxid of the first configuration, which Apache `ZooKeeper` gives to the beginning of a term.
-pub(super) fn first_zxid(term: u64) -> Zxid {
+pub(super) fn first_zxid(term: Term) -> Zxid {
     Zxid::new(epoch_of(term), 0)
 }
 
-fn epoch_of(term: u64) -> u32 {
-    u32::try_from(term).unwrap_or(EPOCH_MAX).min(EPOCH_MAX)
+fn epoch_of(term: Term) -> u32 {
+    u32::try_from(term.0).unwrap_or(EPOCH_MAX).min(EPOCH_MAX)
 }
 
 /// How far one server's commands were admitted: its row of the fence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Admitted {
     /// Its last start of which a command was admitted; zero before the first.
-    pub boot: u64,
+    pub boot: Boot,
     /// The last stream of that start.
     pub stream: u64,
     /// The number of the last command.
@@ -46,8 +46,8 @@ pub struct Admitted {
 impl Admitted {
     /// The lowest number that a later start may have. The ids of its sessions begin behind those of
     /// this one: a start has room for 2¹⁶, and cannot have begun more sessions than it had commands.
-    pub fn next_boot(self) -> u64 {
-        self.boot.saturating_add(1).saturating_add(self.last >> 16)
+    pub fn next_boot(self) -> Boot {
+        Boot(self.boot.0.saturating_add(1).saturating_add(self.last >> 16))
     }
 }
 

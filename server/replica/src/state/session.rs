@@ -9,7 +9,7 @@ use std::sync::Arc;
 use zoolet_jute::{ErrorCode, SessionId};
 
 use super::digest::Hasher;
-use crate::{Origin, ServerId};
+use crate::{Boot, Origin, ServerId};
 
 /// One start of one server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -17,7 +17,7 @@ pub struct Owner {
     /// The server.
     pub server: ServerId,
     /// Its start.
-    pub boot: u64,
+    pub boot: Boot,
 }
 
 impl From<Origin> for Owner {
@@ -61,7 +61,7 @@ fn digest(id: SessionId, session: &Session) -> u64 {
         .signed(i64::from(session.timeout_ms))
         .word(session.generation)
         .word(u64::from(session.owner.server.0))
-        .word(session.owner.boot)
+        .word(session.owner.boot.0)
         .word(session.attachment)
         .finish()
 }

@@ -25,7 +25,7 @@ use super::sequence::{Admitted, ReplayFilter};
 use super::session::{Owner, Session, Sessions};
 use super::tree::Tree;
 use super::znode::{Kind, Znode, ZnodeId};
-use crate::{FeatureLevel, ServerId};
+use crate::{Boot, FeatureLevel, ServerId};
 
 const SNAPSHOT_VERSION: u8 = 2;
 /// Pieces are about this long.
@@ -124,13 +124,13 @@ impl SnapshotView {
             out.put_i32(session.timeout_ms);
             out.put_u64(session.generation);
             out.put_u8(session.owner.server.0);
-            out.put_u64(session.owner.boot);
+            out.put_u64(session.owner.boot.0);
             out.put_u64(session.attachment);
         }
         out.put_u32(narrow(self.filter.iter().count()));
         for (server, admitted) in self.filter.iter() {
             out.put_u8(server.0);
-            out.put_u64(admitted.boot);
+            out.put_u64(admitted.boot.0);
             out.put_u64(admitted.stream);
             out.put_u64(admitted.last);
         }
@@ -279,7 +279,7 @@ where
         let timeout_ms = source.i32("timeout")?;
         let generation = source.u64("generation")?;
         let server = ServerId(source.u8("owner")?);
-        let owner = Owner { server, boot: source.u64("boot")? };
+        let owner = Owner { server, boot: Boot(source.u64("boot")?) };
         let attachment = source.u64("attachment")?;
         sessions.insert(id, Session { timeout_ms, generation, owner, attachment });
     }
@@ -294,7 +294,7 @@ where
     let mut filter = ReplayFilter::default();
     for _ in 0..source.u32("fence count")? {
         let server = ServerId(source.u8("fence")?);
-        let (boot, stream) = (source.u64("boot")?, source.u64("stream")?);
+        let (boot, stream) = (Boot(source.u64("boot")?), source.u64("stream")?);
         filter.insert(server, Admitted { boot, stream, last: source.u64("number")? });
     }
     Ok(filter)

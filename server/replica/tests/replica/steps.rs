@@ -8,7 +8,7 @@ use zoolet_jute::{
     PathVersionRequest, PathWatchRequest, Reply, Request, SessionId, SetDataRequest,
     SetWatchesRequest, Xid, Zxid,
 };
-use zoolet_replica::{ConnectionId, InFlight, Input, Output, ReplyTo, Role};
+use zoolet_replica::{ConnectionId, InFlight, Input, Output, ReplyTo, Role, Term};
 
 use crate::world::{World, handshake};
 
@@ -294,10 +294,10 @@ fn a_new_leader_grants_its_sessions_their_timeouts_in_steps() {
     let mut world = World::new(2, |_| {});
     let clients: Vec<_> = (0..3000).map(|_| connect(&mut world)).collect();
     world.stepwise = true;
-    world.step(0, Input::Role { role: Role::Looking, term: 0 });
+    world.step(0, Input::Role { role: Role::Looking, term: None });
     assert!(world.servers[0].replica.take_garbage().is_some(), "the deadlines are given away");
     world.out.clear();
-    world.step(0, Input::Role { role: Role::Leader, term: 2 });
+    world.step(0, Input::Role { role: Role::Leader, term: Some(Term(2)) });
     let due = |world: &World| {
         let sessions = (0..).map_while(|part| world.servers[0].replica.sessions(part)).flatten();
         sessions.filter(|known| known.expires_ms.is_some()).count()

@@ -6,11 +6,10 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 use zoolet_jute::{ConnectRequest, Request, SessionId, Xid, Zxid};
-use zoolet_replica::Now;
 use zoolet_replica::state::State;
 use zoolet_replica::{
-    BadRequest, Batch, Command, ConnectionId, DecodedEntry, InFlight, Input, Options, Origin,
-    Output, Replica, Role, ServerId,
+    BadRequest, Batch, Boot, Command, ConnectionId, DecodedEntry, InFlight, Input, Now, Options,
+    Origin, Output, Replica, Role, ServerId, Term,
 };
 
 /// The tick of all servers.
@@ -55,7 +54,7 @@ impl World {
     pub(crate) fn new(count: u8, adapt: impl Fn(&mut Options)) -> Self {
         let servers = (1..=count)
             .map(|id| {
-                let mut options = Options::new(ServerId(id), 0xb_d0bd_0000 >> 16);
+                let mut options = Options::new(ServerId(id), Boot(0xb_d0bd_0000 >> 16));
                 options.tick_ms = TICK_MS;
                 options.session_timeout_ms_min = 1000;
                 options.session_timeout_ms_max = 10_000;
@@ -109,7 +108,7 @@ impl World {
 
     /// Who leads does so in the current term.
     pub(crate) fn take_role(&mut self, server: usize, role: Role) {
-        let term = if role == Role::Leader { self.term } else { 0 };
+        let term = (role == Role::Leader).then_some(Term(self.term));
         self.step(server, Input::Role { role, term });
     }
 
@@ -156,7 +155,10 @@ impl World {
     pub(crate) fn apply(&mut self, server: usize) {
         while let Some((term, batch)) = self.log.get(self.servers[server].applied).cloned() {
             self.servers[server].applied += 1;
-            self.step(server, Input::Commit { term, entry: DecodedEntry::decode(batch) });
+            self.step(
+                server,
+                Input::Commit { term: Term(term), entry: DecodedEntry::decode(batch) },
+            );
         }
     }
 

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use zoolet_replica::ServerId;
+use zoolet_replica::{Boot, ServerId};
 use zoolet_storage::MemoryDisk;
 
 use super::*;
@@ -41,7 +41,7 @@ fn received(config: &ServerConfig) -> Vec<String> {
         format!("{:?}", raft_options(config, &seams(), None)),
         // A file that does not exist is named in the error.
         format!("{:?}", secret(config, &seams())),
-        format!("{:?}", replica_options(config, 1)),
+        format!("{:?}", replica_options(config, Boot(1))),
         format!("{:?}", host_limits(config)),
         format!("{:?}", leader_wanted_within(config)),
     ]);

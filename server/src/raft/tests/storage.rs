@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use crate::consensus::Term;
 use bytes::Bytes;
 use openraft::testing::log::{StoreBuilder, Suite};
 use openraft::{RaftLogReader, StorageError};
@@ -24,7 +25,7 @@ use crate::snapshots::{Chunks, Snapshots, Staged, StateSnapshot};
 struct EmptyState;
 
 impl Applier for EmptyState {
-    fn apply(&self, _: Vec<(u64, Bytes)>, _: LogPosition) {}
+    fn apply(&self, _: Vec<(Term, Bytes)>, _: LogPosition) {}
 
     fn is_checkpoint(&self, _: u64) -> bool {
         false

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::time::{Instant, sleep, timeout};
-use zoolet_replica::{Batch, Origin, Role, ServerId};
+use zoolet_replica::{Batch, Boot, Origin, Role, ServerId};
 
 use super::ensemble::{Ensemble, PATIENCE, command};
 use crate::consensus::Membership;
@@ -85,7 +85,7 @@ async fn a_leader_logs_nothing_that_cannot_be_read_or_is_in_another_servers_name
     let peer = (leader + 1) % 3;
     let origin = |at: usize| Origin {
         server: ServerId(u8::try_from(at + 1).unwrap()),
-        boot: 1 << 40,
+        boot: Boot(1 << 40),
         stream: 1,
     };
     let batch = |at, commands| Batch { origin: origin(at), now_ms: 0, commands }.encode();
@@ -113,5 +113,5 @@ async fn a_leader_logs_nothing_that_cannot_be_read_or_is_in_another_servers_name
     }
     super::cluster::check(&ensemble).await;
     let applied = ensemble.server(leader).machine.record().applied;
-    assert!(applied.iter().all(|(origin, _)| origin.boot < 1 << 40));
+    assert!(applied.iter().all(|(origin, _)| origin.boot < Boot(1 << 40)));
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout};
 use zoolet_jute::SessionId;
-use zoolet_replica::{Batch, Origin, Role, ServerId};
+use zoolet_replica::{Batch, Boot, Origin, Role, ServerId, Term};
 use zoolet_storage::Fault;
 
 use super::ensemble::{Ensemble, PATIENCE, Server, command};
@@ -23,7 +23,7 @@ pub(super) async fn check(ensemble: &Ensemble) {
         let applied = server.machine.record().applied;
         let mut last: BTreeMap<(u8, u64), (u64, u64)> = BTreeMap::new();
         for (origin, number) in &applied {
-            let row = last.entry((origin.server.0, origin.boot)).or_default();
+            let row = last.entry((origin.server.0, origin.boot.0)).or_default();
             assert!(
                 *row < (origin.stream, *number),
                 "server {at}: {origin:?} {number} after {row:?}"
@@ -49,7 +49,7 @@ async fn one_server_is_an_ensemble() {
     ensemble.ready().await;
     assert_eq!(ensemble.server(0).machine.record().applied.len(), 2000);
     let second_boot = ensemble.server(0).boot;
-    assert!(second_boot > 1, "each start has its number");
+    assert!(second_boot > Boot(1), "each start has its number");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -236,7 +236,7 @@ pub(super) async fn with_commands(count: u64) -> (Ensemble, usize) {
 async fn what_is_proposed_in_one_term_is_not_logged_in_another() {
     let mut ensemble = Ensemble::started(1, 0).await;
     let term = ensemble.server(0).raft.status().term;
-    let origin = Origin { server: ServerId(1), boot: 1 << 40, stream: 1 };
+    let origin = Origin { server: ServerId(1), boot: Boot(1 << 40), stream: 1 };
     let batch = Batch { origin, now_ms: 0, commands: vec![command(1)] }.encode();
     for (wanted, is_logged) in
         [(Some(term - 1), false), (Some(term + 1), false), (Some(term), true)]
@@ -246,7 +246,7 @@ async fn what_is_proposed_in_one_term_is_not_logged_in_another() {
             done.send(is_committed).unwrap();
         });
         let handle = ensemble.server(0).raft.handle.clone();
-        assert!(handle.propose(batch.clone(), wanted, callback).await);
+        assert!(handle.propose(batch.clone(), wanted.map(Term), callback).await);
         assert_eq!(timeout(PATIENCE, received).await.unwrap(), Ok(is_logged), "{wanted:?}");
     }
 }

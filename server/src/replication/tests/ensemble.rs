@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::time::{Instant, sleep, timeout};
 use zoolet_jute::{SessionId, Xid};
-use zoolet_replica::{Command, Op, Policy, Role, ServerId};
+use zoolet_replica::{Boot, Command, Op, Policy, Role, ServerId};
 use zoolet_storage::{Identity, MemoryDisk, WalOptions};
 
 use super::gate::{Gate, GatedDisk};
@@ -55,7 +55,7 @@ pub(super) struct Server {
     pub(super) fatal: Fatal,
     pub(super) machine: Arc<Recorder>,
     pub(super) proposer: Arc<Proposer>,
-    pub(super) boot: u64,
+    pub(super) boot: Boot,
     pub(super) proposed: u64,
 }
 

@@ -1,7 +1,7 @@
 //! The numbers of starts, when the fence knows of a higher one.
 
 use tokio::time::timeout;
-use zoolet_replica::{Batch, Origin};
+use zoolet_replica::{Batch, Boot, Origin};
 
 use super::cluster::check;
 use super::ensemble::{Ensemble, PATIENCE, command};
@@ -14,7 +14,7 @@ async fn a_leader_whose_number_is_overtaken_while_it_runs_goes_on_with_a_higher_
     let leader = ensemble.ready().await;
     ensemble.commit(leader, 50).await;
     let origin = ensemble.server(leader).machine.record().applied.last().unwrap().0;
-    let later = Origin { boot: origin.boot + 1000, ..origin };
+    let later = Origin { boot: Boot(origin.boot.0 + 1000), ..origin };
     // It may have begun 200,000 sessions, whose ids take the place of three more starts.
     let batch = Batch { origin: later, now_ms: 0, commands: vec![command(200_000)] };
     let done = Box::new(drop);
@@ -22,7 +22,7 @@ async fn a_leader_whose_number_is_overtaken_while_it_runs_goes_on_with_a_higher_
     let machine = ensemble.server(leader).machine.clone();
     let again = machine.until(|_, received| received.started.len() > 1);
     timeout(PATIENCE, again).await.expect("dropped batches are taken for applied ones");
-    let expected = later.boot + 1 + 3;
+    let expected = Boot(later.boot.0 + 1 + 3);
     assert_eq!(machine.received().started, [origin.boot, expected]);
     ensemble.commit(leader, 50).await;
     let applied = ensemble.server(leader).machine.record().applied;
@@ -49,7 +49,7 @@ async fn a_number_that_an_earlier_start_had_is_not_used_again() {
     let machine = ensemble.server(server).machine.clone();
     let started = machine.until(|_, received| !received.started.is_empty());
     timeout(PATIENCE, started).await.expect("it has not caught up");
-    assert_eq!(machine.received().started, [before + 1]);
+    assert_eq!(machine.received().started, [Boot(before.0 + 1)]);
     ensemble.commit(server, 20).await;
     assert_eq!(machine.received().lost, 0);
     assert_eq!(machine.record().applied.len(), 40);

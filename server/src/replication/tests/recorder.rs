@@ -9,7 +9,7 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::sync::watch;
 use zoolet_jute::{ErrorCode, Id, SessionId};
 use zoolet_replica::state::Admitted;
-use zoolet_replica::{Batch, FeatureLevel, Input, Levels, Origin, Role, Written};
+use zoolet_replica::{Batch, Boot, FeatureLevel, Input, Levels, Origin, Role, Term, Written};
 
 use super::gate::Gate;
 use crate::host::ConfigView;
@@ -61,7 +61,7 @@ pub(super) struct Received {
     pub(super) removed: u64,
     pub(super) diverged: u64,
     pub(super) restored: u64,
-    pub(super) started: Vec<u64>,
+    pub(super) started: Vec<Boot>,
     pub(super) roles: Vec<Role>,
     pub(super) reconfigured: Vec<(u64, Result<Option<Written>, ErrorCode>)>,
     pub(super) reconfig_lost: Vec<u64>,
@@ -131,8 +131,8 @@ impl Record {
         let first = batch.commands[0].number;
         let last = first + batch.commands.len() as u64 - 1;
         let row = self.fence.entry(server.0).or_default();
-        if (boot, stream) > (row.0, row.1) || *row == (boot, stream, first - 1) {
-            *row = (boot, stream, last);
+        if (boot, stream) > (Boot(row.0), row.1) || *row == (boot.0, stream, first - 1) {
+            *row = (boot.0, stream, last);
             let origin = batch.origin;
             self.applied.extend(batch.commands.iter().map(|command| (origin, command.number)));
         }
@@ -144,7 +144,7 @@ impl Record {
             let mut out = BytesMut::new();
             for (origin, number) in applied {
                 out.put_u8(origin.server.0);
-                out.put_u64(origin.boot);
+                out.put_u64(origin.boot.0);
                 out.put_u64(origin.stream);
                 out.put_u64(*number);
             }
@@ -161,9 +161,9 @@ impl Record {
         let mut record = Self::default();
         while bytes.has_remaining() {
             let server = zoolet_replica::ServerId(bytes.get_u8());
-            let origin = Origin { server, boot: bytes.get_u64(), stream: bytes.get_u64() };
+            let origin = Origin { server, boot: Boot(bytes.get_u64()), stream: bytes.get_u64() };
             let number = bytes.get_u64();
-            record.fence.insert(server.0, (origin.boot, origin.stream, number));
+            record.fence.insert(server.0, (origin.boot.0, origin.stream, number));
             record.applied.push((origin, number));
         }
         Ok(record)
@@ -171,7 +171,7 @@ impl Record {
 }
 
 impl Machine for Recorder {
-    fn commit_many(&self, batches: Vec<(u64, Bytes)>) -> Admitted {
+    fn commit_many(&self, batches: Vec<(Term, Bytes)>) -> Admitted {
         self.may_panic("commit_many");
         tokio::task::block_in_place(|| self.gate.pass());
         let mut record = self.record.lock().unwrap();
@@ -187,10 +187,10 @@ impl Machine for Recorder {
         let server = self.server.load(Ordering::Relaxed);
         let row = self.record.lock().unwrap().fence.get(&server).copied().unwrap_or_default();
         let (boot, stream, last) = row;
-        Admitted { boot, stream, last }
+        Admitted { boot: Boot(boot), stream, last }
     }
 
-    fn started(&self, boot: u64) -> u64 {
+    fn started(&self, boot: Boot) -> u64 {
         self.note(|received| received.started.push(boot));
         0
     }

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use zoolet_replica::Boot;
 use zoolet_storage::{
     DataDir, Disk, Entry, Identity, LogPosition, MemoryDisk, SnapshotName, SnapshotStore,
     StorageError, Wal, WalOptions,
@@ -140,9 +141,9 @@ fn a_start_number_that_is_damaged_is_not_used() {
     };
     let disk = MemoryDisk::new();
     disk.create_dir_all(Path::new("data")).unwrap();
-    assert_eq!(next(&disk, Path::new("data"), 300).unwrap(), 300);
+    assert_eq!(next(&disk, Path::new("data"), 300).unwrap(), Boot(300));
     let written = disk.image().contents(path).unwrap();
-    assert_eq!(with(&written).unwrap(), 301);
+    assert_eq!(with(&written).unwrap(), Boot(301));
     for offset in 0..written.len() {
         for bit in 0..8 {
             let mut flipped = written.clone();
@@ -153,7 +154,7 @@ fn a_start_number_that_is_damaged_is_not_used() {
     }
     // What was written before there was a checksum.
     let old = |number: u64| [&[1][..], &number.to_be_bytes()].concat();
-    assert_eq!(with(&old(300)).unwrap(), 301);
+    assert_eq!(with(&old(300)).unwrap(), Boot(301));
     let error = with(&old(u64::MAX)).unwrap_err();
     assert!(matches!(error, StorageError::Corrupt { .. }), "{error}");
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use zoolet_replica::ServerId;
+use zoolet_replica::{Boot, ServerId};
 use zoolet_storage::{Disk, MemoryDisk, StorageError, WalOptions};
 
 use super::ensemble::CONNECT_TIMEOUT;
@@ -19,10 +19,10 @@ fn a_later_start_has_the_larger_number_whatever_the_clock_says() {
     let disk = MemoryDisk::new();
     disk.create_dir_all(Path::new("data")).unwrap();
     let next = |wall_ms| boot::next(&disk, Path::new("data"), wall_ms).unwrap();
-    assert_eq!(next(1000), 1000);
-    assert_eq!(next(1000), 1001);
-    assert_eq!(next(-5), 1002);
-    assert_eq!(next(5000), 5000);
+    assert_eq!(next(1000), Boot(1000));
+    assert_eq!(next(1000), Boot(1001));
+    assert_eq!(next(-5), Boot(1002));
+    assert_eq!(next(5000), Boot(5000));
 }
 
 #[test]
@@ -30,10 +30,10 @@ fn a_number_is_not_used_before_it_is_durable() {
     for change in 1..=4 {
         let disk = MemoryDisk::with_faults();
         disk.create_dir_all(Path::new("data")).unwrap();
-        assert_eq!(boot::next(&disk, Path::new("data"), 10).unwrap(), 10);
+        assert_eq!(boot::next(&disk, Path::new("data"), 10).unwrap(), Boot(10));
         disk.fail_change(change, zoolet_storage::Fault::Io);
         assert!(boot::next(&disk, Path::new("data"), 0).is_err(), "change {change}");
-        assert!(boot::next(&disk, Path::new("data"), 0).unwrap() > 10, "change {change}");
+        assert!(boot::next(&disk, Path::new("data"), 0).unwrap() > Boot(10), "change {change}");
     }
 }
 

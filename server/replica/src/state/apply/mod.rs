@@ -14,20 +14,20 @@ mod set_data;
 
 use std::sync::Arc;
 
+use create::Create;
 use zoolet_jute::{ErrorCode, Id, PathVersionRequest, Reply, Request, SessionId, Zxid, perms};
 
 use super::change::{Change, Step};
 use super::tree::Tree;
 use super::znode::ZnodeId;
 use super::{State, access, path};
-use crate::{Command, Op, Origin, Policy, Stamp};
-use create::Create;
+use crate::{Command, Op, Origin, Policy, Stamp, Term};
 
 /// What an operation may know besides the state and its own arguments.
 #[derive(Clone, Debug)]
 pub(super) struct Context {
     /// The term of the leader that put the command into the log.
-    term: u64,
+    term: Term,
     zxid: Zxid,
     now_ms: i64,
     session: SessionId,
@@ -48,7 +48,7 @@ impl Context {
 
     /// Whether what a leader decided in `term` got into the log while it still led: its successor
     /// knows things that it did not.
-    fn check_term(&self, term: u64) -> Result<(), ErrorCode> {
+    fn check_term(&self, term: Term) -> Result<(), ErrorCode> {
         if self.term == term { Ok(()) } else { Err(ErrorCode::BadVersion) }
     }
 }

@@ -17,9 +17,9 @@ use zoolet_jute::{
 };
 
 use super::*;
-use crate::{Op, Policy, ServerId, Stamp};
+use crate::{Boot, Op, Policy, ServerId, Stamp, Term};
 
-pub(super) const ORIGIN: Origin = Origin { server: ServerId(1), boot: 7, stream: 0 };
+pub(super) const ORIGIN: Origin = Origin { server: ServerId(1), boot: Boot(7), stream: 0 };
 pub(super) const SESSION: SessionId = SessionId(0x0100_0000_0000_0001);
 
 /// A state with one session, and what its commands carry.
@@ -65,8 +65,11 @@ impl Bench {
     pub(super) fn run(&mut self, op: Op) -> Result<Reply, ErrorCode> {
         let before = self.state.tree.digest();
         let last = self.state.last_zxid();
-        let applied =
-            self.state.apply(Stamp { term: 1, now_ms: self.now_ms }, self.origin, self.command(op));
+        let applied = self.state.apply(
+            Stamp { term: Term(1), now_ms: self.now_ms },
+            self.origin,
+            self.command(op),
+        );
         assert_eq!(applied.zxid, self.state.last_zxid());
         assert!(applied.zxid > last);
         if applied.result.is_err() {

@@ -1,6 +1,5 @@
 //! Each operation's checks and effects, by section of the protocol.
 
-use super::*;
 use CreateMode::{
     Container, Ephemeral, EphemeralSequential, Persistent, PersistentSequential, PersistentWithTtl,
 };
@@ -8,6 +7,9 @@ use ErrorCode::{
     BadArguments, BadVersion, NoChildrenForEphemerals, NoNode, NodeExists, NotEmpty,
     ReconfigDisabled, RuntimeInconsistency, SessionExpired, SessionMoved, Unimplemented,
 };
+
+use super::*;
+use crate::{Boot, Term};
 
 #[test]
 fn a_fresh_state_has_the_built_in_znodes_protocol_6_2() {
@@ -326,14 +328,14 @@ fn sessions_open_move_and_end_protocol_7() {
     assert_eq!(bench.create("/x", Persistent), Err(SessionMoved));
     assert_eq!(bench.run(Op::CloseSession), Err(SessionMoved));
     bench.run(Op::ResumeSession { timeout_ms: 4000 }).expect("there");
-    let owner = Owner { server: ServerId(2), boot: 7 };
+    let owner = Owner { server: ServerId(2), boot: Boot(7) };
     assert_eq!(bench.changes, [Change::SessionResumed { session: SESSION, owner }]);
     let session = Session { timeout_ms: 4000, generation: 1, owner, attachment: 1 };
     assert_eq!(bench.state.session(SESSION), Some(&session));
     bench.create("/x", Persistent).expect("its own");
-    assert_eq!(bench.run(Op::ExpireSession { generation: 0, term: 1 }), Err(BadVersion));
-    assert_eq!(bench.run(Op::ExpireSession { generation: 1, term: 0 }), Err(BadVersion));
-    bench.run(Op::ExpireSession { generation: 1, term: 1 }).expect("due");
+    assert_eq!(bench.run(Op::ExpireSession { generation: 0, term: Term(1) }), Err(BadVersion));
+    assert_eq!(bench.run(Op::ExpireSession { generation: 1, term: Term(0) }), Err(BadVersion));
+    bench.run(Op::ExpireSession { generation: 1, term: Term(1) }).expect("due");
     let paths: Vec<_> = bench.changes.iter().map(|change| format!("{change:?}")).collect();
     let deleted = |path: &str| format!("Deleted {{ path: {path:?}");
     for (change, path) in paths.iter().zip(["/a", "/m", "/z"]) {
@@ -433,9 +435,9 @@ fn the_config_keeps_version_minus_one_protocol_15_4() {
     let mut bench = Bench::new();
     let text = "server.1=h:2888:3888:participant;2181".to_owned();
     let set = |term, text: &str| Op::SetConfig { term, text: text.to_owned(), is_first: false };
-    let older = set(0, "server.1=older:1:2");
+    let older = set(Term(0), "server.1=older:1:2");
     assert_eq!(bench.run(older), Err(BadVersion));
-    bench.run(set(1, &text)).expect("there");
+    bench.run(set(Term(1), &text)).expect("there");
     let version = format!("{:x}", bench.zxid().0);
     assert_eq!(bench.text("/zookeeper/config"), format!("{text}\nversion={version}"));
     let stat = bench.stat("/zookeeper/config");
@@ -459,7 +461,7 @@ fn the_config_keeps_version_minus_one_protocol_15_4() {
 
 #[test]
 fn zxids_rise_whatever_the_terms_are_protocol_13_1() {
-    let next = |last: Zxid, term: u64| sequence::next_zxid(last, term);
+    let next = |last: Zxid, term: u64| sequence::next_zxid(last, Term(term));
     assert_eq!(next(Zxid(0), 1), Zxid::new(1, 1));
     assert_eq!(next(Zxid::new(3, 9), 3), Zxid::new(3, 10));
     assert_eq!(next(Zxid::new(3, 9), 2), Zxid::new(3, 10));
@@ -474,16 +476,16 @@ fn zxids_rise_whatever_the_terms_are_protocol_13_1() {
 fn the_fence_admits_each_batch_once_and_in_order() {
     let mut state = State::new();
     let at = |boot, stream| Origin { server: ServerId(1), boot, stream };
-    assert!(state.admit(at(5, 0), 1, 3));
-    assert!(!state.admit(at(5, 0), 1, 3), "the same again");
-    assert!(!state.admit(at(5, 0), 5, 1), "one is missing");
-    assert!(state.admit(at(5, 0), 4, 1));
-    assert!(state.admit(at(5, 2), 9, 2), "a later stream starts where it likes");
-    assert!(!state.admit(at(5, 0), 5, 1), "an old stream is over");
-    assert!(!state.admit(at(4, 9), 11, 1), "an old start is over");
-    assert!(state.admit(at(6, 0), 1, 1));
-    assert!(!state.admit(at(6, 0), 2, 0), "nothing");
-    assert!(!state.admit(at(6, 1), u64::MAX, 2), "no such numbers");
-    assert!(state.admit(Origin { server: ServerId(2), ..at(1, 0) }, 1, 1));
+    assert!(state.admit(at(Boot(5), 0), 1, 3));
+    assert!(!state.admit(at(Boot(5), 0), 1, 3), "the same again");
+    assert!(!state.admit(at(Boot(5), 0), 5, 1), "one is missing");
+    assert!(state.admit(at(Boot(5), 0), 4, 1));
+    assert!(state.admit(at(Boot(5), 2), 9, 2), "a later stream starts where it likes");
+    assert!(!state.admit(at(Boot(5), 0), 5, 1), "an old stream is over");
+    assert!(!state.admit(at(Boot(4), 9), 11, 1), "an old start is over");
+    assert!(state.admit(at(Boot(6), 0), 1, 1));
+    assert!(!state.admit(at(Boot(6), 0), 2, 0), "nothing");
+    assert!(!state.admit(at(Boot(6), 1), u64::MAX, 2), "no such numbers");
+    assert!(state.admit(Origin { server: ServerId(2), ..at(Boot(1), 0) }, 1, 1));
     assert_eq!(state.last_zxid(), Zxid(0));
 }

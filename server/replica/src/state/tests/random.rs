@@ -1,10 +1,11 @@
 //! Random commands: the digest, snapshots and transactions hold whatever comes.
 
 use super::*;
+use crate::Term;
 
 /// What the leader adds to command `number`.
 fn stamp(term: u64, number: u64) -> Stamp {
-    Stamp { term, now_ms: i64::try_from(number).expect("small") }
+    Stamp { term: Term(term), now_ms: i64::try_from(number).expect("small") }
 }
 
 /// A small generator with a seed, the same everywhere.
@@ -98,9 +99,9 @@ impl Random {
         let op = match self.below(40) {
             0 => Op::CreateSession { timeout_ms: 100 },
             1 => Op::ResumeSession { timeout_ms: 200 },
-            2 => self.pick(&[Op::CloseSession, Op::ExpireSession { generation: 0, term: 1 }]),
+            2 => self.pick(&[Op::CloseSession, Op::ExpireSession { generation: 0, term: Term(1) }]),
             3 => Op::DeleteContainer { path: self.path() },
-            4 => Op::SetConfig { term: 1, text: self.path(), is_first: self.below(2) == 1 },
+            4 => Op::SetConfig { term: Term(1), text: self.path(), is_first: self.below(2) == 1 },
             _ => Op::Write(self.write()),
         };
         let identities =
@@ -227,7 +228,7 @@ fn no_committed_bytes_make_an_apply_panic() {
         state.admit(batch.origin, number, 1);
         for command in batch.commands {
             state.apply(
-                Stamp { term: random.below(3), now_ms: batch.now_ms },
+                Stamp { term: Term(random.below(3)), now_ms: batch.now_ms },
                 batch.origin,
                 command,
             );
