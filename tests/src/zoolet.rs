@@ -13,5 +13,5 @@ pub fn server_command() -> Result<Vec<OsString>, ToolError> {
 /// The `zoolet` of this build, or the one that `ZOOLET_BINARY` names, such as a release build to be
 /// measured.
 pub fn binary() -> Result<PathBuf, ToolError> {
-    tools::built_program("zoolet", "zoolet-server", "ZOOLET_BINARY")
+    tools::built_program("zoolet", "zoolet", "ZOOLET_BINARY")
 }

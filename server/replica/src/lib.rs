@@ -71,7 +71,7 @@ pub struct Replica {
     looking_since_ms: u64,
     last_step_ms: u64,
     connections: BTreeMap<ConnectionId, Client>,
-    // Invariant: the welcomed connections, each under its session.
+    // Invariant: the connections behind their handshake, each under its session.
     sessions: BTreeMap<SessionId, ConnectionId>,
     session_next: SessionId,
     watches: WatchTable,

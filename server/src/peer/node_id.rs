@@ -1,4 +1,4 @@
-//! openraft's node ids: a directory of a server.
+//! The ids of nodes in the log's membership: a node is a directory of a server.
 //!
 //! A server's number names its place in the ensemble, and its directory says who sits there: a
 //! replaced disk is another member under the same number.
@@ -6,7 +6,7 @@
 /// The bits of a node id that are the server's number.
 const SERVER_BITS: u32 = 8;
 
-/// Returns openraft's id for a directory of a server. A place whose directory is not known yet has
+/// Returns the id of a directory of a server. A place whose directory is not known yet has
 /// the directory zero.
 pub(crate) fn node_id(server: u64, directory: u64) -> u64 {
     directory << SERVER_BITS | server

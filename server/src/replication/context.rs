@@ -250,12 +250,12 @@ impl RaftContext {
         self.spawn(&mut tasks, "supervisor", self.supervisor(timing).run());
         let notifier = CommitNotifier { handle, applied: self.applied.clone() };
         self.spawn(&mut tasks, "announcements", notifier.run());
-        self.start_upkeep(options, &mut tasks);
+        self.start_housekeeping(options, &mut tasks);
         tasks
     }
 
     /// Starts what goes on beside the log.
-    fn start_upkeep(&self, options: &ReplicationOptions, tasks: &mut JoinSet<()>) {
+    fn start_housekeeping(&self, options: &ReplicationOptions, tasks: &mut JoinSet<()>) {
         let handle = self.handle.clone();
         let changes = Arc::clone(&self.changes);
         let replacer = Replacer { changes, configured: options.members.clone() };

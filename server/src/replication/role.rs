@@ -49,8 +49,10 @@ pub(super) struct Observations {
     pub has_caught_up: bool,
     /// The number of the batch that the disk is working on, if it is.
     pub disk_busy_with: Option<u64>,
-    /// As leader: how far its transactions count in this term.
+    /// As leader, when it was looked at: how far its transactions count in this term.
     pub counter: u32,
+    /// Whether it is making another server the leader.
+    pub is_handing_over: bool,
 }
 
 /// Why a leader gives its lead up.
@@ -58,7 +60,10 @@ pub(super) struct Observations {
 pub(super) enum HandOver {
     /// Its own disk does not answer. Its heartbeats would go on, and no other server would begin an
     /// election, but what it is asked to write stands still.
-    DiskStalled,
+    DiskStalled {
+        /// For how long it has not answered.
+        since: Duration,
+    },
     /// Its state differs from the majority's.
     Diverged,
     /// The numbers of its term's transactions run out.
@@ -138,7 +143,9 @@ impl RoleState {
         }
         let is_member = seen.is_listed && !seen.is_removed;
         let may_serve = is_member && !seen.has_diverged;
-        let suspects_quorum = may_serve && own_term.is_some() && self.lacks_quorum(now, seen);
+        // Also one that must not serve: its followers serve as long as they hear a leader that
+        // does not doubt.
+        let suspects_quorum = own_term.is_some() && self.lacks_quorum(now, seen);
         let wanted = match (leader, own_term) {
             (Some(_), _) if !may_serve => Role::Looking,
             (Some(_), Some(term)) => self.as_leader(term, seen),
@@ -202,8 +209,11 @@ impl RoleState {
     }
 
     fn hand_over(&mut self, now: Instant, seen: &Observations, leads: bool) -> Option<HandOver> {
-        if self.is_stalled(now, leads) {
-            return Some(HandOver::DiskStalled);
+        if seen.is_handing_over {
+            return None;
+        }
+        if let Some(since) = self.stalled_since(now, leads) {
+            return Some(HandOver::DiskStalled { since });
         }
         let reason = if seen.has_diverged {
             HandOver::Diverged
@@ -231,14 +241,16 @@ impl RoleState {
         over.filter(|over| over.led).map(|over| now - over.since)
     }
 
-    /// Returns, once for each write that takes too long, whether this server leads and should not.
-    fn is_stalled(&mut self, now: Instant, leads: bool) -> bool {
+    /// Returns, once for each write that takes too long while this server leads, for how long it has
+    /// taken.
+    fn stalled_since(&mut self, now: Instant, leads: bool) -> Option<Duration> {
         // An election is over by then, so giving up earlier would gain nothing.
         let limit = self.timing.election_max * 2;
-        let Some(stall) = self.stall.as_mut() else { return false };
-        let is_due = leads && !stall.led && now - stall.since >= limit;
+        let stall = self.stall.as_mut()?;
+        let since = now - stall.since;
+        let is_due = leads && !stall.led && since >= limit;
         stall.led |= is_due;
-        is_due
+        is_due.then_some(since)
     }
 }
 
@@ -389,6 +401,22 @@ mod tests {
         assert!(script.after(lease).sends_heartbeats);
     }
 
+    /// Its followers would take it for a leader with a majority again.
+    #[test]
+    fn a_leader_in_doubt_goes_on_doubting_when_it_must_not_serve() {
+        let lease = Script::new().timing().election_max;
+        for is_removed in [false, true] {
+            let mut script = Script::leader();
+            script.seen.quorum_silent_for = None;
+            script.after(lease * 3);
+            (script.seen.is_removed, script.seen.has_diverged) = (is_removed, !is_removed);
+            let steps: Vec<Decision> = (0..4).map(|_| script.after(lease)).collect();
+            assert!(steps.iter().all(|step| step.suspects_quorum), "{steps:?}");
+            let sends = steps.iter().filter(|step| step.sends_heartbeats).count();
+            assert_eq!(sends, 1, "{steps:?}");
+        }
+    }
+
     #[test]
     fn a_removed_server_serves_nobody_and_begins_no_election() {
         for mut script in [Script::leader(), Script::follower()] {
@@ -425,7 +453,12 @@ mod tests {
         let limit = script.timing().election_max * 2;
         script.seen.disk_busy_with = Some(41);
         assert_eq!(script.after(limit).hand_over, None, "another write");
-        assert_eq!(script.after(limit).hand_over, Some(HandOver::DiskStalled));
+        // A hand-over that is under way comes first.
+        script.seen.is_handing_over = true;
+        assert_eq!(script.after(limit).hand_over, None);
+        script.seen.is_handing_over = false;
+        let since = limit;
+        assert_eq!(script.step().hand_over, Some(HandOver::DiskStalled { since }));
         let decision = script.after(limit);
         assert_eq!((decision.hand_over, decision.stall_ended_after), (None, None));
         script.seen.disk_busy_with = None;

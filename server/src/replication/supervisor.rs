@@ -1,6 +1,7 @@
 //! The loop that follows what decides this server's role, and carries the decisions out.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -128,7 +129,12 @@ impl Supervisor {
                 }
                 RoleEvent::ComparisonDue | RoleEvent::Tick | RoleEvent::Leadership => {}
             }
-            let seen = self.observe(event == RoleEvent::CaughtUp(true));
+            let seen = Observations {
+                has_caught_up: event == RoleEvent::CaughtUp(true),
+                is_handing_over: sources.is_handing_over,
+                counter: self.counter(event),
+                ..self.observe()
+            };
             let decision = state.step(Instant::now(), &seen);
             self.carry_out(&decided, &decision);
             if !decision.must_catch_up {
@@ -136,7 +142,7 @@ impl Supervisor {
             } else if sources.catching_up.is_none() && event != RoleEvent::CaughtUp(false) {
                 sources.catching_up = Some(self.catch_up());
             }
-            if let Some(reason) = decision.hand_over.filter(|_| !sources.is_handing_over) {
+            if let Some(reason) = decision.hand_over {
                 sources.is_handing_over = true;
                 sources.under_way.push(self.hand_over(reason));
             }
@@ -144,11 +150,17 @@ impl Supervisor {
         }
     }
 
-    fn observe(&self, has_caught_up: bool) -> Observations {
+    /// Returns, as leader and now and then, how far transactions count in this term: the machine is
+    /// locked for it.
+    fn counter(&self, event: RoleEvent) -> u32 {
+        let is_due = event == RoleEvent::ComparisonDue && self.handle.is_leader();
+        if is_due { counter_of(self.machine.zxid()) } else { 0 }
+    }
+
+    fn observe(&self) -> Observations {
         let (node, leadership) = (self.handle.node(), self.handle.leadership());
         let view = self.handle.view();
         let voters = view.membership.voters();
-        let leads = leadership.is_some_and(|known| known.leader == node);
         Observations {
             leadership,
             node,
@@ -161,9 +173,8 @@ impl Supervisor {
             applied_term: self.applied.borrow().map(|last| Term(last.term)),
             given_up: self.handle.given_up(),
             has_diverged: self.comparer.divergence.is_found(),
-            has_caught_up,
             disk_busy_with: self.wal.batches_before_waiting(),
-            counter: if leads { counter_of(self.machine.zxid()) } else { 0 },
+            ..Observations::default()
         }
     }
 
@@ -189,7 +200,7 @@ impl Supervisor {
         }
         self.signals.suspect_quorum(now.suspects_quorum);
         if let Some(time) = now.stall_ended_after {
-            let after_ms = u64::try_from(time.as_millis()).unwrap_or(u64::MAX);
+            let after_ms = millis(time);
             tracing::info!(after_ms, "the disk has answered");
         }
     }
@@ -217,8 +228,9 @@ impl Supervisor {
 
     fn hand_over(&self, reason: HandOver) -> UnderWay {
         match reason {
-            HandOver::DiskStalled => {
-                tracing::warn!("giving the lead up: the disk does not answer");
+            HandOver::DiskStalled { since } => {
+                let since_ms = millis(since);
+                tracing::warn!(since_ms, "giving the lead up: the disk does not answer");
             }
             // Reported when it was found.
             HandOver::Diverged => {}
@@ -232,6 +244,10 @@ impl Supervisor {
             RoleEvent::HandedOver
         })
     }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Returns how far a transaction counts in its term.

@@ -80,7 +80,7 @@ fn a_trial_is_ended_by_ctrl_c_and_leaves_nothing() {
     let (directory, log) = (tempfile::tempdir().unwrap(), tempfile::NamedTempFile::new().unwrap());
     let (_lease, port) = PortLease::take_in_a_row(SERVERS).unwrap();
     let mut command = up::on_ports(SERVERS, port).unwrap();
-    command.env("TMPDIR", directory.path()).env("RUST_LOG", "zoolet_server=debug");
+    command.env("TMPDIR", directory.path()).env("RUST_LOG", "zoolet_server=debug,zoolet=info");
     // A process group of its own, as a shell makes: Ctrl-C reaches the servers as well.
     command.process_group(0).stderr(log.reopen().unwrap());
     let running = Up::spawn(&mut command, SERVERS).unwrap();

@@ -108,7 +108,7 @@ fn no_lost_or_misnamed_segment_is_overlooked() {
     for seed in 10..=30 {
         let sample = sample(seed, seed % 2 == 0);
         let files = sample.image.files();
-        // Without its only segment it is a new log; who opens it knows better (`raft/directories.rs`).
+        // Without its only segment it is a new log; who opens it knows better (`replication/directories.rs`).
         if files.len() < 2 {
             continue;
         }
