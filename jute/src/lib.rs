@@ -15,7 +15,7 @@
 //! assert_eq!(OpCode::from_i32(header.op), Some(OpCode::Ping));
 //! # Ok::<(), zoolet_jute::DecodeError>(())
 //! ```
-
+//!
 //! # What changes with `ZooKeeper`
 //!
 //! [`ErrorCode`], [`EventType`], [`KeeperState`] and [`DecodeError`] may grow in any release of this

@@ -88,8 +88,8 @@ impl Client {
     }
 
     /// Changes the ensemble if its configuration has this version, the last line of
-    /// [`config`](Self::config); returns the new configuration. It takes a right to write `/zookeeper/config`, which no client has by default
-    /// (protocol §15.4).
+    /// [`config`](Self::config); returns the new configuration. It takes a right to write
+    /// `/zookeeper/config`, which no client has by default (protocol §15.4).
     pub fn reconfig(&self, change: ConfigChange<'_>, version: Version<i64>) -> Call<(Bytes, Stat)> {
         let (joining, leaving, members) = match change {
             ConfigChange::Some { joining, leaving } => (given(joining), given(leaving), None),

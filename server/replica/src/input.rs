@@ -187,7 +187,8 @@ pub enum BadRequest {
     Throttled,
 }
 
-/// The server's part in the ensemble.
+/// The server's part in the ensemble. These are the parts that there are in Raft, so the enum is
+/// closed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Role {
     /// It leads, and a majority has lately said so.

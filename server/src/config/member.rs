@@ -23,7 +23,7 @@ pub(super) fn parse_server_id(text: &str) -> Result<ServerId, String> {
     id.map_err(|_| format!("invalid server id `{text}`: expected 0 to 255"))
 }
 
-/// Whether a member votes.
+/// Whether a member votes. There is nothing between the two, so the enum is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MemberRole {
     /// Votes, and can lead.

@@ -51,6 +51,7 @@ pub struct ServerConfig {
 
 /// What a start may do about the founding of the ensemble.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StartMode {
     /// A server without data founds the ensemble with the other voters if none of them has data.
     #[default]
@@ -373,6 +374,7 @@ impl Default for FourLetterConfig {
 
 /// A set of four-letter words.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Words {
     /// Every word that exists.
     All,

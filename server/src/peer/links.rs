@@ -8,7 +8,7 @@ use super::node_id::{directory_of, server_of};
 use super::{Lane, Link, LinkOptions, Reach, Target};
 
 /// How long a link for snapshots may be silent: the receiver may take that long to install one.
-const SNAPSHOT_STALL_TIMEOUT: Duration = Duration::from_mins(5);
+pub(crate) const SNAPSHOT_STALL_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// The most addresses that are known of one peer.
 const ADDRESSES_MAX: usize = 4;

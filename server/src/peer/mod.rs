@@ -24,7 +24,7 @@ mod secret;
 
 pub use handshake::{PeerIdentity, Target};
 pub use link::{CallError, Link, LinkOptions};
-pub(crate) use links::Links;
+pub(crate) use links::{Links, SNAPSHOT_STALL_TIMEOUT};
 pub use port::{Answer, Call, PeerPort, PeerPortOptions, Service};
 pub use reach::Reach;
 pub(crate) use rpc_kind::{RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER};

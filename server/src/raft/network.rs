@@ -24,15 +24,14 @@ use super::state_machine::FileSnapshot;
 use super::types::{TypeConfig, Vote};
 use crate::consensus::MemberNode;
 use crate::peer::node_id::server_of;
-use crate::peer::{CallError, Lane, Links, RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER};
+use crate::peer::{
+    CallError, Lane, Links, RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER, SNAPSHOT_STALL_TIMEOUT,
+};
 use crate::snapshots::Snapshots;
 use crate::wire::{Reader, put_bytes};
 
 /// How long one piece of a snapshot may take.
 const CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// How long installing a snapshot may take.
-const INSTALL_TIMEOUT: Duration = Duration::from_mins(5);
 
 /// What the messages of consensus say besides.
 #[derive(Debug, Default)]
@@ -167,7 +166,7 @@ impl PeerClient {
         let mut end = BytesMut::new();
         end.put_u64(reader.summary().map_or(0, |summary| summary.digest));
         let mut answer =
-            self.call(call(RpcKind::SnapshotEnd), end.freeze(), INSTALL_TIMEOUT).await?;
+            self.call(call(RpcKind::SnapshotEnd), end.freeze(), SNAPSHOT_STALL_TIMEOUT).await?;
         let server = server_of(self.target);
         if answer.0 == SNAPSHOT_DAMAGED {
             let error = io::Error::other(format!("server {server} cannot read it"));
