@@ -10,7 +10,7 @@ use zoolet_jute::{Decode, DecodeError, Encode, Id, OpCode, Request, SessionId, X
 
 use super::level::FeatureLevel;
 use super::size;
-use crate::{Boot, Term};
+use crate::{Boot, ServerId, Term};
 
 /// The first byte of a batch: the version of its format.
 const BATCH_VERSION: u8 = 2;
@@ -20,17 +20,6 @@ const TIME_AT: usize = 1 + 1 + 8 + 8;
 
 /// Version, server, boot, stream, time, first number, count.
 const HEAD_BYTES: usize = TIME_AT + 8 + 8 + 4;
-
-/// The number of a server: the `N` of `server.N`, and the first byte of the ids of the
-/// sessions that it opens.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ServerId(pub u8);
-
-impl std::fmt::Display for ServerId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
-    }
-}
 
 /// Who proposed a batch. Together with the numbers of the commands it keeps a server's commands in
 /// order and each of them from being applied twice, whatever happens between it and the leader.

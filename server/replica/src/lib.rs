@@ -38,12 +38,12 @@ use session::{Client, Expiry, Reaper};
 use state::{Admitted, State};
 use watch::{Jump, Storm, WatchTable};
 
-pub use command::{Batch, BatchHead, Command, Op, Origin, Policy, ServerId, Stamp};
+pub use command::{Batch, BatchHead, Command, Op, Origin, Policy, Stamp};
 pub use entry::DecodedEntry;
 pub use input::{BadRequest, ConnectionId, Input, Output, Role};
 pub use level::{FeatureLevel, Levels};
 pub use now::Now;
-pub use numbers::{Boot, Term};
+pub use numbers::{Boot, ServerId, Term};
 pub use options::{DigestAlgorithm, Options, ticker_period_ms};
 pub use report::{ConnectionReport, SessionReport, WatchedPaths};
 pub use session::{InFlight, ReplyTo};
