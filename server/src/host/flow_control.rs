@@ -19,6 +19,7 @@ const LONG_READS_MAX: usize = 32;
 
 /// The bounds on requests without a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::struct_field_names, reason = "each is a most, and its name says so")]
 pub struct FlowLimits {
     /// Requests of one connection.
     pub connection_requests_max: usize,
