@@ -128,13 +128,14 @@ impl Ensemble {
         addresses.join(",")
     }
 
-    /// Returns where a server serves its clients. Fails if there is no such server.
+    /// Returns the address on which a server serves its clients. Fails if the ensemble has fewer
+    /// servers.
     pub fn client_addr(&self, server: usize) -> Result<SocketAddr, EmbedError> {
         self.server(server).map(ServerThread::client_addr)
     }
 
-    /// Returns a server's part in the ensemble; [`Role::Looking`] if it does not run. Fails if there
-    /// is no such server.
+    /// Returns a server's part in the ensemble; [`Role::Looking`] if it does not run. Fails if the
+    /// ensemble has fewer servers.
     pub fn role(&self, server: usize) -> Result<Role, EmbedError> {
         self.server(server).map(ServerThread::role)
     }
@@ -148,7 +149,7 @@ impl Ensemble {
     }
 
     /// Returns why a server has ended by itself, if it has: its disk has failed, or a task of it
-    /// has panicked. It can be restarted. Fails if there is no such server.
+    /// has panicked. It can be restarted. Fails if the ensemble has fewer servers.
     pub fn failure(&self, server: usize) -> Result<Option<String>, EmbedError> {
         self.server(server).map(ServerThread::failure)
     }

@@ -1,7 +1,7 @@
 //! The ids of nodes in the log's membership: a node is a directory of a server.
 //!
-//! A server's number names its place in the ensemble, and its directory says who sits there: a
-//! replaced disk is another member under the same number.
+//! A server's number names its place in the ensemble, and its directory says which data
+//! it has: a replaced disk is another member under the same number.
 
 /// The bits of a node id that are the server's number.
 const SERVER_BITS: u32 = 8;

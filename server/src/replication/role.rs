@@ -61,8 +61,8 @@ pub(super) enum HandOver {
     /// Its own disk does not answer. Its heartbeats would go on, and no other server would begin an
     /// election, but what it is asked to write stands still.
     DiskStalled {
-        /// For how long it has not answered.
-        since: Duration,
+        /// The time since its last answer.
+        silent_for: Duration,
     },
     /// Its state differs from the majority's.
     Diverged,
@@ -105,7 +105,7 @@ struct Stall {
     batch: u64,
     since: Instant,
     /// This server led, and has given that up.
-    led: bool,
+    cost_lead: bool,
 }
 
 /// What a server remembers from one decision to the next.
@@ -212,8 +212,8 @@ impl RoleState {
         if seen.is_handing_over {
             return None;
         }
-        if let Some(since) = self.stalled_since(now, leads) {
-            return Some(HandOver::DiskStalled { since });
+        if let Some(silent_for) = self.stalled_for(now, leads) {
+            return Some(HandOver::DiskStalled { silent_for });
         }
         let reason = if seen.has_diverged {
             HandOver::Diverged
@@ -236,21 +236,21 @@ impl RoleState {
         if self.stall.map(|stall| stall.batch) == busy_with {
             return None;
         }
-        let begun = busy_with.map(|batch| Stall { batch, since: now, led: false });
+        let begun = busy_with.map(|batch| Stall { batch, since: now, cost_lead: false });
         let over = std::mem::replace(&mut self.stall, begun);
-        over.filter(|over| over.led).map(|over| now - over.since)
+        over.filter(|over| over.cost_lead).map(|over| now - over.since)
     }
 
     /// Returns, once for each write that takes too long while this server leads, for how long it has
     /// taken.
-    fn stalled_since(&mut self, now: Instant, leads: bool) -> Option<Duration> {
+    fn stalled_for(&mut self, now: Instant, leads: bool) -> Option<Duration> {
         // An election is over by then, so giving up earlier would gain nothing.
         let limit = self.timing.election_max * 2;
         let stall = self.stall.as_mut()?;
-        let since = now - stall.since;
-        let is_due = leads && !stall.led && since >= limit;
-        stall.led |= is_due;
-        is_due.then_some(since)
+        let silent_for = now - stall.since;
+        let is_due = leads && !stall.cost_lead && silent_for >= limit;
+        stall.cost_lead |= is_due;
+        is_due.then_some(silent_for)
     }
 }
 
@@ -457,8 +457,8 @@ mod tests {
         script.seen.is_handing_over = true;
         assert_eq!(script.after(limit).hand_over, None);
         script.seen.is_handing_over = false;
-        let since = limit;
-        assert_eq!(script.step().hand_over, Some(HandOver::DiskStalled { since }));
+        let silent_for = limit;
+        assert_eq!(script.step().hand_over, Some(HandOver::DiskStalled { silent_for }));
         let decision = script.after(limit);
         assert_eq!((decision.hand_over, decision.stall_ended_after), (None, None));
         script.seen.disk_busy_with = None;

@@ -228,8 +228,8 @@ impl Supervisor {
 
     fn hand_over(&self, reason: HandOver) -> UnderWay {
         match reason {
-            HandOver::DiskStalled { since } => {
-                let since_ms = millis(since);
+            HandOver::DiskStalled { silent_for } => {
+                let since_ms = millis(silent_for);
                 tracing::warn!(since_ms, "giving the lead up: the disk does not answer");
             }
             // Reported when it was found.

@@ -93,7 +93,7 @@ pub(super) fn encode_sessions(sessions: &[SessionId]) -> Bytes {
     out.freeze()
 }
 
-/// Reads sessions. An answer without any bytes is that of a server that does not lead.
+/// Reads sessions. Fails for an empty answer, which a server gives that does not lead.
 pub(super) fn decode_sessions(bytes: Bytes) -> io::Result<Vec<SessionId>> {
     let mut reader = Reader(bytes);
     let count = reader.u32()?;

@@ -51,7 +51,7 @@ pub(crate) trait RecipeScene {
     /// answer in time.
     fn watched(&self, path: &str) -> Option<usize>;
 
-    /// Waits until there is no znode below a path that is not a container or a parent of one.
+    /// Waits until only containers, and parents of containers, are left below a path.
     async fn until_bare(&self, client: &Client, path: &str);
 }
 
