@@ -1,4 +1,4 @@
-//! One server on the runtime of a program.
+//! One server in a program.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -31,7 +31,8 @@ fn main() -> ExitCode {
 }
 
 fn execute(cli: Cli) -> Result<(), String> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    // It waits for signals and for processes; a server has a thread of its own.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;

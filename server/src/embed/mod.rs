@@ -4,7 +4,7 @@
 //!   memory or in a directory. What Curator's `TestingServer` and `TestingCluster` are to Java. Each
 //!   server runs on a thread of its own, so that it can be paused and killed as a process can.
 //! * [`Server`]: one server for production, as `zoolet serve` runs it, from a [`config`] that is read
-//!   from a file or made by the program, on the caller's tokio runtime.
+//!   from a file or made by the program, on a thread of its own.
 //!
 //! ```
 //! use zoolet_server::embed::Ensemble;

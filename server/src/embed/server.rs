@@ -1,20 +1,19 @@
-//! One server on the runtime of the caller.
+//! One server in a program.
 
 use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
 
-use tokio::runtime::Handle;
-use tokio::sync::watch;
 use zoolet_replica::Role;
 
 use super::error::StartError;
+use super::thread::{Running, ServerThread};
 use crate::config::ServerConfig;
-use crate::node::{self, Node, Seams};
+use crate::node::{self, Seams};
 
-/// One server of an ensemble, or a standalone one, on the runtime that [`Server::start`] is called
-/// on. Dropping it ends it soon, as the end of a process does; [`Server::shutdown`] ends it in good
-/// order.
+/// One server of an ensemble, or a standalone one. It runs on a thread of its own, with a second one
+/// for its log, so that what else the program does cannot hold it up. Dropping it ends it soon, as
+/// the end of a process does; [`Server::shutdown`] ends it in good order.
 ///
 /// ```no_run
 /// use zoolet_server::embed::{Server, config};
@@ -35,11 +34,17 @@ use crate::node::{self, Node, Seams};
 /// # }
 /// ```
 pub struct Server {
-    /// `None` once it is being shut down.
-    node: Option<Node>,
-    role: watch::Receiver<Role>,
-    clients: watch::Receiver<SocketAddr>,
-    runtime: Handle,
+    thread: Abandoned,
+    running: Running,
+}
+
+/// A thread that is not waited for when it is dropped.
+struct Abandoned(ServerThread);
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        self.0.abandon();
+    }
 }
 
 impl fmt::Debug for Server {
@@ -56,31 +61,32 @@ impl Server {
     /// The server need not have found a leader when this returns; [`Server::wait_ready`] waits for
     /// that. A start that is dropped before it is done leaves nothing running, but may hold the
     /// directory for a moment longer.
-    ///
-    /// # Panics
-    ///
-    /// Outside of a tokio runtime, or on one without timers or I/O.
     pub async fn start(config: ServerConfig) -> Result<Self, StartError> {
-        let node = Node::start(config, Seams::real()).await?;
-        let (role, clients) = (node.role(), node.client_addrs());
-        Ok(Self { node: Some(node), role, clients, runtime: Handle::current() })
+        let failed = |why: String| node::StartError::Failed(why);
+        let mut thread = Abandoned(ServerThread::new(config, Seams::real()));
+        let launched = thread.0.launch();
+        let started = launched.map_err(|error| failed(format!("cannot start a thread: {error}")))?;
+        let ended = |_| Err(failed("its thread has ended".to_owned()));
+        let running = started.await.unwrap_or_else(ended)?;
+        thread.0.launched(running.clone());
+        Ok(Self { thread, running })
     }
 
     /// The address on which clients are served now: a `reconfig` can move it. With port 0 in the
     /// configuration it has the port that the system chose.
     pub fn client_addr(&self) -> SocketAddr {
-        *self.clients.borrow()
+        *self.running.clients.borrow()
     }
 
     /// The server's part in the ensemble now; [`Role::Looking`] as long as it does not serve.
     pub fn role(&self) -> Role {
-        *self.role.borrow()
+        *self.running.role.borrow()
     }
 
     /// Waits, without a limit, until the server has a leader or leads, and so serves. Fails with
     /// [`StartErrorKind::Failed`](super::StartErrorKind::Failed) if the server fails before that.
     pub async fn wait_ready(&self) -> Result<(), StartError> {
-        let mut role = self.role.clone();
+        let mut role = self.running.role.clone();
         tokio::select! {
             why = self.failed() => Err(node::StartError::Failed(why).into()),
             Ok(_) = role.wait_for(|role| *role != Role::Looking) => Ok(()),
@@ -90,28 +96,22 @@ impl Server {
     /// Waits until the server can no longer work, and returns why: its disk has failed, or a task
     /// of it has panicked. The server is then to be dropped; it can be started again.
     pub fn failed(&self) -> impl Future<Output = String> + Send + use<> {
-        let failed = self.node.as_ref().map(Node::fatal);
+        let mut failure = self.running.failure.clone();
         async move {
-            match failed {
-                Some(failed) => failed.await,
-                None => std::future::pending().await,
+            match failure.wait_for(Option::is_some).await {
+                Ok(why) => why.clone().unwrap_or_default(),
+                Err(_) => "its thread has ended".to_owned(),
             }
         }
     }
 
     /// Stops the server in good order: closes its connections, hands the lead over, and makes its
-    /// log durable. Takes 5 s at most.
+    /// log durable. Takes 10 s at most.
+    ///
+    /// # Panics
+    ///
+    /// Outside of a tokio runtime.
     pub async fn shutdown(mut self) {
-        if let Some(node) = self.node.take() {
-            node.shutdown().await;
-        }
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        if let Some(node) = self.node.take() {
-            self.runtime.spawn(node.kill());
-        }
+        self.thread.0.stop().await;
     }
 }

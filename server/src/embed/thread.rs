@@ -50,12 +50,12 @@ enum Order {
 }
 
 /// A server that has started.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Running {
-    role: watch::Receiver<Role>,
-    /// Why it has ended by itself.
-    failure: watch::Receiver<Option<String>>,
-    clients: watch::Receiver<SocketAddr>,
+    pub(super) role: watch::Receiver<Role>,
+    /// Why it has ended by itself. Closed when its thread has ended.
+    pub(super) failure: watch::Receiver<Option<String>>,
+    pub(super) clients: watch::Receiver<SocketAddr>,
 }
 
 /// A server on a thread of its own, which may run or not.
@@ -79,6 +79,8 @@ impl ServerThread {
     pub(super) fn launch(&mut self) -> io::Result<oneshot::Receiver<Result<Running, StartError>>> {
         // One that has failed ends by itself.
         self.join();
+        // One thread for all that a write passes: its stations hand over to each other in it without
+        // waking another thread, which costs more than their work (docs/performance.md).
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (orders, received) = mpsc::channel(ORDERS_MAX);
         let (started, answer) = oneshot::channel();
@@ -155,6 +157,13 @@ impl ServerThread {
         self.join();
     }
 
+    /// Kills it without waiting for its end.
+    pub(super) fn abandon(&mut self) {
+        self.order(Order::Kill);
+        self.pause = None;
+        self.thread = None;
+    }
+
     pub(super) fn ask_to_stop(&mut self) {
         self.order(Order::Stop);
     }
@@ -202,11 +211,16 @@ impl Drop for ServerThread {
 async fn live(
     config: ServerConfig,
     seams: Seams,
-    started: oneshot::Sender<Result<Running, StartError>>,
+    mut started: oneshot::Sender<Result<Running, StartError>>,
     mut orders: mpsc::Receiver<Order>,
 ) {
     let (report, failure) = watch::channel(None);
-    let node = match Node::start(config, seams).await {
+    let start = tokio::select! {
+        start = Node::start(config, seams) => start,
+        // The caller no longer waits for it.
+        () = started.closed() => return,
+    };
+    let node = match start {
         Ok(node) => {
             // The receiver is gone if the ensemble was dropped; the orders end, too, then.
             let running = Running { role: node.role(), clients: node.client_addrs(), failure };
