@@ -198,9 +198,6 @@ pub(crate) trait Consensus: Debug + Send + Sync + 'static {
     /// As leader, asks a voter to begin an election at once. False if the consensus has ended.
     fn transfer_to(&self, node: u64) -> BoxFuture<'_, bool>;
 
-    /// As leader, sends the followers now what is committed. False if the consensus has ended.
-    fn announce_commit(&self) -> BoxFuture<'_, bool>;
-
     /// Takes a snapshot and keeps it.
     fn take_snapshot(&self) -> BoxFuture<'_, io::Result<()>>;
 

@@ -238,10 +238,6 @@ impl Consensus for OpenRaft {
         Box::pin(async move { self.raft.trigger().transfer_leader(node).await.is_ok() })
     }
 
-    fn announce_commit(&self) -> BoxFuture<'_, bool> {
-        Box::pin(async move { self.raft.trigger().heartbeat().await.is_ok() })
-    }
-
     /// openraft ends for good when a snapshot cannot be written, on a full disk for example, so it
     /// is written here, and openraft gets only what was written.
     fn take_snapshot(&self) -> BoxFuture<'_, io::Result<()>> {

@@ -1,37 +1,44 @@
 //! openraft's messages on the peer links: the calling side. The called side is in `rpc_server`.
 
-use std::future::Future;
+use std::future::{Future, ready};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use futures_util::{Stream, StreamExt};
+use openraft::base::{BoxFuture, BoxStream};
 use openraft::errors::{
     NetworkError, RPCError, ReplicationClosed, StreamingError, Timeout, Unreachable,
 };
 use openraft::network::RPCOption;
 use openraft::raft::{
-    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, TransferLeaderRequest,
-    TransferLeaderResponse, VoteRequest, VoteResponse,
+    AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, StreamAppendError,
+    StreamAppendResult, TransferLeaderRequest, TransferLeaderResponse, VoteRequest, VoteResponse,
 };
 use openraft::{OptionalSend, RPCTypes, RaftNetworkFactory, RaftNetworkV2};
 use tokio::task::spawn_blocking;
+use tokio::time::timeout;
 use zoolet_storage::{SnapshotReader, StorageError};
 
 use super::codec;
 use super::state_machine::FileSnapshot;
-use super::types::{TypeConfig, Vote};
+use super::types::{LogId, TypeConfig, Vote};
 use crate::consensus::MemberNode;
 use crate::peer::node_id::server_of;
 use crate::peer::{
     CallError, Lane, Links, RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER, SNAPSHOT_STALL_TIMEOUT,
 };
 use crate::snapshots::Snapshots;
-use crate::wire::{Reader, put_bytes};
+use crate::wire::{Reader, malformed, put_bytes};
 
 /// How long one piece of a snapshot may take.
 const CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// How many appends a follower may owe the answer to. Each has up to 2 MiB of entries, and what
+/// waits meanwhile goes into one.
+const APPENDS_IN_FLIGHT_MAX: usize = 4;
 
 /// What the messages of consensus say besides.
 #[derive(Debug, Default)]
@@ -107,29 +114,83 @@ pub(super) struct PeerClient {
 
 type Failure = RPCError<TypeConfig>;
 
+/// The answers to a stream of appends, in the order of the appends.
+type AppendAnswers<'s> = BoxStream<'s, Result<StreamAppendResult<TypeConfig>, Failure>>;
+
+/// The answer to one of the appends.
+struct AppendAnswer {
+    result: StreamAppendResult<TypeConfig>,
+    /// The appends behind it do not fit to it.
+    is_last: bool,
+}
+
+impl AppendAnswer {
+    /// Returns the answer to an append with the entries behind `prev` up to `last`.
+    fn of(
+        response: AppendEntriesResponse<TypeConfig>,
+        prev: Option<LogId>,
+        last: Option<LogId>,
+    ) -> Result<Self, Failure> {
+        let result = match response {
+            AppendEntriesResponse::Success => Ok(last),
+            AppendEntriesResponse::PartialSuccess(through) => Ok(through),
+            AppendEntriesResponse::HigherVote(vote) => Err(StreamAppendError::HigherVote(vote)),
+            AppendEntriesResponse::Conflict => match prev {
+                Some(prev) => Err(StreamAppendError::Conflict(prev)),
+                None => return Err(network(&malformed("a conflict before the first entry"))),
+            },
+        };
+        let is_last = result.as_ref().map_or(true, |through| *through != last);
+        Ok(Self { result, is_last })
+    }
+}
+
 impl PeerClient {
-    async fn call(
+    /// Calls the peer. The place among the calls is fixed when this returns.
+    fn call(
         &self,
         (lane, kind, action): (Lane, RpcKind, RPCTypes),
         body: Bytes,
-        timeout: Duration,
-    ) -> Result<Reader, Failure> {
-        let called = match self.network.links.to(self.target, lane) {
-            Some(link) => link.call_within(kind.code(), body, timeout).await,
-            None => Err(CallError::Unreachable),
-        };
-        called.map(Reader).map_err(|error| match error {
-            CallError::Unreachable | CallError::Full => {
-                RPCError::Unreachable(Unreachable::new(&error))
+        deadline: Duration,
+    ) -> impl Future<Output = Result<Reader, Failure>> + Send + use<> {
+        let link = self.network.links.to(self.target, lane);
+        let answer = link.map(|link| timeout(deadline, link.call(kind.code(), body)));
+        let (id, target) = (self.network.node, self.target);
+        async move {
+            let called = match answer {
+                Some(answer) => answer.await.unwrap_or(Err(CallError::Timeout)),
+                None => Err(CallError::Unreachable),
+            };
+            called.map(Reader).map_err(|error| match error {
+                CallError::Unreachable | CallError::Full => {
+                    RPCError::Unreachable(Unreachable::new(&error))
+                }
+                CallError::Broken => RPCError::Network(NetworkError::new(&error)),
+                CallError::Timeout => {
+                    RPCError::Timeout(Timeout { action, id, target, timeout: deadline })
+                }
+            })
+        }
+    }
+
+    /// Sends entries. They have their place behind what was sent before when this returns; awaiting
+    /// the result gives the answer.
+    fn append(
+        &self,
+        request: &AppendEntriesRequest<TypeConfig>,
+        option: &RPCOption,
+    ) -> impl Future<Output = Result<AppendEntriesResponse<TypeConfig>, Failure>> + Send + use<> {
+        let timeout = match self.lane {
+            Lane::Control => option.hard_ttl(),
+            Lane::Append | Lane::Request | Lane::Snapshot | Lane::Question | Lane::Query => {
+                self.network.append_timeout
             }
-            CallError::Broken => RPCError::Network(NetworkError::new(&error)),
-            CallError::Timeout => RPCError::Timeout(Timeout {
-                action,
-                id: self.network.node,
-                target: self.target,
-                timeout,
-            }),
-        })
+        };
+        let call = (self.lane, RpcKind::Append, RPCTypes::AppendEntries);
+        let suspects_quorum = self.network.signals.suspects_quorum.load(Ordering::Relaxed);
+        let body = codec::encode_append_request(suspects_quorum, request);
+        let answer = self.call(call, body, timeout);
+        async move { answer.await?.append_response().map_err(|error| network(&error)) }
     }
 
     /// Reads the end of the answer to a vote request.
@@ -207,17 +268,36 @@ impl RaftNetworkV2<TypeConfig> for PeerClient {
         request: AppendEntriesRequest<TypeConfig>,
         option: RPCOption,
     ) -> Result<AppendEntriesResponse<TypeConfig>, Failure> {
-        let timeout = match self.lane {
-            Lane::Control => option.hard_ttl(),
-            Lane::Append | Lane::Request | Lane::Snapshot | Lane::Question | Lane::Query => {
-                self.network.append_timeout
-            }
+        self.append(&request, &option).await
+    }
+
+    /// Sends several requests before the first is answered, so that neither a commit nor an entry
+    /// waits until the one before it is durable on the follower. A link keeps their order.
+    fn stream_append<'s, S>(
+        &'s mut self,
+        requests: S,
+        option: RPCOption,
+    ) -> BoxFuture<'s, Result<AppendAnswers<'s>, Failure>>
+    where
+        S: Stream<Item = AppendEntriesRequest<TypeConfig>> + OptionalSend + Unpin + 'static,
+    {
+        let client: &'s Self = self;
+        let send = move |request: AppendEntriesRequest<TypeConfig>| {
+            let answer = client.append(&request, &option);
+            let prev = request.prev_log_id;
+            let last = request.entries.last().map(|entry| entry.log_id).or(prev);
+            async move { AppendAnswer::of(answer.await?, prev, last) }
         };
-        let call = (self.lane, RpcKind::Append, RPCTypes::AppendEntries);
-        let suspects_quorum = self.network.signals.suspects_quorum.load(Ordering::Relaxed);
-        let body = codec::encode_append_request(suspects_quorum, &request);
-        let mut answer = self.call(call, body, timeout).await?;
-        answer.append_response().map_err(|error| network(&error))
+        let answers = requests.map(send).buffered(APPENDS_IN_FLIGHT_MAX);
+        // What follows a failure would fail as well, or is sent again behind what failed.
+        let until_failure = answers.scan(false, |is_over, answer| {
+            if *is_over {
+                return ready(None);
+            }
+            *is_over = answer.as_ref().map_or(true, |answer| answer.is_last);
+            ready(Some(answer.map(|answer| answer.result)))
+        });
+        Box::pin(ready(Ok(until_failure.boxed() as AppendAnswers<'s>)))
     }
 
     async fn vote(

@@ -12,7 +12,6 @@ use zoolet_storage::{LogPosition, Wal};
 
 use super::applier::Progress;
 use super::bootstrap::{Agreement, Bootstrap};
-use super::commit_notifier::CommitNotifier;
 use super::committed::Committed;
 use super::comparer::Comparer;
 use super::directory::DirectoryIdentity;
@@ -245,11 +244,9 @@ impl RaftContext {
         let changes = Arc::clone(&self.changes);
         let reconfigs = reconfig::serve_reconfigs(Arc::clone(&proposer), changes);
         self.spawn(&mut tasks, "reconfigurations", reconfigs);
-        let touches = touches::send_touches(proposer, Arc::clone(&machine), handle.clone(), links);
+        let touches = touches::send_touches(proposer, Arc::clone(&machine), handle, links);
         self.spawn(&mut tasks, "touched sessions", touches);
         self.spawn(&mut tasks, "supervisor", self.supervisor(timing).run());
-        let notifier = CommitNotifier { handle, applied: self.applied.clone() };
-        self.spawn(&mut tasks, "announcements", notifier.run());
         self.start_housekeeping(options, &mut tasks);
         tasks
     }

@@ -9,7 +9,6 @@ mod applier;
 mod blocking;
 mod boot;
 mod bootstrap;
-mod commit_notifier;
 mod committed;
 mod comparer;
 mod context;
