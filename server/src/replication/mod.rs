@@ -150,7 +150,7 @@ impl Opened {
             progress,
             divergence,
             handle,
-            heard: Arc::default(),
+            leader_contact: Arc::default(),
             identity,
             agreement: Arc::new(agreement),
             ceiling: Ceiling::new(),
@@ -176,7 +176,7 @@ impl Opened {
             port,
             tasks,
             wal,
-            heard_within: options.timing.silence_max(),
+            silence_max: options.timing.silence_max(),
             _directories: directories,
         })
     }
@@ -214,7 +214,7 @@ pub struct Replication {
     port: Option<PeerPort>,
     tasks: JoinSet<()>,
     wal: Arc<Wal>,
-    heard_within: Duration,
+    silence_max: Duration,
     _directories: Arc<Directories>,
 }
 
@@ -237,7 +237,7 @@ impl Replication {
             snapshots: self.snapshots.clone(),
             divergence: Arc::clone(&self.divergence),
             role: self.role.clone(),
-            heard_within: self.heard_within,
+            silence_max: self.silence_max,
         }
     }
 

@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_server_serves_nobody_and_begins_no_election() {
+    fn a_removed_server_serves_no_client_and_begins_no_election() {
         for mut script in [Script::leader(), Script::follower()] {
             assert!(script.step().is_member && script.step().may_elect);
             script.seen.is_removed = true;
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_hands_over_once_for_a_write_that_stands_still() {
+    fn a_leader_hands_over_once_for_a_stalled_write() {
         let mut script = Script::leader();
         script.seen.disk_busy_with = Some(40);
         assert_eq!(script.step().hand_over, None);

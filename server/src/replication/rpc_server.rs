@@ -36,7 +36,7 @@ pub(super) struct RpcServer {
     pub machine: Arc<dyn Machine>,
     pub snapshots: Snapshots,
     pub applied: watch::Receiver<Option<LogPosition>>,
-    pub heard: Arc<LeaderContact>,
+    pub leader_contact: Arc<LeaderContact>,
     pub identity: DirectoryIdentity,
     pub agreement: Arc<Agreement>,
     /// What may be logged.
@@ -167,11 +167,11 @@ impl RpcServer {
         if self.committed.contradicts(from, positions).is_some() {
             return Ok(Box::pin(async { Some(append_refusal()) }));
         }
-        let (handle, heard) = (self.handle.clone(), Arc::clone(&self.heard));
+        let (handle, leader_contact) = (self.handle.clone(), Arc::clone(&self.leader_contact));
         Ok(Box::pin(async move {
             let known = handle.leadership().map(|known| known.term);
             if !suspects_quorum && Some(term) >= known {
-                heard.renew();
+                leader_contact.renew();
             }
             take().await
         }))

@@ -68,7 +68,7 @@ pub struct StatusSource {
     pub(super) divergence: Arc<Divergence>,
     pub(super) role: watch::Receiver<Role>,
     /// After this time without an answer a peer does not count as synced.
-    pub(super) heard_within: Duration,
+    pub(super) silence_max: Duration,
 }
 
 impl StatusSource {
@@ -93,20 +93,20 @@ impl StatusSource {
 
 impl Status {
     fn of(source: &StatusSource, role: Role) -> Self {
-        let StatusSource { handle, applied, snapshots, heard_within, divergence, .. } = source;
-        let heard_within = *heard_within;
+        let StatusSource { handle, applied, snapshots, silence_max, divergence, .. } = source;
+        let silence_max = *silence_max;
         let view = handle.view();
         let membership = &view.membership;
         let voters: Vec<u64> = membership.voters().into_iter().collect();
         let peer = |node: &u64| {
             let Follower { matching, silent_for } = view.follower(*node);
             let (server, is_voter) = (server_of(*node), voters.contains(node));
-            let is_heard = silent_for.is_some_and(|silent_for| silent_for < heard_within);
+            let has_answered_lately = silent_for.is_some_and(|silent_for| silent_for < silence_max);
             PeerStatus {
                 server,
                 is_voter,
                 matching,
-                is_synced: matching >= view.committed && is_heard,
+                is_synced: matching >= view.committed && has_answered_lately,
             }
         };
         let Findings { diverged, differing, agreed, .. } =

@@ -29,7 +29,7 @@ use crate::transport::BoxFuture;
 pub(super) struct Supervisor {
     pub handle: RaftHandle,
     pub machine: Arc<dyn Machine>,
-    pub heard: Arc<LeaderContact>,
+    pub leader_contact: Arc<LeaderContact>,
     pub applied: watch::Receiver<Option<LogPosition>>,
     pub read_index: ReadIndex,
     pub comparer: Comparer,
@@ -168,7 +168,7 @@ impl Supervisor {
             is_voter: voters.contains(&node),
             is_only_voter: voters.iter().all(|voter| *voter == node),
             is_removed: self.signals.removed_at() > view.membership.index(),
-            leader_silent_for: self.heard.silent_for(),
+            leader_silent_for: self.leader_contact.silent_for(),
             quorum_silent_for: view.quorum_silent_for,
             applied_term: self.applied.borrow().map(|last| Term(last.term)),
             given_up: self.handle.given_up(),

@@ -495,7 +495,7 @@ pub(crate) async fn many_permits_survive_cancels_and_lost_replies(scene: &Scene)
 }
 
 /// Who is about to take a permit holds the mutex of the semaphore, and may stand still.
-pub(crate) async fn a_try_does_not_wait_for_one_who_stands_still(scene: &Scene) {
+pub(crate) async fn a_try_does_not_wait_for_a_paused_holder(scene: &Scene) {
     let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
     let still = Mutex::new(&one, &format!("{path}/locks")).acquire().await.unwrap();
     let semaphore = Semaphore::new(&other, &path, 1);

@@ -64,7 +64,7 @@ suites! {
         mutex::a_lost_lock_writes_nothing,
         mutex::a_dead_session_s_znode_is_not_taken_for_one_s_own,
         mutex::a_holder_is_asked_for_its_lock,
-        mutex::a_bilingual_lock_stands_in_both_queues,
+        mutex::a_bilingual_lock_waits_in_both_queues,
         mutex::a_lock_at_the_root_of_a_chroot_that_is_missing_is_an_error,
         mutex::a_dead_holder_s_lock_goes_on,
         mutex::a_resumed_session_adopts_its_lock,
@@ -104,7 +104,7 @@ suites! {
         locks::a_cancelled_release_leaves_nothing_behind,
         locks::many_permits_are_taken_by_one_at_a_time,
         locks::many_permits_survive_cancels_and_lost_replies,
-        locks::a_try_does_not_wait_for_one_who_stands_still;
+        locks::a_try_does_not_wait_for_a_paused_holder;
 
     counters_on_zoolet / counters_on_apache:
         counter::many_add_to_one_number,
@@ -130,7 +130,7 @@ suites! {
         queues::an_item_is_taken_once_and_in_order,
         barriers::a_barrier_that_is_set_again_stays,
         barriers::a_double_barrier_is_used_again,
-        barriers::who_was_told_that_all_are_there_has_entered,
+        barriers::a_client_that_saw_all_the_others_has_entered,
         barriers::a_member_leaves_in_time_or_alone,
         barriers::barriers_are_tried,
         barriers::a_try_whose_partner_leaves_leaves_too,
@@ -138,7 +138,7 @@ suites! {
         queues::a_take_that_is_cancelled_loses_no_item,
         queues::an_empty_queue_is_not_reaped,
         queues::takes_that_are_given_up_pile_nothing_up,
-        queues::what_is_no_item_is_passed_over;
+        queues::znodes_that_are_not_items_are_passed_over;
 
     caches_and_groups_on_zoolet / caches_and_groups_on_apache:
         others::a_cache_follows_the_tree,

@@ -329,7 +329,7 @@ pub(crate) async fn a_holder_is_asked_for_its_lock(scene: &Scene) {
     assert!(held.release().await.unwrap());
 }
 
-pub(crate) async fn a_bilingual_lock_stands_in_both_queues(scene: &Scene) {
+pub(crate) async fn a_bilingual_lock_waits_in_both_queues(scene: &Scene) {
     let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
     let options = LockOptions::new().bilingual().data("me");
     let mutex = Mutex::with_options(&one, &path, options);
