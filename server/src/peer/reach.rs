@@ -11,7 +11,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Whether a peer can be reached, over all lanes, and what was found there.
 #[derive(Debug, Default)]
-pub struct Reach {
+pub(crate) struct Reach {
     fault: Mutex<Option<Outage>>,
     /// The directory that the last handshake has found.
     directory: Mutex<Option<u64>>,
@@ -30,7 +30,7 @@ impl Reach {
     }
 
     /// Returns the directory that the last handshake with the peer has found.
-    pub fn directory(&self) -> Option<u64> {
+    pub(crate) fn directory(&self) -> Option<u64> {
         *self.directory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -18,7 +18,7 @@ use crate::peer::node_id::server_of;
 
 /// The sizes of the entries that a leader has proposed, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EntrySizes {
+pub(crate) struct EntrySizes {
     /// Of the last one.
     pub last: usize,
     /// The smallest and the largest.

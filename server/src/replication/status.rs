@@ -17,7 +17,7 @@ use crate::snapshots::Snapshots;
 
 /// The status of a server in its ensemble.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
+pub(crate) struct Status {
     /// Raft's election number.
     pub term: u64,
     /// The leader's number, if one is known.
@@ -48,7 +48,7 @@ pub struct Status {
 
 /// How a peer stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PeerStatus {
+pub(crate) struct PeerStatus {
     /// Its number.
     pub server: u64,
     /// False for an observer.
@@ -61,7 +61,7 @@ pub struct PeerStatus {
 
 /// Reads the server's status at any time.
 #[derive(Clone, Debug)]
-pub struct StatusSource {
+pub(crate) struct StatusSource {
     pub(super) handle: RaftHandle,
     pub(super) applied: watch::Receiver<Option<LogPosition>>,
     pub(super) snapshots: Snapshots,
@@ -73,20 +73,20 @@ pub struct StatusSource {
 
 impl StatusSource {
     /// How things stand now.
-    pub fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         Status::of(self, *self.role.borrow())
     }
 
     /// Returns what the members' list says behind `server.N=` of this server; `None` if the list was
     /// never changed at run time, or if this server is not a member.
-    pub fn own_line(&self) -> Option<String> {
+    pub(crate) fn own_line(&self) -> Option<String> {
         let membership = self.handle.view().membership;
         let own = membership.node(self.handle.node()).filter(|own| !is_outsider(own))?;
         (!own.line.is_empty()).then(|| own.line.clone())
     }
 
     /// Forgets what was proposed.
-    pub fn reset_proposed(&self) {
+    pub(crate) fn reset_proposed(&self) {
         self.handle.reset_proposed();
     }
 }
