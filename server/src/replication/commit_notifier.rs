@@ -6,7 +6,7 @@ use tokio::sync::watch;
 use tokio::time::sleep;
 use zoolet_storage::LogPosition;
 
-use super::handle::RaftHandle;
+use super::handle::ConsensusHandle;
 
 /// Between two announcements of what is committed. The pause doubles while the leader applies
 /// entry after entry: its appends, which follow each other then, tell the same.
@@ -21,7 +21,7 @@ const BUSY_ENTRIES: u64 = 4;
 /// tells it as well, but that one waits until the last is durable on its follower, or for a write.
 #[derive(Debug)]
 pub(super) struct CommitNotifier {
-    pub handle: RaftHandle,
+    pub handle: ConsensusHandle,
     pub applied: watch::Receiver<Option<LogPosition>>,
 }
 

@@ -17,7 +17,7 @@ use super::committed::Committed;
 use super::comparer::Comparer;
 use super::directory::DirectoryIdentity;
 use super::divergence::Divergence;
-use super::handle::RaftHandle;
+use super::handle::ConsensusHandle;
 use super::join_error::JoinError;
 use super::joining::Joining;
 use super::leader_contact::LeaderContact;
@@ -101,8 +101,8 @@ pub(super) fn links(
 
 /// What the tasks of a server share.
 #[derive(Debug)]
-pub(super) struct RaftContext {
-    pub handle: RaftHandle,
+pub(super) struct ReplicationContext {
+    pub handle: ConsensusHandle,
     pub links: Arc<Links>,
     pub machine: Arc<dyn Machine>,
     pub proposer: Arc<Proposer>,
@@ -121,7 +121,7 @@ pub(super) struct RaftContext {
     pub wal: Arc<Wal>,
 }
 
-impl RaftContext {
+impl ReplicationContext {
     /// Opens the peer port, and prepares another one for when the server is moved; an ensemble of
     /// one needs none.
     pub(super) async fn listen(

@@ -56,11 +56,11 @@ use zoolet_storage::{LogPosition, Wal};
 
 use self::applier::MachineApplier;
 use self::bootstrap::Agreement;
-use self::context::{RaftContext, links, reconfigurer};
+use self::context::{ReplicationContext, links, reconfigurer};
 use self::directories::Directories;
 use self::directory::DirectoryIdentity;
 use self::divergence::Divergence;
-use self::handle::RaftHandle;
+use self::handle::ConsensusHandle;
 use self::levels::Ceiling;
 use self::read_index::ReadIndex;
 use crate::fatal::Fatal;
@@ -132,14 +132,14 @@ impl Opened {
             fatal: fatal.clone(),
         };
         let consensus = raft::start(options.raft(), parts).await.map_err(JoinError::Raft)?;
-        let handle = RaftHandle::new(consensus, Arc::clone(&wal), fatal.clone());
+        let handle = ConsensusHandle::new(consensus, Arc::clone(&wal), fatal.clone());
         let read_index = ReadIndex {
             handle: handle.clone(),
             links: Arc::clone(&links),
             applied: applied.clone(),
         };
         let changes = reconfigurer(&options, read_index, Arc::clone(&machine));
-        let context = RaftContext {
+        let context = ReplicationContext {
             changes: Arc::new(changes),
             signals,
             links,
@@ -165,7 +165,7 @@ impl Opened {
             context.spawn(&mut tasks, "moved peer port", moved_port.run());
         }
         let role = context.role.subscribe();
-        let RaftContext { handle, links, applied, snapshots, divergence, wal, .. } = context;
+        let ReplicationContext { handle, links, applied, snapshots, divergence, wal, .. } = context;
         Ok(Replication {
             handle,
             links,
@@ -205,7 +205,7 @@ fn not_started(error: impl std::fmt::Display) -> JoinError {
 /// A server in its ensemble. Dropping it without [`Replication::shutdown`] is like a kill.
 #[derive(Debug)]
 pub(crate) struct Replication {
-    handle: RaftHandle,
+    handle: ConsensusHandle,
     links: Arc<Links>,
     applied: watch::Receiver<Option<LogPosition>>,
     snapshots: Snapshots,

@@ -15,7 +15,7 @@ use super::committed::Committed;
 use super::directory::DirectoryIdentity;
 use super::divergence::{self, Divergence};
 use super::founding;
-use super::handle::RaftHandle;
+use super::handle::ConsensusHandle;
 use super::leader_contact::LeaderContact;
 use super::levels::{Ceiling, LevelAdmission, encode_level};
 use super::machine::Machine;
@@ -32,7 +32,7 @@ use crate::wire::{Reader, malformed};
 /// Handles the calls of peers.
 #[derive(Debug)]
 pub(super) struct RpcServer {
-    pub handle: RaftHandle,
+    pub handle: ConsensusHandle,
     pub machine: Arc<dyn Machine>,
     pub snapshots: Snapshots,
     pub applied: watch::Receiver<Option<LogPosition>>,

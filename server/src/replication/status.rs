@@ -8,7 +8,7 @@ use zoolet_replica::Role;
 use zoolet_storage::{LogPosition, Wal};
 
 use super::divergence::{Divergence, Findings};
-use super::handle::{EntrySizes, RaftHandle};
+use super::handle::{ConsensusHandle, EntrySizes};
 use super::members::is_outsider;
 use crate::consensus::Follower;
 use crate::fatal::Fatal;
@@ -62,7 +62,7 @@ pub(crate) struct PeerStatus {
 /// Reads the server's status at any time.
 #[derive(Clone, Debug)]
 pub(crate) struct StatusSource {
-    pub(super) handle: RaftHandle,
+    pub(super) handle: ConsensusHandle,
     pub(super) applied: watch::Receiver<Option<LogPosition>>,
     pub(super) snapshots: Snapshots,
     pub(super) divergence: Arc<Divergence>,
@@ -135,7 +135,7 @@ impl Status {
 
 /// Reports it when the consensus has ended by itself: in the log's own words if that is the reason. A
 /// server that is stopped ends this task first.
-pub(super) async fn watch_failure(handle: RaftHandle, wal: Arc<Wal>, fatal: Fatal) {
+pub(super) async fn watch_failure(handle: ConsensusHandle, wal: Arc<Wal>, fatal: Fatal) {
     let mut failure = handle.failure();
     let Ok(failure) = failure.wait_for(Option::is_some).await else { return };
     let why = wal.failure().map(|error| error.to_string()).or_else(|| failure.clone());

@@ -11,7 +11,7 @@ use zoolet_replica::{Input, Role, Term};
 use zoolet_storage::{LogPosition, Wal};
 
 use super::comparer::Comparer;
-use super::handle::RaftHandle;
+use super::handle::ConsensusHandle;
 use super::leader_contact::LeaderContact;
 use super::machine::Machine;
 use super::members::is_outsider;
@@ -27,7 +27,7 @@ use crate::transport::BoxFuture;
 /// What the supervisor observes, and through what it acts.
 #[derive(Debug)]
 pub(super) struct Supervisor {
-    pub handle: RaftHandle,
+    pub handle: ConsensusHandle,
     pub machine: Arc<dyn Machine>,
     pub leader_contact: Arc<LeaderContact>,
     pub applied: watch::Receiver<Option<LogPosition>>,
@@ -72,7 +72,7 @@ struct EventSources {
 }
 
 impl EventSources {
-    fn new(handle: &RaftHandle, timing: Timing) -> Self {
+    fn new(handle: &ConsensusHandle, timing: Timing) -> Self {
         let every = |pause| {
             let mut ticks = interval(pause);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);

@@ -21,7 +21,7 @@ use zoolet_replica::{Input, Written};
 
 use self::message::{Verdict, decode, encode};
 use super::bootstrap::ask_standing;
-use super::handle::RaftHandle;
+use super::handle::ConsensusHandle;
 use super::joining::Joining;
 use super::machine::Machine;
 use super::members::{
@@ -64,7 +64,7 @@ const SERVER_MAX: u64 = 255;
 /// Changes the ensemble, as leader, and follows its changes, as every server.
 #[derive(Debug)]
 pub(super) struct Reconfigurer {
-    pub handle: RaftHandle,
+    pub handle: ConsensusHandle,
     pub links: Arc<Links>,
     pub machine: Arc<dyn Machine>,
     pub read_index: ReadIndex,
