@@ -15,11 +15,11 @@ mod counter;
 mod dropped;
 mod harness;
 mod leaders;
-mod locks;
 mod mutex;
 mod others;
 mod queues;
 mod read_write_lock;
+mod semaphores;
 mod session_ends;
 mod watches;
 
@@ -84,27 +84,27 @@ suites! {
         read_write_lock::a_dead_writer_s_lock_goes_on;
 
     other_locks_on_zoolet / other_locks_on_apache:
-        locks::a_semaphore_has_its_permits_and_no_more,
-        locks::a_semaphore_s_znodes_are_curator_s,
-        locks::a_shared_count_changes_the_permits,
-        locks::a_semaphore_mutex_has_one_holder,
-        locks::a_cancelled_permit_leaves_nothing_behind,
-        locks::a_permit_survives_lost_replies,
-        locks::a_try_outlasts_its_own_reconnects,
-        locks::a_dead_holder_s_permit_is_free,
-        locks::a_multi_lock_holds_all_or_none,
-        locks::a_cancelled_multi_lock_leaves_nothing_behind,
-        locks::several_locks_guard_one_write_and_go_in_reverse,
-        locks::a_simple_lock_is_one_znode,
-        locks::a_simple_lock_survives_cancels_and_lost_replies,
-        locks::a_simple_lock_released_again_spares_the_next_holder,
-        locks::a_cancelled_release_of_a_simple_lock_spares_the_next_holder,
-        locks::a_simple_lock_that_another_has_is_lost,
-        locks::a_lock_without_read_permission_is_watched,
-        locks::a_cancelled_release_leaves_nothing_behind,
-        locks::many_permits_are_taken_by_one_at_a_time,
-        locks::many_permits_survive_cancels_and_lost_replies,
-        locks::a_try_does_not_wait_for_a_paused_holder;
+        semaphores::a_semaphore_has_its_permits_and_no_more,
+        semaphores::a_semaphore_s_znodes_are_curator_s,
+        semaphores::a_shared_count_changes_the_permits,
+        semaphores::a_semaphore_mutex_has_one_holder,
+        semaphores::a_cancelled_permit_leaves_nothing_behind,
+        semaphores::a_permit_survives_lost_replies,
+        semaphores::a_try_outlasts_its_own_reconnects,
+        semaphores::a_dead_holder_s_permit_is_free,
+        semaphores::a_multi_lock_holds_all_or_none,
+        semaphores::a_cancelled_multi_lock_leaves_nothing_behind,
+        semaphores::several_locks_guard_one_write_and_go_in_reverse,
+        semaphores::a_simple_lock_is_one_znode,
+        semaphores::a_simple_lock_survives_cancels_and_lost_replies,
+        semaphores::a_simple_lock_released_again_spares_the_next_holder,
+        semaphores::a_cancelled_release_of_a_simple_lock_spares_the_next_holder,
+        semaphores::a_simple_lock_that_another_has_is_lost,
+        semaphores::a_lock_without_read_permission_is_watched,
+        semaphores::a_cancelled_release_leaves_nothing_behind,
+        semaphores::many_permits_are_taken_by_one_at_a_time,
+        semaphores::many_permits_survive_cancels_and_lost_replies,
+        semaphores::a_try_does_not_wait_for_a_paused_holder;
 
     counters_on_zoolet / counters_on_apache:
         counter::many_add_to_one_number,
