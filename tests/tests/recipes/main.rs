@@ -15,12 +15,14 @@ mod counter;
 mod dropped;
 mod harness;
 mod leaders;
+mod multi_lock;
 mod mutex;
 mod others;
 mod queues;
 mod read_write_lock;
 mod semaphores;
 mod session_ends;
+mod simple_lock;
 mod watches;
 
 use zoolet_tests::builder::ServersBuilder;
@@ -92,16 +94,16 @@ suites! {
         semaphores::a_permit_survives_lost_replies,
         semaphores::a_try_outlasts_its_own_reconnects,
         semaphores::a_dead_holder_s_permit_is_free,
-        semaphores::a_multi_lock_holds_all_or_none,
-        semaphores::a_cancelled_multi_lock_leaves_nothing_behind,
-        semaphores::several_locks_guard_one_write_and_go_in_reverse,
-        semaphores::a_simple_lock_is_one_znode,
-        semaphores::a_simple_lock_survives_cancels_and_lost_replies,
-        semaphores::a_simple_lock_released_again_spares_the_next_holder,
-        semaphores::a_cancelled_release_of_a_simple_lock_spares_the_next_holder,
-        semaphores::a_simple_lock_that_another_has_is_lost,
-        semaphores::a_lock_without_read_permission_is_watched,
-        semaphores::a_cancelled_release_leaves_nothing_behind,
+        multi_lock::a_multi_lock_holds_all_or_none,
+        multi_lock::a_cancelled_multi_lock_leaves_nothing_behind,
+        multi_lock::several_locks_guard_one_write_and_go_in_reverse,
+        simple_lock::a_simple_lock_is_one_znode,
+        simple_lock::a_simple_lock_survives_cancels_and_lost_replies,
+        simple_lock::a_simple_lock_released_again_spares_the_next_holder,
+        simple_lock::a_cancelled_release_of_a_simple_lock_spares_the_next_holder,
+        simple_lock::a_simple_lock_that_another_has_is_lost,
+        mutex::a_lock_without_read_permission_is_watched,
+        dropped::a_cancelled_release_leaves_nothing_behind,
         semaphores::many_permits_are_taken_by_one_at_a_time,
         semaphores::many_permits_survive_cancels_and_lost_replies,
         semaphores::a_try_does_not_wait_for_a_paused_holder;
