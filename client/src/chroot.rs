@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_path_does_not_leave_the_chroot() {
+    fn an_invalid_path_does_not_leave_the_chroot() {
         let chroot = Chroot::parse("/app").unwrap();
         assert_eq!(chroot.to_server("le"), "le", "servers refuse it");
         assert_eq!(chroot.to_server(""), "");
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn a_chroot_stands_below_another() {
+    fn a_chroot_is_resolved_below_another() {
         let outer = Chroot::parse("/a").unwrap();
         assert_eq!(outer.below("/b/c").unwrap().path(), "/a/b/c");
         assert_eq!(outer.below("/").unwrap(), outer);

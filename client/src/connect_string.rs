@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slash_alone_is_no_chroot() {
+    fn a_slash_alone_means_that_there_is_no_chroot() {
         let (addresses, chroot) = "a:1/".parse::<ConnectString>().unwrap().into_parts();
         assert_eq!((addresses, chroot), (vec!["a:1".to_owned()], Chroot::default()));
     }

@@ -5,7 +5,7 @@
 use std::fmt::Debug;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-pub use zoolet_replica::Now;
+pub(crate) use zoolet_replica::Now;
 
 /// A source of time.
 pub trait Clock: Debug + Send + Sync + 'static {

@@ -124,7 +124,7 @@ pub(crate) type LaterAnswer = BoxFuture<'static, Option<Bytes>>;
 pub(crate) struct Append {
     /// The leader's term.
     pub term: Term,
-    /// Whether the leader doubts that it has a majority.
+    /// Whether the leader suspects that it has lost its quorum.
     pub suspects_quorum: bool,
     /// The entries that the leader says it has: the one before those that it sends, and these.
     pub positions: Vec<LogPosition>,

@@ -10,7 +10,7 @@ pub trait Entropy: Debug + Send + Sync + 'static {
 
 /// The system's own.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct RealEntropy;
+pub(crate) struct RealEntropy;
 
 impl Entropy for RealEntropy {
     fn number(&self) -> u64 {

@@ -58,7 +58,7 @@ impl Fatal {
 }
 
 /// Carries out `work`. An error is the message of its panic.
-pub async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
+pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
     let mut work = pin!(work);
     // After a panic the work is polled no more, so it is never seen half changed.
     poll_fn(|context| match caught_now(|| work.as_mut().poll(context)) {

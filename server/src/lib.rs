@@ -18,9 +18,9 @@
 //! configuration. The package `zoolet` is the server as a program, and `zoolet-client` a client for
 //! Rust. `ARCHITECTURE.md` in the repository is the map of the insides.
 
-#![allow(
-    unreachable_pub,
-    reason = "`pub` is what a module offers to the others; users see `embed`"
+#![cfg_attr(
+    not(feature = "internals"),
+    allow(unreachable_pub, reason = "some of it is public with the feature `internals` only")
 )]
 #![warn(missing_docs)]
 

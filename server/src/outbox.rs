@@ -19,7 +19,7 @@ use zoolet_jute::SessionId;
 use crate::metrics::Traffic;
 
 /// Above this many unwritten bytes, no further request of the connection is admitted.
-pub const HIGH_WATER_BYTES: usize = 1 << 20;
+pub(crate) const HIGH_WATER_BYTES: usize = 1 << 20;
 
 /// The longest frame to a client, in bytes, however large the outbox is: half of what its length
 /// can tell.
@@ -86,7 +86,7 @@ pub struct Accepted {
 
 /// Why a connection is to end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Closing {
+pub(crate) enum Closing {
     /// The replica has said so; what is in front is written first.
     Finished,
     /// The client does not read, and the outbox is full.
@@ -97,7 +97,7 @@ pub enum Closing {
 
 /// What an outbox has for the connection's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
+pub(crate) enum Taken {
     /// Frames.
     Frames,
     /// The end; all frames were taken before.

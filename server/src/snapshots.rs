@@ -13,19 +13,19 @@ use zoolet_storage::{SnapshotName, SnapshotReader, SnapshotStore, SnapshotWriter
 use crate::process::drop_elsewhere;
 
 /// The pieces of a snapshot, as they come from a file.
-pub type Chunks = Box<dyn Iterator<Item = Result<Bytes, StorageError>> + Send>;
+pub(crate) type Chunks = Box<dyn Iterator<Item = Result<Bytes, StorageError>> + Send>;
 
 /// A state that was read and found whole. Installing it replaces the machine's.
-pub struct Staged(Box<dyn FnOnce() + Send>);
+pub(crate) struct Staged(Box<dyn FnOnce() + Send>);
 
 impl Staged {
     /// A state that `install` puts in place.
-    pub fn new(install: impl FnOnce() + Send + 'static) -> Self {
+    pub(crate) fn new(install: impl FnOnce() + Send + 'static) -> Self {
         Self(Box::new(install))
     }
 
     /// Puts the state in place.
-    pub fn install(self) {
+    pub(crate) fn install(self) {
         (self.0)();
     }
 }
@@ -37,7 +37,7 @@ impl Debug for Staged {
 }
 
 /// A state that no longer changes.
-pub struct StateSnapshot {
+pub(crate) struct StateSnapshot {
     /// The last transaction in it.
     pub zxid: u64,
     /// Its digest, which goes into the snapshot's footer.

@@ -44,7 +44,7 @@ pub trait Net: Debug + Send + Sync + 'static {
 
 /// The machine's TCP.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct RealNet;
+pub(crate) struct RealNet;
 
 impl Net for RealNet {
     fn listen<'a>(

@@ -120,14 +120,14 @@ pub fn run_program_within(
                 .and_then(|address| ensemble.kill_server(&address).map(|()| address))
                 .map_err(|source| program.ensemble_error(&line, source))?;
             losses += 1;
-            program.tell(&format!("LOST {address}"))?;
+            program.send(&format!("LOST {address}"))?;
             lost = Some(address);
         } else if line == "BRING BACK" {
             let address = lost.take().ok_or_else(|| EnsembleError::from("no server is lost"));
             address
                 .and_then(|address| ensemble.restart_server(&address))
                 .map_err(|source| program.ensemble_error(&line, source))?;
-            program.tell("BACK")?;
+            program.send("BACK")?;
         }
         last = line;
     }
@@ -219,7 +219,7 @@ impl Program {
         }
     }
 
-    fn tell(&mut self, line: &str) -> Result<(), ForeignError> {
+    fn send(&mut self, line: &str) -> Result<(), ForeignError> {
         let Some(stdin) = self.stdin.as_mut() else { return Ok(()) };
         let written = stdin.write_all(format!("{line}\n").as_bytes()).and_then(|()| stdin.flush());
         written.map_err(|source| ForeignError::Io {

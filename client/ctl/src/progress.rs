@@ -37,7 +37,7 @@ impl Progress {
         self.0.is_hidden()
     }
 
-    pub(crate) fn tell(&self, message: String) {
+    pub(crate) fn set_message(&self, message: String) {
         self.0.set_message(message);
     }
 

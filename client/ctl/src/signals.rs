@@ -47,7 +47,7 @@ impl Signals {
     pub(crate) async fn end(&mut self) {
         loop {
             match self.next().await {
-                Signal::TSTP => stand_still(),
+                Signal::TSTP => stop_process(),
                 Signal::USR1 | Signal::USR2 => {}
                 _ => return,
             }
@@ -57,7 +57,7 @@ impl Signals {
 
 /// Stops this program, as Ctrl-Z does where it is not received, until it is continued. To be
 /// called by the main thread: the system has that one take the signal, before the call returns.
-pub(crate) fn stand_still() {
+pub(crate) fn stop_process() {
     // A process may always stop itself.
     let _ = kill_process(getpid(), Signal::STOP);
 }

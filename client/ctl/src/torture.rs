@@ -20,7 +20,7 @@ use crate::progress::Progress;
 use crate::signals::Signals;
 
 /// How often the progress is shown.
-const TELL_EVERY: Duration = Duration::from_millis(200);
+const REFRESH_EVERY: Duration = Duration::from_millis(200);
 /// How long a question to a server may take.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// How long a killed server may take to serve again.
@@ -59,7 +59,7 @@ pub(crate) async fn run(arguments: &Torture, options: &Options) -> Result<(), Ct
     };
     let report = tokio::select! {
         report = zoolet_torture::run_until(&settings, servers, stop) => report,
-        never = tell(arguments.secs) => match never {},
+        never = show_progress(arguments.secs) => match never {},
     };
     let report = report.map_err(|error| failed(&error))?;
     if let Some(file) = &arguments.report {
@@ -80,12 +80,12 @@ pub(crate) async fn run(arguments: &Torture, options: &Options) -> Result<(), Ct
     ))
 }
 
-/// Tells a person how far the run is.
-async fn tell(faults: Duration) -> Infallible {
-    let ticks = faults.as_millis().div_ceil(TELL_EVERY.as_millis());
+/// Shows how far the run is.
+async fn show_progress(faults: Duration) -> Infallible {
+    let ticks = faults.as_millis().div_ceil(REFRESH_EVERY.as_millis());
     let progress = Progress::steps("faults", usize::try_from(ticks).unwrap_or(usize::MAX));
     for _ in 0..ticks {
-        sleep(TELL_EVERY).await;
+        sleep(REFRESH_EVERY).await;
         progress.advance(1);
     }
     drop(progress);

@@ -11,7 +11,7 @@ use super::name::join;
 use super::queue_node::{NodeNaming, QueueNode, QueueNodeSpec};
 use super::queue_wait::wait_deleted;
 use super::retry::{
-    back_off, children, children_now, delete_created, ensure_persistent, exists_now, is_no_node,
+    back_off, children, children_now, delete_created, ensure_persistent, exists_now, is_not_found,
     retry_transient, within,
 };
 
@@ -208,7 +208,7 @@ impl DoubleBarrier {
                 Ok(()) => return Ok(true),
                 Err(error) if error.code() == Some(ErrorCode::NodeExists) => return Ok(true),
                 // One of them has left since.
-                Err(error) if is_no_node(&error) => {}
+                Err(error) if is_not_found(&error) => {}
                 Err(error) if error.is_transient() => {
                     back_off(&self.client, &error, &mut tries).await;
                 }

@@ -12,7 +12,7 @@ use zoolet_jute::{AddWatchMode, ErrorCode, EventType, Stat, Zxid};
 use crate::{Call, Client, Error, ErrorKind, PersistentWatcher, SessionState, WatchedEvent};
 
 use super::name::join;
-use super::retry::{children, is_no_node, retry_transient, within};
+use super::retry::{children, is_not_found, retry_transient, within};
 
 /// How many changes wait for a slow subscriber; then it gets the number that it has missed.
 const CHANGES_MAX: usize = 1024;
@@ -304,7 +304,7 @@ impl Mirror {
                 match names {
                     // The watch reports a child that comes later.
                     Ok(names) => paths.extend(names.iter().map(|name| join(&path, name))),
-                    Err(error) if is_no_node(&error) => {}
+                    Err(error) if is_not_found(&error) => {}
                     Err(error) if error.code() == Some(ErrorCode::NoAuth) => {}
                     Err(error) => return Err(error),
                 }
@@ -357,7 +357,7 @@ impl Mirror {
         let change = match before {
             None => CacheChange::Created(path, node),
             Some(before) if before.stat.czxid != node.stat.czxid => {
-                self.tell(CacheChange::Deleted(path.clone(), before));
+                self.report(CacheChange::Deleted(path.clone(), before));
                 CacheChange::Created(path, node)
             }
             Some(before) if before.stat.mzxid != node.stat.mzxid => {
@@ -365,7 +365,7 @@ impl Mirror {
             }
             Some(_) => return,
         };
-        self.tell(change);
+        self.report(change);
     }
 
     /// Forgets a znode, unless the one that the mirror has is younger than the transaction that
@@ -379,11 +379,11 @@ impl Mirror {
             }
         };
         if let Some(node) = gone {
-            self.tell(CacheChange::Deleted(path.to_owned(), node));
+            self.report(CacheChange::Deleted(path.to_owned(), node));
         }
     }
 
-    fn tell(&self, change: CacheChange) {
+    fn report(&self, change: CacheChange) {
         // It may have no receivers.
         let _ = self.changes.send(change);
     }
@@ -394,7 +394,7 @@ impl Mirror {
 fn found(read: Result<(Bytes, Stat), Error>) -> Result<Option<CachedNode>, Error> {
     match read {
         Ok((data, stat)) => Ok(Some(CachedNode { data, stat })),
-        Err(error) if is_no_node(&error) || error.code() == Some(ErrorCode::NoAuth) => Ok(None),
+        Err(error) if is_not_found(&error) || error.code() == Some(ErrorCode::NoAuth) => Ok(None),
         Err(error) => Err(error),
     }
 }

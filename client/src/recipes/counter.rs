@@ -9,7 +9,7 @@ use zoolet_jute::{Acl, CreateMode, ErrorCode, Stat};
 use crate::{Client, Error, ErrorKind, OneshotWatcher, Version};
 
 use super::name::split;
-use super::retry::{ensure_containers, is_no_node, retry_transient};
+use super::retry::{ensure_containers, is_not_found, retry_transient};
 use super::write_marker::WriteMarker;
 
 /// The longest wait before another attempt at a number that others change too.
@@ -62,7 +62,7 @@ impl SharedCount {
         loop {
             match retry_transient(&self.client, || self.client.get(&self.path)).await {
                 Ok((data, stat)) => return decode_i32(&self.path, &data, &stat),
-                Err(error) if is_no_node(&error) => self.create().await?,
+                Err(error) if is_not_found(&error) => self.create().await?,
                 Err(error) => return Err(error),
             }
         }
@@ -75,7 +75,7 @@ impl SharedCount {
                 Ok((data, stat, watch)) => {
                     return Ok((decode_i32(&self.path, &data, &stat)?, watch));
                 }
-                Err(error) if is_no_node(&error) => self.create().await?,
+                Err(error) if is_not_found(&error) => self.create().await?,
                 Err(error) => return Err(error),
             }
         }
@@ -204,7 +204,7 @@ impl Counter {
     async fn read(&self) -> Result<(i64, Option<i32>), Error> {
         match retry_transient(&self.client, || self.client.get(&self.path)).await {
             Ok((data, stat)) => Ok((decode_i64(&self.path, &data)?, Some(stat.version))),
-            Err(error) if is_no_node(&error) => Ok((0, None)),
+            Err(error) if is_not_found(&error) => Ok((0, None)),
             Err(error) => Err(error),
         }
     }
@@ -250,7 +250,7 @@ where
     loop {
         match marker.commit(|transaction| transaction.set_data(path, data, Version::Any)).await {
             Ok(()) => return Ok(()),
-            Err(error) if is_no_node(&error) => create().await?,
+            Err(error) if is_not_found(&error) => create().await?,
             Err(error) => return Err(error),
         }
     }

@@ -15,7 +15,7 @@ use super::guard::{FencingToken, write};
 use super::name::{Sequence, in_order, join};
 use super::queue_node::{NodeNaming, QueueNode, QueueNodeSpec};
 use super::queue_wait::{Turn, turn, wait_gone, wait_turn};
-use super::retry::{children_now, is_no_node, retry_transient, within};
+use super::retry::{children_now, is_not_found, retry_transient, within};
 use super::session;
 
 const LATCH_BASE: &str = "latch-";
@@ -480,7 +480,7 @@ pub(crate) async fn participants(
                     let id = String::from_utf8_lossy(&data).into_owned();
                     found.push(Participant { path, id, leads: found.is_empty() });
                 }
-                Err(error) if is_no_node(&error) => {}
+                Err(error) if is_not_found(&error) => {}
                 Err(error) => return Err(error),
             }
         }

@@ -15,7 +15,7 @@ use crate::{Client, Error, ErrorKind, Version};
 use super::name::{ProtectedId, Sequence, join, split};
 use super::retry::{
     back_off, children_now, clean_up_later, delete_created, ensure_containers, exists_now, fired,
-    is_no_node, retry_transient, within,
+    is_not_found, retry_transient, within,
 };
 
 /// Where the znode is, as the task knows it.
@@ -115,7 +115,7 @@ impl PersistentNode {
                     found.push((name, data, id));
                 }
                 Ok(_) => {}
-                Err(error) if is_no_node(&error) => {}
+                Err(error) if is_not_found(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -303,10 +303,10 @@ impl Keeper {
                 {
                     Ok((data, stat, watch)) if self.kept.may_own(&stat) => (data, watch),
                     Ok(_) => return Ok(()),
-                    Err(error) if is_no_node(&error) && planted!("deleted-node-stays-away") => {
+                    Err(error) if is_not_found(&error) && planted!("deleted-node-stays-away") => {
                         return pending().await;
                     }
-                    Err(error) if is_no_node(&error) => return Ok(()),
+                    Err(error) if is_not_found(&error) => return Ok(()),
                     Err(error) => return Err(error),
                 };
             // Once: two who keep one znode with different data would answer each other for ever.
@@ -318,7 +318,7 @@ impl Keeper {
                     })
                     .await
                     {
-                        Err(error) if is_no_node(&error) => return Ok(()),
+                        Err(error) if is_not_found(&error) => return Ok(()),
                         other => drop(other?),
                     }
                 }
@@ -356,7 +356,7 @@ impl Keeper {
                     }
                     path
                 }
-                Err(error) if is_no_node(&error) => {
+                Err(error) if is_not_found(&error) => {
                     ensure_containers(&self.kept.client, &self.kept.dir).await?;
                     continue;
                 }

@@ -13,7 +13,7 @@ use crate::{Client, Error, ErrorKind};
 use super::name::{Sequence, join, split};
 use super::queue_format::{Item, QueueFormat};
 use super::queue_takes::{Created, Takes};
-use super::retry::{ensure_persistent, is_no_node, retry_transient, within};
+use super::retry::{ensure_persistent, is_not_found, retry_transient, within};
 use super::write_marker::WriteMarker;
 
 /// A queue of items that persist until somebody takes them, in the form of another client's queue.
@@ -115,7 +115,7 @@ impl Queue {
                 .commit(|transaction| transaction.create(&path, &data, Acl::open(), mode));
             match put.await {
                 // At the root of a chroot, that is what is missing, and it is not created.
-                Err(error) if is_no_node(&error) && split(&shared.path).is_some() => {
+                Err(error) if is_not_found(&error) && split(&shared.path).is_some() => {
                     shared.ensure().await?;
                 }
                 other => return other,
@@ -150,7 +150,7 @@ impl Queue {
                         return Ok(first);
                     }
                 }
-                Err(error) if is_no_node(&error) => {}
+                Err(error) if is_not_found(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -196,7 +196,7 @@ impl Shared {
         });
         let (names, stat) = match listed.await {
             Ok(listed) => listed,
-            Err(error) if is_no_node(&error) => return Ok((VecDeque::new(), None)),
+            Err(error) if is_not_found(&error) => return Ok((VecDeque::new(), None)),
             Err(error) => return Err(error),
         };
         let mut items: Vec<Item> =

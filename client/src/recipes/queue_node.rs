@@ -15,7 +15,7 @@ use crate::{Client, Error, ErrorKind, Version};
 use super::name::{KAZOO_LOCK_BASE, LOCK_BASE, ProtectedId, Sequence, join, split};
 use super::remains::{Remains, find_fixed, find_names, remove};
 use super::retry::{
-    back_off, children_now, clean_up_later, delete_created, ensure_containers, is_no_node,
+    back_off, children_now, clean_up_later, delete_created, ensure_containers, is_not_found,
     retry_transient,
 };
 
@@ -125,7 +125,7 @@ impl QueueNode {
                         queue_node
                     }));
                 }
-                Err(error) if is_no_node(&error) => {
+                Err(error) if is_not_found(&error) => {
                     ensure_containers(client, dir).await?;
                 }
                 Err(error) if error.is_transient() => {
@@ -157,7 +157,7 @@ impl QueueNode {
                     queue_node.take(created);
                     return Ok((queue_node, listed.ok().map(|(names, _)| names)));
                 }
-                Err(error) if is_no_node(&error) => {
+                Err(error) if is_not_found(&error) => {
                     ensure_containers(client, spec.dir).await?;
                 }
                 Err(error) if error.is_transient() => {
@@ -209,7 +209,7 @@ impl QueueNode {
             if error.is_transient() {
                 in_doubt |= error.may_have_happened();
                 back_off(client, &error, &mut tries).await;
-            } else if !is_no_node(&error) {
+            } else if !is_not_found(&error) {
                 queue_node.armed = in_doubt || error.may_have_happened();
                 return Err(error);
             }
@@ -217,7 +217,7 @@ impl QueueNode {
                 queue_node.take(found);
                 return Ok((queue_node, None));
             }
-            if is_no_node(&error) {
+            if is_not_found(&error) {
                 // Somebody has deleted the old one.
                 queue_node.armed = false;
                 return Self::enter(client, spec).await;
@@ -259,7 +259,7 @@ impl QueueNode {
         retry_transient(client, || client.sync(path)).await?;
         let (data, stat) = match retry_transient(client, || client.get(path)).await {
             Ok(found) => found,
-            Err(error) if is_no_node(&error) => return Ok(None),
+            Err(error) if is_not_found(&error) => return Ok(None),
             Err(error) => return Err(error),
         };
         let id = std::str::from_utf8(data.get(..36).unwrap_or_default()).ok();

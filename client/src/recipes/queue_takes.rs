@@ -18,7 +18,7 @@ use crate::{Error, ErrorKind, Version};
 use super::name::join;
 use super::queue::Shared;
 use super::queue_format::Item;
-use super::retry::{exists_now, fired, is_no_node, retry_transient};
+use super::retry::{exists_now, fired, is_not_found, retry_transient};
 
 /// The most znodes that are taken together.
 const TAKES_MAX: usize = 64;
@@ -141,7 +141,7 @@ impl Shared {
                 }
                 fired(watch).await?;
             }
-            Err(error) if is_no_node(&error) => {
+            Err(error) if is_not_found(&error) => {
                 let exists = retry_transient(client, || client.exists_watched(path)).await?;
                 if let (None, watch) = exists {
                     fired(watch).await?;
@@ -244,7 +244,7 @@ impl Shared {
                         debug!(path, "a znode without an item stays in the queue");
                     }
                 }
-                Err(error) if is_no_node(&error) => {}
+                Err(error) if is_not_found(&error) => {}
                 Err(error) => return Err(error),
             }
         }
@@ -260,8 +260,8 @@ impl Shared {
     ) -> Result<VecDeque<Bytes>, Error> {
         match self.marker.commit(|transaction| transaction.delete(&path, version)).await {
             Ok(()) => Ok(items),
-            Err(error) if is_no_node(&error) && planted!("items-are-taken-twice") => Ok(items),
-            Err(error) if is_no_node(&error) => Ok(VecDeque::new()),
+            Err(error) if is_not_found(&error) && planted!("items-are-taken-twice") => Ok(items),
+            Err(error) if is_not_found(&error) => Ok(VecDeque::new()),
             Err(error) => Err(error),
         }
     }

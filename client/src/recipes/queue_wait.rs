@@ -10,7 +10,7 @@ use crate::{Client, Error, ErrorCode, EventType, OneshotWatcher, Stat};
 
 use super::name::{Sequence, join, nearest_before};
 use super::queue_node::{QueueNode, QueueNodeSpec};
-use super::retry::{children, fired, is_no_node, retry_transient};
+use super::retry::{children, fired, is_not_found, retry_transient};
 use super::wait_meter::WaitMeter;
 
 /// How often a znode is looked at that may not be read, and so not be watched.
@@ -169,7 +169,7 @@ impl Sign {
 async fn look(client: &Client, path: &str) -> Result<Option<(Option<Stat>, Sign)>, Error> {
     match retry_transient(client, || client.get_watched(path)).await {
         Ok((_, stat, watch)) => Ok(Some((Some(stat), Sign::Watch(watch)))),
-        Err(error) if is_no_node(&error) => Ok(None),
+        Err(error) if is_not_found(&error) => Ok(None),
         Err(error) if error.code() == Some(ErrorCode::NoAuth) => Ok(Some((None, Sign::Time))),
         Err(error) => Err(error),
     }

@@ -6,7 +6,7 @@ use crate::{Client, Error, Version};
 
 use super::name::{ProtectedId, join};
 use super::retry::{
-    back_off, children_now, delete_created, delete_if_there, is_no_node, retry_transient,
+    back_off, children_now, delete_created, delete_if_there, is_not_found, retry_transient,
 };
 
 /// What a dropped place has left.
@@ -54,7 +54,7 @@ pub(crate) async fn find_fixed(
     retry_transient(client, || client.sync(path)).await?;
     match retry_transient(client, || client.get(path)).await {
         Ok((data, stat)) => Ok(data.starts_with(id.uuid().as_bytes()).then_some(stat)),
-        Err(error) if is_no_node(&error) => Ok(None),
+        Err(error) if is_not_found(&error) => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -106,7 +106,7 @@ pub(crate) async fn remove(client: &Client, dir: &str, names: &[String]) -> Resu
         }
         match transaction.commit().await {
             Ok(_) => return Ok(true),
-            Err(error) if is_no_node(&error) => break,
+            Err(error) if is_not_found(&error) => break,
             Err(error) if error.is_transient() => {
                 in_doubt |= error.may_have_happened();
                 back_off(client, &error, &mut tries).await;

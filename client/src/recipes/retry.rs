@@ -27,7 +27,7 @@ const CLEAN_AGAIN_MIN: Duration = Duration::from_millis(100);
 const CLEAN_AGAIN_MAX: Duration = Duration::from_secs(10);
 
 /// Whether the server answered that the znode does not exist.
-pub(crate) fn is_no_node(error: &Error) -> bool {
+pub(crate) fn is_not_found(error: &Error) -> bool {
     error.code() == Some(ErrorCode::NoNode)
 }
 
@@ -148,7 +148,7 @@ pub(crate) async fn children(client: &Client, dir: &str) -> Result<Vec<String>, 
 
 fn or_empty(children: Result<Vec<String>, Error>) -> Result<Vec<String>, Error> {
     match children {
-        Err(error) if is_no_node(&error) => Ok(Vec::new()),
+        Err(error) if is_not_found(&error) => Ok(Vec::new()),
         other => other,
     }
 }
@@ -160,7 +160,7 @@ pub(crate) async fn delete_if_there(client: &Client, path: &str) -> Result<bool,
     loop {
         match client.delete(path, Version::Any).await {
             Ok(()) => return Ok(true),
-            Err(error) if is_no_node(&error) => return Ok(in_doubt),
+            Err(error) if is_not_found(&error) => return Ok(in_doubt),
             Err(error) if error.is_transient() => {
                 in_doubt |= error.may_have_happened();
                 back_off(client, &error, &mut tries).await;
@@ -203,7 +203,7 @@ pub(crate) async fn delete_created(
         }
         match client.delete(path, Version::Any).await {
             Ok(()) => return Ok(true),
-            Err(error) if is_no_node(&error) => return Ok(in_doubt),
+            Err(error) if is_not_found(&error) => return Ok(in_doubt),
             Err(error) if error.is_transient() => {
                 in_doubt |= error.may_have_happened();
                 back_off(client, &error, &mut tries).await;
@@ -235,7 +235,7 @@ pub(crate) async fn ensure_containers(client: &Client, path: &str) -> Result<(),
                 Ok(()) => {}
                 // A container above it was reaped meanwhile: from the start. The root is not reaped,
                 // so this is a chroot that does not exist.
-                Err(error) if is_no_node(&error) => {
+                Err(error) if is_not_found(&error) => {
                     if split(next).is_some_and(|(parent, _)| parent == "/") {
                         return Err(error);
                     }
@@ -261,7 +261,7 @@ pub(crate) async fn ensure_persistent(
         match retry_transient(client, || client.create(path, data, CreateMode::Persistent)).await {
             Ok(_) => return Ok(()),
             Err(error) if error.code() == Some(ErrorCode::NodeExists) => return Ok(()),
-            Err(error) if is_no_node(&error) => match split(path) {
+            Err(error) if is_not_found(&error) => match split(path) {
                 Some((parent, _)) => ensure_containers(client, parent).await?,
                 None => return Err(error),
             },

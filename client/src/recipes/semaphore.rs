@@ -12,7 +12,7 @@ use super::mutex::Mutex;
 use super::name::{Sequence, in_order, join};
 use super::options::LockOptions;
 use super::queue_node::{NodeNaming, QueueNode, QueueNodeSpec};
-use super::retry::{children_now, fired, is_no_node, retry_transient, within};
+use super::retry::{children_now, fired, is_not_found, retry_transient, within};
 use super::wait_meter::WaitMeter;
 
 const LEASE_BASE: &str = "lease-";
@@ -230,7 +230,7 @@ impl Semaphore {
                     retry_transient(&self.client, || self.client.children_watched(&self.leases))
                         .await;
                 let (names, _, leases_watch) = match leases {
-                    Err(error) if is_no_node(&error) => continue 'enter,
+                    Err(error) if is_not_found(&error) => continue 'enter,
                     other => other?,
                 };
                 if !names.iter().any(|name| name == queue_node.name()) {
@@ -252,7 +252,7 @@ impl Semaphore {
                 retry_transient(&self.client, || self.client.children_watched(&self.leases)).await;
             let (names, _, leases_watch) = match leases {
                 // No lease exists yet, so the parent will be created by one of the clients.
-                Err(error) if is_no_node(&error) => {
+                Err(error) if is_not_found(&error) => {
                     let (stat, watch) =
                         retry_transient(&self.client, || self.client.exists_watched(&self.leases))
                             .await?;

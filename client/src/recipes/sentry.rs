@@ -14,7 +14,7 @@ use zoolet_jute::EventType;
 use crate::{Client, Error, ErrorCode};
 
 use super::queue_wait::{LOOK_AGAIN, wait_gone};
-use super::retry::{fired, is_no_node, retry_transient};
+use super::retry::{fired, is_not_found, retry_transient};
 
 /// What a client writes on a lock's znode to ask its holder for it, as Curator's `Revoker` does.
 pub(crate) const REVOKE_MESSAGE: &[u8] = b"__REVOKE__";
@@ -130,7 +130,7 @@ async fn look(
             });
             return fired(watch).await.map(|event| event != Some(EventType::NodeDeleted));
         }
-        Err(error) if is_no_node(&error) => return Ok(false),
+        Err(error) if is_not_found(&error) => return Ok(false),
         // It is there and may not be read, and so not be watched.
         Err(error) if error.code() == Some(ErrorCode::NoAuth) => sleep(LOOK_AGAIN).await,
         Err(error) => return Err(error),

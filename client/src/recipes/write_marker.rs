@@ -21,7 +21,7 @@ use zoolet_jute::{Acl, CreateMode, ErrorCode};
 use crate::{Client, Error, ErrorKind, Transaction, Version};
 
 use super::queue_node::QueueNode;
-use super::retry::{back_off, ensure_containers, is_no_node, retry_transient};
+use super::retry::{back_off, ensure_containers, is_not_found, retry_transient};
 
 /// The most witnesses of one writer, and so the most of its transactions that are under way.
 const WITNESSES_MAX: usize = 32;
@@ -208,7 +208,7 @@ impl WriteMarker {
                 witness.exists = true;
                 Ok(data.as_ref() == number && !planted!("lost-reply-adds-twice"))
             }
-            Err(error) if is_no_node(&error) => {
+            Err(error) if is_not_found(&error) => {
                 witness.exists = false;
                 Ok(false)
             }

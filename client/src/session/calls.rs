@@ -324,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_who_ends_the_calls_tells_why() {
+    fn the_first_end_of_the_calls_gives_the_reason() {
         let calls = Arc::new(Calls::new(1000));
         calls.stop(&ErrorKind::SessionExpired);
         calls.stop(&ErrorKind::Closed);

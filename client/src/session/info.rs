@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_session_is_refused_and_not_repeated() {
+    fn an_invalid_session_is_refused_and_not_repeated() {
         for bad in ["", "1:2", "x:00:1:1", "1:0:1:1", "1:zz:1:1", "1:00:-1:1", "1:00:1:1:secret"] {
             let error = bad.parse::<SessionInfo>().unwrap_err();
             assert!(!error.to_string().contains("secret"), "{bad}: {error}");

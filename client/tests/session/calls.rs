@@ -46,7 +46,7 @@ async fn calls_keep_the_order_in_which_they_were_made_and_not_awaited() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lost_reply_is_told_and_the_next_call_finds_another_server() {
+async fn a_lost_reply_is_reported_and_the_next_call_finds_another_server() {
     let mut servers = Servers::new();
     let (client, mut connection) = servers.client().await;
     let create = client.create("/a", b"", CreateMode::Ephemeral);

@@ -64,7 +64,7 @@ async fn a_first_connection_without_an_answer_fails_in_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn identities_are_told_to_every_connection_and_a_lost_answer_is_waited_for() {
+async fn identities_are_sent_on_every_connection_and_a_lost_answer_is_waited_for() {
     let mut servers = Servers::new();
     let (client, mut connection) = servers.client().await;
     let auth = client.add_auth("digest", b"alice:secret");

@@ -277,7 +277,7 @@ async fn a_cache_whose_watch_has_ended_watches_and_reads_anew() {
 /// A znode that went and came again: the connection reported the first, and was gone before the
 /// second.
 #[tokio::test(start_paused = true)]
-async fn what_a_lost_connection_told_does_not_undo_what_a_cache_reads_on_the_next_one() {
+async fn events_of_a_lost_connection_do_not_undo_what_a_cache_reads_on_the_next_one() {
     let mut servers = Servers::new();
     let (client, mut connection) = servers.client().await;
     let cache = cached(&client, &mut connection).await;

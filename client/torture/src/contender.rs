@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::timeout;
 use zoolet_client::ClientOptions;
 
-use crate::context::{ContenderControl, Phase, RunContext, Session, lock, stand_still};
+use crate::context::{ContenderControl, Phase, RunContext, Session, block_thread, lock};
 use crate::plan::HolderFault;
 use crate::random::Random;
 use crate::recipe::Recipe;
@@ -95,7 +95,7 @@ async fn suffer(context: &RunContext, control: &ContenderControl) {
             }
             context.recorder.disturbed(Some(control.number), fault.long());
             match fault {
-                HolderFault::Pause(long) => stand_still(long),
+                HolderFault::Pause(long) => block_thread(long),
                 HolderFault::Cut(long) => control.cut(long).await,
                 HolderFault::Silence(long) => control.silence(long).await,
                 HolderFault::Die => return,

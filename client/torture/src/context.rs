@@ -222,7 +222,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     clippy::disallowed_methods,
     reason = "a paused holder is a thread of its own that really stands still"
 )]
-pub(crate) fn stand_still(long: Duration) {
+pub(crate) fn block_thread(long: Duration) {
     std::thread::sleep(long);
 }
 

@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_gap_is_told_and_closed_by_the_directory_s_own_count() {
+    fn a_gap_is_reported_and_closed_by_the_directory_s_own_count() {
         let mut log = Log::default();
         log.add(3, "/d", Happened::Created);
         log.add(5, "/d/a", Happened::Created);

@@ -164,7 +164,7 @@ impl Plan {
     }
 
     /// Whether a server stands still or is cut off.
-    pub fn servers_stand_still(&self) -> bool {
+    pub fn pauses_servers(&self) -> bool {
         self.steps.iter().any(
             |(_, fault)| matches!(fault, Fault::Server(_, kind, _) if *kind != ServerFault::Kill),
         )
@@ -303,6 +303,6 @@ mod tests {
         assert!(has(|fault| matches!(fault, Fault::Server(_, ServerFault::Kill, _))));
         assert!(has(|fault| matches!(fault, Fault::Server(_, ServerFault::Pause, _))));
         assert!(has(|fault| matches!(fault, Fault::KillLeaderAtGrant(_))));
-        assert!(plan.servers_stand_still());
+        assert!(plan.pauses_servers());
     }
 }

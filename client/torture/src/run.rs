@@ -35,7 +35,7 @@ pub async fn run_until(
     let fixture = Fixture::set(settings).await?;
     let frame = frame(settings, servers.as_deref(), fixture.session_timeout);
     let plan = Plan::new(settings.seed, &frame);
-    let early_grants_are_counted = settings.early_grants_are_counted && plan.servers_stand_still();
+    let early_grants_are_counted = settings.early_grants_are_counted && plan.pauses_servers();
     let mut history = RunHistory { early_grants_are_counted, ..RunHistory::default() };
     let performed = tokio::select! {
         performed = perform(settings, &plan, servers, &fixture, &mut history) => performed,

@@ -7,7 +7,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use std::{io, mem};
 
-use crate::context::{RunContext, stand_still};
+use crate::context::{RunContext, block_thread};
 
 const BEAT: Duration = Duration::from_millis(10);
 /// A pause between two beats that is noted, in microseconds.
@@ -29,7 +29,7 @@ impl StallMonitor {
             let mut stalls = Vec::new();
             let mut last_us = context.recorder.now_us();
             while !ends.load(Ordering::Relaxed) {
-                stand_still(BEAT);
+                block_thread(BEAT);
                 let now_us = context.recorder.now_us();
                 if now_us - last_us > STALL_US_MIN {
                     stalls.push((last_us, now_us));

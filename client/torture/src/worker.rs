@@ -9,7 +9,7 @@ use tokio::time::{sleep, timeout};
 use zoolet_client::recipes::LockGuard;
 use zoolet_client::{Client, Error, ErrorKind, SessionState, Version};
 
-use crate::context::{ContenderControl, Phase, RunContext, Session, stand_still};
+use crate::context::{ContenderControl, Phase, RunContext, Session, block_thread};
 use crate::plan::HolderFault;
 use crate::random::Random;
 use crate::recipe::{Lock, Recipe};
@@ -298,7 +298,7 @@ impl Worker {
         open: &OpenClaim,
     ) {
         match fault {
-            HolderFault::Pause(long) => stand_still(long),
+            HolderFault::Pause(long) => block_thread(long),
             HolderFault::Cut(long) => self.is_notified(client, tie, self.control.cut(long)).await,
             HolderFault::Silence(long) => {
                 self.is_notified(client, tie, self.control.silence(long)).await;
@@ -332,7 +332,7 @@ impl Worker {
         }
         let is_lost = || tie.reports() && client.remaining().is_zero();
         if is_lost() && timeout(REPORTED_MAX, lost).await.is_err() && is_lost() {
-            self.not_told("the end of its lease");
+            self.not_notified("the end of its lease");
         }
     }
 
@@ -347,11 +347,11 @@ impl Worker {
             && timeout(DELETED_MAX, tie.lost()).await.is_err()
             && !client.remaining().is_zero()
         {
-            self.not_told("the delete of its znode");
+            self.not_notified("the delete of its znode");
         }
     }
 
-    fn not_told(&self, what: &str) {
+    fn not_notified(&self, what: &str) {
         let (who, path) = (self.control.number, &self.lock.path);
         let broke = format!("contender {who} at {path} was not notified of {what}");
         self.context.recorder.broke(broke);

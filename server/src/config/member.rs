@@ -150,7 +150,7 @@ fn parse_client(text: &str) -> Result<HostPort, String> {
 /// The members as the data of `/zookeeper/config` lists them: one line each in the order of
 /// their ids. The line with the version is the state's business, because a reconfiguration
 /// changes it.
-pub fn members_text(members: &BTreeMap<ServerId, Member>) -> String {
+pub(super) fn members_text(members: &BTreeMap<ServerId, Member>) -> String {
     let lines: Vec<String> =
         members.iter().map(|(id, member)| format!("server.{id}={member}\n")).collect();
     lines.concat()

@@ -8,7 +8,7 @@ use super::member::Member;
 
 /// The members of an ensemble by their numbers. A request may name numbers that no server of
 /// zoolet can have; the code that carries it out must look at them.
-pub type MemberList = BTreeMap<u64, Member>;
+pub(crate) type MemberList = BTreeMap<u64, Member>;
 
 /// Reads `server.N=` lines, separated by newlines or commas; a line with the version is left out.
 /// The error says what is wrong with the list.

@@ -44,7 +44,8 @@ pub use address::HostPort;
 pub use error::{ConfigError, Warning};
 pub use loopback::LoopbackPorts;
 pub use member::{Member, MemberRole};
-pub use members::{MemberList, change_members, parse_members};
+pub(crate) use members::MemberList;
+pub use members::{change_members, parse_members};
 pub use model::{
     AuthConfig, EnsembleConfig, FourLetterConfig, Limits, LogConfig, ServerConfig, SessionConfig,
     SnapshotConfig, StartMode, Words, ZnodeConfig,
@@ -54,7 +55,7 @@ pub use toml_text::to_cluster_toml;
 use files::{OnDisk, Source};
 
 /// Reads the file with the secret of the servers. It is read once, before the server starts.
-pub fn read_secret(path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn read_secret(path: &Path) -> io::Result<Vec<u8>> {
     fs::read(path)
 }
 

@@ -42,7 +42,7 @@ impl Standing {
 #[derive(Debug)]
 enum Order {
     /// Say so, and stand still until the gate's sender is dropped.
-    Pause { stands: blocking::Sender<()>, gate: blocking::Receiver<()> },
+    Pause { paused: blocking::Sender<()>, gate: blocking::Receiver<()> },
     /// End in good order.
     Stop,
     /// End at once.
@@ -139,11 +139,11 @@ impl ServerThread {
             return;
         }
         let (open, gate) = blocking::channel();
-        let (stands, stood) = blocking::channel();
-        self.order(Order::Pause { stands, gate });
+        let (paused, is_paused) = blocking::channel();
+        self.order(Order::Pause { paused, gate });
         self.pause = Some(open);
         // An error means that the server has ended by itself: it stands still, too.
-        let _ = stood.recv();
+        let _ = is_paused.recv();
     }
 
     pub(super) fn resume(&mut self) {
@@ -243,9 +243,9 @@ async fn live(
             }
         };
         match order {
-            Order::Pause { stands, gate } => {
+            Order::Pause { paused, gate } => {
                 // The caller may have gone.
-                let _ = stands.send(());
+                let _ = paused.send(());
                 // Blocking the runtime's only thread is the point: nothing moves, no timer either.
                 let _ = gate.recv();
             }

@@ -32,12 +32,13 @@ use zoolet_jute::{ConnectRequest, Id, ReconfigRequest, SessionId, Stat};
 use zoolet_replica::state::{Admitted, SnapshotView, State};
 use zoolet_replica::{Command, ConnectionId, DecodedEntry, Input, Output, Replica, Term};
 
+pub(crate) use self::flow_control::Admission;
 use self::flow_control::ConnectionLoad;
-pub use self::flow_control::{Admission, FlowLimits};
+pub use self::flow_control::FlowLimits;
 use self::lock::TurnLock;
 use self::quota_log::QuotaLog;
 pub use self::received::Received;
-pub use self::report::ServerReport;
+pub(crate) use self::report::ServerReport;
 use crate::clock::{Clock, Now};
 use crate::metrics::Latency;
 use crate::outbox::{Closing, Outbox};

@@ -127,7 +127,7 @@ fn list() -> Request {
 }
 
 #[test]
-fn only_so_many_long_reads_wait_behind_a_sync() {
+fn the_long_reads_that_wait_behind_a_sync_are_limited() {
     let bench = Bench::new();
     let (connection, outbox) = bench.connect();
     assert_eq!(bench.ask(connection, vec![list(); 500]), 0, "nothing is in front of them");

@@ -14,6 +14,6 @@ mod port;
 mod registry;
 mod server_info;
 
-pub use options::PortOptions;
-pub use port::{ClientPort, listen};
-pub use server_info::{EnsembleFigures, EnsembleSource, ServerInfo, Sizes};
+pub(crate) use options::PortOptions;
+pub(crate) use port::{ClientPort, listen};
+pub(crate) use server_info::{EnsembleFigures, EnsembleSource, ServerInfo, Sizes};

@@ -4,7 +4,7 @@ use super::server_info::ServerInfo;
 
 /// The settings of a client port.
 #[derive(Clone, Debug)]
-pub struct PortOptions {
+pub(crate) struct PortOptions {
     /// `host:port` to listen on; with port 0 the system chooses.
     pub address: String,
     /// The most connections that wait to be accepted.

@@ -29,14 +29,14 @@ const ACCEPT_WARN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// An open client port; dropping it closes the port and all its connections.
 #[derive(Debug)]
-pub struct ClientPort {
+pub(crate) struct ClientPort {
     bound: watch::Receiver<SocketAddr>,
     task: JoinHandle<()>,
 }
 
 /// Opens the port. It moves to each `host:port` that `wanted` comes to hold; the connections that
 /// are there stay. `fatal` receives the reason if it can no longer accept.
-pub async fn listen(
+pub(crate) async fn listen(
     options: PortOptions,
     host: Arc<Host>,
     net: Arc<dyn Net>,
@@ -53,17 +53,17 @@ pub async fn listen(
 
 impl ClientPort {
     /// Where it listens now, with the port that the system chose.
-    pub fn local_addr(&self) -> SocketAddr {
+    pub(crate) fn local_addr(&self) -> SocketAddr {
         *self.bound.borrow()
     }
 
     /// The same, as it changes.
-    pub fn bound(&self) -> watch::Receiver<SocketAddr> {
+    pub(crate) fn bound(&self) -> watch::Receiver<SocketAddr> {
         self.bound.clone()
     }
 
     /// Closes the port and all its connections.
-    pub fn close(&self) {
+    pub(crate) fn close(&self) {
         self.task.abort();
     }
 }

@@ -8,7 +8,7 @@ use crate::config::Words;
 
 /// The configuration, as `conf`, `envi` and `dirs` show it (protocol §14.2).
 #[derive(Clone)]
-pub struct ServerInfo {
+pub(crate) struct ServerInfo {
     /// Which words are answered.
     pub words: Words,
     /// A server without an ensemble says `Mode: standalone`.
@@ -45,17 +45,17 @@ pub struct ServerInfo {
 
 /// The bytes of the server's files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sizes {
+pub(crate) struct Sizes {
     /// Of the directory with the snapshots, and of the log's; the same when there is only one.
     pub data: u64,
     pub log: u64,
 }
 
 /// Measures the files.
-pub type SizeSource = Arc<dyn Fn() -> Sizes + Send + Sync>;
+pub(super) type SizeSource = Arc<dyn Fn() -> Sizes + Send + Sync>;
 
 /// Knows the members of the ensemble.
-pub trait EnsembleSource: Send + Sync {
+pub(crate) trait EnsembleSource: Send + Sync {
     /// How it stands now.
     fn figures(&self) -> EnsembleFigures;
 
@@ -65,7 +65,7 @@ pub trait EnsembleSource: Send + Sync {
 
 /// How the ensemble stands, seen from this server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EnsembleFigures {
+pub(crate) struct EnsembleFigures {
     /// Servers with a vote.
     pub voters: usize,
     /// The other servers that this one leads, and those of them that have the whole log.

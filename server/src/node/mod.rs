@@ -39,7 +39,7 @@ const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
 
 /// The world, as a server sees it.
 #[derive(Clone, Debug)]
-pub struct Seams {
+pub(crate) struct Seams {
     /// Files.
     pub disk: Arc<dyn Disk>,
     /// Time.
@@ -52,7 +52,7 @@ pub struct Seams {
 
 impl Seams {
     /// The machine's own.
-    pub fn real() -> Self {
+    pub(crate) fn real() -> Self {
         Self {
             disk: Arc::new(RealDisk),
             clock: Arc::new(RealClock::new()),
@@ -87,7 +87,7 @@ pub enum StartError {
 
 /// A running server.
 #[derive(Debug)]
-pub struct Node {
+pub(crate) struct Node {
     host: Arc<Host>,
     replication: Replication,
     port: ClientPort,
@@ -98,7 +98,7 @@ pub struct Node {
 impl Node {
     /// Opens the directory, replays the log, and joins the ensemble. It need not have found a
     /// leader when this returns.
-    pub async fn start(config: ServerConfig, seams: Seams) -> Result<Self, StartError> {
+    pub(crate) async fn start(config: ServerConfig, seams: Seams) -> Result<Self, StartError> {
         let server = config.server_id.0;
         let secret = settings::secret(&config, &seams)?;
         let options = settings::raft_options(&config, &seams, secret);
@@ -135,17 +135,17 @@ impl Node {
     }
 
     /// The address on which clients are served now, as changes of the ensemble move it.
-    pub fn client_addrs(&self) -> watch::Receiver<SocketAddr> {
+    pub(crate) fn client_addrs(&self) -> watch::Receiver<SocketAddr> {
         self.port.bound()
     }
 
     /// The server's part in the ensemble, now and as it changes.
-    pub fn role(&self) -> watch::Receiver<Role> {
+    pub(crate) fn role(&self) -> watch::Receiver<Role> {
         self.replication.role()
     }
 
     /// Waits until the server can no longer work, and says why.
-    pub fn fatal(&self) -> impl Future<Output = String> + Send + use<> {
+    pub(crate) fn fatal(&self) -> impl Future<Output = String> + Send + use<> {
         let (mut fatal, mut failure) = (self.fatal.watch(), self.host.failure());
         async move {
             let why = tokio::select! {
@@ -167,7 +167,7 @@ impl Node {
     }
 
     /// Stops in good order: no new clients, the lead handed over, the log durable.
-    pub async fn shutdown(self) {
+    pub(crate) async fn shutdown(self) {
         self.port.close();
         if timeout(SHUTDOWN_LIMIT, self.replication.shutdown()).await.is_err() {
             warn!(limit_s = SHUTDOWN_LIMIT.as_secs(), "the log does not stop in time");

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_oldest_of_the_largest_crowd_goes() {
+    fn the_oldest_connection_of_the_busiest_address_goes() {
         let of = |sources: &[u8]| -> Vec<Handshake> {
             let handshake = |(number, last): (usize, &u8)| Handshake {
                 number: number as u64,

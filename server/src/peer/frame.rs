@@ -20,7 +20,7 @@ const RESERVED_BYTES_MAX: usize = 4 << 20;
 
 /// Why a frame could not be read.
 #[derive(Debug, Error)]
-pub enum FrameError {
+pub(super) enum FrameError {
     /// The length field is out of bounds: this is not a peer, or a broken one.
     #[error("a frame of {bytes} bytes, where {max} is the most")]
     Length { bytes: usize, max: usize },

@@ -85,7 +85,7 @@ impl PeerIdentity {
 
 /// The server that a caller wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Target {
+pub(crate) struct Target {
     /// Its number.
     pub server: u64,
     /// Its directory; `None` for whichever directory it has.
@@ -94,7 +94,7 @@ pub struct Target {
 
 /// Why a handshake failed.
 #[derive(Debug, Error)]
-pub enum HandshakeError {
+pub(super) enum HandshakeError {
     /// The other side speaks another protocol. Nothing is answered.
     #[error("the other side is not a zoolet server")]
     Magic,

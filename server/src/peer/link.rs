@@ -29,7 +29,7 @@ const BACKOFF_MIN: Duration = Duration::from_millis(20);
 
 /// What a link needs to know.
 #[derive(Clone, Debug)]
-pub struct LinkOptions {
+pub(crate) struct LinkOptions {
     /// The network.
     pub net: Arc<dyn Net>,
     /// Who is calling. Its founding is the one of `founding`.
@@ -64,7 +64,7 @@ pub struct LinkOptions {
 
 /// Why a call has no answer.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-pub enum CallError {
+pub(crate) enum CallError {
     /// Without a connection: the peer has never seen the call.
     #[error("not connected")]
     Unreachable,
@@ -81,7 +81,7 @@ pub enum CallError {
 
 /// A way to one peer.
 #[derive(Debug)]
-pub struct Link {
+pub(crate) struct Link {
     calls: mpsc::Sender<Outgoing>,
     frame_bytes_max: usize,
 }
@@ -97,7 +97,7 @@ type ReplySender = oneshot::Sender<Result<Bytes, CallError>>;
 
 impl Link {
     /// A link that connects at the first call. It ends when it is dropped.
-    pub fn open(options: LinkOptions) -> Self {
+    pub(crate) fn open(options: LinkOptions) -> Self {
         let (calls, queue) = mpsc::channel(options.calls_max);
         let frame_bytes_max = options.frames.of(options.lane);
         let fatal = options.fatal.clone();
@@ -107,7 +107,7 @@ impl Link {
 
     /// Calls the peer. The place among the calls is fixed when this returns; awaiting the result
     /// gives the answer.
-    pub fn call(
+    pub(crate) fn call(
         &self,
         kind: u8,
         body: Bytes,
@@ -121,7 +121,7 @@ impl Link {
     }
 
     /// Like [`Link::call`], with a limit to the wait.
-    pub async fn call_within(
+    pub(crate) async fn call_within(
         &self,
         kind: u8,
         body: Bytes,

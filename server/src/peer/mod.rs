@@ -22,13 +22,14 @@ mod refusals;
 mod rpc_kind;
 mod secret;
 
-pub use handshake::{PeerIdentity, Target};
-pub use link::{CallError, Link, LinkOptions};
+pub use handshake::PeerIdentity;
+pub(crate) use handshake::Target;
+pub(crate) use link::{CallError, Link, LinkOptions};
 pub(crate) use links::{Links, SNAPSHOT_STALL_TIMEOUT};
 pub use port::{Answer, Call, PeerPort, PeerPortOptions, Service};
-pub use reach::Reach;
+pub(crate) use reach::Reach;
 pub(crate) use rpc_kind::{RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER};
-pub use secret::{Secret, SecretError};
+pub(crate) use secret::{Secret, SecretError};
 
 /// What a connection is for. Each lane has a connection of its own, so that what must be quick
 /// never waits behind what is large.

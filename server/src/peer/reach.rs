@@ -11,7 +11,7 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// Whether a peer can be reached, over all lanes, and what was found there.
 #[derive(Debug, Default)]
-pub struct Reach {
+pub(crate) struct Reach {
     fault: Mutex<Option<Outage>>,
     /// The directory that the last handshake has found.
     directory: Mutex<Option<u64>>,
@@ -30,13 +30,13 @@ impl Reach {
     }
 
     /// Returns the directory that the last handshake with the peer has found.
-    pub fn directory(&self) -> Option<u64> {
+    pub(crate) fn directory(&self) -> Option<u64> {
         *self.directory.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// An attempt to connect has failed.
     pub(super) fn failed(&self, peer: u64, address: &str, error: &str) {
-        if let Some(outage) = self.begin_or_tell(Instant::now()) {
+        if let Some(outage) = self.begin_or_report(Instant::now()) {
             let since_s = outage.since.elapsed().as_secs();
             tracing::warn!(peer, %address, %error, since_s, "cannot reach peer");
         }
@@ -51,7 +51,7 @@ impl Reach {
     }
 
     /// The outage, when it is time to report it.
-    fn begin_or_tell(&self, now: Instant) -> Option<Outage> {
+    fn begin_or_report(&self, now: Instant) -> Option<Outage> {
         let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
         let outage = fault.get_or_insert(Outage { since: now, is_reported: false });
         if outage.is_reported || now.duration_since(outage.since) < GRACE {
@@ -76,11 +76,14 @@ mod tests {
     #[test]
     fn an_outage_is_reported_once_if_it_lasts_and_once_when_it_is_over() {
         let (reach, start) = (Reach::default(), Instant::now());
-        let tells = |at: Duration| reach.begin_or_tell(start + at).is_some();
-        assert!(!tells(Duration::ZERO) && !tells(GRACE / 2), "a start is not a fault");
+        let reports = |at: Duration| reach.begin_or_report(start + at).is_some();
+        assert!(!reports(Duration::ZERO) && !reports(GRACE / 2), "a start is not a fault");
         assert!(reach.end().is_none(), "it was not reported");
-        assert!(!tells(GRACE), "another one, which begins now");
-        assert!(tells(GRACE * 2) && !tells(GRACE * 3) && !tells(GRACE * 9), "it is reported once");
+        assert!(!reports(GRACE), "another one, which begins now");
+        assert!(
+            reports(GRACE * 2) && !reports(GRACE * 3) && !reports(GRACE * 9),
+            "it is reported once"
+        );
         assert!(reach.end().is_some() && reach.end().is_none());
     }
 }

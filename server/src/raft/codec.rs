@@ -76,7 +76,7 @@ impl Reader {
         decode_entry(log_id(term, index), kind, self.kept_bytes()?)
     }
 
-    /// Whether the leader doubts that it has a majority, and the request.
+    /// Returns whether the leader suspects that it has lost its quorum, and the request.
     pub(super) fn append_request(
         &mut self,
     ) -> io::Result<(bool, AppendEntriesRequest<TypeConfig>)> {

@@ -53,7 +53,7 @@ pub(crate) struct PeerSignals {
 }
 
 impl PeerSignals {
-    /// Says from now on, in every append, whether this leader has a majority.
+    /// Sets what every append says from now on: whether this leader suspects its quorum.
     pub(crate) fn suspect_quorum(&self, suspects_quorum: bool) {
         self.suspects_quorum.store(suspects_quorum, Ordering::Relaxed);
     }

@@ -18,7 +18,7 @@ use zoolet_storage::StorageError;
 use super::blocking::blocking;
 use super::directory::DirectoryIdentity;
 use super::founding::{AcceptorFile, Founding, Reply, Request, ballot, choose, round_of};
-use super::handle::RaftHandle;
+use super::handle::ConsensusHandle;
 use super::options::ConfiguredMember;
 use crate::config::StartMode;
 use crate::entropy::Entropy;
@@ -110,7 +110,7 @@ impl Agreement {
 /// Founds the ensemble, or waits until this server is part of it.
 #[derive(Debug)]
 pub(super) struct Bootstrap {
-    pub handle: RaftHandle,
+    pub handle: ConsensusHandle,
     pub links: Arc<Links>,
     pub members: Vec<ConfiguredMember>,
     pub identity: DirectoryIdentity,

@@ -6,14 +6,14 @@ use std::time::Duration;
 use futures_util::future::join_all;
 
 use super::divergence::{Divergence, Questions, decode_answer, encode_questions};
-use super::handle::RaftHandle;
+use super::handle::ConsensusHandle;
 use crate::peer::{Lane, Links, RpcKind};
 use crate::wire::Reader;
 
 /// Compares this server's state with the others'.
 #[derive(Clone, Debug)]
 pub(super) struct Comparer {
-    pub handle: RaftHandle,
+    pub handle: ConsensusHandle,
     pub links: Arc<Links>,
     pub divergence: Arc<Divergence>,
 }

@@ -16,7 +16,7 @@ use super::committed::Committed;
 use super::comparer::Comparer;
 use super::directory::DirectoryIdentity;
 use super::divergence::Divergence;
-use super::handle::RaftHandle;
+use super::handle::ConsensusHandle;
 use super::join_error::JoinError;
 use super::joining::Joining;
 use super::leader_contact::LeaderContact;
@@ -100,8 +100,8 @@ pub(super) fn links(
 
 /// What the tasks of a server share.
 #[derive(Debug)]
-pub(super) struct RaftContext {
-    pub handle: RaftHandle,
+pub(super) struct ReplicationContext {
+    pub handle: ConsensusHandle,
     pub links: Arc<Links>,
     pub machine: Arc<dyn Machine>,
     pub proposer: Arc<Proposer>,
@@ -109,7 +109,7 @@ pub(super) struct RaftContext {
     pub applied: watch::Receiver<Option<LogPosition>>,
     pub progress: Arc<Progress>,
     pub divergence: Arc<Divergence>,
-    pub heard: Arc<LeaderContact>,
+    pub leader_contact: Arc<LeaderContact>,
     pub identity: DirectoryIdentity,
     pub agreement: Arc<Agreement>,
     pub ceiling: Ceiling,
@@ -120,7 +120,7 @@ pub(super) struct RaftContext {
     pub wal: Arc<Wal>,
 }
 
-impl RaftContext {
+impl ReplicationContext {
     /// Opens the peer port, and prepares another one for when the server is moved; an ensemble of
     /// one needs none.
     pub(super) async fn listen(
@@ -136,7 +136,7 @@ impl RaftContext {
             machine: Arc::clone(&self.machine),
             snapshots: self.snapshots.clone(),
             applied: self.applied.clone(),
-            heard: Arc::clone(&self.heard),
+            leader_contact: Arc::clone(&self.leader_contact),
             identity: self.identity.clone(),
             agreement: Arc::clone(&self.agreement),
             ceiling: self.ceiling.clone(),
@@ -205,7 +205,7 @@ impl RaftContext {
             comparer: self.comparer(),
             handle: self.handle.clone(),
             machine: Arc::clone(&self.machine),
-            heard: Arc::clone(&self.heard),
+            leader_contact: Arc::clone(&self.leader_contact),
             applied: self.applied.clone(),
             read_index: self.read_index(),
             links: Arc::clone(&self.links),

@@ -161,7 +161,7 @@ mod tests {
 
     /// It started with its vote and the end of its log forgotten, and voted.
     #[test]
-    fn a_snapshot_without_a_log_is_no_start() {
+    fn a_start_needs_a_log_besides_a_snapshot() {
         for log in [None, Some("log")] {
             let disk = MemoryDisk::new();
             let wal = claim(&disk, log).unwrap();

@@ -18,7 +18,7 @@ use crate::peer::node_id::server_of;
 
 /// The sizes of the entries that a leader has proposed, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct EntrySizes {
+pub(crate) struct EntrySizes {
     /// Of the last one.
     pub last: usize,
     /// The smallest and the largest.
@@ -55,7 +55,7 @@ fn locked(lead: &Mutex<Lead>) -> MutexGuard<'_, Lead> {
 
 /// A handle on the consensus. Clones are the same server.
 #[derive(Clone, Debug)]
-pub(super) struct RaftHandle {
+pub(super) struct ConsensusHandle {
     consensus: Arc<dyn Consensus>,
     wal: Arc<Wal>,
     leaderships: watch::Receiver<Option<Leadership>>,
@@ -64,7 +64,7 @@ pub(super) struct RaftHandle {
     lead: Arc<Mutex<Lead>>,
 }
 
-impl Deref for RaftHandle {
+impl Deref for ConsensusHandle {
     type Target = dyn Consensus;
 
     fn deref(&self) -> &Self::Target {
@@ -72,7 +72,7 @@ impl Deref for RaftHandle {
     }
 }
 
-impl RaftHandle {
+impl ConsensusHandle {
     /// Wraps the consensus; a task follows who leads until it ends.
     pub(super) fn new(consensus: Arc<dyn Consensus>, wal: Arc<Wal>, fatal: Fatal) -> Self {
         let (mut leaderships, node) = (consensus.leaderships(), consensus.node());

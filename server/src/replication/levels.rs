@@ -10,7 +10,7 @@ use futures_util::future::join_all;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 use zoolet_replica::{FeatureLevel, Input, Term};
 
-use super::handle::RaftHandle;
+use super::handle::ConsensusHandle;
 use super::machine::Machine;
 use super::read_index::ReadIndex;
 use crate::peer::{Lane, Links, RpcKind};
@@ -78,7 +78,7 @@ impl Ceiling {
 /// Keeps the agreed level in step with what the members can do.
 #[derive(Debug)]
 pub(super) struct LevelKeeper {
-    pub handle: RaftHandle,
+    pub handle: ConsensusHandle,
     pub links: Arc<Links>,
     pub machine: Arc<dyn Machine>,
     pub read_index: ReadIndex,

@@ -12,7 +12,7 @@ use crate::host::ConfigView;
 use crate::snapshots::{Chunks, Staged, StateSnapshot};
 
 /// The replicated state and those who wait for it: the host.
-pub trait Machine: Debug + Send + Sync + 'static {
+pub(crate) trait Machine: Debug + Send + Sync + 'static {
     /// The next batches of the log, each with the term of its leader. Returns how far this server's
     /// commands are admitted then.
     fn commit_many(&self, batches: Vec<(Term, Bytes)>) -> Admitted;

@@ -55,11 +55,11 @@ use zoolet_storage::{LogPosition, Wal};
 
 use self::applier::MachineApplier;
 use self::bootstrap::Agreement;
-use self::context::{RaftContext, links, reconfigurer};
+use self::context::{ReplicationContext, links, reconfigurer};
 use self::directories::Directories;
 use self::directory::DirectoryIdentity;
 use self::divergence::Divergence;
-use self::handle::RaftHandle;
+use self::handle::ConsensusHandle;
 use self::levels::Ceiling;
 use self::read_index::ReadIndex;
 use crate::fatal::Fatal;
@@ -68,16 +68,16 @@ use crate::raft::{self, RaftParts};
 use crate::snapshots::{Chunks, Snapshots};
 use crate::transport::Net;
 
-pub use self::join_error::JoinError;
-pub use self::machine::Machine;
-pub use self::open::open;
-pub use self::options::{BatchLimits, ConfiguredMember, ReplicationOptions, Timing};
-pub use self::proposer::Proposer;
-pub use self::status::{Status, StatusSource};
+pub(crate) use self::join_error::JoinError;
+pub(crate) use self::machine::Machine;
+pub(crate) use self::open::open;
+pub(crate) use self::options::{BatchLimits, ConfiguredMember, ReplicationOptions, Timing};
+pub(crate) use self::proposer::Proposer;
+pub(crate) use self::status::{Status, StatusSource};
 
 /// An open directory.
 #[derive(Debug)]
-pub struct Opened {
+pub(crate) struct Opened {
     options: ReplicationOptions,
     boot: Boot,
     wal: Wal,
@@ -90,25 +90,25 @@ pub struct Opened {
 
 impl Opened {
     /// The number of this start.
-    pub fn boot(&self) -> Boot {
+    pub(crate) fn boot(&self) -> Boot {
         self.boot
     }
 
     /// The newest snapshot's bytes, from which the state is to be built; without one it begins
     /// empty.
-    pub fn snapshot(&self) -> Option<Chunks> {
+    pub(crate) fn snapshot(&self) -> Option<Chunks> {
         let current = self.snapshots.current()?;
         Some(Box::new(current))
     }
 
     /// Where the replica's wishes go.
-    pub fn proposer(&self) -> Arc<Proposer> {
+    pub(crate) fn proposer(&self) -> Arc<Proposer> {
         Arc::clone(&self.proposer)
     }
 
     /// Replays the log into `machine`, which holds the state of [`Opened::snapshot`], and joins
     /// the ensemble. Why it can no longer work goes to `fatal`.
-    pub async fn start(
+    pub(crate) async fn start(
         self,
         machine: Arc<dyn Machine>,
         net: Arc<dyn Net>,
@@ -131,14 +131,14 @@ impl Opened {
             fatal: fatal.clone(),
         };
         let consensus = raft::start(options.raft(), parts).await.map_err(JoinError::Raft)?;
-        let handle = RaftHandle::new(consensus, Arc::clone(&wal), fatal.clone());
+        let handle = ConsensusHandle::new(consensus, Arc::clone(&wal), fatal.clone());
         let read_index = ReadIndex {
             handle: handle.clone(),
             links: Arc::clone(&links),
             applied: applied.clone(),
         };
         let changes = reconfigurer(&options, read_index, Arc::clone(&machine));
-        let context = RaftContext {
+        let context = ReplicationContext {
             changes: Arc::new(changes),
             signals,
             links,
@@ -149,7 +149,7 @@ impl Opened {
             progress,
             divergence,
             handle,
-            heard: Arc::default(),
+            leader_contact: Arc::default(),
             identity,
             agreement: Arc::new(agreement),
             ceiling: Ceiling::new(),
@@ -164,7 +164,7 @@ impl Opened {
             context.spawn(&mut tasks, "moved peer port", moved_port.run());
         }
         let role = context.role.subscribe();
-        let RaftContext { handle, links, applied, snapshots, divergence, wal, .. } = context;
+        let ReplicationContext { handle, links, applied, snapshots, divergence, wal, .. } = context;
         Ok(Replication {
             handle,
             links,
@@ -175,7 +175,7 @@ impl Opened {
             port,
             tasks,
             wal,
-            heard_within: options.timing.silence_max(),
+            silence_max: options.timing.silence_max(),
             _directories: directories,
         })
     }
@@ -203,8 +203,8 @@ fn not_started(error: impl std::fmt::Display) -> JoinError {
 
 /// A server in its ensemble. Dropping it without [`Replication::shutdown`] is like a kill.
 #[derive(Debug)]
-pub struct Replication {
-    handle: RaftHandle,
+pub(crate) struct Replication {
+    handle: ConsensusHandle,
     links: Arc<Links>,
     applied: watch::Receiver<Option<LogPosition>>,
     snapshots: Snapshots,
@@ -213,47 +213,47 @@ pub struct Replication {
     port: Option<PeerPort>,
     tasks: JoinSet<()>,
     wal: Arc<Wal>,
-    heard_within: Duration,
+    silence_max: Duration,
     _directories: Arc<Directories>,
 }
 
 impl Replication {
     /// The address of the peer port; an ensemble of one has none.
-    pub fn peer_addr(&self) -> Option<SocketAddr> {
+    pub(crate) fn peer_addr(&self) -> Option<SocketAddr> {
         self.port.as_ref().map(PeerPort::local_addr)
     }
 
     /// This server's part in the ensemble, as the machine knows it.
-    pub fn role(&self) -> watch::Receiver<Role> {
+    pub(crate) fn role(&self) -> watch::Receiver<Role> {
         self.role.clone()
     }
 
     /// Reads the server's status at any time.
-    pub fn status_source(&self) -> StatusSource {
+    pub(crate) fn status_source(&self) -> StatusSource {
         StatusSource {
             handle: self.handle.clone(),
             applied: self.applied.clone(),
             snapshots: self.snapshots.clone(),
             divergence: Arc::clone(&self.divergence),
             role: self.role.clone(),
-            heard_within: self.heard_within,
+            silence_max: self.silence_max,
         }
     }
 
     /// Makes another server the leader, if this one is.
-    pub async fn transfer_leadership(&self) {
+    pub(crate) async fn transfer_leadership(&self) {
         transfer::transfer_leadership(&self.handle, &self.links).await;
     }
 
     /// Ends this server's part in good order: hands the lead over, and makes all that was written
     /// durable.
-    pub async fn shutdown(mut self) {
+    pub(crate) async fn shutdown(mut self) {
         self.transfer_leadership().await;
         self.stop().await;
     }
 
     /// Ends it without handing over.
-    pub async fn stop(&mut self) {
+    pub(crate) async fn stop(&mut self) {
         self.port = None;
         self.tasks.shutdown().await;
         if let Err(error) = self.handle.shutdown().await {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 
-use super::handle::RaftHandle;
+use super::handle::ConsensusHandle;
 use crate::peer::{PeerPort, PeerPortOptions, Service};
 use crate::transport::Net;
 
@@ -17,7 +17,7 @@ const LOOK_PAUSE: Duration = Duration::from_millis(100);
 /// the others may not know of the change yet, or may have been restarted since.
 #[derive(Debug)]
 pub(super) struct MovedPort {
-    pub handle: RaftHandle,
+    pub handle: ConsensusHandle,
     pub net: Arc<dyn Net>,
     /// Those of the port that is open since the start.
     pub options: PeerPortOptions,

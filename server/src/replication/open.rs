@@ -24,7 +24,7 @@ use crate::snapshots::Snapshots;
 
 /// Opens the server's directory: its log, its snapshots, and the number of this start. Blocks.
 /// `wall_ms` is the wall clock.
-pub fn open(options: ReplicationOptions, wall_ms: i64) -> Result<Opened, JoinError> {
+pub(crate) fn open(options: ReplicationOptions, wall_ms: i64) -> Result<Opened, JoinError> {
     if !options.members.iter().any(|member| member.server == options.server) {
         return Err(JoinError::NotAMember(options.server));
     }

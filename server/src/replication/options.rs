@@ -14,7 +14,7 @@ use crate::raft::RaftConfig;
 
 /// One server of the configured ensemble.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConfiguredMember {
+pub(crate) struct ConfiguredMember {
     /// Its number.
     pub server: ServerId,
     /// The `host:port` of its peer port.
@@ -33,7 +33,7 @@ impl ConfiguredMember {
 
 /// How often a leader says that it is alive, and when its silence means that it is not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timing {
+pub(crate) struct Timing {
     /// Between two heartbeats.
     pub heartbeat: Duration,
     /// The range from which each server draws its election timeout. It begins to count when a leader has
@@ -49,14 +49,14 @@ pub struct Timing {
 impl Timing {
     /// A leader that was silent for longer may have been replaced: the shortest time that this
     /// takes. The longest is twice `election_max`, and the election.
-    pub fn silence_max(&self) -> Duration {
+    pub(crate) fn silence_max(&self) -> Duration {
         self.election_max + self.election_min
     }
 }
 
 /// The options of the replication.
 #[derive(Clone, Debug)]
-pub struct ReplicationOptions {
+pub(crate) struct ReplicationOptions {
     /// This server.
     pub server: ServerId,
     /// The ensemble's number, which all its servers share.
@@ -109,7 +109,7 @@ pub struct ReplicationOptions {
 
 /// What waits together goes into one log entry, up to this.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BatchLimits {
+pub(crate) struct BatchLimits {
     /// Commands.
     pub commands_max: usize,
     /// Bytes of commands, about; one command alone may have more.

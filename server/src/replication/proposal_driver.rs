@@ -26,7 +26,7 @@ use zoolet_storage::{Disk, StorageError};
 
 use super::blocking::blocking;
 use super::boot;
-use super::handle::RaftHandle;
+use super::handle::ConsensusHandle;
 use super::levels::{Ceiling, LevelAdmission};
 use super::machine::Machine;
 use super::options::BatchLimits;
@@ -63,7 +63,7 @@ struct InFlightBatch {
 pub(super) struct ProposalDriver {
     pub proposer: Arc<Proposer>,
     pub machine: Arc<dyn Machine>,
-    pub handle: RaftHandle,
+    pub handle: ConsensusHandle,
     pub links: Arc<Links>,
     pub batches: BatchLimits,
     /// After so long without being applied, a batch is given up.

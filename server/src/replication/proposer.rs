@@ -19,7 +19,7 @@ const TOUCHED_MAX: usize = 100_000;
 
 /// What the replica wants, and what was seen in the log of it.
 #[derive(Debug)]
-pub struct Proposer {
+pub(crate) struct Proposer {
     pub(super) server: ServerId,
     /// The number of this start. It is raised when the state knows of a later one.
     pub(super) boot: AtomicU64,
@@ -35,7 +35,7 @@ pub struct Proposer {
 }
 
 impl Proposer {
-    pub fn new(server: ServerId, boot: Boot) -> Self {
+    pub(crate) fn new(server: ServerId, boot: Boot) -> Self {
         let [wake, wake_sync, wake_touch, wake_reconfig] = std::array::from_fn(|_| Notify::new());
         let (queue, queued_bytes, seen) = Default::default();
         let boot = AtomicU64::new(boot.0);
@@ -43,7 +43,7 @@ impl Proposer {
     }
 
     /// The number of the start as which this server goes on.
-    pub fn boot(&self) -> Boot {
+    pub(crate) fn boot(&self) -> Boot {
         Boot(self.boot.load(Ordering::Relaxed))
     }
 
@@ -70,16 +70,16 @@ impl Proposer {
     }
 
     /// The number of the last sync that was asked for.
-    pub fn sync_wanted(&self) -> u64 {
+    pub(crate) fn sync_wanted(&self) -> u64 {
         self.lock_queue().sync
     }
 
-    pub async fn sync_asked(&self) {
+    pub(crate) async fn sync_asked(&self) {
         self.wake_sync.notified().await;
     }
 
     /// Waits for sessions whose clients gave signs of life, and takes them.
-    pub async fn take_touched(&self) -> (u64, Vec<SessionId>) {
+    pub(crate) async fn take_touched(&self) -> (u64, Vec<SessionId>) {
         loop {
             let (through, touched) = {
                 let mut queue = self.lock_queue();

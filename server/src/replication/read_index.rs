@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use zoolet_storage::LogPosition;
 
-use super::handle::RaftHandle;
+use super::handle::ConsensusHandle;
 use crate::peer::{Lane, Links, RpcKind};
 use crate::wire::Reader;
 
@@ -17,7 +17,7 @@ pub(super) const ANSWER_TIMEOUT: Duration = Duration::from_millis(700);
 /// Asks the leader of the moment.
 #[derive(Clone, Debug)]
 pub(super) struct ReadIndex {
-    pub handle: RaftHandle,
+    pub handle: ConsensusHandle,
     pub links: Arc<Links>,
     pub applied: watch::Receiver<Option<LogPosition>>,
 }

@@ -189,17 +189,17 @@ impl Replacer {
     /// yet another directory, or this server no longer leads.
     async fn is_synced_in_time(&self, node: u64) -> bool {
         let server = server_of(node);
-        let mut heard_at = Instant::now();
+        let mut answered_at = Instant::now();
         loop {
             if self.changes.is_synced(node) {
                 return true;
             }
-            if self.changes.is_heard(node) {
-                heard_at = Instant::now();
+            if self.changes.has_answered_lately(node) {
+                answered_at = Instant::now();
             }
             let found = self.changes.links.directory(server);
             if !self.changes.handle.is_leader()
-                || heard_at.elapsed() >= SILENCE_MAX
+                || answered_at.elapsed() >= SILENCE_MAX
                 || found.is_some_and(|found| found != directory_of(node))
             {
                 return false;

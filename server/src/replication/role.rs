@@ -11,9 +11,9 @@ use zoolet_replica::{Role, Term};
 use super::options::Timing;
 use crate::consensus::Leadership;
 
-/// How many of its followers' leases a leader in doubt stays silent, after one in which it sends:
-/// one until they vote for others, one until a candidate asks for their votes, and one for an
-/// election in which the first candidate fails.
+/// How many of its followers' leases a leader that suspects its quorum stays silent, after one in
+/// which it sends: one until they vote for others, one until a candidate asks for their votes, and
+/// one for an election in which the first candidate fails.
 const SILENT_LEASES: u128 = 3;
 
 /// A leader whose transactions count this far in its term hands over: the next term begins with
@@ -35,7 +35,7 @@ pub(super) struct Observations {
     /// Whether others have reported a later membership without it: a removed server gets no more of
     /// the log.
     pub is_removed: bool,
-    /// The time since a message of a leader that does not doubt its majority; `None` for never.
+    /// The time since a message of a leader that does not suspect its quorum; `None`: never.
     pub leader_silent_for: Option<Duration>,
     /// As leader: the time since the last message that a majority has answered was sent.
     pub quorum_silent_for: Option<Duration>,
@@ -88,7 +88,7 @@ pub(super) struct Decision {
     pub may_elect: bool,
     /// Whether it sends heartbeats as leader.
     pub sends_heartbeats: bool,
-    /// Whether its appends say that it doubts its majority.
+    /// Whether its appends say that it suspects that it has lost its quorum.
     pub suspects_quorum: bool,
     /// Whether it must catch up before it may serve: what it has may be long out of date, or differ
     /// from what the others have.
@@ -116,8 +116,8 @@ pub(super) struct RoleState {
     role: Role,
     /// The term in which it leads, and since when it knows.
     leads: Option<(Term, Instant)>,
-    /// Since when it leads without replies of a majority.
-    doubts: Option<Instant>,
+    /// Since when it suspects, as leader, that it has lost its quorum.
+    suspected_since: Option<Instant>,
     stall: Option<Stall>,
     /// When it last tried to hand over for a reason that stays.
     tried_at: Option<Instant>,
@@ -126,7 +126,14 @@ pub(super) struct RoleState {
 impl RoleState {
     /// A server that has just started, and looks for its ensemble.
     pub(super) fn new(timing: Timing) -> Self {
-        Self { timing, role: Role::Looking, leads: None, doubts: None, stall: None, tried_at: None }
+        Self {
+            timing,
+            role: Role::Looking,
+            leads: None,
+            suspected_since: None,
+            stall: None,
+            tried_at: None,
+        }
     }
 
     /// Decides what the server may do now.
@@ -143,8 +150,8 @@ impl RoleState {
         }
         let is_member = seen.is_listed && !seen.is_removed;
         let may_serve = is_member && !seen.has_diverged;
-        // Also one that must not serve: its followers serve as long as they hear a leader that
-        // does not doubt.
+        // Also one that must not serve: its followers serve as long as they get messages of a
+        // leader that does not suspect its quorum.
         let suspects_quorum = own_term.is_some() && self.lacks_quorum(now, seen);
         let wanted = match (leader, own_term) {
             (Some(_), _) if !may_serve => Role::Looking,
@@ -198,13 +205,13 @@ impl RoleState {
         }
     }
 
-    /// Who hears a leader votes for no other, even if it reaches a majority that the leader does not
-    /// reach: a leader that goes on doubting is silent most of the time.
+    /// A server that gets messages of a leader votes for no other, even if it reaches a majority that
+    /// the leader does not reach. So a leader that suspects its quorum is silent most of the time.
     fn sends_heartbeats(&mut self, now: Instant, suspects_quorum: bool) -> bool {
-        let since = self.doubts.filter(|_| suspects_quorum);
-        self.doubts = since.or_else(|| suspects_quorum.then_some(now));
+        let since = self.suspected_since.filter(|_| suspects_quorum);
+        self.suspected_since = since.or_else(|| suspects_quorum.then_some(now));
         let lease = self.timing.election_max.as_millis().max(1);
-        let leases = self.doubts.map_or(0, |since| (now - since).as_millis() / lease);
+        let leases = self.suspected_since.map_or(0, |since| (now - since).as_millis() / lease);
         leases.is_multiple_of(SILENT_LEASES + 1)
     }
 
@@ -389,21 +396,21 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_in_doubt_sends_in_one_lease_of_four() {
+    fn a_leader_that_suspects_its_quorum_sends_in_one_lease_of_four() {
         let mut script = Script::leader();
         let lease = script.timing().election_max;
         script.seen.quorum_silent_for = None;
         let sent: Vec<bool> = (0..10).map(|_| script.after(lease).sends_heartbeats).collect();
-        // In the first two leases it has had no time to hear from a majority.
-        let doubts = [true, true, false, false, false, true, false, false, false, true];
-        assert_eq!(sent, doubts);
+        // In the first two leases it has had no time for replies of a majority.
+        let expected = [true, true, false, false, false, true, false, false, false, true];
+        assert_eq!(sent, expected);
         script.seen.quorum_silent_for = Some(Duration::ZERO);
         assert!(script.after(lease).sends_heartbeats);
     }
 
     /// Its followers would take it for a leader with a majority again.
     #[test]
-    fn a_leader_in_doubt_goes_on_doubting_when_it_must_not_serve() {
+    fn a_leader_goes_on_suspecting_its_quorum_when_it_must_not_serve() {
         let lease = Script::new().timing().election_max;
         for is_removed in [false, true] {
             let mut script = Script::leader();
@@ -418,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn a_removed_server_serves_nobody_and_begins_no_election() {
+    fn a_removed_server_serves_no_client_and_begins_no_election() {
         for mut script in [Script::leader(), Script::follower()] {
             assert!(script.step().is_member && script.step().may_elect);
             script.seen.is_removed = true;
@@ -446,7 +453,7 @@ mod tests {
     }
 
     #[test]
-    fn a_leader_hands_over_once_for_a_write_that_stands_still() {
+    fn a_leader_hands_over_once_for_a_stalled_write() {
         let mut script = Script::leader();
         script.seen.disk_busy_with = Some(40);
         assert_eq!(script.step().hand_over, None);

@@ -15,7 +15,7 @@ use super::committed::Committed;
 use super::directory::DirectoryIdentity;
 use super::divergence::{self, Divergence};
 use super::founding;
-use super::handle::RaftHandle;
+use super::handle::ConsensusHandle;
 use super::leader_contact::LeaderContact;
 use super::levels::{Ceiling, LevelAdmission, encode_level};
 use super::machine::Machine;
@@ -32,11 +32,11 @@ use crate::wire::{Reader, malformed};
 /// Handles the calls of peers.
 #[derive(Debug)]
 pub(super) struct RpcServer {
-    pub handle: RaftHandle,
+    pub handle: ConsensusHandle,
     pub machine: Arc<dyn Machine>,
     pub snapshots: Snapshots,
     pub applied: watch::Receiver<Option<LogPosition>>,
-    pub heard: Arc<LeaderContact>,
+    pub leader_contact: Arc<LeaderContact>,
     pub identity: DirectoryIdentity,
     pub agreement: Arc<Agreement>,
     /// What may be logged.
@@ -167,11 +167,11 @@ impl RpcServer {
         if self.committed.contradicts(from, positions).is_some() {
             return Ok(Box::pin(async { Some(append_refusal()) }));
         }
-        let (handle, heard) = (self.handle.clone(), Arc::clone(&self.heard));
+        let (handle, leader_contact) = (self.handle.clone(), Arc::clone(&self.leader_contact));
         Ok(Box::pin(async move {
             let known = handle.leadership().map(|known| known.term);
             if !suspects_quorum && Some(term) >= known {
-                heard.renew();
+                leader_contact.renew();
             }
             take().await
         }))

@@ -7,7 +7,7 @@ use tokio::time::{Instant, MissedTickBehavior, interval};
 
 use super::applier::Progress;
 use super::divergence::Divergence;
-use super::handle::RaftHandle;
+use super::handle::ConsensusHandle;
 use crate::snapshots::Snapshots;
 
 /// Between two looks at whether a snapshot is due.
@@ -21,7 +21,7 @@ const SNAPSHOT_RETRY_MAX: Duration = Duration::from_mins(2);
 /// Takes snapshots and purges the log behind them.
 #[derive(Debug)]
 pub(super) struct SnapshotScheduler {
-    pub handle: RaftHandle,
+    pub handle: ConsensusHandle,
     pub snapshots: Snapshots,
     pub progress: Arc<Progress>,
     pub divergence: Arc<Divergence>,

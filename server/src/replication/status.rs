@@ -8,7 +8,7 @@ use zoolet_replica::Role;
 use zoolet_storage::{LogPosition, Wal};
 
 use super::divergence::{Divergence, Findings};
-use super::handle::{EntrySizes, RaftHandle};
+use super::handle::{ConsensusHandle, EntrySizes};
 use super::members::is_outsider;
 use crate::consensus::Follower;
 use crate::fatal::Fatal;
@@ -17,7 +17,7 @@ use crate::snapshots::Snapshots;
 
 /// The status of a server in its ensemble.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
+pub(crate) struct Status {
     /// Raft's election number.
     pub term: u64,
     /// The leader's number, if one is known.
@@ -48,7 +48,7 @@ pub struct Status {
 
 /// How a peer stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PeerStatus {
+pub(crate) struct PeerStatus {
     /// Its number.
     pub server: u64,
     /// False for an observer.
@@ -61,52 +61,52 @@ pub struct PeerStatus {
 
 /// Reads the server's status at any time.
 #[derive(Clone, Debug)]
-pub struct StatusSource {
-    pub(super) handle: RaftHandle,
+pub(crate) struct StatusSource {
+    pub(super) handle: ConsensusHandle,
     pub(super) applied: watch::Receiver<Option<LogPosition>>,
     pub(super) snapshots: Snapshots,
     pub(super) divergence: Arc<Divergence>,
     pub(super) role: watch::Receiver<Role>,
     /// After this time without an answer a peer does not count as synced.
-    pub(super) heard_within: Duration,
+    pub(super) silence_max: Duration,
 }
 
 impl StatusSource {
     /// How things stand now.
-    pub fn status(&self) -> Status {
+    pub(crate) fn status(&self) -> Status {
         Status::of(self, *self.role.borrow())
     }
 
     /// Returns what the members' list says behind `server.N=` of this server; `None` if the list was
     /// never changed at run time, or if this server is not a member.
-    pub fn own_line(&self) -> Option<String> {
+    pub(crate) fn own_line(&self) -> Option<String> {
         let membership = self.handle.view().membership;
         let own = membership.node(self.handle.node()).filter(|own| !is_outsider(own))?;
         (!own.line.is_empty()).then(|| own.line.clone())
     }
 
     /// Forgets what was proposed.
-    pub fn reset_proposed(&self) {
+    pub(crate) fn reset_proposed(&self) {
         self.handle.reset_proposed();
     }
 }
 
 impl Status {
     fn of(source: &StatusSource, role: Role) -> Self {
-        let StatusSource { handle, applied, snapshots, heard_within, divergence, .. } = source;
-        let heard_within = *heard_within;
+        let StatusSource { handle, applied, snapshots, silence_max, divergence, .. } = source;
+        let silence_max = *silence_max;
         let view = handle.view();
         let membership = &view.membership;
         let voters: Vec<u64> = membership.voters().into_iter().collect();
         let peer = |node: &u64| {
             let Follower { matching, silent_for } = view.follower(*node);
             let (server, is_voter) = (server_of(*node), voters.contains(node));
-            let is_heard = silent_for.is_some_and(|silent_for| silent_for < heard_within);
+            let has_answered_lately = silent_for.is_some_and(|silent_for| silent_for < silence_max);
             PeerStatus {
                 server,
                 is_voter,
                 matching,
-                is_synced: matching >= view.committed && is_heard,
+                is_synced: matching >= view.committed && has_answered_lately,
             }
         };
         let Findings { diverged, differing, agreed, .. } =
@@ -135,7 +135,7 @@ impl Status {
 
 /// Reports it when the consensus has ended by itself: in the log's own words if that is the reason. A
 /// server that is stopped ends this task first.
-pub(super) async fn watch_failure(handle: RaftHandle, wal: Arc<Wal>, fatal: Fatal) {
+pub(super) async fn watch_failure(handle: ConsensusHandle, wal: Arc<Wal>, fatal: Fatal) {
     let mut failure = handle.failure();
     let Ok(failure) = failure.wait_for(Option::is_some).await else { return };
     let why = wal.failure().map(|error| error.to_string()).or_else(|| failure.clone());

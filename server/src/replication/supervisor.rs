@@ -11,7 +11,7 @@ use zoolet_replica::{Input, Role, Term};
 use zoolet_storage::{LogPosition, Wal};
 
 use super::comparer::Comparer;
-use super::handle::RaftHandle;
+use super::handle::ConsensusHandle;
 use super::leader_contact::LeaderContact;
 use super::machine::Machine;
 use super::members::is_outsider;
@@ -27,9 +27,9 @@ use crate::transport::BoxFuture;
 /// What the supervisor observes, and through what it acts.
 #[derive(Debug)]
 pub(super) struct Supervisor {
-    pub handle: RaftHandle,
+    pub handle: ConsensusHandle,
     pub machine: Arc<dyn Machine>,
-    pub heard: Arc<LeaderContact>,
+    pub leader_contact: Arc<LeaderContact>,
     pub applied: watch::Receiver<Option<LogPosition>>,
     pub read_index: ReadIndex,
     pub comparer: Comparer,
@@ -72,7 +72,7 @@ struct EventSources {
 }
 
 impl EventSources {
-    fn new(handle: &RaftHandle, timing: Timing) -> Self {
+    fn new(handle: &ConsensusHandle, timing: Timing) -> Self {
         let every = |pause| {
             let mut ticks = interval(pause);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -168,7 +168,7 @@ impl Supervisor {
             is_voter: voters.contains(&node),
             is_only_voter: voters.iter().all(|voter| *voter == node),
             is_removed: self.signals.removed_at() > view.membership.index(),
-            leader_silent_for: self.heard.silent_for(),
+            leader_silent_for: self.leader_contact.silent_for(),
             quorum_silent_for: view.quorum_silent_for,
             applied_term: self.applied.borrow().map(|last| Term(last.term)),
             given_up: self.handle.given_up(),

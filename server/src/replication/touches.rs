@@ -13,7 +13,7 @@ use tokio::time::sleep;
 use zoolet_jute::SessionId;
 use zoolet_replica::Input;
 
-use super::handle::RaftHandle;
+use super::handle::ConsensusHandle;
 use super::machine::Machine;
 use super::proposer::Proposer;
 use super::read_index::ANSWER_TIMEOUT;
@@ -38,7 +38,7 @@ const SESSIONS_PER_CALL: usize = 1_000;
 pub(super) async fn send_touches(
     proposer: Arc<Proposer>,
     machine: Arc<dyn Machine>,
-    handle: RaftHandle,
+    handle: ConsensusHandle,
     links: Arc<Links>,
 ) {
     loop {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::time::{sleep, timeout};
 
-use super::handle::RaftHandle;
+use super::handle::ConsensusHandle;
 use crate::consensus::Leadership;
 use crate::peer::{Lane, Links, RpcKind};
 
@@ -21,7 +21,7 @@ const PROBE_TIMEOUT: Duration = Duration::from_millis(300);
 
 /// As leader, makes the reachable voter with the longest log the next leader, and waits until it
 /// is.
-pub(super) async fn transfer_leadership(handle: &RaftHandle, links: &Links) {
+pub(super) async fn transfer_leadership(handle: &ConsensusHandle, links: &Links) {
     let view = handle.view();
     let server = handle.node();
     if view.followers.is_none() || !handle.is_leader() {
@@ -46,7 +46,7 @@ pub(super) async fn transfer_leadership(handle: &RaftHandle, links: &Links) {
 /// As leader, makes this voter the next one, and waits until another one is, or until it is gone:
 /// when all servers stop together, no server is left.
 pub(super) async fn transfer_leadership_to(
-    handle: &RaftHandle,
+    handle: &ConsensusHandle,
     links: &Links,
     transferee: u64,
 ) -> bool {

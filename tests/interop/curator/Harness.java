@@ -126,15 +126,15 @@ final class Harness {
 
     /** Has the harness kill a server, and returns when it is dead. */
     static void loseServer(String server) throws IOException {
-        tell("LOSE SERVER " + server, "LOST " + server);
+        exchange("LOSE SERVER " + server, "LOST " + server);
     }
 
     /** Has the harness start the killed server again. */
     static void bringBack() throws IOException {
-        tell("BRING BACK", "BACK");
+        exchange("BRING BACK", "BACK");
     }
 
-    private static void tell(String request, String expected) throws IOException {
+    private static void exchange(String request, String expected) throws IOException {
         System.out.println(request);
         System.out.flush();
         Check.equal(INPUT.readLine(), expected, "the harness's answer");

@@ -152,15 +152,15 @@ func carried(call func() error) error {
 
 // loseServer has the harness kill a server, and returns when it is dead.
 func loseServer(server string) {
-	tell("LOSE SERVER "+server, "LOST "+server)
+	exchange("LOSE SERVER "+server, "LOST "+server)
 }
 
 // bringBack has the harness start the killed servers again.
 func bringBack() {
-	tell("BRING BACK", "BACK")
+	exchange("BRING BACK", "BACK")
 }
 
-func tell(request, expected string) {
+func exchange(request, expected string) {
 	fmt.Println(request)
 	if !input.Scan() {
 		fail("the harness closed its end after %q", request)

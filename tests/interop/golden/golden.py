@@ -33,7 +33,7 @@ def fails(error, call, *arguments, **named):
     sys.exit(f"FAILED: {call} {arguments} did not raise {error}")
 
 
-def tell(line):
+def exchange(line):
     print(line, flush=True)
     return sys.stdin.readline()
 
@@ -124,8 +124,8 @@ def reconnect(zk):
             back.set()
 
     zk.add_listener(listen)
-    tell("LOSE SERVER " + SERVERS)
-    tell("BRING BACK")
+    exchange("LOSE SERVER " + SERVERS)
+    exchange("BRING BACK")
     holds(back.wait(WITHIN_S), "back")
     holds(zk.exists("/k"), "exists")
     # A client says a ping when it has been silent for a third of the session's time.

@@ -112,7 +112,7 @@ async function carried(target, method, ...args) {
   }
 }
 
-// A watcher, and the promise of what it is told.
+// A watcher, and the promise of the event that it receives.
 function watcher() {
   let fire;
   const fired = new Promise((resolve) => {
@@ -170,15 +170,15 @@ async function leader(among = servers) {
 
 // Has the harness kill a server, and returns when it is dead.
 async function loseServer(server) {
-  await tell(`LOSE SERVER ${server}`, `LOST ${server}`);
+  await exchange(`LOSE SERVER ${server}`, `LOST ${server}`);
 }
 
 // Has the harness start the killed server again.
 async function bringBack() {
-  await tell('BRING BACK', 'BACK');
+  await exchange('BRING BACK', 'BACK');
 }
 
-async function tell(request, expected) {
+async function exchange(request, expected) {
   console.log(request);
   const { value } = await input.next();
   equal(value, expected, 'the answer of the harness');

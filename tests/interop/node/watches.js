@@ -23,7 +23,7 @@ async function run() {
   await call(writing, 'setData', '/node/watched', Buffer.from('1'));
   equal(await soon(data.fired, 'data'), ['NODE_DATA_CHANGED', '/node/watched'], 'the event on data');
 
-  // Whoever has seen the event reads nothing older than it.
+  // A client that has seen the event reads nothing older than it.
   const end = watcher();
   const [value] = await call(watching, 'getData', '/node/watched', end.watch);
   equal(value.toString(), '1', 'the data after the event');

@@ -166,15 +166,15 @@ async fn ask(server: &str, word: &str) -> String {
 
 /// Has the harness kill a server, and returns when it is dead.
 pub async fn lose_server(server: &str) {
-    tell(format!("LOSE SERVER {server}"), format!("LOST {server}")).await;
+    exchange(format!("LOSE SERVER {server}"), format!("LOST {server}")).await;
 }
 
 /// Has the harness start the killed server again.
 pub async fn bring_back() {
-    tell("BRING BACK".to_owned(), "BACK".to_owned()).await;
+    exchange("BRING BACK".to_owned(), "BACK".to_owned()).await;
 }
 
-async fn tell(request: String, expected: String) {
+async fn exchange(request: String, expected: String) {
     println!("{request}");
     let answer = tokio::task::spawn_blocking(|| {
         let mut line = String::new();

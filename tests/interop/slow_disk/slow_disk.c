@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-static void wait_as_told(void)
+static void wait_as_configured(void)
 {
 	const char *name = getenv("SLOW_DISK_FILE");
 	FILE *file = name ? fopen(name, "r") : NULL;
@@ -24,7 +24,7 @@ int fsync(int fd)
 {
 	int (*next)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
 
-	wait_as_told();
+	wait_as_configured();
 	return next(fd);
 }
 
@@ -32,6 +32,6 @@ int fdatasync(int fd)
 {
 	int (*next)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fdatasync");
 
-	wait_as_told();
+	wait_as_configured();
 	return next(fd);
 }

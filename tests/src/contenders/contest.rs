@@ -79,9 +79,9 @@ pub fn contest(
 ) -> Result<Outcome, ContestError> {
     let mut contest = Contest::start(program, groups, &servers.connect_string())?;
     contest.until("the sessions", |contest| contest.ready == 2)?;
-    contest.tell(LIVING, "GO")?;
+    contest.send(LIVING, "GO")?;
     contest.until("turns before any loss", |contest| contest.all_had(TURNS))?;
-    contest.tell(VICTIM, "GO")?;
+    contest.send(VICTIM, "GO")?;
     contest.until("the victim's holding all locks", |contest| {
         contest.locks.iter().all(|lock| lock.holders().any(|who| who.process == VICTIM))
     })?;
@@ -170,7 +170,7 @@ impl Contest {
     fn step(&mut self, what: &'static str) -> Result<(), ContestError> {
         let left = self.deadline.saturating_duration_since(Instant::now());
         match self.events.recv_timeout(left) {
-            Ok((process, Event::Said(line))) => self.heard(process, &line),
+            Ok((process, Event::Said(line))) => self.handle_line(process, &line),
             Ok((LIVING, Event::Ended)) if !self.done => {
                 Err(ContestError::Ended("the living", self.errors(LIVING)))
             }
@@ -185,7 +185,7 @@ impl Contest {
         }
     }
 
-    fn heard(&mut self, process: usize, line: &str) -> Result<(), ContestError> {
+    fn handle_line(&mut self, process: usize, line: &str) -> Result<(), ContestError> {
         let unexpected = || ContestError::Unexpected(line.to_owned());
         let who = |number| Contender { process, number };
         let words: Vec<&str> = line.split_whitespace().collect();
@@ -255,7 +255,7 @@ impl Contest {
     }
 
     fn answer(&mut self, who: Contender) -> Result<(), ContestError> {
-        self.tell(who.process, &format!("OK {}", who.number))
+        self.send(who.process, &format!("OK {}", who.number))
     }
 
     fn all_had(&self, turns: u64) -> bool {
@@ -285,16 +285,16 @@ impl Contest {
 
     /// Has every contender end its turn, and the program exit with code 0.
     fn finish(&mut self) -> Result<(), ContestError> {
-        self.tell(LIVING, "STOP")?;
+        self.send(LIVING, "STOP")?;
         self.until("the end of the program", |contest| contest.done)?;
         let Some(living) = self.programs.get_mut(LIVING) else { return Ok(()) };
         let status = living.wait()?;
         if status.success() { Ok(()) } else { Err(ContestError::Exit(status)) }
     }
 
-    fn tell(&mut self, process: usize, line: &str) -> Result<(), ContestError> {
+    fn send(&mut self, process: usize, line: &str) -> Result<(), ContestError> {
         let Some(program) = self.programs.get_mut(process) else { return Ok(()) };
-        program.tell(line).map_err(|error| {
+        program.send(line).map_err(|error| {
             // The program's own last words say more than a broken pipe.
             ContestError::Unexpected(format!("{error}; {}", program.errors()))
         })

@@ -58,7 +58,7 @@ impl Program {
         Ok(Self { child, stdin, errors })
     }
 
-    pub(super) fn tell(&mut self, line: &str) -> io::Result<()> {
+    pub(super) fn send(&mut self, line: &str) -> io::Result<()> {
         let Some(stdin) = self.stdin.as_mut() else { return Ok(()) };
         stdin.write_all(format!("{line}\n").as_bytes())?;
         stdin.flush()

@@ -69,9 +69,9 @@ async fn same_state(servers: &[SocketAddr]) -> Result<String, Failure> {
 async fn state(server: SocketAddr) -> Option<String> {
     let asked = tokio::task::spawn_blocking(move || four_letter::ask(server, "mntr")).await;
     let text = asked.ok()?.ok()?;
-    let tells = |line: &&str| {
+    let is_of_state = |line: &&str| {
         ["zk_state_zxid\t", "zk_state_digest\t"].iter().any(|key| line.starts_with(key))
     };
-    let lines: Vec<&str> = text.lines().filter(tells).collect();
+    let lines: Vec<&str> = text.lines().filter(is_of_state).collect();
     (lines.len() == 2).then(|| lines.join(" ").replace('\t', " "))
 }

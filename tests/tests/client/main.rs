@@ -88,7 +88,7 @@ suites! {
         calls::calls_keep_their_order_over_handles,
         calls::a_lost_reply_and_a_lost_request_may_have_happened,
         calls::a_call_that_is_too_big_does_not_end_the_session,
-        watches::every_kind_of_watch_tells_what_happened_meanwhile,
+        watches::every_kind_of_watch_reports_what_happened_meanwhile,
         watches::more_watches_than_fit_into_a_frame_outlive_a_connection,
         watches::a_dropped_watcher_is_removed_from_the_server,
         watches::a_chroot_is_the_whole_tree;

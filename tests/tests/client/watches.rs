@@ -22,7 +22,7 @@ async fn cut(proxy: &Proxy, client: &Client) {
     timeout(SOON, state.wait_for(gone)).await.unwrap().unwrap();
 }
 
-pub(crate) async fn every_kind_of_watch_tells_what_happened_meanwhile(scene: &Scene) {
+pub(crate) async fn every_kind_of_watch_reports_what_happened_meanwhile(scene: &Scene) {
     let (proxy, other) = (Proxy::start(&scene.servers).await.unwrap(), scene.client().await);
     let client = options().connect(&proxy.connect_string()).await.unwrap();
     let root = scene.path();

@@ -287,7 +287,7 @@ fn what_was_asked_before_a_half_close_is_done() {
 }
 
 #[test]
-fn a_server_that_may_not_accept_so_many_keeps_what_its_log_needs() {
+fn a_server_with_few_descriptors_keeps_those_that_its_log_needs() {
     floods_a_server_with_descriptors(90);
 }
 

@@ -65,7 +65,7 @@ fn sides() -> Result<Vec<Side>, ToolError> {
         name,
         program: tools::copy(program),
         contenders,
-        stands_lost_replies: true,
+        survives_lost_replies: true,
     };
     Ok(vec![
         side("Curator", &curator, vec![("mutex", CURATOR_S), ("mutex", CURATOR_S)]),
@@ -74,7 +74,7 @@ fn sides() -> Result<Vec<Side>, ToolError> {
             // lags it finds none, and creates another: the first one stays at the head of the queue
             // for the life of the session (go-zookeeper/zk, conn.go, CreateProtectedEphemeralSequential).
             // A server of zoolet does not lag then, since a session is resumed through the log.
-            stands_lost_replies: false,
+            survives_lost_replies: false,
             ..side("Go", &go()?, vec![("mutex", CURATOR_S)])
         },
         side("kazoo", &kazoo()?, vec![("mutex", KAZOO_S), ("mutex", KAZOO_S)]),

@@ -120,13 +120,13 @@ async fn drive(referee: Arc<Referee>, command: Command, name: &str, contenders: 
     let mut stdin = child.stdin.take().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let mut stopped = referee.stopped.subscribe();
-    let mut told_to_stop = false;
+    let mut stop_is_sent = false;
     loop {
         let line = tokio::select! {
             line = lines.next_line() => line.unwrap(),
-            stop = stopped.changed(), if !told_to_stop => {
+            stop = stopped.changed(), if !stop_is_sent => {
                 stop.unwrap();
-                told_to_stop = true;
+                stop_is_sent = true;
                 stdin.write_all(b"STOP\n").await.unwrap();
                 continue;
             }

@@ -214,7 +214,7 @@ pub(crate) async fn the_ensemble_is_asked(scene: &Scene) {
     scene.ctl(&["removewatches", "/"]).badly(1, "no such watch");
 }
 
-pub(crate) async fn a_watch_tells_of_the_next_change(scene: &Scene) {
+pub(crate) async fn a_watch_reports_the_next_change(scene: &Scene) {
     let client = scene.client().await;
     let top = scene.znode().await;
     let path = format!("{top}/later");

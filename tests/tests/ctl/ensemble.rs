@@ -40,12 +40,12 @@ suites! {
     commands_meet_an_ensemble / commands_meet_an_ensemble_on_apache:
         commands::permissions_are_shown_set_and_needed,
         commands::a_recursive_list_watches_what_it_lists,
-        the_configuration_is_told,
+        the_configuration_is_printed,
         who_has_lost_a_term_contends_again,
         a_server_leaves_and_joins_again;
 }
 
-async fn the_configuration_is_told(scene: &Scene) {
+async fn the_configuration_is_printed(scene: &Scene) {
     soon("a configuration with a version", async || {
         scene.json(&["config"])["version"].as_str().is_some_and(|version| version != "0")
     })

@@ -129,7 +129,7 @@ pub(crate) async fn semaphores_are_shown(scene: &Scene) {
     assert_eq!(lock["queue"][0]["family"], "kazoo");
 }
 
-pub(crate) async fn families_that_do_not_see_each_other_are_told(scene: &Scene) {
+pub(crate) async fn families_that_do_not_see_each_other_are_reported(scene: &Scene) {
     let path = scene.znode().await;
     let client = scene.client().await;
     number(&client, &format!("{path}/_c_{UUID}0-lock-")).await;

@@ -202,7 +202,7 @@ pub(crate) async fn a_stopped_holder_gives_the_lock_back_when_asked_to_end(scene
         "exec 2>&-; trap 'echo stopping; exit 7' TERM; echo ready; while :; do sleep 0.02; done";
     let work = ["--", "sh", "-c", script];
     for (command, code) in [(&work[..], 7), (&[], 0)] {
-        for told_while_still in [false, true] {
+        for signaled_while_stopped in [false, true] {
             let path = scene.znode().await;
             let lock = ["--session-timeout", "10s", "lock", &path];
             let mut holder = scene.begin(&[&lock[..], command].concat());
@@ -212,7 +212,7 @@ pub(crate) async fn a_stopped_holder_gives_the_lock_back_when_asked_to_end(scene
             assert_eq!(&first == b"ready\n", !command.is_empty());
             signal(&holder, "TSTP");
             soon("it stands still", async || state(holder.id()) == Some('T')).await;
-            if told_while_still {
+            if signaled_while_stopped {
                 signal(&holder, "TERM");
                 signal(&holder, "CONT");
             } else {

@@ -49,7 +49,7 @@ suites! {
         commands::permissions_are_shown_set_and_needed,
         commands::quotas_are_set_listed_and_taken_away,
         commands::the_ensemble_is_asked,
-        commands::a_watch_tells_of_the_next_change,
+        commands::a_watch_reports_the_next_change,
         commands::a_recursive_list_watches_what_it_lists,
         commands::failures_have_codes_and_say_what_is_wrong,
         commands::a_reader_that_leaves_ends_it_quietly,
@@ -76,9 +76,9 @@ suites! {
         loss::a_stubborn_command_is_killed,
         locks::every_family_is_shown,
         locks::semaphores_are_shown,
-        locks::families_that_do_not_see_each_other_are_told,
+        locks::families_that_do_not_see_each_other_are_reported,
         locks::a_bench_gives_figures_and_leaves_nothing,
-        torture::a_torture_tells_what_it_has_found,
+        torture::a_torture_reports_what_it_has_found,
         torture::an_interrupted_torture_leaves_nothing;
     commands_lose_their_locks / commands_lose_their_locks_on_apache:
         loss::a_try_ends_when_the_servers_vanish,

@@ -12,7 +12,7 @@ use zoolet_torture::{Fault, Frame, Plan, ServerFault};
 
 use crate::harness::{CtlScene, begin, ended, signal, state};
 
-pub(crate) async fn a_torture_tells_what_it_has_found(scene: &Scene) {
+pub(crate) async fn a_torture_reports_what_it_has_found(scene: &Scene) {
     let directory = tempfile::tempdir().unwrap();
     let (report, svg) =
         (directory.path().join("report.json"), directory.path().join("holders.svg"));
@@ -52,7 +52,7 @@ pub(crate) async fn an_interrupted_torture_leaves_nothing(scene: &Scene) {
 
 /// Servers stand still one after the other; none of them does when the run is ended at that moment.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_interrupted_torture_lets_every_server_go_on() {
+async fn an_interrupted_torture_resumes_every_server() {
     let directory = tempfile::tempdir().unwrap();
     let (_lease, port) = PortLease::take_in_a_row(3).unwrap();
     let mut command = up::on_ports(3, port).unwrap();

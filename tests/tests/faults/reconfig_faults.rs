@@ -102,7 +102,7 @@ async fn settled(servers: &str) -> Members {
 }
 
 /// Waits until the members are what their lines say.
-async fn serve_as_told(servers: &Servers, members: &Members) {
+async fn wait_until_members_serve(servers: &Servers, members: &Members) {
     let began = Instant::now();
     for (id, line) in members {
         let expected: &[&str] =
@@ -181,12 +181,12 @@ async fn a_leader_that_dies_within_a_change_leaves_the_old_or_the_new_ensemble()
             Err(_) => changes.undone += 1,
         }
         now = then;
-        serve_as_told(&servers, &now).await;
+        wait_until_members_serve(&servers, &now).await;
         known = load.check_while_running().await.unwrap().max(known);
         load.until_acknowledged(known + 20).await.unwrap();
     }
     ask_until_done(&all_servers, &all).await;
-    serve_as_told(&servers, &all).await;
+    wait_until_members_serve(&servers, &all).await;
     let total = load.finish().await.unwrap();
     let addresses: Vec<_> = (0..SERVERS).map(|i| servers.client_address(i).unwrap()).collect();
     let agreement = convergence::all(&addresses).await.unwrap();
@@ -229,7 +229,7 @@ async fn followers_and_leaders_move_to_other_ports() {
         ask_until_done(&all_servers, &members).await;
         servers.kill(mover).unwrap();
         servers.spawn(mover).unwrap();
-        serve_as_told(&servers, &members).await;
+        wait_until_members_serve(&servers, &members).await;
         load.check_while_running().await.unwrap();
     }
     // Three of five are left, both movers among them: they count.
@@ -241,7 +241,7 @@ async fn followers_and_leaders_move_to_other_ports() {
     for gone in [(leader + 2) % SERVERS, (leader + 3) % SERVERS] {
         servers.spawn(gone).unwrap();
     }
-    serve_as_told(&servers, &members).await;
+    wait_until_members_serve(&servers, &members).await;
     load.finish().await.unwrap();
     let addresses = members.values().map(|line| line.rsplit_once(';').unwrap().1.parse().unwrap());
     convergence::all(&addresses.collect::<Vec<_>>()).await.unwrap();

@@ -115,7 +115,7 @@ fn a_trial_is_ended_by_ctrl_c_and_leaves_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_that_is_told_to_stop_hands_its_lead_over() {
+async fn a_leader_that_is_asked_to_stop_hands_its_lead_over() {
     let directory = tempfile::tempdir().unwrap();
     let settings = format!(
         "[ensemble]\nelection_timeout_ms_min = {}\nelection_timeout_ms_max = {}\n",

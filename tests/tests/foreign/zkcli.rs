@@ -33,7 +33,7 @@ fn every_command_answers_as_recorded_on_apache() {
 }
 
 #[test]
-fn every_command_answers_the_same_on_zoolet() {
+fn every_command_has_the_same_output_on_zoolet() {
     if !tools::require_foreign("zkcli", &["java", "mvn"]).unwrap() {
         return;
     }
@@ -52,7 +52,7 @@ fn all_scripts(servers: &Servers, record: bool) {
     };
     let differences: Vec<String> = SCRIPTS.iter().filter_map(run).collect();
     assert!(differences.is_empty(), "{}", differences.join("\n\n"));
-    one_shot_commands_tell_by_their_exit_code(&classpath, &addresses);
+    one_shot_commands_report_by_their_exit_code(&classpath, &addresses);
 }
 
 /// Returns the addresses with the leader's first, where sessions start.
@@ -107,7 +107,7 @@ fn difference(file: &Path, expected: &str, answered: &str) -> String {
     )
 }
 
-fn one_shot_commands_tell_by_their_exit_code(classpath: &OsStr, servers: &[String]) {
+fn one_shot_commands_report_by_their_exit_code(classpath: &OsStr, servers: &[String]) {
     let run = |words: &[&str]| {
         let mut command: Command = apache::java(classpath);
         command.args(["org.apache.zookeeper.ZooKeeperMain", "-server", &servers[0]]).args(words);

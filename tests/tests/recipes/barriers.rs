@@ -80,7 +80,7 @@ pub(crate) async fn members_enter_and_leave_together(scene: &Scene) {
 }
 
 /// Its `ready` may be gone again when it looks: a slow leaver of the round before has deleted it.
-pub(crate) async fn who_was_told_that_all_are_there_has_entered(scene: &Scene) {
+pub(crate) async fn a_client_that_saw_all_the_others_has_entered(scene: &Scene) {
     let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
     let barrier = DoubleBarrier::new(&one, &path, 2);
     let entering = tokio::spawn(async move { barrier.enter().await });

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use tokio::task::JoinSet;
 use tokio::time::timeout;
-use zoolet_client::recipes::{Cache, GroupMember, LeaderLatch, PersistentNode, Queue};
+use zoolet_client::recipes::{
+    Cache, GroupMember, LeaderLatch, MultiLock, Mutex, PersistentNode, Queue, Semaphore, SimpleLock,
+};
 use zoolet_client::{Client, CreateMode, Error};
 use zoolet_tests::scenes::{Scene, soon};
 
@@ -155,4 +157,18 @@ pub(crate) async fn a_latch_that_is_dropped_early_leaves_nothing_behind(scene: &
     cancelled_at_every_await(wait, async || scene.until_children(&leads, &path, 1).await).await;
     assert!(leader.is_leader());
     timeout(LONG, leader.close()).await.unwrap().unwrap();
+}
+
+pub(crate) async fn a_cancelled_release_leaves_nothing_behind(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let free = async || scene.until_bare(&one, &path).await;
+    let mutex = Mutex::new(&other, &format!("{path}/mutex"));
+    cancelled_at_every_await(|| async { mutex.acquire().await?.release().await }, free).await;
+    let semaphore = Semaphore::new(&other, &format!("{path}/semaphore"), 1);
+    cancelled_at_every_await(|| async { semaphore.acquire().await?.release().await }, free).await;
+    let simple = SimpleLock::new(&other, &format!("{path}/simple"));
+    cancelled_at_every_await(|| async { simple.acquire().await?.release().await }, free).await;
+    let (a, b) = (format!("{path}/a"), format!("{path}/b"));
+    let multi = MultiLock::mutexes(&other, [a.as_str(), b.as_str()]);
+    cancelled_at_every_await(|| async { multi.acquire().await?.release().await }, free).await;
 }

@@ -15,12 +15,14 @@ mod counter;
 mod dropped;
 mod harness;
 mod leaders;
-mod locks;
+mod multi_lock;
 mod mutex;
 mod others;
 mod queues;
 mod read_write_lock;
+mod semaphores;
 mod session_ends;
+mod simple_lock;
 mod watches;
 
 use zoolet_tests::builder::ServersBuilder;
@@ -64,7 +66,7 @@ suites! {
         mutex::a_lost_lock_writes_nothing,
         mutex::a_dead_session_s_znode_is_not_taken_for_one_s_own,
         mutex::a_holder_is_asked_for_its_lock,
-        mutex::a_bilingual_lock_stands_in_both_queues,
+        mutex::a_bilingual_lock_waits_in_both_queues,
         mutex::a_lock_at_the_root_of_a_chroot_that_is_missing_is_an_error,
         mutex::a_dead_holder_s_lock_goes_on,
         mutex::a_resumed_session_adopts_its_lock,
@@ -84,27 +86,27 @@ suites! {
         read_write_lock::a_dead_writer_s_lock_goes_on;
 
     other_locks_on_zoolet / other_locks_on_apache:
-        locks::a_semaphore_has_its_permits_and_no_more,
-        locks::a_semaphore_s_znodes_are_curator_s,
-        locks::a_shared_count_changes_the_permits,
-        locks::a_semaphore_mutex_has_one_holder,
-        locks::a_cancelled_permit_leaves_nothing_behind,
-        locks::a_permit_survives_lost_replies,
-        locks::a_try_outlasts_its_own_reconnects,
-        locks::a_dead_holder_s_permit_is_free,
-        locks::a_multi_lock_holds_all_or_none,
-        locks::a_cancelled_multi_lock_leaves_nothing_behind,
-        locks::several_locks_guard_one_write_and_go_in_reverse,
-        locks::a_simple_lock_is_one_znode,
-        locks::a_simple_lock_survives_cancels_and_lost_replies,
-        locks::a_simple_lock_released_again_spares_the_next_holder,
-        locks::a_cancelled_release_of_a_simple_lock_spares_the_next_holder,
-        locks::a_simple_lock_that_another_has_is_lost,
-        locks::a_lock_without_read_permission_is_watched,
-        locks::a_cancelled_release_leaves_nothing_behind,
-        locks::many_permits_are_taken_by_one_at_a_time,
-        locks::many_permits_survive_cancels_and_lost_replies,
-        locks::a_try_does_not_wait_for_one_who_stands_still;
+        semaphores::a_semaphore_has_its_permits_and_no_more,
+        semaphores::a_semaphore_s_znodes_are_curator_s,
+        semaphores::a_shared_count_changes_the_permits,
+        semaphores::a_semaphore_mutex_has_one_holder,
+        semaphores::a_cancelled_permit_leaves_nothing_behind,
+        semaphores::a_permit_survives_lost_replies,
+        semaphores::a_try_outlasts_its_own_reconnects,
+        semaphores::a_dead_holder_s_permit_is_free,
+        multi_lock::a_multi_lock_holds_all_or_none,
+        multi_lock::a_cancelled_multi_lock_leaves_nothing_behind,
+        multi_lock::several_locks_guard_one_write_and_go_in_reverse,
+        simple_lock::a_simple_lock_is_one_znode,
+        simple_lock::a_simple_lock_survives_cancels_and_lost_replies,
+        simple_lock::a_simple_lock_released_again_spares_the_next_holder,
+        simple_lock::a_cancelled_release_of_a_simple_lock_spares_the_next_holder,
+        simple_lock::a_simple_lock_that_another_has_is_lost,
+        mutex::a_lock_without_read_permission_is_watched,
+        dropped::a_cancelled_release_leaves_nothing_behind,
+        semaphores::many_permits_are_taken_by_one_at_a_time,
+        semaphores::many_permits_survive_cancels_and_lost_replies,
+        semaphores::a_try_does_not_wait_for_a_paused_holder;
 
     counters_on_zoolet / counters_on_apache:
         counter::many_add_to_one_number,
@@ -130,7 +132,7 @@ suites! {
         queues::an_item_is_taken_once_and_in_order,
         barriers::a_barrier_that_is_set_again_stays,
         barriers::a_double_barrier_is_used_again,
-        barriers::who_was_told_that_all_are_there_has_entered,
+        barriers::a_client_that_saw_all_the_others_has_entered,
         barriers::a_member_leaves_in_time_or_alone,
         barriers::barriers_are_tried,
         barriers::a_try_whose_partner_leaves_leaves_too,
@@ -138,7 +140,7 @@ suites! {
         queues::a_take_that_is_cancelled_loses_no_item,
         queues::an_empty_queue_is_not_reaped,
         queues::takes_that_are_given_up_pile_nothing_up,
-        queues::what_is_no_item_is_passed_over;
+        queues::znodes_that_are_not_items_are_passed_over;
 
     caches_and_groups_on_zoolet / caches_and_groups_on_apache:
         others::a_cache_follows_the_tree,

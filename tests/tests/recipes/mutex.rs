@@ -9,7 +9,8 @@ use std::time::Duration;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, timeout};
 use zoolet_client::recipes::{LockOptions, Loss, Mutex, Queue};
-use zoolet_client::{Client, ClientOptions, CreateMode, ErrorCode, ErrorKind, Version};
+use zoolet_client::{Acl, Client, ClientOptions, CreateMode, ErrorCode, ErrorKind, Id, Version};
+use zoolet_jute::perms;
 use zoolet_tests::scenes::{Scene, soon};
 use zoolet_torture::proxy::Proxy;
 
@@ -273,12 +274,8 @@ pub(crate) async fn a_lost_lock_writes_nothing(scene: &Scene) {
     let target = format!("{path}-target");
     one.create(&target, b"", CreateMode::Persistent).await.unwrap();
     assert_eq!(held.write(&target, b"held", Version::Any).await.unwrap().version, 1);
-    let created = held.guarded().create(
-        &format!("{target}/part"),
-        b"",
-        zoolet_client::Acl::open(),
-        CreateMode::Persistent,
-    );
+    let created =
+        held.guarded().create(&format!("{target}/part"), b"", Acl::open(), CreateMode::Persistent);
     assert_eq!(created.commit().await.unwrap().1.len(), 1, "the check is not among the results");
 
     let lost = held.lost();
@@ -329,7 +326,7 @@ pub(crate) async fn a_holder_is_asked_for_its_lock(scene: &Scene) {
     assert!(held.release().await.unwrap());
 }
 
-pub(crate) async fn a_bilingual_lock_stands_in_both_queues(scene: &Scene) {
+pub(crate) async fn a_bilingual_lock_waits_in_both_queues(scene: &Scene) {
     let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
     let options = LockOptions::new().bilingual().data("me");
     let mutex = Mutex::with_options(&one, &path, options);
@@ -401,4 +398,25 @@ pub(crate) async fn a_resumed_session_adopts_its_lock(scene: &Scene) {
         assert!(next.token() > token);
         assert!(next.release().await.unwrap());
     }
+}
+
+/// A lock's ACL may grant READ on its znode to no one: its holder and its waiters watch it all the
+/// same.
+pub(crate) async fn a_lock_without_read_permission_is_watched(scene: &Scene) {
+    let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
+    let acl = vec![Acl { perms: perms::ADMIN, id: Id::new("world", "anyone") }];
+    let options = LockOptions::new().acl(acl);
+    let held = Mutex::with_options(&one, &path, options).acquire().await.unwrap();
+    let mutex = Mutex::new(&other, &path);
+    let waiter = tokio::spawn(async move { mutex.acquire().await.unwrap() });
+    scene.until_children(&other, &path, 2).await;
+    let (lost, asked) = (tokio::spawn(held.lost()), tokio::spawn(held.revocation()));
+    sleep(Duration::from_millis(200)).await;
+    assert!(!waiter.is_finished() && !lost.is_finished());
+    assert!(!asked.is_finished(), "there was no request for it");
+    other.delete(held.path(), Version::Any).await.unwrap();
+    timeout(LONG, asked).await.unwrap().unwrap();
+    assert_eq!(timeout(LONG, lost).await.unwrap().unwrap(), Loss::Deleted);
+    let next = timeout(LONG, waiter).await.unwrap().unwrap();
+    assert!(next.release().await.unwrap());
 }

@@ -134,7 +134,7 @@ pub(crate) async fn takes_that_are_given_up_pile_nothing_up(scene: &Scene) {
     assert_eq!(timeout(LONG, queue.take()).await.unwrap().unwrap().as_ref(), b"item");
 }
 
-pub(crate) async fn what_is_no_item_is_passed_over(scene: &Scene) {
+pub(crate) async fn znodes_that_are_not_items_are_passed_over(scene: &Scene) {
     let (client, path) = (scene.client().await, scene.path());
     client.create(&path, b"", CreateMode::Persistent).await.unwrap();
     let foreign = format!("{path}/queue-");

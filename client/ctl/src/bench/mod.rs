@@ -25,7 +25,7 @@ pub(crate) use mix::Mix;
 const WARM_UP_PART: u32 = 5;
 
 /// How often the progress is shown.
-const TELL_EVERY: Duration = Duration::from_millis(200);
+const REFRESH_EVERY: Duration = Duration::from_millis(200);
 
 /// `bench [--mix …] [--against CONNECT]`.
 pub(crate) async fn run(arguments: &Bench, options: &Options) -> Result<(), CtlError> {
@@ -98,11 +98,11 @@ async fn measure(mix: Mix, arguments: &Bench, stage: &Stage) -> Result<Measured,
 
 /// Runs the load, and shows how many operations were done.
 async fn watch(what: &str, load: &Load, duration: Duration) {
-    let ticks = duration.as_millis().div_ceil(TELL_EVERY.as_millis());
+    let ticks = duration.as_millis().div_ceil(REFRESH_EVERY.as_millis());
     let progress = Progress::steps(what, usize::try_from(ticks).unwrap_or(usize::MAX));
     let mut left = duration;
     while !left.is_zero() && !load.is_over() {
-        let step = left.min(TELL_EVERY);
+        let step = left.min(REFRESH_EVERY);
         sleep(step).await;
         left -= step;
         progress.advance(1);

@@ -41,7 +41,7 @@ pub(crate) async fn set_acl(arguments: &SetAcl, context: &Context) -> Result<(),
     let progress = Progress::spinner("writing ACLs");
     let mut walk = Walk::new(&arguments.path);
     while let Some(found) = walk.next(connection).await? {
-        progress.tell(format!("{count} ACLs written"));
+        progress.set_message(format!("{count} ACLs written"));
         let write = connection.client.set_acl(&found.path, acl.clone(), arguments.version);
         let stat = match connection.ask(&found.path, write).await {
             Ok(stat) => stat,

@@ -82,10 +82,10 @@ pub(crate) async fn set(arguments: &Set, context: &Context) -> Result<(), CtlErr
 pub(crate) fn written(
     path: &str,
     stat: &Stat,
-    tell: bool,
+    with_stat: bool,
     context: &Context,
 ) -> Result<(), CtlError> {
-    let text = || if tell { stat_text(stat) } else { String::new() };
+    let text = || if with_stat { stat_text(stat) } else { String::new() };
     context.output.result(text, || json!({ "path": path, "stat": stat_json(stat) }))
 }
 

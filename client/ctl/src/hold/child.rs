@@ -81,10 +81,10 @@ impl RunningCommand {
         loop {
             tokio::select! {
                 status = self.child.wait() => return Ok(exit_of(status?)),
-                () = self.descendants.child_ended() => Descendants::bury(self.pid),
+                () = self.descendants.child_ended() => Descendants::reap(self.pid),
                 signal = signals.next() => {
                     if signal == Signal::TSTP {
-                        self.stand_still(&is_held).await;
+                        self.stop_and_continue(&is_held).await;
                         continue;
                     }
                     // What the terminal sends it has sent to the command too.
@@ -99,11 +99,11 @@ impl RunningCommand {
 
     /// Stops with this program, and goes on with it if the lock is still held: its loss is not
     /// seen meanwhile. On a terminal that has stopped it, and continues both.
-    async fn stand_still(&self, is_held: impl AsyncFn() -> bool) {
+    async fn stop_and_continue(&self, is_held: impl AsyncFn() -> bool) {
         if self.has_group {
             self.descendants.stop();
         }
-        signals::stand_still();
+        signals::stop_process();
         // The code that finds out that the lock is lost drops this.
         while !is_held().await {
             sleep(LOOK_AGAIN).await;
@@ -147,7 +147,7 @@ impl RunningCommand {
             } else {
                 looks_without += 1;
                 if looks_without == LOOKS_WITHOUT {
-                    Descendants::bury(self.pid);
+                    Descendants::reap(self.pid);
                     return true;
                 }
             }

@@ -53,7 +53,7 @@ impl Descendants {
 
     /// Takes notice of adopted children that have ended, which would pile up otherwise. The command
     /// itself is left to its own waiter.
-    pub(crate) fn bury(command: Pid) {
+    pub(crate) fn reap(command: Pid) {
         let own = own_pid();
         for process in processes() {
             let is_orphan = process.parent == own && process.pid != command.as_raw_pid();
@@ -77,8 +77,8 @@ impl Descendants {
     pub(crate) fn terminate(&self, command: Pid, has_group: bool) {
         let command = command.as_raw_pid();
         for process in self.find() {
-            let is_told = process.pid == command || (has_group && process.group == command);
-            if !is_told {
+            let is_signaled = process.pid == command || (has_group && process.group == command);
+            if !is_signaled {
                 process.send(Signal::TERM);
             }
         }

@@ -28,16 +28,16 @@ pub(super) async fn shown<T>(
     tokio::select! {
         biased;
         done = work => done,
-        never = tell(path, connection, &progress) => match never {},
+        never = show_queue(path, connection, &progress) => match never {},
     }
 }
 
-async fn tell(path: &str, connection: &Connection, progress: &Progress) -> Infallible {
+async fn show_queue(path: &str, connection: &Connection, progress: &Progress) -> Infallible {
     loop {
         // The acquire reports what goes wrong.
         if let Ok(Some(lock)) = locks::at(path, connection).await {
             let standing = standing(&lock, connection.client.session().id);
-            progress.tell(format!("{}: {standing}", name_text(path)));
+            progress.set_message(format!("{}: {standing}", name_text(path)));
         }
         sleep(LOOK_EVERY).await;
     }

@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_cons_tells_address_and_session() {
+    fn a_line_of_cons_has_address_and_session() {
         let line = " /127.0.0.1:51234[1](queued=0,recved=3,sent=3,sid=0xa00000000000001,lop=PING)";
         assert_eq!(parse(line), Some((SessionId(0x0a00_0000_0000_0001), "127.0.0.1:51234".into())));
         let line = " /[::1]:5[1](queued=0,recved=3,sent=3,sid=0xffffffffffffffff)";

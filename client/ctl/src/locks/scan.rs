@@ -34,7 +34,7 @@ pub(crate) async fn scan(
     let mut seen = 0;
     while !level.is_empty() {
         seen += level.len();
-        progress.tell(format!("{seen} znodes, {} with locks", found.len()));
+        progress.set_message(format!("{seen} znodes, {} with locks", found.len()));
         let mut lists = stream::iter(std::mem::take(&mut level))
             .map(|path| list(path, top, connection))
             .buffer_unordered(REQUESTS_MAX);

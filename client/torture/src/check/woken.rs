@@ -34,11 +34,11 @@ pub(super) fn one_woken(history: &RunHistory, lock: &Lock, verdict: &mut Verdict
                 // A holder is notified of its own end.
                 continue;
             }
-            // One that has given up meanwhile, or died, does not stand there.
-            let stands = own.iter().rfind(|life| life.created < end && life.is_at(end));
+            // One that has given up meanwhile, or died, does not wait there.
+            let waits_with = own.iter().rfind(|life| life.created < end && life.is_at(end));
             // Where the log has a gap it may have left since, and have waited with another znode.
-            let stands = stands.filter(|life| !touches(&gaps, life.created, end));
-            waiting.extend(stands.map(|life| (who, *life)));
+            let waits_with = waits_with.filter(|life| !touches(&gaps, life.created, end));
+            waiting.extend(waits_with.map(|life| (who, *life)));
         }
         let are_readers = || waiting.iter().all(|(_, life)| is_reader(life));
         verdict.wakes += usize::from(waiting.len() == 1);

@@ -104,7 +104,7 @@ impl Plan {
             config = directory.join("up.toml");
             (configs, warnings) = write_config(&config, &configs)?;
         }
-        tell(warnings);
+        log_warnings(warnings);
         Ok(Self::of(config, &configs, directory, lock))
     }
 
@@ -297,7 +297,7 @@ fn found(
         }
     }
     let (configs, warnings) = write_config(path, &configs)?;
-    tell(warnings);
+    log_warnings(warnings);
     Ok(configs)
 }
 
@@ -412,7 +412,7 @@ fn write_config(
     Ok(config::load_ensemble(path)?)
 }
 
-fn tell(warnings: Vec<config::Warning>) {
+fn log_warnings(warnings: Vec<config::Warning>) {
     for warning in warnings {
         warn!("{warning}");
     }
@@ -457,7 +457,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn clients_on_this_machine_are_told_an_address_that_they_can_use() {
+    fn clients_on_this_machine_get_an_address_that_they_can_use() {
         for (bind, expected) in [
             ("0.0.0.0", "127.0.0.1:2181"),
             ("::", "[::1]:2181"),

@@ -92,7 +92,7 @@ impl Script {
             ["term", term] => self.world.term = term.parse().unwrap(),
             ["jump", ms] => self.world.now_ms += ms.parse::<u64>().unwrap(),
             ["tick"] => self.world.tick(),
-            ["tell", server] => self.world.deliver_touches(index(server)),
+            ["deliver_touches", server] => self.world.deliver_touches(index(server)),
             ["cut", server] => self.world.cut = Some(index(server)),
             ["heal"] => self.world.cut = None,
             ["role", server, role] => {

@@ -21,7 +21,7 @@ use zoolet_replica::{Input, Written};
 
 use self::message::{Verdict, decode, encode};
 use super::bootstrap::ask_standing;
-use super::handle::RaftHandle;
+use super::handle::ConsensusHandle;
 use super::joining::Joining;
 use super::machine::Machine;
 use super::members::{
@@ -64,7 +64,7 @@ const SERVER_MAX: u64 = 255;
 /// Changes the ensemble, as leader, and follows its changes, as every server.
 #[derive(Debug)]
 pub(super) struct Reconfigurer {
-    pub handle: RaftHandle,
+    pub handle: ConsensusHandle,
     pub links: Arc<Links>,
     pub machine: Arc<dyn Machine>,
     pub read_index: ReadIndex,
@@ -394,7 +394,7 @@ impl Reconfigurer {
     }
 
     /// Returns whether a node has answered this leader lately.
-    pub(super) fn is_heard(&self, node: u64) -> bool {
+    pub(super) fn has_answered_lately(&self, node: u64) -> bool {
         let silent_for = self.handle.view().follower(node).silent_for;
         silent_for.is_some_and(|silent_for| silent_for < self.timing.silence_max())
     }
@@ -406,12 +406,12 @@ impl Reconfigurer {
             return true;
         }
         let view = self.handle.view();
-        let is_heard = self.is_heard(node);
+        let has_answered_lately = self.has_answered_lately(node);
         // Under load the last entries are always still on their way.
         let slack = 1000;
         let committed = view.committed.unwrap_or(0);
         let has = view.follower(node).matching.unwrap_or(0);
-        is_heard && has.saturating_add(slack) >= committed && has > 0
+        has_answered_lately && has.saturating_add(slack) >= committed && has > 0
     }
 
     pub(super) async fn change(&self, change: MembershipChange) -> bool {

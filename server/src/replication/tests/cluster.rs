@@ -200,12 +200,12 @@ async fn touched_sessions_reach_the_leader() {
     // The first one is refused, the others learn that theirs are counted.
     for at in 1..3 {
         let machine = ensemble.server(at).machine.clone();
-        let heard = machine.until(|_, received| !received.heard.is_empty());
-        timeout(PATIENCE, heard).await.expect("heard");
+        let counted = machine.until(|_, received| !received.counted.is_empty());
+        timeout(PATIENCE, counted).await.expect("counted");
         let session = SessionId(i64::try_from(at).unwrap() - 1);
-        assert_eq!(machine.received().heard, [(7, session)]);
+        assert_eq!(machine.received().counted, [(7, session)]);
     }
-    assert_eq!(ensemble.server(0).machine.received().heard, []);
+    assert_eq!(ensemble.server(0).machine.received().counted, []);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -308,7 +308,8 @@ async fn a_sync_does_not_wait_behind_proposals_on_a_slow_link() {
     ensemble.server(follower).proposer.sync(1);
     ensemble.server(follower).proposer.touch(1, vec![SessionId(5)]);
     let machine = ensemble.server(follower).machine.clone();
-    let answered = machine.until(|_, received| received.synced == 1 && !received.heard.is_empty());
+    let answered =
+        machine.until(|_, received| received.synced == 1 && !received.counted.is_empty());
     timeout(PATIENCE, answered).await.expect("an answer");
     assert!(asked.elapsed() < Duration::from_secs(6), "{:?}", asked.elapsed());
     assert_eq!(machine.record().applied.len(), 0, "the proposals were not slow");
@@ -446,7 +447,7 @@ async fn a_leader_that_ends_in_good_order_hands_over() {
 /// A leader that had just been founded had not reached any server itself, so its calls failed at
 /// once, and it ended without a transferee.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_looks_for_an_heir_for_a_while() {
+async fn a_leader_looks_for_a_transferee_for_a_while() {
     let mut ensemble = Ensemble::started(3, 0).await;
     let leader = ensemble.ready().await;
     for other in (0..3).filter(|other| *other != leader) {

@@ -78,13 +78,13 @@ async fn a_panic_in_one_peers_connection_ends_that_connection_alone() {
     let follower = (leader + 1) % 3;
     arm(&mut ensemble, leader, "touched");
     let machine = ensemble.server(leader).machine.clone();
-    let is_told = async {
+    let is_touched = async {
         while machine.received().touched.is_empty() {
             ensemble.server(follower).proposer.touch(1, vec![SessionId(1)]);
             sleep(ensemble.timing.heartbeat).await;
         }
     };
-    timeout(PATIENCE, is_told).await.expect("the connection is not opened again");
+    timeout(PATIENCE, is_touched).await.expect("the connection is not opened again");
     assert_eq!(*machine.panics_in.lock().unwrap(), None);
     assert_eq!(*ensemble.server(leader).fatal.watch().borrow(), None);
 }

@@ -66,7 +66,7 @@ async fn a_new_directory_has_no_vote_before_it_has_the_data() {
 /// A leader that did not know found that a follower had lost what it had acknowledged, and ended or
 /// sent it nothing more.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_leader_that_is_told_late_rebuilds_a_server_all_the_same() {
+async fn a_leader_that_is_informed_late_rebuilds_a_server_all_the_same() {
     let (mut ensemble, leader, poor, _) = wiped().await;
     ensemble.cut.one_way(poor, leader).await;
     ensemble.start(poor).await;

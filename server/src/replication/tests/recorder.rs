@@ -57,7 +57,7 @@ pub(super) struct Received {
     pub(super) synced: u64,
     pub(super) sync_lost: u64,
     pub(super) touched: Vec<SessionId>,
-    pub(super) heard: Vec<(u64, SessionId)>,
+    pub(super) counted: Vec<(u64, SessionId)>,
     pub(super) removed: u64,
     pub(super) diverged: u64,
     pub(super) restored: u64,
@@ -76,7 +76,7 @@ impl Received {
             Input::Synced { through } => self.synced = through,
             Input::SyncLost { through } => self.sync_lost = through,
             Input::Counted { through, sessions } => {
-                self.heard.extend(sessions.into_iter().map(|session| (through, session)));
+                self.counted.extend(sessions.into_iter().map(|session| (through, session)));
             }
             Input::Removed => self.removed += 1,
             Input::Diverged => self.diverged += 1,

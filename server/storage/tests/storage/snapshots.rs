@@ -171,7 +171,7 @@ fn every_flipped_byte_and_every_cut_is_noticed() {
 }
 
 #[test]
-fn an_older_snapshot_stands_in_for_a_damaged_one() {
+fn an_older_snapshot_replaces_a_damaged_one() {
     let mut image = three();
     let files = image.files();
     image.flip(&files[2].0, 60, 1).unwrap();

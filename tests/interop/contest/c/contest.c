@@ -312,7 +312,7 @@ static void go_on(int number) {
     }
 }
 
-static void *hear(void *unused) {
+static void *read_orders(void *unused) {
     char line[64];
     int number;
     (void)unused;
@@ -346,7 +346,7 @@ int main(int argc, char **argv) {
     wait_for_all(&ready_count);
     printf("READY\n");
     fflush(stdout);
-    if (pthread_create(&listener, NULL, hear, NULL) != 0) {
+    if (pthread_create(&listener, NULL, read_orders, NULL) != 0) {
         DIE("%s: %d", "pthread_create", errno);
     }
     wait_for_all(&done_count);

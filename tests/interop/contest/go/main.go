@@ -117,10 +117,10 @@ func (c *contender) turn() {
 	lock := c.acquire()
 	// A lock without its znode was lost before its token was known.
 	if token := c.token(); token != 0 {
-		c.tell("HELD %d exclusive %d", c.number, token)
+		c.report("HELD %d exclusive %d", c.number, token)
 		pause()
-		c.tell("WRITE %d %d", c.number, token)
-		c.tell("FREE %d", c.number)
+		c.report("WRITE %d %d", c.number, token)
+		c.report("FREE %d", c.number)
 	}
 	c.release(lock)
 }
@@ -186,7 +186,7 @@ func (c *contender) release(lock *zk.Lock) {
 	}
 }
 
-func (c *contender) tell(format string, values ...any) {
+func (c *contender) report(format string, values ...any) {
 	say(format, values...)
 	<-c.answers
 }

@@ -76,7 +76,7 @@ final class Contest {
             while (!stopped) {
                 String mode = lock.acquire();
                 hold(number, mode, lock.token());
-                tell("FREE " + number, number);
+                report("FREE " + number, number);
                 lock.release();
                 pause();
             }
@@ -90,12 +90,12 @@ final class Contest {
 
     private void hold(int number, String mode, long token) throws InterruptedException {
         if (token == 0) {
-            tell("HELD " + number + " " + mode, number);
+            report("HELD " + number + " " + mode, number);
             pause();
         } else {
-            tell("HELD " + number + " " + mode + " " + token, number);
+            report("HELD " + number + " " + mode + " " + token, number);
             pause();
-            tell("WRITE " + number + " " + token, number);
+            report("WRITE " + number + " " + token, number);
         }
     }
 
@@ -103,7 +103,7 @@ final class Contest {
         Thread.sleep(ThreadLocalRandom.current().nextInt(1, 15));
     }
 
-    private void tell(String line, int number) throws InterruptedException {
+    private void report(String line, int number) throws InterruptedException {
         say(line);
         answers.get(number).acquire();
     }

@@ -107,15 +107,15 @@ class Contest:
 
     def hold(self, number, mode, token=None):
         if token is None:
-            self.tell(f"HELD {number} {mode}", number)
+            self.report(f"HELD {number} {mode}", number)
             pause()
         else:
-            self.tell(f"HELD {number} {mode} {token}", number)
+            self.report(f"HELD {number} {mode} {token}", number)
             pause()
-            self.tell(f"WRITE {number} {token}", number)
-        self.tell(f"FREE {number}", number)
+            self.report(f"WRITE {number} {token}", number)
+        self.report(f"FREE {number}", number)
 
-    def tell(self, line, number):
+    def report(self, line, number):
         self.say(line)
         self.answers[number].acquire()
 

@@ -128,7 +128,7 @@ pub struct Side {
     /// Recipe and path.
     pub contenders: Vec<(&'static str, &'static str)>,
     /// Whether its lock goes on when the reply of a request is lost.
-    pub stands_lost_replies: bool,
+    pub survives_lost_replies: bool,
 }
 
 /// Has the sides contend for mutexes for a time, under faults of theirs and of the servers. Every
@@ -296,9 +296,9 @@ impl<'a> Contention<'a> {
                     return Ok(servers.spawn(victim)?);
                 }
                 servers.signal(victim, "STOP")?;
-                let heard = self.listen_for(DOWN, servers);
+                let listened = self.listen_for(DOWN, servers);
                 servers.signal(victim, "CONT")?;
-                heard
+                listened
             }
             Fault::LeaderKillAtGrant => {
                 let leader = servers.wait_for_leader(LEADER_MAX)?;
@@ -346,7 +346,7 @@ impl<'a> Contention<'a> {
     ) -> Result<(), ContestError> {
         let mut before = BTreeMap::new();
         for (number, client) in &self.clients {
-            if self.sides.get(client.side).is_some_and(|side| side.stands_lost_replies) {
+            if self.sides.get(client.side).is_some_and(|side| side.survives_lost_replies) {
                 client.lose_reply(random.usize(..LOST_WITHIN));
                 before.insert(*number, client.replies_lost());
             }

@@ -80,7 +80,7 @@ impl Contention<'_> {
     fn step_until(&mut self, end: Instant, servers: &mut Servers) -> Result<bool, ContestError> {
         match self.events.recv_timeout(end.saturating_duration_since(now())) {
             Ok((process, Event::Said(line))) => {
-                self.heard(process, &line, servers)?;
+                self.handle_line(process, &line, servers)?;
                 Ok(true)
             }
             Ok((process, Event::Ended)) => match self.clients.get_mut(&process) {
@@ -94,7 +94,7 @@ impl Contention<'_> {
         }
     }
 
-    fn heard(
+    fn handle_line(
         &mut self,
         process: usize,
         line: &str,
@@ -108,7 +108,7 @@ impl Contention<'_> {
             word.ok_or_else(|| ContestError::Unexpected(line.to_owned()))
         };
         match *words.as_slice() {
-            ["READY"] => return Ok(client.program.tell("GO")?),
+            ["READY"] => return Ok(client.program.send("GO")?),
             ["DONE"] => {
                 client.is_done = true;
                 return Ok(());
@@ -138,7 +138,7 @@ impl Contention<'_> {
 
     fn answer(&mut self, who: Contender) -> Result<(), ContestError> {
         let Some(client) = self.clients.get_mut(&who.process) else { return Ok(()) };
-        Ok(client.program.tell(&format!("OK {}", who.number))?)
+        Ok(client.program.send(&format!("OK {}", who.number))?)
     }
 
     /// A contender holds a lock. Returns whether a fault hit it, so that it has to wait for its reply.
@@ -264,7 +264,7 @@ impl Contention<'_> {
     /// Has every contender end its turn, and every process exit with code 0.
     pub(super) fn finish(&mut self, servers: &mut Servers) -> Result<(), ContestError> {
         for client in self.clients.values_mut() {
-            client.program.tell("STOP")?;
+            client.program.send("STOP")?;
         }
         self.until(servers, "the end of the programs", |contention| {
             contention.clients.values().all(|client| client.is_done)

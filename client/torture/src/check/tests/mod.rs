@@ -236,7 +236,7 @@ fn all_readers_that_wait_for_a_writer_are_woken_and_no_writer_beside_them() {
 }
 
 #[test]
-fn a_waiter_that_is_told_late_is_found() {
+fn a_waiter_that_is_notified_late_is_found() {
     assert_eq!((check(&truth()).hand_overs, check(&truth()).wakes), (2, 2));
     let late = |history: &mut RunHistory| {
         let claim = &mut history.claims[1];
@@ -276,7 +276,7 @@ fn a_waiter_that_is_told_late_is_found() {
 }
 
 #[test]
-fn a_loss_that_is_told_late_is_found() {
+fn a_loss_that_is_reported_late_is_found() {
     let lie = |history: &mut RunHistory| history.claims[0].believed_until_us = 250;
     assert_eq!(broken(lie), [Promise::LossReported]);
     let excused = |history: &mut RunHistory| {
@@ -427,7 +427,7 @@ fn items_leave_a_queue_in_order() {
 }
 
 #[test]
-fn a_barrier_that_opens_while_it_stands_is_found() {
+fn a_barrier_that_opens_while_its_znode_exists_is_found() {
     let with = |from, to, covered: (i64, i64)| {
         broken(|history| {
             let path = "/t/barrier/0".to_owned();

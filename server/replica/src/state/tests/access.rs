@@ -144,7 +144,7 @@ fn get_acl_masks_digests_for_clients_without_admin_protocol_2_5() {
 }
 
 #[test]
-fn a_delete_without_permission_does_not_tell_what_exists_protocol_2_2() {
+fn a_delete_without_permission_does_not_reveal_what_exists_protocol_2_2() {
     let mut bench = Bench::new();
     bench.create("/n", CreateMode::Persistent).expect("new");
     bench.set_acl("/n", vec![acl(perms::READ, "world", "anyone")]).expect("there");
@@ -154,7 +154,7 @@ fn a_delete_without_permission_does_not_tell_what_exists_protocol_2_2() {
 }
 
 #[test]
-fn an_acl_has_a_size_whatever_it_stands_for() {
+fn an_acl_has_a_size_whatever_it_contains() {
     let long = "x".repeat(60_000);
     let me: Vec<Id> = (0..20).map(|n| Id::new("digest", format!("{n}{long}:h"))).collect();
     let auth = |perms| acl(perms, "auth", "");

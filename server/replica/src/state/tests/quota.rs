@@ -57,7 +57,7 @@ fn hard_limits_refuse_only_when_enforced_protocol_12() {
 
 /// The soft limits of `setquota -n` and `-b` allow everything, but are logged for the operator.
 #[test]
-fn limits_that_are_passed_are_told_once_by_command_protocol_12() {
+fn exceeded_limits_are_reported_once_by_command_protocol_12() {
     let logged = |bench: &mut Bench| {
         let exceeded = bench.state.take_quota_exceeded()?;
         Some((exceeded.path, exceeded.limit, exceeded.is_hard, exceeded.allowed, exceeded.value))
@@ -130,7 +130,7 @@ fn senseless_quota_data_poisons_nothing_protocol_12() {
 }
 
 #[test]
-fn usage_keeps_what_else_stands_in_its_text_protocol_12() {
+fn usage_keeps_the_rest_of_its_text_protocol_12() {
     let mut bench = with_quota("count=9,bytes=9");
     bench.set(STATS, b"count=1,bytes=2=;zz=5;aa=4", -1).expect("there");
     bench.create("/a/b", Persistent).expect("new");
