@@ -9,7 +9,7 @@ use zoolet_storage::LogPosition;
 use super::handle::ConsensusHandle;
 
 /// Between two announcements of what is committed. The pause doubles while the leader applies
-/// entry after entry: its appends, which follow each other then, tell the same.
+/// entry after entry: its appends, which follow each other then, carry the same.
 const ANNOUNCE_PAUSE_MIN: Duration = Duration::from_millis(1);
 const ANNOUNCE_PAUSE_MAX: Duration = Duration::from_millis(8);
 
@@ -17,8 +17,8 @@ const ANNOUNCE_PAUSE_MAX: Duration = Duration::from_millis(8);
 /// written.
 const BUSY_ENTRIES: u64 = 4;
 
-/// As leader, tells the followers at once what is committed, on the control lane. The next append
-/// tells it as well, but that one waits until the last is durable on its follower, or for a write.
+/// As leader, sends the followers at once what is committed, on the control lane. The next append
+/// has it as well, but that one waits until the last is durable on its follower, or for a write.
 #[derive(Debug)]
 pub(super) struct CommitNotifier {
     pub handle: ConsensusHandle,
