@@ -116,7 +116,7 @@ impl Error {
 
     /// The failure of a request that was answered, but not with what answers it.
     pub(crate) fn unexpected(reply: &Reply) -> Self {
-        let why = format!("a request was answered otherwise: {reply:?}");
+        let why = format!("unexpected reply: {reply:?}");
         Self { happened: Some(true), ..Self::new(ErrorKind::Protocol(why)) }
     }
 
@@ -160,7 +160,7 @@ impl Error {
         }
         match self.kind {
             ErrorKind::ConnectionLoss | ErrorKind::SessionExpired | ErrorKind::Closed => true,
-            // The server, too, did not hear how it went.
+            // The server does not know the outcome either.
             ErrorKind::Server(code) => matches!(
                 code,
                 ErrorCode::ConnectionLoss | ErrorCode::OperationTimeout | ErrorCode::RequestTimeout

@@ -37,9 +37,9 @@ impl<N: Copy + PartialEq + From<i8> + fmt::Display> Version<N> {
         let any = N::from(-1);
         match self {
             Self::Any => Ok(any),
-            Self::Exactly(version) if version == any => {
-                Err(ErrorKind::Protocol(format!("no request can ask for version {version}")))
-            }
+            Self::Exactly(version) if version == any => Err(ErrorKind::Protocol(format!(
+                "version {version} on the wire means any version: use Version::Any"
+            ))),
             Self::Exactly(version) => Ok(version),
         }
     }

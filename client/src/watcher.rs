@@ -58,7 +58,7 @@ impl OneshotWatcher {
         Self { receiver, source }
     }
 
-    /// Waits until the watch fires. An error tells that the session has ended before, or that the
+    /// Waits until the watch fires. An error means that the session has ended before, or that the
     /// watch has: [`ErrorKind::WatchEnded`].
     ///
     /// The watcher is a future of the same.
@@ -93,7 +93,7 @@ impl Drop for OneshotWatcher {
 /// A watch that stays until it is dropped: a stream of its events. Dropping it removes it, from the
 /// server too unless another watcher of this session watches the same.
 ///
-/// It lives on over reconnects, but servers do not tell it what happened meanwhile: after each of
+/// It lives on over reconnects, but servers do not report what happened meanwhile: after each of
 /// them, look at what is watched.
 #[derive(Debug)]
 #[must_use = "dropping a watcher removes its watch, and no further event is reported"]
@@ -109,7 +109,7 @@ impl PersistentWatcher {
         Self { receiver, source, has_ended: false }
     }
 
-    /// Waits for the next event. An error tells that the session has ended, or that the watch has:
+    /// Waits for the next event. An error means that the session has ended, or that the watch has:
     /// [`ErrorKind::WatchEnded`], also when more than 16,384 events wait to be taken.
     pub async fn changed(&mut self) -> Result<WatchedEvent, Error> {
         match self.receiver.recv().await {

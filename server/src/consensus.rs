@@ -21,7 +21,7 @@ pub(crate) struct MemberNode {
     /// The `host:port` of its peer port when it was added. The configuration's address wins as
     /// long as the line is empty.
     pub address: String,
-    /// What stands behind its `server.N=` (protocol §15.3); empty until the ensemble is changed
+    /// The value of its `server.N=` (protocol §15.3); empty until the ensemble is changed
     /// for the first time.
     pub line: String,
 }

@@ -37,7 +37,8 @@ impl Connection {
         let connection = Self { client, limit: options.timeout };
         for identity in &options.auth {
             let Some((scheme, id)) = identity.0.split_once(':') else {
-                let message = "--auth has no scheme: digest:user:password";
+                let message =
+                    "--auth has no scheme: expected SCHEME:ID, such as digest:user:password";
                 return Err(CtlError::new(Exit::Usage, message));
             };
             connection.add_auth(scheme, id).await?;

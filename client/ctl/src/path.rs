@@ -2,7 +2,7 @@
 
 use crate::error::{CtlError, Exit};
 
-/// Refuses a path that no server would take, and tells why.
+/// Refuses a path that no server would take, with the reason.
 pub(crate) fn check(path: &str) -> Result<(), CtlError> {
     let wrong = |why: &str| Err(CtlError::new(Exit::InvalidInput, format!("path {path:?} {why}")));
     let Some(names) = path.strip_prefix('/') else {

@@ -49,7 +49,7 @@ pub(crate) async fn run(arguments: &Torture, options: &Options) -> Result<(), Ct
         ..Settings::new(options.connect_string(), seed)
     };
     note(&format!("seed {seed}: {} s of faults", arguments.secs.as_secs()));
-    // Whatever asks this to end, no server is to stand still for good. Until the run has begun there
+    // However this ends, no server may stay paused. Until the run has begun there
     // is none that could, and a signal ends the program by itself.
     let stop = async {
         match Signals::receive() {
@@ -127,7 +127,7 @@ struct UpServers {
 }
 
 impl Drop for UpServers {
-    /// Whatever ends the run, no server stands still for good.
+    /// However the run ends, no server stays paused.
     fn drop(&mut self) {
         if let Some((pid, ServerFault::Pause)) = self.struck {
             // It may have been killed meanwhile.
@@ -141,7 +141,7 @@ impl UpServers {
         let state = read_state(directory).map_err(|error| {
             let file = directory.join("up.json");
             CtlError::new(Exit::Io, format!("{}: {error}", file.display()))
-                .hint("--up-dir is the directory of a `zoolet up` that runs")
+                .hint("--up-dir must be the directory of a running `zoolet up`")
         })?;
         let text = state.get("connect_string").and_then(Value::as_str).unwrap_or_default();
         let mut addresses = Vec::new();

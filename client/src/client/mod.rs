@@ -162,7 +162,7 @@ impl Client {
             }
         };
         tokio::select! {
-            // An error tells that the session's task is gone, and the session with it.
+            // An error means that the session's task has ended, and the session with it.
             _ = state.wait_for(|state| state.is_terminal()) => {}
             () = out_of_time => {}
         }
@@ -180,22 +180,22 @@ impl Client {
     /// Leaves the session to another client, in this process or another, that
     /// [resumes](ClientOptions::resume) it: its ephemeral znodes stay, if that is done before the
     /// session timeout has passed. Calls that are not answered yet fail; watches end.
-    #[must_use = "without what this returns no client can resume the session"]
+    #[must_use = "no client can resume the session without the returned value"]
     pub async fn detach(self) -> SessionInfo {
         self.handle.calls.end(Ending::Detach);
-        // An error tells that the task is gone, which is as good.
+        // An error means that the task has ended, which has the same effect.
         let _ = self.state.clone().wait_for(|state| state.is_terminal()).await;
         self.session()
     }
 
     /// Any request of the protocol; returns the zxid of the reply's header, and the reply. Its
     /// paths are the servers': no chroot precedes them. A watch that it leaves has no
-    /// watcher. Pings and the registering of watches anew are the client's own business, and are
+    /// watcher. The client itself sends pings and registers watches anew, so such requests are
     /// refused.
     pub fn call(&self, request: Request) -> Call<(Zxid, Reply)> {
         let op = request.op_code();
         if matches!(op, OpCode::Ping | OpCode::SetWatches | OpCode::SetWatches2) {
-            let why = format!("{op} is the client's own business");
+            let why = format!("{op} is sent by the client itself, and cannot be called");
             return Call::new(Err(ErrorKind::Protocol(why).into()), |answer| answer);
         }
         self.ask(request, None, |answer| answer)

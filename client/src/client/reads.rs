@@ -70,7 +70,7 @@ fn read(result: MultiResult) -> Result<Read, Error> {
         | MultiResult::Delete
         | MultiResult::SetData(_)
         | MultiResult::Check => {
-            Err(ErrorKind::Protocol("a read was answered as a write".into()).into())
+            Err(ErrorKind::Protocol("a read got the reply of a write".into()).into())
         }
     }
 }

@@ -117,7 +117,7 @@ impl<'a> Transaction<'a> {
         self
     }
 
-    /// Commits. If a part fails nothing happens: the error holds the part's code, and tells
+    /// Commits. If a part fails nothing happens: the error holds the part's code, and says
     /// [which](Error::part) it is.
     pub fn commit(self) -> Call<(Zxid, Vec<MultiResult>)> {
         let Self { client, ops, lock_checks, refusal } = self;

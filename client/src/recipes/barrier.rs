@@ -15,7 +15,7 @@ use super::retry::{
     retry_transient, within,
 };
 
-/// The znode that tells the members of a [`DoubleBarrier`] that all are there.
+/// The znode that shows the members of a [`DoubleBarrier`] that all are there.
 const READY: &str = "ready";
 
 /// A barrier that holds all clients up while its znode exists: Curator's `DistributedBarrier`.
@@ -57,7 +57,7 @@ impl Barrier {
         delete_created(&self.client, &self.path, None).await.map(drop)
     }
 
-    /// Waits until no barrier stands. One that was set before this is called holds it up, whichever
+    /// Waits until there is no barrier. One that was set before this is called holds it up, whichever
     /// server the client is on.
     pub async fn wait(&self) -> Result<(), Error> {
         retry_transient(&self.client, || self.client.sync(&self.path)).await?;

@@ -104,7 +104,7 @@ impl Cache {
         Self { nodes, changes, progress, task: tokio::spawn(mirror.run()) }
     }
 
-    /// Waits until all of the tree has been read. An error tells that the mirror has ended.
+    /// Waits until all of the tree has been read. An error means that the mirror has ended.
     pub async fn ready(&self) -> Result<(), Error> {
         let mut progress = self.progress.clone();
         let known = progress.wait_for(|progress| *progress != Progress::Behind).await;
@@ -215,7 +215,7 @@ impl Mirror {
             }
             self.progress.send_replace(Progress::Following);
             let followed = self.follow_events(&mut state, &mut watch).await;
-            // Servers do not tell a recursive watch what it has missed: read it all again.
+            // Servers do not report to a recursive watch what it has missed: read it all again.
             self.progress.send_replace(Progress::Behind);
             if followed? == Pause::WatchEnded {
                 return Ok(());

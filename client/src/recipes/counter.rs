@@ -237,7 +237,7 @@ impl Counter {
     }
 }
 
-/// Writes a znode whatever it holds, once; `create` creates it where it is missing.
+/// Writes a znode once, without looking at what it holds; `create` creates it if it is missing.
 async fn set_marked<F>(
     marker: &WriteMarker,
     path: &str,
@@ -304,10 +304,11 @@ fn decode_i64(path: &str, data: &[u8]) -> Result<i64, Error> {
 /// A request with version −1 would match every version. Servers of old come to it in 2³² writes;
 /// zoolet and Apache ZooKeeper 3.9 skip it (CURATOR-688, ZOOKEEPER-4743).
 fn nameless_version(path: &str) -> Error {
-    ErrorKind::Protocol(format!("{path} has version -1, which no write can ask for")).into()
+    ErrorKind::Protocol(format!("{path} has version -1, which a conditional write cannot name"))
+        .into()
 }
 
 fn foreign_data(path: &str, data: &[u8], bytes: usize) -> Error {
     let length = data.len();
-    ErrorKind::Protocol(format!("{path} holds {length} bytes, a number has {bytes}")).into()
+    ErrorKind::Protocol(format!("{path} holds {length} bytes, but a number has {bytes}")).into()
 }

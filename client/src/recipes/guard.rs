@@ -42,7 +42,7 @@ impl fmt::Display for FencingToken {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Loss {
-    /// The session has ended, or may have: the client has heard nothing for so long that the
+    /// The session has ended, or may have: the client has received nothing for so long that the
     /// servers could give the lock away.
     Session,
     /// The lock's znode is gone: its holder has released it, or somebody has deleted it.
@@ -187,7 +187,7 @@ impl LockGuard {
     }
 
     /// Releases the lock and waits until the servers have done so. Returns whether it was held
-    /// until now; false tells that it was lost before. Of several guards of one hold the last one
+    /// until now; false means that it was lost before. Of several guards of one hold the last one
     /// releases it; the others answer true at once.
     pub async fn release(self) -> Result<bool, Error> {
         match Arc::into_inner(self.hold) {
@@ -207,6 +207,6 @@ pub(crate) async fn write(
     let (_, mut results) = transaction.set_data(path, data, version).commit().await?;
     match results.pop() {
         Some(MultiResult::SetData(stat)) => Ok(stat),
-        other => Err(ErrorKind::Protocol(format!("a write was answered {other:?}")).into()),
+        other => Err(ErrorKind::Protocol(format!("unexpected reply to a write: {other:?}")).into()),
     }
 }

@@ -41,7 +41,7 @@ pub enum LeadershipState {
     Leading {
         /// The fencing token of this term.
         token: FencingToken,
-        /// The path of the znode that stands for it.
+        /// The path of its znode.
         path: String,
     },
     /// It is over: the session has ended, or a server has refused an operation.
@@ -99,7 +99,7 @@ type RunOut = Arc<watch::Sender<Option<FencingToken>>>;
 type Slot = Arc<watch::Sender<Option<Arc<QueueNode>>>>;
 
 impl LeaderLatch {
-    /// Begins to contend at this path. The id tells the others who it is.
+    /// Begins to contend at this path. The id identifies it to the others.
     pub fn start(client: &Client, path: &str, id: &str) -> Self {
         Self::start_with(client, path, id, Suspension::default())
     }
@@ -258,7 +258,7 @@ impl LeaderLatch {
             |standing: &LeadershipState| matches!(standing, LeadershipState::Leading { .. });
         let mut standing = self.standing.clone();
         tokio::select! {
-            // An error tells that the task is gone, which leads no more.
+            // An error means that the task has ended, so it no longer leads.
             _ = standing.wait_for(|standing| !leads(standing)) => {}
             () = self.client.lost() => {}
         }

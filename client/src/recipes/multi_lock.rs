@@ -227,7 +227,10 @@ impl MultiGuard {
     pub fn guarded(&self) -> Result<Transaction<'_>, Error> {
         let mut guards = self.guards().iter();
         let Some(client) = guards.next().map(LockGuard::client) else {
-            return Err(ErrorKind::Protocol("no locks to be guarded by".to_owned()).into());
+            return Err(ErrorKind::Protocol(
+                "a multi-lock without locks cannot guard a transaction".to_owned(),
+            )
+            .into());
         };
         if guards.any(|guard| !guard.client().is_handle_of(client)) {
             let why = "locks of several clients cannot guard one transaction";

@@ -27,7 +27,7 @@ impl LockOptions {
         Self::default()
     }
 
-    /// The data of the lock's znodes, which tells people who holds it.
+    /// The data of the lock's znodes, which shows people who holds it.
     pub fn data(mut self, data: impl Into<Vec<u8>>) -> Self {
         self.data = Some(data.into());
         self

@@ -60,7 +60,7 @@ enum Presence {
 pub struct PersistentNode {
     presence: watch::Receiver<Presence>,
     data: watch::Sender<Bytes>,
-    /// Dropping it tells the task to delete the znode and to end.
+    /// Dropping it has the task delete the znode and end.
     keep: oneshot::Sender<()>,
     task: JoinHandle<Result<(), Error>>,
 }
@@ -409,11 +409,11 @@ fn refuse_ttl(mode: CreateMode) -> Result<(), Error> {
     Ok(())
 }
 
-/// A znode that no session owns is not known for that of a session.
+/// Refuses a persistent znode: it does not show which session created it.
 fn refuse_persistent(mode: CreateMode) -> Result<(), Error> {
     if !matches!(mode, CreateMode::Ephemeral | CreateMode::EphemeralSequential) {
-        let why = "a persistent znode does not belong to a session that could be resumed: \
-                   start one at its whole path, which takes it over";
+        let why = "a persistent znode has no session, so it cannot be adopted: \
+                   use `PersistentNode::start` with its full path";
         return Err(ErrorKind::Protocol(why.to_owned()).into());
     }
     Ok(())

@@ -103,7 +103,10 @@ impl Queue {
     async fn put_prioritized(&self, item: &[u8], priority: Option<i32>) -> Result<(), Error> {
         let shared = &self.shared;
         let name = shared.format.name(priority).ok_or_else(|| {
-            let why = format!("the form {:?} has no priority {priority:?}", shared.format);
+            let why = format!(
+                "the format {:?} does not support the priority {priority:?}",
+                shared.format
+            );
             Error::from(ErrorKind::Protocol(why))
         })?;
         let (path, data) = (join(&shared.path, &name), shared.format.encode(item));

@@ -309,7 +309,9 @@ impl QueueNode {
         let (_, results) = transaction.commit().marking(&self.sent).await?;
         let created = |result| match result {
             MultiResult::Create2 { path, stat } => Ok((path, stat)),
-            other => Err(ErrorKind::Protocol(format!("a create was answered {other:?}")).into()),
+            other => {
+                Err(ErrorKind::Protocol(format!("unexpected reply to a create: {other:?}")).into())
+            }
         };
         results.into_iter().map(created).collect()
     }

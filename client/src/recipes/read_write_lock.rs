@@ -19,7 +19,7 @@ const WRITE_BASE: &str = "__WRIT__";
 /// A fair lock for many readers or one writer, in one queue, that excludes Curator's
 /// `InterProcessReadWriteLock` on the same path.
 ///
-/// A reader waits for the nearest writer in front of it, a writer for whatever is in front. A
+/// A reader waits for the nearest writer in front of it, a writer for everything in front. A
 /// writer may [read](WriteGuard::acquire_read) too, and [downgrade](WriteGuard::downgrade); a reader that
 /// asks for the write lock waits for itself.
 ///

@@ -44,7 +44,7 @@ impl SimpleLock {
         Self { client: client.clone(), path: path.to_owned(), label: Vec::new(), acl: Acl::open() }
     }
 
-    /// What stands behind the random id in the data, to tell people who holds the lock.
+    /// Follows the random id in the data, and shows people who holds the lock.
     pub fn label(mut self, label: impl Into<Vec<u8>>) -> Self {
         self.label = label.into();
         self

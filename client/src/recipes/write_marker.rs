@@ -2,7 +2,7 @@
 //!
 //! A write that is repeated because its reply was lost may happen twice: an item would be queued
 //! twice, a count would rise by two. A witness is an ephemeral znode of the writer. Each
-//! transaction writes its number there; so after a lost reply the witness tells whether it
+//! transaction writes its number there; so after a lost reply the witness shows whether it
 //! happened. Witnesses are in the container `<path>-witness`, out of the way of other clients.
 //!
 //! A witness serves one transaction at a time, so a writer has several: each is created by the first
@@ -199,7 +199,7 @@ impl WriteMarker {
         }
     }
 
-    /// Whether the witness tells that the transaction happened; notes whether there is one.
+    /// Whether the witness shows that the transaction happened; notes whether there is one.
     async fn has_seen(&self, witness: &mut Witness, number: &[u8]) -> Result<bool, Error> {
         let path = witness.path.as_str();
         retry_transient(&self.client, || self.client.sync(path)).await?;

@@ -196,7 +196,7 @@ impl Calls {
         }
     }
 
-    /// Takes calls no more, and fails those that wait. The first one tells why.
+    /// Takes calls no more, and fails those that wait, with the reason of the first end.
     pub(crate) fn stop(&self, kind: &ErrorKind) {
         let queue = {
             let mut waiting = self.waiting();

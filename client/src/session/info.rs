@@ -74,7 +74,7 @@ impl FromStr for SessionInfo {
 
     fn from_str(text: &str) -> Result<Self, Error> {
         // The text is a secret: it does not go into the message.
-        let wrong = || ErrorKind::Protocol("this is not the text of a session".into()).into();
+        let wrong = || ErrorKind::Protocol("invalid text of a session".into()).into();
         Self::from_text(text).ok_or_else(wrong)
     }
 }

@@ -83,7 +83,7 @@ impl Task {
         }
     }
 
-    /// Waits for a server that answers, and tells when the session may have ended meanwhile.
+    /// Waits for a server that answers, and reports when the session may have ended meanwhile.
     async fn reach(&mut self) -> Result<Reached, SessionState> {
         let (request, timeouts) = (self.core.connect_request(), self.core.timeouts());
         let mut reach = pin!(self.route.reach(&request, timeouts));
@@ -155,7 +155,7 @@ impl Task {
                 debug!(address, "a server that writes");
                 self.route.hosts.prefer(&address);
                 self.route.refresh();
-                let why = "it only reads, and another server writes";
+                let why = "it is read-only, and another server accepts writes";
                 Err(io::Error::new(io::ErrorKind::ConnectionReset, why).into())
             }
         }

@@ -176,7 +176,10 @@ async fn a_persistent_znode_is_not_adopted_and_taken_over_by_its_path() {
     let client = handed_over(&mut ensemble, client).await;
     drop(node);
     let refused = PersistentNode::adopt(&client, "/kept/one", numbered).await.unwrap_err();
-    assert!(refused.to_string().contains("start one at its whole path"), "{refused}");
+    assert!(
+        refused.to_string().contains("use `PersistentNode::start` with its full path"),
+        "{refused}"
+    );
     let node = PersistentNode::start(&client, &path, CreateMode::Persistent, b"1").unwrap();
     assert_eq!(timeout(SOON, node.path()).await.unwrap().unwrap(), path);
     timeout(SOON, node.close()).await.unwrap().unwrap();

@@ -1,4 +1,4 @@
-//! What four-letter words and metrics tell about a replica (protocol §14.2).
+//! What four-letter words and metrics report about a replica (protocol §14.2).
 
 use zoolet_jute::SessionId;
 

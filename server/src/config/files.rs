@@ -40,7 +40,7 @@ impl Source {
 
     pub(super) fn decode(path: &Path, bytes: Vec<u8>) -> Result<Self, ConfigError> {
         if bytes.len() > Self::BYTES_MAX {
-            let why = format!("{} bytes: no configuration is that long", bytes.len());
+            let why = format!("{} bytes: too long for a configuration", bytes.len());
             return Err(ConfigError::new(path, 0, why));
         }
         let file = path.to_path_buf();

@@ -79,7 +79,7 @@ impl Member {
         }
     }
 
-    /// Reads what stands behind `server.N=`. The second value is what of it was left out of
+    /// Reads the value of `server.N=`. The second value is what of it was left out of
     /// account, for a warning.
     pub(super) fn parse(text: &str, several: bool) -> Result<(Self, Option<String>), String> {
         let mut parts = text.split(';').map(str::trim);
@@ -110,7 +110,7 @@ impl Member {
     }
 }
 
-/// Writes what stands behind `server.N=`, with the role always there (protocol, section 15.3).
+/// Writes the value of `server.N=`, with the role always there (protocol, section 15.3).
 impl fmt::Display for Member {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let role = self.role.name();

@@ -20,7 +20,7 @@ pub fn parse_members(text: &str) -> Result<MemberList, String> {
         }
         let (id, member) = parse_line(line)?;
         if members.insert(id, member).is_some() {
-            return Err(format!("server {id} is there twice"));
+            return Err(format!("server {id} is listed twice"));
         }
     }
     Ok(members)

@@ -137,7 +137,7 @@ pub struct EnsembleConfig {
     pub sync_limit_ticks: u32,
     /// How often a leader shows that it is alive, in milliseconds.
     pub heartbeat_ms: u32,
-    /// The shortest wait of a server that stands for election, behind the end of the leader's lease,
+    /// The shortest wait of a server before it begins an election, after the end of the leader's lease,
     /// in milliseconds.
     pub election_timeout_ms_min: u32,
     /// The longest such wait, and the leader's lease. Each server draws its own wait between the two.

@@ -49,7 +49,7 @@ const NO_RANGE: (u64, u64) = (0, 0);
 pub(super) static SETTINGS: [Setting; 49] = [
     Setting {
         section: "ensemble", key: "cluster_id", unit: "(a number)", range: (1, i64::MAX as u64),
-        about: "What tells this ensemble from others: a server refuses peers and data of another.\n\
+        about: "The number of this ensemble: a server refuses peers and data of another one.\n\
                 Without it, it is derived from the first server's id and ports.",
         derived: false, field: |c| Field::OptionalU64(&mut c.ensemble.cluster_id),
     },
@@ -76,7 +76,7 @@ pub(super) static SETTINGS: [Setting; 49] = [
     },
     Setting {
         section: "ensemble", key: "election_timeout_ms_min", unit: "ms", range: (2, 600_000),
-        about: "The shortest wait of a server that stands for election; more than one heartbeat. It\n\
+        about: "The shortest wait of a server before an election; more than one heartbeat. It\n\
                 begins when the leader's lease ends, election_timeout_ms_max after its last sign of\n\
                 life: by default, 1.5 to 2 s of silence start an election.",
         derived: false, field: |c| Field::U32(&mut c.ensemble.election_timeout_ms_min),
@@ -303,7 +303,7 @@ pub(super) static SETTINGS: [Setting; 49] = [
     },
     Setting {
         section: "four_letter", key: "words", unit: "a list of four-letter words, [\"*\"] for all", range: NO_RANGE,
-        about: "The words that are answered. srvr always is.",
+        about: "The words that the server answers. It always answers srvr.",
         derived: false, field: |c| Field::Words(&mut c.four_letter.words),
     },
 ];

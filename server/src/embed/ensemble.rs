@@ -198,7 +198,7 @@ impl Ensemble {
     }
 
     /// Freezes a server, as SIGSTOP freezes a process: its connections stay open, and nothing
-    /// is read, written or timed until it is resumed. Blocks until it stands still.
+    /// is read, written or timed until it is resumed. Blocks until it is paused.
     pub fn pause(&mut self, server: usize) -> Result<(), EmbedError> {
         self.expect(server, &[Standing::Running])?.pause();
         Ok(())

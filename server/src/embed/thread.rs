@@ -41,7 +41,7 @@ impl Standing {
 /// An order to a server's thread.
 #[derive(Debug)]
 enum Order {
-    /// Say so, and stand still until the gate's sender is dropped.
+    /// Report that it is paused, and block until the gate's sender is dropped.
     Pause { paused: blocking::Sender<()>, gate: blocking::Receiver<()> },
     /// End in good order.
     Stop,
@@ -133,7 +133,7 @@ impl ServerThread {
         reported.or_else(|| has_ended.then(|| "its thread has ended".to_owned()))
     }
 
-    /// Returns once it stands still. Nothing that it waits for is done by the caller's thread.
+    /// Returns once it is paused. Nothing that it waits for is done by the caller's thread.
     pub(super) fn pause(&mut self) {
         if self.pause.is_some() {
             return;
@@ -142,7 +142,7 @@ impl ServerThread {
         let (paused, is_paused) = blocking::channel();
         self.order(Order::Pause { paused, gate });
         self.pause = Some(open);
-        // An error means that the server has ended by itself: it stands still, too.
+        // An error means that the server has ended by itself: it does nothing more, too.
         let _ = is_paused.recv();
     }
 

@@ -1,4 +1,4 @@
-//! What the host tells about itself: copies, so that the lock is not held while they are printed.
+//! What the host reports about itself: copies, so that the lock is not held while they are printed.
 
 use zoolet_jute::{SessionId, Zxid};
 use zoolet_replica::state::PathList;

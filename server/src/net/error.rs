@@ -15,7 +15,7 @@ pub(super) enum ConnectionError {
     #[error("the socket failed: {0}")]
     Io(#[from] io::Error),
     /// The client was silent for longer than its session timeout allows.
-    #[error("nothing was heard for {0} ms")]
+    #[error("nothing was received for {0} ms")]
     Idle(u64),
     /// The client does not read what it is sent.
     #[error("the client does not read")]

@@ -76,8 +76,8 @@ impl MovableListener {
                         Ok(listener) => self.listener = Some(listener),
                         Err(error) => error!(
                             address = self.address, %error,
-                            "the client port was closed to move it, and cannot be opened again: it \
-                             is tried with the next move"
+                            "the client port was closed to move it, and cannot be opened again: \
+                             the next move tries it again"
                         ),
                     }
                 }
@@ -192,8 +192,8 @@ impl Mover {
                 if self.reported.as_deref() != Some(address) {
                     warn!(
                         %address, %error, is_open,
-                        "cannot listen where a change has moved the client port: it stays where it \
-                         was, and the new address is tried again, after a minute at most"
+                        "cannot listen at the new client address: the old one stays open, and the \
+                         new one is tried again, after a minute at most"
                     );
                     self.reported = Some(address.to_owned());
                 }

@@ -1,4 +1,4 @@
-//! What four-letter words tell that neither a connection nor the replica knows.
+//! What four-letter words report that neither a connection nor the replica knows.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ pub(crate) struct ServerInfo {
     pub is_observer: bool,
     /// The member lines of the configuration, for as long as `/zookeeper/config` is empty.
     pub members_text: String,
-    /// How the ensemble stands now; `None` for a server without one.
+    /// The state of the ensemble now; `None` for a server without one.
     pub ensemble: Option<Arc<dyn EnsembleSource>>,
 }
 
@@ -56,14 +56,14 @@ pub(super) type SizeSource = Arc<dyn Fn() -> Sizes + Send + Sync>;
 
 /// Knows the members of the ensemble.
 pub(crate) trait EnsembleSource: Send + Sync {
-    /// How it stands now.
+    /// Its state now.
     fn figures(&self) -> EnsembleFigures;
 
     /// Counts the sizes of proposals anew (`srst`).
     fn reset(&self);
 }
 
-/// How the ensemble stands, seen from this server.
+/// The state of the ensemble, seen from this server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EnsembleFigures {
     /// Servers with a vote.

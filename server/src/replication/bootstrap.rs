@@ -203,7 +203,7 @@ impl Bootstrap {
         }
     }
 
-    /// Asks these servers how they stand, all at once.
+    /// Asks these servers for their state, all at once.
     async fn ask(&self, servers: &[u64]) -> Vec<(u64, PeerStanding)> {
         let mut asked = JoinSet::new();
         for &server in servers {
@@ -375,7 +375,7 @@ impl Bootstrap {
     }
 }
 
-/// How a peer stands, by its own report.
+/// The state of a peer, by its own report.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct PeerStanding {
     /// The founding that it belongs to, or zero.
@@ -383,7 +383,7 @@ pub(super) struct PeerStanding {
     pub directory: u64,
 }
 
-/// Asks a peer how it stands.
+/// Asks a peer for its state.
 pub(super) async fn ask_standing(link: &Link) -> Option<PeerStanding> {
     let answer =
         link.call_within(RpcKind::Status.code(), Bytes::new(), ANSWER_TIMEOUT).await.ok()?;

@@ -73,7 +73,7 @@ impl Committed {
                 index,
                 ours,
                 theirs,
-                "a server sends another entry in the place of a committed one: its log is refused, \
+                "a server sends an entry that contradicts a committed one: its log is refused, \
                  and the states of all servers are compared to find out which one is wrong"
             );
         }

@@ -6,7 +6,7 @@
 //!
 //! Which side is wrong is decided by count. When too many voters differ from a server for any
 //! majority to agree with it, this server stops serving: it drops its clients, gives the
-//! lead up, stands for no election and writes no snapshot, until it is started again. As long as
+//! lead up, begins no election and writes no snapshot, until it is started again. As long as
 //! the others that answer are too few to decide, the difference is reported and nothing is stopped.
 
 use std::collections::{BTreeMap, VecDeque};

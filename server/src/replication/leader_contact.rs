@@ -1,4 +1,4 @@
-//! When a leader was last heard.
+//! When the last message of a leader came.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;

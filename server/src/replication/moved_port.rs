@@ -36,11 +36,11 @@ impl MovedPort {
                 let service = Arc::clone(&self.service);
                 match PeerPort::listen(&*self.net, options, service).await {
                     Ok(listening) => {
-                        tracing::info!(%address, "this server was moved: it listens there as well");
+                        tracing::info!(%address, "listening at the new peer address too");
                         opened.insert(port, Some(listening));
                     }
                     Err(error) if opened.insert(port, None).is_none() => {
-                        tracing::warn!(%address, %error, "cannot listen where a change has moved this server");
+                        tracing::warn!(%address, %error, "cannot listen at the new address of the peer port");
                     }
                     Err(_) => {}
                 }

@@ -21,7 +21,7 @@ pub(crate) struct ConfiguredMember {
     pub address: String,
     /// False for an observer.
     pub is_voter: bool,
-    /// What stands behind its `server.N=` (protocol §15.3).
+    /// The value of its `server.N=` (protocol §15.3).
     pub line: String,
 }
 

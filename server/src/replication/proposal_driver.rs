@@ -4,7 +4,7 @@
 //! new leader, until this server applies it itself: the state's replay filter admits each batch once,
 //! and only behind its predecessor, so proposing again can neither double nor reorder anything.
 //! When that takes too long, all that was proposed is reported lost, and a new stream begins,
-//! which fences off whatever may still come of the old one. `docs/decisions/` has the reasoning.
+//! which fences off everything that may still come of the old one. `docs/decisions/` has the reasoning.
 //!
 //! What was applied is read from the fence itself, so a batch that the fence drops is never taken
 //! for an applied one. A fence that knows of a later start than this one drops everything: then the

@@ -59,7 +59,7 @@ pub(super) struct Observations {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HandOver {
     /// Its own disk does not answer. Its heartbeats would go on, and no other server would begin an
-    /// election, but what it is asked to write stands still.
+    /// election, but its writes are stalled.
     DiskStalled {
         /// The time since its last answer.
         silent_for: Duration,
@@ -177,7 +177,7 @@ impl RoleState {
         }
     }
 
-    /// Returns whether this leader has had the time to hear from a majority, and has not.
+    /// Returns whether this leader has had the time for replies of a majority, and has none.
     fn lacks_quorum(&self, now: Instant, seen: &Observations) -> bool {
         let has_waited =
             self.leads.is_some_and(|(_, since)| now - since >= self.timing.silence_max());

@@ -1,4 +1,4 @@
-//! How things stand, for those who ask.
+//! The state of a server, for those who ask.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -46,7 +46,7 @@ pub(crate) struct Status {
     pub proposed: Option<EntrySizes>,
 }
 
-/// How a peer stands.
+/// The state of a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PeerStatus {
     /// Its number.
@@ -72,7 +72,7 @@ pub(crate) struct StatusSource {
 }
 
 impl StatusSource {
-    /// How things stand now.
+    /// The state now.
     pub(crate) fn status(&self) -> Status {
         Status::of(self, *self.role.borrow())
     }

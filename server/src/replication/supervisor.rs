@@ -230,12 +230,12 @@ impl Supervisor {
         match reason {
             HandOver::DiskStalled { silent_for } => {
                 let since_ms = millis(silent_for);
-                tracing::warn!(since_ms, "giving the lead up: the disk does not answer");
+                tracing::warn!(since_ms, "giving up the leadership: the disk does not answer");
             }
             // Reported when it was found.
             HandOver::Diverged => {}
             HandOver::NumbersRunOut => {
-                tracing::info!("giving the lead up: the term's transaction numbers run out");
+                tracing::info!("giving up the leadership: the term's transaction numbers run out");
             }
         }
         let (handle, links) = (self.handle.clone(), Arc::clone(&self.links));

@@ -1,6 +1,6 @@
 //! How signs of life of a server's clients reach the leader, which alone counts them.
 //!
-//! A touch is a batch of sessions whose clients have been heard since the last one. The rest of
+//! A touch is a batch of sessions whose clients gave a sign of life since the last one. The rest of
 //! liveness, who touches a session, who counts it and when it ends, is `session/liveness.rs` of the
 //! replica.
 

@@ -45,7 +45,7 @@ pub(crate) async fn a_lock_excludes_itself(scene: &Scene) {
     let mut holder = scene.begin(&["lock", &path, "--", "sleep", "60"]);
     scene.until_count(&path, 2).await;
     scene.ctl(&["lock", &path, "--timeout", "200ms", "--", "true"]).badly(124, "200 ms");
-    scene.ctl(&["lock", &path, "--timeout", "0", "--", "true"]).badly(124, "not got");
+    scene.ctl(&["lock", &path, "--timeout", "0", "--", "true"]).badly(124, "not acquired");
     assert_eq!(scene.until_count(&path, 2).await.len(), 2, "who gives up leaves nothing");
     signal(&holder, "TERM");
     holder.wait().unwrap();
@@ -89,7 +89,7 @@ pub(crate) async fn readers_share_and_a_writer_does_not(scene: &Scene) {
     scene.until_count(&path, 2).await;
     scene.ctl(&["lock", &path, "--shared", "--timeout", "20s", "--", "true"]).well();
     let write = ["lock", &path, "--exclusive", "--timeout"];
-    scene.ctl(&[&write[..], &["200ms", "--", "true"]].concat()).badly(124, "not got");
+    scene.ctl(&[&write[..], &["200ms", "--", "true"]].concat()).badly(124, "not acquired");
     for mut reader in readers {
         signal(&reader, "TERM");
         reader.wait().unwrap();
@@ -105,7 +105,7 @@ pub(crate) async fn as_many_as_there_are_permits(scene: &Scene) {
     scene.until_count(&format!("{path}/leases"), 2).await;
     scene.until_count(&format!("{path}/locks"), 0).await;
     let third = [&permits[..], &["--timeout", "300ms", "--", "true"]].concat();
-    scene.ctl(&third).badly(124, "not got");
+    scene.ctl(&third).badly(124, "not acquired");
     for mut holder in holders {
         signal(&holder, "TERM");
         holder.wait().unwrap();
@@ -243,7 +243,7 @@ pub(crate) async fn without_a_command_a_signal_ends_it(scene: &Scene) {
     let held: serde_json::Value = serde_json::from_str(&line).unwrap();
     assert!(held["token"].as_i64().unwrap() > 0);
     assert!(held["path"].as_str().unwrap().starts_with(&path));
-    scene.ctl(&["lock", &path, "--timeout", "0", "--", "true"]).badly(124, "not got");
+    scene.ctl(&["lock", &path, "--timeout", "0", "--", "true"]).badly(124, "not acquired");
     signal(&child, "TERM");
     assert_eq!(child.wait().unwrap().code(), Some(0));
     scene.ctl(&["lock", &path, "--timeout", "20s", "--", "true"]).well();

@@ -244,7 +244,7 @@ pub(crate) async fn many_permits_survive_cancels_and_lost_replies(scene: &Scene)
         .await;
 }
 
-/// Who is about to take a permit holds the mutex of the semaphore, and may stand still.
+/// A client that is about to take a permit holds the mutex of the semaphore, and may be paused.
 pub(crate) async fn a_try_does_not_wait_for_a_paused_holder(scene: &Scene) {
     let (one, other, path) = (scene.client().await, scene.client().await, scene.path());
     let still = Mutex::new(&one, &format!("{path}/locks")).acquire().await.unwrap();

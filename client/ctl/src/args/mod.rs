@@ -198,7 +198,7 @@ pub(crate) struct Lock {
     /// How long to wait for it; 0 does not wait. The exit code is 124 when that was not enough.
     #[arg(long, value_name = "DURATION", value_parser = duration)]
     pub(crate) timeout: Option<Duration>,
-    /// What tells others who has it; the address of this machine by default.
+    /// The text that shows others who has it; the address of this machine by default.
     #[arg(long, value_name = "TEXT")]
     pub(crate) data: Option<String>,
     /// How long the command gets to end after SIGTERM when the lock is lost or about to be, before
@@ -264,7 +264,7 @@ pub(crate) enum ShellCommand {
     /// End the session and the shell.
     #[command(visible_alias = "exit")]
     Quit,
-    /// Turn the printing of watch events on or off, or tell whether it is on.
+    /// Turn the printing of watch events on or off, or show whether it is on.
     #[command(name = "printwatches")]
     PrintWatches { switch: Option<Switch> },
     /// Carry out a line of the history again.

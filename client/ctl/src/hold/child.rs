@@ -137,7 +137,7 @@ impl RunningCommand {
     }
 
     /// Kills what the command has started, and looks again until there is none: they may start
-    /// others meanwhile. Tells whether none is left.
+    /// others meanwhile. Returns whether none is left.
     async fn kill_descendants(&self) -> bool {
         let mut looks_without = 0;
         for _ in 0..LOOKS_MAX {

@@ -105,7 +105,7 @@ async fn children(path: &str, connection: &Connection) -> Result<Vec<String>, Ct
 }
 
 fn mixture(path: &str, name: &str) -> CtlError {
-    let message = format!("{path}: {name} is there, which this lock would not exclude");
+    let message = format!("{path}: {name} exists, and this lock would not exclude its owner");
     CtlError::new(Exit::InvalidInput, message)
         .hint("`zooletctl locks PATH` shows it; ask for a lock of its kind")
 }

@@ -169,7 +169,7 @@ async fn acquire(
     };
     let guard = acquired.map_err(|error| CtlError::of(&error, plan.path))?.ok_or_else(|| {
         let waited = plan.timeout.unwrap_or_default().as_millis();
-        let message = format!("{}: not got within {waited} ms", plan.path);
+        let message = format!("{}: lock not acquired within {waited} ms", plan.path);
         CtlError::new(Exit::NotInTime, message).hint("`zooletctl locks PATH` shows its holder")
     })?;
     tokio::select! {
@@ -203,7 +203,10 @@ async fn use_lock(
             Err(lost_error(plan.path, Loss::Session, "before the command ended"))
         }
         (Ok(Err(_)) | Err(_), exit) => {
-            note(&format!("{}: not released: it goes with the session", plan.path));
+            note(&format!(
+                "{}: cannot release the lock: it is released when the session ends",
+                plan.path
+            ));
             passed(exit)
         }
         (Ok(Ok(true)), exit) => passed(exit),

@@ -1,4 +1,4 @@
-//! Which address a session connects from: the servers tell it with the four-letter word `cons`.
+//! Which address a session connects from: the servers report it with the four-letter word `cons`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const ANSWER_BYTES_MAX: u64 = 64 * 1024 * 1024;
 #[derive(Debug, Default)]
 pub(crate) struct Clients {
     addresses: BTreeMap<SessionId, String>,
-    /// The servers that did not tell, and why.
+    /// The servers that did not report it, and why.
     silent: Vec<String>,
 }
 

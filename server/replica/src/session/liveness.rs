@@ -57,7 +57,7 @@ impl Replica {
     pub(crate) fn touch(&mut self, connection: ConnectionId) {
         let now_ms = self.now.mono_ms;
         let Some(active) = self.connections.get_mut(&connection) else { return };
-        // Most requests change nothing about the deadline; the mark tells so at once.
+        // Most requests change nothing about the deadline; the mark shows that at once.
         if self.read_only {
             active.touch_mark = now_ms;
         } else if self.role == Role::Leader {

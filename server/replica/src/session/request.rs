@@ -385,7 +385,7 @@ impl RequestState {
 }
 
 impl Ready {
-    /// The answer to credentials: it tells nothing about the state, so its zxid is zero.
+    /// The answer to credentials: it shows nothing of the state, so its zxid is zero.
     fn outside_of_time(result: Result<Reply, ErrorCode>) -> Self {
         Self { result, zxid: Some(Zxid(0)), close: false }
     }

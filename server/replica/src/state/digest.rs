@@ -1,7 +1,7 @@
 //! The hash under the state's digest, by which servers find out that they have drifted apart.
 //!
 //! It must be the same on every server and in every start, and cheap to keep up to date. No one is
-//! kept from forging it: it tells accidents, not attacks.
+//! kept from forging it: it detects accidents, not attacks.
 
 /// The version of the digest's definition: of the hash, and of what goes into it in which order. A
 /// build that computes another digest of the same state must have another version, or its servers

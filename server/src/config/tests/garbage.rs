@@ -51,7 +51,7 @@ fn text_that_is_not_utf_8_is_an_error_at_its_line() {
     let error = Source::decode(Path::new("zoo.cfg"), b"a=b\nc=\xff\n".to_vec()).unwrap_err();
     assert_eq!((error.line, error.why.as_str()), (2, "the text is not UTF-8"));
     let long = vec![b'#'; Source::BYTES_MAX + 1];
-    assert!(Source::decode(Path::new("zoo.cfg"), long).unwrap_err().why.contains("that long"));
+    assert!(Source::decode(Path::new("zoo.cfg"), long).unwrap_err().why.contains("too long"));
     assert!(
         super::super::zoo::read(
             &Source { file: "zoo.cfg".into(), text: String::new() },

@@ -2,7 +2,7 @@
 
 use super::keys::{Key, Rule, Shape};
 
-/// A key that makes no difference whatever its value is.
+/// A key that has no effect, with any value.
 const fn inert(name: &'static str, shape: Shape, why: &'static str) -> Key {
     Key { name, rule: Rule::Inert { shape, same: &[], why } }
 }
@@ -23,7 +23,7 @@ const OFF: &[&str] = &["false"];
 const ON: &[&str] = &["true"];
 
 const ADMIN: &str = "the HTTP admin server is not there yet";
-const BATCHES: &str = "everything that waits is synced together, and nothing waits for more";
+const BATCHES: &str = "all waiting writes are synced together, without a delay";
 const CACHES: &str = "there is no cache of encoded replies";
 const COMMIT: &str = "commits are applied in order by one task";
 const CONNECTION_THROTTLE: &str =
@@ -58,7 +58,7 @@ pub(super) static INERT: &[Key] = &[
     same("observer.syncEnabled", TrueFalse, ON, "observers always log and take snapshots"),
     same("localSessionsEnabled", TrueFalse, OFF, LOCAL),
     same("localSessionsUpgradingEnabled", TrueFalse, OFF, LOCAL),
-    inert("oraclePath", Any, "two servers need each other: there is no oracle to decide for one"),
+    inert("oraclePath", Any, "a majority of two servers is both: no oracle decides for one"),
     inert("multiAddress.reachabilityCheckTimeoutMs", Number, MULTI),
     inert("multiAddress.reachabilityCheckEnabled", TrueFalse, MULTI),
     inert("fastleader.minNotificationInterval", Number, ELECTION),
@@ -93,7 +93,7 @@ pub(super) static INERT: &[Key] = &[
     same("txnLogSizeLimitInKb", Number, &["-1"], "the size of a log file is preAllocSize"),
     inert("flushDelay", Number, BATCHES),
     inert("maxWriteQueuePollTime", Number, BATCHES),
-    inert("jute.maxbuffer.extrasize", Number, "what is read back from disk has bounds of its own"),
+    inert("jute.maxbuffer.extrasize", Number, "reads from disk have their own limits"),
     same("snapshot.compression.method", Any, &[""], "snapshots are not compressed"),
     inert("snapshot.trust.empty", TrueFalse, LOG_FORMAT),
     same("digest.enabled", TrueFalse, ON, LOG_FORMAT),
@@ -101,7 +101,7 @@ pub(super) static INERT: &[Key] = &[
     inert("serializeLastProcessedZxid.enabled", TrueFalse, LOG_FORMAT),
     same("db.autocreate", TrueFalse, ON, "an empty data directory is filled at the first start"),
     same("datadir.autocreate", TrueFalse, ON, "a missing data directory is created"),
-    inert("emulate353TTLNodes", TrueFalse, "there is no data of 3.5.3 here to be understood"),
+    inert("emulate353TTLNodes", TrueFalse, "data of version 3.5.3 is not read"),
     // Connections and requests.
     inert("clientTcpKeepAlive", TrueFalse, "sessions find out about dead connections by pings"),
     inert("serverCnxnFactory", Any, "there is one kind of listener"),

@@ -104,7 +104,7 @@ impl ZooCfgReader<'_> {
                            voters, and other majorities could decide differently";
                 return Err(wrong(why.to_owned()));
             }
-            let why = "not applicable: one group of all servers is what there is without it";
+            let why = "not applicable: one group of all servers is the default";
             self.draft.warn(at, &property.key, why);
         }
         Ok(())
@@ -131,7 +131,7 @@ impl ZooCfgReader<'_> {
                 );
                 return Err(at.error(why));
             }
-            let why = "not applicable: all servers weigh the same, as they do without it";
+            let why = "not applicable: equal weights are the default";
             self.draft.warn(at, &property.key, why);
         }
         Ok(())

@@ -179,7 +179,7 @@ pub(super) fn port_options(config: &ServerConfig, server_info: ServerInfo) -> Po
     }
 }
 
-/// What four-letter words tell.
+/// What four-letter words report.
 pub(super) fn server_info(
     config: &ServerConfig,
     disk: Arc<dyn Disk>,

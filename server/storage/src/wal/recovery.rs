@@ -327,7 +327,7 @@ fn read_batch(
     }
     match decode_records(Bytes::from(body), batch.records) {
         Some(records) => Ok(Found::RecordBatch(RecordBatch { header: batch, checksum, records })),
-        None => Ok(Found::Wrong(format!("the records of batch {number} make no sense"))),
+        None => Ok(Found::Wrong(format!("the records of batch {number} are inconsistent"))),
     }
 }
 
