@@ -65,7 +65,8 @@ impl Server {
         let failed = |why: String| node::StartError::Failed(why);
         let mut thread = Abandoned(ServerThread::new(config, Seams::real()));
         let launched = thread.0.launch();
-        let started = launched.map_err(|error| failed(format!("cannot start a thread: {error}")))?;
+        let started =
+            launched.map_err(|error| failed(format!("cannot start a thread: {error}")))?;
         let ended = |_| Err(failed("its thread has ended".to_owned()));
         let running = started.await.unwrap_or_else(ended)?;
         thread.0.launched(running.clone());

@@ -12,6 +12,9 @@ const HEADER_BYTES: usize = 9;
 /// The kind of a frame that is the answer to a call.
 pub(super) const ANSWER: u8 = 0;
 
+/// The id of a call that gets no answer. Those of other calls begin above it.
+pub(super) const UNANSWERED_ID: u64 = 0;
+
 /// How much is read from a socket at once, at least, in bytes.
 const READ_BYTES: usize = 64 * 1024;
 

@@ -11,9 +11,10 @@ use bytes::{Bytes, BytesMut};
 use thiserror::Error;
 use tokio::io::{AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, oneshot};
+use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::frame::{ANSWER, Frame, FrameError, FrameReader};
+use super::frame::{ANSWER, Frame, FrameError, FrameReader, UNANSWERED_ID};
 use super::handshake::{HandshakeError, PeerIdentity, Target, greet};
 use super::reach::Reach;
 use super::secret::Secret;
@@ -23,6 +24,10 @@ use crate::transport::{Net, Stream};
 
 /// How much is gathered for one write, in bytes.
 const WRITE_BYTES: usize = 256 * 1024;
+
+/// So often all other tasks that are ready have their turn before a message that is not urgent is
+/// written.
+const NOTICE_TURNS: usize = 3;
 
 /// The first pause after a failure to connect; it doubles up to [`LinkOptions::backoff_max`].
 const BACKOFF_MIN: Duration = Duration::from_millis(20);
@@ -91,6 +96,16 @@ struct Outgoing {
     kind: u8,
     body: Bytes,
     answer: Option<ReplySender>,
+    urgency: Urgency,
+}
+
+/// When a message is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Urgency {
+    /// At once.
+    Now,
+    /// Behind what the tasks that are ready write, or together with it.
+    AfterOthers,
 }
 
 type ReplySender = oneshot::Sender<Result<Bytes, CallError>>;
@@ -113,11 +128,18 @@ impl Link {
         body: Bytes,
     ) -> impl Future<Output = Result<Bytes, CallError>> + Send + use<> {
         let (answer, waiting) = oneshot::channel();
-        let queued = self.enqueue(Outgoing { kind, body, answer: Some(answer) });
+        let queued =
+            self.enqueue(Outgoing { kind, body, answer: Some(answer), urgency: Urgency::Now });
         async move {
             queued?;
             waiting.await.unwrap_or(Err(CallError::Broken))
         }
+    }
+
+    /// Sends a message that the peer does not answer. Nothing is reported if it is lost.
+    pub(crate) fn notify(&self, kind: u8, body: Bytes, urgency: Urgency) {
+        // A link that is full or broken fails the calls around it as well.
+        let _ = self.enqueue(Outgoing { kind, body, answer: None, urgency });
     }
 
     /// Like [`Link::call`], with a limit to the wait.
@@ -242,11 +264,21 @@ async fn write_calls(
     let mut buffer = BytesMut::new();
     let mut next = Some(first);
     while let Some(outgoing) = next {
+        let mut can_wait = outgoing.urgency == Urgency::AfterOthers;
         register(options, unanswered, outgoing, &mut buffer);
-        while buffer.len() < WRITE_BYTES
-            && let Ok(outgoing) = queue.try_recv()
-        {
-            register(options, unanswered, outgoing, &mut buffer);
+        let mut turns = 0;
+        loop {
+            while buffer.len() < WRITE_BYTES
+                && let Ok(outgoing) = queue.try_recv()
+            {
+                can_wait &= outgoing.urgency == Urgency::AfterOthers;
+                register(options, unanswered, outgoing, &mut buffer);
+            }
+            if !can_wait || turns == NOTICE_TURNS {
+                break;
+            }
+            turns += 1;
+            yield_now().await;
         }
         if let Err(error) = output.write_all_buf(&mut buffer).await {
             return error;
@@ -266,14 +298,15 @@ fn register(
     if unanswered.waiting.len() >= options.calls_max {
         unanswered.waiting.retain(|_, waiting| !waiting.is_closed());
     }
-    unanswered.last_id += 1;
-    let id = unanswered.last_id;
+    let mut id = UNANSWERED_ID;
     if let Some(answer) = outgoing.answer {
         if unanswered.waiting.len() >= options.calls_max {
             // The caller may have stopped waiting.
             let _ = answer.send(Err(CallError::Full));
             return;
         }
+        unanswered.last_id += 1;
+        id = unanswered.last_id;
         unanswered.owed += 1;
         unanswered.silent_since.get_or_insert_with(Instant::now);
         unanswered.waiting.insert(id, answer);

@@ -24,7 +24,7 @@ mod secret;
 
 pub use handshake::PeerIdentity;
 pub(crate) use handshake::Target;
-pub(crate) use link::{CallError, Link, LinkOptions};
+pub(crate) use link::{CallError, Link, LinkOptions, Urgency};
 pub(crate) use links::{Links, SNAPSHOT_STALL_TIMEOUT};
 pub use port::{Answer, Call, PeerPort, PeerPortOptions, Service};
 pub(crate) use reach::Reach;

@@ -18,7 +18,7 @@ use tokio::task::{AbortHandle, Id, JoinHandle};
 use tokio::time::{sleep, timeout};
 
 use super::arrivals::Handshakes;
-use super::frame::{ANSWER, Frame, FrameError, FrameReader};
+use super::frame::{ANSWER, Frame, FrameError, FrameReader, UNANSWERED_ID};
 use super::handshake::{HandshakeError, PeerIdentity, receive};
 use super::refusals::{Refusals, Refused};
 use super::secret::Secret;
@@ -297,6 +297,7 @@ async fn read_calls(
         tokio::select! {
             Some((id, answer)) = later.next(), if !later.is_empty() => {
                 if let Some(body) = answer
+                    && id != UNANSWERED_ID
                     && answers.send((id, body)).await.is_err()
                 {
                     return Ok(());
@@ -310,6 +311,7 @@ async fn read_calls(
                 let call = Call { from, kind: frame.kind, body: frame.body };
                 match service.call(call).await {
                     Answer::Close => return Err(FrameError::Io(io::ErrorKind::InvalidData.into())),
+                    Answer::Now(_) if frame.id == UNANSWERED_ID => {}
                     Answer::Now(body) => {
                         if answers.send((frame.id, body)).await.is_err() {
                             return Ok(());

@@ -86,6 +86,40 @@ async fn answers_find_their_calls_in_any_order() {
     assert_eq!(late.await, Ok(Bytes::from_static(b"late")));
 }
 
+/// Counts the calls of kind 1, and gives the number back.
+#[derive(Debug, Default)]
+struct Counting(AtomicU64);
+
+impl Service for Counting {
+    fn call(&self, _: Call) -> BoxFuture<'_, Answer> {
+        let count = self.0.fetch_add(1, Ordering::Relaxed) + 1;
+        Box::pin(async move { Answer::Now(Bytes::copy_from_slice(&count.to_be_bytes())) })
+    }
+}
+
+#[tokio::test]
+async fn messages_without_an_answer_arrive_in_their_place_and_are_not_answered() {
+    let service: Arc<dyn Service> = Arc::new(Counting::default());
+    let port = PeerPort::listen(&RealNet, options(), service).await.unwrap();
+    let link = link(&port, OURS, 2);
+    let mut calls = Vec::new();
+    for urgency in [Urgency::AfterOthers, Urgency::Now, Urgency::AfterOthers] {
+        link.notify(1, Bytes::new(), urgency);
+        calls.push(link.call(1, Bytes::new()));
+    }
+    for (number, call) in calls.into_iter().enumerate() {
+        let counted = (number as u64 + 1) * 2;
+        assert_eq!(call.await, Ok(Bytes::copy_from_slice(&counted.to_be_bytes())));
+    }
+    link.notify(1, Bytes::new(), Urgency::AfterOthers);
+    // Behind it, so it was written without waiting for this call.
+    sleep(Duration::from_millis(20)).await;
+    assert_eq!(link.call(1, Bytes::new()).await, Ok(Bytes::copy_from_slice(&8_u64.to_be_bytes())));
+    // No answer is owed, so the link is not given up as stalled.
+    sleep(Duration::from_millis(400)).await;
+    assert!(link.call(1, Bytes::new()).await.is_ok());
+}
+
 #[tokio::test]
 async fn a_broken_connection_fails_what_was_sent_and_the_next_call_connects_anew() {
     let first = port().await;

@@ -9,13 +9,16 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::metrics::RaftMetrics;
-use openraft::{Config, Instant as _, ReadPolicy, Snapshot, SnapshotPolicy};
+use openraft::{Config, ReadPolicy, Snapshot, SnapshotPolicy};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use zoolet_storage::{LogPosition, SnapshotReader, Wal};
 
+use super::acks::Acks;
 use super::codec::{self, meta_of};
 use super::log_store::LogStore;
-use super::network::{Network, PeerSignals};
+use super::network::Network;
+use super::signals::PeerSignals;
 use super::state_machine::{StateMachine, WrittenSnapshot};
 use super::types::{Body, Callback, LogId, TypeConfig, log_id, plain_membership, position_of};
 use crate::consensus::{
@@ -86,17 +89,26 @@ pub(crate) async fn start(
     let RaftParts { node, wal, snapshots, applier, links, signals, fatal } = parts;
     let written = WrittenSnapshot::default();
     let state_machine =
-        StateMachine::new(applier, snapshots.clone(), written.clone()).map_err(text)?;
+        StateMachine::new(applier, snapshots.clone(), written.clone(), fatal.clone())
+            .map_err(text)?;
     let append_timeout = config.append_timeout;
     let config = Arc::new(config.openraft().validate().map_err(text)?);
-    let network = Network { node, links, snapshots: snapshots.clone(), signals, append_timeout };
+    let acks = Arc::new(Acks::default());
+    let network = Network {
+        node,
+        links,
+        snapshots: snapshots.clone(),
+        signals,
+        acks: Arc::clone(&acks),
+        append_timeout,
+    };
     let raft =
         openraft::Raft::build(node, config, network, LogStore::new(wal), state_machine).await;
     let raft = raft.map_err(text)?;
     let (publisher, followed) = Publisher::new();
     // It ends with openraft, whose end it reports.
     tokio::spawn(fatal.finite("metrics of the log", publisher.run(raft.clone())));
-    Ok(Arc::new(OpenRaft { node, raft, snapshots, written, followed }))
+    Ok(Arc::new(OpenRaft { node, raft, snapshots, written, followed, acks }))
 }
 
 fn text(error: impl Display) -> String {
@@ -172,6 +184,7 @@ struct OpenRaft {
     snapshots: Snapshots,
     written: WrittenSnapshot,
     followed: Followed,
+    acks: Arc<Acks>,
 }
 
 impl Consensus for OpenRaft {
@@ -184,7 +197,7 @@ impl Consensus for OpenRaft {
     }
 
     fn view(&self) -> RaftView {
-        view_of(&self.raft.metrics().borrow_watched())
+        self.view_of(&self.raft.metrics().borrow_watched())
     }
 
     fn leaderships(&self) -> watch::Receiver<Option<Leadership>> {
@@ -315,27 +328,30 @@ impl Consensus for OpenRaft {
     }
 }
 
-fn view_of(metrics: &RaftMetrics<TypeConfig>) -> RaftView {
-    let followers = metrics.replication.as_ref().map(|replication| {
-        let silent_for = |node: &u64| {
-            let answered_at = metrics.heartbeat.as_ref()?.get(node).copied().flatten();
-            answered_at.map(|at| at.elapsed())
-        };
-        let follower = |(node, matching): (&u64, &Option<_>)| {
-            let matching = matching.as_ref().map(|matching: &LogId| matching.index);
-            (*node, Follower { matching, silent_for: silent_for(node) })
-        };
-        replication.iter().map(follower).collect()
-    });
-    RaftView {
-        term: Term(metrics.current_term),
-        leader: metrics.current_leader,
-        membership: plain_membership(&metrics.membership_config),
-        last_log: metrics.last_log_index,
-        committed: metrics.cluster_committed.as_ref().map(|last| last.index),
-        purged: metrics.purged.as_ref().map(|last| last.index),
-        snapshot: metrics.snapshot.as_ref().map(position_of),
-        quorum_silent_for: metrics.last_quorum_acked.map(|at| at.elapsed()),
-        followers,
+impl OpenRaft {
+    fn view_of(&self, metrics: &RaftMetrics<TypeConfig>) -> RaftView {
+        let (now, term) = (Instant::now(), Term(metrics.current_term));
+        let membership = plain_membership(&metrics.membership_config);
+        let followers = metrics.replication.as_ref().map(|replication| {
+            let follower = |(node, matching): (&u64, &Option<_>)| {
+                let matching = matching.as_ref().map(|matching: &LogId| matching.index);
+                (*node, Follower { matching, silent_for: self.acks.silent_for(now, *node, term) })
+            };
+            replication.iter().map(follower).collect()
+        });
+        let leads = metrics.current_leader == Some(self.node);
+        RaftView {
+            term,
+            leader: metrics.current_leader,
+            last_log: metrics.last_log_index,
+            committed: metrics.cluster_committed.as_ref().map(|last| last.index),
+            purged: metrics.purged.as_ref().map(|last| last.index),
+            snapshot: metrics.snapshot.as_ref().map(position_of),
+            quorum_silent_for: leads
+                .then(|| self.acks.quorum_silent_for(now, self.node, term, &membership))
+                .flatten(),
+            followers,
+            membership,
+        }
     }
 }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogReader};
 use tokio::sync::oneshot;
-use tokio::task::spawn_blocking;
+use tokio::task::{spawn_blocking, yield_now};
 use zoolet_storage::{Entry, OnDurable, StorageError, Wal};
 
 use super::codec;
@@ -134,7 +134,15 @@ impl RaftLogStorage<TypeConfig> for LogStore {
         let done = Box::new(move |result: Result<(), StorageError>| {
             callback.io_completed(result.map_err(io::Error::from));
         });
-        Ok(self.wal.append(entries, done)?)
+        self.wal.enqueue(entries, done)?;
+        // Woken at once, the writer would take the core from the tasks that send the entries to the
+        // followers, which is what the leader's clients wait for.
+        let wal = Arc::clone(&self.wal);
+        tokio::spawn(async move {
+            yield_now().await;
+            wal.start_writing();
+        });
+        Ok(())
     }
 
     async fn truncate_after(&mut self, last: Option<LogId>) -> io::Result<()> {

@@ -3,10 +3,12 @@
 //! [`start`] gives a [`Consensus`](crate::consensus::Consensus), which is all that the rest of the
 //! server sees of it. Entries come back through an [`Applier`](crate::consensus::Applier).
 
+mod acks;
 mod adapter;
 mod codec;
 mod log_store;
 mod network;
+mod signals;
 mod state_machine;
 mod types;
 
@@ -19,4 +21,4 @@ pub(crate) use self::adapter::{RaftConfig, RaftParts, start};
 pub(crate) use self::codec::{
     append_refusal, founding_of, last_of, membership_entry, with_founding,
 };
-pub(crate) use self::network::PeerSignals;
+pub(crate) use self::signals::PeerSignals;

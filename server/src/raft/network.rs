@@ -3,7 +3,6 @@
 use std::future::{Future, ready};
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
@@ -19,16 +18,19 @@ use openraft::raft::{
 };
 use openraft::{OptionalSend, RPCTypes, RaftNetworkFactory, RaftNetworkV2};
 use tokio::task::spawn_blocking;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use zoolet_storage::{SnapshotReader, StorageError};
 
+use super::acks::Acks;
 use super::codec;
+use super::signals::PeerSignals;
 use super::state_machine::FileSnapshot;
 use super::types::{LogId, TypeConfig, Vote};
-use crate::consensus::MemberNode;
+use crate::consensus::{MemberNode, Term};
 use crate::peer::node_id::server_of;
 use crate::peer::{
     CallError, Lane, Links, RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER, SNAPSHOT_STALL_TIMEOUT,
+    Urgency,
 };
 use crate::snapshots::Snapshots;
 use crate::wire::{Reader, malformed, put_bytes};
@@ -40,36 +42,6 @@ const CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
 /// waits meanwhile goes into one.
 const APPENDS_IN_FLIGHT_MAX: usize = 4;
 
-/// What the messages of consensus say besides.
-#[derive(Debug, Default)]
-pub(crate) struct PeerSignals {
-    /// Whether this server leads and has had no reply of a majority for too long. Appends carry it,
-    /// so that followers which still get this leader's appends do not go on serving what a majority
-    /// somewhere else may have left behind.
-    suspects_quorum: AtomicBool,
-    /// The index of the last membership without this server that others have reported; zero for
-    /// none. Answers to vote requests carry it.
-    removed_at: AtomicU64,
-}
-
-impl PeerSignals {
-    /// Sets what every append says from now on: whether this leader suspects its quorum.
-    pub(crate) fn suspect_quorum(&self, suspects_quorum: bool) {
-        self.suspects_quorum.store(suspects_quorum, Ordering::Relaxed);
-    }
-
-    /// Notes that the membership at this index is without this server.
-    pub(crate) fn note_removal(&self, index: u64) {
-        self.removed_at.fetch_max(index, Ordering::Relaxed);
-    }
-
-    /// Returns the index of the last membership without this server that others have reported;
-    /// zero for none.
-    pub(crate) fn removed_at(&self) -> u64 {
-        self.removed_at.load(Ordering::Relaxed)
-    }
-}
-
 /// Makes openraft's clients.
 #[derive(Clone, Debug)]
 pub(super) struct Network {
@@ -77,6 +49,7 @@ pub(super) struct Network {
     pub snapshots: Snapshots,
     pub links: Arc<Links>,
     pub signals: Arc<PeerSignals>,
+    pub acks: Arc<Acks>,
     pub append_timeout: Duration,
 }
 
@@ -127,11 +100,11 @@ struct AppendAnswer {
 impl AppendAnswer {
     /// Returns the answer to an append with the entries behind `prev` up to `last`.
     fn of(
-        response: AppendEntriesResponse<TypeConfig>,
+        response: Result<AppendEntriesResponse<TypeConfig>, Failure>,
         prev: Option<LogId>,
         last: Option<LogId>,
     ) -> Result<Self, Failure> {
-        let result = match response {
+        let result = match response? {
             AppendEntriesResponse::Success => Ok(last),
             AppendEntriesResponse::PartialSuccess(through) => Ok(through),
             AppendEntriesResponse::HigherVote(vote) => Err(StreamAppendError::HigherVote(vote)),
@@ -179,7 +152,8 @@ impl PeerClient {
         &self,
         request: &AppendEntriesRequest<TypeConfig>,
         option: &RPCOption,
-    ) -> impl Future<Output = Result<AppendEntriesResponse<TypeConfig>, Failure>> + Send + use<> {
+    ) -> impl Future<Output = Result<AppendEntriesResponse<TypeConfig>, Failure>> + Send + use<>
+    {
         let timeout = match self.lane {
             Lane::Control => option.hard_ttl(),
             Lane::Append | Lane::Request | Lane::Snapshot | Lane::Question | Lane::Query => {
@@ -187,10 +161,32 @@ impl PeerClient {
             }
         };
         let call = (self.lane, RpcKind::Append, RPCTypes::AppendEntries);
-        let suspects_quorum = self.network.signals.suspects_quorum.load(Ordering::Relaxed);
+        let suspects_quorum = self.network.signals.suspects_quorum();
         let body = codec::encode_append_request(suspects_quorum, request);
-        let answer = self.call(call, body, timeout);
-        async move { answer.await?.append_response().map_err(|error| network(&error)) }
+        let (acks, target, term) =
+            (Arc::clone(&self.network.acks), self.target, Term(request.vote.leader_id.term));
+        let (sent_at, answer) = (Instant::now(), self.call(call, body, timeout));
+        async move {
+            let response = answer.await?.append_response().map_err(|error| network(&error))?;
+            if !matches!(response, AppendEntriesResponse::HigherVote(_)) {
+                acks.note(target, term, sent_at);
+            }
+            Ok(response)
+        }
+    }
+
+    /// Sends a commit without entries, which is not answered.
+    fn announce(&self, request: &AppendEntriesRequest<TypeConfig>) {
+        if let Some(link) = self.network.links.to(self.target, self.lane) {
+            let suspects_quorum = self.network.signals.suspects_quorum();
+            let body = codec::encode_append_request(suspects_quorum, request);
+            // Its clients wait for it, or no caller does.
+            let urgency = match self.network.signals.has_proposed(self.target) {
+                true => Urgency::Now,
+                false => Urgency::AfterOthers,
+            };
+            link.notify(RpcKind::Append.code(), body, urgency);
+        }
     }
 
     /// Reads the end of the answer to a vote request.
@@ -282,15 +278,29 @@ impl RaftNetworkV2<TypeConfig> for PeerClient {
         S: Stream<Item = AppendEntriesRequest<TypeConfig>> + OptionalSend + Unpin + 'static,
     {
         let client: &'s Self = self;
+        let mut had_entries = false;
         let send = move |request: AppendEntriesRequest<TypeConfig>| {
-            let answer = client.append(&request, &option);
+            // Its answer would say what that to the entries before it says, or the one behind it.
+            let is_announcement = had_entries && request.entries.is_empty();
+            had_entries = !request.entries.is_empty();
+            let answer = if is_announcement {
+                client.announce(&request);
+                None
+            } else {
+                Some(client.append(&request, &option))
+            };
             let prev = request.prev_log_id;
             let last = request.entries.last().map(|entry| entry.log_id).or(prev);
-            async move { AppendAnswer::of(answer.await?, prev, last) }
+            async move {
+                match answer {
+                    Some(answer) => Some(AppendAnswer::of(answer.await, prev, last)),
+                    None => None,
+                }
+            }
         };
         let answers = requests.map(send).buffered(APPENDS_IN_FLIGHT_MAX);
         // What follows a failure would fail as well, or is sent again behind what failed.
-        let until_failure = answers.scan(false, |is_over, answer| {
+        let until_failure = answers.filter_map(ready).scan(false, |is_over, answer| {
             if *is_over {
                 return ready(None);
             }
@@ -354,5 +364,30 @@ impl RaftNetworkV2<TypeConfig> for PeerClient {
         self.call(call, body, option.hard_ttl()).await?;
         // What the peer thinks of it does not matter: without its election all goes on as before.
         Ok(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::types::log_id;
+    use super::*;
+
+    #[test]
+    fn an_answer_that_leaves_entries_out_is_the_last_one() {
+        let (prev, last) = (Some(log_id(1, 3)), Some(log_id(1, 5)));
+        let of = |response| AppendAnswer::of(Ok(response), prev, last).unwrap();
+        let success = of(AppendEntriesResponse::Success);
+        assert!(success.result == Ok(last) && !success.is_last);
+        let partial = of(AppendEntriesResponse::PartialSuccess(Some(log_id(1, 4))));
+        assert!(partial.result == Ok(Some(log_id(1, 4))) && partial.is_last);
+        let conflict = of(AppendEntriesResponse::Conflict);
+        assert!(conflict.is_last && conflict.result.is_err());
+    }
+
+    /// A peer that answered so ended the process: openraft unwraps the entry before.
+    #[test]
+    fn a_conflict_before_the_first_entry_is_a_failure_of_the_call() {
+        let answer = AppendAnswer::of(Ok(AppendEntriesResponse::Conflict), None, None);
+        assert!(answer.is_err());
     }
 }

@@ -9,13 +9,14 @@ use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::type_config::alias;
 use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder, Snapshot};
 use tokio::task::spawn_blocking;
-use zoolet_storage::SnapshotReader;
+use zoolet_storage::{SnapshotReader, caught_now, panicked};
 
 use super::codec::{self, meta_of};
 use super::types::{
     LogId, SnapshotMeta, StoredMembership, TypeConfig, log_id, position_of, term_of,
 };
 use crate::consensus::{Applier, MemberNode, Term};
+use crate::fatal::Fatal;
 use crate::snapshots::{Snapshots, StateSnapshot};
 
 /// The most entries that are handed over at once. Clients have their turn in between.
@@ -46,6 +47,7 @@ pub(super) struct StateMachine {
     written: WrittenSnapshot,
     last_applied: Option<LogId>,
     membership: StoredMembership,
+    fatal: Fatal,
 }
 
 impl StateMachine {
@@ -54,11 +56,12 @@ impl StateMachine {
         applier: Arc<dyn Applier>,
         snapshots: Snapshots,
         written: WrittenSnapshot,
+        fatal: Fatal,
     ) -> io::Result<Self> {
         let meta = snapshots.current().map(|current| meta_of(&current)).transpose()?;
         let SnapshotMeta { last_log_id, last_membership } = meta.unwrap_or_default();
         let (last_applied, membership) = (last_log_id, last_membership);
-        Ok(Self { applier, snapshots, written, last_applied, membership })
+        Ok(Self { applier, snapshots, written, last_applied, membership, fatal })
     }
 
     pub(super) fn capture(&self) -> Captured {
@@ -69,6 +72,16 @@ impl StateMachine {
 
     fn builder(&self) -> SnapshotBuilder {
         SnapshotBuilder::Captured(self.snapshots.clone(), Some(Box::new(self.capture())))
+    }
+
+    /// openraft does not report a panic here: it notices that the task is gone when it next has
+    /// something for it.
+    fn apply_reporting(&mut self, items: Vec<EntryResponder<TypeConfig>>) -> io::Result<()> {
+        let applied = caught_now(|| self.apply_some(items));
+        applied.map_err(|panic| {
+            self.fatal.report(panicked("state machine", &panic));
+            io::Error::other(panic)
+        })
     }
 
     fn apply_some(&mut self, items: Vec<EntryResponder<TypeConfig>>) {
@@ -114,11 +127,10 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
             let is_checkpoint = self.applier.is_checkpoint(item.0.log_id.index);
             items.push(item);
             if items.len() == ENTRIES_PER_LOCK || is_checkpoint {
-                self.apply_some(std::mem::take(&mut items));
+                self.apply_reporting(std::mem::take(&mut items))?;
             }
         }
-        self.apply_some(items);
-        Ok(())
+        self.apply_reporting(items)
     }
 
     async fn try_create_snapshot_builder(&mut self, force: bool) -> Option<SnapshotBuilder> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::sync::{oneshot, watch};
-use tokio::task::spawn_blocking;
+use tokio::task::{spawn_blocking, yield_now};
 use zoolet_replica::{Batch, Term};
 use zoolet_storage::{LogPosition, SnapshotName, SnapshotWriter, Wal};
 
@@ -28,6 +28,10 @@ use crate::raft::{PeerSignals, append_refusal, founding_of, last_of};
 use crate::snapshots::{ReceiveError, Snapshots};
 use crate::transport::BoxFuture;
 use crate::wire::{Reader, malformed};
+
+/// So often all other tasks that are ready have their turn before a peer is answered that its
+/// proposal is committed.
+const ANSWER_TURNS: usize = 3;
 
 /// Handles the calls of peers.
 #[derive(Debug)]
@@ -94,11 +98,16 @@ impl RpcServer {
                 }
                 Answer::Later(self.handle.take_over(body)?)
             }
-            RpcKind::Propose => match self.may_be_logged(from, &body.0)? {
-                LevelAdmission::AnyTerm => Answer::Later(self.propose(body.0, None).await),
-                LevelAdmission::Term(term) => Answer::Later(self.propose(body.0, Some(term)).await),
-                LevelAdmission::Refused => Answer::Now(Bytes::from_static(&[0])),
-            },
+            RpcKind::Propose => {
+                self.signals.note_proposal(node_id(from, call.from.directory));
+                match self.may_be_logged(from, &body.0)? {
+                    LevelAdmission::AnyTerm => Answer::Later(self.propose(body.0, None).await),
+                    LevelAdmission::Term(term) => {
+                        Answer::Later(self.propose(body.0, Some(term)).await)
+                    }
+                    LevelAdmission::Refused => Answer::Now(Bytes::from_static(&[0])),
+                }
+            }
             RpcKind::Level => Answer::Now(encode_level(self.machine.levels().offered)),
             RpcKind::ReadIndex => Answer::Later(self.read_index()),
             RpcKind::Touch => {
@@ -228,6 +237,11 @@ impl RpcServer {
         let taken = self.handle.propose(stamped, term, outcome).await;
         Box::pin(async move {
             let accepted = taken && committed.await.unwrap_or(false);
+            // The peer's clients wait for the commit, which goes to it on another lane, and not for
+            // this.
+            for _ in 0..ANSWER_TURNS {
+                yield_now().await;
+            }
             Some(Bytes::copy_from_slice(&[u8::from(accepted)]))
         })
     }

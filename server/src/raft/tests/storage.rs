@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::consensus::Term;
+use crate::fatal::Fatal;
 use bytes::Bytes;
 use openraft::testing::log::{StoreBuilder, Suite};
 use openraft::{RaftLogReader, StorageError};
@@ -65,8 +66,12 @@ impl StoreBuilder<TypeConfig, LogStore, StateMachine> for Place {
         let (wal, _) = Wal::open(Arc::clone(&disk), &directory.join("wal"), options).unwrap();
         let store = SnapshotStore::open(disk, &directory.join("snapshots")).unwrap();
         let snapshots = Snapshots::new(store, 3, None, Arc::default());
-        let machine =
-            StateMachine::new(Arc::new(EmptyState), snapshots, WrittenSnapshot::default());
+        let machine = StateMachine::new(
+            Arc::new(EmptyState),
+            snapshots,
+            WrittenSnapshot::default(),
+            Fatal::default(),
+        );
         let machine = machine.unwrap();
         Ok(((), LogStore::new(Arc::new(wal)), machine))
     }

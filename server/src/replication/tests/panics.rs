@@ -55,7 +55,11 @@ async fn a_panic_in_the_machine_is_fatal() {
     let mut ensemble = Ensemble::started(1, 0).await;
     arm(&mut ensemble, 0, "commit_many");
     ensemble.server(0).propose(1);
-    failure(&mut ensemble, 0).await;
+    let why = failure(&mut ensemble, 0).await;
+    assert!(
+        why.starts_with("the task \"state machine\" has panicked: the test's panic; "),
+        "{why}"
+    );
 }
 
 /// What was to be written was never acknowledged, nor refused.

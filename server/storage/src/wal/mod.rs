@@ -190,7 +190,16 @@ impl Wal {
     /// Adds entries at the end. They are readable when this returns, and durable when
     /// `on_durable` is called. On an error it is not called and nothing was added.
     pub fn append(&self, entries: Vec<Entry>, on_durable: OnDurable) -> Result<(), StorageError> {
-        self.queue.submit(|view| {
+        self.enqueue(entries, on_durable)?;
+        self.start_writing();
+        Ok(())
+    }
+
+    /// Like [`Wal::append`], but does not wake the writer: it begins at the next
+    /// [`Wal::start_writing`], or with the next thing that is handed in, or goes on with it if it is
+    /// at work. A caller with something to do first does not have to share its core.
+    pub fn enqueue(&self, entries: Vec<Entry>, on_durable: OnDurable) -> Result<(), StorageError> {
+        self.queue.enqueue(|view| {
             // A record adds far less than a sector to its body.
             let bytes: usize =
                 entries.iter().map(|entry| entry.body.len() + format::SECTOR_BYTES).sum();
@@ -201,6 +210,11 @@ impl Wal {
             let first_serial = view.append(entries)?;
             Ok(Job::entries(records, first_serial, on_durable))
         })
+    }
+
+    /// Wakes the writer if something waits that a caller waits for.
+    pub fn start_writing(&self) {
+        self.queue.start_writing();
     }
 
     /// Saves the vote; it must not be acted on before `on_durable` is called.

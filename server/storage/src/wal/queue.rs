@@ -143,8 +143,19 @@ impl JobQueue {
         }
     }
 
-    /// Changes the view and queues the job that does the same on the disk, in one step.
+    /// Changes the view, and hands the job that does the same on the disk to the writer.
     pub(super) fn submit(
+        &self,
+        change: impl FnOnce(&mut LogView) -> Result<Job, StorageError>,
+    ) -> Result<(), StorageError> {
+        self.enqueue(change)?;
+        self.start_writing();
+        Ok(())
+    }
+
+    /// Changes the view and queues the job that does the same on the disk, in one step. The writer
+    /// is not woken for it.
+    pub(super) fn enqueue(
         &self,
         change: impl FnOnce(&mut LogView) -> Result<Job, StorageError>,
     ) -> Result<(), StorageError> {
@@ -152,14 +163,17 @@ impl JobQueue {
         front.check_open()?;
         let job = change(&mut front.view)?;
         front.push(job);
-        let has_work = front.eager > 0;
-        drop(front);
+        Ok(())
+    }
+
+    /// Wakes the writer if a caller waits for something.
+    pub(super) fn start_writing(&self) {
+        let has_work = self.front().eager > 0;
         match self.options.mode {
             WalMode::Threads if has_work => self.work.notify_one(),
             WalMode::Inline if has_work => while self.write_one_batch() {},
             WalMode::Threads | WalMode::Inline | WalMode::Manual => {}
         }
-        Ok(())
     }
 
     /// The writer thread.

@@ -1,0 +1,62 @@
+//! What the rest of the server and the messages of the consensus tell each other.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+/// How long a proposal takes to be committed, mostly.
+const PROPOSAL_TIME: Duration = Duration::from_millis(20);
+
+/// What the messages of consensus say besides.
+#[derive(Debug, Default)]
+pub(crate) struct PeerSignals {
+    /// Whether this server leads and has had no reply of a majority for too long. Appends carry it,
+    /// so that followers which still get this leader's appends do not go on serving what a majority
+    /// somewhere else may have left behind.
+    suspects_quorum: AtomicBool,
+    /// The index of the last membership without this server that others have reported; zero for
+    /// none. Answers to vote requests carry it.
+    removed_at: AtomicU64,
+    /// When nodes have last proposed something to this server.
+    proposed_at: Mutex<BTreeMap<u64, Instant>>,
+}
+
+impl PeerSignals {
+    /// Sets what every append says from now on: whether this leader suspects its quorum.
+    pub(crate) fn suspect_quorum(&self, suspects_quorum: bool) {
+        self.suspects_quorum.store(suspects_quorum, Ordering::Relaxed);
+    }
+
+    pub(super) fn suspects_quorum(&self) -> bool {
+        self.suspects_quorum.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a node proposes something to this server, so that its clients wait for a commit.
+    pub(crate) fn note_proposal(&self, node: u64) {
+        self.proposals().insert(node, Instant::now());
+    }
+
+    /// Returns whether a node's clients may wait for a commit.
+    pub(super) fn has_proposed(&self, node: u64) -> bool {
+        let proposed_at = self.proposals().get(&node).copied();
+        proposed_at.is_some_and(|at| at.elapsed() < PROPOSAL_TIME)
+    }
+
+    fn proposals(&self) -> MutexGuard<'_, BTreeMap<u64, Instant>> {
+        self.proposed_at.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Notes that the membership at this index is without this server.
+    pub(crate) fn note_removal(&self, index: u64) {
+        self.removed_at.fetch_max(index, Ordering::Relaxed);
+    }
+
+    /// Returns the index of the last membership without this server that others have reported;
+    /// zero for none.
+    pub(crate) fn removed_at(&self) -> u64 {
+        self.removed_at.load(Ordering::Relaxed)
+    }
+}
