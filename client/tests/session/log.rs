@@ -1,10 +1,14 @@
 //! What the client logs.
 
 use std::io::{self, Write};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 
-use tracing::Level;
 use tracing::subscriber::{DefaultGuard, set_default};
+use tracing::{Dispatch, Level};
+
+/// While there is only one subscriber, tracing asks the thread that comes first to a log line whether
+/// the line is wanted, and that may be another test's thread. With two it asks the subscribers.
+static SECOND: OnceLock<Dispatch> = OnceLock::new();
 
 /// The lines of one thread; clones share them.
 #[derive(Clone, Default)]
@@ -13,6 +17,9 @@ pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 impl Log {
     /// Records until the guard is dropped.
     pub(crate) fn begin() -> (Self, DefaultGuard) {
+        SECOND.get_or_init(|| {
+            Dispatch::new(tracing_subscriber::fmt().with_writer(io::sink).finish())
+        });
         let log = Self::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt()
