@@ -25,11 +25,11 @@ pub(super) async fn check(ensemble: &Ensemble) {
         for (origin, number) in &applied {
             let row = last.entry((origin.server.0, origin.boot.0)).or_default();
             assert!(
-                *row < (origin.stream, *number),
+                *row < (origin.stream, number.0),
                 "server {at}: {origin:?} {number} after {row:?}"
             );
-            assert!(row.1 < *number, "server {at}: a lost command was applied late");
-            *row = (origin.stream, *number);
+            assert!(row.1 < number.0, "server {at}: a lost command was applied late");
+            *row = (origin.stream, number.0);
         }
         match &first {
             None => first = Some(applied),
