@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
-use zoolet_storage::{LogPosition, SnapshotReader};
+use zoolet_storage::{LogIndex, LogPosition, SnapshotReader};
 
 pub(crate) use zoolet_replica::Term;
 
@@ -50,9 +50,9 @@ impl Membership {
         self.nodes.get(&node)
     }
 
-    /// Returns the index of the entry that it is written in, zero before the first.
-    pub(crate) fn index(&self) -> u64 {
-        self.position.map_or(0, |position| position.index)
+    /// Returns the index of the entry that it is written in; `None` before the first.
+    pub(crate) fn index(&self) -> Option<LogIndex> {
+        self.position.map(|position| position.index)
     }
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct Leadership {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Follower {
     /// The index up to which its log is known to match.
-    pub matching: Option<u64>,
+    pub matching: Option<LogIndex>,
     /// The time since the last message that it has answered was sent.
     pub silent_for: Option<Duration>,
 }
@@ -94,10 +94,10 @@ pub(crate) struct RaftView {
     /// The leader's node.
     pub leader: Option<u64>,
     pub membership: Membership,
-    /// Log indices: the last entry, the last that is committed, and up to where it was purged.
-    pub last_log: Option<u64>,
-    pub committed: Option<u64>,
-    pub purged: Option<u64>,
+    /// The last entry, the last that is committed, and up to where it was purged.
+    pub last_log: Option<LogIndex>,
+    pub committed: Option<LogIndex>,
+    pub purged: Option<LogIndex>,
     /// Up to where the newest snapshot goes.
     pub snapshot: Option<LogPosition>,
     /// As leader: the time since the last message that a majority has answered was sent.
@@ -187,7 +187,7 @@ pub(crate) trait Consensus: Debug + Send + Sync + 'static {
 
     /// As leader: an index up to which everything is that was committed before the call. `None`
     /// when this server does not lead, or cannot show that it does.
-    fn read_index(&self) -> BoxFuture<'_, Option<u64>>;
+    fn read_index(&self) -> BoxFuture<'_, Option<LogIndex>>;
 
     /// Writes the first entry of the log: the membership of a new ensemble.
     fn initialize(&self, members: BTreeMap<u64, MemberNode>) -> BoxFuture<'_, Result<(), String>>;
@@ -205,7 +205,7 @@ pub(crate) trait Consensus: Debug + Send + Sync + 'static {
     fn take_snapshot(&self) -> BoxFuture<'_, io::Result<()>>;
 
     /// Removes the entries up to an index that a snapshot has.
-    fn purge(&self, through: u64) -> BoxFuture<'_, Result<(), String>>;
+    fn purge(&self, through: LogIndex) -> BoxFuture<'_, Result<(), String>>;
 
     /// Whether this server begins elections.
     fn allow_elections(&self, allowed: bool);
@@ -237,7 +237,7 @@ pub(crate) trait Applier: Debug + Send + Sync + 'static {
     fn apply(&self, batches: Vec<(Term, Bytes)>, last: LogPosition);
 
     /// Whether all servers stop applying behind this entry for a moment, to compare their states.
-    fn is_checkpoint(&self, index: u64) -> bool;
+    fn is_checkpoint(&self, index: LogIndex) -> bool;
 
     /// Returns the state, to be written while entries go on being applied.
     fn capture(&self) -> StateSnapshot;

@@ -11,7 +11,7 @@ use openraft::async_runtime::watch::WatchReceiver;
 use openraft::metrics::RaftMetrics;
 use openraft::{Config, Instant as _, ReadPolicy, Snapshot, SnapshotPolicy};
 use tokio::sync::watch;
-use zoolet_storage::{LogPosition, SnapshotReader, Wal};
+use zoolet_storage::{LogIndex, LogPosition, SnapshotReader, Wal};
 
 use super::codec::{self, meta_of};
 use super::log_store::LogStore;
@@ -215,10 +215,10 @@ impl Consensus for OpenRaft {
         })
     }
 
-    fn read_index(&self) -> BoxFuture<'_, Option<u64>> {
+    fn read_index(&self) -> BoxFuture<'_, Option<LogIndex>> {
         Box::pin(async move {
             let linearizer = self.raft.get_read_linearizer(ReadPolicy::ReadIndex).await.ok()?;
-            Some(linearizer.read_log_id().index())
+            Some(LogIndex(linearizer.read_log_id().index()))
         })
     }
 
@@ -256,8 +256,8 @@ impl Consensus for OpenRaft {
         })
     }
 
-    fn purge(&self, through: u64) -> BoxFuture<'_, Result<(), String>> {
-        Box::pin(async move { self.raft.trigger().purge_log(through).await.map_err(text) })
+    fn purge(&self, through: LogIndex) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async move { self.raft.trigger().purge_log(through.0).await.map_err(text) })
     }
 
     fn allow_elections(&self, allowed: bool) {
@@ -326,7 +326,7 @@ fn view_of(metrics: &RaftMetrics<TypeConfig>) -> RaftView {
             answered_at.map(|at| at.elapsed())
         };
         let follower = |(node, matching): (&u64, &Option<_>)| {
-            let matching = matching.as_ref().map(|matching: &LogId| matching.index);
+            let matching = matching.as_ref().map(|matching: &LogId| LogIndex(matching.index));
             (*node, Follower { matching, silent_for: silent_for(node) })
         };
         replication.iter().map(follower).collect()
@@ -335,9 +335,9 @@ fn view_of(metrics: &RaftMetrics<TypeConfig>) -> RaftView {
         term: Term(metrics.current_term),
         leader: metrics.current_leader,
         membership: plain_membership(&metrics.membership_config),
-        last_log: metrics.last_log_index,
-        committed: metrics.cluster_committed.as_ref().map(|last| last.index),
-        purged: metrics.purged.as_ref().map(|last| last.index),
+        last_log: metrics.last_log_index.map(LogIndex),
+        committed: metrics.cluster_committed.as_ref().map(|last| LogIndex(last.index)),
+        purged: metrics.purged.as_ref().map(|last| LogIndex(last.index)),
         snapshot: metrics.snapshot.as_ref().map(position_of),
         quorum_silent_for: metrics.last_quorum_acked.map(|at| at.elapsed()),
         followers,

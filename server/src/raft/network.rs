@@ -17,7 +17,7 @@ use openraft::raft::{
 };
 use openraft::{OptionalSend, RPCTypes, RaftNetworkFactory, RaftNetworkV2};
 use tokio::task::spawn_blocking;
-use zoolet_storage::{SnapshotReader, StorageError};
+use zoolet_storage::{LogIndex, SnapshotReader, StorageError};
 
 use super::codec;
 use super::state_machine::FileSnapshot;
@@ -52,14 +52,14 @@ impl PeerSignals {
     }
 
     /// Notes that the membership at this index is without this server.
-    pub(crate) fn note_removal(&self, index: u64) {
-        self.removed_at.fetch_max(index, Ordering::Relaxed);
+    pub(crate) fn note_removal(&self, index: LogIndex) {
+        self.removed_at.fetch_max(index.0, Ordering::Relaxed);
     }
 
-    /// Returns the index of the last membership without this server that others have reported;
-    /// zero for none.
-    pub(crate) fn removed_at(&self) -> u64 {
-        self.removed_at.load(Ordering::Relaxed)
+    /// Returns the index of the last membership without this server that others have reported.
+    pub(crate) fn removed_at(&self) -> Option<LogIndex> {
+        let index = self.removed_at.load(Ordering::Relaxed);
+        (index > 0).then_some(LogIndex(index))
     }
 }
 
@@ -134,7 +134,7 @@ impl PeerClient {
 
     /// Reads the end of the answer to a vote request.
     fn note_removal(&self, answer: &mut Reader) {
-        self.network.signals.note_removal(answer.u64().unwrap_or(0));
+        self.network.signals.note_removal(LogIndex(answer.u64().unwrap_or(0)));
     }
 
     async fn send_snapshot(
@@ -148,7 +148,7 @@ impl PeerClient {
         let mut begin = BytesMut::new();
         codec::put_vote(&mut begin, &vote);
         begin.put_u64(name.term);
-        begin.put_u64(name.index);
+        begin.put_u64(name.index.0);
         begin.put_u64(name.zxid);
         put_bytes(&mut begin, reader.meta());
         self.call(call(RpcKind::SnapshotBegin), begin.freeze(), CHUNK_TIMEOUT).await?;

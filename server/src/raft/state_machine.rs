@@ -9,7 +9,7 @@ use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::type_config::alias;
 use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder, Snapshot};
 use tokio::task::spawn_blocking;
-use zoolet_storage::SnapshotReader;
+use zoolet_storage::{LogIndex, SnapshotReader};
 
 use super::codec::{self, meta_of};
 use super::types::{
@@ -111,7 +111,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     {
         let mut items = Vec::new();
         while let Some(item) = entries.try_next().await? {
-            let is_checkpoint = self.applier.is_checkpoint(item.0.log_id.index);
+            let is_checkpoint = self.applier.is_checkpoint(LogIndex(item.0.log_id.index));
             items.push(item);
             if items.len() == ENTRIES_PER_LOCK || is_checkpoint {
                 self.apply_some(std::mem::take(&mut items));
@@ -174,7 +174,7 @@ impl Captured {
         let (snapshots, meta) = (snapshots.clone(), self.meta.clone());
         let writing = spawn_blocking(move || {
             let position = meta.last_log_id.unwrap_or_else(|| log_id(0, 0));
-            let at = (term_of(&position), position.index);
+            let at = (term_of(&position), LogIndex(position.index));
             let head = codec::encode_snapshot_meta(snapshots.founding(), &meta);
             snapshots.write(at, &head, self.state)
         });

@@ -8,7 +8,7 @@ use openraft::impls::{InlineBatch, leader_id_std};
 use openraft::raft::responder::Responder;
 use openraft::type_config::alias;
 use openraft::{AnyError, ChangeMembers, Entry, EntryPayload, RaftTypeConfig, TokioRuntime};
-use zoolet_storage::LogPosition;
+use zoolet_storage::{LogIndex, LogPosition};
 
 use crate::consensus::{MemberNode, Membership, MembershipChange};
 use crate::wire::malformed;
@@ -82,11 +82,11 @@ pub(super) fn term_of(log_id: &LogId) -> u64 {
 
 /// With one leader per term, the term says which leader it was.
 pub(super) fn position_of(log_id: &LogId) -> LogPosition {
-    LogPosition { term: term_of(log_id), node: 0, index: log_id.index }
+    LogPosition { term: term_of(log_id), node: 0, index: LogIndex(log_id.index) }
 }
 
 pub(super) fn log_id_of(position: LogPosition) -> LogId {
-    log_id(position.term, position.index)
+    log_id(position.term, position.index.0)
 }
 
 /// Returns a membership without openraft's types.

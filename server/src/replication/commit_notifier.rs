@@ -33,16 +33,16 @@ impl CommitNotifier {
                 if !self.handle.announce_commit().await {
                     return;
                 }
-                let announced = self.applied_index();
+                let announced = self.applied_entries();
                 sleep(pause).await;
-                let entries = self.applied_index().saturating_sub(announced);
+                let entries = self.applied_entries().saturating_sub(announced);
                 let longer = (pause * 2).min(ANNOUNCE_PAUSE_MAX);
                 pause = if entries >= BUSY_ENTRIES { longer } else { ANNOUNCE_PAUSE_MIN };
             }
         }
     }
 
-    fn applied_index(&self) -> u64 {
-        self.applied.borrow().as_ref().map_or(0, |last| last.index)
+    fn applied_entries(&self) -> u64 {
+        self.applied.borrow().as_ref().map_or(0, |last| last.index.0)
     }
 }

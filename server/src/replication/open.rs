@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use zoolet_storage::{
-    Entry, Identity, LogPosition, SnapshotName, SnapshotReader, SnapshotStore, StorageError, Wal,
+    Entry, Identity, LogIndex, LogPosition, SnapshotName, SnapshotReader, SnapshotStore,
+    StorageError, Wal,
 };
 
 use super::bootstrap::Agreement;
@@ -145,7 +146,7 @@ fn force_membership(
     let membership = Membership { position: None, configs, nodes: members };
     let entry = raft::membership_entry(membership);
     let (kind, body) = entry.map_err(|error| JoinError::Raft(error.to_string()))?;
-    let position = LogPosition { index: last.index + 1, ..last };
+    let position = LogPosition { index: LogIndex(last.index.0 + 1), ..last };
     let (done, durable) = mpsc::channel();
     let entry = Entry { position, kind, body };
     // The receiver waits below.
@@ -165,7 +166,7 @@ fn cut_conflicting(wal: &Wal, snapshot: SnapshotName) -> Result<(), StorageError
     if there.is_none_or(|there| there.term == snapshot.term) {
         return Ok(());
     }
-    tracing::info!(from = snapshot.index, "cut off entries that were never committed");
+    tracing::info!(from = snapshot.index.0, "cut off entries that were never committed");
     let (done, cut) = mpsc::channel();
     // The receiver waits below.
     wal.truncate_from(snapshot.index, Box::new(move |result| drop(done.send(result))))?;

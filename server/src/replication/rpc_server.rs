@@ -7,7 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tokio::sync::{oneshot, watch};
 use tokio::task::spawn_blocking;
 use zoolet_replica::{Batch, Term};
-use zoolet_storage::{LogPosition, SnapshotName, SnapshotWriter, Wal};
+use zoolet_storage::{LogIndex, LogPosition, SnapshotName, SnapshotWriter, Wal};
 
 use super::blocking::blocking;
 use super::bootstrap::Agreement;
@@ -114,7 +114,7 @@ impl RpcServer {
                 Answer::Now(divergence::answer(body, &self.divergence, &self.wal, applied)?)
             }
             RpcKind::Removed => {
-                self.signals.note_removal(body.u64()?);
+                self.signals.note_removal(LogIndex(body.u64()?));
                 Answer::Now(Bytes::new())
             }
             RpcKind::Status => {
@@ -153,13 +153,13 @@ impl RpcServer {
             let mut out = BytesMut::new();
             let index = handle.read_index().await;
             out.put_u8(u8::from(index.is_some()));
-            out.put_u64(index.unwrap_or(0));
+            out.put_u64(index.unwrap_or_default().0);
             Some(out.freeze())
         })
     }
 
-    fn applied_index(&self) -> u64 {
-        self.applied.borrow().as_ref().map_or(0, |last| last.index)
+    fn applied_index(&self) -> Option<LogIndex> {
+        self.applied.borrow().as_ref().map(|last| last.index)
     }
 
     fn append(&self, from: u64, body: Reader) -> io::Result<LaterAnswer> {
@@ -177,14 +177,14 @@ impl RpcServer {
         }))
     }
 
-    /// The index of the last committed membership if this server is not in it, and zero otherwise.
-    fn removed_at(&self, node: u64) -> u64 {
+    /// Returns the index of the last committed membership if the node is not in it.
+    fn removed_at(&self, node: u64) -> Option<LogIndex> {
         let membership = self.handle.view().membership;
         let at = membership.index();
         let is_removed = at <= self.applied_index()
             && !membership.voters().is_empty()
             && membership.node(node).is_none();
-        if is_removed { at } else { 0 }
+        if is_removed { at } else { None }
     }
 
     fn vote(
@@ -198,7 +198,7 @@ impl RpcServer {
         let voted = self.handle.vote(body, is_pre_vote)?;
         Ok(Box::pin(async move {
             let mut answer = BytesMut::from(voted.await?);
-            answer.put_u64(removed_at);
+            answer.put_u64(removed_at.unwrap_or_default().0);
             Some(answer.freeze())
         }))
     }
@@ -236,7 +236,8 @@ impl RpcServer {
     /// may come from one that others have replaced. Heartbeats go on beside it.
     async fn begin_snapshot(&self, from: u64, mut body: Reader) -> io::Result<Answer> {
         let vote = LeaderVote::read(&mut body)?;
-        let name = SnapshotName { term: body.u64()?, index: body.u64()?, zxid: body.u64()? };
+        let name =
+            SnapshotName { term: body.u64()?, index: LogIndex(body.u64()?), zxid: body.u64()? };
         let meta = body.bytes()?;
         // Before it is there: a file of another founding would keep this server from starting.
         let founding = founding_of(&meta)?;

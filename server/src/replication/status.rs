@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use zoolet_replica::Role;
-use zoolet_storage::{LogPosition, Wal};
+use zoolet_storage::{LogIndex, LogPosition, Wal};
 
 use super::divergence::{Divergence, Findings};
 use super::handle::{EntrySizes, RaftHandle};
@@ -26,19 +26,19 @@ pub struct Status {
     pub role: Role,
     /// Whether it has a vote.
     pub is_voter: bool,
-    /// Log indices: the last entry, the last committed one, the last applied one.
-    pub last_log: Option<u64>,
-    pub committed: Option<u64>,
-    pub applied: Option<u64>,
+    /// The last entry, the last committed one, the last applied one.
+    pub last_log: Option<LogIndex>,
+    pub committed: Option<LogIndex>,
+    pub applied: Option<LogIndex>,
     /// Up to where the newest snapshot goes, and up to where the log was purged.
-    pub snapshot: Option<u64>,
-    pub purged: Option<u64>,
+    pub snapshot: Option<LogIndex>,
+    pub purged: Option<LogIndex>,
     /// Whether this server has stopped serving because its state differs from the majority's; the
     /// voters whose state differs from this server's; and the last entry after which a majority
     /// was seen to agree with it.
     pub diverged: bool,
     pub differing: Vec<u64>,
-    pub agreed: Option<u64>,
+    pub agreed: Option<LogIndex>,
     /// All other servers of the ensemble.
     pub peers: Vec<PeerStatus>,
     /// As leader: since when, and what it has proposed since then or since a reset.
@@ -54,7 +54,7 @@ pub struct PeerStatus {
     /// False for an observer.
     pub is_voter: bool,
     /// Seen from the leader: up to where its log is known to match.
-    pub matching: Option<u64>,
+    pub matching: Option<LogIndex>,
     /// Seen from the leader: whether it has all that is committed, and has answered lately.
     pub is_synced: bool,
 }

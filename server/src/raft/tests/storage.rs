@@ -10,7 +10,7 @@ use bytes::Bytes;
 use openraft::testing::log::{StoreBuilder, Suite};
 use openraft::{RaftLogReader, StorageError};
 use zoolet_storage::{
-    Disk, Entry, LogPosition, MemoryDisk, RealDisk, SnapshotStore, Wal, WalOptions,
+    Disk, Entry, LogIndex, LogPosition, MemoryDisk, RealDisk, SnapshotStore, Wal, WalOptions,
 };
 
 use crate::consensus::Applier;
@@ -27,7 +27,7 @@ struct EmptyState;
 impl Applier for EmptyState {
     fn apply(&self, _: Vec<(Term, Bytes)>, _: LogPosition) {}
 
-    fn is_checkpoint(&self, _: u64) -> bool {
+    fn is_checkpoint(&self, _: LogIndex) -> bool {
         false
     }
 
@@ -43,7 +43,7 @@ impl Applier for EmptyState {
 }
 
 fn position(term: u64, index: u64) -> LogPosition {
-    LogPosition { term, node: 0, index }
+    LogPosition { term, node: 0, index: LogIndex(index) }
 }
 
 #[derive(Debug)]

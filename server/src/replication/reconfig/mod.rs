@@ -337,7 +337,7 @@ impl Reconfigurer {
     /// clients whose sessions are not kept alive.
     fn dismiss(&self, old: &Membership) {
         let membership = self.membership();
-        let at = membership.index();
+        let at = membership.index().unwrap_or_default().0;
         let gone = old.nodes.keys().copied();
         for node in gone.filter(|node| membership.node(*node).is_none()) {
             let Some(link) = self.links.to(node, Lane::Request) else { continue };
@@ -409,8 +409,8 @@ impl Reconfigurer {
         let is_heard = self.is_heard(node);
         // Under load the last entries are always still on their way.
         let slack = 1000;
-        let committed = view.committed.unwrap_or(0);
-        let has = view.follower(node).matching.unwrap_or(0);
+        let committed = view.committed.unwrap_or_default().0;
+        let has = view.follower(node).matching.unwrap_or_default().0;
         is_heard && has.saturating_add(slack) >= committed && has > 0
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use zoolet_replica::Boot;
 use zoolet_storage::{
-    DataDir, Disk, Entry, Identity, LogPosition, MemoryDisk, SnapshotName, SnapshotStore,
+    DataDir, Disk, Entry, Identity, LogIndex, LogPosition, MemoryDisk, SnapshotName, SnapshotStore,
     StorageError, Wal, WalOptions,
 };
 
@@ -22,7 +22,7 @@ use crate::replication::{JoinError, open};
 const DIRECTORY: u64 = 5;
 
 fn position(term: u64, index: u64) -> LogPosition {
-    LogPosition { term, node: 0, index }
+    LogPosition { term, node: 0, index: LogIndex(index) }
 }
 
 fn server_1_alone() -> Membership {
@@ -114,7 +114,7 @@ async fn entries_that_a_received_snapshot_replaces_do_not_outlive_a_crash() {
     drop(wal);
     let store = SnapshotStore::open(shared, &directory.snapshot_path()).unwrap();
     let head = snapshot_head(Some(position(2, 10)), server_1_alone());
-    let name = SnapshotName { term: 2, index: 10, zxid: 0 };
+    let name = SnapshotName { term: 2, index: LogIndex(10), zxid: 0 };
     let writer = store.create(name, &head).unwrap();
     writer.finish(0).unwrap();
     drop(directory);
