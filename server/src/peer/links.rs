@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::node_id::{directory_of, server_of};
 use super::{Lane, Link, LinkOptions, Reach, Target};
+use crate::node_id::{directory_of, server_of};
 
 /// How long a link for snapshots may be silent: the receiver may take that long to install one.
 pub(crate) const SNAPSHOT_STALL_TIMEOUT: Duration = Duration::from_mins(5);

@@ -23,7 +23,7 @@ use super::codec;
 use super::state_machine::FileSnapshot;
 use super::types::{TypeConfig, Vote};
 use crate::consensus::MemberNode;
-use crate::peer::node_id::server_of;
+use crate::node_id::server_of;
 use crate::peer::{
     CallError, Lane, Links, RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER, SNAPSHOT_STALL_TIMEOUT,
 };

@@ -23,7 +23,7 @@ use super::options::ConfiguredMember;
 use crate::config::StartMode;
 use crate::entropy::Entropy;
 use crate::fatal::Fatal;
-use crate::peer::node_id::{directory_of, new_founding, server_of};
+use crate::node_id::{directory_of, new_founding, server_of};
 use crate::peer::{Link, Links, PeerIdentity, RpcKind};
 use crate::wire::Reader;
 

@@ -35,7 +35,7 @@ use super::snapshot_scheduler::SnapshotScheduler;
 use super::supervisor::Supervisor;
 use super::{options, reconfig, status, sync, touches};
 use crate::fatal::Fatal;
-use crate::peer::node_id::directory_of;
+use crate::node_id::directory_of;
 use crate::peer::{self, Lane, LinkOptions, Links, PeerPort, PeerPortOptions, Service};
 use crate::raft::PeerSignals;
 use crate::snapshots::Snapshots;

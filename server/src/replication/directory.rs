@@ -8,7 +8,7 @@ use zoolet_storage::{Identity, StorageError};
 
 use super::blocking::blocking;
 use super::directories::Directories;
-use crate::peer::node_id::node_id;
+use crate::node_id::node_id;
 
 /// The identity of this server's directory. Clones are the same directory.
 #[derive(Clone, Debug)]

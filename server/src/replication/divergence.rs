@@ -17,7 +17,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tokio::sync::watch;
 use zoolet_storage::{LogIndex, LogPosition, Wal};
 
-use crate::peer::node_id::server_of;
+use crate::node_id::server_of;
 use crate::wire::Reader;
 
 /// The number of the last entries whose digests are kept.

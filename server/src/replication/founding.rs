@@ -18,7 +18,7 @@ use crc32c::crc32c;
 use zoolet_storage::{Disk, StorageError};
 
 use crate::consensus::MemberNode;
-use crate::peer::node_id::node_id;
+use crate::node_id::node_id;
 use crate::wire::{Reader, malformed, put_bytes};
 
 /// The version of the file's format.

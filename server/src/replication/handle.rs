@@ -14,7 +14,7 @@ use zoolet_storage::Wal;
 use super::members::is_outsider;
 use crate::consensus::{Consensus, Leadership, ProposalOutcome};
 use crate::fatal::Fatal;
-use crate::peer::node_id::server_of;
+use crate::node_id::server_of;
 
 /// The sizes of the entries that a leader has proposed, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

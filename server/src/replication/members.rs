@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::options::ConfiguredMember;
 use crate::config::{self, MemberList, MemberRole, parse_members};
 use crate::consensus::{MemberNode, Membership};
-use crate::peer::node_id::{node_id, server_of};
+use crate::node_id::{node_id, server_of};
 
 /// What the line of an outsider begins with. No line of a member does.
 const OUTSIDE: char = '-';

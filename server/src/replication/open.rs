@@ -19,7 +19,7 @@ use super::proposer::Proposer;
 use super::{Opened, boot};
 use crate::config::StartMode;
 use crate::consensus::{MemberNode, Membership};
-use crate::peer::node_id::{new_directory, new_founding, node_id};
+use crate::node_id::{new_directory, new_founding, node_id};
 use crate::raft;
 use crate::snapshots::Snapshots;
 

@@ -17,7 +17,7 @@ use super::members::{is_outsider, node_of, outsider};
 use super::options::ConfiguredMember;
 use super::reconfig::Reconfigurer;
 use crate::consensus::{Leadership, MemberNode, Membership, MembershipChange};
-use crate::peer::node_id::{directory_of, node_id, server_of};
+use crate::node_id::{directory_of, node_id, server_of};
 
 /// The pause between two looks at which directories answer.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);

@@ -22,7 +22,7 @@ use super::machine::Machine;
 use super::reconfig::Reconfigurer;
 use super::touches::{decode_sessions, encode_sessions};
 use crate::consensus::{Append, LaterAnswer, LeaderVote};
-use crate::peer::node_id::{directory_of, node_id};
+use crate::node_id::{directory_of, node_id};
 use crate::peer::{Answer, Call, PeerIdentity, RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER, Service};
 use crate::raft::{PeerSignals, append_refusal, founding_of, last_of};
 use crate::snapshots::{ReceiveError, Snapshots};

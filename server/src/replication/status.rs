@@ -12,7 +12,7 @@ use super::handle::{EntrySizes, RaftHandle};
 use super::members::is_outsider;
 use crate::consensus::Follower;
 use crate::fatal::Fatal;
-use crate::peer::node_id::server_of;
+use crate::node_id::server_of;
 use crate::snapshots::Snapshots;
 
 /// The status of a server in its ensemble.

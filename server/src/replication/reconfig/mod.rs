@@ -35,7 +35,7 @@ use crate::config::{MemberList, MemberRole, change_members, parse_members};
 use crate::consensus::{MemberNode, Membership, MembershipChange};
 use crate::fatal::caught;
 use crate::host::ConfigView;
-use crate::peer::node_id::{node_id, server_of};
+use crate::node_id::{node_id, server_of};
 use crate::peer::{CallError, Lane, Links, RpcKind};
 
 pub(super) use self::message::Asked;

@@ -13,7 +13,7 @@ use zoolet_storage::{
 use super::cluster::{check, left_behind};
 use super::ensemble::Ensemble;
 use crate::consensus::{MemberNode, Membership};
-use crate::peer::node_id::node_id;
+use crate::node_id::node_id;
 use crate::raft::membership_entry;
 use crate::raft::testing::{blank_entry, saved_vote, snapshot_head};
 use crate::replication::{JoinError, open};

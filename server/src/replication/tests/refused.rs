@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use super::ensemble::Ensemble;
 use crate::fatal::Fatal;
-use crate::peer::node_id::{directory_of, server_of};
+use crate::node_id::{directory_of, server_of};
 use crate::peer::{
     Answer, Call, FrameLimits, PeerIdentity, PeerPort, PeerPortOptions, RpcKind, Service,
 };
