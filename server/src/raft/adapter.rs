@@ -23,6 +23,7 @@ use crate::consensus::{
     MembershipChange, ProposalOutcome, RaftView, Term,
 };
 use crate::fatal::Fatal;
+use crate::node_id::NodeId;
 use crate::peer::Links;
 use crate::snapshots::Snapshots;
 use crate::transport::BoxFuture;
@@ -67,7 +68,7 @@ impl RaftConfig {
 #[derive(Debug)]
 pub(crate) struct RaftParts {
     /// This server's id in the membership.
-    pub node: u64,
+    pub node: NodeId,
     pub wal: Arc<Wal>,
     pub snapshots: Snapshots,
     pub applier: Arc<dyn Applier>,
@@ -167,7 +168,7 @@ fn publish<T: PartialEq>(watch: &watch::Sender<T>, value: T) {
 /// openraft, and what it is started with.
 #[derive(Debug)]
 struct OpenRaft {
-    node: u64,
+    node: NodeId,
     raft: openraft::Raft<TypeConfig, StateMachine>,
     snapshots: Snapshots,
     written: WrittenSnapshot,
@@ -179,7 +180,7 @@ impl Consensus for OpenRaft {
         self.raft.run();
     }
 
-    fn node(&self) -> u64 {
+    fn node(&self) -> NodeId {
         self.node
     }
 
@@ -222,7 +223,10 @@ impl Consensus for OpenRaft {
         })
     }
 
-    fn initialize(&self, members: BTreeMap<u64, MemberNode>) -> BoxFuture<'_, Result<(), String>> {
+    fn initialize(
+        &self,
+        members: BTreeMap<NodeId, MemberNode>,
+    ) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async move { self.raft.initialize(members).await.map_err(text) })
     }
 
@@ -234,7 +238,7 @@ impl Consensus for OpenRaft {
         })
     }
 
-    fn transfer_to(&self, node: u64) -> BoxFuture<'_, bool> {
+    fn transfer_to(&self, node: NodeId) -> BoxFuture<'_, bool> {
         Box::pin(async move { self.raft.trigger().transfer_leader(node).await.is_ok() })
     }
 
@@ -321,11 +325,11 @@ impl Consensus for OpenRaft {
 
 fn view_of(metrics: &RaftMetrics<TypeConfig>) -> RaftView {
     let followers = metrics.replication.as_ref().map(|replication| {
-        let silent_for = |node: &u64| {
+        let silent_for = |node: &NodeId| {
             let answered_at = metrics.heartbeat.as_ref()?.get(node).copied().flatten();
             answered_at.map(|at| at.elapsed())
         };
-        let follower = |(node, matching): (&u64, &Option<_>)| {
+        let follower = |(node, matching): (&NodeId, &Option<_>)| {
             let matching = matching.as_ref().map(|matching: &LogId| LogIndex(matching.index));
             (*node, Follower { matching, silent_for: silent_for(node) })
         };

@@ -23,7 +23,7 @@ use super::codec;
 use super::state_machine::FileSnapshot;
 use super::types::{TypeConfig, Vote};
 use crate::consensus::MemberNode;
-use crate::node_id::server_of;
+use crate::node_id::NodeId;
 use crate::peer::{
     CallError, Lane, Links, RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER, SNAPSHOT_STALL_TIMEOUT,
 };
@@ -66,7 +66,7 @@ impl PeerSignals {
 /// Makes openraft's clients.
 #[derive(Clone, Debug)]
 pub(super) struct Network {
-    pub node: u64,
+    pub node: NodeId,
     pub snapshots: Snapshots,
     pub links: Arc<Links>,
     pub signals: Arc<PeerSignals>,
@@ -74,7 +74,7 @@ pub(super) struct Network {
 }
 
 impl Network {
-    fn client(&self, target: u64, member: &MemberNode, lane: Lane) -> PeerClient {
+    fn client(&self, target: NodeId, member: &MemberNode, lane: Lane) -> PeerClient {
         self.links.learn(target, &member.address, !member.line.is_empty());
         PeerClient { target, lane, network: self.clone() }
     }
@@ -83,15 +83,15 @@ impl Network {
 impl RaftNetworkFactory<TypeConfig> for Network {
     type Network = PeerClient;
 
-    async fn new_client(&mut self, target: u64, member: &MemberNode) -> PeerClient {
+    async fn new_client(&mut self, target: NodeId, member: &MemberNode) -> PeerClient {
         self.client(target, member, Lane::Append)
     }
 
-    async fn new_heartbeat_client(&mut self, target: u64, member: &MemberNode) -> PeerClient {
+    async fn new_heartbeat_client(&mut self, target: NodeId, member: &MemberNode) -> PeerClient {
         self.client(target, member, Lane::Control)
     }
 
-    async fn new_snapshot_client(&mut self, target: u64, member: &MemberNode) -> PeerClient {
+    async fn new_snapshot_client(&mut self, target: NodeId, member: &MemberNode) -> PeerClient {
         self.client(target, member, Lane::Snapshot)
     }
 }
@@ -99,7 +99,7 @@ impl RaftNetworkFactory<TypeConfig> for Network {
 /// One peer, as openraft calls it.
 #[derive(Clone, Debug)]
 pub(super) struct PeerClient {
-    target: u64,
+    target: NodeId,
     /// The lane of appends; votes always take the control lane.
     lane: Lane,
     network: Network,
@@ -167,7 +167,7 @@ impl PeerClient {
         end.put_u64(reader.summary().map_or(0, |summary| summary.digest));
         let mut answer =
             self.call(call(RpcKind::SnapshotEnd), end.freeze(), SNAPSHOT_STALL_TIMEOUT).await?;
-        let server = server_of(self.target);
+        let server = self.target.server();
         if answer.0 == SNAPSHOT_DAMAGED {
             let error = io::Error::other(format!("server {server} cannot read it"));
             self.network.snapshots.is_damaged(name, &error);

@@ -16,13 +16,14 @@ use super::types::{
     LogId, SnapshotMeta, StoredMembership, TypeConfig, log_id, position_of, term_of,
 };
 use crate::consensus::{Applier, MemberNode, Term};
+use crate::node_id::NodeId;
 use crate::snapshots::{Snapshots, StateSnapshot};
 
 /// The most entries that are handed over at once. Clients have their turn in between.
 const ENTRIES_PER_LOCK: usize = 64;
 
 pub(super) type FileSnapshot =
-    Snapshot<alias::CommittedLeaderIdOf<TypeConfig>, u64, MemberNode, SnapshotReader>;
+    Snapshot<alias::CommittedLeaderIdOf<TypeConfig>, NodeId, MemberNode, SnapshotReader>;
 
 /// A snapshot that is written, until openraft takes it over. Clones are the same place.
 #[derive(Clone, Debug, Default)]

@@ -17,7 +17,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tokio::sync::watch;
 use zoolet_storage::{LogIndex, LogPosition, Wal};
 
-use crate::node_id::server_of;
+use crate::node_id::NodeId;
 use crate::wire::Reader;
 
 /// The number of the last entries whose digests are kept.
@@ -209,7 +209,7 @@ pub(super) struct Divergence {
 struct Compared {
     /// Counts the states that snapshots have replaced.
     generation: u64,
-    with: BTreeMap<u64, Comparison>,
+    with: BTreeMap<NodeId, Comparison>,
 }
 
 /// What is asked of the others.
@@ -235,7 +235,7 @@ pub(super) struct Findings {
     /// Whether this server has stopped serving, because no majority can agree with it.
     pub diverged: bool,
     /// The voters whose state differs from this server's.
-    pub differing: Vec<u64>,
+    pub differing: Vec<NodeId>,
     /// Whether a majority agrees with this server, so that it is the others that are wrong.
     pub confirmed: bool,
     /// The last entry after which a majority was seen to agree with this server.
@@ -286,7 +286,7 @@ impl Divergence {
     /// replaced the state since `generation`.
     pub(super) fn compare(
         &self,
-        peer: u64,
+        peer: NodeId,
         generation: u64,
         ours: Checkpoint,
         known: CheckpointAnswer,
@@ -307,12 +307,12 @@ impl Divergence {
     }
 
     /// What is known, if these are the voters.
-    pub(super) fn findings(&self, server: u64, voters: &[u64]) -> Findings {
+    pub(super) fn findings(&self, server: NodeId, voters: &[NodeId]) -> Findings {
         let compared = self.compared();
-        let of = |voter: &u64| compared.with.get(voter).copied().unwrap_or_default();
+        let of = |voter: &NodeId| compared.with.get(voter).copied().unwrap_or_default();
         let majority = voters.len() / 2 + 1;
         let others = voters.iter().filter(|voter| **voter != server);
-        let differing: Vec<u64> =
+        let differing: Vec<NodeId> =
             others.clone().filter(|voter| of(voter).differed.is_some()).copied().collect();
         let first = differing.iter().filter_map(|voter| of(voter).differed).min();
         let own = usize::from(voters.contains(&server));
@@ -333,7 +333,7 @@ impl Divergence {
     }
 
     /// Draws the conclusions, and reports what is new.
-    pub(super) fn conclude(&self, server: u64, voters: &[u64]) {
+    pub(super) fn conclude(&self, server: NodeId, voters: &[NodeId]) {
         if voters.is_empty() {
             return;
         }
@@ -348,7 +348,7 @@ impl Divergence {
         if !is_relevant || self.is_found() {
             return;
         }
-        let differing: Vec<u64> = findings.differing.iter().copied().map(server_of).collect();
+        let differing: Vec<u64> = findings.differing.iter().copied().map(NodeId::server).collect();
         let first = self.compared().with.values().filter_map(|compared| compared.differed).min();
         let first = first.map(|first| first.0);
         if findings.diverged {
@@ -402,10 +402,10 @@ mod tests {
         divergence.restart(Some(position(1, 12)), 8);
         for &ours in &asked {
             let known = CheckpointAnswer::State { term: 1, digest: 9 };
-            divergence.compare(2, generation, ours, known);
-            divergence.compare(3, generation, ours, known);
+            divergence.compare(NodeId(2), generation, ours, known);
+            divergence.compare(NodeId(3), generation, ours, known);
         }
-        let findings = divergence.findings(1, &[1, 2, 3]);
+        let findings = divergence.findings(NodeId(1), &[1, 2, 3].map(NodeId));
         assert!(findings.differing.is_empty() && !findings.diverged, "{findings:?}");
     }
 
@@ -424,9 +424,9 @@ mod tests {
             assert_eq!(known.agrees(ours), agrees, "{known:?}");
         }
         let divergence = Divergence::new(1);
-        divergence.compare(2, 0, ours, CheckpointAnswer::Term(4));
-        divergence.compare(3, 0, ours, CheckpointAnswer::State { term: 4, digest: 7 });
-        assert!(divergence.findings(1, &[1, 2, 3]).diverged);
+        divergence.compare(NodeId(2), 0, ours, CheckpointAnswer::Term(4));
+        divergence.compare(NodeId(3), 0, ours, CheckpointAnswer::State { term: 4, digest: 7 });
+        assert!(divergence.findings(NodeId(1), &[1, 2, 3].map(NodeId)).diverged);
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::proposer::Proposer;
 use super::{Opened, boot};
 use crate::config::StartMode;
 use crate::consensus::{MemberNode, Membership};
-use crate::node_id::{new_directory, new_founding, node_id};
+use crate::node_id::{NodeId, new_directory, new_founding};
 use crate::raft;
 use crate::snapshots::Snapshots;
 
@@ -138,7 +138,7 @@ fn force_membership(
     identity: Identity,
 ) -> Result<(), JoinError> {
     let Some(last) = wal.state().last else { return Ok(()) };
-    let node = node_id(identity.server_id, identity.directory_id);
+    let node = NodeId::new(identity.server_id, identity.directory_id);
     let own = options.members.iter().find(|member| member.server == options.server);
     let address = own.map(|own| own.address.clone()).unwrap_or_default();
     let members = BTreeMap::from([(node, MemberNode { address, line: String::new() })]);

@@ -22,7 +22,7 @@ use super::machine::Machine;
 use super::reconfig::Reconfigurer;
 use super::touches::{decode_sessions, encode_sessions};
 use crate::consensus::{Append, LaterAnswer, LeaderVote};
-use crate::node_id::{directory_of, node_id};
+use crate::node_id::NodeId;
 use crate::peer::{Answer, Call, PeerIdentity, RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER, Service};
 use crate::raft::{PeerSignals, append_refusal, founding_of, last_of};
 use crate::snapshots::{ReceiveError, Snapshots};
@@ -121,7 +121,7 @@ impl RpcServer {
                 self.agreement.called_by(&call.from);
                 let mut out = BytesMut::new();
                 out.put_u64(self.identity.founding());
-                out.put_u64(directory_of(self.identity.node()));
+                out.put_u64(self.identity.node().directory());
                 Answer::Now(out.freeze())
             }
             RpcKind::Found => {
@@ -178,7 +178,7 @@ impl RpcServer {
     }
 
     /// Returns the index of the last committed membership if the node is not in it.
-    fn removed_at(&self, node: u64) -> Option<LogIndex> {
+    fn removed_at(&self, node: NodeId) -> Option<LogIndex> {
         let membership = self.handle.view().membership;
         let at = membership.index();
         let is_removed = at <= self.applied_index()
@@ -194,7 +194,7 @@ impl RpcServer {
         is_pre_vote: bool,
     ) -> io::Result<LaterAnswer> {
         // It may have missed that it was removed, and would ask for votes for ever.
-        let removed_at = self.removed_at(node_id(from.server, from.directory));
+        let removed_at = self.removed_at(NodeId::new(from.server, from.directory));
         let voted = self.handle.vote(body, is_pre_vote)?;
         Ok(Box::pin(async move {
             let mut answer = BytesMut::from(voted.await?);

@@ -12,7 +12,7 @@ use super::handle::{EntrySizes, RaftHandle};
 use super::members::is_outsider;
 use crate::consensus::Follower;
 use crate::fatal::Fatal;
-use crate::node_id::server_of;
+use crate::node_id::NodeId;
 use crate::snapshots::Snapshots;
 
 /// The status of a server in its ensemble.
@@ -97,10 +97,10 @@ impl Status {
         let heard_within = *heard_within;
         let view = handle.view();
         let membership = &view.membership;
-        let voters: Vec<u64> = membership.voters().into_iter().collect();
-        let peer = |node: &u64| {
+        let voters: Vec<NodeId> = membership.voters().into_iter().collect();
+        let peer = |node: &NodeId| {
             let Follower { matching, silent_for } = view.follower(*node);
-            let (server, is_voter) = (server_of(*node), voters.contains(node));
+            let (server, is_voter) = (node.server(), voters.contains(node));
             let is_heard = silent_for.is_some_and(|silent_for| silent_for < heard_within);
             PeerStatus {
                 server,
@@ -115,7 +115,7 @@ impl Status {
         let others = members.map(|(node, _)| node);
         Self {
             term: view.term.0,
-            leader: view.leader.map(server_of),
+            leader: view.leader.map(NodeId::server),
             role,
             is_voter: voters.contains(&handle.node()),
             last_log: view.last_log,
@@ -124,7 +124,7 @@ impl Status {
             snapshot: snapshots.current().map(|current| current.name().index),
             purged: view.purged,
             diverged,
-            differing: differing.into_iter().map(server_of).collect(),
+            differing: differing.into_iter().map(NodeId::server).collect(),
             agreed,
             peers: others.filter(|node| **node != handle.node()).map(peer).collect(),
             led_for: handle.led_for(),

@@ -14,6 +14,7 @@ use zoolet_storage::{
 };
 
 use crate::consensus::Applier;
+use crate::node_id::NodeId;
 use crate::raft::log_store::LogStore;
 use crate::raft::state_machine::{StateMachine, WrittenSnapshot};
 use crate::raft::testing::blank_entry;
@@ -44,6 +45,13 @@ impl Applier for EmptyState {
 
 fn position(term: u64, index: u64) -> LogPosition {
     LogPosition { term, node: 0, index: LogIndex(index) }
+}
+
+/// openraft's suite counts its nodes.
+impl From<u64> for NodeId {
+    fn from(id: u64) -> Self {
+        Self(id)
+    }
 }
 
 #[derive(Debug)]

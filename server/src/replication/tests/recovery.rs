@@ -13,7 +13,7 @@ use zoolet_storage::{
 use super::cluster::{check, left_behind};
 use super::ensemble::Ensemble;
 use crate::consensus::{MemberNode, Membership};
-use crate::node_id::node_id;
+use crate::node_id::NodeId;
 use crate::raft::membership_entry;
 use crate::raft::testing::{blank_entry, saved_vote, snapshot_head};
 use crate::replication::{JoinError, open};
@@ -27,7 +27,7 @@ fn position(term: u64, index: u64) -> LogPosition {
 
 fn server_1_alone() -> Membership {
     let member = MemberNode { address: "127.0.0.1:1".to_owned(), line: String::new() };
-    let node = node_id(1, DIRECTORY);
+    let node = NodeId::new(1, DIRECTORY);
     Membership {
         position: Some(position(1, 0)),
         configs: vec![BTreeSet::from([node])],
@@ -110,7 +110,7 @@ async fn entries_that_a_received_snapshot_replaces_do_not_outlive_a_crash() {
     let (wal, _) =
         Wal::open(Arc::clone(&shared), &directory.wal_path(), WalOptions::default()).unwrap();
     fill(&wal, 20);
-    wal.save_vote(saved_vote(3, 1), Box::new(drop)).unwrap();
+    wal.save_vote(saved_vote(3, NodeId(1)), Box::new(drop)).unwrap();
     drop(wal);
     let store = SnapshotStore::open(shared, &directory.snapshot_path()).unwrap();
     let head = snapshot_head(Some(position(2, 10)), server_1_alone());
