@@ -287,7 +287,12 @@ impl RpcServer {
         let (reader, staged) = match receiving.await.map_err(io::Error::other)? {
             Ok(received) => received,
             Err(error) => {
-                tracing::warn!(%error, ?name, "a received snapshot cannot be used: it is deleted");
+                tracing::warn!(
+                    %error,
+                    term = name.term,
+                    index = name.index.0,
+                    "a received snapshot cannot be used: it is deleted"
+                );
                 return Ok(Answer::Now(match error {
                     ReceiveError::Content(_) => Bytes::from_static(SNAPSHOT_DAMAGED),
                     ReceiveError::Own(_) => Bytes::from_static(SNAPSHOT_LATER),
