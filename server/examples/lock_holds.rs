@@ -16,8 +16,8 @@ use zoolet_jute::{
 };
 use zoolet_replica::state::State;
 use zoolet_replica::{
-    Batch, Boot, Command, ConnectionId, Input, Op, Options, Origin, Policy, Replica, Role,
-    ServerId, Term,
+    Batch, Boot, Command, ConnectionId, Input, Op, Options, Origin, Policy, ProposalNumber,
+    Replica, Role, ServerId, Term,
 };
 use zoolet_server::internals::{FlowLimits, Host, Outbox, Proposals, RealClock, Received};
 
@@ -79,9 +79,9 @@ impl Bench {
             let commands = ops.iter().map(|(session, op)| {
                 self.last.set(self.last.get() + 1);
                 Command {
-                    number: self.last.get(),
+                    number: ProposalNumber(self.last.get()),
                     session: *session,
-                    attachment: 0,
+                    attachment: ProposalNumber::NONE,
                     cxid: Xid(0),
                     policy: Policy::default(),
                     identities: Arc::from([]),

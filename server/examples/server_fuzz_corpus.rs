@@ -10,7 +10,9 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes};
 use zoolet_jute::{Decode, Id, OpCode, Request, RequestHeader, SessionId, Xid};
 use zoolet_replica::state::State;
-use zoolet_replica::{Batch, Boot, Command, Op, Origin, Policy, ServerId, Stamp, Term};
+use zoolet_replica::{
+    Batch, Boot, Command, Op, Origin, Policy, ProposalNumber, ServerId, Stamp, Term,
+};
 
 const SESSION: SessionId = SessionId(0x0100_0000_0000_0001);
 const ORIGIN: Origin = Origin { server: ServerId(1), boot: Boot(1), stream: 1 };
@@ -87,9 +89,9 @@ fn batch(ops: Vec<Op>) -> Batch {
     let identities: Arc<[Id]> = Arc::new([Id::new("ip", "::1")]);
     let policy = Policy { extended_types: true, reconfig: true, ..Policy::default() };
     let commands = ops.into_iter().zip(1..).map(|(op, number)| Command {
-        number,
+        number: ProposalNumber(number),
         session: SESSION,
-        attachment: 1,
+        attachment: ProposalNumber(1),
         cxid: Xid(1),
         policy,
         identities: Arc::clone(&identities),

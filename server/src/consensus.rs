@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
-use zoolet_storage::{LogPosition, SnapshotReader};
+use zoolet_storage::{LogIndex, LogPosition, SnapshotReader};
 
 pub(crate) use zoolet_replica::Term;
 
+use crate::node_id::NodeId;
 use crate::snapshots::{Chunks, Staged, StateSnapshot};
 use crate::transport::BoxFuture;
 use crate::wire::Reader;
@@ -32,27 +33,27 @@ pub(crate) struct Membership {
     /// The entry that it is written in; `None` before the first.
     pub position: Option<LogPosition>,
     /// The voters: one set, or two while one turns into the other.
-    pub configs: Vec<BTreeSet<u64>>,
-    pub nodes: BTreeMap<u64, MemberNode>,
+    pub configs: Vec<BTreeSet<NodeId>>,
+    pub nodes: BTreeMap<NodeId, MemberNode>,
 }
 
 impl Membership {
     /// Returns all that have a vote, in the old set or in the new one.
-    pub(crate) fn voters(&self) -> BTreeSet<u64> {
+    pub(crate) fn voters(&self) -> BTreeSet<NodeId> {
         self.configs.iter().flatten().copied().collect()
     }
 
-    pub(crate) fn is_voter(&self, node: u64) -> bool {
+    pub(crate) fn is_voter(&self, node: NodeId) -> bool {
         self.configs.iter().any(|voters| voters.contains(&node))
     }
 
-    pub(crate) fn node(&self, node: u64) -> Option<&MemberNode> {
+    pub(crate) fn node(&self, node: NodeId) -> Option<&MemberNode> {
         self.nodes.get(&node)
     }
 
-    /// Returns the index of the entry that it is written in, zero before the first.
-    pub(crate) fn index(&self) -> u64 {
-        self.position.map_or(0, |position| position.index)
+    /// Returns the index of the entry that it is written in; `None` before the first.
+    pub(crate) fn index(&self) -> Option<LogIndex> {
+        self.position.map(|position| position.index)
     }
 }
 
@@ -60,12 +61,12 @@ impl Membership {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum MembershipChange {
     /// Adds nodes without a vote; those that are there stay as they are.
-    AddNodes(BTreeMap<u64, MemberNode>),
+    AddNodes(BTreeMap<NodeId, MemberNode>),
     /// Adds nodes without a vote, or changes what the membership says about them.
-    SetNodes(BTreeMap<u64, MemberNode>),
-    RemoveNodes(BTreeSet<u64>),
+    SetNodes(BTreeMap<NodeId, MemberNode>),
+    RemoveNodes(BTreeSet<NodeId>),
     /// Makes these the voters. Those that were stay nodes.
-    ReplaceAllVoters(BTreeSet<u64>),
+    ReplaceAllVoters(BTreeSet<NodeId>),
     /// Several changes at once.
     Batch(Vec<Self>),
 }
@@ -74,7 +75,7 @@ pub(crate) enum MembershipChange {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Leadership {
     /// The leader's node.
-    pub leader: u64,
+    pub leader: NodeId,
     pub term: Term,
 }
 
@@ -82,7 +83,7 @@ pub(crate) struct Leadership {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Follower {
     /// The index up to which its log is known to match.
-    pub matching: Option<u64>,
+    pub matching: Option<LogIndex>,
     /// The time since the last message that it has answered was sent.
     pub silent_for: Option<Duration>,
 }
@@ -92,23 +93,23 @@ pub(crate) struct Follower {
 pub(crate) struct RaftView {
     pub term: Term,
     /// The leader's node.
-    pub leader: Option<u64>,
+    pub leader: Option<NodeId>,
     pub membership: Membership,
-    /// Log indices: the last entry, the last that is committed, and up to where it was purged.
-    pub last_log: Option<u64>,
-    pub committed: Option<u64>,
-    pub purged: Option<u64>,
+    /// The last entry, the last that is committed, and up to where it was purged.
+    pub last_log: Option<LogIndex>,
+    pub committed: Option<LogIndex>,
+    pub purged: Option<LogIndex>,
     /// Up to where the newest snapshot goes.
     pub snapshot: Option<LogPosition>,
     /// As leader: the time since the last message that a majority has answered was sent.
     pub quorum_silent_for: Option<Duration>,
     /// As leader: the other servers by their nodes; `None` if this server does not lead.
-    pub followers: Option<BTreeMap<u64, Follower>>,
+    pub followers: Option<BTreeMap<NodeId, Follower>>,
 }
 
 impl RaftView {
     /// Returns what this server, as leader, knows of a node.
-    pub(crate) fn follower(&self, node: u64) -> Follower {
+    pub(crate) fn follower(&self, node: NodeId) -> Follower {
         let followers = self.followers.as_ref();
         followers.and_then(|all| all.get(&node)).copied().unwrap_or_default()
     }
@@ -144,14 +145,18 @@ impl Debug for Append {
 pub(crate) struct LeaderVote {
     pub term: Term,
     /// The leader's node.
-    pub leader: u64,
+    pub leader: NodeId,
     /// Whether a majority has voted for it.
     pub is_committed: bool,
 }
 
 impl LeaderVote {
     pub(crate) fn read(body: &mut Reader) -> io::Result<Self> {
-        Ok(Self { term: Term(body.u64()?), leader: body.u64()?, is_committed: body.u8()? != 0 })
+        Ok(Self {
+            term: Term(body.u64()?),
+            leader: NodeId(body.u64()?),
+            is_committed: body.u8()? != 0,
+        })
     }
 }
 
@@ -162,7 +167,7 @@ pub(crate) trait Consensus: Debug + Send + Sync + 'static {
     fn run(&self);
 
     /// Returns this server's id in the membership.
-    fn node(&self) -> u64;
+    fn node(&self) -> NodeId;
 
     fn view(&self) -> RaftView;
 
@@ -187,22 +192,25 @@ pub(crate) trait Consensus: Debug + Send + Sync + 'static {
 
     /// As leader: an index up to which everything is that was committed before the call. `None`
     /// when this server does not lead, or cannot show that it does.
-    fn read_index(&self) -> BoxFuture<'_, Option<u64>>;
+    fn read_index(&self) -> BoxFuture<'_, Option<LogIndex>>;
 
     /// Writes the first entry of the log: the membership of a new ensemble.
-    fn initialize(&self, members: BTreeMap<u64, MemberNode>) -> BoxFuture<'_, Result<(), String>>;
+    fn initialize(
+        &self,
+        members: BTreeMap<NodeId, MemberNode>,
+    ) -> BoxFuture<'_, Result<(), String>>;
 
     /// As leader, changes the membership. Returns when the change is committed.
     fn change_membership(&self, change: MembershipChange) -> BoxFuture<'_, Result<(), String>>;
 
     /// As leader, asks a voter to begin an election at once. False if the consensus has ended.
-    fn transfer_to(&self, node: u64) -> BoxFuture<'_, bool>;
+    fn transfer_to(&self, node: NodeId) -> BoxFuture<'_, bool>;
 
     /// Takes a snapshot and keeps it.
     fn take_snapshot(&self) -> BoxFuture<'_, io::Result<()>>;
 
     /// Removes the entries up to an index that a snapshot has.
-    fn purge(&self, through: u64) -> BoxFuture<'_, Result<(), String>>;
+    fn purge(&self, through: LogIndex) -> BoxFuture<'_, Result<(), String>>;
 
     /// Whether this server begins elections.
     fn allow_elections(&self, allowed: bool);
@@ -234,7 +242,7 @@ pub(crate) trait Applier: Debug + Send + Sync + 'static {
     fn apply(&self, batches: Vec<(Term, Bytes)>, last: LogPosition);
 
     /// Whether all servers stop applying behind this entry for a moment, to compare their states.
-    fn is_checkpoint(&self, index: u64) -> bool;
+    fn is_checkpoint(&self, index: LogIndex) -> bool;
 
     /// Returns the state, to be written while entries go on being applied.
     fn capture(&self) -> StateSnapshot;

@@ -37,6 +37,7 @@ mod host;
 mod metrics;
 mod net;
 mod node;
+mod node_id;
 mod outbox;
 mod peer;
 mod process;

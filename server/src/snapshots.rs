@@ -8,7 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use thiserror::Error;
-use zoolet_storage::{SnapshotName, SnapshotReader, SnapshotStore, SnapshotWriter, StorageError};
+use zoolet_storage::{
+    LogIndex, SnapshotName, SnapshotReader, SnapshotStore, SnapshotWriter, StorageError,
+};
 
 use crate::process::drop_elsewhere;
 
@@ -117,7 +119,7 @@ impl Snapshots {
     }
 
     /// The log index of the oldest snapshot that is kept: the log behind it is kept as well.
-    pub(crate) fn oldest_index(&self) -> io::Result<Option<u64>> {
+    pub(crate) fn oldest_index(&self) -> io::Result<Option<LogIndex>> {
         let current = self.current().map(|current| current.name());
         let oldest = self.store.list()?.last().map(|oldest| oldest.name);
         Ok(current.zip(oldest).map(|(current, oldest)| oldest.index.min(current.index)))
@@ -159,7 +161,7 @@ impl Snapshots {
     /// Writes a state at a place of the log, which counts from then on. Blocks.
     pub(crate) fn write(
         &self,
-        (term, index): (u64, u64),
+        (term, index): (u64, LogIndex),
         meta: &Bytes,
         state: StateSnapshot,
     ) -> io::Result<SnapshotReader> {
@@ -249,7 +251,7 @@ mod tests {
         let store =
             SnapshotStore::open(Arc::new(MemoryDisk::new()), Path::new("snapshots")).unwrap();
         let snapshots = Snapshots::new(store.clone(), 3, None, Arc::default());
-        let name = SnapshotName { term: 1, index: 7, zxid: 7 };
+        let name = SnapshotName { term: 1, index: LogIndex(7), zxid: 7 };
         let mut writer = store.create(name, &Bytes::from_static(b"meta")).unwrap();
         writer.write(b"state").unwrap();
         let state = Arc::new(());

@@ -10,7 +10,7 @@ use zoolet_jute::{Decode, DecodeError, Encode, Id, OpCode, Request, SessionId, X
 
 use super::level::FeatureLevel;
 use super::size;
-use crate::{Boot, ServerId, Term};
+use crate::{Boot, ProposalNumber, ServerId, Term};
 
 /// The first byte of a batch: the version of its format.
 const BATCH_VERSION: u8 = 2;
@@ -52,7 +52,7 @@ pub struct BatchHead {
     /// Who proposed it.
     pub origin: Origin,
     /// The number of its first command.
-    pub first: u64,
+    pub first: ProposalNumber,
     /// How many there are.
     pub count: u64,
 }
@@ -71,13 +71,13 @@ pub struct Stamp {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Command {
     /// Its number among all that the server has proposed since its start, from 1.
-    pub number: u64,
+    pub number: ProposalNumber,
     /// The session that asked; [`SessionId::NONE`] for what the leader itself decides.
     pub session: SessionId,
     /// The number of the command with which the connection began or resumed the session, among
-    /// those of the same start; its own number for such a command, zero for what the leader itself
-    /// decides. A write has an effect only while its session has this attachment.
-    pub attachment: u64,
+    /// those of the same start; its own number for such a command, [`ProposalNumber::NONE`] for
+    /// what the leader itself decides. A write has an effect only while its session has this attachment.
+    pub attachment: ProposalNumber,
     /// The xid of the request.
     pub cxid: Xid,
     /// The switches of the proposer's configuration.
@@ -165,7 +165,7 @@ impl Batch {
         out.put_u64(self.origin.boot.0);
         out.put_u64(self.origin.stream);
         out.put_i64(self.now_ms);
-        out.put_u64(self.commands.first().map_or(0, |command| command.number));
+        out.put_u64(self.commands.first().map_or(0, |command| command.number.0));
         out.put_u32(u32::try_from(self.commands.len()).expect("a batch is bounded"));
         let mut previous: Option<&Arc<[Id]>> = None;
         for command in &self.commands {
@@ -188,7 +188,7 @@ impl Batch {
         let mut commands: Vec<Command> = Vec::new();
         for offset in 0..count {
             let previous = commands.last().map(|command| &command.identities);
-            let number = first.wrapping_add(offset);
+            let number = ProposalNumber(first.0.wrapping_add(offset));
             let command = Command::decode(number, previous, &mut input)?;
             commands.push(command);
         }
@@ -222,7 +222,7 @@ fn decode_head(input: &mut Bytes) -> Result<(BatchHead, i64), DecodeError> {
         stream: get_u64(input, "batch.stream")?,
     };
     let now_ms = i64::decode(input, "batch.now_ms")?;
-    let first = get_u64(input, "batch.first")?;
+    let first = ProposalNumber(get_u64(input, "batch.first")?);
     let count = u64::from(get_u32(input, "batch.count")?);
     Ok((BatchHead { origin, first, count }, now_ms))
 }
@@ -274,7 +274,7 @@ impl Command {
 
     fn encode(&self, previous: Option<&Arc<[Id]>>, out: &mut BytesMut) {
         self.session.encode(out);
-        out.put_u64(self.attachment);
+        out.put_u64(self.attachment.0);
         self.cxid.encode(out);
         out.put_u8(self.policy.bits());
         // Neighbors mostly come from the same place: the same identities are written once.
@@ -287,12 +287,12 @@ impl Command {
     }
 
     fn decode(
-        number: u64,
+        number: ProposalNumber,
         previous: Option<&Arc<[Id]>>,
         input: &mut Bytes,
     ) -> Result<Self, DecodeError> {
         let session = SessionId::decode(input, "command.session")?;
-        let attachment = get_u64(input, "command.attachment")?;
+        let attachment = ProposalNumber(get_u64(input, "command.attachment")?);
         let cxid = Xid::decode(input, "command.cxid")?;
         let policy = Policy::from_bits(get_u8(input, "command.policy")?);
         let identities = match (get_u8(input, "command.identities")?, previous) {

@@ -14,7 +14,7 @@ use super::level::FeatureLevel;
 use super::session::{InFlight, ReplyTo};
 use super::state::{LongReply, QuotaExceeded, State};
 use super::written::Written;
-use crate::{Boot, Term};
+use crate::{Boot, ProposalNumber, Term};
 
 /// One client connection of this server, numbered from 1 since its start.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -59,7 +59,7 @@ pub enum Input {
     /// Proposals whose outcome is unknown: all unanswered ones up to this number.
     Lost {
         /// The last of them.
-        through: u64,
+        through: ProposalNumber,
     },
     /// Everything is applied that was committed before this server started, and it goes on under a
     /// number that no earlier start has had. If that is another number than before, what it has

@@ -43,7 +43,7 @@ pub use entry::DecodedEntry;
 pub use input::{BadRequest, ConnectionId, Input, Output, Role};
 pub use level::{FeatureLevel, Levels};
 pub use now::Now;
-pub use numbers::{Boot, ServerId, Term};
+pub use numbers::{Boot, ProposalNumber, ServerId, Term};
 pub use options::{DigestAlgorithm, Options, ticker_period_ms};
 pub use report::{ConnectionReport, SessionReport, WatchedPaths};
 pub use session::{InFlight, ReplyTo};
@@ -222,7 +222,7 @@ impl Replica {
     }
 
     /// The number of the last command that was proposed.
-    pub fn last_proposed(&self) -> u64 {
+    pub fn last_proposed(&self) -> ProposalNumber {
         self.proposals.last()
     }
 

@@ -12,7 +12,7 @@ use zoolet_jute::{ErrorCode, Reply, Zxid};
 
 use super::session::Expiry;
 use super::state::{Change, State, Step};
-use super::{Command, ConnectionId, Origin, Output, Replica, Stamp};
+use super::{Command, ConnectionId, Origin, Output, ProposalNumber, Replica, Stamp};
 
 /// The work of one step, in units of about a microsecond.
 const STEP_WORK: usize = 1000;
@@ -40,7 +40,7 @@ pub(super) struct Applying {
 /// A command that is half done.
 #[derive(Debug)]
 pub(super) struct Current {
-    pub(super) number: u64,
+    pub(super) number: ProposalNumber,
     /// The last transaction before it.
     before: Zxid,
     /// What has become of sessions.

@@ -7,7 +7,7 @@ use zoolet_jute::{Id, SessionId, Xid};
 
 use super::session::first_session;
 use super::{Command, ConnectionId, Op, Output, Replica};
-use crate::Boot;
+use crate::{Boot, ProposalNumber};
 
 /// Who waits for a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,7 +39,7 @@ pub(crate) struct CommandDraft {
     pub(crate) session: SessionId,
     /// The connection's; see [`Command::attachment`]. A command that begins or resumes a session
     /// gets its own number instead.
-    pub(crate) attachment: u64,
+    pub(crate) attachment: ProposalNumber,
     /// The xid of the request.
     pub(crate) cxid: Xid,
     /// Whom the connection had proved to be when the request was received.
@@ -51,7 +51,13 @@ pub(crate) struct CommandDraft {
 impl CommandDraft {
     /// What the leader decides by itself.
     pub(crate) fn own(session: SessionId, op: Op) -> Self {
-        Self { session, attachment: 0, cxid: Xid(0), identities: Arc::from([]), op }
+        Self {
+            session,
+            attachment: ProposalNumber::NONE,
+            cxid: Xid(0),
+            identities: Arc::from([]),
+            op,
+        }
     }
 }
 
@@ -60,14 +66,14 @@ impl CommandDraft {
 pub(crate) struct OpenProposals {
     waiting: VecDeque<ProposalOwner>,
     /// The number of the front.
-    first: u64,
+    first: ProposalNumber,
     // Invariant: how many in `waiting` are the leader's own.
     background: usize,
 }
 
 impl OpenProposals {
     pub(crate) const fn new() -> Self {
-        Self { waiting: VecDeque::new(), first: 1, background: 0 }
+        Self { waiting: VecDeque::new(), first: ProposalNumber(1), background: 0 }
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -80,11 +86,11 @@ impl OpenProposals {
     }
 
     /// The number of the last one.
-    pub(crate) fn last(&self) -> u64 {
-        (self.first + self.waiting.len() as u64).saturating_sub(1)
+    pub(crate) fn last(&self) -> ProposalNumber {
+        ProposalNumber((self.first.0 + self.waiting.len() as u64).saturating_sub(1))
     }
 
-    pub(crate) fn push(&mut self, waiting: ProposalOwner) -> u64 {
+    pub(crate) fn push(&mut self, waiting: ProposalOwner) -> ProposalNumber {
         self.background += usize::from(waiting.is_background());
         self.waiting.push_back(waiting);
         self.last()
@@ -98,8 +104,8 @@ impl OpenProposals {
     }
 
     /// The connection that waits for a command.
-    pub(crate) fn connection_of(&self, number: u64) -> Option<ConnectionId> {
-        let place = usize::try_from(number.checked_sub(self.first)?).ok()?;
+    pub(crate) fn connection_of(&self, number: ProposalNumber) -> Option<ConnectionId> {
+        let place = usize::try_from(number.0.checked_sub(self.first.0)?).ok()?;
         match self.waiting.get(place)? {
             ProposalOwner::Connection(connection) | ProposalOwner::Resume { connection, .. } => {
                 Some(*connection)
@@ -112,7 +118,10 @@ impl OpenProposals {
     }
 
     /// Takes the front, with its number, if that is at most this one.
-    pub(crate) fn pop_through(&mut self, number: u64) -> Option<(u64, ProposalOwner)> {
+    pub(crate) fn pop_through(
+        &mut self,
+        number: ProposalNumber,
+    ) -> Option<(ProposalNumber, ProposalOwner)> {
         if self.first > number {
             return None;
         }
@@ -121,8 +130,8 @@ impl OpenProposals {
         invariant!(own <= left, "{own} of the {left} proposals from {first} on are the leader's");
         invariant!(own > 0 || !waiting.is_background(), "proposal {first} was not counted");
         self.background -= usize::from(waiting.is_background());
-        self.first += 1;
-        Some((self.first - 1, waiting))
+        self.first.0 += 1;
+        Some((first, waiting))
     }
 }
 
@@ -139,7 +148,7 @@ impl Replica {
         waiting: ProposalOwner,
         draft: CommandDraft,
         out: &mut Vec<Output>,
-    ) -> u64 {
+    ) -> ProposalNumber {
         let number = self.proposals.push(waiting);
         let CommandDraft { session, attachment, cxid, identities, op } = draft;
         let attachment = if op.attaches() { number } else { attachment };
@@ -149,7 +158,7 @@ impl Replica {
         number
     }
 
-    pub(crate) fn on_lost(&mut self, through: u64, out: &mut Vec<Output>) {
+    pub(crate) fn on_lost(&mut self, through: ProposalNumber, out: &mut Vec<Output>) {
         while let Some((_, waiting)) = self.proposals.pop_through(through) {
             self.lose(waiting, out);
         }
@@ -161,7 +170,7 @@ impl Replica {
         if boot == self.options.boot {
             return;
         }
-        self.on_lost(u64::MAX, out);
+        self.on_lost(self.proposals.last(), out);
         self.close_all(out);
         self.options.boot = boot;
         self.session_next = first_session(&self.options);

@@ -74,7 +74,7 @@ mod tests {
     };
 
     use super::*;
-    use crate::{Batch, Command, FeatureLevel, Op, Origin, Policy};
+    use crate::{Batch, Command, FeatureLevel, Op, Origin, Policy, ProposalNumber};
 
     fn requests() -> Vec<Request> {
         let acl = vec![
@@ -136,9 +136,9 @@ mod tests {
         let identities: Arc<[Id]> = Arc::from([Id::new("ip", "::1"), Id::new("digest", "a:b")]);
         for op in requests().into_iter().map(Op::Write).chain(other) {
             let command = Command {
-                number: 1,
+                number: ProposalNumber(1),
                 session: SessionId(1),
-                attachment: 0,
+                attachment: ProposalNumber::NONE,
                 cxid: Xid(1),
                 policy: Policy::default(),
                 identities: Arc::clone(&identities),

@@ -3,7 +3,7 @@
 
 use zoolet_jute::SessionId;
 use zoolet_replica::state::Admitted;
-use zoolet_replica::{Boot, Input, Levels};
+use zoolet_replica::{Boot, Input, Levels, ProposalNumber};
 
 use super::Host;
 
@@ -15,7 +15,7 @@ impl Host {
 
     /// This server goes on under a number of a start that no earlier one has had. If that is another
     /// number than before, its commands so far are lost. Returns the number of the last of them.
-    pub fn started(&self, boot: Boot) -> u64 {
+    pub fn started(&self, boot: Boot) -> ProposalNumber {
         self.locked(|inner, now| {
             self.take_input(inner, now, Input::Started { boot });
             inner.replica.last_proposed()

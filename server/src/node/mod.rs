@@ -18,7 +18,7 @@ use tokio::time::{MissedTickBehavior, interval, timeout};
 use tracing::{info, warn};
 use zoolet_jute::{Id, SessionId};
 use zoolet_replica::state::{Admitted, DIGEST_VERSION, RestoreError, State};
-use zoolet_replica::{Boot, Input, Levels, Replica, Role, Term};
+use zoolet_replica::{Boot, Input, Levels, ProposalNumber, Replica, Role, Term};
 use zoolet_storage::{Disk, RealDisk, StorageError};
 
 use self::client_address::Configured;
@@ -231,7 +231,7 @@ impl Machine for HostMachine {
         self.0.admitted()
     }
 
-    fn started(&self, boot: Boot) -> u64 {
+    fn started(&self, boot: Boot) -> ProposalNumber {
         self.0.started(boot)
     }
 

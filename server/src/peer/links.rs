@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::node_id::{directory_of, server_of};
 use super::{Lane, Link, LinkOptions, Reach, Target};
+use crate::node_id::NodeId;
 
 /// How long a link for snapshots may be silent: the receiver may take that long to install one.
 pub(crate) const SNAPSHOT_STALL_TIMEOUT: Duration = Duration::from_mins(5);
@@ -27,7 +27,7 @@ struct LinkTable {
     /// change has moved listens at the old place as well, until it is restarted.
     addresses: BTreeMap<u64, Vec<String>>,
     /// By node.
-    links: BTreeMap<(u64, Lane), Arc<Link>>,
+    links: BTreeMap<(NodeId, Lane), Arc<Link>>,
     /// To whichever directory a server has, by the numbers of the servers.
     questions: BTreeMap<u64, Arc<Link>>,
     reaches: BTreeMap<u64, Arc<Reach>>,
@@ -47,12 +47,12 @@ impl Links {
 
     /// Returns the link to a node; `None` if the address of its server is not known. It carries
     /// nothing to another directory of that server.
-    pub(crate) fn to(&self, node: u64, lane: Lane) -> Option<Arc<Link>> {
+    pub(crate) fn to(&self, node: NodeId, lane: Lane) -> Option<Arc<Link>> {
         let mut known = self.lock();
         if let Some(link) = known.links.get(&(node, lane)) {
             return Some(Arc::clone(link));
         }
-        let target = Target { server: server_of(node), directory: Some(directory_of(node)) };
+        let target = Target { server: node.server(), directory: Some(node.directory()) };
         let link = self.open(&mut known, target, lane)?;
         known.links.insert((node, lane), Arc::clone(&link));
         Some(link)
@@ -92,8 +92,8 @@ impl Links {
 
     /// Notes the address of a node in the log's membership. It is used if the configuration has none,
     /// or if the ensemble was changed since the configuration was written.
-    pub(crate) fn learn(&self, node: u64, address: &str, is_changed: bool) {
-        let server = server_of(node);
+    pub(crate) fn learn(&self, node: NodeId, address: &str, is_changed: bool) {
+        let server = node.server();
         let mut known = self.lock();
         let addresses = known.addresses.entry(server).or_default();
         let is_known = addresses.first().is_some_and(|first| first == address);
@@ -104,13 +104,13 @@ impl Links {
         addresses.insert(0, address.to_owned());
         addresses.truncate(ADDRESSES_MAX);
         // A caller that has a link still ends its calls on it.
-        known.links.retain(|(node, _), _| server_of(*node) != server);
+        known.links.retain(|(node, _), _| node.server() != server);
         known.questions.remove(&server);
     }
 
     /// Drops a link that does not answer: the next call opens another one. That of snapshots
     /// may be silent for minutes, and a dead one would stay as long.
-    pub(crate) fn give_up(&self, node: u64, lane: Lane) {
+    pub(crate) fn give_up(&self, node: NodeId, lane: Lane) {
         let mut known = self.lock();
         known.links.remove(&(node, lane));
     }
@@ -158,10 +158,10 @@ mod tests {
         };
         let addresses = BTreeMap::from([(2, "127.0.0.1:1".to_owned())]);
         let links = Links::new(template, addresses);
-        let to = |lane| links.to(2, lane).unwrap();
+        let to = |lane| links.to(NodeId(2), lane).unwrap();
         let (first, other) = (to(Lane::Snapshot), to(Lane::Append));
         assert!(Arc::ptr_eq(&first, &to(Lane::Snapshot)));
-        links.give_up(2, Lane::Snapshot);
+        links.give_up(NodeId(2), Lane::Snapshot);
         assert!(!Arc::ptr_eq(&first, &to(Lane::Snapshot)));
         assert!(Arc::ptr_eq(&other, &to(Lane::Append)));
     }

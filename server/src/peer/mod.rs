@@ -15,7 +15,6 @@ mod frame;
 mod handshake;
 mod link;
 mod links;
-pub(crate) mod node_id;
 mod port;
 mod reach;
 mod refusals;

@@ -11,22 +11,23 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use crate::consensus::{Membership, Term};
+use crate::node_id::NodeId;
 
 /// By node: the term of the last append that it has accepted from this server, and when that append
 /// was sent.
 #[derive(Debug, Default)]
-pub(super) struct Acks(Mutex<BTreeMap<u64, (Term, Instant)>>);
+pub(super) struct Acks(Mutex<BTreeMap<NodeId, (Term, Instant)>>);
 
 impl Acks {
     /// Notes that a node has accepted an append of `term` that was sent at `sent_at`.
-    pub(super) fn note(&self, node: u64, term: Term, sent_at: Instant) {
+    pub(super) fn note(&self, node: NodeId, term: Term, sent_at: Instant) {
         let mut acks = self.lock();
         let last = acks.entry(node).or_insert((term, sent_at));
         *last = (*last).max((term, sent_at));
     }
 
     /// Returns the time since the last append of `term` was sent that the node has accepted.
-    pub(super) fn silent_for(&self, now: Instant, node: u64, term: Term) -> Option<Duration> {
+    pub(super) fn silent_for(&self, now: Instant, node: NodeId, term: Term) -> Option<Duration> {
         let acks = self.lock();
         let (_, sent_at) = acks.get(&node).filter(|(accepted, _)| *accepted == term)?;
         Some(now.saturating_duration_since(*sent_at))
@@ -37,11 +38,11 @@ impl Acks {
     pub(super) fn quorum_silent_for(
         &self,
         now: Instant,
-        leader: u64,
+        leader: NodeId,
         term: Term,
         membership: &Membership,
     ) -> Option<Duration> {
-        let silent_for = |voters: &BTreeSet<u64>| {
+        let silent_for = |voters: &BTreeSet<NodeId>| {
             let mut times: Vec<_> = voters
                 .iter()
                 .filter_map(|voter| match *voter == leader {
@@ -56,7 +57,7 @@ impl Acks {
         times?.into_iter().max()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<u64, (Term, Instant)>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<NodeId, (Term, Instant)>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -65,8 +66,13 @@ impl Acks {
 mod tests {
     use super::*;
 
+    fn node(server: u64) -> NodeId {
+        NodeId::new(server, 0)
+    }
+
     fn membership(configs: &[&[u64]]) -> Membership {
-        let configs = configs.iter().map(|voters| voters.iter().copied().collect()).collect();
+        let configs =
+            configs.iter().map(|voters| voters.iter().copied().map(node).collect()).collect();
         Membership { configs, ..Membership::default() }
     }
 
@@ -77,14 +83,14 @@ mod tests {
         let (acks, term, start) = (Acks::default(), Term(7), Instant::now());
         let now = start + 100 * MS;
         let silent =
-            |configs: &[&[u64]]| acks.quorum_silent_for(now, 1, term, &membership(configs));
+            |configs: &[&[u64]]| acks.quorum_silent_for(now, node(1), term, &membership(configs));
         assert_eq!(silent(&[&[1]]), Some(Duration::ZERO), "a leader alone is its majority");
         assert_eq!(silent(&[&[1, 2, 3]]), None);
-        acks.note(2, term, start + 40 * MS);
-        acks.note(2, term, start + 10 * MS);
+        acks.note(node(2), term, start + 40 * MS);
+        acks.note(node(2), term, start + 10 * MS);
         assert_eq!(silent(&[&[1, 2, 3]]), Some(60 * MS), "an older one does not count");
         assert_eq!(silent(&[&[1, 2, 3, 4]]), None, "two of four are not enough");
-        acks.note(3, term, start + 30 * MS);
+        acks.note(node(3), term, start + 30 * MS);
         assert_eq!(silent(&[&[1, 2, 3, 4]]), Some(70 * MS));
         assert_eq!(silent(&[&[1, 2, 3], &[1, 3, 4]]), Some(70 * MS), "a majority of both sets");
         assert_eq!(silent(&[&[1, 2, 3], &[1, 4, 5]]), None);
@@ -94,11 +100,11 @@ mod tests {
     #[test]
     fn another_term_does_not_count() {
         let (acks, start) = (Acks::default(), Instant::now());
-        let silent = |node, term| acks.silent_for(start + 5 * MS, node, Term(term));
-        acks.note(2, Term(7), start);
+        let silent = |server, term| acks.silent_for(start + 5 * MS, node(server), Term(term));
+        acks.note(node(2), Term(7), start);
         assert_eq!(silent(2, 8), None);
-        acks.note(2, Term(8), start);
-        acks.note(2, Term(7), start + MS);
+        acks.note(node(2), Term(8), start);
+        acks.note(node(2), Term(7), start + MS);
         assert_eq!(silent(2, 8), Some(5 * MS));
         assert_eq!(silent(3, 8), None);
     }

@@ -12,7 +12,7 @@ use openraft::metrics::RaftMetrics;
 use openraft::{Config, ReadPolicy, Snapshot, SnapshotPolicy};
 use tokio::sync::watch;
 use tokio::time::Instant;
-use zoolet_storage::{LogPosition, SnapshotReader, Wal};
+use zoolet_storage::{LogIndex, LogPosition, SnapshotReader, Wal};
 
 use super::acks::Acks;
 use super::codec::{self, meta_of};
@@ -26,6 +26,7 @@ use crate::consensus::{
     MembershipChange, ProposalOutcome, RaftView, Term,
 };
 use crate::fatal::Fatal;
+use crate::node_id::NodeId;
 use crate::peer::Links;
 use crate::snapshots::Snapshots;
 use crate::transport::BoxFuture;
@@ -70,7 +71,7 @@ impl RaftConfig {
 #[derive(Debug)]
 pub(crate) struct RaftParts {
     /// This server's id in the membership.
-    pub node: u64,
+    pub node: NodeId,
     pub wal: Arc<Wal>,
     pub snapshots: Snapshots,
     pub applier: Arc<dyn Applier>,
@@ -179,7 +180,7 @@ fn publish<T: PartialEq>(watch: &watch::Sender<T>, value: T) {
 /// openraft, and what it is started with.
 #[derive(Debug)]
 struct OpenRaft {
-    node: u64,
+    node: NodeId,
     raft: openraft::Raft<TypeConfig, StateMachine>,
     snapshots: Snapshots,
     written: WrittenSnapshot,
@@ -192,7 +193,7 @@ impl Consensus for OpenRaft {
         self.raft.run();
     }
 
-    fn node(&self) -> u64 {
+    fn node(&self) -> NodeId {
         self.node
     }
 
@@ -228,14 +229,17 @@ impl Consensus for OpenRaft {
         })
     }
 
-    fn read_index(&self) -> BoxFuture<'_, Option<u64>> {
+    fn read_index(&self) -> BoxFuture<'_, Option<LogIndex>> {
         Box::pin(async move {
             let linearizer = self.raft.get_read_linearizer(ReadPolicy::ReadIndex).await.ok()?;
-            Some(linearizer.read_log_id().index())
+            Some(LogIndex(linearizer.read_log_id().index()))
         })
     }
 
-    fn initialize(&self, members: BTreeMap<u64, MemberNode>) -> BoxFuture<'_, Result<(), String>> {
+    fn initialize(
+        &self,
+        members: BTreeMap<NodeId, MemberNode>,
+    ) -> BoxFuture<'_, Result<(), String>> {
         Box::pin(async move { self.raft.initialize(members).await.map_err(text) })
     }
 
@@ -247,7 +251,7 @@ impl Consensus for OpenRaft {
         })
     }
 
-    fn transfer_to(&self, node: u64) -> BoxFuture<'_, bool> {
+    fn transfer_to(&self, node: NodeId) -> BoxFuture<'_, bool> {
         Box::pin(async move { self.raft.trigger().transfer_leader(node).await.is_ok() })
     }
 
@@ -265,8 +269,8 @@ impl Consensus for OpenRaft {
         })
     }
 
-    fn purge(&self, through: u64) -> BoxFuture<'_, Result<(), String>> {
-        Box::pin(async move { self.raft.trigger().purge_log(through).await.map_err(text) })
+    fn purge(&self, through: LogIndex) -> BoxFuture<'_, Result<(), String>> {
+        Box::pin(async move { self.raft.trigger().purge_log(through.0).await.map_err(text) })
     }
 
     fn allow_elections(&self, allowed: bool) {
@@ -333,8 +337,8 @@ impl OpenRaft {
         let (now, term) = (Instant::now(), Term(metrics.current_term));
         let membership = plain_membership(&metrics.membership_config);
         let followers = metrics.replication.as_ref().map(|replication| {
-            let follower = |(node, matching): (&u64, &Option<_>)| {
-                let matching = matching.as_ref().map(|matching: &LogId| matching.index);
+            let follower = |(node, matching): (&NodeId, &Option<_>)| {
+                let matching = matching.as_ref().map(|matching: &LogId| LogIndex(matching.index));
                 (*node, Follower { matching, silent_for: self.acks.silent_for(now, *node, term) })
             };
             replication.iter().map(follower).collect()
@@ -343,9 +347,9 @@ impl OpenRaft {
         RaftView {
             term,
             leader: metrics.current_leader,
-            last_log: metrics.last_log_index,
-            committed: metrics.cluster_committed.as_ref().map(|last| last.index),
-            purged: metrics.purged.as_ref().map(|last| last.index),
+            last_log: metrics.last_log_index.map(LogIndex),
+            committed: metrics.cluster_committed.as_ref().map(|last| LogIndex(last.index)),
+            purged: metrics.purged.as_ref().map(|last| LogIndex(last.index)),
             snapshot: metrics.snapshot.as_ref().map(position_of),
             quorum_silent_for: leads
                 .then(|| self.acks.quorum_silent_for(now, self.node, term, &membership))

@@ -19,6 +19,7 @@ use super::types::{
     log_id, position_of, raft_membership, term_of,
 };
 use crate::consensus::{LeaderVote, MemberNode, Membership};
+use crate::node_id::NodeId;
 use crate::wire::{Reader, malformed, put_bytes, put_length};
 
 /// The version of what is written to the disk.
@@ -59,14 +60,14 @@ impl Reader {
         for _ in 0..self.u8()? {
             let mut voters = BTreeSet::new();
             for _ in 0..self.u32()? {
-                voters.insert(self.u64()?);
+                voters.insert(NodeId(self.u64()?));
             }
             configs.push(voters);
         }
         let mut members = BTreeMap::new();
         for _ in 0..self.u32()? {
-            let (server, address) = (self.u64()?, self.string()?);
-            members.insert(server, member(&address));
+            let (node, address) = (NodeId(self.u64()?), self.string()?);
+            members.insert(node, member(&address));
         }
         raft_membership(configs, members)
     }
@@ -110,7 +111,7 @@ impl Reader {
     }
 
     pub(super) fn transfer_request(&mut self) -> io::Result<TransferLeaderRequest<TypeConfig>> {
-        let (from, to, last) = (self.vote()?, self.u64()?, self.log_id()?);
+        let (from, to, last) = (self.vote()?, NodeId(self.u64()?), self.log_id()?);
         Ok(TransferLeaderRequest::new(from, to, last))
     }
 
@@ -161,7 +162,7 @@ pub(super) fn decode_entry(log_id: LogId, kind: u8, body: Bytes) -> io::Result<L
 }
 
 /// The kind and the body of an entry.
-pub(super) fn encode_payload(payload: &EntryPayload<Body, u64, MemberNode>) -> (u8, Bytes) {
+pub(super) fn encode_payload(payload: &EntryPayload<Body, NodeId, MemberNode>) -> (u8, Bytes) {
     match payload {
         EntryPayload::Blank => (kind::BLANK, Bytes::new()),
         EntryPayload::Normal(body) => (kind::BATCH, body.0.clone()),
@@ -176,7 +177,7 @@ pub(super) fn encode_payload(payload: &EntryPayload<Body, u64, MemberNode>) -> (
 
 pub(super) fn put_vote(out: &mut BytesMut, vote: &Vote) {
     out.put_u64(vote.leader_id.term);
-    out.put_u64(vote.leader_id.voted_for);
+    out.put_u64(vote.leader_id.voted_for.0);
     out.put_u8(u8::from(vote.committed));
 }
 
@@ -194,12 +195,12 @@ fn put_membership(out: &mut BytesMut, membership: &RaftMembership) {
     for voters in configs {
         put_length(out, voters.len());
         for voter in voters {
-            out.put_u64(*voter);
+            out.put_u64(voter.0);
         }
     }
     put_length(out, membership.nodes().count());
-    for (server, member) in membership.nodes() {
-        out.put_u64(*server);
+    for (node, member) in membership.nodes() {
+        out.put_u64(node.0);
         put_bytes(out, member_text(member).as_bytes());
     }
 }
@@ -289,7 +290,7 @@ pub(super) fn encode_vote_response(response: &VoteResponse<TypeConfig>) -> Bytes
 pub(super) fn encode_transfer_request(request: &TransferLeaderRequest<TypeConfig>) -> Bytes {
     let mut out = BytesMut::new();
     put_vote(&mut out, request.from_leader());
-    out.put_u64(*request.to_node_id());
+    out.put_u64(request.to_node_id().0);
     put_log_id(&mut out, request.last_log_id());
     out.freeze()
 }

@@ -9,7 +9,7 @@ use openraft::storage::{IOFlushed, LogState, RaftLogStorage};
 use openraft::{OptionalSend, RaftLogReader};
 use tokio::sync::oneshot;
 use tokio::task::{spawn_blocking, yield_now};
-use zoolet_storage::{Entry, OnDurable, StorageError, Wal};
+use zoolet_storage::{Entry, LogIndex, OnDurable, StorageError, Wal};
 
 use super::codec;
 use super::types::{LogEntry, LogId, TypeConfig, Vote, log_id_of, position_of};
@@ -28,7 +28,12 @@ impl LogStore {
         Self { wal }
     }
 
-    async fn read(&self, start: u64, end: u64, bytes_max: usize) -> io::Result<Vec<LogEntry>> {
+    async fn read(
+        &self,
+        start: LogIndex,
+        end: LogIndex,
+        bytes_max: usize,
+    ) -> io::Result<Vec<LogEntry>> {
         if start >= end {
             return Ok(Vec::new());
         }
@@ -72,10 +77,11 @@ impl RaftLogReader<TypeConfig> for LogStore {
             Bound::Unbounded => u64::MAX,
         };
         let there = self.wal.state().entries;
-        self.read(start.max(there.start), end.min(there.end), usize::MAX).await
+        self.read(LogIndex(start).max(there.start), LogIndex(end).min(there.end), usize::MAX).await
     }
 
     async fn limited_get_log_entries(&mut self, start: u64, end: u64) -> io::Result<Vec<LogEntry>> {
+        let (start, end) = (LogIndex(start), LogIndex(end));
         let there = self.wal.state().entries;
         if start < there.start && !planted!("purged-entries-are-skipped") {
             // What follows a hole would be taken for what fills it.
@@ -147,7 +153,7 @@ impl RaftLogStorage<TypeConfig> for LogStore {
 
     async fn truncate_after(&mut self, last: Option<LogId>) -> io::Result<()> {
         let there = self.wal.state().entries;
-        let from = last.map_or(0, |last| last.index.saturating_add(1)).max(there.start);
+        let from = LogIndex(last.map_or(0, |last| last.index.saturating_add(1))).max(there.start);
         if from >= there.end || planted!("truncated-entries-stay") {
             return Ok(());
         }

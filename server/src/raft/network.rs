@@ -19,7 +19,7 @@ use openraft::raft::{
 use openraft::{OptionalSend, RPCTypes, RaftNetworkFactory, RaftNetworkV2};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, timeout};
-use zoolet_storage::{SnapshotReader, StorageError};
+use zoolet_storage::{LogIndex, SnapshotReader, StorageError};
 
 use super::acks::Acks;
 use super::codec;
@@ -27,7 +27,7 @@ use super::signals::PeerSignals;
 use super::state_machine::FileSnapshot;
 use super::types::{LogId, TypeConfig, Vote};
 use crate::consensus::{MemberNode, Term};
-use crate::peer::node_id::server_of;
+use crate::node_id::NodeId;
 use crate::peer::{
     CallError, Lane, Links, RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER, SNAPSHOT_STALL_TIMEOUT,
     Urgency,
@@ -45,7 +45,7 @@ const APPENDS_IN_FLIGHT_MAX: usize = 4;
 /// Makes openraft's clients.
 #[derive(Clone, Debug)]
 pub(super) struct Network {
-    pub node: u64,
+    pub node: NodeId,
     pub snapshots: Snapshots,
     pub links: Arc<Links>,
     pub signals: Arc<PeerSignals>,
@@ -54,7 +54,7 @@ pub(super) struct Network {
 }
 
 impl Network {
-    fn client(&self, target: u64, member: &MemberNode, lane: Lane) -> PeerClient {
+    fn client(&self, target: NodeId, member: &MemberNode, lane: Lane) -> PeerClient {
         self.links.learn(target, &member.address, !member.line.is_empty());
         PeerClient { target, lane, network: self.clone() }
     }
@@ -63,15 +63,15 @@ impl Network {
 impl RaftNetworkFactory<TypeConfig> for Network {
     type Network = PeerClient;
 
-    async fn new_client(&mut self, target: u64, member: &MemberNode) -> PeerClient {
+    async fn new_client(&mut self, target: NodeId, member: &MemberNode) -> PeerClient {
         self.client(target, member, Lane::Append)
     }
 
-    async fn new_heartbeat_client(&mut self, target: u64, member: &MemberNode) -> PeerClient {
+    async fn new_heartbeat_client(&mut self, target: NodeId, member: &MemberNode) -> PeerClient {
         self.client(target, member, Lane::Control)
     }
 
-    async fn new_snapshot_client(&mut self, target: u64, member: &MemberNode) -> PeerClient {
+    async fn new_snapshot_client(&mut self, target: NodeId, member: &MemberNode) -> PeerClient {
         self.client(target, member, Lane::Snapshot)
     }
 }
@@ -79,7 +79,7 @@ impl RaftNetworkFactory<TypeConfig> for Network {
 /// One peer, as openraft calls it.
 #[derive(Clone, Debug)]
 pub(super) struct PeerClient {
-    target: u64,
+    target: NodeId,
     /// The lane of appends; votes always take the control lane.
     lane: Lane,
     network: Network,
@@ -191,7 +191,7 @@ impl PeerClient {
 
     /// Reads the end of the answer to a vote request.
     fn note_removal(&self, answer: &mut Reader) {
-        self.network.signals.note_removal(answer.u64().unwrap_or(0));
+        self.network.signals.note_removal(LogIndex(answer.u64().unwrap_or(0)));
     }
 
     async fn send_snapshot(
@@ -205,7 +205,7 @@ impl PeerClient {
         let mut begin = BytesMut::new();
         codec::put_vote(&mut begin, &vote);
         begin.put_u64(name.term);
-        begin.put_u64(name.index);
+        begin.put_u64(name.index.0);
         begin.put_u64(name.zxid);
         put_bytes(&mut begin, reader.meta());
         self.call(call(RpcKind::SnapshotBegin), begin.freeze(), CHUNK_TIMEOUT).await?;
@@ -224,7 +224,7 @@ impl PeerClient {
         end.put_u64(reader.summary().map_or(0, |summary| summary.digest));
         let mut answer =
             self.call(call(RpcKind::SnapshotEnd), end.freeze(), SNAPSHOT_STALL_TIMEOUT).await?;
-        let server = server_of(self.target);
+        let server = self.target.server();
         if answer.0 == SNAPSHOT_DAMAGED {
             let error = io::Error::other(format!("server {server} cannot read it"));
             self.network.snapshots.is_damaged(name, &error);

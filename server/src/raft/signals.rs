@@ -6,6 +6,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
+use zoolet_storage::LogIndex;
+
+use crate::node_id::NodeId;
 
 /// How long a proposal takes to be committed, mostly.
 const PROPOSAL_TIME: Duration = Duration::from_millis(20);
@@ -21,7 +24,7 @@ pub(crate) struct PeerSignals {
     /// none. Answers to vote requests carry it.
     removed_at: AtomicU64,
     /// When nodes have last proposed something to this server.
-    proposed_at: Mutex<BTreeMap<u64, Instant>>,
+    proposed_at: Mutex<BTreeMap<NodeId, Instant>>,
 }
 
 impl PeerSignals {
@@ -35,28 +38,28 @@ impl PeerSignals {
     }
 
     /// Notes that a node proposes something to this server, so that its clients wait for a commit.
-    pub(crate) fn note_proposal(&self, node: u64) {
+    pub(crate) fn note_proposal(&self, node: NodeId) {
         self.proposals().insert(node, Instant::now());
     }
 
     /// Returns whether a node's clients may wait for a commit.
-    pub(super) fn has_proposed(&self, node: u64) -> bool {
+    pub(super) fn has_proposed(&self, node: NodeId) -> bool {
         let proposed_at = self.proposals().get(&node).copied();
         proposed_at.is_some_and(|at| at.elapsed() < PROPOSAL_TIME)
     }
 
-    fn proposals(&self) -> MutexGuard<'_, BTreeMap<u64, Instant>> {
+    fn proposals(&self) -> MutexGuard<'_, BTreeMap<NodeId, Instant>> {
         self.proposed_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that the membership at this index is without this server.
-    pub(crate) fn note_removal(&self, index: u64) {
-        self.removed_at.fetch_max(index, Ordering::Relaxed);
+    pub(crate) fn note_removal(&self, index: LogIndex) {
+        self.removed_at.fetch_max(index.0, Ordering::Relaxed);
     }
 
-    /// Returns the index of the last membership without this server that others have reported;
-    /// zero for none.
-    pub(crate) fn removed_at(&self) -> u64 {
-        self.removed_at.load(Ordering::Relaxed)
+    /// Returns the index of the last membership without this server that others have reported.
+    pub(crate) fn removed_at(&self) -> Option<LogIndex> {
+        let index = self.removed_at.load(Ordering::Relaxed);
+        (index > 0).then_some(LogIndex(index))
     }
 }

@@ -9,7 +9,7 @@ use openraft::storage::{EntryResponder, RaftStateMachine};
 use openraft::type_config::alias;
 use openraft::{EntryPayload, OptionalSend, RaftSnapshotBuilder, Snapshot};
 use tokio::task::spawn_blocking;
-use zoolet_storage::{SnapshotReader, caught_now, panicked};
+use zoolet_storage::{LogIndex, SnapshotReader, caught_now, panicked};
 
 use super::codec::{self, meta_of};
 use super::types::{
@@ -17,13 +17,14 @@ use super::types::{
 };
 use crate::consensus::{Applier, MemberNode, Term};
 use crate::fatal::Fatal;
+use crate::node_id::NodeId;
 use crate::snapshots::{Snapshots, StateSnapshot};
 
 /// The most entries that are handed over at once. Clients have their turn in between.
 const ENTRIES_PER_LOCK: usize = 64;
 
 pub(super) type FileSnapshot =
-    Snapshot<alias::CommittedLeaderIdOf<TypeConfig>, u64, MemberNode, SnapshotReader>;
+    Snapshot<alias::CommittedLeaderIdOf<TypeConfig>, NodeId, MemberNode, SnapshotReader>;
 
 /// A snapshot that is written, until openraft takes it over. Clones are the same place.
 #[derive(Clone, Debug, Default)]
@@ -124,7 +125,7 @@ impl RaftStateMachine<TypeConfig> for StateMachine {
     {
         let mut items = Vec::new();
         while let Some(item) = entries.try_next().await? {
-            let is_checkpoint = self.applier.is_checkpoint(item.0.log_id.index);
+            let is_checkpoint = self.applier.is_checkpoint(LogIndex(item.0.log_id.index));
             items.push(item);
             if items.len() == ENTRIES_PER_LOCK || is_checkpoint {
                 self.apply_reporting(std::mem::take(&mut items))?;
@@ -186,7 +187,7 @@ impl Captured {
         let (snapshots, meta) = (snapshots.clone(), self.meta.clone());
         let writing = spawn_blocking(move || {
             let position = meta.last_log_id.unwrap_or_else(|| log_id(0, 0));
-            let at = (term_of(&position), position.index);
+            let at = (term_of(&position), LogIndex(position.index));
             let head = codec::encode_snapshot_meta(snapshots.founding(), &meta);
             snapshots.write(at, &head, self.state)
         });

@@ -8,10 +8,11 @@ use zoolet_storage::LogPosition;
 use super::codec;
 use super::types::{LogEntry, SnapshotMeta, StoredMembership, Vote, log_id_of, raft_membership};
 use crate::consensus::Membership;
+use crate::node_id::NodeId;
 
 /// Returns the message of a leader that sends one blank entry, or none, behind `previous`.
 pub(crate) fn append(
-    (term, leader): (u64, u64),
+    (term, leader): (u64, NodeId),
     previous: LogPosition,
     blank: Option<LogPosition>,
     committed: LogPosition,
@@ -27,13 +28,13 @@ pub(crate) fn append(
 }
 
 /// Returns the answer of a server that refuses its vote because it follows a leader.
-pub(crate) fn vote_refusal(term: u64, leader: u64) -> Bytes {
+pub(crate) fn vote_refusal(term: u64, leader: NodeId) -> Bytes {
     let refusal = VoteResponse::new(Vote::new_committed(term, leader), None, false);
     codec::encode_vote_response(&refusal)
 }
 
 /// Returns a vote as it is in the log.
-pub(crate) fn saved_vote(term: u64, leader: u64) -> Bytes {
+pub(crate) fn saved_vote(term: u64, leader: NodeId) -> Bytes {
     codec::encode_vote(&Vote::new_committed(term, leader))
 }
 

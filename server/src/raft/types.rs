@@ -8,9 +8,10 @@ use openraft::impls::{InlineBatch, leader_id_std};
 use openraft::raft::responder::Responder;
 use openraft::type_config::alias;
 use openraft::{AnyError, ChangeMembers, Entry, EntryPayload, RaftTypeConfig, TokioRuntime};
-use zoolet_storage::LogPosition;
+use zoolet_storage::{LogIndex, LogPosition};
 
 use crate::consensus::{MemberNode, Membership, MembershipChange};
+use crate::node_id::NodeId;
 use crate::wire::malformed;
 
 /// The body of a log entry: a batch of commands, in which nothing here looks.
@@ -36,10 +37,10 @@ pub(super) struct TypeConfig;
 impl RaftTypeConfig for TypeConfig {
     type D = Body;
     type R = ();
-    type NodeId = u64;
+    type NodeId = NodeId;
     type Node = MemberNode;
     type Term = u64;
-    type LeaderId = leader_id_std::LeaderId<u64, u64>;
+    type LeaderId = leader_id_std::LeaderId<u64, NodeId>;
     type Vote = openraft::Vote<Self::LeaderId>;
     type Payload = EntryPayload<Self::D, Self::NodeId, Self::Node>;
     type Entry = Entry<alias::CommittedLeaderIdOf<Self>, Self::Payload>;
@@ -67,7 +68,7 @@ impl<T: Send + 'static> Responder<TypeConfig, T> for Callback<T> {
 pub(super) type LogId = alias::LogIdOf<TypeConfig>;
 pub(super) type Vote = alias::VoteOf<TypeConfig>;
 pub(super) type LogEntry = alias::EntryOf<TypeConfig>;
-pub(super) type RaftMembership = openraft::Membership<u64, MemberNode>;
+pub(super) type RaftMembership = openraft::Membership<NodeId, MemberNode>;
 pub(super) type StoredMembership = alias::StoredMembershipOf<TypeConfig>;
 pub(super) type SnapshotMeta = alias::SnapshotMetaOf<TypeConfig>;
 
@@ -82,11 +83,11 @@ pub(super) fn term_of(log_id: &LogId) -> u64 {
 
 /// With one leader per term, the term says which leader it was.
 pub(super) fn position_of(log_id: &LogId) -> LogPosition {
-    LogPosition { term: term_of(log_id), node: 0, index: log_id.index }
+    LogPosition { term: term_of(log_id), node: 0, index: LogIndex(log_id.index) }
 }
 
 pub(super) fn log_id_of(position: LogPosition) -> LogId {
-    log_id(position.term, position.index)
+    log_id(position.term, position.index.0)
 }
 
 /// Returns a membership without openraft's types.
@@ -101,8 +102,8 @@ pub(super) fn plain_membership(stored: &StoredMembership) -> Membership {
 }
 
 pub(super) fn raft_membership(
-    configs: Vec<BTreeSet<u64>>,
-    nodes: BTreeMap<u64, MemberNode>,
+    configs: Vec<BTreeSet<NodeId>>,
+    nodes: BTreeMap<NodeId, MemberNode>,
 ) -> io::Result<RaftMembership> {
     if configs.is_empty() && nodes.is_empty() {
         return Ok(RaftMembership::default());
@@ -110,7 +111,7 @@ pub(super) fn raft_membership(
     RaftMembership::new(configs, nodes).map_err(|_| malformed("an impossible membership"))
 }
 
-impl From<MembershipChange> for ChangeMembers<u64, MemberNode> {
+impl From<MembershipChange> for ChangeMembers<NodeId, MemberNode> {
     fn from(change: MembershipChange) -> Self {
         match change {
             MembershipChange::AddNodes(nodes) => Self::AddNodes(nodes),

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use bytes::Bytes;
 use tokio::sync::watch;
 use zoolet_replica::Term;
-use zoolet_storage::LogPosition;
+use zoolet_storage::{LogIndex, LogPosition};
 
 use super::divergence::{Divergence, SPARSE_STEP};
 use super::machine::Machine;
@@ -89,8 +89,8 @@ impl Applier for MachineApplier {
         self.applied.send_replace(Some(last));
     }
 
-    fn is_checkpoint(&self, index: u64) -> bool {
-        index.is_multiple_of(SPARSE_STEP)
+    fn is_checkpoint(&self, index: LogIndex) -> bool {
+        index.0.is_multiple_of(SPARSE_STEP)
     }
 
     fn capture(&self) -> StateSnapshot {

@@ -23,7 +23,7 @@ use super::options::ConfiguredMember;
 use crate::config::StartMode;
 use crate::entropy::Entropy;
 use crate::fatal::Fatal;
-use crate::peer::node_id::{directory_of, new_founding, server_of};
+use crate::node_id::{NodeId, new_founding};
 use crate::peer::{Link, Links, PeerIdentity, RpcKind};
 use crate::wire::Reader;
 
@@ -152,7 +152,7 @@ impl Bootstrap {
         if self.start_mode == StartMode::ForceNew {
             let voters = self.voters().into_iter();
             let own = voters.filter(|(voter, _)| *voter == self.handle.server());
-            let directory = directory_of(self.handle.node());
+            let directory = self.handle.node().directory();
             let voters = own.map(|(voter, address)| (voter, (directory, address)));
             let founding = Founding { id: self.identity.founding(), voters: voters.collect() };
             self.initialize(0, &founding).await;
@@ -171,7 +171,7 @@ impl Bootstrap {
     /// majority is and the rest has had its time.
     async fn ask_around(&self, voters: &[u64]) -> Others {
         let ours = self.handle.server();
-        let mut known = BTreeMap::from([(ours, directory_of(self.handle.node()))]);
+        let mut known = BTreeMap::from([(ours, self.handle.node().directory())]);
         let (since, mut line_at) = (Instant::now(), Instant::now() + WAIT_LINE_PAUSE);
         loop {
             let unknown = voters.iter().copied().filter(|voter| !known.contains_key(voter));
@@ -343,7 +343,7 @@ impl Bootstrap {
             let answered: BTreeSet<u64> = answered.into_iter().map(|(server, _)| server).collect();
             let missing: Vec<u64> =
                 others.into_iter().filter(|server| !answered.contains(server)).collect();
-            let directory = format!("{:#018x}", directory_of(self.handle.node()));
+            let directory = format!("{:#018x}", self.handle.node().directory());
             tracing::warn!(
                 directory,
                 ?missing,
@@ -356,7 +356,7 @@ impl Bootstrap {
 
     fn warn_of_differences(&self) {
         let in_log = self.handle.view().membership.voters();
-        let in_log: BTreeSet<u64> = in_log.into_iter().map(server_of).collect();
+        let in_log: BTreeSet<u64> = in_log.into_iter().map(NodeId::server).collect();
         let configured: BTreeSet<u64> = self.voters().into_keys().collect();
         if !in_log.is_empty() && in_log != configured && !self.handle.is_ensemble_changed() {
             tracing::warn!(

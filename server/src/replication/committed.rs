@@ -6,7 +6,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::sync::watch;
-use zoolet_storage::{LogPosition, Wal};
+use zoolet_storage::{LogIndex, LogPosition, Wal};
 
 /// What was committed here.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) struct Committed {
 /// A peer has another entry in a place where this server has a committed one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Contradiction {
-    index: u64,
+    index: LogIndex,
     ours: u64,
     theirs: u64,
 }
@@ -49,7 +49,7 @@ impl Committed {
         let committed = state.committed.map(|last| (last.index, last.term));
         let through = applied.max(committed)?.0;
         let purged = state.purged.map(|last| (last.index, last.term));
-        let term_at = |index: u64| {
+        let term_at = |index: LogIndex| {
             let known = [applied, committed, purged].into_iter().flatten();
             let known = known.filter(|(at, _)| *at == index).map(|(_, term)| term).next();
             known.or_else(|| self.wal.position(index).map(|position| position.term))
@@ -70,7 +70,7 @@ impl Committed {
             let Contradiction { index, ours, theirs } = contradiction;
             tracing::error!(
                 peer,
-                index,
+                index = index.0,
                 ours,
                 theirs,
                 "a server sends an entry that contradicts a committed one: its log is refused, \

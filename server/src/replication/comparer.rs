@@ -7,6 +7,7 @@ use futures_util::future::join_all;
 
 use super::divergence::{Divergence, Questions, decode_answer, encode_questions};
 use super::handle::ConsensusHandle;
+use crate::node_id::NodeId;
 use crate::peer::{Lane, Links, RpcKind};
 use crate::wire::Reader;
 
@@ -23,7 +24,7 @@ impl Comparer {
     /// comparison.
     pub(super) async fn compare(&self, answer_timeout: Duration) {
         let Questions { generation, asked } = self.divergence.questions();
-        let voters: Vec<u64> = self.handle.view().membership.voters().into_iter().collect();
+        let voters: Vec<NodeId> = self.handle.view().membership.voters().into_iter().collect();
         let server = self.handle.node();
         let body = encode_questions(&asked);
         let others = voters.iter().filter(|voter| **voter != server && !asked.is_empty());

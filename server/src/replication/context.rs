@@ -34,7 +34,6 @@ use super::snapshot_scheduler::SnapshotScheduler;
 use super::supervisor::Supervisor;
 use super::{options, reconfig, status, sync, touches};
 use crate::fatal::Fatal;
-use crate::peer::node_id::directory_of;
 use crate::peer::{self, Lane, LinkOptions, Links, PeerPort, PeerPortOptions, Service};
 use crate::raft::PeerSignals;
 use crate::snapshots::Snapshots;
@@ -67,7 +66,7 @@ pub(super) fn reconfigurer(
 
 /// Returns who this server is to its peers. The founding is put in when a connection begins.
 fn peer_identity(options: &ReplicationOptions, identity: &DirectoryIdentity) -> peer::PeerIdentity {
-    let (server, directory) = (u64::from(options.server.0), directory_of(identity.node()));
+    let (server, directory) = (u64::from(options.server.0), identity.node().directory());
     peer::PeerIdentity { cluster: options.cluster_id, founding: 0, server, directory }
 }
 

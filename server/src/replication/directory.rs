@@ -8,7 +8,7 @@ use zoolet_storage::{Identity, StorageError};
 
 use super::blocking::blocking;
 use super::directories::Directories;
-use crate::peer::node_id::node_id;
+use crate::node_id::NodeId;
 
 /// The identity of this server's directory. Clones are the same directory.
 #[derive(Clone, Debug)]
@@ -39,9 +39,9 @@ impl DirectoryIdentity {
     }
 
     /// Returns this server's id in the log's membership.
-    pub(super) fn node(&self) -> u64 {
+    pub(super) fn node(&self) -> NodeId {
         let identity = self.shared.identity.lock().unwrap_or_else(PoisonError::into_inner);
-        node_id(identity.server_id, identity.directory_id)
+        NodeId::new(identity.server_id, identity.directory_id)
     }
 
     /// Returns the founding that this server belongs to; zero for none yet.

@@ -15,9 +15,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::{BufMut, Bytes, BytesMut};
 use tokio::sync::watch;
-use zoolet_storage::{LogPosition, Wal};
+use zoolet_storage::{LogIndex, LogPosition, Wal};
 
-use crate::peer::node_id::server_of;
+use crate::node_id::NodeId;
 use crate::wire::Reader;
 
 /// The number of the last entries whose digests are kept.
@@ -33,7 +33,7 @@ const QUESTION_MAX: usize = 8;
 /// The state after one entry.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Checkpoint {
-    index: u64,
+    index: LogIndex,
     term: u64,
     digest: u64,
 }
@@ -89,7 +89,7 @@ impl Checkpoints {
         let checkpoint = Checkpoint { index: at.index, term: at.term, digest };
         let mut kept = self.lock();
         push(&mut kept.recent, checkpoint, RECENT_MAX);
-        if at.index.is_multiple_of(SPARSE_STEP) {
+        if at.index.0.is_multiple_of(SPARSE_STEP) {
             push(&mut kept.sparse, checkpoint, SPARSE_MAX);
         }
     }
@@ -101,7 +101,7 @@ impl Checkpoints {
         }
     }
 
-    fn find(&self, index: u64) -> Option<Checkpoint> {
+    fn find(&self, index: LogIndex) -> Option<Checkpoint> {
         let kept = self.lock();
         let find = |list: &VecDeque<Checkpoint>| {
             let at = list.binary_search_by_key(&index, |checkpoint| checkpoint.index).ok()?;
@@ -132,14 +132,14 @@ pub(super) fn answer(
     mut body: Reader,
     divergence: &Divergence,
     wal: &Wal,
-    applied: u64,
+    applied: Option<LogIndex>,
 ) -> io::Result<Bytes> {
     let asked = body.u8()?;
     let mut out = BytesMut::new();
     out.put_u8(divergence.version);
     for _ in 0..usize::from(asked).min(QUESTION_MAX) {
-        let index = body.u64()?;
-        let in_log = || wal.position(index).filter(|_| index <= applied);
+        let index = LogIndex(body.u64()?);
+        let in_log = || wal.position(index).filter(|_| Some(index) <= applied);
         let known = match divergence.checkpoints.find(index) {
             Some(Checkpoint { term, digest, .. }) => CheckpointAnswer::State { term, digest },
             None => in_log().map_or(CheckpointAnswer::Nothing, |position| {
@@ -162,7 +162,7 @@ pub(super) fn encode_questions(asked: &[Checkpoint]) -> Bytes {
     let mut out = BytesMut::new();
     out.put_u8(u8::try_from(asked.len()).unwrap_or(u8::MAX));
     for checkpoint in asked {
-        out.put_u64(checkpoint.index);
+        out.put_u64(checkpoint.index.0);
     }
     out.freeze()
 }
@@ -209,7 +209,7 @@ pub(super) struct Divergence {
 struct Compared {
     /// Counts the states that snapshots have replaced.
     generation: u64,
-    with: BTreeMap<u64, Comparison>,
+    with: BTreeMap<NodeId, Comparison>,
 }
 
 /// What is asked of the others.
@@ -224,9 +224,9 @@ pub(super) struct Questions {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Comparison {
     /// The last entry after which the states were the same.
-    agreed: Option<u64>,
+    agreed: Option<LogIndex>,
     /// The first entry since then after which they were not.
-    differed: Option<u64>,
+    differed: Option<LogIndex>,
 }
 
 /// What the comparisons add up to.
@@ -235,11 +235,11 @@ pub(super) struct Findings {
     /// Whether this server has stopped serving, because no majority can agree with it.
     pub diverged: bool,
     /// The voters whose state differs from this server's.
-    pub differing: Vec<u64>,
+    pub differing: Vec<NodeId>,
     /// Whether a majority agrees with this server, so that it is the others that are wrong.
     pub confirmed: bool,
     /// The last entry after which a majority was seen to agree with this server.
-    pub agreed: Option<u64>,
+    pub agreed: Option<LogIndex>,
 }
 
 impl Divergence {
@@ -286,7 +286,7 @@ impl Divergence {
     /// replaced the state since `generation`.
     pub(super) fn compare(
         &self,
-        peer: u64,
+        peer: NodeId,
         generation: u64,
         ours: Checkpoint,
         known: CheckpointAnswer,
@@ -307,12 +307,12 @@ impl Divergence {
     }
 
     /// What is known, if these are the voters.
-    pub(super) fn findings(&self, server: u64, voters: &[u64]) -> Findings {
+    pub(super) fn findings(&self, server: NodeId, voters: &[NodeId]) -> Findings {
         let compared = self.compared();
-        let of = |voter: &u64| compared.with.get(voter).copied().unwrap_or_default();
+        let of = |voter: &NodeId| compared.with.get(voter).copied().unwrap_or_default();
         let majority = voters.len() / 2 + 1;
         let others = voters.iter().filter(|voter| **voter != server);
-        let differing: Vec<u64> =
+        let differing: Vec<NodeId> =
             others.clone().filter(|voter| of(voter).differed.is_some()).copied().collect();
         let first = differing.iter().filter_map(|voter| of(voter).differed).min();
         let own = usize::from(voters.contains(&server));
@@ -320,7 +320,7 @@ impl Divergence {
             let Comparison { agreed, differed } = of(voter);
             differed.is_none() && agreed.is_some() && agreed >= first
         });
-        let mut reached: Vec<Option<u64>> = others.map(|voter| of(voter).agreed).collect();
+        let mut reached: Vec<Option<LogIndex>> = others.map(|voter| of(voter).agreed).collect();
         reached.sort_unstable();
         let needed = majority - own;
         let agreed = reached.len().checked_sub(needed).and_then(|at| reached.get(at));
@@ -333,7 +333,7 @@ impl Divergence {
     }
 
     /// Draws the conclusions, and reports what is new.
-    pub(super) fn conclude(&self, server: u64, voters: &[u64]) {
+    pub(super) fn conclude(&self, server: NodeId, voters: &[NodeId]) {
         if voters.is_empty() {
             return;
         }
@@ -348,8 +348,9 @@ impl Divergence {
         if !is_relevant || self.is_found() {
             return;
         }
-        let differing: Vec<u64> = findings.differing.iter().copied().map(server_of).collect();
+        let differing: Vec<u64> = findings.differing.iter().copied().map(NodeId::server).collect();
         let first = self.compared().with.values().filter_map(|compared| compared.differed).min();
+        let first = first.map(|first| first.0);
         if findings.diverged {
             let why = format!(
                 "its state differs from that of servers {differing:?}, and no majority of the \
@@ -388,7 +389,7 @@ mod tests {
     use super::*;
 
     fn position(term: u64, index: u64) -> LogPosition {
-        LogPosition { term, node: 0, index }
+        LogPosition { term, node: 0, index: LogIndex(index) }
     }
 
     /// A state that differed was replaced by a snapshot while the others were asked about it: the
@@ -401,10 +402,10 @@ mod tests {
         divergence.restart(Some(position(1, 12)), 8);
         for &ours in &asked {
             let known = CheckpointAnswer::State { term: 1, digest: 9 };
-            divergence.compare(2, generation, ours, known);
-            divergence.compare(3, generation, ours, known);
+            divergence.compare(NodeId(2), generation, ours, known);
+            divergence.compare(NodeId(3), generation, ours, known);
         }
-        let findings = divergence.findings(1, &[1, 2, 3]);
+        let findings = divergence.findings(NodeId(1), &[1, 2, 3].map(NodeId));
         assert!(findings.differing.is_empty() && !findings.diverged, "{findings:?}");
     }
 
@@ -412,7 +413,7 @@ mod tests {
     /// their digests are gone.
     #[test]
     fn terms_of_committed_entries_that_disagree_are_a_difference() {
-        let ours = Checkpoint { index: 5, term: 3, digest: 7 };
+        let ours = Checkpoint { index: LogIndex(5), term: 3, digest: 7 };
         for (known, agrees) in [
             (CheckpointAnswer::State { term: 3, digest: 7 }, Some(true)),
             (CheckpointAnswer::State { term: 4, digest: 7 }, Some(false)),
@@ -423,9 +424,9 @@ mod tests {
             assert_eq!(known.agrees(ours), agrees, "{known:?}");
         }
         let divergence = Divergence::new(1);
-        divergence.compare(2, 0, ours, CheckpointAnswer::Term(4));
-        divergence.compare(3, 0, ours, CheckpointAnswer::State { term: 4, digest: 7 });
-        assert!(divergence.findings(1, &[1, 2, 3]).diverged);
+        divergence.compare(NodeId(2), 0, ours, CheckpointAnswer::Term(4));
+        divergence.compare(NodeId(3), 0, ours, CheckpointAnswer::State { term: 4, digest: 7 });
+        assert!(divergence.findings(NodeId(1), &[1, 2, 3].map(NodeId)).diverged);
     }
 
     #[test]
@@ -437,7 +438,7 @@ mod tests {
             out.put_u64(99);
             Reader(out.freeze())
         };
-        let ours = Checkpoint { index: 5, term: 3, digest: 7 };
+        let ours = Checkpoint { index: LogIndex(5), term: 3, digest: 7 };
         let agrees = |version, term| {
             let known = decode_answer(&mut theirs(version, term), 1, 1).unwrap();
             known.first().unwrap().agrees(ours)

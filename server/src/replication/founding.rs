@@ -18,7 +18,7 @@ use crc32c::crc32c;
 use zoolet_storage::{Disk, StorageError};
 
 use crate::consensus::MemberNode;
-use crate::peer::node_id::node_id;
+use crate::node_id::NodeId;
 use crate::wire::{Reader, malformed, put_bytes};
 
 /// The version of the file's format.
@@ -42,11 +42,11 @@ pub(super) struct Founding {
 
 impl Founding {
     /// Returns the first membership of the log.
-    pub(super) fn members(&self) -> BTreeMap<u64, MemberNode> {
+    pub(super) fn members(&self) -> BTreeMap<NodeId, MemberNode> {
         let voters = self.voters.iter();
         let member = |(server, (directory, address)): (&u64, &(u64, String))| {
             let member = MemberNode { address: address.clone(), line: String::new() };
-            (node_id(*server, *directory), member)
+            (NodeId::new(*server, *directory), member)
         };
         voters.map(member).collect()
     }

@@ -14,7 +14,6 @@ use zoolet_storage::Wal;
 use super::members::is_outsider;
 use crate::consensus::{Consensus, Leadership, ProposalOutcome};
 use crate::fatal::Fatal;
-use crate::peer::node_id::server_of;
 
 /// The sizes of the entries that a leader has proposed, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +94,7 @@ impl ConsensusHandle {
 
     /// Returns this server's number.
     pub(super) fn server(&self) -> u64 {
-        server_of(self.node())
+        self.node().server()
     }
 
     /// Returns whether this server has neither entries nor what was made of some.

@@ -4,7 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use thiserror::Error;
-use zoolet_storage::StorageError;
+use zoolet_storage::{LogIndex, StorageError};
 
 /// Why a server cannot join its ensemble.
 #[derive(Debug, Error)]
@@ -29,7 +29,7 @@ pub enum JoinError {
         "the log in {} begins behind entry {purged}, and no snapshot reaches so far",
         log.display()
     )]
-    SnapshotMissing { log: PathBuf, purged: u64 },
+    SnapshotMissing { log: PathBuf, purged: LogIndex },
     /// The directory is that of an Apache `ZooKeeper`, whose data is not read.
     #[error(
         "{} holds data of Apache ZooKeeper, which is not read: move it away to start with an empty \

@@ -9,34 +9,35 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::members::outsiders;
 use crate::consensus::Membership;
+use crate::node_id::NodeId;
 
 /// The nodes that this leader brings up to date. Clones are the same set.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Joining {
-    nodes: Arc<Mutex<BTreeSet<u64>>>,
+    nodes: Arc<Mutex<BTreeSet<NodeId>>>,
 }
 
 /// A node that is being brought up to date, until this is dropped.
 #[derive(Debug)]
 pub(super) struct JoiningNode {
     all: Joining,
-    node: u64,
+    node: NodeId,
 }
 
 impl Joining {
     /// Adds a node, before it is in the membership.
-    pub(super) fn begin(&self, node: u64) -> JoiningNode {
+    pub(super) fn begin(&self, node: NodeId) -> JoiningNode {
         self.lock().insert(node);
         JoiningNode { all: self.clone(), node }
     }
 
     /// Returns whether a node is being brought up to date.
-    pub(super) fn has(&self, node: u64) -> bool {
+    pub(super) fn has(&self, node: NodeId) -> bool {
         self.lock().contains(&node)
     }
 
     /// Returns the outsiders that were left behind.
-    pub(super) fn left_behind(&self, membership: &Membership) -> BTreeSet<u64> {
+    pub(super) fn left_behind(&self, membership: &Membership) -> BTreeSet<NodeId> {
         let nodes = self.lock();
         outsiders(membership).into_iter().filter(|node| !nodes.contains(node)).collect()
     }
@@ -46,7 +47,7 @@ impl Joining {
         membership.configs.len() > 1 || !self.left_behind(membership).is_empty()
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<NodeId>> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

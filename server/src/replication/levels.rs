@@ -13,6 +13,7 @@ use zoolet_replica::{FeatureLevel, Input, Term};
 use super::handle::ConsensusHandle;
 use super::machine::Machine;
 use super::read_index::ReadIndex;
+use crate::node_id::NodeId;
 use crate::peer::{Lane, Links, RpcKind};
 use crate::wire::Reader;
 
@@ -165,7 +166,7 @@ impl LevelKeeper {
         (lowest, answers.iter().all(Option::is_some))
     }
 
-    async fn ask_one(&self, node: u64) -> Option<FeatureLevel> {
+    async fn ask_one(&self, node: NodeId) -> Option<FeatureLevel> {
         let link = self.links.to(node, Lane::Query)?;
         let answer =
             link.call_within(RpcKind::Level.code(), Bytes::new(), ANSWER_TIMEOUT).await.ok()?;

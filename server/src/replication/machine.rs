@@ -6,7 +6,7 @@ use std::io;
 use bytes::Bytes;
 use zoolet_jute::{Id, SessionId};
 use zoolet_replica::state::Admitted;
-use zoolet_replica::{Boot, Input, Levels, Term};
+use zoolet_replica::{Boot, Input, Levels, ProposalNumber, Term};
 
 use crate::host::ConfigView;
 use crate::snapshots::{Chunks, Staged, StateSnapshot};
@@ -22,7 +22,7 @@ pub(crate) trait Machine: Debug + Send + Sync + 'static {
 
     /// This server goes on under a number of a start that no earlier one has had. If that is another
     /// number than before, its commands so far are lost. Returns the number of the last of them.
-    fn started(&self, boot: Boot) -> u64;
+    fn started(&self, boot: Boot) -> ProposalNumber;
 
     /// The feature levels that are agreed and offered.
     fn levels(&self) -> Levels;

@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::options::ConfiguredMember;
 use crate::config::{self, MemberList, MemberRole, parse_members};
 use crate::consensus::{MemberNode, Membership};
-use crate::peer::node_id::{node_id, server_of};
+use crate::node_id::NodeId;
 
 /// What the line of an outsider begins with. No line of a member does.
 const OUTSIDE: char = '-';
@@ -24,9 +24,9 @@ pub(super) fn is_outsider(node: &MemberNode) -> bool {
 }
 
 /// Who is in the membership and no member.
-pub(super) fn outsiders(membership: &Membership) -> BTreeSet<u64> {
+pub(super) fn outsiders(membership: &Membership) -> BTreeSet<NodeId> {
     let outsiders = membership.nodes.iter().filter(|(_, node)| is_outsider(node));
-    outsiders.map(|(server, _)| *server).collect()
+    outsiders.map(|(node, _)| *node).collect()
 }
 
 /// The members as a changed membership has them; `None` before the first change.
@@ -38,7 +38,7 @@ pub(super) fn members_of(
     let mut members = MemberList::new();
     for (&id, node) in membership.nodes.iter().filter(|(_, node)| !is_outsider(node)) {
         is_changed |= !node.line.is_empty();
-        let (server, mut line) = (server_of(id), node.line.as_str());
+        let (server, mut line) = (id.server(), node.line.as_str());
         if line.is_empty() {
             let configured = configured.iter().find(|one| one.id() == server)?;
             line = &configured.line;
@@ -64,22 +64,22 @@ pub(super) fn nodes_of(
     members: &MemberList,
     membership: &Membership,
     found: &BTreeMap<u64, u64>,
-) -> BTreeMap<u64, MemberNode> {
+) -> BTreeMap<NodeId, MemberNode> {
     let node = |member: &config::Member| MemberNode {
         address: member.peer.to_string(),
         line: member.to_string(),
     };
     let id = |server: u64| {
         let directory = found.get(&server).copied().unwrap_or(0);
-        node_of(membership, server).unwrap_or(node_id(server, directory))
+        node_of(membership, server).unwrap_or(NodeId::new(server, directory))
     };
     members.iter().map(|(server, member)| (id(*server), node(member))).collect()
 }
 
 /// Returns the node that a server is in the membership, outsiders left aside.
-pub(super) fn node_of(membership: &Membership, server: u64) -> Option<u64> {
+pub(super) fn node_of(membership: &Membership, server: u64) -> Option<NodeId> {
     let mut nodes = membership.nodes.iter().filter(|(_, node)| !is_outsider(node));
-    nodes.find(|(id, _)| server_of(**id) == server).map(|(id, _)| *id)
+    nodes.find(|(id, _)| id.server() == server).map(|(id, _)| *id)
 }
 
 pub(super) fn is_quorum(wanted: &MemberList, counts: impl Fn(u64) -> bool) -> bool {

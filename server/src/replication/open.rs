@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use zoolet_storage::{
-    Entry, Identity, LogPosition, SnapshotName, SnapshotReader, SnapshotStore, StorageError, Wal,
+    Entry, Identity, LogIndex, LogPosition, SnapshotName, SnapshotReader, SnapshotStore,
+    StorageError, Wal,
 };
 
 use super::bootstrap::Agreement;
@@ -18,7 +19,7 @@ use super::proposer::Proposer;
 use super::{Opened, boot};
 use crate::config::StartMode;
 use crate::consensus::{MemberNode, Membership};
-use crate::peer::node_id::{new_directory, new_founding, node_id};
+use crate::node_id::{NodeId, new_directory, new_founding};
 use crate::raft;
 use crate::snapshots::Snapshots;
 
@@ -137,7 +138,7 @@ fn force_membership(
     identity: Identity,
 ) -> Result<(), JoinError> {
     let Some(last) = wal.state().last else { return Ok(()) };
-    let node = node_id(identity.server_id, identity.directory_id);
+    let node = NodeId::new(identity.server_id, identity.directory_id);
     let own = options.members.iter().find(|member| member.server == options.server);
     let address = own.map(|own| own.address.clone()).unwrap_or_default();
     let members = BTreeMap::from([(node, MemberNode { address, line: String::new() })]);
@@ -145,7 +146,7 @@ fn force_membership(
     let membership = Membership { position: None, configs, nodes: members };
     let entry = raft::membership_entry(membership);
     let (kind, body) = entry.map_err(|error| JoinError::Raft(error.to_string()))?;
-    let position = LogPosition { index: last.index + 1, ..last };
+    let position = LogPosition { index: LogIndex(last.index.0 + 1), ..last };
     let (done, durable) = mpsc::channel();
     let entry = Entry { position, kind, body };
     // The receiver waits below.
@@ -165,7 +166,7 @@ fn cut_conflicting(wal: &Wal, snapshot: SnapshotName) -> Result<(), StorageError
     if there.is_none_or(|there| there.term == snapshot.term) {
         return Ok(());
     }
-    tracing::info!(from = snapshot.index, "cut off entries that were never committed");
+    tracing::info!(from = snapshot.index.0, "cut off entries that were never committed");
     let (done, cut) = mpsc::channel();
     // The receiver waits below.
     wal.truncate_from(snapshot.index, Box::new(move |result| drop(done.send(result))))?;

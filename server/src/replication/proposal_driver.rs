@@ -21,7 +21,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, sleep_until};
 use zoolet_replica::state::Admitted;
-use zoolet_replica::{Batch, Boot, FeatureLevel, Input, Origin};
+use zoolet_replica::{Batch, Boot, FeatureLevel, Input, Origin, ProposalNumber};
 use zoolet_storage::{Disk, StorageError};
 
 use super::blocking::blocking;
@@ -53,7 +53,7 @@ const CATCH_UP_PAUSE: Duration = Duration::from_millis(15);
 struct InFlightBatch {
     bytes: Bytes,
     level: FeatureLevel,
-    last: u64,
+    last: ProposalNumber,
     since: Instant,
     is_sent: bool,
 }
@@ -259,7 +259,7 @@ impl ProposalDriver {
             self.proposer.queued_bytes.store(queue.bytes(), Ordering::Relaxed);
             queue.last_number
         };
-        tracing::warn!(through, why, "proposals are lost");
+        tracing::warn!(through = through.0, why, "proposals are lost");
         self.machine.input(Input::Lost { through });
         self.proposer.lock_queue().void_orphans(sessions);
         stream.stream += 1;

@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use zoolet_jute::SessionId;
 use zoolet_replica::state::Admitted;
-use zoolet_replica::{BatchHead, Command};
+use zoolet_replica::{BatchHead, Command, ProposalNumber};
 
 use super::options::BatchLimits;
 use super::reconfig::Asked;
@@ -15,7 +15,7 @@ pub(super) struct Queue {
     // Invariant: the sum over `commands`, each with what it takes in memory besides.
     bytes: usize,
     /// The number of the last command that came in.
-    pub(super) last_number: u64,
+    pub(super) last_number: ProposalNumber,
     pub(super) sync: u64,
     pub(super) touched: BTreeSet<SessionId>,
     /// The number of the last touch in it.
@@ -81,7 +81,7 @@ impl Queue {
     }
 
     /// Drops the commands up to this number.
-    pub(super) fn drop_through(&mut self, number: u64) {
+    pub(super) fn drop_through(&mut self, number: ProposalNumber) {
         while let Some(waiting) = self.commands.pop_front_if(|it| it.command.number <= number) {
             self.bytes -= waiting.memory_bytes();
         }
@@ -132,9 +132,9 @@ mod tests {
 
     fn command(number: u64, session: i64, op: Op) -> Command {
         Command {
-            number,
+            number: ProposalNumber(number),
             session: SessionId(session),
-            attachment: 0,
+            attachment: ProposalNumber::NONE,
             cxid: Xid(1),
             policy: Policy::default(),
             identities: Arc::from([]),
@@ -163,7 +163,7 @@ mod tests {
         let left: Vec<_> = queue
             .commands
             .into_iter()
-            .map(|Waiting { command, .. }| (command.number, command.session.0, command.op))
+            .map(|Waiting { command, .. }| (command.number.0, command.session.0, command.op))
             .collect();
         let expected = [
             (5, 0, Op::CloseSession),
@@ -179,12 +179,13 @@ mod tests {
         let heads = |firsts: &[(u64, u64)]| {
             let head = |&(stream, first): &(u64, u64)| {
                 let origin = Origin { server: ServerId(1), boot: Boot(7), stream };
-                BatchHead { origin, first, count: 2 }
+                BatchHead { origin, first: ProposalNumber(first), count: 2 }
             };
             firsts.iter().map(head).collect::<Vec<_>>()
         };
         let gap = |firsts: &[(u64, u64)], stream, last| {
             let mut seen = Seen::default();
+            let last = ProposalNumber(last);
             seen.apply(heads(firsts).into_iter(), Admitted { boot: Boot(7), stream, last });
             seen.gap
         };

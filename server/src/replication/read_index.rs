@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use tokio::sync::watch;
-use zoolet_storage::LogPosition;
+use zoolet_storage::{LogIndex, LogPosition};
 
 use super::handle::ConsensusHandle;
 use crate::peer::{Lane, Links, RpcKind};
@@ -26,13 +26,13 @@ impl ReadIndex {
     /// Everything that was committed before this call is applied when it gives true.
     pub(super) async fn catch_up(&mut self) -> bool {
         let Some(index) = self.ask().await else { return false };
-        let index = if planted!("sync-does-not-wait") { 0 } else { index };
+        let index = if planted!("sync-does-not-wait") { LogIndex(0) } else { index };
         let reached =
             |applied: &Option<LogPosition>| applied.is_some_and(|last| last.index >= index);
         self.applied.wait_for(reached).await.is_ok()
     }
 
-    async fn ask(&self) -> Option<u64> {
+    async fn ask(&self) -> Option<LogIndex> {
         let leader = self.handle.leadership()?.leader;
         if leader == self.handle.node() {
             return self.handle.read_index().await;
@@ -41,6 +41,6 @@ impl ReadIndex {
         let answer =
             link.call_within(RpcKind::ReadIndex.code(), Bytes::new(), ANSWER_TIMEOUT).await.ok()?;
         let mut answer = Reader(answer);
-        (answer.u8().ok()? == 1).then_some(answer.u64().ok()?)
+        (answer.u8().ok()? == 1).then_some(LogIndex(answer.u64().ok()?))
     }
 }

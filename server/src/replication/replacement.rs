@@ -17,7 +17,7 @@ use super::members::{is_outsider, node_of, outsider};
 use super::options::ConfiguredMember;
 use super::reconfig::Reconfigurer;
 use crate::consensus::{Leadership, MemberNode, Membership, MembershipChange};
-use crate::peer::node_id::{directory_of, node_id, server_of};
+use crate::node_id::NodeId;
 
 /// The pause between two looks at which directories answer.
 const LOOK_PAUSE: Duration = Duration::from_millis(100);
@@ -39,8 +39,8 @@ pub(super) struct Replacer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Replacement {
     /// The node that is in the membership for the server, if any.
-    old: Option<u64>,
-    new: u64,
+    old: Option<NodeId>,
+    new: NodeId,
     member: MemberNode,
     votes: bool,
 }
@@ -69,10 +69,10 @@ impl Replacer {
         let is_changed = self.changes.handle.is_ensemble_changed();
         let mut wanted = Vec::new();
         let members = membership.nodes.iter().filter(|(_, member)| !is_outsider(member));
-        for (&node, member) in members.filter(|(node, _)| server_of(**node) != ours) {
-            let server = server_of(node);
+        for (&node, member) in members.filter(|(node, _)| node.server() != ours) {
+            let server = node.server();
             let found = self.changes.links.directory(server);
-            let new = node_id(server, found.unwrap_or(directory_of(node)));
+            let new = NodeId::new(server, found.unwrap_or(node.directory()));
             let had_vote = membership.is_voter(node);
             let votes = had_vote || self.configured_vote(server);
             if new != node || votes != had_vote && found.is_some() {
@@ -96,7 +96,7 @@ impl Replacer {
             let Some(link) = self.changes.links.ask(configured.id()) else { continue };
             let Some(standing) = ask_standing(&link).await else { continue };
             let member = MemberNode { address: configured.address.clone(), line: String::new() };
-            let new = node_id(configured.id(), standing.directory);
+            let new = NodeId::new(configured.id(), standing.directory);
             wanted.push(Replacement { old: None, new, member, votes: configured.is_voter });
         }
         wanted
@@ -111,7 +111,7 @@ impl Replacer {
         if !self.answers(new).await {
             return;
         }
-        let (server, directory) = (server_of(new), format!("{:#018x}", directory_of(new)));
+        let (server, directory) = (new.server(), format!("{:#018x}", new.directory()));
         let _joining = self.changes.joining.begin(new);
         if old != Some(new) && !self.add(wanted).await {
             return;
@@ -149,7 +149,7 @@ impl Replacer {
             // An earlier leader has added it.
             return true;
         }
-        let (server, directory) = (server_of(current.new), directory_of(current.new));
+        let (server, directory) = (current.new.server(), current.new.directory());
         let directory = format!("{directory:#018x}");
         tracing::info!(server, directory, "taking a directory into the ensemble");
         let added = BTreeMap::from([(current.new, outsider(&current.member))]);
@@ -159,7 +159,7 @@ impl Replacer {
     /// Returns what is wanted in this membership, which other changes may have made another one;
     /// `None` if the directory is wanted no more.
     fn current(&self, wanted: &Replacement, membership: &Membership) -> Option<Replacement> {
-        let server = server_of(wanted.new);
+        let server = wanted.new.server();
         let Some(old) = wanted.old else {
             let is_missing = node_of(membership, server).is_none();
             let is_wanted = is_missing && !self.changes.handle.is_ensemble_changed();
@@ -179,16 +179,16 @@ impl Replacer {
 
     /// Returns whether the directory that was found is still there: one that is gone must not hold
     /// up the changes that clients ask for.
-    async fn answers(&self, node: u64) -> bool {
-        let Some(link) = self.changes.links.ask(server_of(node)) else { return false };
+    async fn answers(&self, node: NodeId) -> bool {
+        let Some(link) = self.changes.links.ask(node.server()) else { return false };
         let standing = ask_standing(&link).await;
-        standing.is_some_and(|standing| standing.directory == directory_of(node))
+        standing.is_some_and(|standing| standing.directory == node.directory())
     }
 
     /// Waits until the new node has what is committed. False if it falls silent, or turns out to be
     /// yet another directory, or this server no longer leads.
-    async fn is_synced_in_time(&self, node: u64) -> bool {
-        let server = server_of(node);
+    async fn is_synced_in_time(&self, node: NodeId) -> bool {
+        let server = node.server();
         let mut answered_at = Instant::now();
         loop {
             if self.changes.is_synced(node) {
@@ -200,7 +200,7 @@ impl Replacer {
             let found = self.changes.links.directory(server);
             if !self.changes.handle.is_leader()
                 || answered_at.elapsed() >= SILENCE_MAX
-                || found.is_some_and(|found| found != directory_of(node))
+                || found.is_some_and(|found| found != node.directory())
             {
                 return false;
             }
@@ -222,7 +222,7 @@ impl Replacer {
             voters.insert(*new);
             steps.push(MembershipChange::ReplaceAllVoters(voters));
         }
-        let gone: BTreeSet<u64> = replaced.into_iter().collect();
+        let gone: BTreeSet<NodeId> = replaced.into_iter().collect();
         self.changes.change(MembershipChange::Batch(steps)).await
             && (gone.is_empty() || self.changes.change(MembershipChange::RemoveNodes(gone)).await)
     }

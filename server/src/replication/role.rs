@@ -10,6 +10,7 @@ use zoolet_replica::{Role, Term};
 
 use super::options::Timing;
 use crate::consensus::Leadership;
+use crate::node_id::NodeId;
 
 /// How many of its followers' leases a leader that suspects its quorum stays silent, after one in
 /// which it sends: one until they vote for others, one until a candidate asks for their votes, and
@@ -27,7 +28,7 @@ pub(super) struct Observations {
     /// Whom it knows as the leader.
     pub leadership: Option<Leadership>,
     /// Its own id in the membership.
-    pub node: u64,
+    pub node: NodeId,
     /// Whether the membership has it as a member, and what else it says.
     pub is_listed: bool,
     pub is_voter: bool,
@@ -265,8 +266,8 @@ impl RoleState {
 mod tests {
     use super::*;
 
-    const NODE: u64 = 7;
-    const OTHER: u64 = 8;
+    const NODE: NodeId = NodeId(7);
+    const OTHER: NodeId = NodeId(8);
 
     /// Steps a server through observations, at times that only the script moves.
     struct Script {
@@ -291,7 +292,7 @@ mod tests {
             Self { state: RoleState::new(timing), now: Instant::now(), seen }
         }
 
-        fn led_by(leader: u64) -> Self {
+        fn led_by(leader: NodeId) -> Self {
             let mut script = Self::new();
             script.seen.leadership = Some(Leadership { leader, term: Term(3) });
             script

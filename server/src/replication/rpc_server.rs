@@ -7,7 +7,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use tokio::sync::{oneshot, watch};
 use tokio::task::{spawn_blocking, yield_now};
 use zoolet_replica::{Batch, Term};
-use zoolet_storage::{LogPosition, SnapshotName, SnapshotWriter, Wal};
+use zoolet_storage::{LogIndex, LogPosition, SnapshotName, SnapshotWriter, Wal};
 
 use super::blocking::blocking;
 use super::bootstrap::Agreement;
@@ -22,7 +22,7 @@ use super::machine::Machine;
 use super::reconfig::Reconfigurer;
 use super::touches::{decode_sessions, encode_sessions};
 use crate::consensus::{Append, LaterAnswer, LeaderVote};
-use crate::peer::node_id::{directory_of, node_id};
+use crate::node_id::NodeId;
 use crate::peer::{Answer, Call, PeerIdentity, RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER, Service};
 use crate::raft::{PeerSignals, append_refusal, founding_of, last_of};
 use crate::snapshots::{ReceiveError, Snapshots};
@@ -99,7 +99,7 @@ impl RpcServer {
                 Answer::Later(self.handle.take_over(body)?)
             }
             RpcKind::Propose => {
-                self.signals.note_proposal(node_id(from, call.from.directory));
+                self.signals.note_proposal(NodeId::new(from, call.from.directory));
                 match self.may_be_logged(from, &body.0)? {
                     LevelAdmission::AnyTerm => Answer::Later(self.propose(body.0, None).await),
                     LevelAdmission::Term(term) => {
@@ -123,14 +123,14 @@ impl RpcServer {
                 Answer::Now(divergence::answer(body, &self.divergence, &self.wal, applied)?)
             }
             RpcKind::Removed => {
-                self.signals.note_removal(body.u64()?);
+                self.signals.note_removal(LogIndex(body.u64()?));
                 Answer::Now(Bytes::new())
             }
             RpcKind::Status => {
                 self.agreement.called_by(&call.from);
                 let mut out = BytesMut::new();
                 out.put_u64(self.identity.founding());
-                out.put_u64(directory_of(self.identity.node()));
+                out.put_u64(self.identity.node().directory());
                 Answer::Now(out.freeze())
             }
             RpcKind::Found => {
@@ -162,13 +162,13 @@ impl RpcServer {
             let mut out = BytesMut::new();
             let index = handle.read_index().await;
             out.put_u8(u8::from(index.is_some()));
-            out.put_u64(index.unwrap_or(0));
+            out.put_u64(index.unwrap_or_default().0);
             Some(out.freeze())
         })
     }
 
-    fn applied_index(&self) -> u64 {
-        self.applied.borrow().as_ref().map_or(0, |last| last.index)
+    fn applied_index(&self) -> Option<LogIndex> {
+        self.applied.borrow().as_ref().map(|last| last.index)
     }
 
     fn append(&self, from: u64, body: Reader) -> io::Result<LaterAnswer> {
@@ -186,14 +186,14 @@ impl RpcServer {
         }))
     }
 
-    /// The index of the last committed membership if this server is not in it, and zero otherwise.
-    fn removed_at(&self, node: u64) -> u64 {
+    /// Returns the index of the last committed membership if the node is not in it.
+    fn removed_at(&self, node: NodeId) -> Option<LogIndex> {
         let membership = self.handle.view().membership;
         let at = membership.index();
         let is_removed = at <= self.applied_index()
             && !membership.voters().is_empty()
             && membership.node(node).is_none();
-        if is_removed { at } else { 0 }
+        if is_removed { at } else { None }
     }
 
     fn vote(
@@ -203,11 +203,11 @@ impl RpcServer {
         is_pre_vote: bool,
     ) -> io::Result<LaterAnswer> {
         // It may have missed that it was removed, and would ask for votes for ever.
-        let removed_at = self.removed_at(node_id(from.server, from.directory));
+        let removed_at = self.removed_at(NodeId::new(from.server, from.directory));
         let voted = self.handle.vote(body, is_pre_vote)?;
         Ok(Box::pin(async move {
             let mut answer = BytesMut::from(voted.await?);
-            answer.put_u64(removed_at);
+            answer.put_u64(removed_at.unwrap_or_default().0);
             Some(answer.freeze())
         }))
     }
@@ -250,7 +250,8 @@ impl RpcServer {
     /// may come from one that others have replaced. Heartbeats go on beside it.
     async fn begin_snapshot(&self, from: u64, mut body: Reader) -> io::Result<Answer> {
         let vote = LeaderVote::read(&mut body)?;
-        let name = SnapshotName { term: body.u64()?, index: body.u64()?, zxid: body.u64()? };
+        let name =
+            SnapshotName { term: body.u64()?, index: LogIndex(body.u64()?), zxid: body.u64()? };
         let meta = body.bytes()?;
         // Before it is there: a file of another founding would keep this server from starting.
         let founding = founding_of(&meta)?;
@@ -300,7 +301,12 @@ impl RpcServer {
         let (reader, staged) = match receiving.await.map_err(io::Error::other)? {
             Ok(received) => received,
             Err(error) => {
-                tracing::warn!(%error, ?name, "a received snapshot cannot be used: it is deleted");
+                tracing::warn!(
+                    %error,
+                    term = name.term,
+                    index = name.index.0,
+                    "a received snapshot cannot be used: it is deleted"
+                );
                 return Ok(Answer::Now(match error {
                     ReceiveError::Content(_) => Bytes::from_static(SNAPSHOT_DAMAGED),
                     ReceiveError::Own(_) => Bytes::from_static(SNAPSHOT_LATER),

@@ -5,14 +5,14 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use zoolet_replica::Role;
-use zoolet_storage::{LogPosition, Wal};
+use zoolet_storage::{LogIndex, LogPosition, Wal};
 
 use super::divergence::{Divergence, Findings};
 use super::handle::{ConsensusHandle, EntrySizes};
 use super::members::is_outsider;
 use crate::consensus::Follower;
 use crate::fatal::Fatal;
-use crate::peer::node_id::server_of;
+use crate::node_id::NodeId;
 use crate::snapshots::Snapshots;
 
 /// The status of a server in its ensemble.
@@ -26,19 +26,19 @@ pub(crate) struct Status {
     pub role: Role,
     /// Whether it has a vote.
     pub is_voter: bool,
-    /// Log indices: the last entry, the last committed one, the last applied one.
-    pub last_log: Option<u64>,
-    pub committed: Option<u64>,
-    pub applied: Option<u64>,
+    /// The last entry, the last committed one, the last applied one.
+    pub last_log: Option<LogIndex>,
+    pub committed: Option<LogIndex>,
+    pub applied: Option<LogIndex>,
     /// Up to where the newest snapshot goes, and up to where the log was purged.
-    pub snapshot: Option<u64>,
-    pub purged: Option<u64>,
+    pub snapshot: Option<LogIndex>,
+    pub purged: Option<LogIndex>,
     /// Whether this server has stopped serving because its state differs from the majority's; the
     /// voters whose state differs from this server's; and the last entry after which a majority
     /// was seen to agree with it.
     pub diverged: bool,
     pub differing: Vec<u64>,
-    pub agreed: Option<u64>,
+    pub agreed: Option<LogIndex>,
     /// All other servers of the ensemble.
     pub peers: Vec<PeerStatus>,
     /// As leader: since when, and what it has proposed since then or since a reset.
@@ -54,7 +54,7 @@ pub(crate) struct PeerStatus {
     /// False for an observer.
     pub is_voter: bool,
     /// Seen from the leader: up to where its log is known to match.
-    pub matching: Option<u64>,
+    pub matching: Option<LogIndex>,
     /// Seen from the leader: whether it has all that is committed, and has answered lately.
     pub is_synced: bool,
 }
@@ -97,10 +97,10 @@ impl Status {
         let silence_max = *silence_max;
         let view = handle.view();
         let membership = &view.membership;
-        let voters: Vec<u64> = membership.voters().into_iter().collect();
-        let peer = |node: &u64| {
+        let voters: Vec<NodeId> = membership.voters().into_iter().collect();
+        let peer = |node: &NodeId| {
             let Follower { matching, silent_for } = view.follower(*node);
-            let (server, is_voter) = (server_of(*node), voters.contains(node));
+            let (server, is_voter) = (node.server(), voters.contains(node));
             let has_answered_lately = silent_for.is_some_and(|silent_for| silent_for < silence_max);
             PeerStatus {
                 server,
@@ -115,7 +115,7 @@ impl Status {
         let others = members.map(|(node, _)| node);
         Self {
             term: view.term.0,
-            leader: view.leader.map(server_of),
+            leader: view.leader.map(NodeId::server),
             role,
             is_voter: voters.contains(&handle.node()),
             last_log: view.last_log,
@@ -124,7 +124,7 @@ impl Status {
             snapshot: snapshots.current().map(|current| current.name().index),
             purged: view.purged,
             diverged,
-            differing: differing.into_iter().map(server_of).collect(),
+            differing: differing.into_iter().map(NodeId::server).collect(),
             agreed,
             peers: others.filter(|node| **node != handle.node()).map(peer).collect(),
             led_for: handle.led_for(),

@@ -8,6 +8,7 @@ use tokio::time::{sleep, timeout};
 
 use super::handle::ConsensusHandle;
 use crate::consensus::Leadership;
+use crate::node_id::NodeId;
 use crate::peer::{Lane, Links, RpcKind};
 
 /// How long another server may take to take the lead over.
@@ -28,7 +29,7 @@ pub(super) async fn transfer_leadership(handle: &ConsensusHandle, links: &Links)
         return;
     }
     let voters = view.membership.voters().into_iter().filter(|voter| *voter != server);
-    let mut transferees: Vec<u64> = voters.collect();
+    let mut transferees: Vec<NodeId> = voters.collect();
     transferees.sort_by_key(|voter| Reverse(view.follower(*voter).matching));
     let give_up_at = tokio::time::Instant::now() + PROBE_TIMEOUT;
     // A link that could not connect a moment ago fails at once for a while.
@@ -48,7 +49,7 @@ pub(super) async fn transfer_leadership(handle: &ConsensusHandle, links: &Links)
 pub(super) async fn transfer_leadership_to(
     handle: &ConsensusHandle,
     links: &Links,
-    transferee: u64,
+    transferee: NodeId,
 ) -> bool {
     let server = handle.node();
     handle.give_up();
@@ -67,14 +68,17 @@ pub(super) async fn transfer_leadership_to(
         () = gone => false,
     };
     if is_done {
-        tracing::info!(transferee, "transferred the leadership");
+        tracing::info!(transferee = transferee.0, "transferred the leadership");
     } else {
-        tracing::info!(transferee, "gave the leadership up; the transferee has not taken it");
+        tracing::info!(
+            transferee = transferee.0,
+            "gave the leadership up; the transferee has not taken it"
+        );
     }
     is_done
 }
 
-async fn is_there(links: &Links, server: u64) -> bool {
-    let Some(link) = links.to(server, Lane::Query) else { return false };
+async fn is_there(links: &Links, node: NodeId) -> bool {
+    let Some(link) = links.to(node, Lane::Query) else { return false };
     link.call_within(RpcKind::Status.code(), Bytes::new(), PROBE_TIMEOUT).await.is_ok()
 }

@@ -10,6 +10,7 @@ mod data_dir;
 mod disk;
 mod error;
 mod identity;
+mod log_index;
 mod memory;
 mod panic;
 mod snapshot;
@@ -20,6 +21,7 @@ pub use data_dir::{DataDir, DirectorySizes};
 pub use disk::{Disk, DiskFile, DiskLock, FoundFile, RealDisk};
 pub use error::StorageError;
 pub use identity::Identity;
+pub use log_index::LogIndex;
 pub use memory::MemoryDisk;
 #[cfg(feature = "faults")]
 pub use memory::{Fault, Image, Survival};

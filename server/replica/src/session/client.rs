@@ -26,9 +26,9 @@ use zoolet_jute::{
 };
 
 use super::reply_to::ReplyTo;
-use crate::Op;
 use crate::proposals::CommandDraft;
 use crate::watch::WatchesLeft;
+use crate::{Op, ProposalNumber};
 
 /// One client connection.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ pub(crate) struct Client {
     /// Its session: the one that it has, or that it is waiting for.
     pub(crate) session: SessionId,
     /// The number of the command with which it began or resumed the session.
-    pub(crate) attachment: u64,
+    pub(crate) attachment: ProposalNumber,
     /// The negotiated timeout in milliseconds.
     pub(crate) timeout_ms: i32,
     /// The client's address.
@@ -86,7 +86,7 @@ pub(crate) enum RequestState {
     /// The command of this number.
     Proposed {
         /// The number.
-        number: u64,
+        number: ProposalNumber,
         /// What the client gets when it is applied.
         answer: CommandReply,
     },
@@ -176,7 +176,7 @@ impl Client {
     ) -> Self {
         Self {
             session,
-            attachment: 0,
+            attachment: ProposalNumber::NONE,
             timeout_ms,
             peer,
             identities: Arc::from([identity]),
@@ -256,7 +256,10 @@ impl Client {
     }
 
     /// Takes the front if it is the command of this number.
-    pub(crate) fn pop_proposed(&mut self, number: u64) -> Option<(ReplyTo, CommandReply)> {
+    pub(crate) fn pop_proposed(
+        &mut self,
+        number: ProposalNumber,
+    ) -> Option<(ReplyTo, CommandReply)> {
         let front = self.pending_requests.front()?;
         if !matches!(front.wait, RequestState::Proposed { number: waiting, .. } if waiting == number)
         {
@@ -299,7 +302,7 @@ impl Client {
 
     /// Proposes held writes, up to the next sync, if one is at the front. `propose` returns the
     /// number under which it has proposed.
-    pub(crate) fn release(&mut self, mut propose: impl FnMut(CommandDraft) -> u64) {
+    pub(crate) fn release(&mut self, mut propose: impl FnMut(CommandDraft) -> ProposalNumber) {
         if !self
             .pending_requests
             .front()
@@ -347,7 +350,7 @@ impl Client {
     /// Checks the count of barriers, and that commands are in the order of their numbers, before
     /// all barriers.
     pub(crate) fn check(&self) {
-        let (mut barriers, mut last) = (0, 0);
+        let (mut barriers, mut last) = (0, ProposalNumber::NONE);
         for pending in &self.pending_requests {
             barriers += usize::from(pending.wait.is_barrier());
             if let RequestState::Proposed { number, .. } = pending.wait {

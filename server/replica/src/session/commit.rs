@@ -7,7 +7,9 @@ use crate::progress::{Applying, Current};
 use crate::proposals::ProposalOwner;
 use crate::state::{Change, Owner, State};
 use crate::watch::Jump;
-use crate::{Batch, ConnectionId, DecodedEntry, Output, Replica, Role, Stamp, Term};
+use crate::{
+    Batch, ConnectionId, DecodedEntry, Output, ProposalNumber, Replica, Role, Stamp, Term,
+};
 
 type CommandResult = Result<Reply, ErrorCode>;
 
@@ -79,7 +81,7 @@ impl Replica {
     /// Before a command of this server is applied: whatever stands before it in the queue of its
     /// connection must not see it, and is answered now, though the client may not have read what
     /// it got before.
-    pub(crate) fn answer_before(&mut self, number: u64, out: &mut Vec<Output>) {
+    pub(crate) fn answer_before(&mut self, number: ProposalNumber, out: &mut Vec<Output>) {
         let Some(connection) = self.proposals.connection_of(number) else { return };
         let synced = self.synced;
         while let Some(pending) =
@@ -121,7 +123,7 @@ impl Replica {
     }
 
     /// One of this server's own commands is applied.
-    fn resolve(&mut self, number: u64, result: CommandResult, out: &mut Vec<Output>) {
+    fn resolve(&mut self, number: ProposalNumber, result: CommandResult, out: &mut Vec<Output>) {
         while let Some((popped, waiting)) = self.proposals.pop_through(number) {
             if popped < number {
                 // The replay filter drops what was overtaken.
@@ -150,7 +152,7 @@ impl Replica {
     fn answer_write(
         &mut self,
         connection: ConnectionId,
-        number: u64,
+        number: ProposalNumber,
         result: CommandResult,
         out: &mut Vec<Output>,
     ) {

@@ -14,7 +14,7 @@ use super::identity::ip_identity;
 use super::password::{is_password_of, password_of};
 use super::reply_to::{InFlight, ReplyTo};
 use crate::proposals::{CommandDraft, ProposalOwner};
-use crate::{ConnectionId, Op, Output, Replica};
+use crate::{ConnectionId, Op, Output, ProposalNumber, Replica};
 
 /// The number that a handshake's command carries in place of a request's.
 const NO_XID: Xid = Xid(0);
@@ -67,7 +67,13 @@ impl Replica {
             last_zxid_seen: request.last_zxid_seen,
         };
         let identities = Arc::from([identity.clone()]);
-        let draft = CommandDraft { session, attachment: 0, cxid: NO_XID, identities, op };
+        let draft = CommandDraft {
+            session,
+            attachment: ProposalNumber::NONE,
+            cxid: NO_XID,
+            identities,
+            op,
+        };
         let number = self.propose(waiting, draft, out);
         let handshake = PendingRequest {
             reply_to: ReplyTo {

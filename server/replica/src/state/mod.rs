@@ -45,7 +45,7 @@ use self::sequence::ReplayFilter;
 use self::session::Sessions;
 use self::tree::Tree;
 use self::znode::Kind;
-use super::{Command, FeatureLevel, Op, Origin, ServerId, Stamp};
+use super::{Command, FeatureLevel, Op, Origin, ProposalNumber, ServerId, Stamp};
 
 /// The state of the service at one position of the log.
 #[derive(Clone, Debug)]
@@ -106,7 +106,7 @@ impl State {
     /// batch that was applied before, or that an earlier one is missing in front of, is dropped
     /// as a whole and takes no zxid. Between this and the last of the commands the state is no
     /// whole: no snapshot may be taken there.
-    pub fn admit(&mut self, origin: Origin, first_number: u64, count: u64) -> bool {
+    pub fn admit(&mut self, origin: Origin, first_number: ProposalNumber, count: u64) -> bool {
         self.filter.admit(origin, first_number, count)
     }
 
@@ -209,7 +209,7 @@ impl State {
         let mut hash = Hasher::new(3).word(tree).word(self.sessions.digest());
         for (server, admitted) in self.filter.iter() {
             hash = hash.word(u64::from(server.0)).word(admitted.boot.0);
-            hash = hash.word(admitted.stream).word(admitted.last);
+            hash = hash.word(admitted.stream).word(admitted.last.0);
         }
         hash.word(u64::from(self.level.0)).signed(self.last_zxid.0).finish()
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use zoolet_jute::Zxid;
 
-use crate::{Boot, Origin, ServerId, Term};
+use crate::{Boot, Origin, ProposalNumber, ServerId, Term};
 
 /// The largest epoch, so that a zxid is never negative.
 const EPOCH_MAX: u32 = i32::MAX as u32;
@@ -40,14 +40,14 @@ pub struct Admitted {
     /// The last stream of that start.
     pub stream: u64,
     /// The number of the last command.
-    pub last: u64,
+    pub last: ProposalNumber,
 }
 
 impl Admitted {
     /// The lowest number that a later start may have. The ids of its sessions begin behind those of
     /// this one: a start has room for 2¹⁶, and cannot have begun more sessions than it had commands.
     pub fn next_boot(self) -> Boot {
-        Boot(self.boot.0.saturating_add(1).saturating_add(self.last >> 16))
+        Boot(self.boot.0.saturating_add(1).saturating_add(self.last.0 >> 16))
     }
 }
 
@@ -60,7 +60,7 @@ pub(super) struct ReplayFilter {
 }
 
 impl ReplayFilter {
-    pub(super) fn admit(&mut self, origin: Origin, first: u64, count: u64) -> bool {
+    pub(super) fn admit(&mut self, origin: Origin, first: ProposalNumber, count: u64) -> bool {
         let Some(last) = count.checked_sub(1).and_then(|more| first.checked_add(more)) else {
             return false;
         };

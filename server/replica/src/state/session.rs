@@ -9,7 +9,7 @@ use std::sync::Arc;
 use zoolet_jute::{ErrorCode, SessionId};
 
 use super::digest::Hasher;
-use crate::{Boot, Origin, ServerId};
+use crate::{Boot, Origin, ProposalNumber, ServerId};
 
 /// One start of one server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,7 +38,7 @@ pub struct Session {
     pub owner: Owner,
     /// The number of the owner's command that began or last resumed it. Writes of connections that
     /// another one has replaced are refused.
-    pub attachment: u64,
+    pub attachment: ProposalNumber,
 }
 
 /// How many parts the table has. A snapshot holds on to them while the table goes on: a part is
@@ -62,7 +62,7 @@ fn digest(id: SessionId, session: &Session) -> u64 {
         .word(session.generation)
         .word(u64::from(session.owner.server.0))
         .word(session.owner.boot.0)
-        .word(session.attachment)
+        .word(session.attachment.0)
         .finish()
 }
 
@@ -103,7 +103,7 @@ impl Sessions {
         &self,
         id: SessionId,
         origin: Origin,
-        attachment: u64,
+        attachment: ProposalNumber,
     ) -> Result<(), ErrorCode> {
         let session = self.get(id).ok_or(ErrorCode::SessionExpired)?;
         let is_newest = session.owner == Owner::from(origin) && session.attachment == attachment;

@@ -25,7 +25,7 @@ use super::sequence::{Admitted, ReplayFilter};
 use super::session::{Owner, Session, Sessions};
 use super::tree::Tree;
 use super::znode::{Kind, Znode, ZnodeId};
-use crate::{Boot, FeatureLevel, ServerId};
+use crate::{Boot, FeatureLevel, ProposalNumber, ServerId};
 
 const SNAPSHOT_VERSION: u8 = 2;
 /// Pieces are about this long.
@@ -125,14 +125,14 @@ impl SnapshotView {
             out.put_u64(session.generation);
             out.put_u8(session.owner.server.0);
             out.put_u64(session.owner.boot.0);
-            out.put_u64(session.attachment);
+            out.put_u64(session.attachment.0);
         }
         out.put_u32(narrow(self.filter.iter().count()));
         for (server, admitted) in self.filter.iter() {
             out.put_u8(server.0);
             out.put_u64(admitted.boot.0);
             out.put_u64(admitted.stream);
-            out.put_u64(admitted.last);
+            out.put_u64(admitted.last.0);
         }
         let mut total = 0;
         let mut first = Vec::with_capacity(self.chunks.len());
@@ -280,7 +280,7 @@ where
         let generation = source.u64("generation")?;
         let server = ServerId(source.u8("owner")?);
         let owner = Owner { server, boot: Boot(source.u64("boot")?) };
-        let attachment = source.u64("attachment")?;
+        let attachment = ProposalNumber(source.u64("attachment")?);
         sessions.insert(id, Session { timeout_ms, generation, owner, attachment });
     }
     Ok(sessions)
@@ -295,7 +295,8 @@ where
     for _ in 0..source.u32("fence count")? {
         let server = ServerId(source.u8("fence")?);
         let (boot, stream) = (Boot(source.u64("boot")?), source.u64("stream")?);
-        filter.insert(server, Admitted { boot, stream, last: source.u64("number")? });
+        let last = ProposalNumber(source.u64("number")?);
+        filter.insert(server, Admitted { boot, stream, last });
     }
     Ok(filter)
 }

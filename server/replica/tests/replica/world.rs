@@ -9,7 +9,7 @@ use zoolet_jute::{ConnectRequest, Request, SessionId, Xid, Zxid};
 use zoolet_replica::state::State;
 use zoolet_replica::{
     BadRequest, Batch, Boot, Command, ConnectionId, DecodedEntry, InFlight, Input, Now, Options,
-    Origin, Output, Replica, Role, ServerId, Term,
+    Origin, Output, ProposalNumber, Replica, Role, ServerId, Term,
 };
 
 /// The tick of all servers.
@@ -178,7 +178,7 @@ impl World {
         let proposer = &mut self.servers[server];
         let commands: Vec<_> = proposer.proposed.drain(..).collect();
         proposer.stream += 1;
-        let through = commands.last().map_or(0, |command| command.number);
+        let through = commands.last().map_or(ProposalNumber::NONE, |command| command.number);
         self.step(server, Input::Lost { through });
         commands
     }

@@ -244,12 +244,12 @@ fn ensemble_figures(status: &replication::Status) -> EnsembleFigures {
             [sizes.last, sizes.min, sizes.max].map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX))
         }),
         term: status.term,
-        last_log: status.last_log.unwrap_or(0),
-        applied: status.applied.unwrap_or(0),
-        snapshot: status.snapshot.unwrap_or(0),
+        last_log: status.last_log.unwrap_or_default().0,
+        applied: status.applied.unwrap_or_default().0,
+        snapshot: status.snapshot.unwrap_or_default().0,
         diverged: status.diverged,
         differing: status.differing.len(),
-        agreed: status.agreed.unwrap_or(0),
+        agreed: status.agreed.unwrap_or_default().0,
     }
 }
 

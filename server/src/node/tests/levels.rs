@@ -5,6 +5,7 @@ use std::time::Duration;
 use tokio::time::{sleep, timeout};
 use zoolet_client::{Client, CreateMode, ErrorCode};
 use zoolet_replica::FeatureLevel;
+use zoolet_storage::LogIndex;
 
 use super::{Ensemble, PATIENCE, exists};
 
@@ -74,7 +75,7 @@ impl Ensemble {
         timeout(PATIENCE, reached).await.unwrap_or_else(|_| panic!("{round}"));
     }
 
-    fn snapshots(&self) -> Vec<Option<u64>> {
+    fn snapshots(&self) -> Vec<Option<LogIndex>> {
         self.servers
             .iter()
             .map(|server| {

@@ -9,6 +9,7 @@ use openraft::raft::{
 };
 
 use crate::consensus::MemberNode;
+use crate::node_id::NodeId;
 use crate::raft::codec;
 use crate::raft::types::{
     Body, LogEntry, RaftMembership, SnapshotMeta, StoredMembership, Vote, log_id,
@@ -20,14 +21,22 @@ fn membership() -> RaftMembership {
         address: address.to_owned(),
         line: "h:1:2:observer".to_owned(),
     };
-    let members = BTreeMap::from([(1, member("a:1")), (2, member("b:2")), (3, member(""))]);
-    RaftMembership::new(vec![BTreeSet::from([1, 2]), BTreeSet::from([2])], members).unwrap()
+    let members = BTreeMap::from([
+        (NodeId(1), member("a:1")),
+        (NodeId(2), member("b:2")),
+        (NodeId(3), member("")),
+    ]);
+    RaftMembership::new(
+        vec![BTreeSet::from([1, 2].map(NodeId)), BTreeSet::from([NodeId(2)])],
+        members,
+    )
+    .unwrap()
 }
 
 fn append_request() -> AppendEntriesRequest<crate::raft::types::TypeConfig> {
     let entry = |index, payload| LogEntry { log_id: log_id(2, index), payload };
     AppendEntriesRequest {
-        vote: Vote::new_committed(3, 1),
+        vote: Vote::new_committed(3, NodeId(1)),
         prev_log_id: Some(log_id(2, 6)),
         entries: vec![
             entry(7, EntryPayload::Blank),
@@ -59,24 +68,24 @@ fn what_is_written_is_read_again() {
         AppendEntriesResponse::Success,
         AppendEntriesResponse::PartialSuccess(Some(log_id(1, 2))),
         AppendEntriesResponse::Conflict,
-        AppendEntriesResponse::HigherVote(Vote::new(4, 2)),
+        AppendEntriesResponse::HigherVote(Vote::new(4, NodeId(2))),
     ] {
         let bytes = codec::encode_append_response(&response);
         assert_eq!(Reader(bytes).append_response().unwrap(), response);
     }
 
-    let mut request = VoteRequest::new(Vote::new(4, 2), Some(log_id(3, 9)));
+    let mut request = VoteRequest::new(Vote::new(4, NodeId(2)), Some(log_id(3, 9)));
     request.leadership_transfer = true;
     assert_eq!(Reader(codec::encode_vote_request(&request)).vote_request().unwrap(), request);
-    let response = VoteResponse::new(Vote::new(4, 2), None, true);
+    let response = VoteResponse::new(Vote::new(4, NodeId(2)), None, true);
     let mut reader = Reader(codec::encode_vote_response(&response));
     assert_eq!(reader.vote_response().unwrap(), response);
     assert!(reader.0.is_empty());
-    let request = TransferLeaderRequest::new(Vote::new_committed(4, 2), 3, None);
+    let request = TransferLeaderRequest::new(Vote::new_committed(4, NodeId(2)), NodeId(3), None);
     let read = Reader(codec::encode_transfer_request(&request)).transfer_request();
     assert_eq!(read.unwrap(), request);
 
-    let vote = Vote::new_committed(u64::MAX, 254);
+    let vote = Vote::new_committed(u64::MAX, NodeId(254));
     assert_eq!(codec::decode_vote(codec::encode_vote(&vote)).unwrap(), vote);
     let meta = SnapshotMeta {
         last_log_id: Some(log_id(2, 9)),
@@ -90,11 +99,13 @@ fn what_is_written_is_read_again() {
 
 #[test]
 fn the_bytes_on_the_disk_stay_as_they_are() {
-    let vote = codec::encode_vote(&Vote::new_committed(2, 3));
+    let vote = codec::encode_vote(&Vote::new_committed(2, NodeId(3)));
     assert_eq!(*vote, [1, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 3, 1]);
-    let members =
-        BTreeMap::from([(3, MemberNode { address: "h:9".to_owned(), line: String::new() })]);
-    let alone = RaftMembership::new(vec![BTreeSet::from([3])], members).unwrap();
+    let members = BTreeMap::from([(
+        NodeId(3),
+        MemberNode { address: "h:9".to_owned(), line: String::new() },
+    )]);
+    let alone = RaftMembership::new(vec![BTreeSet::from([NodeId(3)])], members).unwrap();
     let (kind, body) = codec::encode_payload(&EntryPayload::Membership(alone));
     assert_eq!(kind, 2);
     let expected = [

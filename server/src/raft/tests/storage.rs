@@ -11,10 +11,11 @@ use bytes::Bytes;
 use openraft::testing::log::{StoreBuilder, Suite};
 use openraft::{RaftLogReader, StorageError};
 use zoolet_storage::{
-    Disk, Entry, LogPosition, MemoryDisk, RealDisk, SnapshotStore, Wal, WalOptions,
+    Disk, Entry, LogIndex, LogPosition, MemoryDisk, RealDisk, SnapshotStore, Wal, WalOptions,
 };
 
 use crate::consensus::Applier;
+use crate::node_id::NodeId;
 use crate::raft::log_store::LogStore;
 use crate::raft::state_machine::{StateMachine, WrittenSnapshot};
 use crate::raft::testing::blank_entry;
@@ -28,7 +29,7 @@ struct EmptyState;
 impl Applier for EmptyState {
     fn apply(&self, _: Vec<(Term, Bytes)>, _: LogPosition) {}
 
-    fn is_checkpoint(&self, _: u64) -> bool {
+    fn is_checkpoint(&self, _: LogIndex) -> bool {
         false
     }
 
@@ -44,7 +45,14 @@ impl Applier for EmptyState {
 }
 
 fn position(term: u64, index: u64) -> LogPosition {
-    LogPosition { term, node: 0, index }
+    LogPosition { term, node: 0, index: LogIndex(index) }
+}
+
+/// openraft's suite counts its nodes.
+impl From<u64> for NodeId {
+    fn from(id: u64) -> Self {
+        Self(id)
+    }
 }
 
 #[derive(Debug)]

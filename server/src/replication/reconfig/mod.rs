@@ -35,7 +35,7 @@ use crate::config::{MemberList, MemberRole, change_members, parse_members};
 use crate::consensus::{MemberNode, Membership, MembershipChange};
 use crate::fatal::caught;
 use crate::host::ConfigView;
-use crate::peer::node_id::{node_id, server_of};
+use crate::node_id::NodeId;
 use crate::peer::{CallError, Lane, Links, RpcKind};
 
 pub(super) use self::message::Asked;
@@ -280,12 +280,12 @@ impl Reconfigurer {
         }
         let old = self.membership();
         let nodes = nodes_of(wanted, &old, running);
-        let joining: BTreeMap<u64, MemberNode> = nodes
+        let joining: BTreeMap<NodeId, MemberNode> = nodes
             .iter()
             .filter(|(node, _)| old.node(**node).is_none())
             .map(|(node, member)| (*node, outsider(member)))
             .collect();
-        let joined: BTreeSet<u64> = joining.keys().copied().collect();
+        let joined: BTreeSet<NodeId> = joining.keys().copied().collect();
         if !joining.is_empty() && !self.change(MembershipChange::AddNodes(joining)).await {
             return Verdict::Again;
         }
@@ -295,7 +295,7 @@ impl Reconfigurer {
             let refused = Verdict::Refused(ErrorCode::NewConfigNoQuorum);
             return if removed { refused } else { Verdict::Unknown };
         }
-        let voters = nodes.keys().copied().filter(|node| voters.contains(&server_of(*node)));
+        let voters = nodes.keys().copied().filter(|node| voters.contains(&node.server()));
         let is_switched = self.switch(&old, &nodes, voters.collect()).await;
         if is_switched {
             self.dismiss(&old);
@@ -311,10 +311,10 @@ impl Reconfigurer {
     async fn switch(
         &self,
         old: &Membership,
-        wanted: &BTreeMap<u64, MemberNode>,
-        voters: BTreeSet<u64>,
+        wanted: &BTreeMap<NodeId, MemberNode>,
+        voters: BTreeSet<NodeId>,
     ) -> bool {
-        let leaving: BTreeMap<u64, MemberNode> = old
+        let leaving: BTreeMap<NodeId, MemberNode> = old
             .nodes
             .iter()
             .filter(|(node, member)| {
@@ -323,7 +323,7 @@ impl Reconfigurer {
             })
             .map(|(node, member)| (*node, outsider(member)))
             .collect();
-        let gone: BTreeSet<u64> = leaving.keys().copied().collect();
+        let gone: BTreeSet<NodeId> = leaving.keys().copied().collect();
         let change = MembershipChange::Batch(vec![
             MembershipChange::SetNodes(wanted.clone()),
             MembershipChange::SetNodes(leaving),
@@ -337,7 +337,7 @@ impl Reconfigurer {
     /// clients whose sessions are not kept alive.
     fn dismiss(&self, old: &Membership) {
         let membership = self.membership();
-        let at = membership.index();
+        let at = membership.index().unwrap_or_default().0;
         let gone = old.nodes.keys().copied();
         for node in gone.filter(|node| membership.node(*node).is_none()) {
             let Some(link) = self.links.to(node, Lane::Request) else { continue };
@@ -367,7 +367,7 @@ impl Reconfigurer {
     /// A server that will not vote should not lead through the change: one that stays does.
     async fn leave_the_lead(&self, staying: &BTreeSet<u64>) -> bool {
         let voters = self.membership().voters();
-        let mut staying = voters.into_iter().filter(|voter| staying.contains(&server_of(*voter)));
+        let mut staying = voters.into_iter().filter(|voter| staying.contains(&voter.server()));
         let transferee = staying.find(|voter| self.is_synced(*voter));
         match transferee {
             Some(transferee) => transfer_leadership_to(&self.handle, &self.links, transferee).await,
@@ -389,19 +389,19 @@ impl Reconfigurer {
     /// Returns whether a server is synced: the node that it is in the membership, or that it is
     /// about to become.
     fn is_server_synced(&self, server: u64, joining: &BTreeMap<u64, u64>) -> bool {
-        let joins = joining.get(&server).map(|directory| node_id(server, *directory));
+        let joins = joining.get(&server).map(|directory| NodeId::new(server, *directory));
         node_of(&self.membership(), server).or(joins).is_some_and(|node| self.is_synced(node))
     }
 
     /// Returns whether a node has answered this leader lately.
-    pub(super) fn has_answered_lately(&self, node: u64) -> bool {
+    pub(super) fn has_answered_lately(&self, node: NodeId) -> bool {
         let silent_for = self.handle.view().follower(node).silent_for;
         silent_for.is_some_and(|silent_for| silent_for < self.timing.silence_max())
     }
 
     /// Returns whether a node is this server, or has answered lately and has all that is
     /// committed.
-    pub(super) fn is_synced(&self, node: u64) -> bool {
+    pub(super) fn is_synced(&self, node: NodeId) -> bool {
         if node == self.handle.node() {
             return true;
         }
@@ -409,8 +409,8 @@ impl Reconfigurer {
         let has_answered_lately = self.has_answered_lately(node);
         // Under load the last entries are always still on their way.
         let slack = 1000;
-        let committed = view.committed.unwrap_or(0);
-        let has = view.follower(node).matching.unwrap_or(0);
+        let committed = view.committed.unwrap_or_default().0;
+        let has = view.follower(node).matching.unwrap_or_default().0;
         has_answered_lately && has.saturating_add(slack) >= committed && has > 0
     }
 

@@ -11,6 +11,7 @@ use super::ensemble::{Ensemble, PATIENCE, Server, command};
 use super::recorder::Applied;
 use crate::consensus::{MemberNode, MembershipChange};
 use crate::host::Proposals;
+use crate::node_id::NodeId;
 
 /// Each start's commands are applied in rising order, which also means at most once; and all
 /// servers have applied the same.
@@ -25,11 +26,11 @@ pub(super) async fn check(ensemble: &Ensemble) {
         for (origin, number) in &applied {
             let row = last.entry((origin.server.0, origin.boot.0)).or_default();
             assert!(
-                *row < (origin.stream, *number),
+                *row < (origin.stream, number.0),
                 "server {at}: {origin:?} {number} after {row:?}"
             );
-            assert!(row.1 < *number, "server {at}: a lost command was applied late");
-            *row = (origin.stream, *number);
+            assert!(row.1 < number.0, "server {at}: a lost command was applied late");
+            *row = (origin.stream, number.0);
         }
         match &first {
             None => first = Some(applied),
@@ -323,8 +324,9 @@ async fn a_removed_server_that_missed_the_word_learns_it_and_asks_for_no_votes()
     let removed = (leader + 1) % 3;
     ensemble.cut.isolate(removed, 3).await;
     let gone = ensemble.server(removed).raft.handle.node();
-    let nodes: Vec<u64> = ensemble.running().map(|(_, server)| server.raft.handle.node()).collect();
-    let left: BTreeSet<u64> = nodes.into_iter().filter(|node| *node != gone).collect();
+    let nodes: Vec<NodeId> =
+        ensemble.running().map(|(_, server)| server.raft.handle.node()).collect();
+    let left: BTreeSet<NodeId> = nodes.into_iter().filter(|node| *node != gone).collect();
     let raft = ensemble.server(leader).raft.handle.clone();
     let gone = MembershipChange::RemoveNodes(BTreeSet::from([gone]));
     // An ensemble that was changed: its leader does not add what only the configuration lists.
@@ -333,7 +335,7 @@ async fn a_removed_server_that_missed_the_word_learns_it_and_asks_for_no_votes()
         let member = MemberNode { address: ensemble.address(at), line: line.clone() };
         (server.raft.handle.node(), member)
     };
-    let lines: BTreeMap<u64, MemberNode> = ensemble.running().map(member).collect();
+    let lines: BTreeMap<NodeId, MemberNode> = ensemble.running().map(member).collect();
     while raft.change_membership(MembershipChange::SetNodes(lines.clone())).await.is_err() {
         sleep(Duration::from_millis(10)).await;
     }

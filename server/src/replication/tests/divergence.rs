@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 
 use tokio::time::{Instant, sleep, timeout};
 use zoolet_replica::Role;
-use zoolet_storage::LogPosition;
+use zoolet_storage::{LogIndex, LogPosition};
 
 use super::calls::link;
 use super::cluster::check;
@@ -187,10 +187,10 @@ async fn an_entry_in_the_place_of_a_committed_one_is_refused() {
     let target = (leader + 1) % 3;
     write(&mut ensemble, target).await;
     let before = ensemble.server(target).raft.status();
-    let (applied, term) = (before.applied.unwrap(), before.term);
+    let (applied, term) = (before.applied.unwrap().0, before.term);
     let link = link(&ensemble, leader, target);
     let from = (term + 1, ensemble.server(leader).raft.handle.node());
-    let position = |term, index| LogPosition { term, node: 0, index };
+    let position = |term, index| LogPosition { term, node: 0, index: LogIndex(index) };
     let other = position(term + 1, applied);
     for (previous, entry) in
         [(position(term + 1, applied - 1), None), (position(before.term, applied - 1), Some(other))]

@@ -11,11 +11,11 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
 use tokio::time::{Instant, sleep, timeout};
 use zoolet_jute::{SessionId, Xid};
-use zoolet_replica::{Boot, Command, Op, Policy, Role, ServerId};
+use zoolet_replica::{Boot, Command, Op, Policy, ProposalNumber, Role, ServerId};
 use zoolet_storage::{Identity, MemoryDisk, WalOptions};
 
 use super::gate::{Gate, GatedDisk};
-use super::recorder::Recorder;
+use super::recorder::{Applied, Recorder};
 use crate::config::StartMode;
 use crate::entropy::RealEntropy;
 use crate::fatal::Fatal;
@@ -281,10 +281,10 @@ impl Server {
         let proposed = self.proposed;
         let server = self.raft.handle.server();
         let settled = self.machine.until(|record, received| {
-            let ours = |(origin, _): &&(zoolet_replica::Origin, u64)| {
+            let ours = |(origin, _): &&Applied| {
                 u64::from(origin.server.0) == server && origin.boot == self.proposer.boot()
             };
-            let applied = record.applied.iter().rev().find(ours).map_or(0, |(_, number)| *number);
+            let applied = record.applied.iter().rev().find(ours).map_or(0, |(_, number)| number.0);
             applied.max(received.lost) >= proposed
         });
         timeout(PATIENCE, settled).await.expect("commands are neither applied nor lost");
@@ -319,9 +319,9 @@ impl Timing {
 
 pub(super) fn command(number: u64) -> Command {
     Command {
-        number,
+        number: ProposalNumber(number),
         session: SessionId(1),
-        attachment: 0,
+        attachment: ProposalNumber::NONE,
         cxid: Xid(1),
         policy: Policy::default(),
         identities: Arc::from([]),

@@ -9,7 +9,9 @@ use bytes::{Buf, BufMut, Bytes, BytesMut};
 use tokio::sync::watch;
 use zoolet_jute::{ErrorCode, Id, SessionId};
 use zoolet_replica::state::Admitted;
-use zoolet_replica::{Batch, Boot, FeatureLevel, Input, Levels, Origin, Role, Term, Written};
+use zoolet_replica::{
+    Batch, Boot, FeatureLevel, Input, Levels, Origin, ProposalNumber, Role, Term, Written,
+};
 
 use super::gate::Gate;
 use crate::host::ConfigView;
@@ -17,12 +19,12 @@ use crate::replication::Machine;
 use crate::snapshots::{Chunks, Staged, StateSnapshot};
 
 /// A command that was applied: which server's start, stream and number.
-pub(super) type Applied = (Origin, u64);
+pub(super) type Applied = (Origin, ProposalNumber);
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Record {
     pub(super) applied: Vec<Applied>,
-    fence: BTreeMap<u8, (u64, u64, u64)>,
+    fence: BTreeMap<u8, (u64, u64, ProposalNumber)>,
 }
 
 /// Clones are the same machine.
@@ -72,7 +74,7 @@ impl Received {
     #[allow(clippy::wildcard_enum_match_arm, reason = "any other input fails the test")]
     fn note(&mut self, input: Input) {
         match input {
-            Input::Lost { through } => self.lost = through,
+            Input::Lost { through } => self.lost = through.0,
             Input::Synced { through } => self.synced = through,
             Input::SyncLost { through } => self.sync_lost = through,
             Input::Counted { through, sessions } => {
@@ -129,9 +131,10 @@ impl Record {
     fn apply(&mut self, batch: &Batch) {
         let Origin { server, boot, stream } = batch.origin;
         let first = batch.commands[0].number;
-        let last = first + batch.commands.len() as u64 - 1;
+        let last = ProposalNumber(first.0 + batch.commands.len() as u64 - 1);
         let row = self.fence.entry(server.0).or_default();
-        if (boot, stream) > (Boot(row.0), row.1) || *row == (boot.0, stream, first - 1) {
+        let continues = (row.0, row.1, row.2.0 + 1) == (boot.0, stream, first.0);
+        if (boot, stream) > (Boot(row.0), row.1) || continues {
             *row = (boot.0, stream, last);
             let origin = batch.origin;
             self.applied.extend(batch.commands.iter().map(|command| (origin, command.number)));
@@ -146,7 +149,7 @@ impl Record {
                 out.put_u8(origin.server.0);
                 out.put_u64(origin.boot.0);
                 out.put_u64(origin.stream);
-                out.put_u64(*number);
+                out.put_u64(number.0);
             }
             chunks.push(out.freeze());
         }
@@ -162,7 +165,7 @@ impl Record {
         while bytes.has_remaining() {
             let server = zoolet_replica::ServerId(bytes.get_u8());
             let origin = Origin { server, boot: Boot(bytes.get_u64()), stream: bytes.get_u64() };
-            let number = bytes.get_u64();
+            let number = ProposalNumber(bytes.get_u64());
             record.fence.insert(server.0, (origin.boot.0, origin.stream, number));
             record.applied.push((origin, number));
         }
@@ -190,9 +193,9 @@ impl Machine for Recorder {
         Admitted { boot: Boot(boot), stream, last }
     }
 
-    fn started(&self, boot: Boot) -> u64 {
+    fn started(&self, boot: Boot) -> ProposalNumber {
         self.note(|received| received.started.push(boot));
-        0
+        ProposalNumber::NONE
     }
 
     fn levels(&self) -> Levels {
@@ -207,7 +210,7 @@ impl Machine for Recorder {
 
     fn digest(&self) -> u64 {
         let record = self.record.lock().unwrap();
-        let last = record.applied.last().map_or(0, |(_, number)| *number);
+        let last = record.applied.last().map_or(0, |(_, number)| number.0);
         (record.applied.len() as u64) << 32 | last ^ self.drift.load(Ordering::Relaxed)
     }
 

@@ -6,14 +6,14 @@ use std::sync::Arc;
 
 use zoolet_replica::Boot;
 use zoolet_storage::{
-    DataDir, Disk, Entry, Identity, LogPosition, MemoryDisk, SnapshotName, SnapshotStore,
+    DataDir, Disk, Entry, Identity, LogIndex, LogPosition, MemoryDisk, SnapshotName, SnapshotStore,
     StorageError, Wal, WalOptions,
 };
 
 use super::cluster::{check, left_behind};
 use super::ensemble::Ensemble;
 use crate::consensus::{MemberNode, Membership};
-use crate::peer::node_id::node_id;
+use crate::node_id::NodeId;
 use crate::raft::membership_entry;
 use crate::raft::testing::{blank_entry, saved_vote, snapshot_head};
 use crate::replication::{JoinError, open};
@@ -22,12 +22,12 @@ use crate::replication::{JoinError, open};
 const DIRECTORY: u64 = 5;
 
 fn position(term: u64, index: u64) -> LogPosition {
-    LogPosition { term, node: 0, index }
+    LogPosition { term, node: 0, index: LogIndex(index) }
 }
 
 fn server_1_alone() -> Membership {
     let member = MemberNode { address: "127.0.0.1:1".to_owned(), line: String::new() };
-    let node = node_id(1, DIRECTORY);
+    let node = NodeId::new(1, DIRECTORY);
     Membership {
         position: Some(position(1, 0)),
         configs: vec![BTreeSet::from([node])],
@@ -110,11 +110,11 @@ async fn entries_that_a_received_snapshot_replaces_do_not_outlive_a_crash() {
     let (wal, _) =
         Wal::open(Arc::clone(&shared), &directory.wal_path(), WalOptions::default()).unwrap();
     fill(&wal, 20);
-    wal.save_vote(saved_vote(3, 1), Box::new(drop)).unwrap();
+    wal.save_vote(saved_vote(3, NodeId(1)), Box::new(drop)).unwrap();
     drop(wal);
     let store = SnapshotStore::open(shared, &directory.snapshot_path()).unwrap();
     let head = snapshot_head(Some(position(2, 10)), server_1_alone());
-    let name = SnapshotName { term: 2, index: 10, zxid: 0 };
+    let name = SnapshotName { term: 2, index: LogIndex(10), zxid: 0 };
     let writer = store.create(name, &head).unwrap();
     writer.finish(0).unwrap();
     drop(directory);

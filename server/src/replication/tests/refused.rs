@@ -7,7 +7,7 @@ use tokio::time::sleep;
 
 use super::ensemble::Ensemble;
 use crate::fatal::Fatal;
-use crate::peer::node_id::{directory_of, server_of};
+use crate::node_id::NodeId;
 use crate::peer::{
     Answer, Call, FrameLimits, PeerIdentity, PeerPort, PeerPortOptions, RpcKind, Service,
 };
@@ -17,7 +17,7 @@ use crate::transport::{BoxFuture, RealNet};
 /// A peer that follows a leader of a later term.
 #[derive(Debug)]
 struct Refuses {
-    leader: u64,
+    leader: NodeId,
     pre_votes: AtomicU32,
 }
 
@@ -47,7 +47,7 @@ async fn a_server_whose_votes_are_refused_waits_before_it_asks_again() {
     let node = ensemble.server(leader).raft.handle.node();
     ensemble.kill(leader).await;
     let refuses = Arc::new(Refuses { leader: node, pre_votes: AtomicU32::default() });
-    let (server, directory) = (server_of(node), directory_of(node));
+    let (server, directory) = (node.server(), node.directory());
     let options = PeerPortOptions {
         ours: PeerIdentity { cluster: 7, founding, server, directory },
         founding: Arc::new(AtomicU64::new(founding)),

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 
-use super::{Disk, StorageError};
+use super::{Disk, LogIndex, StorageError};
 
 pub use reader::SnapshotReader;
 pub use writer::{SealedSnapshot, SnapshotWriter};
@@ -39,13 +39,13 @@ const CHUNK_BYTES_MAX: usize = 256 << 10;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct SnapshotName {
     pub term: u64,
-    pub index: u64,
+    pub index: LogIndex,
     pub zxid: u64,
 }
 
 impl SnapshotName {
     fn file_name(self) -> String {
-        format!("{:016x}-{:016x}-{:016x}.snap", self.term, self.index, self.zxid)
+        format!("{:016x}-{:016x}-{:016x}.snap", self.term, self.index.0, self.zxid)
     }
 
     fn parse(file_name: &str) -> Option<Self> {
@@ -53,7 +53,7 @@ impl SnapshotName {
             (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok()).flatten()
         });
         let mut next = || numbers.next().flatten();
-        let name = Self { term: next()?, index: next()?, zxid: next()? };
+        let name = Self { term: next()?, index: LogIndex(next()?), zxid: next()? };
         (name.file_name() == file_name).then_some(name)
     }
 }

@@ -10,7 +10,7 @@ use super::{
     CHUNK_BYTES_MAX, CHUNK_HEADER_BYTES, FOOTER_BYTES, FORMAT_VERSION, HEADER_BYTES, MAGIC,
     META_BYTES_MAX, SnapshotName, SnapshotSummary, chunk_checksum,
 };
-use crate::{Disk, DiskFile, StorageError};
+use crate::{Disk, DiskFile, LogIndex, StorageError};
 
 /// A snapshot that is open. It stays readable when it is removed. Iterating gives its contents,
 /// at most 256 KiB at a time; only when the iterator ends without an error was the snapshot whole.
@@ -86,7 +86,8 @@ impl SnapshotReader {
             return Err(self.corrupt(0, "it does not begin like a snapshot"));
         }
         let version = fields.get_u32();
-        let (term, index, zxid) = (fields.get_u64(), fields.get_u64(), fields.get_u64());
+        let term = fields.get_u64();
+        let (index, zxid) = (LogIndex(fields.get_u64()), fields.get_u64());
         let meta_bytes = usize::try_from(fields.get_u32()).unwrap_or(usize::MAX);
         if meta_bytes > META_BYTES_MAX {
             return Err(self.corrupt(0, "its header does not match its checksum"));

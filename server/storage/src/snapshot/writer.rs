@@ -48,7 +48,7 @@ impl SnapshotWriter {
         header.put_slice(&MAGIC);
         header.put_u32(FORMAT_VERSION);
         header.put_u64(name.term);
-        header.put_u64(name.index);
+        header.put_u64(name.index.0);
         header.put_u64(name.zxid);
         header.put_u32(meta_bytes);
         header.put_slice(meta);

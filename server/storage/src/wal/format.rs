@@ -12,6 +12,7 @@ use bytes::{Buf, BufMut, Bytes};
 use crc32c::{crc32c, crc32c_append};
 
 use super::state::{Entry, LogPosition, LogState};
+use crate::LogIndex;
 
 pub(super) const FORMAT_VERSION: u32 = 1;
 
@@ -152,7 +153,7 @@ pub(super) enum Record {
     Vote(Bytes),
     Committed(Option<LogPosition>),
     Truncate {
-        from: u64,
+        from: LogIndex,
         last: Option<LogPosition>,
     },
     Purge(LogPosition),
@@ -211,7 +212,7 @@ impl Record {
             }
             Self::Truncate { from, last } => {
                 buffer.put_u8(TRUNCATE);
-                buffer.put_u64(*from);
+                buffer.put_u64(from.0);
                 put_option(buffer, last.as_ref());
             }
             Self::Purge(position) => {
@@ -251,7 +252,7 @@ impl Record {
             VOTE => Self::Vote(std::mem::take(&mut fields)),
             COMMITTED => Self::Committed(get_option(&mut fields).ok()?),
             TRUNCATE => {
-                let from = fields.try_get_u64().ok()?;
+                let from = LogIndex(fields.try_get_u64().ok()?);
                 Self::Truncate { from, last: get_option(&mut fields).ok()? }
             }
             PURGE => Self::Purge(get_position(&mut fields)?),
@@ -264,13 +265,13 @@ impl Record {
 fn put_position(buffer: &mut Vec<u8>, position: &LogPosition) {
     buffer.put_u64(position.term);
     buffer.put_u64(position.node);
-    buffer.put_u64(position.index);
+    buffer.put_u64(position.index.0);
 }
 
 fn get_position(fields: &mut Bytes) -> Option<LogPosition> {
     let term = fields.try_get_u64().ok()?;
     let node = fields.try_get_u64().ok()?;
-    Some(LogPosition { term, node, index: fields.try_get_u64().ok()? })
+    Some(LogPosition { term, node, index: LogIndex(fields.try_get_u64().ok()?) })
 }
 
 fn put_option(buffer: &mut Vec<u8>, position: Option<&LogPosition>) {
@@ -299,8 +300,8 @@ fn put_state(buffer: &mut Vec<u8>, state: &LogState) {
     put_option(buffer, state.committed.as_ref());
     put_option(buffer, state.purged.as_ref());
     put_option(buffer, state.last.as_ref());
-    buffer.put_u64(state.entries.start);
-    buffer.put_u64(state.entries.end);
+    buffer.put_u64(state.entries.start.0);
+    buffer.put_u64(state.entries.end.0);
 }
 
 fn get_state(fields: &mut Bytes) -> Option<LogState> {
@@ -315,7 +316,7 @@ fn get_state(fields: &mut Bytes) -> Option<LogState> {
     let committed = get_option(fields).ok()?;
     let purged = get_option(fields).ok()?;
     let last = get_option(fields).ok()?;
-    let start = fields.try_get_u64().ok()?;
-    let end = fields.try_get_u64().ok()?;
+    let start = LogIndex(fields.try_get_u64().ok()?);
+    let end = LogIndex(fields.try_get_u64().ok()?);
     (start <= end).then_some(LogState { vote, committed, purged, entries: start..end, last })
 }

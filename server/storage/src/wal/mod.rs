@@ -29,7 +29,7 @@ use self::segment::SegmentMaker;
 use self::segment_preparer::SegmentPreparer;
 use self::view::LogView;
 use self::writer::{Chain, Writer};
-use super::{Disk, StorageError};
+use super::{Disk, LogIndex, StorageError};
 use crate::panic::caught_now;
 
 pub use self::queue::{FailureHook, OnDurable};
@@ -129,7 +129,7 @@ impl Wal {
         }
         // The entries of the last batch stand somewhere else now.
         for (index, place) in places {
-            let at = index.checked_sub(replay.state.entries.start);
+            let at = index.entries_since(replay.state.entries.start);
             if let Some(at) = at.and_then(|at| usize::try_from(at).ok())
                 && let Some((_, old_place)) = replay.entries.get_mut(at)
             {
@@ -170,18 +170,22 @@ impl Wal {
     }
 
     /// The position of the entry with this index, if it is there. The disk is not touched.
-    pub fn position(&self, index: u64) -> Option<LogPosition> {
+    pub fn position(&self, index: LogIndex) -> Option<LogPosition> {
         self.queue.view(|view| view.position(index))
     }
 
     /// True when all entries from `index` on can be read without the disk.
-    pub fn is_cached(&self, index: u64) -> bool {
+    pub fn is_cached(&self, index: LogIndex) -> bool {
         self.queue.view(|view| view.is_cached(index))
     }
 
     /// The entries of `range` that are there, as many as fit into `bytes_max`, but at least one.
     /// Blocks for the disk when they are no longer cached.
-    pub fn entries(&self, range: Range<u64>, bytes_max: usize) -> Result<Vec<Entry>, StorageError> {
+    pub fn entries(
+        &self,
+        range: Range<LogIndex>,
+        bytes_max: usize,
+    ) -> Result<Vec<Entry>, StorageError> {
         self.queue.check_open()?;
         let planned = self.queue.view(|view| view.plan(range, bytes_max));
         planned.into_iter().map(view::Planned::fetch).collect()
@@ -234,7 +238,7 @@ impl Wal {
     }
 
     /// Drops the entries from index `from` on.
-    pub fn truncate_from(&self, from: u64, on_durable: OnDurable) -> Result<(), StorageError> {
+    pub fn truncate_from(&self, from: LogIndex, on_durable: OnDurable) -> Result<(), StorageError> {
         self.queue.submit(|view| {
             let record = view.truncate(from)?.filter(|_| !planted!("truncation-not-logged"));
             Ok(Job::new(record.into_iter().collect(), on_durable))

@@ -29,7 +29,7 @@ use super::segment::Segment;
 use super::state::{LogPosition, LogState};
 use super::view::EntryLocation;
 use super::writer::{Chain, OldSegment};
-use crate::{Disk, DiskFile, StorageError};
+use crate::{Disk, DiskFile, LogIndex, StorageError};
 
 /// A piece of the search for later batches, in bytes.
 const SEARCH_BYTES: u64 = 1 << 20;
@@ -49,7 +49,7 @@ pub(super) struct Replay {
     /// For each entry of `state.entries`, its position and location.
     pub(super) entries: VecDeque<(LogPosition, EntryLocation)>,
     /// Entries of `state.entries` that were in segments older than those that are there.
-    missing: Range<u64>,
+    missing: Range<LogIndex>,
     /// The last batch, to be written again.
     pub(super) last_batch: Option<LastBatch>,
     pub(super) older: VecDeque<OldSegment>,
@@ -272,7 +272,7 @@ impl Replay {
                 let Range { start, end } = self.missing;
                 let what = format!(
                     "the segments before it are gone, and with them the entries {start} to {}",
-                    end - 1
+                    end.0 - 1
                 );
                 Err(StorageError::corrupt(&oldest.path, 0, what))
             }
@@ -282,7 +282,7 @@ impl Replay {
 }
 
 impl RecordBatch {
-    fn last_index(&self) -> Option<u64> {
+    fn last_index(&self) -> Option<LogIndex> {
         let indices = self.records.iter().map(|BatchRecord { record, .. }| match record {
             Record::Entry(entry) => Some(entry.position.index),
             Record::State(_)

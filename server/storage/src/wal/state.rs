@@ -6,6 +6,7 @@ use std::ops::Range;
 use bytes::Bytes;
 
 use super::format::Record;
+use crate::LogIndex;
 
 /// The place of an entry: the index counts from the log's beginning, term and node say which
 /// leader wrote it.
@@ -13,7 +14,7 @@ use super::format::Record;
 pub struct LogPosition {
     pub term: u64,
     pub node: u64,
-    pub index: u64,
+    pub index: LogIndex,
 }
 
 /// One entry of the log. `kind` and `body` mean something to the caller only.
@@ -36,7 +37,7 @@ pub struct LogState {
     pub purged: Option<LogPosition>,
     /// The indices of the entries that are there.
     // Invariant: an empty range starts behind `last`.
-    pub entries: Range<u64>,
+    pub entries: Range<LogIndex>,
     /// The last entry, whether it is there or purged.
     pub last: Option<LogPosition>,
 }
@@ -63,7 +64,7 @@ impl LogState {
 
     /// Adds one entry at the end. A log that never had an entry may begin anywhere.
     pub(super) fn append(&mut self, position: LogPosition) -> Result<(), String> {
-        let Some(end) = position.index.checked_add(1) else {
+        let Some(end) = position.index.next() else {
             return Err("the index of an entry is too large".to_owned());
         };
         match self.last {
@@ -71,7 +72,7 @@ impl LogState {
                 return Err(format!(
                     "entry {} does not follow entry {}",
                     position.index,
-                    self.entries.end.saturating_sub(1)
+                    self.entries.end.0.saturating_sub(1)
                 ));
             }
             Some(_) => self.entries.end = end,
@@ -82,14 +83,18 @@ impl LogState {
     }
 
     /// Drops the entries from index `from` on; `last` is the one that is the last now.
-    pub(super) fn truncate(&mut self, from: u64, last: Option<LogPosition>) -> Result<(), String> {
+    pub(super) fn truncate(
+        &mut self,
+        from: LogIndex,
+        last: Option<LogPosition>,
+    ) -> Result<(), String> {
         if !(self.entries.start..self.entries.end).contains(&from) {
             return Err(format!(
                 "cannot cut the log at {from}: it holds {} to {}",
                 self.entries.start, self.entries.end
             ));
         }
-        if last.is_some_and(|last| last.index.checked_add(1) != Some(from)) {
+        if last.is_some_and(|last| last.index.next() != Some(from)) {
             return Err(format!("the entry before {from} is not the one that was named"));
         }
         self.entries.end = from;
@@ -100,7 +105,7 @@ impl LogState {
     /// Drops the entries up to `position`, also when the log does not reach that far: then it
     /// goes on behind it. False when they were dropped before.
     pub(super) fn purge(&mut self, position: LogPosition) -> Result<bool, String> {
-        let Some(start) = position.index.checked_add(1) else {
+        let Some(start) = position.index.next() else {
             return Err("the index of an entry is too large".to_owned());
         };
         if self.purged.is_some_and(|purged| purged.index >= position.index) {

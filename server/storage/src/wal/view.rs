@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::format::Record;
 use super::segment::Segment;
 use super::state::{Entry, LogPosition, LogState};
-use crate::StorageError;
+use crate::{LogIndex, StorageError};
 
 /// Where an entry's record stands.
 #[derive(Debug, Clone)]
@@ -142,11 +142,11 @@ impl LogView {
 
     /// Drops the entries from index `from` on. What to write about it; `None` when there was
     /// nothing to drop.
-    pub(super) fn truncate(&mut self, from: u64) -> Result<Option<Record>, StorageError> {
+    pub(super) fn truncate(&mut self, from: LogIndex) -> Result<Option<Record>, StorageError> {
         if from >= self.state.entries.end {
             return Ok(None);
         }
-        let before = from.checked_sub(1);
+        let before = from.previous();
         let last = before
             .and_then(|index| self.position(index))
             .or_else(|| self.state.purged.filter(|purged| Some(purged.index) == before));
@@ -159,7 +159,7 @@ impl LogView {
     pub(super) fn purge(&mut self, position: LogPosition) -> Result<bool, StorageError> {
         let old_start = self.state.entries.start;
         let purged = self.state.purge(position).map_err(StorageError::refused)?;
-        let dropped = self.state.entries.start.saturating_sub(old_start);
+        let dropped = self.state.entries.start.0.saturating_sub(old_start.0);
         let dropped = usize::try_from(dropped).unwrap_or(usize::MAX).min(self.entries.len());
         self.entries.drain(..dropped);
         self.keep_in_step();
@@ -169,7 +169,7 @@ impl LogView {
     /// Shortens the entries and the cache at their ends to what the state says.
     fn keep_in_step(&mut self) {
         let Range { start, end } = self.state.entries;
-        self.entries.truncate(usize::try_from(end - start).unwrap_or(usize::MAX));
+        self.entries.truncate(usize::try_from(end.0 - start.0).unwrap_or(usize::MAX));
         while self.recent.back().is_some_and(|entry| entry.position.index >= end) {
             let dropped = self.recent.pop_back();
             self.recent_bytes -= dropped.map_or(0, |entry| entry.body.len());
@@ -185,7 +185,7 @@ impl LogView {
     }
 
     /// Notes where an entry was written, unless it was truncated or purged in the meantime.
-    pub(super) fn written(&mut self, index: u64, serial: u64, location: EntryLocation) {
+    pub(super) fn written(&mut self, index: LogIndex, serial: u64, location: EntryLocation) {
         if let Some(entry) = self.entry_mut(index)
             && matches!(entry.storage, EntryStorage::Waiting { serial: waiting } if waiting == serial)
         {
@@ -204,23 +204,23 @@ impl LogView {
         }
     }
 
-    pub(super) fn position(&self, index: u64) -> Option<LogPosition> {
+    pub(super) fn position(&self, index: LogIndex) -> Option<LogPosition> {
         let entry = self.entry(index)?;
         Some(LogPosition { term: entry.term, node: entry.node, index })
     }
 
     /// True when everything from `index` on can be read without the disk.
-    pub(super) fn is_cached(&self, index: u64) -> bool {
+    pub(super) fn is_cached(&self, index: LogIndex) -> bool {
         self.recent.front().is_some_and(|oldest| oldest.position.index <= index)
             || index >= self.state.entries.end
     }
 
     /// Plans to read the entries of `range`, as many as `bytes_max` of body and record bytes
     /// allow, at least one. Indices that are not there end the read.
-    pub(super) fn plan(&self, range: Range<u64>, bytes_max: usize) -> Vec<Planned> {
+    pub(super) fn plan(&self, range: Range<LogIndex>, bytes_max: usize) -> Vec<Planned> {
         let mut planned = Vec::new();
         let mut bytes = 0;
-        for index in range {
+        for index in (range.start.0..range.end.0).map(LogIndex) {
             let Some((next, next_bytes)) = self.plan_one(index) else { break };
             bytes += next_bytes;
             if bytes > bytes_max && !planned.is_empty() {
@@ -231,9 +231,9 @@ impl LogView {
         planned
     }
 
-    fn plan_one(&self, index: u64) -> Option<(Planned, usize)> {
+    fn plan_one(&self, index: LogIndex) -> Option<(Planned, usize)> {
         if let Some(oldest) = self.recent.front()
-            && let Some(at) = index.checked_sub(oldest.position.index)
+            && let Some(at) = index.entries_since(oldest.position.index)
             && let Some(entry) = self.recent.get(usize::try_from(at).ok()?)
         {
             return Some((Planned::Ready(entry.clone()), entry.body.len()));
@@ -247,13 +247,13 @@ impl LogView {
         }
     }
 
-    fn entry(&self, index: u64) -> Option<&IndexedEntry> {
-        let at = index.checked_sub(self.state.entries.start)?;
+    fn entry(&self, index: LogIndex) -> Option<&IndexedEntry> {
+        let at = index.entries_since(self.state.entries.start)?;
         self.entries.get(usize::try_from(at).ok()?)
     }
 
-    fn entry_mut(&mut self, index: u64) -> Option<&mut IndexedEntry> {
-        let at = index.checked_sub(self.state.entries.start)?;
+    fn entry_mut(&mut self, index: LogIndex) -> Option<&mut IndexedEntry> {
+        let at = index.entries_since(self.state.entries.start)?;
         self.entries.get_mut(usize::try_from(at).ok()?)
     }
 }

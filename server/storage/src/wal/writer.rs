@@ -14,7 +14,7 @@ use super::segment::{LARGE_NAME, NEXT_NAME, Prepared, Segment, SegmentMaker};
 use super::segment_preparer::SegmentPreparer;
 use super::state::LogState;
 use super::view::EntryLocation;
-use crate::StorageError;
+use crate::{LogIndex, StorageError};
 
 /// The next batch's place in the chain of batches, and what the log holds before it.
 #[derive(Debug, Clone)]
@@ -31,7 +31,7 @@ pub(super) struct Chain {
 struct Encoded {
     bytes: Vec<u8>,
     /// For each entry in it: its index, and offset and length of its record, in bytes.
-    entries: Vec<(u64, u64, u32)>,
+    entries: Vec<(LogIndex, u64, u32)>,
 }
 
 impl Chain {
@@ -97,7 +97,7 @@ fn too_long(_: std::num::TryFromIntError) -> StorageError {
 pub(super) struct OldSegment {
     pub(super) path: PathBuf,
     /// The highest index of an entry in it, truncated ones included; `None`: no entries.
-    pub(super) last_index: Option<u64>,
+    pub(super) last_index: Option<LogIndex>,
 }
 
 /// Appends batches to the segment files.
@@ -110,13 +110,13 @@ pub(super) struct Writer {
     current: Arc<Segment>,
     /// Where the next batch goes.
     offset: u64,
-    current_last_index: Option<u64>,
+    current_last_index: Option<LogIndex>,
     older: VecDeque<OldSegment>,
     buffer: Vec<u8>,
 }
 
 /// Where the entries of a batch are, in the order of the batch.
-pub(super) type EntryLocations = Vec<(u64, EntryLocation)>;
+pub(super) type EntryLocations = Vec<(LogIndex, EntryLocation)>;
 
 impl Writer {
     /// Begins a new segment with `records`. When this returns, the log is durable up to them.

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use zoolet_storage::{Disk, Entry, Image, LogPosition, MemoryDisk, StorageError};
+use zoolet_storage::{Disk, Entry, Image, LogIndex, LogPosition, MemoryDisk, StorageError};
 
 use crate::trace::{DIRECTORY, Model, Op, Trace, open};
 
@@ -162,7 +162,7 @@ fn log_with(fifth: u8) -> Image {
     let mut trace = Trace::new(MemoryDisk::with_faults(), 1);
     trace.open().unwrap();
     for index in 0..10 {
-        let position = LogPosition { term: 1, node: 1, index };
+        let position = LogPosition { term: 1, node: 1, index: LogIndex(index) };
         let body = vec![if index == 4 { fifth } else { 0 }; 900].into();
         trace.call(&Op::Append(vec![Entry { position, kind: 0, body }])).unwrap();
         trace.write_all();

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use zoolet_storage::{Fault, MemoryDisk, StorageError, Survival};
+use zoolet_storage::{Fault, LogIndex, MemoryDisk, StorageError, Survival};
 
 use crate::trace::{Model, Op, Trace, open};
 
@@ -43,7 +43,10 @@ fn check_closed(trace: &mut Trace, reported: Option<&str>) {
     assert_eq!(trace.call(&Op::Flush).unwrap_err().to_string(), failure.to_string());
     let wal = trace.wal.as_ref().unwrap();
     assert!(!wal.write_waiting());
-    assert_eq!(wal.entries(0..1, 1).unwrap_err().to_string(), failure.to_string());
+    assert_eq!(
+        wal.entries(LogIndex(0)..LogIndex(1), 1).unwrap_err().to_string(),
+        failure.to_string()
+    );
     assert_eq!(acknowledged, *trace.progress.range().start(), "acknowledged after a failure");
     trace.wal = None;
     assert_eq!(acknowledged, *trace.progress.range().start(), "acknowledged after a failure");
@@ -154,7 +157,7 @@ fn a_failing_helper_closes_a_log_with_threads() {
         let (send, answered) = std::sync::mpsc::channel();
         let mut handed_in = 0;
         for index in 0..60_u64 {
-            let position = LogPosition { term: 1, node: 1, index };
+            let position = LogPosition { term: 1, node: 1, index: LogIndex(index) };
             let body = bytes::Bytes::from(vec![index as u8; 400]);
             let entry = zoolet_storage::Entry { position, kind: 0, body };
             let (count, send) = (acknowledged.clone(), send.clone());
@@ -186,7 +189,7 @@ fn a_failing_helper_closes_a_log_with_threads() {
         let acknowledged = acknowledged.load(Ordering::SeqCst) as u64;
         let after = disk.image().after_power_cut(Survival::Torn { seed: number });
         let found = Model::of(&open(&MemoryDisk::from_image(after)).unwrap()).unwrap();
-        let next = found.last.map_or(0, |last| last.index + 1);
+        let next = found.last.map_or(0, |last| last.index.0 + 1);
         assert!(next >= acknowledged, "call {number}: {next} of {acknowledged}");
     }
 }

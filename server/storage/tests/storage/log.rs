@@ -5,13 +5,13 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use zoolet_storage::{
-    Disk, Entry, LogPosition, MemoryDisk, StorageError, Wal, WalMode, WalOptions,
+    Disk, Entry, LogIndex, LogPosition, MemoryDisk, StorageError, Wal, WalMode, WalOptions,
 };
 
 use crate::trace::{DIRECTORY, Model, options};
 
 fn entry(index: u64, body: &'static [u8]) -> Entry {
-    let position = LogPosition { term: 1, node: 2, index };
+    let position = LogPosition { term: 1, node: 2, index: LogIndex(index) };
     Entry { position, kind: 7, body: Bytes::from_static(body) }
 }
 
@@ -31,8 +31,8 @@ fn an_entry_is_readable_before_it_is_durable() {
     let durable = Arc::new(Mutex::new(false));
     let note = durable.clone();
     wal.append(vec![entry(0, b"a")], Box::new(move |_| *note.lock().unwrap() = true)).unwrap();
-    assert_eq!(wal.entries(0..9, usize::MAX).unwrap(), [entry(0, b"a")]);
-    assert!(wal.is_cached(0));
+    assert_eq!(wal.entries(LogIndex(0)..LogIndex(9), usize::MAX).unwrap(), [entry(0, b"a")]);
+    assert!(wal.is_cached(LogIndex(0)));
     assert_eq!(disk.changes(), changes);
     assert!(!*durable.lock().unwrap());
     assert!(wal.write_waiting());
@@ -51,7 +51,7 @@ fn everything_that_waits_is_one_write_and_one_sync() {
     wal.append(vec![entry(0, b"a"), entry(1, b"b")], note(1)).unwrap();
     wal.save_vote(Bytes::from_static(b"vote"), note(2)).unwrap();
     wal.save_committed(Some(entry(0, b"").position)).unwrap();
-    wal.truncate_from(1, note(3)).unwrap();
+    wal.truncate_from(LogIndex(1), note(3)).unwrap();
     wal.append(vec![entry(1, b"c")], note(4)).unwrap();
     let changes = disk.changes();
     assert!(wal.write_waiting());
@@ -79,10 +79,10 @@ fn a_read_stops_at_the_bytes_it_may_take_but_not_before_one_entry() {
     let disk = MemoryDisk::new();
     let wal = open(&disk, options(WalMode::Inline));
     wal.append(vec![entry(0, &[1; 100]), entry(1, &[2; 100]), entry(2, &[3; 100])], ok()).unwrap();
-    assert_eq!(wal.entries(0..3, 1).unwrap().len(), 1);
-    assert_eq!(wal.entries(0..3, 200).unwrap().len(), 2);
-    assert_eq!(wal.entries(1..2, 9999).unwrap(), [entry(1, &[2; 100])]);
-    assert_eq!(wal.entries(3..9, 9999).unwrap(), []);
+    assert_eq!(wal.entries(LogIndex(0)..LogIndex(3), 1).unwrap().len(), 1);
+    assert_eq!(wal.entries(LogIndex(0)..LogIndex(3), 200).unwrap().len(), 2);
+    assert_eq!(wal.entries(LogIndex(1)..LogIndex(2), 9999).unwrap(), [entry(1, &[2; 100])]);
+    assert_eq!(wal.entries(LogIndex(3)..LogIndex(9), 9999).unwrap(), []);
 }
 
 #[test]
@@ -94,14 +94,14 @@ fn calls_out_of_order_are_refused_and_change_nothing() {
         let error = wal.append(entries, ok()).unwrap_err();
         assert!(matches!(error, StorageError::Refused { .. }), "{error}");
     }
-    wal.truncate_from(4, ok()).unwrap_err();
+    wal.truncate_from(LogIndex(4), ok()).unwrap_err();
     assert_eq!(Model::of(&wal).unwrap(), before);
     // These change nothing, and return like any other call.
-    wal.truncate_from(7, ok()).unwrap();
+    wal.truncate_from(LogIndex(7), ok()).unwrap();
     wal.purge_to(entry(5, b"").position, ok()).unwrap();
     wal.purge_to(entry(5, b"").position, ok()).unwrap();
     wal.append(Vec::new(), ok()).unwrap();
-    assert_eq!(wal.state().entries, 6..7);
+    assert_eq!(wal.state().entries, LogIndex(6)..LogIndex(7));
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn purging_gives_the_disk_back() {
     assert!(files() > 20);
     wal.purge_to(entry(197, b"").position, ok()).unwrap();
     assert!(files() <= 2, "{} files are left", files());
-    assert_eq!(wal.entries(198..200, usize::MAX).unwrap().len(), 2);
+    assert_eq!(wal.entries(LogIndex(198)..LogIndex(200), usize::MAX).unwrap().len(), 2);
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn an_entry_may_be_longer_than_a_segment() {
     wal.append(vec![long.clone()], ok()).unwrap();
     wal.append(vec![entry(2, b"b")], ok()).unwrap();
     let expected = Model::of(&wal).unwrap();
-    assert_eq!(expected.entries[&1], long);
+    assert_eq!(expected.entries[&LogIndex(1)], long);
     drop(wal);
     assert_eq!(Model::of(&open(&disk, options(WalMode::Inline))).unwrap(), expected);
 }
@@ -159,7 +159,7 @@ fn a_callback_may_call_the_log() {
     let again = wal.clone();
     let then = Box::new(move |_| again.append(vec![entry(1, b"b")], ok()).unwrap());
     wal.append(vec![entry(0, b"a")], then).unwrap();
-    assert_eq!(wal.state().entries, 0..2);
+    assert_eq!(wal.state().entries, LogIndex(0)..LogIndex(2));
     let changes = disk.changes();
     wal.flush(ok()).unwrap();
     assert_eq!(disk.changes() - changes, 2);
@@ -172,15 +172,19 @@ fn a_truncated_entry_does_not_lend_its_place() {
     let disk = MemoryDisk::new();
     let wal = open(&disk, options(WalMode::Manual));
     wal.append(vec![entry(0, &[1; 1500])], ok()).unwrap();
-    wal.truncate_from(0, ok()).unwrap();
+    wal.truncate_from(LogIndex(0), ok()).unwrap();
     wal.append(vec![entry(0, &[2; 1500])], ok()).unwrap();
     wal.append(vec![entry(1, &[3; 1500])], ok()).unwrap();
     let expected = [entry(0, &[2; 1500]), entry(1, &[3; 1500])];
     let mut batches = 0;
     while wal.write_waiting() {
         batches += 1;
-        assert_eq!(wal.entries(0..2, usize::MAX).unwrap(), expected, "after batch {batches}");
+        assert_eq!(
+            wal.entries(LogIndex(0)..LogIndex(2), usize::MAX).unwrap(),
+            expected,
+            "after batch {batches}"
+        );
     }
     assert_eq!(batches, 3);
-    assert!(!wal.is_cached(0));
+    assert!(!wal.is_cached(LogIndex(0)));
 }

@@ -6,7 +6,7 @@ use std::thread;
 
 use bytes::Bytes;
 use zoolet_storage::{
-    DataDir, Disk, Entry, Identity, LogPosition, RealDisk, SnapshotName, SnapshotStore,
+    DataDir, Disk, Entry, Identity, LogIndex, LogPosition, RealDisk, SnapshotName, SnapshotStore,
     StorageError, Wal, WalMode, WalOptions,
 };
 
@@ -22,7 +22,7 @@ fn options() -> WalOptions {
 }
 
 fn entry(index: u64) -> Entry {
-    let position = LogPosition { term: 1 + index / 1000, node: 1, index };
+    let position = LogPosition { term: 1 + index / 1000, node: 1, index: LogIndex(index) };
     let length = (index * 37 % 900) as usize;
     Entry { position, kind: 1, body: vec![index as u8; length].into() }
 }
@@ -79,10 +79,10 @@ fn readers_and_the_writer_do_not_disturb_each_other() {
         });
         for _ in 0..2 {
             scope.spawn(|| {
-                while wal.state().last.is_none_or(|last| last.index < 3999) {
+                while wal.state().last.is_none_or(|last| last.index < LogIndex(3999)) {
                     let there = wal.state().entries;
                     for found in wal.entries(there, 100_000).unwrap() {
-                        assert_eq!(found, entry(found.position.index));
+                        assert_eq!(found, entry(found.position.index.0));
                     }
                 }
             });
@@ -111,19 +111,19 @@ fn snapshots_on_a_real_disk_come_back() {
     let store = SnapshotStore::open(Arc::new(RealDisk), directory.path()).unwrap();
     let contents: Vec<u8> = (0..2_000_000_u32).map(|number| (number / 7) as u8).collect();
     for index in 1..=4 {
-        let name = SnapshotName { term: 1, index, zxid: index };
+        let name = SnapshotName { term: 1, index: LogIndex(index), zxid: index };
         let mut writer = store.create(name, &Bytes::from_static(b"meta")).unwrap();
         writer.write(&contents).unwrap();
         writer.finish(index).unwrap();
     }
     // A snapshot that is being sent to another server stays readable when it is removed.
-    let oldest = SnapshotName { term: 1, index: 1, zxid: 1 };
+    let oldest = SnapshotName { term: 1, index: LogIndex(1), zxid: 1 };
     let being_read = store.read(oldest).unwrap();
     assert_eq!(store.retain(3).unwrap(), [oldest]);
     let chunks: Vec<Bytes> = being_read.collect::<Result<_, _>>().unwrap();
     assert_eq!(chunks.concat(), contents);
     let (newest, damaged) = store.newest().unwrap();
-    assert_eq!(newest.unwrap().name().index, 4);
+    assert_eq!(newest.unwrap().name().index, LogIndex(4));
     assert!(damaged.is_empty());
 }
 

@@ -5,7 +5,8 @@ use std::sync::{Arc, Mutex};
 
 use bytes::Bytes;
 use zoolet_storage::{
-    Fault, Image, MemoryDisk, SnapshotName, SnapshotReader, SnapshotStore, StorageError, Survival,
+    Fault, Image, LogIndex, MemoryDisk, SnapshotName, SnapshotReader, SnapshotStore, StorageError,
+    Survival,
 };
 
 use crate::trace::Dice;
@@ -17,7 +18,7 @@ fn open(disk: &MemoryDisk) -> Result<SnapshotStore, StorageError> {
 }
 
 fn name(index: u64) -> SnapshotName {
-    SnapshotName { term: 1 + index / 10, index, zxid: 1000 + index }
+    SnapshotName { term: 1 + index / 10, index: LogIndex(index), zxid: 1000 + index }
 }
 
 fn contents(index: u64) -> Vec<u8> {
@@ -39,7 +40,7 @@ fn write(store: &SnapshotStore, index: u64) -> Result<(), StorageError> {
 }
 
 fn read(mut reader: SnapshotReader) -> Result<u64, StorageError> {
-    let index = reader.name().index;
+    let index = reader.name().index.0;
     let chunks: Result<Vec<Bytes>, StorageError> = reader.by_ref().collect();
     assert_eq!(chunks?.concat(), contents(index));
     assert_eq!(*reader.meta(), meta(index));
@@ -71,7 +72,7 @@ fn the_newest_are_kept_and_read_back() {
         write(&store, index).unwrap();
         store.retain(3).unwrap();
     }
-    let indices: Vec<u64> = store.list().unwrap().iter().map(|info| info.name.index).collect();
+    let indices: Vec<u64> = store.list().unwrap().iter().map(|info| info.name.index.0).collect();
     assert_eq!(indices, [19, 18, 17]);
     assert_eq!(newest(&disk), (Some(19), 0));
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::Bytes;
 use zoolet_storage::{
-    Entry, LogPosition, MemoryDisk, OnDurable, StorageError, Wal, WalMode, WalOptions,
+    Entry, LogIndex, LogPosition, MemoryDisk, OnDurable, StorageError, Wal, WalMode, WalOptions,
 };
 
 pub(crate) const DIRECTORY: &str = "data/wal";
@@ -37,7 +37,7 @@ pub(crate) struct Model {
     pub(crate) committed: Option<LogPosition>,
     pub(crate) purged: Option<LogPosition>,
     pub(crate) last: Option<LogPosition>,
-    pub(crate) entries: BTreeMap<u64, Entry>,
+    pub(crate) entries: BTreeMap<LogIndex, Entry>,
 }
 
 /// One call to a log.
@@ -46,7 +46,7 @@ pub(crate) enum Op {
     Append(Vec<Entry>),
     Vote(Bytes),
     Committed(LogPosition),
-    TruncateFrom(u64),
+    TruncateFrom(LogIndex),
     PurgeTo(LogPosition),
     Flush,
 }
@@ -56,7 +56,7 @@ impl Model {
     pub(crate) fn of(wal: &Wal) -> Result<Self, StorageError> {
         let state = wal.state();
         let entries = wal.entries(state.entries.clone(), usize::MAX)?;
-        let expected = usize::try_from(state.entries.end - state.entries.start).unwrap();
+        let expected = usize::try_from(state.entries.end.0 - state.entries.start.0).unwrap();
         assert_eq!(entries.len(), expected, "the log does not give all entries it says it has");
         for entry in &entries {
             assert_eq!(wal.position(entry.position.index), Some(entry.position));
@@ -67,7 +67,7 @@ impl Model {
     }
 
     fn next_index(&self) -> u64 {
-        self.last.map_or(0, |last| last.index + 1)
+        self.last.map_or(0, |last| last.index.0 + 1)
     }
 
     pub(crate) fn apply(&mut self, op: &Op) {
@@ -86,10 +86,10 @@ impl Model {
                 self.last = before.or(self.purged);
             }
             Op::PurgeTo(position) => {
-                if position.index >= self.next_index() {
+                if position.index.0 >= self.next_index() {
                     self.last = Some(*position);
                 }
-                self.entries = self.entries.split_off(&(position.index + 1));
+                self.entries = self.entries.split_off(&LogIndex(position.index.0 + 1));
                 self.purged = Some(*position);
             }
             Op::Flush => {}
@@ -98,7 +98,7 @@ impl Model {
 
     /// A call that makes sense for a log that holds this.
     pub(crate) fn random_op(&self, dice: &mut Dice) -> Op {
-        let last = self.last.unwrap_or(LogPosition { term: 1, node: 1, index: 0 });
+        let last = self.last.unwrap_or(LogPosition { term: 1, node: 1, index: LogIndex(0) });
         let somewhere = |dice: &mut Dice| {
             let at = dice.roll(self.entries.len() as u64);
             self.entries.values().nth(at as usize).unwrap().position
@@ -115,7 +115,7 @@ impl Model {
             18 if dice.roll(3) == 0 => {
                 // A snapshot from another server reaches further than the log.
                 let index = self.next_index() + dice.roll(5);
-                Op::PurgeTo(LogPosition { term: last.term + 1, node: 3, index })
+                Op::PurgeTo(LogPosition { term: last.term + 1, node: 3, index: LogIndex(index) })
             }
             _ => Op::Flush,
         }
@@ -133,7 +133,7 @@ impl Model {
                 2 | 3 => dice.roll(1000),
                 _ => dice.roll(100),
             };
-            let position = LogPosition { term, node, index };
+            let position = LogPosition { term, node, index: LogIndex(index) };
             Entry { position, kind: dice.roll(4) as u8, body: dice.bytes(length) }
         };
         (first..first + count).map(entry).collect()

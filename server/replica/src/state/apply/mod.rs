@@ -21,7 +21,7 @@ use super::change::{Change, Step};
 use super::tree::Tree;
 use super::znode::ZnodeId;
 use super::{State, access, path};
-use crate::{Command, Op, Origin, Policy, Stamp, Term};
+use crate::{Command, Op, Origin, Policy, ProposalNumber, Stamp, Term};
 
 /// What an operation may know besides the state and its own arguments.
 #[derive(Clone, Debug)]
@@ -31,7 +31,7 @@ pub(super) struct Context {
     zxid: Zxid,
     now_ms: i64,
     session: SessionId,
-    attachment: u64,
+    attachment: ProposalNumber,
     policy: Policy,
     identities: Arc<[Id]>,
     changes: Vec<Change>,

@@ -17,7 +17,7 @@ use zoolet_jute::{
 };
 
 use super::*;
-use crate::{Boot, Op, Policy, ServerId, Stamp, Term};
+use crate::{Boot, Op, Policy, ProposalNumber, ServerId, Stamp, Term};
 
 pub(super) const ORIGIN: Origin = Origin { server: ServerId(1), boot: Boot(7), stream: 0 };
 pub(super) const SESSION: SessionId = SessionId(0x0100_0000_0000_0001);
@@ -50,9 +50,9 @@ impl Bench {
 
     pub(super) fn command(&self, op: Op) -> Command {
         Command {
-            number: 1,
+            number: ProposalNumber(1),
             session: self.session,
-            attachment: 1,
+            attachment: ProposalNumber(1),
             cxid: Xid(1),
             policy: self.policy,
             identities: self.identities.clone().into(),

@@ -330,7 +330,7 @@ fn sessions_open_move_and_end_protocol_7() {
     bench.run(Op::ResumeSession { timeout_ms: 4000 }).expect("there");
     let owner = Owner { server: ServerId(2), boot: Boot(7) };
     assert_eq!(bench.changes, [Change::SessionResumed { session: SESSION, owner }]);
-    let session = Session { timeout_ms: 4000, generation: 1, owner, attachment: 1 };
+    let session = Session { timeout_ms: 4000, generation: 1, owner, attachment: ProposalNumber(1) };
     assert_eq!(bench.state.session(SESSION), Some(&session));
     bench.create("/x", Persistent).expect("its own");
     assert_eq!(bench.run(Op::ExpireSession { generation: 0, term: Term(1) }), Err(BadVersion));
@@ -476,16 +476,19 @@ fn zxids_rise_whatever_the_terms_are_protocol_13_1() {
 fn the_fence_admits_each_batch_once_and_in_order() {
     let mut state = State::new();
     let at = |boot, stream| Origin { server: ServerId(1), boot, stream };
-    assert!(state.admit(at(Boot(5), 0), 1, 3));
-    assert!(!state.admit(at(Boot(5), 0), 1, 3), "the same again");
-    assert!(!state.admit(at(Boot(5), 0), 5, 1), "one is missing");
-    assert!(state.admit(at(Boot(5), 0), 4, 1));
-    assert!(state.admit(at(Boot(5), 2), 9, 2), "a later stream starts where it likes");
-    assert!(!state.admit(at(Boot(5), 0), 5, 1), "an old stream is over");
-    assert!(!state.admit(at(Boot(4), 9), 11, 1), "an old start is over");
-    assert!(state.admit(at(Boot(6), 0), 1, 1));
-    assert!(!state.admit(at(Boot(6), 0), 2, 0), "nothing");
-    assert!(!state.admit(at(Boot(6), 1), u64::MAX, 2), "no such numbers");
-    assert!(state.admit(Origin { server: ServerId(2), ..at(Boot(1), 0) }, 1, 1));
+    assert!(state.admit(at(Boot(5), 0), ProposalNumber(1), 3));
+    assert!(!state.admit(at(Boot(5), 0), ProposalNumber(1), 3), "the same again");
+    assert!(!state.admit(at(Boot(5), 0), ProposalNumber(5), 1), "one is missing");
+    assert!(state.admit(at(Boot(5), 0), ProposalNumber(4), 1));
+    assert!(
+        state.admit(at(Boot(5), 2), ProposalNumber(9), 2),
+        "a later stream starts where it likes"
+    );
+    assert!(!state.admit(at(Boot(5), 0), ProposalNumber(5), 1), "an old stream is over");
+    assert!(!state.admit(at(Boot(4), 9), ProposalNumber(11), 1), "an old start is over");
+    assert!(state.admit(at(Boot(6), 0), ProposalNumber(1), 1));
+    assert!(!state.admit(at(Boot(6), 0), ProposalNumber(2), 0), "nothing");
+    assert!(!state.admit(at(Boot(6), 1), ProposalNumber(u64::MAX), 2), "no such numbers");
+    assert!(state.admit(Origin { server: ServerId(2), ..at(Boot(1), 0) }, ProposalNumber(1), 1));
     assert_eq!(state.last_zxid(), Zxid(0));
 }

@@ -107,11 +107,12 @@ impl Random {
         let identities =
             [Id::new("ip", "10.0.0.1"), Id::new("digest", "u:h"), Id::new("super", "")];
         let known = usize::try_from(self.below(4)).expect("small");
+        let attachment = if op.attaches() { 1 } else { self.pick(&[1, 1, 1, 1, 1, 1, 1, 2]) };
         let bit = |random: &mut Self| random.below(2) == 1;
         Command {
-            number,
+            number: ProposalNumber(number),
             session: SessionId(self.pick(&[1, 2, 3])),
-            attachment: if op.attaches() { 1 } else { self.pick(&[1, 1, 1, 1, 1, 1, 1, 2]) },
+            attachment: ProposalNumber(attachment),
             cxid: Xid(0),
             policy: Policy {
                 skip_acl: self.below(8) > 0,
@@ -225,7 +226,7 @@ fn no_committed_bytes_make_an_apply_panic() {
             bytes[at] = u8::try_from(random.below(256)).expect("a byte");
         }
         let Ok(batch) = crate::Batch::decode(Bytes::from(bytes)) else { continue };
-        state.admit(batch.origin, number, 1);
+        state.admit(batch.origin, ProposalNumber(number), 1);
         for command in batch.commands {
             state.apply(
                 Stamp { term: Term(random.below(3)), now_ms: batch.now_ms },

@@ -36,7 +36,7 @@ fn busy() -> Bench {
     bench.write(Request::CreateTtl(ttl)).expect("new");
     bench.write(Request::CreateContainer(create_body("/c", b"", Persistent))).expect("new");
     bench.set_acl("/c", vec![Acl { perms: 1, id: Id::new("digest", "a:b") }]).expect("there");
-    assert!(bench.state.admit(ORIGIN, 1, 12));
+    assert!(bench.state.admit(ORIGIN, ProposalNumber(1), 12));
     bench
 }
 
@@ -56,8 +56,8 @@ fn a_snapshot_restores_the_whole_state() {
         assert_eq!(bytes_of(&copy).len(), bytes.len());
     }
     let mut restored = copy(&bench.state);
-    assert!(!restored.admit(ORIGIN, 12, 1));
-    assert!(restored.admit(ORIGIN, 13, 1));
+    assert!(!restored.admit(ORIGIN, ProposalNumber(12), 1));
+    assert!(restored.admit(ORIGIN, ProposalNumber(13), 1));
     std::mem::swap(&mut bench.state, &mut restored);
     bench.run(Op::CloseSession).expect("there");
     assert_eq!(bench.state.tree.ephemeral_owners(None).count(), 0);

@@ -3,23 +3,37 @@
 //! A server's number names its place in the ensemble, and its directory says which data
 //! it has: a replaced disk is another member under the same number.
 
+use std::fmt;
+
 /// The bits of a node id that are the server's number.
 const SERVER_BITS: u32 = 8;
 
-/// Returns the id of a directory of a server. A place whose directory is not known yet has
-/// the directory zero.
-pub(crate) fn node_id(server: u64, directory: u64) -> u64 {
-    directory << SERVER_BITS | server
+/// The id of a node in the log's membership.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct NodeId(pub u64);
+
+impl NodeId {
+    /// Returns the id of a directory of a server. A place whose directory is not known yet has
+    /// the directory zero.
+    pub(crate) const fn new(server: u64, directory: u64) -> Self {
+        Self(directory << SERVER_BITS | server)
+    }
+
+    /// Returns the number of the server that it is a directory of.
+    pub(crate) const fn server(self) -> u64 {
+        self.0 & ((1 << SERVER_BITS) - 1)
+    }
+
+    /// Returns the directory that it is.
+    pub(crate) const fn directory(self) -> u64 {
+        self.0 >> SERVER_BITS
+    }
 }
 
-/// Returns the number of the server that a node is a directory of.
-pub(crate) fn server_of(node: u64) -> u64 {
-    node & ((1 << SERVER_BITS) - 1)
-}
-
-/// Returns the directory that a node is.
-pub(crate) fn directory_of(node: u64) -> u64 {
-    node >> SERVER_BITS
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
 }
 
 /// Makes an id for a new directory of a random number. It is never zero, and fits into a node id.
@@ -39,8 +53,8 @@ mod tests {
     #[test]
     fn a_node_is_a_directory_of_a_server() {
         for (server, directory) in [(1, 0), (254, 1), (3, (1 << 56) - 1)] {
-            let node = node_id(server, directory);
-            assert_eq!((server_of(node), directory_of(node)), (server, directory));
+            let node = NodeId::new(server, directory);
+            assert_eq!((node.server(), node.directory()), (server, directory));
         }
         for random in [0, 1, 255, 256, u64::MAX] {
             let directory = new_directory(random);
