@@ -1,0 +1,233 @@
+use super::*;
+
+const NODE: NodeId = NodeId(7);
+const OTHER: NodeId = NodeId(8);
+
+/// Steps a server through observations, at times that only the script moves.
+struct Script {
+    state: RoleState,
+    now: Instant,
+    seen: Observations,
+}
+
+impl Script {
+    /// A member with a vote that has no leader yet.
+    fn new() -> Self {
+        let timing = Timing::from_tick(Duration::from_secs(2));
+        let seen = Observations {
+            node: NODE,
+            is_listed: true,
+            is_voter: true,
+            leader_silent_for: Some(Duration::ZERO),
+            quorum_silent_for: Some(Duration::ZERO),
+            applied_term: Some(Term(3)),
+            ..Observations::default()
+        };
+        Self { state: RoleState::new(timing), now: Instant::now(), seen }
+    }
+
+    fn led_by(leader: NodeId) -> Self {
+        let mut script = Self::new();
+        script.seen.leadership = Some(Leadership { leader, term: Term(3) });
+        script
+    }
+
+    /// A server that leads and serves.
+    fn leader() -> Self {
+        let mut script = Self::led_by(NODE);
+        assert_eq!(script.step().role, Role::Leader);
+        script
+    }
+
+    /// A server that follows and serves.
+    fn follower() -> Self {
+        let mut script = Self::led_by(OTHER);
+        script.seen.has_caught_up = true;
+        assert_eq!(script.step().role, Role::Follower);
+        script.seen.has_caught_up = false;
+        script
+    }
+
+    fn timing(&self) -> Timing {
+        self.state.timing
+    }
+
+    fn step(&mut self) -> Decision {
+        self.state.step(self.now, &self.seen)
+    }
+
+    fn after(&mut self, time: Duration) -> Decision {
+        self.now += time;
+        self.step()
+    }
+}
+
+#[test]
+fn a_follower_serves_only_what_it_has_caught_up_with() {
+    let mut script = Script::led_by(OTHER);
+    for _ in 0..2 {
+        let decision = script.step();
+        assert_eq!((decision.role, decision.must_catch_up), (Role::Looking, true));
+    }
+    script.seen.has_caught_up = true;
+    let decision = script.step();
+    assert_eq!((decision.role, decision.must_catch_up), (Role::Follower, false));
+    // From then on it keeps up, until it has lost its leader.
+    script.seen.has_caught_up = false;
+    assert_eq!(script.step().role, Role::Follower);
+    script.seen.leader_silent_for = Some(script.timing().silence_max());
+    assert_eq!(script.step().role, Role::Looking);
+    script.seen.leader_silent_for = Some(Duration::ZERO);
+    assert!(script.step().must_catch_up);
+}
+
+#[test]
+fn a_server_without_a_vote_observes() {
+    let mut script = Script::led_by(OTHER);
+    (script.seen.is_voter, script.seen.has_caught_up) = (false, true);
+    assert_eq!(script.step().role, Role::Observer);
+}
+
+#[test]
+fn a_leader_serves_once_it_has_applied_an_entry_of_its_term() {
+    let mut script = Script::led_by(NODE);
+    script.seen.applied_term = Some(Term(2));
+    let decision = script.step();
+    assert_eq!((decision.role, decision.term), (Role::Looking, None));
+    script.seen.applied_term = Some(Term(3));
+    let decision = script.step();
+    assert_eq!((decision.role, decision.term), (Role::Leader, Some(Term(3))));
+    // It serves no longer once it has given that term up.
+    script.seen.given_up = Some(Term(3));
+    assert_eq!(script.step().role, Role::Looking);
+}
+
+/// The machine must know of it: another server may have led in between.
+#[test]
+fn leading_again_is_another_term() {
+    let mut script = Script::leader();
+    script.seen.leadership = Some(Leadership { leader: NODE, term: Term(5) });
+    script.seen.applied_term = Some(Term(5));
+    let decision = script.step();
+    assert_eq!((decision.role, decision.term), (Role::Leader, Some(Term(5))));
+}
+
+#[test]
+fn a_leader_without_a_majority_stops_serving_and_says_so_when_it_had_the_time() {
+    let mut script = Script::led_by(NODE);
+    script.seen.quorum_silent_for = None;
+    let decision = script.step();
+    assert_eq!((decision.role, decision.suspects_quorum), (Role::Looking, false), "elected");
+    let silence = script.timing().silence_max();
+    let decision = script.after(silence);
+    assert_eq!((decision.role, decision.suspects_quorum), (Role::Looking, true));
+    script.seen.quorum_silent_for = Some(Duration::ZERO);
+    let decision = script.step();
+    assert_eq!((decision.role, decision.suspects_quorum), (Role::Leader, false));
+    script.seen.quorum_silent_for = Some(silence);
+    script.seen.is_only_voter = true;
+    let decision = script.after(silence);
+    assert_eq!((decision.role, decision.suspects_quorum), (Role::Leader, false), "alone");
+}
+
+#[test]
+fn a_leader_that_suspects_its_quorum_sends_in_one_lease_of_four() {
+    let mut script = Script::leader();
+    let lease = script.timing().election_max;
+    script.seen.quorum_silent_for = None;
+    let sent: Vec<bool> = (0..10).map(|_| script.after(lease).sends_heartbeats).collect();
+    // In the first two leases it has had no time for replies of a majority.
+    let expected = [true, true, false, false, false, true, false, false, false, true];
+    assert_eq!(sent, expected);
+    script.seen.quorum_silent_for = Some(Duration::ZERO);
+    assert!(script.after(lease).sends_heartbeats);
+}
+
+/// Its followers would take it for a leader with a majority again.
+#[test]
+fn a_leader_goes_on_suspecting_its_quorum_when_it_must_not_serve() {
+    let lease = Script::new().timing().election_max;
+    for is_removed in [false, true] {
+        let mut script = Script::leader();
+        script.seen.quorum_silent_for = None;
+        script.after(lease * 3);
+        (script.seen.is_removed, script.seen.has_diverged) = (is_removed, !is_removed);
+        let steps: Vec<Decision> = (0..4).map(|_| script.after(lease)).collect();
+        assert!(steps.iter().all(|step| step.suspects_quorum), "{steps:?}");
+        let sends = steps.iter().filter(|step| step.sends_heartbeats).count();
+        assert_eq!(sends, 1, "{steps:?}");
+    }
+}
+
+#[test]
+fn a_removed_server_serves_no_client_and_begins_no_election() {
+    for mut script in [Script::leader(), Script::follower()] {
+        assert!(script.step().is_member && script.step().may_elect);
+        script.seen.is_removed = true;
+        let decision = script.step();
+        assert_eq!((decision.role, decision.term), (Role::Looking, None));
+        assert!(!decision.is_member && !decision.may_elect && !decision.must_catch_up);
+        // It may be taken in again.
+        script.seen.is_removed = false;
+        assert!(script.step().may_elect);
+    }
+}
+
+#[test]
+fn a_server_whose_state_is_wrong_stops_and_hands_over_again_and_again() {
+    let mut script = Script::leader();
+    script.seen.has_diverged = true;
+    let decision = script.step();
+    assert_eq!((decision.role, decision.hand_over), (Role::Looking, Some(HandOver::Diverged)));
+    assert!(decision.is_halted && !decision.may_elect && decision.is_member);
+    let pause = script.timing().election_max;
+    assert_eq!(script.after(pause / 2).hand_over, None);
+    assert_eq!(script.after(pause / 2).hand_over, Some(HandOver::Diverged));
+    script.seen.leadership = Some(Leadership { leader: OTHER, term: Term(4) });
+    assert_eq!(script.after(pause).hand_over, None, "it leads no longer");
+}
+
+#[test]
+fn a_leader_hands_over_once_for_a_stalled_write() {
+    let mut script = Script::leader();
+    script.seen.disk_busy_with = Some(40);
+    assert_eq!(script.step().hand_over, None);
+    let limit = script.timing().election_max * 2;
+    script.seen.disk_busy_with = Some(41);
+    assert_eq!(script.after(limit).hand_over, None, "another write");
+    // A hand-over that is under way comes first.
+    script.seen.is_handing_over = true;
+    assert_eq!(script.after(limit).hand_over, None);
+    script.seen.is_handing_over = false;
+    let silent_for = limit;
+    assert_eq!(script.step().hand_over, Some(HandOver::DiskStalled { silent_for }));
+    let decision = script.after(limit);
+    assert_eq!((decision.hand_over, decision.stall_ended_after), (None, None));
+    script.seen.disk_busy_with = None;
+    assert_eq!(script.after(limit).stall_ended_after, Some(limit * 3));
+    assert_eq!(script.after(limit).stall_ended_after, None);
+}
+
+#[test]
+fn a_follower_with_a_slow_disk_has_no_lead_to_give_up() {
+    let mut script = Script::follower();
+    script.seen.disk_busy_with = Some(1);
+    script.step();
+    let limit = script.timing().election_max * 2;
+    assert_eq!(script.after(limit).hand_over, None);
+    script.seen.disk_busy_with = None;
+    assert_eq!(script.after(limit).stall_ended_after, None);
+}
+
+#[test]
+fn a_leader_hands_over_before_the_numbers_of_its_term_run_out() {
+    let mut script = Script::leader();
+    script.seen.counter = COUNTER_MAX - 1;
+    assert_eq!(script.step().hand_over, None);
+    script.seen.counter = COUNTER_MAX;
+    assert_eq!(script.step().hand_over, Some(HandOver::NumbersRunOut));
+    assert_eq!(script.step().hand_over, None);
+    let mut alone = Script::leader();
+    (alone.seen.counter, alone.seen.is_only_voter) = (COUNTER_MAX, true);
+    assert_eq!(alone.step().hand_over, None);
+}
