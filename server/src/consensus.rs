@@ -203,6 +203,15 @@ pub(crate) trait Consensus: Debug + Send + Sync + 'static {
     /// As leader, changes the membership. Returns when the change is committed.
     fn change_membership(&self, change: MembershipChange) -> BoxFuture<'_, Result<(), String>>;
 
+    /// As follower of a leader that is gone: votes for another server from now on, and does not wait
+    /// until the leader's lease is over. Does nothing if this server follows another leader by now.
+    /// False if the consensus has ended.
+    fn abandon(&self, gone: Leadership) -> BoxFuture<'_, bool>;
+
+    /// Begins an election, if a majority says that it would vote for this server. False if the
+    /// consensus has ended.
+    fn stand_for_election(&self) -> BoxFuture<'_, bool>;
+
     /// As leader, asks a voter to begin an election at once. False if the consensus has ended.
     fn transfer_to(&self, node: NodeId) -> BoxFuture<'_, bool>;
 

@@ -85,6 +85,9 @@ pub struct Options {
     pub session_timeout_ms_max: i32,
     /// The most sessions of the ensemble; new ones are refused at it.
     pub sessions_max: usize,
+    /// How much more time than its timeout a new leader gives each session: so long its predecessor may
+    /// go on counting signs of life.
+    pub takeover_grace_ms: u64,
     /// How long clients are served without a leader.
     pub leader_loss_limit_ms: u64,
     /// Whether reads are served for longer, to clients that ask for it (`readonlymode.enabled`).
@@ -160,6 +163,7 @@ impl Options {
             session_timeout_ms_min: 4000,
             session_timeout_ms_max: 40_000,
             sessions_max: 100_000,
+            takeover_grace_ms: 0,
             leader_loss_limit_ms: 10_000,
             read_only_mode: false,
             policy: Policy::default(),

@@ -78,7 +78,8 @@ pub(super) static SETTINGS: [Setting; 49] = [
         section: "ensemble", key: "election_timeout_ms_min", unit: "ms", range: (2, 600_000),
         about: "The shortest wait of a server before an election; more than one heartbeat. It\n\
                 begins when the leader's lease ends, election_timeout_ms_max after its last sign of\n\
-                life: by default, 1.5 to 2 s of silence start an election.",
+                life: by default, 0.65 to 0.9 s of silence start an election. A leader whose process\n\
+                ends is replaced at once: its connections are closed, and its port refuses others.",
         derived: false, field: |c| Field::U32(&mut c.ensemble.election_timeout_ms_min),
     },
     Setting {
@@ -117,7 +118,7 @@ pub(super) static SETTINGS: [Setting; 49] = [
     Setting {
         section: "session", key: "timeout_ms_min", unit: "ms", range: (1, MS_MAX),
         about: "The shortest session timeout granted. Without it: 2 ticks. A write whose outcome\n\
-                cannot be known closes its connection after three quarters of it, or after three\n\
+                cannot be known closes its connection after three quarters of it, or after five\n\
                 times election_timeout_ms_max if that is longer.",
         derived: true, field: |c| Field::U32(&mut c.session.timeout_ms_min),
     },

@@ -1,8 +1,11 @@
 //! The links of a server to its peers.
 
 use std::collections::BTreeMap;
+use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+
+use tokio::time::timeout;
 
 use super::{Lane, Link, LinkOptions, Reach, Target};
 use crate::node_id::NodeId;
@@ -82,6 +85,20 @@ impl Links {
         let reach = Arc::clone(known.reaches.entry(target.server).or_default());
         let options = LinkOptions { target, addresses, lane, stall_timeout, reach, ..template };
         Some(Arc::new(Link::open(options)))
+    }
+
+    /// Returns whether a server's ports refuse connections: then no process listens there. False if
+    /// one of them is silent, or cannot be reached.
+    pub(crate) async fn is_refused(&self, server: u64) -> bool {
+        let addresses = self.lock().addresses.get(&server).cloned().unwrap_or_default();
+        for address in &addresses {
+            let connecting = self.template.net.connect(address);
+            match timeout(self.template.connect_timeout, connecting).await {
+                Ok(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {}
+                Ok(_) | Err(_) => return false,
+            }
+        }
+        !addresses.is_empty()
     }
 
     /// Returns the directory that a server had when it was last called.

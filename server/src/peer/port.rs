@@ -89,6 +89,9 @@ pub struct PeerPortOptions {
     pub answers_max: usize,
     /// How long a handshake may take.
     pub handshake_timeout: Duration,
+    /// Receives the number of a server whose connection has ended, unless another took its place. One
+    /// that does not fit in is dropped.
+    pub hung_up: mpsc::Sender<u64>,
     /// Receives the reason if the port can no longer accept.
     pub fatal: Fatal,
 }
@@ -147,12 +150,14 @@ impl Connections {
         }
     }
 
-    /// Takes out a connection that has ended, unless a newer one has its place.
-    fn forget(&self, peer: u64, lane: Lane, task: Id) {
+    /// Takes out a connection that has ended; false if a newer one has its place.
+    fn forget(&self, peer: u64, lane: Lane, task: Id) -> bool {
         let mut tasks = self.tasks.lock().unwrap_or_else(PoisonError::into_inner);
-        if tasks.get(&(peer, lane)).is_some_and(|newest| newest.id() == task) {
+        let is_newest = tasks.get(&(peer, lane)).is_some_and(|newest| newest.id() == task);
+        if is_newest {
             tasks.remove(&(peer, lane));
         }
+        is_newest
     }
 }
 
@@ -236,13 +241,17 @@ impl Shared {
         handshakes.end(number);
         match greeted {
             Ok(Ok((from, lane))) => {
+                let hung_up = options.hung_up.clone();
                 let serving = caught(serve(stream, from, lane, options, service));
                 let serving = tokio::spawn(serving);
                 let task = serving.id();
                 connections.replace(from.server, lane, serving.abort_handle());
                 // However it ends, the place in the list is given up.
                 let ended = serving.await;
-                connections.forget(from.server, lane, task);
+                if connections.forget(from.server, lane, task) {
+                    // Each says the same, and this server may be ending.
+                    let _ = hung_up.try_send(from.server);
+                }
                 if let Ok(Err(panic)) = ended {
                     let peer = from.server;
                     tracing::error!(peer, %lane, %address, panic, "a peer's connection has panicked");
@@ -383,6 +392,7 @@ mod tests {
             frames: FrameLimits { small: 1000, large: 1000 },
             answers_max: 8,
             handshake_timeout: Duration::from_mins(2),
+            hung_up: mpsc::channel(1).0,
             fatal: Fatal::default(),
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc;
 use tokio::time::{sleep, timeout};
 
 use super::*;
@@ -45,6 +46,7 @@ fn options() -> PeerPortOptions {
         frames: FrameLimits { small: 1000, large: 1000 },
         answers_max: 8,
         handshake_timeout: Duration::from_millis(300),
+        hung_up: mpsc::channel(1).0,
         fatal: Fatal::default(),
     }
 }
@@ -141,6 +143,7 @@ async fn a_broken_connection_fails_what_was_sent_and_the_next_call_connects_anew
         frames: FrameLimits { small: 1000, large: 1000 },
         answers_max: 8,
         handshake_timeout: Duration::from_secs(1),
+        hung_up: mpsc::channel(1).0,
         fatal: Fatal::default(),
     };
     let _second = PeerPort::listen(&RealNet, options, Arc::new(Echo)).await.unwrap();

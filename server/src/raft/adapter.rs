@@ -9,6 +9,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use openraft::async_runtime::watch::WatchReceiver;
 use openraft::metrics::RaftMetrics;
+use openraft::raft::TransferLeaderRequest;
 use openraft::{Config, ReadPolicy, Snapshot, SnapshotPolicy};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -249,6 +250,19 @@ impl Consensus for OpenRaft {
             let changed = self.raft.change_membership(change, true).await;
             changed.map(drop).map_err(text)
         })
+    }
+
+    fn abandon(&self, gone: Leadership) -> BoxFuture<'_, bool> {
+        let Leadership { leader, term } = gone;
+        let vote = codec::vote_of(LeaderVote { term, leader, is_committed: true });
+        // The message of a leader that hands over ends its lease for all who get it. Only the one
+        // that it names, here the leader itself, begins an election without asking others first.
+        let request = TransferLeaderRequest::new(vote, leader, None);
+        Box::pin(async move { self.raft.handle_transfer_leader(request).await.is_ok() })
+    }
+
+    fn stand_for_election(&self) -> BoxFuture<'_, bool> {
+        Box::pin(async move { self.raft.trigger().elect(true).await.is_ok() })
     }
 
     fn transfer_to(&self, node: NodeId) -> BoxFuture<'_, bool> {

@@ -5,7 +5,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use zoolet_replica::Role;
 use zoolet_storage::{LogPosition, Wal};
@@ -23,7 +23,7 @@ use super::leader_contact::LeaderContact;
 use super::levels::{Ceiling, LevelKeeper};
 use super::machine::Machine;
 use super::moved_port::MovedPort;
-use super::options::{ConfiguredMember, ReplicationOptions, Timing};
+use super::options::{ConfiguredMember, ReplicationOptions};
 use super::proposal_driver::ProposalDriver;
 use super::proposer::Proposer;
 use super::read_index::ReadIndex;
@@ -126,6 +126,7 @@ impl ReplicationContext {
         &self,
         options: &ReplicationOptions,
         net: &Arc<dyn Net>,
+        hung_up: mpsc::Sender<u64>,
     ) -> Result<Option<(PeerPort, MovedPort)>, JoinError> {
         let own = options.members.iter().find(|member| member.server == options.server);
         let Some(own) = own.filter(|_| !options.standalone) else { return Ok(None) };
@@ -155,6 +156,7 @@ impl ReplicationContext {
             frames: options.frames(),
             answers_max: CALLS_MAX,
             handshake_timeout: HANDSHAKE_TIMEOUT,
+            hung_up,
             fatal: self.fatal.clone(),
         };
         let port = PeerPort::listen(&**net, port_options.clone(), Arc::clone(&service)).await;
@@ -199,7 +201,7 @@ impl ReplicationContext {
         Comparer { handle, links, divergence: Arc::clone(&self.divergence) }
     }
 
-    fn supervisor(&self, timing: Timing) -> Supervisor {
+    fn supervisor(&self, options: &ReplicationOptions) -> Supervisor {
         Supervisor {
             comparer: self.comparer(),
             handle: self.handle.clone(),
@@ -210,7 +212,8 @@ impl ReplicationContext {
             links: Arc::clone(&self.links),
             wal: Arc::clone(&self.wal),
             signals: Arc::clone(&self.signals),
-            timing,
+            entropy: Arc::clone(&options.entropy),
+            timing: options.timing,
             role: self.role.clone(),
         }
     }
@@ -225,7 +228,11 @@ impl ReplicationContext {
         tasks.spawn(self.fatal.clone().endless(task, work));
     }
 
-    pub(super) fn start_tasks(&self, options: &ReplicationOptions) -> JoinSet<()> {
+    pub(super) fn start_tasks(
+        &self,
+        options: &ReplicationOptions,
+        hang_ups: mpsc::Receiver<u64>,
+    ) -> JoinSet<()> {
         let timing = options.timing;
         let (handle, links) = (self.handle.clone(), Arc::clone(&self.links));
         let (machine, proposer) = (Arc::clone(&self.machine), Arc::clone(&self.proposer));
@@ -245,7 +252,7 @@ impl ReplicationContext {
         self.spawn(&mut tasks, "reconfigurations", reconfigs);
         let touches = touches::send_touches(proposer, Arc::clone(&machine), handle, links);
         self.spawn(&mut tasks, "touched sessions", touches);
-        self.spawn(&mut tasks, "supervisor", self.supervisor(timing).run());
+        self.spawn(&mut tasks, "supervisor", self.supervisor(options).run(hang_ups));
         self.start_housekeeping(options, &mut tasks);
         tasks
     }

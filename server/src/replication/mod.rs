@@ -36,6 +36,7 @@ mod role;
 mod rpc_server;
 mod snapshot_scheduler;
 mod status;
+mod succession;
 mod supervisor;
 mod sync;
 mod touches;
@@ -48,7 +49,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use zoolet_replica::{Boot, Role};
 use zoolet_storage::{LogPosition, Wal};
@@ -67,6 +68,9 @@ use crate::peer::{Links, PeerPort};
 use crate::raft::{self, RaftParts};
 use crate::snapshots::{Chunks, Snapshots};
 use crate::transport::Net;
+
+/// The ends of peers' connections that wait to be looked at. One more says nothing new.
+const HANG_UPS_MAX: usize = 64;
 
 pub(crate) use self::join_error::JoinError;
 pub(crate) use self::machine::Machine;
@@ -157,9 +161,10 @@ impl Opened {
             fatal,
             wal,
         };
-        let (port, moved_port) = context.listen(&options, &net).await?.unzip();
+        let (hung_up, hang_ups) = mpsc::channel(HANG_UPS_MAX);
+        let (port, moved_port) = context.listen(&options, &net, hung_up).await?.unzip();
         context.handle.run();
-        let mut tasks = context.start_tasks(&options);
+        let mut tasks = context.start_tasks(&options, hang_ups);
         if let Some(moved_port) = moved_port {
             context.spawn(&mut tasks, "moved peer port", moved_port.run());
         }

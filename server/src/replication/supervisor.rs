@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout};
 use zoolet_replica::{Input, Role, Term};
 use zoolet_storage::{LogPosition, Wal};
@@ -18,8 +18,10 @@ use super::members::is_outsider;
 use super::options::Timing;
 use super::read_index::ReadIndex;
 use super::role::{Decision, HandOver, Observations, RoleState};
+use super::succession::{self, Campaign};
 use super::transfer::transfer_leadership;
 use crate::consensus::Leadership;
+use crate::entropy::Entropy;
 use crate::peer::Links;
 use crate::raft::PeerSignals;
 use crate::transport::BoxFuture;
@@ -36,6 +38,7 @@ pub(super) struct Supervisor {
     pub links: Arc<Links>,
     pub wal: Arc<Wal>,
     pub signals: Arc<PeerSignals>,
+    pub entropy: Arc<dyn Entropy>,
     pub timing: Timing,
     pub role: watch::Sender<Role>,
 }
@@ -47,6 +50,13 @@ enum RoleEvent {
     Tick,
     /// Another server leads, or none does.
     Leadership,
+    /// A connection of this server has ended.
+    HungUp(u64),
+    /// Whether the process of this leader is gone.
+    LookedAfter(Leadership, bool),
+    Campaigned,
+    /// An entry was applied, for which a new leader waits.
+    Applied,
     /// It is time to compare states with the others.
     ComparisonDue,
     Compared,
@@ -63,34 +73,46 @@ type UnderWay = BoxFuture<'static, RoleEvent>;
 /// The loop's own state.
 struct EventSources {
     leaderships: watch::Receiver<Option<Leadership>>,
+    hang_ups: mpsc::Receiver<u64>,
+    applied: watch::Receiver<Option<LogPosition>>,
     ticks: Interval,
     comparisons: Interval,
     under_way: FuturesUnordered<UnderWay>,
     catching_up: Option<UnderWay>,
     is_comparing: bool,
     is_handing_over: bool,
+    /// The leader whose process is looked for, or whose place is to be taken.
+    missed: Option<Leadership>,
+    /// Whether the first entry of this server's term is still to be applied.
+    awaits_entry: bool,
 }
 
 impl EventSources {
-    fn new(handle: &ConsensusHandle, timing: Timing) -> Self {
+    fn new(supervisor: &Supervisor, hang_ups: mpsc::Receiver<u64>) -> Self {
+        let timing = supervisor.timing;
         let every = |pause| {
             let mut ticks = interval(pause);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             ticks
         };
         Self {
-            leaderships: handle.leaderships(),
+            leaderships: supervisor.handle.leaderships(),
+            hang_ups,
+            applied: supervisor.applied.clone(),
             ticks: every(timing.heartbeat / 2),
             comparisons: every(timing.election_max),
             under_way: FuturesUnordered::new(),
             catching_up: None,
             is_comparing: false,
             is_handing_over: false,
+            missed: None,
+            awaits_entry: false,
         }
     }
 
     async fn next(&mut self) -> RoleEvent {
-        let Self { leaderships, ticks, comparisons, under_way, catching_up, .. } = self;
+        let Self { leaderships, hang_ups, applied, ticks, comparisons, under_way, .. } = self;
+        let (catching_up, awaits_entry) = (&mut self.catching_up, self.awaits_entry);
         let caught_up = async {
             match catching_up.as_mut() {
                 Some(catching_up) => catching_up.await,
@@ -102,6 +124,8 @@ impl EventSources {
                 if changed.is_ok() { RoleEvent::Leadership } else { RoleEvent::Ended }
             }
             event = caught_up => event,
+            Some(server) = hang_ups.recv() => RoleEvent::HungUp(server),
+            Ok(()) = applied.changed(), if awaits_entry => RoleEvent::Applied,
             Some(event) = under_way.next() => event,
             _ = comparisons.tick() => RoleEvent::ComparisonDue,
             _ = ticks.tick() => RoleEvent::Tick,
@@ -111,8 +135,8 @@ impl EventSources {
 
 impl Supervisor {
     /// Decides after each event what this server may do, for as long as the consensus goes on.
-    pub(super) async fn run(self) {
-        let mut sources = EventSources::new(&self.handle, self.timing);
+    pub(super) async fn run(self, hang_ups: mpsc::Receiver<u64>) {
+        let mut sources = EventSources::new(&self, hang_ups);
         let mut state = RoleState::new(self.timing);
         // Where every server starts; the machine looks for a leader, too.
         let mut decided = state.step(Instant::now(), &Observations::default());
@@ -127,16 +151,34 @@ impl Supervisor {
                     sources.is_comparing = true;
                     sources.under_way.push(self.compare());
                 }
-                RoleEvent::ComparisonDue | RoleEvent::Tick | RoleEvent::Leadership => {}
+                RoleEvent::HungUp(server) if sources.missed.is_none() => {
+                    sources.missed = self.led_by(server);
+                    sources.under_way.extend(sources.missed.map(|missed| self.look_after(missed)));
+                }
+                RoleEvent::LookedAfter(..) | RoleEvent::Campaigned => sources.missed = None,
+                RoleEvent::HungUp(_)
+                | RoleEvent::Applied
+                | RoleEvent::ComparisonDue
+                | RoleEvent::Tick
+                | RoleEvent::Leadership => {}
             }
+            let observed = self.observe();
+            let gone =
+                observed.leadership.filter(|known| event == RoleEvent::LookedAfter(*known, true));
             let seen = Observations {
                 has_caught_up: event == RoleEvent::CaughtUp(true),
                 is_handing_over: sources.is_handing_over,
                 counter: self.counter(event),
-                ..self.observe()
+                leader_is_gone: gone.is_some(),
+                ..observed
             };
             let decision = state.step(Instant::now(), &seen);
             self.carry_out(&decided, &decision);
+            if let Some(gone) = gone {
+                sources.missed = Some(gone);
+                sources.under_way.push(self.succeed(gone, decision.stands_for_election));
+            }
+            sources.awaits_entry = decision.role == Role::Looking && self.handle.is_leader();
             if !decision.must_catch_up {
                 sources.catching_up = None;
             } else if sources.catching_up.is_none() && event != RoleEvent::CaughtUp(false) {
@@ -203,6 +245,35 @@ impl Supervisor {
             let after_ms = millis(time);
             tracing::info!(after_ms, "the disk has answered");
         }
+    }
+
+    /// Returns the present leadership if it is another server's, and this one's.
+    fn led_by(&self, server: u64) -> Option<Leadership> {
+        let known = self.handle.leadership()?;
+        let is_led = known.leader.server() == server && known.leader != self.handle.node();
+        is_led.then_some(known)
+    }
+
+    fn look_after(&self, missed: Leadership) -> UnderWay {
+        let links = Arc::clone(&self.links);
+        Box::pin(async move {
+            let is_gone = succession::is_gone(&links, missed.leader.server()).await;
+            RoleEvent::LookedAfter(missed, is_gone)
+        })
+    }
+
+    /// Votes for others than the leader that is gone, and stands for election itself, if it may.
+    fn succeed(&self, gone: Leadership, stands: bool) -> UnderWay {
+        let leader = gone.leader.server();
+        tracing::info!(leader, stands, "the leader's process is gone: electing another");
+        let spread = self.timing.heartbeat / 2;
+        let (handle, entropy) = (self.handle.clone(), Arc::clone(&self.entropy));
+        Box::pin(async move {
+            if handle.abandon(gone).await && stands {
+                Campaign { handle, entropy, spread }.run(gone).await;
+            }
+            RoleEvent::Campaigned
+        })
     }
 
     fn compare(&self) -> UnderWay {

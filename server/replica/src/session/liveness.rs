@@ -27,17 +27,17 @@ impl Replica {
         }
     }
 
-    /// Gives some sessions their whole timeout, unless they have a deadline already; false if none
+    /// Gives some sessions their whole timeout and the grace of a new leader, unless they have a deadline already; false if none
     /// are left.
     pub(crate) fn grant_some(&mut self) -> bool {
         let Some(part) = self.rest.ungranted else { return false };
-        let now_ms = self.now.mono_ms;
+        let from_ms = self.takeover_from_ms();
         let mut looks = 1;
         self.rest.ungranted = self.state.sessions_of_part(part).map(|sessions| {
             for (session, known) in sessions {
                 looks += 1;
                 if !self.expiry.knows(session) {
-                    self.expiry.grant(session, timeout_ms(known.timeout_ms), now_ms);
+                    self.expiry.grant(session, timeout_ms(known.timeout_ms), from_ms);
                 }
             }
             part + 1
@@ -49,8 +49,15 @@ impl Replica {
     /// Gives a session with a sign of life its timeout, if a new leader has not come to it yet.
     pub(super) fn grant_early(&mut self, session: SessionId) {
         if self.rest.ungranted.is_some() && !self.expiry.knows(session) {
-            self.grant(session);
+            self.grant_from(session, self.takeover_from_ms());
         }
+    }
+
+    /// Returns the moment from which a new leader counts the timeouts of the sessions that it finds.
+    fn takeover_from_ms(&self) -> u64 {
+        let grace_ms =
+            if planted!("takeover-without-grace") { 0 } else { self.options.takeover_grace_ms };
+        self.now.mono_ms.saturating_add(grace_ms)
     }
 
     /// A session's client gave a sign of life, on one of this server's connections.
@@ -81,10 +88,14 @@ impl Replica {
 
     /// Gives a session its whole timeout, if this server leads.
     pub(super) fn grant(&mut self, session: SessionId) {
+        self.grant_from(session, self.now.mono_ms);
+    }
+
+    fn grant_from(&mut self, session: SessionId, from_ms: u64) {
         if self.role == Role::Leader
             && let Some(known) = self.state.session(session)
         {
-            self.expiry.grant(session, timeout_ms(known.timeout_ms), self.now.mono_ms);
+            self.expiry.grant(session, timeout_ms(known.timeout_ms), from_ms);
         }
     }
 

@@ -10,7 +10,7 @@ use zoolet_jute::{
 };
 use zoolet_replica::{ConnectionId, InFlight, Input, Output, ReplyTo, Role, Term};
 
-use crate::world::{World, handshake};
+use crate::world::{TICK_MS, World, handshake};
 
 fn create(path: &str, flags: i32, data: &Bytes) -> Request {
     let (data, acl) = (Some(data.clone()), Some(Acl::open()));
@@ -316,6 +316,30 @@ fn a_new_leader_grants_its_sessions_their_timeouts_in_steps() {
     }
     assert!(steps >= 3, "{steps} steps");
     assert_eq!(due(&world), clients.len());
+}
+
+/// Its predecessor may go on counting for that long, if it was not gone when this one was elected.
+#[test]
+fn a_new_leader_gives_the_sessions_that_it_finds_a_grace() {
+    let mut world = World::new(2, |options| options.takeover_grace_ms = 2 * TICK_MS);
+    let [_, active] = [0, 1].map(|_| connect(&mut world));
+    let due_ms = |world: &World| -> Vec<u64> {
+        let sessions = (0..).map_while(|part| world.servers[0].replica.sessions(part)).flatten();
+        sessions.map(|known| known.expires_ms.unwrap()).collect()
+    };
+    let before = due_ms(&world);
+    world.step(0, Input::Role { role: Role::Looking, term: None });
+    world.step(0, Input::Role { role: Role::Leader, term: Some(Term(2)) });
+    world.request(active, Xid::PING, Ok(Request::Ping));
+    while world.servers[0].replica.has_work() {
+        world.step(0, Input::GoOn);
+    }
+    assert_eq!(
+        due_ms(&world),
+        before.iter().map(|due_ms| due_ms + 2 * TICK_MS).collect::<Vec<_>>()
+    );
+    connect(&mut world);
+    assert!(due_ms(&world).contains(&before[0]), "a session of its own time has its timeout");
 }
 
 /// A change with many watchers took the lock for as long as it took to fill all their outboxes.

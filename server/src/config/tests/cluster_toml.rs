@@ -154,7 +154,7 @@ fn what_is_wrong_is_said_with_its_line_and_what_is_expected() {
         ("[session]\ntimeout_ms_max = 5\n", "cluster.toml:6 is longer than the longest, 5 ms"),
         ("[session.x]\n", "cluster.toml:5 unknown key `x` in [session]"),
         ("[ensemble]\nheartbeat_ms = 500\n", "cluster.toml:6 expected more than heartbeat_ms"),
-        ("[ensemble]\nelection_timeout_ms_max = 500\n", "cluster.toml:6 expected more than"),
+        ("[ensemble]\nelection_timeout_ms_max = 200\n", "cluster.toml:6 expected more than"),
         ("[limits]\npeer_frame_bytes_max = 1048576\n", "cluster.toml:6 longest log entry fits"),
         (
             "[limits]\nframe_bytes_max = 5000000\npeer_frame_bytes_max = 15000000\n",

@@ -16,11 +16,11 @@ use crate::peer::{Secret, SecretError};
 use crate::replication::{self, BatchLimits, ConfiguredMember, Timing};
 
 /// How long the outcome of a proposal may stay unknown, in election timeouts.
-const PATIENCE_ELECTIONS: u32 = 6;
+const PATIENCE_ELECTIONS: u32 = 12;
 
 /// How long the death of a leader may stop all writes, in election timeouts: its lease, the longest
-/// wait of a candidate, and the election.
-const TAKEOVER_ELECTIONS: u32 = 3;
+/// wait of a candidate, and two elections, the first of which fails.
+const TAKEOVER_ELECTIONS: u32 = 5;
 
 /// The longest command that the log takes, whatever the configuration allows, in bytes.
 const COMMAND_BYTES_MAX: usize = 512 << 20;
@@ -46,6 +46,24 @@ fn proposal_timeout(config: &ServerConfig) -> Duration {
     let election_max = millis(config.ensemble.election_timeout_ms_max);
     let within_session = millis(config.session.timeout_ms_min) * 3 / 4;
     (election_max * PATIENCE_ELECTIONS).min(within_session).max(election_max * TAKEOVER_ELECTIONS)
+}
+
+/// How long a leader that was replaced may go on counting signs of life: as long as it trusts the last
+/// answers of a majority. Its successor may have been elected before that (`succession`).
+fn takeover_grace_ms(config: &ServerConfig) -> u64 {
+    let timing = timing(config);
+    let grace = if config.standalone { Duration::ZERO } else { timing.silence_max() };
+    u64::try_from(grace.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn timing(config: &ServerConfig) -> Timing {
+    let ensemble = &config.ensemble;
+    Timing {
+        heartbeat: millis(ensemble.heartbeat_ms),
+        election_min: millis(ensemble.election_timeout_ms_min),
+        election_max: millis(ensemble.election_timeout_ms_max),
+        proposal_timeout: proposal_timeout(config),
+    }
 }
 
 /// How often the replica learns the time. Reaping may be wanted more often than that.
@@ -111,12 +129,7 @@ pub(super) fn raft_options(
         entropy: Arc::clone(&seams.entropy),
         start_mode: config.start_mode,
         connect_timeout: millis(ensemble.peer_connect_timeout_ms),
-        timing: Timing {
-            heartbeat: millis(ensemble.heartbeat_ms),
-            election_min: millis(ensemble.election_timeout_ms_min),
-            election_max: millis(ensemble.election_timeout_ms_max),
-            proposal_timeout: proposal_timeout(config),
-        },
+        timing: timing(config),
     }
 }
 
@@ -127,6 +140,7 @@ pub(super) fn replica_options(config: &ServerConfig, boot: Boot) -> zoolet_repli
         session_timeout_ms_min: session_ms(config.session.timeout_ms_min),
         session_timeout_ms_max: session_ms(config.session.timeout_ms_max),
         sessions_max: config.limits.sessions_max,
+        takeover_grace_ms: takeover_grace_ms(config),
         leader_loss_limit_ms: config.sync_limit_ms(),
         read_only_mode: config.ensemble.read_only_mode && !config.standalone,
         policy: Policy {

@@ -24,6 +24,9 @@ const SILENT_LEASES: u128 = 3;
 /// the counter at zero again, long before it could overflow.
 const COUNTER_MAX: u32 = 0xf000_0000;
 
+/// How long a write to the log may take before a leader gives its lead up, in election timeouts.
+const DISK_STALL_ELECTIONS: u32 = 4;
+
 /// What a server knows at one moment.
 #[derive(Clone, Copy, Debug, Default)]
 #[allow(clippy::struct_excessive_bools, reason = "each is an observation of its own")]
@@ -39,6 +42,8 @@ pub(super) struct Observations {
     /// Whether others have reported a later membership without it: a removed server gets no more of
     /// the log.
     pub is_removed: bool,
+    /// Whether the process of the leader that it follows was just found to be gone.
+    pub leader_is_gone: bool,
     /// The time since a message of a leader that does not suspect its quorum; `None`: never.
     pub leader_silent_for: Option<Duration>,
     /// As leader: the time since the last message that a majority has answered was sent.
@@ -90,6 +95,8 @@ pub(super) struct Decision {
     /// Whether it begins elections. A server that was removed would ask for votes until it is
     /// stopped.
     pub may_elect: bool,
+    /// Whether it stands for election now, and does not wait for the leader's lease to end.
+    pub stands_for_election: bool,
     /// Whether it sends heartbeats as leader.
     pub sends_heartbeats: bool,
     /// Whether its appends say that it suspects that it has lost its quorum.
@@ -165,6 +172,7 @@ impl RoleState {
         };
         let follows = matches!(wanted, Role::Follower | Role::Observer);
         let must_catch_up = self.role == Role::Looking && follows && !seen.has_caught_up;
+        let may_elect = !seen.is_removed && !seen.has_diverged;
         self.role = if must_catch_up { Role::Looking } else { wanted };
         Decision {
             role: self.role,
@@ -172,7 +180,8 @@ impl RoleState {
             term: own_term.filter(|_| self.role == Role::Leader),
             is_member,
             is_halted: seen.has_diverged,
-            may_elect: !seen.is_removed && !seen.has_diverged,
+            may_elect,
+            stands_for_election: seen.leader_is_gone && may_elect && seen.is_voter,
             sends_heartbeats: self.sends_heartbeats(now, suspects_quorum),
             suspects_quorum,
             must_catch_up,
@@ -256,7 +265,7 @@ impl RoleState {
     /// taken.
     fn stalled_for(&mut self, now: Instant, leads: bool) -> Option<Duration> {
         // An election is over by then, so giving up earlier would gain nothing.
-        let limit = self.timing.election_max * 2;
+        let limit = self.timing.election_max * DISK_STALL_ELECTIONS;
         let stall = self.stall.as_mut()?;
         let silent_for = now - stall.since;
         let is_due = leads && !stall.cost_lead && silent_for >= limit;

@@ -192,7 +192,7 @@ fn a_leader_hands_over_once_for_a_stalled_write() {
     let mut script = Script::leader();
     script.seen.disk_busy_with = Some(40);
     assert_eq!(script.step().hand_over, None);
-    let limit = script.timing().election_max * 2;
+    let limit = script.timing().election_max * DISK_STALL_ELECTIONS;
     script.seen.disk_busy_with = Some(41);
     assert_eq!(script.after(limit).hand_over, None, "another write");
     // A hand-over that is under way comes first.
@@ -213,7 +213,7 @@ fn a_follower_with_a_slow_disk_has_no_lead_to_give_up() {
     let mut script = Script::follower();
     script.seen.disk_busy_with = Some(1);
     script.step();
-    let limit = script.timing().election_max * 2;
+    let limit = script.timing().election_max * DISK_STALL_ELECTIONS;
     assert_eq!(script.after(limit).hand_over, None);
     script.seen.disk_busy_with = None;
     assert_eq!(script.after(limit).stall_ended_after, None);
@@ -230,4 +230,24 @@ fn a_leader_hands_over_before_the_numbers_of_its_term_run_out() {
     let mut alone = Script::leader();
     (alone.seen.counter, alone.seen.is_only_voter) = (COUNTER_MAX, true);
     assert_eq!(alone.step().hand_over, None);
+}
+
+#[test]
+fn a_follower_stands_for_election_when_its_leader_is_gone() {
+    let mut script = Script::follower();
+    assert!(!script.step().stands_for_election);
+    script.seen.leader_is_gone = true;
+    assert!(script.step().stands_for_election);
+    assert_eq!(script.step().role, Role::Follower, "its clients are served as before");
+    let cannot: [fn(&mut Observations); 3] = [
+        |seen| seen.is_voter = false,
+        |seen| seen.is_removed = true,
+        |seen| seen.has_diverged = true,
+    ];
+    for change in cannot {
+        let mut script = Script::follower();
+        script.seen.leader_is_gone = true;
+        change(&mut script.seen);
+        assert!(!script.step().stands_for_election);
+    }
 }

@@ -417,7 +417,7 @@ impl Net for CutNet {
             let target = self.members.iter().position(|member| member == address).unwrap();
             let (from, cut) = (self.server, self.cut.clone());
             if cut.is_cut(from, target) {
-                return Err(io::ErrorKind::ConnectionRefused.into());
+                return Err(io::ErrorKind::TimedOut.into());
             }
             let address: SocketAddr = address.parse().unwrap();
             let mut outer = tokio::net::TcpStream::connect(address).await?;

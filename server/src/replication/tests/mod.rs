@@ -15,3 +15,4 @@ mod replaced;
 mod slow_disk;
 mod snapshots;
 mod start;
+mod succession;

@@ -57,6 +57,7 @@ async fn a_server_whose_votes_are_refused_waits_before_it_asks_again() {
         frames: FrameLimits { small: 1 << 20, large: 1 << 20 },
         answers_max: 8,
         handshake_timeout: ensemble.timing.election_max,
+        hung_up: tokio::sync::mpsc::channel(1).0,
         fatal: Fatal::default(),
     };
     let _port = PeerPort::listen(&RealNet, options, refuses.clone()).await.unwrap();
