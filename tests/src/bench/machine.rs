@@ -24,9 +24,14 @@ impl Machine {
         Ok(Self {
             cores: thread::available_parallelism().map_or(1, usize::from),
             memory_mib: memory_mib(&file("/proc/meminfo")?).unwrap_or_default(),
-            kernel: file("/proc/sys/kernel/osrelease")?.trim().to_owned(),
+            kernel: kernel(&file("/proc/sys/kernel/osrelease")?).to_owned(),
         })
     }
+}
+
+/// Returns the version of the kernel without the name of its build.
+fn kernel(release: &str) -> &str {
+    release.trim().split('-').next().unwrap_or_default()
 }
 
 fn memory_mib(meminfo: &str) -> Option<u64> {
@@ -64,6 +69,12 @@ mod tests {
         let zoolet = "Zookeeper version: 3.9.5-zoolet-0.1.0, built on 11/21/2026 00:00 UTC\n";
         assert_eq!(version_in(Kind::Zoolet, zoolet), Some("0.1.0"));
         assert_eq!(version_in(Kind::Zoolet, apache), None);
+    }
+
+    #[test]
+    fn the_kernel_has_a_version_and_no_name() {
+        assert_eq!(kernel("6.18.4-1-name\n"), "6.18.4");
+        assert_eq!(kernel("6.1.0\n"), "6.1.0");
     }
 
     #[test]

@@ -93,9 +93,10 @@ fn ratio(results: &Results, load: &Load, figure: Figure) -> Option<String> {
     (theirs > 0.0).then(|| format!("**{}×**", number(ours / theirs)))
 }
 
-/// Small numbers with decimals, greater ones without.
+/// Three digits or more: small numbers have decimals, greater ones none.
 fn number(value: f64) -> String {
     let decimals = match value {
+        value if value < 0.0995 => 3,
         value if value < 9.995 => 2,
         value if value < 99.95 => 1,
         _ => 0,
@@ -158,6 +159,12 @@ mod tests {
         let text = section(&example());
         let row = "| SIGTERM, longest gap | zoolet | 2 | 200 | 300 | 300 | 200 300 |";
         assert!(text.lines().any(|line| line == row), "{text}");
+    }
+
+    #[test]
+    fn small_numbers_have_decimals() {
+        let shown = [0.0, 0.0042, 0.251, 9.999, 12.34, 99.96, 735_846.4].map(number);
+        assert_eq!(shown, ["0.000", "0.004", "0.25", "10.0", "12.3", "100", "735846"]);
     }
 
     #[test]

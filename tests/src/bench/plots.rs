@@ -7,7 +7,7 @@ use crate::builder::Kind;
 
 const WIDTH: f64 = 800.0;
 /// Where the axis begins, behind the names of the rows.
-const LEFT: f64 = 210.0;
+const LEFT: f64 = 220.0;
 /// Where it ends, with room for a number behind the longest bar.
 const RIGHT: f64 = 700.0;
 /// Where the first row begins, below the title and the legend.
@@ -75,7 +75,7 @@ pub(super) fn failover(results: &Results) -> String {
 
 fn dots(drawing: &mut Drawing, axis: LogAxis, middle: f64, times: &[f64], class: &str) {
     for time in times {
-        drawing.dot(axis.x(*time), middle, &format!("{class} pale"));
+        drawing.dot(axis.x(*time), middle, &format!("{class} run"));
     }
     if let Some(summary) = Summary::of(times) {
         let x = axis.x(summary.median);

@@ -184,6 +184,7 @@ impl Results {
             },
             "versions": { "apache": self.apache_version, "zoolet": self.zoolet_version },
             "warm_up_seconds": self.warm_up_seconds,
+            "rounds": self.rounds,
             "seconds": self.seconds,
             "measurements": measurements,
             "failovers": failovers,

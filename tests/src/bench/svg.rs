@@ -8,7 +8,7 @@ use crate::builder::Kind;
 const STYLE: &str = "\
 .page { fill: #ffffff } text { fill: #24292f } .quiet { fill: #57606a } \
 .grid { stroke: #d0d7de } .spread { stroke: #24292f } \
-.apache { fill: #bc4c00 } .zoolet { fill: #0969da } .pale { fill-opacity: 0.35 } \
+.apache { fill: #bc4c00 } .zoolet { fill: #0969da } .pale { fill-opacity: 0.35 } .run { fill-opacity: 0.6 } \
 .middle { stroke: #24292f; stroke-width: 2 } \
 @media (prefers-color-scheme: dark) { \
 .page { fill: #0d1117 } text { fill: #e6edf3 } .quiet { fill: #9198a1 } \
