@@ -1,10 +1,10 @@
 //! The bench of `docs/performance.md`: zoolet beside Apache `ZooKeeper` in one run, so that the
 //! machine is the same for both.
 //!
-//! Both systems are up at a time and take turns ([`rounds`], [`failover`]); the load comes from
-//! `zkload`, a program for any server that speaks the protocol ([`generator`]). What was measured
-//! ([`Results`]) becomes tables, JSON and plots ([`markdown`], [`plots`]), which are written when the
-//! run is at its end ([`documents`]).
+//! Both systems are up at a time and take turns (`rounds`, `failover`); the load comes from
+//! `zkload`, a program for any server that speaks the protocol (`generator`). What was measured
+//! (`Results`) becomes tables, JSON and plots (`markdown`, `plots`), which are written when the
+//! run is at its end (`documents`).
 
 mod documents;
 mod error;
