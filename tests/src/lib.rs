@@ -1,6 +1,7 @@
 //! The harness of the suites.
 
 pub mod apache;
+pub mod bench;
 pub mod builder;
 pub mod contenders;
 pub mod faults;

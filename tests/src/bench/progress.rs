@@ -1,0 +1,67 @@
+//! Lines on stderr while a run takes its time.
+
+use std::time::{Duration, Instant};
+
+use crate::tools::announce;
+
+/// How far a run is.
+#[derive(Debug)]
+pub(super) struct Progress {
+    began: Instant,
+    /// What the whole run was expected to take.
+    total: Duration,
+    /// What the finished steps were expected to take.
+    done: Duration,
+}
+
+impl Progress {
+    /// `total` is the sum of what [`Progress::finish`] will be called with.
+    #[allow(clippy::disallowed_methods, reason = "the bench measures real time")]
+    pub(super) fn start(total: Duration) -> Self {
+        Self { began: Instant::now(), total, done: Duration::ZERO }
+    }
+
+    /// Prints the result of a step, which was expected to take `expected`.
+    pub(super) fn finish(&mut self, step: &str, expected: Duration) {
+        self.done += expected;
+        let left = left(self.began.elapsed(), self.done, self.total);
+        announce(&format!("{step}; {} left", minutes(left)));
+    }
+}
+
+/// Estimates the time that is left, by how much longer the finished steps took than was expected.
+fn left(elapsed: Duration, done: Duration, total: Duration) -> Duration {
+    if done.is_zero() {
+        return total;
+    }
+    let remaining = total.saturating_sub(done);
+    elapsed.mul_f64(remaining.as_secs_f64() / done.as_secs_f64())
+}
+
+fn minutes(time: Duration) -> String {
+    let seconds = time.as_secs();
+    if seconds < 90 {
+        format!("about {seconds} s")
+    } else {
+        format!("about {} min", seconds.div_ceil(60))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_follows_the_pace_of_the_finished_steps() {
+        let seconds = Duration::from_secs;
+        assert_eq!(left(seconds(0), seconds(0), seconds(60)), seconds(60));
+        assert_eq!(left(seconds(30), seconds(10), seconds(60)), seconds(150));
+        assert_eq!(left(seconds(90), seconds(70), seconds(60)), seconds(0));
+    }
+
+    #[test]
+    fn a_long_time_is_given_in_minutes() {
+        assert_eq!(minutes(Duration::from_secs(89)), "about 89 s");
+        assert_eq!(minutes(Duration::from_secs(121)), "about 3 min");
+    }
+}
