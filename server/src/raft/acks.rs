@@ -45,9 +45,11 @@ impl Acks {
         let silent_for = |voters: &BTreeSet<NodeId>| {
             let mut times: Vec<_> = voters
                 .iter()
-                .filter_map(|voter| match *voter == leader {
-                    true => Some(Duration::ZERO),
-                    false => self.silent_for(now, *voter, term),
+                .filter_map(|voter| {
+                    let is_leader = *voter == leader;
+                    is_leader
+                        .then_some(Duration::ZERO)
+                        .or_else(|| self.silent_for(now, *voter, term))
                 })
                 .collect();
             times.sort_unstable();

@@ -180,11 +180,9 @@ impl PeerClient {
         if let Some(link) = self.network.links.to(self.target, self.lane) {
             let suspects_quorum = self.network.signals.suspects_quorum();
             let body = codec::encode_append_request(suspects_quorum, request);
-            // Its clients wait for it, or no caller does.
-            let urgency = match self.network.signals.has_proposed(self.target) {
-                true => Urgency::Now,
-                false => Urgency::AfterOthers,
-            };
+            // If it has proposed something its clients wait for the commit.
+            let is_urgent = self.network.signals.has_proposed(self.target);
+            let urgency = if is_urgent { Urgency::Now } else { Urgency::AfterOthers };
             link.notify(RpcKind::Append.code(), body, urgency);
         }
     }
@@ -280,7 +278,7 @@ impl RaftNetworkV2<TypeConfig> for PeerClient {
         let client: &'s Self = self;
         let mut had_entries = false;
         let send = move |request: AppendEntriesRequest<TypeConfig>| {
-            // Its answer would say what that to the entries before it says, or the one behind it.
+            // The answer to the entries before it, or to those behind it, says as much as its own would.
             let is_announcement = had_entries && request.entries.is_empty();
             had_entries = !request.entries.is_empty();
             let answer = if is_announcement {
