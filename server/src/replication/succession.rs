@@ -33,6 +33,9 @@ const NOTICE_TIME: Duration = Duration::from_millis(5);
 
 /// Returns whether the process of a server that has closed its connections is gone.
 pub(super) async fn is_gone(links: &Links, server: u64) -> bool {
+    if planted!("any-hang-up-is-an-end") {
+        return true;
+    }
     for pause in LOOK_PAUSES {
         sleep(pause).await;
         if links.is_refused(server).await {
