@@ -118,7 +118,7 @@ pub(super) static SETTINGS: [Setting; 49] = [
     Setting {
         section: "session", key: "timeout_ms_min", unit: "ms", range: (1, MS_MAX),
         about: "The shortest session timeout granted. Without it: 2 ticks. A write whose outcome\n\
-                cannot be known closes its connection after three quarters of it, or after five\n\
+                cannot be known closes its connection after three quarters of it, or after three\n\
                 times election_timeout_ms_max if that is longer.",
         derived: true, field: |c| Field::U32(&mut c.session.timeout_ms_min),
     },

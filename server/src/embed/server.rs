@@ -11,8 +11,8 @@ use super::thread::{Running, ServerThread};
 use crate::config::ServerConfig;
 use crate::node::{self, Seams};
 
-/// One server of an ensemble, or a standalone one. It runs on a thread of its own, with a second one
-/// for its log, so that what else the program does cannot hold it up. Dropping it ends it soon, as
+/// One server of an ensemble, or a standalone one. It runs on threads of its own: one for its tasks,
+/// others for its log and for what blocks. What else the program does cannot hold it up. Dropping it ends it soon, as
 /// the end of a process does; [`Server::shutdown`] ends it in good order.
 ///
 /// ```no_run

@@ -79,8 +79,8 @@ impl ServerThread {
     pub(super) fn launch(&mut self) -> io::Result<oneshot::Receiver<Result<Running, StartError>>> {
         // One that has failed ends by itself.
         self.join();
-        // One thread for all that a write passes: its stations hand over to each other in it without
-        // waking another thread, which costs more than their work (docs/performance.md).
+        // One thread for all that a write passes: to wake another thread from one task to the next
+        // costs more than their work (decision 0016).
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let (orders, received) = mpsc::channel(ORDERS_MAX);
         let (started, answer) = oneshot::channel();
@@ -173,8 +173,10 @@ impl ServerThread {
         self.ask_to_stop();
         self.running = None;
         let Some(thread) = self.thread.take() else { return };
-        if tokio::task::spawn_blocking(move || thread.join()).await.is_err() {
-            warn!("an embedded server's thread cannot be waited for");
+        match tokio::task::spawn_blocking(move || thread.join()).await {
+            Ok(Ok(())) => {}
+            Ok(Err(_)) => warn!("an embedded server has panicked"),
+            Err(_) => warn!("an embedded server's thread cannot be waited for"),
         }
         self.orders = None;
     }

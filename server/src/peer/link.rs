@@ -25,7 +25,7 @@ use crate::transport::{Net, Stream};
 /// How much is gathered for one write, in bytes.
 const WRITE_BYTES: usize = 256 * 1024;
 
-/// So often all other tasks that are ready have their turn before a message that is not urgent is
+/// How often all other tasks that are ready have their turn before a message that is not urgent is
 /// written.
 const NOTICE_TURNS: usize = 3;
 
@@ -300,6 +300,10 @@ fn register(
     }
     let mut id = UNANSWERED_ID;
     if let Some(answer) = outgoing.answer {
+        if answer.is_closed() {
+            // Its caller waits no longer: what is behind it need not wait for it either.
+            return;
+        }
         if unanswered.waiting.len() >= options.calls_max {
             // The caller may have stopped waiting.
             let _ = answer.send(Err(CallError::Full));
@@ -323,6 +327,8 @@ async fn read_answers(
     let mut frames = FrameReader::new(input, options.frames.of(options.lane));
     loop {
         match frames.next().await {
+            // An older peer answers what asks for no answer.
+            Ok(Some(frame)) if frame.kind == ANSWER && frame.id == UNANSWERED_ID => {}
             Ok(Some(frame)) if frame.kind == ANSWER => {
                 let mut unanswered = unanswered.lock().unwrap_or_else(PoisonError::into_inner);
                 unanswered.owed = unanswered.owed.saturating_sub(1);

@@ -249,13 +249,19 @@ impl Shared {
                 // However it ends, the place in the list is given up.
                 let ended = serving.await;
                 if connections.forget(from.server, lane, task) {
-                    // Each says the same, and this server may be ending.
+                    // The channel may be full or closed: a later end of another lane is enough.
                     let _ = hung_up.try_send(from.server);
                 }
                 if let Ok(Err(panic)) = ended {
                     let peer = from.server;
                     tracing::error!(peer, %lane, %address, panic, "a peer's connection has panicked");
                 }
+            }
+            // A follower looks whether a process listens here.
+            Ok(Err(Refused { error: HandshakeError::Io(error), .. }))
+                if error.kind() == io::ErrorKind::UnexpectedEof =>
+            {
+                tracing::debug!(%address, "hung up on the peer port before its handshake");
             }
             // Its peers keep asking for the old directory until the new one is a member.
             Ok(Err(Refused { server, error: error @ HandshakeError::Directory { .. } })) => {

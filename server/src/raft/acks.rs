@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::consensus::{Membership, Term};
+use crate::consensus::Term;
 use crate::node_id::NodeId;
 
 /// By node: the term of the last append that it has accepted from this server, and when that append
@@ -40,7 +40,7 @@ impl Acks {
         now: Instant,
         leader: NodeId,
         term: Term,
-        membership: &Membership,
+        configs: &[BTreeSet<NodeId>],
     ) -> Option<Duration> {
         let silent_for = |voters: &BTreeSet<NodeId>| {
             let mut times: Vec<_> = voters
@@ -55,7 +55,7 @@ impl Acks {
             times.sort_unstable();
             times.get(voters.len() / 2).copied()
         };
-        let times: Option<Vec<_>> = membership.configs.iter().map(silent_for).collect();
+        let times: Option<Vec<_>> = configs.iter().map(silent_for).collect();
         times?.into_iter().max()
     }
 
@@ -72,10 +72,8 @@ mod tests {
         NodeId::new(server, 0)
     }
 
-    fn membership(configs: &[&[u64]]) -> Membership {
-        let configs =
-            configs.iter().map(|voters| voters.iter().copied().map(node).collect()).collect();
-        Membership { configs, ..Membership::default() }
+    fn voters(configs: &[&[u64]]) -> Vec<BTreeSet<NodeId>> {
+        configs.iter().map(|voters| voters.iter().copied().map(node).collect()).collect()
     }
 
     const MS: Duration = Duration::from_millis(1);
@@ -85,7 +83,7 @@ mod tests {
         let (acks, term, start) = (Acks::default(), Term(7), Instant::now());
         let now = start + 100 * MS;
         let silent =
-            |configs: &[&[u64]]| acks.quorum_silent_for(now, node(1), term, &membership(configs));
+            |configs: &[&[u64]]| acks.quorum_silent_for(now, node(1), term, &voters(configs));
         assert_eq!(silent(&[&[1]]), Some(Duration::ZERO), "a leader alone is its majority");
         assert_eq!(silent(&[&[1, 2, 3]]), None);
         acks.note(node(2), term, start + 40 * MS);

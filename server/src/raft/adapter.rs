@@ -12,7 +12,7 @@ use openraft::metrics::RaftMetrics;
 use openraft::raft::TransferLeaderRequest;
 use openraft::{Config, ReadPolicy, Snapshot, SnapshotPolicy};
 use tokio::sync::watch;
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 use zoolet_storage::{LogIndex, LogPosition, SnapshotReader, Wal};
 
 use super::acks::Acks;
@@ -32,6 +32,11 @@ use crate::peer::Links;
 use crate::snapshots::Snapshots;
 use crate::transport::BoxFuture;
 use crate::wire::Reader;
+
+/// The pause between two looks at whether a majority has answered since a read index was asked for,
+/// and how many looks there are: openraft has had such an answer, or one that was under way.
+const CONFIRMATION_PAUSE: Duration = Duration::from_millis(1);
+const CONFIRMATIONS_MAX: usize = 200;
 
 /// The times of Raft, and the name of the ensemble.
 #[derive(Clone, Debug)]
@@ -232,8 +237,17 @@ impl Consensus for OpenRaft {
 
     fn read_index(&self) -> BoxFuture<'_, Option<LogIndex>> {
         Box::pin(async move {
+            let asked_at = Instant::now();
             let linearizer = self.raft.get_read_linearizer(ReadPolicy::ReadIndex).await.ok()?;
-            Some(LogIndex(linearizer.read_log_id().index()))
+            // openraft may count the answer to an append that was sent before (`acks`).
+            for _ in 0..CONFIRMATIONS_MAX {
+                let silent_for = self.quorum_silent_for();
+                if silent_for.is_some_and(|silent_for| silent_for <= asked_at.elapsed()) {
+                    return Some(LogIndex(linearizer.read_log_id().index()));
+                }
+                sleep(CONFIRMATION_PAUSE).await;
+            }
+            None
         })
     }
 
@@ -347,6 +361,17 @@ impl Consensus for OpenRaft {
 }
 
 impl OpenRaft {
+    /// Returns the time since the last message that a majority has answered was sent, if this server
+    /// leads.
+    fn quorum_silent_for(&self) -> Option<Duration> {
+        let metrics = self.raft.metrics();
+        let metrics = metrics.borrow_watched();
+        let leads = metrics.current_leader == Some(self.node);
+        let configs = metrics.membership_config.membership().get_joint_config();
+        let (now, term) = (Instant::now(), Term(metrics.current_term));
+        leads.then(|| self.acks.quorum_silent_for(now, self.node, term, configs)).flatten()
+    }
+
     fn view_of(&self, metrics: &RaftMetrics<TypeConfig>) -> RaftView {
         let (now, term) = (Instant::now(), Term(metrics.current_term));
         let membership = plain_membership(&metrics.membership_config);
@@ -366,7 +391,7 @@ impl OpenRaft {
             purged: metrics.purged.as_ref().map(|last| LogIndex(last.index)),
             snapshot: metrics.snapshot.as_ref().map(position_of),
             quorum_silent_for: leads
-                .then(|| self.acks.quorum_silent_for(now, self.node, term, &membership))
+                .then(|| self.acks.quorum_silent_for(now, self.node, term, &membership.configs))
                 .flatten(),
             followers,
             membership,

@@ -15,7 +15,7 @@ use super::codec;
 use super::types::{LogEntry, LogId, TypeConfig, Vote, log_id_of, position_of};
 
 /// How much of the log goes into one message to a follower, in bytes; at least one entry does.
-const MESSAGE_BYTES_MAX: usize = 2 << 20;
+const MESSAGE_BYTES_MAX: usize = 512 << 10;
 
 /// The log. Clones are the same log.
 #[derive(Clone, Debug)]

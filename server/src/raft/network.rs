@@ -38,8 +38,8 @@ use crate::wire::{Reader, malformed, put_bytes};
 /// How long one piece of a snapshot may take.
 const CHUNK_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How many appends a follower may owe the answer to. Each has up to 2 MiB of entries, and what
-/// waits meanwhile goes into one.
+/// How many appends a follower may owe the answer to. Each has up to 512 KiB of entries, or one that
+/// is longer, and what waits meanwhile goes into one.
 const APPENDS_IN_FLIGHT_MAX: usize = 4;
 
 /// Makes openraft's clients.
@@ -278,27 +278,21 @@ impl RaftNetworkV2<TypeConfig> for PeerClient {
         let client: &'s Self = self;
         let mut had_entries = false;
         let send = move |request: AppendEntriesRequest<TypeConfig>| {
-            // The answer to the entries before it, or to those behind it, says as much as its own would.
+            // No answer is needed: the one to the entries before it or behind it shows the same.
             let is_announcement = had_entries && request.entries.is_empty();
             had_entries = !request.entries.is_empty();
-            let answer = if is_announcement {
+            if is_announcement {
                 client.announce(&request);
-                None
-            } else {
-                Some(client.append(&request, &option))
-            };
+                return ready(None);
+            }
+            let answer = client.append(&request, &option);
             let prev = request.prev_log_id;
             let last = request.entries.last().map(|entry| entry.log_id).or(prev);
-            async move {
-                match answer {
-                    Some(answer) => Some(AppendAnswer::of(answer.await, prev, last)),
-                    None => None,
-                }
-            }
+            ready(Some(async move { AppendAnswer::of(answer.await, prev, last) }))
         };
-        let answers = requests.map(send).buffered(APPENDS_IN_FLIGHT_MAX);
+        let answers = requests.filter_map(send).buffered(APPENDS_IN_FLIGHT_MAX);
         // What follows a failure would fail as well, or is sent again behind what failed.
-        let until_failure = answers.filter_map(ready).scan(false, |is_over, answer| {
+        let until_failure = answers.scan(false, |is_over, answer| {
             if *is_over {
                 return ready(None);
             }

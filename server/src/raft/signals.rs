@@ -1,4 +1,4 @@
-//! What the rest of the server and the messages of the consensus tell each other.
+//! What passes between the rest of the server and the messages of the consensus.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -42,6 +42,10 @@ use crate::transport::Net;
 /// Calls to one peer that wait, and answers to one peer that are not ready.
 const CALLS_MAX: usize = 256;
 
+/// The shortest pause by which servers found an ensemble one after the other; four of them are what
+/// one with the data of an ensemble has to open its port.
+const STAGGER_MIN: Duration = Duration::from_secs(1);
+
 /// How long a caller of the peer port may take for the handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -88,7 +92,7 @@ pub(super) fn links(
         calls_max: CALLS_MAX,
         connect_timeout: options.connect_timeout,
         backoff_max: options.timing.heartbeat,
-        stall_timeout: options.timing.election_max * 4,
+        stall_timeout: options.timing.peer_timeout(),
         reach: Arc::default(),
         fatal: fatal.clone(),
     };
@@ -282,7 +286,7 @@ impl ReplicationContext {
             entropy: Arc::clone(&options.entropy),
             start_mode: options.start_mode,
             fatal: self.fatal.clone(),
-            stagger: options.timing.election_max,
+            stagger: options.timing.election_max.max(STAGGER_MIN),
         };
         tasks.spawn(self.fatal.clone().finite("founding", bootstrap.run()));
         let watch = status::watch_failure(handle, Arc::clone(&self.wal), self.fatal.clone());

@@ -69,7 +69,8 @@ use crate::raft::{self, RaftParts};
 use crate::snapshots::{Chunks, Snapshots};
 use crate::transport::Net;
 
-/// The ends of peers' connections that wait to be looked at. One more says nothing new.
+/// How many ends of peers' connections wait to be looked at. More are dropped: a server has several
+/// connections, so a later end of another one is enough.
 const HANG_UPS_MAX: usize = 64;
 
 pub(crate) use self::join_error::JoinError;

@@ -46,7 +46,15 @@ pub(crate) struct Timing {
     pub proposal_timeout: Duration,
 }
 
+/// The shortest time that a peer has to answer, which may have much to write, over a slow link.
+const PEER_TIMEOUT_MIN: Duration = Duration::from_secs(4);
+
 impl Timing {
+    /// How long a peer may take to answer, while it is not known to be gone.
+    pub(crate) fn peer_timeout(&self) -> Duration {
+        (self.election_max * 4).max(PEER_TIMEOUT_MIN)
+    }
+
     /// A leader that was silent for longer may have been replaced: the shortest time that this
     /// takes. The longest is twice `election_max`, and the election.
     pub(crate) fn silence_max(&self) -> Duration {
@@ -144,7 +152,7 @@ impl ReplicationOptions {
     /// Returns what the consensus has to know.
     pub(super) fn raft(&self) -> RaftConfig {
         let Timing { heartbeat, election_min, election_max, .. } = self.timing;
-        let (cluster_id, append_timeout) = (self.cluster_id, election_max * 4);
+        let (cluster_id, append_timeout) = (self.cluster_id, self.timing.peer_timeout());
         RaftConfig { cluster_id, heartbeat, election_min, election_max, append_timeout }
     }
 }

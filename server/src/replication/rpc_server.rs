@@ -29,7 +29,7 @@ use crate::snapshots::{ReceiveError, Snapshots};
 use crate::transport::BoxFuture;
 use crate::wire::{Reader, malformed};
 
-/// So often all other tasks that are ready have their turn before a peer is answered that its
+/// How often all other tasks that are ready have their turn before a peer is answered that its
 /// proposal is committed.
 const ANSWER_TURNS: usize = 3;
 

@@ -4,7 +4,7 @@
 //! elect another. A process that ends says more: the system closes its connections, and its port
 //! refuses new ones. Followers that see both vote for another server at once.
 //!
-//! It need not be true: a firewall may answer in the place of a leader that goes on. Then there are
+//! It may be wrong: a firewall may answer in the place of a leader that goes on. Then there are
 //! two for a moment, of which only the new one can commit anything. The old one may count signs of
 //! life of sessions for as long as it trusts the last answers of a majority, so a new leader gives
 //! all sessions that much time more (`Options::takeover_grace_ms`).
@@ -24,8 +24,8 @@ use crate::peer::Links;
 const LOOK_PAUSES: [Duration; 3] =
     [Duration::ZERO, Duration::from_millis(5), Duration::from_millis(25)];
 
-/// So often a follower stands for election. After that, only the timeouts of the consensus count.
-const ATTEMPTS_MAX: usize = 8;
+/// How often a follower stands for election. After that, only the timeouts of the consensus count.
+const ATTEMPTS_MAX: u32 = 5;
 
 /// How long other followers may take to notice as well; a server that has not noticed votes for no
 /// other.
@@ -57,17 +57,23 @@ pub(super) struct Campaign {
 impl Campaign {
     /// Stands for election until there is a leader, or until it has tried often enough.
     pub(super) async fn run(self, gone: Leadership) {
-        for _ in 0..ATTEMPTS_MAX {
-            sleep(NOTICE_TIME + self.pause()).await;
+        let mut least = NOTICE_TIME;
+        for attempt in 0..ATTEMPTS_MAX {
+            // Each pause is longer: on slow disks an election takes some time, and another attempt
+            // would end it.
+            let spread = self.spread * 2_u32.pow(attempt);
+            sleep(least + self.any_part_of(spread)).await;
+            least = spread;
             let is_succeeded = self.handle.leadership().is_some_and(|known| known != gone);
             if is_succeeded || !self.handle.stand_for_election().await {
                 return;
             }
         }
+        tracing::warn!(leader = gone.leader.server(), "no leader is elected in its place yet");
     }
 
-    fn pause(&self) -> Duration {
-        let spread_us = u64::try_from(self.spread.as_micros()).unwrap_or(u64::MAX).max(1);
+    fn any_part_of(&self, spread: Duration) -> Duration {
+        let spread_us = u64::try_from(spread.as_micros()).unwrap_or(u64::MAX).max(1);
         Duration::from_micros(self.entropy.number() % spread_us)
     }
 }

@@ -26,6 +26,9 @@ use crate::peer::Links;
 use crate::raft::PeerSignals;
 use crate::transport::BoxFuture;
 
+/// The shortest time that a follower has in one attempt to catch up.
+const CATCH_UP_TIME_MIN: Duration = Duration::from_secs(1);
+
 /// What the supervisor observes, and through what it acts.
 #[derive(Debug)]
 pub(super) struct Supervisor {
@@ -53,8 +56,9 @@ enum RoleEvent {
     /// A connection of this server has ended.
     HungUp(u64),
     /// Whether the process of this leader is gone.
-    LookedAfter(Leadership, bool),
-    Campaigned,
+    LookedFor(Leadership, bool),
+    /// The attempts to take the place of this leader are over.
+    Campaigned(Leadership),
     /// An entry was applied, for which a new leader waits.
     Applied,
     /// It is time to compare states with the others.
@@ -151,20 +155,22 @@ impl Supervisor {
                     sources.is_comparing = true;
                     sources.under_way.push(self.compare());
                 }
-                RoleEvent::HungUp(server) if sources.missed.is_none() => {
-                    sources.missed = self.led_by(server);
-                    sources.under_way.extend(sources.missed.map(|missed| self.look_after(missed)));
+                RoleEvent::HungUp(server) => {
+                    let missed = self.led_by(server).filter(|led| sources.missed != Some(*led));
+                    sources.missed = missed.or(sources.missed);
+                    sources.under_way.extend(missed.map(|missed| self.look_for(missed)));
                 }
-                RoleEvent::LookedAfter(..) | RoleEvent::Campaigned => sources.missed = None,
-                RoleEvent::HungUp(_)
-                | RoleEvent::Applied
+                RoleEvent::LookedFor(missed, _) | RoleEvent::Campaigned(missed) => {
+                    sources.missed = sources.missed.filter(|known| *known != missed);
+                }
+                RoleEvent::Applied
                 | RoleEvent::ComparisonDue
                 | RoleEvent::Tick
                 | RoleEvent::Leadership => {}
             }
             let observed = self.observe();
             let gone =
-                observed.leadership.filter(|known| event == RoleEvent::LookedAfter(*known, true));
+                observed.leadership.filter(|known| event == RoleEvent::LookedFor(*known, true));
             let seen = Observations {
                 has_caught_up: event == RoleEvent::CaughtUp(true),
                 is_handing_over: sources.is_handing_over,
@@ -178,7 +184,8 @@ impl Supervisor {
                 sources.missed = Some(gone);
                 sources.under_way.push(self.succeed(gone, decision.stands_for_election));
             }
-            sources.awaits_entry = decision.role == Role::Looking && self.handle.is_leader();
+            let own_term = seen.leadership.filter(|known| known.leader == seen.node);
+            sources.awaits_entry = own_term.is_some_and(|own| seen.applied_term != Some(own.term));
             if !decision.must_catch_up {
                 sources.catching_up = None;
             } else if sources.catching_up.is_none() && event != RoleEvent::CaughtUp(false) {
@@ -254,11 +261,11 @@ impl Supervisor {
         is_led.then_some(known)
     }
 
-    fn look_after(&self, missed: Leadership) -> UnderWay {
+    fn look_for(&self, missed: Leadership) -> UnderWay {
         let links = Arc::clone(&self.links);
         Box::pin(async move {
             let is_gone = succession::is_gone(&links, missed.leader.server()).await;
-            RoleEvent::LookedAfter(missed, is_gone)
+            RoleEvent::LookedFor(missed, is_gone)
         })
     }
 
@@ -272,7 +279,7 @@ impl Supervisor {
             if handle.abandon(gone).await && stands {
                 Campaign { handle, entropy, spread }.run(gone).await;
             }
-            RoleEvent::Campaigned
+            RoleEvent::Campaigned(gone)
         })
     }
 
@@ -288,7 +295,8 @@ impl Supervisor {
         let (mut read_index, comparer, timing) =
             (self.read_index.clone(), self.comparer.clone(), self.timing);
         Box::pin(async move {
-            let caught_up = timeout(timing.election_max, read_index.catch_up()).await;
+            let limit = timing.election_max.max(CATCH_UP_TIME_MIN);
+            let caught_up = timeout(limit, read_index.catch_up()).await;
             if !caught_up.unwrap_or(false) {
                 return RoleEvent::CaughtUp(false);
             }

@@ -27,8 +27,8 @@ impl Replica {
         }
     }
 
-    /// Gives some sessions their whole timeout and the grace of a new leader, unless they have a deadline already; false if none
-    /// are left.
+    /// Gives some sessions their whole timeout and the grace of a new leader, unless they have a
+    /// deadline already; false if none are left.
     pub(crate) fn grant_some(&mut self) -> bool {
         let Some(part) = self.rest.ungranted else { return false };
         let from_ms = self.takeover_from_ms();

@@ -18,9 +18,9 @@ use crate::replication::{self, BatchLimits, ConfiguredMember, Timing};
 /// How long the outcome of a proposal may stay unknown, in election timeouts.
 const PATIENCE_ELECTIONS: u32 = 12;
 
-/// How long the death of a leader may stop all writes, in election timeouts: its lease, the longest
-/// wait of a candidate, and two elections, the first of which fails.
-const TAKEOVER_ELECTIONS: u32 = 5;
+/// How long the loss of a leader may stop all writes, in election timeouts: its lease, the longest
+/// wait of a candidate, and the election.
+const TAKEOVER_ELECTIONS: u32 = 3;
 
 /// The longest command that the log takes, whatever the configuration allows, in bytes.
 const COMMAND_BYTES_MAX: usize = 512 << 20;
@@ -49,10 +49,12 @@ fn proposal_timeout(config: &ServerConfig) -> Duration {
 }
 
 /// How long a leader that was replaced may go on counting signs of life: as long as it trusts the last
-/// answers of a majority. Its successor may have been elected before that (`succession`).
+/// answers of a majority, and until it looks again. Its successor may have been elected before that
+/// (`succession`).
 fn takeover_grace_ms(config: &ServerConfig) -> u64 {
     let timing = timing(config);
-    let grace = if config.standalone { Duration::ZERO } else { timing.silence_max() };
+    let grace =
+        if config.standalone { Duration::ZERO } else { timing.silence_max() + timing.heartbeat };
     u64::try_from(grace.as_millis()).unwrap_or(u64::MAX)
 }
 

@@ -5,8 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::consensus::Term;
-use crate::fatal::Fatal;
 use bytes::Bytes;
 use openraft::testing::log::{StoreBuilder, Suite};
 use openraft::{RaftLogReader, StorageError};
@@ -14,7 +12,8 @@ use zoolet_storage::{
     Disk, Entry, LogIndex, LogPosition, MemoryDisk, RealDisk, SnapshotStore, Wal, WalOptions,
 };
 
-use crate::consensus::Applier;
+use crate::consensus::{Applier, Term};
+use crate::fatal::Fatal;
 use crate::node_id::NodeId;
 use crate::raft::log_store::LogStore;
 use crate::raft::state_machine::{StateMachine, WrittenSnapshot};
