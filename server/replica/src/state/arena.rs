@@ -132,7 +132,7 @@ impl Arena {
     }
 
     /// Enters a child into its parent's list; false if one of that name is there.
-    pub(super) fn adopt(&mut self, parent: ZnodeId, name: Arc<str>, child: ZnodeId) -> bool {
+    pub(super) fn adopt(&mut self, parent: ZnodeId, name: &str, child: ZnodeId) -> bool {
         let Some(children) = self.children.get_mut(parent.0 as usize) else { return false };
         children.get_or_insert_default().insert(name, child)
     }

@@ -241,7 +241,7 @@ impl State {
     /// The paths of a session's ephemeral znodes, in order.
     pub fn ephemerals(&self, session: SessionId) -> Vec<String> {
         let paths = self.tree.ephemerals(session).into_iter().flat_map(Names::iter);
-        paths.map(|(path, _)| path.as_ref().to_owned()).collect()
+        paths.map(|(path, _)| path.to_owned()).collect()
     }
 
     /// The same, to be looked at later.

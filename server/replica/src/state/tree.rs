@@ -239,7 +239,7 @@ impl Tree {
         let bytes = node.data_bytes().cast_signed();
         let id = self.arena.insert(node);
         if !is_root {
-            let is_new = self.arena.adopt(parent, name, id);
+            let is_new = self.arena.adopt(parent, &name, id);
             invariant!(is_new, "znode {} has two children of one name", parent.0);
             self.arena.count_below(parent, 1, bytes);
         }
@@ -256,9 +256,9 @@ impl Tree {
         self.digest = self.digest.wrapping_add(digest);
         self.data_bytes = self.data_bytes.wrapping_add(bytes);
         if let Kind::Ephemeral(session) = kind {
-            let path = Arc::from(self.path_of(id));
+            let path = self.path_of(id);
             let of_session = self.ephemerals.entry(session).or_default();
-            let is_new = of_session.insert(path, id);
+            let is_new = of_session.insert(&path, id);
             invariant!(is_new, "session {session} owns znode {} twice", id.0);
             self.ephemerals_count += 1;
         }
@@ -463,7 +463,7 @@ impl Tree {
             .map(|(id, node)| (id, node.parent, Arc::clone(&node.name)))
             .collect();
         for (id, parent, name) in links {
-            if self.arena.get(parent).is_none() || !self.arena.adopt(parent, name, id) {
+            if self.arena.get(parent).is_none() || !self.arena.adopt(parent, &name, id) {
                 return false;
             }
         }
