@@ -261,7 +261,7 @@ impl StateReader<'_> {
             }
             MultiReadOp::GetData(_) => {
                 MultiResult::put_data_head(&mut reply.open);
-                reply.data(self.tree.node(id).data.as_ref());
+                reply.data(self.tree.data(id).as_ref());
                 reply.stat(&self.tree.stat(id));
             }
         }

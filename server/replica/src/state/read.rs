@@ -34,7 +34,7 @@ impl StateReader<'_> {
             }
             Request::GetData(body) => self
                 .find(&body.path, perms::READ)
-                .map(|id| Reply::Data(tree.node(id).data.clone(), tree.stat(id))),
+                .map(|id| Reply::Data(tree.data(id), tree.stat(id))),
             Request::GetAcl(body) => self.acl(&body.path),
             Request::GetChildren(body) => {
                 self.find(&body.path, perms::READ).map(|id| Reply::Children(self.children(id)))
@@ -118,7 +118,7 @@ impl StateReader<'_> {
                 .find(&body.path, perms::READ)
                 .map(|id| MultiResult::Children(self.children(id))),
             MultiReadOp::GetData(body) => self.find(&body.path, perms::READ).map(|id| {
-                let data = self.tree.node(id).data.clone();
+                let data = self.tree.data(id);
                 MultiResult::Data { data, stat: self.tree.stat(id) }
             }),
         };

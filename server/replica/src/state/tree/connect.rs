@@ -1,31 +1,24 @@
 //! How a tree is put together from the znodes of a snapshot.
 
-use std::sync::Arc;
+use bytes::Bytes;
 
 use super::{Kind, Names, Tree, Znode, ZnodeId, hash_data, hash_path};
 use crate::state::path;
 
 impl Tree {
     /// Gives a znode its place; its parent may come later, see [`Tree::connect`].
-    pub(in crate::state) fn place(&mut self, mut node: Znode) {
-        node.data_hash = hash_data(node.data.as_ref());
+    pub(in crate::state) fn place(&mut self, mut node: Znode, name: &str, data: Option<Bytes>) {
+        node.data_hash = hash_data(data.as_deref());
         self.acls.hold_again(node.acl);
-        self.arena.insert(node);
+        self.arena.insert(node, name, data);
     }
 
     /// Connects all placed znodes with their parents, and builds the indexes. False if that makes
     /// no tree: a parent is missing, two siblings have one name, or there is a circle.
     pub(in crate::state) fn connect(&mut self) -> bool {
-        let links: Vec<(ZnodeId, ZnodeId, Arc<str>)> = self
-            .arena
-            .iter()
-            .skip(1)
-            .map(|(id, node)| (id, node.parent, Arc::clone(&node.name)))
-            .collect();
-        for (id, parent, name) in links {
-            if self.arena.get(parent).is_none() || !self.arena.adopt(parent, &name, id) {
-                return false;
-            }
+        let ids: Vec<_> = self.arena.ids().skip(1).collect();
+        if !ids.into_iter().all(|id| self.arena.adopt(id)) {
+            return false;
         }
         let mut reached = Vec::with_capacity(self.arena.len());
         let mut waiting = vec![(ZnodeId::ROOT, 0)];
