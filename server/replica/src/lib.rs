@@ -24,6 +24,7 @@ mod reconfig;
 mod report;
 mod session;
 mod size;
+mod sorted_map;
 pub mod state;
 mod watch;
 mod written;
