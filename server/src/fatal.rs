@@ -5,7 +5,6 @@
 //! without this the rest of the server would go on without the task that is gone.
 
 use std::future::{Future, poll_fn};
-use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -58,15 +57,15 @@ impl Fatal {
 }
 
 /// Carries out `work`. An error is the message of its panic.
-pub(crate) async fn caught<T>(work: impl Future<Output = T>) -> Result<T, String> {
-    let mut work = pin!(work);
+pub(crate) fn caught<T>(work: impl Future<Output = T>) -> impl Future<Output = Result<T, String>> {
+    // An async function would keep room for it twice: as its argument, and pinned.
+    let mut work = Box::pin(work);
     // After a panic the work is polled no more, so it is never seen half changed.
-    poll_fn(|context| match caught_now(|| work.as_mut().poll(context)) {
+    poll_fn(move |context| match caught_now(|| work.as_mut().poll(context)) {
         Ok(Poll::Pending) => Poll::Pending,
         Ok(Poll::Ready(value)) => Poll::Ready(Ok(value)),
         Err(panic) => Poll::Ready(Err(panic)),
     })
-    .await
 }
 
 #[cfg(test)]

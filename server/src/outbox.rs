@@ -28,10 +28,6 @@ const FRAME_BYTES_MAX: usize = 1 << 30;
 /// What a reply may have in bytes, however small the outbox is.
 const REPLY_BYTES_MIN: usize = 16 << 20;
 
-/// A chunk above this size gives its memory back once it is written, so that a connection that
-/// has been busy once does not keep megabytes while it is idle.
-const RETAINED_BYTES_MAX: usize = 64 << 10;
-
 /// A part of what is on its way to a client.
 pub(crate) enum Chunk {
     /// Bytes.
@@ -185,7 +181,13 @@ impl Outbox {
     ) -> Poll<Taken> {
         let mut inner = self.lock();
         if inner.finish_tail() {
-            chunks.append(&mut inner.chunks);
+            // An idle connection keeps no memory for what it may have to write.
+            let mut taken = std::mem::take(&mut inner.chunks);
+            if chunks.is_empty() {
+                *chunks = taken;
+            } else {
+                chunks.append(&mut taken);
+            }
             return Poll::Ready(Taken::Frames);
         }
         if let Some(closing) = inner.closing {
@@ -247,10 +249,11 @@ impl Outbox {
 impl Inner {
     /// Makes a chunk of the tail; `false` if there is nothing to take at all.
     fn finish_tail(&mut self) -> bool {
-        if self.tail.len() > RETAINED_BYTES_MAX {
+        if !self.tail.is_empty() {
+            if self.chunks.is_empty() {
+                self.chunks.reserve_exact(1);
+            }
             self.chunks.push_back(Chunk::Bytes(std::mem::take(&mut self.tail).freeze()));
-        } else if !self.tail.is_empty() {
-            self.chunks.push_back(Chunk::Bytes(self.tail.split().freeze()));
         }
         !self.chunks.is_empty()
     }
@@ -389,6 +392,19 @@ mod tests {
         outbox.push(|out| out.tail.put_slice(&[8; 9]));
         outbox.push(|out| out.tail.put_slice(&[9; 100]));
         assert_eq!(take(&outbox).1.len(), 109);
+    }
+
+    #[test]
+    fn an_outbox_whose_frames_are_taken_keeps_no_memory() {
+        let outbox = Outbox::new(100);
+        outbox.push(|out| {
+            out.tail.put_slice(b"copied");
+            out.put_shared(Bytes::from_static(b"shared"));
+            out.tail.put_slice(b"copied");
+        });
+        assert_eq!(take(&outbox).1.len(), 18);
+        let inner = outbox.lock();
+        assert_eq!((inner.chunks.capacity(), inner.tail.capacity()), (0, 0));
     }
 
     #[test]

@@ -8,6 +8,7 @@ mod planted;
 #[macro_use]
 mod invariant;
 
+mod byte_map;
 mod check;
 mod command;
 mod entry;
@@ -23,6 +24,7 @@ mod reconfig;
 mod report;
 mod session;
 mod size;
+mod sorted_map;
 pub mod state;
 mod watch;
 mod written;
@@ -70,7 +72,8 @@ pub struct Replica {
     read_only_from: SessionId,
     looking_since_ms: u64,
     last_step_ms: u64,
-    connections: BTreeMap<ConnectionId, Client>,
+    // Boxed, because the nodes of a map are half empty where keys only rise.
+    connections: BTreeMap<ConnectionId, Box<Client>>,
     // Invariant: the connections behind their handshake, each under its session.
     sessions: BTreeMap<SessionId, ConnectionId>,
     session_next: SessionId,
@@ -241,7 +244,7 @@ impl Replica {
         }
     }
 
-    fn forget(&mut self, connection: ConnectionId) -> Option<Client> {
+    fn forget(&mut self, connection: ConnectionId) -> Option<Box<Client>> {
         let gone = self.connections.remove(&connection)?;
         if !self.watches.remove_some(connection, WATCHES_AT_ONCE) {
             self.rest.gone.push_back(connection);

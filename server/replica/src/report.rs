@@ -2,7 +2,6 @@
 
 use zoolet_jute::SessionId;
 
-use super::session::Client;
 use super::state::PathList;
 use super::watch::WatchPlace;
 use super::{ConnectionId, Replica, Role};
@@ -63,12 +62,12 @@ impl Replica {
 
     /// The unanswered requests of a connection; none if it is not known.
     pub fn queued(&self, connection: ConnectionId) -> usize {
-        self.connections.get(&connection).map_or(0, Client::queued)
+        self.connections.get(&connection).map_or(0, |known| known.queued())
     }
 
     /// Every connection.
     pub fn connections(&self) -> Vec<ConnectionReport> {
-        let report = |(&connection, known): (&ConnectionId, &Client)| {
+        let all = self.connections.iter().map(|(&connection, known)| {
             let accepted = self.sessions.get(&known.session) == Some(&connection);
             ConnectionReport {
                 connection,
@@ -76,8 +75,8 @@ impl Replica {
                 timeout_ms: known.timeout_ms,
                 queued: known.queued(),
             }
-        };
-        self.connections.iter().map(report).collect()
+        });
+        all.collect()
     }
 
     /// The sessions of one of 256 parts; `None` behind the last part. The first is 0.

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
-use tokio::io::{AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep, timeout};
 use zoolet_jute::{ConnectRequest, Decode, frame};
 use zoolet_replica::ConnectionId;
@@ -27,7 +28,8 @@ use crate::transport::Stream;
 /// The longest handshake frame: 45 bytes as clients send it, with room for what may come.
 const HANDSHAKE_BYTES_MAX: usize = 4 << 10;
 
-/// The room that is made for each read: small for the many that are idle, more for the busy.
+/// The room for each read: small for the many that are idle, more for the busy. With the least, what
+/// is read is copied from the stack.
 const READ_BYTES_MIN: usize = 2 << 10;
 const READ_BYTES_MAX: usize = 64 << 10;
 
@@ -101,7 +103,20 @@ impl Connection {
         }
     }
 
-    pub(super) async fn run(mut self) -> Result<(), ConnectionError> {
+    /// Serves the client until one side ends the connection. Called once.
+    pub(super) async fn run(&mut self) -> Result<(), ConnectionError> {
+        // What is awaited once is boxed: an idle connection needs room for serving only.
+        let Some(connection) = Box::pin(self.open()).await? else { return Ok(()) };
+        let served = self.serve(connection).await;
+        self.context.host.disconnect(connection);
+        match served {
+            Ok(()) => Ok(()),
+            Err(error) => Err(Box::pin(self.end(error)).await),
+        }
+    }
+
+    /// Takes the handshake, and hands it to the host; `None` if a four-letter word came instead.
+    async fn open(&mut self) -> Result<Option<ConnectionId>, ConnectionError> {
         let limit_ms = self.context.options.handshake_timeout_ms;
         let handshake = timeout(Duration::from_millis(limit_ms), self.handshake()).await;
         let Ok(request) = handshake else {
@@ -110,32 +125,26 @@ impl Connection {
         };
         let request = match request {
             Ok(Some(request)) => request,
-            Ok(None) => return Ok(()),
-            Err(error) => return self.end(error).await,
+            Ok(None) => return Ok(None),
+            Err(error) => return Err(self.end(error).await),
         };
-        let host = Arc::clone(&self.context.host);
-        let connection = host.number_connection();
+        let connection = self.context.host.number_connection();
         let admitted = timeout(Duration::from_millis(limit_ms), self.admit(connection, &request));
         if admitted.await.is_err() {
-            return self.end(ConnectionError::Busy(limit_ms)).await;
+            return Err(self.end(ConnectionError::Busy(limit_ms)).await);
         }
         self.permit.shaken();
-        let served = self.serve(connection).await;
-        host.disconnect(connection);
-        match served {
-            Ok(()) => Ok(()),
-            Err(error) => self.end(error).await,
-        }
+        Ok(Some(connection))
     }
 
     /// Ends a connection for the client's fault. A client that reads gets what was written to it
     /// before: its bad bytes are unread, mostly.
-    async fn end(&mut self, error: ConnectionError) -> Result<(), ConnectionError> {
+    async fn end(&mut self, error: ConnectionError) -> ConnectionError {
         if error.leaves_a_reader() {
             // That the client is gone matters no more.
             let _ = self.finish().await;
         }
-        Err(error)
+        error
     }
 
     /// Hands the handshake to the host, once its queue has room.
@@ -204,7 +213,7 @@ impl Connection {
                 Event::Read(bytes) => self.note_read(bytes),
                 Event::Written => {}
                 Event::Room => self.context.host.room(connection),
-                Event::Closing(Closing::Finished) => return self.finish().await,
+                Event::Closing(Closing::Finished) => return Box::pin(self.finish()).await,
                 Event::Closing(Closing::Full) => return Err(ConnectionError::SlowReader),
                 Event::Closing(Closing::TooLong) => return Err(ConnectionError::ReplyTooLong),
                 Event::Deadline => {
@@ -228,6 +237,10 @@ impl Connection {
         let since_ms = self.context.host.now().mono_ms;
         let frame_bytes_max = self.context.options.frame_bytes_max;
         while let Some(payload) = frame::split(&mut self.incoming, frame_bytes_max)? {
+            if self.received.is_empty() {
+                // Most clients wait for each reply.
+                self.received.reserve_exact(1);
+            }
             self.received.push_back(Received::decode(payload, since_ms)?);
         }
         Ok(())
@@ -243,6 +256,9 @@ impl Connection {
         let admission = self.context.host.requests(connection, &mut self.received);
         if admission == Admission::Closed {
             self.received.clear();
+        }
+        if self.received.is_empty() {
+            self.received = VecDeque::new();
         }
     }
 
@@ -346,12 +362,26 @@ impl Connection {
             }
             self.outgoing.pop_front();
         }
+        if self.outgoing.is_empty() {
+            self.outgoing = VecDeque::new();
+        }
         Poll::Ready(Ok(()))
     }
 
+    /// Reads what there is. An idle connection has no buffer while it waits.
     fn poll_read(&mut self, context: &mut Context<'_>) -> Poll<io::Result<usize>> {
-        self.incoming.reserve(self.read_bytes);
-        pin!(self.stream.read_buf(&mut self.incoming)).poll(context)
+        if self.read_bytes > READ_BYTES_MIN {
+            self.incoming.reserve(self.read_bytes);
+            return pin!(self.stream.read_buf(&mut self.incoming)).poll(context);
+        }
+        if self.incoming.is_empty() {
+            self.incoming = BytesMut::new();
+        }
+        let mut bytes = [const { MaybeUninit::uninit() }; READ_BYTES_MIN];
+        let mut read = ReadBuf::uninit(&mut bytes);
+        ready!(Pin::new(&mut self.stream).poll_read(context, &mut read))?;
+        self.incoming.extend_from_slice(read.filled());
+        Poll::Ready(Ok(read.filled().len()))
     }
 
     /// Ends a connection whose client is silent or does not read; else returns when to look again.

@@ -123,7 +123,7 @@ async fn serve(stream: Box<dyn Stream>, peer: SocketAddr, context: Arc<PortConte
         debug!(%peer, "refused: too many connections");
         return;
     };
-    let connection = Connection::new(stream, peer, outbox, permit, context);
+    let mut connection = Connection::new(stream, peer, outbox, permit, context);
     if let Err(error) = connection.run().await {
         debug!(%peer, %error, "connection closed");
     }

@@ -214,7 +214,11 @@ impl Client {
 
     /// Takes the oldest held ping, if this touch or an earlier one reported it.
     pub(crate) fn pop_ping(&mut self, through: u64) -> Option<Ping> {
-        self.pings.pop_front_if(|ping| ping.touch <= through)
+        let ping = self.pings.pop_front_if(|ping| ping.touch <= through);
+        if self.pings.is_empty() {
+            self.pings = VecDeque::new();
+        }
+        ping
     }
 
     pub(crate) fn holds_pings(&self) -> bool {
@@ -230,12 +234,14 @@ impl Client {
             );
         }
         self.barriers += usize::from(pending.wait.is_barrier());
+        self.make_place();
         self.pending_requests.push_back(pending);
     }
 
     /// Puts back a slot that was taken from the front and is not answered yet.
     pub(crate) fn push_front(&mut self, pending: PendingRequest) {
         self.barriers += usize::from(pending.wait.is_barrier());
+        self.make_place();
         self.pending_requests.push_front(pending);
     }
 
@@ -365,9 +371,21 @@ impl Client {
         invariant!(touches.is_sorted(), "{} held pings are out of order", self.pings.len());
     }
 
+    /// Most clients wait for each reply, so the first request gets a place for itself alone.
+    fn make_place(&mut self) {
+        if self.pending_requests.is_empty() {
+            self.pending_requests.reserve_exact(1);
+        }
+    }
+
+    /// An empty queue keeps no memory: most sessions are idle, and a request takes more bytes than
+    /// all else of its connection.
     fn pop(&mut self) -> Option<PendingRequest> {
         let pending = self.pending_requests.pop_front()?;
         let (barriers, left) = (self.barriers, self.pending_requests.len() + 1);
+        if self.pending_requests.is_empty() {
+            self.pending_requests = VecDeque::new();
+        }
         let is_counted = barriers >= usize::from(pending.wait.is_barrier()) && barriers <= left;
         invariant!(is_counted, "{barriers} of {left} requests are counted as barriers");
         self.barriers -= usize::from(pending.wait.is_barrier());
@@ -385,5 +403,33 @@ impl CommandReply {
     /// What a client's own op is answered with.
     pub(crate) fn of(op: &Op) -> Self {
         if matches!(op, Op::CloseSession) { Self::ReplyThenClose } else { Self::Result }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use zoolet_jute::Xid;
+
+    use super::super::reply_to::InFlight;
+    use super::*;
+    use crate::ConnectionId;
+
+    #[test]
+    fn a_client_that_waits_for_nothing_keeps_no_memory_for_requests() {
+        let (peer, identity) = (IpAddr::from(Ipv4Addr::LOCALHOST), Id { scheme: None, id: None });
+        let mut client = Client::with_session(SessionId(1), 1000, peer, identity);
+        let (connection, in_flight) = (ConnectionId(1), InFlight::default());
+        let reply_to = ReplyTo { connection, xid: Xid(1), since_ms: 0, in_flight };
+        for _ in 0..3 {
+            let ready = Ready { result: Ok(Reply::Empty), zxid: None, close: false };
+            client.push(PendingRequest { reply_to, wait: RequestState::Ready(ready) });
+            client.hold_ping(Ping { touch: 1, reply_to });
+        }
+        while client.pop_due(0).is_some() {}
+        while client.pop_ping(1).is_some() {}
+        assert_eq!((client.queued(), client.pending_requests.capacity()), (0, 0));
+        assert_eq!(client.pings.capacity(), 0);
     }
 }

@@ -86,7 +86,7 @@ impl Replica {
         };
         let mut opened = Client::new(session, timeout_ms, peer, identity, handshake);
         opened.attachment = number;
-        self.connections.insert(connection, opened);
+        self.connections.insert(connection, Box::new(opened));
     }
 
     /// The handshake's command is applied.

@@ -54,7 +54,7 @@ impl Replica {
         let session = self.next_session();
         let mut opened = Client::with_session(session, timeout_ms, peer, ip_identity(peer));
         opened.touch_mark = self.now.mono_ms;
-        self.connections.insert(connection, opened);
+        self.connections.insert(connection, Box::new(opened));
         self.sessions.insert(session, connection);
         let response = ConnectResponse {
             protocol_version: 0,

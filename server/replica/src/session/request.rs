@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use zoolet_jute::{AuthPacket, ErrorCode, Id, Reply, Request, Xid, Zxid};
 
-use super::client::{Client, CommandReply, PendingRequest, Ready, RequestState};
+use super::client::{CommandReply, PendingRequest, Ready, RequestState};
 use super::identity::Schemes;
 use super::reply_to::ReplyTo;
 use crate::proposals::{CommandDraft, ProposalOwner};
@@ -51,10 +51,10 @@ impl Replica {
 
     /// Whether a request whose turn has come is answered in this step.
     fn may_answer(&self, connection: ConnectionId) -> bool {
-        let has_room = |asking: &Client| asking.unread_bytes <= self.options.unread_bytes_max;
+        let asking = self.connections.get(&connection);
         !self.is_busy()
             && self.budget > 0
-            && self.connections.get(&connection).is_some_and(has_room)
+            && asking.is_some_and(|asking| asking.unread_bytes <= self.options.unread_bytes_max)
     }
 
     /// Puts a slot back at the front: there is more to do for it than a step allows.
@@ -271,7 +271,7 @@ impl Replica {
     /// Proposes the held writes that have nothing in front of them any more but writes.
     fn release(&mut self, connection: ConnectionId, out: &mut Vec<Output>) {
         // Hardly ever: the connection is taken out of the map only if it holds something.
-        let holds = self.connections.get(&connection).is_some_and(Client::holds_writes);
+        let holds = self.connections.get(&connection).is_some_and(|asking| asking.holds_writes());
         let Some(mut asking) = holds.then(|| self.connections.remove(&connection)).flatten() else {
             return;
         };

@@ -5,13 +5,11 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
+
+use super::chunk::{CHUNK_NODES, ZnodeChunk};
 use super::names::Names;
 use super::znode::{Znode, ZnodeId};
-
-/// Znodes in a chunk: a copy costs about 9 KiB.
-pub(super) const CHUNK_NODES: usize = 64;
-
-pub(super) type ZnodeChunk = Vec<Option<Znode>>;
 
 /// What is below a znode, at any depth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -28,13 +26,19 @@ impl Below {
     }
 }
 
+/// What only a znode with children has.
+#[derive(Clone, Debug, Default)]
+struct Parent {
+    // Invariant: not empty.
+    children: Names,
+    below: Below,
+}
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct Arena {
     chunks: Vec<Arc<ZnodeChunk>>,
     /// By place; `None` stands for no children, which is most.
-    children: Vec<Option<Box<Names>>>,
-    /// By place: what is below the znode there.
-    below: Vec<Below>,
+    parents: Vec<Option<Box<Parent>>>,
     /// Places that deleted znodes have left, the latest on top.
     free: Vec<ZnodeId>,
     len: usize,
@@ -51,18 +55,44 @@ impl Arena {
     }
 
     pub(super) fn get(&self, id: ZnodeId) -> Option<&Znode> {
-        let (chunk, pending) = position(id);
-        self.chunks.get(chunk)?.get(pending)?.as_ref()
+        let (chunk, place) = position(id);
+        self.chunks.get(chunk)?.get(place)
     }
 
+    /// A znode, to change anything but its name and data.
     pub(super) fn get_mut(&mut self, id: ZnodeId) -> Option<&mut Znode> {
-        let (chunk, pending) = position(id);
-        Arc::make_mut(self.chunks.get_mut(chunk)?).get_mut(pending)?.as_mut()
+        let (chunk, place) = position(id);
+        Arc::make_mut(self.chunks.get_mut(chunk)?).get_mut(place)
+    }
+
+    /// The last segment of a znode's path; empty for the root.
+    pub(super) fn name(&self, id: ZnodeId) -> Option<&str> {
+        let (chunk, place) = position(id);
+        self.chunks.get(chunk)?.name(place)
+    }
+
+    /// The data of a znode; `None` for null as well.
+    pub(super) fn data(&self, id: ZnodeId) -> Option<&[u8]> {
+        let (chunk, place) = position(id);
+        self.chunks.get(chunk)?.data(place)
+    }
+
+    /// The data of a znode to keep: long data is shared.
+    pub(super) fn shared_data(&self, id: ZnodeId) -> Option<Bytes> {
+        let (chunk, place) = position(id);
+        self.chunks.get(chunk)?.shared_data(place)
+    }
+
+    pub(super) fn set_data(&mut self, id: ZnodeId, data: Option<Bytes>) {
+        let (chunk, place) = position(id);
+        if let Some(chunk) = self.chunks.get_mut(chunk) {
+            Arc::make_mut(chunk).set_data(place, data);
+        }
     }
 
     /// The children in the order of their names.
     pub(super) fn children(&self, id: ZnodeId) -> Option<&Names> {
-        self.children.get(id.0 as usize)?.as_deref()
+        self.parents.get(id.0 as usize)?.as_deref().map(|parent| &parent.children)
     }
 
     pub(super) fn child_count(&self, id: ZnodeId) -> usize {
@@ -71,14 +101,18 @@ impl Arena {
 
     /// What is below this one.
     pub(super) fn below(&self, id: ZnodeId) -> Below {
-        self.below.get(id.0 as usize).copied().unwrap_or_default()
+        let parent = self.parents.get(id.0 as usize).and_then(Option::as_deref);
+        parent.map_or(Below::default(), |parent| parent.below)
     }
 
     /// Notes that there is more below `parent` and all that is above it, or less.
     pub(super) fn count_below(&mut self, parent: ZnodeId, znodes: i32, bytes: i64) {
         let mut at = parent;
-        while let Some(below) = self.below.get_mut(at.0 as usize) {
-            below.add(znodes, bytes);
+        loop {
+            // One that has lost its last child has nothing below it.
+            if let Some(Some(parent)) = self.parents.get_mut(at.0 as usize) {
+                parent.below.add(znodes, bytes);
+            }
             let Some(node) = self.get(at).filter(|_| at != ZnodeId::ROOT) else { return };
             at = node.parent;
         }
@@ -86,12 +120,15 @@ impl Arena {
 
     /// Counts from nothing what is below each znode. `parents_first` has all of a tree.
     pub(super) fn recount(&mut self, parents_first: &[ZnodeId]) {
-        self.below.fill(Below::default());
+        for parent in self.parents.iter_mut().flatten() {
+            parent.below = Below::default();
+        }
         for &id in parents_first.iter().rev().filter(|&&id| id != ZnodeId::ROOT) {
             let Below { znodes, bytes } = self.below(id);
             let Some(node) = self.get(id) else { continue };
             let (parent, own) = (node.parent, node.data_bytes());
-            if let Some(below) = self.below.get_mut(parent.0 as usize) {
+            if let Some(Some(parent)) = self.parents.get_mut(parent.0 as usize) {
+                let below = &mut parent.below;
                 below.znodes = below.znodes.saturating_add(znodes).saturating_add(1);
                 below.bytes = below.bytes.saturating_add(bytes).saturating_add(own);
             }
@@ -99,53 +136,55 @@ impl Arena {
     }
 
     /// Gives a znode a place, and leaves its parent as it is.
-    pub(super) fn insert(&mut self, node: Znode) -> ZnodeId {
+    pub(super) fn insert(&mut self, node: Znode, name: &str, data: Option<Bytes>) -> ZnodeId {
         self.len += 1;
         let id = self.free.pop().unwrap_or_else(|| {
-            let next = u32::try_from(self.children.len()).expect("fewer than 2³² znodes");
-            self.children.push(None);
-            self.below.push(Below::default());
+            let next = u32::try_from(self.parents.len()).expect("fewer than 2³² znodes");
+            self.parents.push(None);
             ZnodeId(next)
         });
-        let (chunk, pending) = position(id);
+        let (chunk, place) = position(id);
         if chunk == self.chunks.len() {
-            self.chunks.push(Arc::new(Vec::with_capacity(CHUNK_NODES)));
+            self.chunks.push(Arc::new(ZnodeChunk::new()));
         }
         let chunk = Arc::make_mut(self.chunks.get_mut(chunk).expect("chunks grow one by one"));
-        match chunk.get_mut(pending) {
-            Some(place) => {
-                invariant!(place.is_none(), "the free place {} has a znode", id.0);
-                *place = Some(node);
-            }
-            None => chunk.push(Some(node)),
-        }
+        chunk.insert(place, node, name, data);
         id
     }
 
     /// Takes a znode out, and leaves its parent as it is.
     pub(super) fn remove(&mut self, id: ZnodeId) -> Option<Znode> {
-        let (chunk, pending) = position(id);
-        let node = Arc::make_mut(self.chunks.get_mut(chunk)?).get_mut(pending)?.take()?;
+        let (chunk, place) = position(id);
+        let node = Arc::make_mut(self.chunks.get_mut(chunk)?).remove(place)?;
         self.len -= 1;
         self.free.push(id);
         Some(node)
     }
 
-    /// Enters a child into its parent's list; false if one of that name is there.
-    pub(super) fn adopt(&mut self, parent: ZnodeId, name: Arc<str>, child: ZnodeId) -> bool {
-        let Some(children) = self.children.get_mut(parent.0 as usize) else { return false };
-        children.get_or_insert_default().insert(name, child)
+    /// Enters a child into its parent's list; false if one of its name is there, or no parent.
+    pub(super) fn adopt(&mut self, child: ZnodeId) -> bool {
+        let (chunk, place) = position(child);
+        let Some(chunk) = self.chunks.get(chunk) else { return false };
+        let (Some(node), Some(name)) = (chunk.get(place), chunk.name(place)) else { return false };
+        if self.get(node.parent).is_none() {
+            return false;
+        }
+        let Some(parent) = self.parents.get_mut(node.parent.0 as usize) else { return false };
+        parent.get_or_insert_default().children.insert(name, child)
     }
 
-    /// Takes a child off its parent's list, and returns its place; `None` if it was not there.
-    pub(super) fn disown(&mut self, parent: ZnodeId, name: &str) -> Option<ZnodeId> {
-        let place = self.children.get_mut(parent.0 as usize)?;
-        let children = place.as_mut()?;
-        let child = children.remove(name);
+    /// Takes a child off its parent's list, and returns the place that the list has for its name.
+    pub(super) fn disown(&mut self, child: ZnodeId) -> Option<ZnodeId> {
+        let (chunk, place) = position(child);
+        let chunk = self.chunks.get(chunk)?;
+        let (node, name) = (chunk.get(place)?, chunk.name(place)?);
+        let parent = self.parents.get_mut(node.parent.0 as usize)?;
+        let children = &mut parent.as_mut()?.children;
+        let listed = children.remove(name);
         if children.is_empty() {
-            *place = None;
+            *parent = None;
         }
-        child
+        listed
     }
 
     /// The chunks as they are now: what is written later goes to copies.
@@ -153,14 +192,14 @@ impl Arena {
         self.chunks.clone()
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (ZnodeId, &Znode)> {
-        let pending_requests = self.chunks.iter().enumerate().flat_map(|(chunk, nodes)| {
-            nodes
-                .iter()
-                .enumerate()
-                .map(move |(pending, node)| (chunk * CHUNK_NODES + pending, node))
+    /// All znodes.
+    pub(super) fn ids(&self) -> impl Iterator<Item = ZnodeId> {
+        let places = self.chunks.iter().enumerate().flat_map(|(chunk, nodes)| {
+            let index = move |(place, node): (usize, Option<&Znode>)| {
+                node.map(|_| chunk * CHUNK_NODES + place)
+            };
+            nodes.iter().enumerate().filter_map(index)
         });
-        pending_requests
-            .filter_map(|(index, node)| Some((ZnodeId(u32::try_from(index).ok()?), node.as_ref()?)))
+        places.filter_map(|index| Some(ZnodeId(u32::try_from(index).ok()?)))
     }
 }

@@ -37,7 +37,7 @@ impl Tree {
             let node = self.node(id);
             data_bytes += node.data_bytes();
             for (name, child) in self.children(id).into_iter().flat_map(Names::iter) {
-                let (parent, own_name) = (self.node(child).parent, &self.node(child).name);
+                let (parent, own_name) = (self.node(child).parent, self.name(child));
                 let is_linked = parent == id && own_name == name;
                 invariant!(is_linked, "{name} below znode {} is {own_name} of {parent:?}", id.0);
                 waiting.push(child);

@@ -89,26 +89,23 @@ impl NameList {
         while out.len() < PIECE_BYTES
             && let Some(leaf) = self.names.leaf(self.next_leaf)
         {
-            self.next_leaf += 1;
-            for name in self.matching(&leaf) {
+            for name in self.matching(leaf) {
                 put_name(name, &mut out);
             }
-            if self.is_behind(&leaf) {
-                self.next_leaf = usize::MAX;
-            }
+            self.next_leaf = if self.is_behind(leaf) { usize::MAX } else { self.next_leaf + 1 };
         }
         (!out.is_empty()).then(|| out.freeze())
     }
 
-    fn matching<'a>(&self, leaf: &'a Leaf) -> impl Iterator<Item = &'a str> {
-        let names = leaf.iter().map(|(name, _)| &**name);
-        names.filter(|name| name.starts_with(&*self.prefix))
+    fn matching<'a>(&self, leaf: &'a Leaf) -> impl Iterator<Item = &'a [u8]> {
+        let names = leaf.iter().map(|(name, _)| name);
+        names.filter(|name| name.starts_with(self.prefix.as_bytes()))
     }
 
     /// Whether no name behind this leaf can begin with the prefix.
     fn is_behind(&self, leaf: &Leaf) -> bool {
-        leaf.last()
-            .is_some_and(|(name, _)| **name > *self.prefix && !name.starts_with(&*self.prefix))
+        let prefix = self.prefix.as_bytes();
+        leaf.last_key().is_some_and(|name| name > prefix && !name.starts_with(prefix))
     }
 
     /// How many names there are, and their bytes.
@@ -119,11 +116,11 @@ impl NameList {
         let (mut count, mut bytes) = (0, 0);
         let mut number = self.next_leaf;
         while let Some(leaf) = self.names.leaf(number) {
-            for name in self.matching(&leaf) {
+            for name in self.matching(leaf) {
                 count += 1;
                 bytes += LENGTH_BYTES + name.len();
             }
-            if self.is_behind(&leaf) {
+            if self.is_behind(leaf) {
                 break;
             }
             number += 1;
@@ -139,9 +136,9 @@ fn put_length(length: usize, out: &mut BytesMut) {
     out.put_i32(i32::try_from(length).unwrap_or(i32::MAX));
 }
 
-fn put_name(name: &str, out: &mut BytesMut) {
+fn put_name(name: &[u8], out: &mut BytesMut) {
     put_length(name.len(), out);
-    out.put_slice(name.as_bytes());
+    out.put_slice(name);
 }
 
 /// Puts a long reply together, in order.
@@ -264,7 +261,7 @@ impl StateReader<'_> {
             }
             MultiReadOp::GetData(_) => {
                 MultiResult::put_data_head(&mut reply.open);
-                reply.data(self.tree.node(id).data.as_ref());
+                reply.data(self.tree.data(id).as_ref());
                 reply.stat(&self.tree.stat(id));
             }
         }

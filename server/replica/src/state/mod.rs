@@ -9,6 +9,7 @@ mod apply;
 mod arena;
 mod change;
 mod check;
+mod chunk;
 mod digest;
 mod long;
 mod names;
@@ -241,7 +242,7 @@ impl State {
     /// The paths of a session's ephemeral znodes, in order.
     pub fn ephemerals(&self, session: SessionId) -> Vec<String> {
         let paths = self.tree.ephemerals(session).into_iter().flat_map(Names::iter);
-        paths.map(|(path, _)| path.as_ref().to_owned()).collect()
+        paths.map(|(path, _)| path.to_owned()).collect()
     }
 
     /// The same, to be looked at later.
@@ -274,7 +275,7 @@ impl State {
 
     /// The data of a znode, without a look at its ACL.
     pub fn data(&self, path: &str) -> Option<Bytes> {
-        self.tree.find(path).and_then(|id| self.tree.node(id).data.clone())
+        self.tree.find(path).and_then(|id| self.tree.data(id))
     }
 
     /// The number of znodes, the root and the built-in ones included. Apache's `srvr` counts the

@@ -173,8 +173,8 @@ pub(super) fn check(tree: &mut Tree, path: &str, bytes: i64, count: i64) -> Resu
     else {
         return Ok(());
     };
-    let limits = Track::parse(tree.node(limits).data.as_ref());
-    let used = Track::parse(tree.node(stats).data.as_ref());
+    let limits = Track::parse(tree.data(limits).as_ref());
+    let used = Track::parse(tree.data(stats).as_ref());
     for (kind, delta) in [(LimitKind::Count, count), (LimitKind::Bytes, bytes)] {
         let (soft, hard) = kind.keys();
         let Some(passed) = limits.passed(kind, used.get(soft), delta) else { continue };
@@ -196,11 +196,11 @@ pub(super) fn account(tree: &mut Tree, path: &str, bytes: i64, count: i64) {
     }
     let Some(prefix) = tree.quotas().governing(path) else { return };
     let Some(stats) = find(tree, prefix, STATS) else { return };
-    let mut used = Track::parse(tree.node(stats).data.as_ref());
+    let mut used = Track::parse(tree.data(stats).as_ref());
     used.add("count", count);
     used.add("bytes", bytes);
     let text = used.encode();
-    tree.change(stats, |node| node.put_data(Some(text)));
+    tree.change_data(stats, Some(text), |_| {});
 }
 
 /// Writes the real usage into a usage znode that was just created.
@@ -213,5 +213,5 @@ pub(super) fn created(tree: &mut Tree, id: ZnodeId, path: &str) {
     });
     let used = Track(BTreeMap::from([("count".to_owned(), count), ("bytes".to_owned(), bytes)]));
     let text = used.encode();
-    tree.change(id, |node| node.put_data(Some(text)));
+    tree.change_data(id, Some(text), |_| {});
 }

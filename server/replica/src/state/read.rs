@@ -34,7 +34,7 @@ impl StateReader<'_> {
             }
             Request::GetData(body) => self
                 .find(&body.path, perms::READ)
-                .map(|id| Reply::Data(tree.node(id).data.clone(), tree.stat(id))),
+                .map(|id| Reply::Data(tree.data(id), tree.stat(id))),
             Request::GetAcl(body) => self.acl(&body.path),
             Request::GetChildren(body) => {
                 self.find(&body.path, perms::READ).map(|id| Reply::Children(self.children(id)))
@@ -66,7 +66,7 @@ impl StateReader<'_> {
     /// The names come out in order; clients may not rely on it.
     fn children(self, id: ZnodeId) -> Vec<String> {
         let children = self.tree.children(id).into_iter().flat_map(Names::iter);
-        children.map(|(name, _)| name.as_ref().to_owned()).collect()
+        children.map(|(name, _)| name.to_owned()).collect()
     }
 
     fn acl(self, path: &str) -> Result<Reply, ErrorCode> {
@@ -80,7 +80,7 @@ impl StateReader<'_> {
         let prefix = Self::prefix(prefix);
         let paths = self.tree.ephemerals(self.session).into_iter().flat_map(Names::iter);
         let matching = paths.filter(|(path, _)| path.starts_with(prefix));
-        matching.map(|(path, _)| path.as_ref().to_owned()).collect()
+        matching.map(|(path, _)| path.to_owned()).collect()
     }
 
     /// What the paths of a getEphemerals begin with: a blank prefix means all, and so does the
@@ -118,7 +118,7 @@ impl StateReader<'_> {
                 .find(&body.path, perms::READ)
                 .map(|id| MultiResult::Children(self.children(id))),
             MultiReadOp::GetData(body) => self.find(&body.path, perms::READ).map(|id| {
-                let data = self.tree.node(id).data.clone();
+                let data = self.tree.data(id);
                 MultiResult::Data { data, stat: self.tree.stat(id) }
             }),
         };

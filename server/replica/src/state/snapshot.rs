@@ -20,7 +20,7 @@ use thiserror::Error;
 use zoolet_jute::{Acl, Encode, SessionId, Zxid};
 
 use super::State;
-use super::arena::{CHUNK_NODES, ZnodeChunk};
+use super::chunk::{CHUNK_NODES, ZnodeChunk};
 use super::sequence::{Admitted, ReplayFilter};
 use super::session::{Owner, Session, Sessions};
 use super::tree::Tree;
@@ -138,7 +138,7 @@ impl SnapshotView {
         let mut first = Vec::with_capacity(self.chunks.len());
         for chunk in &self.chunks {
             first.push(total);
-            total += narrow(chunk.iter().flatten().count());
+            total += narrow(chunk.count(CHUNK_NODES));
         }
         out.put_u32(total);
         WriteStage::Nodes { pending: 0, first }
@@ -147,9 +147,8 @@ impl SnapshotView {
     /// The number of a znode among those that are written.
     fn number(&self, first: &[u32], id: ZnodeId) -> u32 {
         let (chunk, pending) = (id.0 as usize / CHUNK_NODES, id.0 as usize % CHUNK_NODES);
-        let before =
-            self.chunks.get(chunk).into_iter().flat_map(|nodes| nodes.iter().take(pending));
-        first.get(chunk).copied().unwrap_or_default() + narrow(before.flatten().count())
+        let before = self.chunks.get(chunk).map_or(0, |nodes| nodes.count(pending));
+        first.get(chunk).copied().unwrap_or_default() + narrow(before)
     }
 
     fn write_slot(&mut self, pending: usize, first: Vec<u32>) -> WriteStage {
@@ -157,9 +156,13 @@ impl SnapshotView {
             self.buffer.put_u64(self.digest);
             return WriteStage::Done;
         };
-        if let Some(Some(node)) = chunk.get(pending % CHUNK_NODES) {
+        let place = pending % CHUNK_NODES;
+        if let (Some(node), Some(name)) = (chunk.get(place), chunk.name(place)) {
             let parent = self.number(&first, node.parent);
-            write_node(node, parent, &mut self.buffer);
+            self.buffer.put_u32(parent);
+            name.encode(&mut self.buffer);
+            write_data(chunk.data(place), &mut self.buffer);
+            write_numbers(node, &mut self.buffer);
         }
         WriteStage::Nodes { pending: pending + 1, first }
     }
@@ -185,10 +188,13 @@ fn narrow(count: usize) -> u32 {
     u32::try_from(count).expect("every table has fewer than 2³² entries")
 }
 
-fn write_node(node: &Znode, parent: u32, out: &mut BytesMut) {
-    out.put_u32(parent);
-    node.name.encode(out);
-    node.data.encode(out);
+fn write_data(data: Option<&[u8]>, out: &mut BytesMut) {
+    let Some(data) = data else { return out.put_i32(NULL) };
+    out.put_u32(narrow(data.len()));
+    out.put_slice(data);
+}
+
+fn write_numbers(node: &Znode, out: &mut BytesMut) {
     out.put_u32(node.acl.0);
     for number in [node.czxid.0, node.mzxid.0, node.pzxid.0, node.ctime, node.mtime] {
         out.put_i64(number);
@@ -222,13 +228,13 @@ pub(super) fn restore<E: std::fmt::Display>(
     let filter = read_filter(&mut source)?;
     let count = source.u32("znode count")?;
     for number in 0..count {
-        let node = read_node(&mut source, number, &acls)?;
+        let (node, name, data) = read_node(&mut source, number, &acls)?;
         if let Kind::Ephemeral(owner) = node.kind
             && sessions.get(owner).is_none()
         {
             return Err(RestoreError::Invalid("ephemeral owner"));
         }
-        tree.place(node);
+        tree.place(node, &name, data);
     }
     if !tree.connect() {
         return Err(RestoreError::Invalid("tree"));
@@ -305,7 +311,7 @@ fn read_node<I, E>(
     source: &mut PieceReader<I>,
     number: u32,
     acls: &AclNumbers,
-) -> Result<Znode, RestoreError>
+) -> Result<(Znode, String, Option<Bytes>), RestoreError>
 where
     I: Iterator<Item = Result<Bytes, E>>,
     E: std::fmt::Display,
@@ -319,9 +325,7 @@ where
     let data = source.data("data")?;
     let acl = source.u32("ACL")?;
     let acl = *acls.get(&acl).ok_or(RestoreError::Invalid("ACL"))?;
-    let mut node = Znode::built_in(data, acl);
-    node.parent = ZnodeId(parent);
-    node.name = Arc::from(name);
+    let mut node = Znode::built_in(ZnodeId(parent), acl);
     node.czxid = Zxid(source.i64("czxid")?);
     node.mzxid = Zxid(source.i64("mzxid")?);
     node.pzxid = Zxid(source.i64("pzxid")?);
@@ -332,7 +336,7 @@ where
     node.created = source.u32("counter")?;
     let kind = Kind::from_parts(source.u8("kind")?, source.i64("kind")?);
     node.kind = kind.ok_or(RestoreError::Invalid("kind"))?;
-    Ok(node)
+    Ok((node, name, data))
 }
 
 /// The pieces as one stream of bytes.

@@ -3,6 +3,8 @@
 //! Every change goes through [`Tree::insert`], [`Tree::remove`] and [`Tree::change`], so the
 //! indexes, the digest and a transaction's undo log always agree with the znodes.
 
+mod connect;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -11,9 +13,9 @@ use bytes::Bytes;
 use zoolet_jute::{Acl, SessionId, Stat};
 
 use super::access::{self, AclId, AclTable};
-use super::arena::{Arena, Below, ZnodeChunk};
+use super::arena::{Arena, Below};
+use super::chunk::ZnodeChunk;
 use super::names::Names;
-use super::path;
 use super::quota::Quotas;
 use super::znode::{Kind, Znode, ZnodeId, hash_data, hash_path};
 
@@ -39,8 +41,8 @@ pub(super) struct Tree {
 #[derive(Clone, Debug)]
 enum Undo {
     Insert(ZnodeId),
-    Remove(Znode),
-    Change(ZnodeId, Znode),
+    Remove(Znode, Box<str>, Option<Bytes>),
+    Change(ZnodeId, Znode, Option<Bytes>),
 }
 
 impl Tree {
@@ -49,13 +51,11 @@ impl Tree {
         let mut tree = Self::empty();
         let open = Acl::open();
         let root = tree.acls.hold(&open);
-        tree.insert(Znode::built_in(Some(Bytes::new()), root));
+        tree.insert(Znode::built_in(ZnodeId::ROOT, root), "", Some(Bytes::new()));
         let mut built_in = |parent: ZnodeId, name: &str, acl: &[Acl], aversion: i32| {
-            let mut node = Znode::built_in(Some(Bytes::new()), tree.acls.hold(acl));
-            node.parent = parent;
-            node.name = Arc::from(name);
+            let mut node = Znode::built_in(parent, tree.acls.hold(acl));
             node.aversion = aversion;
-            tree.insert(node)
+            tree.insert(node, name, Some(Bytes::new()))
         };
         let zookeeper = built_in(ZnodeId::ROOT, "zookeeper", &open, 0);
         built_in(zookeeper, "quota", &open, 0);
@@ -98,6 +98,16 @@ impl Tree {
         self.arena.get(id).expect("an id is kept only as long as its znode")
     }
 
+    /// The last segment of a znode's path; empty for the root.
+    pub(super) fn name(&self, id: ZnodeId) -> &str {
+        self.arena.name(id).expect("an id is kept only as long as its znode")
+    }
+
+    /// The data of a znode.
+    pub(super) fn data(&self, id: ZnodeId) -> Option<Bytes> {
+        self.arena.shared_data(id)
+    }
+
     pub(super) fn children(&self, id: ZnodeId) -> Option<&Names> {
         self.arena.children(id)
     }
@@ -124,9 +134,8 @@ impl Tree {
         let mut names = Vec::new();
         let mut at = id;
         while at != ZnodeId::ROOT {
-            let node = self.node(at);
-            names.push(&*node.name);
-            at = node.parent;
+            names.push(self.name(at));
+            at = self.node(at).parent;
         }
         if names.is_empty() {
             return "/".to_owned();
@@ -155,8 +164,9 @@ impl Tree {
 
     /// Puts a znode below its parent, which exists and has none of that name. The znode comes
     /// with its ACL held.
-    pub(super) fn insert(&mut self, node: Znode) -> ZnodeId {
-        let id = self.link(node);
+    pub(super) fn insert(&mut self, mut node: Znode, name: &str, data: Option<Bytes>) -> ZnodeId {
+        node.data_hash = hash_data(data.as_deref());
+        let id = self.link(node, name, data);
         if let Some(undo) = &mut self.undo {
             undo.push(Undo::Insert(id));
         }
@@ -165,22 +175,42 @@ impl Tree {
 
     /// Takes out a znode without children.
     pub(super) fn remove(&mut self, id: ZnodeId) {
+        let kept = self.undo.is_some().then(|| (Box::from(self.name(id)), self.data(id)));
         let node = self.unlink(id);
-        match &mut self.undo {
-            Some(undo) => undo.push(Undo::Remove(node)),
-            None => self.acls.release(node.acl),
+        if let (Some(undo), Some((name, data))) = (&mut self.undo, kept) {
+            undo.push(Undo::Remove(node, name, data));
+        } else {
+            self.acls.release(node.acl);
         }
     }
 
-    /// Changes a znode in place. Its parent, name, kind and ACL stay.
+    /// Changes a znode in place. Its parent, name, data, kind and ACL stay.
     pub(super) fn change(&mut self, id: ZnodeId, change: impl FnOnce(&mut Znode)) {
         self.remember(id);
         let acl_hash = self.acls.hash(self.node(id).acl);
         let node = self.arena.get_mut(id).expect("an id is kept only as long as its znode");
         self.digest = self.digest.wrapping_sub(node.digest(acl_hash));
-        let before = node.data_bytes();
         change(node);
-        let (parent, after) = (node.parent, node.data_bytes());
+        self.digest = self.digest.wrapping_add(node.digest(acl_hash));
+    }
+
+    /// Replaces a znode's data, and changes what goes with it. Its parent, name, kind and ACL stay.
+    pub(super) fn change_data(
+        &mut self,
+        id: ZnodeId,
+        data: Option<Bytes>,
+        change: impl FnOnce(&mut Znode),
+    ) {
+        self.remember(id);
+        let acl_hash = self.acls.hash(self.node(id).acl);
+        let node = self.node(id);
+        let (parent, before, hash) = (node.parent, node.data_bytes(), hash_data(data.as_deref()));
+        self.digest = self.digest.wrapping_sub(node.digest(acl_hash));
+        self.arena.set_data(id, data);
+        let node = self.arena.get_mut(id).expect("an id is kept only as long as its znode");
+        node.data_hash = hash;
+        change(node);
+        let after = node.data_bytes();
         self.digest = self.digest.wrapping_add(node.digest(acl_hash));
         self.resized(id, parent, before, after);
     }
@@ -224,22 +254,23 @@ impl Tree {
         if self.undo.is_none() {
             return;
         }
-        let before = self.node(id).clone();
+        let (before, data) = (*self.node(id), self.data(id));
         self.acls.hold_again(before.acl);
         if let Some(undo) = &mut self.undo {
-            undo.push(Undo::Change(id, before));
+            undo.push(Undo::Change(id, before, data));
         }
     }
 
-    fn link(&mut self, mut node: Znode) -> ZnodeId {
+    fn link(&mut self, mut node: Znode, name: &str, data: Option<Bytes>) -> ZnodeId {
         let is_root = self.arena.len() == 0;
         node.path_hash =
-            if is_root { 0 } else { hash_path(self.node(node.parent).path_hash, &node.name) };
-        let (parent, name) = (node.parent, Arc::clone(&node.name));
-        let bytes = node.data_bytes().cast_signed();
-        let id = self.arena.insert(node);
+            if is_root { 0 } else { hash_path(self.node(node.parent).path_hash, name) };
+        let parent = node.parent;
+        let bytes =
+            0_i64.saturating_add_unsigned(data.as_ref().map_or(0, |data| data.len() as u64));
+        let id = self.arena.insert(node, name, data);
         if !is_root {
-            let is_new = self.arena.adopt(parent, name, id);
+            let is_new = self.arena.adopt(id);
             invariant!(is_new, "znode {} has two children of one name", parent.0);
             self.arena.count_below(parent, 1, bytes);
         }
@@ -252,13 +283,13 @@ impl Tree {
         let node = self.node(id);
         let (kind, bytes) = (node.kind, node.data_bytes());
         let digest = node.digest(self.acls.hash(node.acl));
-        let is_limit = Quotas::is_limit(&node.name);
+        let is_limit = Quotas::is_limit(self.name(id));
         self.digest = self.digest.wrapping_add(digest);
         self.data_bytes = self.data_bytes.wrapping_add(bytes);
         if let Kind::Ephemeral(session) = kind {
-            let path = Arc::from(self.path_of(id));
+            let path = self.path_of(id);
             let of_session = self.ephemerals.entry(session).or_default();
-            let is_new = of_session.insert(path, id);
+            let is_new = of_session.insert(&path, id);
             invariant!(is_new, "session {session} owns znode {} twice", id.0);
             self.ephemerals_count += 1;
         }
@@ -275,7 +306,7 @@ impl Tree {
         let node = self.node(id);
         let (kind, children) = (node.kind, self.arena.child_count(id));
         invariant!(children == 0, "znode {} is deleted over {children} children", id.0);
-        if Quotas::is_limit(&node.name) {
+        if Quotas::is_limit(self.name(id)) {
             let path = self.path_of(id);
             self.quotas.limit_deleted(&path);
         }
@@ -285,8 +316,8 @@ impl Tree {
             let path = self.path_of(id);
             self.disown_ephemeral(session, &path, id);
         }
+        let listed = self.arena.disown(id);
         let node = self.arena.remove(id).expect("an id is kept only as long as its znode");
-        let listed = self.arena.disown(node.parent, &node.name);
         invariant!(listed == Some(id), "znode {} is in its parent's list as {listed:?}", id.0);
         let (bytes, sum) = (node.data_bytes(), self.data_bytes);
         invariant!(bytes <= sum, "a znode had {bytes} of the {sum} bytes of all data");
@@ -323,7 +354,7 @@ impl Tree {
         for step in self.undo.take().into_iter().flatten() {
             match step {
                 Undo::Insert(_) => {}
-                Undo::Remove(node) | Undo::Change(_, node) => self.acls.release(node.acl),
+                Undo::Remove(node, ..) | Undo::Change(_, node, _) => self.acls.release(node.acl),
             }
         }
     }
@@ -348,17 +379,19 @@ impl Tree {
                 let node = self.unlink(id);
                 self.acls.release(node.acl);
             }
-            Undo::Remove(node) => {
-                self.link(node);
+            Undo::Remove(node, name, data) => {
+                self.link(node, &name, data);
             }
-            Undo::Change(id, before) => {
-                let now = self.node(id);
+            Undo::Change(id, before, data) => {
+                let now = *self.node(id);
                 let (digest, bytes) = (now.digest(self.acls.hash(now.acl)), now.data_bytes());
                 let (acl, parent) = (now.acl, now.parent);
                 let restored = before.digest(self.acls.hash(before.acl));
                 self.digest = self.digest.wrapping_sub(digest).wrapping_add(restored);
                 self.resized(id, parent, bytes, before.data_bytes());
-                *self.arena.get_mut(id).expect("it was just read") = before;
+                self.arena.set_data(id, data);
+                let node = self.arena.get_mut(id).expect("it was just read");
+                *node = Znode { text: node.text, ..before };
                 self.acls.release(acl);
             }
         }
@@ -432,62 +465,14 @@ impl Tree {
         let mut sum = 0_u64;
         let mut waiting = vec![(ZnodeId::ROOT, 0)];
         while let Some((id, path_hash)) = waiting.pop() {
-            let mut node = self.node(id).clone();
+            let mut node = *self.node(id);
             node.path_hash = path_hash;
-            node.data_hash = hash_data(node.data.as_ref());
+            node.data_hash = hash_data(self.arena.data(id));
             sum = sum.wrapping_add(node.digest(access::hash_acl(self.acls.get(node.acl))));
             for (name, child) in self.arena.children(id).into_iter().flat_map(Names::iter) {
                 waiting.push((child, hash_path(path_hash, name)));
             }
         }
         sum
-    }
-}
-
-/// What only reading a snapshot does.
-impl Tree {
-    /// Gives a znode its place; its parent may come later, see [`Tree::connect`].
-    pub(super) fn place(&mut self, mut node: Znode) {
-        node.data_hash = hash_data(node.data.as_ref());
-        self.acls.hold_again(node.acl);
-        self.arena.insert(node);
-    }
-
-    /// Connects all placed znodes with their parents, and builds the indexes. False if that makes
-    /// no tree: a parent is missing, two siblings have one name, or there is a circle.
-    pub(super) fn connect(&mut self) -> bool {
-        let links: Vec<(ZnodeId, ZnodeId, Arc<str>)> = self
-            .arena
-            .iter()
-            .skip(1)
-            .map(|(id, node)| (id, node.parent, Arc::clone(&node.name)))
-            .collect();
-        for (id, parent, name) in links {
-            if self.arena.get(parent).is_none() || !self.arena.adopt(parent, name, id) {
-                return false;
-            }
-        }
-        let mut reached = Vec::with_capacity(self.arena.len());
-        let mut waiting = vec![(ZnodeId::ROOT, 0)];
-        while let Some((id, path_hash)) = waiting.pop() {
-            let Some(node) = self.arena.get_mut(id) else { return false };
-            node.path_hash = path_hash;
-            reached.push(id);
-            for (name, child) in self.arena.children(id).into_iter().flat_map(Names::iter) {
-                waiting.push((child, hash_path(path_hash, name)));
-            }
-            self.index(id);
-        }
-        self.arena.recount(&reached);
-        let is_ephemeral_parent = |id: ZnodeId| {
-            matches!(self.node(id).kind, Kind::Ephemeral(_)) && self.child_count(id) > 0
-        };
-        reached.len() == self.arena.len()
-            && !self
-                .ephemerals
-                .values()
-                .flat_map(Names::iter)
-                .any(|(_, id)| is_ephemeral_parent(id))
-            && [path::QUOTA, path::CONFIG].iter().all(|path| self.find(path).is_some())
     }
 }

@@ -1,11 +1,9 @@
 //! One znode, as it is stored.
 
-use std::sync::Arc;
-
-use bytes::Bytes;
 use zoolet_jute::{SessionId, Stat, Zxid};
 
 use super::access::AclId;
+use super::chunk::TextPlace;
 use super::digest::Hasher;
 
 /// The place of a znode in the arena. Places are local to a server: nothing that a client or
@@ -59,15 +57,12 @@ impl Kind {
     }
 }
 
-/// A znode. Its children stand beside the arena, in [`super::arena::Arena`].
-#[derive(Clone, Debug)]
+/// A znode. Its name and data are in the chunk, and its children beside the chunks.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Znode {
     /// The root is its own parent.
     pub(super) parent: ZnodeId,
-    /// The last segment of its path; empty for the root. Shared with the parent's list.
-    pub(super) name: Arc<str>,
-    /// Never a slice of a network buffer: that would keep the whole buffer alive.
-    pub(super) data: Option<Bytes>,
+    pub(super) text: TextPlace,
     pub(super) acl: AclId,
     pub(super) kind: Kind,
     pub(super) czxid: Zxid,
@@ -88,11 +83,10 @@ pub(super) struct Znode {
 
 impl Znode {
     /// A built-in znode: all numbers zero.
-    pub(super) fn built_in(data: Option<Bytes>, acl: AclId) -> Self {
-        let mut node = Self {
-            parent: ZnodeId::ROOT,
-            name: Arc::from(""),
-            data: None,
+    pub(super) const fn built_in(parent: ZnodeId, acl: AclId) -> Self {
+        Self {
+            parent,
+            text: TextPlace::EMPTY,
             acl,
             kind: Kind::Persistent,
             czxid: Zxid(0),
@@ -105,19 +99,11 @@ impl Znode {
             created: 0,
             path_hash: 0,
             data_hash: 0,
-        };
-        node.put_data(data);
-        node
+        }
     }
 
-    /// Replaces the data, and nothing else.
-    pub(super) fn put_data(&mut self, data: Option<Bytes>) {
-        self.data_hash = hash_data(data.as_ref());
-        self.data = data;
-    }
-
-    pub(super) fn data_bytes(&self) -> u64 {
-        self.data.as_ref().map_or(0, |data| data.len() as u64)
+    pub(super) const fn data_bytes(&self) -> u64 {
+        self.text.data_bytes()
     }
 
     /// The eleven numbers (protocol §4). Counted twice, less the children that are there, the
@@ -165,7 +151,7 @@ impl Znode {
 }
 
 /// The hash of data; null and empty differ.
-pub(super) fn hash_data(data: Option<&Bytes>) -> u64 {
+pub(super) fn hash_data(data: Option<&[u8]>) -> u64 {
     match data {
         None => 0,
         Some(data) => Hasher::new(1).bytes(data).finish(),

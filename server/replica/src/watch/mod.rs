@@ -6,6 +6,7 @@ mod storm;
 mod table;
 #[cfg(test)]
 mod tests;
+mod watched;
 mod watches_left;
 
 pub(crate) use delivery::{Jump, ReadReply};

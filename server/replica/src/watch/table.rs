@@ -5,8 +5,10 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::mode::{Modes, Trigger};
+use super::watched::Watched;
 use crate::ConnectionId;
 use crate::path_prefix::at_or_above;
+use crate::sorted_map::SortedMap;
 
 /// What a watch takes besides its path's text, in bytes: its places in the maps, and the head of the
 /// text's allocation.
@@ -16,9 +18,9 @@ const ENTRY_BYTES: usize = 160;
 #[derive(Debug, Default)]
 pub(crate) struct WatchTable {
     // Each path's text is held once and shared by the three maps.
-    paths: BTreeMap<Arc<str>, Watchers>,
+    paths: SortedMap<Arc<str>, Watchers>,
     // Invariant: the other direction of `paths`.
-    connections: BTreeMap<ConnectionId, Watched>,
+    connections: SortedMap<ConnectionId, Watched>,
     // Invariant: the recursive part of `paths`, for the changes below them.
     recursive: BTreeMap<Arc<str>, BTreeSet<ConnectionId>>,
     registrations: usize,
@@ -39,20 +41,13 @@ pub struct WatchPlace {
 /// A path, and the connections that watch it.
 pub(crate) type WatchedPath = (Arc<str>, Vec<ConnectionId>);
 
-/// The paths that one connection watches.
-#[derive(Debug, Default)]
-struct Watched {
-    paths: BTreeSet<Arc<str>>,
-    /// The sum of [`WatchTable::bytes_of`] over them.
-    bytes: usize,
-}
-
 /// The connections that watch one path. Most paths have one: a contender in a lock's queue watches
 /// the znode before its own.
 #[derive(Debug)]
 enum Watchers {
     One(ConnectionId, Modes),
-    Many(BTreeMap<ConnectionId, Modes>),
+    // Boxed, because it is rare and there is one of these for each path.
+    Many(Box<SortedMap<ConnectionId, Modes>>),
 }
 
 impl WatchTable {
@@ -65,10 +60,11 @@ impl WatchTable {
             return;
         }
         if before.is_empty() {
-            let watched = self.connections.entry(connection).or_default();
-            let is_new = watched.paths.insert(Arc::clone(&path));
+            let is_new = match self.connections.get_mut(&connection) {
+                Some(watched) => watched.insert(Arc::clone(&path)),
+                None => self.connections.insert(connection, Watched::One(Arc::clone(&path))),
+            };
             invariant!(is_new, "connection {} has a path that does not have it", connection.0);
-            watched.bytes += Self::bytes_of(&path);
             self.bytes += Self::bytes_of(&path);
             self.registrations += 1;
         }
@@ -76,7 +72,7 @@ impl WatchTable {
             self.recursive.entry(Arc::clone(&path)).or_default().insert(connection);
         }
         self.count(before, after);
-        match self.paths.get_mut(&path) {
+        match self.paths.get_mut(&*path) {
             Some(watchers) => watchers.set(connection, after),
             None => {
                 self.paths.insert(path, Watchers::One(connection, after));
@@ -116,7 +112,7 @@ impl WatchTable {
         let watched = self.connections.get(&connection);
         let watched = watched.filter(|_| !planted!("watches-of-the-gone-stay"));
         let paths: Vec<_> = watched
-            .map_or_else(Vec::new, |watched| watched.paths.iter().take(max).cloned().collect());
+            .map_or_else(Vec::new, |watched| watched.behind(None).take(max).cloned().collect());
         for path in &paths {
             self.remove(connection, path, Modes::of(zoolet_jute::WatcherType::Any));
         }
@@ -163,14 +159,13 @@ impl WatchTable {
         max: usize,
     ) -> Vec<(Arc<str>, Modes)> {
         let Some(watched) = self.connections.get(&connection) else { return Vec::new() };
-        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let paths = watched.paths.range::<str, _>((from, Bound::Unbounded)).take(max);
+        let paths = watched.behind(after).take(max);
         paths.map(|path| (Arc::clone(path), self.modes(connection, path))).collect()
     }
 
     /// All connections that watch anything.
     pub(crate) fn connections(&self) -> impl Iterator<Item = ConnectionId> {
-        self.connections.keys().copied()
+        self.connections.iter().map(|(connection, _)| *connection)
     }
 
     /// The paths of the data table behind `after` with their connections, found by `max` looks at
@@ -186,7 +181,7 @@ impl WatchTable {
             Some(WatchPlace { path, connection: Some(_) }) => Bound::Included(&**path),
         };
         let (mut found, mut left, mut done) = (Vec::new(), max.max(2), None);
-        for (path, watchers) in self.paths.range::<str, _>((from, Bound::Unbounded)) {
+        for (path, watchers) in self.paths.range(from) {
             // A path that is begun has at least one of its watchers looked at.
             if let Some(done) = done.filter(|_| left < 2) {
                 return (found, Some(WatchPlace { path: Arc::clone(done), connection: None }));
@@ -217,7 +212,7 @@ impl WatchTable {
 
     /// How many paths a connection watches.
     pub(crate) fn len_of(&self, connection: ConnectionId) -> usize {
-        self.connections.get(&connection).map_or(0, |watched| watched.paths.len())
+        self.connections.get(&connection).map_or(0, Watched::len)
     }
 
     /// The memory of a watch on this path, in bytes. A path that several connections watch is held
@@ -228,7 +223,7 @@ impl WatchTable {
 
     /// The memory of the watches of a connection, in bytes.
     pub(crate) fn bytes_of_connection(&self, connection: ConnectionId) -> usize {
-        self.connections.get(&connection).map_or(0, |watched| watched.bytes)
+        self.connections.get(&connection).map_or(0, Watched::bytes)
     }
 
     /// The memory of all watches, in bytes.
@@ -255,10 +250,10 @@ impl WatchTable {
     /// Checks that all maps and counts say the same.
     pub(crate) fn check(&self) {
         let (mut pairs, mut data, mut child, mut recursive) = (0, 0, 0, 0);
-        for (path, watchers) in &self.paths {
+        for (path, watchers) in self.paths.iter() {
             for (connection, modes) in watchers.behind(None) {
                 let of_connection = self.connections.get(&connection);
-                let is_listed = of_connection.is_some_and(|watched| watched.paths.contains(path));
+                let is_listed = of_connection.is_some_and(|watched| watched.contains(path));
                 invariant!(is_listed, "{connection:?} watches {path} and does not have it");
                 let is_recursive = modes.intersects(Modes::RECURSIVE);
                 let of_path = self.recursive.get(path);
@@ -270,7 +265,7 @@ impl WatchTable {
                 recursive += usize::from(is_recursive);
             }
         }
-        let listed: usize = self.connections.values().map(|watched| watched.paths.len()).sum();
+        let listed: usize = self.connections.iter().map(|(_, watched)| watched.len()).sum();
         let counted = self.registrations;
         let is_same = listed == pairs && counted == pairs;
         invariant!(is_same, "{pairs} watches are listed as {listed} and counted as {counted}");
@@ -279,10 +274,10 @@ impl WatchTable {
         let listed: usize = self.recursive.values().map(BTreeSet::len).sum();
         invariant!(listed == recursive, "{recursive} recursive watches are listed as {listed}");
         let of_paths =
-            |watched: &Watched| watched.paths.iter().map(|path| Self::bytes_of(path)).sum();
-        let is_summed = |watched: &Watched| watched.bytes == of_paths(watched);
-        let sum: usize = self.connections.values().map(|watched| watched.bytes).sum();
-        let is_summed = sum == self.bytes && self.connections.values().all(is_summed);
+            |watched: &Watched| watched.behind(None).map(|path| Self::bytes_of(path)).sum();
+        let is_summed = |(_, watched): (_, &Watched)| watched.bytes() == of_paths(watched);
+        let sum: usize = self.connections.iter().map(|(_, watched)| watched.bytes()).sum();
+        let is_summed = sum == self.bytes && self.connections.iter().all(is_summed);
         invariant!(is_summed, "{sum} bytes of watches are counted as {}", self.bytes);
     }
 
@@ -294,17 +289,13 @@ impl WatchTable {
             invariant!(all > 0, "a watch of connection {} is one of {all}", connection.0);
             self.registrations -= 1;
             let watched = self.connections.get_mut(&connection);
-            let listed = watched.and_then(|watched| watched.paths.remove(path).then_some(watched));
-            invariant!(listed.is_some(), "connection {} does not have its path", connection.0);
-            if let Some(watched) = listed {
-                let (bytes, sum) = (watched.bytes, self.bytes);
-                let is_counted = Self::bytes_of(path) <= bytes && bytes <= sum;
-                invariant!(is_counted, "a connection's watches have {bytes} of {sum} bytes");
-                watched.bytes -= Self::bytes_of(path);
-                self.bytes -= Self::bytes_of(path);
-                if watched.paths.is_empty() {
-                    self.connections.remove(&connection);
-                }
+            let left = watched.and_then(|watched| watched.remove(path));
+            invariant!(left.is_some(), "connection {} does not have its path", connection.0);
+            let (bytes, sum) = (Self::bytes_of(path), self.bytes);
+            invariant!(bytes <= sum, "a watch has {bytes} of {sum} bytes");
+            self.bytes = sum - bytes;
+            if left == Some(0) {
+                self.connections.remove(&connection);
             }
         }
         if before.without(after).intersects(Modes::RECURSIVE)
@@ -343,14 +334,20 @@ impl Watchers {
         match self {
             Self::One(only, before) if *only == connection => *before = modes,
             Self::One(only, before) => {
-                *self = Self::Many(BTreeMap::from([(*only, *before), (connection, modes)]));
+                let mut both = Box::<SortedMap<_, _>>::default();
+                both.insert(*only, *before);
+                both.insert(connection, modes);
+                *self = Self::Many(both);
             }
             Self::Many(all) if modes.is_empty() => {
                 all.remove(&connection);
             }
-            Self::Many(all) => {
-                all.insert(connection, modes);
-            }
+            Self::Many(all) => match all.get_mut(&connection) {
+                Some(before) => *before = modes,
+                None => {
+                    all.insert(connection, modes);
+                }
+            },
         }
     }
 
@@ -369,7 +366,7 @@ impl Watchers {
         };
         let one = one.into_iter().filter(move |(only, _)| after.is_none_or(|after| after < *only));
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let many = many.into_iter().flat_map(move |all| all.range((from, Bound::Unbounded)));
+        let many = many.into_iter().flat_map(move |all| all.range(from.as_ref()));
         one.chain(many.map(|(connection, modes)| (*connection, *modes)))
     }
 

@@ -8,6 +8,7 @@ use zoolet_jute::{Acl, CreateMode, CreateRequest, CreateTtlRequest, ErrorCode, S
 
 use super::Context;
 use crate::state::change::Change;
+use crate::state::chunk::own;
 use crate::state::tree::Tree;
 use crate::state::znode::{Kind, Znode};
 use crate::state::{access, path, quota};
@@ -87,13 +88,10 @@ pub(super) fn apply(
         quota::check(tree, &path, bytes, 1)?;
     }
 
-    let mut node =
-        Znode::built_in(create.data.as_deref().map(Bytes::copy_from_slice), tree.hold_acl(&acl));
-    node.parent = parent;
-    node.name = Arc::from(name);
+    let mut node = Znode::built_in(parent, tree.hold_acl(&acl));
     node.kind = kind;
     stamp(&mut node, context.zxid, context.now_ms);
-    let id = tree.insert(node);
+    let id = tree.insert(node, name, create.data.map(own));
     tree.change(parent, |node| {
         node.created = node.created.saturating_add(1);
         node.pzxid = context.zxid;

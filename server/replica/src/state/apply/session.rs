@@ -6,7 +6,7 @@ use super::{Context, delete};
 use crate::Origin;
 use crate::state::State;
 use crate::state::change::Change;
-use crate::state::names::{Leaves, Names};
+use crate::state::names::{Leaves, Names, text};
 use crate::state::session::{Owner, Session};
 
 pub(super) fn create(
@@ -98,7 +98,7 @@ impl Ending {
             deleted += leaf.len();
             context.work += leaf.len();
             for (path, id) in leaf.iter() {
-                delete::remove(&mut state.tree, context, *id, path.as_ref().to_owned());
+                delete::remove(&mut state.tree, context, *id, text(path).to_owned());
             }
         }
         None

@@ -8,6 +8,7 @@ use zoolet_jute::{ErrorCode, Reply, SetDataRequest, Stat, perms};
 
 use super::{Context, check_version, next_version};
 use crate::state::change::Change;
+use crate::state::chunk::own;
 use crate::state::tree::Tree;
 use crate::state::znode::ZnodeId;
 use crate::state::{path, quota};
@@ -28,8 +29,7 @@ pub(super) fn apply(
     let version = tree.node(id).version;
     check_version(version, body.version)?;
 
-    let data = body.data.as_deref().map(Bytes::copy_from_slice);
-    put(tree, context, id, data, next_version(version));
+    put(tree, context, id, body.data.map(own), next_version(version));
     quota::account(tree, &body.path, delta, 0);
     let acl = Arc::clone(tree.acl(id));
     context.changes.push(Change::DataChanged { path: body.path, acl });
@@ -51,13 +51,12 @@ pub(super) fn set_config(
     put(tree, context, id, Some(Bytes::from(text)), -1);
     let acl = Arc::clone(tree.acl(id));
     context.changes.push(Change::DataChanged { path: path::CONFIG.to_owned(), acl });
-    let data = tree.node(id).data.clone();
+    let data = tree.data(id);
     Ok(Reply::Data(data, tree.stat(id)))
 }
 
 fn put(tree: &mut Tree, context: &Context, id: ZnodeId, data: Option<Bytes>, version: i32) {
-    tree.change(id, |node| {
-        node.put_data(data);
+    tree.change_data(id, data, |node| {
         node.version = version;
         node.mzxid = context.zxid;
         node.mtime = context.now_ms;

@@ -132,9 +132,9 @@ type Seen = (String, Stat, Option<Bytes>, Arc<[Acl]>);
 /// What a client or another server could see of a state.
 fn seen(state: &State) -> Vec<Seen> {
     let mut seen = Vec::new();
-    state.tree.walk(znode::ZnodeId::ROOT, |id, node| {
+    state.tree.walk(znode::ZnodeId::ROOT, |id, _| {
         let acl = Arc::clone(state.tree.acl(id));
-        seen.push((state.tree.path_of(id), state.tree.stat(id), node.data.clone(), acl));
+        seen.push((state.tree.path_of(id), state.tree.stat(id), state.tree.data(id), acl));
     });
     seen.sort_by(|a, b| a.0.cmp(&b.0));
     seen

@@ -108,10 +108,9 @@ fn depth_costs_no_stack() {
         let mut parent = bench.state.tree.find("/").expect("the root");
         let acl = bench.state.tree.hold_acl(&Acl::open());
         for _ in 0..DEPTH {
-            let mut node = znode::Znode::built_in(None, acl);
+            let node = znode::Znode::built_in(parent, acl);
             bench.state.tree.hold_acl(&Acl::open());
-            (node.parent, node.name) = (parent, Arc::from("d"));
-            parent = bench.state.tree.insert(node);
+            parent = bench.state.tree.insert(node, "d", None);
         }
         let deepest = "/d".repeat(DEPTH);
         assert_eq!(bench.state.tree.path_of(parent), deepest);
