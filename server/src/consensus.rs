@@ -210,7 +210,7 @@ pub(crate) trait Consensus: Debug + Send + Sync + 'static {
 
     /// Begins an election, if a majority says that it would vote for this server. False if the
     /// consensus has ended.
-    fn stand_for_election(&self) -> BoxFuture<'_, bool>;
+    fn campaign(&self) -> BoxFuture<'_, bool>;
 
     /// As leader, asks a voter to begin an election at once. False if the consensus has ended.
     fn transfer_to(&self, node: NodeId) -> BoxFuture<'_, bool>;

@@ -275,7 +275,7 @@ impl Consensus for OpenRaft {
         Box::pin(async move { self.raft.handle_transfer_leader(request).await.is_ok() })
     }
 
-    fn stand_for_election(&self) -> BoxFuture<'_, bool> {
+    fn campaign(&self) -> BoxFuture<'_, bool> {
         Box::pin(async move { self.raft.trigger().elect(true).await.is_ok() })
     }
 

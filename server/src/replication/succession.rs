@@ -65,7 +65,7 @@ impl Campaign {
             sleep(least + self.any_part_of(spread)).await;
             least = spread;
             let is_succeeded = self.handle.leadership().is_some_and(|known| known != gone);
-            if is_succeeded || !self.handle.stand_for_election().await {
+            if is_succeeded || !self.handle.campaign().await {
                 return;
             }
         }

@@ -182,7 +182,7 @@ impl Supervisor {
             self.carry_out(&decided, &decision);
             if let Some(gone) = gone {
                 sources.missed = Some(gone);
-                sources.under_way.push(self.succeed(gone, decision.stands_for_election));
+                sources.under_way.push(self.succeed(gone, decision.campaigns));
             }
             let own_term = seen.leadership.filter(|known| known.leader == seen.node);
             sources.awaits_entry = own_term.is_some_and(|own| seen.applied_term != Some(own.term));
@@ -270,13 +270,13 @@ impl Supervisor {
     }
 
     /// Votes for others than the leader that is gone, and stands for election itself, if it may.
-    fn succeed(&self, gone: Leadership, stands: bool) -> UnderWay {
+    fn succeed(&self, gone: Leadership, campaigns: bool) -> UnderWay {
         let leader = gone.leader.server();
-        tracing::info!(leader, stands, "the leader's process is gone: electing another");
+        tracing::info!(leader, campaigns, "the leader's process is gone: electing another");
         let spread = self.timing.heartbeat / 2;
         let (handle, entropy) = (self.handle.clone(), Arc::clone(&self.entropy));
         Box::pin(async move {
-            if handle.abandon(gone).await && stands {
+            if handle.abandon(gone).await && campaigns {
                 Campaign { handle, entropy, spread }.run(gone).await;
             }
             RoleEvent::Campaigned(gone)

@@ -96,7 +96,7 @@ pub(super) struct Decision {
     /// stopped.
     pub may_elect: bool,
     /// Whether it stands for election now, and does not wait for the leader's lease to end.
-    pub stands_for_election: bool,
+    pub campaigns: bool,
     /// Whether it sends heartbeats as leader.
     pub sends_heartbeats: bool,
     /// Whether its appends say that it suspects that it has lost its quorum.
@@ -181,7 +181,7 @@ impl RoleState {
             is_member,
             is_halted: seen.has_diverged,
             may_elect,
-            stands_for_election: seen.leader_is_gone && may_elect && seen.is_voter,
+            campaigns: seen.leader_is_gone && may_elect && seen.is_voter,
             sends_heartbeats: self.sends_heartbeats(now, suspects_quorum),
             suspects_quorum,
             must_catch_up,

@@ -233,11 +233,11 @@ fn a_leader_hands_over_before_the_numbers_of_its_term_run_out() {
 }
 
 #[test]
-fn a_follower_stands_for_election_when_its_leader_is_gone() {
+fn a_follower_campaigns_when_its_leader_is_gone() {
     let mut script = Script::follower();
-    assert!(!script.step().stands_for_election);
+    assert!(!script.step().campaigns);
     script.seen.leader_is_gone = true;
-    assert!(script.step().stands_for_election);
+    assert!(script.step().campaigns);
     assert_eq!(script.step().role, Role::Follower, "its clients are served as before");
     let cannot: [fn(&mut Observations); 3] = [
         |seen| seen.is_voter = false,
@@ -248,6 +248,6 @@ fn a_follower_stands_for_election_when_its_leader_is_gone() {
         let mut script = Script::follower();
         script.seen.leader_is_gone = true;
         change(&mut script.seen);
-        assert!(!script.step().stands_for_election);
+        assert!(!script.step().campaigns);
     }
 }
