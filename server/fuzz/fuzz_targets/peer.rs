@@ -85,6 +85,7 @@ async fn talk(input: &[u8]) {
         frames: FrameLimits { small: FRAME_BYTES_MAX, large: FRAME_BYTES_MAX },
         answers_max: 8,
         handshake_timeout: Duration::from_secs(60),
+        hung_up: tokio::sync::mpsc::channel(1).0,
         fatal: Fatal::default(),
     };
     let net = OneConnection(Mutex::new(Some(theirs)));
