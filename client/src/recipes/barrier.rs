@@ -57,8 +57,8 @@ impl Barrier {
         delete_created(&self.client, &self.path, None).await.map(drop)
     }
 
-    /// Waits until there is no barrier. One that was set before this is called holds it up, whichever
-    /// server the client is on.
+    /// Waits until the barrier is removed. Returns at once if none is set. A barrier that was set
+    /// before this call counts, even if it was set through another server.
     pub async fn wait(&self) -> Result<(), Error> {
         retry_transient(&self.client, || self.client.sync(&self.path)).await?;
         wait_deleted(&self.client, &self.path).await

@@ -181,7 +181,7 @@ impl PeerClient {
             let suspects_quorum = self.network.signals.suspects_quorum();
             let body = codec::encode_append_request(suspects_quorum, request);
             // If it has proposed something its clients wait for the commit.
-            let is_urgent = self.network.signals.has_proposed(self.target);
+            let is_urgent = self.network.signals.has_proposed(self.target.server());
             let urgency = if is_urgent { Urgency::Now } else { Urgency::AfterOthers };
             link.notify(RpcKind::Append.code(), body, urgency);
         }

@@ -8,8 +8,6 @@ use std::time::Duration;
 use tokio::time::Instant;
 use zoolet_storage::LogIndex;
 
-use crate::node_id::NodeId;
-
 /// How long a proposal takes to be committed, mostly.
 const PROPOSAL_TIME: Duration = Duration::from_millis(20);
 
@@ -23,8 +21,9 @@ pub(crate) struct PeerSignals {
     /// The index of the last membership without this server that others have reported; zero for
     /// none. Answers to vote requests carry it.
     removed_at: AtomicU64,
-    /// When nodes have last proposed something to this server.
-    proposed_at: Mutex<BTreeMap<NodeId, Instant>>,
+    /// When other servers have last proposed something to this one, by their numbers: a caller can
+    /// name any directory, but only 256 servers.
+    proposed_at: Mutex<BTreeMap<u64, Instant>>,
 }
 
 impl PeerSignals {
@@ -37,18 +36,18 @@ impl PeerSignals {
         self.suspects_quorum.load(Ordering::Relaxed)
     }
 
-    /// Notes that a node proposes something to this server, so that its clients wait for a commit.
-    pub(crate) fn note_proposal(&self, node: NodeId) {
-        self.proposals().insert(node, Instant::now());
+    /// Notes that a server proposes something to this one, so that its clients wait for a commit.
+    pub(crate) fn note_proposal(&self, server: u64) {
+        self.proposals().insert(server, Instant::now());
     }
 
-    /// Returns whether a node's clients may wait for a commit.
-    pub(super) fn has_proposed(&self, node: NodeId) -> bool {
-        let proposed_at = self.proposals().get(&node).copied();
+    /// Returns whether a server's clients may wait for a commit.
+    pub(super) fn has_proposed(&self, server: u64) -> bool {
+        let proposed_at = self.proposals().get(&server).copied();
         proposed_at.is_some_and(|at| at.elapsed() < PROPOSAL_TIME)
     }
 
-    fn proposals(&self) -> MutexGuard<'_, BTreeMap<NodeId, Instant>> {
+    fn proposals(&self) -> MutexGuard<'_, BTreeMap<u64, Instant>> {
         self.proposed_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -99,7 +99,7 @@ impl RpcServer {
                 Answer::Later(self.handle.take_over(body)?)
             }
             RpcKind::Propose => {
-                self.signals.note_proposal(NodeId::new(from, call.from.directory));
+                self.signals.note_proposal(from);
                 match self.may_be_logged(from, &body.0)? {
                     LevelAdmission::AnyTerm => Answer::Later(self.propose(body.0, None).await),
                     LevelAdmission::Term(term) => {

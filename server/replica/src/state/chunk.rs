@@ -20,10 +20,10 @@ const SHORT_BYTES_MAX: usize = 512;
 /// The buffer is not made smaller for less.
 const UNUSED_BYTES_FEW: usize = 512;
 
-/// Instead of the start of a text in the buffer: it is beside it.
+/// The `start` of a name and data that are not in the buffer, but in `ZnodeChunk::long`.
 const LONG: u16 = u16::MAX;
 
-/// Instead of a length: there is no data.
+/// The `data_bytes` of a znode without data, which is not the same as empty data.
 const NULL: u32 = u32::MAX;
 
 /// Where a znode's name and data are. Only the chunk changes it.
