@@ -173,6 +173,12 @@ impl Arena {
         parent.get_or_insert_default().children.insert(name, child)
     }
 
+    /// Puts a child with this name on its parent's list; false if the name is taken.
+    pub(super) fn list(&mut self, parent: ZnodeId, name: &str, child: ZnodeId) -> bool {
+        let Some(parent) = self.parents.get_mut(parent.0 as usize) else { return false };
+        parent.get_or_insert_default().children.insert(name, child)
+    }
+
     /// Takes a child off its parent's list, and returns the place that the list has for its name.
     pub(super) fn disown(&mut self, child: ZnodeId) -> Option<ZnodeId> {
         let (chunk, place) = position(child);
@@ -190,16 +196,5 @@ impl Arena {
     /// The chunks as they are now: what is written later goes to copies.
     pub(super) fn chunks(&self) -> Vec<Arc<ZnodeChunk>> {
         self.chunks.clone()
-    }
-
-    /// All znodes.
-    pub(super) fn ids(&self) -> impl Iterator<Item = ZnodeId> {
-        let places = self.chunks.iter().enumerate().flat_map(|(chunk, nodes)| {
-            let index = move |(place, node): (usize, Option<&Znode>)| {
-                node.map(|_| chunk * CHUNK_NODES + place)
-            };
-            nodes.iter().enumerate().filter_map(index)
-        });
-        places.filter_map(|index| Some(ZnodeId(u32::try_from(index).ok()?)))
     }
 }

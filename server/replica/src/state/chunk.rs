@@ -15,7 +15,7 @@ use super::znode::Znode;
 pub(super) const CHUNK_NODES: usize = 64;
 
 /// The most bytes of a name and data in the buffer. With more, a copy of a chunk takes too long.
-const SHORT_BYTES_MAX: usize = 512;
+pub(super) const SHORT_BYTES_MAX: usize = 512;
 
 /// The buffer is not made smaller for less.
 const UNUSED_BYTES_FEW: usize = 512;
@@ -94,11 +94,6 @@ impl ZnodeChunk {
     /// The znodes before a place.
     pub(super) fn count(&self, before: usize) -> usize {
         self.nodes.iter().take(before).flatten().count()
-    }
-
-    /// By place; `None` where none is.
-    pub(super) fn iter(&self) -> impl Iterator<Item = Option<&Znode>> {
-        self.nodes.iter().map(Option::as_ref)
     }
 
     pub(super) fn name(&self, place: usize) -> Option<&str> {

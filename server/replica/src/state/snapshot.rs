@@ -20,10 +20,10 @@ use thiserror::Error;
 use zoolet_jute::{Acl, Encode, SessionId, Zxid};
 
 use super::State;
-use super::chunk::{CHUNK_NODES, ZnodeChunk};
+use super::chunk::{CHUNK_NODES, SHORT_BYTES_MAX, ZnodeChunk};
 use super::sequence::{Admitted, ReplayFilter};
 use super::session::{Owner, Session, Sessions};
-use super::tree::Tree;
+use super::tree::{Tree, TreeBuilder};
 use super::znode::{Kind, Znode, ZnodeId};
 use crate::{Boot, FeatureLevel, ProposalNumber, ServerId};
 
@@ -31,6 +31,8 @@ const SNAPSHOT_VERSION: u8 = 2;
 /// Pieces are about this long.
 const PIECE_BYTES: usize = 64 << 10;
 const NULL: i32 = -1;
+/// What a znode has behind its data.
+const NUMBERS_BYTES: usize = 4 + 5 * 8 + 3 * 4 + 1 + 8;
 
 /// Why bytes are not a snapshot.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
@@ -227,6 +229,7 @@ pub(super) fn restore<E: std::fmt::Display>(
     let sessions = read_sessions(&mut source)?;
     let filter = read_filter(&mut source)?;
     let count = source.u32("znode count")?;
+    let mut znodes = TreeBuilder::new(tree);
     for number in 0..count {
         let (node, name, data) = read_node(&mut source, number, &acls)?;
         if let Kind::Ephemeral(owner) = node.kind
@@ -234,11 +237,12 @@ pub(super) fn restore<E: std::fmt::Display>(
         {
             return Err(RestoreError::Invalid("ephemeral owner"));
         }
-        tree.place(node, &name, data);
+        let name = std::str::from_utf8(&name).map_err(|_| RestoreError::Invalid("name"))?;
+        if !znodes.add(node, name, data) {
+            return Err(RestoreError::Invalid("tree"));
+        }
     }
-    if !tree.connect() {
-        return Err(RestoreError::Invalid("tree"));
-    }
+    let mut tree = znodes.finish().ok_or(RestoreError::Invalid("tree"))?;
     for acl in acls.values() {
         tree.release_acl(*acl);
     }
@@ -311,30 +315,33 @@ fn read_node<I, E>(
     source: &mut PieceReader<I>,
     number: u32,
     acls: &AclNumbers,
-) -> Result<(Znode, String, Option<Bytes>), RestoreError>
+) -> Result<(Znode, Bytes, Option<Bytes>), RestoreError>
 where
     I: Iterator<Item = Result<Bytes, E>>,
     E: std::fmt::Display,
 {
     let parent = source.u32("parent")?;
-    let name = source.text("name")?.ok_or(RestoreError::Invalid("name"))?;
+    let name = source.slice("name")?.ok_or(RestoreError::Invalid("name"))?;
     let is_root = number == 0;
-    if name.is_empty() != is_root || name.contains('/') || is_root && parent != 0 {
+    if name.is_empty() != is_root || name.contains(&b'/') || is_root && parent != 0 {
         return Err(RestoreError::Invalid("name"));
     }
-    let data = source.data("data")?;
-    let acl = source.u32("ACL")?;
-    let acl = *acls.get(&acl).ok_or(RestoreError::Invalid("ACL"))?;
+    // Short data is copied to where short data is kept.
+    let is_long = |data: &Bytes| data.len() > SHORT_BYTES_MAX;
+    let data = source.slice("data")?;
+    let data = data.map(|data| if is_long(&data) { Bytes::copy_from_slice(&data) } else { data });
+    let mut numbers = source.take(NUMBERS_BYTES, "numbers of a znode")?;
+    let acl = *acls.get(&numbers.get_u32()).ok_or(RestoreError::Invalid("ACL"))?;
     let mut node = Znode::built_in(ZnodeId(parent), acl);
-    node.czxid = Zxid(source.i64("czxid")?);
-    node.mzxid = Zxid(source.i64("mzxid")?);
-    node.pzxid = Zxid(source.i64("pzxid")?);
-    node.ctime = source.i64("ctime")?;
-    node.mtime = source.i64("mtime")?;
-    node.version = source.i32("version")?;
-    node.aversion = source.i32("aversion")?;
-    node.created = source.u32("counter")?;
-    let kind = Kind::from_parts(source.u8("kind")?, source.i64("kind")?);
+    node.czxid = Zxid(numbers.get_i64());
+    node.mzxid = Zxid(numbers.get_i64());
+    node.pzxid = Zxid(numbers.get_i64());
+    node.ctime = numbers.get_i64();
+    node.mtime = numbers.get_i64();
+    node.version = numbers.get_i32();
+    node.aversion = numbers.get_i32();
+    node.created = numbers.get_u32();
+    let kind = Kind::from_parts(numbers.get_u8(), numbers.get_i64());
     node.kind = kind.ok_or(RestoreError::Invalid("kind"))?;
     Ok((node, name, data))
 }
@@ -383,18 +390,18 @@ where
         Ok(self.take(8, field)?.get_i64())
     }
 
-    /// Bytes of their own: a slice would keep a whole piece alive.
-    fn data(&mut self, field: &'static str) -> Result<Option<Bytes>, RestoreError> {
+    /// A slice, which keeps a whole piece alive.
+    fn slice(&mut self, field: &'static str) -> Result<Option<Bytes>, RestoreError> {
         let length = self.i32(field)?;
         if length == NULL {
             return Ok(None);
         }
         let length = usize::try_from(length).map_err(|_| RestoreError::Invalid(field))?;
-        Ok(Some(Bytes::copy_from_slice(&self.take(length, field)?)))
+        self.take(length, field).map(Some)
     }
 
     fn text(&mut self, field: &'static str) -> Result<Option<String>, RestoreError> {
-        let text = self.data(field)?.map(|bytes| String::from_utf8(bytes.into()));
+        let text = self.slice(field)?.map(|bytes| String::from_utf8(bytes.to_vec()));
         text.transpose().map_err(|_| RestoreError::Invalid(field))
     }
 

@@ -97,6 +97,43 @@ fn a_damaged_snapshot_is_refused() {
     assert_eq!(broken.map(|_| ()), Err(RestoreError::Source("broken".into())));
 }
 
+/// New znodes take the places of deleted ones, the last first, and a snapshot has them by place.
+#[test]
+fn children_that_come_before_their_parents_are_restored() {
+    let mut bench = Bench::new();
+    for at in 0..5 {
+        bench.create(&format!("/n{at}"), Persistent).expect("new");
+    }
+    for at in 0..5 {
+        bench.delete(&format!("/n{at}"), -1).expect("there");
+    }
+    let mut path = String::new();
+    for _ in 0..4 {
+        path.push_str("/p");
+        bench.create(&path, Persistent).expect("new");
+    }
+    bench.create("/p/p/e", Ephemeral).expect("new");
+    let copy = copy(&bench.state);
+    assert_eq!(copy.stat(&path), bench.state.stat(&path));
+    assert_eq!(copy.ephemerals(SESSION), bench.state.ephemerals(SESSION));
+    copy.check();
+
+    // In front of a name is the number of its znode's parent. Those of the first two, "e" and the
+    // deepest "p", are 4 and 5, behind the root and the three built-in ones.
+    let bytes = bytes_of(&bench.state);
+    let with_parent = |name: &[u8], parent: u32| {
+        let mut bytes = bytes.clone();
+        let name = bytes.windows(name.len()).position(|at| at == name).expect("there");
+        bytes[name - 4..name].copy_from_slice(&parent.to_be_bytes());
+        restore(&bytes, 100).map(|_| ())
+    };
+    assert_eq!(with_parent(b"\0\0\0\x01e", 7), Ok(()), "its parent as it was");
+    let no_tree = Err(RestoreError::Invalid("tree"));
+    assert_eq!(with_parent(b"\0\0\0\x01e", 100), no_tree, "a parent that is missing");
+    assert_eq!(with_parent(b"\0\0\0\x01e", 4), no_tree, "its own parent");
+    assert_eq!(with_parent(b"\0\0\0\x01p", 7), no_tree, "two siblings with one name");
+}
+
 #[test]
 fn depth_costs_no_stack() {
     // A call for each level would take far more than the 13 bytes of stack that each can have.

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use zoolet_jute::{Acl, SessionId, Stat};
 
+pub(super) use self::connect::TreeBuilder;
 use super::access::{self, AclId, AclTable};
 use super::arena::{Arena, Below};
 use super::chunk::ZnodeChunk;
