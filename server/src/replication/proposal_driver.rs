@@ -38,7 +38,7 @@ use crate::fatal::Fatal;
 use crate::peer::{Lane, Links, RpcKind};
 
 /// Batches that are proposed and not yet applied here.
-const IN_FLIGHT_MAX: usize = 2;
+const IN_FLIGHT_MAX: usize = 4;
 
 /// The pause before a batch that was refused, or whose leader cannot be reached, is proposed
 /// again. It doubles from failure to failure.
