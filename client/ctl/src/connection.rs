@@ -1,13 +1,20 @@
 //! A session with the servers, each of whose requests has to be answered in time.
 
 use std::future::Future;
+use std::pin::pin;
 use std::time::Duration;
 
-use tokio::time::timeout;
-use zoolet_client::{Client, ClientOptions, Error};
+use tokio::time::{sleep, timeout};
+use zoolet_client::{Client, ClientOptions, Error, ErrorKind};
 
 use crate::args::Options;
 use crate::error::{CtlError, Exit};
+use crate::output::note;
+use crate::status;
+
+/// How long connecting may take before the reasons are looked for. With the look, less than three
+/// seconds pass until a person sees them.
+const PATIENCE: Duration = Duration::from_millis(800);
 
 /// A connected client and how long it may take to answer.
 #[derive(Clone, Debug)]
@@ -24,16 +31,12 @@ impl Connection {
 
     /// The same for another connect string.
     pub(crate) async fn open_to(options: &Options, servers: &str) -> Result<Self, CtlError> {
-        let client = ClientOptions::new()
+        let connecting = ClientOptions::new()
             .session_timeout(options.session_timeout)
             .connect_timeout(options.timeout)
             .read_only(options.read_only)
-            .connect(servers)
-            .await
-            .map_err(|error| {
-                let error = CtlError::of_call(&error);
-                CtlError { message: format!("{servers}: {}", error.message), ..error }
-            })?;
+            .connect(servers);
+        let client = connected(connecting, servers, options).await?;
         let connection = Self { client, limit: options.timeout };
         for identity in &options.auth {
             let Some((scheme, id)) = identity.0.split_once(':') else {
@@ -72,4 +75,40 @@ impl Connection {
         // The work is done by now, and an unused session goes by itself.
         let _ = timeout(self.limit, self.client.close()).await;
     }
+}
+
+/// Waits for a session, and says on stderr what keeps it waiting.
+async fn connected(
+    connecting: impl Future<Output = Result<Client, Error>>,
+    servers: &str,
+    options: &Options,
+) -> Result<Client, CtlError> {
+    let mut connecting = pin!(connecting);
+    let looking = async {
+        sleep(PATIENCE).await;
+        status::explain(servers).await
+    };
+    let mut reasons = None;
+    let connected = tokio::select! {
+        connected = &mut connecting => connected,
+        found = looking => {
+            if let Some(found) = &found && !options.json {
+                note(&format!("{servers}: waiting for a server: {found}"));
+            }
+            reasons = found;
+            connecting.await
+        }
+    };
+    connected.map_err(|error| {
+        let is_timeout = matches!(error.kind(), ErrorKind::Timeout(_));
+        let error = CtlError::of_call(&error);
+        let message = match reasons.filter(|_| is_timeout) {
+            Some(reasons) => {
+                let limit_ms = options.timeout.as_millis();
+                format!("{servers}: no session within {limit_ms} ms: {reasons}")
+            }
+            None => format!("{servers}: {}", error.message),
+        };
+        CtlError { message, ..error }
+    })
 }

@@ -13,6 +13,7 @@ mod path;
 mod progress;
 mod shell;
 mod signals;
+mod status;
 mod torture;
 
 use std::process::ExitCode;
@@ -59,6 +60,7 @@ async fn run(arguments: Arguments) -> Result<(), CtlError> {
             one_shot(&options, async |context| locks::run(&arguments, &options, context).await)
                 .await
         }
+        Some(Command::Status) => status::run(&options).await,
         Some(Command::Torture(arguments)) => torture::run(&arguments, &options).await,
         Some(Command::Version) => output::version(Output { json: options.json }),
         Some(Command::Znode(command)) => {

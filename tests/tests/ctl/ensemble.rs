@@ -14,7 +14,7 @@ use zoolet_tests::{four_letter, suites, tools};
 use zoolet_torture::proxy::Proxy;
 
 use crate::harness::{CtlScene, Said, command, ended, said, signal, start};
-use crate::{ROOT, commands};
+use crate::{ROOT, commands, status};
 
 /// The superuser of these servers.
 const SUPER: [&str; 2] = ["--auth", "digest:super:test"];
@@ -41,6 +41,8 @@ suites! {
         commands::permissions_are_shown_set_and_needed,
         commands::a_recursive_list_watches_what_it_lists,
         the_configuration_is_printed,
+        status::every_server_has_a_row,
+        status::a_lost_majority_is_named,
         who_has_lost_a_term_contends_again,
         a_server_leaves_and_joins_again;
 }

@@ -16,6 +16,7 @@ mod hold;
 mod locks;
 mod loss;
 mod shell;
+mod status;
 mod terminal;
 mod torture;
 

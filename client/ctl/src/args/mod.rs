@@ -106,6 +106,8 @@ pub(crate) enum Command {
     Lock(Lock),
     /// Show who holds what below a path, and who waits.
     Locks(Locks),
+    /// Show all servers of the ensemble, and whether they serve.
+    Status,
     /// Hurt clients and servers, and see whether the locks keep their promises.
     Torture(Torture),
     /// Print the version of this program.

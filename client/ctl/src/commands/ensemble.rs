@@ -73,21 +73,27 @@ fn print_config(
     context.output.result(lines, json)
 }
 
-/// The client addresses of a configuration, as a connect string. A server may be written without.
+/// The client addresses of a configuration, as a connect string.
 fn connect_string(config: &str) -> String {
-    let address = |line: &str| {
-        let server = line.strip_prefix("server.")?.split_once('=')?.1;
-        let (hosts, client) = server.split_once(';')?;
-        if client.contains(':') {
-            return Some(client.to_owned());
-        }
-        let host_end = match hosts.find(']') {
-            Some(bracket) => bracket + 1,
-            None => hosts.find(':')?,
-        };
-        Some(format!("{}:{client}", hosts.get(..host_end)?))
+    client_addresses(config).into_iter().map(|(_, client)| client).collect::<Vec<_>>().join(",")
+}
+
+/// Returns the host and the client address of each server of a configuration. A server may be
+/// written without a client address.
+pub(crate) fn client_addresses(config: &str) -> Vec<(&str, String)> {
+    config.lines().filter_map(client_address).collect()
+}
+
+fn client_address(line: &str) -> Option<(&str, String)> {
+    let server = line.strip_prefix("server.")?.split_once('=')?.1;
+    let (hosts, client) = server.split_once(';')?;
+    let host_end = match hosts.find(']') {
+        Some(bracket) => bracket + 1,
+        None => hosts.find(':')?,
     };
-    config.lines().filter_map(address).collect::<Vec<_>>().join(",")
+    let host = hosts.get(..host_end)?;
+    let client = if client.contains(':') { client.to_owned() } else { format!("{host}:{client}") };
+    Some((host, client))
 }
 
 /// The servers of a configuration file.

@@ -13,6 +13,7 @@ use crate::connection::Connection;
 use crate::error::CtlError;
 use crate::output::Output;
 
+pub(crate) use ensemble::client_addresses;
 pub(crate) use walk::REQUESTS_MAX;
 pub(crate) use watch::{Watch, Watches, event_json, event_text};
 

@@ -1,0 +1,213 @@
+//! A look at one server from outside, without a session: what its client port answers to `srvr`.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+
+use super::srvr::Served;
+
+/// How long the look may take.
+const LOOK_TIME: Duration = Duration::from_secs(1);
+
+/// A port that is silent for so long is sent the end of a line: servers of other protocols answer
+/// to a line only.
+const SILENCE: Duration = Duration::from_millis(400);
+
+/// How long the alert of a server that expects TLS may take.
+const TLS_TIME: Duration = Duration::from_millis(500);
+
+/// The longest answer that is read, in bytes; `srvr` gives some 300.
+const ANSWER_BYTES_MAX: u64 = 64 << 10;
+
+/// The shortest message that begins a TLS handshake. It is too short to be accepted, and a server that
+/// expects TLS says so with an alert.
+const TLS_HELLO: [u8; 10] = [22, 3, 1, 0, 5, 1, 0, 0, 1, 0];
+
+/// The types of TLS messages that come as an answer: an alert and a handshake.
+const TLS_ANSWERS: [u8; 2] = [21, 22];
+
+/// What was found at an address.
+#[derive(Clone, Debug)]
+pub(crate) struct Look {
+    pub(crate) address: String,
+    /// Where the connection went.
+    pub(crate) peer: Option<SocketAddr>,
+    pub(crate) found: Found,
+}
+
+/// How a server has answered.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Found {
+    /// Its name has no address.
+    UnknownHost(String),
+    /// The machine answers, and no program listens at the port.
+    Refused,
+    /// No connection was made for another reason.
+    Unreachable(String),
+    /// It takes connections and does not answer.
+    Silent,
+    /// It closes connections without an answer.
+    Closed,
+    /// It expects TLS.
+    ExpectsTls,
+    /// Another protocol's server, with the beginning of its answer.
+    NotZooKeeper(String),
+    /// A server that does not allow `srvr`.
+    WordForbidden,
+    /// A server that does not serve: it has no leader.
+    NotServing,
+    /// A server that serves.
+    Serving(Served),
+}
+
+impl Found {
+    /// Whether a ZooKeeper server has answered.
+    pub(crate) fn is_server(&self) -> bool {
+        matches!(self, Self::WordForbidden | Self::NotServing | Self::Serving(_))
+    }
+
+    /// Returns what `srvr` has shown of a server that takes writes.
+    pub(crate) fn serving(&self) -> Option<&Served> {
+        match self {
+            Self::Serving(served) if served.takes_writes() => Some(served),
+            Self::Serving(_)
+            | Self::UnknownHost(_)
+            | Self::Refused
+            | Self::Unreachable(_)
+            | Self::Silent
+            | Self::Closed
+            | Self::ExpectsTls
+            | Self::NotZooKeeper(_)
+            | Self::WordForbidden
+            | Self::NotServing => None,
+        }
+    }
+}
+
+impl fmt::Display for Found {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownHost(why) => write!(f, "unknown host: {why}"),
+            Self::Refused => f.write_str("connection refused: no program listens there"),
+            Self::Unreachable(why) => write!(f, "unreachable: {why}"),
+            Self::Silent => f.write_str("takes connections, and does not answer"),
+            Self::Closed => f.write_str("closes connections without an answer"),
+            Self::ExpectsTls => f.write_str("expects TLS"),
+            Self::NotZooKeeper(answer) => {
+                write!(f, "not a ZooKeeper port: it answers {answer:?}")
+            }
+            Self::WordForbidden => {
+                f.write_str("up; it does not allow `srvr` (4lw.commands.whitelist)")
+            }
+            Self::Serving(served) if served.is_read_only() => f.write_str("serves only reads"),
+            Self::Serving(served) if served.takes_writes() => f.write_str(&served.mode),
+            Self::NotServing | Self::Serving(_) => f.write_str("up, without a leader"),
+        }
+    }
+}
+
+/// Looks at all of these servers at once.
+pub(crate) async fn look_at(addresses: &[String]) -> Vec<Look> {
+    join_all(addresses.iter().map(|address| look(address))).await
+}
+
+async fn look(address: &str) -> Look {
+    let mut peer = None;
+    let asked = timeout(LOOK_TIME, ask(address, &mut peer)).await;
+    let mut found = asked.unwrap_or_else(|_| match peer {
+        Some(_) => Found::Silent,
+        None => Found::Unreachable(format!("no connection within {} ms", LOOK_TIME.as_millis())),
+    });
+    if matches!(found, Found::Closed | Found::Silent)
+        && let Some(peer) = peer
+        && timeout(TLS_TIME, expects_tls(peer)).await.is_ok_and(|answer| answer.unwrap_or(false))
+    {
+        found = Found::ExpectsTls;
+    }
+    Look { address: address.to_owned(), peer, found }
+}
+
+async fn ask(address: &str, peer: &mut Option<SocketAddr>) -> Found {
+    let addresses: Vec<_> = match lookup_host(address).await {
+        Ok(addresses) => addresses.collect(),
+        Err(error) => return Found::UnknownHost(error.to_string()),
+    };
+    let mut stream = match TcpStream::connect(&*addresses).await {
+        Ok(stream) => stream,
+        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Found::Refused,
+        Err(error) => return Found::Unreachable(error.to_string()),
+    };
+    *peer = stream.peer_addr().ok();
+    let mut answer = Vec::new();
+    match exchange(&mut stream, &mut answer).await {
+        // A server that closes while bytes of ours are unread resets the connection behind its answer.
+        Ok(()) => classify(&answer),
+        Err(_) if !answer.is_empty() => classify(&answer),
+        Err(_) => Found::Closed,
+    }
+}
+
+async fn exchange(stream: &mut TcpStream, answer: &mut Vec<u8>) -> io::Result<()> {
+    stream.write_all(b"srvr").await?;
+    if timeout(SILENCE, stream.readable()).await.is_err() {
+        stream.write_all(b"\r\n\r\n").await?;
+    }
+    stream.take(ANSWER_BYTES_MAX).read_to_end(answer).await?;
+    Ok(())
+}
+
+fn classify(answer: &[u8]) -> Found {
+    if is_tls(answer) {
+        return Found::ExpectsTls;
+    }
+    let text = String::from_utf8_lossy(answer);
+    if let Some(served) = Served::parse(&text) {
+        Found::Serving(served)
+    } else if text.contains("not currently serving requests") {
+        Found::NotServing
+    } else if text.contains("not in the whitelist") {
+        Found::WordForbidden
+    } else if text.is_empty() {
+        Found::Closed
+    } else {
+        Found::NotZooKeeper(text.chars().take(40).collect())
+    }
+}
+
+fn is_tls(answer: &[u8]) -> bool {
+    matches!(answer, [kind, 3, ..] if TLS_ANSWERS.contains(kind))
+}
+
+/// Returns whether the port answers the begin of a TLS handshake with a message of TLS.
+async fn expects_tls(peer: SocketAddr) -> io::Result<bool> {
+    let mut stream = TcpStream::connect(peer).await?;
+    stream.write_all(&TLS_HELLO).await?;
+    let mut answer = [0; 2];
+    stream.read_exact(&mut answer).await?;
+    Ok(is_tls(&answer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_shows_what_is_there() {
+        let is = |answer: &[u8]| classify(answer).to_string();
+        assert_eq!(is(b""), "closes connections without an answer");
+        assert_eq!(is(&[21, 3, 3, 0, 2, 2, 50]), "expects TLS");
+        let none = b"This ZooKeeper instance is not currently serving requests\n";
+        assert_eq!(is(none), "up, without a leader");
+        let word = b"srvr is not executed because it is not in the whitelist.\n";
+        assert!(is(word).starts_with("up; it does not allow `srvr`"));
+        let http = "not a ZooKeeper port: it answers \"HTTP/1.1 400 Bad Request\\r\\n\"";
+        assert_eq!(is(b"HTTP/1.1 400 Bad Request\r\n"), http);
+        assert!(is(b"\xff\xfe").starts_with("not a ZooKeeper port"));
+    }
+}

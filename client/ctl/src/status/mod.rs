@@ -1,0 +1,210 @@
+//! `status`: all servers of the ensemble, and whether they serve; and why no session can be had.
+
+mod look;
+mod print;
+mod srvr;
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use tokio::net::lookup_host;
+use tokio::time::timeout;
+use zoolet_client::{ClientOptions, ConnectString};
+
+use crate::args::Options;
+use crate::commands::client_addresses;
+use crate::error::{CtlError, Exit};
+use crate::output::Output;
+
+use look::Look;
+
+/// How long the servers may take to say which others there are.
+const CONFIG_TIME: Duration = Duration::from_secs(1);
+
+/// `status`. The exit code is that of a failure unless all servers serve.
+pub(crate) async fn run(options: &Options) -> Result<(), CtlError> {
+    let servers: ConnectString =
+        options.connect_string().parse().map_err(|error| CtlError::of_call(&error))?;
+    let mut ensemble = Ensemble { looks: look::look_at(servers.addresses()).await };
+    let others = ensemble.others(options).await;
+    if !others.is_empty() {
+        // Their zxids are those of one moment.
+        let all: Vec<_> = servers.addresses().iter().cloned().chain(others).collect();
+        ensemble.looks = look::look_at(&all).await;
+    }
+    let output = Output { json: options.json };
+    output.result(|| print::text(&ensemble), || print::json(&ensemble))?;
+    match ensemble.exit() {
+        None => Ok(()),
+        Some(exit) => Err(CtlError::new(exit, "")),
+    }
+}
+
+/// Returns why no session can be had: what the servers of a connect string answer, each on a line
+/// behind a summary.
+pub(crate) async fn explain(connect_string: &str) -> Option<String> {
+    let servers: ConnectString = connect_string.parse().ok()?;
+    let ensemble = Ensemble { looks: look::look_at(servers.addresses()).await };
+    // Then the reason is another, such as a session that is refused.
+    if ensemble.leader().is_some() {
+        return None;
+    }
+    let lines = ensemble.looks.iter().map(|look| format!("\n  {}: {}", look.address, look.found));
+    Some(format!("{}{}", ensemble.summary(), lines.collect::<String>()))
+}
+
+/// What was found at the addresses of an ensemble.
+#[derive(Debug)]
+struct Ensemble {
+    looks: Vec<Look>,
+}
+
+impl Ensemble {
+    fn leader(&self) -> Option<&Look> {
+        self.looks.iter().find(|look| look.found.serving().is_some_and(srvr::Served::is_leader))
+    }
+
+    fn serving(&self) -> usize {
+        self.looks.iter().filter(|look| look.found.serving().is_some()).count()
+    }
+
+    /// Returns with which exit code to end; `None` if all is well.
+    fn exit(&self) -> Option<Exit> {
+        match self.leader() {
+            None => Some(Exit::Connection),
+            Some(_) if self.serving() < self.looks.len() => Some(Exit::Failed),
+            Some(_) => None,
+        }
+    }
+
+    /// Returns the state of the whole in one line.
+    fn summary(&self) -> String {
+        let (all, serving) = (self.looks.len(), self.serving());
+        let servers = if all == 1 { "server" } else { "servers" };
+        if let Some(leader) = self.leader() {
+            return format!("{serving} of {all} {servers} serve; {} leads", leader.address);
+        }
+        let up = self.looks.iter().filter(|look| look.found.is_server()).count();
+        let needed = all / 2 + 1;
+        match up {
+            _ if serving > 0 => {
+                format!("{serving} of {all} {servers} serve; their leader was not asked")
+            }
+            _ if all == 1 && up == 1 => "the server has no leader".to_owned(),
+            _ if all == 1 => "the server cannot be reached".to_owned(),
+            _ if up < needed => format!("{up} of {all} servers reachable; {needed} are needed"),
+            _ => format!("{up} of {all} servers reachable, and none leads"),
+        }
+    }
+
+    /// Returns the addresses of servers that the ensemble has and the command line does not name.
+    async fn others(&self, options: &Options) -> Vec<String> {
+        let serving = self.looks.iter().filter(|look| look.found.serving().is_some());
+        let serving = serving.map(|look| look.address.as_str()).collect::<Vec<_>>().join(",");
+        if serving.is_empty() {
+            return Vec::new();
+        }
+        // The table is worth printing without them.
+        let config = timeout(CONFIG_TIME, config(&serving, options)).await;
+        let Ok(Some(config)) = config else { return Vec::new() };
+        let mut known: BTreeSet<_> = self.looks.iter().filter_map(|look| look.peer).collect();
+        let mut others = Vec::new();
+        for (host, client) in client_addresses(&config) {
+            let address = reachable(host, client);
+            let Ok(resolved) = lookup_host(&address).await else {
+                others.push(address);
+                continue;
+            };
+            let resolved: Vec<_> = resolved.collect();
+            if !resolved.iter().any(|address| known.contains(address)) {
+                known.extend(resolved);
+                others.push(address);
+            }
+        }
+        others
+    }
+}
+
+/// Returns a client address as others reach it: one that listens on all addresses of its machine
+/// is reached at the machine's name.
+fn reachable(host: &str, client: String) -> String {
+    match client.parse::<SocketAddr>() {
+        Ok(address) if address.ip().is_unspecified() => format!("{host}:{}", address.port()),
+        Ok(_) | Err(_) => client,
+    }
+}
+
+/// Reads the configuration of an ensemble.
+async fn config(servers: &str, options: &Options) -> Option<String> {
+    let client = ClientOptions::new()
+        .session_timeout(options.session_timeout)
+        .connect_timeout(CONFIG_TIME)
+        .connect(servers)
+        .await
+        .ok()?;
+    let config = client.config().await.ok();
+    // An unused session goes by itself.
+    let _ = client.close().await;
+    config.map(|(data, _)| String::from_utf8_lossy(&data).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::look::Found;
+    use super::*;
+
+    fn ensemble(found: &[Found]) -> Ensemble {
+        let look = |(port, found): (usize, &Found)| Look {
+            address: format!("a:{port}"),
+            peer: None,
+            found: found.clone(),
+        };
+        Ensemble { looks: found.iter().enumerate().map(look).collect() }
+    }
+
+    fn serving(mode: &str) -> Found {
+        let answer = format!(
+            "Zookeeper version: 3.9.5, built\nLatency min/avg/max: 0/0.0/0\nConnections: 1\n\
+             Outstanding: 0\nZxid: 0x1\nMode: {mode}\nNode count: 5\n"
+        );
+        Found::Serving(srvr::Served::parse(&answer).unwrap())
+    }
+
+    #[test]
+    fn the_summary_says_how_many_are_needed() {
+        let says = |found: &[Found]| ensemble(found).summary();
+        let (leader, follower) = (serving("leader"), serving("follower"));
+        let (refused, none) = (Found::Refused, Found::NotServing);
+        assert_eq!(says(&[follower.clone(), leader.clone()]), "2 of 2 servers serve; a:1 leads");
+        assert_eq!(says(&[serving("standalone")]), "1 of 1 server serve; a:0 leads");
+        let few = [none.clone(), refused.clone(), refused.clone()];
+        assert_eq!(says(&few), "1 of 3 servers reachable; 2 are needed");
+        let enough = [none.clone(), none.clone(), refused.clone()];
+        assert_eq!(says(&enough), "2 of 3 servers reachable, and none leads");
+        assert_eq!(says(&[none]), "the server has no leader");
+        assert_eq!(says(std::slice::from_ref(&refused)), "the server cannot be reached");
+        let alone = says(&[follower, refused]);
+        assert_eq!(alone, "1 of 2 servers serve; their leader was not asked");
+        let looking = [serving("looking"), serving("read-only"), Found::Silent];
+        assert_eq!(says(&looking), "2 of 3 servers reachable, and none leads");
+    }
+
+    #[test]
+    fn the_exit_code_is_zero_if_all_serve() {
+        let exit = |found: &[Found]| ensemble(found).exit();
+        assert_eq!(exit(&[serving("leader"), serving("observer")]), None);
+        assert_eq!(exit(&[serving("leader"), Found::Refused]), Some(Exit::Failed));
+        assert_eq!(exit(&[serving("leader"), serving("read-only")]), Some(Exit::Failed));
+        assert_eq!(exit(&[serving("follower"), Found::Refused]), Some(Exit::Connection));
+        assert_eq!(exit(&[Found::NotServing]), Some(Exit::Connection));
+    }
+
+    #[test]
+    fn a_server_that_listens_everywhere_is_reached_by_its_name() {
+        assert_eq!(reachable("a", "0.0.0.0:2181".into()), "a:2181");
+        assert_eq!(reachable("[::1]", "[::]:2181".into()), "[::1]:2181");
+        assert_eq!(reachable("a", "b:2181".into()), "b:2181");
+        assert_eq!(reachable("a", "10.0.0.1:2181".into()), "10.0.0.1:2181");
+    }
+}

@@ -1,0 +1,90 @@
+//! The servers as a table and as JSON.
+
+use serde_json::{Value, json};
+
+use super::Ensemble;
+use super::look::Look;
+use super::srvr::Served;
+
+/// The heads of the columns.
+const HEADS: [&str; 9] =
+    ["SERVER", "ROLE", "TERM", "ZXID", "BEHIND", "CONNECTIONS", "WAITING", "LATENCY", "VERSION"];
+
+/// Returns the table, and the summary behind it.
+pub(super) fn text(ensemble: &Ensemble) -> String {
+    let leader = leader(ensemble);
+    let mut rows = vec![HEADS.map(str::to_owned).to_vec()];
+    rows.extend(ensemble.looks.iter().map(|look| row(look, leader)));
+    // A row of two cells says what is wrong, over the whole width.
+    let width = |column: usize| {
+        let cells =
+            rows.iter().filter(|row| row.len() == HEADS.len()).filter_map(|row| row.get(column));
+        let addresses = rows.iter().filter_map(|row| row.first()).filter(|_| column == 0);
+        cells.chain(addresses).map(|cell| cell.chars().count()).max().unwrap_or_default()
+    };
+    let widths: Vec<_> = (0..HEADS.len()).map(width).collect();
+    let mut out = String::new();
+    for row in &rows {
+        let padded = row.iter().zip(&widths).map(|(cell, &width)| format!("{cell:width$}"));
+        out += padded.collect::<Vec<_>>().join("  ").trim_end();
+        out.push('\n');
+    }
+    out + "\n" + &ensemble.summary()
+}
+
+fn leader(ensemble: &Ensemble) -> Option<&Served> {
+    ensemble.leader()?.found.serving()
+}
+
+fn row(look: &Look, leader: Option<&Served>) -> Vec<String> {
+    let Some(served) = look.found.serving() else {
+        return vec![look.address.clone(), look.found.to_string()];
+    };
+    let behind = leader.and_then(|leader| served.behind(leader));
+    vec![
+        look.address.clone(),
+        served.mode.clone(),
+        served.term().to_string(),
+        zxid(served),
+        behind.map_or_else(|| "?".to_owned(), |behind| behind.to_string()),
+        served.connections.to_string(),
+        served.outstanding.to_string(),
+        format!("{:.1} ms", served.latency_ms),
+        served.version.clone(),
+    ]
+}
+
+fn zxid(served: &Served) -> String {
+    format!("{:#x}", served.zxid)
+}
+
+/// Returns the same for programs. Zxids are texts: they do not fit into the numbers of JSON.
+pub(super) fn json(ensemble: &Ensemble) -> Value {
+    let leader = leader(ensemble);
+    json!({
+        "servers": ensemble.looks.iter().map(|look| server(look, leader)).collect::<Vec<_>>(),
+        "leader": ensemble.leader().map(|look| &look.address),
+        "healthy": ensemble.exit().is_none(),
+        "summary": ensemble.summary(),
+    })
+}
+
+fn server(look: &Look, leader: Option<&Served>) -> Value {
+    let Some(served) = look.found.serving() else {
+        let problem = look.found.to_string();
+        return json!({ "address": look.address, "serving": false, "problem": problem });
+    };
+    json!({
+        "address": look.address,
+        "serving": true,
+        "role": served.mode,
+        "term": served.term(),
+        "zxid": zxid(served),
+        "behind": leader.and_then(|leader| served.behind(leader)),
+        "connections": served.connections,
+        "waiting": served.outstanding,
+        "latencyMs": served.latency_ms,
+        "znodes": served.znodes,
+        "version": served.version,
+    })
+}
