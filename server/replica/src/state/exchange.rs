@@ -12,7 +12,6 @@ use zoolet_jute::{Acl, SessionId, Zxid};
 use super::State;
 use super::access::{self, AclId};
 use super::names::Names;
-use super::path;
 use super::sequence::ReplayFilter;
 use super::session::{Owner, Session, Sessions};
 use super::tree::Tree;
@@ -218,11 +217,6 @@ fn with_numbers(mut node: Znode, numbers: &ZnodeNumbers) -> Znode {
 }
 
 impl State {
-    /// Checks a path by the rules for what may be created (protocol §6.1).
-    pub fn is_valid_path(path: &str) -> bool {
-        path::validate(path).is_ok()
-    }
-
     /// All znodes, each parent before its children.
     pub fn znodes(&self) -> impl Iterator<Item = ZnodeRecord> {
         let mut waiting = vec![ZnodeId::ROOT];
