@@ -1,6 +1,6 @@
 //! The ACLs of a tree, each kept once.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use zoolet_jute::Acl;
@@ -12,7 +12,7 @@ pub(crate) struct AclPlace(usize);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Acls {
     list: Vec<Arc<[Acl]>>,
-    places: HashMap<Arc<[Acl]>, AclPlace>,
+    places: BTreeMap<Arc<[Acl]>, AclPlace>,
 }
 
 impl Acls {

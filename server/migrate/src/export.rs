@@ -1,7 +1,7 @@
 //! Writing a state as a data directory that Apache `ZooKeeper` starts from: one snapshot, with the
 //! digest of its tree.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -127,12 +127,12 @@ fn stat_of(numbers: &ZnodeNumbers) -> StoredStat {
 fn write_acls<W: Write>(
     state: &State,
     out: &mut Sealed<W>,
-) -> io::Result<HashMap<Arc<[Acl]>, i64>> {
-    let (mut numbers, mut list) = (HashMap::new(), Vec::new());
+) -> io::Result<BTreeMap<Arc<[Acl]>, i64>> {
+    let (mut numbers, mut list) = (BTreeMap::new(), Vec::new());
     for record in state.znodes() {
         numbers.entry(record.acl).or_insert_with_key(|acl| {
             list.push(Arc::clone(acl));
-            list.len() as i64
+            i64::try_from(list.len()).unwrap_or(i64::MAX)
         });
     }
     out.length(list.len())?;

@@ -102,8 +102,7 @@ pub fn import(
     replay.digests = options.digests;
     replay.compare_snapshot(&file.path)?;
     replay.run(&logs, &mut notes, progress)?;
-    let impossible =
-        |what: String| MigrateError::Impossible { path: options.data.clone(), what };
+    let impossible = |what: String| MigrateError::Impossible { path: options.data.clone(), what };
     if replay.last < reached {
         let (last, reached) = (replay.last.0, reached.0);
         return Err(impossible(format!(

@@ -82,11 +82,10 @@ impl<R: Read> LogReader<R> {
 
 /// A transaction whose checksum is right, and which ends before its last field.
 fn inside<R: Read>(error: MigrateError, source: &Source<R>, offset: u64) -> MigrateError {
-    match error {
-        MigrateError::CutOff { field, .. } => {
-            source.damaged(offset, format!("the transaction ends inside {field}"))
-        }
-        error => error,
+    if let MigrateError::CutOff { field, .. } = error {
+        source.damaged(offset, format!("the transaction ends inside {field}"))
+    } else {
+        error
     }
 }
 

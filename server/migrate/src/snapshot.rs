@@ -11,11 +11,12 @@
 //! zxid     i64 · Adler-32 i64 · "/"                                    (since 3.9)
 //! ```
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::io::Read;
 
 use zoolet_jute::{Acl, Zxid};
 
+use crate::MigrateError;
 use crate::acls::AclPlace;
 use crate::compression;
 use crate::digest::{DIGEST_VERSION, StoredStat};
@@ -23,7 +24,6 @@ use crate::files::SnapshotFile;
 use crate::import::{Progress, ProgressHook};
 use crate::source::Source;
 use crate::tree::{ApacheTree, Node, parent_of};
-use crate::MigrateError;
 
 pub(crate) const MAGIC: [u8; 4] = *b"ZKSN";
 pub(crate) const VERSION: i32 = 2;
@@ -79,7 +79,8 @@ pub(crate) fn read_from<R: Read>(
             break;
         }
         let node = read_node(source, &acls)?;
-        let is_known = parent_of(&path).map_or(path.is_empty(), |parent| tree.get(parent).is_some());
+        let is_known =
+            parent_of(&path).map_or(path.is_empty(), |parent| tree.get(parent).is_some());
         if !is_known || path.ends_with('/') {
             return Err(source.damaged(offset, format!("znode `{path}` has no parent")));
         }
@@ -117,7 +118,7 @@ pub(crate) fn read_head<R: Read>(
     Ok(())
 }
 
-type AclNumbers = HashMap<i64, AclPlace>;
+type AclNumbers = BTreeMap<i64, AclPlace>;
 
 fn read_acls<R: Read>(
     source: &mut Source<R>,
@@ -144,8 +145,7 @@ fn read_node<R: Read>(source: &mut Source<R>, acls: &AclNumbers) -> Result<Node,
     let aversion = source.i32("a znode's ACL version")?;
     let owner = source.i64("a znode's owner")?;
     let pzxid = source.i64("a znode's pzxid")?;
-    let stat =
-        StoredStat { czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner };
+    let stat = StoredStat { czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner };
     Ok(Node { data, acl, stat })
 }
 

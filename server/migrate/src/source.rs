@@ -78,13 +78,17 @@ impl<R: Read> Source<R> {
     }
 
     fn failed(&self, done: usize, field: &'static str, error: io::Error) -> MigrateError {
-        match error.kind() {
-            io::ErrorKind::UnexpectedEof => self.cut_off(done, field),
-            // What a decompressor says about its input.
-            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::Other => {
-                self.damaged(self.offset + done as u64, error.to_string())
-            }
-            _ => MigrateError::io("read", &self.path)(error),
+        // What a decompressor says about its input.
+        let is_content = matches!(
+            error.kind(),
+            io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput | io::ErrorKind::Other
+        );
+        if error.kind() == io::ErrorKind::UnexpectedEof {
+            self.cut_off(done, field)
+        } else if is_content {
+            self.damaged(self.offset + done as u64, error.to_string())
+        } else {
+            MigrateError::io("read", &self.path)(error)
         }
     }
 

@@ -91,9 +91,7 @@ fn numbers_of(path: &str, stat: &StoredStat, last: Zxid) -> Result<ZnodeNumbers,
 /// Counts the usage of each quota anew, as Apache's servers do at each start: transactions do not
 /// have it.
 fn count_quotas(tree: &mut ApacheTree) {
-    let subject = |path: &String| {
-        path.strip_prefix(QUOTA)?.strip_suffix(LIMITS).map(str::to_owned)
-    };
+    let subject = |path: &String| path.strip_prefix(QUOTA)?.strip_suffix(LIMITS).map(str::to_owned);
     let subjects: BTreeSet<String> = tree.paths().filter_map(subject).collect();
     for subject in subjects {
         let stats = format!("{QUOTA}{subject}{STATS}");

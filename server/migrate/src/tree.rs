@@ -4,7 +4,7 @@
 //! the log. They are applied again, as Apache's servers do: what is there already stays, what is
 //! gone stays gone, and counters only rise.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use zoolet_jute::Zxid;
@@ -28,11 +28,11 @@ pub(crate) struct Node {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ApacheTree {
     /// By their paths; the root's is empty.
-    nodes: HashMap<String, Node>,
+    nodes: BTreeMap<String, Node>,
     pub(crate) acls: Acls,
     /// The timeouts of all sessions, in milliseconds.
     pub(crate) sessions: BTreeMap<i64, i32>,
-    ephemerals: HashMap<i64, BTreeSet<String>>,
+    ephemerals: BTreeMap<i64, BTreeSet<String>>,
     /// The sum of the digests of all znodes.
     digest: u64,
 }
@@ -65,7 +65,7 @@ impl ApacheTree {
     }
 
     /// Ends the tree: its znodes one by one, in no order.
-    pub(crate) fn into_nodes(self) -> (HashMap<String, Node>, Acls, BTreeMap<i64, i32>) {
+    pub(crate) fn into_nodes(self) -> (BTreeMap<String, Node>, Acls, BTreeMap<i64, i32>) {
         (self.nodes, self.acls, self.sessions)
     }
 

@@ -145,11 +145,7 @@ fn path(source: &mut Source<&[u8]>) -> Result<String, MigrateError> {
     }
 }
 
-fn create(
-    source: &mut Source<&[u8]>,
-    kind: i32,
-    session: i64,
-) -> Result<Create, MigrateError> {
+fn create(source: &mut Source<&[u8]>, kind: i32, session: i64) -> Result<Create, MigrateError> {
     let offset = source.offset();
     let path = path(source)?;
     if path.ends_with('/') || path.contains("//") {
