@@ -28,9 +28,7 @@ mod znode;
 pub(crate) use change::Step;
 pub use change::{Applied, Change};
 pub use digest::DIGEST_VERSION;
-pub use exchange::{
-    AclNumber, BuildError, StateBuilder, ZnodeNumber, ZnodeNumbers, ZnodeRecord,
-};
+pub use exchange::{AclNumber, BuildError, StateBuilder, ZnodeNumber, ZnodeNumbers, ZnodeRecord};
 pub use long::LongReply;
 pub use names::PathList;
 pub use quota::QuotaExceeded;

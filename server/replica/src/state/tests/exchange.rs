@@ -3,9 +3,7 @@
 use bytes::Bytes;
 use zoolet_jute::{Acl, SessionId, Zxid};
 
-use crate::state::{
-    BuildError, Kind, State, StateBuilder, ZnodeNumber, ZnodeNumbers, ZnodeRecord,
-};
+use crate::state::{BuildError, Kind, State, StateBuilder, ZnodeNumber, ZnodeNumbers, ZnodeRecord};
 
 const SESSION: SessionId = SessionId(0x0100_0000_0000_0007);
 
