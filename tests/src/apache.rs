@@ -31,16 +31,28 @@ pub fn java(classpath: &OsStr) -> Command {
 
 /// The jars of Apache ZooKeeper and of its command line, resolved on the first call.
 pub fn classpath() -> Result<OsString, ToolError> {
+    resolved("apache", "apache", &[])
+}
+
+/// The jars of a server of another version, resolved on the first call.
+pub fn classpath_of(version: &str) -> Result<OsString, ToolError> {
+    let option = format!("-Dzookeeper.version={version}");
+    resolved(&format!("apache-{version}"), "apache-versions", &[option])
+}
+
+/// The jars that a pom names, kept under `name`.
+fn resolved(name: &str, pom: &str, options: &[String]) -> Result<OsString, ToolError> {
     for program in ["java", "mvn"] {
         if tools::find_program(program).is_none() {
             return Err(ToolError::Missing { what: program.to_owned() });
         }
     }
-    let pom = tools::interop_dir("apache").join("pom.xml");
-    let directory = tools::prepare_once("apache", &[pom], |directory| {
+    let pom = tools::interop_dir(pom).join("pom.xml");
+    let directory = tools::prepare_once(name, &[pom], |directory| {
         tools::run(
             Command::new("mvn")
                 .args(["-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=jars"])
+                .args(options)
                 .current_dir(directory),
         )
     })?;

@@ -24,6 +24,46 @@ pub(crate) enum Command {
     Up(UpArgs),
     /// Run one server from a cluster.toml or from ZooKeeper's zoo.cfg.
     Serve(ServeArgs),
+    /// Read the data directory of an Apache ZooKeeper server (3.4 to 3.9) into the empty directory of
+    /// a configured server. Neither may run. Start that server, and the others empty: it takes them
+    /// in. See docs/migration.md.
+    Import(ImportArgs),
+    /// Write the data of a configured server, which must not run, as a data directory that Apache
+    /// ZooKeeper starts from.
+    Export(ExportArgs),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ImportArgs {
+    /// Apache ZooKeeper's dataDir, or a copy of it.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) from: PathBuf,
+    /// Its dataLogDir, if that is another directory.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) log_from: Option<PathBuf>,
+    /// The cluster.toml or zoo.cfg of the new server. Its data directory must be empty or missing.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    /// Which of the configured servers gets the data; takes the place of the myid file.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8))]
+    pub(crate) id: Option<u8>,
+    /// Do not compare the digests that ZooKeeper 3.6 and later write with the tree that was read:
+    /// for data whose digests ZooKeeper itself reports as mismatches.
+    #[arg(long)]
+    pub(crate) ignore_digests: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ExportArgs {
+    /// The cluster.toml or zoo.cfg of the server.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    /// Which of the configured servers it is; take the one with the longest log.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8))]
+    pub(crate) id: Option<u8>,
+    /// The dataDir to write, without data so far.
+    #[arg(long, value_name = "DIR")]
+    pub(crate) to: PathBuf,
 }
 
 #[derive(Clone, Debug, Args)]

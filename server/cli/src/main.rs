@@ -1,7 +1,9 @@
-//! The `zoolet` program: an ensemble on this machine, or one server of an ensemble.
+//! The `zoolet` program: an ensemble on this machine, or one server of an ensemble; and moving data
+//! in and out.
 
 mod cli;
 mod logging;
+mod migrate;
 mod serve;
 mod up;
 
@@ -43,6 +45,8 @@ fn execute(cli: Cli) -> Result<(), String> {
         Command::Serve(args) => {
             runtime.block_on(serve::serve(args)).map_err(|error| error.to_string())
         }
+        Command::Import(args) => migrate::import(&args).map_err(|error| error.to_string()),
+        Command::Export(args) => migrate::export(&args).map_err(|error| error.to_string()),
     };
     // What still blocks is a read of standard input, or a start that no caller waits for any more.
     runtime.shutdown_background();

@@ -63,7 +63,7 @@ pub(crate) async fn serve(args: ServeArgs) -> Result<(), ServeError> {
 }
 
 /// Reads the configuration, and logs what of it is not applicable.
-fn load(path: &Path, id: Option<u8>) -> Result<ServerConfig, ConfigError> {
+pub(crate) fn load(path: &Path, id: Option<u8>) -> Result<ServerConfig, ConfigError> {
     let (config, warnings) = config::load(path, id)?;
     for warning in warnings {
         warn!("{warning}");

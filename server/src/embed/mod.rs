@@ -23,11 +23,13 @@
 //! ```
 
 pub mod config;
+mod data;
 mod ensemble;
 mod error;
 mod server;
 mod thread;
 
+pub use data::{DataError, found_with, state_of};
 pub use ensemble::{Ensemble, EnsembleBuilder};
 pub use error::{EmbedError, StartError};
 pub use server::Server;

@@ -1,6 +1,7 @@
 //! One server: the only place where the layers meet.
 
 mod client_address;
+mod offline;
 mod settings;
 mod start_error_kind;
 
@@ -22,6 +23,8 @@ use zoolet_replica::{Boot, Input, Levels, ProposalNumber, Replica, Role, Term};
 use zoolet_storage::{Disk, RealDisk, StorageError};
 
 use self::client_address::Configured;
+pub use self::offline::OfflineError;
+pub(crate) use self::offline::{found, state_of};
 pub use self::start_error_kind::StartErrorKind;
 use crate::clock::{Clock, RealClock};
 use crate::config::{ConfigError, ServerConfig};

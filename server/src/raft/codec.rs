@@ -16,7 +16,7 @@ use zoolet_storage::{LogPosition, SnapshotReader};
 
 use super::types::{
     Body, LogEntry, LogId, RaftMembership, SnapshotMeta, StoredMembership, TypeConfig, Vote,
-    log_id, position_of, raft_membership, term_of,
+    log_id, log_id_of, position_of, raft_membership, term_of,
 };
 use crate::consensus::{LeaderVote, MemberNode, Membership};
 use crate::node_id::NodeId;
@@ -319,4 +319,31 @@ pub(crate) fn with_founding(founding: u64, meta: &Bytes) -> io::Result<Bytes> {
 pub(crate) fn membership_entry(membership: Membership) -> io::Result<(u8, Bytes)> {
     let Membership { configs, nodes, .. } = membership;
     Ok(encode_payload(&EntryPayload::Membership(raft_membership(configs, nodes)?)))
+}
+
+/// Returns the head of a snapshot up to `last`, with the membership that counts there.
+pub(crate) fn snapshot_meta(
+    founding: u64,
+    last: LogPosition,
+    membership: Membership,
+) -> io::Result<Bytes> {
+    let Membership { position, configs, nodes } = membership;
+    let membership = raft_membership(configs, nodes)?;
+    let last_membership = StoredMembership::new(position.map(log_id_of), membership);
+    let meta = SnapshotMeta { last_log_id: Some(log_id_of(last)), last_membership };
+    Ok(encode_snapshot_meta(founding, &meta))
+}
+
+/// Returns a vote, as the log keeps it.
+pub(crate) fn vote_bytes(vote: LeaderVote) -> Bytes {
+    encode_vote(&vote_of(vote))
+}
+
+/// Returns the batch in a log entry; `None` if the entry has another purpose.
+pub(crate) fn batch_of(kind: u8, body: Bytes) -> io::Result<Option<Bytes>> {
+    match kind {
+        kind::BATCH => Ok(Some(body)),
+        kind::BLANK | kind::MEMBERSHIP => Ok(None),
+        _ => Err(malformed("an entry of an unknown kind")),
+    }
 }

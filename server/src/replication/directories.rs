@@ -7,7 +7,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use zoolet_storage::{DataDir, Identity, StorageError};
+use zoolet_storage::{DataDir, Disk, Identity, StorageError};
 
 use super::founding::AcceptorFile;
 use super::join_error::JoinError;
@@ -26,10 +26,14 @@ pub(super) struct Directories {
 
 impl Directories {
     pub(super) fn open(options: &ReplicationOptions) -> Result<Self, JoinError> {
-        let data = DataDir::open(Arc::clone(&options.disk), &options.directory)?;
-        let log = (options.log_directory != options.directory)
-            .then(|| DataDir::open(Arc::clone(&options.disk), &options.log_directory));
-        Ok(Self { data, log: log.transpose()? })
+        Ok(Self::at(&options.disk, &options.directory, &options.log_directory)?)
+    }
+
+    /// Locks the directories, which are created if need be. Both may be the same.
+    pub(super) fn at(disk: &Arc<dyn Disk>, data: &Path, log: &Path) -> Result<Self, StorageError> {
+        let open = |path: &Path| DataDir::open(Arc::clone(disk), path);
+        let log = (log != data).then_some(log);
+        Ok(Self { data: open(data)?, log: log.map(open).transpose()? })
     }
 
     /// Where the log is.
@@ -121,7 +125,7 @@ impl Directories {
 
 #[cfg(test)]
 mod tests {
-    use zoolet_storage::{Disk, MemoryDisk};
+    use zoolet_storage::MemoryDisk;
 
     use super::*;
 

@@ -32,8 +32,8 @@ pub enum JoinError {
     SnapshotMissing { log: PathBuf, purged: LogIndex },
     /// The directory is that of an Apache `ZooKeeper`, whose data is not read.
     #[error(
-        "{} holds data of Apache ZooKeeper, which is not read: move it away to start with an empty \
-         tree", .0.display()
+        "{} holds data of Apache ZooKeeper, which a start does not read: bring it in with `zoolet \
+         import` into another directory, or move it away to start with an empty tree", .0.display()
     )]
     ApacheData(PathBuf),
     /// The configuration does not name this server.

@@ -24,6 +24,7 @@ mod levels;
 mod machine;
 mod members;
 mod moved_port;
+mod offline;
 mod open;
 mod options;
 mod proposal_driver;
@@ -75,6 +76,8 @@ const HANG_UPS_MAX: usize = 64;
 
 pub(crate) use self::join_error::JoinError;
 pub(crate) use self::machine::Machine;
+pub use self::offline::OfflineError;
+pub(crate) use self::offline::{OfflineOptions, found, state_of};
 pub(crate) use self::open::open;
 pub(crate) use self::options::{BatchLimits, ConfiguredMember, ReplicationOptions, Timing};
 pub(crate) use self::proposer::Proposer;

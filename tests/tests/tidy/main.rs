@@ -16,10 +16,11 @@ use zoolet_jute::{ErrorCode, OpCode};
 const LINES_MAX: usize = 500;
 
 /// The sources of the packages that make up the product, and of the harness.
-const SOURCES: [&str; 9] = [
+const SOURCES: [&str; 10] = [
     "jute/src",
     "server/src",
     "server/cli/src",
+    "server/migrate/src",
     "server/replica/src",
     "server/storage/src",
     "client/src",

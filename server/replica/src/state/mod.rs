@@ -11,6 +11,7 @@ mod change;
 mod check;
 mod chunk;
 mod digest;
+mod exchange;
 mod long;
 mod names;
 mod path;
@@ -27,12 +28,14 @@ mod znode;
 pub(crate) use change::Step;
 pub use change::{Applied, Change};
 pub use digest::DIGEST_VERSION;
+pub use exchange::{AclNumber, BuildError, StateBuilder, ZnodeNumber, ZnodeNumbers, ZnodeRecord};
 pub use long::LongReply;
 pub use names::PathList;
 pub use quota::QuotaExceeded;
 pub use sequence::Admitted;
 pub use session::{Owner, Session};
 pub use snapshot::{RestoreError, SnapshotView};
+pub use znode::Kind;
 
 use std::sync::Arc;
 
@@ -45,7 +48,6 @@ use self::read::StateReader;
 use self::sequence::ReplayFilter;
 use self::session::Sessions;
 use self::tree::Tree;
-use self::znode::Kind;
 use super::{Command, FeatureLevel, Op, Origin, ProposalNumber, ServerId, Stamp};
 
 /// The state of the service at one position of the log.

@@ -18,7 +18,7 @@ impl ZnodeId {
 
 /// What ends a znode's life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Kind {
+pub enum Kind {
     /// A delete only.
     #[default]
     Persistent,

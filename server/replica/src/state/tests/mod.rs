@@ -4,6 +4,7 @@
 
 mod access;
 mod config;
+mod exchange;
 mod ops;
 mod quota;
 mod random;

@@ -1,8 +1,9 @@
 //! How a tree is put together from the znodes of a snapshot.
 
 use bytes::Bytes;
+use zoolet_jute::Acl;
 
-use super::{Kind, Names, Tree, Znode, ZnodeId, hash_data, hash_path};
+use super::{AclId, Kind, Names, Tree, Znode, ZnodeId, hash_data, hash_path};
 use crate::state::path;
 
 /// A tree to which znodes are added in any order, the root first.
@@ -20,9 +21,14 @@ pub(in crate::state) struct TreeBuilder {
 }
 
 impl TreeBuilder {
-    /// Begins with a tree that has ACLs, and no znode.
+    /// Begins with a tree that has no znode.
     pub(in crate::state) fn new(tree: Tree) -> Self {
         Self { tree, is_connected: Vec::new(), connected: Vec::new(), early: Vec::new() }
+    }
+
+    /// Adds an ACL, or counts one more user of an equal one.
+    pub(in crate::state) fn hold_acl(&mut self, acl: &[Acl]) -> AclId {
+        self.tree.hold_acl(acl)
     }
 
     /// Adds a znode. Returns false if a sibling has its name.

@@ -1,0 +1,27 @@
+//! The data directory of a server that does not run: what moving in and out of an ensemble needs.
+
+use thiserror::Error;
+use zoolet_replica::state::State;
+
+use crate::config::ServerConfig;
+use crate::node::{self, OfflineError};
+
+/// Why a data directory cannot be founded or read. Its message is one line for an operator, with the
+/// file.
+#[derive(Debug, Error)]
+#[error(transparent)]
+pub struct DataError(#[from] OfflineError);
+
+/// Makes the empty directory of a configured server that of an ensemble of this server alone, with
+/// `state`. When the server is started, it takes the other configured servers in, which must be
+/// empty. A directory with files is refused. Returns the random id of the founding. Blocks.
+pub fn found_with(config: &ServerConfig, state: &State) -> Result<u64, DataError> {
+    Ok(node::found(config, state)?)
+}
+
+/// Returns the state of a configured server behind the last entry of its log. The server must not
+/// run. Entries that no majority has acknowledged count as well, so the server with the longest log
+/// has everything that was acknowledged. Blocks.
+pub fn state_of(config: &ServerConfig) -> Result<State, DataError> {
+    Ok(node::state_of(config)?)
+}

@@ -1,0 +1,43 @@
+//! The directory of a configured server that does not run.
+
+use std::sync::Arc;
+
+use zoolet_replica::state::State;
+use zoolet_storage::{RealDisk, WalOptions};
+
+use crate::config::ServerConfig;
+use crate::entropy::{Entropy, RealEntropy};
+use crate::replication::{self, OfflineOptions};
+
+pub use crate::replication::OfflineError;
+
+/// Makes the empty directory of a configured server that of an ensemble of its own, with this
+/// state. Returns the founding's id. Blocks.
+pub(crate) fn found(config: &ServerConfig, state: &State) -> Result<u64, OfflineError> {
+    replication::found(&options(config)?, state)
+}
+
+/// Returns the state of a configured server that does not run. Blocks.
+pub(crate) fn state_of(config: &ServerConfig) -> Result<State, OfflineError> {
+    replication::state_of(&options(config)?)
+}
+
+fn options(config: &ServerConfig) -> Result<OfflineOptions, OfflineError> {
+    let own = config.members.get(&config.server_id);
+    let own = own.ok_or(replication::JoinError::NotAMember(config.server_id))?;
+    let entropy: Arc<dyn Entropy> = Arc::new(RealEntropy);
+    Ok(OfflineOptions {
+        disk: Arc::new(RealDisk),
+        directory: config.data_dir.clone(),
+        log_directory: config.data_log_dir.clone(),
+        server: config.server_id,
+        address: own.peer.to_string(),
+        cluster_id: config.cluster_id(),
+        wal: WalOptions {
+            segment_bytes: config.log.segment_bytes,
+            salt: entropy.number(),
+            ..WalOptions::default()
+        },
+        entropy,
+    })
+}

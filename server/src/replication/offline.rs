@@ -1,0 +1,310 @@
+//! The directory of a server that does not run: founded with a state that comes from elsewhere, or
+//! read to give its state away.
+//!
+//! A founded directory is what is left of an ensemble of one server: a snapshot, and a log that is
+//! empty behind it. The other servers are taken in by its leader, as after `--force-new-ensemble`.
+//! See decision 0018.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, mpsc};
+
+use thiserror::Error;
+use zoolet_replica::state::{RestoreError, State};
+use zoolet_replica::{Batch, ServerId, Stamp, Term};
+use zoolet_storage::{
+    Disk, Identity, LogIndex, LogPosition, OnDurable, SnapshotName, SnapshotStore, StorageError,
+    Wal, WalOptions,
+};
+
+use super::directories::Directories;
+use super::join_error::JoinError;
+use crate::consensus::{LeaderVote, MemberNode, Membership};
+use crate::entropy::Entropy;
+use crate::node_id::{NodeId, new_directory, new_founding};
+use crate::raft;
+
+/// The place of the founding snapshot in the log. The entries up to it do not exist, so a server
+/// that is taken in gets the snapshot.
+const FOUNDED_AT: LogIndex = LogIndex(1);
+
+/// How much of the log is read at once, in bytes.
+const READ_BYTES: usize = 4 << 20;
+
+/// What may be in a directory that is founded: the file with a server's number belongs to its
+/// configuration.
+const NOT_DATA: [&str; 2] = ["lock", "myid"];
+
+/// The terms that fit into the upper half of a zxid; one has to be left for the first leader.
+const TERM_MAX: u64 = i32::MAX as u64 - 1;
+
+/// A server's directory, and whose it is to be.
+#[derive(Clone, Debug)]
+pub(crate) struct OfflineOptions {
+    pub disk: Arc<dyn Disk>,
+    pub directory: PathBuf,
+    /// Where the log is, if not in `directory`; the same otherwise.
+    pub log_directory: PathBuf,
+    pub server: ServerId,
+    /// The `host:port` of its peer port.
+    pub address: String,
+    pub cluster_id: u64,
+    pub wal: WalOptions,
+    pub entropy: Arc<dyn Entropy>,
+}
+
+/// Why a directory cannot be founded or read.
+#[derive(Debug, Error)]
+pub enum OfflineError {
+    /// The directory cannot be used.
+    #[error(transparent)]
+    Join(#[from] JoinError),
+    /// It has files.
+    #[error("{} holds files already ({found}): an import needs an empty directory", path.display())]
+    NotEmpty { path: PathBuf, found: String },
+    /// No server has written there.
+    #[error("{} is not the data directory of a server of zoolet", .0.display())]
+    NoData(PathBuf),
+    /// A part of its content is not understood.
+    #[error("{} cannot be read: {what}", path.display())]
+    Unreadable { path: PathBuf, what: String },
+    /// No epoch is left for the ensemble.
+    #[error("the epoch of the last transaction, {0}, is the largest: none can follow it")]
+    LastEpoch(u64),
+}
+
+impl From<StorageError> for OfflineError {
+    fn from(error: StorageError) -> Self {
+        Self::Join(error.into())
+    }
+}
+
+/// Makes an empty directory that of a server that is an ensemble of its own, with this state. The
+/// identity is written last: a directory without it is not a server's. Blocks.
+pub(crate) fn found(options: &OfflineOptions, state: &State) -> Result<u64, OfflineError> {
+    refuse_files(options)?;
+    // The first leader has a later term, so its zxids are larger than those of the state.
+    let term = u64::from(state.last_zxid().epoch()).max(1);
+    if term > TERM_MAX {
+        return Err(OfflineError::LastEpoch(term));
+    }
+    let founding = new_founding(options.entropy.number());
+    let identity = Identity {
+        cluster_id: options.cluster_id,
+        server_id: u64::from(options.server.0),
+        directory_id: new_directory(options.entropy.number()),
+        founding,
+    };
+    let directories = Directories::at(&options.disk, &options.directory, &options.log_directory)?;
+    let node = NodeId::new(identity.server_id, identity.directory_id);
+    let position = LogPosition { term, node: 0, index: FOUNDED_AT };
+    write_snapshot(&directories, founding, position, (node, &options.address), state)?;
+    write_log(&directories, options, position, node)?;
+    directories.write(identity)?;
+    Ok(founding)
+}
+
+fn refuse_files(options: &OfflineOptions) -> Result<(), OfflineError> {
+    for path in [&options.directory, &options.log_directory] {
+        if !options.disk.exists(path).map_err(StorageError::io("look for", path))? {
+            continue;
+        }
+        let files = options.disk.list(path).map_err(StorageError::io("list", path))?;
+        let mut names = files.into_iter().map(|file| file.name);
+        if let Some(found) = names.find(|name| !NOT_DATA.contains(&name.as_str())) {
+            return Err(OfflineError::NotEmpty { path: path.clone(), found });
+        }
+        // `list` gives files only.
+        for inside in ["wal", "snapshots", "version-2"] {
+            let below = path.join(inside);
+            if options.disk.exists(&below).map_err(StorageError::io("look for", &below))? {
+                let (path, found) = (path.clone(), inside.to_owned());
+                return Err(OfflineError::NotEmpty { path, found });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn write_snapshot(
+    directories: &Directories,
+    founding: u64,
+    position: LogPosition,
+    (node, address): (NodeId, &str),
+    state: &State,
+) -> Result<(), OfflineError> {
+    let path = directories.data.snapshot_path();
+    let member = MemberNode { address: address.to_owned(), line: String::new() };
+    let membership = Membership {
+        position: Some(position),
+        configs: vec![BTreeSet::from([node])],
+        nodes: BTreeMap::from([(node, member)]),
+    };
+    let meta = raft::snapshot_meta(founding, position, membership).map_err(unreadable(&path))?;
+    let store = SnapshotStore::open(directories.data.disk(), &path)?;
+    let zxid = state.last_zxid().0.cast_unsigned();
+    let name = SnapshotName { term: position.term, index: position.index, zxid };
+    let mut writer = store.create(name, &meta)?;
+    for piece in state.snapshot() {
+        writer.write(&piece)?;
+    }
+    writer.finish(state.digest())?;
+    Ok(())
+}
+
+fn write_log(
+    directories: &Directories,
+    options: &OfflineOptions,
+    position: LogPosition,
+    node: NodeId,
+) -> Result<(), OfflineError> {
+    let (wal, _) = Wal::open(Arc::clone(&options.disk), &directories.wal_path(), options.wal)?;
+    let vote = LeaderVote { term: Term(position.term), leader: node, is_committed: false };
+    durably(|done| wal.save_vote(raft::vote_bytes(vote), done))?;
+    durably(|done| wal.purge_to(position, done))?;
+    wal.save_committed(Some(position))?;
+    Ok(durably(|done| wal.flush(done))?)
+}
+
+/// Waits until what `write` hands in is durable.
+fn durably(write: impl FnOnce(OnDurable) -> Result<(), StorageError>) -> Result<(), StorageError> {
+    let (done, durable) = mpsc::channel();
+    // The receiver waits below.
+    write(Box::new(move |result| drop(done.send(result))))?;
+    durable.recv().unwrap_or(Err(StorageError::Closed))
+}
+
+fn unreadable<E: std::fmt::Display>(path: &Path) -> impl Fn(E) -> OfflineError {
+    let path = path.to_owned();
+    move |error| OfflineError::Unreadable { path: path.clone(), what: error.to_string() }
+}
+
+/// Returns the state of a server's directory behind the last entry of its log, whether all of them
+/// were committed or not. Blocks.
+pub(crate) fn state_of(options: &OfflineOptions) -> Result<State, OfflineError> {
+    if Identity::peek(&*options.disk, &options.directory)?.is_none() {
+        return Err(OfflineError::NoData(options.directory.clone()));
+    }
+    let directories = Directories::at(&options.disk, &options.directory, &options.log_directory)?;
+    if let Some(identity) = directories.identity()? {
+        let server_id = u64::from(options.server.0);
+        directories.claim(Identity { server_id, ..identity })?;
+    }
+    let store = SnapshotStore::open(Arc::clone(&options.disk), &directories.data.snapshot_path())?;
+    let (newest, damaged) = store.newest()?;
+    let mut next = LogIndex::default();
+    let mut state = State::new();
+    if let Some(newest) = newest {
+        let path = store.path(newest.name());
+        next = newest.name().index.next().unwrap_or(newest.name().index);
+        state = State::restore(newest).map_err(|error: RestoreError| unreadable(&path)(error))?;
+    }
+    let (wal, _) = Wal::open(Arc::clone(&options.disk), &directories.wal_path(), options.wal)?;
+    if let Some(purged) = wal.state().purged
+        && purged.index >= next
+    {
+        let log = directories.wal_path();
+        let missing = || JoinError::SnapshotMissing { log, purged: purged.index };
+        return Err(damaged.into_iter().next().map_or_else(missing, JoinError::from).into());
+    }
+    apply_log(&wal, &directories.wal_path(), next, &mut state)?;
+    Ok(state)
+}
+
+fn apply_log(
+    wal: &Wal,
+    path: &Path,
+    mut next: LogIndex,
+    state: &mut State,
+) -> Result<(), OfflineError> {
+    let there = wal.state().entries;
+    next = next.max(there.start);
+    while next < there.end {
+        let entries = wal.entries(next..there.end, READ_BYTES)?;
+        let Some(last) = entries.last().map(|entry| entry.position.index) else { return Ok(()) };
+        for entry in entries {
+            let term = Term(entry.position.term);
+            let batch = raft::batch_of(entry.kind, entry.body).map_err(unreadable(path))?;
+            let Some(batch) = batch else { continue };
+            let first = Batch::head(&batch).map(|head| head.first);
+            let batch = Batch::decode(batch).map_err(unreadable(path))?;
+            let (origin, now_ms, count) = (batch.origin, batch.now_ms, batch.commands.len() as u64);
+            if first.is_some_and(|first| state.admit(origin, first, count)) {
+                for command in batch.commands {
+                    state.apply(Stamp { term, now_ms }, origin, command);
+                }
+            }
+        }
+        next = last.next().unwrap_or(there.end);
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use zoolet_jute::{SessionId, Zxid};
+    use zoolet_replica::state::StateBuilder;
+    use zoolet_storage::MemoryDisk;
+
+    use super::*;
+    use crate::entropy::RealEntropy;
+
+    fn options(disk: &MemoryDisk) -> OfflineOptions {
+        OfflineOptions {
+            disk: Arc::new(disk.clone()),
+            directory: PathBuf::from("data"),
+            log_directory: PathBuf::from("log"),
+            server: ServerId(1),
+            address: "host:2888".to_owned(),
+            cluster_id: 7,
+            wal: WalOptions::default(),
+            entropy: Arc::new(RealEntropy),
+        }
+    }
+
+    fn state() -> State {
+        let mut builder = StateBuilder::default();
+        builder.session(SessionId(0x77), 4000).unwrap();
+        builder.finish(Zxid::new(5, 9)).unwrap()
+    }
+
+    #[test]
+    fn a_founded_directory_has_the_state() {
+        let disk = MemoryDisk::new();
+        let founding = found(&options(&disk), &state()).unwrap();
+        assert_ne!(founding, 0);
+        let read = state_of(&options(&disk)).unwrap();
+        assert_eq!(read.digest(), state().digest());
+        assert_eq!(read.last_zxid(), Zxid::new(5, 9));
+        for directory in ["data", "log"] {
+            let identity = Identity::peek(&disk, Path::new(directory)).unwrap().unwrap();
+            assert_eq!((identity.founding, identity.cluster_id), (founding, 7));
+        }
+    }
+
+    #[test]
+    fn a_directory_with_data_is_not_founded_and_one_without_is_not_read() {
+        let disk = MemoryDisk::new();
+        let error = state_of(&options(&disk)).unwrap_err();
+        assert!(matches!(error, OfflineError::NoData(_)), "{error}");
+        found(&options(&disk), &state()).unwrap();
+        let before = Identity::peek(&disk, Path::new("data")).unwrap();
+        let error = found(&options(&disk), &state()).unwrap_err();
+        assert!(matches!(error, OfflineError::NotEmpty { .. }), "{error}");
+        assert_eq!(Identity::peek(&disk, Path::new("data")).unwrap(), before);
+        let apache = MemoryDisk::new();
+        apache.create_dir_all(Path::new("data/version-2")).unwrap();
+        let error = found(&options(&apache), &state()).unwrap_err();
+        assert!(error.to_string().contains("version-2"), "{error}");
+    }
+
+    #[test]
+    fn the_largest_epoch_is_refused() {
+        let disk = MemoryDisk::new();
+        let last = Zxid::new(i32::MAX as u32, 1);
+        let state = StateBuilder::default().finish(last).unwrap();
+        let error = found(&options(&disk), &state).unwrap_err();
+        assert!(matches!(error, OfflineError::LastEpoch(_)), "{error}");
+        assert!(!disk.exists(Path::new("data")).unwrap());
+    }
+}
