@@ -52,12 +52,12 @@ kill9:
 	ZOOLET_KILL_ROUNDS=$(or $(ROUNDS),200) $(if $(SEED),ZOOLET_FAULTS_SEED=$(SEED)) \
 		cargo test --workspace --test faults kill9:: -- --nocapture
 
-# The figures of docs/performance.md, which says what ROUNDS, SECS, LOADS, FAILOVERS and OUT are;
+# The figures of docs/performance.md, which says what ROUNDS, SECS, LOADS, FAILOVERS, CASES and OUT are;
 # ZKLOAD names the load generator's binary.
 bench:
 	cargo build --release -p zoolet
 	ZKLOAD='$(ZKLOAD)' ROUNDS='$(ROUNDS)' SECS='$(SECS)' LOADS='$(LOADS)' FAILOVERS='$(FAILOVERS)' \
-		$(if $(OUT),OUT='$(abspath $(OUT))') ZOOLET_BINARY=$(CURDIR)/target/release/zoolet \
+		CASES='$(CASES)' $(if $(OUT),OUT='$(abspath $(OUT))') ZOOLET_BINARY=$(CURDIR)/target/release/zoolet \
 		cargo run -p zoolet-tests --example bench
 
 # Power cuts of all servers at once, at POINTS of them, by copies of a loop image; needs root.
