@@ -58,7 +58,7 @@ bench:
 	cargo build --release -p zoolet
 	ZKLOAD='$(ZKLOAD)' ROUNDS='$(ROUNDS)' SECS='$(SECS)' LOADS='$(LOADS)' FAILOVERS='$(FAILOVERS)' \
 		CASES='$(CASES)' $(if $(OUT),OUT='$(abspath $(OUT))') ZOOLET_BINARY=$(CURDIR)/target/release/zoolet \
-		cargo run -p zoolet-tests --example bench
+		cargo run --release -p zoolet-tests --example bench
 
 # Power cuts of all servers at once, at POINTS of them, by copies of a loop image; needs root.
 power_cut:

@@ -8,6 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
+use tokio::time::timeout;
 use zoolet_jute::{Acl, CreateRequest, PathWatchRequest, Request};
 
 use super::error::BenchError;
@@ -30,6 +31,8 @@ const WATCHES_EACH: u32 = 100;
 const WATCHED: &str = "/bench-watched";
 /// Writes to it, after one whose times do not count.
 const EVENTS: usize = 5;
+/// How long the next event may take.
+const EVENT_MAX: Duration = Duration::from_mins(1);
 /// Nothing is sent on idle connections while they are measured.
 const SESSION_MS: i32 = 600_000;
 /// Before the memory is read.
@@ -155,7 +158,7 @@ async fn last_event(links: &mut Vec<Link>, writer: &mut Link) -> io::Result<Dura
     let began = Instant::now();
     writer.call(&set_request(WATCHED.to_owned())).await?;
     let mut last = began;
-    while let Some(ended) = waiting.join_next().await {
+    while let Some(ended) = timeout(EVENT_MAX, waiting.join_next()).await? {
         let (link, at) = ended??;
         last = last.max(at);
         links.push(link);

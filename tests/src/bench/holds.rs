@@ -27,7 +27,7 @@ pub(super) fn record(
         let longest = value(&reply, KEY)
             .ok_or_else(|| BenchError::of(servers.kind(), format!("mntr shows no {KEY}")))?;
         let figures = Figures::from([(Figure::LongestHold, longest)]);
-        recorder.add(Row::Case(case), servers.kind(), index + 1, figures);
+        recorder.add_next(Row::Case(case), servers.kind(), figures);
     }
     Ok(())
 }

@@ -45,7 +45,7 @@ impl Link {
         let mut out = BytesMut::new();
         frame::put(&mut out, |out| new_session(session_ms).encode(out));
         link.stream.write_all(&out).await?;
-        let mut payload = link.frame().await?;
+        let mut payload = timeout(ANSWER_MAX, link.frame()).await??;
         let session = ConnectResponse::decode(&mut payload, "connect").map_err(invalid)?;
         if session.session_id == SessionId::NONE {
             return Err(io::Error::other("the server gives no session"));
@@ -61,7 +61,7 @@ impl Link {
         self.reply().await
     }
 
-    /// Waits for a watch event.
+    /// Waits for a watch event, for as long as it takes.
     pub(super) async fn event(&mut self) -> io::Result<()> {
         loop {
             let mut payload = self.frame().await?;
@@ -80,7 +80,7 @@ impl Link {
 
     async fn reply(&mut self) -> io::Result<Option<ErrorCode>> {
         loop {
-            let mut payload = self.frame().await?;
+            let mut payload = timeout(ANSWER_MAX, self.frame()).await??;
             let header = ReplyHeader::decode(&mut payload, "header").map_err(invalid)?;
             if header.xid != Xid::NOTIFICATION {
                 return Ok(header.err);
@@ -98,7 +98,7 @@ impl Link {
                 }
                 return Ok(payload);
             }
-            timeout(ANSWER_MAX, self.stream.readable()).await??;
+            self.stream.readable().await?;
             self.incoming.reserve(READ_BYTES);
             match self.stream.try_read_buf(&mut self.incoming) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),

@@ -11,6 +11,8 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
 use zoolet_jute::{Acl, CreateRequest, Request, SetDataRequest};
 
 use super::error::BenchError;
@@ -37,8 +39,9 @@ const CREATORS: (u32, usize) = (8, 64);
 const JVM_HEAP: &str = "-Xmx4g";
 const RESTARTS: usize = 3;
 const RESTART_MAX: Duration = Duration::from_mins(2);
-/// Before the next attempt to connect.
-const PAUSE: Duration = Duration::from_millis(2);
+/// Between two attempts to write, and the longest time of one.
+const PAUSE: Duration = Duration::from_millis(5);
+const ATTEMPT_MAX: Duration = Duration::from_secs(1);
 /// After the creates: snapshots end, and what was received is freed.
 const SETTLE: Duration = Duration::from_secs(3);
 /// Pairs of windows without and beside snapshots.
@@ -130,16 +133,35 @@ fn restart(servers: &mut Servers) -> Result<Duration, BenchError> {
     servers.kill(0)?;
     let began = Instant::now();
     servers.spawn(0)?;
-    let address = servers.client_address(0)?;
-    while began.elapsed() < RESTART_MAX {
-        // A server that does not serve yet refuses the connection, or closes it.
-        if let Ok(()) = runtime.block_on(write_once(address)) {
-            return Ok(began.elapsed());
-        }
-        pause(PAUSE);
+    let first = first_write(servers.client_address(0)?);
+    // A timeout is made where the runtime is.
+    if runtime.block_on(async { timeout(RESTART_MAX, first).await }).is_ok() {
+        return Ok(began.elapsed());
     }
     let output = servers.output(0).map_err(failed)?;
     Err(BenchError::of(system, format!("no write after {RESTART_MAX:?}; it wrote:\n{output}")))
+}
+
+/// Waits until a write is acknowledged. A server that does not serve yet refuses a connection,
+/// closes it, or accepts it and is silent: so there is a new attempt beside those under way.
+async fn first_write(address: SocketAddr) {
+    let mut attempts = JoinSet::new();
+    loop {
+        attempts.spawn(timeout(ATTEMPT_MAX, write_once(address)));
+        let next = sleep(PAUSE);
+        tokio::pin!(next);
+        loop {
+            tokio::select! {
+                () = &mut next => break,
+                Some(ended) = attempts.join_next() => {
+                    if let Ok(Ok(Ok(()))) = ended {
+                        return;
+                    }
+                }
+                else => break,
+            }
+        }
+    }
 }
 
 /// Opens a session and has a write acknowledged.
