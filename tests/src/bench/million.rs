@@ -39,8 +39,9 @@ const CREATORS: (u32, usize) = (8, 64);
 const JVM_HEAP: &str = "-Xmx4g";
 const RESTARTS: usize = 3;
 const RESTART_MAX: Duration = Duration::from_mins(2);
-/// Between two attempts to write, and the longest time of one.
+/// After an attempt to write that has failed; the attempts at a time, and the longest time of one.
 const PAUSE: Duration = Duration::from_millis(5);
+const ATTEMPTS: u32 = 4;
 const ATTEMPT_MAX: Duration = Duration::from_secs(1);
 /// After the creates: snapshots end, and what was received is freed.
 const SETTLE: Duration = Duration::from_secs(3);
@@ -143,25 +144,19 @@ fn restart(servers: &mut Servers) -> Result<Duration, BenchError> {
 }
 
 /// Waits until a write is acknowledged. A server that does not serve yet refuses a connection,
-/// closes it, or accepts it and is silent: so there is a new attempt beside those under way.
+/// closes it, or accepts it and is silent: so there are several attempts at a time, one after the
+/// other.
 async fn first_write(address: SocketAddr) {
     let mut attempts = JoinSet::new();
-    loop {
-        attempts.spawn(timeout(ATTEMPT_MAX, write_once(address)));
-        let next = sleep(PAUSE);
-        tokio::pin!(next);
-        loop {
-            tokio::select! {
-                () = &mut next => break,
-                Some(ended) = attempts.join_next() => {
-                    if let Ok(Ok(Ok(()))) = ended {
-                        return;
-                    }
-                }
-                else => break,
+    for number in 0..ATTEMPTS {
+        attempts.spawn(async move {
+            sleep(ATTEMPT_MAX * number / ATTEMPTS).await;
+            while !matches!(timeout(ATTEMPT_MAX, write_once(address)).await, Ok(Ok(()))) {
+                sleep(PAUSE).await;
             }
-        }
+        });
     }
+    attempts.join_next().await;
 }
 
 /// Opens a session and has a write acknowledged.
