@@ -1,7 +1,7 @@
 # The verbs, which CI calls; its own `deny` leaves out the advisories, whose list is not reachable
 # from everywhere. `check` never writes to the work tree.
 
-.PHONY: check fmt clippy check_each doc deny package test kazoo oracle kill9 bench power_cut lock_programs golden partitions torture torture_languages planted fuzz fuzz_corpus
+.PHONY: check fmt clippy check_each doc deny package test kazoo oracle kill9 bench instructions instructions_base power_cut lock_programs golden partitions torture torture_languages planted fuzz fuzz_corpus
 
 check: fmt clippy check_each doc deny
 
@@ -53,13 +53,21 @@ kill9:
 	ZOOLET_KILL_ROUNDS=$(or $(ROUNDS),200) $(if $(SEED),ZOOLET_FAULTS_SEED=$(SEED)) \
 		cargo test --workspace --test faults kill9:: -- --nocapture
 
-# The figures of docs/performance.md, which says what ROUNDS, SECS, LOADS, FAILOVERS and OUT are;
+# The figures of docs/performance.md, which says what ROUNDS, SECS, LOADS, FAILOVERS, CASES and OUT are;
 # ZKLOAD names the load generator's binary.
 bench:
 	cargo build --release -p zoolet
 	ZKLOAD='$(ZKLOAD)' ROUNDS='$(ROUNDS)' SECS='$(SECS)' LOADS='$(LOADS)' FAILOVERS='$(FAILOVERS)' \
-		$(if $(OUT),OUT='$(abspath $(OUT))') ZOOLET_BINARY=$(CURDIR)/target/release/zoolet \
-		cargo run -p zoolet-tests --example bench
+		CASES='$(CASES)' $(if $(OUT),OUT='$(abspath $(OUT))') ZOOLET_BINARY=$(CURDIR)/target/release/zoolet \
+		cargo run --release -p zoolet-tests --example bench
+
+# The instructions of the hot paths against the stored base (docs/testing.md); needs valgrind.
+instructions:
+	cargo run --quiet --release -p zoolet-replica --example instructions -- check
+
+# Makes the present counts of this toolchain the base.
+instructions_base:
+	cargo run --quiet --release -p zoolet-replica --example instructions -- write
 
 # Power cuts of all servers at once, at POINTS of them, by copies of a loop image; needs root.
 power_cut:

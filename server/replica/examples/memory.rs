@@ -5,23 +5,13 @@
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a program that measures")]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "it reads a clock")]
 
-use std::net::IpAddr;
-use std::sync::Arc;
+mod shared;
+
 use std::time::Instant;
 
-use bytes::Bytes;
-use zoolet_jute::{
-    Acl, AddWatchMode, AddWatchRequest, ConnectRequest, CreateRequest, PathVersionRequest, Request,
-    SessionId, SetDataRequest, Xid, Zxid,
-};
-use zoolet_replica::state::State;
-use zoolet_replica::{
-    Batch, Boot, Command, ConnectionId, DecodedEntry, InFlight, Input, Now, Op, Options, Origin,
-    Output, Policy, ProposalNumber, Replica, Role, ServerId, Stamp, Term,
-};
+use shared::{Server, Tree};
 
 const ZNODES: u64 = 1_000_000;
-const ORIGIN: Origin = Origin { server: ServerId(1), boot: Boot(1), stream: 1 };
 
 fn resident_bytes() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
@@ -42,53 +32,6 @@ fn time(case: &str, count: u64, work: impl FnOnce()) {
     let begun = Instant::now();
     work();
     println!("{case:56} {:6} ns each", begun.elapsed().as_nanos() / u128::from(count));
-}
-
-/// A state, and the number of its last command.
-struct Tree(State, u64);
-
-impl Tree {
-    fn new() -> Self {
-        let mut tree = Self(State::new(), 0);
-        tree.apply(Op::CreateSession { timeout_ms: 40_000 });
-        tree
-    }
-
-    fn apply(&mut self, op: Op) {
-        self.1 += 1;
-        let stamp = Stamp { term: Term(1), now_ms: 1_700_000_000_000 };
-        let command = command(self.1, SessionId(7), ProposalNumber::NONE, op);
-        assert!(self.0.admit(ORIGIN, command.number, 1));
-        self.0.apply(stamp, ORIGIN, command).result.unwrap();
-    }
-
-    fn create(&mut self, path: String) {
-        let data = Some(Bytes::from_static(&[7; 100]));
-        let body = CreateRequest { path, data, acl: Some(Acl::open()), flags: 0 };
-        self.apply(Op::Write(Request::Create(body)));
-    }
-
-    fn set(&mut self, path: String, data: &'static [u8]) {
-        let data = Some(Bytes::from_static(data));
-        self.apply(Op::Write(Request::SetData(SetDataRequest { path, data, version: -1 })));
-    }
-
-    fn delete(&mut self, path: String) {
-        let body = PathVersionRequest { path, version: -1 };
-        self.apply(Op::Write(Request::Delete(body)));
-    }
-}
-
-fn command(number: u64, session: SessionId, attachment: ProposalNumber, op: Op) -> Command {
-    Command {
-        number: ProposalNumber(number),
-        session,
-        attachment,
-        cxid: Xid(0),
-        policy: Policy::default(),
-        identities: Arc::from([]),
-        op,
-    }
 }
 
 /// The path of a znode among 1000 parents.
@@ -158,56 +101,6 @@ fn commands() {
     });
     time("a znode of a snapshot", COUNT, || drop(view.collect::<Vec<_>>()));
     time("delete", COUNT, || (0..COUNT).for_each(|n| tree.delete(path(order(n)))));
-}
-
-/// A replica, its outputs, and the number of its last command.
-struct Server(Replica, Vec<Output>);
-
-impl Server {
-    fn new() -> Self {
-        let mut options = Options::new(ServerId(1), Boot(1));
-        options.watches_per_connection_max = usize::MAX;
-        options.watches_max = usize::MAX;
-        options.watch_bytes_per_connection_max = usize::MAX;
-        options.watch_bytes_max = usize::MAX;
-        let mut server = Self(Replica::new(options, State::new()), Vec::new());
-        server.step(Input::Role { role: Role::Leader, term: Some(Term(1)) });
-        server
-    }
-
-    fn step(&mut self, input: Input) {
-        self.0.step(Now { mono_ms: 1, wall_ms: 1 }, input, &mut self.1);
-        let proposed = self.1.drain(..).filter_map(|output| {
-            let Output::Propose(command) = output else { return None };
-            Some(command)
-        });
-        let proposed: Vec<_> = proposed.collect();
-        for command in proposed {
-            let batch = Batch { origin: ORIGIN, now_ms: 1, commands: vec![command] };
-            let entry = DecodedEntry::decode(batch.encode());
-            self.step(Input::Commit { term: Term(1), entry });
-        }
-    }
-
-    fn connect(&mut self, number: u64) {
-        let request = ConnectRequest {
-            protocol_version: 0,
-            last_zxid_seen: Zxid(0),
-            timeout_ms: 40_000,
-            session_id: SessionId::NONE,
-            password: None,
-            read_only: None,
-        };
-        let (connection, peer) = (ConnectionId(number), IpAddr::from([127, 0, 0, 1]));
-        self.step(Input::Connect { connection, peer, request });
-    }
-
-    fn watch(&mut self, number: u64, path: String) {
-        let body = AddWatchRequest { path, mode: AddWatchMode::Persistent };
-        let (connection, request) = (ConnectionId(number), Ok(Request::AddWatch(body)));
-        let in_flight = InFlight { op: None, bytes: 0, long_reads: 0 };
-        self.step(Input::Request { connection, xid: Xid(1), request, in_flight });
-    }
 }
 
 fn watches(connections: u64, watches: u64) {

@@ -5,9 +5,11 @@ use std::io;
 use std::path::Path;
 
 use super::error::BenchError;
+use super::json;
 use super::markdown::{self, PLOTS};
 use super::plots;
 use super::results::Results;
+use super::rows::Group;
 use super::section;
 
 const PAGE: &str = "performance.md";
@@ -26,18 +28,28 @@ pub(super) fn read_page(directory: &Path) -> Result<String, BenchError> {
     Ok(page)
 }
 
+/// Returns the results of earlier runs, if there are any.
+pub(super) fn read_results(directory: &Path) -> Result<Results, BenchError> {
+    let path = directory.join(DATA);
+    match fs::read_to_string(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Results::default()),
+        Err(source) => Err(BenchError::File { path, source }),
+        Ok(text) => json::read(&text).map_err(|why| BenchError::Data { path, why }),
+    }
+}
+
 /// Writes the section, the data and the plots.
 pub(super) fn write(directory: &Path, page: &str, results: &Results) -> Result<(), BenchError> {
     let page = with_section(page, &markdown::section(results), &directory.join(PAGE))?;
     let mut files = Vec::new();
-    if !results.loads.is_empty() {
+    if !results.rows(Group::Loads).is_empty() {
         files.push((format!("{PLOTS}/throughput.svg"), plots::throughput(results)));
         files.push((format!("{PLOTS}/latency.svg"), plots::latency(results)));
     }
-    if !results.failovers.is_empty() {
+    if !results.rows(Group::Failovers).is_empty() {
         files.push((format!("{PLOTS}/failover.svg"), plots::failover(results)));
     }
-    files.push((DATA.to_owned(), format!("{:#}\n", results.to_json())));
+    files.push((DATA.to_owned(), format!("{:#}\n", json::write(results))));
     files.push((PAGE.to_owned(), page));
     let plots = directory.join(PLOTS);
     fs::create_dir_all(&plots).map_err(BenchError::file(&plots))?;
@@ -88,9 +100,16 @@ mod tests {
         assert_eq!(files(path), BTreeSet::from(expected));
         let plots = ["failover.svg", "latency.svg", "throughput.svg"].map(str::to_owned);
         assert_eq!(files(&path.join(PLOTS)), BTreeSet::from(plots));
-        let data = fs::read_to_string(path.join(DATA)).unwrap();
-        let data: serde_json::Value = serde_json::from_str(&data).unwrap();
-        assert_eq!(data, example().to_json());
+        assert_eq!(read_results(path).unwrap(), example());
+    }
+
+    #[test]
+    fn data_that_a_run_could_not_add_to_is_refused_before_it() {
+        let directory = tempfile::tempdir().unwrap();
+        assert_eq!(read_results(directory.path()).unwrap(), Results::default());
+        fs::write(directory.path().join(DATA), "{}").unwrap();
+        let error = read_results(directory.path()).unwrap_err().to_string();
+        assert!(error.contains("performance.json: `runs` is missing"), "{error}");
     }
 
     #[test]

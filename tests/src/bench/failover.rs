@@ -13,9 +13,10 @@ use std::time::{Duration, Instant};
 
 use super::error::BenchError;
 use super::options::Options;
-use super::progress::Progress;
-use super::results::{FAULTS, Failover, Fault, SYSTEMS, name};
+use super::progress::Recorder;
+use super::results::{Figure, Figures, SYSTEMS};
 use super::rounds;
+use super::rows::{FAULTS, Fault, Row};
 use super::writer::{Ack, SESSION_MS, Writer};
 use crate::four_letter;
 use crate::process::is_alive;
@@ -49,14 +50,7 @@ fn step(fault: Fault) -> Duration {
 }
 
 /// Measures each fault on both systems in turns.
-pub(super) fn measure(
-    options: &Options,
-    progress: &mut Progress,
-) -> Result<Vec<Failover>, BenchError> {
-    let mut failovers = Vec::new();
-    if options.failovers == 0 {
-        return Ok(failovers);
-    }
+pub(super) fn measure(options: &Options, recorder: &mut Recorder) -> Result<(), BenchError> {
     let mut systems = Vec::new();
     for system in SYSTEMS {
         systems.push(rounds::start(system, SERVERS)?);
@@ -66,19 +60,14 @@ pub(super) fn measure(
             for servers in &mut systems {
                 let system = servers.kind();
                 let ms = lose_leader(servers, fault)?.as_secs_f64() * 1_000.0;
-                let what = format!(
-                    "run {run} of {}: {} on {}: {ms:.0} ms",
-                    options.failovers,
-                    fault.title(),
-                    name(system),
-                );
-                progress.finish(&what, step(fault));
-                failovers.push(Failover { fault, system, run, ms });
+                let figures = Figures::from([(Figure::Milliseconds, ms)]);
+                recorder.add(Row::Fault(fault), system, run, figures);
+                recorder.finish(step(fault));
             }
         }
         systems.reverse();
     }
-    Ok(failovers)
+    Ok(())
 }
 
 /// Loses the leader under writes at the other servers and brings it back. Returns the measured time.
@@ -151,7 +140,7 @@ fn agreed(replies: &[String]) -> Option<usize> {
 }
 
 fn failure(servers: &Servers, what: &str) -> BenchError {
-    BenchError::Failover { system: name(servers.kind()), what: what.to_owned() }
+    BenchError::of(servers.kind(), what)
 }
 
 /// Waits until each writer has written for a while; returns the acknowledged writes.

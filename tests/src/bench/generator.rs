@@ -8,17 +8,26 @@ use std::time::{Duration, Instant};
 
 use super::error::BenchError;
 use super::loads::{Load, Place};
-use super::results::Figures;
-use super::switches::{self, Sample};
+use super::peer_bytes;
+use super::results::{Figure, Figures};
+use super::threads::{self, Rates, Sample};
 use crate::servers::{LEADER_MAX, Servers};
 
-pub(super) const WARM_UP: Duration = Duration::from_millis(1_500);
+const WARM_UP: Duration = Duration::from_millis(1_500);
+/// The sessions that both systems open in a second, at least.
+const SESSIONS_PER_SECOND: usize = 2_500;
 /// What it may take to prepare its znodes, and to end.
 const PREPARE_MAX: Duration = Duration::from_mins(2);
 /// The bytes of data of each znode.
 const DATA_BYTES: &str = "100";
 /// The counts of switches are read at each of these parts of the window.
 const SAMPLES_PER_WINDOW: u32 = 10;
+
+/// Returns the time before the measurement, in which all sessions are opened.
+pub(super) fn warm_up(load: &Load) -> Duration {
+    let sessions = u32::try_from(load.connections / SESSIONS_PER_SECOND).unwrap_or(u32::MAX);
+    WARM_UP + Duration::from_secs(sessions.into())
+}
 
 /// Puts a load on the servers and measures for `window`.
 pub(super) fn run(
@@ -28,24 +37,94 @@ pub(super) fn run(
     window: Duration,
 ) -> Result<Figures, BenchError> {
     let hosts = hosts(load, servers)?;
-    let pids: Vec<u32> = (0..load.servers).filter_map(|index| servers.pid(index)).collect();
-    let listed: Vec<String> = pids.iter().map(u32::to_string).collect();
+    let watched = Watched::of(load, servers)?;
+    let listed: Vec<String> = watched.pids.iter().map(u32::to_string).collect();
+    let warm_up = warm_up(load);
     let child = Command::new(program)
         .args([&hosts, "--op", load.operation, "--size", DATA_BYTES])
         .args(["--conns", &load.connections.to_string(), "--depth", &load.depth.to_string()])
-        .args(["--warm", &WARM_UP.as_secs_f64().to_string()])
+        .args(["--warm", &warm_up.as_secs_f64().to_string()])
         .args(["--secs", &window.as_secs_f64().to_string(), "--pids", &listed.join(",")])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .map_err(BenchError::file(program))?;
-    let period = window / SAMPLES_PER_WINDOW;
-    let (samples, line) = watch(child, &pids, period, window)?;
-    let switches_s = switches::per_second(&samples, window, period).unwrap_or_default();
+    let (seen, line) = watch(child, &watched, warm_up, window)?;
     let printed = || BenchError::Generator(format!("cannot read its line {line:?}"));
     let mut figures = parse(&line).ok_or_else(printed)?;
-    figures.switches_per_op = switches_s / figures.ops_s.max(1.0);
+    let ops_s = figures.get(Figure::OperationsPerSecond).ok_or_else(printed)?.max(1.0);
+    let rates = threads::per_second(&seen.samples, window, period(window)).unwrap_or_default();
+    figures.0.extend(watched.figures(&rates, ops_s));
+    if let Some(bytes_s) = seen.peer_bytes_per_second() {
+        let followers = u32::try_from(watched.followers().count()).unwrap_or(u32::MAX);
+        figures.0.insert(Figure::PeerBytes, bytes_s / ops_s / f64::from(followers.max(1)));
+    }
     Ok(figures)
+}
+
+fn period(window: Duration) -> Duration {
+    window / SAMPLES_PER_WINDOW
+}
+
+/// The processes that a load is put on.
+struct Watched {
+    pids: Vec<u32>,
+    /// Of several servers.
+    leader: Option<u32>,
+    client_ports: Vec<u16>,
+}
+
+impl Watched {
+    fn of(load: &Load, servers: &Servers) -> Result<Self, BenchError> {
+        let pids: Vec<u32> = (0..load.servers).filter_map(|index| servers.pid(index)).collect();
+        let leader =
+            if load.servers > 1 { servers.pid(servers.wait_for_leader(LEADER_MAX)?) } else { None };
+        Ok(Self { pids, leader, client_ports: servers.client_ports() })
+    }
+
+    fn followers(&self) -> impl Iterator<Item = u32> {
+        self.pids.iter().copied().filter(|pid| self.leader.is_some_and(|leader| leader != *pid))
+    }
+
+    fn peer_bytes(&self) -> Option<u64> {
+        peer_bytes::sent(self.leader?, &self.client_ports)
+    }
+
+    /// Returns what one operation takes.
+    fn figures(&self, rates: &Rates, ops_s: f64) -> Vec<(Figure, f64)> {
+        let mut figures = vec![(Figure::SwitchesPerOperation, rates.switches / ops_s)];
+        // A single server has the leader's part.
+        let leads = self.leader.or_else(|| self.pids.first().copied());
+        if let Some(leader) = leads {
+            figures.push((Figure::LeaderCpu, rates.process_cpu_us(leader) / ops_s));
+            figures.push((Figure::LeaderThread, rates.busiest_thread_us(leader) / ops_s));
+        }
+        let followers: Vec<f64> =
+            self.followers().map(|pid| rates.process_cpu_us(pid) / ops_s).collect();
+        if let Ok(count) = u32::try_from(followers.len())
+            && count > 0
+        {
+            let mean = followers.iter().sum::<f64>() / f64::from(count);
+            figures.push((Figure::FollowerCpu, mean));
+        }
+        figures
+    }
+}
+
+/// What was seen of the servers while the load generator ran.
+#[derive(Debug, Default)]
+struct Seen {
+    samples: Vec<Sample>,
+    /// What the leader has sent to its peers by two moments of the window, at most.
+    peer_bytes: Vec<(Duration, u64)>,
+}
+
+impl Seen {
+    #[allow(clippy::cast_precision_loss, reason = "the bytes of seconds are far below 2^52")]
+    fn peer_bytes_per_second(&self) -> Option<f64> {
+        let [(began, before), (ended, after)] = self.peer_bytes.as_slice() else { return None };
+        Some(after.saturating_sub(*before) as f64 / ended.saturating_sub(*began).as_secs_f64())
+    }
 }
 
 /// Returns the addresses for the load generator, separated by commas.
@@ -61,27 +140,34 @@ fn hosts(load: &Load, servers: &Servers) -> Result<String, BenchError> {
     Ok(servers.client_address(index)?.to_string())
 }
 
-/// Counts switches until the load generator has ended; returns the counts and what it printed.
+/// Watches the servers until the load generator has ended; returns what it printed, too.
 #[allow(clippy::disallowed_methods, reason = "the bench measures real time")]
 fn watch(
     mut child: Child,
-    pids: &[u32],
-    period: Duration,
+    watched: &Watched,
+    warm_up: Duration,
     window: Duration,
-) -> Result<(Vec<Sample>, String), BenchError> {
+) -> Result<(Seen, String), BenchError> {
     let failed = |error: std::io::Error| BenchError::Generator(error.to_string());
+    let period = period(window);
+    // Of the window, which begins when the znodes are prepared: at an unknown time.
+    let looks = [warm_up + window / 2, (warm_up + window).saturating_sub(period)];
     let began = Instant::now();
-    let mut samples = Vec::new();
+    let mut seen = Seen::default();
     let status = loop {
         if let Some(status) = child.try_wait().map_err(failed)? {
             break status;
         }
-        if began.elapsed() > WARM_UP + window + PREPARE_MAX {
+        if began.elapsed() > warm_up + window + PREPARE_MAX {
             child.kill().map_err(failed)?;
             child.wait().map_err(failed)?;
             return Err(BenchError::Generator(format!("no end after {:?}", began.elapsed())));
         }
-        samples.push(Sample { at: began.elapsed(), switches: switches::read(pids) });
+        seen.samples.push(Sample { at: began.elapsed(), threads: threads::read(&watched.pids) });
+        let is_due = looks.get(seen.peer_bytes.len()).is_some_and(|look| began.elapsed() >= *look);
+        if is_due && let Some(bytes) = watched.peer_bytes() {
+            seen.peer_bytes.push((began.elapsed(), bytes));
+        }
         thread::sleep(period);
     };
     let mut line = String::new();
@@ -91,30 +177,34 @@ fn watch(
         stderr.read_to_string(&mut errors).map_err(failed)?;
     }
     if status.success() {
-        return Ok((samples, line));
+        return Ok((seen, line));
     }
     Err(BenchError::Generator(format!("{status}: {}", errors.trim())))
 }
 
-/// Parses the line of `key=value` pairs, which does not have the switches.
+/// The figures of a line of the load generator, by their names in it.
+const PRINTED: [(&str, Figure); 6] = [
+    ("ops_s", Figure::OperationsPerSecond),
+    ("p50_us", Figure::P50),
+    ("p99_us", Figure::P99),
+    ("server_cpu_us_per_op", Figure::CpuPerOperation),
+    ("server_rss_mb", Figure::Rss),
+    ("errs", Figure::Errors),
+];
+
+/// Parses the line of `key=value` pairs.
 fn parse(line: &str) -> Option<Figures> {
     let value = |key: &str| -> Option<f64> {
         let mut pairs = line.split_whitespace().filter_map(|pair| pair.split_once('='));
         pairs.find(|(name, _)| *name == key)?.1.parse().ok()
     };
-    Some(Figures {
-        ops_s: value("ops_s")?,
-        p50_us: value("p50_us")?,
-        p99_us: value("p99_us")?,
-        cpu_us_per_op: value("server_cpu_us_per_op")?,
-        switches_per_op: 0.0,
-        rss_mb: value("server_rss_mb")?,
-        errors: value("errs")?,
-    })
+    let figures = PRINTED.into_iter().map(|(key, figure)| Some((figure, value(key)?)));
+    Some(Figures(figures.collect::<Option<_>>()?))
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::loads::LOADS;
     use super::*;
 
     const LINE: &str = "op=set conns=1 depth=1 size=100 ops_s=812 p50_us=1190 p99_us=2399 \
@@ -123,15 +213,14 @@ mod tests {
 
     #[test]
     fn the_line_of_the_load_generator_is_parsed() {
-        let expected = Figures {
-            ops_s: 812.0,
-            p50_us: 1_190.0,
-            p99_us: 2_399.0,
-            cpu_us_per_op: 410.25,
-            switches_per_op: 0.0,
-            rss_mb: 480.0,
-            errors: 2.0,
-        };
+        let expected = Figures::from([
+            (Figure::OperationsPerSecond, 812.0),
+            (Figure::P50, 1_190.0),
+            (Figure::P99, 2_399.0),
+            (Figure::CpuPerOperation, 410.25),
+            (Figure::Rss, 480.0),
+            (Figure::Errors, 2.0),
+        ]);
         assert_eq!(parse(LINE), Some(expected));
     }
 
@@ -149,10 +238,28 @@ mod tests {
             command.args(["-c", script]).stdout(Stdio::piped()).stderr(Stdio::piped());
             command.spawn().unwrap()
         };
-        let period = Duration::from_millis(10);
-        let error = watch(child("echo refused >&2; exit 3"), &[], period, period).unwrap_err();
+        let window = Duration::from_millis(100);
+        let watched = Watched { pids: Vec::new(), leader: None, client_ports: Vec::new() };
+        let run = |script| watch(child(script), &watched, window, window);
+        let error = run("echo refused >&2; exit 3").unwrap_err();
         assert!(error.to_string().contains("refused"), "{error}");
-        let (_, line) = watch(child("echo done"), &[], period, period).unwrap();
+        let (_, line) = run("echo done").unwrap();
         assert_eq!(line, "done\n");
+    }
+
+    #[test]
+    fn the_time_before_the_window_grows_with_the_sessions() {
+        let load = |connections| Load { connections, ..LOADS[0] };
+        assert_eq!(warm_up(&load(64)), WARM_UP);
+        assert_eq!(warm_up(&load(10_000)), WARM_UP + Duration::from_secs(4));
+    }
+
+    #[test]
+    fn the_bytes_to_the_peers_are_those_between_two_looks() {
+        let at = Duration::from_secs;
+        let mut seen = Seen { samples: Vec::new(), peer_bytes: vec![(at(1), 5_000)] };
+        assert_eq!(seen.peer_bytes_per_second(), None);
+        seen.peer_bytes.push((at(3), 9_000));
+        assert_eq!(seen.peer_bytes_per_second(), Some(2_000.0));
     }
 }

@@ -1,9 +1,11 @@
-//! The tables of a run.
+//! The tables of the results.
 
 use std::fmt::Write;
 
-use super::loads::Load;
-use super::results::{FAULTS, FIGURES, Fault, Figure, Results, SYSTEMS, name};
+use super::goals;
+use super::model;
+use super::results::{Facts, Figure, LOAD_FIGURES, Results, SYSTEMS, name};
+use super::rows::{GROUPS, Group, Row};
 use super::statistics::{Summary, percentile, sorted};
 use crate::builder::Kind;
 
@@ -13,66 +15,134 @@ pub(super) const PLOTS: &str = "performance";
 /// Returns the section of `performance.md`.
 pub(super) fn section(results: &Results) -> String {
     let mut text = facts(results);
-    if !results.loads.is_empty() {
-        text.push_str(&loads(results));
-    }
-    if !results.failovers.is_empty() {
-        text.push_str(&failovers(results));
-    }
-    text
-}
-
-fn facts(results: &Results) -> String {
-    let machine = &results.machine;
-    format!(
-        "zoolet {} and Apache ZooKeeper {} on {} cores with {:.1} GiB of memory, Linux {}.\n\
-         Every single measurement is in [performance.json](performance.json).\n",
-        results.zoolet_version,
-        results.apache_version,
-        machine.cores,
-        f64::from(u32::try_from(machine.memory_mib).unwrap_or(u32::MAX)) / 1024.0,
-        machine.kernel,
-    )
-}
-
-fn loads(results: &Results) -> String {
-    let Results { rounds, seconds, warm_up_seconds, .. } = results;
-    let mut text = format!(
-        "\n### Loads\n\n\
-         Rounds: {rounds}, of {seconds} s for each load and system, after {warm_up_seconds} s of \
-         warming up.\nEach figure is the median, with minimum and maximum in brackets.\n\n\
-         ![Operations per second]({PLOTS}/throughput.svg)\n\n\
-         ![Latency]({PLOTS}/latency.svg)\n\n| load | system |"
-    );
-    for figure in FIGURES {
-        let _ = write!(text, " {} |", figure.title());
-    }
-    let _ = writeln!(text, "\n|---|---|{}", "---|".repeat(FIGURES.len()));
-    for load in &results.loads {
-        for system in SYSTEMS {
-            let cells = FIGURES.map(|figure| {
-                let summary = results.summary(load, system, figure);
-                summary.map_or_else(String::new, |summary| spread(&summary))
-            });
-            let _ =
-                writeln!(text, "| {} | {} | {} |", load.title(), name(system), cells.join(" | "));
+    text.push_str(&goals(results));
+    for group in GROUPS {
+        let rows = results.rows(group);
+        if rows.is_empty() {
+            continue;
         }
-        let ratios = FIGURES.map(|figure| ratio(results, load, figure).unwrap_or_default());
-        let _ =
-            writeln!(text, "| {} | **zoolet / Apache** | {} |", load.title(), ratios.join(" | "));
+        let _ = writeln!(text, "\n### {}\n", group.title());
+        match group {
+            Group::Loads => text.push_str(&loads(results, &rows)),
+            Group::Failovers => text.push_str(&failovers(results, &rows)),
+            Group::Locks
+            | Group::HandOver
+            | Group::Million
+            | Group::Clients
+            | Group::Znodes
+            | Group::Up
+            | Group::Holds
+            | Group::Disk => text.push_str(&table(results, &rows, &figures(&rows))),
+        }
     }
-    text.push_str(&errors(results));
+    text.push_str(&model::section(results).unwrap_or_default());
     text
+}
+
+/// Returns a line for each run, with what is from it.
+fn facts(results: &Results) -> String {
+    let mut text = String::new();
+    for run in &results.runs {
+        let Facts { machine, apache_version, zoolet_version, rounds, seconds } = &run.facts;
+        let groups = run.groups().into_iter().map(Group::title).collect::<Vec<_>>().join("; ");
+        let _ = writeln!(
+            text,
+            "- zoolet {zoolet_version} and Apache ZooKeeper {apache_version} on {} cores with \
+             {:.1} GiB of memory, Linux {}; {rounds} rounds of {seconds} s: {groups}.",
+            machine.cores,
+            f64::from(u32::try_from(machine.memory_mib).unwrap_or(u32::MAX)) / 1024.0,
+            machine.kernel,
+        );
+    }
+    text.push_str(
+        "\nEach figure is the median of all rounds, with minimum and maximum in brackets.\n\
+         Every single measurement is in [performance.json](performance.json).\n",
+    );
+    text
+}
+
+fn goals(results: &Results) -> String {
+    let judged = goals::judge(results);
+    if judged.is_empty() {
+        return String::new();
+    }
+    let met = judged.iter().filter(|it| it.is_met).count();
+    let mut text = format!(
+        "\n### Goals\n\n{met} of {} are met.\n\n| what | figure | goal | zoolet | met |\n\
+         |---|---|---|---|---|\n",
+        judged.len(),
+    );
+    for it in judged {
+        let unit = if it.is_ratio { "×" } else { "" };
+        let is_met = if it.is_met { "yes" } else { "**no**" };
+        let (what, measured) = (it.row.title(), number(it.measured));
+        let _ = writeln!(
+            text,
+            "| {what} | {} | {} | {measured}{unit} | {is_met} |",
+            it.figure, it.goal
+        );
+    }
+    text
+}
+
+fn loads(results: &Results, rows: &[Row]) -> String {
+    let mut text = format!(
+        "![Operations per second]({PLOTS}/throughput.svg)\n\n![Latency]({PLOTS}/latency.svg)\n\n",
+    );
+    text.push_str(&table(results, rows, &LOAD_FIGURES));
+    text.push_str(&errors(results, rows));
+    text
+}
+
+/// Returns the figures of some rows, each once.
+fn figures(rows: &[Row]) -> Vec<Figure> {
+    let cases = rows.iter().filter_map(|row| match row {
+        Row::Case(case) => Some(case.figures),
+        Row::Load(_) | Row::Fault(_) => None,
+    });
+    let mut figures: Vec<Figure> = cases.flatten().copied().collect();
+    figures.sort_unstable();
+    figures.dedup();
+    figures
+}
+
+/// Returns a table with a line of each row for each system, and one of their ratios.
+fn table(results: &Results, rows: &[Row], figures: &[Figure]) -> String {
+    let titles: Vec<&str> = figures.iter().map(|figure| figure.title()).collect();
+    let mut text = format!(
+        "| what | system | {} |\n|---|---|{}\n",
+        titles.join(" | "),
+        "---|".repeat(figures.len())
+    );
+    for row in rows {
+        let title = row.title();
+        for system in SYSTEMS {
+            let cells = figures.iter().map(|figure| {
+                results.summary(*row, system, *figure).map_or_else(String::new, |it| spread(&it))
+            });
+            line(&mut text, &title, name(system), &cells.collect::<Vec<_>>());
+        }
+        let ratios = figures.iter().map(|it| ratio(results, *row, *it).unwrap_or_default());
+        line(&mut text, &title, "**zoolet / Apache**", &ratios.collect::<Vec<_>>());
+    }
+    text
+}
+
+/// Writes a line of a table, if there is anything in it.
+fn line(text: &mut String, title: &str, system: &str, cells: &[String]) {
+    if cells.iter().any(|cell| !cell.is_empty()) {
+        let _ = writeln!(text, "| {title} | {system} | {} |", cells.join(" | "));
+    }
 }
 
 /// Returns a line about replies with errors.
-fn errors(results: &Results) -> String {
+fn errors(results: &Results, rows: &[Row]) -> String {
     let mut found = Vec::new();
-    for load in &results.loads {
+    for row in rows {
         for system in SYSTEMS {
-            let errors = results.errors(load, system);
+            let errors: f64 = results.values(*row, system, Figure::Errors).iter().sum();
             if errors > 0.0 {
-                found.push(format!("{errors:.0} ({}, {})", name(system), load.title()));
+                found.push(format!("{errors:.0} ({}, {})", name(system), row.title()));
             }
         }
     }
@@ -87,14 +157,14 @@ fn spread(summary: &Summary) -> String {
     if min == max { shown } else { format!("{shown} ({min}–{max})") }
 }
 
-fn ratio(results: &Results, load: &Load, figure: Figure) -> Option<String> {
-    let theirs = results.summary(load, Kind::Apache, figure)?.median;
-    let ours = results.summary(load, Kind::Zoolet, figure)?.median;
+fn ratio(results: &Results, row: Row, figure: Figure) -> Option<String> {
+    let theirs = results.summary(row, Kind::Apache, figure)?.median;
+    let ours = results.summary(row, Kind::Zoolet, figure)?.median;
     (theirs > 0.0).then(|| format!("**{}×**", number(ours / theirs)))
 }
 
 /// Three digits or more: small numbers have decimals, greater ones none.
-fn number(value: f64) -> String {
+pub(super) fn number(value: f64) -> String {
     let decimals = match value {
         value if value < 0.0995 => 3,
         value if value < 9.995 => 2,
@@ -104,27 +174,27 @@ fn number(value: f64) -> String {
     format!("{value:.decimals$}")
 }
 
-fn failovers(results: &Results) -> String {
+fn failovers(results: &Results, rows: &[Row]) -> String {
     let mut text = format!(
-        "\n### Failover\n\n![Time without acknowledged writes]({PLOTS}/failover.svg)\n\n\
+        "![Time without acknowledged writes]({PLOTS}/failover.svg)\n\n\
          | fault | system | runs | p50 ms | p99 ms | max ms | all runs, ms |\n\
          |---|---|---|---|---|---|---|\n"
     );
-    for fault in FAULTS {
+    for row in rows {
         for system in SYSTEMS {
-            let _ = writeln!(text, "{}", failover(results, fault, system));
+            let _ = writeln!(text, "{}", failover(results, *row, system));
         }
     }
     text
 }
 
-fn failover(results: &Results, fault: Fault, system: Kind) -> String {
-    let times = results.times(fault, system);
+fn failover(results: &Results, row: Row, system: Kind) -> String {
+    let times = results.values(row, system, Figure::Milliseconds);
     let at = |percent| percentile(&times, percent).unwrap_or_default();
     let all: Vec<String> = sorted(&times).iter().map(|time| format!("{time:.0}")).collect();
     format!(
         "| {} | {} | {} | {:.0} | {:.0} | {:.0} | {} |",
-        fault.title(),
+        row.title(),
         name(system),
         times.len(),
         at(50),
@@ -136,14 +206,14 @@ fn failover(results: &Results, fault: Fault, system: Kind) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::results::tests::example;
+    use super::super::results::tests::{example, example_of};
     use super::*;
 
     #[test]
     fn a_load_has_a_row_of_each_system_and_one_of_ratios() {
         let text = section(&example());
         for row in [
-            "| load | system | ops/s | p50 µs | p99 µs | CPU µs/op | switches/op | RSS MB |",
+            "| what | system | ops/s | p50 µs | p99 µs | CPU µs/op | switches/op | RSS MB |",
             "| 3 servers, set 16×8 | Apache | 11000 (10000–12000) | 5000 | 30000 | 130 | 2.51 | 500 |",
             "| 3 servers, set 16×8 | zoolet | 110000 (100000–120000) | 500 | 3000 | 13.0 | 0.25 | 50.0 |",
             "| 3 servers, set 16×8 | **zoolet / Apache** | **10.0×** | **0.10×** | **0.10×** | \
@@ -162,6 +232,18 @@ mod tests {
     }
 
     #[test]
+    fn a_goal_has_a_row_that_says_whether_it_is_met() {
+        let text = section(&example());
+        for row in [
+            "5 of 7 are met.",
+            "| 3 servers, set 16×8 | ops/s | ≥ 8× Apache's | 10.0× | yes |",
+            "| SIGTERM, longest gap | ms, greatest | ≤ 50 | 300 | **no** |",
+        ] {
+            assert!(text.lines().any(|line| line == row), "{row}\n{text}");
+        }
+    }
+
+    #[test]
     fn small_numbers_have_decimals() {
         let shown = [0.0, 0.0042, 0.251, 9.999, 12.34, 99.96, 735_846.4].map(number);
         assert_eq!(shown, ["0.000", "0.004", "0.25", "10.0", "12.3", "100", "735846"]);
@@ -169,8 +251,8 @@ mod tests {
 
     #[test]
     fn errors_are_named_with_their_load() {
-        let mut results = example();
-        results.measurements[4].figures.errors = 3.0;
+        let mut results = example_of(Group::Loads);
+        results.runs[0].measurements[4].figures.0.insert(Figure::Errors, 3.0);
         let text = section(&results);
         let line = "Replies with errors: 3 (zoolet, 3 servers, set 16×8).";
         assert!(text.contains(line), "{text}");
@@ -178,10 +260,7 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_has_no_part() {
-        let mut results = example();
-        results.failovers.clear();
-        assert!(!section(&results).contains("Failover"));
-        results.loads.clear();
-        assert!(!section(&results).contains("### Loads"));
+        assert!(!section(&example_of(Group::Loads)).contains("### Failover"));
+        assert!(!section(&example_of(Group::Failovers)).contains("### Loads"));
     }
 }

@@ -1,63 +1,75 @@
 //! The bench of `docs/performance.md`: zoolet beside Apache `ZooKeeper` in one run, so that the
 //! machine is the same for both.
 //!
-//! Both systems are up at a time and take turns (`rounds`, `failover`); the load comes from
-//! `zkload`, a program for any server that speaks the protocol (`generator`). What was measured
-//! (`Results`) becomes tables, JSON and plots (`markdown`, `plots`), which are written when the
-//! run is at its end (`documents`).
+//! The rows of the tables are `rows`, and what they are to reach is in `goals`. Each kind of
+//! measurement has a file (`parts` lists them); the load of most comes from `zkload`, a program for
+//! any server that speaks the protocol (`generator`). Where it matters, both systems are up at a
+//! time and take turns. What was measured (`results`) becomes tables, JSON and plots (`markdown`,
+//! `json`, `plots`), which are written when the run is at its end (`documents`).
 
+mod clients;
+mod disk;
 mod documents;
 mod error;
 mod failover;
 mod generator;
+mod goals;
+mod hand_over;
+mod holds;
+mod json;
+mod link;
 mod loads;
+mod locks;
 mod machine;
 mod markdown;
+mod memory;
+mod million;
+mod model;
 mod options;
+mod parts;
+mod peer_bytes;
 mod plots;
 mod progress;
 mod results;
 mod rounds;
+mod rows;
 mod section;
 mod statistics;
 mod svg;
-mod switches;
+mod threads;
+mod up;
 mod writer;
+mod znodes;
 
 use std::path::PathBuf;
 
 pub use error::BenchError;
 pub use options::Options;
-use progress::Progress;
-use results::Results;
+use progress::Recorder;
+use results::{Facts, Run};
 
 use crate::builder::Kind;
 
-/// Measures what the options ask for and writes the documents; returns their directory.
+/// Measures what the options ask for, and writes the documents with that and with what earlier runs
+/// have measured besides; returns their directory.
 pub fn run(options: &Options) -> Result<PathBuf, BenchError> {
     let page = documents::read_page(&options.out)?;
-    let results = measure(options)?;
+    let mut results = documents::read_results(&options.out)?;
+    results.add(measure(options)?);
     documents::write(&options.out, &page, &results)?;
     Ok(options.out.clone())
 }
 
-fn measure(options: &Options) -> Result<Results, BenchError> {
-    let machine = machine::Machine::read()?;
+fn measure(options: &Options) -> Result<Run, BenchError> {
     let version = |system| machine::version(&rounds::start(system, 1)?);
-    let (apache_version, zoolet_version) = (version(Kind::Apache)?, version(Kind::Zoolet)?);
-    let expected = rounds::expected(options) + failover::expected(options);
-    let mut progress = Progress::start(expected);
-    let measurements = rounds::measure(options, &mut progress)?;
-    let failovers = failover::measure(options, &mut progress)?;
-    Ok(Results {
-        machine,
-        apache_version,
-        zoolet_version,
+    let facts = Facts {
+        machine: machine::Machine::read()?,
+        apache_version: version(Kind::Apache)?,
+        zoolet_version: version(Kind::Zoolet)?,
         rounds: options.rounds,
-        warm_up_seconds: generator::WARM_UP.as_secs_f64(),
         seconds: options.seconds,
-        loads: options.loads.clone(),
-        measurements,
-        failovers,
-    })
+    };
+    let mut recorder = Recorder::start(parts::expected(options));
+    parts::measure(options, &mut recorder)?;
+    Ok(Run { facts, measurements: recorder.into_measurements() })
 }

@@ -4,9 +4,11 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 use super::error::BenchError;
 use super::loads::{self, LOADS, Load};
+use super::parts::{self, Part};
 
 const ROUNDS: usize = 3;
 const SECONDS: u32 = 3;
@@ -18,7 +20,7 @@ const TIMES_MAX: usize = 1_000;
 /// What to measure, how often, and where to write it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// The load generator's binary; `None` when no load is measured.
+    /// The load generator's binary; `None` when nothing needs it.
     pub generator: Option<PathBuf>,
     pub loads: Vec<Load>,
     pub rounds: usize,
@@ -26,6 +28,8 @@ pub struct Options {
     pub seconds: u32,
     /// The runs of each fault.
     pub failovers: usize,
+    /// What else is measured.
+    pub cases: Vec<Part>,
     /// The directory of `performance.md`.
     pub out: PathBuf,
 }
@@ -45,19 +49,31 @@ impl Options {
             None => LOADS.to_vec(),
         };
         let failovers = number(given("FAILOVERS"), "FAILOVERS", FAILOVERS, &(0..=TIMES_MAX))?;
-        if loads.is_empty() && failovers == 0 {
-            let why = "LOADS=none and FAILOVERS=0: nothing is left to measure";
+        let cases = match given("CASES") {
+            Some(names) => parts::parse(&names)
+                .map_err(|why| BenchError::Option(format!("CASES={names}: {why}")))?,
+            None => parts::default(),
+        };
+        if loads.is_empty() && failovers == 0 && cases.is_empty() {
+            let why = "LOADS=none, FAILOVERS=0 and CASES=none: nothing is left to measure";
             return Err(BenchError::Option(why.to_owned()));
         }
-        let generator = if loads.is_empty() { None } else { Some(generator(given("ZKLOAD"))?) };
+        let needs_generator = !loads.is_empty() || cases.iter().any(|part| part.needs_generator);
+        let generator = if needs_generator { Some(generator(given("ZKLOAD"))?) } else { None };
         Ok(Self {
             generator,
             loads,
             rounds: number(given("ROUNDS"), "ROUNDS", ROUNDS, &(1..=TIMES_MAX))?,
             seconds: number(given("SECS"), "SECS", SECONDS, &(1..=SECONDS_MAX))?,
             failovers,
+            cases,
             out: given("OUT").map_or_else(docs, PathBuf::from),
         })
+    }
+
+    /// Returns the time of one measurement, without its warm-up.
+    pub(super) fn window(&self) -> Duration {
+        Duration::from_secs(self.seconds.into())
     }
 }
 
@@ -123,30 +139,37 @@ mod tests {
             ("ROUNDS", "5"),
             ("SECS", "7"),
             ("FAILOVERS", "0"),
+            ("CASES", "up"),
             ("OUT", "elsewhere"),
         ];
         let options = parse(&variables).unwrap();
         assert_eq!((options.rounds, options.seconds, options.failovers), (5, 7, 0));
-        assert_eq!(options.loads.len(), 1);
+        assert_eq!((options.loads.len(), options.cases.len()), (1, 1));
         assert_eq!(options.out, Path::new("elsewhere"));
     }
 
     #[test]
-    fn failovers_alone_need_no_load_generator() {
-        let options = parse(&[("LOADS", "none")]).unwrap();
+    fn what_needs_no_load_generator_is_measured_without_one() {
+        let options = parse(&[("LOADS", "none"), ("CASES", "locks,up")]).unwrap();
         assert_eq!((options.generator, options.loads.len()), (None, 0));
+        let error = parse(&[("LOADS", "none"), ("CASES", "million")]).unwrap_err();
+        assert!(error.contains("ZKLOAD is not set"), "{error}");
     }
 
     #[test]
     fn a_wrong_value_is_refused_by_its_name() {
-        let refused: [(&[(&str, &str)], &str); 7] = [
+        let refused: [(&[(&str, &str)], &str); 8] = [
             (&[], "ZKLOAD is not set"),
             (&[("ZKLOAD", "/does/not/exist")], "ZKLOAD=/does/not/exist: the file does not exist"),
             (&[("ZKLOAD", FILE), ("ROUNDS", "0")], "ROUNDS=0: expected 1 to 1000"),
             (&[("ZKLOAD", FILE), ("SECS", "x")], "SECS=x: expected 1 to 3600"),
             (&[("ZKLOAD", FILE), ("FAILOVERS", "-1")], "FAILOVERS=-1: expected 0 to 1000"),
             (&[("ZKLOAD", FILE), ("LOADS", "2:set:1x1")], "unknown load `2:set:1x1`"),
-            (&[("LOADS", "none"), ("FAILOVERS", "0")], "nothing is left to measure"),
+            (&[("ZKLOAD", FILE), ("CASES", "lock")], "unknown case `lock`"),
+            (
+                &[("LOADS", "none"), ("FAILOVERS", "0"), ("CASES", "none")],
+                "nothing is left to measure",
+            ),
         ];
         for (variables, expected) in refused {
             let error = parse(variables).unwrap_err();

@@ -1,6 +1,7 @@
 //! The plots: throughput and latency of each load, and the times of each fault.
 
-use super::results::{FAULTS, Figure, Results, SYSTEMS, name};
+use super::results::{Figure, Results, SYSTEMS, name};
+use super::rows::Group;
 use super::statistics::Summary;
 use super::svg::{Anchor, Drawing, LogAxis, class, short};
 use crate::builder::Kind;
@@ -54,18 +55,24 @@ pub(super) fn latency(results: &Results) -> String {
 /// Draws each run of each fault as a dot, and the median as a line.
 pub(super) fn failover(results: &Results) -> String {
     let strip = 26.0;
-    let height = TOP + count(FAULTS.len() * SYSTEMS.len()) * strip + count(FAULTS.len()) * 10.0;
+    let rows = results.rows(Group::Failovers);
+    let height = TOP + count(rows.len() * SYSTEMS.len()) * strip + count(rows.len()) * 10.0;
     let title = "Leader lost: ms without an acknowledged write (line: median; less is better)";
     let mut drawing = Drawing::new(title, WIDTH, height + BOTTOM);
     legend(&mut drawing);
-    let axis = LogAxis::over(results.failovers.iter().map(|run| run.ms), LEFT, RIGHT);
+    let figure = Figure::Milliseconds;
+    let times = rows.iter().flat_map(|row| {
+        SYSTEMS.into_iter().flat_map(|system| results.values(*row, system, figure))
+    });
+    let axis = LogAxis::over(times, LEFT, RIGHT);
     axis.draw(&mut drawing, TOP, height);
     let mut top = TOP;
-    for fault in FAULTS {
-        drawing.text(LEFT - 10.0, top + strip, Anchor::End, "row", fault.title());
+    for row in rows {
+        drawing.text(LEFT - 10.0, top + strip, Anchor::End, "row", &row.title());
         for system in SYSTEMS {
             let middle = top + strip / 2.0 + 4.0;
-            dots(&mut drawing, axis, middle, &results.times(fault, system), class(system));
+            let times = results.values(row, system, figure);
+            dots(&mut drawing, axis, middle, &times, class(system));
             top += strip;
         }
         top += 10.0;
@@ -94,21 +101,22 @@ struct Plot {
 impl Plot {
     /// Begins a plot with the names of the loads and an axis for the figures.
     fn new(title: &str, results: &Results, figures: &[Figure]) -> Self {
-        let height = TOP + count(results.loads.len()) * ROW;
+        let rows = results.rows(Group::Loads);
+        let height = TOP + count(rows.len()) * ROW;
         let mut drawing = Drawing::new(title, WIDTH, height + BOTTOM);
         legend(&mut drawing);
-        let summaries = results.loads.iter().flat_map(|load| {
+        let summaries = rows.iter().flat_map(|row| {
             let all =
                 SYSTEMS.into_iter().flat_map(|system| figures.iter().map(move |it| (system, *it)));
-            all.filter_map(|(system, figure)| results.summary(load, system, figure))
+            all.filter_map(|(system, figure)| results.summary(*row, system, figure))
         });
         // A bar of the least value has a length too: the axis begins below it.
         let values = summaries.flat_map(|summary| [summary.min / 2.0, summary.max]);
         let axis = LogAxis::over(values, LEFT, RIGHT);
         axis.draw(&mut drawing, TOP, height);
-        for (row, load) in results.loads.iter().enumerate() {
-            let middle = TOP + count(row) * ROW + BAR + 5.0;
-            drawing.text(LEFT - 10.0, middle, Anchor::End, "row", &load.title());
+        for (number, row) in rows.iter().enumerate() {
+            let middle = TOP + count(number) * ROW + BAR + 5.0;
+            drawing.text(LEFT - 10.0, middle, Anchor::End, "row", &row.title());
         }
         Self { drawing, axis }
     }
@@ -127,10 +135,10 @@ impl Plot {
 /// Returns the top of each bar, whose it is, and its figures.
 fn bars(results: &Results, figures: &[Figure]) -> Vec<(f64, Kind, Vec<Option<Summary>>)> {
     let mut bars = Vec::new();
-    for (row, load) in results.loads.iter().enumerate() {
+    for (number, row) in results.rows(Group::Loads).into_iter().enumerate() {
         for (index, system) in SYSTEMS.into_iter().enumerate() {
-            let top = TOP + count(row) * ROW + 2.0 + count(index) * (BAR + 2.0);
-            let summaries = figures.iter().map(|it| results.summary(load, system, *it));
+            let top = TOP + count(number) * ROW + 2.0 + count(index) * (BAR + 2.0);
+            let summaries = figures.iter().map(|it| results.summary(row, system, *it));
             bars.push((top, system, summaries.collect()));
         }
     }
@@ -152,7 +160,8 @@ fn count(number: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::results::{Fault, tests::example};
+    use super::super::results::tests::example;
+    use super::super::rows::{FAULTS, Fault};
     use super::*;
 
     /// The lengths of all bars of a class.
@@ -189,7 +198,9 @@ mod tests {
     fn each_run_of_a_fault_is_a_dot() {
         let results = example();
         let svg = failover(&results);
-        assert_eq!(svg.matches("<circle").count(), results.failovers.len());
+        let runs = results.runs[0].measurements.iter();
+        let runs = runs.filter(|measurement| measurement.row.group() == Group::Failovers);
+        assert_eq!(svg.matches("<circle").count(), runs.count());
         assert_eq!(svg.matches("class=\"middle\"").count(), FAULTS.len() * SYSTEMS.len());
         assert!(FAULTS.into_iter().map(Fault::title).all(|title| svg.contains(title)));
     }

@@ -1,12 +1,51 @@
-//! Lines on stderr while a run takes its time.
+//! What a run has measured so far, and lines on stderr while it takes its time.
 
 use std::time::{Duration, Instant};
 
+use super::results::{Figures, Measurement, name};
+use super::rows::Row;
+use crate::builder::Kind;
 use crate::tools::announce;
+
+/// The measurements of a run under way.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    progress: Progress,
+    measurements: Vec<Measurement>,
+}
+
+impl Recorder {
+    /// `total` is the sum of what [`Recorder::finish`] will be called with.
+    pub(super) fn start(total: Duration) -> Self {
+        Self { progress: Progress::start(total), measurements: Vec::new() }
+    }
+
+    /// Keeps the figures of one turn, and prints them.
+    pub(super) fn add(&mut self, row: Row, system: Kind, round: usize, figures: Figures) {
+        announce(&format!("{row} on {}, round {round}: {}", name(system), figures.shown()));
+        self.measurements.push(Measurement { row, system, round, figures });
+    }
+
+    /// Keeps the figures of one more turn of a row whose turns are not those of the run.
+    pub(super) fn add_next(&mut self, row: Row, system: Kind, figures: Figures) {
+        let earlier = self.measurements.iter();
+        let earlier = earlier.filter(|other| other.row == row && other.system == system);
+        self.add(row, system, earlier.count() + 1, figures);
+    }
+
+    /// Prints the time that is left after a step, which was expected to take `expected`.
+    pub(super) fn finish(&mut self, expected: Duration) {
+        self.progress.finish(expected);
+    }
+
+    pub(super) fn into_measurements(self) -> Vec<Measurement> {
+        self.measurements
+    }
+}
 
 /// How far a run is.
 #[derive(Debug)]
-pub(super) struct Progress {
+struct Progress {
     began: Instant,
     /// What the whole run was expected to take.
     total: Duration,
@@ -15,17 +54,15 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// `total` is the sum of what [`Progress::finish`] will be called with.
     #[allow(clippy::disallowed_methods, reason = "the bench measures real time")]
-    pub(super) fn start(total: Duration) -> Self {
+    fn start(total: Duration) -> Self {
         Self { began: Instant::now(), total, done: Duration::ZERO }
     }
 
-    /// Prints the result of a step, which was expected to take `expected`.
-    pub(super) fn finish(&mut self, step: &str, expected: Duration) {
+    fn finish(&mut self, expected: Duration) {
         self.done += expected;
         let left = left(self.began.elapsed(), self.done, self.total);
-        announce(&format!("{step}; {} left", minutes(left)));
+        announce(&format!("  {} left", minutes(left)));
     }
 }
 

@@ -1,9 +1,9 @@
-//! What a run measures.
+//! What runs measure.
 
-use serde_json::{Value, json};
+use std::collections::BTreeMap;
 
-use super::loads::Load;
 use super::machine::Machine;
+use super::rows::{self, Group, Row};
 use super::statistics::Summary;
 use crate::builder::Kind;
 
@@ -19,7 +19,7 @@ pub(super) fn name(system: Kind) -> &'static str {
 }
 
 /// One figure of a measurement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Figure {
     OperationsPerSecond,
     P50,
@@ -27,10 +27,41 @@ pub(super) enum Figure {
     CpuPerOperation,
     SwitchesPerOperation,
     Rss,
+    /// Replies with an error.
+    Errors,
+    /// CPU time of the leader; of a follower on average; of the busiest thread of the leader.
+    LeaderCpu,
+    FollowerCpu,
+    LeaderThread,
+    /// What the leader sends to one follower on average.
+    PeerBytes,
+    CyclesPerSecond,
+    Milliseconds,
+    Bytes,
+    LongestHold,
 }
 
-/// All figures, in the order of the columns.
-pub(super) const FIGURES: [Figure; 6] = [
+/// All figures.
+const FIGURES: [Figure; 15] = [
+    Figure::OperationsPerSecond,
+    Figure::P50,
+    Figure::P99,
+    Figure::CpuPerOperation,
+    Figure::SwitchesPerOperation,
+    Figure::Rss,
+    Figure::Errors,
+    Figure::LeaderCpu,
+    Figure::FollowerCpu,
+    Figure::LeaderThread,
+    Figure::PeerBytes,
+    Figure::CyclesPerSecond,
+    Figure::Milliseconds,
+    Figure::Bytes,
+    Figure::LongestHold,
+];
+
+/// Those of a load, in the order of the columns.
+pub(super) const LOAD_FIGURES: [Figure; 6] = [
     Figure::OperationsPerSecond,
     Figure::P50,
     Figure::P99,
@@ -49,236 +80,246 @@ impl Figure {
             Self::CpuPerOperation => "CPU µs/op",
             Self::SwitchesPerOperation => "switches/op",
             Self::Rss => "RSS MB",
+            Self::Errors => "errors",
+            Self::LeaderCpu => "leader's CPU µs/op",
+            Self::FollowerCpu => "a follower's CPU µs/op",
+            Self::LeaderThread => "leader's busiest thread, CPU µs/op",
+            Self::PeerBytes => "bytes/op to each follower",
+            Self::CyclesPerSecond => "cycles/s",
+            Self::Milliseconds => "ms",
+            Self::Bytes => "bytes",
+            Self::LongestHold => "longest µs",
         }
+    }
+
+    /// Returns its name in JSON.
+    pub(super) const fn key(self) -> &'static str {
+        match self {
+            Self::OperationsPerSecond => "ops_s",
+            Self::P50 => "p50_us",
+            Self::P99 => "p99_us",
+            Self::CpuPerOperation => "cpu_us_per_op",
+            Self::SwitchesPerOperation => "switches_per_op",
+            Self::Rss => "rss_mb",
+            Self::Errors => "errors",
+            Self::LeaderCpu => "leader_cpu_us_per_op",
+            Self::FollowerCpu => "follower_cpu_us_per_op",
+            Self::LeaderThread => "leader_thread_us_per_op",
+            Self::PeerBytes => "peer_bytes_per_op",
+            Self::CyclesPerSecond => "cycles_s",
+            Self::Milliseconds => "ms",
+            Self::Bytes => "bytes",
+            Self::LongestHold => "longest_us",
+        }
+    }
+
+    pub(super) fn find(key: &str) -> Option<Self> {
+        FIGURES.into_iter().find(|figure| figure.key() == key)
     }
 }
 
-/// The figures of one measurement; CPU, switches and RSS are those of all servers together.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Figures {
-    pub(super) ops_s: f64,
-    pub(super) p50_us: f64,
-    pub(super) p99_us: f64,
-    pub(super) cpu_us_per_op: f64,
-    pub(super) switches_per_op: f64,
-    pub(super) rss_mb: f64,
-    /// Replies with an error.
-    pub(super) errors: f64,
+/// The figures of one measurement. CPU, switches and RSS are those of all servers together.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Figures(pub(super) BTreeMap<Figure, f64>);
+
+impl<const N: usize> From<[(Figure, f64); N]> for Figures {
+    fn from(figures: [(Figure, f64); N]) -> Self {
+        Self(figures.into())
+    }
 }
 
 impl Figures {
-    const fn get(&self, figure: Figure) -> f64 {
-        match figure {
-            Figure::OperationsPerSecond => self.ops_s,
-            Figure::P50 => self.p50_us,
-            Figure::P99 => self.p99_us,
-            Figure::CpuPerOperation => self.cpu_us_per_op,
-            Figure::SwitchesPerOperation => self.switches_per_op,
-            Figure::Rss => self.rss_mb,
-        }
+    pub(super) fn get(&self, figure: Figure) -> Option<f64> {
+        self.0.get(&figure).copied()
+    }
+
+    /// Returns the figures as they are printed while a run goes on.
+    pub(super) fn shown(&self) -> String {
+        let shown = self.0.iter().filter(|(figure, _)| !Self::is_detail(**figure));
+        let shown = shown.map(|(figure, value)| format!("{value:.0} {}", figure.title()));
+        shown.collect::<Vec<_>>().join(", ")
+    }
+
+    /// Whether a figure is left out while a run goes on.
+    const fn is_detail(figure: Figure) -> bool {
+        matches!(
+            figure,
+            Figure::LeaderCpu | Figure::FollowerCpu | Figure::LeaderThread | Figure::PeerBytes
+        )
     }
 }
 
 /// One turn of one system.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) struct Measurement {
-    pub(super) load: Load,
+    pub(super) row: Row,
     pub(super) system: Kind,
     /// Counted from 1.
     pub(super) round: usize,
     pub(super) figures: Figures,
 }
 
-/// What happens to the leader.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// `kill -9`.
-    Killed,
-    /// SIGSTOP: its connections stay open, and nothing comes.
-    Stopped,
-    /// SIGTERM: a planned end.
-    Terminated,
-}
-
-pub(super) const FAULTS: [Fault; 3] = [Fault::Killed, Fault::Stopped, Fault::Terminated];
-
-impl Fault {
-    pub(super) const fn signal(self) -> &'static str {
-        match self {
-            Self::Killed => "KILL",
-            Self::Stopped => "STOP",
-            Self::Terminated => "TERM",
-        }
-    }
-
-    /// Returns the fault and what is measured, in words.
-    pub(super) const fn title(self) -> &'static str {
-        match self {
-            Self::Killed => "kill -9, to the first write",
-            Self::Stopped => "SIGSTOP, to the first write",
-            Self::Terminated => "SIGTERM, longest gap",
-        }
-    }
-}
-
-/// One run of one fault.
-#[derive(Clone, Debug)]
-pub(super) struct Failover {
-    pub(super) fault: Fault,
-    pub(super) system: Kind,
-    /// Counted from 1.
-    pub(super) run: usize,
-    pub(super) ms: f64,
-}
-
-/// A whole run.
-#[derive(Clone, Debug)]
-pub(super) struct Results {
+/// What the figures of a run depend on.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Facts {
     pub(super) machine: Machine,
     pub(super) apache_version: String,
     pub(super) zoolet_version: String,
+    /// Turns of each load.
     pub(super) rounds: usize,
-    pub(super) warm_up_seconds: f64,
+    /// Of one measurement, without its warm-up.
     pub(super) seconds: u32,
-    /// In the order in which they are shown.
-    pub(super) loads: Vec<Load>,
+}
+
+/// A run, or what is left of it when others have measured some of its rows anew.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Run {
+    pub(super) facts: Facts,
     pub(super) measurements: Vec<Measurement>,
-    pub(super) failovers: Vec<Failover>,
+}
+
+impl Run {
+    fn has(&self, row: Row) -> bool {
+        self.measurements.iter().any(|measurement| measurement.row == row)
+    }
+
+    /// Returns the groups that it has rows of.
+    pub(super) fn groups(&self) -> Vec<Group> {
+        let mut groups: Vec<Group> =
+            self.measurements.iter().map(|measurement| measurement.row.group()).collect();
+        groups.sort_unstable();
+        groups.dedup();
+        groups
+    }
+}
+
+/// Everything that is known: each row is from the last run that measured it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Results {
+    pub(super) runs: Vec<Run>,
 }
 
 impl Results {
-    /// Returns a figure over all rounds.
-    pub(super) fn summary(&self, load: &Load, system: Kind, figure: Figure) -> Option<Summary> {
-        let values: Vec<f64> =
-            self.of(load, system).map(|measurement| measurement.figures.get(figure)).collect();
-        Summary::of(&values)
+    /// Adds a run, which replaces the rows that it has.
+    pub(super) fn add(&mut self, run: Run) {
+        for older in &mut self.runs {
+            older.measurements.retain(|measurement| !run.has(measurement.row));
+        }
+        self.runs.retain(|older| !older.measurements.is_empty());
+        match self.runs.iter_mut().find(|older| older.facts == run.facts) {
+            Some(same) => same.measurements.extend(run.measurements),
+            None => self.runs.push(run),
+        }
     }
 
-    /// Returns the replies with errors over all rounds.
-    pub(super) fn errors(&self, load: &Load, system: Kind) -> f64 {
-        self.of(load, system).map(|measurement| measurement.figures.errors).sum()
+    /// Returns the measured rows of a group, in the order in which they are shown.
+    pub(super) fn rows(&self, group: Group) -> Vec<Row> {
+        let rows = rows::all().filter(|row| row.group() == group);
+        rows.filter(|row| self.runs.iter().any(|run| run.has(*row))).collect()
     }
 
-    fn of(&self, load: &Load, system: Kind) -> impl Iterator<Item = &Measurement> {
-        self.measurements
-            .iter()
-            .filter(move |measurement| measurement.load == *load && measurement.system == system)
+    /// Returns a figure over all rounds, in their order.
+    pub(super) fn values(&self, row: Row, system: Kind, figure: Figure) -> Vec<f64> {
+        let measurements = self.runs.iter().flat_map(|run| &run.measurements);
+        let of = measurements.filter(|it| it.row == row && it.system == system);
+        of.filter_map(|measurement| measurement.figures.get(figure)).collect()
     }
 
-    /// Returns the times of a fault, in the order of the runs.
-    pub(super) fn times(&self, fault: Fault, system: Kind) -> Vec<f64> {
-        let runs = self.failovers.iter();
-        let runs = runs.filter(|failover| failover.fault == fault && failover.system == system);
-        runs.map(|failover| failover.ms).collect()
+    pub(super) fn summary(&self, row: Row, system: Kind, figure: Figure) -> Option<Summary> {
+        Summary::of(&self.values(row, system, figure))
     }
-
-    /// Returns every single measurement, for programs.
-    pub(super) fn to_json(&self) -> Value {
-        let measurements: Vec<Value> = self.measurements.iter().map(measurement).collect();
-        let failovers: Vec<Value> = self.failovers.iter().map(failover).collect();
-        json!({
-            "machine": {
-                "cores": self.machine.cores,
-                "memory_mib": self.machine.memory_mib,
-                "kernel": self.machine.kernel,
-            },
-            "versions": { "apache": self.apache_version, "zoolet": self.zoolet_version },
-            "warm_up_seconds": self.warm_up_seconds,
-            "rounds": self.rounds,
-            "seconds": self.seconds,
-            "measurements": measurements,
-            "failovers": failovers,
-        })
-    }
-}
-
-fn measurement(measurement: &Measurement) -> Value {
-    let Measurement { load, system, round, figures } = measurement;
-    json!({
-        "load": load.to_string(),
-        "system": name(*system),
-        "round": round,
-        "ops_s": figures.ops_s,
-        "p50_us": figures.p50_us,
-        "p99_us": figures.p99_us,
-        "cpu_us_per_op": figures.cpu_us_per_op,
-        "switches_per_op": rounded(figures.switches_per_op),
-        "rss_mb": figures.rss_mb,
-        "errors": figures.errors,
-    })
-}
-
-fn failover(failover: &Failover) -> Value {
-    let Failover { fault, system, run, ms } = failover;
-    json!({ "signal": fault.signal(), "system": name(*system), "run": run, "ms": rounded(*ms) })
-}
-
-/// To three decimals.
-fn rounded(value: f64) -> f64 {
-    (value * 1_000.0).round() / 1_000.0
 }
 
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
     use crate::bench::loads::LOADS;
+    use crate::bench::rows::{FAULTS, Fault};
+
+    pub(in crate::bench) fn row() -> Row {
+        Row::Load(LOADS[4])
+    }
 
     /// One load in three rounds, and two runs of each fault; zoolet is ten times as fast.
     pub(in crate::bench) fn example() -> Results {
-        let load = LOADS[4];
         let mut measurements = Vec::new();
-        let mut failovers = Vec::new();
         for (system, factor) in [(Kind::Apache, 1.0), (Kind::Zoolet, 10.0)] {
             for (round, ops_s) in [(1, 11_000.0), (2, 10_000.0), (3, 12_000.0)] {
-                let figures = Figures {
-                    ops_s: ops_s * factor,
-                    p50_us: 5_000.0 / factor,
-                    p99_us: 30_000.0 / factor,
-                    cpu_us_per_op: 130.0 / factor,
-                    switches_per_op: 2.51 / factor,
-                    rss_mb: 500.0 / factor,
-                    errors: 0.0,
-                };
-                measurements.push(Measurement { load, system, round, figures });
+                let figures = Figures::from([
+                    (Figure::OperationsPerSecond, ops_s * factor),
+                    (Figure::P50, 5_000.0 / factor),
+                    (Figure::P99, 30_000.0 / factor),
+                    (Figure::CpuPerOperation, 130.0 / factor),
+                    (Figure::SwitchesPerOperation, 2.51 / factor),
+                    (Figure::Rss, 500.0 / factor),
+                    (Figure::Errors, 0.0),
+                ]);
+                measurements.push(Measurement { row: row(), system, round, figures });
             }
             for fault in FAULTS {
-                for (run, ms) in [(1, 3_000.0), (2, 2_000.0)] {
-                    failovers.push(Failover { fault, system, run, ms: ms / factor });
+                for (round, ms) in [(1, 3_000.0), (2, 2_000.0)] {
+                    let figures = Figures::from([(Figure::Milliseconds, ms / factor)]);
+                    measurements.push(Measurement {
+                        row: Row::Fault(fault),
+                        system,
+                        round,
+                        figures,
+                    });
                 }
             }
         }
-        Results {
+        let facts = Facts {
             machine: Machine { cores: 2, memory_mib: 8_000, kernel: "6.1".to_owned() },
             apache_version: "3.9.5".to_owned(),
             zoolet_version: "0.1.0".to_owned(),
             rounds: 3,
-            warm_up_seconds: 1.5,
             seconds: 3,
-            loads: vec![load],
-            measurements,
-            failovers,
-        }
+        };
+        Results { runs: vec![Run { facts, measurements }] }
+    }
+
+    /// The example with one kind of rows alone.
+    pub(in crate::bench) fn example_of(group: Group) -> Results {
+        let mut results = example();
+        results.runs[0].measurements.retain(|measurement| measurement.row.group() == group);
+        results
     }
 
     #[test]
     fn a_figure_is_summed_up_over_the_rounds_of_its_system() {
         let results = example();
-        let load = results.loads[0];
-        let summary = results.summary(&load, Kind::Zoolet, Figure::OperationsPerSecond);
+        let summary = results.summary(row(), Kind::Zoolet, Figure::OperationsPerSecond);
         let expected = Summary { median: 110_000.0, min: 100_000.0, max: 120_000.0 };
         assert_eq!(summary, Some(expected));
-        assert_eq!(results.summary(&LOADS[0], Kind::Zoolet, Figure::P50), None);
-        assert_eq!(results.times(Fault::Stopped, Kind::Apache), [3_000.0, 2_000.0]);
+        assert_eq!(results.summary(Row::Load(LOADS[0]), Kind::Zoolet, Figure::P50), None);
+        let stopped = Row::Fault(Fault::Stopped);
+        let times = results.values(stopped, Kind::Apache, Figure::Milliseconds);
+        assert_eq!(times, [3_000.0, 2_000.0]);
     }
 
     #[test]
-    fn the_json_has_every_single_measurement() {
-        let json = example().to_json();
-        assert_eq!(json["measurements"].as_array().unwrap().len(), 6);
-        assert_eq!(json["failovers"].as_array().unwrap().len(), 12);
-        assert_eq!(json["measurements"][3]["load"], "3:set:16x8");
-        assert_eq!(json["measurements"][3]["switches_per_op"], 0.251);
-        assert_eq!(json["failovers"][2]["signal"], "STOP");
-        assert_eq!(json["machine"]["cores"], 2);
+    fn a_run_replaces_the_rows_that_it_has() {
+        let mut results = example();
+        let mut run = example_of(Group::Failovers).runs.remove(0);
+        for measurement in &mut run.measurements {
+            measurement.figures = Figures::from([(Figure::Milliseconds, 7.0)]);
+        }
+        results.add(run.clone());
+        assert_eq!(results.runs.len(), 1, "runs on the same machine are one");
+        let killed = Row::Fault(Fault::Killed);
+        assert_eq!(results.values(killed, Kind::Zoolet, Figure::Milliseconds), [7.0, 7.0]);
+        assert_eq!(results.values(row(), Kind::Zoolet, Figure::P50).len(), 3);
+        run.facts.zoolet_version = "0.2.0".to_owned();
+        results.add(run);
+        assert_eq!(results.runs[0].groups(), [Group::Loads]);
+        assert_eq!(results.runs[1].groups(), [Group::Failovers]);
+    }
+
+    #[test]
+    fn each_figure_has_a_name_and_a_key_of_its_own() {
+        for (index, figure) in FIGURES.into_iter().enumerate() {
+            assert_eq!(Figure::find(figure.key()), Some(figure));
+            assert!(FIGURES[..index].iter().all(|other| other.title() != figure.title()));
+        }
     }
 }

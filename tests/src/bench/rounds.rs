@@ -4,12 +4,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::error::BenchError;
-use super::generator::{self, WARM_UP};
+use super::generator;
+use super::holds;
 use super::loads::Load;
 use super::options::Options;
-use super::progress::Progress;
-use super::results::{Measurement, SYSTEMS, name};
-use crate::builder::Kind;
+use super::progress::Recorder;
+use super::results::SYSTEMS;
+use super::rows::{HOLD_LOADS, Row};
+use crate::builder::{Kind, ServersBuilder};
 use crate::servers::Servers;
 
 /// The size to which both preallocate a log file, in KiB: their default.
@@ -19,45 +21,41 @@ const PREPARE: Duration = Duration::from_secs(1);
 
 /// Returns what all measurements are expected to take.
 pub(super) fn expected(options: &Options) -> Duration {
-    let turns = options.loads.len() * options.rounds * SYSTEMS.len();
-    step(options) * u32::try_from(turns).unwrap_or(u32::MAX)
+    let turns = u32::try_from(options.rounds * SYSTEMS.len()).unwrap_or(u32::MAX);
+    options.loads.iter().map(|load| step(load, options)).sum::<Duration>() * turns
 }
 
-fn step(options: &Options) -> Duration {
-    PREPARE + WARM_UP + window(options)
+fn step(load: &Load, options: &Options) -> Duration {
+    PREPARE + generator::warm_up(load) + options.window()
 }
 
-fn window(options: &Options) -> Duration {
-    Duration::from_secs(options.seconds.into())
-}
-
-/// Starts the servers of one system as they are measured: with the sizes of log files that both
-/// have by default, and Apache's with the whole compiler, which the harness otherwise leaves out.
-pub(super) fn start(system: Kind, servers: usize) -> Result<Servers, BenchError> {
+/// Returns servers of one system as they are measured: with the sizes of log files that both have
+/// by default, and Apache's with the whole compiler, which the harness otherwise leaves out.
+pub(super) fn builder(system: Kind, servers: usize) -> ServersBuilder {
     let builder = match system {
         Kind::Apache => Servers::apache().jvm_option("-XX:TieredStopAtLevel=4"),
         Kind::Zoolet => Servers::zoolet(),
     };
-    Ok(builder.servers(servers).property("preAllocSize", LOG_FILE_KIB).start()?)
+    builder.servers(servers).property("preAllocSize", LOG_FILE_KIB)
+}
+
+/// Starts servers as they are measured.
+pub(super) fn start(system: Kind, servers: usize) -> Result<Servers, BenchError> {
+    Ok(builder(system, servers).start()?)
 }
 
 /// Measures the loads. Both systems are up at a time, and the first in one round is the second in
 /// the next.
-pub(super) fn measure(
-    options: &Options,
-    progress: &mut Progress,
-) -> Result<Vec<Measurement>, BenchError> {
-    let mut measurements = Vec::new();
-    let Some(program) = &options.generator else { return Ok(measurements) };
-    let sizes = options.loads.iter().map(|load| load.servers);
-    let mut sizes: Vec<usize> = sizes.collect();
+pub(super) fn measure(options: &Options, recorder: &mut Recorder) -> Result<(), BenchError> {
+    let Some(program) = &options.generator else { return Ok(()) };
+    let mut sizes: Vec<usize> = options.loads.iter().map(|load| load.servers).collect();
     sizes.dedup();
     for size in sizes {
-        let loads = options.loads.iter().filter(|load| load.servers == size);
-        let loads: Vec<Load> = loads.copied().collect();
-        measurements.extend(measure_size(program, &loads, size, options, progress)?);
+        let loads: Vec<Load> =
+            options.loads.iter().filter(|load| load.servers == size).copied().collect();
+        measure_size(program, &loads, size, options, recorder)?;
     }
-    Ok(measurements)
+    Ok(())
 }
 
 fn measure_size(
@@ -65,31 +63,24 @@ fn measure_size(
     loads: &[Load],
     size: usize,
     options: &Options,
-    progress: &mut Progress,
-) -> Result<Vec<Measurement>, BenchError> {
+    recorder: &mut Recorder,
+) -> Result<(), BenchError> {
     let mut systems = Vec::new();
     for system in SYSTEMS {
         systems.push(start(system, size)?);
     }
-    let mut measurements = Vec::new();
     for round in 1..=options.rounds {
         for load in loads {
             for servers in &systems {
-                let system = servers.kind();
-                let figures = generator::run(program, load, servers, window(options))?;
-                let what = format!(
-                    "round {round} of {}: {load} on {}: {:.0} ops/s, p50 {:.0} µs, p99 {:.0} µs",
-                    options.rounds,
-                    name(system),
-                    figures.ops_s,
-                    figures.p50_us,
-                    figures.p99_us,
-                );
-                progress.finish(&what, step(options));
-                measurements.push(Measurement { load: *load, system, round, figures });
+                let figures = generator::run(program, load, servers, options.window())?;
+                recorder.add(Row::Load(*load), servers.kind(), round, figures);
+                recorder.finish(step(load, options));
             }
         }
         systems.reverse();
     }
-    Ok(measurements)
+    for servers in &systems {
+        holds::record(HOLD_LOADS, size, servers, recorder)?;
+    }
+    Ok(())
 }

@@ -1,0 +1,204 @@
+//! One server with ten thousand connections: their memory, that of watches, and an event for all of
+//! them.
+
+use std::fs;
+use std::io;
+use std::net::SocketAddr;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use zoolet_jute::{Acl, CreateRequest, PathWatchRequest, Request};
+
+use super::error::BenchError;
+use super::link::{self, Link};
+use super::million::set_request;
+use super::options::Options;
+use super::progress::Recorder;
+use super::results::{Figure, Figures, SYSTEMS};
+use super::rows::{Case, HOLD_CLIENTS, MEMORY_SESSION, MEMORY_WATCH, Row, WATCHERS};
+use super::{holds, memory, rounds};
+use crate::servers::Servers;
+
+const CONNECTIONS: u32 = 10_000;
+/// Sessions that are opened before the measurement: memory that they leave free is used again.
+const FIRST: u32 = 500;
+/// Connections with watches whose memory is measured, and the watches of each.
+const WATCHING: u32 = 1_000;
+const WATCHES_EACH: u32 = 100;
+/// The znode that all watch.
+const WATCHED: &str = "/bench-watched";
+/// Writes to it, after one whose times do not count.
+const EVENTS: usize = 5;
+/// How long the next event may take.
+const EVENT_MAX: Duration = Duration::from_mins(1);
+/// Nothing is sent on idle connections while they are measured.
+const SESSION_MS: i32 = 600_000;
+/// Before the memory is read.
+const SETTLE: Duration = Duration::from_secs(1);
+/// File descriptors besides those of the connections.
+const DESCRIPTORS: u64 = 500;
+
+const STEP: Duration = Duration::from_secs(20);
+
+pub(super) fn expected(_: &Options) -> Duration {
+    STEP * u32::try_from(SYSTEMS.len()).unwrap_or(u32::MAX)
+}
+
+pub(super) fn measure(_: &Options, recorder: &mut Recorder) -> Result<(), BenchError> {
+    check_descriptors()?;
+    for system in SYSTEMS {
+        let builder = rounds::builder(system, 1).property("maxSessionTimeout", "600000");
+        let servers = builder.start()?;
+        let failed = |error: io::Error| BenchError::of(system, format!("clients: {error}"));
+        let runtime = link::runtime().map_err(failed)?;
+        let address = servers.client_address(0)?;
+        runtime.block_on(measure_system(&servers, address, recorder)).map_err(
+            |error| match error {
+                Failed::Io(error) => failed(error),
+                Failed::Bench(error) => error,
+            },
+        )?;
+        holds::record(HOLD_CLIENTS, 1, &servers, recorder)?;
+        recorder.finish(STEP);
+    }
+    Ok(())
+}
+
+enum Failed {
+    Io(io::Error),
+    Bench(BenchError),
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+impl From<BenchError> for Failed {
+    fn from(error: BenchError) -> Self {
+        Self::Bench(error)
+    }
+}
+
+async fn measure_system(
+    servers: &Servers,
+    address: SocketAddr,
+    recorder: &mut Recorder,
+) -> Result<(), Failed> {
+    let mut add = |case: Case, round, figure, value| {
+        let figures = Figures::from([(figure, value)]);
+        recorder.add(Row::Case(case), servers.kind(), round, figures);
+    };
+    let open = async |count: u32| {
+        let mut links =
+            link::open_all(address, usize::try_from(count).unwrap_or(0), SESSION_MS).await?;
+        for link in &mut links {
+            link.call(&Request::Ping).await?;
+        }
+        pause(SETTLE);
+        Ok::<_, io::Error>(links)
+    };
+    let mut links = open(FIRST).await?;
+    let before = memory::resident_bytes(servers, 0)?;
+    links.extend(open(CONNECTIONS - FIRST).await?);
+    let after = memory::resident_bytes(servers, 0)?;
+    let session = memory::growth_of_each(before, after, CONNECTIONS - FIRST);
+    add(MEMORY_SESSION, 1, Figure::Bytes, session);
+
+    let watching = usize::try_from(WATCHING).unwrap_or(0);
+    for (connection, link) in links.iter_mut().take(watching).enumerate() {
+        for watch in 0..WATCHES_EACH {
+            // There is no such znode: the watch is one of its creation.
+            let path = format!("/bench/w{connection:06}-{watch:06}");
+            link.call(&Request::Exists(PathWatchRequest { path, watch: true })).await?;
+        }
+    }
+    pause(SETTLE);
+    let with_watches = memory::resident_bytes(servers, 0)?;
+    let watch = memory::growth_of_each(after, with_watches, WATCHING * WATCHES_EACH);
+    add(MEMORY_WATCH, 1, Figure::Bytes, watch);
+
+    let mut writer = Link::open(address, SESSION_MS).await?;
+    create(&mut writer).await?;
+    for event in 0..=EVENTS {
+        let time = last_event(&mut links, &mut writer).await?;
+        if event > 0 {
+            add(WATCHERS, event, Figure::Milliseconds, time.as_secs_f64() * 1_000.0);
+        }
+    }
+    Ok(())
+}
+
+async fn create(writer: &mut Link) -> io::Result<()> {
+    let body =
+        CreateRequest { path: WATCHED.to_owned(), data: None, acl: Some(Acl::open()), flags: 0 };
+    writer.call(&Request::Create(body)).await.map(drop)
+}
+
+/// Watches the znode on all connections, writes to it, and returns the time from the write to the
+/// last event.
+#[allow(clippy::disallowed_methods, reason = "the bench measures real time")]
+async fn last_event(links: &mut Vec<Link>, writer: &mut Link) -> io::Result<Duration> {
+    let watch = Request::Exists(PathWatchRequest { path: WATCHED.to_owned(), watch: true });
+    for link in links.iter_mut() {
+        link.call(&watch).await?;
+    }
+    let mut waiting = JoinSet::new();
+    for mut link in links.drain(..) {
+        waiting.spawn(async move {
+            link.event().await?;
+            Ok::<_, io::Error>((link, Instant::now()))
+        });
+    }
+    // All of them wait for their sockets before the write is sent.
+    tokio::task::yield_now().await;
+    let began = Instant::now();
+    writer.call(&set_request(WATCHED.to_owned())).await?;
+    let mut last = began;
+    while let Some(ended) = timeout(EVENT_MAX, waiting.join_next()).await? {
+        let (link, at) = ended??;
+        last = last.max(at);
+        links.push(link);
+    }
+    Ok(last.duration_since(began))
+}
+
+/// Ten thousand connections need as many file descriptors, here and in the server.
+fn check_descriptors() -> Result<(), BenchError> {
+    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let needed = u64::from(CONNECTIONS) + DESCRIPTORS;
+    match open_files_max(&limits) {
+        Some(max) if max < needed => Err(BenchError::Option(format!(
+            "the case `clients` needs {needed} open files, and the limit is {max}: run `ulimit -n \
+             {needed}` before make, or leave it out of CASES"
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// Returns the soft limit of open files.
+fn open_files_max(limits: &str) -> Option<u64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[allow(clippy::disallowed_methods, reason = "the bench waits for real servers")]
+fn pause(time: Duration) {
+    thread::sleep(time);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limit_of_open_files_is_the_soft_one() {
+        let limits =
+            "Limit      Soft Limit  Hard Limit  Units\nMax open files  1024  4096  files\n";
+        assert_eq!(open_files_max(limits), Some(1_024));
+        assert_eq!(open_files_max("Max open files  unlimited  unlimited  files\n"), None);
+    }
+}
