@@ -207,6 +207,8 @@ impl Supervisor {
     }
 
     fn observe(&self) -> Observations {
+        // First, so that the lease is not longer for a pause behind it.
+        let now_ms = self.machine.mono_ms();
         let (node, leadership) = (self.handle.node(), self.handle.leadership());
         let view = self.handle.view();
         let voters = view.membership.voters();
@@ -219,6 +221,7 @@ impl Supervisor {
             is_removed: self.signals.removed_at() > view.membership.index(),
             leader_silent_for: self.leader_contact.silent_for(),
             quorum_silent_for: view.quorum_silent_for,
+            now_ms,
             applied_term: self.applied.borrow().map(|last| Term(last.term)),
             given_up: self.handle.given_up(),
             has_diverged: self.comparer.divergence.is_found(),
@@ -229,6 +232,9 @@ impl Supervisor {
 
     /// Makes what was decided so, where it differs from what was decided before.
     fn carry_out(&self, before: &Decision, now: &Decision) {
+        if let Some(until_ms) = now.lease_until_ms {
+            self.machine.input(Input::Lease { until_ms });
+        }
         if (before.role, before.term) != (now.role, now.term) {
             tracing::info!(from = ?before.role, to = ?now.role, term = now.term.map(|term| term.0), "role");
             self.machine.input(Input::Role { role: now.role, term: now.term });

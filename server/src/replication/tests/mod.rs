@@ -5,6 +5,7 @@ mod cluster;
 mod divergence;
 mod ensemble;
 mod gate;
+mod lease;
 mod numbers;
 mod panics;
 mod rebuilt;
