@@ -2,6 +2,7 @@
 
 mod calls;
 mod cluster;
+mod cut;
 mod divergence;
 mod ensemble;
 mod gate;
