@@ -11,7 +11,7 @@ use zoolet_replica::{Boot, Command, Op, Policy, ProposalNumber, Role, ServerId};
 use zoolet_storage::{Identity, MemoryDisk, WalOptions};
 
 use super::cut::{Cut, CutNet};
-use super::gate::{Gate, GatedDisk};
+use super::gate::{Gate, gated};
 use super::recorder::{Applied, Recorder};
 use crate::config::StartMode;
 use crate::entropy::RealEntropy;
@@ -112,11 +112,11 @@ impl Ensemble {
             voters_min: 2,
             members: self.members.clone(),
             listen: None,
-            disk: Arc::new(GatedDisk {
-                disk: self.disks[at].clone(),
-                gate: self.gates[at].clone(),
-                snapshots: self.snapshot_gates[at].clone(),
-            }),
+            disk: Arc::new(gated(
+                self.disks[at].clone(),
+                self.gates[at].clone(),
+                self.snapshot_gates[at].clone(),
+            )),
             directory: PathBuf::from("data"),
             log_directory: PathBuf::from("data"),
             secret: None,
