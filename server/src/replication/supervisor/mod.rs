@@ -1,30 +1,39 @@
-//! The loop that follows what decides this server's role, and carries the decisions out.
+//! The one loop that follows what decides this server's role, carries the decisions out, and begins and
+//! ends the work that depends on who leads and who belongs to the ensemble.
+//!
+//! What takes time goes on beside the loop, as futures whose ends are events. Work of a leader is
+//! dropped when its term here ends.
+
+mod events;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::StreamExt;
-use futures_util::stream::FuturesUnordered;
 use tokio::sync::{mpsc, watch};
-use tokio::time::{Instant, Interval, MissedTickBehavior, interval, timeout};
-use zoolet_replica::{Input, Role, Term};
+use tokio::time::{Instant, timeout};
+use zoolet_replica::{FeatureLevel, Input, Role, Term};
 use zoolet_storage::{LogPosition, Wal};
 
+use self::events::{EventSources, RoleEvent, UnderWay};
 use super::comparer::Comparer;
 use super::handle::ConsensusHandle;
 use super::leader_contact::LeaderContact;
+use super::levels::{LevelKeeper, LevelProgress};
 use super::machine::Machine;
 use super::members::is_outsider;
+use super::moved_port::MovedPort;
 use super::options::Timing;
 use super::read_index::ReadIndex;
+use super::reconfig::{RETRY_PAUSE, Reconfigurer};
+use super::replacement::Replacer;
 use super::role::{Decision, HandOver, Observations, RoleState};
 use super::succession::{self, Campaign};
 use super::transfer::transfer_leadership;
-use crate::consensus::Leadership;
+use crate::consensus::{Leadership, Membership};
 use crate::entropy::Entropy;
+use crate::fatal::Fatal;
 use crate::peer::Links;
 use crate::raft::PeerSignals;
-use crate::transport::BoxFuture;
 
 /// The shortest time that a follower has in one attempt to catch up.
 const CATCH_UP_TIME_MIN: Duration = Duration::from_secs(1);
@@ -43,96 +52,56 @@ pub(super) struct Supervisor {
     pub signals: Arc<PeerSignals>,
     pub entropy: Arc<dyn Entropy>,
     pub timing: Timing,
+    pub levels: LevelKeeper,
+    pub changes: Arc<Reconfigurer>,
+    /// `None` for an ensemble of one.
+    pub moved_port: Option<Arc<MovedPort>>,
     pub role: watch::Sender<Role>,
+    /// The leader to which this server's commands go.
+    pub leader: watch::Sender<Option<Leadership>>,
+    pub fatal: Fatal,
 }
 
-/// What makes the supervisor decide anew.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum RoleEvent {
-    /// Time has passed.
-    Tick,
-    /// Another server leads, or none does.
-    Leadership,
-    /// A connection of this server has ended.
-    HungUp(u64),
-    /// Whether the process of this leader is gone.
-    LookedFor(Leadership, bool),
-    /// The attempts to take the place of this leader are over.
-    Campaigned(Leadership),
-    /// An entry was applied, for which a new leader waits.
-    Applied,
-    /// It is time to compare states with the others.
-    ComparisonDue,
-    Compared,
-    /// Whether this server has caught up with what was committed, and its state is the others'.
-    CaughtUp(bool),
-    HandedOver,
-    /// The consensus has ended.
-    Ended,
-}
-
-/// What happens beside the loop.
-type UnderWay = BoxFuture<'static, RoleEvent>;
-
-/// The loop's own state.
-struct EventSources {
-    leaderships: watch::Receiver<Option<Leadership>>,
-    hang_ups: mpsc::Receiver<u64>,
-    applied: watch::Receiver<Option<LogPosition>>,
-    ticks: Interval,
-    comparisons: Interval,
-    under_way: FuturesUnordered<UnderWay>,
-    catching_up: Option<UnderWay>,
+/// What is under way beside the loop, and how far it has come.
+#[allow(clippy::struct_excessive_bools, reason = "each is about work of its own")]
+struct Ongoing {
     is_comparing: bool,
     is_handing_over: bool,
     /// The leader whose process is looked for, or whose place is to be taken.
     missed: Option<Leadership>,
-    /// Whether the first entry of this server's term is still to be applied.
-    awaits_entry: bool,
+    /// The term in which this server leads.
+    leads: Option<Term>,
+    /// As leader: how far it has come with the feature level, and whether a round is under way.
+    levels: LevelProgress,
+    is_asking_levels: bool,
+    /// The agreed feature level that this server has followed, and whether it follows another one.
+    level: FeatureLevel,
+    is_following_level: bool,
+    /// The membership whose addresses are known to the links, and which was tried to be followed.
+    tried: Option<LogPosition>,
+    tried_at: Instant,
+    /// The membership that was followed to its end.
+    followed: Option<LogPosition>,
+    is_following: bool,
+    is_opening_port: bool,
 }
 
-impl EventSources {
-    fn new(supervisor: &Supervisor, hang_ups: mpsc::Receiver<u64>) -> Self {
-        let timing = supervisor.timing;
-        let every = |pause| {
-            let mut ticks = interval(pause);
-            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-            ticks
-        };
+impl Ongoing {
+    fn new(level: FeatureLevel) -> Self {
         Self {
-            leaderships: supervisor.handle.leaderships(),
-            hang_ups,
-            applied: supervisor.applied.clone(),
-            ticks: every(timing.heartbeat / 2),
-            comparisons: every(timing.election_max),
-            under_way: FuturesUnordered::new(),
-            catching_up: None,
             is_comparing: false,
             is_handing_over: false,
             missed: None,
-            awaits_entry: false,
-        }
-    }
-
-    async fn next(&mut self) -> RoleEvent {
-        let Self { leaderships, hang_ups, applied, ticks, comparisons, under_way, .. } = self;
-        let (catching_up, awaits_entry) = (&mut self.catching_up, self.awaits_entry);
-        let caught_up = async {
-            match catching_up.as_mut() {
-                Some(catching_up) => catching_up.await,
-                None => std::future::pending().await,
-            }
-        };
-        tokio::select! {
-            changed = leaderships.changed() => {
-                if changed.is_ok() { RoleEvent::Leadership } else { RoleEvent::Ended }
-            }
-            event = caught_up => event,
-            Some(server) = hang_ups.recv() => RoleEvent::HungUp(server),
-            Ok(()) = applied.changed(), if awaits_entry => RoleEvent::Applied,
-            Some(event) = under_way.next() => event,
-            _ = comparisons.tick() => RoleEvent::ComparisonDue,
-            _ = ticks.tick() => RoleEvent::Tick,
+            leads: None,
+            levels: LevelProgress::default(),
+            is_asking_levels: false,
+            level,
+            is_following_level: false,
+            tried: None,
+            tried_at: Instant::now(),
+            followed: None,
+            is_following: false,
+            is_opening_port: false,
         }
     }
 }
@@ -141,39 +110,22 @@ impl Supervisor {
     /// Decides after each event what this server may do, for as long as the consensus goes on.
     pub(super) async fn run(self, hang_ups: mpsc::Receiver<u64>) {
         let mut sources = EventSources::new(&self, hang_ups);
+        let mut ongoing = Ongoing::new(self.machine.levels().agreed);
         let mut state = RoleState::new(self.timing);
         // Where every server starts; the machine looks for a leader, too.
         let mut decided = state.step(Instant::now(), &Observations::default());
         loop {
             let event = sources.next().await;
-            match event {
-                RoleEvent::Ended => return,
-                RoleEvent::Compared => sources.is_comparing = false,
-                RoleEvent::HandedOver => sources.is_handing_over = false,
-                RoleEvent::CaughtUp(_) => sources.catching_up = None,
-                RoleEvent::ComparisonDue if !sources.is_comparing => {
-                    sources.is_comparing = true;
-                    sources.under_way.push(self.compare());
-                }
-                RoleEvent::HungUp(server) => {
-                    let missed = self.led_by(server).filter(|led| sources.missed != Some(*led));
-                    sources.missed = missed.or(sources.missed);
-                    sources.under_way.extend(missed.map(|missed| self.look_for(missed)));
-                }
-                RoleEvent::LookedFor(missed, _) | RoleEvent::Campaigned(missed) => {
-                    sources.missed = sources.missed.filter(|known| *known != missed);
-                }
-                RoleEvent::Applied
-                | RoleEvent::ComparisonDue
-                | RoleEvent::Tick
-                | RoleEvent::Leadership => {}
+            if event == RoleEvent::Ended {
+                return self.report_end();
             }
-            let observed = self.observe();
+            self.note(event, &mut sources, &mut ongoing);
+            let (observed, membership) = self.observe();
             let gone =
                 observed.leadership.filter(|known| event == RoleEvent::LookedFor(*known, true));
             let seen = Observations {
                 has_caught_up: event == RoleEvent::CaughtUp(true),
-                is_handing_over: sources.is_handing_over,
+                is_handing_over: ongoing.is_handing_over,
                 counter: self.counter(event),
                 leader_is_gone: gone.is_some(),
                 ..observed
@@ -181,21 +133,164 @@ impl Supervisor {
             let decision = state.step(Instant::now(), &seen);
             self.carry_out(&decided, &decision);
             if let Some(gone) = gone {
-                sources.missed = Some(gone);
+                ongoing.missed = Some(gone);
                 sources.under_way.push(self.succeed(gone, decision.campaigns));
             }
-            let own_term = seen.leadership.filter(|known| known.leader == seen.node);
-            sources.awaits_entry = own_term.is_some_and(|own| seen.applied_term != Some(own.term));
             if !decision.must_catch_up {
                 sources.catching_up = None;
             } else if sources.catching_up.is_none() && event != RoleEvent::CaughtUp(false) {
                 sources.catching_up = Some(self.catch_up());
             }
             if let Some(reason) = decision.hand_over {
-                sources.is_handing_over = true;
+                ongoing.is_handing_over = true;
                 sources.under_way.push(self.hand_over(reason));
             }
+            self.follow_leadership(&seen, &mut sources, &mut ongoing);
+            self.follow_membership(&membership, &mut sources, &mut ongoing);
             decided = decision;
+        }
+    }
+
+    /// Takes note of what was under way and has ended, and begins what is due.
+    fn note(&self, event: RoleEvent, sources: &mut EventSources, ongoing: &mut Ongoing) {
+        match event {
+            RoleEvent::Compared => ongoing.is_comparing = false,
+            RoleEvent::HandedOver => ongoing.is_handing_over = false,
+            RoleEvent::CaughtUp(_) => sources.catching_up = None,
+            RoleEvent::ComparisonDue if !ongoing.is_comparing => {
+                ongoing.is_comparing = true;
+                sources.under_way.push(self.compare());
+            }
+            RoleEvent::HungUp(server) => {
+                let missed = self.led_by(server).filter(|led| ongoing.missed != Some(*led));
+                ongoing.missed = missed.or(ongoing.missed);
+                sources.under_way.extend(missed.map(|missed| self.look_for(missed)));
+            }
+            RoleEvent::LookedFor(missed, _) | RoleEvent::Campaigned(missed) => {
+                ongoing.missed = ongoing.missed.filter(|known| *known != missed);
+            }
+            RoleEvent::LevelDue => {
+                self.ask_levels(sources, ongoing);
+                if !ongoing.is_following_level {
+                    ongoing.is_following_level = true;
+                    sources.under_way.push(self.follow_level(ongoing.level));
+                }
+            }
+            RoleEvent::LevelFollowed(level) => {
+                (ongoing.level, ongoing.is_following_level) = (level, false);
+            }
+            RoleEvent::LevelsAsked(levels) => {
+                (ongoing.levels, ongoing.is_asking_levels) = (levels, false);
+            }
+            RoleEvent::DirectoriesLookedAt => sources.leading.push(self.look_at_directories()),
+            RoleEvent::MembershipFollowed(is_done) => {
+                ongoing.is_following = false;
+                ongoing.followed = ongoing.tried.filter(|_| is_done).or(ongoing.followed);
+            }
+            RoleEvent::PortOpened => ongoing.is_opening_port = false,
+            RoleEvent::Applied
+            | RoleEvent::ComparisonDue
+            | RoleEvent::Tick
+            | RoleEvent::Consensus
+            | RoleEvent::Ended => {}
+        }
+    }
+
+    /// Reports why the consensus has ended by itself: in the log's own words if that is the reason. A
+    /// server that is stopped drops this loop first.
+    fn report_end(&self) {
+        let failure = self.wal.failure().map(|error| error.to_string());
+        let failure = failure.or_else(|| self.handle.status().borrow().failure.clone());
+        self.fatal.report(failure.unwrap_or_default());
+    }
+
+    /// Hands the leadership on to what depends on it. A leader's work of another term is dropped.
+    fn follow_leadership(
+        &self,
+        seen: &Observations,
+        sources: &mut EventSources,
+        ongoing: &mut Ongoing,
+    ) {
+        self.leader.send_if_modified(|known| {
+            let is_new = *known != seen.leadership;
+            *known = seen.leadership;
+            is_new
+        });
+        let own = seen.leadership.filter(|known| known.leader == seen.node);
+        let term = own.map(|known| known.term);
+        sources.awaits_entry = term.is_some() && seen.applied_term != term;
+        if ongoing.leads == term {
+            return;
+        }
+        sources.leading.clear();
+        (ongoing.leads, ongoing.levels) = (term, LevelProgress::default());
+        ongoing.is_asking_levels = false;
+        self.handle.leads(term);
+        self.levels.begin(term);
+        if term.is_some() {
+            self.ask_levels(sources, ongoing);
+            sources.leading.push(self.look_at_directories());
+        }
+    }
+
+    /// As leader, begins to ask the members for their feature levels, unless that is under way.
+    fn ask_levels(&self, sources: &EventSources, ongoing: &mut Ongoing) {
+        let Some(term) = ongoing.leads.filter(|_| !ongoing.is_asking_levels) else { return };
+        ongoing.is_asking_levels = true;
+        let round = self.levels.clone().round(term, ongoing.levels);
+        let asking = self.fatal.clone().part("feature levels", round);
+        sources.leading.push(Box::pin(async { RoleEvent::LevelsAsked(asking.await) }));
+    }
+
+    fn follow_level(&self, known: FeatureLevel) -> UnderWay {
+        let following = self.levels.clone().follow(known);
+        let following = self.fatal.clone().part("feature levels", following);
+        Box::pin(async { RoleEvent::LevelFollowed(following.await) })
+    }
+
+    fn look_at_directories(&self) -> UnderWay {
+        let replacer = Replacer { changes: Arc::clone(&self.changes) };
+        let looking = self.fatal.clone().part("directories", replacer.look());
+        Box::pin(async {
+            looking.await;
+            RoleEvent::DirectoriesLookedAt
+        })
+    }
+
+    /// Begins what a change of the membership asks for. What could not be followed to its end is tried
+    /// again, and so is what a leader that died has left unfinished.
+    fn follow_membership(
+        &self,
+        membership: &Membership,
+        sources: &mut EventSources,
+        ongoing: &mut Ongoing,
+    ) {
+        let (at, is_new) = (membership.position, ongoing.tried != membership.position);
+        if is_new {
+            self.changes.learn(membership);
+        }
+        let is_unfinished =
+            ongoing.followed != at || self.changes.joining.is_unfinished(membership);
+        let is_due = is_new || is_unfinished && ongoing.tried_at.elapsed() >= RETRY_PAUSE;
+        if is_due && !ongoing.is_following {
+            (ongoing.tried, ongoing.tried_at) = (at, Instant::now());
+            ongoing.is_following = true;
+            let following = Arc::clone(&self.changes).follow();
+            let following = self.fatal.clone().part("membership", following);
+            let following = async { RoleEvent::MembershipFollowed(following.await) };
+            sources.under_way.push(Box::pin(following));
+        }
+        if let Some(port) = self.moved_port.as_ref().filter(|_| !ongoing.is_opening_port)
+            && let Some(wanted) = port.wanted(membership)
+        {
+            ongoing.is_opening_port = true;
+            let port = Arc::clone(port);
+            let opening = async move { port.open(wanted).await };
+            let opening = self.fatal.clone().part("moved peer port", opening);
+            sources.under_way.push(Box::pin(async {
+                opening.await;
+                RoleEvent::PortOpened
+            }));
         }
     }
 
@@ -206,13 +301,13 @@ impl Supervisor {
         if is_due { counter_of(self.machine.zxid()) } else { 0 }
     }
 
-    fn observe(&self) -> Observations {
+    fn observe(&self) -> (Observations, Membership) {
         // First, so that the lease is not longer for a pause behind it.
         let now_ms = self.machine.mono_ms();
         let (node, leadership) = (self.handle.node(), self.handle.leadership());
         let view = self.handle.view();
         let voters = view.membership.voters();
-        Observations {
+        let observed = Observations {
             leadership,
             node,
             is_listed: view.membership.node(node).is_some_and(|member| !is_outsider(member)),
@@ -227,7 +322,8 @@ impl Supervisor {
             has_diverged: self.comparer.divergence.is_found(),
             disk_busy_with: self.wal.batches_before_waiting(),
             ..Observations::default()
-        }
+        };
+        (observed, view.membership)
     }
 
     /// Makes what was decided so, where it differs from what was decided before.
