@@ -1,4 +1,4 @@
-//! A network of loopback that can be cut, and slowed down.
+//! Loopback that can be cut, slowed down, and made to refuse.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -6,7 +6,8 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use tokio::io::{AsyncReadExt, AsyncWriteExt, copy_bidirectional};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, copy_bidirectional};
+use tokio::net::TcpStream;
 use tokio::time::{Instant, sleep};
 
 use super::ensemble::PATIENCE;
@@ -20,6 +21,8 @@ pub(super) struct Cut {
     open: Arc<Mutex<Vec<(usize, usize)>>>,
     /// How many bytes a second go from one server to another on each connection; zero for any.
     slow: Arc<Mutex<BTreeMap<(usize, usize), u64>>>,
+    /// The servers whose ports refuse all connections, as a firewall in front of them does.
+    refusing: Arc<Mutex<BTreeSet<usize>>>,
 }
 
 impl Cut {
@@ -49,12 +52,19 @@ impl Cut {
         self.slow.lock().unwrap().insert((from, to), bytes_per_second);
     }
 
+    /// Breaks all connections of a server, whose port refuses new ones from now on.
+    pub(super) async fn refuse(&self, at: usize, servers: usize) {
+        self.refusing.lock().unwrap().insert(at);
+        self.isolate(at, servers).await;
+    }
+
     fn rate(&self, from: usize, to: usize) -> Option<u64> {
         self.slow.lock().unwrap().get(&(from, to)).copied()
     }
 
     pub(super) fn heal(&self) {
         self.pairs.lock().unwrap().clear();
+        self.refusing.lock().unwrap().clear();
     }
 
     fn is_cut(&self, from: usize, to: usize) -> bool {
@@ -91,11 +101,14 @@ impl Net for CutNet {
         Box::pin(async move {
             let target = self.members.iter().position(|member| member == address).unwrap();
             let (from, cut) = (self.server, self.cut.clone());
+            if cut.refusing.lock().unwrap().contains(&target) {
+                return Err(io::ErrorKind::ConnectionRefused.into());
+            }
             if cut.is_cut(from, target) {
                 return Err(io::ErrorKind::TimedOut.into());
             }
             let address: SocketAddr = address.parse().unwrap();
-            let mut outer = tokio::net::TcpStream::connect(address).await?;
+            let mut outer = TcpStream::connect(address).await?;
             outer.set_nodelay(true)?;
             let room = if cut.rate(from, target).is_some() { 4096 } else { 1 << 20 };
             let (near, mut far) = tokio::io::duplex(room);
@@ -127,8 +140,8 @@ impl Net for CutNet {
 
 /// Carries bytes to the called server at a rate, and its answers at once.
 async fn copy_slowly(
-    caller: tokio::io::DuplexStream,
-    called: tokio::net::TcpStream,
+    caller: DuplexStream,
+    called: TcpStream,
     bytes_per_second: u64,
 ) -> io::Result<()> {
     let (mut from_caller, mut to_caller) = tokio::io::split(caller);

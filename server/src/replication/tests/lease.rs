@@ -27,5 +27,8 @@ async fn a_leader_gets_a_new_lease_as_long_as_a_majority_answers() {
     let looks = machine.until(|_, received| received.roles.last() == Some(&Role::Looking));
     timeout(PATIENCE, looks).await.expect("it goes on leading");
     let until_ms = machine.received().lease_until_ms;
-    assert!(until_ms <= cut_at_ms + length_ms, "{until_ms}: no server has answered since {cut_at_ms}");
+    assert!(
+        until_ms <= cut_at_ms + length_ms,
+        "{until_ms}: no server has answered since {cut_at_ms}"
+    );
 }
