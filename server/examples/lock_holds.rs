@@ -61,6 +61,7 @@ impl Bench {
         let replica = Replica::new(options, State::new());
         let proposals: Arc<dyn Proposals> = Arc::clone(&kept) as _;
         let host = Host::new(replica, Arc::new(RealClock::new()), proposals, FlowLimits::default());
+        host.input(Input::Lease { until_ms: u64::MAX });
         host.input(Input::Role { role: Role::Leader, term: Some(Term(1)) });
         let bench = Self { host, kept, last: Cell::new(0) };
         bench.foreign([Op::CreateSession { timeout_ms: 40_000 }]);

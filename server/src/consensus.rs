@@ -115,6 +115,17 @@ impl RaftView {
     }
 }
 
+/// What of the state of the consensus others wait for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ConsensusStatus {
+    /// Who leads, as far as this server knows.
+    pub leadership: Option<Leadership>,
+    /// The place of the membership in the log.
+    pub membership: Option<LogPosition>,
+    /// Why the consensus has ended, once it has.
+    pub failure: Option<String>,
+}
+
 /// Receives whether a proposal was committed under the leader that it was made to.
 pub(crate) type ProposalOutcome = Box<dyn FnOnce(bool) + Send>;
 
@@ -160,8 +171,8 @@ impl LeaderVote {
     }
 }
 
-/// The consensus on the log. Whatever fails because it has ended is reported by
-/// [`Consensus::failure`] as well.
+/// The consensus on the log. The reason why it has ended is in its
+/// [`Consensus::status`].
 pub(crate) trait Consensus: Debug + Send + Sync + 'static {
     /// Begins to take part: until then no message is sent, and no election begun.
     fn run(&self);
@@ -171,14 +182,8 @@ pub(crate) trait Consensus: Debug + Send + Sync + 'static {
 
     fn view(&self) -> RaftView;
 
-    /// Follows who leads. Closed when the consensus has ended.
-    fn leaderships(&self) -> watch::Receiver<Option<Leadership>>;
-
-    /// Follows the place of the membership in the log. Closed when the consensus has ended.
-    fn memberships(&self) -> watch::Receiver<Option<LogPosition>>;
-
-    /// Follows the reason why the consensus has ended, once it has.
-    fn failure(&self) -> watch::Receiver<Option<String>>;
+    /// Follows what seldom changes. Closed when the consensus has ended.
+    fn status(&self) -> watch::Receiver<ConsensusStatus>;
 
     /// Puts a batch behind all that were proposed before, if this server leads, and in `term` if one
     /// is given. The batch has its place when this returns; false if it has none, because the

@@ -4,7 +4,7 @@
 //! A release build of `zoolet` aborts at a panic. A program that embeds a server may unwind, and
 //! without this the rest of the server would go on without the task that is gone.
 
-use std::future::{Future, poll_fn};
+use std::future::{Future, pending, poll_fn};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -54,6 +54,18 @@ impl Fatal {
             self.report(panicked(task, &panic));
         }
     }
+
+    /// Carries out a part of a task under a name of its own. Its panic is reported, and then it does
+    /// not end.
+    pub(crate) async fn part<T>(self, part: &'static str, work: impl Future<Output = T>) -> T {
+        match caught(work).await {
+            Ok(value) => value,
+            Err(panic) => {
+                self.report(panicked(part, &panic));
+                pending().await
+            }
+        }
+    }
 }
 
 /// Carries out `work`. An error is the message of its panic.
@@ -70,6 +82,8 @@ pub(crate) fn caught<T>(work: impl Future<Output = T>) -> impl Future<Output = R
 
 #[cfg(test)]
 mod tests {
+    use tokio::time::timeout;
+
     use super::*;
 
     async fn reason(fatal: &Fatal) -> String {
@@ -103,9 +117,19 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_part_of_a_task_that_panics_is_reported_by_its_own_name() {
+        let fatal = Fatal::default();
+        assert_eq!(fatal.clone().part("counting", async { 7 }).await, 7);
+        let part = fatal.clone().part("counting", async { panic!("the test's panic") });
+        let task = fatal.clone().endless("supervisor", part);
+        assert!(timeout(END_GRACE * 2, task).await.is_err(), "the task has ended");
+        assert_eq!(reason(&fatal).await, panicked("counting", "the test's panic"));
+    }
+
+    #[tokio::test]
     async fn a_task_that_is_dropped_reports_nothing() {
         let fatal = Fatal::default();
-        let task = tokio::spawn(fatal.clone().endless("long", std::future::pending()));
+        let task = tokio::spawn(fatal.clone().endless("long", pending()));
         tokio::task::yield_now().await;
         task.abort();
         assert!(task.await.unwrap_err().is_cancelled());

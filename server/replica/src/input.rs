@@ -128,6 +128,13 @@ pub enum Input {
         /// The term in which it leads, if it does.
         term: Option<Term>,
     },
+    /// A majority has lately answered this server as its leader. Comes before the role of a leader, and
+    /// again and again while it leads.
+    Lease {
+        /// Until when it may count signs of life, on the monotonic clock: no later leader grants the
+        /// sessions less (`Options::takeover_grace_ms`).
+        until_ms: u64,
+    },
     /// Time has passed; comes several times in each tick.
     Tick,
     /// What a client has not read yet; comes before its requests.

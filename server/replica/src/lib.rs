@@ -71,6 +71,8 @@ pub struct Replica {
     /// The first session id of this time of serving nothing but reads.
     read_only_from: SessionId,
     looking_since_ms: u64,
+    /// As leader: until when it may count signs of life.
+    lease_until_ms: u64,
     last_step_ms: u64,
     // Boxed, because the nodes of a map are half empty where keys only rise.
     connections: BTreeMap<ConnectionId, Box<Client>>,
@@ -126,6 +128,7 @@ impl Replica {
             read_only: false,
             read_only_from: SessionId::NONE,
             looking_since_ms: 0,
+            lease_until_ms: 0,
             last_step_ms: 0,
             connections: BTreeMap::new(),
             sessions: BTreeMap::new(),
@@ -186,6 +189,7 @@ impl Replica {
             Input::Members { text, write } => self.on_members(text, write, out),
             Input::Level { level } => self.on_level(level, out),
             Input::Role { role, term } => self.on_role(role, term, out),
+            Input::Lease { until_ms } => self.on_lease(until_ms, out),
             Input::Tick => self.on_tick(out),
             Input::Room { connection, unwritten_bytes } => {
                 self.on_room(connection, unwritten_bytes, out);

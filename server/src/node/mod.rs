@@ -246,6 +246,10 @@ impl Machine for HostMachine {
         self.0.now().wall_ms
     }
 
+    fn mono_ms(&self) -> u64 {
+        self.0.now().mono_ms
+    }
+
     fn digest(&self) -> u64 {
         self.0.digest().1
     }

@@ -151,14 +151,14 @@ mod tests {
     use super::*;
     use crate::fatal::Fatal;
     use crate::peer::{FrameLimits, PeerIdentity};
-    use crate::transport::RealNet;
+    use crate::transport::{BoxFuture, Listener, Net, RealNet, Stream};
 
     const TIMEOUT: Duration = Duration::from_secs(10);
 
-    #[tokio::test]
-    async fn a_link_that_was_given_up_is_opened_anew() {
+    /// Links of server 1 over `net`.
+    fn links(net: Arc<dyn Net>, connect_timeout: Duration, addresses: &[(u64, &str)]) -> Links {
         let template = LinkOptions {
-            net: Arc::new(RealNet),
+            net,
             ours: PeerIdentity { cluster: 7, founding: 0, server: 1, directory: 5 },
             founding: Arc::default(),
             secret: None,
@@ -167,19 +167,65 @@ mod tests {
             lane: Lane::Control,
             frames: FrameLimits { small: 1000, large: 1000 },
             calls_max: 8,
-            connect_timeout: TIMEOUT,
+            connect_timeout,
             backoff_max: TIMEOUT,
             stall_timeout: TIMEOUT,
             reach: Arc::default(),
             fatal: Fatal::default(),
         };
-        let addresses = BTreeMap::from([(2, "127.0.0.1:1".to_owned())]);
-        let links = Links::new(template, addresses);
+        let addresses = addresses.iter().map(|(server, address)| (*server, (*address).to_owned()));
+        Links::new(template, addresses.collect())
+    }
+
+    #[tokio::test]
+    async fn a_link_that_was_given_up_is_opened_anew() {
+        let links = links(Arc::new(RealNet), TIMEOUT, &[(2, "127.0.0.1:1")]);
         let to = |lane| links.to(NodeId(2), lane).unwrap();
         let (first, other) = (to(Lane::Snapshot), to(Lane::Append));
         assert!(Arc::ptr_eq(&first, &to(Lane::Snapshot)));
         links.give_up(NodeId(2), Lane::Snapshot);
         assert!(!Arc::ptr_eq(&first, &to(Lane::Snapshot)));
         assert!(Arc::ptr_eq(&other, &to(Lane::Append)));
+    }
+
+    /// Loopback, and one address from which nothing comes back.
+    #[derive(Debug)]
+    struct WithSilence;
+
+    impl Net for WithSilence {
+        fn listen<'a>(
+            &'a self,
+            address: &'a str,
+            backlog: u32,
+        ) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
+            RealNet.listen(address, backlog)
+        }
+
+        fn connect<'a>(&'a self, address: &'a str) -> BoxFuture<'a, io::Result<Box<dyn Stream>>> {
+            if address == "silent:1" {
+                return Box::pin(std::future::pending());
+            }
+            RealNet.connect(address)
+        }
+    }
+
+    /// A server that was moved may be taken for gone only when all its ports refuse.
+    #[tokio::test]
+    async fn a_server_is_refused_when_each_of_its_addresses_refuses() {
+        let bind = || tokio::net::TcpListener::bind("127.0.0.1:0");
+        let address = |port: &tokio::net::TcpListener| port.local_addr().unwrap().to_string();
+        let (first, second) = (bind().await.unwrap(), bind().await.unwrap());
+        let (at_first, at_second) = (address(&first), address(&second));
+        let timeout = Duration::from_millis(200);
+        let links = links(Arc::new(WithSilence), timeout, &[(2, at_first.as_str())]);
+        assert!(!links.is_refused(2).await && !links.is_refused(3).await);
+        drop(first);
+        assert!(links.is_refused(2).await);
+        links.learn(NodeId::new(2, 9), &at_second, true);
+        assert!(!links.is_refused(2).await, "the new place accepts");
+        drop(second);
+        assert!(links.is_refused(2).await);
+        links.learn(NodeId::new(2, 9), "silent:1", true);
+        assert!(!links.is_refused(2).await, "silence is no refusal");
     }
 }

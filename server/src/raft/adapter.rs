@@ -13,7 +13,7 @@ use openraft::raft::TransferLeaderRequest;
 use openraft::{Config, ReadPolicy, Snapshot, SnapshotPolicy};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
-use zoolet_storage::{LogIndex, LogPosition, SnapshotReader, Wal};
+use zoolet_storage::{LogIndex, SnapshotReader, Wal};
 
 use super::acks::Acks;
 use super::codec::{self, meta_of};
@@ -23,8 +23,8 @@ use super::signals::PeerSignals;
 use super::state_machine::{StateMachine, WrittenSnapshot};
 use super::types::{Body, Callback, LogId, TypeConfig, log_id, plain_membership, position_of};
 use crate::consensus::{
-    Append, Applier, Consensus, Follower, LaterAnswer, LeaderVote, Leadership, MemberNode,
-    MembershipChange, ProposalOutcome, RaftView, Term,
+    Append, Applier, Consensus, ConsensusStatus, Follower, LaterAnswer, LeaderVote, Leadership,
+    MemberNode, MembershipChange, ProposalOutcome, RaftView, Term,
 };
 use crate::fatal::Fatal;
 use crate::node_id::NodeId;
@@ -112,75 +112,56 @@ pub(crate) async fn start(
     let raft =
         openraft::Raft::build(node, config, network, LogStore::new(wal), state_machine).await;
     let raft = raft.map_err(text)?;
-    let (publisher, followed) = Publisher::new();
+    let (published, status) = watch::channel(ConsensusStatus::default());
     // It ends with openraft, whose end it reports.
-    tokio::spawn(fatal.finite("metrics of the log", publisher.run(raft.clone())));
-    Ok(Arc::new(OpenRaft { node, raft, snapshots, written, followed, acks }))
+    tokio::spawn(fatal.finite("metrics of the log", publish_status(raft.clone(), published)));
+    Ok(Arc::new(OpenRaft { node, raft, snapshots, written, status, acks }))
 }
 
 fn text(error: impl Display) -> String {
     error.to_string()
 }
 
-/// What others follow of the metrics.
-#[derive(Clone, Debug)]
-struct Followed {
-    leadership: watch::Receiver<Option<Leadership>>,
-    membership: watch::Receiver<Option<LogPosition>>,
-    failure: watch::Receiver<Option<String>>,
-}
-
-/// Publishes parts of openraft's metrics until it stops.
-#[derive(Debug)]
-struct Publisher {
-    leadership: watch::Sender<Option<Leadership>>,
-    membership: watch::Sender<Option<LogPosition>>,
-    failure: watch::Sender<Option<String>>,
-}
-
-impl Publisher {
-    fn new() -> (Self, Followed) {
-        let (leadership, leaderships) = watch::channel(None);
-        let (membership, memberships) = watch::channel(None);
-        let (failure, failures) = watch::channel(None);
-        let followed =
-            Followed { leadership: leaderships, membership: memberships, failure: failures };
-        (Self { leadership, membership, failure }, followed)
-    }
-
-    async fn run(self, raft: openraft::Raft<TypeConfig, StateMachine>) {
-        let mut metrics = raft.metrics();
-        // The last handle keeps openraft running.
-        drop(raft);
-        loop {
-            let failure = {
-                let metrics = metrics.borrow_watched();
-                let term = Term(metrics.current_term);
-                let leadership = metrics.current_leader.map(|leader| Leadership { leader, term });
-                publish(&self.leadership, leadership);
-                publish(
-                    &self.membership,
-                    metrics.membership_config.log_id().as_ref().map(position_of),
-                );
-                metrics.running_state.as_ref().err().map(text)
-            };
-            let is_over = failure.is_some();
-            if is_over || metrics.changed().await.is_err() {
-                // openraft ends without a word when its task panics.
-                let unknown = || "the task that replicates the log has ended".to_owned();
-                self.failure.send_replace(failure.or_else(|| Some(unknown())));
-                return;
-            }
+/// Publishes what others follow of openraft's metrics, until it stops.
+async fn publish_status(
+    raft: openraft::Raft<TypeConfig, StateMachine>,
+    published: watch::Sender<ConsensusStatus>,
+) {
+    let mut metrics = raft.metrics();
+    // The last handle keeps openraft running.
+    drop(raft);
+    loop {
+        let is_over = {
+            let metrics = metrics.borrow_watched();
+            let term = Term(metrics.current_term);
+            publish(
+                &published,
+                ConsensusStatus {
+                    leadership: metrics.current_leader.map(|leader| Leadership { leader, term }),
+                    membership: metrics.membership_config.log_id().as_ref().map(position_of),
+                    failure: metrics.running_state.as_ref().err().map(text),
+                },
+            )
+        };
+        if is_over || metrics.changed().await.is_err() {
+            // openraft ends without a word when its task panics.
+            let unknown = || "the task that replicates the log has ended".to_owned();
+            return published.send_modify(|known| {
+                known.failure.get_or_insert_with(unknown);
+            });
         }
     }
 }
 
-fn publish<T: PartialEq>(watch: &watch::Sender<T>, value: T) {
-    watch.send_if_modified(|known| {
-        let is_new = *known != value;
-        *known = value;
+/// Publishes a status, and returns whether the consensus has ended.
+fn publish(published: &watch::Sender<ConsensusStatus>, status: ConsensusStatus) -> bool {
+    let has_failed = status.failure.is_some();
+    published.send_if_modified(|known| {
+        let is_new = *known != status;
+        *known = status;
         is_new
     });
+    has_failed
 }
 
 /// openraft, and what it is started with.
@@ -190,7 +171,7 @@ struct OpenRaft {
     raft: openraft::Raft<TypeConfig, StateMachine>,
     snapshots: Snapshots,
     written: WrittenSnapshot,
-    followed: Followed,
+    status: watch::Receiver<ConsensusStatus>,
     acks: Arc<Acks>,
 }
 
@@ -207,16 +188,8 @@ impl Consensus for OpenRaft {
         self.view_of(&self.raft.metrics().borrow_watched())
     }
 
-    fn leaderships(&self) -> watch::Receiver<Option<Leadership>> {
-        self.followed.leadership.clone()
-    }
-
-    fn memberships(&self) -> watch::Receiver<Option<LogPosition>> {
-        self.followed.membership.clone()
-    }
-
-    fn failure(&self) -> watch::Receiver<Option<String>> {
-        self.followed.failure.clone()
+    fn status(&self) -> watch::Receiver<ConsensusStatus> {
+        self.status.clone()
     }
 
     fn propose(

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
@@ -28,11 +28,11 @@ use super::proposal_driver::ProposalDriver;
 use super::proposer::Proposer;
 use super::read_index::ReadIndex;
 use super::reconfig::Reconfigurer;
-use super::replacement::Replacer;
 use super::rpc_server::RpcServer;
 use super::snapshot_scheduler::SnapshotScheduler;
 use super::supervisor::Supervisor;
-use super::{options, reconfig, status, sync, touches};
+use super::{options, reconfig, sync, touches};
+use crate::consensus::Leadership;
 use crate::fatal::Fatal;
 use crate::peer::{self, Lane, LinkOptions, Links, PeerPort, PeerPortOptions, Service};
 use crate::raft::PeerSignals;
@@ -50,7 +50,7 @@ const STAGGER_MIN: Duration = Duration::from_secs(1);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub(super) fn reconfigurer(
-    options: &ReplicationOptions,
+    options: &Arc<ReplicationOptions>,
     read_index: ReadIndex,
     machine: Arc<dyn Machine>,
 ) -> Reconfigurer {
@@ -59,10 +59,7 @@ pub(super) fn reconfigurer(
         links: Arc::clone(&read_index.links),
         machine,
         read_index,
-        timing: options.timing,
-        configured: options.members.clone(),
-        standalone: options.standalone,
-        voters_min: options.voters_min,
+        options: Arc::clone(options),
         busy: tokio::sync::Mutex::default(),
         joining: Joining::default(),
     }
@@ -165,8 +162,8 @@ impl ReplicationContext {
         };
         let port = PeerPort::listen(&**net, port_options.clone(), Arc::clone(&service)).await;
         let port = port.map_err(|source| JoinError::Listen { address, source })?;
-        let (handle, net) = (self.handle.clone(), Arc::clone(net));
-        Ok(Some((port, MovedPort { handle, net, options: port_options, service })))
+        let (node, net, opened) = (self.handle.node(), Arc::clone(net), Mutex::default());
+        Ok(Some((port, MovedPort { node, net, options: port_options, service, opened })))
     }
 
     fn read_index(&self) -> ReadIndex {
@@ -174,11 +171,16 @@ impl ReplicationContext {
         ReadIndex { handle, links: Arc::clone(&self.links), applied }
     }
 
-    fn driver(&self, options: &ReplicationOptions) -> ProposalDriver {
+    fn driver(
+        &self,
+        options: &ReplicationOptions,
+        leaderships: watch::Receiver<Option<Leadership>>,
+    ) -> ProposalDriver {
         ProposalDriver {
             proposer: Arc::clone(&self.proposer),
             machine: Arc::clone(&self.machine),
             handle: self.handle.clone(),
+            leaderships,
             links: Arc::clone(&self.links),
             batches: options.batches,
             proposal_timeout: options.timing.proposal_timeout,
@@ -205,7 +207,12 @@ impl ReplicationContext {
         Comparer { handle, links, divergence: Arc::clone(&self.divergence) }
     }
 
-    fn supervisor(&self, options: &ReplicationOptions) -> Supervisor {
+    fn supervisor(
+        &self,
+        options: &ReplicationOptions,
+        moved_port: Option<MovedPort>,
+        leader: watch::Sender<Option<Leadership>>,
+    ) -> Supervisor {
         Supervisor {
             comparer: self.comparer(),
             handle: self.handle.clone(),
@@ -218,12 +225,17 @@ impl ReplicationContext {
             signals: Arc::clone(&self.signals),
             entropy: Arc::clone(&options.entropy),
             timing: options.timing,
+            levels: self.level_keeper(),
+            changes: Arc::clone(&self.changes),
+            moved_port: moved_port.map(Arc::new),
             role: self.role.clone(),
+            leader,
+            fatal: self.fatal.clone(),
         }
     }
 
     /// Starts a task that goes on as long as the server.
-    pub(super) fn spawn(
+    fn spawn(
         &self,
         tasks: &mut JoinSet<()>,
         task: &'static str,
@@ -236,13 +248,14 @@ impl ReplicationContext {
         &self,
         options: &ReplicationOptions,
         hang_ups: mpsc::Receiver<u64>,
+        moved_port: Option<MovedPort>,
     ) -> JoinSet<()> {
         let timing = options.timing;
         let (handle, links) = (self.handle.clone(), Arc::clone(&self.links));
         let (machine, proposer) = (Arc::clone(&self.machine), Arc::clone(&self.proposer));
         let mut tasks = JoinSet::new();
-        self.spawn(&mut tasks, "proposals", self.driver(options).run());
-        self.spawn(&mut tasks, "feature levels", self.level_keeper().run());
+        let (leader, leaderships) = watch::channel(None);
+        self.spawn(&mut tasks, "proposals", self.driver(options, leaderships).run());
         let syncs = sync::serve_syncs(
             Arc::clone(&proposer),
             Arc::clone(&machine),
@@ -250,25 +263,21 @@ impl ReplicationContext {
             timing.proposal_timeout,
         );
         self.spawn(&mut tasks, "syncs", syncs);
-        self.spawn(&mut tasks, "membership", Arc::clone(&self.changes).follow());
         let changes = Arc::clone(&self.changes);
         let reconfigs = reconfig::serve_reconfigs(Arc::clone(&proposer), changes);
         self.spawn(&mut tasks, "reconfigurations", reconfigs);
         let touches = touches::send_touches(proposer, Arc::clone(&machine), handle, links);
         self.spawn(&mut tasks, "touched sessions", touches);
-        self.spawn(&mut tasks, "supervisor", self.supervisor(options).run(hang_ups));
+        let supervisor = self.supervisor(options, moved_port, leader);
+        self.spawn(&mut tasks, "supervisor", supervisor.run(hang_ups));
         self.start_housekeeping(options, &mut tasks);
         tasks
     }
 
     /// Starts what goes on beside the log.
     fn start_housekeeping(&self, options: &ReplicationOptions, tasks: &mut JoinSet<()>) {
-        let handle = self.handle.clone();
-        let changes = Arc::clone(&self.changes);
-        let replacer = Replacer { changes, configured: options.members.clone() };
-        self.spawn(tasks, "directories", replacer.run());
         let scheduler = SnapshotScheduler {
-            handle: handle.clone(),
+            handle: self.handle.clone(),
             snapshots: self.snapshots.clone(),
             progress: Arc::clone(&self.progress),
             divergence: Arc::clone(&self.divergence),
@@ -278,7 +287,7 @@ impl ReplicationContext {
         };
         self.spawn(tasks, "snapshots", scheduler.run());
         let bootstrap = Bootstrap {
-            handle: handle.clone(),
+            handle: self.handle.clone(),
             links: Arc::clone(&self.links),
             members: options.members.clone(),
             identity: self.identity.clone(),
@@ -289,7 +298,5 @@ impl ReplicationContext {
             stagger: options.timing.election_max.max(STAGGER_MIN),
         };
         tasks.spawn(self.fatal.clone().finite("founding", bootstrap.run()));
-        let watch = status::watch_failure(handle, Arc::clone(&self.wal), self.fatal.clone());
-        tasks.spawn(self.fatal.clone().finite("log watch", watch));
     }
 }

@@ -1,7 +1,6 @@
 //! A handle on the consensus, and what this server knows of its time as leader.
 
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,8 +11,7 @@ use zoolet_replica::Term;
 use zoolet_storage::Wal;
 
 use super::members::is_outsider;
-use crate::consensus::{Consensus, Leadership, ProposalOutcome};
-use crate::fatal::Fatal;
+use crate::consensus::{Consensus, ConsensusStatus, Leadership, ProposalOutcome};
 
 /// The sizes of the entries that a leader has proposed, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,6 +26,8 @@ pub(crate) struct EntrySizes {
 /// What a server knows of its time as leader.
 #[derive(Debug, Default)]
 struct Lead {
+    /// The last term in which it led and has given that up.
+    given_up: Option<Term>,
     /// The term in which it leads, and since when.
     since: Option<(Term, Instant)>,
     proposed: Option<EntrySizes>,
@@ -37,7 +37,7 @@ impl Lead {
     /// Notes the term in which this server leads.
     fn leads(&mut self, term: Option<Term>) {
         if self.since.map(|(known, _)| known) != term {
-            *self = Self { since: term.map(|term| (term, Instant::now())), proposed: None };
+            (self.since, self.proposed) = (term.map(|term| (term, Instant::now())), None);
         }
     }
 
@@ -57,9 +57,7 @@ fn locked(lead: &Mutex<Lead>) -> MutexGuard<'_, Lead> {
 pub(super) struct ConsensusHandle {
     consensus: Arc<dyn Consensus>,
     wal: Arc<Wal>,
-    leaderships: watch::Receiver<Option<Leadership>>,
-    /// The last term in which this server led and has given that up; zero for none.
-    given_up: Arc<AtomicU64>,
+    status: watch::Receiver<ConsensusStatus>,
     lead: Arc<Mutex<Lead>>,
 }
 
@@ -72,24 +70,9 @@ impl Deref for ConsensusHandle {
 }
 
 impl ConsensusHandle {
-    /// Wraps the consensus; a task follows who leads until it ends.
-    pub(super) fn new(consensus: Arc<dyn Consensus>, wal: Arc<Wal>, fatal: Fatal) -> Self {
-        let (mut leaderships, node) = (consensus.leaderships(), consensus.node());
-        let lead: Arc<Mutex<Lead>> = Arc::default();
-        let led = Arc::clone(&lead);
-        let following = async move {
-            loop {
-                let own = leaderships.borrow_and_update().filter(|now| now.leader == node);
-                locked(&led).leads(own.map(|now| now.term));
-                if leaderships.changed().await.is_err() {
-                    return;
-                }
-            }
-        };
-        // It ends with the consensus, which is watched.
-        tokio::spawn(fatal.finite("leadership", following));
-        let leaderships = consensus.leaderships();
-        Self { consensus, wal, leaderships, given_up: Arc::default(), lead }
+    pub(super) fn new(consensus: Arc<dyn Consensus>, wal: Arc<Wal>) -> Self {
+        let status = consensus.status();
+        Self { consensus, wal, status, lead: Arc::default() }
     }
 
     /// Returns this server's number.
@@ -118,7 +101,7 @@ impl ConsensusHandle {
 
     /// Returns who leads, as far as this server knows.
     pub(super) fn leadership(&self) -> Option<Leadership> {
-        *self.leaderships.borrow()
+        self.status.borrow().leadership
     }
 
     pub(super) fn is_leader(&self) -> bool {
@@ -129,14 +112,18 @@ impl ConsensusHandle {
     /// others may already listen to another.
     pub(super) fn give_up(&self) {
         if let Some(known) = self.leadership().filter(|known| known.leader == self.node()) {
-            self.given_up.store(known.term.0, Ordering::Relaxed);
+            locked(&self.lead).given_up = Some(known.term);
         }
     }
 
     /// Returns the last term in which this server led and gave that up.
     pub(super) fn given_up(&self) -> Option<Term> {
-        let term = self.given_up.load(Ordering::Relaxed);
-        (term > 0).then_some(Term(term))
+        locked(&self.lead).given_up
+    }
+
+    /// Notes the term in which this server leads, if it does.
+    pub(super) fn leads(&self, term: Option<Term>) {
+        locked(&self.lead).leads(term);
     }
 
     /// Proposes a batch, and notes its size. See [`Consensus::propose`].
@@ -182,7 +169,9 @@ mod tests {
         lead.leads(Some(Term(5)));
         assert_eq!(lead.proposed, None);
         assert_eq!(lead.since.map(|(term, _)| term), Some(Term(5)));
+        lead.given_up = Some(Term(5));
         lead.leads(None);
         assert!(lead.since.is_none());
+        assert_eq!(lead.given_up, Some(Term(5)), "it is known until it gives another term up");
     }
 }

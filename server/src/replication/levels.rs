@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::future::join_all;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::timeout;
 use zoolet_replica::{FeatureLevel, Input, Term};
 
 use super::handle::ConsensusHandle;
@@ -18,7 +18,7 @@ use crate::peer::{Lane, Links, RpcKind};
 use crate::wire::Reader;
 
 /// Between two rounds of questions.
-const ROUND_PAUSE: Duration = Duration::from_millis(500);
+pub(super) const ROUND_PAUSE: Duration = Duration::from_millis(500);
 
 /// How long a member may take to say its level.
 const ANSWER_TIMEOUT: Duration = Duration::from_millis(700);
@@ -76,8 +76,8 @@ impl Ceiling {
     }
 }
 
-/// Keeps the agreed level in step with what the members can do.
-#[derive(Debug)]
+/// Keeps the agreed level in step with what the members can do, in rounds that the supervisor begins.
+#[derive(Clone, Debug)]
 pub(super) struct LevelKeeper {
     pub handle: ConsensusHandle,
     pub links: Arc<Links>,
@@ -86,57 +86,30 @@ pub(super) struct LevelKeeper {
     pub ceiling: Ceiling,
 }
 
-/// What a leader knows of its own proposals.
-#[derive(Clone, Copy, Debug, Default)]
-struct Led {
-    /// The term in which it has applied what was committed before it.
-    term: Option<Term>,
+/// What a leader knows of its own proposals, from one round of its term to the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct LevelProgress {
+    /// Whether it has applied what was committed before its term.
+    is_current: bool,
     /// A lower level that it has proposed and not applied yet.
     pending: Option<FeatureLevel>,
 }
 
 impl LevelKeeper {
-    pub(super) async fn run(mut self) {
-        let mut leaderships = self.handle.leaderships();
-        let mut rounds = interval(ROUND_PAUSE);
-        rounds.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut led = Led::default();
-        let mut known = self.machine.levels().agreed;
-        loop {
-            tokio::select! {
-                _ = rounds.tick() => {}
-                changed = leaderships.changed() => {
-                    if changed.is_err() {
-                        return;
-                    }
-                }
-            }
-            let own = self.handle.leadership().filter(|now| now.leader == self.handle.node());
-            match own.map(|now| now.term) {
-                None => {
-                    led = Led::default();
-                    self.ceiling.set(Term::default(), FeatureLevel::FIRST);
-                }
-                Some(term) => self.lead(&mut led, term).await,
-            }
-            let agreed = self.machine.levels().agreed;
-            // What fails is tried again in the next round.
-            if agreed >= known || self.forget_commands(agreed).await {
-                known = agreed;
-            }
-        }
+    /// This server leads in another term than before, or no longer. Until the first round the log may
+    /// hold a lower level than the state.
+    pub(super) fn begin(&self, term: Option<Term>) {
+        self.ceiling.set(term.unwrap_or_default(), FeatureLevel::FIRST);
     }
 
-    async fn lead(&mut self, led: &mut Led, term: Term) {
-        if led.term != Some(term) {
-            *led = Led::default();
-            self.ceiling.set(term, FeatureLevel::FIRST);
-            // Until then the log may hold a lower level than the state.
+    /// One round of a leader.
+    pub(super) async fn round(mut self, term: Term, mut led: LevelProgress) -> LevelProgress {
+        if !led.is_current {
             let caught_up = timeout(CATCH_UP_TIMEOUT, self.read_index.catch_up()).await;
             if !caught_up.unwrap_or(false) {
-                return;
+                return led;
             }
-            led.term = Some(term);
+            led.is_current = true;
         }
         let agreed = self.machine.levels().agreed;
         led.pending = led.pending.filter(|pending| *pending < agreed);
@@ -154,6 +127,14 @@ impl LevelKeeper {
             tracing::info!(from = agreed.0, to = target.0, "agreeing on a feature level");
             self.machine.input(Input::Level { level: target });
         }
+        led
+    }
+
+    /// Looks, on every server, at the level that is agreed. `known` is the one that it has followed so
+    /// far; returns the one that it has followed now. What fails is tried again in the next round.
+    pub(super) async fn follow(self, known: FeatureLevel) -> FeatureLevel {
+        let agreed = self.machine.levels().agreed;
+        if agreed >= known || self.forget_commands(agreed).await { agreed } else { known }
     }
 
     /// The lowest level of the members that say theirs, and whether all have.

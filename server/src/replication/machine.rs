@@ -30,6 +30,9 @@ pub(crate) trait Machine: Debug + Send + Sync + 'static {
     /// The wall clock, in milliseconds since 1970.
     fn wall_ms(&self) -> i64;
 
+    /// The clock by which sessions are judged, in milliseconds.
+    fn mono_ms(&self) -> u64;
+
     /// The digest of the state, which two servers share if their states are the same.
     fn digest(&self) -> u64;
 
@@ -37,7 +40,8 @@ pub(crate) trait Machine: Debug + Send + Sync + 'static {
     fn digest_version(&self) -> u8;
 
     /// Takes what has happened to the server: proposals, syncs and reconfigurations with an outcome
-    /// or without, counted signs of life, its part in the ensemble, the members and their level.
+    /// or without, counted signs of life, its part in the ensemble and its lease, the members and
+    /// their level.
     fn input(&self, input: Input);
 
     /// Takes signs of life of other servers' clients. Only the leader gets this. Returns the

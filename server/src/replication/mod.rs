@@ -123,7 +123,7 @@ impl Opened {
         fatal: Fatal,
     ) -> Result<Replication, JoinError> {
         let Self { options, wal, snapshots, proposer, directories, identity, agreement, .. } = self;
-        let wal = Arc::new(wal);
+        let (options, wal) = (Arc::new(options), Arc::new(wal));
         report_failure(&wal, &fatal);
         let links = links(&options, &identity, &net, &fatal);
         let applier = applier(&snapshots, &machine, &proposer)?;
@@ -139,7 +139,7 @@ impl Opened {
             fatal: fatal.clone(),
         };
         let consensus = raft::start(options.raft(), parts).await.map_err(JoinError::Raft)?;
-        let handle = ConsensusHandle::new(consensus, Arc::clone(&wal), fatal.clone());
+        let handle = ConsensusHandle::new(consensus, Arc::clone(&wal));
         let read_index = ReadIndex {
             handle: handle.clone(),
             links: Arc::clone(&links),
@@ -168,10 +168,7 @@ impl Opened {
         let (hung_up, hang_ups) = mpsc::channel(HANG_UPS_MAX);
         let (port, moved_port) = context.listen(&options, &net, hung_up).await?.unzip();
         context.handle.run();
-        let mut tasks = context.start_tasks(&options, hang_ups);
-        if let Some(moved_port) = moved_port {
-            context.spawn(&mut tasks, "moved peer port", moved_port.run());
-        }
+        let tasks = context.start_tasks(&options, hang_ups, moved_port);
         let role = context.role.subscribe();
         let ReplicationContext { handle, links, applied, snapshots, divergence, wal, .. } = context;
         Ok(Replication {

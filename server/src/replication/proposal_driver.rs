@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 use zoolet_replica::state::Admitted;
 use zoolet_replica::{Batch, Boot, FeatureLevel, Input, Origin, ProposalNumber};
@@ -64,6 +64,8 @@ pub(super) struct ProposalDriver {
     pub proposer: Arc<Proposer>,
     pub machine: Arc<dyn Machine>,
     pub handle: ConsensusHandle,
+    /// The leader that gets the batches, from the supervisor.
+    pub leaderships: watch::Receiver<Option<Leadership>>,
     pub links: Arc<Links>,
     pub batches: BatchLimits,
     /// After so long without being applied, a batch is given up.
@@ -98,7 +100,7 @@ struct ProposalStream {
 impl ProposalDriver {
     pub(super) async fn run(self) {
         let (report, mut failures) = mpsc::unbounded_channel();
-        let mut leaderships = self.handle.leaderships();
+        let mut leaderships = self.leaderships.clone();
         let mut stream = ProposalStream {
             boot: self.proposer.boot(),
             stream: 1,

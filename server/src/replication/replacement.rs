@@ -14,9 +14,8 @@ use tokio::time::{Instant, sleep};
 
 use super::bootstrap::ask_standing;
 use super::members::{is_outsider, node_of, outsider};
-use super::options::ConfiguredMember;
 use super::reconfig::Reconfigurer;
-use crate::consensus::{Leadership, MemberNode, Membership, MembershipChange};
+use crate::consensus::{MemberNode, Membership, MembershipChange};
 use crate::node_id::NodeId;
 
 /// The pause between two looks at which directories answer.
@@ -28,11 +27,11 @@ const SYNC_PAUSE: Duration = Duration::from_millis(20);
 /// How long a new directory may be silent before it is given up.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-/// Takes new directories into the membership, while this server leads.
-#[derive(Debug)]
+/// Takes new directories into the membership, while this server leads. The supervisor begins its
+/// looks, and drops the one that is under way when another server leads.
+#[derive(Clone, Debug)]
 pub(super) struct Replacer {
     pub changes: Arc<Reconfigurer>,
-    pub configured: Vec<ConfiguredMember>,
 }
 
 /// A change that brings the membership in line with a directory.
@@ -46,20 +45,12 @@ struct Replacement {
 }
 
 impl Replacer {
-    pub(super) async fn run(self) {
-        let mut leaderships = self.changes.handle.leaderships();
-        let ours = self.changes.handle.node();
-        loop {
-            // The value is locked while it is looked at: to ask for it again would be a deadlock.
-            let leads = |known: &Option<Leadership>| known.is_some_and(|now| now.leader == ours);
-            if leaderships.wait_for(leads).await.is_err() {
-                return;
-            }
-            for replacement in self.wanted().await {
-                self.replace(&replacement).await;
-            }
-            sleep(LOOK_PAUSE).await;
+    /// Looks once, takes in what the membership lacks, and pauses.
+    pub(super) async fn look(self) {
+        for replacement in self.wanted().await {
+            self.replace(&replacement).await;
         }
+        sleep(LOOK_PAUSE).await;
     }
 
     /// Returns what the membership lacks.
@@ -89,7 +80,7 @@ impl Replacer {
     /// after the founding, and the other servers of an ensemble that was made anew from one.
     async fn missing(&self, membership: &Membership) -> Vec<Replacement> {
         let mut wanted = Vec::new();
-        for configured in &self.configured {
+        for configured in &self.changes.options.members {
             if node_of(membership, configured.id()).is_some() {
                 continue;
             }
@@ -172,7 +163,7 @@ impl Replacer {
 
     /// Returns whether the configuration, while it counts, gives a server a vote.
     fn configured_vote(&self, server: u64) -> bool {
-        let mut configured = self.configured.iter();
+        let mut configured = self.changes.options.members.iter();
         !self.changes.handle.is_ensemble_changed()
             && configured.any(|member| member.id() == server && member.is_voter)
     }

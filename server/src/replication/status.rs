@@ -5,13 +5,12 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use zoolet_replica::Role;
-use zoolet_storage::{LogIndex, LogPosition, Wal};
+use zoolet_storage::{LogIndex, LogPosition};
 
 use super::divergence::{Divergence, Findings};
 use super::handle::{ConsensusHandle, EntrySizes};
 use super::members::is_outsider;
 use crate::consensus::Follower;
-use crate::fatal::Fatal;
 use crate::node_id::NodeId;
 use crate::snapshots::Snapshots;
 
@@ -131,13 +130,4 @@ impl Status {
             proposed: handle.proposed(),
         }
     }
-}
-
-/// Reports it when the consensus has ended by itself: in the log's own words if that is the reason. A
-/// server that is stopped ends this task first.
-pub(super) async fn watch_failure(handle: ConsensusHandle, wal: Arc<Wal>, fatal: Fatal) {
-    let mut failure = handle.failure();
-    let Ok(failure) = failure.wait_for(Option::is_some).await else { return };
-    let why = wal.failure().map(|error| error.to_string()).or_else(|| failure.clone());
-    fatal.report(why.unwrap_or_default());
 }

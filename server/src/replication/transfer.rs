@@ -7,7 +7,7 @@ use bytes::Bytes;
 use tokio::time::{sleep, timeout};
 
 use super::handle::ConsensusHandle;
-use crate::consensus::Leadership;
+use crate::consensus::ConsensusStatus;
 use crate::node_id::NodeId;
 use crate::peer::{Lane, Links, RpcKind};
 
@@ -56,15 +56,16 @@ pub(super) async fn transfer_leadership_to(
     if !handle.transfer_to(transferee).await {
         return false;
     }
-    let mut leaderships = handle.leaderships();
-    let is_over = |known: &Option<Leadership>| known.is_some_and(|known| known.leader != server);
+    let mut statuses = handle.status();
+    let is_over =
+        |known: &ConsensusStatus| known.leadership.is_some_and(|known| known.leader != server);
     let gone = async {
         while is_there(links, transferee).await {
             sleep(PROBE_INTERVAL).await;
         }
     };
     let is_done = tokio::select! {
-        over = timeout(TRANSFER_TIMEOUT, leaderships.wait_for(is_over)) => over.is_ok(),
+        over = timeout(TRANSFER_TIMEOUT, statuses.wait_for(is_over)) => over.is_ok(),
         () = gone => false,
     };
     if is_done {

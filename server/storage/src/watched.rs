@@ -1,5 +1,5 @@
-//! A disk that reports its slow syncs. Every write waits for a sync, so slow ones are the first
-//! thing to check on a slow server.
+//! A disk whose syncs are watched: every write waits for a sync, so slow ones are the first thing to
+//! check on a slow server.
 
 use std::fmt;
 use std::io;
@@ -14,22 +14,34 @@ pub type MonotonicClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 /// Receives each slow sync: the file, and the time that it took in milliseconds.
 pub type SlowSyncHook = Arc<dyn Fn(&Path, u64) + Send + Sync>;
 
-/// A disk with an eye on the time that its syncs take.
-#[derive(Clone)]
-pub struct WatchedDisk {
-    disk: Arc<dyn Disk>,
-    watch: Watch,
+/// Carries out the syncs of a disk.
+pub trait AroundSync: fmt::Debug + Send + Sync + 'static {
+    /// Carries out the sync of a file or a directory.
+    fn sync(&self, path: &Path, sync: &dyn Fn() -> io::Result<()>) -> io::Result<()>;
 }
 
-#[derive(Clone)]
-struct Watch {
+/// A disk whose syncs are watched.
+#[derive(Clone, Debug)]
+pub struct WatchedDisk {
+    disk: Arc<dyn Disk>,
+    around_sync: Arc<dyn AroundSync>,
+}
+
+/// Reports the syncs that take long.
+struct SlowSyncs {
     clock: MonotonicClock,
     limit_ms: u64,
     hook: SlowSyncHook,
 }
 
-impl Watch {
-    fn sync(&self, path: &Path, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+impl fmt::Debug for SlowSyncs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SlowSyncs").field("limit_ms", &self.limit_ms).finish_non_exhaustive()
+    }
+}
+
+impl AroundSync for SlowSyncs {
+    fn sync(&self, path: &Path, sync: &dyn Fn() -> io::Result<()>) -> io::Result<()> {
         let before = (self.clock)();
         let synced = sync();
         let took_ms = (self.clock)().saturating_sub(before);
@@ -48,20 +60,17 @@ impl WatchedDisk {
         limit_ms: u64,
         hook: SlowSyncHook,
     ) -> Self {
-        Self { disk, watch: Watch { clock, limit_ms, hook } }
+        Self::around(disk, Arc::new(SlowSyncs { clock, limit_ms, hook }))
+    }
+
+    /// Has each sync carried out by `around_sync`.
+    pub fn around(disk: Arc<dyn Disk>, around_sync: Arc<dyn AroundSync>) -> Self {
+        Self { disk, around_sync }
     }
 
     fn watched(&self, path: &Path, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        Arc::new(WatchedFile { file, path: path.to_path_buf(), watch: self.watch.clone() })
-    }
-}
-
-impl fmt::Debug for WatchedDisk {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WatchedDisk")
-            .field("disk", &self.disk)
-            .field("limit_ms", &self.watch.limit_ms)
-            .finish_non_exhaustive()
+        let around_sync = Arc::clone(&self.around_sync);
+        Arc::new(WatchedFile { file, path: path.to_path_buf(), around_sync })
     }
 }
 
@@ -91,7 +100,7 @@ impl Disk for WatchedDisk {
     }
 
     fn sync_dir(&self, directory: &Path) -> io::Result<()> {
-        self.watch.sync(directory, || self.disk.sync_dir(directory))
+        self.around_sync.sync(directory, &|| self.disk.sync_dir(directory))
     }
 
     fn exists(&self, path: &Path) -> io::Result<bool> {
@@ -106,7 +115,7 @@ impl Disk for WatchedDisk {
 struct WatchedFile {
     file: Arc<dyn DiskFile>,
     path: PathBuf,
-    watch: Watch,
+    around_sync: Arc<dyn AroundSync>,
 }
 
 impl fmt::Debug for WatchedFile {
@@ -125,7 +134,7 @@ impl DiskFile for WatchedFile {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        self.watch.sync(&self.path, || self.file.sync_data())
+        self.around_sync.sync(&self.path, &|| self.file.sync_data())
     }
 
     fn set_len(&self, bytes: u64) -> io::Result<()> {

@@ -101,7 +101,22 @@ impl Replica {
 
     /// Whether this server leads, and a sign of life of this session counts.
     pub fn counts(&self, session: SessionId) -> bool {
-        self.role == Role::Leader && self.expiry.is_undecided(session)
+        self.role == Role::Leader && self.has_lease() && self.expiry.is_undecided(session)
+    }
+
+    /// Returns whether a majority has answered this leader so lately that a successor would not end
+    /// sessions earlier than it would. A leader that was stopped may be replaced by now and not know it.
+    fn has_lease(&self) -> bool {
+        planted!("lease-without-end") || self.now.mono_ms < self.lease_until_ms
+    }
+
+    /// Takes a new lease. What has waited for it is counted at once.
+    pub(crate) fn on_lease(&mut self, until_ms: u64, out: &mut Vec<Output>) {
+        let was_over = !self.has_lease();
+        self.lease_until_ms = until_ms;
+        if was_over && self.role == Role::Leader {
+            self.retry_held_pings(out);
+        }
     }
 
     /// Reports signs of life to the leader; returns the number of the touch.

@@ -98,6 +98,10 @@ impl Script {
             ["role", server, role] => {
                 self.world.take_role(index(server), parse_role(role));
             }
+            ["lease", server, ms] => {
+                let until_ms = self.world.now_ms + ms.parse::<u64>().unwrap();
+                self.world.step(index(server), Input::Lease { until_ms });
+            }
             ["removed" | "reconfigured" | "reconfiglost" | "members", server, ..] => {
                 self.world.step(index(server), of_ensemble(words));
             }

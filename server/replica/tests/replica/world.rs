@@ -106,9 +106,12 @@ impl World {
         }
     }
 
-    /// Who leads does so in the current term.
+    /// Who leads does so in the current term, with a lease that does not end by itself.
     pub(crate) fn take_role(&mut self, server: usize, role: Role) {
         let term = (role == Role::Leader).then_some(Term(self.term));
+        if term.is_some() {
+            self.step(server, Input::Lease { until_ms: u64::MAX });
+        }
         self.step(server, Input::Role { role, term });
     }
 

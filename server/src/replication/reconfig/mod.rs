@@ -27,7 +27,7 @@ use super::machine::Machine;
 use super::members::{
     is_outsider, is_quorum, members_of, node_of, nodes_of, outsider, render, version_of, voters_of,
 };
-use super::options::{ConfiguredMember, Timing};
+use super::options::ReplicationOptions;
 use super::proposer::Proposer;
 use super::read_index::ReadIndex;
 use super::transfer::transfer_leadership_to;
@@ -55,8 +55,9 @@ const VOTERS_WAIT_MAX: Duration = Duration::from_secs(3);
 /// The pause between two looks at what others do.
 const LOOK_PAUSE: Duration = Duration::from_millis(20);
 
-/// The pause before the leader is asked again.
-const RETRY_PAUSE: Duration = Duration::from_millis(100);
+/// The pause before the leader is asked again, and before a change of the membership is followed again
+/// that could not be followed to its end.
+pub(super) const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// The highest number of a server (protocol §11.2).
 const SERVER_MAX: u64 = 255;
@@ -68,13 +69,7 @@ pub(super) struct Reconfigurer {
     pub links: Arc<Links>,
     pub machine: Arc<dyn Machine>,
     pub read_index: ReadIndex,
-    pub timing: Timing,
-    /// The servers of the configuration file, which count until the first change.
-    pub configured: Vec<ConfiguredMember>,
-    /// Without an ensemble there is nothing to change.
-    pub standalone: bool,
-    /// The fewest voters that an ensemble may be left with.
-    pub voters_min: usize,
+    pub options: Arc<ReplicationOptions>,
     /// Held by the change that is under way.
     pub busy: Mutex<()>,
     /// The directories that are brought up to date beside other changes.
@@ -139,7 +134,7 @@ impl Reconfigurer {
                 sleep(LOOK_PAUSE).await;
             }
         };
-        timeout(self.timing.proposal_timeout, catching_up).await.is_ok()
+        timeout(self.options.timing.proposal_timeout, catching_up).await.is_ok()
     }
 
     async fn ask_leader(&self, asked: &Asked, body: &Bytes) -> Verdict {
@@ -167,7 +162,7 @@ impl Reconfigurer {
     /// The leader's part. The order of the checks is Apache's.
     async fn lead(&self, request: &ReconfigRequest, identities: &[Id]) -> Verdict {
         let mut read_index = self.read_index.clone();
-        let is_current = timeout(self.timing.proposal_timeout, read_index.catch_up()).await;
+        let is_current = timeout(self.options.timing.proposal_timeout, read_index.catch_up()).await;
         if !self.handle.is_leader() || is_current != Ok(true) {
             return Verdict::Again;
         }
@@ -175,7 +170,7 @@ impl Reconfigurer {
         if !view.enabled {
             return Verdict::Refused(ErrorCode::ReconfigDisabled);
         }
-        if self.standalone {
+        if self.options.standalone {
             return Verdict::Refused(ErrorCode::Unimplemented);
         }
         if version_of(&view.text).is_none() {
@@ -227,7 +222,7 @@ impl Reconfigurer {
             tracing::info!(why, "a malformed reconfiguration");
             ErrorCode::BadArguments
         })?;
-        if voters_of(&wanted).len() < self.voters_min {
+        if voters_of(&wanted).len() < self.options.voters_min {
             return Err(ErrorCode::BadArguments);
         }
         Ok(wanted)
@@ -361,7 +356,7 @@ impl Reconfigurer {
                 sleep(LOOK_PAUSE / 4).await;
             }
         };
-        timeout(self.timing.proposal_timeout, written).await.ok()
+        timeout(self.options.timing.proposal_timeout, written).await.ok()
     }
 
     /// A server that will not vote should not lead through the change: one that stays does.
@@ -396,7 +391,7 @@ impl Reconfigurer {
     /// Returns whether a node has answered this leader lately.
     pub(super) fn has_answered_lately(&self, node: NodeId) -> bool {
         let silent_for = self.handle.view().follower(node).silent_for;
-        silent_for.is_some_and(|silent_for| silent_for < self.timing.silence_max())
+        silent_for.is_some_and(|silent_for| silent_for < self.options.timing.silence_max())
     }
 
     /// Returns whether a node is this server, or has answered lately and has all that is
@@ -428,31 +423,20 @@ impl Reconfigurer {
         self.handle.view().membership
     }
 
-    /// Keeps addresses and the text of `/zookeeper/config` in step with the membership, and
-    /// finishes what a leader that died has begun.
-    pub(super) async fn follow(self: Arc<Self>) {
-        let mut memberships = self.handle.memberships();
-        let mut known = None;
-        loop {
-            memberships.mark_unchanged();
-            let membership = self.membership();
-            let at = membership.position;
-            if known != Some(at) || self.joining.is_unfinished(&membership) {
-                for (node, member) in &membership.nodes {
-                    self.links.learn(*node, &member.address, !member.line.is_empty());
-                }
-                // While this server changes it, the change says what is to be written.
-                if let Ok(_busy) = self.busy.try_lock() {
-                    // It may have changed before the lock was taken.
-                    self.finish(&self.membership()).await;
-                    known = Some(at);
-                }
-            }
-            let changed = timeout(RETRY_PAUSE, memberships.changed()).await;
-            if matches!(changed, Ok(Err(_))) {
-                return;
-            }
+    /// Notes where the members are.
+    pub(super) fn learn(&self, membership: &Membership) {
+        for (node, member) in &membership.nodes {
+            self.links.learn(*node, &member.address, !member.line.is_empty());
         }
+    }
+
+    /// Brings the text of `/zookeeper/config` in step with the membership, and finishes what a leader
+    /// that died has begun. False while this server changes the membership: then the change says what
+    /// is to be written.
+    pub(super) async fn follow(self: Arc<Self>) -> bool {
+        let Ok(_busy) = self.busy.try_lock() else { return false };
+        self.finish(&self.membership()).await;
+        true
     }
 
     async fn finish(&self, membership: &Membership) {
@@ -460,7 +444,7 @@ impl Reconfigurer {
         let change = match configs.last() {
             Some(last) if configs.len() > 1 => MembershipChange::ReplaceAllVoters(last.clone()),
             _ => {
-                if let Some(members) = members_of(membership, &self.configured) {
+                if let Some(members) = members_of(membership, &self.options.members) {
                     self.machine.input(Input::Members { text: render(&members), write: false });
                 }
                 MembershipChange::RemoveNodes(self.joining.left_behind(membership))

@@ -48,6 +48,8 @@ pub(super) struct Observations {
     pub leader_silent_for: Option<Duration>,
     /// As leader: the time since the last message that a majority has answered was sent.
     pub quorum_silent_for: Option<Duration>,
+    /// The machine's clock, read before all else that is here.
+    pub now_ms: u64,
     /// The term of the last entry that it has applied.
     pub applied_term: Option<Term>,
     /// The last term in which it led and gave that up.
@@ -88,6 +90,10 @@ pub(super) struct Decision {
     pub role: Role,
     /// The term in which it leads, if it does.
     pub term: Option<Term>,
+    /// Until when it may count signs of life as leader, on the machine's clock: a majority's votes for
+    /// another leader come after the messages that it has answered. A server that was stopped does not
+    /// know for how long, so a role alone says too little.
+    pub lease_until_ms: Option<u64>,
     /// Whether it belongs to the ensemble.
     pub is_member: bool,
     /// Whether it must stop serving for good, because of its state.
@@ -178,6 +184,7 @@ impl RoleState {
             role: self.role,
             // A server that leads again in another term may have missed another leader in between.
             term: own_term.filter(|_| self.role == Role::Leader),
+            lease_until_ms: self.lease_until_ms(seen).filter(|_| self.role == Role::Leader),
             is_member,
             is_halted: seen.has_diverged,
             may_elect,
@@ -200,6 +207,12 @@ impl RoleState {
     fn has_quorum(&self, seen: &Observations) -> bool {
         seen.is_only_voter
             || seen.quorum_silent_for.is_some_and(|silent| silent < self.timing.silence_max())
+    }
+
+    fn lease_until_ms(&self, seen: &Observations) -> Option<u64> {
+        let left = self.timing.silence_max().checked_sub(seen.quorum_silent_for?)?;
+        let left_ms = u64::try_from(left.as_millis()).unwrap_or(u64::MAX);
+        Some(seen.now_ms.saturating_add(left_ms))
     }
 
     fn as_leader(&self, term: Term, seen: &Observations) -> Role {

@@ -251,3 +251,18 @@ fn a_follower_campaigns_when_its_leader_is_gone() {
         assert!(!script.step().campaigns);
     }
 }
+
+/// Its successor was elected behind that moment, and gives the sessions more time than this.
+#[test]
+fn the_lease_of_a_leader_counts_from_what_a_majority_has_answered() {
+    let mut script = Script::leader();
+    let length = script.timing().silence_max();
+    let length_ms = u64::try_from(length.as_millis()).unwrap();
+    script.seen.now_ms = 5000;
+    assert_eq!(script.step().lease_until_ms, Some(5000 + length_ms));
+    script.seen.quorum_silent_for = Some(Duration::from_millis(120));
+    assert_eq!(script.step().lease_until_ms, Some(5000 + length_ms - 120));
+    script.seen.quorum_silent_for = Some(length);
+    assert_eq!(script.step().lease_until_ms, None);
+    assert_eq!(Script::follower().step().lease_until_ms, None);
+}

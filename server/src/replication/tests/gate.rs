@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 
-use zoolet_storage::{Disk, DiskFile, DiskLock, FoundFile, MemoryDisk};
+use zoolet_storage::{AroundSync, MemoryDisk, WatchedDisk};
 
 /// While it is closed, no sync of the log returns, and nothing of it becomes durable.
 #[derive(Clone, Debug, Default)]
@@ -50,88 +50,27 @@ impl Gate {
     }
 }
 
+/// Holds up the syncs of the log's files by one gate, and those of the snapshots' by another.
 #[derive(Debug)]
-pub(super) struct GatedDisk {
-    pub(super) disk: MemoryDisk,
-    pub(super) gate: Gate,
-    /// Holds up the snapshots.
-    pub(super) snapshots: Gate,
+struct Gates {
+    log: Gate,
+    snapshots: Gate,
 }
 
-#[derive(Debug)]
-struct GatedFile {
-    file: Arc<dyn DiskFile>,
-    /// Only the files of the log and the snapshots have one.
-    gate: Option<Gate>,
-}
-
-impl GatedDisk {
-    fn gated(&self, path: &Path, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
+impl AroundSync for Gates {
+    fn sync(&self, path: &Path, sync: &dyn Fn() -> io::Result<()>) -> io::Result<()> {
         let is_in = |name| path.parent().is_some_and(|directory| directory.ends_with(name));
-        let log = is_in("wal").then(|| self.gate.clone());
-        let gate = log.or_else(|| is_in("snapshots").then(|| self.snapshots.clone()));
-        Arc::new(GatedFile { file, gate })
+        for (name, gate) in [("wal", &self.log), ("snapshots", &self.snapshots)] {
+            if is_in(name) {
+                gate.pass();
+                gate.check_room()?;
+            }
+        }
+        sync()
     }
 }
 
-impl Disk for GatedDisk {
-    fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(self.gated(path, self.disk.create(path)?))
-    }
-
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        Ok(self.gated(path, self.disk.open(path)?))
-    }
-
-    fn create_dir_all(&self, path: &Path) -> io::Result<()> {
-        self.disk.create_dir_all(path)
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-
-    fn list(&self, directory: &Path) -> io::Result<Vec<FoundFile>> {
-        self.disk.list(directory)
-    }
-
-    fn sync_dir(&self, directory: &Path) -> io::Result<()> {
-        self.disk.sync_dir(directory)
-    }
-
-    fn exists(&self, path: &Path) -> io::Result<bool> {
-        self.disk.exists(path)
-    }
-
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
-        self.disk.lock(path)
-    }
-}
-
-impl DiskFile for GatedFile {
-    fn write_all_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_all_at(bytes, offset)
-    }
-
-    fn read_exact_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
-        self.file.read_exact_at(buffer, offset)
-    }
-
-    fn sync_data(&self) -> io::Result<()> {
-        self.gate.iter().for_each(Gate::pass);
-        self.gate.iter().try_for_each(Gate::check_room)?;
-        self.file.sync_data()
-    }
-
-    fn set_len(&self, bytes: u64) -> io::Result<()> {
-        self.file.set_len(bytes)
-    }
-
-    fn bytes(&self) -> io::Result<u64> {
-        self.file.bytes()
-    }
+/// Returns a disk whose log and snapshots can be held up.
+pub(super) fn gated(disk: MemoryDisk, log: Gate, snapshots: Gate) -> WatchedDisk {
+    WatchedDisk::around(Arc::new(disk), Arc::new(Gates { log, snapshots }))
 }

@@ -2,9 +2,11 @@
 
 mod calls;
 mod cluster;
+mod cut;
 mod divergence;
 mod ensemble;
 mod gate;
+mod lease;
 mod numbers;
 mod panics;
 mod rebuilt;

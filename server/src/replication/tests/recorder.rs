@@ -14,6 +14,7 @@ use zoolet_replica::{
 };
 
 use super::gate::Gate;
+use crate::clock::{Clock, RealClock};
 use crate::host::ConfigView;
 use crate::replication::Machine;
 use crate::snapshots::{Chunks, Staged, StateSnapshot};
@@ -46,6 +47,7 @@ pub(super) struct Recorder {
     pub(super) digest_version: Arc<AtomicU8>,
     /// What a client would see of `/zookeeper/config`.
     pub(super) view: Arc<Mutex<ConfigView>>,
+    clock: RealClock,
     /// What the transactions are counted from.
     pub(super) zxid_before: Arc<AtomicU64>,
     /// The call in which it panics, once.
@@ -65,6 +67,7 @@ pub(super) struct Received {
     pub(super) restored: u64,
     pub(super) started: Vec<Boot>,
     pub(super) roles: Vec<Role>,
+    pub(super) lease_until_ms: u64,
     pub(super) reconfigured: Vec<(u64, Result<Option<Written>, ErrorCode>)>,
     pub(super) reconfig_lost: Vec<u64>,
     pub(super) members: Vec<(String, bool)>,
@@ -86,6 +89,7 @@ impl Received {
             Input::ReconfigLost { number } => self.reconfig_lost.push(number),
             Input::Members { text, write } => self.members.push((text, write)),
             Input::Role { role, .. } => self.roles.push(role),
+            Input::Lease { until_ms } => self.lease_until_ms = until_ms,
             other => panic!("this does not come from the log: {other:?}"),
         }
     }
@@ -208,6 +212,10 @@ impl Machine for Recorder {
         1
     }
 
+    fn mono_ms(&self) -> u64 {
+        self.clock.now().mono_ms
+    }
+
     fn digest(&self) -> u64 {
         let record = self.record.lock().unwrap();
         let last = record.applied.last().map_or(0, |(_, number)| number.0);
@@ -228,6 +236,10 @@ impl Machine for Recorder {
                 self.view.lock().unwrap().text = format!("{text}version=100000001");
             }
             _ => {}
+        }
+        // It comes all the time, and no test waits for it.
+        if let Input::Lease { .. } = input {
+            return self.received.lock().unwrap().note(input);
         }
         self.note(|received| received.note(input));
     }

@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use zoolet_replica::Role;
 
-use super::ensemble::{Ensemble, PATIENCE};
+use super::cluster::check;
+use super::ensemble::{Ensemble, PATIENCE, Server};
 
 /// Ensembles in which timeouts elect no server.
 async fn with_long_leases() -> (Ensemble, usize) {
@@ -59,4 +60,38 @@ async fn a_leader_that_comes_back_follows_its_successor() {
     assert_eq!(ensemble.ready().await, next);
     assert_eq!(*ensemble.server(leader).raft.role().borrow(), Role::Follower);
     ensemble.commit(leader, 5).await;
+}
+
+/// A firewall may answer in the place of a leader that goes on (decision 0017). Then two servers lead
+/// for a moment, and only the new one commits anything.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_leader_whose_port_refuses_while_it_goes_on_commits_nothing_beside_its_successor() {
+    let (mut ensemble, leader) = with_long_leases().await;
+    ensemble.commit(leader, 10).await;
+    ensemble.cut.refuse(leader, 3).await;
+    let next = timeout(PATIENCE, async {
+        loop {
+            let mut others = ensemble.running().filter(|(at, _)| *at != leader);
+            let leads = |server: &Server| *server.raft.role().borrow() == Role::Leader;
+            if let Some((next, _)) = others.find(|(_, server)| leads(server)) {
+                return next;
+            }
+            sleep(Duration::from_millis(10)).await;
+        }
+    });
+    let next = next.await.expect("no successor is elected within the lease");
+    ensemble.server(leader).propose(5);
+    let handle = ensemble.server(leader).raft.handle.clone();
+    let index = timeout(Duration::from_millis(500), handle.read_index()).await;
+    assert!(!matches!(index, Ok(Some(_))), "a read index of a leader that was replaced");
+    ensemble.commit(next, 10).await;
+    assert_eq!(ensemble.server(next).machine.received().lost, 0);
+    let old = ensemble.server(leader);
+    assert_eq!(*old.raft.role().borrow(), Role::Leader, "it does not know of the other");
+    assert_eq!(old.machine.record().applied.len(), 10, "it has committed something");
+    ensemble.cut.heal();
+    ensemble.server(leader).settled().await;
+    ensemble.commit(leader, 5).await;
+    ensemble.ready().await;
+    check(&ensemble).await;
 }
