@@ -1,9 +1,10 @@
 //! `zoolet import` and `zoolet export`: moving in from Apache `ZooKeeper`, and out to it.
 
 use std::io::{self, Write};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use thiserror::Error;
+use tokio::time::Instant;
 use tracing::{info, warn};
 use zoolet_migrate::{ImportOptions, MigrateError, Progress};
 use zoolet_server::embed::config::ConfigError;

@@ -1,13 +1,14 @@
 //! Reading a data directory of Apache `ZooKeeper`: the newest snapshot, and the transactions behind
 //! it.
 
-use std::fmt;
 use std::path::{Path, PathBuf};
 
 use zoolet_jute::Zxid;
 use zoolet_replica::state::State;
 
 use crate::files::{self, SnapshotFile};
+use crate::note::Note;
+use crate::progress::{Progress, ProgressHook};
 use crate::replay::Replay;
 use crate::snapshot::{self, Snapshot};
 use crate::to_state;
@@ -24,17 +25,6 @@ pub struct ImportOptions {
     pub digests: bool,
 }
 
-/// How far the reading is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
-    /// The znodes that were read from the snapshot.
-    pub znodes: u64,
-    /// The transactions that were applied to them.
-    pub transactions: u64,
-}
-
-pub(crate) type ProgressHook<'a> = dyn FnMut(Progress) + 'a;
-
 /// The data of an Apache `ZooKeeper` server.
 #[derive(Debug)]
 pub struct Imported {
@@ -50,41 +40,6 @@ pub struct Imported {
     pub digests_compared: u64,
     /// What an operator should know.
     pub notes: Vec<Note>,
-}
-
-/// Something that Apache `ZooKeeper` accepts as well, and that an operator should know.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Note {
-    /// A snapshot was not written to its end; an older one was read.
-    SnapshotCutOff(PathBuf),
-    /// A log ends with a transaction that was not written to its end.
-    TornLog(PathBuf, u64),
-    /// A log without any content.
-    EmptyLog(PathBuf),
-    /// Ephemeral znodes of sessions that do not exist were deleted.
-    UnknownSessions(usize),
-}
-
-impl fmt::Display for Note {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::SnapshotCutOff(path) => {
-                write!(f, "{} is cut off: an older snapshot is read instead", path.display())
-            }
-            Self::TornLog(path, offset) => write!(
-                f,
-                "{} ends at byte {offset} with a transaction that was not written to its end; \
-                 Apache ZooKeeper leaves it out too",
-                path.display()
-            ),
-            Self::EmptyLog(path) => write!(f, "{} is empty", path.display()),
-            Self::UnknownSessions(znodes) => write!(
-                f,
-                "{znodes} ephemeral znodes of sessions that have ended are left out, as at a start \
-                 of Apache ZooKeeper"
-            ),
-        }
-    }
 }
 
 /// Reads the data. `progress` is called now and then.

@@ -16,7 +16,9 @@ mod export;
 mod files;
 mod import;
 mod log;
+mod note;
 mod owner;
+mod progress;
 mod replay;
 mod snapshot;
 mod source;
@@ -29,4 +31,6 @@ mod tests;
 
 pub use error::MigrateError;
 pub use export::{Exported, export};
-pub use import::{ImportOptions, Imported, Note, Progress, import};
+pub use import::{ImportOptions, Imported, import};
+pub use note::Note;
+pub use progress::Progress;

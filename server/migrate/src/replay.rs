@@ -6,8 +6,9 @@ use zoolet_jute::Zxid;
 
 use crate::MigrateError;
 use crate::files::LogFile;
-use crate::import::{Note, Progress, ProgressHook};
 use crate::log::{LogReader, Next};
+use crate::note::Note;
+use crate::progress::{Progress, ProgressHook};
 use crate::snapshot::TreeDigest;
 use crate::tree::ApacheTree;
 

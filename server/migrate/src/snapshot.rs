@@ -21,7 +21,7 @@ use crate::acls::AclPlace;
 use crate::compression;
 use crate::digest::{DIGEST_VERSION, StoredStat};
 use crate::files::SnapshotFile;
-use crate::import::{Progress, ProgressHook};
+use crate::progress::{Progress, ProgressHook};
 use crate::source::Source;
 use crate::tree::{ApacheTree, Node, parent_of};
 

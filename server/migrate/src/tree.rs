@@ -119,14 +119,18 @@ impl ApacheTree {
             }
             Change::CloseSession { paths } => {
                 self.sessions.remove(&session);
-                self.end_session(session, paths, zxid);
+                self.end_session(session, &paths, zxid);
                 0
             }
             Change::Multi(parts) => {
                 let apply = |part| u64::from(!self.apply_one(part, zxid, time));
                 parts.into_iter().map(apply).sum()
             }
-            change => u64::from(!self.apply_one(change, zxid, time)),
+            Change::Create(_)
+            | Change::Delete { .. }
+            | Change::SetData { .. }
+            | Change::SetAcl { .. }
+            | Change::Nothing => u64::from(!self.apply_one(change, zxid, time)),
         }
     }
 
@@ -196,9 +200,13 @@ impl ApacheTree {
     }
 
     /// Deletes a session's ephemeral znodes: those that its end names, and those that it owns.
-    fn end_session(&mut self, session: i64, paths: Vec<String>, zxid: Zxid) {
-        let owned = self.ephemerals.remove(&session).unwrap_or_default();
-        for path in paths.iter().chain(owned.iter().filter(|path| !paths.contains(path))) {
+    fn end_session(&mut self, session: i64, paths: &[String], zxid: Zxid) {
+        let mut owned = self.ephemerals.remove(&session).unwrap_or_default();
+        for path in paths {
+            owned.remove(path);
+            self.delete(path, zxid);
+        }
+        for path in &owned {
             self.delete(path, zxid);
         }
     }
@@ -210,7 +218,7 @@ impl ApacheTree {
         let unknown: Vec<i64> = self.ephemerals.keys().copied().filter(unknown).collect();
         let before = self.len();
         for session in unknown {
-            self.end_session(session, Vec::new(), zxid);
+            self.end_session(session, &[], zxid);
         }
         before - self.len()
     }

@@ -23,7 +23,7 @@ use zoolet_replica::{Boot, Input, Levels, ProposalNumber, Replica, Role, Term};
 use zoolet_storage::{Disk, RealDisk, StorageError};
 
 use self::client_address::Configured;
-pub use self::offline::OfflineError;
+pub(crate) use self::offline::OfflineError;
 pub(crate) use self::offline::{found, state_of};
 pub use self::start_error_kind::StartErrorKind;
 use crate::clock::{Clock, RealClock};

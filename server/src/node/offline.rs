@@ -9,7 +9,7 @@ use crate::config::ServerConfig;
 use crate::entropy::{Entropy, RealEntropy};
 use crate::replication::{self, OfflineOptions};
 
-pub use crate::replication::OfflineError;
+pub(crate) use crate::replication::OfflineError;
 
 /// Makes the empty directory of a configured server that of an ensemble of its own, with this
 /// state. Returns the founding's id. Blocks.

@@ -76,7 +76,7 @@ const HANG_UPS_MAX: usize = 64;
 
 pub(crate) use self::join_error::JoinError;
 pub(crate) use self::machine::Machine;
-pub use self::offline::OfflineError;
+pub(crate) use self::offline::OfflineError;
 pub(crate) use self::offline::{OfflineOptions, found, state_of};
 pub(crate) use self::open::open;
 pub(crate) use self::options::{BatchLimits, ConfiguredMember, ReplicationOptions, Timing};

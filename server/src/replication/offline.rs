@@ -13,8 +13,8 @@ use thiserror::Error;
 use zoolet_replica::state::{RestoreError, State};
 use zoolet_replica::{Batch, ServerId, Stamp, Term};
 use zoolet_storage::{
-    Disk, Identity, LogIndex, LogPosition, OnDurable, SnapshotName, SnapshotStore, StorageError,
-    Wal, WalOptions,
+    Disk, Identity, LogIndex, LogPosition, OnDurable, SnapshotName, SnapshotReader, SnapshotStore,
+    StorageError, Wal, WalOptions,
 };
 
 use super::directories::Directories;
@@ -192,11 +192,11 @@ pub(crate) fn state_of(options: &OfflineOptions) -> Result<State, OfflineError> 
     }
     let store = SnapshotStore::open(Arc::clone(&options.disk), &directories.data.snapshot_path())?;
     let (newest, damaged) = store.newest()?;
-    let mut next = LogIndex::default();
+    let name = newest.as_ref().map(SnapshotReader::name);
+    let next = name.and_then(|name| name.index.next()).unwrap_or_default();
     let mut state = State::new();
     if let Some(newest) = newest {
         let path = store.path(newest.name());
-        next = newest.name().index.next().unwrap_or(newest.name().index);
         state = State::restore(newest).map_err(|error: RestoreError| unreadable(&path)(error))?;
     }
     let (wal, _) = Wal::open(Arc::clone(&options.disk), &directories.wal_path(), options.wal)?;
@@ -207,7 +207,11 @@ pub(crate) fn state_of(options: &OfflineOptions) -> Result<State, OfflineError> 
         let missing = || JoinError::SnapshotMissing { log, purged: purged.index };
         return Err(damaged.into_iter().next().map_or_else(missing, JoinError::from).into());
     }
-    apply_log(&wal, &directories.wal_path(), next, &mut state)?;
+    // As at a start: entries that contradict a snapshot were never committed.
+    let there = name.and_then(|name| wal.position(name.index).zip(Some(name.term)));
+    if there.is_none_or(|(there, term)| there.term == term) {
+        apply_log(&wal, &directories.wal_path(), next, &mut state)?;
+    }
     Ok(state)
 }
 

@@ -16,7 +16,7 @@ use crate::{NEWEST, jars, run_with, serve};
 /// Long enough for a server of Apache ZooKeeper and three of zoolet on a busy machine.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(40);
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 const LOCK: &str = "/locks/moved";
 

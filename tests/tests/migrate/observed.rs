@@ -80,8 +80,7 @@ impl Client {
         let reply = self.call(&Request::GetAcl(PathRequest { path: path.to_owned() }));
         let Reply::Acl(acl, _) = reply else { panic!("{reply:?}") };
         let reply = self.call(&Request::GetChildren(read_of(path)));
-        let Reply::Children(names) = reply else { panic!("{reply:?}") };
-        let mut children: Vec<String> = names.iter().map(|name| name.to_string()).collect();
+        let Reply::Children(mut children) = reply else { panic!("{reply:?}") };
         children.sort();
         Observed { data, acl, stat, children }
     }
