@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use zoolet_server::embed::config::StartMode;
 
@@ -13,7 +13,7 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
     /// What to log: error, warn, info, debug, trace, or a filter as `RUST_LOG` takes it, which this
-    /// overrides.
+    /// overrides. Of the consensus library only errors are logged unless the filter names it.
     #[arg(long, global = true, value_name = "FILTER")]
     pub(crate) log: Option<String>,
 }
@@ -64,9 +64,26 @@ pub(crate) struct ServeArgs {
     /// For one start only.
     #[arg(long)]
     pub(crate) force_new_ensemble: bool,
+    /// The form of the log's lines.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
+    /// Where to log, instead of standard error. Lines are added at the end; SIGHUP opens the file
+    /// again after it was renamed.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log_file: Option<PathBuf>,
     /// Stop when standard input ends: how a supervisor makes sure that no server outlives it.
     #[arg(long, hide = true)]
     pub(crate) until_stdin_ends: bool,
+}
+
+/// The form of a log's lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people: time, level, message and fields.
+    #[default]
+    Text,
+    /// One JSON object in each line.
+    Json,
 }
 
 impl ServeArgs {

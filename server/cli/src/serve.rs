@@ -3,15 +3,20 @@
 use std::future::Future;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
 
 use thiserror::Error;
 use tokio::io::AsyncReadExt;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
 use crate::cli::ServeArgs;
+use crate::logging::LogFile;
 use zoolet_server::embed::config::{self, ConfigError, ServerConfig};
 use zoolet_server::embed::{Server, StartError};
+
+/// The most that is kept of what a supervisor says about its reason to stop the server.
+const REASON_BYTES_MAX: usize = 256;
 
 /// Why a server does not start, or cannot go on.
 #[derive(Debug, Error)]
@@ -31,7 +36,9 @@ pub(crate) enum ServeError {
 }
 
 /// Runs the server that the arguments name.
-pub(crate) async fn serve(args: ServeArgs) -> Result<(), ServeError> {
+pub(crate) async fn serve(args: ServeArgs, log: Option<Arc<LogFile>>) -> Result<(), ServeError> {
+    let hangups = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
+    tokio::spawn(reopen_on(hangups, log));
     let mut config = load(&args.config, args.id)?;
     config.start_mode = args.start_mode();
     let stop = stop_requested(args.until_stdin_ends).map_err(ServeError::Signals)?;
@@ -71,22 +78,49 @@ fn load(path: &Path, id: Option<u8>) -> Result<ServerConfig, ConfigError> {
     Ok(config)
 }
 
-/// Becomes ready when a signal asks the process to stop; the handlers are in place when this returns.
-fn stop_requested(until_stdin_ends: bool) -> io::Result<impl Future<Output = &'static str>> {
+/// Opens the log file again at each SIGHUP, which would end the process otherwise.
+async fn reopen_on(mut hangups: Signal, log: Option<Arc<LogFile>>) {
+    while hangups.recv().await.is_some() {
+        let Some(log) = &log else {
+            info!("SIGHUP: there is no log file to open again");
+            continue;
+        };
+        let file = log.path().display();
+        match log.reopen() {
+            Ok(()) => info!(%file, "SIGHUP: the log file was opened again"),
+            Err(error) => warn!(
+                %file,
+                %error,
+                "SIGHUP: the log file cannot be opened again, the old one stays in use"
+            ),
+        }
+    }
+}
+
+/// Becomes ready when something asks the process to stop, and returns what; the handlers are in
+/// place when this returns.
+fn stop_requested(until_stdin_ends: bool) -> io::Result<impl Future<Output = String>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {
         tokio::select! {
-            _ = terminate.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
-            () = stdin_ends(), if until_stdin_ends => "the supervisor is gone",
+            _ = terminate.recv() => "SIGTERM".to_owned(),
+            _ = interrupt.recv() => "SIGINT".to_owned(),
+            reason = stdin_ends(), if until_stdin_ends => reason,
         }
     })
 }
 
-/// Waits until standard input ends or fails.
-async fn stdin_ends() {
+/// Waits until standard input ends or fails. Returns what the supervisor has written there, which is
+/// why it stops this server.
+async fn stdin_ends() -> String {
     let mut input = tokio::io::stdin();
-    let mut ignored = [0; 64];
-    while let Ok(1..) = input.read(&mut ignored).await {}
+    let mut said = Vec::new();
+    let mut some = [0; 64];
+    while let Ok(count @ 1..) = input.read(&mut some).await {
+        let room = REASON_BYTES_MAX.saturating_sub(said.len());
+        said.extend(some.iter().take(count.min(room)));
+    }
+    let said = String::from_utf8_lossy(&said).trim().to_owned();
+    if said.is_empty() { "the supervisor is gone".to_owned() } else { said }
 }
