@@ -12,7 +12,7 @@ use tracing::{error, warn};
 use zoolet_replica::Role;
 
 use crate::config::ServerConfig;
-use crate::node::{Node, Seams, StartError};
+use crate::node::{Node, Reports, Seams, StartError};
 
 /// The orders that wait.
 const ORDERS_MAX: usize = 8;
@@ -56,6 +56,7 @@ pub(super) struct Running {
     /// Why it has ended by itself. Closed when its thread has ended.
     pub(super) failure: watch::Receiver<Option<String>>,
     pub(super) clients: watch::Receiver<SocketAddr>,
+    pub(super) reports: Reports,
 }
 
 /// A server on a thread of its own, which may run or not.
@@ -225,7 +226,12 @@ async fn live(
     let node = match start {
         Ok(node) => {
             // The receiver is gone if the ensemble was dropped; the orders end, too, then.
-            let running = Running { role: node.role(), clients: node.client_addrs(), failure };
+            let running = Running {
+                role: node.role(),
+                clients: node.client_addrs(),
+                reports: node.reports(),
+                failure,
+            };
             let _ = started.send(Ok(running));
             node
         }

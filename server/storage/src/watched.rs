@@ -1,5 +1,5 @@
-//! A disk that reports its slow syncs. Every write waits for a sync, so slow ones are the first
-//! thing to check on a slow server.
+//! A disk that reports how long its syncs take. Every write waits for a sync, so slow ones are the
+//! first thing to check on a slow server.
 
 use std::fmt;
 use std::io;
@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use super::disk::{Disk, DiskFile, DiskLock, FoundFile};
 
-/// Returns milliseconds on a clock that never jumps and never goes back; its zero means nothing.
+/// Returns microseconds on a clock that never jumps and never goes back; its zero means nothing.
 pub type MonotonicClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// Receives each slow sync: the file, and the time that it took in milliseconds.
-pub type SlowSyncHook = Arc<dyn Fn(&Path, u64) + Send + Sync>;
+/// Receives each sync: the file, and the time that it took in microseconds.
+pub type SyncHook = Arc<dyn Fn(&Path, u64) + Send + Sync>;
 
 /// A disk with an eye on the time that its syncs take.
 #[derive(Clone)]
@@ -24,31 +24,22 @@ pub struct WatchedDisk {
 #[derive(Clone)]
 struct Watch {
     clock: MonotonicClock,
-    limit_ms: u64,
-    hook: SlowSyncHook,
+    hook: SyncHook,
 }
 
 impl Watch {
     fn sync(&self, path: &Path, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
         let before = (self.clock)();
         let synced = sync();
-        let took_ms = (self.clock)().saturating_sub(before);
-        if took_ms > self.limit_ms {
-            (self.hook)(path, took_ms);
-        }
+        (self.hook)(path, (self.clock)().saturating_sub(before));
         synced
     }
 }
 
 impl WatchedDisk {
-    /// Has `hook` called after each sync that takes longer than `limit_ms`.
-    pub fn new(
-        disk: Arc<dyn Disk>,
-        clock: MonotonicClock,
-        limit_ms: u64,
-        hook: SlowSyncHook,
-    ) -> Self {
-        Self { disk, watch: Watch { clock, limit_ms, hook } }
+    /// Has `hook` called after each sync.
+    pub fn new(disk: Arc<dyn Disk>, clock: MonotonicClock, hook: SyncHook) -> Self {
+        Self { disk, watch: Watch { clock, hook } }
     }
 
     fn watched(&self, path: &Path, file: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
@@ -58,10 +49,7 @@ impl WatchedDisk {
 
 impl fmt::Debug for WatchedDisk {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("WatchedDisk")
-            .field("disk", &self.disk)
-            .field("limit_ms", &self.watch.limit_ms)
-            .finish_non_exhaustive()
+        f.debug_struct("WatchedDisk").field("disk", &self.disk).finish_non_exhaustive()
     }
 }
 
@@ -146,29 +134,29 @@ mod tests {
     use crate::MemoryDisk;
 
     #[test]
-    fn a_sync_that_takes_longer_than_the_limit_is_reported() {
+    fn every_sync_is_reported_with_its_time() {
         // Each look at the clock takes a step.
         let step = Arc::new(AtomicU64::new(0));
-        let now_ms = AtomicU64::new(0);
+        let now_us = AtomicU64::new(0);
         let clock: MonotonicClock = {
             let step = Arc::clone(&step);
-            Arc::new(move || now_ms.fetch_add(step.load(Ordering::Relaxed), Ordering::Relaxed))
+            Arc::new(move || now_us.fetch_add(step.load(Ordering::Relaxed), Ordering::Relaxed))
         };
         let reported = Arc::new(Mutex::new(Vec::new()));
-        let hook: SlowSyncHook = {
+        let hook: SyncHook = {
             let reported = Arc::clone(&reported);
-            Arc::new(move |path, took_ms| reported.lock().unwrap().push((path.to_owned(), took_ms)))
+            Arc::new(move |path, took_us| reported.lock().unwrap().push((path.to_owned(), took_us)))
         };
         let memory = MemoryDisk::new();
         memory.create_dir_all(Path::new("d")).unwrap();
-        let disk = WatchedDisk::new(Arc::new(memory), clock, 10, hook);
+        let disk = WatchedDisk::new(Arc::new(memory), clock, hook);
         let file = disk.create(Path::new("d/f")).unwrap();
-        for step_ms in [10, 11] {
-            step.store(step_ms, Ordering::Relaxed);
+        for step_us in [10, 11] {
+            step.store(step_us, Ordering::Relaxed);
             file.sync_data().unwrap();
             disk.sync_dir(Path::new("d")).unwrap();
         }
-        let expected = [(PathBuf::from("d/f"), 11), (PathBuf::from("d"), 11)];
-        assert_eq!(*reported.lock().unwrap(), expected);
+        let expected = [("d/f", 10), ("d", 10), ("d/f", 11), ("d", 11)];
+        assert_eq!(*reported.lock().unwrap(), expected.map(|(path, us)| (PathBuf::from(path), us)));
     }
 }
