@@ -40,6 +40,10 @@ pub(crate) struct UpArgs {
     /// it.
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) client_port: Option<u16>,
+    /// The first server's HTTP port on 127.0.0.1, for metrics, health and commands; the others have
+    /// the ones behind it. Without it, only servers whose file names an HTTP port have one.
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) http_port: Option<u16>,
     /// Where the servers keep their files, for the next start too. Without it, and without
     /// --config, a temporary directory, which is removed at the end.
     #[arg(long, value_name = "DIR")]

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use thiserror::Error;
 use tokio::io::AsyncReadExt;
@@ -12,7 +13,8 @@ use tracing::{info, warn};
 
 use crate::cli::ServeArgs;
 use crate::logging::LogFile;
-use zoolet_server::embed::config::{self, ConfigError, ServerConfig};
+use zoolet_http::{HttpError, HttpOptions, HttpPort};
+use zoolet_server::embed::config::{self, ConfigError, HostPort, ServerConfig};
 use zoolet_server::embed::{Server, StartError};
 
 /// The most that is kept of what a supervisor says about its reason to stop the server.
@@ -24,6 +26,9 @@ pub(crate) enum ServeError {
     /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The HTTP port cannot be opened.
+    #[error(transparent)]
+    Http(#[from] HttpError),
     /// Signals cannot be handled.
     #[error("cannot handle signals: {0}")]
     Signals(io::Error),
@@ -44,6 +49,7 @@ pub(crate) async fn serve(args: ServeArgs, log: Option<Arc<LogFile>>) -> Result<
     let stop = stop_requested(args.until_stdin_ends).map_err(ServeError::Signals)?;
     tokio::pin!(stop);
     info!(server = config.server_id.0, data_dir = %config.data_dir.display(), "starting");
+    let ports = open_http(&config).await?;
     let server = tokio::select! {
         started = Server::start(config) => started?,
         reason = &mut stop => {
@@ -52,6 +58,9 @@ pub(crate) async fn serve(args: ServeArgs, log: Option<Arc<LogFile>>) -> Result<
             return Ok(());
         }
     };
+    for port in &ports {
+        port.show(server.reports());
+    }
     let failed = tokio::select! {
         reason = &mut stop => {
             info!(reason, "stopping");
@@ -67,6 +76,27 @@ pub(crate) async fn serve(args: ServeArgs, log: Option<Arc<LogFile>>) -> Result<
         }
         Some(why) => Err(ServeError::Failed(why)),
     }
+}
+
+/// Opens the HTTP ports that the configuration names. They answer while the server still starts.
+async fn open_http(config: &ServerConfig) -> Result<Vec<HttpPort>, HttpError> {
+    let options = |bind: &HostPort, command_url: Option<String>| {
+        let mut options = HttpOptions::new(bind.to_string());
+        options.command_url = command_url;
+        options.connections_max = config.http.connections_max;
+        options.idle_timeout = Duration::from_millis(config.http.idle_timeout_ms.into());
+        options
+    };
+    let command_url = || Some(config.http.command_url.clone());
+    let all = config.http_bind.iter().map(|bind| options(bind, command_url()));
+    let metrics = config.metrics_bind.iter().map(|bind| options(bind, None));
+    let mut ports = Vec::new();
+    for options in all.chain(metrics) {
+        let port = HttpPort::open(options).await?;
+        info!(address = %port.local_addr(), "listening for HTTP");
+        ports.push(port);
+    }
+    Ok(ports)
 }
 
 /// Reads the configuration, and logs what of it is not applicable.

@@ -4,6 +4,7 @@
 //! standard input does.
 
 mod child;
+mod http;
 mod plan;
 
 use std::fmt;
