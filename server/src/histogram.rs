@@ -137,7 +137,7 @@ mod tests {
         }
         let Distribution { count, sum, p50, p90, p99 } = histogram.distribution();
         assert_eq!((count, sum), (100, 5050));
-        assert_eq!([p50, p90, p99].map(|value| bucket_of(value)), [50, 90, 99].map(bucket_of));
+        assert_eq!([p50, p90, p99].map(bucket_of), [50, 90, 99].map(bucket_of));
         histogram.record(u64::MAX);
         assert_eq!(histogram.distribution().sum, 5050 + VALUE_MAX);
     }

@@ -80,6 +80,16 @@ pub(crate) async fn serve(args: ServeArgs, log: Option<Arc<LogFile>>) -> Result<
 
 /// Opens the HTTP ports that the configuration names. They answer while the server still starts.
 async fn open_http(config: &ServerConfig) -> Result<Vec<HttpPort>, HttpError> {
+    let mut ports = Vec::new();
+    for options in http_options(config) {
+        let port = HttpPort::open(options).await?;
+        info!(address = %port.local_addr(), "listening for HTTP");
+        ports.push(port);
+    }
+    Ok(ports)
+}
+
+fn http_options(config: &ServerConfig) -> Vec<HttpOptions> {
     let options = |bind: &HostPort, command_url: Option<String>| {
         let mut options = HttpOptions::new(bind.to_string());
         options.command_url = command_url;
@@ -90,13 +100,7 @@ async fn open_http(config: &ServerConfig) -> Result<Vec<HttpPort>, HttpError> {
     let command_url = || Some(config.http.command_url.clone());
     let all = config.http_bind.iter().map(|bind| options(bind, command_url()));
     let metrics = config.metrics_bind.iter().map(|bind| options(bind, None));
-    let mut ports = Vec::new();
-    for options in all.chain(metrics) {
-        let port = HttpPort::open(options).await?;
-        info!(address = %port.local_addr(), "listening for HTTP");
-        ports.push(port);
-    }
-    Ok(ports)
+    all.chain(metrics).collect()
 }
 
 /// Reads the configuration, and logs what of it is not applicable.
@@ -153,4 +157,30 @@ async fn stdin_ends() -> String {
     }
     let said = String::from_utf8_lossy(&said).trim().to_owned();
     if said.is_empty() { "the supervisor is gone".to_owned() } else { said }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_of_http_reaches_a_port() {
+        assert!(http_options(&ServerConfig::default()).is_empty(), "it is off by default");
+        let http_bind = Some(HostPort::new("127.0.0.1", 8080));
+        let base = ServerConfig { http_bind, ..ServerConfig::default() };
+        let before = http_options(&base);
+        assert_eq!(before, [HttpOptions::new("127.0.0.1:8080")], "the defaults are the same");
+        let changes: [fn(&mut ServerConfig); 5] = [
+            |config| config.http_bind = None,
+            |config| config.metrics_bind = Some(HostPort::new("127.0.0.1", 7000)),
+            |config| config.http.connections_max += 1,
+            |config| config.http.idle_timeout_ms += 1,
+            |config| config.http.command_url.push('x'),
+        ];
+        for (at, change) in changes.into_iter().enumerate() {
+            let mut changed = base.clone();
+            change(&mut changed);
+            assert_ne!(http_options(&changed), before, "change {at}");
+        }
+    }
 }

@@ -1,5 +1,5 @@
 //! The HTTP port of a zoolet server: `/metrics` for Prometheus, `/health` and `/ready`, and the
-//! commands of `ZooKeeper`'s AdminServer with their JSON.
+//! commands of `ZooKeeper`'s `AdminServer` with their JSON.
 //!
 //! [`HttpPort::open`] listens; [`HttpPort::show`] gives it a server's
 //! [`Reports`](zoolet_server::embed::Reports). All work is done on the runtime that opens the port,

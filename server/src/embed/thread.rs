@@ -272,6 +272,7 @@ mod tests {
 
     use super::*;
     use crate::config::LoopbackPorts;
+    use crate::node::Readiness;
     use crate::transport::ReservedPort;
 
     /// A server that had ended by itself was shown as running, in its last role.
@@ -285,6 +286,7 @@ mod tests {
         let seams = Seams { disk: Arc::new(disk.clone()), ..Seams::real() };
         let mut server = ServerThread::new(config, seams);
         let running = server.launch().unwrap().await.unwrap().unwrap();
+        let reports = running.reports.clone();
         server.launched(running);
         assert_eq!((server.standing(), server.failure()), (Standing::Running, None));
         let mut failure = server.running.as_ref().unwrap().failure.clone();
@@ -297,11 +299,14 @@ mod tests {
         client.abort();
         assert!(why.contains("injected fault"), "{why}");
         assert_eq!((server.standing(), server.role()), (Standing::Failed, Role::Looking));
+        assert_eq!(reports.readiness(), Readiness::Failed(why.clone()));
         assert_eq!(server.failure(), Some(why));
 
         let running = server.launch().unwrap().await.unwrap().unwrap();
+        let reports = running.reports.clone();
         server.launched(running);
         assert_eq!((server.standing(), server.failure()), (Standing::Running, None));
         server.stop().await;
+        assert_eq!(reports.readiness(), Readiness::NotReady("the server stops"));
     }
 }

@@ -116,17 +116,14 @@ impl Figures {
 
 impl WatchEvents {
     fn count(&mut self, event: EventType) {
-        match event {
-            EventType::NodeCreated => self.created += 1,
-            EventType::NodeDeleted => self.deleted += 1,
-            EventType::NodeDataChanged => self.changed += 1,
-            EventType::NodeChildrenChanged => self.children += 1,
-            // Clients make these.
-            EventType::None
-            | EventType::DataWatchRemoved
-            | EventType::ChildWatchRemoved
-            | EventType::PersistentWatchRemoved => {}
-            _ => {}
+        let counted = [
+            (EventType::NodeCreated, &mut self.created),
+            (EventType::NodeDeleted, &mut self.deleted),
+            (EventType::NodeDataChanged, &mut self.changed),
+            (EventType::NodeChildrenChanged, &mut self.children),
+        ];
+        for (known, count) in counted {
+            *count += u64::from(known == event);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What is measured around the layers.
 
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -20,6 +20,8 @@ pub(crate) struct Meters {
     looked: AtomicU64,
     /// How long its start took.
     start: OnceLock<StartTimes>,
+    /// It is being stopped, or was.
+    is_stopping: AtomicBool,
 }
 
 /// How long the parts of a start took, in milliseconds.
@@ -63,6 +65,15 @@ impl Meters {
 
     pub(super) fn start(&self) -> StartTimes {
         self.start.get().copied().unwrap_or_default()
+    }
+
+    /// Notes that the server is being stopped.
+    pub(super) fn stops(&self) {
+        self.is_stopping.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        self.is_stopping.load(Ordering::Relaxed)
     }
 
     /// Measures how long the server is without a leader, for as long as it runs.

@@ -141,7 +141,8 @@ impl Node {
         let ticks = fatal.clone().endless("session clock", ticks);
         let watch = fatal.clone().finite("leader watch", watch);
         let addresses = fatal.clone().endless("client address", addresses);
-        let reports = Reports::new(&config, port.reports(), replication.status_source(), &meters);
+        let reports =
+            Reports::new(&config, port.reports(), replication.status_source(), &meters, &fatal);
         meters.started(StartTimes { load_ms, all_ms: whole_ms(begun.elapsed()) });
         let role = replication.role();
         let looks =
@@ -183,6 +184,7 @@ impl Node {
 
     /// Ends at once, as a kill does, but for the wait until nothing of it uses the disk any more.
     pub(crate) async fn kill(mut self) {
+        self.reports.stops();
         self.port.close();
         self.ticker.abort();
         self.replication.stop().await;
@@ -190,6 +192,7 @@ impl Node {
 
     /// Stops in good order: no new clients, the lead handed over, the log durable.
     pub(crate) async fn shutdown(self) {
+        self.reports.stops();
         self.port.close();
         if timeout(SHUTDOWN_LIMIT, self.replication.shutdown()).await.is_err() {
             warn!(limit_s = SHUTDOWN_LIMIT.as_secs(), "the log does not stop in time");

@@ -65,7 +65,7 @@ pub(super) fn zab_state(reports: &Reports) -> Object {
     ])
 }
 
-/// The form in which an AdminServer shows the addresses of a server, of which there is one here.
+/// The form in which an `AdminServer` shows the addresses of a server, of which there is one here.
 fn addresses(address: Option<&str>) -> Value {
     let all: Vec<&str> = address.into_iter().collect();
     let split = || all.iter().filter_map(|address| address.rsplit_once(':'));

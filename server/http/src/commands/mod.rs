@@ -1,4 +1,4 @@
-//! The commands of `ZooKeeper`'s AdminServer: the same names, keys and types (docs/monitoring.md).
+//! The commands of `ZooKeeper`'s `AdminServer`: the same names, keys and types (docs/monitoring.md).
 
 mod connections;
 mod ensemble;
@@ -13,7 +13,7 @@ use zoolet_server::embed::{ChangeRefused, Reports};
 
 use crate::answer::Answer;
 
-/// What an AdminServer says before its server serves.
+/// What an `AdminServer` says before its server serves.
 const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requests";
 
 /// The entries of an answer.
@@ -133,12 +133,12 @@ impl Command {
 
     /// Why the command is not there.
     fn missing(self) -> Option<&'static str> {
-        match self {
-            Self::Restore => Some("not available: a server gets its data from the others"),
-            Self::Snapshot => Some("not available: copy a snapshot file, see docs/storage.md"),
-            Self::ShedConnections => Some("not available: clients choose their server"),
-            _ => None,
-        }
+        let why = [
+            (Self::Restore, "not available: a server gets its data from the others"),
+            (Self::Snapshot, "not available: copy a snapshot file, see docs/storage.md"),
+            (Self::ShedConnections, "not available: clients choose their server"),
+        ];
+        why.into_iter().find(|(missing, _)| *missing == self).map(|(_, why)| why)
     }
 }
 
@@ -185,7 +185,7 @@ fn answer(status: StatusCode, name: &str, mut object: Object, error: Option<&str
 }
 
 /// Finds out whether a request may change something: its header proves an identity that has every
-/// permission on the root, as for those commands of an AdminServer that ask for it.
+/// permission on the root, as for those commands of an `AdminServer` that ask for it.
 fn permit(reports: &Reports, asked: &Asked) -> Result<(), (StatusCode, &'static str)> {
     const NOT_AUTHENTICATED: (StatusCode, &str) = (StatusCode::UNAUTHORIZED, "Not authenticated");
     let Some(header) = &asked.authorization else {

@@ -1,4 +1,4 @@
-//! The keys of Apache's AdminServer and of its metrics provider: the HTTP port.
+//! The keys of Apache's `AdminServer` and of its metrics provider: the HTTP port.
 //!
 //! Apache opens port 8080 on all addresses if nothing is said. Here the port is open only if the
 //! file says so, and on the loopback unless it names an address (decision 0020).

@@ -10,6 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use tokio::sync::watch;
 use zoolet_jute::SessionId;
 use zoolet_replica::Role;
 
@@ -17,6 +18,7 @@ pub use self::ensemble::{Leader, Member, Membership};
 pub use self::metrics::{Metric, MetricKind, MetricValue};
 use super::meters::Meters;
 use crate::config::{ServerConfig, to_cluster_toml};
+use crate::fatal::Fatal;
 pub use crate::host::ChangeRefused;
 use crate::net::{ConnectionReport, PortReports};
 use crate::process;
@@ -30,6 +32,8 @@ pub struct Reports {
     status: StatusSource,
     meters: Arc<Meters>,
     config: Arc<ServerConfig>,
+    /// Why a part of the server can no longer work.
+    fatal: watch::Receiver<Option<String>>,
 }
 
 /// Whether a server serves.
@@ -85,8 +89,15 @@ impl Reports {
         port: PortReports,
         status: StatusSource,
         meters: &Arc<Meters>,
+        fatal: &Fatal,
     ) -> Self {
-        Self { port, status, meters: Arc::clone(meters), config: Arc::new(config.clone()) }
+        let (meters, config) = (Arc::clone(meters), Arc::new(config.clone()));
+        Self { port, status, meters, config, fatal: fatal.watch() }
+    }
+
+    /// Notes that the server is being stopped: it is not ready any more.
+    pub(super) fn stops(&self) {
+        self.meters.stops();
     }
 
     /// Returns whether the server serves, and if not, why.
@@ -94,6 +105,9 @@ impl Reports {
         let host = self.port.host();
         if let Some(why) = self.failure() {
             return Readiness::Failed(why);
+        }
+        if self.meters.is_stopping() {
+            return Readiness::NotReady("the server stops");
         }
         if self.status.status().diverged {
             return Readiness::NotReady("the state differs from the majority's");
@@ -107,7 +121,8 @@ impl Reports {
 
     /// Returns why the server can no longer work, if that is so.
     pub fn failure(&self) -> Option<String> {
-        self.port.host().failure().borrow().clone()
+        let of_part = self.fatal.borrow().clone();
+        of_part.or_else(|| self.port.host().failure().borrow().clone())
     }
 
     /// Returns whether clients are served, if only with reads.
@@ -204,7 +219,7 @@ impl Reports {
             }
         }
         let paths = |(owner, paths): (SessionId, zoolet_replica::state::PathList)| {
-            (owner.0, paths.iter().map(|path| path.to_string()).collect())
+            (owner.0, paths.iter().map(ToString::to_string).collect())
         };
         SessionsReport {
             expiries: expiries.into_iter().collect(),

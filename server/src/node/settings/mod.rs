@@ -32,7 +32,7 @@ pub(super) fn watched_disk(
     seams: &Seams,
     meters: &Arc<Meters>,
 ) -> WatchedDisk {
-    let limit_us = u64::from(config.log.slow_sync_ms) * 1000;
+    let limit_us = slow_sync_us(config);
     let meters = Arc::clone(meters);
     let hook = move |path: &Path, took_us: u64| {
         let is_slow = took_us > limit_us;
@@ -44,6 +44,11 @@ pub(super) fn watched_disk(
     let clock = Arc::clone(&seams.clock);
     let now_us = Arc::new(move || clock.mono_us());
     WatchedDisk::new(Arc::clone(&seams.disk), now_us, Arc::new(hook))
+}
+
+/// How long a sync may take before it is logged, in microseconds.
+fn slow_sync_us(config: &ServerConfig) -> u64 {
+    u64::from(config.log.slow_sync_ms) * 1000
 }
 
 /// How long a server may be without a leader before it says so.
