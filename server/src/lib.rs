@@ -33,6 +33,7 @@ mod consensus;
 pub mod embed;
 mod entropy;
 mod fatal;
+mod histogram;
 mod host;
 mod metrics;
 mod net;

@@ -308,7 +308,8 @@ impl OutboxWriter<'_> {
         self.chunks.push_back(chunk);
     }
 
-    fn added_bytes(&self) -> usize {
+    /// Returns how many bytes were put in so far.
+    pub(crate) fn added_bytes(&self) -> usize {
         (self.finished_bytes + self.tail.len()).saturating_sub(self.before)
     }
 }

@@ -2,7 +2,9 @@
 //! Nothing of it decides anything about the state, so it has no seam.
 
 use std::fs;
+use std::path::Path;
 use std::thread;
+use std::time::UNIX_EPOCH;
 
 /// Frees a value on a thread of its own: freeing a tree of millions of znodes takes seconds. Where
 /// without that thread, it is freed here.
@@ -21,6 +23,43 @@ pub(crate) fn file_descriptors() -> (Option<u64>, Option<u64>) {
         line.split_whitespace().next()?.parse().ok()
     });
     (open, max)
+}
+
+/// Returns when a file was last written, in seconds since 1970; `None` if it cannot be found out.
+pub(crate) fn modified_s(path: &Path) -> Option<i64> {
+    let modified = fs::metadata(path).and_then(|about| about.modified()).ok()?;
+    i64::try_from(modified.duration_since(UNIX_EPOCH).ok()?.as_secs()).ok()
+}
+
+/// What this process has used so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usage {
+    /// Processor time of all threads, in seconds.
+    pub(crate) cpu_s: Option<f64>,
+    /// Memory that is in the machine's, in bytes.
+    pub(crate) resident_bytes: Option<u64>,
+}
+
+/// Returns what this process has used so far, as far as the system says it.
+pub(crate) fn usage() -> Usage {
+    // Linux counts in hundredths of a second here, whatever the kernel's own tick is.
+    const TICKS_PER_SECOND: f64 = 100.0;
+    let ticks = fs::read_to_string("/proc/self/stat").ok().and_then(|stat| {
+        // The name of the program is in parentheses, and may have blanks.
+        let fields = stat.rsplit_once(')')?.1;
+        let mut times = fields.split_whitespace().skip(11);
+        let (user, system) =
+            (times.next()?.parse::<f64>().ok()?, times.next()?.parse::<f64>().ok()?);
+        Some(user + system)
+    });
+    let resident = fs::read_to_string("/proc/self/status").ok().and_then(|status| {
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    });
+    Usage {
+        cpu_s: ticks.map(|ticks| ticks / TICKS_PER_SECOND),
+        resident_bytes: resident.map(|kib| kib * 1024),
+    }
 }
 
 /// The keys of `envi` that a process without a JVM has (protocol §14.2), behind the version.

@@ -8,10 +8,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use thiserror::Error;
+use tokio::time::Instant;
 use zoolet_storage::{
     LogIndex, SnapshotName, SnapshotReader, SnapshotStore, SnapshotWriter, StorageError,
 };
 
+use crate::histogram::{Distribution, SharedHistogram};
 use crate::process::drop_elsewhere;
 
 /// The pieces of a snapshot, as they come from a file.
@@ -66,6 +68,8 @@ pub(crate) struct Snapshots {
     staged: Arc<Mutex<Option<(SnapshotName, Staged)>>>,
     /// The one that counts, if it could not be read or was not understood.
     damaged: Arc<Mutex<Option<SnapshotName>>>,
+    /// How long writing the state took, in milliseconds.
+    write_ms: Arc<SharedHistogram>,
 }
 
 impl Snapshots {
@@ -76,8 +80,8 @@ impl Snapshots {
         founding: Arc<AtomicU64>,
     ) -> Self {
         let current = Arc::new(Mutex::new(current));
-        let (staged, damaged) = Default::default();
-        Self { store, retain, current, founding, staged, damaged }
+        let (staged, damaged, write_ms) = Default::default();
+        Self { store, retain, current, founding, staged, damaged, write_ms }
     }
 
     /// Ends a snapshot that was received. It gets its name only if its state can be read: from then
@@ -153,6 +157,11 @@ impl Snapshots {
         self.store.retain(self.retain).map(drop)
     }
 
+    /// Returns how long writing the state took, in milliseconds.
+    pub(crate) fn write_ms(&self) -> Distribution {
+        self.write_ms.distribution()
+    }
+
     /// Returns the founding of this server's ensemble; zero for none yet.
     pub(crate) fn founding(&self) -> u64 {
         self.founding.load(Ordering::Acquire)
@@ -165,6 +174,7 @@ impl Snapshots {
         meta: &Bytes,
         state: StateSnapshot,
     ) -> io::Result<SnapshotReader> {
+        let begun = Instant::now();
         let name = SnapshotName { term, index, zxid: state.zxid };
         let mut writer = self.store.create(name, meta)?;
         for chunk in state.chunks {
@@ -174,6 +184,7 @@ impl Snapshots {
         let reader = self.store.read(name)?;
         self.adopt(reader.clone())?;
         *self.damaged.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        self.write_ms.record(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX));
         Ok(reader)
     }
 

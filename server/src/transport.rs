@@ -53,15 +53,7 @@ impl Net for RealNet {
         backlog: u32,
     ) -> BoxFuture<'a, io::Result<Box<dyn Listener>>> {
         Box::pin(async move {
-            let address = resolve(address).await?;
-            let listener = if address.ip() == Ipv4Addr::UNSPECIFIED {
-                listen_everywhere(address.port(), backlog)?
-            } else {
-                let socket =
-                    if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
-                listen_on(&socket, address)?;
-                socket.listen(backlog)?
-            };
+            let listener = listen(address, backlog).await?;
             Ok(Box::new(listener) as Box<dyn Listener>)
         })
     }
@@ -73,6 +65,18 @@ impl Net for RealNet {
             Ok(Box::new(stream) as Box<dyn Stream>)
         })
     }
+}
+
+/// Listens on `host:port` as a server does for its clients: `0.0.0.0` is every address of the machine,
+/// and a port that a [`ReservedPort`] holds is free.
+pub async fn listen(address: &str, backlog: u32) -> io::Result<TcpListener> {
+    let address = resolve(address).await?;
+    if address.ip() == Ipv4Addr::UNSPECIFIED {
+        return listen_everywhere(address.port(), backlog);
+    }
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    listen_on(&socket, address)?;
+    socket.listen(backlog)
 }
 
 impl Listener for TcpListener {

@@ -7,6 +7,7 @@ pub mod contenders;
 pub mod faults;
 pub mod foreign;
 pub mod four_letter;
+pub mod http;
 pub mod kazoo;
 pub mod mount;
 pub mod nemesis;

@@ -1,15 +1,31 @@
 //! `zoolet serve`: what it says when it cannot start, and how it is stopped while it tries.
 
-#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
 
 use std::fs;
 use std::io::{BufRead, BufReader, Lines};
 use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
+use std::time::Duration;
 
+use serde_json::Value;
 use zoolet_tests::ports::PortLease;
+use zoolet_tests::process::signal;
+use zoolet_tests::wait;
 use zoolet_tests::zoolet;
+
+/// How long something may take that happens by itself, on a busy machine.
+const SOON: Duration = Duration::from_secs(20);
+
+/// How long a log is watched, and the most lines that a server may log meanwhile.
+const WATCHED: Duration = Duration::from_secs(3);
+const LINES_MAX: usize = 10;
 
 /// The only running server of an ensemble of three.
 struct Fixture {
@@ -49,9 +65,14 @@ impl Fixture {
     }
 
     fn start(&self, id: u8) -> Server {
+        self.start_with(id, &[])
+    }
+
+    fn start_with(&self, id: u8, options: &[&str]) -> Server {
         let mut process = Command::new(zoolet::server_command().unwrap().first().unwrap())
             .args(["serve", "--id", &id.to_string(), "--config"])
             .arg(self.config())
+            .args(options)
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
@@ -81,15 +102,18 @@ struct Server {
 }
 
 impl Server {
-    /// Reads the log up to a line with this in it.
-    fn until(&mut self, text: &str) {
-        let found = self.log.by_ref().map(Result::unwrap).any(|line| line.contains(text));
-        assert!(found, "it ended without: {text}");
+    /// Reads the log up to a line with this in it, and returns the line.
+    fn until(&mut self, text: &str) -> String {
+        let found = self.log.by_ref().map(Result::unwrap).find(|line| line.contains(text));
+        found.unwrap_or_else(|| panic!("it ended without: {text}"))
+    }
+
+    fn signal(&self, name: &str) {
+        signal(self.process.id(), name).unwrap();
     }
 
     fn stop(mut self) -> bool {
-        let pid = self.process.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.signal("TERM");
         // It must not wait for somebody to read what it has to say.
         self.log.by_ref().for_each(drop);
         self.process.wait().unwrap().success()
@@ -201,4 +225,87 @@ fn a_server_can_be_stopped_while_it_starts() {
     let mut server = fixture.start(1);
     server.until("starting");
     assert!(server.stop());
+}
+
+/// SIGHUP ended the process without a word: there was no handler for it.
+#[test]
+fn a_hangup_stops_nothing() {
+    let fixture = Fixture::new();
+    let mut server = fixture.start(1);
+    server.until("server started");
+    server.signal("HUP");
+    server.until("SIGHUP: there is no log file to open again");
+    assert!(server.stop());
+}
+
+#[test]
+fn a_hangup_opens_a_renamed_log_file_again() {
+    let fixture = Fixture::new();
+    let path = |name: &str| fixture.directory.path().join(name);
+    let (log, old) = (path("zoolet.log"), path("zoolet.log.1"));
+    let has = |file: &Path, text: &str| {
+        let has_it = || fs::read_to_string(file).is_ok_and(|all| all.contains(text)).then_some(());
+        assert!(wait::until(SOON, has_it).is_some(), "{}: no {text}", file.display());
+    };
+    let server = fixture.start_with(1, &["--log-file", log.to_str().unwrap()]);
+    has(&log, "server started");
+    fs::rename(&log, &old).unwrap();
+    server.signal("HUP");
+    has(&log, "SIGHUP: the log file was opened again");
+    assert!(server.stop());
+    has(&log, "stopped");
+    assert!(!fs::read_to_string(&old).unwrap().contains("stopp"));
+}
+
+#[test]
+fn a_log_in_json_has_an_object_in_each_line() {
+    let fixture = Fixture::new();
+    let options = ["--log-format", "json"];
+    let mut server = fixture.start_with(1, &options);
+    let mut started = false;
+    while !started {
+        let line = server.log.next().unwrap().unwrap();
+        let event: Value = serde_json::from_str(&line).unwrap();
+        assert!(event["timestamp"].is_string() && event["level"].is_string(), "{line}");
+        started = event["message"] == "server started";
+        assert!(!started || event["server"] == 1, "{line}");
+    }
+    assert!(server.stop());
+    // What ends a server is an event as well.
+    fixture.start_and_stop();
+    fs::rename(fixture.data(), fixture.directory.path().join("data2")).unwrap();
+    let mut server = fixture.start_with(2, &options);
+    let last = server.log.by_ref().map(Result::unwrap).last().unwrap();
+    let event: Value = serde_json::from_str(&last).unwrap();
+    assert_eq!(event["level"], "ERROR");
+    assert_says(event["message"].as_str().unwrap(), &["belongs to server 1"]);
+}
+
+#[test]
+fn a_log_file_that_cannot_be_opened_is_named() {
+    let fixture = Fixture::new();
+    let mut server = fixture.start_with(1, &["--log-file", "/proc/none/zoolet.log"]);
+    let last = server.log.by_ref().map(Result::unwrap).last().unwrap();
+    assert_says(&last, &["zoolet: cannot log: /proc/none/zoolet.log: "]);
+    assert_eq!(server.process.wait().unwrap().code(), Some(1));
+}
+
+/// With `--log info`, a leader whose followers had died logged a warning for each heartbeat, and before
+/// leaders gave up 240 of them a second.
+#[test]
+fn followers_that_have_died_do_not_fill_the_log() {
+    let fixture = Fixture::new();
+    let mut servers: Vec<Server> =
+        (1..=3).map(|id| fixture.start_with(id, &["--log", "info"])).collect();
+    let leads = |server: &mut Server| server.until("role from=Looking").contains("to=Leader");
+    let leader = servers.iter_mut().map(leads).collect::<Vec<_>>().iter().position(|it| *it);
+    let mut leader = servers.remove(leader.unwrap());
+    // The others are killed.
+    drop(servers);
+    let nothing = wait::until(WATCHED, || None::<()>);
+    assert!(nothing.is_none());
+    leader.signal("TERM");
+    let lines: Vec<String> = leader.log.by_ref().map(Result::unwrap).collect();
+    assert!(lines.len() < LINES_MAX, "{} lines:\n{}", lines.len(), lines.join("\n"));
+    assert!(leader.process.wait().unwrap().success());
 }

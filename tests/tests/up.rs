@@ -80,6 +80,25 @@ async fn three_servers_serve_outlive_a_kill_and_keep_their_files() {
     assert!(stops_well(again));
 }
 
+/// The log of each server gave "the supervisor is gone" as the reason.
+#[test]
+fn servers_log_why_they_are_stopped() {
+    for name in ["TERM", "HUP"] {
+        let (_lease, port) = ports_in_a_row(1);
+        let mut process =
+            command(1, port).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut output = BufReader::new(process.stdout.take().unwrap()).lines();
+        assert!(output.by_ref().take(2).all(|line| line.is_ok()));
+        signal(process.id(), name).unwrap();
+        let mut log = String::new();
+        process.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        assert!(process.wait().unwrap().success(), "{log}");
+        let own = format!("stopping the ensemble reason=\"SIG{name}\"");
+        let of_server = format!("stopping reason=\"zoolet up: SIG{name}\"");
+        assert!(log.contains(&own) && log.contains(&of_server), "{log}");
+    }
+}
+
 #[tokio::test]
 async fn no_server_outlives_a_supervisor_that_is_killed() {
     let directory = tempfile::tempdir().unwrap();

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use zoolet_server::embed::config::StartMode;
 
@@ -13,7 +13,7 @@ pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
     /// What to log: error, warn, info, debug, trace, or a filter as `RUST_LOG` takes it, which this
-    /// overrides.
+    /// overrides. Of the consensus library only errors are logged unless the filter names it.
     #[arg(long, global = true, value_name = "FILTER")]
     pub(crate) log: Option<String>,
 }
@@ -80,6 +80,10 @@ pub(crate) struct UpArgs {
     /// it.
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) client_port: Option<u16>,
+    /// The first server's HTTP port on 127.0.0.1, for metrics, health and commands; the others have
+    /// the ones behind it. Without it, only servers whose file names an HTTP port have one.
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) http_port: Option<u16>,
     /// Where the servers keep their files, for the next start too. Without it, and without
     /// --config, a temporary directory, which is removed at the end.
     #[arg(long, value_name = "DIR")]
@@ -104,9 +108,26 @@ pub(crate) struct ServeArgs {
     /// For one start only.
     #[arg(long)]
     pub(crate) force_new_ensemble: bool,
+    /// The form of the log's lines.
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub(crate) log_format: LogFormat,
+    /// Where to log, instead of standard error. Lines are added at the end; SIGHUP opens the file
+    /// again after it was renamed.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) log_file: Option<PathBuf>,
     /// Stop when standard input ends: how a supervisor makes sure that no server outlives it.
     #[arg(long, hide = true)]
     pub(crate) until_stdin_ends: bool,
+}
+
+/// The form of a log's lines.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    /// For people: time, level, message and fields.
+    #[default]
+    Text,
+    /// One JSON object in each line.
+    Json,
 }
 
 impl ServeArgs {

@@ -9,30 +9,50 @@ mod up;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use clap::Parser;
+use tracing::error;
 
-use cli::{Cli, Command};
+use cli::{Cli, Command, LogFormat};
+use logging::{LogFile, LogOutput};
 
 /// Does what the command line says. A server that cannot start, or cannot go on, ends with exit
 /// code 1 and one line that says why.
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let done = match logging::start(cli.log.as_deref()) {
-        Ok(()) => execute(cli),
-        Err(error) => Err(format!("cannot log: {error}")),
+    let output = match &cli.command {
+        Command::Up(_) | Command::Import(_) | Command::Export(_) => LogOutput::default(),
+        Command::Serve(args) => LogOutput { format: args.log_format, file: args.log_file.clone() },
+    };
+    let done = match logging::start(cli.log.as_deref(), &output) {
+        Ok(file) => execute(cli, file),
+        Err(error) => {
+            say(&format!("cannot log: {error}"));
+            return ExitCode::FAILURE;
+        }
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(why) => {
-            // If standard error is gone as well the error is lost.
-            let _ = writeln!(io::stderr(), "zoolet: {why}");
+            if output != LogOutput::default() {
+                error!("{why}");
+            }
+            // A reader of JSON would stop at another kind of line.
+            if output.format == LogFormat::Text || output.file.is_some() {
+                say(&why);
+            }
             ExitCode::FAILURE
         }
     }
 }
 
-fn execute(cli: Cli) -> Result<(), String> {
+fn say(why: &str) {
+    // If standard error is gone as well the error is lost.
+    let _ = writeln!(io::stderr(), "zoolet: {why}");
+}
+
+fn execute(cli: Cli, log: Option<Arc<LogFile>>) -> Result<(), String> {
     // It waits for signals and for processes; a server has a thread of its own.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -43,7 +63,7 @@ fn execute(cli: Cli) -> Result<(), String> {
             runtime.block_on(up::up(args, cli.log)).map_err(|error| error.to_string())
         }
         Command::Serve(args) => {
-            runtime.block_on(serve::serve(args)).map_err(|error| error.to_string())
+            runtime.block_on(serve::serve(args, log)).map_err(|error| error.to_string())
         }
         Command::Import(args) => migrate::import(&args).map_err(|error| error.to_string()),
         Command::Export(args) => migrate::export(&args).map_err(|error| error.to_string()),

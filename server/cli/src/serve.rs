@@ -3,15 +3,22 @@
 use std::future::Future;
 use std::io;
 use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
 use thiserror::Error;
 use tokio::io::AsyncReadExt;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tracing::{info, warn};
 
 use crate::cli::ServeArgs;
-use zoolet_server::embed::config::{self, ConfigError, ServerConfig};
+use crate::logging::LogFile;
+use zoolet_http::{HttpError, HttpOptions, HttpPort};
+use zoolet_server::embed::config::{self, ConfigError, HostPort, ServerConfig};
 use zoolet_server::embed::{Server, StartError};
+
+/// The most that is kept of what a supervisor says about its reason to stop the server.
+const REASON_BYTES_MAX: usize = 256;
 
 /// Why a server does not start, or cannot go on.
 #[derive(Debug, Error)]
@@ -19,6 +26,9 @@ pub(crate) enum ServeError {
     /// The configuration is wrong.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The HTTP port cannot be opened.
+    #[error(transparent)]
+    Http(#[from] HttpError),
     /// Signals cannot be handled.
     #[error("cannot handle signals: {0}")]
     Signals(io::Error),
@@ -31,12 +41,15 @@ pub(crate) enum ServeError {
 }
 
 /// Runs the server that the arguments name.
-pub(crate) async fn serve(args: ServeArgs) -> Result<(), ServeError> {
+pub(crate) async fn serve(args: ServeArgs, log: Option<Arc<LogFile>>) -> Result<(), ServeError> {
+    let hangups = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
+    tokio::spawn(reopen_on(hangups, log));
     let mut config = load(&args.config, args.id)?;
     config.start_mode = args.start_mode();
     let stop = stop_requested(args.until_stdin_ends).map_err(ServeError::Signals)?;
     tokio::pin!(stop);
     info!(server = config.server_id.0, data_dir = %config.data_dir.display(), "starting");
+    let ports = open_http(&config).await?;
     let server = tokio::select! {
         started = Server::start(config) => started?,
         reason = &mut stop => {
@@ -45,6 +58,9 @@ pub(crate) async fn serve(args: ServeArgs) -> Result<(), ServeError> {
             return Ok(());
         }
     };
+    for port in &ports {
+        port.show(server.reports());
+    }
     let failed = tokio::select! {
         reason = &mut stop => {
             info!(reason, "stopping");
@@ -62,6 +78,31 @@ pub(crate) async fn serve(args: ServeArgs) -> Result<(), ServeError> {
     }
 }
 
+/// Opens the HTTP ports that the configuration names. They answer while the server still starts.
+async fn open_http(config: &ServerConfig) -> Result<Vec<HttpPort>, HttpError> {
+    let mut ports = Vec::new();
+    for options in http_options(config) {
+        let port = HttpPort::open(options).await?;
+        info!(address = %port.local_addr(), "listening for HTTP");
+        ports.push(port);
+    }
+    Ok(ports)
+}
+
+fn http_options(config: &ServerConfig) -> Vec<HttpOptions> {
+    let options = |bind: &HostPort, command_url: Option<String>| {
+        let mut options = HttpOptions::new(bind.to_string());
+        options.command_url = command_url;
+        options.connections_max = config.http.connections_max;
+        options.idle_timeout = Duration::from_millis(config.http.idle_timeout_ms.into());
+        options
+    };
+    let command_url = || Some(config.http.command_url.clone());
+    let all = config.http_bind.iter().map(|bind| options(bind, command_url()));
+    let metrics = config.metrics_bind.iter().map(|bind| options(bind, None));
+    all.chain(metrics).collect()
+}
+
 /// Reads the configuration, and logs what of it is not applicable.
 pub(crate) fn load(path: &Path, id: Option<u8>) -> Result<ServerConfig, ConfigError> {
     let (config, warnings) = config::load(path, id)?;
@@ -71,22 +112,75 @@ pub(crate) fn load(path: &Path, id: Option<u8>) -> Result<ServerConfig, ConfigEr
     Ok(config)
 }
 
-/// Becomes ready when a signal asks the process to stop; the handlers are in place when this returns.
-fn stop_requested(until_stdin_ends: bool) -> io::Result<impl Future<Output = &'static str>> {
+/// Opens the log file again at each SIGHUP, which would end the process otherwise.
+async fn reopen_on(mut hangups: Signal, log: Option<Arc<LogFile>>) {
+    while hangups.recv().await.is_some() {
+        let Some(log) = &log else {
+            info!("SIGHUP: there is no log file to open again");
+            continue;
+        };
+        let file = log.path().display();
+        match log.reopen() {
+            Ok(()) => info!(%file, "SIGHUP: the log file was opened again"),
+            Err(error) => warn!(
+                %file,
+                %error,
+                "SIGHUP: the log file cannot be opened again, the old one stays in use"
+            ),
+        }
+    }
+}
+
+/// Becomes ready when something asks the process to stop, and returns what; the handlers are in
+/// place when this returns.
+fn stop_requested(until_stdin_ends: bool) -> io::Result<impl Future<Output = String>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {
         tokio::select! {
-            _ = terminate.recv() => "SIGTERM",
-            _ = interrupt.recv() => "SIGINT",
-            () = stdin_ends(), if until_stdin_ends => "the supervisor is gone",
+            _ = terminate.recv() => "SIGTERM".to_owned(),
+            _ = interrupt.recv() => "SIGINT".to_owned(),
+            reason = stdin_ends(), if until_stdin_ends => reason,
         }
     })
 }
 
-/// Waits until standard input ends or fails.
-async fn stdin_ends() {
+/// Waits until standard input ends or fails. Returns what the supervisor has written there, which is
+/// why it stops this server.
+async fn stdin_ends() -> String {
     let mut input = tokio::io::stdin();
-    let mut ignored = [0; 64];
-    while let Ok(1..) = input.read(&mut ignored).await {}
+    let mut said = Vec::new();
+    let mut some = [0; 64];
+    while let Ok(count @ 1..) = input.read(&mut some).await {
+        let room = REASON_BYTES_MAX.saturating_sub(said.len());
+        said.extend(some.iter().take(count.min(room)));
+    }
+    let said = String::from_utf8_lossy(&said).trim().to_owned();
+    if said.is_empty() { "the supervisor is gone".to_owned() } else { said }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_setting_of_http_reaches_a_port() {
+        assert!(http_options(&ServerConfig::default()).is_empty(), "it is off by default");
+        let http_bind = Some(HostPort::new("127.0.0.1", 8080));
+        let base = ServerConfig { http_bind, ..ServerConfig::default() };
+        let before = http_options(&base);
+        assert_eq!(before, [HttpOptions::new("127.0.0.1:8080")], "the defaults are the same");
+        let changes: [fn(&mut ServerConfig); 5] = [
+            |config| config.http_bind = None,
+            |config| config.metrics_bind = Some(HostPort::new("127.0.0.1", 7000)),
+            |config| config.http.connections_max += 1,
+            |config| config.http.idle_timeout_ms += 1,
+            |config| config.http.command_url.push('x'),
+        ];
+        for (at, change) in changes.into_iter().enumerate() {
+            let mut changed = base.clone();
+            change(&mut changed);
+            assert_ne!(http_options(&changed), before, "change {at}");
+        }
+    }
 }

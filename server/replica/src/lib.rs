@@ -8,6 +8,7 @@ mod planted;
 #[macro_use]
 mod invariant;
 
+mod administer;
 mod byte_map;
 mod check;
 mod command;

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use zoolet_replica::ServerId;
 
+use super::address::HostPort;
 use super::error::{ConfigError, Warning};
 use super::member::{Member, MemberRole, SERVER_ID_MAX};
 use super::model::ServerConfig;
@@ -293,6 +294,25 @@ impl Draft {
         {
             let why = format!("clients and servers cannot both use port {}", peer.port);
             return Err(self.member_error(id, why));
+        }
+        self.check_http()
+    }
+
+    fn check_http(&self) -> Result<(), ConfigError> {
+        let config = &self.config;
+        let overlap = |a: &HostPort, b: &HostPort| {
+            a.port == b.port && (a.host == b.host || a.is_wildcard() || b.is_wildcard())
+        };
+        let mut taken = vec![("clients", &config.client_bind)];
+        taken.extend(config.peer_bind.iter().map(|bind| ("servers", bind)));
+        let own = [("HTTP", &config.http_bind), ("metrics", &config.metrics_bind)];
+        for (what, bind) in own {
+            let Some(bind) = bind.as_ref().filter(|bind| bind.port != 0) else { continue };
+            if let Some((other, _)) = taken.iter().find(|(_, taken)| overlap(bind, taken)) {
+                let why = format!("{other} and {what} cannot both use port {}", bind.port);
+                return Err(self.member_error(config.server_id, why));
+            }
+            taken.push((what, bind));
         }
         Ok(())
     }

@@ -28,6 +28,10 @@ pub struct ServerConfig {
     pub client_bind: HostPort,
     /// Where this server listens for the other servers; none when it is standalone.
     pub peer_bind: Option<HostPort>,
+    /// Where this server listens for HTTP requests; nowhere without it.
+    pub http_bind: Option<HostPort>,
+    /// Where it serves metrics alone, besides that.
+    pub metrics_bind: Option<HostPort>,
     /// What this start may do about the founding of the ensemble. No file says it: it is for one
     /// start, on the command line.
     pub start_mode: StartMode,
@@ -47,6 +51,8 @@ pub struct ServerConfig {
     pub auth: AuthConfig,
     /// Four-letter words.
     pub four_letter: FourLetterConfig,
+    /// The HTTP port.
+    pub http: HttpConfig,
 }
 
 /// What a start may do about the founding of the ensemble.
@@ -111,6 +117,8 @@ impl Default for ServerConfig {
             data_log_dir: PathBuf::from("data"),
             client_bind: client,
             peer_bind: None,
+            http_bind: None,
+            metrics_bind: None,
             start_mode: StartMode::default(),
             ensemble: EnsembleConfig::default(),
             session: SessionConfig::default(),
@@ -120,6 +128,7 @@ impl Default for ServerConfig {
             znodes: ZnodeConfig::default(),
             auth: AuthConfig::default(),
             four_letter: FourLetterConfig::default(),
+            http: HttpConfig::default(),
         }
     }
 }
@@ -369,6 +378,23 @@ pub struct FourLetterConfig {
 impl Default for FourLetterConfig {
     fn default() -> Self {
         Self { words: Words::Only(BTreeSet::from(["srvr".to_owned()])) }
+    }
+}
+
+/// The HTTP port (`docs/monitoring.md`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpConfig {
+    /// The most connections.
+    pub connections_max: usize,
+    /// How long a connection may send and take nothing, in milliseconds.
+    pub idle_timeout_ms: u32,
+    /// The path of the commands.
+    pub command_url: String,
+}
+
+impl Default for HttpConfig {
+    fn default() -> Self {
+        Self { connections_max: 100, idle_timeout_ms: 30_000, command_url: "/commands".to_owned() }
     }
 }
 

@@ -34,6 +34,7 @@ pub(super) enum Field<'a> {
     Algorithm(&'a mut DigestAlgorithm),
     Words(&'a mut Words),
     File(&'a mut Option<PathBuf>),
+    UrlPath(&'a mut String),
 }
 
 /// A value as a file gives it.
@@ -86,6 +87,10 @@ impl Setting {
                 *field = Some(PathBuf::from(text));
                 !text.is_empty()
             }
+            (Field::UrlPath(field), Value::Text(text)) => {
+                field.clone_from(text);
+                is_url_path(text)
+            }
             _ => false,
         };
         if accepted {
@@ -122,6 +127,7 @@ impl Setting {
             Field::Algorithm(field) => *field = DigestAlgorithm::Sha512,
             Field::Words(field) => *field = Words::All,
             Field::File(field) => *field = Some(PathBuf::from("/other")),
+            Field::UrlPath(field) => "/other".clone_into(field),
         }
     }
 
@@ -143,6 +149,7 @@ impl Setting {
             Field::Flag(field) => field.to_string(),
             Field::Digest(field) => return field.as_deref().map(quote),
             Field::Algorithm(field) => quote(field.name()),
+            Field::UrlPath(field) => quote(field),
             Field::File(field) => {
                 return field.as_deref().map(|file| quote(&file.to_string_lossy()));
             }
@@ -166,6 +173,7 @@ impl Setting {
             | Field::Usize(_)
             | Field::Flag(_)
             | Field::Algorithm(_)
+            | Field::UrlPath(_)
             | Field::Words(_) => "",
         }
     }
@@ -180,6 +188,16 @@ impl Setting {
 /// only to who made it.
 fn is_digest(text: &str) -> bool {
     text.split_once(':').is_some_and(|(user, hash)| !user.is_empty() && !hash.is_empty())
+}
+
+/// `/name`, or several such parts; not a path that the HTTP port has for something else.
+fn is_url_path(text: &str) -> bool {
+    const BYTES_MAX: usize = 200;
+    const TAKEN: [&str; 3] = ["/metrics", "/health", "/ready"];
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_.".contains(c);
+    let is_part = |part: &str| part.chars().all(is_plain) && !["", ".", ".."].contains(&part);
+    let parts = text.strip_prefix('/').filter(|_| text.len() <= BYTES_MAX);
+    parts.is_some_and(|parts| parts.split('/').all(is_part)) && !TAKEN.contains(&text)
 }
 
 /// Java takes SHA1 and SHA-1 for the same, in any case.

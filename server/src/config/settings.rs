@@ -23,7 +23,7 @@ pub(crate) fn each_changed(config: &ServerConfig) -> Vec<(String, ServerConfig)>
 }
 
 /// The tables of `cluster.toml`, in the order in which they are printed.
-pub(super) const SECTIONS: [(&str, &str); 8] = [
+pub(super) const SECTIONS: [(&str, &str); 9] = [
     ("ensemble", "What concerns all servers together."),
     ("session", "The session timeouts that clients can negotiate."),
     ("limits", "Bounds on what clients and other servers can make one server hold."),
@@ -32,6 +32,7 @@ pub(super) const SECTIONS: [(&str, &str); 8] = [
     ("znodes", "Containers, znodes with a time to live, quotas."),
     ("auth", "Who may do what."),
     ("four_letter", "Four-letter words on the client port."),
+    ("http", "The HTTP port of the servers that have one."),
 ];
 
 /// Milliseconds that still fit the wire's `int`.
@@ -46,7 +47,7 @@ const NO_RANGE: (u64, u64) = (0, 0);
 
 /// All settings, section by section.
 #[rustfmt::skip]
-pub(super) static SETTINGS: [Setting; 49] = [
+pub(super) static SETTINGS: [Setting; 52] = [
     Setting {
         section: "ensemble", key: "cluster_id", unit: "(a number)", range: (1, i64::MAX as u64),
         about: "The number of this ensemble: a server refuses peers and data of another one.\n\
@@ -306,5 +307,20 @@ pub(super) static SETTINGS: [Setting; 49] = [
         section: "four_letter", key: "words", unit: "a list of four-letter words, [\"*\"] for all", range: NO_RANGE,
         about: "The words that the server answers. It always answers srvr.",
         derived: false, field: |c| Field::Words(&mut c.four_letter.words),
+    },
+    Setting {
+        section: "http", key: "connections_max", unit: "connections", range: (1, 100_000),
+        about: "Connections of each HTTP port; others are closed at once.",
+        derived: false, field: |c| Field::Usize(&mut c.http.connections_max),
+    },
+    Setting {
+        section: "http", key: "idle_timeout_ms", unit: "ms", range: (100, MS_MAX),
+        about: "How long a connection may take for the head of a request, or be idle.",
+        derived: false, field: |c| Field::U32(&mut c.http.idle_timeout_ms),
+    },
+    Setting {
+        section: "http", key: "command_url", unit: "\"/path\"", range: NO_RANGE,
+        about: "The path of the commands.",
+        derived: false, field: |c| Field::UrlPath(&mut c.http.command_url),
     },
 ];

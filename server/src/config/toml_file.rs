@@ -17,8 +17,17 @@ use super::setting::Value;
 use super::settings::{SECTIONS, SETTINGS, find};
 
 /// The keys of one `[[server]]`.
-const SERVER_KEYS: [&str; 7] =
-    ["id", "peer", "election_port", "client", "role", "data_dir", "data_log_dir"];
+const SERVER_KEYS: [&str; 9] = [
+    "id",
+    "peer",
+    "election_port",
+    "client",
+    "role",
+    "data_dir",
+    "data_log_dir",
+    "http",
+    "metrics",
+];
 
 /// Reads the configuration of one server.
 pub(super) fn read_one(source: &Source, id: Option<ServerId>) -> Result<Loaded, ConfigError> {
@@ -66,6 +75,8 @@ struct ServerSection {
     client: HostPort,
     data_dir: PathBuf,
     data_log_dir: Option<PathBuf>,
+    http: Option<HostPort>,
+    metrics: Option<HostPort>,
 }
 
 impl Parsed {
@@ -79,6 +90,8 @@ impl Parsed {
             let data_log_dir = server.data_log_dir.as_ref().unwrap_or(&server.data_dir);
             config.data_log_dir.clone_from(data_log_dir);
             config.client_bind = server.client.clone();
+            config.http_bind.clone_from(&server.http);
+            config.metrics_bind.clone_from(&server.metrics);
             config.peer_bind = server.peer.clone().filter(|_| !config.standalone);
         }
         draft.finish()
@@ -202,13 +215,17 @@ impl ServerTable<'_> {
         let path = |value: &DeValue<'_>| path(value).map(|path| base.join(path));
         let data_dir = self.required("data_dir", "a directory", path)?;
         let data_log_dir = self.optional("data_log_dir", "a directory", path)?;
+        let http = self.optional("http", "\"host:port\"", address)?;
+        let metrics = self.optional("metrics", "\"host:port\"", address)?;
         let mut member = Member::alone(client.clone());
         member.role = role;
         if let Some(peer) = &peer {
             member.peer = peer.clone();
             member.election_port = self.election_port(peer.port)?;
         }
-        let server = ServerSection { id, line: self.line, peer, client, data_dir, data_log_dir };
+        let line = self.line;
+        let server =
+            ServerSection { id, line, peer, client, data_dir, data_log_dir, http, metrics };
         Ok((server, member))
     }
 

@@ -22,6 +22,8 @@ const SERVERS: &str = "\
 # client         host:port for clients
 # data_dir       where snapshots and log live; relative to the directory of this file
 # data_log_dir   where the log lives instead, best on a disk of its own; data_dir unless given
+# http           host:port for HTTP: metrics, health, ZooKeeper's admin commands; off unless given
+# metrics        host:port for metrics alone; off unless given
 
 ";
 
@@ -75,6 +77,11 @@ fn push_server(text: &mut String, server: &ServerConfig) {
     push("data_dir", quote_path(&server.data_dir));
     if server.data_log_dir != server.data_dir {
         push("data_log_dir", quote_path(&server.data_log_dir));
+    }
+    for (key, bind) in [("http", &server.http_bind), ("metrics", &server.metrics_bind)] {
+        if let Some(bind) = bind {
+            push(key, quote(&bind.to_string()));
+        }
     }
     push_line(text, "");
 }

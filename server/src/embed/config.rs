@@ -11,7 +11,7 @@
 pub use zoolet_replica::{FeatureLevel, ServerId};
 
 pub use crate::config::{
-    AuthConfig, ConfigError, DigestAlgorithm, EnsembleConfig, FourLetterConfig, HostPort, Limits,
-    LogConfig, LoopbackPorts, Member, MemberRole, ServerConfig, SessionConfig, SnapshotConfig,
-    StartMode, Warning, Words, ZnodeConfig, load, load_ensemble, to_cluster_toml,
+    AuthConfig, ConfigError, DigestAlgorithm, EnsembleConfig, FourLetterConfig, HostPort,
+    HttpConfig, Limits, LogConfig, LoopbackPorts, Member, MemberRole, ServerConfig, SessionConfig,
+    SnapshotConfig, StartMode, Warning, Words, ZnodeConfig, load, load_ensemble, to_cluster_toml,
 };

@@ -35,5 +35,8 @@ pub use error::{EmbedError, StartError};
 pub use server::Server;
 pub use zoolet_replica::Role;
 
-pub use crate::node::StartErrorKind;
-pub use crate::transport::ReservedPort;
+pub use crate::node::{
+    ChangeRefused, Configuration, ConnectionReport, Distribution, Leader, Member, Membership,
+    Metric, MetricKind, MetricValue, Readiness, Reports, SessionsReport, StartErrorKind,
+};
+pub use crate::transport::{ReservedPort, listen};

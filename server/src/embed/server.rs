@@ -9,7 +9,7 @@ use zoolet_replica::Role;
 use super::error::StartError;
 use super::thread::{Running, ServerThread};
 use crate::config::ServerConfig;
-use crate::node::{self, Seams};
+use crate::node::{self, Reports, Seams};
 
 /// One server of an ensemble, or a standalone one. It runs on threads of its own: one for its tasks,
 /// others for its log and for what blocks. What else the program does cannot hold it up. Dropping it ends it soon, as
@@ -82,6 +82,11 @@ impl Server {
     /// The server's part in the ensemble now; [`Role::Looking`] as long as it does not serve.
     pub fn role(&self) -> Role {
         *self.running.role.borrow()
+    }
+
+    /// Reads what the server knows of itself: for an HTTP port, or for the program's own metrics.
+    pub fn reports(&self) -> Reports {
+        self.running.reports.clone()
     }
 
     /// Waits, without a limit, until the server has a leader or leads, and so serves. Fails with

@@ -12,7 +12,7 @@ use tracing::{error, warn};
 use zoolet_replica::Role;
 
 use crate::config::ServerConfig;
-use crate::node::{Node, Seams, StartError};
+use crate::node::{Node, Reports, Seams, StartError};
 
 /// The orders that wait.
 const ORDERS_MAX: usize = 8;
@@ -56,6 +56,7 @@ pub(super) struct Running {
     /// Why it has ended by itself. Closed when its thread has ended.
     pub(super) failure: watch::Receiver<Option<String>>,
     pub(super) clients: watch::Receiver<SocketAddr>,
+    pub(super) reports: Reports,
 }
 
 /// A server on a thread of its own, which may run or not.
@@ -225,7 +226,12 @@ async fn live(
     let node = match start {
         Ok(node) => {
             // The receiver is gone if the ensemble was dropped; the orders end, too, then.
-            let running = Running { role: node.role(), clients: node.client_addrs(), failure };
+            let running = Running {
+                role: node.role(),
+                clients: node.client_addrs(),
+                reports: node.reports(),
+                failure,
+            };
             let _ = started.send(Ok(running));
             node
         }
@@ -266,6 +272,7 @@ mod tests {
 
     use super::*;
     use crate::config::LoopbackPorts;
+    use crate::node::Readiness;
     use crate::transport::ReservedPort;
 
     /// A server that had ended by itself was shown as running, in its last role.
@@ -279,6 +286,7 @@ mod tests {
         let seams = Seams { disk: Arc::new(disk.clone()), ..Seams::real() };
         let mut server = ServerThread::new(config, seams);
         let running = server.launch().unwrap().await.unwrap().unwrap();
+        let reports = running.reports.clone();
         server.launched(running);
         assert_eq!((server.standing(), server.failure()), (Standing::Running, None));
         let mut failure = server.running.as_ref().unwrap().failure.clone();
@@ -291,11 +299,14 @@ mod tests {
         client.abort();
         assert!(why.contains("injected fault"), "{why}");
         assert_eq!((server.standing(), server.role()), (Standing::Failed, Role::Looking));
+        assert_eq!(reports.readiness(), Readiness::Failed(why.clone()));
         assert_eq!(server.failure(), Some(why));
 
         let running = server.launch().unwrap().await.unwrap().unwrap();
+        let reports = running.reports.clone();
         server.launched(running);
         assert_eq!((server.standing(), server.failure()), (Standing::Running, None));
         server.stop().await;
+        assert_eq!(reports.readiness(), Readiness::NotReady("the server stops"));
     }
 }

@@ -1,13 +1,14 @@
 //! What a step gives to clients, on its way into their outboxes.
 
 use zoolet_jute::{
-    ConnectResponse, Encode, ReplyHeader, SessionId, WatcherEvent, Xid, Zxid, frame,
+    ConnectResponse, Encode, EventType, OpCode, ReplyHeader, SessionId, WatcherEvent, Xid, Zxid,
+    frame,
 };
 use zoolet_replica::{ConnectionId, ReplyTo, invariant};
 
-use super::Inner;
 use super::flow_control::ConnectionLoad;
 use super::outgoing_reply::OutgoingReply;
+use super::{Figures, Inner, ReplyBytes, WatchEvents};
 use crate::clock::Now;
 use crate::metrics::Answered;
 use crate::outbox::{Accepted, Closing};
@@ -45,14 +46,21 @@ impl Inner {
         let took_ms = now.mono_ms.saturating_sub(since_ms);
         self.figures.sent += 1;
         self.figures.latency.record(took_ms);
+        if in_flight.op.is_some_and(is_update) {
+            self.times.updates.record(took_ms);
+        } else {
+            self.times.reads.record(took_ms);
+        }
         let queued = entry.in_flight() as u64;
         if !entry.outbox.could_hold(answer.bulk_bytes()) {
             self.wakers.extend(entry.outbox.close(Closing::TooLong));
             return;
         }
+        let figures = &mut self.figures;
         self.wakers.extend(entry.outbox.push(|out| {
             let (op, zxid, now_ms) = (in_flight.op, answer.zxid, now.mono_ms);
             answer.encode(out);
+            figures.replies(out.added_bytes() as u64);
             out.traffic.answered(Answered { op, xid, zxid, took_ms, now_ms });
             out.traffic.queued = queued;
         }));
@@ -61,6 +69,7 @@ impl Inner {
     pub(super) fn notify(&mut self, connection: ConnectionId, zxid: Zxid, event: &WatcherEvent) {
         let Some(entry) = self.connections.get_mut(&connection) else { return };
         self.figures.sent += 1;
+        self.figures.watch_events.count(event.event_type);
         self.wakers.extend(entry.outbox.push_event(|out| {
             let header = ReplyHeader { xid: Xid::NOTIFICATION, zxid, err: None };
             frame::put(out.tail, |out| {
@@ -82,6 +91,7 @@ impl Inner {
         let entry = self.connections.remove(&connection)?;
         self.requests_in_flight -= entry.in_flight();
         self.bytes_in_flight -= entry.bytes_in_flight();
+        self.figures.connections_ended += 1;
         Some(entry)
     }
 
@@ -94,4 +104,43 @@ impl Inner {
             });
         }
     }
+}
+
+impl Figures {
+    fn replies(&mut self, bytes: u64) {
+        let known = self.reply_bytes.unwrap_or(ReplyBytes { last: bytes, min: bytes, max: bytes });
+        let (min, max) = (known.min.min(bytes), known.max.max(bytes));
+        self.reply_bytes = Some(ReplyBytes { last: bytes, min, max });
+    }
+}
+
+impl WatchEvents {
+    fn count(&mut self, event: EventType) {
+        let counted = [
+            (EventType::NodeCreated, &mut self.created),
+            (EventType::NodeDeleted, &mut self.deleted),
+            (EventType::NodeDataChanged, &mut self.changed),
+            (EventType::NodeChildrenChanged, &mut self.children),
+        ];
+        for (known, count) in counted {
+            *count += u64::from(known == event);
+        }
+    }
+}
+
+/// Whether an operation goes through the log.
+fn is_update(op: OpCode) -> bool {
+    matches!(
+        op,
+        OpCode::Create
+            | OpCode::Create2
+            | OpCode::CreateContainer
+            | OpCode::CreateTtl
+            | OpCode::Delete
+            | OpCode::SetData
+            | OpCode::SetAcl
+            | OpCode::Multi
+            | OpCode::Reconfig
+            | OpCode::CloseSession
+    )
 }

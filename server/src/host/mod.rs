@@ -39,7 +39,9 @@ use self::lock::TurnLock;
 use self::quota_log::QuotaLog;
 pub use self::received::Received;
 pub(crate) use self::report::ServerReport;
+pub use self::standing::ChangeRefused;
 use crate::clock::{Clock, Now};
+use crate::histogram::Histogram;
 use crate::metrics::Latency;
 use crate::outbox::{Closing, Outbox};
 
@@ -115,6 +117,7 @@ struct Inner {
     requests_in_flight: usize,
     bytes_in_flight: usize,
     figures: Figures,
+    times: RequestTimes,
     quota_log: QuotaLog,
     /// Once it is set, nothing is done any more.
     has_failed: bool,
@@ -139,6 +142,49 @@ pub struct Figures {
     pub throttled: u64,
     /// The longest time for which the lock was held, in microseconds.
     pub hold_us_max: u64,
+    /// Bytes of requests, and of replies: of the last one, the shortest and the longest.
+    pub received_bytes: u64,
+    pub reply_bytes: Option<ReplyBytes>,
+    /// Connect requests, and connections that have ended behind theirs.
+    pub connect_requests: u64,
+    pub connections_ended: u64,
+    /// Watch events to clients.
+    pub watch_events: WatchEvents,
+    /// Sessions that this server, as the leader, has found to be without a sign of life.
+    pub sessions_expired: u64,
+    /// Entries of the log that were applied.
+    pub entries: u64,
+}
+
+/// The bytes of replies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReplyBytes {
+    /// Of the last one.
+    pub last: u64,
+    /// Of the shortest.
+    pub min: u64,
+    /// Of the longest.
+    pub max: u64,
+}
+
+/// Watch events to clients, by what has happened to the znode.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WatchEvents {
+    /// It was created.
+    pub created: u64,
+    /// It was deleted.
+    pub deleted: u64,
+    /// Its data was changed.
+    pub changed: u64,
+    /// Its children were.
+    pub children: u64,
+}
+
+/// How long requests took, in milliseconds.
+#[derive(Clone, Debug, Default)]
+struct RequestTimes {
+    reads: Histogram,
+    updates: Histogram,
 }
 
 impl Host {
@@ -157,6 +203,7 @@ impl Host {
             requests_in_flight: 0,
             bytes_in_flight: 0,
             figures: Figures::default(),
+            times: RequestTimes::default(),
             quota_log: QuotaLog::default(),
             has_failed: false,
             outputs: Vec::new(),
@@ -224,6 +271,7 @@ impl Host {
                 return Admission::Busy;
             }
             inner.figures.received += 1;
+            inner.figures.connect_requests += 1;
             outbox.count(|traffic| traffic.received += 1);
             inner.connections.insert(connection, ConnectionLoad::new(Arc::clone(outbox)));
             let request = request.clone();
@@ -268,8 +316,9 @@ impl Host {
         let queue_is_full = self.proposals.queued_bytes() >= inner.limits.bytes_max;
         let admission = loop {
             match inner.admit(now, connection, requests, queue_is_full) {
-                Ok((Received { xid, request, .. }, in_flight)) => {
+                Ok((Received { xid, request, bytes, .. }, in_flight)) => {
                     taken += 1;
+                    inner.figures.received_bytes += bytes as u64;
                     self.step(inner, now, Input::Request { connection, xid, request, in_flight });
                 }
                 Err(admission) => break Some(admission),
@@ -314,6 +363,7 @@ impl Host {
                         self.publish_serving(inner);
                         return Some(inner.replica.admitted());
                     };
+                    inner.figures.entries += 1;
                     self.step(inner, now, Input::Commit { term, entry });
                 }
                 None

@@ -4,7 +4,8 @@ use zoolet_jute::{SessionId, Zxid};
 use zoolet_replica::state::PathList;
 use zoolet_replica::{Role, SessionReport};
 
-use super::{Figures, Host};
+use super::{Figures, Host, RequestTimes};
+use crate::histogram::Distribution;
 
 /// The most looks at watched paths and their watchers under one lock.
 const WATCHES_PER_HOLD: usize = 1000;
@@ -35,6 +36,9 @@ pub struct ServerReport {
     pub outstanding: usize,
     /// What it did since the last `srst`.
     pub figures: Figures,
+    /// How long reads and updates took since then, in milliseconds.
+    pub read_ms: Distribution,
+    pub update_ms: Distribution,
 }
 
 /// The sessions of the ensemble.
@@ -65,6 +69,8 @@ impl Host {
                 watches: inner.replica.watch_count(),
                 outstanding: inner.requests_in_flight,
                 figures: inner.figures,
+                read_ms: inner.times.reads.distribution(),
+                update_ms: inner.times.updates.distribution(),
             }
         })
     }
@@ -128,6 +134,9 @@ impl Host {
 
     /// Starts the server's figures from zero (`srst`).
     pub fn reset_figures(&self) {
-        self.locked(|inner, _| inner.figures = Figures::default());
+        self.locked(|inner, _| {
+            inner.figures = Figures::default();
+            inner.times = RequestTimes::default();
+        });
     }
 }

@@ -1,11 +1,26 @@
 //! How this server stands to the log: what of its own was admitted, as which start it goes on, and
 //! which commands the ensemble has agreed on.
 
+use std::net::IpAddr;
+
+use thiserror::Error;
 use zoolet_jute::SessionId;
 use zoolet_replica::state::Admitted;
 use zoolet_replica::{Boot, Input, Levels, ProposalNumber};
 
 use super::Host;
+
+/// Why something may not be changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum ChangeRefused {
+    /// The credentials prove nothing.
+    #[error("Not authenticated")]
+    NotAuthenticated,
+    /// Their identity lacks a permission on the root.
+    #[error("Not authorized")]
+    NotAuthorized,
+}
 
 impl Host {
     /// How far this server's commands are admitted by the state.
@@ -19,6 +34,24 @@ impl Host {
         self.locked(|inner, now| {
             self.take_input(inner, now, Input::Started { boot });
             inner.replica.last_proposed()
+        })
+    }
+
+    /// Finds out whether credentials may change something about the server as a whole.
+    pub fn permit_change(
+        &self,
+        scheme: &str,
+        credentials: &str,
+        peer: IpAddr,
+    ) -> Result<(), ChangeRefused> {
+        self.locked(|inner, _| {
+            let identities = inner.replica.identities_of(scheme, credentials, peer);
+            let identities = identities.ok_or(ChangeRefused::NotAuthenticated)?;
+            if inner.replica.may_administer(&identities) {
+                Ok(())
+            } else {
+                Err(ChangeRefused::NotAuthorized)
+            }
         })
     }
 

@@ -1,6 +1,6 @@
 //! One hold of the lock: steps of the replica, and where their outputs go.
 
-use zoolet_replica::{ConnectionId, Input, Output};
+use zoolet_replica::{ConnectionId, Input, Op, Output};
 
 use super::outgoing_reply::{OutgoingReply, ReplyBody};
 use super::{Host, Inner, OUTPUTS_KEPT_MAX};
@@ -89,7 +89,11 @@ impl Host {
                 Output::Close { connection } => inner.close(connection),
                 Output::Fail { why } => self.fail(inner, why),
                 Output::QuotaExceeded(exceeded) => inner.quota_log.log(now.mono_ms, exceeded),
-                Output::Propose(command) => self.proposals.propose(command),
+                Output::Propose(command) => {
+                    let is_expiry = matches!(command.op, Op::ExpireSession { .. });
+                    inner.figures.sessions_expired += u64::from(is_expiry);
+                    self.proposals.propose(command);
+                }
                 Output::Sync { number } => self.proposals.sync(number),
                 Output::Reconfig { number, request, identities } => {
                     self.proposals.reconfig(number, request, identities);

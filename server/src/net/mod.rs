@@ -12,8 +12,11 @@ mod movable_listener;
 mod options;
 mod port;
 mod registry;
+mod reports;
 mod server_info;
 
 pub(crate) use options::PortOptions;
 pub(crate) use port::{ClientPort, listen};
+pub use reports::ConnectionReport;
+pub(crate) use reports::PortReports;
 pub(crate) use server_info::{EnsembleFigures, EnsembleSource, ServerInfo, Sizes};

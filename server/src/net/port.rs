@@ -15,6 +15,7 @@ use super::context::PortContext;
 use super::movable_listener::{MovableListener, Mover};
 use super::options::PortOptions;
 use super::registry::RegisteredConnection;
+use super::reports::PortReports;
 use crate::fatal::{Fatal, caught};
 use crate::host::Host;
 use crate::outbox::Outbox;
@@ -31,6 +32,7 @@ const ACCEPT_WARN_INTERVAL: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(crate) struct ClientPort {
     bound: watch::Receiver<SocketAddr>,
+    reports: PortReports,
     task: JoinHandle<()>,
 }
 
@@ -46,9 +48,10 @@ pub(crate) async fn listen(
     let listener = MovableListener::open(net, &options).await?;
     let bound = listener.bound();
     let context = Arc::new(PortContext::new(options, host, bound.clone()));
+    let reports = PortReports(Arc::clone(&context));
     let accepting = accept_all(listener, wanted, context);
     let task = tokio::spawn(fatal.clone().endless("client port", accepting));
-    Ok(ClientPort { bound, task })
+    Ok(ClientPort { bound, reports, task })
 }
 
 impl ClientPort {
@@ -60,6 +63,11 @@ impl ClientPort {
     /// The same, as it changes.
     pub(crate) fn bound(&self) -> watch::Receiver<SocketAddr> {
         self.bound.clone()
+    }
+
+    /// Reads what the port knows.
+    pub(crate) fn reports(&self) -> PortReports {
+        self.reports.clone()
     }
 
     /// Closes the port and all its connections.

@@ -66,6 +66,8 @@ pub(crate) trait EnsembleSource: Send + Sync {
 /// The state of the ensemble, seen from this server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct EnsembleFigures {
+    /// The leader, if one is known.
+    pub leader: Option<u64>,
     /// Servers with a vote.
     pub voters: usize,
     /// The other servers that this one leads, and those of them that have the whole log.

@@ -1,7 +1,9 @@
 //! One server: the only place where the layers meet.
 
 mod client_address;
+mod meters;
 mod offline;
+mod reports;
 mod settings;
 mod start_error_kind;
 
@@ -15,7 +17,7 @@ use bytes::Bytes;
 use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval, timeout};
+use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tracing::{info, warn};
 use zoolet_jute::{Id, SessionId};
 use zoolet_replica::state::{Admitted, DIGEST_VERSION, RestoreError, State};
@@ -23,14 +25,21 @@ use zoolet_replica::{Boot, Input, Levels, ProposalNumber, Replica, Role, Term};
 use zoolet_storage::{Disk, RealDisk, StorageError};
 
 use self::client_address::Configured;
+use self::meters::{Meters, StartTimes, whole_ms};
 pub(crate) use self::offline::OfflineError;
 pub(crate) use self::offline::{found, state_of};
+pub use self::reports::{
+    ChangeRefused, Configuration, Leader, Member, Membership, Metric, MetricKind, MetricValue,
+    Readiness, Reports, SessionsReport,
+};
 pub use self::start_error_kind::StartErrorKind;
 use crate::clock::{Clock, RealClock};
 use crate::config::{ConfigError, ServerConfig};
 use crate::entropy::{Entropy, RealEntropy};
 use crate::fatal::Fatal;
+pub use crate::histogram::Distribution;
 use crate::host::{ConfigView, Host};
+pub use crate::net::ConnectionReport;
 use crate::net::{self, ClientPort};
 use crate::peer::SecretError;
 use crate::replication::{self, Machine, Replication};
@@ -94,22 +103,25 @@ pub(crate) struct Node {
     host: Arc<Host>,
     replication: Replication,
     port: ClientPort,
-    ticker: JoinHandle<((), (), ())>,
+    ticker: JoinHandle<((), (), (), ())>,
     fatal: Fatal,
+    reports: Reports,
 }
 
 impl Node {
     /// Opens the directory, replays the log, and joins the ensemble. It need not have found a
     /// leader when this returns.
     pub(crate) async fn start(config: ServerConfig, seams: Seams) -> Result<Self, StartError> {
-        let server = config.server_id.0;
+        let (server, begun) = (config.server_id.0, Instant::now());
+        let meters = Arc::new(Meters::default());
         let secret = settings::secret(&config, &seams)?;
-        let options = settings::raft_options(&config, &seams, secret);
+        let options = settings::raft_options(&config, &seams, secret, &meters);
         let wall_ms = seams.clock.now().wall_ms;
         // Reading a big directory takes long, and blocks.
         let (opened, state) = tokio::task::spawn_blocking(move || open(options, wall_ms))
             .await
             .map_err(|error| StartError::Failed(error.to_string()))??;
+        let load_ms = whole_ms(begun.elapsed());
         let replica = Replica::new(settings::replica_options(&config, opened.boot()), state);
         let proposer = opened.proposer();
         let limits = settings::host_limits(&config);
@@ -132,9 +144,15 @@ impl Node {
         let ticks = fatal.clone().endless("session clock", ticks);
         let watch = fatal.clone().finite("leader watch", watch);
         let addresses = fatal.clone().endless("client address", addresses);
-        let ticker = tokio::spawn(async { tokio::join!(ticks, watch, addresses) });
+        let reports =
+            Reports::new(&config, port.reports(), replication.status_source(), &meters, &fatal);
+        meters.started(StartTimes { load_ms, all_ms: whole_ms(begun.elapsed()) });
+        let role = replication.role();
+        let looks =
+            fatal.clone().finite("leader meter", async move { meters.watch_role(role).await });
+        let ticker = tokio::spawn(async { tokio::join!(ticks, watch, addresses, looks) });
         info!(server, clients = %port.local_addr(), peers = ?replication.peer_addr(), "server started");
-        Ok(Self { host, replication, port, ticker, fatal })
+        Ok(Self { host, replication, port, ticker, fatal, reports })
     }
 
     /// The address on which clients are served now, as changes of the ensemble move it.
@@ -145,6 +163,11 @@ impl Node {
     /// The server's part in the ensemble, now and as it changes.
     pub(crate) fn role(&self) -> watch::Receiver<Role> {
         self.replication.role()
+    }
+
+    /// Reads what the server knows of itself.
+    pub(crate) fn reports(&self) -> Reports {
+        self.reports.clone()
     }
 
     /// Waits until the server can no longer work, and says why.
@@ -164,6 +187,7 @@ impl Node {
 
     /// Ends at once, as a kill does, but for the wait until nothing of it uses the disk any more.
     pub(crate) async fn kill(mut self) {
+        self.reports.stops();
         self.port.close();
         self.ticker.abort();
         self.replication.stop().await;
@@ -171,6 +195,7 @@ impl Node {
 
     /// Stops in good order: no new clients, the lead handed over, the log durable.
     pub(crate) async fn shutdown(self) {
+        self.reports.stops();
         self.port.close();
         if timeout(SHUTDOWN_LIMIT, self.replication.shutdown()).await.is_err() {
             warn!(limit_s = SHUTDOWN_LIMIT.as_secs(), "the log does not stop in time");

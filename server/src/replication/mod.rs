@@ -170,12 +170,15 @@ impl Opened {
         context.handle.run();
         let tasks = context.start_tasks(&options, hang_ups, moved_port);
         let role = context.role.subscribe();
-        let ReplicationContext { handle, links, applied, snapshots, divergence, wal, .. } = context;
+        let ReplicationContext {
+            handle, links, applied, snapshots, divergence, proposer, wal, ..
+        } = context;
         Ok(Replication {
             handle,
             links,
             applied,
             snapshots,
+            proposer,
             divergence,
             role,
             port,
@@ -214,6 +217,7 @@ pub(crate) struct Replication {
     links: Arc<Links>,
     applied: watch::Receiver<Option<LogPosition>>,
     snapshots: Snapshots,
+    proposer: Arc<Proposer>,
     divergence: Arc<Divergence>,
     role: watch::Receiver<Role>,
     port: Option<PeerPort>,
@@ -242,6 +246,7 @@ impl Replication {
             snapshots: self.snapshots.clone(),
             divergence: Arc::clone(&self.divergence),
             role: self.role.clone(),
+            proposer: Arc::clone(&self.proposer),
             silence_max: self.silence_max,
         }
     }

@@ -12,6 +12,7 @@ use zoolet_replica::{Batch, BatchHead, Boot, Command, ServerId};
 use super::options::BatchLimits;
 use super::proposal_queue::{Queue, Seen, Waiting};
 use super::reconfig::Asked;
+use crate::histogram::{Distribution, SharedHistogram};
 use crate::host::Proposals;
 
 /// Sessions whose clients gave signs of life that are not reported to the leader yet.
@@ -32,14 +33,26 @@ pub(crate) struct Proposer {
     wake_sync: Notify,
     wake_touch: Notify,
     wake_reconfig: Notify,
+    /// The commands in each batch.
+    batches: SharedHistogram,
 }
 
 impl Proposer {
     pub(crate) fn new(server: ServerId, boot: Boot) -> Self {
         let [wake, wake_sync, wake_touch, wake_reconfig] = std::array::from_fn(|_| Notify::new());
         let (queue, queued_bytes, seen) = Default::default();
-        let boot = AtomicU64::new(boot.0);
-        Self { server, boot, queue, queued_bytes, seen, wake, wake_sync, wake_touch, wake_reconfig }
+        Self {
+            server,
+            boot: AtomicU64::new(boot.0),
+            queue,
+            queued_bytes,
+            seen,
+            wake,
+            wake_sync,
+            wake_touch,
+            wake_reconfig,
+            batches: SharedHistogram::default(),
+        }
     }
 
     /// The number of the start as which this server goes on.
@@ -106,7 +119,15 @@ impl Proposer {
         let mut queue = self.lock_queue();
         let commands = queue.take_batch(limits);
         self.queued_bytes.store(queue.bytes(), Ordering::Relaxed);
+        if !commands.is_empty() {
+            self.batches.record(commands.len() as u64);
+        }
         commands
+    }
+
+    /// Returns how many commands went into each batch.
+    pub(super) fn batches(&self) -> Distribution {
+        self.batches.distribution()
     }
 
     pub(super) fn lock_queue(&self) -> MutexGuard<'_, Queue> {

@@ -1,5 +1,6 @@
 //! The state of a server, for those who ask.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,7 +11,9 @@ use zoolet_storage::{LogIndex, LogPosition};
 use super::divergence::{Divergence, Findings};
 use super::handle::{ConsensusHandle, EntrySizes};
 use super::members::is_outsider;
+use super::proposer::Proposer;
 use crate::consensus::Follower;
+use crate::histogram::Distribution;
 use crate::node_id::NodeId;
 use crate::snapshots::Snapshots;
 
@@ -43,6 +46,11 @@ pub(crate) struct Status {
     /// As leader: since when, and what it has proposed since then or since a reset.
     pub led_for: Option<Duration>,
     pub proposed: Option<EntrySizes>,
+    /// The number of commands in each of its batches, and the milliseconds that its snapshots took.
+    pub batches: Distribution,
+    pub snapshot_ms: Distribution,
+    /// The zxid of the newest snapshot, and its file.
+    pub newest_snapshot: Option<(u64, PathBuf)>,
 }
 
 /// The state of a peer.
@@ -66,6 +74,7 @@ pub(crate) struct StatusSource {
     pub(super) snapshots: Snapshots,
     pub(super) divergence: Arc<Divergence>,
     pub(super) role: watch::Receiver<Role>,
+    pub(super) proposer: Arc<Proposer>,
     /// After this time without an answer a peer does not count as synced.
     pub(super) silence_max: Duration,
 }
@@ -128,6 +137,12 @@ impl Status {
             peers: others.filter(|node| **node != handle.node()).map(peer).collect(),
             led_for: handle.led_for(),
             proposed: handle.proposed(),
+            batches: source.proposer.batches(),
+            snapshot_ms: snapshots.write_ms(),
+            newest_snapshot: snapshots.current().map(|current| {
+                let name = current.name();
+                (name.zxid, snapshots.store().path(name))
+            }),
         }
     }
 }

@@ -34,4 +34,4 @@ pub use wal::{
     Entry, FailureHook, LogPosition, LogState, OnDurable, Recovered, TornTail, Wal, WalMode,
     WalOptions,
 };
-pub use watched::{AroundSync, MonotonicClock, SlowSyncHook, WatchedDisk};
+pub use watched::{AroundSync, MonotonicClock, SyncHook, WatchedDisk};

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use super::disk::{Disk, DiskFile, DiskLock, FoundFile};
 
-/// Returns milliseconds on a clock that never jumps and never goes back; its zero means nothing.
+/// Returns microseconds on a clock that never jumps and never goes back; its zero means nothing.
 pub type MonotonicClock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
-/// Receives each slow sync: the file, and the time that it took in milliseconds.
-pub type SlowSyncHook = Arc<dyn Fn(&Path, u64) + Send + Sync>;
+/// Receives each sync: the file, and the time that it took in microseconds.
+pub type SyncHook = Arc<dyn Fn(&Path, u64) + Send + Sync>;
 
 /// Carries out the syncs of a disk.
 pub trait AroundSync: fmt::Debug + Send + Sync + 'static {
@@ -27,40 +27,31 @@ pub struct WatchedDisk {
     around_sync: Arc<dyn AroundSync>,
 }
 
-/// Reports the syncs that take long.
-struct SlowSyncs {
+/// Reports how long syncs take.
+struct SyncTimes {
     clock: MonotonicClock,
-    limit_ms: u64,
-    hook: SlowSyncHook,
+    hook: SyncHook,
 }
 
-impl fmt::Debug for SlowSyncs {
+impl fmt::Debug for SyncTimes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SlowSyncs").field("limit_ms", &self.limit_ms).finish_non_exhaustive()
+        f.debug_struct("SyncTimes").finish_non_exhaustive()
     }
 }
 
-impl AroundSync for SlowSyncs {
+impl AroundSync for SyncTimes {
     fn sync(&self, path: &Path, sync: &dyn Fn() -> io::Result<()>) -> io::Result<()> {
         let before = (self.clock)();
         let synced = sync();
-        let took_ms = (self.clock)().saturating_sub(before);
-        if took_ms > self.limit_ms {
-            (self.hook)(path, took_ms);
-        }
+        (self.hook)(path, (self.clock)().saturating_sub(before));
         synced
     }
 }
 
 impl WatchedDisk {
-    /// Has `hook` called after each sync that takes longer than `limit_ms`.
-    pub fn new(
-        disk: Arc<dyn Disk>,
-        clock: MonotonicClock,
-        limit_ms: u64,
-        hook: SlowSyncHook,
-    ) -> Self {
-        Self::around(disk, Arc::new(SlowSyncs { clock, limit_ms, hook }))
+    /// Has `hook` called after each sync.
+    pub fn new(disk: Arc<dyn Disk>, clock: MonotonicClock, hook: SyncHook) -> Self {
+        Self::around(disk, Arc::new(SyncTimes { clock, hook }))
     }
 
     /// Has each sync carried out by `around_sync`.
@@ -155,29 +146,29 @@ mod tests {
     use crate::MemoryDisk;
 
     #[test]
-    fn a_sync_that_takes_longer_than_the_limit_is_reported() {
+    fn every_sync_is_reported_with_its_time() {
         // Each look at the clock takes a step.
         let step = Arc::new(AtomicU64::new(0));
-        let now_ms = AtomicU64::new(0);
+        let now_us = AtomicU64::new(0);
         let clock: MonotonicClock = {
             let step = Arc::clone(&step);
-            Arc::new(move || now_ms.fetch_add(step.load(Ordering::Relaxed), Ordering::Relaxed))
+            Arc::new(move || now_us.fetch_add(step.load(Ordering::Relaxed), Ordering::Relaxed))
         };
         let reported = Arc::new(Mutex::new(Vec::new()));
-        let hook: SlowSyncHook = {
+        let hook: SyncHook = {
             let reported = Arc::clone(&reported);
-            Arc::new(move |path, took_ms| reported.lock().unwrap().push((path.to_owned(), took_ms)))
+            Arc::new(move |path, took_us| reported.lock().unwrap().push((path.to_owned(), took_us)))
         };
         let memory = MemoryDisk::new();
         memory.create_dir_all(Path::new("d")).unwrap();
-        let disk = WatchedDisk::new(Arc::new(memory), clock, 10, hook);
+        let disk = WatchedDisk::new(Arc::new(memory), clock, hook);
         let file = disk.create(Path::new("d/f")).unwrap();
-        for step_ms in [10, 11] {
-            step.store(step_ms, Ordering::Relaxed);
+        for step_us in [10, 11] {
+            step.store(step_us, Ordering::Relaxed);
             file.sync_data().unwrap();
             disk.sync_dir(Path::new("d")).unwrap();
         }
-        let expected = [(PathBuf::from("d/f"), 11), (PathBuf::from("d"), 11)];
-        assert_eq!(*reported.lock().unwrap(), expected);
+        let expected = [("d/f", 10), ("d", 10), ("d/f", 11), ("d", 11)];
+        assert_eq!(*reported.lock().unwrap(), expected.map(|(path, us)| (PathBuf::from(path), us)));
     }
 }

@@ -113,9 +113,12 @@ impl Child {
         self.mode.as_deref()
     }
 
-    /// Closes its standard input, on which it stops.
-    pub(super) fn ask_to_stop(&mut self) {
-        self.process.stdin = None;
+    /// Closes its standard input, on which it stops; it logs the reason.
+    pub(super) async fn ask_to_stop(&mut self, reason: &str) {
+        if let Some(mut input) = self.process.stdin.take() {
+            // It may have ended by itself. The pipe is empty, so that there is room for a line.
+            let _ = input.write_all(format!("zoolet up: {reason}\n").as_bytes()).await;
+        }
     }
 
     pub(super) async fn wait(&mut self) {

@@ -4,6 +4,7 @@
 //! standard input does.
 
 mod child;
+mod http;
 mod plan;
 
 use std::fmt;
@@ -109,34 +110,40 @@ pub(crate) async fn up(args: UpArgs, log: Option<String>) -> Result<(), UpError>
     plan.write_state(&children)?;
     let ready = tokio::select! {
         ready = wait_ready(&mut children) => ready,
-        () = &mut stop => {
-            stop_all(children).await;
+        reason = &mut stop => {
+            stop_all(children, reason).await;
             plan.forget_state();
             return Ok(());
         }
     };
     if let Err(error) = ready.and_then(|()| announce(&plan, &children).map_err(UpError::Terminal)) {
-        stop_all(children).await;
+        stop_all(children, &error.to_string()).await;
         plan.forget_state();
         return Err(error);
     }
-    let watched = tokio::select! {
-        watched = keep_running(&plan, &mut children) => watched,
-        () = &mut stop => Ok(()),
+    let (reason, done) = tokio::select! {
+        watched = keep_running(&plan, &mut children) => {
+            let why = watched.as_ref().err().map(ToString::to_string);
+            (why.unwrap_or_default(), watched)
+        }
+        reason = &mut stop => (reason.to_owned(), Ok(())),
     };
-    info!("stopping the ensemble");
-    stop_all(children).await;
+    stop_all(children, &reason).await;
     plan.forget_state();
-    watched
+    done
 }
 
-fn stop_requested() -> io::Result<impl Future<Output = ()>> {
+/// Becomes ready at a signal that ends the ensemble, and returns its name. SIGHUP is one: the
+/// terminal is gone.
+fn stop_requested() -> io::Result<impl Future<Output = &'static str>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut hangup = signal(SignalKind::hangup())?;
     Ok(async move {
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            _ = terminate.recv() => "SIGTERM",
+            _ = interrupt.recv() => "SIGINT",
+            _ = hangup.recv() => "SIGHUP",
         }
     })
 }
@@ -240,9 +247,10 @@ async fn keep_running(plan: &Plan, children: &mut [Child]) -> Result<(), UpError
 }
 
 /// Stops all servers at once, in good order if they can.
-async fn stop_all(mut children: Vec<Child>) {
+async fn stop_all(mut children: Vec<Child>, reason: &str) {
+    info!(reason, "stopping the ensemble");
     for child in &mut children {
-        child.ask_to_stop();
+        child.ask_to_stop(reason).await;
     }
     for child in &mut children {
         if timeout(STOP_LIMIT, child.wait()).await.is_err() {

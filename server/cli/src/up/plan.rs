@@ -15,6 +15,7 @@ use zoolet_storage::{Disk, Identity, RealDisk};
 
 use super::UpError;
 use super::child::Child;
+use super::http::set_ports;
 use crate::cli::UpArgs;
 use zoolet_server::embed::ReservedPort;
 use zoolet_server::embed::config::{
@@ -62,6 +63,7 @@ pub(super) struct PlannedServer {
     data_dir: PathBuf,
     client_bind: HostPort,
     peer_bind: Option<HostPort>,
+    http_bind: Option<HostPort>,
 }
 
 impl Plan {
@@ -85,15 +87,19 @@ impl Plan {
         };
         let lock = lock(&directory)?;
         let mut config = path.to_owned();
-        if args.servers.is_some() || args.client_port.is_some() || args.data_dir.is_some() {
+        let ports_given = args.client_port.is_some() || args.http_port.is_some();
+        if args.servers.is_some() || ports_given || args.data_dir.is_some() {
             if let Some(servers) = args.servers {
                 take_first(&mut configs, servers, path)?;
             }
             if let Some(first) = args.client_port {
-                let ports = client_ports(first, configs.len())?;
+                let ports = ports_in_a_row(first, configs.len())?;
                 for (config, port) in configs.iter_mut().zip(ports) {
                     config.client_bind.port = port;
                 }
+            }
+            if let Some(first) = args.http_port {
+                set_ports(&mut configs, first)?;
             }
             if args.data_dir.is_some() {
                 for config in &mut configs {
@@ -120,7 +126,7 @@ impl Plan {
             temporary.insert(made).path().to_owned()
         };
         let servers = usize::from(args.servers.unwrap_or(SERVERS_DEFAULT));
-        let ports = client_ports(args.client_port.unwrap_or(CLIENT_PORT_DEFAULT), servers)?;
+        let ports = ports_in_a_row(args.client_port.unwrap_or(CLIENT_PORT_DEFAULT), servers)?;
         let lock = lock(&directory)?;
         let config = directory.join("cluster.toml");
         let earlier = earlier(&config)?;
@@ -131,10 +137,14 @@ impl Plan {
             let (servers, asked) = (known.len(), servers);
             return Err(UpError::OtherEnsemble { directory, servers, asked });
         }
-        let configs = match earlier {
+        let mut configs = match earlier {
             Some(earlier) if can_serve_again(&earlier, &ports) => earlier,
             earlier => found(&config, &directory, &ports, earlier.as_deref())?,
         };
+        if let Some(first) = args.http_port {
+            set_ports(&mut configs, first)?;
+            configs = write_config(&config, &configs)?.0;
+        }
         let plan = Self::of(config, &configs, directory, lock);
         Ok(Self { _temporary: temporary, ..plan })
     }
@@ -155,8 +165,8 @@ impl Plan {
     /// Says which port is taken before any server is started.
     fn reserve_ports(&mut self) -> Result<(), UpError> {
         for server in &self.servers {
-            for bind in [Some(&server.client_bind), server.peer_bind.as_ref()].into_iter().flatten()
-            {
+            let others = [&server.peer_bind, &server.http_bind].into_iter().flatten();
+            for bind in [&server.client_bind].into_iter().chain(others) {
                 let reserved = ReservedPort::take(&bind.host, bind.port).map_err(|source| {
                     UpError::Port { server: server.id, address: bind.to_string(), source }
                 })?;
@@ -186,6 +196,7 @@ impl Plan {
                     "pid": child.pid(),
                     "client_port": child.server.client.port,
                     "peer_port": child.server.peer_bind.as_ref().map(|bind| bind.port),
+                    "http_port": child.server.http_bind.as_ref().map(|bind| bind.port),
                 })
             })
             .collect();
@@ -218,6 +229,7 @@ impl PlannedServer {
             data_dir: config.data_dir.clone(),
             client_bind: bind.clone(),
             peer_bind: config.peer_bind.clone(),
+            http_bind: config.http_bind.clone(),
         }
     }
 
@@ -247,7 +259,7 @@ fn take_first(configs: &mut Vec<ServerConfig>, servers: u8, path: &Path) -> Resu
 }
 
 /// Ports in a row, one for each server.
-fn client_ports(first: u16, servers: usize) -> Result<Vec<u16>, UpError> {
+pub(super) fn ports_in_a_row(first: u16, servers: usize) -> Result<Vec<u16>, UpError> {
     let ports: Vec<u16> = (first..=u16::MAX).take(servers).collect();
     if ports.len() < servers {
         return Err(UpError::TooManyPorts { servers, client_port: first });

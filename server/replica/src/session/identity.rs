@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use zoolet_jute::{AuthPacket, Id};
 
-use crate::DigestAlgorithm;
+use crate::{DigestAlgorithm, Options};
 
 /// The schemes that are switched on, and what they know.
 #[derive(Clone, Copy, Debug)]
@@ -17,6 +17,17 @@ pub(crate) struct Schemes<'a> {
     pub(crate) algorithm: DigestAlgorithm,
     /// The super user's digest, as `user:base64`.
     pub(crate) super_digest: Option<&'a str>,
+}
+
+impl<'a> Schemes<'a> {
+    /// Those of a server's configuration.
+    pub(crate) fn of(options: &'a Options) -> Self {
+        Self {
+            digest: options.digest_auth,
+            algorithm: options.digest_algorithm,
+            super_digest: options.super_digest.as_deref(),
+        }
+    }
 }
 
 impl Schemes<'_> {

@@ -18,5 +18,6 @@ mod request;
 pub(crate) use client::{Client, PendingRequest, RequestState};
 pub(crate) use expiry::Expiry;
 pub(crate) use first_session::first_session;
+pub(crate) use identity::Schemes;
 pub(crate) use leader::Reaper;
 pub use reply_to::{InFlight, ReplyTo};

@@ -209,11 +209,7 @@ impl Replica {
 
     /// Takes the credentials now: whatever comes behind them is judged with them.
     fn authenticate(&mut self, connection: ConnectionId, packet: &AuthPacket) -> RequestState {
-        let schemes = Schemes {
-            digest: self.options.digest_auth,
-            algorithm: self.options.digest_algorithm,
-            super_digest: self.options.super_digest.as_deref(),
-        };
+        let schemes = Schemes::of(&self.options);
         let max = self.options.identities_per_connection_max;
         if let Some(asking) = self.connections.get_mut(&connection)
             && let Some(proved) = schemes.authenticate(packet, asking.peer)

@@ -224,7 +224,7 @@ fn a_container_image_s_file_without_client_port_is_read() {
     let (config, warnings) = zoo(text).unwrap();
     let expected = [
         "zoo.cfg:7 autopurge.purgeInterval: not applicable",
-        "zoo.cfg:10 admin.enableServer: not applicable",
+        "zoo.cfg:10 admin.enableServer: without admin.serverAddress, HTTP is served on 127.0.0.1:8080",
     ];
     assert_eq!(warnings.len(), expected.len(), "{warnings:?}");
     for (warning, expected) in warnings.iter().zip(expected) {
@@ -233,4 +233,35 @@ fn a_container_image_s_file_without_client_port_is_read() {
     assert!(config.standalone);
     assert_eq!(config.client_bind, HostPort::new("0.0.0.0", 2181));
     assert_eq!(config.data_log_dir, PathBuf::from("/datalog"));
+}
+
+/// Apache opens port 8080 on all addresses if nothing is said.
+#[test]
+fn http_is_served_only_where_the_file_says_so() {
+    let base = "dataDir=/d\nclientPort=2181\n";
+    let prometheus = "metricsProvider.className=\
+        org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider\n";
+    let read = |lines: &str| {
+        let (config, warnings) = zoo(&format!("{base}{lines}")).unwrap();
+        let shown = |bind: Option<HostPort>| bind.map(|bind| bind.to_string()).unwrap_or_default();
+        (shown(config.http_bind), shown(config.metrics_bind), warnings.len())
+    };
+    let expect = |http: &str, metrics: &str, warnings| (http.into(), metrics.into(), warnings);
+    assert_eq!(read(""), expect("", "", 0));
+    assert_eq!(read("admin.enableServer=false\nadmin.serverPort=1\n"), expect("", "", 0));
+    assert_eq!(read("admin.serverPort=81\n"), expect("127.0.0.1:81", "", 1));
+    assert_eq!(read(prometheus), expect("", "127.0.0.1:7000", 1));
+    let both = "admin.serverAddress=::\nadmin.serverPort=7000\nmetricsProvider.httpHost=::\n";
+    // One port is enough for both.
+    assert_eq!(read(&format!("{both}{prometheus}")), expect("[::]:7000", "", 0));
+    for (line, part) in [
+        ("admin.serverPort=2181", "clients and HTTP cannot both use port 2181"),
+        ("admin.serverPort=x", "zoo.cfg:3: admin.serverPort"),
+        ("admin.commandURL=/metrics", "zoo.cfg:3: admin.commandURL"),
+        ("admin.commandURL=/a/../b", "zoo.cfg:3: admin.commandURL"),
+        ("admin.idleTimeout=x", "zoo.cfg:3: admin.idleTimeout"),
+    ] {
+        let error = zoo(&format!("{base}{line}\n")).unwrap_err().to_string();
+        assert!(error.contains(part), "{line}: {error}");
+    }
 }

@@ -169,4 +169,12 @@ static HONORED: &[Key] = &[
     text("DigestAuthenticationProvider.digestAlg", ("auth", "digest_algorithm")),
     text("DigestAuthenticationProvider.superDigest", ("auth", "super_digest")),
     text("4lw.commands.whitelist", ("four_letter", "words")),
+    own("admin.enableServer"),
+    own("admin.serverAddress"),
+    own("admin.serverPort"),
+    clamped("admin.idleTimeout", ("http", "idle_timeout_ms"), 1, Low::Wrong),
+    text("admin.commandURL", ("http", "command_url")),
+    own("metricsProvider.className"),
+    own("metricsProvider.httpHost"),
+    own("metricsProvider.httpPort"),
 ];

@@ -3,6 +3,7 @@
 //! What Apache ZooKeeper takes from a system property is taken from the file here, with or
 //! without the prefix `zookeeper.`: there are no JVM flags.
 
+mod http;
 mod keys;
 mod not_applicable;
 mod properties;
@@ -41,6 +42,7 @@ pub(super) fn read(
     reader.choose_server(id)?;
     reader.choose_client_address()?;
     reader.check_peer_type()?;
+    reader.read_http()?;
     reader.answer_isro();
     let (config, mut warnings) = reader.draft.finish()?;
     warnings.sort_by_key(|warning| warning.line);

@@ -22,7 +22,7 @@ use Shape::{Any, Number, TrueFalse, YesNo};
 const OFF: &[&str] = &["false"];
 const ON: &[&str] = &["true"];
 
-const ADMIN: &str = "the HTTP admin server is not there yet";
+const ADMIN: &str = "there are no commands to take and to restore snapshots";
 const BATCHES: &str = "all waiting writes are synced together, without a delay";
 const CACHES: &str = "there is no cache of encoded replies";
 const COMMIT: &str = "commits are applied in order by one task";
@@ -35,7 +35,7 @@ const LARGE: &str = "the bytes of all waiting requests are bounded by request_by
 const LEARNER: &str = "servers catch up by Raft's log and snapshots";
 const LOCAL: &str = "every session is known to the whole ensemble, which is the stronger promise";
 const LOG_FORMAT: &str = "log and snapshots have a format of their own, always with digests";
-const METRICS: &str = "metrics are not exported over HTTP yet";
+const METRICS: &str = "metrics are served by httpHost and httpPort alone";
 const MULTI: &str = "only the first address of a server is used";
 const NETTY: &str = "there is no Netty here";
 const PATH_STATS: &str = "path statistics are not kept";
@@ -146,19 +146,12 @@ pub(super) static INERT: &[Key] = &[
     inert("bitHashCacheSize", Number, WATCHES),
     inert("enableEagerACLCheck", TrueFalse, "access lists are checked once, in the order of the log"),
     // Watching the server.
-    same("admin.enableServer", TrueFalse, OFF, ADMIN),
-    inert("admin.serverAddress", Any, ADMIN),
-    inert("admin.serverPort", Number, ADMIN),
-    inert("admin.idleTimeout", Number, ADMIN),
-    inert("admin.commandURL", Any, ADMIN),
-    inert("admin.httpVersion", Number, ADMIN),
-    inert("admin.portUnification", TrueFalse, ADMIN),
-    inert("admin.forceHttps", TrueFalse, ADMIN),
-    inert("admin.needClientAuth", TrueFalse, ADMIN),
+    inert("admin.httpVersion", Number, "HTTP is served in version 1.1, and in 1.0 to those who ask so"),
+    inert("admin.portUnification", TrueFalse, TLS),
     inert("admin.rateLimiterIntervalInMS", Number, ADMIN),
-    inert("admin.snapshot.enabled", TrueFalse, ADMIN),
-    inert("admin.restore.enabled", TrueFalse, ADMIN),
-    inert("metricsProvider.className", Any, METRICS),
+    same("admin.snapshot.enabled", TrueFalse, OFF, ADMIN),
+    same("admin.restore.enabled", TrueFalse, OFF, ADMIN),
+    same("metricsProvider.exportJvmInfo", TrueFalse, OFF, JVM),
     inert("metricsProvider.*", Any, METRICS),
     same("audit.enable", TrueFalse, OFF, "there is no audit log yet"),
     inert("audit.impl.class", Any, "there is no audit log yet"),

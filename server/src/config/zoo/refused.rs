@@ -12,6 +12,7 @@ const fn refused(
     Key { name, rule: Rule::Refused { shape, same, why } }
 }
 
+const NO_ADMIN_TLS: &str = "TLS is not supported yet, and HTTP would be served in plain text";
 const NO_CLIENT_TLS: &str =
     "TLS is not supported yet, and clients would have to speak in plain text";
 const NO_PEER_TLS: &str =
@@ -23,6 +24,8 @@ const NO_ENFORCEMENT: &str =
 
 #[rustfmt::skip]
 pub(super) static REFUSED: &[Key] = &[
+    refused("admin.forceHttps", Shape::TrueFalse, &["false"], NO_ADMIN_TLS),
+    refused("admin.needClientAuth", Shape::TrueFalse, &["false"], NO_ADMIN_TLS),
     refused("secureClientPort", Shape::Number, &[], NO_CLIENT_TLS),
     refused("secureClientPortAddress", Shape::Any, &[], NO_CLIENT_TLS),
     refused("client.portUnification", Shape::TrueFalse, &["false"], NO_CLIENT_TLS),

@@ -22,7 +22,7 @@ pub(in super::super) fn cons(context: &PortContext) -> String {
         let traffic = entry.outbox.traffic();
         out.push_str(&brief(&entry, &traffic));
         if let Some(accepted) = entry.outbox.accepted() {
-            let last_op = lop(traffic.last_op);
+            let last_op = last_operation(traffic.last_op);
             put(&mut out, format_args!(",sid={},lop={last_op}", accepted.session));
             put(&mut out, format_args!(",est={},to={}", entry.since_ms, accepted.timeout_ms));
             if let Some(cxid) = traffic.last_cxid.filter(|cxid| cxid.0 >= 0) {
@@ -80,7 +80,7 @@ fn whole(number: f64) -> u64 {
 }
 
 /// The last operation, in Apache's abbreviation.
-fn lop(last: Option<LastOp>) -> &'static str {
+pub(in super::super) fn last_operation(last: Option<LastOp>) -> &'static str {
     match last {
         None => "NA",
         Some(LastOp::Session) => "SESS",

@@ -9,7 +9,7 @@ use std::fmt::Write;
 
 use zoolet_replica::Role;
 
-pub(super) use connections::{cons, reset_connections, reset_server, stat};
+pub(super) use connections::{cons, last_operation, reset_connections, reset_server, stat};
 pub(super) use monitor::mntr;
 pub(super) use sessions::{dump, wchc, wchp, wchs};
 
@@ -24,7 +24,7 @@ pub(super) const VERSION: &str =
     concat!("3.9.5-zoolet-", env!("CARGO_PKG_VERSION"), ", built on 11/21/2026 00:00 UTC");
 
 /// Java's name of a role.
-fn mode(context: &PortContext, role: Role) -> &'static str {
+pub(super) fn mode(context: &PortContext, role: Role) -> &'static str {
     let standalone = context.options.server_info.standalone;
     match role {
         Role::Looking if context.host.read_only() => "read-only",

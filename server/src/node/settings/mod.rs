@@ -12,6 +12,7 @@ use crate::config::{self, MemberRole, ServerConfig};
 use crate::host;
 use crate::net::{EnsembleFigures, EnsembleSource, PortOptions, ServerInfo, Sizes};
 use crate::node::Seams;
+use crate::node::meters::Meters;
 use crate::peer::{Secret, SecretError};
 use crate::replication::{self, BatchLimits, ConfiguredMember, Timing};
 
@@ -25,13 +26,29 @@ const TAKEOVER_ELECTIONS: u32 = 3;
 /// The longest command that the log takes, whatever the configuration allows, in bytes.
 const COMMAND_BYTES_MAX: usize = 512 << 20;
 
-/// The disk of a server, with an eye on slow syncs.
-pub(super) fn watched_disk(config: &ServerConfig, seams: &Seams) -> WatchedDisk {
-    let limit_ms = u64::from(config.log.slow_sync_ms);
-    let hook = |path: &Path, took_ms: u64| warn!(file = %path.display(), took_ms, "slow sync");
+/// The disk of a server, whose syncs are counted, and the slow ones logged.
+pub(super) fn watched_disk(
+    config: &ServerConfig,
+    seams: &Seams,
+    meters: &Arc<Meters>,
+) -> WatchedDisk {
+    let limit_us = slow_sync_us(config);
+    let meters = Arc::clone(meters);
+    let hook = move |path: &Path, took_us: u64| {
+        let is_slow = took_us > limit_us;
+        meters.synced(took_us, is_slow);
+        if is_slow {
+            warn!(file = %path.display(), took_ms = took_us / 1000, "slow sync");
+        }
+    };
     let clock = Arc::clone(&seams.clock);
-    let now_ms = Arc::new(move || clock.now().mono_ms);
-    WatchedDisk::new(Arc::clone(&seams.disk), now_ms, limit_ms, Arc::new(hook))
+    let now_us = Arc::new(move || clock.mono_us());
+    WatchedDisk::new(Arc::clone(&seams.disk), now_us, Arc::new(hook))
+}
+
+/// How long a sync may take before it is logged, in microseconds.
+fn slow_sync_us(config: &ServerConfig) -> u64 {
+    u64::from(config.log.slow_sync_ms) * 1000
 }
 
 /// How long a server may be without a leader before it says so.
@@ -93,6 +110,7 @@ pub(super) fn raft_options(
     config: &ServerConfig,
     seams: &Seams,
     secret: Option<Secret>,
+    meters: &Arc<Meters>,
 ) -> replication::ReplicationOptions {
     let ensemble = &config.ensemble;
     let members = config.members.iter().map(|(id, member)| ConfiguredMember {
@@ -111,7 +129,7 @@ pub(super) fn raft_options(
         voters_min: if ensemble.standalone_enabled { 2 } else { 1 },
         members: members.collect(),
         listen: config.peer_bind.as_ref().map(ToString::to_string),
-        disk: Arc::new(watched_disk(config, seams)),
+        disk: Arc::new(watched_disk(config, seams, meters)),
         directory: config.data_dir.clone(),
         log_directory: config.data_log_dir.clone(),
         secret,
@@ -249,6 +267,7 @@ fn ensemble_figures(status: &replication::Status) -> EnsembleFigures {
     };
     let voters = status.peers.iter().filter(|peer| peer.is_voter).count();
     EnsembleFigures {
+        leader: status.leader,
         voters: voters + usize::from(status.is_voter),
         learners: status.peers.len(),
         synced_followers: synced(true),

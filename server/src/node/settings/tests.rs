@@ -38,12 +38,13 @@ fn received(config: &ServerConfig) -> Vec<String> {
     let mut port = port_parts(config);
     port.push(format!("{words:?}"));
     port.extend([
-        format!("{:?}", raft_options(config, &seams(), None)),
+        format!("{:?}", raft_options(config, &seams(), None, &Arc::default())),
         // A file that does not exist is named in the error.
         format!("{:?}", secret(config, &seams())),
         format!("{:?}", replica_options(config, Boot(1))),
         format!("{:?}", host_limits(config)),
         format!("{:?}", leader_wanted_within(config)),
+        format!("{:?}", slow_sync_us(config)),
     ]);
     port
 }
@@ -91,7 +92,9 @@ fn a_host_by_itself_has_the_limits_of_a_server() {
 #[test]
 fn every_setting_of_cluster_toml_reaches_a_layer() {
     let before = received(&server());
-    for (name, changed) in config::each_changed(&server()) {
+    // HTTP is the program's.
+    let changes = config::each_changed(&server()).into_iter();
+    for (name, changed) in changes.filter(|(name, _)| !name.starts_with("http.")) {
         assert_ne!(received(&changed), before, "{name} is read, and no layer receives it");
     }
 }
@@ -111,6 +114,10 @@ fn what_a_file_says_of_one_server_reaches_a_layer() {
         data_log_dir: _,
         client_bind: _,
         peer_bind: _,
+        // The program opens the HTTP ports.
+        http_bind: _,
+        metrics_bind: _,
+        http: _,
         ensemble: _,
         session: _,
         limits: _,
@@ -154,7 +161,7 @@ fn a_proposal_is_given_up_before_the_shortest_session_ends() {
         config.session.timeout_ms_min = 2 * tick_time_ms;
         config.ensemble.election_timeout_ms_min = election_ms.0;
         config.ensemble.election_timeout_ms_max = election_ms.1;
-        raft_options(&config, &seams(), None).timing.proposal_timeout
+        raft_options(&config, &seams(), None, &Arc::default()).timing.proposal_timeout
     };
     // The default elections with ticks of 2000 ms: twelve of them are 5.4 s, the session 4 s.
     assert_eq!(patience_of(2000, (200, 450)), Duration::from_secs(3));

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use zoolet_replica::{DigestAlgorithm, ServerId};
 
+use crate::config::address::HostPort;
 use crate::config::files::{OnDisk, Source};
 use crate::config::model::{ServerConfig, Words};
 use crate::config::settings::{SETTINGS, find as find_setting};
@@ -101,8 +102,17 @@ static SECTION_15_1: &[(&str, Outcome)] = &[
     ("autopurge.snapRetainCount=7", Honored(|c| c.snapshot.retain == 7)),
     ("autopurge.purgeInterval=0", Warned),
     ("autopurge.purgeInterval=24", Warned),
-    ("metricsProvider.className=org.apache.zookeeper.metrics.impl.DefaultMetricsProvider", Warned),
-    ("metricsProvider.httpPort=7000", Warned),
+    ("metricsProvider.className=org.apache.zookeeper.metrics.impl.DefaultMetricsProvider", Silent),
+    (
+        "metricsProvider.className=org.apache.zookeeper.metrics.prometheus.PrometheusMetricsProvider\n\
+         metricsProvider.httpHost=127.0.0.1",
+        Honored(|c| c.metrics_bind == Some(HostPort::new("127.0.0.1", 7000))),
+    ),
+    ("metricsProvider.className=org.example.Metrics", Warned),
+    ("metricsProvider.httpHost=127.0.0.1", Silent),
+    ("metricsProvider.httpPort=7000", Silent),
+    ("metricsProvider.exportJvmInfo=true", Warned),
+    ("metricsProvider.httpsPort=7001", Warned),
     ("sslQuorum=false", Silent),
     ("sslQuorum=true", Refused),
     ("portUnification=true", Refused),
@@ -219,14 +229,21 @@ static SECTION_15_2: &[(&str, Outcome)] = &[
     ("zookeeper.largeRequestThreshold=-1", Warned),
     ("zookeeper.watchManagerName=x", Warned),
     ("zookeeper.admin.enableServer=false", Silent),
-    ("zookeeper.admin.enableServer=true", Warned),
-    ("admin.serverAddress=x", Warned),
-    ("admin.serverPort=8080", Warned),
-    ("admin.idleTimeout=5", Warned),
-    ("admin.commandURL=/x", Warned),
+    (
+        "zookeeper.admin.enableServer=true\nadmin.serverAddress=localhost",
+        Honored(|c| c.http_bind == Some(HostPort::new("localhost", 8080))),
+    ),
+    ("admin.serverAddress=::1", Honored(|c| c.http_bind == Some(HostPort::new("::1", 8080)))),
+    (
+        "admin.serverPort=8081\nadmin.serverAddress=0.0.0.0",
+        Honored(|c| c.http_bind == Some(HostPort::new("0.0.0.0", 8081))),
+    ),
+    ("admin.idleTimeout=5000", Honored(|c| c.http.idle_timeout_ms == 5000)),
+    ("admin.commandURL=/x", Honored(|c| c.http.command_url == "/x")),
+    ("admin.httpVersion=11", Warned),
     ("admin.portUnification=true", Warned),
-    ("admin.forceHttps=true", Warned),
-    ("admin.needClientAuth=true", Warned),
+    ("admin.forceHttps=true", Refused),
+    ("admin.needClientAuth=true", Refused),
     ("admin.rateLimiterIntervalInMS=5", Warned),
     ("admin.snapshot.enabled=true", Warned),
     ("admin.restore.enabled=true", Warned),

@@ -1,0 +1,50 @@
+//! What is answered to a request.
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::header::{self, HeaderValue};
+use hyper::{Response, StatusCode};
+use serde_json::{Map, Value};
+
+/// An answer without its head.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: StatusCode,
+    pub(crate) content_type: &'static str,
+    pub(crate) body: String,
+}
+
+pub(crate) const JSON: &str = "application/json";
+const HTML: &str = "text/html;charset=utf-8";
+
+impl Answer {
+    pub(crate) fn json(status: StatusCode, object: Map<String, Value>) -> Self {
+        let mut body = format!("{:#}", Value::Object(object));
+        body.push('\n');
+        Self { status, content_type: JSON, body }
+    }
+
+    pub(crate) fn html(body: String) -> Self {
+        Self { status: StatusCode::OK, content_type: HTML, body }
+    }
+
+    /// Says what is wrong.
+    pub(crate) fn error(status: StatusCode, why: &str) -> Self {
+        let object = Map::from_iter([("error".to_owned(), Value::from(why))]);
+        Self::json(status, object)
+    }
+
+    pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
+        let status = self.status;
+        let mut response = Response::new(Full::new(Bytes::from(self.body)));
+        *response.status_mut() = status;
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+        if status == StatusCode::METHOD_NOT_ALLOWED {
+            headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+        }
+        response
+    }
+}

@@ -1,0 +1,178 @@
+//! The listener and its connections.
+
+use std::convert::Infallible;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use thiserror::Error;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+use tokio::task::{JoinHandle, JoinSet};
+use tokio::time::{Instant, sleep};
+use tracing::{debug, warn};
+use zoolet_server::embed::{self, Reports};
+
+use crate::idle_stream::{Activity, IdleStream};
+use crate::routes::{self, Routes};
+
+/// The longest head of a request, in bytes and in headers.
+const HEAD_BYTES_MAX: usize = 16 << 10;
+const HEADERS_MAX: usize = 64;
+
+/// A connection is closed after this time, even if it goes on taking an answer byte by byte.
+const CONNECTION_LIFE_MAX: Duration = Duration::from_mins(10);
+
+/// Connections that the system keeps waiting to be accepted.
+const BACKLOG: u32 = 128;
+
+/// The pause when the system is out of file descriptors or memory.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The pause between two warnings of the same kind.
+const WARN_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The settings of an HTTP port.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct HttpOptions {
+    /// `host:port` to listen on; with port 0 the system chooses.
+    pub address: String,
+    /// The path of the commands, `/commands` by default; none serves metrics alone.
+    pub command_url: Option<String>,
+    /// The most connections, 100 by default; others are closed at once.
+    pub connections_max: usize,
+    /// How long a connection may take for the head of a request, or be idle; 30 s by default.
+    pub idle_timeout: Duration,
+}
+
+impl HttpOptions {
+    /// The default settings, and an address.
+    pub fn new(address: impl Into<String>) -> Self {
+        Self {
+            address: address.into(),
+            command_url: Some("/commands".to_owned()),
+            connections_max: 100,
+            idle_timeout: Duration::from_secs(30),
+        }
+    }
+}
+
+/// Why there is no HTTP port.
+#[derive(Debug, Error)]
+#[error("cannot listen for HTTP on {address}: {source}")]
+pub struct HttpError {
+    /// Where it was to listen.
+    pub address: String,
+    /// What the system says.
+    pub source: io::Error,
+}
+
+/// An open HTTP port; dropping it closes it and its connections.
+#[derive(Debug)]
+pub struct HttpPort {
+    local_addr: SocketAddr,
+    reports: Arc<OnceLock<Reports>>,
+    task: JoinHandle<()>,
+}
+
+impl HttpPort {
+    /// Opens the port, on the runtime of the caller. Until [`HttpPort::show`] the server counts as
+    /// starting.
+    pub async fn open(options: HttpOptions) -> Result<Self, HttpError> {
+        let address = options.address.clone();
+        let listening = embed::listen(&address, BACKLOG).await;
+        let opened = listening.and_then(|listener| Ok((listener.local_addr()?, listener)));
+        let (local_addr, listener) = opened.map_err(|source| HttpError { address, source })?;
+        let reports = Arc::new(OnceLock::new());
+        let routes = Routes::new(options.command_url.clone(), Arc::clone(&reports));
+        let task = tokio::spawn(accept_all(listener, options, Arc::new(routes)));
+        Ok(Self { local_addr, reports, task })
+    }
+
+    /// Shows a server from now on. Only the first call has an effect.
+    pub fn show(&self, reports: Reports) {
+        let _ = self.reports.set(reports);
+    }
+
+    /// Where it listens, with the port that the system chose.
+    pub fn local_addr(&self) -> SocketAddr {
+        self.local_addr
+    }
+}
+
+impl Drop for HttpPort {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn accept_all(listener: TcpListener, options: HttpOptions, routes: Arc<Routes>) {
+    let places = Arc::new(Semaphore::new(options.connections_max));
+    // The connections end with the set.
+    let mut connections = JoinSet::new();
+    let mut warned_at: Option<Instant> = None;
+    let mut may_warn = || {
+        let is_due = warned_at.is_none_or(|at| at.elapsed() >= WARN_INTERVAL);
+        warned_at = if is_due { Some(Instant::now()) } else { warned_at };
+        is_due
+    };
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) => match Arc::clone(&places).try_acquire_owned() {
+                    Ok(place) => {
+                        let (routes, idle) = (Arc::clone(&routes), options.idle_timeout);
+                        connections.spawn(async move {
+                            serve(stream, peer, routes, idle).await;
+                            drop(place);
+                        });
+                    }
+                    Err(_) => if may_warn() {
+                        let max = options.connections_max;
+                        warn!(max, "too many HTTP connections: further ones are closed");
+                    },
+                },
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    if may_warn() {
+                        warn!(%error, "cannot accept HTTP connections; trying again");
+                    }
+                    sleep(ACCEPT_PAUSE).await;
+                }
+            },
+            Some(_) = connections.join_next() => {}
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, peer: SocketAddr, routes: Arc<Routes>, idle: Duration) {
+    let activity = Arc::new(Activity::default());
+    let stream = IdleStream { stream, activity: Arc::clone(&activity) };
+    let answering = Arc::clone(&activity);
+    let service = service_fn(move |request| {
+        let (routes, busy) = (Arc::clone(&routes), answering.answering());
+        async move {
+            let response = routes::answer(&routes, request, peer.ip()).await;
+            drop(busy);
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let mut http = http1::Builder::new();
+    http.timer(TokioTimer::new())
+        .header_read_timeout(idle)
+        .max_headers(HEADERS_MAX)
+        .max_buf_size(HEAD_BYTES_MAX);
+    let connection = http.serve_connection(TokioIo::new(stream), service);
+    tokio::select! {
+        ended = connection => if let Err(error) = ended {
+            debug!(%peer, %error, "HTTP connection closed");
+        },
+        () = activity.until_idle(idle) => debug!(%peer, "idle HTTP connection closed"),
+        () = sleep(CONNECTION_LIFE_MAX) => debug!(%peer, "old HTTP connection closed"),
+    }
+}

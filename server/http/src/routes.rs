@@ -1,0 +1,171 @@
+//! Which path is which answer.
+
+use std::net::IpAddr;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::header::AUTHORIZATION;
+use hyper::{Method, Request, Response, StatusCode};
+use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::time::timeout;
+use tracing::error;
+use zoolet_server::embed::Reports;
+
+use crate::answer::Answer;
+use crate::commands::{self, Asked, Command};
+use crate::{health, prometheus};
+
+/// How long a listing waits for another one to be done.
+const LISTING_WAIT_MAX: Duration = Duration::from_secs(10);
+
+/// What is served, and of which server.
+#[derive(Debug)]
+pub(crate) struct Routes {
+    /// The path of the commands; without it, there are only metrics.
+    command_url: Option<String>,
+    reports: Arc<OnceLock<Reports>>,
+    /// Long answers are made one at a time: each is in memory as a whole.
+    listing: Semaphore,
+}
+
+/// What a path stands for.
+#[derive(Debug, PartialEq, Eq)]
+enum Route {
+    Metrics,
+    Health,
+    Ready,
+    CommandList,
+    Command(String),
+    Unknown,
+}
+
+impl Routes {
+    pub(crate) fn new(command_url: Option<String>, reports: Arc<OnceLock<Reports>>) -> Self {
+        Self { command_url, reports, listing: Semaphore::new(1) }
+    }
+
+    /// Finds what a path stands for, byte for byte: nothing is decoded, and no path is a file's.
+    fn route(&self, path: &str) -> Route {
+        let Some(command_url) = &self.command_url else {
+            return if path == "/metrics" { Route::Metrics } else { Route::Unknown };
+        };
+        match path {
+            "/metrics" => Route::Metrics,
+            "/health" => Route::Health,
+            "/ready" => Route::Ready,
+            path => match path.strip_prefix(command_url.as_str()) {
+                Some("" | "/") => Route::CommandList,
+                Some(rest) => match rest.strip_prefix('/') {
+                    Some(name) if !name.contains('/') => Route::Command(name.to_owned()),
+                    Some(_) | None => Route::Unknown,
+                },
+                None => Route::Unknown,
+            },
+        }
+    }
+
+    async fn listing(&self) -> Option<SemaphorePermit<'_>> {
+        timeout(LISTING_WAIT_MAX, self.listing.acquire()).await.ok()?.ok()
+    }
+}
+
+/// Answers a request. Its body, if it has one, is not read: hyper closes the connection behind the
+/// answer.
+pub(crate) async fn answer(
+    routes: &Routes,
+    request: Request<Incoming>,
+    peer: IpAddr,
+) -> Response<Full<Bytes>> {
+    if ![Method::GET, Method::HEAD].contains(request.method()) {
+        let why = format!("method {} is not allowed here: use GET", request.method());
+        return Answer::error(StatusCode::METHOD_NOT_ALLOWED, &why).into_response();
+    }
+    let reports = routes.reports.get().cloned();
+    let answer = match routes.route(request.uri().path()) {
+        Route::Health => health::health(reports.as_ref()),
+        Route::Ready => health::ready(reports.as_ref()),
+        Route::CommandList => commands::list(routes.command_url.as_deref().unwrap_or_default()),
+        Route::Metrics => match reports {
+            Some(reports) => elsewhere(move || prometheus::answer(&reports.metrics())).await,
+            None => Answer::error(StatusCode::SERVICE_UNAVAILABLE, health::STARTING),
+        },
+        Route::Command(name) => run(routes, &name, &request, reports, peer).await,
+        Route::Unknown => Answer::error(StatusCode::NOT_FOUND, "unknown path"),
+    };
+    answer.into_response()
+}
+
+async fn run(
+    routes: &Routes,
+    name: &str,
+    request: &Request<Incoming>,
+    reports: Option<Reports>,
+    peer: IpAddr,
+) -> Answer {
+    let Some(command) = Command::named(name) else { return commands::unknown(name) };
+    let authorization = request.headers().get(AUTHORIZATION);
+    let asked = Asked {
+        query: request.uri().query().unwrap_or_default().to_owned(),
+        // A header that is not text proves nothing.
+        authorization: authorization.map(|value| value.to_str().unwrap_or_default().to_owned()),
+        peer,
+    };
+    let _listing = if command.is_long() {
+        let Some(permit) = routes.listing().await else {
+            let why = "another long listing is being made: try again later";
+            return Answer::error(StatusCode::SERVICE_UNAVAILABLE, why);
+        };
+        Some(permit)
+    } else {
+        None
+    };
+    elsewhere(move || commands::run(command, reports.as_ref(), &asked)).await
+}
+
+/// Makes an answer on a thread that may take its time: the lock of the server's state is waited for,
+/// and long texts are put together.
+async fn elsewhere(make: impl FnOnce() -> Answer + Send + 'static) -> Answer {
+    match tokio::task::spawn_blocking(make).await {
+        Ok(answer) => answer,
+        Err(why) => {
+            error!(%why, "an HTTP request has panicked");
+            Answer::error(StatusCode::INTERNAL_SERVER_ERROR, "the request has failed")
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_exact_paths_are_known() {
+        let routes = Routes::new(Some("/commands".to_owned()), Arc::default());
+        for (path, route) in [
+            ("/metrics", Route::Metrics),
+            ("/health", Route::Health),
+            ("/ready", Route::Ready),
+            ("/commands", Route::CommandList),
+            ("/commands/", Route::CommandList),
+            ("/commands/ruok", Route::Command("ruok".to_owned())),
+            ("/commands/..", Route::Command("..".to_owned())),
+            ("/", Route::Unknown),
+            ("/metrics/", Route::Unknown),
+            ("/Metrics", Route::Unknown),
+            ("/commandsx/ruok", Route::Unknown),
+            ("/commands/../metrics", Route::Unknown),
+            ("/commands//ruok", Route::Unknown),
+            ("//commands/ruok", Route::Unknown),
+            ("/%6detrics", Route::Unknown),
+        ] {
+            assert_eq!(routes.route(path), route, "{path}");
+        }
+        let metrics = Routes::new(None, Arc::default());
+        assert_eq!(metrics.route("/metrics"), Route::Metrics);
+        assert_eq!(metrics.route("/commands/stat_reset"), Route::Unknown);
+        assert_eq!(metrics.route("/ready"), Route::Unknown);
+    }
+}

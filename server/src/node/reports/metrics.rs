@@ -1,0 +1,311 @@
+//! The metrics of a server: `ZooKeeper`'s names for what `ZooKeeper` measures too, and `zoolet_` in
+//! front of its own.
+//!
+//! What is counted is a plain integer, mostly under the host's lock; here it is read. Every metric is
+//! described in `docs/monitoring.md`, which a test compares with what a server shows.
+
+use zoolet_replica::Role;
+
+use super::{Readiness, Reports};
+use crate::histogram::Distribution;
+use crate::host::ServerReport;
+use crate::net::EnsembleFigures;
+use crate::node::meters::Meters;
+use crate::process;
+
+/// A metric and its value.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Metric {
+    /// Its name.
+    pub name: &'static str,
+    /// What is done with it.
+    pub kind: MetricKind,
+    /// One sentence.
+    pub help: &'static str,
+    /// Names and values of its labels.
+    pub labels: Vec<(&'static str, String)>,
+    /// Its value.
+    pub value: MetricValue,
+}
+
+/// What is done with a metric.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum MetricKind {
+    /// It goes up and down.
+    Gauge,
+    /// It goes up, and from zero at a start and at `srst`.
+    Counter,
+    /// It is a number of values, their sum and their quantiles, with the same zero.
+    Summary,
+}
+
+/// The value of a metric.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum MetricValue {
+    /// A whole number.
+    Integer(i64),
+    /// Another number.
+    Number(f64),
+    /// How values are distributed.
+    Summary {
+        /// The number of values.
+        count: u64,
+        /// Their sum.
+        sum: f64,
+        /// The values that a half, nine of ten and 99 of 100 do not exceed; none if they are not
+        /// measured.
+        quantiles: Option<[f64; 3]>,
+    },
+}
+
+/// What the metrics are made of.
+struct Sources<'a> {
+    report: ServerReport,
+    ensemble: Option<EnsembleFigures>,
+    reports: &'a Reports,
+    is_leader: bool,
+}
+
+/// Returns the metrics that a server has now.
+pub(super) fn list(reports: &Reports) -> Vec<Metric> {
+    let report = reports.port.host().report();
+    let ensemble = reports.port.server_info().ensemble.as_ref().map(|known| known.figures());
+    let sources = Sources { report, ensemble, reports, is_leader: report.role == Role::Leader };
+    let mut list = MetricList::default();
+    sources.add_state(&mut list);
+    sources.add_traffic(&mut list);
+    sources.add_connections(&mut list);
+    sources.add_watch_events(&mut list);
+    sources.add_times(&mut list);
+    sources.add_ensemble(&mut list);
+    sources.add_own(&mut list);
+    add_process(&mut list);
+    list.0
+}
+
+impl Sources<'_> {
+    fn add_state(&self, list: &mut MetricList) {
+        let report = &self.report;
+        list.gauge("znode_count", "Znodes, the root counted twice.", report.znodes);
+        list.gauge("ephemerals_count", "Ephemeral znodes.", report.ephemerals);
+        list.gauge("approximate_data_size", "Bytes of data of all znodes.", report.data_bytes);
+        list.gauge("global_sessions", "Sessions of the ensemble.", report.sessions);
+        list.gauge("local_sessions", "Always 0: the whole ensemble knows every session.", 0_u64);
+        list.gauge("watch_count", "Watches of this server's clients.", report.watches);
+        let uptime_ms = self.reports.port.uptime().as_millis();
+        list.gauge("uptime", "Milliseconds since the client port was opened.", uptime_ms);
+    }
+
+    fn add_traffic(&self, list: &mut MetricList) {
+        let (report, figures) = (&self.report, &self.report.figures);
+        list.gauge("packets_received", "Frames from clients.", figures.received);
+        list.gauge("packets_sent", "Frames to clients.", figures.sent);
+        list.counter("bytes_received_count", "Bytes of requests.", figures.received_bytes);
+        list.gauge("outstanding_requests", "Requests without a reply.", report.outstanding);
+        list.counter("throttled_ops", "Requests refused for their wait.", figures.throttled);
+        let latency = figures.latency;
+        list.gauge("min_latency", "Milliseconds of the shortest request.", latency.min_ms());
+        list.number("avg_latency", "Mean milliseconds of a request.", latency.average_ms());
+        list.gauge("max_latency", "Milliseconds of the longest request.", latency.max_ms());
+        let bytes = figures.reply_bytes.map_or([-1; 3], |bytes| {
+            [bytes.last, bytes.min, bytes.max].map(|bytes| i64::try_from(bytes).unwrap_or(i64::MAX))
+        });
+        let [last, min, max] = bytes;
+        list.gauge("last_client_response_size", "Bytes of the last reply; -1 without one.", last);
+        list.gauge("min_client_response_size", "Bytes of the shortest reply; or -1.", min);
+        list.gauge("max_client_response_size", "Bytes of the longest reply; or -1.", max);
+    }
+
+    fn add_connections(&self, list: &mut MetricList) {
+        let (figures, counts) = (&self.report.figures, self.reports.port.counts());
+        list.gauge("num_alive_connections", "Client connections.", counts.open);
+        let help = "Connections turned away because of a limit.";
+        list.counter("connection_rejected", help, counts.refused);
+        let help = "Connections closed because their handshake came late.";
+        list.counter("sessionless_connections_expired", help, counts.late);
+        let help = "Handshakes of clients.";
+        list.counter("connection_request_count", help, figures.connect_requests);
+        let help = "Connections that have ended behind their handshake.";
+        list.counter("connection_drop_count", help, figures.connections_ended);
+        let help = "Sessions that this server, as leader, has found without a sign of life.";
+        list.counter("stale_sessions_expired", help, figures.sessions_expired);
+    }
+
+    fn add_watch_events(&self, list: &mut MetricList) {
+        let events = &self.report.figures.watch_events;
+        let help = "Watch events for created znodes.";
+        list.count_only("node_created_watch_count", help, events.created);
+        let help = "Watch events for deleted znodes.";
+        list.count_only("node_deleted_watch_count", help, events.deleted);
+        let help = "Watch events for changed data.";
+        list.count_only("node_changed_watch_count", help, events.changed);
+        let help = "Watch events for changed children.";
+        list.count_only("node_children_watch_count", help, events.children);
+    }
+
+    fn add_times(&self, list: &mut MetricList) {
+        let (meters, status): (&Meters, _) = (&self.reports.meters, self.reports.status.status());
+        list.summary("readlatency", "Milliseconds of a read.", self.report.read_ms, 1.0);
+        let help = "Milliseconds of an update, until its reply.";
+        list.summary("updatelatency", help, self.report.update_ms, 1.0);
+        let help = "Milliseconds of a sync of a file.";
+        list.summary("fsynctime", help, meters.sync_us(), 1000.0);
+        let help = "Milliseconds of writing a snapshot.";
+        list.summary("snapshottime", help, status.snapshot_ms, 1.0);
+        let help = "Milliseconds without a leader, each time.";
+        list.summary("election_time", help, meters.looking_ms(), 1.0);
+        list.counter("looking_count", "Times without a leader.", meters.looked());
+        let help = "Writes of this server's clients in each batch.";
+        list.summary("sync_processor_batch_size", help, status.batches, 1.0);
+        let help = "Batches of writes that this server has made.";
+        list.counter("proposal_count", help, status.batches.count);
+        let help = "Entries of the log that were applied.";
+        list.counter("commit_count", help, self.report.figures.entries);
+        let start = meters.start();
+        let help = "Milliseconds of reading the newest snapshot at the start.";
+        list.once("startup_snap_load_time", help, start.load_ms);
+        let help = "Milliseconds of the start, until clients could connect.";
+        list.once("dbinittime", help, start.all_ms);
+    }
+
+    fn add_ensemble(&self, list: &mut MetricList) {
+        let Some(figures) = &self.ensemble else { return };
+        list.gauge("quorum_size", "Servers with a vote.", figures.voters);
+        if self.is_leader {
+            list.gauge("learners", "Servers that this one leads.", figures.learners);
+            let help = "Voters among them that have the whole log.";
+            list.gauge("synced_followers", help, figures.synced_followers);
+            let help = "Observers among them that have the whole log.";
+            list.gauge("synced_observers", help, figures.synced_observers);
+            let help = "Milliseconds for which this server has led.";
+            list.gauge("leader_uptime", help, figures.leader_uptime_ms);
+            let [last, min, max] = figures.proposal_sizes;
+            list.gauge("last_proposal_size", "Bytes of the last entry; -1 without one.", last);
+            list.gauge("min_proposal_size", "Bytes of the smallest entry; or -1.", min);
+            list.gauge("max_proposal_size", "Bytes of the largest entry; or -1.", max);
+        }
+        list.gauge("zoolet_raft_term", "Raft's election number.", figures.term);
+        let help = "Log index of the last entry that was applied.";
+        list.gauge("zoolet_raft_applied_index", help, figures.applied);
+        let help = "Log index of the last entry.";
+        list.gauge("zoolet_raft_last_log_index", help, figures.last_log);
+        let help = "Log index of the newest snapshot.";
+        list.gauge("zoolet_raft_snapshot_index", help, figures.snapshot);
+        let help = "1 if the server has stopped serving: no majority has its state.";
+        list.counter("digest_mismatches_count", help, u64::from(figures.diverged));
+        let help = "Voters whose state differs from this server's.";
+        list.gauge("zoolet_state_differing_servers", help, figures.differing);
+        let help = "Log index of the last entry behind which a majority had this server's state.";
+        list.gauge("zoolet_state_agreed_index", help, figures.agreed);
+    }
+
+    fn add_own(&self, list: &mut MetricList) {
+        let readiness = self.reports.readiness();
+        let has_failed = matches!(readiness, Readiness::Failed(_));
+        let help = "1 if the server can no longer work.";
+        list.counter("unrecoverable_error_count", help, u64::from(has_failed));
+        let help = "1 if the server serves reads and writes.";
+        list.gauge("zoolet_ready", help, u64::from(readiness == Readiness::Ready));
+        let help = "1 if the server leads, or is standalone.";
+        list.gauge("zoolet_leads", help, u64::from(self.is_leader));
+        let help =
+            "The longest time for which the lock around the state was held, in microseconds.";
+        list.gauge("zoolet_lock_hold_us_max", help, self.report.figures.hold_us_max);
+        let help = "Syncs of files that took longer than log.slow_sync_ms.";
+        list.counter("zoolet_slow_syncs", help, self.reports.meters.slow_syncs());
+        list.add(Metric {
+            name: "zoolet_build_info",
+            kind: MetricKind::Gauge,
+            help: "Always 1; the release of the server is in a label.",
+            labels: vec![("version", env!("CARGO_PKG_VERSION").to_owned())],
+            value: MetricValue::Integer(1),
+        });
+    }
+}
+
+fn add_process(list: &mut MetricList) {
+    let (open, max) = process::file_descriptors();
+    for (name, help, value) in [
+        ("open_file_descriptor_count", "Open files of the process.", open),
+        ("max_file_descriptor_count", "The most files that it may open.", max),
+        ("process_open_fds", "Open files of the process.", open),
+        ("process_max_fds", "The most files that it may open.", max),
+    ] {
+        if let Some(value) = value {
+            list.gauge(name, help, value);
+        }
+    }
+    let usage = process::usage();
+    if let Some(bytes) = usage.resident_bytes {
+        list.gauge("process_resident_memory_bytes", "Bytes of memory in use.", bytes);
+    }
+    if let Some(cpu_s) = usage.cpu_s {
+        let value = MetricValue::Number(cpu_s);
+        let help = "Seconds of processor time.";
+        list.push("process_cpu_seconds_total", MetricKind::Counter, help, value);
+    }
+}
+
+#[derive(Default)]
+struct MetricList(Vec<Metric>);
+
+impl MetricList {
+    fn add(&mut self, metric: Metric) {
+        self.0.push(metric);
+    }
+
+    fn push(
+        &mut self,
+        name: &'static str,
+        kind: MetricKind,
+        help: &'static str,
+        value: MetricValue,
+    ) {
+        self.add(Metric { name, kind, help, labels: Vec::new(), value });
+    }
+
+    fn gauge(&mut self, name: &'static str, help: &'static str, value: impl TryInto<i64>) {
+        self.push(name, MetricKind::Gauge, help, integer(value));
+    }
+
+    fn number(&mut self, name: &'static str, help: &'static str, value: f64) {
+        self.push(name, MetricKind::Gauge, help, MetricValue::Number(value));
+    }
+
+    fn counter(&mut self, name: &'static str, help: &'static str, value: impl TryInto<i64>) {
+        self.push(name, MetricKind::Counter, help, integer(value));
+    }
+
+    /// Adds values that were measured in another unit, of which `unit` make one.
+    #[allow(clippy::cast_precision_loss, reason = "a quantile is an eighth off anyway")]
+    fn summary(&mut self, name: &'static str, help: &'static str, of: Distribution, unit: f64) {
+        let value = MetricValue::Summary {
+            count: of.count,
+            sum: of.sum as f64 / unit,
+            quantiles: Some([of.p50, of.p90, of.p99].map(|value| value as f64 / unit)),
+        };
+        self.push(name, MetricKind::Summary, help, value);
+    }
+
+    /// Adds a summary of values that are all 1.
+    #[allow(clippy::cast_precision_loss, reason = "above 2⁵³ the last digits do not matter")]
+    fn count_only(&mut self, name: &'static str, help: &'static str, count: u64) {
+        let value = MetricValue::Summary { count, sum: count as f64, quantiles: None };
+        self.push(name, MetricKind::Summary, help, value);
+    }
+
+    /// Adds a summary of one value.
+    #[allow(clippy::cast_precision_loss, reason = "a start does not take 2⁵³ ms")]
+    fn once(&mut self, name: &'static str, help: &'static str, value: u64) {
+        let sum = value as f64;
+        let value = MetricValue::Summary { count: 1, sum, quantiles: Some([sum; 3]) };
+        self.push(name, MetricKind::Summary, help, value);
+    }
+}
+
+fn integer(value: impl TryInto<i64>) -> MetricValue {
+    MetricValue::Integer(value.try_into().unwrap_or(i64::MAX))
+}

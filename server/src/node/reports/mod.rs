@@ -1,0 +1,281 @@
+//! What a server knows of itself, for an HTTP port and for programs that embed it.
+//!
+//! Each call copies what it needs under short holds of the host's lock, as four-letter words do
+//! (decision 0015), and may run on any thread.
+
+mod ensemble;
+mod metrics;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use zoolet_jute::SessionId;
+use zoolet_replica::Role;
+
+pub use self::ensemble::{Leader, Member, Membership};
+pub use self::metrics::{Metric, MetricKind, MetricValue};
+use super::meters::Meters;
+use crate::config::{ServerConfig, to_cluster_toml};
+use crate::fatal::Fatal;
+pub use crate::host::ChangeRefused;
+use crate::net::{ConnectionReport, PortReports};
+use crate::process;
+use crate::replication::StatusSource;
+
+/// Reads what a server knows of itself. Clones are the same server. When the server has ended, they
+/// show what it knew last.
+#[derive(Clone, Debug)]
+pub struct Reports {
+    port: PortReports,
+    status: StatusSource,
+    meters: Arc<Meters>,
+    config: Arc<ServerConfig>,
+    /// Why a part of the server can no longer work.
+    fatal: watch::Receiver<Option<String>>,
+}
+
+/// Whether a server serves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Readiness {
+    /// It serves reads and writes: it leads with a majority behind it, or follows such a leader.
+    Ready,
+    /// It does not, for this reason.
+    NotReady(&'static str),
+    /// It can no longer work.
+    Failed(String),
+}
+
+/// The settings that `conf` shows.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Configuration {
+    /// The port for clients.
+    pub client_port: u16,
+    /// Where snapshots are.
+    pub data_dir: PathBuf,
+    /// Where the log is.
+    pub data_log_dir: PathBuf,
+    /// `tickTime`, in milliseconds.
+    pub tick_ms: u32,
+    /// `maxClientCnxns`.
+    pub connections_per_address_max: usize,
+    /// The bounds of session timeouts, in milliseconds.
+    pub session_timeout_ms_min: u32,
+    /// The longest.
+    pub session_timeout_ms_max: u32,
+    /// The server's number.
+    pub server_id: u8,
+    /// `clientPortListenBacklog`.
+    pub backlog: u32,
+}
+
+/// The sessions of the ensemble, and what they own.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct SessionsReport {
+    /// When sessions expire without another sign of life, in milliseconds on the monotonic clock, with
+    /// the sessions. Only the leader knows this.
+    pub expiries: Vec<(u64, Vec<i64>)>,
+    /// The ephemeral znodes of the sessions that have any.
+    pub ephemerals: Vec<(i64, Vec<String>)>,
+}
+
+impl Reports {
+    pub(super) fn new(
+        config: &ServerConfig,
+        port: PortReports,
+        status: StatusSource,
+        meters: &Arc<Meters>,
+        fatal: &Fatal,
+    ) -> Self {
+        let (meters, config) = (Arc::clone(meters), Arc::new(config.clone()));
+        Self { port, status, meters, config, fatal: fatal.watch() }
+    }
+
+    /// Notes that the server is being stopped: it is not ready any more.
+    pub(super) fn stops(&self) {
+        self.meters.stops();
+    }
+
+    /// Returns whether the server serves, and if not, why.
+    pub fn readiness(&self) -> Readiness {
+        let host = self.port.host();
+        if let Some(why) = self.failure() {
+            return Readiness::Failed(why);
+        }
+        if self.meters.is_stopping() {
+            return Readiness::NotReady("the server stops");
+        }
+        if self.status.status().diverged {
+            return Readiness::NotReady("the state differs from the majority's");
+        }
+        match (host.serving(), host.read_only()) {
+            (true, false) => Readiness::Ready,
+            (true, true) => Readiness::NotReady("no leader is known: only reads are served"),
+            (false, _) => Readiness::NotReady("no leader with a majority is known"),
+        }
+    }
+
+    /// Returns why the server can no longer work, if that is so.
+    pub fn failure(&self) -> Option<String> {
+        let of_part = self.fatal.borrow().clone();
+        of_part.or_else(|| self.port.host().failure().borrow().clone())
+    }
+
+    /// Returns whether clients are served, if only with reads.
+    pub fn serving(&self) -> bool {
+        self.port.host().serving()
+    }
+
+    /// Returns whether only reads are served, for want of a leader.
+    pub fn read_only(&self) -> bool {
+        self.port.host().read_only()
+    }
+
+    /// Returns the server's part in the ensemble.
+    pub fn role(&self) -> Role {
+        self.port.host().report().role
+    }
+
+    /// Returns `ZooKeeper`'s name of the server's part: `leader`, `standalone`, …
+    pub fn mode(&self) -> &'static str {
+        self.port.mode(self.role())
+    }
+
+    /// Returns what the server gives as its version to clients that look for `ZooKeeper`'s.
+    pub fn version(&self) -> &'static str {
+        PortReports::version()
+    }
+
+    /// Returns the metrics that the server has now.
+    pub fn metrics(&self) -> Vec<Metric> {
+        metrics::list(self)
+    }
+
+    /// Returns the figures of `mntr`, with their names but for `zk_`.
+    pub fn monitor(&self) -> Vec<(String, String)> {
+        let text = self.port.monitor();
+        let pairs = text.lines().filter_map(|line| line.strip_prefix("zk_")?.split_once('\t'));
+        pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+
+    /// Returns the settings in force.
+    pub fn configuration(&self) -> Configuration {
+        let info = self.port.server_info();
+        Configuration {
+            client_port: self.port.address().port(),
+            data_dir: info.data_dir.clone(),
+            data_log_dir: info.data_log_dir.clone(),
+            tick_ms: info.tick_ms,
+            connections_per_address_max: info.connections_per_address_max,
+            session_timeout_ms_min: info.session_timeout_ms_min,
+            session_timeout_ms_max: info.session_timeout_ms_max,
+            server_id: info.server_id,
+            backlog: info.backlog,
+        }
+    }
+
+    /// Returns the configuration with which the server was started, as a `cluster.toml` without the
+    /// superuser's digest.
+    pub fn initial_configuration(&self) -> String {
+        let mut shown = ServerConfig::clone(&self.config);
+        shown.auth.super_digest = None;
+        to_cluster_toml(&[shown])
+    }
+
+    /// Returns the bytes of the snapshots' directory and of the log's.
+    pub fn directory_bytes(&self) -> (u64, u64) {
+        let sizes = (self.port.server_info().sizes)();
+        (sizes.data, sizes.log)
+    }
+
+    /// Returns what `envi` shows.
+    pub fn environment(&self) -> Vec<(&'static str, String)> {
+        let version = ("zookeeper.version", self.version().to_owned());
+        std::iter::once(version).chain(process::environment()).collect()
+    }
+
+    /// Returns the address on which clients are served.
+    pub fn client_addr(&self) -> SocketAddr {
+        self.port.address()
+    }
+
+    /// Returns the connections of the client port.
+    pub fn connections(&self) -> Vec<ConnectionReport> {
+        self.port.connections()
+    }
+
+    /// Returns the sessions of the ensemble, with their ephemeral znodes. It is not one moment that
+    /// is seen.
+    pub fn sessions(&self) -> SessionsReport {
+        let report = self.port.host().sessions();
+        let mut expiries = std::collections::BTreeMap::<u64, Vec<i64>>::new();
+        for known in &report.sessions {
+            if let Some(expires_ms) = known.expires_ms {
+                expiries.entry(expires_ms).or_default().push(known.session.0);
+            }
+        }
+        let paths = |(owner, paths): (SessionId, zoolet_replica::state::PathList)| {
+            (owner.0, paths.iter().map(ToString::to_string).collect())
+        };
+        SessionsReport {
+            expiries: expiries.into_iter().collect(),
+            ephemerals: report.ephemerals.into_iter().map(paths).collect(),
+        }
+    }
+
+    /// Calls `visit` with each path that has data watches and the sessions that have them. It is not
+    /// one moment that is seen.
+    pub fn watched_paths(&self, mut visit: impl FnMut(String, Vec<i64>)) {
+        self.port.host().watched_paths(|path, sessions| {
+            visit(path, sessions.into_iter().map(|session| session.0).collect());
+        });
+    }
+
+    /// Returns the last transaction that was applied, and the digest of the state behind it.
+    pub fn digest(&self) -> (i64, u64) {
+        let (zxid, digest) = self.port.host().digest();
+        (zxid.0, digest)
+    }
+
+    /// Returns the last transaction in the newest snapshot, and when that was written, in seconds
+    /// since 1970; `None` if there is none.
+    pub fn last_snapshot(&self) -> Option<(u64, i64)> {
+        let (zxid, file) = self.status.status().newest_snapshot?;
+        Some((zxid, process::modified_s(&file)?))
+    }
+
+    /// Finds out whether credentials may change something: their identity needs every permission on
+    /// the root.
+    pub fn permit_change(
+        &self,
+        scheme: &str,
+        credentials: &str,
+        peer: IpAddr,
+    ) -> Result<(), ChangeRefused> {
+        self.port.host().permit_change(scheme, credentials, peer)
+    }
+
+    /// Counts connections' frames from zero, as `crst` does.
+    pub fn reset_connections(&self) {
+        self.port.reset_connections();
+    }
+
+    /// Counts the server's figures from zero, as `srst` does.
+    pub fn reset_server(&self) {
+        self.port.reset_server();
+    }
+
+    /// Returns what [`Reports::set_trace_mask`] has set. Nothing is traced by it.
+    pub fn trace_mask(&self) -> u64 {
+        self.port.trace_mask()
+    }
+
+    /// Sets the trace mask.
+    pub fn set_trace_mask(&self, mask: u64) {
+        self.port.set_trace_mask(mask);
+    }
+}

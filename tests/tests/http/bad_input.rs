@@ -1,0 +1,125 @@
+//! Bad, large and slow requests: each is refused or closed, and the server goes on.
+
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::{Duration, Instant};
+
+use zoolet_tests::servers::Servers;
+use zoolet_tests::{four_letter, http};
+
+use crate::support::*;
+
+/// A server that closes idle connections soon.
+fn server(idle_ms: u64) -> WithHttp {
+    WithHttp::start(Servers::zoolet().property("admin.idleTimeout", &idle_ms.to_string()))
+}
+
+#[track_caller]
+fn assert_lives(server: &WithHttp) {
+    assert_eq!(http::get(server.http, "/ready").unwrap().status, 200);
+    let client_port = server.servers.client_address(0).unwrap();
+    assert_eq!(four_letter::ask(client_port, "ruok").unwrap(), "imok");
+}
+
+/// The status of the first answer to these bytes; 0 if there is none.
+fn status(address: SocketAddr, bytes: &[u8]) -> u16 {
+    let answer = http::send(address, bytes).unwrap_or_default();
+    answer.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0)
+}
+
+#[test]
+fn bad_requests_are_refused() {
+    let server = server(1000);
+    let long = "x".repeat(64 << 10);
+    let headers: String = (0..100).map(|number| format!("h{number}: x\r\n")).collect();
+    let close = "Host: a\r\nConnection: close\r\n\r\n";
+    for (what, request, expected) in [
+        ("a long path", format!("GET /{long} HTTP/1.1\r\n{close}"), 0),
+        ("a long header", format!("GET /health HTTP/1.1\r\na: {long}\r\n{close}"), 431),
+        ("many headers", format!("GET /health HTTP/1.1\r\n{headers}{close}"), 431),
+        ("no HTTP", "\0\0\0\0\x7f\r\n\r\n".to_owned(), 400),
+        ("another version", format!("GET /health HTTP/9.9\r\n{close}"), 400),
+        ("POST", format!("POST /commands/ruok HTTP/1.1\r\nContent-Length: 9\r\n{close}"), 405),
+        (
+            "a long body",
+            format!("POST /x HTTP/1.1\r\nContent-Length: 999999999999\r\n{close}"),
+            405,
+        ),
+        (
+            "two lengths",
+            format!("GET / HTTP/1.1\r\nContent-Length: 1\r\nContent-Length: 2\r\n{close}"),
+            400,
+        ),
+        ("TRACE", format!("TRACE /health HTTP/1.1\r\n{close}"), 405),
+        ("DELETE", format!("DELETE /metrics HTTP/1.1\r\n{close}"), 405),
+        ("CONNECT", format!("CONNECT a:1 HTTP/1.1\r\n{close}"), 405),
+        ("a parent", format!("GET /commands/../metrics HTTP/1.1\r\n{close}"), 404),
+        ("a file", format!("GET /../../etc/passwd HTTP/1.1\r\n{close}"), 404),
+        ("an escape", format!("GET /%6detrics HTTP/1.1\r\n{close}"), 404),
+        ("a null", format!("GET /commands/%00 HTTP/1.1\r\n{close}"), 200),
+        ("an unknown command", format!("GET /commands/x HTTP/1.1\r\n{close}"), 200),
+        ("the root", format!("GET / HTTP/1.1\r\n{close}"), 404),
+        ("HEAD", format!("HEAD /metrics HTTP/1.1\r\n{close}"), 200),
+    ] {
+        let got = status(server.http, request.as_bytes());
+        // A client that still sends may see the connection closed before it reads the answer.
+        assert!(
+            got == expected || (got == 0 && request.len() > 8192) || expected == 0,
+            "{what}: {got}"
+        );
+        assert_lives(&server);
+    }
+}
+
+#[test]
+fn requests_behind_each_other_are_answered_in_order() {
+    let server = server(5000);
+    let one = |path: &str, more: &str| format!("GET {path} HTTP/1.1\r\nHost: a\r\n{more}\r\n");
+    let requests =
+        [one("/health", ""), one("/nothing", ""), one("/commands/ruok", "Connection: close\r\n")];
+    let answers = http::send(server.http, requests.concat().as_bytes()).unwrap();
+    let statuses: Vec<&str> =
+        answers.lines().filter_map(|line| line.strip_prefix("HTTP/1.1 ")?.get(..3)).collect();
+    assert_eq!(statuses, ["200", "404", "200"], "{answers}");
+}
+
+/// A head that comes byte by byte, and a client that takes no answer.
+#[test]
+fn slow_connections_are_closed() {
+    let server = server(500);
+    let mut stream = TcpStream::connect(server.http).unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let start = Instant::now();
+    let mut closed = false;
+    for byte in b"GET /health HTTP/1.1\r\nx: ".iter().chain([b'x'; 200].iter()) {
+        let mut answer = [0; 1024];
+        let is_open = match stream.read(&mut answer) {
+            Ok(count) => count > 0,
+            Err(error) => matches!(error.kind(), std::io::ErrorKind::WouldBlock),
+        };
+        closed = !is_open || stream.write_all(&[*byte]).is_err();
+        if closed {
+            break;
+        }
+    }
+    assert!(closed && start.elapsed() < SOON, "open after {:?}", start.elapsed());
+    assert_lives(&server);
+}
+
+#[test]
+fn a_thousand_idle_connections_are_bounded_and_harm_no_other() {
+    let server = server(2000);
+    let idle: Vec<TcpStream> =
+        (0..1000).map(|_| TcpStream::connect(server.http).unwrap()).collect();
+    let client_port = server.servers.client_address(0).unwrap();
+    assert_eq!(four_letter::ask(client_port, "ruok").unwrap(), "imok");
+    let mntr = four_letter::ask(client_port, "mntr").unwrap();
+    let open = mntr.lines().find_map(|line| line.strip_prefix("zk_open_file_descriptor_count\t"));
+    let open: usize = open.unwrap().parse().unwrap();
+    assert!(open < 200, "{open} files are open");
+    // The first hundred are closed for their idleness, and then there is room.
+    let served = || http::get(server.http, "/health").ok().filter(|answer| answer.status == 200);
+    assert!(zoolet_tests::wait::until(SOON, served).is_some());
+    drop(idle);
+    assert_lives(&server);
+}
