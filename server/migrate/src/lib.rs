@@ -1,7 +1,7 @@
 //! The data directories of Apache `ZooKeeper`: read into zoolet's state, and written from it.
 //!
-//! [`import`] reads the newest snapshot and the transactions behind it, of 3.4 to 3.9, as Apache's
-//! own start does, and refuses what is damaged with file and offset. [`export`] writes a snapshot
+//! [`import()`] reads the newest snapshot and the transactions behind it, of 3.4 to 3.9, as Apache's
+//! own start does, and refuses what is damaged with file and offset. [`export()`] writes a snapshot
 //! that Apache `ZooKeeper` starts from, with the digest of the tree.
 //!
 //! What is not here: how a server of zoolet is founded from a state, and the command line.
