@@ -226,6 +226,6 @@ mod tests {
         drop(second);
         assert!(links.is_refused(2).await);
         links.learn(NodeId::new(2, 9), "silent:1", true);
-        assert!(!links.is_refused(2).await, "silence is no refusal");
+        assert!(!links.is_refused(2).await, "silence does not count as a refusal");
     }
 }

@@ -64,7 +64,7 @@ pub(super) struct EventSources {
     ticks: Interval,
     comparisons: Interval,
     level_rounds: Interval,
-    /// What goes on whoever leads.
+    /// What goes on under any leader, and without one.
     pub under_way: FuturesUnordered<UnderWay>,
     /// The work of a leader, which is dropped when its term here ends.
     pub leading: FuturesUnordered<UnderWay>,
