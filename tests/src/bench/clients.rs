@@ -8,7 +8,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 use zoolet_jute::{Acl, CreateRequest, PathWatchRequest, Request};
 
 use super::error::BenchError;
@@ -31,6 +31,8 @@ const WATCHES_EACH: u32 = 100;
 const WATCHED: &str = "/bench-watched";
 /// Writes to it, after one whose times do not count.
 const EVENTS: usize = 5;
+/// Until all connections wait for their event.
+const WAITING: Duration = Duration::from_millis(200);
 /// How long the next event may take.
 const EVENT_MAX: Duration = Duration::from_mins(1);
 /// Nothing is sent on idle connections while they are measured.
@@ -49,8 +51,7 @@ pub(super) fn expected(_: &Options) -> Duration {
 pub(super) fn measure(_: &Options, recorder: &mut Recorder) -> Result<(), BenchError> {
     check_descriptors()?;
     for system in SYSTEMS {
-        let builder = rounds::builder(system, 1).property("maxSessionTimeout", "600000");
-        let servers = builder.start()?;
+        let servers = rounds::start(system, 1)?;
         let failed = |error: io::Error| BenchError::of(system, format!("clients: {error}"));
         let runtime = link::runtime().map_err(failed)?;
         let address = servers.client_address(0)?;
@@ -154,7 +155,7 @@ async fn last_event(links: &mut Vec<Link>, writer: &mut Link) -> io::Result<Dura
         });
     }
     // All of them wait for their sockets before the write is sent.
-    tokio::task::yield_now().await;
+    sleep(WAITING).await;
     let began = Instant::now();
     writer.call(&set_request(WATCHED.to_owned())).await?;
     let mut last = began;

@@ -6,6 +6,7 @@ use super::error::BenchError;
 use super::options::Options;
 use super::progress::Recorder;
 use super::{clients, disk, failover, hand_over, locks, million, rounds, up, znodes};
+use crate::tools::announce;
 
 /// A part that `CASES` names.
 #[derive(Clone, Copy, Debug)]
@@ -77,18 +78,27 @@ pub(super) fn expected(options: &Options) -> Duration {
     rounds::expected(options) + failover::expected(options) + cases
 }
 
-/// Measures everything that the options ask for.
-pub(super) fn measure(options: &Options, recorder: &mut Recorder) -> Result<(), BenchError> {
+/// Measures everything that the options ask for. A part that fails leaves no measurements, and the
+/// others are measured all the same; returns why it has failed.
+pub(super) fn measure(options: &Options, recorder: &mut Recorder) -> Vec<BenchError> {
+    let mut parts = Vec::new();
     if !options.loads.is_empty() {
-        rounds::measure(options, recorder)?;
+        parts.push(part("loads", rounds::expected, rounds::measure));
     }
     if options.failovers > 0 {
-        failover::measure(options, recorder)?;
+        parts.push(part("failovers", failover::expected, failover::measure));
     }
-    for part in &options.cases {
-        (part.measure)(options, recorder)?;
+    parts.extend(options.cases.iter().copied());
+    let mut failed = Vec::new();
+    for part in parts {
+        let before = recorder.count();
+        if let Err(error) = (part.measure)(options, recorder) {
+            announce(&format!("bench: {} is left out: {error}", part.name));
+            recorder.forget_after(before);
+            failed.push(BenchError::Part { part: part.name, source: Box::new(error) });
+        }
     }
-    Ok(())
+    failed
 }
 
 #[cfg(test)]

@@ -16,6 +16,8 @@ use crate::servers::Servers;
 
 /// The size to which both preallocate a log file, in KiB: their default.
 const LOG_FILE_KIB: &str = "65536";
+/// Sessions outlive a load that has a server busy for long, and are idle where that is measured.
+const SESSION_MS_MAX: &str = "600000";
 /// What the load generator takes to prepare its znodes, about.
 const PREPARE: Duration = Duration::from_secs(1);
 
@@ -36,7 +38,8 @@ pub(super) fn builder(system: Kind, servers: usize) -> ServersBuilder {
         Kind::Apache => Servers::apache().jvm_option("-XX:TieredStopAtLevel=4"),
         Kind::Zoolet => Servers::zoolet(),
     };
-    builder.servers(servers).property("preAllocSize", LOG_FILE_KIB)
+    let builder = builder.servers(servers).property("preAllocSize", LOG_FILE_KIB);
+    builder.property("maxSessionTimeout", SESSION_MS_MAX)
 }
 
 /// Starts servers as they are measured.
