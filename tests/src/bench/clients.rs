@@ -1,24 +1,25 @@
 //! One server with ten thousand connections: their memory, that of watches, and an event for all of
 //! them.
 
-use std::fs;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
-use zoolet_jute::{Acl, CreateRequest, PathWatchRequest, Request};
+use zoolet_jute::{AddWatchMode, AddWatchRequest, PathWatchRequest, Request};
 
 use super::error::BenchError;
 use super::link::{self, Link};
-use super::million::set_request;
+use super::million::{create_request, set_request};
 use super::options::Options;
 use super::progress::Recorder;
 use super::results::{Figure, Figures, SYSTEMS};
 use super::rows::{Case, HOLD_CLIENTS, MEMORY_SESSION, MEMORY_WATCH, Row, WATCHERS};
-use super::{holds, memory, rounds};
+use super::{holds, limits, memory, rounds};
 use crate::servers::Servers;
 
 const CONNECTIONS: u32 = 10_000;
@@ -31,7 +32,7 @@ const WATCHES_EACH: u32 = 100;
 const WATCHED: &str = "/bench-watched";
 /// Writes to it, after one whose times do not count.
 const EVENTS: usize = 5;
-/// Until all connections wait for their event.
+/// Between the last watch and the write.
 const WAITING: Duration = Duration::from_millis(200);
 /// How long the next event may take.
 const EVENT_MAX: Duration = Duration::from_mins(1);
@@ -39,8 +40,6 @@ const EVENT_MAX: Duration = Duration::from_mins(1);
 const SESSION_MS: i32 = 600_000;
 /// Before the memory is read.
 const SETTLE: Duration = Duration::from_secs(1);
-/// File descriptors besides those of the connections.
-const DESCRIPTORS: u64 = 500;
 
 const STEP: Duration = Duration::from_secs(20);
 
@@ -49,7 +48,7 @@ pub(super) fn expected(_: &Options) -> Duration {
 }
 
 pub(super) fn measure(_: &Options, recorder: &mut Recorder) -> Result<(), BenchError> {
-    check_descriptors()?;
+    limits::check_open_files("clients")?;
     for system in SYSTEMS {
         let servers = rounds::start(system, 1)?;
         let failed = |error: io::Error| BenchError::of(system, format!("clients: {error}"));
@@ -111,11 +110,11 @@ async fn measure_system(
 
     let watching = usize::try_from(WATCHING).unwrap_or(0);
     for (connection, link) in links.iter_mut().take(watching).enumerate() {
-        for watch in 0..WATCHES_EACH {
-            // There is no such znode: the watch is one of its creation.
+        let watches = (0..WATCHES_EACH).map(|watch| {
             let path = format!("/bench/w{connection:06}-{watch:06}");
-            link.call(&Request::Exists(PathWatchRequest { path, watch: true })).await?;
-        }
+            Request::AddWatch(AddWatchRequest { path, mode: AddWatchMode::Persistent })
+        });
+        link.send_all(watching, watches.collect()).await?;
     }
     pause(SETTLE);
     let with_watches = memory::resident_bytes(servers, 0)?;
@@ -134,9 +133,7 @@ async fn measure_system(
 }
 
 async fn create(writer: &mut Link) -> io::Result<()> {
-    let body =
-        CreateRequest { path: WATCHED.to_owned(), data: None, acl: Some(Acl::open()), flags: 0 };
-    writer.call(&Request::Create(body)).await.map(drop)
+    writer.call(&create_request(WATCHED.to_owned())).await.map(drop)
 }
 
 /// Watches the znode on all connections, writes to it, and returns the time from the write to the
@@ -144,17 +141,21 @@ async fn create(writer: &mut Link) -> io::Result<()> {
 #[allow(clippy::disallowed_methods, reason = "the bench measures real time")]
 async fn last_event(links: &mut Vec<Link>, writer: &mut Link) -> io::Result<Duration> {
     let watch = Request::Exists(PathWatchRequest { path: WATCHED.to_owned(), watch: true });
-    for link in links.iter_mut() {
-        link.call(&watch).await?;
-    }
     let mut waiting = JoinSet::new();
+    let is_set = Arc::new(Semaphore::new(0));
     for mut link in links.drain(..) {
+        let (watch, is_set) = (watch.clone(), Arc::clone(&is_set));
         waiting.spawn(async move {
+            link.call(&watch).await?;
+            is_set.add_permits(1);
             link.event().await?;
             Ok::<_, io::Error>((link, Instant::now()))
         });
     }
-    // All of them wait for their sockets before the write is sent.
+    // All of them wait for their sockets before the write is sent. A watch that cannot be set ends
+    // its task, and the time with it.
+    let all = is_set.acquire_many(CONNECTIONS);
+    drop(timeout(EVENT_MAX, all).await?.map_err(io::Error::other)?);
     sleep(WAITING).await;
     let began = Instant::now();
     writer.call(&set_request(WATCHED.to_owned())).await?;
@@ -167,39 +168,7 @@ async fn last_event(links: &mut Vec<Link>, writer: &mut Link) -> io::Result<Dura
     Ok(last.duration_since(began))
 }
 
-/// Ten thousand connections need as many file descriptors, here and in the server.
-fn check_descriptors() -> Result<(), BenchError> {
-    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    let needed = u64::from(CONNECTIONS) + DESCRIPTORS;
-    match open_files_max(&limits) {
-        Some(max) if max < needed => Err(BenchError::Option(format!(
-            "the case `clients` needs {needed} open files, and the limit is {max}: run `ulimit -n \
-             {needed}` before make, or leave it out of CASES"
-        ))),
-        _ => Ok(()),
-    }
-}
-
-/// Returns the soft limit of open files.
-fn open_files_max(limits: &str) -> Option<u64> {
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-    line.split_whitespace().next()?.parse().ok()
-}
-
 #[allow(clippy::disallowed_methods, reason = "the bench waits for real servers")]
 fn pause(time: Duration) {
     thread::sleep(time);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_limit_of_open_files_is_the_soft_one() {
-        let limits =
-            "Limit      Soft Limit  Hard Limit  Units\nMax open files  1024  4096  files\n";
-        assert_eq!(open_files_max(limits), Some(1_024));
-        assert_eq!(open_files_max("Max open files  unlimited  unlimited  files\n"), None);
-    }
 }

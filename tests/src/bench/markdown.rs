@@ -29,6 +29,7 @@ pub(super) fn section(results: &Results) -> String {
             | Group::HandOver
             | Group::Million
             | Group::Clients
+            | Group::Connections
             | Group::Znodes
             | Group::Up
             | Group::Holds

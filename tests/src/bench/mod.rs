@@ -8,6 +8,7 @@
 //! `json`, `plots`), which are written when the run is at its end (`documents`).
 
 mod clients;
+mod connections;
 mod disk;
 mod documents;
 mod error;
@@ -17,6 +18,7 @@ mod goals;
 mod hand_over;
 mod holds;
 mod json;
+mod limits;
 mod link;
 mod loads;
 mod locks;

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::error::BenchError;
-use super::generator;
+use super::generator::{self, WARM_UP};
 use super::holds;
 use super::loads::Load;
 use super::options::Options;
@@ -24,11 +24,11 @@ const PREPARE: Duration = Duration::from_secs(1);
 /// Returns what all measurements are expected to take.
 pub(super) fn expected(options: &Options) -> Duration {
     let turns = u32::try_from(options.rounds * SYSTEMS.len()).unwrap_or(u32::MAX);
-    options.loads.iter().map(|load| step(load, options)).sum::<Duration>() * turns
+    step(options) * u32::try_from(options.loads.len()).unwrap_or(u32::MAX) * turns
 }
 
-fn step(load: &Load, options: &Options) -> Duration {
-    PREPARE + generator::warm_up(load) + options.window()
+fn step(options: &Options) -> Duration {
+    PREPARE + WARM_UP + options.window()
 }
 
 /// Returns servers of one system as they are measured: with the sizes of log files that both have
@@ -77,7 +77,7 @@ fn measure_size(
             for servers in &systems {
                 let figures = generator::run(program, load, servers, options.window())?;
                 recorder.add(Row::Load(*load), servers.kind(), round, figures);
-                recorder.finish(step(load, options));
+                recorder.finish(step(options));
             }
         }
         systems.reverse();
