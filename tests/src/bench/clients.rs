@@ -28,6 +28,8 @@ const FIRST: u32 = 500;
 /// Connections with watches whose memory is measured, and the watches of each.
 const WATCHING: u32 = 1_000;
 const WATCHES_EACH: u32 = 100;
+/// Of these requests in flight on a connection.
+const DEPTH: usize = 100;
 /// The znode that all watch.
 const WATCHED: &str = "/bench-watched";
 /// Writes to it, after one whose times do not count.
@@ -108,17 +110,18 @@ async fn measure_system(
     let session = memory::growth_of_each(before, after, CONNECTIONS - FIRST);
     add(MEMORY_SESSION, 1, Figure::Bytes, session);
 
-    let watching = usize::try_from(WATCHING).unwrap_or(0);
-    for (connection, link) in links.iter_mut().take(watching).enumerate() {
-        let watches = (0..WATCHES_EACH).map(|watch| {
-            let path = format!("/bench/w{connection:06}-{watch:06}");
-            Request::AddWatch(AddWatchRequest { path, mode: AddWatchMode::Persistent })
-        });
-        link.send_all(watching, watches.collect()).await?;
-    }
-    pause(SETTLE);
+    // As many requests without a watch come first, so that buffers have their size.
+    let exists = Request::Exists(PathWatchRequest { path: "/".to_owned(), watch: false });
+    ask_some(&mut links, |_, _| exists.clone()).await?;
+    let without_watches = memory::resident_bytes(servers, 0)?;
+    ask_some(&mut links, |connection, watch| {
+        let path = format!("/bench/w{connection:06}-{watch:06}");
+        Request::AddWatch(AddWatchRequest { path, mode: AddWatchMode::Persistent })
+    })
+    .await?;
     let with_watches = memory::resident_bytes(servers, 0)?;
-    let watch = memory::growth_of_each(after, with_watches, WATCHING * WATCHES_EACH);
+    let watches = WATCHING * WATCHES_EACH;
+    let watch = memory::growth_of_each(without_watches, with_watches, watches);
     add(MEMORY_WATCH, 1, Figure::Bytes, watch);
 
     let mut writer = Link::open(address, SESSION_MS).await?;
@@ -129,6 +132,17 @@ async fn measure_system(
             add(WATCHERS, event, Figure::Milliseconds, time.as_secs_f64() * 1_000.0);
         }
     }
+    Ok(())
+}
+
+/// Has some of the connections send a request for each of their watches.
+async fn ask_some(links: &mut [Link], request: impl Fn(usize, u32) -> Request) -> io::Result<()> {
+    let watching = usize::try_from(WATCHING).unwrap_or(0);
+    for (connection, link) in links.iter_mut().take(watching).enumerate() {
+        let requests = (0..WATCHES_EACH).map(|watch| request(connection, watch)).collect();
+        link.send_all(DEPTH, requests).await?;
+    }
+    pause(SETTLE);
     Ok(())
 }
 
