@@ -141,7 +141,7 @@ fn watch(
     let failed = |error: std::io::Error| BenchError::Generator(error.to_string());
     let period = period(window);
     // Of the window, which begins when the znodes are prepared: at an unknown time.
-    let looks = [WARM_UP + window / 2, (WARM_UP + window).saturating_sub(period)];
+    let looks = [WARM_UP + window / 3, (WARM_UP + window).saturating_sub(period)];
     let began = Instant::now();
     let mut seen = Seen::default();
     let status = loop {
