@@ -1,24 +1,25 @@
 //! One server with ten thousand connections: their memory, that of watches, and an event for all of
 //! them.
 
-use std::fs;
 use std::io;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tokio::time::timeout;
-use zoolet_jute::{Acl, CreateRequest, PathWatchRequest, Request};
+use tokio::time::{sleep, timeout};
+use zoolet_jute::{AddWatchMode, AddWatchRequest, PathWatchRequest, Request};
 
 use super::error::BenchError;
 use super::link::{self, Link};
-use super::million::set_request;
+use super::million::{create_request, set_request};
 use super::options::Options;
 use super::progress::Recorder;
 use super::results::{Figure, Figures, SYSTEMS};
 use super::rows::{Case, HOLD_CLIENTS, MEMORY_SESSION, MEMORY_WATCH, Row, WATCHERS};
-use super::{holds, memory, rounds};
+use super::{holds, limits, memory, rounds};
 use crate::servers::Servers;
 
 const CONNECTIONS: u32 = 10_000;
@@ -27,18 +28,20 @@ const FIRST: u32 = 500;
 /// Connections with watches whose memory is measured, and the watches of each.
 const WATCHING: u32 = 1_000;
 const WATCHES_EACH: u32 = 100;
+/// Of these requests in flight on a connection.
+const DEPTH: usize = 100;
 /// The znode that all watch.
 const WATCHED: &str = "/bench-watched";
 /// Writes to it, after one whose times do not count.
 const EVENTS: usize = 5;
+/// Between the last watch and the write.
+const WAITING: Duration = Duration::from_millis(200);
 /// How long the next event may take.
 const EVENT_MAX: Duration = Duration::from_mins(1);
 /// Nothing is sent on idle connections while they are measured.
 const SESSION_MS: i32 = 600_000;
 /// Before the memory is read.
 const SETTLE: Duration = Duration::from_secs(1);
-/// File descriptors besides those of the connections.
-const DESCRIPTORS: u64 = 500;
 
 const STEP: Duration = Duration::from_secs(20);
 
@@ -47,10 +50,9 @@ pub(super) fn expected(_: &Options) -> Duration {
 }
 
 pub(super) fn measure(_: &Options, recorder: &mut Recorder) -> Result<(), BenchError> {
-    check_descriptors()?;
+    limits::check_open_files("clients")?;
     for system in SYSTEMS {
-        let builder = rounds::builder(system, 1).property("maxSessionTimeout", "600000");
-        let servers = builder.start()?;
+        let servers = rounds::start(system, 1)?;
         let failed = |error: io::Error| BenchError::of(system, format!("clients: {error}"));
         let runtime = link::runtime().map_err(failed)?;
         let address = servers.client_address(0)?;
@@ -108,17 +110,18 @@ async fn measure_system(
     let session = memory::growth_of_each(before, after, CONNECTIONS - FIRST);
     add(MEMORY_SESSION, 1, Figure::Bytes, session);
 
-    let watching = usize::try_from(WATCHING).unwrap_or(0);
-    for (connection, link) in links.iter_mut().take(watching).enumerate() {
-        for watch in 0..WATCHES_EACH {
-            // There is no such znode: the watch is one of its creation.
-            let path = format!("/bench/w{connection:06}-{watch:06}");
-            link.call(&Request::Exists(PathWatchRequest { path, watch: true })).await?;
-        }
-    }
-    pause(SETTLE);
+    // As many requests without a watch come first, so that buffers have their size.
+    let exists = Request::Exists(PathWatchRequest { path: "/".to_owned(), watch: false });
+    ask_some(&mut links, |_, _| exists.clone()).await?;
+    let without_watches = memory::resident_bytes(servers, 0)?;
+    ask_some(&mut links, |connection, watch| {
+        let path = format!("/bench/w{connection:06}-{watch:06}");
+        Request::AddWatch(AddWatchRequest { path, mode: AddWatchMode::Persistent })
+    })
+    .await?;
     let with_watches = memory::resident_bytes(servers, 0)?;
-    let watch = memory::growth_of_each(after, with_watches, WATCHING * WATCHES_EACH);
+    let watches = WATCHING * WATCHES_EACH;
+    let watch = memory::growth_of_each(without_watches, with_watches, watches);
     add(MEMORY_WATCH, 1, Figure::Bytes, watch);
 
     let mut writer = Link::open(address, SESSION_MS).await?;
@@ -132,10 +135,19 @@ async fn measure_system(
     Ok(())
 }
 
+/// Has some of the connections send a request for each of their watches.
+async fn ask_some(links: &mut [Link], request: impl Fn(usize, u32) -> Request) -> io::Result<()> {
+    let watching = usize::try_from(WATCHING).unwrap_or(0);
+    for (connection, link) in links.iter_mut().take(watching).enumerate() {
+        let requests = (0..WATCHES_EACH).map(|watch| request(connection, watch)).collect();
+        link.send_all(DEPTH, requests).await?;
+    }
+    pause(SETTLE);
+    Ok(())
+}
+
 async fn create(writer: &mut Link) -> io::Result<()> {
-    let body =
-        CreateRequest { path: WATCHED.to_owned(), data: None, acl: Some(Acl::open()), flags: 0 };
-    writer.call(&Request::Create(body)).await.map(drop)
+    writer.call(&create_request(WATCHED.to_owned())).await.map(drop)
 }
 
 /// Watches the znode on all connections, writes to it, and returns the time from the write to the
@@ -143,18 +155,22 @@ async fn create(writer: &mut Link) -> io::Result<()> {
 #[allow(clippy::disallowed_methods, reason = "the bench measures real time")]
 async fn last_event(links: &mut Vec<Link>, writer: &mut Link) -> io::Result<Duration> {
     let watch = Request::Exists(PathWatchRequest { path: WATCHED.to_owned(), watch: true });
-    for link in links.iter_mut() {
-        link.call(&watch).await?;
-    }
     let mut waiting = JoinSet::new();
+    let is_set = Arc::new(Semaphore::new(0));
     for mut link in links.drain(..) {
+        let (watch, is_set) = (watch.clone(), Arc::clone(&is_set));
         waiting.spawn(async move {
+            link.call(&watch).await?;
+            is_set.add_permits(1);
             link.event().await?;
             Ok::<_, io::Error>((link, Instant::now()))
         });
     }
-    // All of them wait for their sockets before the write is sent.
-    tokio::task::yield_now().await;
+    // All of them wait for their sockets before the write is sent. A watch that cannot be set ends
+    // its task, and the time with it.
+    let all = is_set.acquire_many(CONNECTIONS);
+    drop(timeout(EVENT_MAX, all).await?.map_err(io::Error::other)?);
+    sleep(WAITING).await;
     let began = Instant::now();
     writer.call(&set_request(WATCHED.to_owned())).await?;
     let mut last = began;
@@ -166,39 +182,7 @@ async fn last_event(links: &mut Vec<Link>, writer: &mut Link) -> io::Result<Dura
     Ok(last.duration_since(began))
 }
 
-/// Ten thousand connections need as many file descriptors, here and in the server.
-fn check_descriptors() -> Result<(), BenchError> {
-    let limits = fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    let needed = u64::from(CONNECTIONS) + DESCRIPTORS;
-    match open_files_max(&limits) {
-        Some(max) if max < needed => Err(BenchError::Option(format!(
-            "the case `clients` needs {needed} open files, and the limit is {max}: run `ulimit -n \
-             {needed}` before make, or leave it out of CASES"
-        ))),
-        _ => Ok(()),
-    }
-}
-
-/// Returns the soft limit of open files.
-fn open_files_max(limits: &str) -> Option<u64> {
-    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
-    line.split_whitespace().next()?.parse().ok()
-}
-
 #[allow(clippy::disallowed_methods, reason = "the bench waits for real servers")]
 fn pause(time: Duration) {
     thread::sleep(time);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_limit_of_open_files_is_the_soft_one() {
-        let limits =
-            "Limit      Soft Limit  Hard Limit  Units\nMax open files  1024  4096  files\n";
-        assert_eq!(open_files_max(limits), Some(1_024));
-        assert_eq!(open_files_max("Max open files  unlimited  unlimited  files\n"), None);
-    }
 }

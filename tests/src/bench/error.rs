@@ -29,6 +29,8 @@ pub enum BenchError {
     Generator(String),
     #[error("{system}: {what}")]
     System { system: &'static str, what: String },
+    #[error("{part} is left out: {source}")]
+    Part { part: &'static str, source: Box<BenchError> },
     #[error("{}: {why}; remove the file, or correct it", path.display())]
     Data { path: PathBuf, why: String },
     #[error("{}: no section between the lines `{begin}` and `{end}`", path.display())]

@@ -13,21 +13,13 @@ use super::results::{Figure, Figures};
 use super::threads::{self, Rates, Sample};
 use crate::servers::{LEADER_MAX, Servers};
 
-const WARM_UP: Duration = Duration::from_millis(1_500);
-/// The sessions that both systems open in a second, at least.
-const SESSIONS_PER_SECOND: usize = 2_500;
+pub(super) const WARM_UP: Duration = Duration::from_millis(1_500);
 /// What it may take to prepare its znodes, and to end.
 const PREPARE_MAX: Duration = Duration::from_mins(2);
 /// The bytes of data of each znode.
 const DATA_BYTES: &str = "100";
 /// The counts of switches are read at each of these parts of the window.
 const SAMPLES_PER_WINDOW: u32 = 10;
-
-/// Returns the time before the measurement, in which all sessions are opened.
-pub(super) fn warm_up(load: &Load) -> Duration {
-    let sessions = u32::try_from(load.connections / SESSIONS_PER_SECOND).unwrap_or(u32::MAX);
-    WARM_UP + Duration::from_secs(sessions.into())
-}
 
 /// Puts a load on the servers and measures for `window`.
 pub(super) fn run(
@@ -39,17 +31,16 @@ pub(super) fn run(
     let hosts = hosts(load, servers)?;
     let watched = Watched::of(load, servers)?;
     let listed: Vec<String> = watched.pids.iter().map(u32::to_string).collect();
-    let warm_up = warm_up(load);
     let child = Command::new(program)
         .args([&hosts, "--op", load.operation, "--size", DATA_BYTES])
         .args(["--conns", &load.connections.to_string(), "--depth", &load.depth.to_string()])
-        .args(["--warm", &warm_up.as_secs_f64().to_string()])
+        .args(["--warm", &WARM_UP.as_secs_f64().to_string()])
         .args(["--secs", &window.as_secs_f64().to_string(), "--pids", &listed.join(",")])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .map_err(BenchError::file(program))?;
-    let (seen, line) = watch(child, &watched, warm_up, window)?;
+    let (seen, line) = watch(child, &watched, window)?;
     let printed = || BenchError::Generator(format!("cannot read its line {line:?}"));
     let mut figures = parse(&line).ok_or_else(printed)?;
     let ops_s = figures.get(Figure::OperationsPerSecond).ok_or_else(printed)?.max(1.0);
@@ -145,20 +136,19 @@ fn hosts(load: &Load, servers: &Servers) -> Result<String, BenchError> {
 fn watch(
     mut child: Child,
     watched: &Watched,
-    warm_up: Duration,
     window: Duration,
 ) -> Result<(Seen, String), BenchError> {
     let failed = |error: std::io::Error| BenchError::Generator(error.to_string());
     let period = period(window);
     // Of the window, which begins when the znodes are prepared: at an unknown time.
-    let looks = [warm_up + window / 2, (warm_up + window).saturating_sub(period)];
+    let looks = [WARM_UP + window / 3, (WARM_UP + window).saturating_sub(period)];
     let began = Instant::now();
     let mut seen = Seen::default();
     let status = loop {
         if let Some(status) = child.try_wait().map_err(failed)? {
             break status;
         }
-        if began.elapsed() > warm_up + window + PREPARE_MAX {
+        if began.elapsed() > WARM_UP + window + PREPARE_MAX {
             child.kill().map_err(failed)?;
             child.wait().map_err(failed)?;
             return Err(BenchError::Generator(format!("no end after {:?}", began.elapsed())));
@@ -204,7 +194,6 @@ fn parse(line: &str) -> Option<Figures> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::loads::LOADS;
     use super::*;
 
     const LINE: &str = "op=set conns=1 depth=1 size=100 ops_s=812 p50_us=1190 p99_us=2399 \
@@ -240,18 +229,11 @@ mod tests {
         };
         let window = Duration::from_millis(100);
         let watched = Watched { pids: Vec::new(), leader: None, client_ports: Vec::new() };
-        let run = |script| watch(child(script), &watched, window, window);
+        let run = |script| watch(child(script), &watched, window);
         let error = run("echo refused >&2; exit 3").unwrap_err();
         assert!(error.to_string().contains("refused"), "{error}");
         let (_, line) = run("echo done").unwrap();
         assert_eq!(line, "done\n");
-    }
-
-    #[test]
-    fn the_time_before_the_window_grows_with_the_sessions() {
-        let load = |connections| Load { connections, ..LOADS[0] };
-        assert_eq!(warm_up(&load(64)), WARM_UP);
-        assert_eq!(warm_up(&load(10_000)), WARM_UP + Duration::from_secs(4));
     }
 
     #[test]

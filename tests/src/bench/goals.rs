@@ -100,7 +100,7 @@ const GOALS: [Goal; 47] = [
     goal("restart", Milliseconds, Nothing, AtMost(1_000.0)),
     goal("snapshot:with", P99, Against::Row("snapshot:without"), AtMost(2.0)),
     goal("watchers", Milliseconds, Nothing, AtMost(60.0)),
-    goal("3:set:10000x1", OperationsPerSecond, Against::Row("3:set:100x1"), AtLeast(0.9)),
+    goal("connections:10k", OperationsPerSecond, Against::Row("connections:100"), AtLeast(0.9)),
     goal("znodes:10m", OperationsPerSecond, Against::Row("znodes:10k"), AtLeast(0.9)),
     goal("up", Milliseconds, Nothing, AtMost(500.0)),
 ];

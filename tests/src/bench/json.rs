@@ -45,7 +45,7 @@ fn rounded(value: f64) -> f64 {
     (value * 1_000.0).round() / 1_000.0
 }
 
-/// Reads what [`write`] made; the error says what is wrong.
+/// Reads what [`write()`] made; the error says what is wrong.
 pub(super) fn read(text: &str) -> Result<Results, String> {
     let value: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let runs = list(&value, "runs")?;

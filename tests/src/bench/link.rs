@@ -110,7 +110,11 @@ impl Link {
     }
 
     /// Sends requests, a number of them under way at a time, and checks that each succeeds.
-    async fn send_all(&mut self, depth: usize, requests: Vec<Request>) -> io::Result<()> {
+    pub(super) async fn send_all(
+        &mut self,
+        depth: usize,
+        requests: Vec<Request>,
+    ) -> io::Result<()> {
         let mut requests = requests.into_iter();
         let mut under_way = 0;
         loop {

@@ -24,15 +24,13 @@ pub struct Load {
 }
 
 /// All loads, in the order in which they are measured and shown.
-pub(super) const LOADS: [Load; 16] = [
+pub(super) const LOADS: [Load; 14] = [
     load(3, "set", 1, 1, Place::Leader),
     load(3, "set", 1, 1, Place::Follower),
     load(3, "set", 4, 1, Place::Spread),
     load(3, "set", 16, 1, Place::Spread),
     load(3, "set", 16, 8, Place::Spread),
     load(3, "set", 64, 32, Place::Spread),
-    load(3, "set", 100, 1, Place::Spread),
-    load(3, "set", 10_000, 1, Place::Spread),
     load(3, "lock", 1, 1, Place::Leader),
     load(3, "lock", 4, 1, Place::Spread),
     load(3, "lock", 16, 1, Place::Spread),

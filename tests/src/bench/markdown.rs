@@ -29,10 +29,11 @@ pub(super) fn section(results: &Results) -> String {
             | Group::HandOver
             | Group::Million
             | Group::Clients
+            | Group::Connections
             | Group::Znodes
             | Group::Up
             | Group::Holds
-            | Group::Disk => text.push_str(&table(results, &rows, &figures(&rows))),
+            | Group::Disk => text.push_str(&cases(results, &rows)),
         }
     }
     text.push_str(&model::section(results).unwrap_or_default());
@@ -94,16 +95,21 @@ fn loads(results: &Results, rows: &[Row]) -> String {
     text
 }
 
-/// Returns the figures of some rows, each once.
-fn figures(rows: &[Row]) -> Vec<Figure> {
-    let cases = rows.iter().filter_map(|row| match row {
-        Row::Case(case) => Some(case.figures),
-        Row::Load(_) | Row::Fault(_) => None,
+/// Returns a table for each run of rows with the same figures.
+fn cases(results: &Results, rows: &[Row]) -> String {
+    let tables = rows.chunk_by(|one, next| figures(*one) == figures(*next)).map(|rows| {
+        let figures = rows.first().map(|row| figures(*row)).unwrap_or_default();
+        table(results, rows, figures)
     });
-    let mut figures: Vec<Figure> = cases.flatten().copied().collect();
-    figures.sort_unstable();
-    figures.dedup();
-    figures
+    tables.collect::<Vec<_>>().join("\n")
+}
+
+const fn figures(row: Row) -> &'static [Figure] {
+    match row {
+        Row::Case(case) => case.figures,
+        Row::Load(_) => &LOAD_FIGURES,
+        Row::Fault(_) => &[Figure::Milliseconds],
+    }
 }
 
 /// Returns a table with a line of each row for each system, and one of their ratios.

@@ -43,7 +43,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_that_shrinks_is_no_growth() {
+    fn memory_that_shrinks_counts_as_zero() {
         assert!((growth_of_each(1_000, 3_000, 10) - 200.0).abs() < 1e-9);
         assert!(growth_of_each(3_000, 1_000, 10).abs() < 1e-9);
     }

@@ -64,7 +64,7 @@ pub(super) fn expected(options: &Options) -> Duration {
 }
 
 fn snapshot_step(options: &Options) -> Duration {
-    generator::warm_up(&LOAD) + options.window() + RESTART_STEP
+    generator::WARM_UP + options.window() + RESTART_STEP
 }
 
 pub(super) fn measure(options: &Options, recorder: &mut Recorder) -> Result<(), BenchError> {
@@ -115,7 +115,7 @@ pub(super) fn path(number: u32) -> String {
     format!("{PARENT}/n{number:09}")
 }
 
-fn create_request(path: String) -> Request {
+pub(super) fn create_request(path: String) -> Request {
     let data = Some(Bytes::from_static(&DATA));
     Request::Create(CreateRequest { path, data, acl: Some(Acl::open()), flags: 0 })
 }

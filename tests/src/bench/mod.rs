@@ -8,6 +8,7 @@
 //! `json`, `plots`), which are written when the run is at its end (`documents`).
 
 mod clients;
+mod connections;
 mod disk;
 mod documents;
 mod error;
@@ -17,6 +18,7 @@ mod goals;
 mod hand_over;
 mod holds;
 mod json;
+mod limits;
 mod link;
 mod loads;
 mod locks;
@@ -51,16 +53,23 @@ use results::{Facts, Run};
 use crate::builder::Kind;
 
 /// Measures what the options ask for, and writes the documents with that and with what earlier runs
-/// have measured besides; returns their directory.
+/// have measured besides; returns their directory. When a part fails, the others are written, and
+/// then its error is returned.
 pub fn run(options: &Options) -> Result<PathBuf, BenchError> {
     let page = documents::read_page(&options.out)?;
     let mut results = documents::read_results(&options.out)?;
-    results.add(measure(options)?);
-    documents::write(&options.out, &page, &results)?;
-    Ok(options.out.clone())
+    let (run, failed) = measure(options)?;
+    if !run.measurements.is_empty() {
+        results.add(run);
+        documents::write(&options.out, &page, &results)?;
+    }
+    match failed.into_iter().next() {
+        Some(error) => Err(error),
+        None => Ok(options.out.clone()),
+    }
 }
 
-fn measure(options: &Options) -> Result<Run, BenchError> {
+fn measure(options: &Options) -> Result<(Run, Vec<BenchError>), BenchError> {
     let version = |system| machine::version(&rounds::start(system, 1)?);
     let facts = Facts {
         machine: machine::Machine::read()?,
@@ -70,6 +79,6 @@ fn measure(options: &Options) -> Result<Run, BenchError> {
         seconds: options.seconds,
     };
     let mut recorder = Recorder::start(parts::expected(options));
-    parts::measure(options, &mut recorder)?;
-    Ok(Run { facts, measurements: recorder.into_measurements() })
+    let failed = parts::measure(options, &mut recorder);
+    Ok((Run { facts, measurements: recorder.into_measurements() }, failed))
 }

@@ -43,14 +43,16 @@ impl Coefficients {
         };
         let leader = figure(writes, Figure::LeaderCpu)?;
         let client = figure(READS, Figure::CpuPerOperation)?;
-        let three = figure(WRITES[0], Figure::LeaderCpu)? - client / f64::from(MEASURED);
+        let measured = figure(WRITES[0], Figure::LeaderCpu)?;
+        let three = measured - client / f64::from(MEASURED);
         let one = figure(ALONE, Figure::LeaderCpu)? - client;
         Some(Self {
             leader,
             leader_thread: figure(writes, Figure::LeaderThread)?,
             follower: figure(writes, Figure::FollowerCpu)?,
             client,
-            for_follower: (three - one).max(0.0) / f64::from(MEASURED - 1),
+            // Larger batches take less of it, as of all that the leader does.
+            for_follower: (three - one).max(0.0) / f64::from(MEASURED - 1) * leader / measured,
             peer_bytes: figure(writes, Figure::PeerBytes)?,
         })
     }
@@ -143,9 +145,8 @@ fn limits(found: &[(Row, Coefficients)]) -> String {
 fn sync(results: &Results) -> Option<String> {
     let p50 = results.summary(Row::find("disk:sync")?, Kind::Zoolet, Figure::P50)?.median;
     Some(format!(
-        "\nA sync of this disk takes {} µs and is shared by all writes that wait for it, so that it \
-         bounds the latency and not the rate: one write at a time takes two of them, one after the \
-         other only where the leader's is later than a follower's.\n",
+        "\nA sync of this disk takes {} µs and is shared by all writes that wait for it: it bounds \
+         the latency of a write, and not the rate.\n",
         number(p50)
     ))
 }

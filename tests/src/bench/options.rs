@@ -13,7 +13,7 @@ use super::parts::{self, Part};
 const ROUNDS: usize = 3;
 const SECONDS: u32 = 3;
 const SECONDS_MAX: u32 = 3_600;
-const FAILOVERS: usize = 10;
+const FAILOVERS: usize = 8;
 /// Turns of a load, and runs of a fault, at most.
 const TIMES_MAX: usize = 1_000;
 
@@ -126,7 +126,7 @@ mod tests {
     #[test]
     fn only_the_load_generator_has_to_be_named() {
         let options = parse(&[("ZKLOAD", FILE), ("ROUNDS", "")]).unwrap();
-        assert_eq!((options.rounds, options.seconds, options.failovers), (3, 3, 10));
+        assert_eq!((options.rounds, options.seconds, options.failovers), (3, 3, 8));
         assert_eq!(options.loads, LOADS);
         assert!(options.out.join("performance.md").is_file());
     }

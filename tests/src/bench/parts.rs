@@ -5,7 +5,8 @@ use std::time::Duration;
 use super::error::BenchError;
 use super::options::Options;
 use super::progress::Recorder;
-use super::{clients, disk, failover, hand_over, locks, million, rounds, up, znodes};
+use super::{clients, connections, disk, failover, hand_over, locks, million, rounds, up, znodes};
+use crate::tools::announce;
 
 /// A part that `CASES` names.
 #[derive(Clone, Copy, Debug)]
@@ -36,12 +37,13 @@ const fn part(
 }
 
 /// In the order in which they are measured.
-const PARTS: [Part; 7] = [
+const PARTS: [Part; 8] = [
     part("disk", disk::expected, disk::measure),
     part("locks", locks::expected, locks::measure),
     part("hand-over", hand_over::expected, hand_over::measure),
     Part { needs_generator: true, ..part("million", million::expected, million::measure) },
     part("clients", clients::expected, clients::measure),
+    part("connections", connections::expected, connections::measure),
     part("up", up::expected, up::measure),
     Part { is_default: false, ..part("znodes", znodes::expected, znodes::measure) },
 ];
@@ -77,18 +79,27 @@ pub(super) fn expected(options: &Options) -> Duration {
     rounds::expected(options) + failover::expected(options) + cases
 }
 
-/// Measures everything that the options ask for.
-pub(super) fn measure(options: &Options, recorder: &mut Recorder) -> Result<(), BenchError> {
+/// Measures everything that the options ask for. A part that fails leaves no measurements, and the
+/// others are measured all the same; returns why it has failed.
+pub(super) fn measure(options: &Options, recorder: &mut Recorder) -> Vec<BenchError> {
+    let mut parts = Vec::new();
     if !options.loads.is_empty() {
-        rounds::measure(options, recorder)?;
+        parts.push(part("loads", rounds::expected, rounds::measure));
     }
     if options.failovers > 0 {
-        failover::measure(options, recorder)?;
+        parts.push(part("failovers", failover::expected, failover::measure));
     }
-    for part in &options.cases {
-        (part.measure)(options, recorder)?;
+    parts.extend(options.cases.iter().copied());
+    let mut failed = Vec::new();
+    for part in parts {
+        let before = recorder.count();
+        if let Err(error) = (part.measure)(options, recorder) {
+            announce(&format!("bench: {} is left out: {error}", part.name));
+            recorder.forget_after(before);
+            failed.push(BenchError::Part { part: part.name, source: Box::new(error) });
+        }
     }
-    Ok(())
+    failed
 }
 
 #[cfg(test)]

@@ -38,6 +38,15 @@ impl Recorder {
         self.progress.finish(expected);
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.measurements.len()
+    }
+
+    /// Drops what was measured after the first `count` turns.
+    pub(super) fn forget_after(&mut self, count: usize) {
+        self.measurements.truncate(count);
+    }
+
     pub(super) fn into_measurements(self) -> Vec<Measurement> {
         self.measurements
     }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::error::BenchError;
-use super::generator;
+use super::generator::{self, WARM_UP};
 use super::holds;
 use super::loads::Load;
 use super::options::Options;
@@ -16,17 +16,19 @@ use crate::servers::Servers;
 
 /// The size to which both preallocate a log file, in KiB: their default.
 const LOG_FILE_KIB: &str = "65536";
+/// Sessions outlive a load that has a server busy for long, and are idle where that is measured.
+const SESSION_MS_MAX: &str = "600000";
 /// What the load generator takes to prepare its znodes, about.
 const PREPARE: Duration = Duration::from_secs(1);
 
 /// Returns what all measurements are expected to take.
 pub(super) fn expected(options: &Options) -> Duration {
     let turns = u32::try_from(options.rounds * SYSTEMS.len()).unwrap_or(u32::MAX);
-    options.loads.iter().map(|load| step(load, options)).sum::<Duration>() * turns
+    step(options) * u32::try_from(options.loads.len()).unwrap_or(u32::MAX) * turns
 }
 
-fn step(load: &Load, options: &Options) -> Duration {
-    PREPARE + generator::warm_up(load) + options.window()
+fn step(options: &Options) -> Duration {
+    PREPARE + WARM_UP + options.window()
 }
 
 /// Returns servers of one system as they are measured: with the sizes of log files that both have
@@ -36,7 +38,8 @@ pub(super) fn builder(system: Kind, servers: usize) -> ServersBuilder {
         Kind::Apache => Servers::apache().jvm_option("-XX:TieredStopAtLevel=4"),
         Kind::Zoolet => Servers::zoolet(),
     };
-    builder.servers(servers).property("preAllocSize", LOG_FILE_KIB)
+    let builder = builder.servers(servers).property("preAllocSize", LOG_FILE_KIB);
+    builder.property("maxSessionTimeout", SESSION_MS_MAX)
 }
 
 /// Starts servers as they are measured.
@@ -74,7 +77,7 @@ fn measure_size(
             for servers in &systems {
                 let figures = generator::run(program, load, servers, options.window())?;
                 recorder.add(Row::Load(*load), servers.kind(), round, figures);
-                recorder.finish(step(load, options));
+                recorder.finish(step(options));
             }
         }
         systems.reverse();

@@ -18,6 +18,8 @@ pub(super) enum Group {
     Million,
     /// A server with ten thousand connections.
     Clients,
+    /// Ten thousand connections against a hundred.
+    Connections,
     /// Ten million znodes against ten thousand.
     Znodes,
     /// The start of an empty ensemble.
@@ -29,13 +31,14 @@ pub(super) enum Group {
 }
 
 /// All groups, in the order in which they are shown.
-pub(super) const GROUPS: [Group; 10] = [
+pub(super) const GROUPS: [Group; 11] = [
     Group::Loads,
     Group::Failovers,
     Group::Locks,
     Group::HandOver,
     Group::Million,
     Group::Clients,
+    Group::Connections,
     Group::Znodes,
     Group::Up,
     Group::Holds,
@@ -51,6 +54,7 @@ impl Group {
             Self::HandOver => "Hand-over of a lock: release to next holder",
             Self::Million => "One server with 1,000,000 znodes of 100 bytes",
             Self::Clients => "One server with 10,000 connections",
+            Self::Connections => "Three servers with 100 and with 10,000 connections",
             Self::Znodes => "One server with 10,000 and with 10,000,000 znodes",
             Self::Up => "Start of an empty ensemble of three",
             Self::Holds => "Longest hold of the server's lock",
@@ -114,6 +118,7 @@ const LATENCY: &[Figure] = &[Figure::P50, Figure::P99];
 const MILLISECONDS: &[Figure] = &[Figure::Milliseconds];
 const BYTES: &[Figure] = &[Figure::Bytes];
 const HOLD: &[Figure] = &[Figure::LongestHold];
+const WRITES_PER_SECOND: &[Figure] = &[Figure::OperationsPerSecond];
 const WRITES: &[Figure] = &[Figure::OperationsPerSecond, Figure::P50, Figure::P99];
 
 pub(super) const HAND_OVER_1: Case = case(Group::HandOver, "hand-over:1", "1 waiter", LATENCY);
@@ -141,7 +146,10 @@ pub(super) const FEW_ZNODES: Case =
     case(Group::Znodes, "znodes:10k", "set of any of 10,000 znodes", WRITES_PER_SECOND);
 pub(super) const MANY_ZNODES: Case =
     case(Group::Znodes, "znodes:10m", "set of any of 10,000,000 znodes", WRITES_PER_SECOND);
-const WRITES_PER_SECOND: &[Figure] = &[Figure::OperationsPerSecond];
+pub(super) const FEW_CONNECTIONS: Case =
+    case(Group::Connections, "connections:100", "set 100×1", WRITES_PER_SECOND);
+pub(super) const MANY_CONNECTIONS: Case =
+    case(Group::Connections, "connections:10k", "set 10,000×1", WRITES_PER_SECOND);
 pub(super) const UP: Case = case(Group::Up, "up", "`zoolet up` to the first write", MILLISECONDS);
 pub(super) const HOLD_LOADS: Case = case(Group::Holds, "hold:loads", "in the loads", HOLD);
 pub(super) const HOLD_MILLION: Case =
@@ -171,7 +179,7 @@ pub(super) const OWN_LOCKS: [Case; 5] = [
     case(Group::Locks, "lock:client:multi", "zoolet-client, multi-lock of 2", CYCLES),
 ];
 
-const OTHERS: [Case; 16] = [
+const OTHERS: [Case; 18] = [
     HAND_OVER_1,
     HAND_OVER_100,
     MEMORY_ZNODE,
@@ -181,6 +189,8 @@ const OTHERS: [Case; 16] = [
     MEMORY_SESSION,
     MEMORY_WATCH,
     WATCHERS,
+    FEW_CONNECTIONS,
+    MANY_CONNECTIONS,
     FEW_ZNODES,
     MANY_ZNODES,
     UP,
