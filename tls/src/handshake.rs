@@ -71,7 +71,8 @@ pub(crate) async fn shake_hands<S: AsyncRead + AsyncWrite + Unpin>(
     let (mut input, mut is_first) = (read, true);
     loop {
         TlsStream::send_all(&mut io, &mut session).await?;
-        if !session.is_handshaking() {
+        // What came behind the handshake is for the session as well.
+        if !session.is_handshaking() && input.is_empty() {
             return Ok(TlsStream::new(io, session));
         }
         if input.is_empty() {

@@ -10,11 +10,12 @@ use rustls::Connection;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A TLS connection over a stream. What is written is sent as far as the stream takes it; the rest is
-/// sent by a flush or by the next write.
+/// sent by a flush or by the next write. Reading may send, too, so one task must do both: then it does
+/// not matter which of the two it is woken for.
 pub struct TlsStream<S> {
     io: S,
     session: Box<Connection>,
-    /// Whether the other side was told that this side is done.
+    /// Whether the notice that this side is done was made.
     is_closing: bool,
 }
 

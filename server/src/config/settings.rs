@@ -8,7 +8,14 @@ use super::setting::{Field, Setting};
 
 /// Finds a setting by its place in `cluster.toml`.
 pub(super) fn find(section: &str, key: &str) -> Option<&'static Setting> {
-    SETTINGS.iter().find(|setting| setting.section == section && setting.key == key)
+    all().find(|setting| setting.section == section && setting.key == key)
+}
+
+/// All settings, section by section.
+pub(super) fn all() -> impl Iterator<Item = &'static Setting> + Clone {
+    use super::settings_tls::{CLIENT, CLIENT_SIDE, PEER, PEER_SIDE};
+    let tls = CLIENT.iter().chain(&CLIENT_SIDE).chain(&PEER).chain(&PEER_SIDE);
+    SETTINGS.iter().chain(tls)
 }
 
 /// For each setting its name, and the configuration with another value of it.
@@ -19,11 +26,11 @@ pub(crate) fn each_changed(config: &ServerConfig) -> Vec<(String, ServerConfig)>
         setting.change(&mut changed);
         (setting.name(), changed)
     };
-    SETTINGS.iter().map(changed).collect()
+    all().map(changed).collect()
 }
 
 /// The tables of `cluster.toml`, in the order in which they are printed.
-pub(super) const SECTIONS: [(&str, &str); 8] = [
+pub(super) const SECTIONS: [(&str, &str); 9] = [
     ("ensemble", "What concerns all servers together."),
     ("session", "The session timeouts that clients can negotiate."),
     ("limits", "Bounds on what clients and other servers can make one server hold."),
@@ -32,6 +39,7 @@ pub(super) const SECTIONS: [(&str, &str); 8] = [
     ("znodes", "Containers, znodes with a time to live, quotas."),
     ("auth", "Who may do what."),
     ("four_letter", "Four-letter words on the client port."),
+    ("tls", "TLS: on the ports of clients, and between servers (docs/tls.md)."),
 ];
 
 /// Milliseconds that still fit the wire's `int`.
@@ -44,9 +52,9 @@ const GIB: u64 = 1 << 30;
 /// For settings that are not a number.
 const NO_RANGE: (u64, u64) = (0, 0);
 
-/// All settings, section by section.
+/// All settings but those of TLS, section by section.
 #[rustfmt::skip]
-pub(super) static SETTINGS: [Setting; 49] = [
+static SETTINGS: [Setting; 49] = [
     Setting {
         section: "ensemble", key: "cluster_id", unit: "(a number)", range: (1, i64::MAX as u64),
         about: "The number of this ensemble: a server refuses peers and data of another one.\n\

@@ -14,6 +14,15 @@ pub(super) enum ConnectionError {
     /// The network, or the client's end of it.
     #[error("the socket failed: {0}")]
     Io(#[from] io::Error),
+    /// The client begins with TLS where it is not spoken.
+    #[error("TLS hello on the plain port: the client wants TLS, which secureClientPort has")]
+    TlsHello,
+    /// TLS fails.
+    #[error(transparent)]
+    Tls(zoolet_tls::HandshakeError),
+    /// The certificate of the client has no name.
+    #[error("{0}")]
+    Certificate(String),
     /// The client was silent for longer than its session timeout allows.
     #[error("nothing was received for {0} ms")]
     Idle(u64),
@@ -35,6 +44,12 @@ pub(super) enum ConnectionError {
 }
 
 impl ConnectionError {
+    /// Whether the operator of the client has to change something, and would not find out from the
+    /// client alone.
+    pub(super) fn is_for_the_operator(&self) -> bool {
+        matches!(self, Self::TlsHello | Self::Tls(_) | Self::Certificate(_))
+    }
+
     /// Whether the client may still read what was written to it.
     pub(super) fn leaves_a_reader(&self) -> bool {
         match self {
@@ -43,7 +58,22 @@ impl ConnectionError {
             | Self::ReplyTooLong
             | Self::NotServing
             | Self::Busy(_) => true,
-            Self::Io(_) | Self::SlowReader | Self::HandshakeTimeout(_) => false,
+            Self::Io(_)
+            | Self::SlowReader
+            | Self::HandshakeTimeout(_)
+            | Self::TlsHello
+            | Self::Tls(_)
+            | Self::Certificate(_) => false,
+        }
+    }
+}
+
+impl From<zoolet_tls::HandshakeError> for ConnectionError {
+    /// A socket that fails is the same with TLS and without.
+    fn from(error: zoolet_tls::HandshakeError) -> Self {
+        match error {
+            zoolet_tls::HandshakeError::Io(error) => Self::Io(error),
+            error => Self::Tls(error),
         }
     }
 }

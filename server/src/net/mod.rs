@@ -13,7 +13,9 @@ mod options;
 mod port;
 mod registry;
 mod server_info;
+mod tls;
 
 pub(crate) use options::PortOptions;
 pub(crate) use port::{ClientPort, listen};
 pub(crate) use server_info::{EnsembleFigures, EnsembleSource, ServerInfo, Sizes};
+pub(crate) use tls::{PortTls, Spoken};

@@ -1,8 +1,9 @@
 //! Every key that an Apache ZooKeeper server knows, and what it does here
 //! (protocol, sections 15.1 and 15.2).
 
-use super::not_applicable::{INERT, TLS_KEYS};
+use super::not_applicable::INERT;
 use super::refused::REFUSED;
+use super::tls_keys::{CLIENT_SIDE, PEER_SIDE, TLS};
 
 /// What becomes of a key.
 #[derive(Debug, Clone, Copy)]
@@ -82,17 +83,17 @@ fn is_of_family(name: &str, family: &str) -> bool {
     let rest = family.strip_suffix('*').and_then(|prefix| name.strip_prefix(prefix));
     match rest {
         None | Some("") => false,
-        Some(rest) if family.starts_with("ssl.") => TLS_KEYS.contains(&rest),
         Some(_) => true,
     }
 }
 
 /// All keys that have a rule.
 pub(super) fn all() -> impl Iterator<Item = &'static Key> {
-    HONORED.iter().chain(INERT).chain(REFUSED)
+    let tls = TLS.iter().chain(&CLIENT_SIDE).chain(&PEER_SIDE);
+    HONORED.iter().chain(INERT).chain(REFUSED).chain(tls)
 }
 
-const fn own(name: &'static str) -> Key {
+pub(super) const fn own(name: &'static str) -> Key {
     Key { name, rule: Rule::Own }
 }
 
@@ -113,11 +114,11 @@ const fn clamped(
     Key { name, rule: Rule::Clamped { setting, scale, low } }
 }
 
-const fn true_false(name: &'static str, setting: (&'static str, &'static str)) -> Key {
+pub(super) const fn true_false(name: &'static str, setting: (&'static str, &'static str)) -> Key {
     Key { name, rule: Rule::TrueFalse { setting } }
 }
 
-const fn text(name: &'static str, setting: (&'static str, &'static str)) -> Key {
+pub(super) const fn text(name: &'static str, setting: (&'static str, &'static str)) -> Key {
     Key { name, rule: Rule::Text { setting } }
 }
 

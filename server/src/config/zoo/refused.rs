@@ -12,10 +12,6 @@ const fn refused(
     Key { name, rule: Rule::Refused { shape, same, why } }
 }
 
-const NO_CLIENT_TLS: &str =
-    "TLS is not supported yet, and clients would have to speak in plain text";
-const NO_PEER_TLS: &str =
-    "TLS between servers is not supported yet, and they would speak in plain text";
 const NO_PEER_SASL: &str =
     "SASL between servers is not supported, and every peer would be let in without it";
 const NO_ENFORCEMENT: &str =
@@ -23,11 +19,6 @@ const NO_ENFORCEMENT: &str =
 
 #[rustfmt::skip]
 pub(super) static REFUSED: &[Key] = &[
-    refused("secureClientPort", Shape::Number, &[], NO_CLIENT_TLS),
-    refused("secureClientPortAddress", Shape::Any, &[], NO_CLIENT_TLS),
-    refused("client.portUnification", Shape::TrueFalse, &["false"], NO_CLIENT_TLS),
-    refused("sslQuorum", Shape::TrueFalse, &["false"], NO_PEER_TLS),
-    refused("portUnification", Shape::TrueFalse, &["false"], NO_PEER_TLS),
     refused("quorum.auth.enableSasl", Shape::TrueFalse, &["false"], NO_PEER_SASL),
     refused("quorum.auth.learnerRequireSasl", Shape::TrueFalse, &["false"], NO_PEER_SASL),
     refused("quorum.auth.serverRequireSasl", Shape::TrueFalse, &["false"], NO_PEER_SASL),
