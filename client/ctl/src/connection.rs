@@ -24,16 +24,17 @@ impl Connection {
 
     /// The same for another connect string.
     pub(crate) async fn open_to(options: &Options, servers: &str) -> Result<Self, CtlError> {
-        let client = ClientOptions::new()
+        let mut client = ClientOptions::new()
             .session_timeout(options.session_timeout)
             .connect_timeout(options.timeout)
-            .read_only(options.read_only)
-            .connect(servers)
-            .await
-            .map_err(|error| {
-                let error = CtlError::of_call(&error);
-                CtlError { message: format!("{servers}: {}", error.message), ..error }
-            })?;
+            .read_only(options.read_only);
+        if let Some(connector) = options.tls.connector()? {
+            client = client.connector(connector);
+        }
+        let client = client.connect(servers).await.map_err(|error| {
+            let error = CtlError::of_call(&error);
+            CtlError { message: format!("{servers}: {}", error.message), ..error }
+        })?;
         let connection = Self { client, limit: options.timeout };
         for identity in &options.auth {
             let Some((scheme, id)) = identity.0.split_once(':') else {

@@ -13,6 +13,7 @@ mod path;
 mod progress;
 mod shell;
 mod signals;
+mod tls;
 mod torture;
 
 use std::process::ExitCode;
