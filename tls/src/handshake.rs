@@ -67,7 +67,7 @@ pub(crate) async fn shake_hands<S: AsyncRead + AsyncWrite + Unpin>(
 ) -> Result<TlsStream<S>, HandshakeError> {
     let is_server = matches!(session, Connection::Server(_));
     let mut session = Box::new(session);
-    let mut buffer = [0; READ_BYTES];
+    let mut buffer = vec![0; READ_BYTES];
     let (mut input, mut is_first) = (read, true);
     loop {
         TlsStream::send_all(&mut io, &mut session).await?;

@@ -1,6 +1,12 @@
 //! Handshakes with certificates that are in order and with others, over real connections.
 
-#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::large_futures,
+    clippy::unnecessary_wraps,
+    reason = "a test fails by panicking, and its settings and futures are as they come"
+)]
 
 use std::fs;
 use std::net::IpAddr;

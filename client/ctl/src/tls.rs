@@ -1,6 +1,6 @@
 //! TLS, as the command line asks for it.
 
-use std::path::PathBuf;
+use std::path::Path;
 
 use zoolet_client::tls::{Password, StoreFile, TlsConnector, TlsOptions};
 
@@ -28,7 +28,7 @@ impl TlsFlags {
     }
 }
 
-fn store(file: &PathBuf, password: Option<&Secret>) -> StoreFile {
+fn store(file: &Path, password: Option<&Secret>) -> StoreFile {
     let mut store = StoreFile::new(file);
     store.password = Password::new(password.map_or("", |secret| secret.0.as_str()));
     store

@@ -181,12 +181,13 @@ impl Setting {
             Field::Usize(field) => field.to_string(),
             Field::OptionalU64(field) => return field.map(|number| number.to_string()),
             Field::Flag(field) => field.to_string(),
-            Field::Digest(field) => return field.as_deref().map(quote),
+            Field::Digest(field) | Field::Text(field) => {
+                return field.as_deref().map(quote);
+            }
             Field::Algorithm(field) => quote(field.name()),
             Field::File(field) => {
                 return field.as_deref().map(|file| quote(&file.to_string_lossy()));
             }
-            Field::Text(field) => return field.as_deref().map(quote),
             Field::Password(field) => return field.as_ref().map(|secret| quote(secret.text())),
             Field::StoreType(field) => return field.map(|store_type| quote(store_type.name())),
             Field::ClientAuth(field) => quote(field.name()),

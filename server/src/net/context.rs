@@ -1,5 +1,6 @@
 //! What the connections of a port share.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -32,8 +33,8 @@ pub(super) struct PortContext {
     pub(super) bound_at: watch::Receiver<SocketAddr>,
     /// Where the port for TLS listens.
     pub(super) secure_at: Option<SocketAddr>,
-    /// When a client was last warned of.
-    warned_at: Mutex<Option<Instant>>,
+    /// When each kind of fault was last warned of.
+    warned_at: Mutex<BTreeMap<&'static str, Instant>>,
 }
 
 impl PortContext {
@@ -51,12 +52,12 @@ impl PortContext {
         Self { options, host, registry, trace_mask, opened, bound_at, secure_at, warned_at }
     }
 
-    /// Whether a warning is due: strangers can connect as often as they like.
-    pub(super) fn may_warn(&self) -> bool {
+    /// Whether a warning of this kind is due: strangers can connect as often as they like.
+    pub(super) fn may_warn(&self, kind: &'static str) -> bool {
         let mut warned_at = self.warned_at.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_due = warned_at.is_none_or(|at| at.elapsed() >= WARN_INTERVAL);
+        let is_due = warned_at.get(kind).is_none_or(|at| at.elapsed() >= WARN_INTERVAL);
         if is_due {
-            *warned_at = Some(Instant::now());
+            warned_at.insert(kind, Instant::now());
         }
         is_due
     }

@@ -44,10 +44,18 @@ pub(super) enum ConnectionError {
 }
 
 impl ConnectionError {
-    /// Whether the operator of the client has to change something, and would not find out from the
-    /// client alone.
-    pub(super) fn is_for_the_operator(&self) -> bool {
-        matches!(self, Self::TlsHello | Self::Tls(_) | Self::Certificate(_))
+    /// Returns the kind of a fault that the operator of the client has to mend, and would not find
+    /// out from the client alone.
+    pub(super) fn warned_as(&self) -> Option<&'static str> {
+        if let Self::TlsHello = self {
+            Some("hello")
+        } else if let Self::Tls(zoolet_tls::HandshakeError::Plaintext) = self {
+            Some("plaintext")
+        } else if let Self::Tls(_) | Self::Certificate(_) = self {
+            Some("certificate")
+        } else {
+            None
+        }
     }
 
     /// Whether the client may still read what was written to it.
@@ -71,9 +79,10 @@ impl ConnectionError {
 impl From<zoolet_tls::HandshakeError> for ConnectionError {
     /// A socket that fails is the same with TLS and without.
     fn from(error: zoolet_tls::HandshakeError) -> Self {
-        match error {
-            zoolet_tls::HandshakeError::Io(error) => Self::Io(error),
-            error => Self::Tls(error),
+        if let zoolet_tls::HandshakeError::Io(error) = error {
+            Self::Io(error)
+        } else {
+            Self::Tls(error)
         }
     }
 }

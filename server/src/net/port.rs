@@ -175,7 +175,7 @@ async fn serve(
     };
     match served {
         Ok(()) => {}
-        Err(error) if error.is_for_the_operator() && context.may_warn() => {
+        Err(error) if error.warned_as().is_some_and(|kind| context.may_warn(kind)) => {
             warn!(%peer, %error, "connection closed; others like it may not be logged for 10 s");
         }
         Err(error) => debug!(%peer, %error, "connection closed"),

@@ -59,9 +59,10 @@ impl PeerTls {
 impl From<zoolet_tls::HandshakeError> for HandshakeError {
     /// A socket that fails is the same with TLS and without.
     fn from(error: zoolet_tls::HandshakeError) -> Self {
-        match error {
-            zoolet_tls::HandshakeError::Io(error) => Self::Io(error),
-            error => Self::Tls(error),
+        if let zoolet_tls::HandshakeError::Io(error) = error {
+            Self::Io(error)
+        } else {
+            Self::Tls(error)
         }
     }
 }

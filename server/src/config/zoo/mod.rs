@@ -8,6 +8,7 @@ mod not_applicable;
 mod properties;
 mod quorum;
 mod refused;
+mod rule;
 #[cfg(test)]
 mod tests;
 mod tls;

@@ -1,6 +1,6 @@
 //! The keys of TLS. Those of clients begin with `ssl.`, those between servers with `ssl.quorum.`.
 
-use super::keys::{Key, Rule, Shape, own, text, true_false};
+use super::rule::{Key, Rule, Shape, own, text, true_false};
 
 const fn refused(
     name: &'static str,
