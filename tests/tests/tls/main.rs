@@ -11,6 +11,7 @@ mod authority;
 mod clients;
 mod foreign;
 mod peers;
+mod trial;
 
 use std::time::Duration;
 
