@@ -7,7 +7,6 @@ use zoolet_replica::DigestAlgorithm;
 use zoolet_tls::{ClientAuth, Password, Protocol, StoreType, TlsSettings};
 
 use super::model::{ServerConfig, Words};
-use super::toml_text::quote;
 
 /// One setting of `cluster.toml`.
 pub(super) struct Setting {
@@ -258,4 +257,18 @@ fn fill_words(field: &mut Words, words: &[String]) -> bool {
     let only: BTreeSet<String> = words.iter().cloned().collect();
     *field = if all { Words::All } else { Words::Only(only) };
     words.iter().all(|word| WORDS.contains(&word.as_str()))
+}
+
+/// A text as TOML writes it.
+pub(super) fn quote(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => quoted.extend(format!("\\u{:04X}", u32::from(c)).chars()),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
 }

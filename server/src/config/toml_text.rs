@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::model::ServerConfig;
-use super::setting::Setting;
+use super::setting::{Setting, quote};
 use super::settings::{self, SECTIONS};
 
 const HEAD: &str = "\
@@ -91,18 +91,4 @@ fn quote_path(path: &Path) -> String {
 fn push_line(text: &mut String, line: &str) {
     text.push_str(line);
     text.push('\n');
-}
-
-/// A text as TOML writes it.
-pub(super) fn quote(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_control() => quoted.extend(format!("\\u{:04X}", u32::from(c)).chars()),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
 }
