@@ -21,14 +21,15 @@ check_each:
 doc:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --lib -p zoolet-jute -p zoolet-client \
-		-p zoolet-replica -p zoolet-storage -p zoolet-migrate -p zoolet-server -p zoolet-http
+		-p zoolet-replica -p zoolet-storage -p zoolet-migrate -p zoolet-server -p zoolet-http \
+		-p zoolet-tls
 
 deny:
 	cargo deny check
 
 # What crates.io would get, each built from its own package.
 package:
-	cargo package -p zoolet-jute -p zoolet-client -p zoolet-replica -p zoolet-storage \
+	cargo package -p zoolet-jute -p zoolet-tls -p zoolet-client -p zoolet-replica -p zoolet-storage \
 		-p zoolet-migrate -p zoolet-server -p zoolet-http -p zoolet --allow-dirty
 
 # What a newcomer runs. Suites that need a foreign runtime say so loudly when it is missing.

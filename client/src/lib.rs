@@ -43,7 +43,8 @@
 //!
 //! # Features
 //!
-//! The crate has no cargo features. It needs a tokio runtime with its timers and I/O enabled.
+//! `tls` adds the module `tls`, with a [`Connector`] for servers that speak TLS; it is off by default.
+//! The crate needs a tokio runtime with its timers and I/O enabled.
 //!
 //! # Logs
 //!
@@ -67,6 +68,8 @@ mod hosts;
 mod options;
 pub mod recipes;
 mod session;
+#[cfg(feature = "tls")]
+pub mod tls;
 mod version;
 mod watched_event;
 mod watcher;

@@ -113,7 +113,7 @@ impl Bench {
             read_only: None,
         };
         let peer = IpAddr::from([127, 0, 0, 1]);
-        let _ = self.host.connect(connection, &outbox, peer, &request);
+        let _ = self.host.connect(connection, &outbox, (peer, &Arc::default()), &request);
         self.commit();
         assert!(outbox.accepted().is_some());
         (connection, outbox)

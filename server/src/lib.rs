@@ -41,8 +41,10 @@ mod node;
 mod node_id;
 mod outbox;
 mod peer;
+mod prefixed;
 mod process;
 mod raft;
+mod reload;
 mod replication;
 mod snapshots;
 mod transport;
@@ -59,7 +61,7 @@ pub mod internals {
     pub use crate::host::{FlowLimits, Host, Proposals, Received};
     pub use crate::outbox::Outbox;
     pub use crate::peer::{
-        Answer, Call, FrameLimits, PeerIdentity, PeerPort, PeerPortOptions, Service,
+        Answer, Call, FrameLimits, PeerIdentity, PeerPort, PeerPortOptions, PeerTls, Service,
     };
     pub use crate::transport::{BoxFuture, Listener, Net, Stream};
 }

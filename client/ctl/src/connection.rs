@@ -31,12 +31,14 @@ impl Connection {
 
     /// The same for another connect string.
     pub(crate) async fn open_to(options: &Options, servers: &str) -> Result<Self, CtlError> {
-        let connecting = ClientOptions::new()
+        let mut client = ClientOptions::new()
             .session_timeout(options.session_timeout)
             .connect_timeout(options.timeout)
-            .read_only(options.read_only)
-            .connect(servers);
-        let client = connected(connecting, servers, options).await?;
+            .read_only(options.read_only);
+        if let Some(connector) = options.tls.connector()? {
+            client = client.connector(connector);
+        }
+        let client = connected(client.connect(servers), servers, options).await?;
         let connection = Self { client, limit: options.timeout };
         for identity in &options.auth {
             let Some((scheme, id)) = identity.0.split_once(':') else {

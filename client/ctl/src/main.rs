@@ -14,6 +14,7 @@ mod progress;
 mod shell;
 mod signals;
 mod status;
+mod tls;
 mod torture;
 
 use std::process::ExitCode;

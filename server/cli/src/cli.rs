@@ -88,6 +88,10 @@ pub(crate) struct UpArgs {
     /// --config, a temporary directory, which is removed at the end.
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
+    /// Make throwaway certificates, in the directory tls beside the servers' files, and speak TLS:
+    /// between the servers, and to the clients that want it, on the same ports as plain text.
+    #[arg(long, conflicts_with = "config")]
+    pub(crate) tls: bool,
 }
 
 #[derive(Clone, Debug, Args)]

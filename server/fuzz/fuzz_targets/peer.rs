@@ -81,6 +81,7 @@ async fn talk(input: &[u8]) {
         founding: Arc::new(AtomicU64::new(0)),
         any_cluster: false,
         secret: None,
+        tls: PeerTls::default(),
         address: String::new(),
         frames: FrameLimits { small: FRAME_BYTES_MAX, large: FRAME_BYTES_MAX },
         answers_max: 8,

@@ -348,10 +348,10 @@ impl Op {
             | Self::ExpireSession { .. }
             | Self::DeleteContainer { .. }
             | Self::SetConfig { .. }
-            | Self::Write(_)
             | Self::SetLevel { .. } => FeatureLevel::FIRST,
+            Self::Write(request) => FeatureLevel::of_write(request),
             #[cfg(feature = "made_up")]
-            Self::MadeUp(_) => FeatureLevel(2),
+            Self::MadeUp(_) => FeatureLevel(FeatureLevel::OF_RELEASE.0 + 1),
         }
     }
 

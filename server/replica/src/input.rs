@@ -30,6 +30,8 @@ pub enum Input {
         connection: ConnectionId,
         /// The client's address, its first identity.
         peer: IpAddr,
+        /// What the connection itself has proved, by a certificate for example.
+        proved: Arc<[Id]>,
         /// The handshake.
         request: ConnectRequest,
     },

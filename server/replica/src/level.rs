@@ -8,6 +8,8 @@
 
 use std::fmt;
 
+use zoolet_jute::{Acl, MultiOp, Request};
+
 /// A feature level. A higher one includes the lower ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FeatureLevel(pub u32);
@@ -18,7 +20,43 @@ impl FeatureLevel {
 
     /// What this release can apply. To be raised with each new kind of command, and with each new
     /// meaning of an old one.
-    pub const OF_RELEASE: Self = Self::FIRST;
+    pub const OF_RELEASE: Self = Self::X509;
+
+    /// ACLs may name identities of the scheme `x509`, which the first level refuses.
+    pub const X509: Self = Self(2);
+
+    /// The level that a client's write needs.
+    pub(super) fn of_write(request: &Request) -> Self {
+        let is_above = if let Request::Create(body)
+        | Request::Create2(body)
+        | Request::CreateContainer(body) = request
+        {
+            names_x509(body.acl.as_deref())
+        } else if let Request::CreateTtl(body) = request {
+            names_x509(body.acl.as_deref())
+        } else if let Request::SetAcl(body) = request {
+            names_x509(body.acl.as_deref())
+        } else if let Request::Multi(parts) = request {
+            parts.0.iter().any(part_names_x509)
+        } else {
+            false
+        };
+        if is_above { Self::X509 } else { Self::FIRST }
+    }
+}
+
+fn part_names_x509(part: &MultiOp) -> bool {
+    match part {
+        MultiOp::Create(body) | MultiOp::Create2(body) | MultiOp::CreateContainer(body) => {
+            names_x509(body.acl.as_deref())
+        }
+        MultiOp::CreateTtl(body) => names_x509(body.acl.as_deref()),
+        MultiOp::Delete(_) | MultiOp::SetData(_) | MultiOp::Check(_) => false,
+    }
+}
+
+fn names_x509(acl: Option<&[Acl]>) -> bool {
+    acl.unwrap_or_default().iter().any(|entry| entry.id.scheme.as_deref() == Some("x509"))
 }
 
 impl fmt::Display for FeatureLevel {
@@ -34,4 +72,27 @@ pub struct Levels {
     pub agreed: FeatureLevel,
     /// The highest that this server agrees to.
     pub offered: FeatureLevel,
+}
+
+#[cfg(test)]
+mod tests {
+    use zoolet_jute::{CreateRequest, Id, Parts, SetAclRequest};
+
+    use super::*;
+
+    #[test]
+    fn a_write_that_names_a_certificate_needs_the_second_level() {
+        for (scheme, expected) in [("x509", FeatureLevel::X509), ("digest", FeatureLevel::FIRST)] {
+            let acl = Some(vec![Acl { perms: 1, id: Id::new(scheme, "CN=a") }]);
+            let create =
+                CreateRequest { path: "/a".into(), data: None, acl: acl.clone(), flags: 0 };
+            let set_acl = SetAclRequest { path: "/a".into(), acl, version: -1 };
+            let parts = Parts(vec![MultiOp::Create(create.clone())]);
+            let writes =
+                [Request::Create2(create), Request::SetAcl(set_acl), Request::Multi(parts)];
+            for write in &writes {
+                assert_eq!(FeatureLevel::of_write(write), expected, "{write:?}");
+            }
+        }
+    }
 }

@@ -168,8 +168,8 @@ impl Replica {
         self.begin_step();
         self.notice_pause();
         match input {
-            Input::Connect { connection, peer, request } => {
-                self.on_connect(connection, peer, &request, out);
+            Input::Connect { connection, peer, proved, request } => {
+                self.on_connect(connection, (peer, &proved), &request, out);
             }
             Input::Request { connection, xid, request, in_flight } => {
                 let since_ms = self.now.mono_ms;

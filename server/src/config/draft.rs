@@ -10,6 +10,7 @@ use super::error::{ConfigError, Warning};
 use super::member::{Member, MemberRole, SERVER_ID_MAX};
 use super::model::ServerConfig;
 use super::setting::{Setting, Value};
+use super::tls::TlsConfig;
 
 /// What a reader hands back.
 pub(super) type Loaded = (ServerConfig, Vec<Warning>);
@@ -92,15 +93,17 @@ impl Draft {
             .set(&mut self.config, value)
             .map_err(|why| self.error(line, format!("{key} = {why}")))?;
         self.settings.insert(setting.name(), line);
-        self.resolve_secret_file();
+        self.resolve_files();
         Ok(())
     }
 
     /// A relative path starts at the directory of the file that it is in.
-    fn resolve_secret_file(&mut self) {
+    fn resolve_files(&mut self) {
         let directory = self.file.parent().unwrap_or(Path::new(""));
-        let secret = &mut self.config.ensemble.peer_secret_file;
-        if let Some(file) = secret.as_mut().filter(|file| file.is_relative()) {
+        let config = &mut self.config;
+        let secret = config.ensemble.peer_secret_file.iter_mut();
+        let tls = config.tls.client.files().chain(config.tls.peer.files());
+        for file in secret.chain(tls).filter(|file| file.is_relative()) {
             let joined = directory.join(&*file);
             *file = std::path::absolute(&joined).unwrap_or(joined);
         }
@@ -141,6 +144,7 @@ impl Draft {
         self.check_room()?;
         self.check_members()?;
         self.check_this_server()?;
+        self.check_tls()?;
         self.warn_of_even_voters();
         Ok((self.config, self.warnings))
     }
@@ -315,6 +319,24 @@ impl Draft {
             taken.push((what, bind));
         }
         Ok(())
+    }
+
+    fn check_tls(&self) -> Result<(), ConfigError> {
+        let config = &self.config;
+        if let Some(secure) = &config.secure_client_bind
+            && secure.port == config.client_bind.port
+        {
+            let why = format!("clients with and without TLS cannot both use port {}", secure.port);
+            return Err(self.error(0, why));
+        }
+        match TlsConfig::missing(config) {
+            Some((key, why)) => {
+                let on =
+                    if key.starts_with("peer") { "tls.peer_enabled" } else { "tls.client_auth" };
+                Err(self.error(self.line_of(&[on]), why))
+            }
+            None => Ok(()),
+        }
     }
 
     fn member_error(&self, id: ServerId, why: impl Into<String>) -> ConfigError {

@@ -87,7 +87,7 @@ impl Member {
         let client = parts.next().filter(|part| !part.is_empty());
         let secure = parts.next().filter(|part| !part.is_empty());
         if secure.is_some() {
-            return Err("a secure client port: TLS is not supported yet".to_owned());
+            return Err("a secure client port: it is set by secureClientPort alone".to_owned());
         }
         if parts.next().is_some() {
             return Err("expected host:port:port[:role][;[host:]port]".to_owned());

@@ -24,6 +24,8 @@ mod members;
 mod model;
 mod setting;
 mod settings;
+mod settings_tls;
+mod tls;
 mod toml_file;
 mod toml_text;
 mod zoo;
@@ -39,6 +41,7 @@ use std::{fs, io};
 
 pub use zoolet_replica::DigestAlgorithm;
 use zoolet_replica::ServerId;
+pub use zoolet_tls::{ClientAuth, Password, Protocol, StoreType};
 
 pub use address::HostPort;
 pub use error::{ConfigError, Warning};
@@ -50,6 +53,7 @@ pub use model::{
     AuthConfig, EnsembleConfig, FourLetterConfig, HttpConfig, Limits, LogConfig, ServerConfig,
     SessionConfig, SnapshotConfig, StartMode, Words, ZnodeConfig,
 };
+pub use tls::{StoreConfig, TlsConfig, TlsSide};
 pub use toml_text::to_cluster_toml;
 
 use files::{OnDisk, Source};

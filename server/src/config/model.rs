@@ -7,6 +7,7 @@ use zoolet_replica::{DigestAlgorithm, FeatureLevel, ServerId};
 
 use super::address::HostPort;
 use super::member::{Member, MemberRole, STANDALONE_ID, derive_cluster_id, members_text};
+use super::tls::TlsConfig;
 
 /// The whole configuration of one server.
 ///
@@ -26,6 +27,10 @@ pub struct ServerConfig {
     pub data_log_dir: PathBuf,
     /// Where this server listens for clients.
     pub client_bind: HostPort,
+    /// Whether they speak TLS there: then there is no port for plain text.
+    pub client_is_secure: bool,
+    /// Where this server listens for clients that speak TLS, beside that.
+    pub secure_client_bind: Option<HostPort>,
     /// Where this server listens for the other servers; none when it is standalone.
     pub peer_bind: Option<HostPort>,
     /// Where this server listens for HTTP requests; nowhere without it.
@@ -49,6 +54,8 @@ pub struct ServerConfig {
     pub znodes: ZnodeConfig,
     /// Who may do what.
     pub auth: AuthConfig,
+    /// TLS.
+    pub tls: TlsConfig,
     /// Four-letter words.
     pub four_letter: FourLetterConfig,
     /// The HTTP port.
@@ -88,6 +95,12 @@ impl ServerConfig {
         self.members.get(&self.server_id)
     }
 
+    /// Whether clients can speak TLS on any port.
+    pub fn speaks_tls(&self) -> bool {
+        let is_unified = self.tls.client_port_unification;
+        self.client_is_secure || self.secure_client_bind.is_some() || is_unified
+    }
+
     /// Whether this server votes or observes.
     pub fn role(&self) -> MemberRole {
         self.member().map_or(MemberRole::Participant, |member| member.role)
@@ -116,6 +129,8 @@ impl Default for ServerConfig {
             data_dir: PathBuf::from("data"),
             data_log_dir: PathBuf::from("data"),
             client_bind: client,
+            client_is_secure: false,
+            secure_client_bind: None,
             peer_bind: None,
             http_bind: None,
             metrics_bind: None,
@@ -127,6 +142,7 @@ impl Default for ServerConfig {
             snapshot: SnapshotConfig::default(),
             znodes: ZnodeConfig::default(),
             auth: AuthConfig::default(),
+            tls: TlsConfig::default(),
             four_letter: FourLetterConfig::default(),
             http: HttpConfig::default(),
         }

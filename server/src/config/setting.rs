@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use zoolet_replica::DigestAlgorithm;
+use zoolet_tls::{ClientAuth, Password, Protocol, StoreType, TlsSettings};
 
 use super::model::{ServerConfig, Words};
-use super::toml_text::quote;
 
 /// One setting of `cluster.toml`.
 pub(super) struct Setting {
@@ -35,6 +35,12 @@ pub(super) enum Field<'a> {
     Words(&'a mut Words),
     File(&'a mut Option<PathBuf>),
     UrlPath(&'a mut String),
+    Text(&'a mut Option<String>),
+    Password(&'a mut Option<Password>),
+    StoreType(&'a mut Option<StoreType>),
+    ClientAuth(&'a mut ClientAuth),
+    Protocols(&'a mut Vec<Protocol>),
+    CipherSuites(&'a mut Vec<String>),
 }
 
 /// A value as a file gives it.
@@ -91,6 +97,33 @@ impl Setting {
                 field.clone_from(text);
                 is_url_path(text)
             }
+            (Field::Text(field), Value::Text(text)) => {
+                *field = Some(text.clone());
+                !text.is_empty()
+            }
+            (Field::Password(field), Value::Text(text)) => {
+                *field = Some(Password::new(text.as_str()));
+                true
+            }
+            // A wrong one is not repeated, in case it is what was meant.
+            (Field::Password(_), _) => return Err(format!("expected {}", self.expected())),
+            (Field::StoreType(field), Value::Text(text)) => {
+                *field = Some(text.parse().map_err(|why| format!("{text}: {why}"))?);
+                true
+            }
+            (Field::ClientAuth(field), Value::Text(text)) => {
+                text.parse().map(|auth| *field = auth).is_ok()
+            }
+            (Field::Protocols(field), Value::List(names)) => {
+                let protocols = names.iter().map(|name| name.parse());
+                *field = protocols.collect::<Result<_, String>>()?;
+                true
+            }
+            (Field::CipherSuites(field), Value::List(names)) => {
+                TlsSettings::check_cipher_suites(names)?;
+                field.clone_from(names);
+                true
+            }
             _ => false,
         };
         if accepted {
@@ -128,6 +161,12 @@ impl Setting {
             Field::Words(field) => *field = Words::All,
             Field::File(field) => *field = Some(PathBuf::from("/other")),
             Field::UrlPath(field) => "/other".clone_into(field),
+            Field::Text(field) => *field = Some("other".to_owned()),
+            Field::Password(field) => *field = Some(Password::new("other")),
+            Field::StoreType(field) => *field = Some(StoreType::Jks),
+            Field::ClientAuth(field) => *field = ClientAuth::Want,
+            Field::Protocols(field) => *field = vec![Protocol::Tls13],
+            Field::CipherSuites(field) => *field = vec!["TLS_AES_128_GCM_SHA256".to_owned()],
         }
     }
 
@@ -147,17 +186,21 @@ impl Setting {
             Field::Usize(field) => field.to_string(),
             Field::OptionalU64(field) => return field.map(|number| number.to_string()),
             Field::Flag(field) => field.to_string(),
-            Field::Digest(field) => return field.as_deref().map(quote),
+            Field::Digest(field) | Field::Text(field) => {
+                return field.as_deref().map(quote);
+            }
             Field::Algorithm(field) => quote(field.name()),
             Field::UrlPath(field) => quote(field),
             Field::File(field) => {
                 return field.as_deref().map(|file| quote(&file.to_string_lossy()));
             }
+            Field::Password(field) => return field.as_ref().map(|secret| quote(secret.text())),
+            Field::StoreType(field) => return field.map(|store_type| quote(store_type.name())),
+            Field::ClientAuth(field) => quote(field.name()),
+            Field::Protocols(field) => to_list(field.iter().map(|protocol| protocol.name())),
+            Field::CipherSuites(field) => to_list(field.iter().map(String::as_str)),
             Field::Words(Words::All) => "[\"*\"]".to_owned(),
-            Field::Words(Words::Only(words)) => {
-                let words: Vec<String> = words.iter().map(|word| quote(word)).collect();
-                format!("[{}]", words.join(", "))
-            }
+            Field::Words(Words::Only(words)) => to_list(words.iter().map(String::as_str)),
         })
     }
 
@@ -168,20 +211,34 @@ impl Setting {
             Field::Digest(_) => "\"user:hash\"",
             Field::OptionalU64(_) => "NUMBER",
             Field::File(_) => "\"FILE\"",
+            Field::Text(_) => "\"NAME\"",
+            Field::Password(_) => "\"PASSWORD\"",
+            Field::StoreType(_) => "\"TYPE\"",
             Field::U32(_)
             | Field::U64(_)
             | Field::Usize(_)
             | Field::Flag(_)
             | Field::Algorithm(_)
             | Field::UrlPath(_)
+            | Field::ClientAuth(_)
+            | Field::Protocols(_)
+            | Field::CipherSuites(_)
             | Field::Words(_) => "",
         }
     }
 
     /// Whether the field wants a list, which `zoo.cfg` writes with commas.
     pub(super) fn is_list(&self) -> bool {
-        matches!((self.field)(&mut ServerConfig::default()), Field::Words(_))
+        matches!(
+            (self.field)(&mut ServerConfig::default()),
+            Field::Words(_) | Field::Protocols(_) | Field::CipherSuites(_)
+        )
     }
+}
+
+fn to_list<'a>(texts: impl Iterator<Item = &'a str>) -> String {
+    let texts: Vec<String> = texts.map(quote).collect();
+    format!("[{}]", texts.join(", "))
 }
 
 /// `user:hash`, both parts there. More is not checked: what hash fits the algorithm is known
@@ -218,4 +275,18 @@ fn fill_words(field: &mut Words, words: &[String]) -> bool {
     let only: BTreeSet<String> = words.iter().cloned().collect();
     *field = if all { Words::All } else { Words::Only(only) };
     words.iter().all(|word| WORDS.contains(&word.as_str()))
+}
+
+/// A text as TOML writes it.
+pub(super) fn quote(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            c if c.is_control() => quoted.extend(format!("\\u{:04X}", u32::from(c)).chars()),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
 }

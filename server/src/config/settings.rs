@@ -8,7 +8,14 @@ use super::setting::{Field, Setting};
 
 /// Finds a setting by its place in `cluster.toml`.
 pub(super) fn find(section: &str, key: &str) -> Option<&'static Setting> {
-    SETTINGS.iter().find(|setting| setting.section == section && setting.key == key)
+    all().find(|setting| setting.section == section && setting.key == key)
+}
+
+/// All settings, section by section.
+pub(super) fn all() -> impl Iterator<Item = &'static Setting> + Clone {
+    use super::settings_tls::{CLIENT, CLIENT_SIDE, PEER, PEER_SIDE};
+    let tls = CLIENT.iter().chain(&CLIENT_SIDE).chain(&PEER).chain(&PEER_SIDE);
+    SETTINGS.iter().chain(tls)
 }
 
 /// For each setting its name, and the configuration with another value of it.
@@ -19,7 +26,7 @@ pub(crate) fn each_changed(config: &ServerConfig) -> Vec<(String, ServerConfig)>
         setting.change(&mut changed);
         (setting.name(), changed)
     };
-    SETTINGS.iter().map(changed).collect()
+    all().map(changed).collect()
 }
 
 /// The tables of `cluster.toml`, in the order in which they are printed.
@@ -33,6 +40,7 @@ pub(super) const SECTIONS: [(&str, &str); 9] = [
     ("auth", "Who may do what."),
     ("four_letter", "Four-letter words on the client port."),
     ("http", "The HTTP port of the servers that have one."),
+    ("tls", "TLS: on the ports of clients, and between servers (docs/tls.md)."),
 ];
 
 /// Milliseconds that still fit the wire's `int`.
@@ -45,7 +53,7 @@ const GIB: u64 = 1 << 30;
 /// For settings that are not a number.
 const NO_RANGE: (u64, u64) = (0, 0);
 
-/// All settings, section by section.
+/// All settings but those of TLS, section by section.
 #[rustfmt::skip]
 pub(super) static SETTINGS: [Setting; 52] = [
     Setting {

@@ -14,14 +14,15 @@ use super::hint::did_you_mean;
 use super::member::{Member, MemberRole, parse_server_id};
 use super::model::ServerConfig;
 use super::setting::Value;
-use super::settings::{SECTIONS, SETTINGS, find};
+use super::settings::{SECTIONS, all, find};
 
 /// The keys of one `[[server]]`.
-const SERVER_KEYS: [&str; 9] = [
+const SERVER_KEYS: [&str; 10] = [
     "id",
     "peer",
     "election_port",
     "client",
+    "secure_client",
     "role",
     "data_dir",
     "data_log_dir",
@@ -73,6 +74,8 @@ struct ServerSection {
     line: usize,
     peer: Option<HostPort>,
     client: HostPort,
+    client_is_secure: bool,
+    secure_client: Option<HostPort>,
     data_dir: PathBuf,
     data_log_dir: Option<PathBuf>,
     http: Option<HostPort>,
@@ -92,6 +95,8 @@ impl Parsed {
             config.client_bind = server.client.clone();
             config.http_bind.clone_from(&server.http);
             config.metrics_bind.clone_from(&server.metrics);
+            config.client_is_secure = server.client_is_secure;
+            config.secure_client_bind.clone_from(&server.secure_client);
             config.peer_bind = server.peer.clone().filter(|_| !config.standalone);
         }
         draft.finish()
@@ -137,7 +142,7 @@ fn read_section(
     for (key, value) in table {
         let (name, line) = (key.get_ref().as_ref(), source.line_of(key.span().start));
         let Some(setting) = find(section, name) else {
-            let known = SETTINGS.iter().filter(|s| s.section == section).map(|s| s.key);
+            let known = all().filter(|s| s.section == section).map(|s| s.key);
             let hint = did_you_mean(name, known.clone());
             let known: Vec<&str> = known.collect();
             let why = format!(
@@ -204,7 +209,13 @@ impl ServerTable<'_> {
             parse_server_id(id.as_str()).ok()
         })?;
         let peer = self.optional("peer", "\"host:port\"", address)?;
-        let client = self.required("client", "\"host:port\"", address)?;
+        let plain = self.optional("client", "\"host:port\"", address)?;
+        let mut secure_client = self.optional("secure_client", "\"host:port\"", address)?;
+        let client_is_secure = plain.is_none();
+        let client = plain.or_else(|| secure_client.take()).ok_or_else(|| {
+            let why = "[[server]] without client: expected \"host:port\" there or in secure_client";
+            self.source.error(self.line, why)
+        })?;
         let role = self
             .optional("role", "\"participant\" or \"observer\"", |value| {
                 value.as_str()?.parse::<MemberRole>().ok()
@@ -223,9 +234,18 @@ impl ServerTable<'_> {
             member.peer = peer.clone();
             member.election_port = self.election_port(peer.port)?;
         }
-        let line = self.line;
-        let server =
-            ServerSection { id, line, peer, client, data_dir, data_log_dir, http, metrics };
+        let server = ServerSection {
+            id,
+            line: self.line,
+            peer,
+            client,
+            client_is_secure,
+            secure_client,
+            data_dir,
+            data_log_dir,
+            http,
+            metrics,
+        };
         Ok((server, member))
     }
 

@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use super::model::ServerConfig;
-use super::setting::Setting;
-use super::settings::{SECTIONS, SETTINGS};
+use super::setting::{Setting, quote};
+use super::settings::{self, SECTIONS};
 
 const HEAD: &str = "\
 # An ensemble of zoolet servers: one [[server]] for each, then what they have in common.
@@ -19,7 +19,8 @@ const SERVERS: &str = "\
 # election_port  for clients that parse ZooKeeper's server lines: nothing listens there;
 #                peer's port + 1000 unless given
 # role           participant, or observer for one without a vote; participant unless given
-# client         host:port for clients
+# client         host:port for clients; none is needed beside secure_client
+# secure_client  host:port for clients that speak TLS
 # data_dir       where snapshots and log live; relative to the directory of this file
 # data_log_dir   where the log lives instead, best on a disk of its own; data_dir unless given
 # http           host:port for HTTP: metrics, health, ZooKeeper's admin commands; off unless given
@@ -42,10 +43,10 @@ pub fn to_cluster_toml(servers: &[ServerConfig]) -> String {
     let defaults = ServerConfig::default();
     let is_default = |setting: &Setting| setting.to_toml(&first) == setting.to_toml(&defaults);
     // A derived default follows other settings, so it is one only beside their defaults.
-    let all_default = SETTINGS.iter().all(is_default);
+    let all_default = settings::all().all(is_default);
     for (section, about) in SECTIONS {
         push_line(&mut text, &format!("[{section}]\n# {about}\n"));
-        for setting in SETTINGS.iter().filter(|setting| setting.section == section) {
+        for setting in settings::all().filter(|setting| setting.section == section) {
             let comment = setting.about.replace('\n', "\n# ");
             push_line(&mut text, &format!("# {comment}\n# {}", setting.expected()));
             let quiet = is_default(setting) && (all_default || !setting.derived);
@@ -73,7 +74,11 @@ fn push_server(text: &mut String, server: &ServerConfig) {
         }
         push("role", quote(member.role.name()));
     }
-    push("client", quote(&server.client_bind.to_string()));
+    let client = if server.client_is_secure { "secure_client" } else { "client" };
+    push(client, quote(&server.client_bind.to_string()));
+    if let Some(secure) = &server.secure_client_bind {
+        push("secure_client", quote(&secure.to_string()));
+    }
     push("data_dir", quote_path(&server.data_dir));
     if server.data_log_dir != server.data_dir {
         push("data_log_dir", quote_path(&server.data_log_dir));
@@ -93,18 +98,4 @@ fn quote_path(path: &Path) -> String {
 fn push_line(text: &mut String, line: &str) {
     text.push_str(line);
     text.push('\n');
-}
-
-/// A text as TOML writes it.
-pub(super) fn quote(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            c if c.is_control() => quoted.extend(format!("\\u{:04X}", u32::from(c)).chars()),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
 }

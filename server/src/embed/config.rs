@@ -13,5 +13,7 @@ pub use zoolet_replica::{FeatureLevel, ServerId};
 pub use crate::config::{
     AuthConfig, ConfigError, DigestAlgorithm, EnsembleConfig, FourLetterConfig, HostPort,
     HttpConfig, Limits, LogConfig, LoopbackPorts, Member, MemberRole, ServerConfig, SessionConfig,
-    SnapshotConfig, StartMode, Warning, Words, ZnodeConfig, load, load_ensemble, to_cluster_toml,
+    SnapshotConfig, StartMode, StoreConfig, TlsConfig, TlsSide, Warning, Words, ZnodeConfig, load,
+    load_ensemble, to_cluster_toml,
 };
+pub use crate::config::{ClientAuth, Password, Protocol, StoreType};

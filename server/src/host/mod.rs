@@ -259,7 +259,7 @@ impl Host {
         &self,
         connection: ConnectionId,
         outbox: &Arc<Outbox>,
-        peer: IpAddr,
+        (peer, proved): (IpAddr, &Arc<[Id]>),
         request: &ConnectRequest,
     ) -> Admission {
         self.locked(|inner, now| {
@@ -274,8 +274,8 @@ impl Host {
             inner.figures.connect_requests += 1;
             outbox.count(|traffic| traffic.received += 1);
             inner.connections.insert(connection, ConnectionLoad::new(Arc::clone(outbox)));
-            let request = request.clone();
-            self.step(inner, now, Input::Connect { connection, peer, request });
+            let (request, proved) = (request.clone(), Arc::clone(proved));
+            self.step(inner, now, Input::Connect { connection, peer, proved, request });
             Admission::Open
         })
     }

@@ -95,7 +95,7 @@ impl Bench {
             read_only: None,
         };
         let peer = IpAddr::from([127, 0, 0, 1]);
-        let admission = self.host.connect(connection, &outbox, peer, &request);
+        let admission = self.host.connect(connection, &outbox, (peer, &Arc::default()), &request);
         (connection, outbox, admission)
     }
 

@@ -14,13 +14,15 @@ use std::time::Duration;
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep, timeout};
-use zoolet_jute::{ConnectRequest, Decode, frame};
+use zoolet_jute::{ConnectRequest, Decode, Id, frame};
 use zoolet_replica::ConnectionId;
+use zoolet_tls::is_hello;
 
 use super::context::PortContext;
 use super::error::ConnectionError;
 use super::four_letter;
 use super::registry::ConnectionPermit;
+use super::tls::Opened;
 use crate::host::{Admission, Received};
 use crate::outbox::{Chunk, Closing, Outbox, Taken};
 use crate::transport::Stream;
@@ -49,6 +51,8 @@ const LINGER_TIMEOUT: Duration = Duration::from_secs(1);
 pub(super) struct Connection {
     stream: Box<dyn Stream>,
     peer: SocketAddr,
+    /// What the connection itself has proved.
+    proved: Arc<[Id]>,
     outbox: Arc<Outbox>,
     permit: ConnectionPermit,
     context: Arc<PortContext>,
@@ -60,6 +64,8 @@ pub(super) struct Connection {
     received: VecDeque<Received>,
     /// What the socket does not take yet.
     outgoing: VecDeque<Chunk>,
+    /// Whether the stream may hold on to what was written.
+    is_unflushed: bool,
     read_at: Instant,
     wrote_at: Instant,
 }
@@ -80,7 +86,7 @@ enum Event {
 
 impl Connection {
     pub(super) fn new(
-        stream: Box<dyn Stream>,
+        opened: Opened,
         peer: SocketAddr,
         outbox: Arc<Outbox>,
         permit: ConnectionPermit,
@@ -88,16 +94,18 @@ impl Connection {
     ) -> Self {
         let now = Instant::now();
         Self {
-            stream,
+            stream: opened.stream,
             peer,
+            proved: opened.proved,
             outbox,
             permit,
             context,
-            incoming: BytesMut::new(),
+            incoming: opened.read.as_slice().into(),
             read_bytes: READ_BYTES_MIN,
             is_accepted: false,
             received: VecDeque::new(),
             outgoing: VecDeque::new(),
+            is_unflushed: false,
             read_at: now,
             wrote_at: now,
         }
@@ -150,7 +158,9 @@ impl Connection {
     /// Hands the handshake to the host, once its queue has room.
     async fn admit(&mut self, connection: ConnectionId, request: &ConnectRequest) {
         let (host, peer) = (Arc::clone(&self.context.host), self.peer.ip());
-        while host.connect(connection, &self.outbox, peer, request) == Admission::Busy {
+        while host.connect(connection, &self.outbox, (peer, &self.proved), request)
+            == Admission::Busy
+        {
             sleep(BUSY_PAUSE).await;
         }
     }
@@ -170,6 +180,9 @@ impl Connection {
             self.stream.write_all(answer.as_bytes()).await?;
             self.finish().await?;
             return Ok(None);
+        }
+        if self.incoming.first().copied().is_some_and(is_hello) {
+            return Err(ConnectionError::TlsHello);
         }
         if !self.context.host.serving() {
             return Err(ConnectionError::NotServing);
@@ -293,6 +306,7 @@ impl Connection {
                 }
                 continue;
             }
+            self.poll_flush(context)?;
             match self.outbox.poll_take(context, &mut self.outgoing) {
                 Poll::Ready(Taken::Frames) => {}
                 Poll::Ready(Taken::Closing(closing)) => {
@@ -351,6 +365,7 @@ impl Connection {
             return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
         }
         self.outbox.written(written);
+        self.is_unflushed = true;
         self.wrote_at = Instant::now();
         let mut rest = written;
         while let Some(Chunk::Bytes(bytes)) = self.outgoing.front_mut() {
@@ -366,6 +381,17 @@ impl Connection {
             self.outgoing = VecDeque::new();
         }
         Poll::Ready(Ok(()))
+    }
+
+    /// Sends what the stream holds on to, as far as the socket takes it. A socket holds on to nothing.
+    fn poll_flush(&mut self, context: &mut Context<'_>) -> io::Result<()> {
+        if self.is_unflushed
+            && let Poll::Ready(flushed) = Pin::new(&mut self.stream).poll_flush(context)
+        {
+            self.is_unflushed = false;
+            flushed?;
+        }
+        Ok(())
     }
 
     /// Reads what there is. An idle connection has no buffer while it waits.
@@ -398,7 +424,7 @@ impl Connection {
             return Err(ConnectionError::Idle(idle_ms));
         }
         let slow_reader_at = self.wrote_at + Duration::from_millis(timeout_ms);
-        if !self.outgoing.is_empty() && now >= slow_reader_at {
+        if (!self.outgoing.is_empty() || self.is_unflushed) && now >= slow_reader_at {
             return Err(ConnectionError::SlowReader);
         }
         Ok((now + Duration::from_secs(1)).max(idle_at.min(now + Duration::from_millis(timeout_ms))))

@@ -1,8 +1,10 @@
 //! What the connections of a port share.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -13,6 +15,9 @@ use crate::host::Host;
 
 /// Apache's trace mask at the start: requests, packets of servers, sessions and warnings.
 const TRACE_MASK: u64 = 306;
+
+/// The pause between two warnings of clients that do not speak as the port does.
+const WARN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// What all connections of a port share.
 #[derive(Debug)]
@@ -26,6 +31,10 @@ pub(super) struct PortContext {
     pub(super) opened: Instant,
     /// Where the port listens now.
     pub(super) bound_at: watch::Receiver<SocketAddr>,
+    /// Where the port for TLS listens.
+    pub(super) secure_at: Option<SocketAddr>,
+    /// When each kind of fault was last warned of.
+    warned_at: Mutex<BTreeMap<&'static str, Instant>>,
 }
 
 impl PortContext {
@@ -34,9 +43,22 @@ impl PortContext {
         options: PortOptions,
         host: Arc<Host>,
         bound_at: watch::Receiver<SocketAddr>,
+        secure_at: Option<SocketAddr>,
     ) -> Self {
         let registry = Registry::new(&options);
         let trace_mask = AtomicU64::new(TRACE_MASK);
-        Self { options, host, registry, trace_mask, opened: Instant::now(), bound_at }
+        let opened = Instant::now();
+        let warned_at = Mutex::default();
+        Self { options, host, registry, trace_mask, opened, bound_at, secure_at, warned_at }
+    }
+
+    /// Whether a warning of this kind is due: strangers can connect as often as they like.
+    pub(super) fn may_warn(&self, kind: &'static str) -> bool {
+        let mut warned_at = self.warned_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_due = warned_at.get(kind).is_none_or(|at| at.elapsed() >= WARN_INTERVAL);
+        if is_due {
+            warned_at.insert(kind, Instant::now());
+        }
+        is_due
     }
 }

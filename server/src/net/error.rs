@@ -14,6 +14,15 @@ pub(super) enum ConnectionError {
     /// The network, or the client's end of it.
     #[error("the socket failed: {0}")]
     Io(#[from] io::Error),
+    /// The client begins with TLS where it is not spoken.
+    #[error("TLS hello on the plain port: the client wants TLS, which secureClientPort has")]
+    TlsHello,
+    /// TLS fails.
+    #[error(transparent)]
+    Tls(zoolet_tls::HandshakeError),
+    /// The certificate of the client has no name.
+    #[error("{0}")]
+    Certificate(String),
     /// The client was silent for longer than its session timeout allows.
     #[error("nothing was received for {0} ms")]
     Idle(u64),
@@ -35,6 +44,20 @@ pub(super) enum ConnectionError {
 }
 
 impl ConnectionError {
+    /// Returns the kind of a fault that the operator of the client has to mend, and would not find
+    /// out from the client alone.
+    pub(super) fn warned_as(&self) -> Option<&'static str> {
+        if let Self::TlsHello = self {
+            Some("hello")
+        } else if let Self::Tls(zoolet_tls::HandshakeError::Plaintext) = self {
+            Some("plaintext")
+        } else if let Self::Tls(_) | Self::Certificate(_) = self {
+            Some("certificate")
+        } else {
+            None
+        }
+    }
+
     /// Whether the client may still read what was written to it.
     pub(super) fn leaves_a_reader(&self) -> bool {
         match self {
@@ -43,7 +66,23 @@ impl ConnectionError {
             | Self::ReplyTooLong
             | Self::NotServing
             | Self::Busy(_) => true,
-            Self::Io(_) | Self::SlowReader | Self::HandshakeTimeout(_) => false,
+            Self::Io(_)
+            | Self::SlowReader
+            | Self::HandshakeTimeout(_)
+            | Self::TlsHello
+            | Self::Tls(_)
+            | Self::Certificate(_) => false,
+        }
+    }
+}
+
+impl From<zoolet_tls::HandshakeError> for ConnectionError {
+    /// A socket that fails is the same with TLS and without.
+    fn from(error: zoolet_tls::HandshakeError) -> Self {
+        if let zoolet_tls::HandshakeError::Io(error) = error {
+            Self::Io(error)
+        } else {
+            Self::Tls(error)
         }
     }
 }

@@ -14,9 +14,11 @@ mod port;
 mod registry;
 mod reports;
 mod server_info;
+mod tls;
 
 pub(crate) use options::PortOptions;
 pub(crate) use port::{ClientPort, listen};
 pub use reports::ConnectionReport;
 pub(crate) use reports::PortReports;
 pub(crate) use server_info::{EnsembleFigures, EnsembleSource, ServerInfo, Sizes};
+pub(crate) use tls::{PortTls, Spoken};

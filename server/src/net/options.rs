@@ -1,12 +1,19 @@
 //! The settings of a client port.
 
 use super::server_info::ServerInfo;
+use super::tls::{PortTls, Spoken};
 
 /// The settings of a client port.
 #[derive(Clone, Debug)]
 pub(crate) struct PortOptions {
     /// `host:port` to listen on; with port 0 the system chooses.
     pub address: String,
+    /// What is spoken there.
+    pub spoken: Spoken,
+    /// `host:port` of a second port on which TLS is spoken, if there is one.
+    pub secure_address: Option<String>,
+    /// What TLS needs; there is one if TLS is spoken on any of the two.
+    pub tls: Option<PortTls>,
     /// The most connections that wait to be accepted.
     pub backlog: u32,
     /// The longest frame of a client in bytes (`jute.maxbuffer`).

@@ -7,19 +7,21 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use tracing::{debug, error, warn};
 
 use super::connection::Connection;
 use super::context::PortContext;
+use super::error::ConnectionError;
 use super::movable_listener::{MovableListener, Mover};
 use super::options::PortOptions;
 use super::registry::RegisteredConnection;
 use super::reports::PortReports;
+use super::tls::{Opened, Spoken};
 use crate::fatal::{Fatal, caught};
 use crate::host::Host;
 use crate::outbox::Outbox;
-use crate::transport::{Net, Stream};
+use crate::transport::{Listener, Net, Stream};
 
 /// How long the listener waits when the system is out of file descriptors or memory: a closed
 /// connection frees what it needs.
@@ -33,6 +35,7 @@ const ACCEPT_WARN_INTERVAL: Duration = Duration::from_secs(10);
 pub(crate) struct ClientPort {
     bound: watch::Receiver<SocketAddr>,
     reports: PortReports,
+    secure_at: Option<SocketAddr>,
     task: JoinHandle<()>,
 }
 
@@ -45,13 +48,18 @@ pub(crate) async fn listen(
     wanted: watch::Receiver<String>,
     fatal: &Fatal,
 ) -> io::Result<ClientPort> {
+    let secure = match &options.secure_address {
+        Some(address) => Some(net.listen(address, options.backlog).await?),
+        None => None,
+    };
+    let secure_at = secure.as_ref().map(|secure| secure.local_addr()).transpose()?;
     let listener = MovableListener::open(net, &options).await?;
     let bound = listener.bound();
-    let context = Arc::new(PortContext::new(options, host, bound.clone()));
+    let context = Arc::new(PortContext::new(options, host, bound.clone(), secure_at));
     let reports = PortReports(Arc::clone(&context));
-    let accepting = accept_all(listener, wanted, context);
+    let accepting = accept_all(listener, secure, wanted, context);
     let task = tokio::spawn(fatal.clone().endless("client port", accepting));
-    Ok(ClientPort { bound, reports, task })
+    Ok(ClientPort { bound, reports, secure_at, task })
 }
 
 impl ClientPort {
@@ -60,7 +68,12 @@ impl ClientPort {
         *self.bound.borrow()
     }
 
-    /// The same, as it changes.
+    /// Where it listens for TLS alone.
+    pub(crate) fn secure_addr(&self) -> Option<SocketAddr> {
+        self.secure_at
+    }
+
+    /// The same as [`Self::local_addr`], as it changes.
     pub(crate) fn bound(&self) -> watch::Receiver<SocketAddr> {
         self.bound.clone()
     }
@@ -84,6 +97,7 @@ impl Drop for ClientPort {
 
 async fn accept_all(
     mut listener: MovableListener,
+    mut secure: Option<Box<dyn Listener>>,
     wanted: watch::Receiver<String>,
     context: Arc<PortContext>,
 ) {
@@ -97,9 +111,9 @@ async fn accept_all(
                 let moved = listener.move_to(&address, opened).await;
                 mover.note(&listener, &address, moved);
             }
-            accepted = listener.accept() => match accepted {
+            (accepted, spoken) = accept(&mut listener, secure.as_mut(), context.options.spoken) => match accepted {
                 Ok((stream, peer)) => {
-                    tasks.spawn(serve_caught(stream, peer, Arc::clone(&context)));
+                    tasks.spawn(serve_caught(stream, peer, spoken, Arc::clone(&context)));
                 }
                 // The client took its own connection back; the next one need not wait for that.
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
@@ -116,14 +130,37 @@ async fn accept_all(
     }
 }
 
+/// Waits for the next connection to any of the two ports.
+async fn accept(
+    listener: &mut MovableListener,
+    secure: Option<&mut Box<dyn Listener>>,
+    spoken: Spoken,
+) -> (io::Result<(Box<dyn Stream>, SocketAddr)>, Spoken) {
+    let Some(secure) = secure else { return (listener.accept().await, spoken) };
+    tokio::select! {
+        accepted = listener.accept() => (accepted, spoken),
+        accepted = secure.accept() => (accepted, Spoken::Tls),
+    }
+}
+
 /// A client's connection must not end the server.
-async fn serve_caught(stream: Box<dyn Stream>, peer: SocketAddr, context: Arc<PortContext>) {
-    if let Err(panic) = caught(serve(stream, peer, context)).await {
+async fn serve_caught(
+    stream: Box<dyn Stream>,
+    peer: SocketAddr,
+    spoken: Spoken,
+    context: Arc<PortContext>,
+) {
+    if let Err(panic) = caught(serve(stream, peer, spoken, context)).await {
         error!(%peer, panic, "a client's connection has panicked");
     }
 }
 
-async fn serve(stream: Box<dyn Stream>, peer: SocketAddr, context: Arc<PortContext>) {
+async fn serve(
+    stream: Box<dyn Stream>,
+    peer: SocketAddr,
+    spoken: Spoken,
+    context: Arc<PortContext>,
+) {
     let outbox = Arc::new(Outbox::new(context.options.outbox_bytes_max));
     let since_ms = context.host.now().wall_ms;
     let entry = RegisteredConnection { peer, outbox: Arc::clone(&outbox), since_ms };
@@ -131,8 +168,40 @@ async fn serve(stream: Box<dyn Stream>, peer: SocketAddr, context: Arc<PortConte
         debug!(%peer, "refused: too many connections");
         return;
     };
-    let mut connection = Connection::new(stream, peer, outbox, permit, context);
-    if let Err(error) = connection.run().await {
-        debug!(%peer, %error, "connection closed");
+    let opened = if spoken == Spoken::Plain {
+        Ok(Opened::plain(stream))
+    } else {
+        // What is awaited once is boxed: an idle connection needs room for serving only.
+        Box::pin(open(stream, peer, spoken, &context)).await
+    };
+    let served = match opened {
+        Ok(opened) => {
+            let context = Arc::clone(&context);
+            Connection::new(opened, peer, outbox, permit, context).run().await
+        }
+        Err(error) => Err(error),
+    };
+    match served {
+        Ok(()) => {}
+        Err(error) if error.warned_as().is_some_and(|kind| context.may_warn(kind)) => {
+            warn!(%peer, %error, "connection closed; others like it may not be logged for 10 s");
+        }
+        Err(error) => debug!(%peer, %error, "connection closed"),
     }
+}
+
+/// Carries out the handshake of TLS, if there is to be one.
+async fn open(
+    stream: Box<dyn Stream>,
+    peer: SocketAddr,
+    spoken: Spoken,
+    context: &PortContext,
+) -> Result<Opened, ConnectionError> {
+    let limit_ms = context.options.handshake_timeout_ms;
+    let opening = Opened::of(stream, peer.ip(), spoken, context.options.tls.as_ref());
+    let opened = timeout(Duration::from_millis(limit_ms), opening).await;
+    opened.unwrap_or_else(|_| {
+        context.registry.count_late();
+        Err(ConnectionError::HandshakeTimeout(limit_ms))
+    })
 }

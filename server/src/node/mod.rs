@@ -23,6 +23,7 @@ use zoolet_jute::{Id, SessionId};
 use zoolet_replica::state::{Admitted, DIGEST_VERSION, RestoreError, State};
 use zoolet_replica::{Boot, Input, Levels, ProposalNumber, Replica, Role, Term};
 use zoolet_storage::{Disk, RealDisk, StorageError};
+use zoolet_tls::{TlsError, TlsSettings};
 
 use self::client_address::Configured;
 use self::meters::{Meters, StartTimes, whole_ms};
@@ -42,6 +43,7 @@ use crate::host::{ConfigView, Host};
 pub use crate::net::ConnectionReport;
 use crate::net::{self, ClientPort};
 use crate::peer::SecretError;
+use crate::reload::LoadedTls;
 use crate::replication::{self, Machine, Replication};
 use crate::snapshots::{Chunks, Staged, StateSnapshot};
 use crate::transport::{Net, RealNet};
@@ -83,6 +85,9 @@ pub enum StartError {
     /// The secret of the servers cannot be used.
     #[error(transparent)]
     Secret(#[from] SecretError),
+    /// TLS cannot be set up.
+    #[error("cannot set up TLS {0}: {1}")]
+    Tls(&'static str, TlsError),
     /// The log does not start.
     #[error(transparent)]
     Raft(#[from] replication::JoinError),
@@ -103,7 +108,7 @@ pub(crate) struct Node {
     host: Arc<Host>,
     replication: Replication,
     port: ClientPort,
-    ticker: JoinHandle<((), (), (), ())>,
+    ticker: JoinHandle<((), (), (), (), Vec<()>)>,
     fatal: Fatal,
     reports: Reports,
 }
@@ -115,7 +120,10 @@ impl Node {
         let (server, begun) = (config.server_id.0, Instant::now());
         let meters = Arc::new(Meters::default());
         let secret = settings::secret(&config, &seams)?;
-        let options = settings::raft_options(&config, &seams, secret, &meters);
+        let client_tls = load_tls("for clients", settings::client_tls(&config), false).await?;
+        let peer_tls = load_tls("between servers", settings::peer_tls(&config), true).await?;
+        let peer_port_tls = settings::peer_port_tls(&config, peer_tls.as_ref());
+        let options = settings::raft_options(&config, &seams, (secret, peer_port_tls), &meters);
         let wall_ms = seams.clock.now().wall_ms;
         // Reading a big directory takes long, and blocks.
         let (opened, state) = tokio::task::spawn_blocking(move || open(options, wall_ms))
@@ -132,7 +140,8 @@ impl Node {
         let disk = Arc::clone(&seams.disk);
         let ensemble = settings::KnownEnsemble(replication.status_source());
         let server_info = settings::server_info(&config, disk, ensemble);
-        let port_options = settings::port_options(&config, server_info);
+        let port_tls = settings::client_port_tls(&config, client_tls.as_ref());
+        let port_options = settings::port_options(&config, server_info, port_tls);
         let (wanted, followed) = watch::channel(address.clone());
         let net = Arc::clone(&seams.net);
         let port = net::listen(port_options, Arc::clone(&host), net, followed, &fatal)
@@ -150,8 +159,15 @@ impl Node {
         let role = replication.role();
         let looks =
             fatal.clone().finite("leader meter", async move { meters.watch_role(role).await });
-        let ticker = tokio::spawn(async { tokio::join!(ticks, watch, addresses, looks) });
-        info!(server, clients = %port.local_addr(), peers = ?replication.peer_addr(), "server started");
+        let reloads = [
+            client_tls.filter(|_| config.tls.client.reload),
+            peer_tls.filter(|_| config.tls.peer.reload),
+        ];
+        let reloads = reloads.map(|loaded| follow(fatal.clone(), loaded));
+        let reloads = futures_util::future::join_all(reloads);
+        let ticker = tokio::spawn(async { tokio::join!(ticks, watch, addresses, looks, reloads) });
+        let (clients, secure) = (port.local_addr(), port.secure_addr());
+        info!(server, %clients, ?secure, peers = ?replication.peer_addr(), "server started");
         Ok(Self { host, replication, port, ticker, fatal, reports })
     }
 
@@ -201,6 +217,25 @@ impl Node {
             warn!(limit_s = SHUTDOWN_LIMIT.as_secs(), "the log does not stop in time");
         }
         self.ticker.abort();
+    }
+}
+
+/// Loads keys and certificates, which reads files.
+async fn load_tls(
+    port: &'static str,
+    settings: Option<TlsSettings>,
+    calls: bool,
+) -> Result<Option<LoadedTls>, StartError> {
+    let Some(settings) = settings else { return Ok(None) };
+    let loading = tokio::task::spawn_blocking(move || LoadedTls::load(port, settings, calls));
+    let loaded = loading.await.map_err(|error| StartError::Failed(error.to_string()))?;
+    loaded.map(Some).map_err(|error| StartError::Tls(port, error))
+}
+
+/// Loads keys and certificates again whenever their files change.
+async fn follow(fatal: Fatal, loaded: Option<LoadedTls>) {
+    if let Some(loaded) = loaded {
+        fatal.endless("reload of certificates", loaded.follow()).await;
     }
 }
 

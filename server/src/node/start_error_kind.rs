@@ -7,7 +7,7 @@ use crate::replication;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StartErrorKind {
-    /// The configuration, or the file with the secret that it names, has to be changed.
+    /// The configuration, or a file that it names for the secret or for TLS, has to be changed.
     Config,
     /// The directory of the server cannot be used: it belongs to another server or is in use, files
     /// are missing or damaged, or the disk has failed.
@@ -22,7 +22,7 @@ impl StartError {
     /// Returns what is wrong.
     pub fn kind(&self) -> StartErrorKind {
         match self {
-            Self::Config(_) | Self::Secret(_) => StartErrorKind::Config,
+            Self::Config(_) | Self::Secret(_) | Self::Tls(..) => StartErrorKind::Config,
             Self::Raft(error) => kind_of_log(error),
             Self::Snapshot(_) => StartErrorKind::Data,
             Self::Listen { .. } => StartErrorKind::Listen,

@@ -98,6 +98,14 @@ pub(super) enum HandshakeError {
     /// The other side speaks another protocol. Nothing is answered.
     #[error("the other side is not a zoolet server")]
     Magic,
+    /// The other side speaks TLS, which is off here.
+    #[error(
+        "TLS hello on the plain peer port: TLS between servers (sslQuorum) is off on this server"
+    )]
+    TlsHello,
+    /// TLS fails.
+    #[error(transparent)]
+    Tls(zoolet_tls::HandshakeError),
     /// The other side speaks another version of this one.
     #[error("the other side speaks version {theirs}, this server speaks version {VERSION}")]
     Version { theirs: u16 },
@@ -176,6 +184,7 @@ pub(super) async fn greet(
     out.put_u16(VERSION);
     put_part(&mut out, &hello);
     stream.write_all(&out).await?;
+    stream.flush().await?;
 
     let mut head = [0; MAGIC.len() + 3];
     stream.read_exact(&mut head).await?;
@@ -200,6 +209,7 @@ pub(super) async fn greet(
     check_verdict(verdict, ours, target, identity)?;
     if let Some(secret) = secret {
         stream.write_all(&secret.prove(&[CALLER, &[verdict], &hello, welcome])).await?;
+        stream.flush().await?;
     }
     Ok(identity)
 }
@@ -248,7 +258,8 @@ async fn receive_from(
     let mut magic = [0; MAGIC.len()];
     stream.read_exact(&mut magic).await?;
     if magic != MAGIC {
-        return Err(HandshakeError::Magic);
+        let is_tls = magic.first().copied().is_some_and(zoolet_tls::is_hello);
+        return Err(if is_tls { HandshakeError::TlsHello } else { HandshakeError::Magic });
     }
     let theirs = stream.read_u16().await?;
     if theirs != VERSION {
@@ -273,6 +284,7 @@ async fn receive_from(
     let mut out = head(verdict);
     put_part(&mut out, &[&welcome[..], &proof].concat());
     stream.write_all(&out).await?;
+    stream.flush().await?;
     if let (Some(secret), Ok(_)) = (secret, &result) {
         let mut proof = [0; PROOF_BYTES];
         stream.read_exact(&mut proof).await.map_err(|_| HandshakeError::Unproved)?;

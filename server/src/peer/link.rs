@@ -18,6 +18,7 @@ use super::frame::{ANSWER, Frame, FrameError, FrameReader, UNANSWERED_ID};
 use super::handshake::{HandshakeError, PeerIdentity, Target, greet};
 use super::reach::Reach;
 use super::secret::Secret;
+use super::tls::PeerTls;
 use super::{FrameLimits, Lane};
 use crate::fatal::Fatal;
 use crate::transport::{Net, Stream};
@@ -43,6 +44,8 @@ pub(crate) struct LinkOptions {
     pub founding: Arc<AtomicU64>,
     /// What both sides must know.
     pub secret: Option<Secret>,
+    /// Whether TLS is below that.
+    pub tls: PeerTls,
     /// The peer.
     pub target: Target,
     /// Its `host:port`, and those that it had before: they are tried in turn.
@@ -210,7 +213,9 @@ async fn run(options: LinkOptions, mut queue: mpsc::Receiver<Outgoing>) {
 
 async fn connect(options: &LinkOptions, address: &str) -> Result<Box<dyn Stream>, String> {
     let connecting = async {
-        let mut stream = options.net.connect(address).await.map_err(|error| error.to_string())?;
+        let stream = options.net.connect(address).await.map_err(|error| error.to_string())?;
+        let stream = options.tls.connect(stream, address).await;
+        let mut stream = stream.map_err(|error| error.to_string())?;
         let founding = options.founding.load(Ordering::Relaxed);
         let ours = PeerIdentity { founding, ..options.ours };
         let wanted = (options.target, options.lane);
@@ -280,12 +285,17 @@ async fn write_calls(
             turns += 1;
             yield_now().await;
         }
-        if let Err(error) = output.write_all_buf(&mut buffer).await {
+        if let Err(error) = write(&mut output, &mut buffer).await {
             return error;
         }
         next = queue.recv().await;
     }
     io::ErrorKind::NotConnected.into()
+}
+
+async fn write(output: &mut WriteHalf<Box<dyn Stream>>, buffer: &mut BytesMut) -> io::Result<()> {
+    output.write_all_buf(buffer).await?;
+    output.flush().await
 }
 
 fn register(

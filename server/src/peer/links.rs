@@ -162,6 +162,7 @@ mod tests {
             ours: PeerIdentity { cluster: 7, founding: 0, server: 1, directory: 5 },
             founding: Arc::default(),
             secret: None,
+            tls: crate::peer::PeerTls::default(),
             target: Target { server: 0, directory: None },
             addresses: Vec::new(),
             lane: Lane::Control,

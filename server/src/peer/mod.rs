@@ -20,6 +20,7 @@ mod reach;
 mod refusals;
 mod rpc_kind;
 mod secret;
+mod tls;
 
 pub use handshake::PeerIdentity;
 pub(crate) use handshake::Target;
@@ -29,6 +30,7 @@ pub use port::{Answer, Call, PeerPort, PeerPortOptions, Service};
 pub(crate) use reach::Reach;
 pub(crate) use rpc_kind::{RpcKind, SNAPSHOT_DAMAGED, SNAPSHOT_LATER};
 pub(crate) use secret::{Secret, SecretError};
+pub use tls::PeerTls;
 
 /// What a connection is for. Each lane has a connection of its own, so that what must be quick
 /// never waits behind what is large.

@@ -22,6 +22,7 @@ use super::frame::{ANSWER, Frame, FrameError, FrameReader, UNANSWERED_ID};
 use super::handshake::{HandshakeError, PeerIdentity, receive};
 use super::refusals::{Refusals, Refused};
 use super::secret::Secret;
+use super::tls::PeerTls;
 use super::{FrameLimits, Lane};
 use crate::fatal::{Fatal, caught};
 use crate::transport::{BoxFuture, Listener, Net, Stream};
@@ -81,6 +82,8 @@ pub struct PeerPortOptions {
     pub any_cluster: bool,
     /// What both sides must know.
     pub secret: Option<Secret>,
+    /// Whether TLS is below that.
+    pub tls: PeerTls,
     /// `host:port` to listen on.
     pub address: String,
     /// The longest frames.
@@ -218,7 +221,7 @@ impl Shared {
     /// handshakes, or if the port is closed during its own.
     async fn take(
         self,
-        mut stream: Box<dyn Stream>,
+        stream: Box<dyn Stream>,
         address: SocketAddr,
         number: u64,
         (pushed_out, mut closed): (oneshot::Receiver<()>, watch::Receiver<()>),
@@ -226,10 +229,14 @@ impl Shared {
         let Self { options, service, connections, handshakes, refusals } = self;
         let founding = options.founding.load(Ordering::Relaxed);
         let ours = PeerIdentity { founding, ..options.ours };
-        let greeting = timeout(
-            options.handshake_timeout,
-            receive(&mut *stream, ours, options.any_cluster, options.secret.as_ref()),
-        );
+        let receiving = async {
+            let accepted = options.tls.accept(stream, address.ip()).await;
+            let mut stream = accepted.map_err(|error| Refused { server: None, error })?;
+            let secret = options.secret.as_ref();
+            let (from, lane) = receive(&mut *stream, ours, options.any_cluster, secret).await?;
+            Ok((stream, from, lane))
+        };
+        let greeting = timeout(options.handshake_timeout, receiving);
         let greeted = tokio::select! {
             greeted = greeting => greeted,
             _ = pushed_out => {
@@ -240,7 +247,7 @@ impl Shared {
         };
         handshakes.end(number);
         match greeted {
-            Ok(Ok((from, lane))) => {
+            Ok(Ok((stream, from, lane))) => {
                 let hung_up = options.hung_up.clone();
                 let serving = caught(serve(stream, from, lane, options, service));
                 let serving = tokio::spawn(serving);
@@ -258,9 +265,7 @@ impl Shared {
                 }
             }
             // A follower looks whether a process listens here.
-            Ok(Err(Refused { error: HandshakeError::Io(error), .. }))
-                if error.kind() == io::ErrorKind::UnexpectedEof =>
-            {
+            Ok(Err(Refused { error, .. })) if error.is_hang_up() => {
                 tracing::debug!(%address, "hung up on the peer port before its handshake");
             }
             // Its peers keep asking for the old directory until the new one is a member.
@@ -355,6 +360,7 @@ async fn write_answers(
             Frame { kind: ANSWER, id, body }.encode(&mut buffer);
         }
         output.write_all_buf(&mut buffer).await?;
+        output.flush().await?;
     }
     Ok(())
 }
@@ -394,6 +400,7 @@ mod tests {
             founding: Arc::default(),
             any_cluster: false,
             secret: None,
+            tls: PeerTls::default(),
             address: "127.0.0.1:0".to_owned(),
             frames: FrameLimits { small: 1000, large: 1000 },
             answers_max: 8,

@@ -40,6 +40,7 @@ fn options() -> PeerPortOptions {
     PeerPortOptions {
         any_cluster: false,
         secret: None,
+        tls: PeerTls::default(),
         ours: THEIRS,
         founding: Arc::default(),
         address: "127.0.0.1:0".to_owned(),
@@ -65,6 +66,7 @@ fn link_options(port: &PeerPort, ours: PeerIdentity, target: u64) -> LinkOptions
         ours,
         founding: Arc::new(AtomicU64::new(ours.founding)),
         secret: None,
+        tls: PeerTls::default(),
         target: Target { server: target, directory: None },
         addresses: vec![port.local_addr().to_string()],
         lane: Lane::Request,
@@ -142,6 +144,7 @@ async fn a_broken_connection_fails_what_was_sent_and_the_next_call_connects_anew
     let options = PeerPortOptions {
         any_cluster: false,
         secret: None,
+        tls: PeerTls::default(),
         ours: THEIRS,
         founding: Arc::default(),
         address: address.to_string(),

@@ -9,7 +9,7 @@ use zoolet_storage::{Disk, WalOptions};
 
 use crate::config::StartMode;
 use crate::entropy::Entropy;
-use crate::peer::{FrameLimits, Secret};
+use crate::peer::{FrameLimits, PeerTls, Secret};
 use crate::raft::RaftConfig;
 
 /// One server of the configured ensemble.
@@ -93,6 +93,8 @@ pub(crate) struct ReplicationOptions {
     pub log_directory: PathBuf,
     /// What the servers prove to each other that they know.
     pub secret: Option<Secret>,
+    /// Whether TLS is below that.
+    pub tls: PeerTls,
     /// The longest entry that other servers may send, in bytes.
     pub entry_bytes_max: usize,
     /// How the log is kept.

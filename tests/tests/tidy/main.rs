@@ -16,7 +16,7 @@ use zoolet_jute::{ErrorCode, OpCode};
 const LINES_MAX: usize = 500;
 
 /// The sources of the packages that make up the product, and of the harness.
-const SOURCES: [&str; 11] = [
+const SOURCES: [&str; 12] = [
     "jute/src",
     "server/src",
     "server/cli/src",
@@ -28,16 +28,18 @@ const SOURCES: [&str; 11] = [
     "client/ctl/src",
     "client/torture/src",
     "tests/src",
+    "tls/src",
 ];
 
 /// The suites of the packages. Their files have the same limit.
-const SUITES: [&str; 6] = [
+const SUITES: [&str; 7] = [
     "jute/tests",
     "server/tests",
     "server/replica/tests",
     "server/storage/tests",
     "client/tests",
     "tests/tests",
+    "tls/tests",
 ];
 
 /// For each module of the server (or package), what its files must not name.

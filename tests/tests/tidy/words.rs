@@ -47,8 +47,17 @@ const RULED_OUT_IN_NAMES: [&str; 11] = [
 const COMPARED: [&str; 7] = ["earlier", "later", "less", "longer", "more", "older", "shorter"];
 
 /// Directories and files whose words are looked at.
-const LOOKED_AT: [&str; 8] =
-    ["jute", "server", "client", "tests", "docs", "README.md", "ARCHITECTURE.md", "CHANGELOG.md"];
+const LOOKED_AT: [&str; 9] = [
+    "jute",
+    "server",
+    "client",
+    "tests",
+    "tls",
+    "docs",
+    "README.md",
+    "ARCHITECTURE.md",
+    "CHANGELOG.md",
+];
 
 /// Texts that hold such words for a reason: this list, and names that other programs chose.
 const EXCEPT: [&str; 2] = ["tests/tests/tidy/words.rs", "tests/src/oracle/generate.rs"];

@@ -84,6 +84,57 @@ pub(crate) struct Options {
         value_parser = duration
     )]
     pub(crate) session_timeout: Duration,
+    #[command(flatten)]
+    pub(crate) tls: TlsFlags,
+}
+
+/// How servers are reached by TLS. Each file is PEM (.pem), PKCS#12 (.p12) or JKS (.jks). One of
+/// them is enough to ask for TLS, and a trust store is needed for it.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct TlsFlags {
+    /// Speak TLS: the file with the certificates of the authorities that servers have theirs from.
+    #[arg(long, global = true, value_name = "FILE", env = "ZOOLETCTL_TRUST_STORE")]
+    pub(crate) trust_store: Option<PathBuf>,
+    /// The password of that file.
+    #[arg(
+        long,
+        global = true,
+        value_name = "PASSWORD",
+        env = "ZOOLETCTL_TRUST_STORE_PASSWORD",
+        hide_env_values = true
+    )]
+    pub(crate) trust_store_password: Option<Secret>,
+    /// The file with the client's key and certificates, for servers that ask for them.
+    #[arg(long, global = true, value_name = "FILE", env = "ZOOLETCTL_KEY_STORE")]
+    pub(crate) key_store: Option<PathBuf>,
+    /// The password of that file.
+    #[arg(
+        long,
+        global = true,
+        value_name = "PASSWORD",
+        env = "ZOOLETCTL_KEY_STORE_PASSWORD",
+        hide_env_values = true
+    )]
+    pub(crate) key_store_password: Option<Secret>,
+    /// Do not compare the name in a server's certificate with the host of the connect string.
+    #[arg(long, global = true)]
+    pub(crate) any_server_name: bool,
+}
+
+/// A password of the command line. `Debug` does not show it.
+#[derive(Clone)]
+pub(crate) struct Secret(pub(crate) String);
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(..)")
+    }
+}
+
+impl From<&str> for Secret {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
 }
 
 impl Options {

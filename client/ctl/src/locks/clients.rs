@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
 use tokio::time::timeout;
-use zoolet_client::{ConnectString, SessionId};
+use zoolet_client::{ConnectString, Connector, SessionId};
 
 use crate::output::note;
 
@@ -26,11 +25,11 @@ pub(crate) struct Clients {
 
 impl Clients {
     /// Asks every server of a connect string. A session is connected to one of them.
-    pub(crate) async fn ask(&mut self, connect_string: &str) {
+    pub(crate) async fn ask(&mut self, connect_string: &str, connector: &dyn Connector) {
         // A client is connected to it, so it is valid.
         let servers = connect_string.parse::<ConnectString>();
         for address in servers.iter().flat_map(ConnectString::addresses) {
-            match timeout(ANSWER_MAX, ask(address)).await {
+            match timeout(ANSWER_MAX, ask(connector, address)).await {
                 Ok(Ok(answer)) if answer.contains("not in the whitelist") => {
                     self.silent.push(format!("{address} does not allow `cons`"));
                 }
@@ -54,9 +53,10 @@ impl Clients {
     }
 }
 
-async fn ask(address: &str) -> std::io::Result<String> {
-    let mut stream = TcpStream::connect(address).await?;
+async fn ask(connector: &dyn Connector, address: &str) -> std::io::Result<String> {
+    let mut stream = connector.connect(address).await?;
     stream.write_all(b"cons").await?;
+    stream.flush().await?;
     let mut answer = Vec::new();
     stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).await?;
     Ok(String::from_utf8_lossy(&answer).into_owned())

@@ -6,6 +6,8 @@ mod print;
 mod queue;
 mod scan;
 
+use zoolet_client::{Connector, TcpConnector};
+
 use crate::args::{Locks, Options};
 use crate::commands::Context;
 use crate::error::CtlError;
@@ -26,7 +28,9 @@ pub(crate) async fn run(
     let found = scan::scan(&arguments.path, arguments.all, &context.connection).await?;
     let mut clients = clients::Clients::default();
     if !found.is_empty() {
-        clients.ask(options.connect_string()).await;
+        let tls = options.tls.connector()?;
+        let connector: &dyn Connector = tls.as_ref().map_or(&TcpConnector, |tls| tls);
+        clients.ask(options.connect_string(), connector).await;
     }
     if context.output.json {
         return context.output.result(String::new, || print::json(&found, &clients));

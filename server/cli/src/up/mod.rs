@@ -6,6 +6,7 @@
 mod child;
 mod http;
 mod plan;
+mod tls;
 
 use std::fmt;
 use std::future::Future;
@@ -224,6 +225,12 @@ fn announce(plan: &Plan, children: &[Child]) -> io::Result<()> {
                 writeln!(out, "server {id}: {mode}, client port {port}, pid {pid}")?;
             }
         }
+    }
+    if let Some(files) = plan.client_files() {
+        let (trust, key) = (files.trust_store.display(), files.key_store.display());
+        writeln!(out, "TLS: on the same ports, with trust store {trust} and key store {key}")?;
+        let servers = plan.connect_string();
+        writeln!(out, "zooletctl --servers {servers} --trust-store {trust} --key-store {key}")?;
     }
     out.flush()
 }

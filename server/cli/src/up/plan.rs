@@ -16,6 +16,7 @@ use zoolet_storage::{Disk, Identity, RealDisk};
 use super::UpError;
 use super::child::Child;
 use super::http::set_ports;
+use super::tls::{self, ClientFiles};
 use crate::cli::UpArgs;
 use zoolet_server::embed::ReservedPort;
 use zoolet_server::embed::config::{
@@ -138,8 +139,8 @@ impl Plan {
             return Err(UpError::OtherEnsemble { directory, servers, asked });
         }
         let mut configs = match earlier {
-            Some(earlier) if can_serve_again(&earlier, &ports) => earlier,
-            earlier => found(&config, &directory, &ports, earlier.as_deref())?,
+            Some(earlier) if can_serve_again(&earlier, &ports) && !args.tls => earlier,
+            earlier => found(&config, &directory, (&ports, args.tls), earlier.as_deref())?,
         };
         if let Some(first) = args.http_port {
             set_ports(&mut configs, first)?;
@@ -180,6 +181,11 @@ impl Plan {
         let addresses: Vec<String> =
             self.servers.iter().map(|server| server.client.to_string()).collect();
         addresses.join(",")
+    }
+
+    /// What clients need for TLS, if `--tls` has set it up.
+    pub(super) fn client_files(&self) -> Option<ClientFiles> {
+        ClientFiles::of(&self.directory)
     }
 
     fn state_path(&self) -> PathBuf {
@@ -287,7 +293,7 @@ fn can_serve_again(earlier: &[ServerConfig], client_ports: &[u16]) -> bool {
 fn found(
     path: &Path,
     directory: &Path,
-    client_ports: &[u16],
+    (client_ports, with_tls): (&[u16], bool),
     earlier: Option<&[ServerConfig]>,
 ) -> Result<Vec<ServerConfig>, UpError> {
     let peers = free_ports(client_ports).map_err(UpError::NoPorts)?;
@@ -307,6 +313,10 @@ fn found(
                 *secret = Some(PathBuf::from(SECRET_FILE));
             }
         }
+    }
+    if with_tls {
+        tls::set_up(directory, &mut configs, write_durably)
+            .map_err(|(path, source)| file_error(&path, source))?;
     }
     let (configs, warnings) = write_config(path, &configs)?;
     log_warnings(warnings);
@@ -413,7 +423,10 @@ fn write_config(
     let directory = path.parent().unwrap_or(Path::new(""));
     let mut written = configs.to_vec();
     for config in &mut written {
-        for files in [&mut config.data_dir, &mut config.data_log_dir] {
+        let tls = [&mut config.tls.client, &mut config.tls.peer].into_iter();
+        let stores = tls.flat_map(|side| [&mut side.key_store.file, &mut side.trust_store.file]);
+        let data = [&mut config.data_dir, &mut config.data_log_dir];
+        for files in stores.flatten().chain(data) {
             if let Ok(inside) = files.strip_prefix(directory) {
                 *files = inside.to_owned();
             }

@@ -159,10 +159,10 @@ impl Client {
         session: SessionId,
         timeout_ms: i32,
         peer: IpAddr,
-        identity: Id,
+        identities: Arc<[Id]>,
         handshake: PendingRequest,
     ) -> Self {
-        let mut opened = Self::with_session(session, timeout_ms, peer, identity);
+        let mut opened = Self::with_session(session, timeout_ms, peer, identities);
         opened.push(handshake);
         opened
     }
@@ -172,14 +172,14 @@ impl Client {
         session: SessionId,
         timeout_ms: i32,
         peer: IpAddr,
-        identity: Id,
+        identities: Arc<[Id]>,
     ) -> Self {
         Self {
             session,
             attachment: ProposalNumber::NONE,
             timeout_ms,
             peer,
-            identities: Arc::from([identity]),
+            identities,
             ignores_input: false,
             touch_mark: u64::MAX,
             pings: VecDeque::new(),
@@ -418,8 +418,8 @@ mod tests {
 
     #[test]
     fn a_client_that_waits_for_nothing_keeps_no_memory_for_requests() {
-        let (peer, identity) = (IpAddr::from(Ipv4Addr::LOCALHOST), Id { scheme: None, id: None });
-        let mut client = Client::with_session(SessionId(1), 1000, peer, identity);
+        let (peer, identities) = (IpAddr::from(Ipv4Addr::LOCALHOST), Arc::from([]));
+        let mut client = Client::with_session(SessionId(1), 1000, peer, identities);
         let (connection, in_flight) = (ConnectionId(1), InFlight::default());
         let reply_to = ReplyTo { connection, xid: Xid(1), since_ms: 0, in_flight };
         for _ in 0..3 {

@@ -7,10 +7,10 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use zoolet_jute::{ConnectRequest, ConnectResponse, ErrorCode, SessionId, Xid};
+use zoolet_jute::{ConnectRequest, ConnectResponse, ErrorCode, Id, SessionId, Xid};
 
 use super::client::{Client, CommandReply, PendingRequest, RequestState};
-use super::identity::ip_identity;
+use super::identity::first_identities;
 use super::password::{is_password_of, password_of};
 use super::reply_to::{InFlight, ReplyTo};
 use crate::proposals::{CommandDraft, ProposalOwner};
@@ -23,12 +23,12 @@ impl Replica {
     pub(crate) fn on_connect(
         &mut self,
         connection: ConnectionId,
-        peer: IpAddr,
+        (peer, proved): (IpAddr, &[Id]),
         request: &ConnectRequest,
         out: &mut Vec<Output>,
     ) {
         if self.read_only {
-            return self.connect_read_only(connection, peer, request, out);
+            return self.connect_read_only(connection, (peer, proved), request, out);
         }
         let new = request.session_id == SessionId::NONE;
         let full = self.state.session_count() >= self.options.sessions_max;
@@ -55,7 +55,7 @@ impl Replica {
                 ProposalOwner::Resume { connection, session },
             )
         };
-        let identity = ip_identity(peer);
+        let identities = first_identities(peer, proved);
         let answer = CommandReply::Handshake {
             response: ConnectResponse {
                 protocol_version: 0,
@@ -66,12 +66,11 @@ impl Replica {
             },
             last_zxid_seen: request.last_zxid_seen,
         };
-        let identities = Arc::from([identity.clone()]);
         let draft = CommandDraft {
             session,
             attachment: ProposalNumber::NONE,
             cxid: NO_XID,
-            identities,
+            identities: Arc::clone(&identities),
             op,
         };
         let number = self.propose(waiting, draft, out);
@@ -84,7 +83,7 @@ impl Replica {
             },
             wait: RequestState::Proposed { number, answer },
         };
-        let mut opened = Client::new(session, timeout_ms, peer, identity, handshake);
+        let mut opened = Client::new(session, timeout_ms, peer, identities, handshake);
         opened.attachment = number;
         self.connections.insert(connection, Box::new(opened));
     }

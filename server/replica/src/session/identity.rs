@@ -1,6 +1,7 @@
 //! Who a connection is: the schemes of `auth` requests, and what they prove (protocol §2.12, §9.5).
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -31,10 +32,18 @@ impl<'a> Schemes<'a> {
 }
 
 impl Schemes<'_> {
-    /// The identities that credentials prove; `None` refuses them.
-    pub(crate) fn authenticate(self, packet: &AuthPacket, peer: IpAddr) -> Option<Vec<Id>> {
+    /// The identities that credentials prove, from a connection that has some already; `None`
+    /// refuses them.
+    pub(crate) fn authenticate(
+        self,
+        packet: &AuthPacket,
+        peer: IpAddr,
+        known: &[Id],
+    ) -> Option<Vec<Id>> {
         match packet.scheme.as_deref() {
             Some("ip") => Some(vec![ip_identity(peer)]),
+            // The certificate of the connection is the proof, and was looked at when it began.
+            Some(X509) => has_x509(known).then(Vec::new),
             Some("digest") if self.digest => {
                 let credentials = String::from_utf8_lossy(packet.auth.as_ref()?);
                 let digest = digest_of(self.algorithm, &credentials);
@@ -48,8 +57,20 @@ impl Schemes<'_> {
     }
 }
 
+/// The scheme of identities that certificates prove.
+pub(crate) const X509: &str = "x509";
+
+fn has_x509(known: &[Id]) -> bool {
+    known.iter().any(|id| id.scheme.as_deref() == Some(X509))
+}
+
+/// The identities of a new connection: its address, and what the connection itself has proved.
+pub(crate) fn first_identities(peer: IpAddr, proved: &[Id]) -> Arc<[Id]> {
+    std::iter::once(ip_identity(peer)).chain(proved.iter().cloned()).collect()
+}
+
 /// The identity that every connection has from the start.
-pub(crate) fn ip_identity(peer: IpAddr) -> Id {
+fn ip_identity(peer: IpAddr) -> Id {
     Id::new("ip", java_address(peer))
 }
 
@@ -81,7 +102,7 @@ mod tests {
             scheme: Some(scheme.to_owned()),
             auth: Some(Bytes::from_static(auth.as_bytes())),
         };
-        schemes.authenticate(&packet, IpAddr::from([127, 0, 0, 1]))
+        schemes.authenticate(&packet, IpAddr::from([127, 0, 0, 1]), &[])
     }
 
     const PLAIN: Schemes<'static> =
@@ -145,7 +166,17 @@ mod tests {
         let off = Schemes { digest: false, ..PLAIN };
         assert_eq!(authenticate(off, "digest", "a:b"), None);
         let null = AuthPacket { auth_type: 0, scheme: Some("digest".to_owned()), auth: None };
-        assert_eq!(PLAIN.authenticate(&null, IpAddr::from([127, 0, 0, 1])), None);
+        assert_eq!(PLAIN.authenticate(&null, IpAddr::from([127, 0, 0, 1]), &[]), None);
+    }
+
+    #[test]
+    fn a_certificate_proves_the_same_as_often_as_it_is_asked_for() {
+        let packet = AuthPacket { auth_type: 0, scheme: Some(X509.to_owned()), auth: None };
+        let peer = IpAddr::from([127, 0, 0, 1]);
+        let known = first_identities(peer, &[Id::new(X509, "CN=me")]);
+        assert_eq!(*known, [Id::new("ip", "127.0.0.1"), Id::new(X509, "CN=me")]);
+        assert_eq!(PLAIN.authenticate(&packet, peer, &known), Some(Vec::new()));
+        assert_eq!(PLAIN.authenticate(&packet, peer, &first_identities(peer, &[])), None);
     }
 
     #[test]

@@ -8,11 +8,11 @@
 
 use std::net::IpAddr;
 
-use zoolet_jute::{ConnectRequest, ConnectResponse, ErrorCode, Reply, Request, SessionId};
+use zoolet_jute::{ConnectRequest, ConnectResponse, ErrorCode, Id, Reply, Request, SessionId};
 
 use super::client::{Client, Ready, RequestState};
 use super::handshake::refuse;
-use super::identity::ip_identity;
+use super::identity::first_identities;
 use super::password::password_of;
 use crate::{ConnectionId, Output, Replica};
 
@@ -35,7 +35,7 @@ impl Replica {
     pub(super) fn connect_read_only(
         &mut self,
         connection: ConnectionId,
-        peer: IpAddr,
+        (peer, proved): (IpAddr, &[Id]),
         request: &ConnectRequest,
         out: &mut Vec<Output>,
     ) {
@@ -52,7 +52,8 @@ impl Replica {
         }
         let timeout_ms = self.granted(request.timeout_ms);
         let session = self.next_session();
-        let mut opened = Client::with_session(session, timeout_ms, peer, ip_identity(peer));
+        let identities = first_identities(peer, proved);
+        let mut opened = Client::with_session(session, timeout_ms, peer, identities);
         opened.touch_mark = self.now.mono_ms;
         self.connections.insert(connection, Box::new(opened));
         self.sessions.insert(session, connection);

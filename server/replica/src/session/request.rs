@@ -194,6 +194,10 @@ impl Replica {
         let identities = Arc::clone(&asking.identities);
         #[cfg(feature = "made_up")]
         let op = made_up(op, self.state.level());
+        if op.level() > self.state.level() {
+            // A server of an older release would refuse it as an unknown scheme.
+            return RequestState::error(ErrorCode::InvalidAcl);
+        }
         if op.encoded_bytes() + size::of_identities(&identities) > self.options.command_bytes_max {
             // It would not get to the other servers, and everything behind it would wait.
             return RequestState::error(ErrorCode::BadArguments);
@@ -212,7 +216,7 @@ impl Replica {
         let schemes = Schemes::of(&self.options);
         let max = self.options.identities_per_connection_max;
         if let Some(asking) = self.connections.get_mut(&connection)
-            && let Some(proved) = schemes.authenticate(packet, asking.peer)
+            && let Some(proved) = schemes.authenticate(packet, asking.peer, &asking.identities)
         {
             let mut identities = asking.identities.to_vec();
             let new = proved.into_iter().filter(|identity| !asking.identities.contains(identity));

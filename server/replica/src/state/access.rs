@@ -8,6 +8,7 @@ use std::sync::Arc;
 use zoolet_jute::{Acl, ErrorCode, Id, perms};
 
 use super::digest::Hasher;
+use crate::FeatureLevel;
 
 /// An ACL's place in the table. Places are local to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -162,7 +163,11 @@ const ACL_BYTES_MAX: usize = 1 << 20;
 
 /// The ACL to store for the one that was asked for (protocol §9.4): without duplicates, with
 /// `auth` replaced by what the connection has proved to be.
-pub(super) fn fix_up(acl: Option<&[Acl]>, identities: &[Id]) -> Result<Vec<Acl>, ErrorCode> {
+pub(super) fn fix_up(
+    acl: Option<&[Acl]>,
+    identities: &[Id],
+    level: FeatureLevel,
+) -> Result<Vec<Acl>, ErrorCode> {
     let mut seen = BTreeSet::new();
     let unique = acl.unwrap_or_default().iter().filter(|entry| seen.insert(*entry));
     let (mut fixed, mut bytes) = (Vec::new(), 0);
@@ -176,7 +181,7 @@ pub(super) fn fix_up(acl: Option<&[Acl]>, identities: &[Id]) -> Result<Vec<Acl>,
                     return Err(ErrorCode::InvalidAcl);
                 }
             }
-            (Some(scheme), Some(id)) if is_valid(scheme, id) => fixed.push(entry.clone()),
+            (Some(scheme), Some(id)) if is_valid(scheme, id, level) => fixed.push(entry.clone()),
             _ => return Err(ErrorCode::InvalidAcl),
         }
         bytes += fixed.iter().skip(before).map(acl_bytes).sum::<usize>();
@@ -199,7 +204,7 @@ fn is_authenticated(id: &Id) -> bool {
 }
 
 /// Whether an ACL may name this identity. Schemes that no server here can prove are refused.
-fn is_valid(scheme: &str, id: &str) -> bool {
+fn is_valid(scheme: &str, id: &str, level: FeatureLevel) -> bool {
     match scheme {
         "world" => id == "anyone",
         "ip" => parse_network(id).is_some(),
@@ -208,6 +213,8 @@ fn is_valid(scheme: &str, id: &str) -> bool {
             let trimmed = id.trim_end_matches(':');
             trimmed.matches(':').count() == 1
         }
+        // The name of a certificate's subject, whose parts each have a value.
+        "x509" => level >= FeatureLevel::X509 && id.contains('='),
         _ => false,
     }
 }

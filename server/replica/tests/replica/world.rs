@@ -120,7 +120,7 @@ impl World {
         self.next_connection += 1;
         self.connections.insert(connection, server);
         let peer = IpAddr::from([127, 0, 0, 1]);
-        self.step(server, Input::Connect { connection, peer, request });
+        self.step(server, Input::Connect { connection, peer, proved: [].into(), request });
         connection
     }
 

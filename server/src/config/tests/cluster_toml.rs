@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::super::settings::{SECTIONS, SETTINGS};
+use super::super::settings::{SECTIONS, all};
 use super::super::toml_file::read_all;
 use super::super::{HostPort, LoopbackPorts, MemberRole, ServerConfig, to_cluster_toml};
 use super::{assert_says, only_warning, sid, silent, source, toml};
@@ -64,7 +64,7 @@ fn the_defaults_in_the_committed_file_are_those_of_the_code() {
     for (section, _) in SECTIONS {
         assert!(committed.contains(&format!("\n[{section}]\n")), "{section}");
     }
-    for setting in &SETTINGS {
+    for setting in all() {
         // A blank after the mark: there is no default.
         let has_default = setting.to_toml(&ServerConfig::default()).is_some();
         let commented = format!("\n#{}{} = ", if has_default { "" } else { " " }, setting.key);
@@ -95,14 +95,14 @@ fn the_committed_file_can_be_loaded_as_it_is() {
 
 #[test]
 fn every_setting_has_a_section_a_meaning_and_a_default_in_range() {
-    for setting in &SETTINGS {
+    for setting in all() {
         assert!(SECTIONS.iter().any(|(section, _)| *section == setting.section));
         assert!(setting.about.ends_with('.'), "{}", setting.name());
         assert!(!setting.expected().is_empty());
-        let same = SETTINGS.iter().filter(|other| other.name() == setting.name());
+        let same = all().filter(|other| other.name() == setting.name());
         assert_eq!(same.count(), 1, "{}", setting.name());
     }
-    assert!(SETTINGS.is_sorted_by_key(|setting| {
+    assert!(all().is_sorted_by_key(|setting| {
         SECTIONS.iter().position(|(section, _)| *section == setting.section)
     }));
 }

@@ -143,7 +143,7 @@ fn contradictions_and_slips_are_errors_at_their_line() {
         ("DigestAuthenticationProvider.digestAlg=MD5", "zoo.cfg:3 expected SHA1, SHA-256,"),
         ("DigestAuthenticationProvider.superDigest=super", "zoo.cfg:3 expected \"user:hash\""),
         ("snapSizeLimitInKb=99999999999999999999", "zoo.cfg:3 expected 0 to"),
-        ("secureClientPort=2281", "zoo.cfg:3 TLS is not supported yet"),
+        ("secureClientPort=2281", "zoo.cfg:3 secureClientPort: needs ssl.keyStore.location"),
         ("dataDir=", "zoo.cfg:3 expected a directory"),
     ];
     for (line, expected) in table {

@@ -9,8 +9,11 @@ mod not_applicable;
 mod properties;
 mod quorum;
 mod refused;
+mod rule;
 #[cfg(test)]
 mod tests;
+mod tls;
+mod tls_keys;
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -41,6 +44,8 @@ pub(super) fn read(
     reader.read_members()?;
     reader.choose_server(id)?;
     reader.choose_client_address()?;
+    reader.read_tls()?;
+    reader.check_tls()?;
     reader.check_peer_type()?;
     reader.read_http()?;
     reader.answer_isro();
@@ -316,7 +321,14 @@ impl<'a> ZooCfgReader<'a> {
     /// The address comes from `clientPort` or from this server's line; from both only if they
     /// agree.
     fn choose_client_address(&mut self) -> Result<(), ConfigError> {
-        let fixed = self.static_client_address()?;
+        let mut fixed = self.static_client_address()?;
+        let mut secure = self.secure_client_address()?;
+        let listed = self.draft.config.member().and_then(|member| member.client.as_ref());
+        if fixed.is_none() && listed.is_none() && secure.is_some() {
+            self.draft.config.client_is_secure = true;
+            fixed = secure.take();
+        }
+        self.draft.config.secure_client_bind = secure;
         if !self.draft.has_members() {
             let client = fixed.ok_or_else(|| self.source.error(0, "clientPort is not set"))?;
             let config = &mut self.draft.config;

@@ -43,10 +43,8 @@ const PEER_NET: &str = "servers keep one connection in each direction, with time
 const SASL: &str = "SASL is not supported: no client can have such an identity";
 const STALE: &str = "requests wait in their connection instead of being dropped";
 const THREADS: &str = "the runtime has as many threads as the machine has cores";
-const TLS: &str = "TLS is not supported yet";
 const TRACKER: &str = "messages between servers are not kept for inspection";
 const WATCHES: &str = "there is one kind of watch table";
-const X509: &str = "TLS is not supported yet: no client can have such an identity";
 
 #[rustfmt::skip]
 pub(super) static INERT: &[Key] = &[
@@ -167,7 +165,7 @@ pub(super) static INERT: &[Key] = &[
     inert("pathStats.*", Any, PATH_STATS),
     inert("traceFile", Any, "there is no trace file"),
     // Identities. Without the provider a client has fewer rights, never more.
-    inert("authProvider.*", Any, "only the schemes world, auth, ip and digest are there"),
+    inert("authProvider.*", Any, "only the schemes world, auth, ip, digest and x509 are there"),
     inert("superUser", Any, SASL),
     inert("superUser.*", Any, SASL),
     inert("letAnySaslUserDoX", Any, SASL),
@@ -177,7 +175,6 @@ pub(super) static INERT: &[Key] = &[
     inert("allowSaslFailedClients", TrueFalse, SASL),
     inert("jaasLoginRenew", Number, KERBEROS),
     inert("enforce.auth.schemes", Any, "it does nothing without enforce.auth.enabled=true"),
-    inert("X509AuthenticationProvider.superUser", Any, X509),
     same("IPAuthenticationProvider.usexforwardedfor", TrueFalse, OFF,
         "a client's address is always that of its connection"),
     inert("ensembleAuthName", Any, "clients that send the scheme ensemble are turned away"),
@@ -190,35 +187,4 @@ pub(super) static INERT: &[Key] = &[
     inert("quorum.auth.kerberos.servicePrincipal", Any, KERBEROS),
     inert("quorum.auth.learner.saslLoginContext", Any, SASL),
     inert("quorum.auth.server.saslLoginContext", Any, SASL),
-    inert("fips-mode", TrueFalse, TLS),
-    // TLS. These say how; the keys that say that it must be are refused.
-    inert("sslQuorumReloadCertFiles", TrueFalse, TLS),
-    inert("client.certReload", TrueFalse, TLS),
-    inert("ssl.quorum.*", Any, TLS),
-    inert("ssl.*", Any, TLS),
-];
-
-/// What can stand behind `ssl.` and `ssl.quorum.` (protocol, section 16.1).
-pub(super) static TLS_KEYS: &[&str] = &[
-    "keyStore.location",
-    "keyStore.password",
-    "keyStore.passwordPath",
-    "keyStore.type",
-    "trustStore.location",
-    "trustStore.password",
-    "trustStore.passwordPath",
-    "trustStore.type",
-    "protocol",
-    "enabledProtocols",
-    "ciphersuites",
-    "context.supplier.class",
-    "hostnameVerification",
-    "clientHostnameVerification",
-    "allowReverseDnsLookup",
-    "crl",
-    "ocsp",
-    "clientAuth",
-    "handshakeDetectionTimeoutMillis",
-    "authProvider",
-    "sslProvider",
 ];

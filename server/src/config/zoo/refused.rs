@@ -12,11 +12,7 @@ const fn refused(
     Key { name, rule: Rule::Refused { shape, same, why } }
 }
 
-const NO_ADMIN_TLS: &str = "TLS is not supported yet, and HTTP would be served in plain text";
-const NO_CLIENT_TLS: &str =
-    "TLS is not supported yet, and clients would have to speak in plain text";
-const NO_PEER_TLS: &str =
-    "TLS between servers is not supported yet, and they would speak in plain text";
+const NO_ADMIN_TLS: &str = "TLS is not supported on the HTTP port yet, and it would be served in plain text";
 const NO_PEER_SASL: &str =
     "SASL between servers is not supported, and every peer would be let in without it";
 const NO_ENFORCEMENT: &str =
@@ -26,11 +22,6 @@ const NO_ENFORCEMENT: &str =
 pub(super) static REFUSED: &[Key] = &[
     refused("admin.forceHttps", Shape::TrueFalse, &["false"], NO_ADMIN_TLS),
     refused("admin.needClientAuth", Shape::TrueFalse, &["false"], NO_ADMIN_TLS),
-    refused("secureClientPort", Shape::Number, &[], NO_CLIENT_TLS),
-    refused("secureClientPortAddress", Shape::Any, &[], NO_CLIENT_TLS),
-    refused("client.portUnification", Shape::TrueFalse, &["false"], NO_CLIENT_TLS),
-    refused("sslQuorum", Shape::TrueFalse, &["false"], NO_PEER_TLS),
-    refused("portUnification", Shape::TrueFalse, &["false"], NO_PEER_TLS),
     refused("quorum.auth.enableSasl", Shape::TrueFalse, &["false"], NO_PEER_SASL),
     refused("quorum.auth.learnerRequireSasl", Shape::TrueFalse, &["false"], NO_PEER_SASL),
     refused("quorum.auth.serverRequireSasl", Shape::TrueFalse, &["false"], NO_PEER_SASL),

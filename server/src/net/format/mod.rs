@@ -14,6 +14,7 @@ pub(super) use monitor::mntr;
 pub(super) use sessions::{dump, wchc, wchp, wchs};
 
 use super::context::PortContext;
+use super::tls::Spoken;
 use crate::host::ServerReport;
 use crate::process::environment;
 
@@ -83,11 +84,16 @@ fn four_decimals(number: f64) -> String {
 pub(super) fn conf(context: &PortContext) -> String {
     let server_info = &context.options.server_info;
     let sizes = (server_info.sizes)();
+    let bound = i32::from(context.bound_at.borrow().port());
+    let secure = context.secure_at.map_or(-1, |secure| i32::from(secure.port()));
+    let is_only_secure = context.options.spoken == Spoken::Tls;
+    let (client_port, secure_port) = if is_only_secure { (-1, bound) } else { (bound, secure) };
     let mut out = format!(
-        "clientPort={}\nsecureClientPort=-1\ndataDir={}\ndataDirSize={}\n\
+        "clientPort={}\nsecureClientPort={}\ndataDir={}\ndataDirSize={}\n\
          dataLogDir={}\ndataLogSize={}\ntickTime={}\nmaxClientCnxns={}\n\
          minSessionTimeout={}\nmaxSessionTimeout={}\nclientPortListenBacklog={}\nserverId={}\n",
-        context.bound_at.borrow().port(),
+        client_port,
+        secure_port,
         server_info.data_dir.display(),
         sizes.data,
         server_info.data_log_dir.display(),

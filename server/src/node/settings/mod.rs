@@ -7,13 +7,17 @@ use std::time::Duration;
 use tracing::{info, warn};
 use zoolet_replica::{Boot, Policy};
 use zoolet_storage::{DirectorySizes, Disk, WalOptions, WatchedDisk};
+use zoolet_tls::TlsSettings;
 
 use crate::config::{self, MemberRole, ServerConfig};
 use crate::host;
-use crate::net::{EnsembleFigures, EnsembleSource, PortOptions, ServerInfo, Sizes};
+use crate::net::{
+    EnsembleFigures, EnsembleSource, PortOptions, PortTls, ServerInfo, Sizes, Spoken,
+};
 use crate::node::Seams;
 use crate::node::meters::Meters;
-use crate::peer::{Secret, SecretError};
+use crate::peer::{PeerTls, Secret, SecretError};
+use crate::reload::LoadedTls;
 use crate::replication::{self, BatchLimits, ConfiguredMember, Timing};
 
 /// How long the outcome of a proposal may stay unknown, in election timeouts.
@@ -96,9 +100,9 @@ pub(super) fn ticker_period(config: &ServerConfig) -> Duration {
 /// What the servers prove to each other that they know.
 pub(super) fn secret(config: &ServerConfig, seams: &Seams) -> Result<Option<Secret>, SecretError> {
     let file = config.ensemble.peer_secret_file.as_ref().filter(|_| !config.standalone);
-    if file.is_none() && !config.standalone {
+    if file.is_none() && !config.standalone && !config.tls.peer_enabled {
         info!(
-            "ensemble.peer_secret_file is not set: any program that reaches the peer port can act \
+            "neither ensemble.peer_secret_file nor tls.peer_enabled is set: any program that reaches the peer port can act \
              as a server"
         );
     }
@@ -106,10 +110,39 @@ pub(super) fn secret(config: &ServerConfig, seams: &Seams) -> Result<Option<Secr
     file.map(|file| Secret::of_file(file, config::read_secret(file), entropy())).transpose()
 }
 
+/// The TLS settings of the port for clients, if TLS is spoken on one.
+pub(super) fn client_tls(config: &ServerConfig) -> Option<TlsSettings> {
+    config.speaks_tls().then(|| config.tls.client.settings())
+}
+
+/// The TLS settings between servers, if they speak it.
+pub(super) fn peer_tls(config: &ServerConfig) -> Option<TlsSettings> {
+    let is_on = config.tls.peer_enabled || config.tls.peer_port_unification;
+    (is_on && !config.standalone).then(|| config.tls.peer.settings())
+}
+
+/// What a server does about TLS to the others, with what was loaded for it.
+pub(super) fn peer_port_tls(config: &ServerConfig, loaded: Option<&LoadedTls>) -> PeerTls {
+    PeerTls {
+        acceptor: loaded.map(LoadedTls::acceptor),
+        connector: loaded.and_then(LoadedTls::connector).filter(|_| config.tls.peer_enabled),
+        accepts_plain: config.tls.peer_port_unification,
+    }
+}
+
+/// What the port for clients does about TLS, with what was loaded for it.
+pub(super) fn client_port_tls(
+    config: &ServerConfig,
+    loaded: Option<&LoadedTls>,
+) -> Option<PortTls> {
+    let super_user = config.tls.x509_super_user.clone();
+    loaded.map(|loaded| PortTls { acceptor: loaded.acceptor(), super_user })
+}
+
 pub(super) fn raft_options(
     config: &ServerConfig,
     seams: &Seams,
-    secret: Option<Secret>,
+    (secret, tls): (Option<Secret>, PeerTls),
     meters: &Arc<Meters>,
 ) -> replication::ReplicationOptions {
     let ensemble = &config.ensemble;
@@ -133,6 +166,7 @@ pub(super) fn raft_options(
         directory: config.data_dir.clone(),
         log_directory: config.data_log_dir.clone(),
         secret,
+        tls,
         entry_bytes_max: config.limits.peer_frame_bytes_max,
         wal: WalOptions {
             segment_bytes: config.log.segment_bytes,
@@ -198,10 +232,22 @@ pub(super) fn host_limits(config: &ServerConfig) -> host::FlowLimits {
     }
 }
 
-pub(super) fn port_options(config: &ServerConfig, server_info: ServerInfo) -> PortOptions {
+pub(super) fn port_options(
+    config: &ServerConfig,
+    server_info: ServerInfo,
+    tls: Option<PortTls>,
+) -> PortOptions {
+    let spoken = match (config.client_is_secure, config.tls.client_port_unification) {
+        (true, _) => Spoken::Tls,
+        (false, true) => Spoken::Either,
+        (false, false) => Spoken::Plain,
+    };
     let limits = &config.limits;
     PortOptions {
         address: config.client_bind.to_string(),
+        spoken,
+        secure_address: config.secure_client_bind.as_ref().map(ToString::to_string),
+        tls,
         backlog: limits.listen_backlog,
         frame_bytes_max: limits.frame_bytes_max,
         handshake_timeout_ms: u64::from(limits.handshake_timeout_ms),

@@ -29,7 +29,14 @@ impl crate::entropy::Entropy for FixedEntropy {
 fn server() -> ServerConfig {
     let ports = |n: u16| LoopbackPorts { client: 2180 + n, peer: 2887 + n };
     let all = ServerConfig::loopback_ensemble(&[ports(1), ports(2), ports(3)], "d".as_ref());
-    all.unwrap().remove(0)
+    let mut server = all.unwrap().remove(0);
+    server.secure_client_bind = Some(HostPort::new("127.0.0.1", 2281));
+    server.tls.peer_port_unification = true;
+    for side in [&mut server.tls.client, &mut server.tls.peer] {
+        side.key_store.file = Some(PathBuf::from("key.pem"));
+        side.trust_store.file = Some(PathBuf::from("trust.pem"));
+    }
+    server
 }
 
 /// What the layers receive, `conf`'s printing aside.
@@ -38,7 +45,12 @@ fn received(config: &ServerConfig) -> Vec<String> {
     let mut port = port_parts(config);
     port.push(format!("{words:?}"));
     port.extend([
-        format!("{:?}", raft_options(config, &seams(), None, &Arc::default())),
+        format!("{:?}", raft_options(config, &seams(), (None, PeerTls::default()), &Arc::default())),
+        format!("{:?} {:?}", client_tls(config), peer_tls(config)),
+        format!("{:?}", peer_port_tls(config, None)),
+        // What goes into a layer together with keys that are loaded.
+        format!("{:?} {}", config.tls.x509_super_user, config.tls.peer_enabled),
+        format!("{} {}", config.tls.client.reload, config.tls.peer.reload),
         // A file that does not exist is named in the error.
         format!("{:?}", secret(config, &seams())),
         format!("{:?}", replica_options(config, Boot(1))),
@@ -63,6 +75,9 @@ fn port_parts(config: &ServerConfig) -> Vec<String> {
     let server_info = server_info(config, Arc::new(MemoryDisk::new()), NoEnsemble);
     let PortOptions {
         address,
+        spoken,
+        secure_address,
+        tls: _,
         backlog,
         frame_bytes_max,
         handshake_timeout_ms,
@@ -71,7 +86,7 @@ fn port_parts(config: &ServerConfig) -> Vec<String> {
         connections_max,
         outbox_bytes_max,
         server_info: _,
-    } = port_options(config, server_info);
+    } = port_options(config, server_info, None);
     let numbers = [
         u64::from(backlog),
         frame_bytes_max as u64,
@@ -81,7 +96,7 @@ fn port_parts(config: &ServerConfig) -> Vec<String> {
         connections_max as u64,
         outbox_bytes_max as u64,
     ];
-    vec![address, format!("{numbers:?}")]
+    vec![address, format!("{spoken:?} {secure_address:?}"), format!("{numbers:?}")]
 }
 
 #[test]
@@ -113,6 +128,8 @@ fn what_a_file_says_of_one_server_reaches_a_layer() {
         data_dir: _,
         data_log_dir: _,
         client_bind: _,
+        client_is_secure: _,
+        secure_client_bind: _,
         peer_bind: _,
         // The program opens the HTTP ports.
         http_bind: _,
@@ -125,6 +142,7 @@ fn what_a_file_says_of_one_server_reaches_a_layer() {
         snapshot: _,
         znodes: _,
         auth: _,
+        tls: _,
         four_letter: _,
     } = server();
     let changes: BTreeMap<&str, Change> = BTreeMap::from([
@@ -133,6 +151,10 @@ fn what_a_file_says_of_one_server_reaches_a_layer() {
         ("data_dir", |config| config.data_dir = PathBuf::from("other")),
         ("data_log_dir", |config| config.data_log_dir = PathBuf::from("other")),
         ("client", |config| config.client_bind.port += 10),
+        ("secure_client", |config| {
+            config.secure_client_bind = Some(HostPort::new("0.0.0.0", 2281));
+        }),
+        ("no client", |config| config.client_is_secure = true),
         ("peer_bind", |config| config.peer_bind = Some(HostPort::new("0.0.0.0", 2888))),
         ("standaloneEnabled", |config| config.ensemble.standalone_enabled = false),
         ("peer", |config| each_member(config, |member| member.peer.port += 10)),
@@ -162,6 +184,7 @@ fn a_proposal_is_given_up_before_the_shortest_session_ends() {
         config.ensemble.election_timeout_ms_min = election_ms.0;
         config.ensemble.election_timeout_ms_max = election_ms.1;
         raft_options(&config, &seams(), None, &Arc::default()).timing.proposal_timeout
+        raft_options(&config, &seams(), (None, PeerTls::default())).timing.proposal_timeout
     };
     // The default elections with ticks of 2000 ms: twelve of them are 5.4 s, the session 4 s.
     assert_eq!(patience_of(2000, (200, 450)), Duration::from_secs(3));

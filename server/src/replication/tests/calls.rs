@@ -25,6 +25,7 @@ pub(super) fn link(ensemble: &Ensemble, from: usize, to: usize) -> Link {
         ours: PeerIdentity { cluster: 7, founding: 0, server: from as u64 + 1, directory: 1 },
         founding: Arc::new(AtomicU64::new(founding)),
         secret: None,
+        tls: crate::peer::PeerTls::default(),
         target: Target { server: to as u64 + 1, directory: None },
         addresses: vec![ensemble.address(to)],
         lane: Lane::Snapshot,

@@ -120,6 +120,7 @@ impl Ensemble {
             directory: PathBuf::from("data"),
             log_directory: PathBuf::from("data"),
             secret: None,
+            tls: crate::peer::PeerTls::default(),
             entry_bytes_max: 1 << 20,
             batches: BatchLimits::default(),
             wal: WalOptions { segment_bytes: 1 << 18, ..WalOptions::default() },

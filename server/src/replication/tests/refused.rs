@@ -53,6 +53,7 @@ async fn a_server_whose_votes_are_refused_waits_before_it_asks_again() {
         founding: Arc::new(AtomicU64::new(founding)),
         any_cluster: false,
         secret: None,
+        tls: crate::peer::PeerTls::default(),
         address: ensemble.address(leader),
         frames: FrameLimits { small: 1 << 20, large: 1 << 20 },
         answers_max: 8,

@@ -60,6 +60,7 @@ fn the_directory_of_another_server_is_refused() {
             directory: PathBuf::from("data"),
             log_directory: PathBuf::from("data"),
             secret: None,
+            tls: crate::peer::PeerTls::default(),
             entry_bytes_max: 1 << 20,
             batches: BatchLimits::default(),
             wal: WalOptions::default(),

@@ -62,7 +62,7 @@ pub(super) fn apply(
     let mode = CreateMode::from_flags(create.flags).ok_or(ErrorCode::BadArguments)?;
     let kind = kind(context, mode, create.op)?;
     let (parent_path, _) = path::split(&create.path)?;
-    let acl = access::fix_up(create.acl.as_deref(), &context.identities)?;
+    let acl = access::fix_up(create.acl.as_deref(), &context.identities, context.level)?;
     let parent = tree.find(parent_path).ok_or(ErrorCode::NoNode)?;
     context.check_access(tree, parent, perms::CREATE)?;
     let mut path = create.path;

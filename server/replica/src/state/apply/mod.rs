@@ -21,7 +21,7 @@ use super::change::{Change, Step};
 use super::tree::Tree;
 use super::znode::ZnodeId;
 use super::{State, access, path};
-use crate::{Command, Op, Origin, Policy, ProposalNumber, Stamp, Term};
+use crate::{Command, FeatureLevel, Op, Origin, Policy, ProposalNumber, Stamp, Term};
 
 /// What an operation may know besides the state and its own arguments.
 #[derive(Clone, Debug)]
@@ -33,6 +33,8 @@ pub(super) struct Context {
     session: SessionId,
     attachment: ProposalNumber,
     policy: Policy,
+    /// The feature level that all servers have agreed on.
+    level: FeatureLevel,
     identities: Arc<[Id]>,
     changes: Vec<Change>,
     /// How many parts of a long command were done since it was interrupted.
@@ -95,9 +97,18 @@ pub(super) fn begin(
         "a command begins as {zxid} before the one behind {} is done",
         state.last_zxid
     );
-    let changes = Vec::new();
-    let mut context =
-        Context { term, zxid, now_ms, session, attachment, policy, identities, changes, work: 0 };
+    let mut context = Context {
+        term,
+        zxid,
+        now_ms,
+        session,
+        attachment,
+        policy,
+        level: state.level,
+        identities,
+        changes: Vec::new(),
+        work: 0,
+    };
     match run(state, &mut context, origin, op) {
         Outcome::Done(result) => Step::done(state, context, result),
         Outcome::Work(work) => {

@@ -12,7 +12,7 @@ pub(super) fn apply(
     body: &SetAclRequest,
 ) -> Result<Stat, ErrorCode> {
     path::validate(&body.path)?;
-    let acl = access::fix_up(body.acl.as_deref(), &context.identities)?;
+    let acl = access::fix_up(body.acl.as_deref(), &context.identities, context.level)?;
     let id = tree.find(&body.path).ok_or(ErrorCode::NoNode)?;
     context.check_access(tree, id, perms::ADMIN)?;
     let aversion = tree.node(id).aversion;

@@ -4,7 +4,10 @@ use super::*;
 use ErrorCode::{InvalidAcl, NoAuth};
 use zoolet_jute::perms;
 
+use crate::FeatureLevel;
 use crate::state::access::fix_up;
+
+const LEVEL: FeatureLevel = FeatureLevel::OF_RELEASE;
 
 fn acl(perms: i32, scheme: &str, id: &str) -> Acl {
     Acl { perms, id: Id::new(scheme, id) }
@@ -54,7 +57,7 @@ fn a_new_acl_is_fixed_up_or_refused_protocol_9_4() {
         Id::new("digest", "u:h"),
         Id::new("digest", "v:h"),
     ];
-    let fix = |list: &[Acl]| fix_up(Some(list), &me);
+    let fix = |list: &[Acl]| fix_up(Some(list), &me, LEVEL);
     let good = [
         ("world", "anyone"),
         ("digest", "a:b"),
@@ -63,6 +66,7 @@ fn a_new_acl_is_fixed_up_or_refused_protocol_9_4() {
         ("ip", "1.2.3.4"),
         ("ip", "1.2.3.4/0"),
         ("ip", "::1/128"),
+        ("x509", "CN=me,O=Example"),
     ];
     for (scheme, id) in good {
         let list = [acl(64, scheme, id)];
@@ -80,6 +84,7 @@ fn a_new_acl_is_fixed_up_or_refused_protocol_9_4() {
         ("ip", "1.2.3.4/"),
         ("ip", "::1/129"),
         ("super", ""),
+        ("x509", "me"),
         ("nosuch", "x"),
     ];
     for (scheme, id) in bad {
@@ -91,8 +96,8 @@ fn a_new_acl_is_fixed_up_or_refused_protocol_9_4() {
     let auth = Acl { perms: 3, id: Id { scheme: Some("auth".into()), id: None } };
     let expanded = vec![acl(3, "digest", "u:h"), acl(3, "digest", "v:h")];
     assert_eq!(fix(std::slice::from_ref(&auth)), Ok(expanded));
-    assert_eq!(fix_up(Some(&[auth]), &me[..2]), Err(InvalidAcl));
-    assert_eq!(fix_up(None, &me), Err(InvalidAcl));
+    assert_eq!(fix_up(Some(&[auth]), &me[..2], LEVEL), Err(InvalidAcl));
+    assert_eq!(fix_up(None, &me, LEVEL), Err(InvalidAcl));
     let twice = [acl(1, "world", "anyone"), acl(1, "world", "anyone")];
     assert_eq!(fix(&twice), Ok(twice[..1].to_vec()));
 }
@@ -158,13 +163,21 @@ fn an_acl_has_a_size_whatever_it_contains() {
     let long = "x".repeat(60_000);
     let me: Vec<Id> = (0..20).map(|n| Id::new("digest", format!("{n}{long}:h"))).collect();
     let auth = |perms| acl(perms, "auth", "");
-    assert_eq!(fix_up(Some(&[auth(1)]), &me[..10]).unwrap().len(), 10);
-    assert_eq!(fix_up(Some(&[auth(1)]), &me), Err(InvalidAcl));
-    assert_eq!(fix_up(Some(&[auth(1), auth(2)]), &me[..10]), Err(InvalidAcl));
+    assert_eq!(fix_up(Some(&[auth(1)]), &me[..10], LEVEL).unwrap().len(), 10);
+    assert_eq!(fix_up(Some(&[auth(1)]), &me, LEVEL), Err(InvalidAcl));
+    assert_eq!(fix_up(Some(&[auth(1), auth(2)]), &me[..10], LEVEL), Err(InvalidAcl));
     // Many entries are cheap: each is looked for once.
     let many: Vec<Acl> =
         (0..40_000).map(|n| acl(1, "ip", &format!("10.0.{}.{}", n / 256, n % 256))).collect();
     let twice = [many.as_slice(), many.as_slice()].concat();
-    let kept = fix_up(Some(&twice), &me);
+    let kept = fix_up(Some(&twice), &me, LEVEL);
     assert!(kept.is_err() || kept.is_ok_and(|kept| kept.len() == many.len()));
+}
+
+/// What an older release has refused stays refused when its log is read again.
+#[test]
+fn a_certificate_in_an_acl_needs_the_level_of_all_servers() {
+    let list = [acl(31, "x509", "CN=me")];
+    assert_eq!(fix_up(Some(&list), &[], FeatureLevel::FIRST), Err(InvalidAcl));
+    assert_eq!(fix_up(Some(&list), &[], FeatureLevel::X509), Ok(list.to_vec()));
 }

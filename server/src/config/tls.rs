@@ -1,0 +1,138 @@
+//! TLS: keys and trusted certificates, on the port for clients and between servers.
+
+use std::path::PathBuf;
+
+use zoolet_tls::{ClientAuth, Password, Protocol, StoreFile, StoreType, TlsSettings};
+
+use super::model::ServerConfig;
+
+/// TLS, on the port for clients and between servers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct TlsConfig {
+    /// Whether clients may speak TLS on the port for plain text too; the first byte decides.
+    pub client_port_unification: bool,
+    /// What clients meet where they speak TLS.
+    pub client: TlsSide,
+    /// The name of the certificate, in the form of RFC 2253, whose owner may do everything.
+    pub x509_super_user: Option<String>,
+    /// Whether this server calls the others by TLS, and accepts only those that do the same.
+    pub peer_enabled: bool,
+    /// Whether the others are accepted with TLS and without it.
+    pub peer_port_unification: bool,
+    /// What the servers show each other.
+    pub peer: TlsSide,
+}
+
+/// What one port does about TLS.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsSide {
+    /// The key of this server and its certificates.
+    pub key_store: StoreConfig,
+    /// The certificates that vouch for those of the other side.
+    pub trust_store: StoreConfig,
+    /// A file with lists of revoked certificates.
+    pub revocations: Option<PathBuf>,
+    /// Whether the calling side needs a certificate.
+    pub client_auth: ClientAuth,
+    /// Whether the calling side compares the name in the certificate of the server that it calls.
+    /// For clients this is a setting of their own.
+    pub verify_server_name: bool,
+    /// Whether the called side compares the address of the caller with those in its certificate.
+    pub verify_client_address: bool,
+    /// The versions that are spoken; all for an empty list.
+    pub protocols: Vec<Protocol>,
+    /// The cipher suites; all that are supported for an empty list.
+    pub cipher_suites: Vec<String>,
+    /// Whether the files are loaded again when they change.
+    pub reload: bool,
+}
+
+impl Default for TlsSide {
+    fn default() -> Self {
+        Self {
+            key_store: StoreConfig::default(),
+            trust_store: StoreConfig::default(),
+            revocations: None,
+            client_auth: ClientAuth::Need,
+            verify_server_name: true,
+            verify_client_address: false,
+            protocols: Vec::new(),
+            cipher_suites: Vec::new(),
+            reload: false,
+        }
+    }
+}
+
+/// A key store or a trust store.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct StoreConfig {
+    /// The file; none for no store.
+    pub file: Option<PathBuf>,
+    /// The password.
+    pub password: Option<Password>,
+    /// A file with the password, which counts before [`password`](Self::password).
+    pub password_file: Option<PathBuf>,
+    /// The format; without it, the ending of the file's name decides.
+    pub store_type: Option<StoreType>,
+}
+
+impl StoreConfig {
+    fn store(&self) -> Option<StoreFile> {
+        Some(StoreFile {
+            location: self.file.clone()?,
+            password: self.password.clone().unwrap_or_default(),
+            password_file: self.password_file.clone(),
+            store_type: self.store_type,
+        })
+    }
+}
+
+impl TlsSide {
+    /// What the connections are made with.
+    pub(crate) fn settings(&self) -> TlsSettings {
+        let mut settings = TlsSettings::default();
+        settings.key_store = self.key_store.store();
+        settings.trust_store = self.trust_store.store();
+        settings.revocations.clone_from(&self.revocations);
+        settings.client_auth = self.client_auth;
+        settings.verify_server_name = self.verify_server_name;
+        settings.verify_client_address = self.verify_client_address;
+        settings.protocols.clone_from(&self.protocols);
+        settings.cipher_suites.clone_from(&self.cipher_suites);
+        settings
+    }
+
+    /// The files that it names.
+    pub(super) fn files(&mut self) -> impl Iterator<Item = &mut PathBuf> {
+        let (keys, trusted) = (&mut self.key_store, &mut self.trust_store);
+        let files = [
+            &mut keys.file,
+            &mut keys.password_file,
+            &mut trusted.file,
+            &mut trusted.password_file,
+            &mut self.revocations,
+        ];
+        files.into_iter().flatten()
+    }
+}
+
+impl TlsConfig {
+    /// What is missing; the name is the key in `cluster.toml`.
+    pub(super) fn missing(config: &ServerConfig) -> Option<(&'static str, String)> {
+        let tls = &config.tls;
+        let need = |is_on: bool, what: &str, key: &'static str, file: &Option<PathBuf>| {
+            (is_on && file.is_none()).then(|| (key, format!("{what} needs {key}")))
+        };
+        let clients = config.speaks_tls();
+        let (client, peer) = (&tls.client, &tls.peer);
+        let asks = clients && client.client_auth != ClientAuth::None;
+        let peers = config.peer_bind.is_some() && (tls.peer_enabled || tls.peer_port_unification);
+        let asking = "TLS for clients that show certificates (client_auth is not none)";
+        need(clients, "TLS for clients", "client_key_store", &client.key_store.file)
+            .or_else(|| need(asks, asking, "client_trust_store", &client.trust_store.file))
+            .or_else(|| need(peers, "TLS between servers", "peer_key_store", &peer.key_store.file))
+            .or_else(|| {
+                need(peers, "TLS between servers", "peer_trust_store", &peer.trust_store.file)
+            })
+    }
+}

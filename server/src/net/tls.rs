@@ -1,0 +1,85 @@
+//! What a connection's first bytes decide: plain text or TLS, and whom a certificate names.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use tokio::io::AsyncReadExt;
+use tokio::sync::watch;
+use zoolet_jute::Id;
+use zoolet_tls::{Accepted, TlsAcceptor, is_hello, subject_name};
+
+use super::error::ConnectionError;
+use crate::transport::Stream;
+
+/// What is spoken on a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spoken {
+    /// Plain text.
+    Plain,
+    /// TLS.
+    Tls,
+    /// What each client begins with.
+    Either,
+}
+
+/// What the client port needs for TLS.
+#[derive(Clone, Debug)]
+pub(crate) struct PortTls {
+    /// What was loaded; it may be loaded again at any time.
+    pub acceptor: watch::Receiver<TlsAcceptor>,
+    /// The name of the certificate that may do everything.
+    pub super_user: Option<String>,
+}
+
+/// A connection as plain text.
+#[derive(Debug)]
+pub(super) struct Opened {
+    pub(super) stream: Box<dyn Stream>,
+    /// What was read already.
+    pub(super) read: Vec<u8>,
+    /// Whom its certificate names.
+    pub(super) proved: Arc<[Id]>,
+}
+
+impl Opened {
+    pub(super) fn plain(stream: Box<dyn Stream>) -> Self {
+        Self { stream, read: Vec::new(), proved: Arc::default() }
+    }
+
+    /// Makes a connection plain text.
+    pub(super) async fn of(
+        mut stream: Box<dyn Stream>,
+        peer: IpAddr,
+        spoken: Spoken,
+        tls: Option<&PortTls>,
+    ) -> Result<Self, ConnectionError> {
+        let (Some(tls), Spoken::Tls | Spoken::Either) = (tls, spoken) else {
+            return Ok(Self::plain(stream));
+        };
+        let mut read = Vec::new();
+        if spoken == Spoken::Either {
+            let first = stream.read_u8().await?;
+            read.push(first);
+            if !is_hello(first) {
+                return Ok(Self { read, ..Self::plain(stream) });
+            }
+        }
+        let acceptor = tls.acceptor.borrow().clone();
+        let Accepted { stream, certificate } = acceptor.accept(stream, peer, &read).await?;
+        let proved = match certificate {
+            Some(certificate) => tls.identities(&certificate)?,
+            None => Vec::new(),
+        };
+        Ok(Self { stream: Box::new(stream), read: Vec::new(), proved: proved.into() })
+    }
+}
+
+impl PortTls {
+    /// Returns whom a certificate names.
+    fn identities(&self, certificate: &[u8]) -> Result<Vec<Id>, ConnectionError> {
+        let name = subject_name(certificate).map_err(ConnectionError::Certificate)?;
+        let is_super = self.super_user.as_deref() == Some(name.as_str());
+        let superuser = is_super.then(|| Id::new("super", name.clone()));
+        Ok(superuser.into_iter().chain([Id::new("x509", name)]).collect())
+    }
+}

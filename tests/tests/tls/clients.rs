@@ -1,0 +1,202 @@
+//! The ports for clients: who is let in, and as whom.
+
+use std::fs;
+use std::time::Duration;
+
+use rcgen::{CertificateParams, date_time_ymd};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use zoolet_client::{Acl, Client, ClientOptions, CreateMode, ErrorCode, Id, Version, perms};
+use zoolet_tests::ports::PortLease;
+use zoolet_tests::servers::Servers;
+
+use super::authority::Authority;
+use super::{SOON, run, soon, with_client_stores};
+
+/// How long a client may try that must not be let in.
+const REFUSED_WITHIN: Duration = Duration::from_secs(3);
+
+async fn refused(options: ClientOptions, servers: &str) {
+    let connected = options.connect_timeout(REFUSED_WITHIN).connect(servers).await;
+    assert!(connected.is_err(), "a client was let in");
+}
+
+/// Creates a znode for the owner of one certificate, once all servers can.
+async fn create_for(client: &Client, path: &str, name: &str) {
+    let acl = vec![Acl { perms: perms::ALL, id: Id::new("x509", name) }];
+    let created = async {
+        loop {
+            match client.create_with_acl(path, b"", acl.clone(), CreateMode::Persistent).await {
+                Ok(_) => return,
+                // The servers agree on the feature within a second.
+                Err(error) => assert_eq!(error.code(), Some(ErrorCode::InvalidAcl), "{error}"),
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    timeout(SOON, created).await.unwrap();
+}
+
+#[test]
+fn certificates_are_identities_on_the_secure_port() {
+    let (authority, other) = (Authority::new("authority"), Authority::new("other"));
+    let lease = PortLease::take(1).unwrap();
+    let port = lease.ports()[0];
+    let servers = with_client_stores(Servers::zoolet(), &authority)
+        .property("secureClientPort", &port.to_string())
+        .property("X509AuthenticationProvider.superUser", "CN=admin")
+        .start()
+        .unwrap();
+    let secure = format!("localhost:{port}");
+    run(async {
+        let connect = async |name: &str| {
+            let key_store = authority.issue(name, &[], |_| {});
+            authority.options(Some(&key_store)).connect(&secure).await.unwrap()
+        };
+        let (alice, bob, admin) =
+            (connect("alice").await, connect("bob").await, connect("admin").await);
+        create_for(&alice, "/alice", "CN=alice").await;
+        assert!(alice.get("/alice").await.is_ok());
+        assert_eq!(bob.get("/alice").await.unwrap_err().code(), Some(ErrorCode::NoAuth));
+        assert!(admin.get("/alice").await.is_ok(), "the superuser");
+        alice.set_data("/alice", b"mine", Version::Any).await.unwrap();
+        // A client without TLS has no certificate.
+        let plain = Client::connect(&servers.connect_string()).await.unwrap();
+        assert_eq!(plain.get("/alice").await.unwrap_err().code(), Some(ErrorCode::NoAuth));
+
+        refused(authority.options(None), &secure).await;
+        refused(authority.options(Some(&other.issue("alice", &[], |_| {}))), &secure).await;
+        let expired = |params: &mut CertificateParams| {
+            params.not_before = date_time_ymd(2019, 1, 1);
+            params.not_after = date_time_ymd(2020, 1, 1);
+        };
+        refused(authority.options(Some(&authority.issue("old", &[], expired))), &secure).await;
+        let alice = authority.path("alice.pem");
+        refused(other.options(Some(&alice)), &secure).await;
+        // The server's certificate names localhost and 127.0.0.1.
+        refused(authority.options(Some(&alice)), &format!("127.0.0.2:{port}")).await;
+    });
+    let log = servers.output(0).unwrap();
+    assert!(log.contains("the TLS handshake failed"), "{log}");
+}
+
+#[test]
+fn the_wrong_language_is_named_in_the_log() {
+    let authority = Authority::new("authority");
+    let lease = PortLease::take(1).unwrap();
+    let port = lease.ports()[0];
+    for (to_secure, expected) in [(true, "TLS expected"), (false, "TLS hello on the plain port")] {
+        let servers = with_client_stores(Servers::zoolet(), &authority)
+            .property("secureClientPort", &port.to_string())
+            .start()
+            .unwrap();
+        run(async {
+            if to_secure {
+                let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+                stream.write_all(b"ruok").await.unwrap();
+                let mut answer = Vec::new();
+                // Closed, or reset because of the bytes that are not read.
+                let _ = timeout(SOON, stream.read_to_end(&mut answer)).await.unwrap();
+                assert!(answer.is_empty(), "{answer:?}");
+            } else {
+                let client = authority.issue("client", &[], |_| {});
+                refused(authority.options(Some(&client)), &servers.connect_string()).await;
+            }
+        });
+        assert!(soon(|| servers.output(0).unwrap().contains(expected)), "{expected}");
+    }
+}
+
+#[test]
+fn one_port_takes_both_while_clients_are_switched_over() {
+    let authority = Authority::new("authority");
+    let servers = with_client_stores(Servers::zoolet(), &authority)
+        .property("client.portUnification", "true")
+        .property("ssl.clientAuth", "want")
+        .start()
+        .unwrap();
+    run(async {
+        let plain = Client::connect(&servers.connect_string()).await.unwrap();
+        let client = authority.issue("client", &[], |_| {});
+        for key_store in [None, Some(client.as_path())] {
+            let secure =
+                authority.options(key_store).connect(&servers.connect_string()).await.unwrap();
+            let (path, _) =
+                secure.create("/both-", b"", CreateMode::PersistentSequential).await.unwrap();
+            plain.sync("/").await.unwrap();
+            assert!(plain.exists(&path).await.unwrap().is_some());
+            // Long replies and requests pass in pieces.
+            let long = vec![7; 900_000];
+            secure.set_data(&path, &long, Version::Any).await.unwrap();
+            assert!(secure.get(&path).await.unwrap().0 == long);
+        }
+    });
+}
+
+/// Clients that stop within their handshakes hold no thread, and those that end in time no place.
+#[test]
+fn half_open_handshakes_keep_no_other_client_out() {
+    let authority = Authority::new("authority");
+    let servers = with_client_stores(Servers::zoolet(), &authority)
+        .property("client.portUnification", "true")
+        .property("nio.sessionlessCnxnTimeout", "4000")
+        .start()
+        .unwrap();
+    run(async {
+        let mut open = Vec::new();
+        for at in 0..300 {
+            let mut stream = TcpStream::connect(servers.client_address(0).unwrap()).await.unwrap();
+            let begin: &[u8] = if at % 2 == 0 { &[0x16] } else { &[0x16, 3, 1, 2, 0, 1, 0, 1] };
+            stream.write_all(begin).await.unwrap();
+            open.push(stream);
+        }
+        let client = authority.issue("client", &[], |_| {});
+        let client = authority.options(Some(&client)).connect_timeout(SOON);
+        let client = client.connect(&servers.connect_string()).await.unwrap();
+        client.create("/a", b"", CreateMode::Persistent).await.unwrap();
+        for mut stream in open {
+            let closed = timeout(SOON, stream.read(&mut [0; 8])).await.expect("it is closed");
+            assert!(!matches!(closed, Ok(bytes) if bytes > 0), "{closed:?}");
+        }
+        assert!(client.exists("/a").await.unwrap().is_some());
+    });
+}
+
+#[test]
+fn changed_files_hold_for_new_connections() {
+    let (authority, next) = (Authority::new("authority"), Authority::new("next"));
+    let servers = with_client_stores(Servers::zoolet(), &authority)
+        .property("client.portUnification", "true")
+        .property("client.certReload", "true")
+        .start()
+        .unwrap();
+    let address = servers.connect_string();
+    run(async {
+        let client = authority.issue("client", &[], |_| {});
+        let before = authority.options(Some(&client)).connect(&address).await.unwrap();
+        let session = before.session();
+        // A damaged file leaves the old one in force.
+        fs::write(authority.path("server.pem"), "-----BEGIN").unwrap();
+        let has = |text: &str| servers.output(0).unwrap().contains(text);
+        assert!(soon(|| has("server.pem: ")), "the damage is in the log");
+        let still = authority.options(Some(&client)).connect(&address).await.unwrap();
+        still.close().await.unwrap();
+        fs::copy(next.issue_server(), authority.path("server.pem")).unwrap();
+        fs::copy(next.path("ca.pem"), authority.path("ca.pem")).unwrap();
+        let new_client = next.issue("client", &[], |_| {});
+        let connected = async {
+            loop {
+                let new = next.options(Some(&new_client)).connect_timeout(REFUSED_WITHIN);
+                match new.connect(&address).await {
+                    Ok(client) => return client,
+                    Err(_) => tokio::time::sleep(Duration::from_millis(200)).await,
+                }
+            }
+        };
+        let new = timeout(SOON, connected).await.expect("the new files are in force");
+        new.create("/new", b"", CreateMode::Persistent).await.unwrap();
+        assert!(before.exists("/new").await.unwrap().is_some());
+        assert_eq!(before.session().id, session.id, "its connection was not touched");
+    });
+}

@@ -1,0 +1,54 @@
+//! Why TLS cannot be set up, and why a handshake fails.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+
+/// Why TLS cannot be set up; for an operator.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// A file cannot be used.
+    #[error("{}: {why}", file.display())]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it, and what is expected.
+        why: String,
+    },
+    /// A setting has a value that cannot be put in force.
+    #[error("{0}")]
+    Setting(String),
+}
+
+impl TlsError {
+    pub(crate) fn file(file: &Path, why: impl Into<String>) -> Self {
+        Self::File { file: file.to_owned(), why: why.into() }
+    }
+
+    pub(crate) fn setting(why: impl Into<String>) -> Self {
+        Self::Setting(why.into())
+    }
+}
+
+/// Why a handshake failed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum HandshakeError {
+    /// The other side does not speak TLS.
+    #[error("TLS expected: the other side speaks plain text")]
+    Plaintext,
+    /// The other side's certificate is not accepted, or another rule of TLS is broken.
+    #[error("the TLS handshake failed: {0}")]
+    Tls(#[from] rustls::Error),
+    /// The other side has no certificate for the address that it connects from.
+    #[error("the certificate of the other side is not valid for its address {0}")]
+    Address(std::net::IpAddr),
+    /// The name of the other side cannot be checked.
+    #[error("`{0}` is not a host name that a certificate can be checked against")]
+    Name(String),
+    /// The connection ended.
+    #[error("the connection ended during the TLS handshake: {0}")]
+    Io(#[from] io::Error),
+}
