@@ -19,7 +19,7 @@ impl Replica {
             scheme: Some(scheme.to_owned()),
             auth: Some(Bytes::copy_from_slice(auth.as_bytes())),
         };
-        Schemes::of(&self.options).authenticate(&packet, peer)
+        Schemes::of(&self.options).authenticate(&packet, peer, &[])
     }
 
     /// Returns whether these identities have each permission on the root (protocol §9.3).

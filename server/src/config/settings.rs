@@ -30,7 +30,7 @@ pub(crate) fn each_changed(config: &ServerConfig) -> Vec<(String, ServerConfig)>
 }
 
 /// The tables of `cluster.toml`, in the order in which they are printed.
-pub(super) const SECTIONS: [(&str, &str); 9] = [
+pub(super) const SECTIONS: [(&str, &str); 10] = [
     ("ensemble", "What concerns all servers together."),
     ("session", "The session timeouts that clients can negotiate."),
     ("limits", "Bounds on what clients and other servers can make one server hold."),

@@ -113,7 +113,7 @@ impl Server {
             read_only: None,
         };
         let (connection, peer) = (ConnectionId(number), IpAddr::from([127, 0, 0, 1]));
-        self.step(Input::Connect { connection, peer, request });
+        self.step(Input::Connect { connection, peer, proved: [].into(), request });
     }
 
     pub(crate) fn watch(&mut self, number: u64, path: String) {

@@ -145,7 +145,7 @@ pub(super) static INERT: &[Key] = &[
     inert("enableEagerACLCheck", TrueFalse, "access lists are checked once, in the order of the log"),
     // Watching the server.
     inert("admin.httpVersion", Number, "HTTP is served in version 1.1, and in 1.0 to those who ask so"),
-    inert("admin.portUnification", TrueFalse, TLS),
+    inert("admin.portUnification", TrueFalse, "the HTTP port has no TLS"),
     inert("admin.rateLimiterIntervalInMS", Number, ADMIN),
     same("admin.snapshot.enabled", TrueFalse, OFF, ADMIN),
     same("admin.restore.enabled", TrueFalse, OFF, ADMIN),

@@ -12,7 +12,8 @@ const fn refused(
     Key { name, rule: Rule::Refused { shape, same, why } }
 }
 
-const NO_ADMIN_TLS: &str = "TLS is not supported on the HTTP port yet, and it would be served in plain text";
+const NO_ADMIN_TLS: &str =
+    "TLS is not supported on the HTTP port yet, and it would be served in plain text";
 const NO_PEER_SASL: &str =
     "SASL between servers is not supported, and every peer would be let in without it";
 const NO_ENFORCEMENT: &str =

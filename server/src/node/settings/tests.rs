@@ -45,7 +45,10 @@ fn received(config: &ServerConfig) -> Vec<String> {
     let mut port = port_parts(config);
     port.push(format!("{words:?}"));
     port.extend([
-        format!("{:?}", raft_options(config, &seams(), (None, PeerTls::default()), &Arc::default())),
+        format!(
+            "{:?}",
+            raft_options(config, &seams(), (None, PeerTls::default()), &Arc::default())
+        ),
         format!("{:?} {:?}", client_tls(config), peer_tls(config)),
         format!("{:?}", peer_port_tls(config, None)),
         // What goes into a layer together with keys that are loaded.
@@ -183,8 +186,8 @@ fn a_proposal_is_given_up_before_the_shortest_session_ends() {
         config.session.timeout_ms_min = 2 * tick_time_ms;
         config.ensemble.election_timeout_ms_min = election_ms.0;
         config.ensemble.election_timeout_ms_max = election_ms.1;
-        raft_options(&config, &seams(), None, &Arc::default()).timing.proposal_timeout
-        raft_options(&config, &seams(), (None, PeerTls::default())).timing.proposal_timeout
+        let tls = PeerTls::default();
+        raft_options(&config, &seams(), (None, tls), &Arc::default()).timing.proposal_timeout
     };
     // The default elections with ticks of 2000 ms: twelve of them are 5.4 s, the session 4 s.
     assert_eq!(patience_of(2000, (200, 450)), Duration::from_secs(3));
