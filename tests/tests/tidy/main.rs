@@ -28,7 +28,7 @@ const SOURCES: [&str; 12] = [
     "client/ctl/src",
     "client/torture/src",
     "tests/src",
-    "tls/src",
+    "jute/tls/src",
 ];
 
 /// The suites of the packages. Their files have the same limit.
@@ -39,7 +39,7 @@ const SUITES: [&str; 7] = [
     "server/storage/tests",
     "client/tests",
     "tests/tests",
-    "tls/tests",
+    "jute/tls/tests",
 ];
 
 /// For each module of the server (or package), what its files must not name.
