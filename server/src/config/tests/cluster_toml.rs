@@ -68,7 +68,9 @@ fn the_defaults_in_the_committed_file_are_those_of_the_code() {
         // A blank after the mark: there is no default.
         let has_default = setting.to_toml(&ServerConfig::default()).is_some();
         let commented = format!("\n#{}{} = ", if has_default { "" } else { " " }, setting.key);
-        assert_eq!(committed.matches(&commented).count(), 1, "{}", setting.name());
+        let (_, behind) = committed.split_once(&format!("\n[{}]\n", setting.section)).unwrap();
+        let section = behind.split("\n[").next().unwrap();
+        assert_eq!(section.matches(&commented).count(), 1, "{}", setting.name());
     }
     let open: Vec<&str> = committed
         .lines()

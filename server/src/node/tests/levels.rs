@@ -132,7 +132,8 @@ async fn a_server_that_is_downgraded_too_early_says_what_to_do() {
     ensemble.launch(early).await;
     let fatal = ensemble.servers[early].node.as_ref().unwrap().fatal();
     let why = timeout(PATIENCE, fatal).await.expect("it goes on");
-    assert!(why.contains("needs feature level 2, and this release has 1"), "{why}");
+    let needs = format!("needs feature level {}, and this release has {}", NEW.0, OLD.0);
+    assert!(why.contains(&needs), "{why}");
     assert!(why.contains("feature_level_max"), "{why}");
     let client = ensemble.client((early + 1) % 3).await;
     client.create("/served", b"", CreateMode::Persistent).await.unwrap();

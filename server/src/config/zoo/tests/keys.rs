@@ -56,7 +56,8 @@ fn check(line: &str, outcome: &Outcome) {
             assert!(warnings[0].starts_with(&format!("{place}{key}: not applicable: ")), "{line}");
         }
         (Refused, Err(error)) => {
-            assert!(error.starts_with(place) && error.contains(key), "{line}: {error}");
+            let bare = key.strip_prefix("zookeeper.").unwrap_or(key);
+            assert!(error.starts_with(place) && error.contains(bare), "{line}: {error}");
         }
         (_, other) => panic!("{line}: {other:?}"),
     }
