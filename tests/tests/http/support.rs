@@ -15,7 +15,7 @@ use zoolet_tests::up::{self, Up};
 use zoolet_tests::wait;
 
 /// How long something may take that happens by itself, on a busy machine.
-pub(crate) const SOON: Duration = Duration::from_secs(60);
+pub(crate) const SOON: Duration = Duration::from_mins(1);
 
 /// Servers of which one has an HTTP port: of several Apache servers, the first that opens it.
 pub(crate) struct WithHttp {

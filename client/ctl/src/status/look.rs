@@ -184,7 +184,7 @@ fn is_tls(answer: &[u8]) -> bool {
     matches!(answer, [kind, 3, ..] if TLS_ANSWERS.contains(kind))
 }
 
-/// Returns whether the port answers the begin of a TLS handshake with a message of TLS.
+/// Returns whether the port replies to the begin of a TLS handshake with a message of TLS.
 async fn expects_tls(peer: SocketAddr) -> io::Result<bool> {
     let mut stream = TcpStream::connect(peer).await?;
     stream.write_all(&TLS_HELLO).await?;
