@@ -11,8 +11,8 @@ use std::time::Duration;
 use libfuzzer_sys::fuzz_target;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 use zoolet_server::internals::{
-    Answer, BoxFuture, Call, Fatal, FrameLimits, PeerIdentity, Listener, Net, PeerPort, PeerPortOptions,
-    Service, Stream,
+    Answer, BoxFuture, Call, Fatal, FrameLimits, Listener, Net, PeerIdentity, PeerPort,
+    PeerPortOptions, PeerTls, Service, Stream,
 };
 
 const FRAME_BYTES_MAX: usize = 1024;
