@@ -23,6 +23,8 @@ pub(crate) struct LoadedTls {
     /// None if this side never calls another.
     connector: Option<watch::Sender<TlsConnector>>,
     stamps: FileStamps,
+    /// Why the files could not be used when they were tried last.
+    failure: Option<String>,
 }
 
 impl LoadedTls {
@@ -41,7 +43,7 @@ impl LoadedTls {
         } else {
             None
         };
-        Ok(Self { port, settings, threads, acceptor, connector, stamps })
+        Ok(Self { port, settings, threads, acceptor, connector, stamps, failure: None })
     }
 
     pub(crate) fn acceptor(&self) -> watch::Receiver<TlsAcceptor> {
@@ -79,11 +81,21 @@ impl LoadedTls {
                 }
                 info!(port, "keys and certificates are loaded again, for new connections");
             }
-            Err(error) => warn!(
-                port, %error,
-                "the changed keys and certificates cannot be used: those before stay in force"
-            ),
+            Err(error) => {
+                // The same files may be readable later, with other permissions.
+                let why = error.to_string();
+                if self.failure.as_ref() != Some(&why) {
+                    warn!(
+                        port, %error,
+                        "the changed keys and certificates cannot be used: those before stay in \
+                         force, and the files are tried again"
+                    );
+                }
+                self.failure = Some(why);
+                return;
+            }
         }
+        self.failure = None;
         self.stamps = stamps;
     }
 }

@@ -88,7 +88,11 @@ async fn connected(
     let mut connecting = pin!(connecting);
     let looking = async {
         sleep(PATIENCE).await;
-        status::explain(servers).await
+        // A look speaks plain text, and the client itself says what is wrong with TLS.
+        match options.tls.trust_store {
+            Some(_) => None,
+            None => status::explain(servers).await,
+        }
     };
     let mut reasons = None;
     let connected = tokio::select! {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustls::ServerConfig;
 use rustls::ServerConnection;
 use rustls::pki_types::CertificateDer;
+use rustls::server::NoServerSessionStorage;
 use rustls::sign::SingleCertAndKey;
 use tokio::io::{AsyncRead, AsyncWrite};
 
@@ -40,11 +41,14 @@ impl TlsSettings {
             TlsError::setting("a server needs a key and its certificate: set the key store")
         })?;
         let verifier = client_verifier(self, Arc::clone(&provider))?;
-        let config = ServerConfig::builder_with_provider(provider)
+        let mut config = ServerConfig::builder_with_provider(provider)
             .with_protocol_versions(&self.versions())
             .map_err(|error| TlsError::setting(format!("protocols and cipher suites: {error}")))?
             .with_client_cert_verifier(verifier)
             .with_cert_resolver(Arc::new(SingleCertAndKey::from(key)));
+        // A resumed session would not look at the client's certificate again, which may have expired.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
         let verify_client_address = self.verify_client_address;
         Ok(TlsAcceptor { config: Arc::new(config), verify_client_address, threads })
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use rustls::client::ResolvesClientCert;
+use rustls::client::{ResolvesClientCert, Resumption};
 use rustls::pki_types::ServerName;
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, ClientConnection};
@@ -33,10 +33,12 @@ impl TlsSettings {
             .map_err(|error| TlsError::setting(format!("protocols and cipher suites: {error}")))?
             .dangerous()
             .with_custom_certificate_verifier(verifier);
-        let config = match key {
+        let mut config = match key {
             Some(key) => config.with_client_cert_resolver(key_resolver(key)),
             None => config.with_no_client_auth(),
         };
+        // A resumed session would not look at the server's certificate again.
+        config.resumption = Resumption::disabled();
         Ok(TlsConnector { config: Arc::new(config), threads })
     }
 }

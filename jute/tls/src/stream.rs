@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::future::poll_fn;
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, BufRead, IoSlice, Read, Write};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -131,13 +131,16 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for TlsStream<S> {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         loop {
-            let room = buffer.initialize_unfilled();
-            if room.is_empty() {
+            if buffer.remaining() == 0 {
                 return Poll::Ready(Ok(()));
             }
-            match this.session.reader().read(room) {
-                Ok(bytes) => {
-                    buffer.advance(bytes);
+            let mut reader = this.session.reader();
+            // Copied, and not read into the room: that would have to be filled with zeros each time.
+            match reader.fill_buf() {
+                Ok(decrypted) => {
+                    let bytes = decrypted.len().min(buffer.remaining());
+                    buffer.put_slice(decrypted.get(..bytes).unwrap_or_default());
+                    reader.consume(bytes);
                     return Poll::Ready(Ok(()));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}

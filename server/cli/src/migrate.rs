@@ -54,7 +54,7 @@ pub(crate) fn import(args: &ImportArgs) -> Result<(), MoveError> {
     }
     let state = &imported.state;
     info!(znodes = state.node_count(), data_dir = %config.data_dir.display(), "writing");
-    let founding = embed::found_with(&config, state)?;
+    let founding = embed::found_with(&config, state, imported.epoch)?;
     print(&format!(
         "imported {}\n  transactions applied  {}\n  last zxid             {:#x}\n  \
          znodes                {}\n  ephemeral znodes      {}\n  sessions              {}\n  \

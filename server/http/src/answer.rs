@@ -5,6 +5,7 @@ use http_body_util::Full;
 use hyper::header::{self, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde_json::{Map, Value};
+use tokio::sync::OwnedSemaphorePermit;
 
 /// An answer without its head.
 #[derive(Debug)]
@@ -12,6 +13,20 @@ pub(crate) struct Answer {
     pub(crate) status: StatusCode,
     pub(crate) content_type: &'static str,
     pub(crate) body: String,
+    /// The place that its body takes until it is sent or given up.
+    pub(crate) place: Option<OwnedSemaphorePermit>,
+}
+
+/// A body that is in memory as a whole, and what bounds how many there are.
+struct Held {
+    body: String,
+    _place: OwnedSemaphorePermit,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        self.body.as_bytes()
+    }
 }
 
 pub(crate) const JSON: &str = "application/json";
@@ -21,11 +36,11 @@ impl Answer {
     pub(crate) fn json(status: StatusCode, object: Map<String, Value>) -> Self {
         let mut body = format!("{:#}", Value::Object(object));
         body.push('\n');
-        Self { status, content_type: JSON, body }
+        Self { status, content_type: JSON, body, place: None }
     }
 
     pub(crate) fn html(body: String) -> Self {
-        Self { status: StatusCode::OK, content_type: HTML, body }
+        Self { status: StatusCode::OK, content_type: HTML, body, place: None }
     }
 
     /// Says what is wrong.
@@ -36,7 +51,11 @@ impl Answer {
 
     pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
         let status = self.status;
-        let mut response = Response::new(Full::new(Bytes::from(self.body)));
+        let body = match self.place {
+            Some(place) => Bytes::from_owner(Held { body: self.body, _place: place }),
+            None => Bytes::from(self.body),
+        };
+        let mut response = Response::new(Full::new(body));
         *response.status_mut() = status;
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));

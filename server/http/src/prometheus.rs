@@ -12,7 +12,8 @@ const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 const QUANTILES: [&str; 3] = ["0.5", "0.9", "0.99"];
 
 pub(crate) fn answer(metrics: &[Metric]) -> Answer {
-    Answer { status: StatusCode::OK, content_type: CONTENT_TYPE, body: text(metrics) }
+    let body = text(metrics);
+    Answer { status: StatusCode::OK, content_type: CONTENT_TYPE, body, place: None }
 }
 
 fn text(metrics: &[Metric]) -> String {

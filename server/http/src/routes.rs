@@ -9,7 +9,7 @@ use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::AUTHORIZATION;
 use hyper::{Method, Request, Response, StatusCode};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tracing::error;
 use zoolet_server::embed::Reports;
@@ -21,14 +21,19 @@ use crate::{health, prometheus};
 /// How long a listing waits for another one to be done.
 const LISTING_WAIT_MAX: Duration = Duration::from_secs(10);
 
+/// How many answers are made at a time.
+const THREADS_MAX: usize = 4;
+
 /// What is served, and of which server.
 #[derive(Debug)]
 pub(crate) struct Routes {
     /// The path of the commands; without it, there are only metrics.
     command_url: Option<String>,
     reports: Arc<OnceLock<Reports>>,
-    /// Long answers are made one at a time: each is in memory as a whole.
-    listing: Semaphore,
+    /// There is one long answer at a time, until it is sent: each is in memory as a whole.
+    listing: Arc<Semaphore>,
+    /// The threads that make answers. A client that leaves does not stop its own.
+    threads: Arc<Semaphore>,
 }
 
 /// What a path stands for.
@@ -44,7 +49,8 @@ enum Route {
 
 impl Routes {
     pub(crate) fn new(command_url: Option<String>, reports: Arc<OnceLock<Reports>>) -> Self {
-        Self { command_url, reports, listing: Semaphore::new(1) }
+        let [listing, threads] = [1, THREADS_MAX].map(|places| Arc::new(Semaphore::new(places)));
+        Self { command_url, reports, listing, threads }
     }
 
     /// Finds what a path stands for, byte for byte: nothing is decoded, and no path is a file's.
@@ -67,8 +73,27 @@ impl Routes {
         }
     }
 
-    async fn listing(&self) -> Option<SemaphorePermit<'_>> {
-        timeout(LISTING_WAIT_MAX, self.listing.acquire()).await.ok()?.ok()
+    async fn listing(&self) -> Option<OwnedSemaphorePermit> {
+        let place = Arc::clone(&self.listing).acquire_owned();
+        timeout(LISTING_WAIT_MAX, place).await.ok()?.ok()
+    }
+
+    /// Makes an answer on a thread that may take its time: the lock of the server's state is waited
+    /// for, and long texts are put together.
+    async fn elsewhere(&self, make: impl FnOnce() -> Answer + Send + 'static) -> Answer {
+        let place = Arc::clone(&self.threads).acquire_owned().await;
+        let made = tokio::task::spawn_blocking(move || {
+            let answer = make();
+            drop(place);
+            answer
+        });
+        match made.await {
+            Ok(answer) => answer,
+            Err(why) => {
+                error!(%why, "an HTTP request has panicked");
+                Answer::error(StatusCode::INTERNAL_SERVER_ERROR, "the request has failed")
+            }
+        }
     }
 }
 
@@ -89,7 +114,7 @@ pub(crate) async fn answer(
         Route::Ready => health::ready(reports.as_ref()),
         Route::CommandList => commands::list(routes.command_url.as_deref().unwrap_or_default()),
         Route::Metrics => match reports {
-            Some(reports) => elsewhere(move || prometheus::answer(&reports.metrics())).await,
+            Some(reports) => routes.elsewhere(move || prometheus::answer(&reports.metrics())).await,
             None => Answer::error(StatusCode::SERVICE_UNAVAILABLE, health::STARTING),
         },
         Route::Command(name) => run(routes, &name, &request, reports, peer).await,
@@ -113,28 +138,17 @@ async fn run(
         authorization: authorization.map(|value| value.to_str().unwrap_or_default().to_owned()),
         peer,
     };
-    let _listing = if command.is_long() {
+    let place = if command.is_long() {
         let Some(permit) = routes.listing().await else {
-            let why = "another long listing is being made: try again later";
+            let why = "another long listing is being made or sent: try again later";
             return Answer::error(StatusCode::SERVICE_UNAVAILABLE, why);
         };
         Some(permit)
     } else {
         None
     };
-    elsewhere(move || commands::run(command, reports.as_ref(), &asked)).await
-}
-
-/// Makes an answer on a thread that may take its time: the lock of the server's state is waited for,
-/// and long texts are put together.
-async fn elsewhere(make: impl FnOnce() -> Answer + Send + 'static) -> Answer {
-    match tokio::task::spawn_blocking(make).await {
-        Ok(answer) => answer,
-        Err(why) => {
-            error!(%why, "an HTTP request has panicked");
-            Answer::error(StatusCode::INTERNAL_SERVER_ERROR, "the request has failed")
-        }
-    }
+    let make = move || Answer { place, ..commands::run(command, reports.as_ref(), &asked) };
+    routes.elsewhere(make).await
 }
 
 #[cfg(test)]

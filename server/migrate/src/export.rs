@@ -53,6 +53,9 @@ pub fn export(state: &State, directory: &Path) -> Result<Exported, MigrateError>
     let (digest, znodes) = written?;
     let sync = |directory: &Path| File::open(directory).and_then(|opened| opened.sync_all());
     sync(&directory).map_err(MigrateError::io("sync", &directory))?;
+    if let Some(above) = directory.parent() {
+        sync(above).map_err(MigrateError::io("sync", above))?;
+    }
     let (last_zxid, sessions) = (state.last_zxid(), state.session_count() as u64);
     Ok(Exported { path, last_zxid, digest, znodes, sessions })
 }

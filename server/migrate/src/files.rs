@@ -13,6 +13,7 @@ pub(crate) const VERSION_DIRECTORY: &str = "version-2";
 
 const SNAPSHOT: &str = "snapshot";
 const LOG: &str = "log";
+const EPOCH: &str = "currentEpoch";
 
 /// A snapshot.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -58,6 +59,19 @@ pub(crate) fn logs(directory: &Path) -> Result<Vec<LogFile>, MigrateError> {
     let mut found: Vec<LogFile> = files(directory)?.into_iter().filter_map(of_name).collect();
     found.sort_by_key(|file| file.zxid);
     Ok(found)
+}
+
+/// The last epoch that the server has followed or led, which may have no transaction; zero if it is
+/// not known. It is beside the snapshots, in `dataDir`.
+pub(crate) fn epoch(directory: &Path) -> Result<u32, MigrateError> {
+    let Some((_, path)) = files(directory)?.into_iter().find(|(name, _)| name == EPOCH) else {
+        return Ok(0);
+    };
+    let text = fs::read_to_string(&path).map_err(MigrateError::io("read", &path))?;
+    text.trim().parse().map_err(|_| {
+        let what = "it is not the number of an epoch".to_owned();
+        MigrateError::Damaged { path, offset: 0, what }
+    })
 }
 
 /// The name of a snapshot.

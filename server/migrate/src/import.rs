@@ -30,6 +30,8 @@ pub struct ImportOptions {
 pub struct Imported {
     /// Its znodes and sessions.
     pub state: State,
+    /// The last epoch of the server, which may have no transaction.
+    pub epoch: u32,
     /// The snapshot that was read.
     pub snapshot: PathBuf,
     /// How many transactions were applied to it.
@@ -53,7 +55,7 @@ pub fn import(
     let (file, Snapshot { tree, digest }) =
         newest(&options.data, &snapshots, &mut notes, progress)?;
     let reached = snapshots.first().map_or(file.zxid, |newest| newest.zxid);
-    let mut replay = Replay::new(tree, file.zxid, digest.filter(|_| options.digests));
+    let mut replay = Replay::new(tree, file.zxid, digest);
     replay.digests = options.digests;
     replay.compare_snapshot(&file.path)?;
     replay.run(&logs, &mut notes, progress)?;
@@ -79,8 +81,8 @@ pub fn import(
     }
     let digest = tree.digest();
     let state = to_state::convert(tree, last).map_err(impossible)?;
-    let snapshot = file.path.clone();
-    Ok(Imported { state, snapshot, transactions, digest, digests_compared: compared, notes })
+    let (snapshot, epoch) = (file.path.clone(), files::epoch(&options.data)?);
+    Ok(Imported { state, epoch, snapshot, transactions, digest, digests_compared: compared, notes })
 }
 
 /// Reads the newest snapshot that was written to its end.

@@ -8,7 +8,7 @@ use zoolet_jute::{SessionId, Zxid};
 use zoolet_replica::state::{AclNumber, Kind, State, StateBuilder, ZnodeNumber, ZnodeNumbers};
 
 use crate::digest::StoredStat;
-use crate::owner::kind_of;
+use crate::owner::kind_beside;
 use crate::tree::{ApacheTree, Node, parent_of};
 
 /// Quotas are below it: `zookeeper_limits` and `zookeeper_stats` at the path that they are for.
@@ -24,7 +24,7 @@ pub(crate) fn convert(mut tree: ApacheTree, last: Zxid) -> Result<State, String>
     count_quotas(&mut tree);
     let (nodes, acls, sessions) = tree.into_nodes();
     let mut builder = StateBuilder::default();
-    for (id, timeout_ms) in sessions {
+    for (&id, &timeout_ms) in &sessions {
         if timeout_ms < 0 {
             return Err(format!("session {id:#x} has a timeout of {timeout_ms} ms"));
         }
@@ -46,7 +46,8 @@ pub(crate) fn convert(mut tree: ApacheTree, last: Zxid) -> Result<State, String>
         if let Some((_, Kind::Ephemeral(owner))) = found {
             return Err(format!("znode `{path}` is below an ephemeral znode of session {owner}"));
         }
-        let numbers = numbers_of(&path, &node.stat, last)?;
+        let kind = kind_beside(&sessions, node.stat.owner);
+        let numbers = numbers_of(&path, &node.stat, kind, last)?;
         let acl = node.acl.and_then(|acl| acl.of(&acls).copied());
         let acl = acl.ok_or_else(|| format!("znode `{path}` has an ACL that does not exist"))?;
         let name = path.rsplit('/').next().unwrap_or_default();
@@ -64,18 +65,24 @@ fn depth_first(a: &str, b: &str) -> Ordering {
     a.bytes().map(rank).cmp(b.bytes().map(rank))
 }
 
-fn numbers_of(path: &str, stat: &StoredStat, last: Zxid) -> Result<ZnodeNumbers, String> {
-    let StoredStat { czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, owner } =
-        *stat;
+fn numbers_of(
+    path: &str,
+    stat: &StoredStat,
+    kind: Kind,
+    last: Zxid,
+) -> Result<ZnodeNumbers, String> {
+    let StoredStat { czxid, mzxid, pzxid, ctime, mtime, version, cversion, aversion, .. } = *stat;
     let latest = czxid.max(mzxid).max(pzxid);
-    if latest > last.0 && !path.starts_with(BUILT_IN) {
+    let is_built_in =
+        path.strip_prefix(BUILT_IN).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    if latest > last.0 && !is_built_in {
         return Err(format!(
             "znode `{path}` was changed by transaction {latest:#x}, behind the last one, {:#x}",
             last.0
         ));
     }
     Ok(ZnodeNumbers {
-        kind: kind_of(owner),
+        kind,
         czxid: Zxid(czxid),
         mzxid: Zxid(mzxid),
         pzxid: Zxid(pzxid),

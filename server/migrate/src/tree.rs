@@ -12,7 +12,7 @@ use zoolet_replica::state::Kind;
 
 use crate::acls::{AclPlace, Acls};
 use crate::digest::{self, StoredStat};
-use crate::owner::kind_of;
+use crate::owner::kind_beside;
 use crate::txn::{CVERSION_UNKNOWN, Change, Create, Txn};
 
 /// A znode.
@@ -76,23 +76,27 @@ impl ApacheTree {
         }
         let added = digest::of_znode(&path, node.data.as_deref(), &node.stat);
         self.digest = self.digest.wrapping_add(added);
-        if let Kind::Ephemeral(owner) = kind_of(node.stat.owner) {
+        if let Kind::Ephemeral(owner) = self.kind(&node) {
             self.ephemerals.entry(owner.0).or_default().insert(path.clone());
         }
         self.nodes.insert(path, node);
         true
     }
 
+    /// Returns what ends the life of a znode. A session may have a number that is a time to live as
+    /// well, so those that exist go first.
+    fn kind(&self, node: &Node) -> Kind {
+        kind_beside(&self.sessions, node.stat.owner)
+    }
+
     fn remove(&mut self, path: &str) -> bool {
         let Some(node) = self.nodes.remove(path) else { return false };
         let removed = digest::of_znode(path, node.data.as_deref(), &node.stat);
         self.digest = self.digest.wrapping_sub(removed);
-        if let Kind::Ephemeral(owner) = kind_of(node.stat.owner)
-            && let Some(paths) = self.ephemerals.get_mut(&owner.0)
-        {
+        if let Some(paths) = self.ephemerals.get_mut(&node.stat.owner) {
             paths.remove(path);
             if paths.is_empty() {
-                self.ephemerals.remove(&owner.0);
+                self.ephemerals.remove(&node.stat.owner);
             }
         }
         true
@@ -196,7 +200,18 @@ impl ApacheTree {
     fn delete(&mut self, path: &str, zxid: Zxid) -> bool {
         let Some(parent) = parent_of(path) else { return false };
         let raise = |node: &mut Node| node.stat.pzxid = node.stat.pzxid.max(zxid.0);
-        self.change(parent, raise) && self.remove(path)
+        if !self.change(parent, raise) {
+            return false;
+        }
+        // A snapshot that was written meanwhile may have what was created below it afterwards. That
+        // is created again, and has to count as the first time.
+        let prefix = format!("{path}/");
+        let below = self.nodes.range(prefix.clone()..).map(|(below, _)| below);
+        let below: Vec<_> = below.take_while(|below| below.starts_with(&prefix)).cloned().collect();
+        for below in &below {
+            self.remove(below);
+        }
+        self.remove(path)
     }
 
     /// Deletes a session's ephemeral znodes: those that its end names, and those that it owns.

@@ -8,7 +8,8 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 use zoolet_jute::{Decode, DecodeError, Encode, Id, OpCode, Request, SessionId, Xid};
 
-use super::level::FeatureLevel;
+use super::level::{FeatureLevel, names_x509};
+use super::policy::Policy;
 use super::size;
 use crate::{Boot, ProposalNumber, ServerId, Term};
 
@@ -88,20 +89,6 @@ pub struct Command {
     pub op: Op,
 }
 
-/// The switches of the configuration on which an effect depends.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[allow(clippy::struct_excessive_bools, reason = "each is a switch of the configuration")]
-pub struct Policy {
-    /// `skipACL`: no permission is checked.
-    pub skip_acl: bool,
-    /// `enforceQuota`: hard quotas refuse writes.
-    pub enforce_quota: bool,
-    /// `extendedTypesEnabled`: znodes may have a time to live.
-    pub extended_types: bool,
-    /// `reconfigEnabled`: the ensemble may be changed at run time.
-    pub reconfig: bool,
-}
-
 /// What a command does.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Op {
@@ -144,6 +131,9 @@ pub enum Op {
     },
     /// A client's write: a create of any kind, delete, setData, setACL, multi or reconfig.
     Write(Request),
+    /// The same with an ACL that names identities of the scheme `x509`. A server of the first level
+    /// cannot read it, and stops: it would refuse the ACL, and go on with another state.
+    WriteX509(Request),
     /// Agree on a feature level. It has no effect under another leader.
     SetLevel {
         /// The level.
@@ -305,24 +295,6 @@ impl Command {
     }
 }
 
-impl Policy {
-    const fn bits(self) -> u8 {
-        (self.skip_acl as u8)
-            | (self.enforce_quota as u8) << 1
-            | (self.extended_types as u8) << 2
-            | (self.reconfig as u8) << 3
-    }
-
-    const fn from_bits(bits: u8) -> Self {
-        Self {
-            skip_acl: bits & 1 != 0,
-            enforce_quota: bits & 2 != 0,
-            extended_types: bits & 4 != 0,
-            reconfig: bits & 8 != 0,
-        }
-    }
-}
-
 /// The first byte of an op.
 mod tag {
     pub(super) const CREATE_SESSION: u8 = 1;
@@ -334,6 +306,7 @@ mod tag {
     pub(super) const WRITE: u8 = 7;
     pub(super) const SET_LEVEL: u8 = 8;
     pub(super) const FIRST_CONFIG: u8 = 9;
+    pub(super) const WRITE_X509: u8 = 10;
     #[cfg(feature = "made_up")]
     pub(super) const MADE_UP: u8 = 255;
 }
@@ -348,11 +321,17 @@ impl Op {
             | Self::ExpireSession { .. }
             | Self::DeleteContainer { .. }
             | Self::SetConfig { .. }
+            | Self::Write(_)
             | Self::SetLevel { .. } => FeatureLevel::FIRST,
-            Self::Write(request) => FeatureLevel::of_write(request),
+            Self::WriteX509(_) => FeatureLevel::X509,
             #[cfg(feature = "made_up")]
             Self::MadeUp(_) => FeatureLevel(FeatureLevel::OF_RELEASE.0 + 1),
         }
+    }
+
+    /// Returns a client's write, at the level that its content needs.
+    pub(super) fn of_write(request: Request) -> Self {
+        if names_x509(&request) { Self::WriteX509(request) } else { Self::Write(request) }
     }
 
     /// Whether it makes the connection that asks the session's only one.
@@ -363,7 +342,7 @@ impl Op {
     /// Whether a client asks for it on the connection to which its session is attached.
     pub fn needs_attachment(&self) -> bool {
         match self {
-            Self::Write(_) | Self::CloseSession => true,
+            Self::Write(_) | Self::WriteX509(_) | Self::CloseSession => true,
             #[cfg(feature = "made_up")]
             Self::MadeUp(_) => true,
             Self::CreateSession { .. }
@@ -384,7 +363,7 @@ impl Op {
             Self::ExpireSession { .. } => 16,
             Self::DeleteContainer { path } => 4 + path.len(),
             Self::SetConfig { text, .. } => 12 + text.len(),
-            Self::Write(request) => 4 + size::of_request(request),
+            Self::Write(request) | Self::WriteX509(request) => 4 + size::of_request(request),
             Self::SetLevel { .. } => 12,
             #[cfg(feature = "made_up")]
             Self::MadeUp(body) => size::of_request(&Request::Create(body.clone())),
@@ -416,11 +395,8 @@ impl Op {
                 out.put_u64(term.0);
                 text.encode(out);
             }
-            Self::Write(request) => {
-                out.put_u8(tag::WRITE);
-                (request.op_code() as i32).encode(out);
-                request.encode(out);
-            }
+            Self::Write(request) => encode_write(tag::WRITE, request, out),
+            Self::WriteX509(request) => encode_write(tag::WRITE_X509, request, out),
             Self::SetLevel { level, term } => {
                 out.put_u8(tag::SET_LEVEL);
                 out.put_u32(level.0);
@@ -455,11 +431,8 @@ impl Op {
                 text: Decode::decode(input, "op.text")?,
                 is_first: tag == tag::FIRST_CONFIG,
             }),
-            tag::WRITE => {
-                let code = i32::decode(input, "op.code")?;
-                let op = OpCode::from_i32(code).ok_or(DecodeError::UnknownOp(code))?;
-                Request::decode(op, input).map(Self::Write)
-            }
+            tag::WRITE => decode_write(input).map(Self::Write),
+            tag::WRITE_X509 => decode_write(input).map(Self::WriteX509),
             tag::SET_LEVEL => Ok(Self::SetLevel {
                 level: FeatureLevel(get_u32(input, "op.level")?),
                 term: Term(get_u64(input, "op.term")?),
@@ -475,6 +448,18 @@ impl Op {
             tag => Err(DecodeError::UnknownValue { field: "op.tag", value: i32::from(tag) }),
         }
     }
+}
+
+fn encode_write(tag: u8, request: &Request, out: &mut BytesMut) {
+    out.put_u8(tag);
+    (request.op_code() as i32).encode(out);
+    request.encode(out);
+}
+
+fn decode_write(input: &mut Bytes) -> Result<Request, DecodeError> {
+    let code = i32::decode(input, "op.code")?;
+    let op = OpCode::from_i32(code).ok_or(DecodeError::UnknownOp(code))?;
+    Request::decode(op, input)
 }
 
 fn get_u8(input: &mut Bytes, field: &'static str) -> Result<u8, DecodeError> {

@@ -24,38 +24,35 @@ impl FeatureLevel {
 
     /// ACLs may name identities of the scheme `x509`, which the first level refuses.
     pub const X509: Self = Self(2);
+}
 
-    /// The level that a client's write needs.
-    pub(super) fn of_write(request: &Request) -> Self {
-        let is_above = if let Request::Create(body)
-        | Request::Create2(body)
-        | Request::CreateContainer(body) = request
-        {
-            names_x509(body.acl.as_deref())
-        } else if let Request::CreateTtl(body) = request {
-            names_x509(body.acl.as_deref())
-        } else if let Request::SetAcl(body) = request {
-            names_x509(body.acl.as_deref())
-        } else if let Request::Multi(parts) = request {
-            parts.0.iter().any(part_names_x509)
-        } else {
-            false
-        };
-        if is_above { Self::X509 } else { Self::FIRST }
+/// Whether a client's write has an ACL that names an identity of the scheme `x509`.
+pub(super) fn names_x509(request: &Request) -> bool {
+    if let Request::Create(body) | Request::Create2(body) | Request::CreateContainer(body) = request
+    {
+        acl_names_x509(body.acl.as_deref())
+    } else if let Request::CreateTtl(body) = request {
+        acl_names_x509(body.acl.as_deref())
+    } else if let Request::SetAcl(body) = request {
+        acl_names_x509(body.acl.as_deref())
+    } else if let Request::Multi(parts) = request {
+        parts.0.iter().any(part_names_x509)
+    } else {
+        false
     }
 }
 
 fn part_names_x509(part: &MultiOp) -> bool {
     match part {
         MultiOp::Create(body) | MultiOp::Create2(body) | MultiOp::CreateContainer(body) => {
-            names_x509(body.acl.as_deref())
+            acl_names_x509(body.acl.as_deref())
         }
-        MultiOp::CreateTtl(body) => names_x509(body.acl.as_deref()),
+        MultiOp::CreateTtl(body) => acl_names_x509(body.acl.as_deref()),
         MultiOp::Delete(_) | MultiOp::SetData(_) | MultiOp::Check(_) => false,
     }
 }
 
-fn names_x509(acl: Option<&[Acl]>) -> bool {
+fn acl_names_x509(acl: Option<&[Acl]>) -> bool {
     acl.unwrap_or_default().iter().any(|entry| entry.id.scheme.as_deref() == Some("x509"))
 }
 
@@ -81,8 +78,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_write_that_names_a_certificate_needs_the_second_level() {
-        for (scheme, expected) in [("x509", FeatureLevel::X509), ("digest", FeatureLevel::FIRST)] {
+    fn a_write_that_names_a_certificate_is_recognized() {
+        for (scheme, expected) in [("x509", true), ("digest", false)] {
             let acl = Some(vec![Acl { perms: 1, id: Id::new(scheme, "CN=a") }]);
             let create =
                 CreateRequest { path: "/a".into(), data: None, acl: acl.clone(), flags: 0 };
@@ -91,7 +88,7 @@ mod tests {
             let writes =
                 [Request::Create2(create), Request::SetAcl(set_acl), Request::Multi(parts)];
             for write in &writes {
-                assert_eq!(FeatureLevel::of_write(write), expected, "{write:?}");
+                assert_eq!(names_x509(write), expected, "{write:?}");
             }
         }
     }

@@ -4,9 +4,9 @@ use sha1::{Digest, Sha1};
 use sha2::{Sha256, Sha512};
 use sha3::{Sha3_224, Sha3_256, Sha3_384, Sha3_512};
 
-use super::command::Policy;
 use super::level::FeatureLevel;
 use super::numbers::ServerId;
+use super::policy::Policy;
 use crate::Boot;
 
 /// How the digest scheme hashes `user:password`.

@@ -134,7 +134,9 @@ mod tests {
             Op::SetLevel { level: FeatureLevel(2), term: Term(4) },
         ];
         let identities: Arc<[Id]> = Arc::from([Id::new("ip", "::1"), Id::new("digest", "a:b")]);
-        for op in requests().into_iter().map(Op::Write).chain(other) {
+        let writes = requests().into_iter().map(Op::Write);
+        let level_2 = requests().into_iter().map(Op::WriteX509);
+        for op in writes.chain(level_2).chain(other) {
             let command = Command {
                 number: ProposalNumber(1),
                 session: SessionId(1),

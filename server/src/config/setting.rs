@@ -170,6 +170,15 @@ impl Setting {
         }
     }
 
+    /// Takes a secret away.
+    pub(super) fn hide(&self, config: &mut ServerConfig) {
+        if let Field::Digest(field) = (self.field)(config) {
+            *field = None;
+        } else if let Field::Password(field) = (self.field)(config) {
+            *field = None;
+        }
+    }
+
     /// What the setting accepts, for comments and error messages.
     pub(super) fn expected(&self) -> String {
         match self.range {

@@ -2,7 +2,6 @@
 //! a value here, the writer prints it from here, and the commented part of the root's `cluster.toml`
 //! is this table as text. Defaults are in `model`, beside the fields.
 
-#[cfg(test)]
 use super::model::ServerConfig;
 use super::setting::{Field, Setting};
 
@@ -16,6 +15,18 @@ pub(super) fn all() -> impl Iterator<Item = &'static Setting> + Clone {
     use super::settings_tls::{CLIENT, CLIENT_SIDE, PEER, PEER_SIDE};
     let tls = CLIENT.iter().chain(&CLIENT_SIDE).chain(&PEER).chain(&PEER_SIDE);
     SETTINGS.iter().chain(tls)
+}
+
+impl ServerConfig {
+    /// Returns the configuration without passwords and digests of passwords.
+    #[must_use]
+    pub fn without_secrets(&self) -> Self {
+        let mut shown = self.clone();
+        for setting in all() {
+            setting.hide(&mut shown);
+        }
+        shown
+    }
 }
 
 /// For each setting its name, and the configuration with another value of it.

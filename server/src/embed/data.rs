@@ -14,9 +14,10 @@ pub struct DataError(#[from] OfflineError);
 
 /// Makes the empty directory of a configured server that of an ensemble of this server alone, with
 /// `state`. When the server is started, it takes the other configured servers in, which must be
-/// empty. A directory with files is refused. Returns the random id of the founding. Blocks.
-pub fn found_with(config: &ServerConfig, state: &State) -> Result<u64, DataError> {
-    Ok(node::found(config, state)?)
+/// empty. A directory with files is refused. Zxids begin above `epoch`, and above that of the state's
+/// last transaction. Returns the random id of the founding. Blocks.
+pub fn found_with(config: &ServerConfig, state: &State, epoch: u32) -> Result<u64, DataError> {
+    Ok(node::found(config, state, epoch)?)
 }
 
 /// Returns the state of a configured server behind the last entry of its log. The server must not

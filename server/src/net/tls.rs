@@ -53,8 +53,12 @@ impl Opened {
         spoken: Spoken,
         tls: Option<&PortTls>,
     ) -> Result<Self, ConnectionError> {
-        let (Some(tls), Spoken::Tls | Spoken::Either) = (tls, spoken) else {
+        if spoken == Spoken::Plain {
             return Ok(Self::plain(stream));
+        }
+        let Some(tls) = tls else {
+            let why = "TLS is to be spoken, and no key is loaded".to_owned();
+            return Err(ConnectionError::Certificate(why));
         };
         let mut read = Vec::new();
         if spoken == Spoken::Either {
@@ -78,6 +82,10 @@ impl PortTls {
     /// Returns whom a certificate names.
     fn identities(&self, certificate: &[u8]) -> Result<Vec<Id>, ConnectionError> {
         let name = subject_name(certificate).map_err(ConnectionError::Certificate)?;
+        if name.is_empty() {
+            // All such certificates would be one identity.
+            return Ok(Vec::new());
+        }
         let is_super = self.super_user.as_deref() == Some(name.as_str());
         let superuser = is_super.then(|| Id::new("super", name.clone()));
         Ok(superuser.into_iter().chain([Id::new("x509", name)]).collect())

@@ -13,8 +13,8 @@ pub(crate) use crate::replication::OfflineError;
 
 /// Makes the empty directory of a configured server that of an ensemble of its own, with this
 /// state. Returns the founding's id. Blocks.
-pub(crate) fn found(config: &ServerConfig, state: &State) -> Result<u64, OfflineError> {
-    replication::found(&options(config)?, state)
+pub(crate) fn found(config: &ServerConfig, state: &State, epoch: u32) -> Result<u64, OfflineError> {
+    replication::found(&options(config)?, state, epoch)
 }
 
 /// Returns the state of a configured server that does not run. Blocks.

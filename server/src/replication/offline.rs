@@ -81,10 +81,15 @@ impl From<StorageError> for OfflineError {
 
 /// Makes an empty directory that of a server that is an ensemble of its own, with this state. The
 /// identity is written last: a directory without it is not a server's. Blocks.
-pub(crate) fn found(options: &OfflineOptions, state: &State) -> Result<u64, OfflineError> {
+pub(crate) fn found(
+    options: &OfflineOptions,
+    state: &State,
+    epoch: u32,
+) -> Result<u64, OfflineError> {
     refuse_files(options)?;
-    // The first leader has a later term, so its zxids are larger than those of the state.
-    let term = u64::from(state.last_zxid().epoch()).max(1);
+    // The first leader has a later term, so its zxids are larger than those of the state, and than
+    // what clients have seen of an epoch without a transaction.
+    let term = u64::from(state.last_zxid().epoch().max(epoch)).max(1);
     if term > TERM_MAX {
         return Err(OfflineError::LastEpoch(term));
     }
@@ -275,7 +280,7 @@ mod tests {
     #[test]
     fn a_founded_directory_has_the_state() {
         let disk = MemoryDisk::new();
-        let founding = found(&options(&disk), &state()).unwrap();
+        let founding = found(&options(&disk), &state(), 0).unwrap();
         assert_ne!(founding, 0);
         let read = state_of(&options(&disk)).unwrap();
         assert_eq!(read.digest(), state().digest());
@@ -286,19 +291,30 @@ mod tests {
         }
     }
 
+    /// An epoch without a transaction may have been seen by clients.
+    #[test]
+    fn zxids_begin_above_the_epoch() {
+        let disk = MemoryDisk::new();
+        found(&options(&disk), &state(), 9).unwrap();
+        let snapshots = Path::new("data/snapshots");
+        let store = SnapshotStore::open(Arc::new(disk), snapshots).unwrap();
+        let (newest, _) = store.newest().unwrap();
+        assert_eq!(newest.unwrap().name().term, 9);
+    }
+
     #[test]
     fn a_directory_with_data_is_not_founded_and_one_without_is_not_read() {
         let disk = MemoryDisk::new();
         let error = state_of(&options(&disk)).unwrap_err();
         assert!(matches!(error, OfflineError::NoData(_)), "{error}");
-        found(&options(&disk), &state()).unwrap();
+        found(&options(&disk), &state(), 0).unwrap();
         let before = Identity::peek(&disk, Path::new("data")).unwrap();
-        let error = found(&options(&disk), &state()).unwrap_err();
+        let error = found(&options(&disk), &state(), 0).unwrap_err();
         assert!(matches!(error, OfflineError::NotEmpty { .. }), "{error}");
         assert_eq!(Identity::peek(&disk, Path::new("data")).unwrap(), before);
         let apache = MemoryDisk::new();
         apache.create_dir_all(Path::new("data/version-2")).unwrap();
-        let error = found(&options(&apache), &state()).unwrap_err();
+        let error = found(&options(&apache), &state(), 0).unwrap_err();
         assert!(error.to_string().contains("version-2"), "{error}");
     }
 
@@ -307,7 +323,7 @@ mod tests {
         let disk = MemoryDisk::new();
         let last = Zxid::new(i32::MAX as u32, 1);
         let state = StateBuilder::default().finish(last).unwrap();
-        let error = found(&options(&disk), &state).unwrap_err();
+        let error = found(&options(&disk), &state, 0).unwrap_err();
         assert!(matches!(error, OfflineError::LastEpoch(_)), "{error}");
         assert!(!disk.exists(Path::new("data")).unwrap());
     }

@@ -88,7 +88,7 @@ impl Password {
 }
 
 impl fmt::Debug for Password {
-    /// Distinguishes passwords, so that a change of one is seen, and shows none.
+    /// Shows whether there is one.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_empty() { "Password(empty)" } else { "Password(..)" })
     }

@@ -84,6 +84,9 @@ fn encrypted(bytes: &[u8], password: &str) -> Result<Option<PrivateKeyDer<'stati
     let behind = text.get(at..).unwrap_or_default();
     let length = behind.find(end).ok_or("the encrypted private key has no end")?;
     let section = behind.get(..length + end.len()).unwrap_or_default();
+    if behind.get(section.len()..).unwrap_or_default().contains(begin) {
+        return Err("there are several encrypted private keys".to_owned());
+    }
     if password.is_empty() {
         return Err("the private key is encrypted: a password is needed".to_owned());
     }

@@ -4,6 +4,7 @@
 //! standard input does.
 
 mod child;
+mod files;
 mod http;
 mod plan;
 mod tls;
@@ -55,6 +56,12 @@ pub(crate) enum UpError {
     /// The file has fewer servers than were asked for.
     #[error("{} lists {listed} servers, not {asked}", path.display())]
     TooFewServers { path: PathBuf, listed: usize, asked: usize },
+    /// A server has no port for plain text.
+    #[error(
+        "server {server} speaks only TLS with clients, and zoolet up asks its servers in plain text \
+         whether they serve: add `client`, or start each server with zoolet serve"
+    )]
+    OnlyTls { server: u8 },
     /// Another `zoolet up` runs on the directory.
     #[error("another zoolet up is running on {}", .0.display())]
     InUse(PathBuf),

@@ -2,19 +2,19 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::{self, Write};
+use std::fs::{self, File};
+use std::io;
 use std::net::Ipv4Addr;
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use tempfile::TempDir;
 use tracing::warn;
-use zoolet_storage::{Disk, Identity, RealDisk};
+use zoolet_storage::{Identity, RealDisk};
 
 use super::UpError;
 use super::child::Child;
+use super::files::{absolute, file_error, lock, resolved, write_durably};
 use super::http::set_ports;
 use super::tls::{self, ClientFiles};
 use crate::cli::UpArgs;
@@ -29,7 +29,7 @@ const SERVERS_DEFAULT: u8 = 3;
 /// The file with the secret of the servers, in the directory of the ensemble.
 const SECRET_FILE: &str = "peer.secret";
 
-/// The secret is for the owner's eyes only; other files are for all.
+/// Secrets, and files with passwords, are for the owner's eyes only; other files are for all.
 const SECRET_MODE: u32 = 0o600;
 const FILE_MODE: u32 = 0o666;
 
@@ -81,6 +81,9 @@ impl Plan {
     /// The servers of a file that the user has written; other options go before it.
     fn from_config(path: &Path, args: &UpArgs) -> Result<Self, UpError> {
         let (mut configs, mut warnings) = config::load_ensemble(path)?;
+        if let Some(config) = configs.iter().find(|config| config.client_is_secure) {
+            return Err(UpError::OnlyTls { server: config.server_id.0 });
+        }
         let parent = path.parent().filter(|parent| *parent != Path::new(""));
         let directory = match &args.data_dir {
             Some(directory) => absolute(directory)?,
@@ -361,25 +364,6 @@ fn check_inside(directory: &Path, config: &ServerConfig, file: &Path) -> Result<
     Ok(())
 }
 
-/// A path without links and `..`; its last parts need not exist.
-fn resolved(path: &Path) -> io::Result<PathBuf> {
-    let mut existing = path;
-    loop {
-        match (fs::canonicalize(existing), existing.parent()) {
-            (Ok(real), _) => {
-                let rest = path.strip_prefix(existing).map_err(io::Error::other)?;
-                // What does not exist has no parent to go back to.
-                let is_plain = rest.components().all(|part| matches!(part, Component::Normal(_)));
-                return Ok(if is_plain { real.join(rest) } else { PathBuf::new() });
-            }
-            (Err(error), Some(parent)) if error.kind() == io::ErrorKind::NotFound => {
-                existing = parent;
-            }
-            (Err(error), _) => return Err(error),
-        }
-    }
-}
-
 /// Makes the secret of the servers, unless an earlier start has made it.
 fn make_secret(path: &Path) -> Result<(), UpError> {
     if path.try_exists().map_err(|source| file_error(path, source))? {
@@ -432,7 +416,9 @@ fn write_config(
             }
         }
     }
-    write_durably(path, &config::to_cluster_toml(&written), FILE_MODE)
+    let has_secrets = written.iter().any(|config| *config != config.without_secrets());
+    let mode = if has_secrets { SECRET_MODE } else { FILE_MODE };
+    write_durably(path, &config::to_cluster_toml(&written), mode)
         .map_err(|source| file_error(path, source))?;
     Ok(config::load_ensemble(path)?)
 }
@@ -440,40 +426,6 @@ fn write_config(
 fn log_warnings(warnings: Vec<config::Warning>) {
     for warning in warnings {
         warn!("{warning}");
-    }
-}
-
-/// Replaces a file: a reader, and the next start after a power cut, finds the old text or the new.
-fn write_durably(path: &Path, text: &str, mode: u32) -> io::Result<()> {
-    let draft = path.with_extension("new");
-    let mut options = OpenOptions::new();
-    let mut file = options.write(true).create(true).truncate(true).mode(mode).open(&draft)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&draft, path)?;
-    let directory = path.parent().filter(|parent| *parent != Path::new(""));
-    File::open(directory.unwrap_or(Path::new(".")))?.sync_all()
-}
-
-/// A directory, which is made if need be, by its full name.
-fn absolute(directory: &Path) -> Result<PathBuf, UpError> {
-    // Durable, like all that the servers will put into it.
-    let made = RealDisk.create_dir_all(directory).and_then(|()| fs::canonicalize(directory));
-    made.map_err(|source| file_error(directory, source))
-}
-
-fn file_error(path: &Path, source: io::Error) -> UpError {
-    UpError::File { path: path.to_owned(), source }
-}
-
-/// Takes the directory for this `up` alone: another one's ports must not be written over.
-fn lock(directory: &Path) -> Result<File, UpError> {
-    let path = directory.join("up.lock");
-    let file = File::create(&path).map_err(|source| file_error(&path, source))?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::WouldBlock) => Err(UpError::InUse(directory.to_owned())),
-        Err(TryLockError::Error(source)) => Err(file_error(&path, source)),
     }
 }
 

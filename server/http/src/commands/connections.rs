@@ -18,7 +18,7 @@ pub(super) fn stats(reports: &Reports) -> Object {
 
 fn of(reports: &Reports, shown: impl Fn(&ConnectionReport) -> Value) -> Object {
     let all: Vec<Value> = reports.connections().iter().map(shown).collect();
-    // There is no port for TLS yet.
+    // Those over TLS are among them.
     entries([("connections", all.into()), ("secure_connections", json!([]))])
 }
 

@@ -80,7 +80,12 @@ pub(super) fn txn(zxid: i64, kind: i32, body: impl FnOnce(&mut BytesMut)) -> Byt
 
 /// The creation of a znode, which is the `cversion`th child of its parent.
 pub(super) fn create(zxid: i64, path: &str, cversion: i32) -> BytesMut {
-    txn(zxid, 1, |out| {
+    create_as(1, zxid, path, cversion)
+}
+
+/// The same as another kind of transaction.
+pub(super) fn create_as(kind: i32, zxid: i64, path: &str, cversion: i32) -> BytesMut {
+    txn(zxid, kind, |out| {
         path.to_owned().encode(out);
         Some(bytes::Bytes::from_static(b"new")).encode(out);
         Acl::open().encode(out);

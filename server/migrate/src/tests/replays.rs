@@ -7,7 +7,7 @@ use bytes::{BufMut, BytesMut};
 use zoolet_jute::{Acl, Encode, SessionId, Zxid};
 use zoolet_replica::state::Kind;
 
-use super::made::{Made, SESSION, create, delete, log, state, txn};
+use super::made::{Made, SESSION, create, create_as, delete, log, state, txn};
 use crate::{Note, export};
 
 const LAST: Zxid = Zxid::new(1, 10);
@@ -76,6 +76,29 @@ fn what_the_snapshot_has_already_is_not_done_twice() {
     let state = made.import().unwrap().state;
     assert_eq!(state.data("/a").unwrap(), "data");
     assert_eq!(state.stat("/a").unwrap().czxid, Zxid(3));
+}
+
+/// The snapshot has what was created below a znode after that was deleted and created again.
+#[test]
+fn counters_begin_anew_with_a_znode() {
+    let made = Made::with_snapshot(LAST);
+    let txns =
+        [delete(after(1), "/a"), create(after(2), "/a", 5), create_as(15, after(3), "/a/c", 1)];
+    made.write("log.10000000b", &log(&txns));
+    let state = made.import().unwrap().state;
+    let stat = state.stat("/a").unwrap();
+    assert_eq!((stat.czxid, stat.pzxid), (Zxid(after(2)), Zxid(after(3))));
+    assert_eq!((stat.cversion, stat.num_children), (1, 1));
+}
+
+#[test]
+fn the_epoch_of_the_server_is_read() {
+    let made = Made::with_snapshot(LAST);
+    assert_eq!(made.import().unwrap().epoch, 0, "it is not known");
+    made.write("currentEpoch", b"17\n");
+    assert_eq!(made.import().unwrap().epoch, 17);
+    made.write("currentEpoch", b"x");
+    assert!(made.refused().contains("currentEpoch"), "{}", made.refused());
 }
 
 #[test]

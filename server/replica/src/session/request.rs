@@ -158,7 +158,7 @@ impl Replica {
             | Request::Delete(_)
             | Request::SetData(_)
             | Request::SetAcl(_)
-            | Request::Multi(_) => self.write(connection, xid, Op::Write(request), out),
+            | Request::Multi(_) => self.write(connection, xid, Op::of_write(request), out),
             Request::Exists(_)
             | Request::GetData(_)
             | Request::GetAcl(_)

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::super::settings::{SECTIONS, all};
+use super::super::settings::{SECTIONS, all, each_changed};
 use super::super::toml_file::read_all;
 use super::super::{HostPort, LoopbackPorts, MemberRole, ServerConfig, to_cluster_toml};
 use super::{assert_says, only_warning, sid, silent, source, toml};
@@ -79,6 +79,17 @@ fn the_defaults_in_the_committed_file_are_those_of_the_code() {
     let (read, warnings) = read_all(&source("cluster.toml", &open.join("\n"))).unwrap();
     assert_eq!(warnings, []);
     assert_eq!(read, root_ensemble());
+}
+
+/// A configuration is shown over HTTP.
+#[test]
+fn secrets_can_be_left_out() {
+    let plain = ServerConfig::default();
+    for (name, changed) in each_changed(&plain) {
+        let is_secret = name.ends_with("_password") || name == "auth.super_digest";
+        let expected = if is_secret { &plain } else { &changed };
+        assert_eq!(changed.without_secrets(), *expected, "{name}");
+    }
 }
 
 #[test]

@@ -178,12 +178,10 @@ impl Reports {
         }
     }
 
-    /// Returns the configuration with which the server was started, as a `cluster.toml` without the
-    /// superuser's digest.
+    /// Returns the configuration with which the server was started, as a `cluster.toml` without
+    /// passwords and the superuser's digest.
     pub fn initial_configuration(&self) -> String {
-        let mut shown = ServerConfig::clone(&self.config);
-        shown.auth.super_digest = None;
-        to_cluster_toml(&[shown])
+        to_cluster_toml(&[self.config.without_secrets()])
     }
 
     /// Returns the bytes of the snapshots' directory and of the log's.

@@ -9,7 +9,7 @@ use zoolet_replica::{Boot, Policy};
 use zoolet_storage::{DirectorySizes, Disk, WalOptions, WatchedDisk};
 use zoolet_tls::TlsSettings;
 
-use crate::config::{self, MemberRole, ServerConfig};
+use crate::config::{self, ClientAuth, MemberRole, ServerConfig};
 use crate::host;
 use crate::net::{
     EnsembleFigures, EnsembleSource, PortOptions, PortTls, ServerInfo, Sizes, Spoken,
@@ -100,10 +100,13 @@ pub(super) fn ticker_period(config: &ServerConfig) -> Duration {
 /// What the servers prove to each other that they know.
 pub(super) fn secret(config: &ServerConfig, seams: &Seams) -> Result<Option<Secret>, SecretError> {
     let file = config.ensemble.peer_secret_file.as_ref().filter(|_| !config.standalone);
-    if file.is_none() && !config.standalone && !config.tls.peer_enabled {
+    let tls = &config.tls;
+    let is_proved_by_tls =
+        tls.peer_enabled && !tls.peer_port_unification && tls.peer.client_auth == ClientAuth::Need;
+    if file.is_none() && !config.standalone && !is_proved_by_tls {
         info!(
-            "neither ensemble.peer_secret_file nor tls.peer_enabled is set: any program that reaches the peer port can act \
-             as a server"
+            "ensemble.peer_secret_file is not set, and certificates are not demanded on the peer \
+             port: any program that reaches it can act as a server"
         );
     }
     let entropy = || Arc::clone(&seams.entropy);
@@ -242,6 +245,9 @@ pub(super) fn port_options(
         (false, true) => Spoken::Either,
         (false, false) => Spoken::Plain,
     };
+    if config.client_is_secure && config.tls.client_port_unification {
+        warn!("client_port_unification does nothing: there is no port for plain text");
+    }
     let limits = &config.limits;
     PortOptions {
         address: config.client_bind.to_string(),

@@ -33,7 +33,7 @@ pub(super) struct Context {
     session: SessionId,
     attachment: ProposalNumber,
     policy: Policy,
-    /// The feature level that all servers have agreed on.
+    /// The feature level of the command, which decides what it may mean.
     level: FeatureLevel,
     identities: Arc<[Id]>,
     changes: Vec<Change>,
@@ -104,7 +104,7 @@ pub(super) fn begin(
         session,
         attachment,
         policy,
-        level: state.level,
+        level: op.level(),
         identities,
         changes: Vec::new(),
         work: 0,
@@ -181,7 +181,7 @@ fn run(state: &mut State, context: &mut Context, origin: Origin, op: Op) -> Outc
             let body = zoolet_jute::CreateRequest { data, ..body };
             may.and_then(|()| write(&mut state.tree, context, Request::Create2(body)))
         }
-        Op::Write(request) => {
+        Op::Write(request) | Op::WriteX509(request) => {
             let may = if planted!("moved-session-writes") {
                 Ok(())
             } else {
