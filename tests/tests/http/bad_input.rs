@@ -34,7 +34,7 @@ fn bad_requests_are_refused() {
     let headers = (0..100).map(|number| format!("h{number}: x\r\n")).collect::<Vec<_>>().concat();
     let close = "Host: a\r\nConnection: close\r\n\r\n";
     for (what, request, expected) in [
-        ("a long path", format!("GET /{long} HTTP/1.1\r\n{close}"), 414),
+        ("a long path", format!("GET /{long} HTTP/1.1\r\n{close}"), 431),
         ("a long header", format!("GET /health HTTP/1.1\r\na: {long}\r\n{close}"), 431),
         ("many headers", format!("GET /health HTTP/1.1\r\n{headers}{close}"), 431),
         ("no HTTP", "\0\0\0\0\x7f\r\n\r\n".to_owned(), 400),
