@@ -219,9 +219,10 @@ fn log_exit(child: &Child, restarts: bool) {
     }
 }
 
-/// Prints the connect string, and each server's role.
+/// Prints the connect string, and each server's role. All of it is one write: a program that reads a
+/// part of it and leaves does not end the ensemble.
 fn announce(plan: &Plan, children: &[Child]) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    let mut out = Vec::new();
     writeln!(out, "connect string: {}", plan.connect_string())?;
     for child in children {
         let (id, port, pid) = (child.server.id, child.server.client.port, child.pid());
@@ -239,7 +240,9 @@ fn announce(plan: &Plan, children: &[Child]) -> io::Result<()> {
         let servers = plan.connect_string();
         writeln!(out, "zooletctl --servers {servers} --trust-store {trust} --key-store {key}")?;
     }
-    out.flush()
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(&out)?;
+    stdout.flush()
 }
 
 /// Restarts children that exit.
