@@ -35,8 +35,8 @@ impl TlsOptions {
         Self::default()
     }
 
-    /// The certificates that vouch for those of servers. There is no default: those of the operating
-    /// system are for the web.
+    /// Sets the certificate authorities that servers' certificates must come from. It has no default:
+    /// the authorities of the operating system are those of the web.
     pub fn trust_store(mut self, store: StoreFile) -> Self {
         self.0.trust_store = Some(store);
         self

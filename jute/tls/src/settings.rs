@@ -155,7 +155,7 @@ impl TlsSettings {
         self.protocols.iter().map(|protocol| protocol.version()).collect()
     }
 
-    /// Loads the key of this side; `None` if there is no key store.
+    /// Loads this side's private key and certificates. Returns `None` if no key store is set.
     pub(crate) fn load_key(
         &self,
         provider: &CryptoProvider,
@@ -174,7 +174,8 @@ impl TlsSettings {
         Ok(Some(Arc::new(key)))
     }
 
-    /// Loads what vouches for the other side; `None` if there is no trust store.
+    /// Loads the certificate authorities that the other side's certificate must come from. Returns
+    /// `None` if no trust store is set.
     pub(crate) fn load_trusted(&self) -> Result<Option<Arc<RootCertStore>>, TlsError> {
         let Some(store) = &self.trust_store else { return Ok(None) };
         let mut roots = RootCertStore::empty();

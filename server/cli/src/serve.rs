@@ -116,7 +116,7 @@ pub(crate) fn load(path: &Path, id: Option<u8>) -> Result<ServerConfig, ConfigEr
 async fn reopen_on(mut hangups: Signal, log: Option<Arc<LogFile>>) {
     while hangups.recv().await.is_some() {
         let Some(log) = &log else {
-            info!("SIGHUP: there is no log file to open again");
+            info!("SIGHUP ignored: the server does not log to a file");
             continue;
         };
         let file = log.path().display();

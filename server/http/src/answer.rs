@@ -7,7 +7,7 @@ use hyper::{Response, StatusCode};
 use serde_json::{Map, Value};
 use tokio::sync::OwnedSemaphorePermit;
 
-/// An answer without its head.
+/// A response before it is turned into hyper's: status, content type and body.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub(crate) status: StatusCode,

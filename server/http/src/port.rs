@@ -62,7 +62,7 @@ impl HttpOptions {
     }
 }
 
-/// Why there is no HTTP port.
+/// The HTTP port could not be opened.
 #[derive(Debug, Error)]
 #[error("cannot listen for HTTP on {address}: {source}")]
 pub struct HttpError {

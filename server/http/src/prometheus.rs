@@ -40,7 +40,7 @@ fn put(out: &mut String, metric: &Metric) -> std::fmt::Result {
         MetricValue::Number(value) => writeln!(out, "{name}{labels} {value}"),
         MetricValue::Summary { count, sum, quantiles } => {
             for (quantile, value) in QUANTILES.iter().zip(quantiles.into_iter().flatten()) {
-                // There is no quantile of nothing.
+                // Without any measurement, Prometheus expects NaN.
                 let value = if count == 0 { f64::NAN } else { value };
                 writeln!(out, "{name}{{quantile=\"{quantile}\"}} {value}")?;
             }

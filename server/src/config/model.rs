@@ -27,7 +27,7 @@ pub struct ServerConfig {
     pub data_log_dir: PathBuf,
     /// Where this server listens for clients.
     pub client_bind: HostPort,
-    /// Whether they speak TLS there: then there is no port for plain text.
+    /// Whether the server accepts only TLS there, because the file sets no plain-text port.
     pub client_is_secure: bool,
     /// Where this server listens for clients that speak TLS, beside that.
     pub secure_client_bind: Option<HostPort>,

@@ -22,7 +22,7 @@ const SILENCE: Duration = Duration::from_millis(400);
 /// How long the alert of a server that expects TLS may take.
 const TLS_TIME: Duration = Duration::from_millis(500);
 
-/// The longest answer that is read, in bytes; `srvr` gives some 300.
+/// How many bytes of an answer are read at most. An answer to `srvr` has about 300.
 const ANSWER_BYTES_MAX: u64 = 64 << 10;
 
 /// The shortest message that begins a TLS handshake. It is too short to be accepted, and a server that

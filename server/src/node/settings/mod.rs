@@ -246,7 +246,7 @@ pub(super) fn port_options(
         (false, false) => Spoken::Plain,
     };
     if config.client_is_secure && config.tls.client_port_unification {
-        warn!("client_port_unification does nothing: there is no port for plain text");
+        warn!("client_port_unification has no effect: the server accepts only TLS");
     }
     let limits = &config.limits;
     PortOptions {
