@@ -1,7 +1,9 @@
 //! Why TLS cannot be set up, and why a handshake fails.
 
 use std::io;
-use std::path::{Path, PathBuf};
+#[cfg(feature = "rustls")]
+use std::path::Path;
+use std::path::PathBuf;
 
 use thiserror::Error;
 
@@ -20,8 +22,14 @@ pub enum TlsError {
     /// A setting has a value that cannot be put in force.
     #[error("{0}")]
     Setting(String),
+    /// The program was built without TLS.
+    #[error(
+        "TLS is configured, and this program was built without it: build it with the feature `tls`"
+    )]
+    NotBuilt,
 }
 
+#[cfg(feature = "rustls")]
 impl TlsError {
     pub(crate) fn file(file: &Path, why: impl Into<String>) -> Self {
         Self::File { file: file.to_owned(), why: why.into() }
@@ -40,6 +48,7 @@ pub enum HandshakeError {
     #[error("TLS expected: the other side speaks plain text")]
     Plaintext,
     /// The other side's certificate is not accepted, or another rule of TLS is broken.
+    #[cfg(feature = "rustls")]
     #[error("the TLS handshake failed: {0}")]
     Tls(#[from] rustls::Error),
     /// The other side has no certificate for the address that it connects from.

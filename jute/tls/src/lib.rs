@@ -5,27 +5,31 @@
 //! and return what makes a [`TlsStream`] of a connection; what is loaded later takes effect for later
 //! connections.
 //!
+//! Without the feature `rustls` the settings are the same, and whatever would load them returns
+//! [`TlsError::NotBuilt`]: a program that has no use for TLS does without its 112 crates.
+//!
 //! Not here: when files are loaded again, and what a certificate's name allows.
 
 #![warn(missing_docs)]
 
-mod accept;
-mod connect;
+mod accepted;
+#[cfg(feature = "rustls")]
+mod engine;
 mod error;
-mod handshake;
+mod hello;
+#[cfg(not(feature = "rustls"))]
+mod not_built;
 mod settings;
 mod stamps;
-mod store;
-mod stream;
-mod subject;
-mod verify;
+mod store_file;
 
-pub use accept::{Accepted, TlsAcceptor};
-pub use connect::TlsConnector;
+pub use accepted::Accepted;
+#[cfg(feature = "rustls")]
+pub use engine::{HandshakeThreads, KeyEntry, TlsAcceptor, TlsConnector, TlsStream, subject_name};
 pub use error::{HandshakeError, TlsError};
-pub use handshake::{HandshakeThreads, is_hello};
+pub use hello::is_hello;
+#[cfg(not(feature = "rustls"))]
+pub use not_built::{HandshakeThreads, TlsAcceptor, TlsConnector, TlsStream, subject_name};
 pub use settings::{ClientAuth, Protocol, TlsSettings};
 pub use stamps::FileStamps;
-pub use store::{KeyEntry, Password, StoreFile, StoreType};
-pub use stream::TlsStream;
-pub use subject::subject_name;
+pub use store_file::{Password, StoreFile, StoreType};

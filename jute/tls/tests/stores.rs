@@ -68,6 +68,18 @@ fn a_wrong_password_is_named() {
 }
 
 #[test]
+fn several_keys_in_one_file_are_refused() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("two.pem");
+    for (name, expected) in [("encrypted.pem", "several encrypted"), ("key.pem", "several")] {
+        let one = fs::read_to_string(path(name)).unwrap();
+        fs::write(&file, one.repeat(2)).unwrap();
+        let why = key_error(&StoreFile { location: file.clone(), ..store("", "secret") });
+        assert!(why.contains("two.pem") && why.contains(expected), "{why}");
+    }
+}
+
+#[test]
 fn a_password_can_be_in_a_file() {
     let directory = TempDir::new().unwrap();
     let file = directory.path().join("password");

@@ -136,17 +136,16 @@ impl Node {
         let host = Host::new(replica, Arc::clone(&seams.clock), proposer, limits);
         let (fatal, machine) = (Fatal::default(), Arc::new(HostMachine(Arc::clone(&host))));
         let replication = opened.start(machine, Arc::clone(&seams.net), fatal.clone()).await?;
-        let address = config.client_bind.to_string();
         let disk = Arc::clone(&seams.disk);
         let ensemble = settings::KnownEnsemble(replication.status_source());
         let server_info = settings::server_info(&config, disk, ensemble);
         let port_tls = settings::client_port_tls(&config, client_tls.as_ref());
         let port_options = settings::port_options(&config, server_info, port_tls);
-        let (wanted, followed) = watch::channel(address.clone());
+        let (wanted, followed) = watch::channel(config.client_bind.to_string());
         let net = Arc::clone(&seams.net);
         let port = net::listen(port_options, Arc::clone(&host), net, followed, &fatal)
             .await
-            .map_err(|source| StartError::Listen { address, source })?;
+            .map_err(|error| StartError::Listen { address: error.address, source: error.source })?;
         let addresses = Configured::new(&config).follow(replication.status_source(), wanted);
         let ticks = tick(Arc::clone(&host), settings::ticker_period(&config));
         let watch = watch_for_leader(replication.role(), settings::leader_wanted_within(&config));

@@ -8,11 +8,11 @@ use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{ClientConfig, ClientConnection};
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::handshake::{HandshakeThreads, shake_hands};
+use super::stream::TlsStream;
+use super::verify::server_verifier;
 use crate::error::{HandshakeError, TlsError};
-use crate::handshake::{HandshakeThreads, shake_hands};
 use crate::settings::TlsSettings;
-use crate::stream::TlsStream;
-use crate::verify::server_verifier;
 
 /// Makes TLS connections, with what was loaded when it was made.
 #[derive(Clone, Debug)]

@@ -5,16 +5,15 @@ use std::sync::Arc;
 
 use rustls::ServerConfig;
 use rustls::ServerConnection;
-use rustls::pki_types::CertificateDer;
 use rustls::server::NoServerSessionStorage;
 use rustls::sign::SingleCertAndKey;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use super::handshake::{HandshakeThreads, shake_hands};
+use super::verify::{check_address, client_verifier};
+use crate::accepted::Accepted;
 use crate::error::{HandshakeError, TlsError};
-use crate::handshake::{HandshakeThreads, shake_hands};
 use crate::settings::TlsSettings;
-use crate::stream::TlsStream;
-use crate::verify::{check_address, client_verifier};
 
 /// Accepts TLS connections, with what was loaded when it was made.
 #[derive(Clone, Debug)]
@@ -22,15 +21,6 @@ pub struct TlsAcceptor {
     config: Arc<ServerConfig>,
     verify_client_address: bool,
     threads: HandshakeThreads,
-}
-
-/// A connection that was accepted.
-#[derive(Debug)]
-pub struct Accepted<S> {
-    /// The stream.
-    pub stream: TlsStream<S>,
-    /// The certificate of the client, if it has shown one; it is verified.
-    pub certificate: Option<CertificateDer<'static>>,
 }
 
 impl TlsSettings {
@@ -66,12 +56,13 @@ impl TlsAcceptor {
         let session = ServerConnection::new(Arc::clone(&self.config))?;
         let stream = shake_hands(stream, session.into(), read, Some(&self.threads)).await?;
         let chain = stream.session().peer_certificates().unwrap_or_default();
-        let certificate = chain.first().map(|certificate| certificate.clone().into_owned());
+        let certificate = chain.first();
         if self.verify_client_address
-            && let Some(certificate) = &certificate
+            && let Some(certificate) = certificate
         {
             check_address(certificate, peer)?;
         }
+        let certificate = certificate.map(|certificate| certificate.to_vec());
         Ok(Accepted { stream, certificate })
     }
 }

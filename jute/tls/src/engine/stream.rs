@@ -67,6 +67,26 @@ impl<S: AsyncRead + AsyncWrite + Unpin> TlsStream<S> {
         Self { io, session, is_closing: false }
     }
 
+    /// Writes as [`AsyncWrite::poll_write_vectored`] does, and begins a record with each slice: no
+    /// record has bytes of two of them.
+    pub fn poll_write_records(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.get_mut().poll_encrypt(context, |writer| {
+            let mut written = 0;
+            for slice in slices {
+                let bytes = writer.write(slice)?;
+                written += bytes;
+                if bytes < slice.len() {
+                    break;
+                }
+            }
+            Ok(written)
+        })
+    }
+
     pub(crate) fn session(&self) -> &Connection {
         &self.session
     }

@@ -12,23 +12,15 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 
+use super::stream::TlsStream;
 use crate::error::HandshakeError;
-use crate::stream::TlsStream;
-
-/// The type of the record that begins a TLS connection.
-const HANDSHAKE_RECORD: u8 = 0x16;
+use crate::hello::is_hello;
 
 /// The room for each read.
 const READ_BYTES: usize = 4 << 10;
 
 /// How many steps are computed at a time.
 const STEPS_MAX: usize = 2;
-
-/// Returns whether the first byte of a connection begins a TLS handshake. No frame and no
-/// four-letter word of `ZooKeeper` begins with it.
-pub fn is_hello(first: u8) -> bool {
-    first == HANDSHAKE_RECORD
-}
 
 /// The threads that compute handshakes. Clones share them.
 #[derive(Clone, Debug)]

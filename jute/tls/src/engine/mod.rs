@@ -1,0 +1,17 @@
+//! TLS itself: rustls, the parsers of key stores and certificates, and the streams.
+
+mod accept;
+mod connect;
+mod handshake;
+mod provider;
+mod store;
+mod stream;
+mod subject;
+mod verify;
+
+pub use accept::TlsAcceptor;
+pub use connect::TlsConnector;
+pub use handshake::HandshakeThreads;
+pub use store::KeyEntry;
+pub use stream::TlsStream;
+pub use subject::subject_name;
