@@ -430,10 +430,23 @@ impl Connection {
         Ok((now + Duration::from_secs(1)).max(idle_at.min(now + Duration::from_millis(timeout_ms))))
     }
 
+    /// Sends what the stream holds on to. A client that does not read has as long as any other.
+    async fn flush(&mut self) -> Result<(), ConnectionError> {
+        let Some(accepted) = self.outbox.accepted().filter(|_| self.is_unflushed) else {
+            return Ok(());
+        };
+        let limit = Duration::from_millis(u64::try_from(accepted.timeout_ms).unwrap_or(0));
+        match timeout(limit, self.stream.flush()).await {
+            Ok(flushed) => Ok(flushed?),
+            Err(_) => Err(ConnectionError::SlowReader),
+        }
+    }
+
     /// Closes the connection when everything is written. What the client still sends is read and
     /// dropped, because a socket that is closed over unread bytes resets the connection, and the
     /// client may lose what it has not read yet.
     async fn finish(&mut self) -> Result<(), ConnectionError> {
+        self.flush().await?;
         let linger = async {
             self.stream.shutdown().await?;
             loop {

@@ -8,6 +8,7 @@ mod context;
 mod error;
 mod format;
 mod four_letter;
+mod frame_records;
 mod movable_listener;
 mod options;
 mod port;

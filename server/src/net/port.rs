@@ -39,6 +39,13 @@ pub(crate) struct ClientPort {
     task: JoinHandle<()>,
 }
 
+/// An address that cannot be listened on.
+#[derive(Debug)]
+pub(crate) struct ListenError {
+    pub(crate) address: String,
+    pub(crate) source: io::Error,
+}
+
 /// Opens the port. It moves to each `host:port` that `wanted` comes to hold; the connections that
 /// are there stay. `fatal` receives the reason if it can no longer accept.
 pub(crate) async fn listen(
@@ -47,13 +54,16 @@ pub(crate) async fn listen(
     net: Arc<dyn Net>,
     wanted: watch::Receiver<String>,
     fatal: &Fatal,
-) -> io::Result<ClientPort> {
-    let secure = match &options.secure_address {
-        Some(address) => Some(net.listen(address, options.backlog).await?),
-        None => None,
-    };
-    let secure_at = secure.as_ref().map(|secure| secure.local_addr()).transpose()?;
-    let listener = MovableListener::open(net, &options).await?;
+) -> Result<ClientPort, ListenError> {
+    let (mut secure, mut secure_at) = (None, None);
+    if let Some(address) = &options.secure_address {
+        let failed = |source| ListenError { address: address.clone(), source };
+        let listener = net.listen(address, options.backlog).await.map_err(failed)?;
+        secure_at = Some(listener.local_addr().map_err(failed)?);
+        secure = Some(listener);
+    }
+    let failed = |source| ListenError { address: options.address.clone(), source };
+    let listener = MovableListener::open(net, &options).await.map_err(failed)?;
     let bound = listener.bound();
     let context = Arc::new(PortContext::new(options, host, bound.clone(), secure_at));
     let reports = PortReports(Arc::clone(&context));
@@ -163,7 +173,8 @@ async fn serve(
 ) {
     let outbox = Arc::new(Outbox::new(context.options.outbox_bytes_max));
     let since_ms = context.host.now().wall_ms;
-    let entry = RegisteredConnection { peer, outbox: Arc::clone(&outbox), since_ms };
+    let entry =
+        RegisteredConnection { peer, outbox: Arc::clone(&outbox), since_ms, is_secure: false };
     let Some(permit) = context.registry.enter(entry) else {
         debug!(%peer, "refused: too many connections");
         return;
@@ -176,6 +187,9 @@ async fn serve(
     };
     let served = match opened {
         Ok(opened) => {
+            if opened.is_secure {
+                permit.secured();
+            }
             let context = Arc::clone(&context);
             Connection::new(opened, peer, outbox, permit, context).run().await
         }

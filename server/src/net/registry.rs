@@ -19,6 +19,8 @@ pub(super) struct RegisteredConnection {
     pub(super) outbox: Arc<Outbox>,
     /// When it was accepted, milliseconds since 1970.
     pub(super) since_ms: i64,
+    /// Whether it speaks TLS.
+    pub(super) is_secure: bool,
 }
 
 /// All of them.
@@ -36,6 +38,8 @@ struct Inner {
     per_address: BTreeMap<IpAddr, usize>,
     handshakes: usize,
     last: u64,
+    /// The connections that have spoken TLS, since the start.
+    secure: u64,
     turned_away: TurnedAway,
 }
 
@@ -98,6 +102,11 @@ impl Registry {
         self.lock().turned_away.late += 1;
     }
 
+    /// How many connections have spoken TLS.
+    pub(super) fn secure(&self) -> u64 {
+        self.lock().secure
+    }
+
     pub(super) fn turned_away(&self) -> TurnedAway {
         self.lock().turned_away
     }
@@ -126,6 +135,15 @@ fn connections_max(configured: usize, descriptors_max: Option<u64>) -> usize {
 }
 
 impl ConnectionPermit {
+    /// The client speaks TLS, and both sides have agreed on it.
+    pub(super) fn secured(&self) {
+        let mut inner = self.registry.lock();
+        inner.secure += 1;
+        if let Some(entry) = inner.entries.get_mut(&self.number) {
+            entry.is_secure = true;
+        }
+    }
+
     /// The handshake is done: its place among the unfinished ones is free.
     pub(super) fn shaken(&mut self) {
         if std::mem::take(&mut self.shaking) {

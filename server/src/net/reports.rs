@@ -20,6 +20,8 @@ pub struct ConnectionReport {
     pub peer: SocketAddr,
     /// When it was accepted, in milliseconds since 1970.
     pub since_ms: i64,
+    /// Whether it speaks TLS.
+    pub is_secure: bool,
     /// Its session and the session's timeout in milliseconds, once the handshake is answered.
     pub session: Option<(i64, i32)>,
     /// Requests that are not answered yet.
@@ -53,6 +55,8 @@ pub(crate) struct ConnectionCounts {
     /// Those that were turned away because of a limit, and because their handshake came late.
     pub refused: u64,
     pub late: u64,
+    /// Those that have spoken TLS.
+    pub secure: u64,
 }
 
 /// Reads what a port knows.
@@ -95,6 +99,7 @@ impl PortReports {
             open: registry.count(),
             refused: turned_away.refused,
             late: turned_away.late,
+            secure: registry.secure(),
         }
     }
 
@@ -104,6 +109,7 @@ impl PortReports {
             ConnectionReport {
                 peer: entry.peer,
                 since_ms: entry.since_ms,
+                is_secure: entry.is_secure,
                 session: accepted.map(|accepted| (accepted.session.0, accepted.timeout_ms)),
                 queued: traffic.queued,
                 received: traffic.received,

@@ -9,6 +9,7 @@ use zoolet_jute::Id;
 use zoolet_tls::{Accepted, TlsAcceptor, is_hello, subject_name};
 
 use super::error::ConnectionError;
+use super::frame_records::FrameRecords;
 use crate::transport::Stream;
 
 /// What is spoken on a port.
@@ -39,11 +40,13 @@ pub(super) struct Opened {
     pub(super) read: Vec<u8>,
     /// Whom its certificate names.
     pub(super) proved: Arc<[Id]>,
+    /// Whether it speaks TLS.
+    pub(super) is_secure: bool,
 }
 
 impl Opened {
     pub(super) fn plain(stream: Box<dyn Stream>) -> Self {
-        Self { stream, read: Vec::new(), proved: Arc::default() }
+        Self { stream, read: Vec::new(), proved: Arc::default(), is_secure: false }
     }
 
     /// Makes a connection plain text.
@@ -74,7 +77,8 @@ impl Opened {
             Some(certificate) => tls.identities(&certificate)?,
             None => Vec::new(),
         };
-        Ok(Self { stream: Box::new(stream), read: Vec::new(), proved: proved.into() })
+        let (stream, read) = (Box::new(FrameRecords::new(stream)), Vec::new());
+        Ok(Self { stream, read, proved: proved.into(), is_secure: true })
     }
 }
 

@@ -1,6 +1,6 @@
 //! The connections of clients.
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use zoolet_server::embed::{ConnectionReport, Reports};
 
 use super::{Object, entries, server};
@@ -17,9 +17,12 @@ pub(super) fn stats(reports: &Reports) -> Object {
 }
 
 fn of(reports: &Reports, shown: impl Fn(&ConnectionReport) -> Value) -> Object {
-    let all: Vec<Value> = reports.connections().iter().map(shown).collect();
-    // Those over TLS are among them.
-    entries([("connections", all.into()), ("secure_connections", json!([]))])
+    let (secure, plain): (Vec<_>, Vec<_>) =
+        reports.connections().into_iter().partition(|connection| connection.is_secure);
+    let list = |connections: &[ConnectionReport]| -> Value {
+        connections.iter().map(&shown).collect::<Vec<_>>().into()
+    };
+    entries([("connections", list(&plain)), ("secure_connections", list(&secure))])
 }
 
 fn brief(connection: &ConnectionReport) -> Object {

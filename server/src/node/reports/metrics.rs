@@ -126,6 +126,8 @@ impl Sources<'_> {
         list.counter("connection_rejected", help, counts.refused);
         let help = "Connections closed because their handshake came late.";
         list.counter("sessionless_connections_expired", help, counts.late);
+        let help = "Connections of clients that have agreed on TLS.";
+        list.counter("tls_connection_count", help, counts.secure);
         let help = "Handshakes of clients.";
         list.counter("connection_request_count", help, figures.connect_requests);
         let help = "Connections that have ended behind their handshake.";
