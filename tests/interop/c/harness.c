@@ -133,7 +133,13 @@ void session_open(struct session *session) {
     memset(session, 0, sizeof *session);
     pthread_mutex_init(&session->mutex, NULL);
     pthread_cond_init(&session->changed, NULL);
-    session->zh = zookeeper_init(getenv("ZK_CONNECT"), note_state, TIMEOUT_MS, NULL, session, 0);
+    const char *servers = getenv("ZK_CONNECT");
+#ifdef HAVE_OPENSSL_H
+    session->zh =
+        zookeeper_init_ssl(servers, getenv("TLS_FILES"), note_state, TIMEOUT_MS, NULL, session, 0);
+#else
+    session->zh = zookeeper_init(servers, note_state, TIMEOUT_MS, NULL, session, 0);
+#endif
     CHECK(session->zh != NULL);
     session_await(session, 1);
 }

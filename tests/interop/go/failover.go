@@ -225,7 +225,7 @@ func (c *cutter) dial(network, address string, timeout time.Duration) (net.Conn,
 	if c.cut {
 		return nil, net.ErrClosed
 	}
-	conn, err := net.DialTimeout(network, address, timeout)
+	conn, err := dial(network, address, timeout)
 	if err == nil {
 		c.open = append(c.open, conn)
 	}

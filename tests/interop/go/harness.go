@@ -84,7 +84,7 @@ func (quiet) Printf(string, ...any) {}
 
 // connect opens a session and waits until a server has granted it.
 func connect(servers []string, timeout time.Duration) *zk.Conn {
-	conn, events, err := zk.Connect(servers, timeout, zk.WithLogger(quiet{}))
+	conn, events, err := zk.Connect(servers, timeout, zk.WithLogger(quiet{}), zk.WithDialer(dial))
 	if err != nil {
 		fail("connect: %v", err)
 	}

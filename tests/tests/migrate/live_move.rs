@@ -2,6 +2,7 @@
 //! clients hold locks and wait for them.
 
 use std::fs;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
@@ -25,7 +26,7 @@ async fn connect(connect_string: &str) -> Client {
 }
 
 /// The configuration of three servers: client and peer port of each.
-fn cluster_toml(config: &Config, ports: &[u16]) -> std::path::PathBuf {
+pub(crate) fn cluster_toml(config: &Config, ports: &[u16]) -> PathBuf {
     let server = |(at, ports): (usize, &[u16])| {
         let (id, data) = (at + 1, config.data(&format!("zoolet{at}")));
         format!(
@@ -40,6 +41,14 @@ fn cluster_toml(config: &Config, ports: &[u16]) -> std::path::PathBuf {
     let path = config.data("cluster.toml");
     fs::write(&path, format!("{servers}[four_letter]\nwords = [\"*\"]\n")).unwrap();
     path
+}
+
+/// Starts a server of the configuration: the first one founds the ensemble, the others wait.
+pub(crate) fn start_server(cluster: &Path, id: usize) -> Server {
+    let mut command = serve();
+    let may_found = if id == 1 { None } else { Some("--join") };
+    command.args(["--id", &id.to_string()]).args(may_found).arg("--config");
+    Server::spawn(command, cluster, &id.to_string())
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -63,16 +72,10 @@ async fn locks_are_held_throughout_a_move_to_three_servers() {
     }
     let (session, token) = (holder.session().id, guard.token());
 
-    let server = |id: usize| {
-        let mut command = serve();
-        let may_found = if id == 1 { None } else { Some("--join") };
-        command.args(["--id", &id.to_string()]).args(may_found).arg("--config");
-        Server::spawn(command, &cluster, &id.to_string())
-    };
-    let _others = [server(2), server(3)];
+    let _others = [start_server(&cluster, 2), start_server(&cluster, 3)];
     old.kill();
     run_with("import", "--from", &config.data("apache"), &cluster, &["--id", "1"]);
-    let _first = server(1);
+    let _first = start_server(&cluster, 1);
 
     let write = holder.set_data(LOCK, b"moved", Version::Any);
     timeout(PATIENCE, write).await.expect("the session goes on").unwrap();

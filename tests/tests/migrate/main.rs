@@ -8,6 +8,7 @@
     reason = "a test fails by panicking"
 )]
 
+mod ensemble_move;
 mod live_move;
 mod observed;
 mod server;
@@ -115,7 +116,8 @@ fn run(verb: &str, option: &str, config: &Config, directory: &str) {
     run_with(verb, option, &config.data(directory), &config.zoo_cfg("zoolet"), &[]);
 }
 
-fn run_with(verb: &str, option: &str, directory: &Path, config: &Path, more: &[&str]) {
+/// Returns what it prints.
+fn run_with(verb: &str, option: &str, directory: &Path, config: &Path, more: &[&str]) -> String {
     let output = Command::new(zoolet::binary().unwrap())
         .args([verb, option])
         .arg(directory)
@@ -128,6 +130,7 @@ fn run_with(verb: &str, option: &str, directory: &Path, config: &Path, more: &[&
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{verb}: {text}{errors}");
     assert!(text.contains("digest"), "{text}");
+    text.into_owned()
 }
 
 /// `zoolet serve`, up to its options.

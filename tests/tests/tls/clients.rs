@@ -3,11 +3,12 @@
 use std::fs;
 use std::time::Duration;
 
-use rcgen::{CertificateParams, date_time_ymd};
+use rcgen::{CertificateParams, DistinguishedName, SanType, date_time_ymd};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use zoolet_client::{Acl, Client, ClientOptions, CreateMode, ErrorCode, Id, Version, perms};
+use zoolet_tests::http;
 use zoolet_tests::ports::PortLease;
 use zoolet_tests::servers::Servers;
 
@@ -41,10 +42,13 @@ async fn create_for(client: &Client, path: &str, name: &str) {
 #[test]
 fn certificates_are_identities_on_the_secure_port() {
     let (authority, other) = (Authority::new("authority"), Authority::new("other"));
-    let lease = PortLease::take(1).unwrap();
-    let port = lease.ports()[0];
+    let lease = PortLease::take(2).unwrap();
+    let (port, http_port) = (lease.ports()[0], lease.ports()[1]);
     let servers = with_client_stores(Servers::zoolet(), &authority)
         .property("secureClientPort", &port.to_string())
+        .property("admin.enableServer", "true")
+        .property("admin.serverAddress", "127.0.0.1")
+        .property("admin.serverPort", &http_port.to_string())
         .property("X509AuthenticationProvider.superUser", "CN=admin")
         .start()
         .unwrap();
@@ -64,6 +68,10 @@ fn certificates_are_identities_on_the_secure_port() {
         // A client without TLS has no certificate.
         let plain = Client::connect(&servers.connect_string()).await.unwrap();
         assert_eq!(plain.get("/alice").await.unwrap_err().code(), Some(ErrorCode::NoAuth));
+        let answer = http::get(([127, 0, 0, 1], http_port).into(), "/commands/connections");
+        let answer = answer.unwrap().json();
+        let count = |list: &str| answer[list].as_array().map(Vec::len);
+        assert_eq!((count("secure_connections"), count("connections")), (Some(3), Some(1)));
 
         refused(authority.options(None), &secure).await;
         refused(authority.options(Some(&other.issue("alice", &[], |_| {}))), &secure).await;
@@ -79,6 +87,37 @@ fn certificates_are_identities_on_the_secure_port() {
     });
     let log = servers.output(0).unwrap();
     assert!(log.contains("the TLS handshake failed"), "{log}");
+}
+
+#[test]
+fn a_certificate_without_a_name_is_no_identity() {
+    let authority = Authority::new("authority");
+    let servers = with_client_stores(Servers::zoolet(), &authority)
+        .property("client.portUnification", "true")
+        .start()
+        .unwrap();
+    let unnamed = |params: &mut CertificateParams| {
+        params.distinguished_name = DistinguishedName::new();
+        params.subject_alt_names.push(SanType::DnsName("client".try_into().unwrap()));
+    };
+    let key_store = authority.issue("unnamed", &[], unnamed);
+    run(async {
+        let client = authority.options(Some(&key_store));
+        let client = client.connect(&servers.connect_string()).await.unwrap();
+        let identities = client.who_am_i().await.unwrap();
+        assert!(identities.iter().all(|identity| identity.auth_scheme != "x509"), "{identities:?}");
+    });
+}
+
+#[test]
+fn a_secure_port_in_use_is_named() {
+    let authority = Authority::new("authority");
+    let taken = std::net::TcpListener::bind(("0.0.0.0", 0)).unwrap();
+    let port = taken.local_addr().unwrap().port().to_string();
+    let servers = with_client_stores(Servers::zoolet(), &authority);
+    let why = servers.property("secureClientPort", &port).start().unwrap_err().to_string();
+    let named = format!("0.0.0.0:{port}");
+    assert!(why.contains("cannot listen for clients on") && why.contains(&named), "{why}");
 }
 
 #[test]
