@@ -72,6 +72,10 @@ const FORBIDDEN: [(&str, &[&str]); 26] = [
         ],
     ),
     (
+        "server/src/audit",
+        &["std::fs", "tokio", "crate::raft", "crate::replication", "crate::net", "crate::peer"],
+    ),
+    (
         "server/src/net",
         &[
             "openraft",

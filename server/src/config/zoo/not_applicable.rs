@@ -19,6 +19,7 @@ const fn same(
 
 use Shape::{Any, Number, TrueFalse, YesNo};
 
+const SLF4J_AUDIT: &[&str] = &["org.apache.zookeeper.audit.Slf4jAuditLogger"];
 const OFF: &[&str] = &["false"];
 const ON: &[&str] = &["true"];
 
@@ -151,8 +152,7 @@ pub(super) static INERT: &[Key] = &[
     same("admin.restore.enabled", TrueFalse, OFF, ADMIN),
     same("metricsProvider.exportJvmInfo", TrueFalse, OFF, JVM),
     inert("metricsProvider.*", Any, METRICS),
-    same("audit.enable", TrueFalse, OFF, "there is no audit log yet"),
-    inert("audit.impl.class", Any, "there is no audit log yet"),
+    same("audit.impl.class", Any, SLF4J_AUDIT, "the audit log is lines of JSON in a file"),
     same("jvm.pause.monitor", TrueFalse, OFF, JVM),
     inert("jvm.pause.info-threshold.ms", Number, JVM),
     inert("jvm.pause.warn-threshold.ms", Number, JVM),

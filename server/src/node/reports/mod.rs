@@ -17,6 +17,7 @@ use zoolet_replica::Role;
 pub use self::ensemble::{Leader, Member, Membership};
 pub use self::metrics::{Metric, MetricKind, MetricValue};
 use super::meters::Meters;
+use crate::audit::AuditLog;
 use crate::config::{ServerConfig, to_cluster_toml};
 use crate::fatal::Fatal;
 pub use crate::host::ChangeRefused;
@@ -32,6 +33,7 @@ pub struct Reports {
     status: StatusSource,
     meters: Arc<Meters>,
     config: Arc<ServerConfig>,
+    audit: Option<AuditLog>,
     /// Why a part of the server can no longer work.
     fatal: watch::Receiver<Option<String>>,
 }
@@ -89,15 +91,21 @@ impl Reports {
         port: PortReports,
         status: StatusSource,
         meters: &Arc<Meters>,
-        fatal: &Fatal,
+        (audit, fatal): (Option<AuditLog>, &Fatal),
     ) -> Self {
         let (meters, config) = (Arc::clone(meters), Arc::new(config.clone()));
-        Self { port, status, meters, config, fatal: fatal.watch() }
+        Self { port, status, meters, config, audit, fatal: fatal.watch() }
     }
 
     /// Notes that the server is being stopped: it is not ready any more.
     pub(super) fn stops(&self) {
         self.meters.stops();
+    }
+
+    /// Opens the file of the audit log again, behind what is queued: the old one was renamed. Returns
+    /// whether there is an audit log.
+    pub fn reopen_audit_log(&self) -> bool {
+        self.audit.as_ref().map(AuditLog::reopen).is_some()
     }
 
     /// Returns whether the server serves, and if not, why.
