@@ -99,6 +99,8 @@ static HONORED: &[Key] = &[
     own("admin.serverPort"),
     clamped("admin.idleTimeout", ("http", "idle_timeout_ms"), 1, Low::Wrong),
     text("admin.commandURL", ("http", "command_url")),
+    true_false("admin.snapshot.enabled", ("http", "snapshots")),
+    clamped("admin.rateLimiterIntervalInMS", ("http", "snapshot_interval_ms"), 1, Low::Zero),
     own("metricsProvider.className"),
     own("metricsProvider.httpHost"),
     own("metricsProvider.httpPort"),
