@@ -168,3 +168,89 @@ fn read_backup(path: &Path) -> Result<(State, SnapshotName), OfflineError> {
     }
     Ok((state, name))
 }
+
+#[cfg(test)]
+mod tests {
+    use zoolet_jute::{SessionId, Zxid};
+    use zoolet_replica::ServerId;
+    use zoolet_replica::state::StateBuilder;
+    use zoolet_storage::{LogPosition, MemoryDisk, WalOptions};
+
+    use super::*;
+    use crate::consensus::Membership;
+    use crate::entropy::RealEntropy;
+    use crate::raft;
+
+    const AHEAD: LogIndex = LogIndex(50);
+
+    fn options(disk: &MemoryDisk) -> OfflineOptions {
+        OfflineOptions {
+            disk: Arc::new(disk.clone()),
+            directory: PathBuf::from("data"),
+            log_directory: PathBuf::from("data"),
+            server: ServerId(1),
+            address: "host:2888".to_owned(),
+            cluster_id: 7,
+            wal: WalOptions::default(),
+            entropy: Arc::new(RealEntropy),
+        }
+    }
+
+    fn state(last: Zxid) -> State {
+        let mut builder = StateBuilder::default();
+        builder.session(SessionId(0x77), 4000).unwrap();
+        builder.finish(last).unwrap()
+    }
+
+    /// A server that ended between the naming of a received snapshot and the purge of its log: the
+    /// forced membership was written behind the log's end, where the snapshot hid it.
+    #[test]
+    fn a_snapshot_ahead_of_the_log_is_what_the_log_goes_on_behind() {
+        let disk = MemoryDisk::new();
+        let options = options(&disk);
+        let old = found(&options, &state(Zxid::new(5, 9)), 0).unwrap();
+        let newer = state(Zxid::new(6, 3));
+        let store = SnapshotStore::open(Arc::clone(&options.disk), Path::new("data/snapshots"));
+        let position = LogPosition { term: 6, node: 0, index: AHEAD };
+        let membership = Membership {
+            position: Some(position),
+            configs: vec![[3, 4].map(|server| crate::node_id::NodeId::new(server, 1)).into()],
+            nodes: [3, 4]
+                .map(|server| {
+                    let address = "old:1".to_owned();
+                    let line = String::new();
+                    let node = crate::node_id::NodeId::new(server, 1);
+                    (node, crate::consensus::MemberNode { address, line })
+                })
+                .into(),
+        };
+        let meta = raft::snapshot_meta(old, position, membership).unwrap();
+        let name = SnapshotName { term: 6, index: AHEAD, zxid: newer.last_zxid().0 as u64 };
+        let mut writer = store.unwrap().create(name, &meta).unwrap();
+        newer.snapshot().for_each(|piece| writer.write(&piece).unwrap());
+        writer.finish(newer.digest()).unwrap();
+
+        let recovered = recover(&options).unwrap();
+        assert_eq!((recovered.last_index, recovered.committed_index), (AHEAD.0, AHEAD.0));
+        assert_eq!((recovered.old_founding, recovered.zxid), (old, name.zxid));
+        assert_ne!(recovered.founding, old);
+        assert!(disk.exists(&recovered.note).unwrap());
+        let (directories, identity) = claim(&options).unwrap();
+        assert_eq!(identity.founding, recovered.founding);
+        let (wal, _) =
+            Wal::open(Arc::clone(&options.disk), &directories.wal_path(), options.wal).unwrap();
+        let log = wal.state();
+        assert_eq!(log.purged, Some(position));
+        assert_eq!(log.last.map(|last| (last.term, last.index)), Some((6, LogIndex(51))));
+        drop((wal, directories));
+        // It can be done again, and no data is lost by it.
+        let again = recover(&options).unwrap();
+        assert_eq!((again.last_index, again.zxid), (51, name.zxid));
+    }
+
+    #[test]
+    fn a_directory_without_an_ensemble_is_not_recovered() {
+        let error = recover(&options(&MemoryDisk::new())).unwrap_err();
+        assert!(matches!(error, OfflineError::NoData(_)), "{error}");
+    }
+}
