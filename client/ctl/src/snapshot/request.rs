@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use http_body_util::{BodyExt, Empty, Limited};
+use http_body_util::{BodyExt, Collected, Empty, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
@@ -110,7 +110,7 @@ impl Endpoint {
         let status = answer.status();
         let body = Limited::new(answer.into_body(), REASON_BYTES_MAX).collect();
         let body = timeout(SILENCE_MAX, body).await.ok().and_then(Result::ok);
-        let body = body.map(|body| body.to_bytes()).unwrap_or_default();
+        let body = body.map(Collected::to_bytes).unwrap_or_default();
         let said: Value = serde_json::from_slice(&body).unwrap_or_default();
         let why =
             said.get("error").and_then(Value::as_str).unwrap_or("the answer is not a snapshot");

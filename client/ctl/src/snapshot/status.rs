@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::json;
 use zoolet_replica::state::{RestoreError, State};
-use zoolet_storage::SnapshotReader;
+use zoolet_storage::{SnapshotReader, StorageError};
 
 use crate::error::{CtlError, Exit};
 use crate::output::Output;
@@ -12,11 +12,9 @@ use crate::output::Output;
 /// `snapshot status`. The whole state is read into memory, as a restore does.
 pub(super) fn status(path: &Path, output: Output) -> Result<(), CtlError> {
     let damaged = |why: String| CtlError::new(Exit::Failed, format!("damaged: {why}"));
-    let unreadable = |error: zoolet_storage::StorageError| match error {
-        error @ zoolet_storage::StorageError::Io { .. } => {
-            CtlError::new(Exit::Io, error.to_string())
-        }
-        error => damaged(error.to_string()),
+    let unreadable = |error: StorageError| {
+        let is_io = matches!(error, StorageError::Io { .. });
+        if is_io { CtlError::new(Exit::Io, error.to_string()) } else { damaged(error.to_string()) }
     };
     let reader = SnapshotReader::open_file(path).map_err(unreadable)?;
     let name = reader.name();
