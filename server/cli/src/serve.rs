@@ -98,6 +98,9 @@ fn http_options(config: &ServerConfig) -> Vec<HttpOptions> {
         options.command_url = command_url;
         options.connections_max = config.http.connections_max;
         options.idle_timeout = Duration::from_millis(config.http.idle_timeout_ms.into());
+        options.snapshots = config.http.snapshots;
+        let interval_ms = config.http.snapshot_interval_ms;
+        options.snapshot_interval = Duration::from_millis(interval_ms.into());
         options
     };
     let command_url = || Some(config.http.command_url.clone());
@@ -183,12 +186,14 @@ mod tests {
         let base = ServerConfig { http_bind, ..ServerConfig::default() };
         let before = http_options(&base);
         assert_eq!(before, [HttpOptions::new("127.0.0.1:8080")], "the defaults are the same");
-        let changes: [fn(&mut ServerConfig); 5] = [
+        let changes: [fn(&mut ServerConfig); 7] = [
             |config| config.http_bind = None,
             |config| config.metrics_bind = Some(HostPort::new("127.0.0.1", 7000)),
             |config| config.http.connections_max += 1,
             |config| config.http.idle_timeout_ms += 1,
             |config| config.http.command_url.push('x'),
+            |config| config.http.snapshots = false,
+            |config| config.http.snapshot_interval_ms += 1,
         ];
         for (at, change) in changes.into_iter().enumerate() {
             let mut changed = base.clone();

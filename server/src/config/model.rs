@@ -409,11 +409,21 @@ pub struct HttpConfig {
     pub idle_timeout_ms: u32,
     /// The path of the commands.
     pub command_url: String,
+    /// Whether the command `snapshot` is there.
+    pub snapshots: bool,
+    /// The pause between two snapshots, in milliseconds.
+    pub snapshot_interval_ms: u32,
 }
 
 impl Default for HttpConfig {
     fn default() -> Self {
-        Self { connections_max: 100, idle_timeout_ms: 30_000, command_url: "/commands".to_owned() }
+        Self {
+            connections_max: 100,
+            idle_timeout_ms: 30_000,
+            command_url: "/commands".to_owned(),
+            snapshots: true,
+            snapshot_interval_ms: 300_000,
+        }
     }
 }
 

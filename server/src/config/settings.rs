@@ -67,7 +67,7 @@ const NO_RANGE: (u64, u64) = (0, 0);
 
 /// All settings but those of TLS, section by section.
 #[rustfmt::skip]
-pub(super) static SETTINGS: [Setting; 56] = [
+pub(super) static SETTINGS: [Setting; 58] = [
     Setting {
         section: "ensemble", key: "cluster_id", unit: "(a number)", range: (1, i64::MAX as u64),
         about: "The number of this ensemble: a server refuses peers and data of another one.\n\
@@ -342,6 +342,16 @@ pub(super) static SETTINGS: [Setting; 56] = [
         section: "http", key: "command_url", unit: "\"/path\"", range: NO_RANGE,
         about: "The path of the commands.",
         derived: false, field: |c| Field::UrlPath(&mut c.http.command_url),
+    },
+    Setting {
+        section: "http", key: "snapshots", unit: "true or false", range: NO_RANGE,
+        about: "Whether the command snapshot sends the whole state to those who may have it.",
+        derived: false, field: |c| Field::Flag(&mut c.http.snapshots),
+    },
+    Setting {
+        section: "http", key: "snapshot_interval_ms", unit: "ms", range: (0, MS_MAX),
+        about: "The pause behind a snapshot that was sent, before the next one.",
+        derived: false, field: |c| Field::U32(&mut c.http.snapshot_interval_ms),
     },
     Setting {
         section: "audit", key: "enabled", unit: "true or false", range: NO_RANGE,

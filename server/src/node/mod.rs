@@ -28,10 +28,11 @@ use zoolet_tls::{TlsError, TlsSettings};
 use self::client_address::Configured;
 use self::meters::{Meters, StartTimes, whole_ms};
 pub(crate) use self::offline::OfflineError;
-pub(crate) use self::offline::{found, state_of};
+pub use self::offline::{Recovered, Restored};
+pub(crate) use self::offline::{found, recover, restore, state_of};
 pub use self::reports::{
-    ChangeRefused, Configuration, Leader, Member, Membership, Metric, MetricKind, MetricValue,
-    Readiness, Reports, SessionsReport,
+    Backup, ChangeRefused, Configuration, Leader, Member, Membership, Metric, MetricKind,
+    MetricValue, NoBackup, Readiness, Reports, SessionsReport,
 };
 pub use self::start_error_kind::StartErrorKind;
 use crate::audit::{AuditError, AuditLog};

@@ -100,6 +100,8 @@ static HONORED: &[Key] = &[
     own("admin.serverPort"),
     clamped("admin.idleTimeout", ("http", "idle_timeout_ms"), 1, Low::Wrong),
     text("admin.commandURL", ("http", "command_url")),
+    true_false("admin.snapshot.enabled", ("http", "snapshots")),
+    clamped("admin.rateLimiterIntervalInMS", ("http", "snapshot_interval_ms"), 1, Low::Zero),
     true_false("audit.enable", ("audit", "enabled")),
     text("auditDirectory", ("audit", "directory")),
     own("metricsProvider.className"),

@@ -3,6 +3,7 @@
 //! Each call copies what it needs under short holds of the host's lock, as four-letter words do
 //! (decision 0015), and may run on any thread.
 
+mod backup;
 mod ensemble;
 mod metrics;
 
@@ -14,13 +15,14 @@ use tokio::sync::watch;
 use zoolet_jute::SessionId;
 use zoolet_replica::Role;
 
+pub use self::backup::Backup;
 pub use self::ensemble::{Leader, Member, Membership};
 pub use self::metrics::{Metric, MetricKind, MetricValue};
 use super::meters::Meters;
 use crate::audit::AuditLog;
 use crate::config::{ServerConfig, to_cluster_toml};
 use crate::fatal::Fatal;
-pub use crate::host::ChangeRefused;
+pub use crate::host::{ChangeRefused, NoBackup};
 use crate::net::{ConnectionReport, PortReports};
 use crate::process;
 use crate::replication::StatusSource;
@@ -263,6 +265,24 @@ impl Reports {
         peer: IpAddr,
     ) -> Result<(), ChangeRefused> {
         self.port.host().permit_change(scheme, credentials, peer)
+    }
+
+    /// Finds out whether credentials may have the whole state: the superuser's, or those of an
+    /// identity that the root's ACL gives every permission by name.
+    pub fn permit_backup(
+        &self,
+        scheme: &str,
+        credentials: &str,
+        peer: IpAddr,
+    ) -> Result<(), ChangeRefused> {
+        self.port.host().permit_backup(scheme, credentials, peer)
+    }
+
+    /// Returns the state at this moment, to be sent.
+    pub fn backup(&self) -> Result<Backup, NoBackup> {
+        // The term first: the state may be of a later one, never of an earlier one.
+        let term = self.status.status().term;
+        Ok(Backup::of(self.port.host().backup()?, term))
     }
 
     /// Counts connections' frames from zero, as `crst` does.
