@@ -38,7 +38,8 @@ impl Source {
     /// Why no events come any more.
     fn end(&self) -> Error {
         let state = *self.state.borrow();
-        if state.is_terminal() { state.end().into() } else { ErrorKind::WatchEnded.into() }
+        let kind = if state.is_terminal() { state.end() } else { ErrorKind::WatchEnded };
+        Error::from(kind).at(&self.chroot.to_client_or_as_it_is(self.path.clone()))
     }
 }
 

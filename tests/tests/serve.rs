@@ -9,14 +9,16 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Lines};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
+use zoolet_jute::OpCode;
 use zoolet_tests::ports::PortLease;
 use zoolet_tests::process::signal;
+use zoolet_tests::raw::RawConnection;
 use zoolet_tests::wait;
 use zoolet_tests::zoolet;
 
@@ -308,4 +310,45 @@ fn followers_that_have_died_do_not_fill_the_log() {
     let lines: Vec<String> = leader.log.by_ref().map(Result::unwrap).collect();
     assert!(lines.len() < LINES_MAX, "{} lines:\n{}", lines.len(), lines.join("\n"));
     assert!(leader.process.wait().unwrap().success());
+}
+
+/// Two peers that do not run are named once each, for their outage and not for each attempt.
+#[test]
+fn two_peers_that_do_not_run_are_a_line_each() {
+    let fixture = Fixture::new();
+    let mut server = fixture.start_with(1, &["--log", "info"]);
+    // An outage is worth a line when it has lasted for 5 s.
+    let mut lines = Vec::new();
+    let unreachable = |line: &String| line.contains("cannot reach peer");
+    while lines.iter().filter(|line| unreachable(line)).count() < 2 {
+        lines.push(server.log.next().unwrap().unwrap());
+    }
+    let nothing = wait::until(WATCHED, || None::<()>);
+    assert!(nothing.is_none());
+    server.signal("TERM");
+    lines.extend(server.log.by_ref().map(Result::unwrap));
+    let named: Vec<_> = lines.iter().filter(|line| unreachable(line)).collect();
+    assert_eq!(named.len(), 2, "{lines:#?}");
+    for peer in ["peer=2", "peer=3"] {
+        assert!(named.iter().any(|line| line.contains(peer)), "{named:#?}");
+    }
+    let warnings = lines.iter().filter(|line| line.contains(" WARN ")).count();
+    assert!(warnings < LINES_MAX, "{lines:#?}");
+}
+
+/// A client whose request is too long was cut off, and no line at the default level said why.
+#[test]
+fn a_request_that_is_too_long_is_named_with_client_session_and_limit() {
+    let fixture = Fixture::new();
+    let mut servers: Vec<Server> =
+        (1..=2).map(|id| fixture.start_with(id, &["--log", "info"])).collect();
+    let address = SocketAddr::from(([127, 0, 0, 1], fixture.lease.ports()[0]));
+    let opened = wait::until(SOON, || RawConnection::open(address, 10_000).ok());
+    let mut connection = opened.unwrap();
+    let session = connection.session.session_id.to_string();
+    // The server may close before it has all of it.
+    let _ = connection.send_payload(&vec![0; 1_100_000], OpCode::SetData);
+    let line = servers[0].until("a request of 1100000 bytes");
+    let limit = "the limit is 1048575 (frame_bytes_max, jute.maxbuffer)";
+    assert_says(&line, &["WARN", "peer=127.0.0.1:", &session, limit]);
 }

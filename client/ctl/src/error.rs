@@ -95,8 +95,9 @@ impl CtlError {
         self
     }
 
-    /// A failed call that concerned this path.
+    /// A failed call that concerned this path; if that is empty, the one that the failure names.
     pub(crate) fn of(error: &Error, path: &str) -> Self {
+        let path = if path.is_empty() { error.path().unwrap_or_default() } else { path };
         let (exit, message, hint) = match error.code() {
             Some(code) => refusal(code, path),
             None => failure(error),
@@ -104,7 +105,7 @@ impl CtlError {
         Self { exit, message, hint, code: error.code(), is_transient: error.is_transient() }
     }
 
-    /// A failed call that concerned no path.
+    /// A failed call that concerned the path that it names, if any.
     pub(crate) fn of_call(error: &Error) -> Self {
         Self::of(error, "")
     }

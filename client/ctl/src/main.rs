@@ -4,6 +4,7 @@ mod args;
 mod bench;
 mod commands;
 mod connection;
+mod digest;
 mod error;
 mod format;
 mod hold;
@@ -56,6 +57,7 @@ async fn run(arguments: Arguments) -> Result<(), CtlError> {
     match command {
         None => shell::run(options).await,
         Some(Command::Bench(arguments)) => bench::run(&arguments, &options).await,
+        Some(Command::Digest(arguments)) => digest::run(&arguments, Output { json: options.json }),
         Some(Command::Elect(arguments)) => hold::elect(&arguments, &options).await,
         Some(Command::Lock(arguments)) => hold::lock(&arguments, &options).await,
         Some(Command::Locks(arguments)) => {

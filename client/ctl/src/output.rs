@@ -55,6 +55,13 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
+/// Asks for something on stderr; the answer is typed on the same line.
+pub(crate) fn prompt(text: &str) {
+    let mut stderr = io::stderr().lock();
+    // Nothing can be done about a closed stderr.
+    let _ = write!(stderr, "{text}").and_then(|()| stderr.flush());
+}
+
 /// Prints what went wrong.
 pub(crate) fn report(error: &CtlError, json: bool) {
     match json {

@@ -8,6 +8,7 @@ use std::sync::atomic::AtomicBool;
 use std::task::{Context, Poll, ready};
 
 use crate::Error;
+use crate::error::Concerning;
 use crate::session::calls::Asked;
 use crate::session::pending::Answer;
 
@@ -26,14 +27,17 @@ pub struct Call<T> {
     asked: Result<Asked, Option<Error>>,
     /// Taken at the end.
     read: Option<Read<T>>,
+    /// What a failure names.
+    concerning: Concerning,
 }
 
 impl<T> Call<T> {
     pub(crate) fn new(
         asked: Result<Asked, Error>,
+        concerning: Concerning,
         read: impl FnOnce(Answer) -> Result<T, Error> + Send + 'static,
     ) -> Self {
-        Self { asked: asked.map_err(Some), read: Some(Box::new(read)) }
+        Self { asked: asked.map_err(Some), read: Some(Box::new(read)), concerning }
     }
 
     /// Sets a mark when the request is taken to be sent: until then it has no effect.
@@ -57,7 +61,10 @@ impl<T> Future for Call<T> {
             },
         };
         match self.read.take() {
-            Some(read) => Poll::Ready(read(answer)),
+            Some(read) => {
+                let concerning = || std::mem::take(&mut self.concerning);
+                Poll::Ready(read(answer).map_err(|error| error.concerning(concerning)))
+            }
             // It has ended before.
             None => Poll::Pending,
         }

@@ -29,6 +29,7 @@ pub use self::quota::Quota;
 pub use self::reads::{Read, Reads};
 pub use self::transaction::Transaction;
 use crate::chroot::Chroot;
+use crate::error::Concerning;
 use crate::hosts::Hosts;
 use crate::session::calls::{Calls, Ending};
 use crate::session::core::{Core, Published};
@@ -196,9 +197,10 @@ impl Client {
         let op = request.op_code();
         if matches!(op, OpCode::Ping | OpCode::SetWatches | OpCode::SetWatches2) {
             let why = format!("{op} is sent by the client itself, and cannot be called");
-            return Call::new(Err(ErrorKind::Protocol(why).into()), |answer| answer);
+            let concerning = Concerning::request(&request, &Chroot::default());
+            return Call::new(Err(ErrorKind::Protocol(why).into()), concerning, |answer| answer);
         }
-        self.ask(request, None, |answer| answer)
+        self.unrooted().ask(request, None, |answer| answer)
     }
 
     /// Makes a call; `read` reads its reply.
@@ -208,7 +210,8 @@ impl Client {
         effect: Option<Effect>,
         read: impl FnOnce(Answer) -> Result<T, Error> + Send + 'static,
     ) -> Call<T> {
-        Call::new(self.handle.calls.push(request, effect), read)
+        let concerning = Concerning::request(&request, &self.chroot);
+        Call::new(self.handle.calls.push(request, effect), concerning, read)
     }
 
     /// The same of a call whose answer is the body of a reply.
@@ -232,7 +235,10 @@ impl Client {
     {
         match version.number() {
             Ok(version) => self.ask_for(request(version), read),
-            Err(kind) => Call::new(Err(Error::unsent(kind)), |answer| read(answer?.1)),
+            Err(kind) => {
+                let concerning = Concerning::request(&request(N::from(-1)), &self.chroot);
+                Call::new(Err(Error::unsent(kind)), concerning, |answer| read(answer?.1))
+            }
         }
     }
 

@@ -11,6 +11,7 @@ use zoolet_jute::{
 };
 
 use super::{Call, Client};
+use crate::error::Concerning;
 use crate::{Error, ErrorKind};
 
 /// Reads under construction; see [`Client::reads`].
@@ -53,8 +54,17 @@ impl<'a> Reads<'a> {
     /// Asks for them all. Each succeeds or fails for itself; they come one after the other, and
     /// writes of others may come between them.
     pub fn ask(self) -> Call<Vec<Result<Read, Error>>> {
+        let chroot = self.client.root();
+        let asked: Vec<_> = self.ops.iter().map(|op| Concerning::read(op, chroot)).collect();
         self.client.ask_for(Request::MultiRead(Parts(self.ops)), |reply| match reply {
-            Reply::Multi(Parts(results)) => Ok(results.into_iter().map(read).collect()),
+            Reply::Multi(Parts(results)) => {
+                let mut asked = asked.into_iter();
+                let answer = |result| {
+                    let concerning = asked.next().unwrap_or_default();
+                    read(result).map_err(|error| error.concerning(|| concerning))
+                };
+                Ok(results.into_iter().map(answer).collect())
+            }
             other => Err(Error::unexpected(&other)),
         })
     }

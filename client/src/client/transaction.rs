@@ -10,6 +10,7 @@ use zoolet_jute::{
 
 use super::bodies::create_ttl;
 use super::{Call, Client};
+use crate::error::Concerning;
 use crate::session::pending::Answer;
 use crate::{Error, ErrorKind, Version};
 
@@ -111,7 +112,9 @@ impl<'a> Transaction<'a> {
             Ok(version) => self.ops.push(op(version)),
             Err(kind) => {
                 let part = self.parts();
-                self.refusal.get_or_insert_with(|| Error::of_part(kind, part));
+                let concerning = Concerning::write(&op(-1), self.client.root());
+                let refusal = Error::of_part(kind, part).concerning(|| concerning);
+                self.refusal.get_or_insert(refusal);
             }
         }
         self
@@ -122,12 +125,13 @@ impl<'a> Transaction<'a> {
     pub fn commit(self) -> Call<(Zxid, Vec<MultiResult>)> {
         let Self { client, ops, lock_checks, refusal } = self;
         let chroot = client.root().clone();
+        let asked: Vec<_> = ops.iter().map(|op| Concerning::write(op, &chroot)).collect();
         let read = move |answer: Answer| {
             let (zxid, reply) = answer?;
             let Reply::Multi(Parts(mut results)) = reply else {
                 return Err(Error::unexpected(&reply));
             };
-            refuse_failed(&results, lock_checks)?;
+            refuse_failed(&results, lock_checks, asked)?;
             results.drain(..lock_checks.min(results.len()));
             for result in &mut results {
                 if let MultiResult::Create { path } | MultiResult::Create2 { path, .. } = result {
@@ -137,23 +141,31 @@ impl<'a> Transaction<'a> {
             Ok((zxid, results))
         };
         match refusal {
-            Some(error) => Call::new(Err(error), read),
+            Some(error) => Call::new(Err(error), Concerning::default(), read),
             None => client.ask(Request::Multi(Parts(ops)), None, read),
         }
     }
 }
 
 /// Fails if a part has; the others were undone for it, or not tried.
-fn refuse_failed(results: &[MultiResult], lock_checks: usize) -> Result<(), Error> {
-    for (position, result) in results.iter().enumerate() {
+fn refuse_failed(
+    results: &[MultiResult],
+    lock_checks: usize,
+    asked: Vec<Concerning>,
+) -> Result<(), Error> {
+    for ((position, result), concerning) in results.iter().enumerate().zip(asked) {
         if let MultiResult::Error(Some(code)) = result
             && *code != ErrorCode::RuntimeInconsistency
         {
-            return Err(match position.checked_sub(lock_checks) {
-                None if *code == ErrorCode::NoNode => ErrorKind::LockLost.into(),
+            let error = match position.checked_sub(lock_checks) {
+                None if *code == ErrorCode::NoNode => {
+                    let path = concerning.path.unwrap_or_default();
+                    return Err(Error::from(ErrorKind::LockLost).at(&path));
+                }
                 None => (*code).into(),
                 Some(part) => Error::of_part(ErrorKind::Server(*code), part),
-            });
+            };
+            return Err(error.concerning(|| concerning));
         }
     }
     Ok(())

@@ -237,7 +237,9 @@ impl LeaderLatch {
             LeadershipState::Leading { path, .. } => {
                 Ok(self.client.transaction().while_held(std::slice::from_ref(path)))
             }
-            LeadershipState::Waiting | LeadershipState::Ended(_) => Err(ErrorKind::LockLost.into()),
+            LeadershipState::Waiting | LeadershipState::Ended(_) => {
+                Err(Error::from(ErrorKind::LockLost).at(&self.path))
+            }
         }
     }
 

@@ -28,6 +28,7 @@ use super::timeouts::Timeouts;
 use super::watches::{Registration, Watches};
 use super::window::{Windows, reply_bytes};
 use super::{SessionInfo, SessionState};
+use crate::error::Cause;
 use crate::{ClientOptions, Error, ErrorKind};
 
 /// The most requests that are sent and not yet answered; further calls wait.
@@ -424,7 +425,7 @@ impl Core {
     }
 
     /// The connection is gone for this reason, and everything that was under way on it.
-    pub(crate) fn disconnected(&mut self, why: &str) {
+    pub(crate) fn disconnected(&mut self, why: &str, source: Option<Cause>) {
         // A loss stays reported until a server counts the session again.
         self.published.state.send_if_modified(|state| {
             let was_served = state.is_served();
@@ -435,7 +436,7 @@ impl Core {
         });
         let why: Arc<str> = why.into();
         for pending in self.pending.drain() {
-            pending.answer(Err(Error::because(ErrorKind::ConnectionLoss, Arc::clone(&why))));
+            pending.answer(Err(Error::lost(Arc::clone(&why), source.clone())));
         }
         self.identities.disconnected();
         self.outgoing.clear();

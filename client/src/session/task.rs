@@ -61,7 +61,7 @@ impl Task {
                 End::Lost(error) => {
                     let why = error.cause();
                     debug!(address, why, "connection lost");
-                    self.core.disconnected(&format!("{address}: {why}"));
+                    self.core.disconnected(&format!("{address}: {why}"), error.shared_source());
                     self.route.leave(address);
                 }
             }

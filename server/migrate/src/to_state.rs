@@ -1,7 +1,7 @@
 //! The tree as a state of zoolet.
 
 use std::cmp::Ordering;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use zoolet_jute::{SessionId, Zxid};
@@ -98,23 +98,34 @@ fn numbers_of(
 /// Counts the usage of each quota anew, as Apache's servers do at each start: transactions do not
 /// have it.
 fn count_quotas(tree: &mut ApacheTree) {
-    let subject = |path: &String| path.strip_prefix(QUOTA)?.strip_suffix(LIMITS).map(str::to_owned);
-    let subjects: BTreeSet<String> = tree.paths().filter_map(subject).collect();
-    for subject in subjects {
-        let stats = format!("{QUOTA}{subject}{STATS}");
-        if tree.get(&stats).is_none() {
-            continue;
-        }
-        let is_inside = |path: &&String| {
-            let rest = path.strip_prefix(subject.as_str());
-            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
-        };
-        let (mut count, mut bytes) = (0_u64, 0_u64);
-        for path in tree.paths().filter(is_inside) {
-            let data = tree.get(path).and_then(|node| node.data.as_ref());
-            count += 1;
-            bytes += data.map_or(0, |data| data.len() as u64);
-        }
-        tree.set_local_data(&stats, Bytes::from(format!("count={count},bytes={bytes}")));
+    for (subject, (count, bytes)) in quota_usage(tree) {
+        let usage = Bytes::from(format!("count={count},bytes={bytes}"));
+        tree.set_local_data(&format!("{QUOTA}{subject}{STATS}"), usage);
     }
+}
+
+/// Returns the number of znodes and of their bytes for each quota that has a znode for it. The tree
+/// is walked once: of each path only the beginnings that are as long as some quota's path are looked
+/// up, however many quotas there are.
+fn quota_usage(tree: &ApacheTree) -> BTreeMap<String, (u64, u64)> {
+    let subject = |path: &String| path.strip_prefix(QUOTA)?.strip_suffix(LIMITS).map(str::to_owned);
+    let has_stats = |subject: &String| tree.get(&format!("{QUOTA}{subject}{STATS}")).is_some();
+    let subjects = tree.paths().filter_map(subject).filter(has_stats);
+    let mut usage: BTreeMap<String, (u64, u64)> =
+        subjects.map(|subject| (subject, (0, 0))).collect();
+    let lengths: BTreeSet<usize> = usage.keys().map(String::len).collect();
+    for (path, node) in tree.nodes() {
+        let bytes = node.data.as_ref().map_or(0, |data| data.len() as u64);
+        for length in lengths.range(..=path.len()) {
+            let Some((above, rest)) = path.split_at_checked(*length) else { continue };
+            if !rest.is_empty() && !rest.starts_with('/') {
+                continue;
+            }
+            if let Some((count, sum)) = usage.get_mut(above) {
+                *count += 1;
+                *sum += bytes;
+            }
+        }
+    }
+    usage
 }

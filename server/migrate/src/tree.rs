@@ -64,6 +64,10 @@ impl ApacheTree {
         self.nodes.keys()
     }
 
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (&String, &Node)> {
+        self.nodes.iter()
+    }
+
     /// Ends the tree: its znodes one by one, in no order.
     pub(crate) fn into_nodes(self) -> (BTreeMap<String, Node>, Acls, BTreeMap<i64, i32>) {
         (self.nodes, self.acls, self.sessions)

@@ -11,10 +11,10 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use bytes::{Buf, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep, timeout};
-use zoolet_jute::{ConnectRequest, Decode, Id, frame};
+use zoolet_jute::{ConnectRequest, Decode, DecodeError, Id, frame};
 use zoolet_replica::ConnectionId;
 use zoolet_tls::is_hello;
 
@@ -249,7 +249,7 @@ impl Connection {
         }
         let since_ms = self.context.host.now().mono_ms;
         let frame_bytes_max = self.context.options.frame_bytes_max;
-        while let Some(payload) = frame::split(&mut self.incoming, frame_bytes_max)? {
+        while let Some(payload) = self.split_frame(frame_bytes_max)? {
             if self.received.is_empty() {
                 // Most clients wait for each reply.
                 self.received.reserve_exact(1);
@@ -257,6 +257,19 @@ impl Connection {
             self.received.push_back(Received::decode(payload, since_ms)?);
         }
         Ok(())
+    }
+
+    /// Takes the next whole frame; one that is too long is named with its session.
+    fn split_frame(&mut self, frame_bytes_max: usize) -> Result<Option<Bytes>, ConnectionError> {
+        frame::split(&mut self.incoming, frame_bytes_max).map_err(|error| {
+            match (error, self.outbox.accepted()) {
+                (DecodeError::TooLong { length: bytes, max: bytes_max, .. }, Some(accepted)) => {
+                    let session = accepted.session;
+                    ConnectionError::RequestTooLong { session, bytes, bytes_max }
+                }
+                (error, _) => error.into(),
+            }
+        })
     }
 
     /// Offers the host what has come in.

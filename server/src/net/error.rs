@@ -3,7 +3,7 @@
 use std::io;
 
 use thiserror::Error;
-use zoolet_jute::DecodeError;
+use zoolet_jute::{DecodeError, SessionId};
 
 /// Why a connection ends; one line at debug level where it does, for most are the client's doing.
 #[derive(Debug, Error)]
@@ -11,6 +11,19 @@ pub(super) enum ConnectionError {
     /// The client broke the protocol.
     #[error("the client sent a bad frame: {0}")]
     Decode(#[from] DecodeError),
+    /// The client sent a longer frame than is taken.
+    #[error(
+        "session {session}: a request of {bytes} bytes, and the limit is {bytes_max} \
+         (frame_bytes_max, jute.maxbuffer); it was not read"
+    )]
+    RequestTooLong {
+        /// The client's session.
+        session: SessionId,
+        /// The length that the client has announced.
+        bytes: usize,
+        /// The most that is taken.
+        bytes_max: usize,
+    },
     /// The network, or the client's end of it.
     #[error("the socket failed: {0}")]
     Io(#[from] io::Error),
@@ -53,6 +66,8 @@ impl ConnectionError {
             Some("plaintext")
         } else if let Self::Tls(_) | Self::Certificate(_) = self {
             Some("certificate")
+        } else if let Self::RequestTooLong { .. } = self {
+            Some("request too long")
         } else {
             None
         }
@@ -62,6 +77,7 @@ impl ConnectionError {
     pub(super) fn leaves_a_reader(&self) -> bool {
         match self {
             Self::Decode(_)
+            | Self::RequestTooLong { .. }
             | Self::Idle(_)
             | Self::ReplyTooLong
             | Self::NotServing

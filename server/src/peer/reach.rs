@@ -1,4 +1,5 @@
-//! Reports peers that cannot be reached: once for each fault that lasts, and once when it is over.
+//! Reports peers that cannot be reached: when it lasts, once a minute while it goes on, and when it
+//! is over.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -17,10 +18,13 @@ pub(crate) struct Reach {
     directory: Mutex<Option<u64>>,
 }
 
+/// The pause between two lines about one outage: a log that was rotated still names it.
+const REPEAT: Duration = Duration::from_secs(60);
+
 #[derive(Clone, Copy, Debug)]
 struct Outage {
     since: Instant,
-    is_reported: bool,
+    reported: Option<Instant>,
 }
 
 impl Reach {
@@ -53,18 +57,19 @@ impl Reach {
     /// The outage, when it is time to report it.
     fn begin_or_report(&self, now: Instant) -> Option<Outage> {
         let mut fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
-        let outage = fault.get_or_insert(Outage { since: now, is_reported: false });
-        if outage.is_reported || now.duration_since(outage.since) < GRACE {
+        let outage = fault.get_or_insert(Outage { since: now, reported: None });
+        let due = outage.reported.map_or(outage.since + GRACE, |reported| reported + REPEAT);
+        if now < due {
             return None;
         }
-        outage.is_reported = true;
+        outage.reported = Some(now);
         Some(*outage)
     }
 
     /// The outage that is over, if it was reported.
     fn end(&self) -> Option<Outage> {
         let ended = self.fault.lock().unwrap_or_else(PoisonError::into_inner).take();
-        ended.filter(|outage| outage.is_reported)
+        ended.filter(|outage| outage.reported.is_some())
     }
 }
 
@@ -74,7 +79,7 @@ mod tests {
 
     /// Three lines came at each start of three servers, and nothing when a peer was back.
     #[test]
-    fn an_outage_is_reported_once_if_it_lasts_and_once_when_it_is_over() {
+    fn an_outage_is_reported_if_it_lasts_once_a_minute_and_once_when_it_is_over() {
         let (reach, start) = (Reach::default(), Instant::now());
         let reports = |at: Duration| reach.begin_or_report(start + at).is_some();
         assert!(!reports(Duration::ZERO) && !reports(GRACE / 2), "a start is not a fault");
@@ -84,6 +89,9 @@ mod tests {
             reports(GRACE * 2) && !reports(GRACE * 3) && !reports(GRACE * 9),
             "it is reported once"
         );
+        let reminders = (GRACE.as_millis()..300_000).step_by(50);
+        let at = |ms| Duration::from_millis(u64::try_from(ms).unwrap());
+        assert_eq!(reminders.filter(|ms| reports(GRACE + at(*ms))).count(), 4, "in five minutes");
         assert!(reach.end().is_some() && reach.end().is_none());
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use crate::bench::Mix;
+use crate::digest::Algorithm;
 
 pub(crate) use znode::*;
 
@@ -151,6 +152,8 @@ pub(crate) enum Command {
     Znode(ZnodeCommand),
     /// Measure how fast the servers answer.
     Bench(Bench),
+    /// Print what ACLs and superDigest have for a user and a password. It asks no server.
+    Digest(Digest),
     /// Lead while a command runs, or until a signal comes.
     Elect(Elect),
     /// Hold a lock while a command runs, or until a signal comes.
@@ -219,6 +222,17 @@ pub(crate) struct Bench {
     /// Below which znode to work; nothing is left there.
     #[arg(long, default_value = "/")]
     pub(crate) path: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Digest {
+    /// The user. A password on the command line is seen by all users of the machine: without one it
+    /// is read from standard input, and a terminal does not show it.
+    #[arg(value_name = "USER[:PASSWORD]")]
+    pub(crate) identity: Identity,
+    /// How it is hashed: as the servers' digestAlg says.
+    #[arg(long, value_enum, default_value_t = Algorithm::Sha1)]
+    pub(crate) algorithm: Algorithm,
 }
 
 #[derive(Debug, Args)]

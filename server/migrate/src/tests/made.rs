@@ -36,9 +36,14 @@ pub(super) fn state(last: Zxid) -> State {
 }
 
 impl Made {
+    /// A directory without files.
+    pub(super) fn empty() -> Self {
+        Self { directory: tempfile::tempdir().unwrap() }
+    }
+
     /// A directory with a snapshot of [`state`].
     pub(super) fn with_snapshot(last: Zxid) -> Self {
-        let made = Self { directory: tempfile::tempdir().unwrap() };
+        let made = Self::empty();
         export(&state(last), made.directory.path()).unwrap();
         made
     }

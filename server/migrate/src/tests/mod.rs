@@ -3,4 +3,5 @@
 
 mod damage;
 mod made;
+mod quotas;
 mod replays;

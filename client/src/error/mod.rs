@@ -1,34 +1,68 @@
 //! What can go wrong, sorted by what the caller can do about it.
 
+mod concerning;
+mod meaning;
+
 use std::fmt;
 use std::io;
 use std::sync::Arc;
 
 use thiserror::Error;
-use zoolet_jute::{DecodeError, ErrorCode, Reply};
+use zoolet_jute::{DecodeError, ErrorCode, OpCode, Reply};
 
-/// A failed call.
-#[derive(Debug, Error)]
-#[error("{kind}{}", Because(.why.as_deref()))]
+pub(crate) use self::concerning::Concerning;
+
+/// What a failure comes from, which several calls may share.
+pub(crate) type Cause = Arc<dyn std::error::Error + Send + Sync>;
+
+/// A failed call: what was asked for, what has failed, and why.
+///
+/// Its text is one line with all of that, such as `create /a/b: the znode exists (NodeExists)`, and
+/// contains the text of its [`source`](std::error::Error::source). For decisions there are
+/// [`kind`](Self::kind), [`code`](Self::code) and the others.
+#[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
+    /// Empty for what is no call's failure, as that of a first connection.
+    concerning: Option<Box<Concerning>>,
     /// What has led to it, for people.
     why: Option<Arc<str>>,
     /// Whether a write may have taken effect, where that is known better than by the kind.
     happened: Option<bool>,
     part: Option<usize>,
-    #[source]
-    source: Option<Box<dyn std::error::Error + Send + Sync>>,
+    source: Option<Cause>,
 }
 
-/// What has led to a failure, behind what it is.
-struct Because<'a>(Option<&'a str>);
-
-impl fmt::Display for Because<'_> {
+impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
+        if let Some(part) = self.part {
+            write!(f, "part {part} of a transaction: ")?;
+        }
+        if let Some(concerning) = &self.concerning {
+            write!(f, "{concerning}")?;
+        }
+        write!(f, "{}", self.kind)?;
+        match self.why.as_deref() {
             Some(why) if !why.is_empty() => write!(f, ": {why}"),
             Some(_) | None => Ok(()),
+        }
+    }
+}
+
+impl std::error::Error for Error {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.source.as_ref().map(|source| source.as_ref() as &(dyn std::error::Error + 'static))
+    }
+}
+
+/// The text of a server's refusal: what it means, and its name.
+struct Refusal(ErrorCode);
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match meaning::meaning(self.0) {
+            Some(meaning) => write!(f, "{meaning} ({})", self.0.name()),
+            None => write!(f, "the server answered {}", self.0),
         }
     }
 }
@@ -38,7 +72,7 @@ impl fmt::Display for Because<'_> {
 #[non_exhaustive]
 pub enum ErrorKind {
     /// The server refused the operation; nothing was changed.
-    #[error("the server answered {0}")]
+    #[error("{}", Refusal(*.0))]
     Server(ErrorCode),
     /// The connection broke before the reply came: the operation may have happened or not.
     #[error("the connection was lost before the reply came")]
@@ -84,7 +118,23 @@ pub enum ErrorKind {
 
 impl Error {
     fn new(kind: ErrorKind) -> Self {
-        Self { kind, why: None, happened: None, part: None, source: None }
+        Self { kind, concerning: None, why: None, happened: None, part: None, source: None }
+    }
+
+    /// The failure of a call on a connection that was lost for this reason.
+    pub(crate) fn lost(why: Arc<str>, source: Option<Cause>) -> Self {
+        Self { why: Some(why), source, ..Self::new(ErrorKind::ConnectionLoss) }
+    }
+
+    /// Returns this failure with what was asked for, unless that is known already.
+    pub(crate) fn concerning(self, concerning: impl FnOnce() -> Concerning) -> Self {
+        let concerning = self.concerning.unwrap_or_else(|| Box::new(concerning()));
+        Self { concerning: Some(concerning), ..self }
+    }
+
+    /// Returns this failure with the path that it concerns, unless it has one.
+    pub(crate) fn at(self, path: &str) -> Self {
+        self.concerning(|| Concerning::path(path))
     }
 
     /// A failure, and what has led to it.
@@ -95,6 +145,11 @@ impl Error {
     /// Returns what has led to it, or else what it is.
     pub(crate) fn cause(&self) -> String {
         self.source.as_ref().map_or_else(|| self.to_string(), ToString::to_string)
+    }
+
+    /// Returns the error of a layer below that has led to it.
+    pub(crate) fn shared_source(&self) -> Option<Cause> {
+        self.source.clone()
     }
 
     /// The failure of a request that was never sent.
@@ -128,6 +183,18 @@ impl Error {
     /// What kind of failure it is.
     pub fn kind(&self) -> &ErrorKind {
         &self.kind
+    }
+
+    /// The operation that has failed, of a part if it was one [of a transaction](Self::part). `None`
+    /// for what is not the failure of a request: the first connection, a watch that has ended.
+    pub fn operation(&self) -> Option<OpCode> {
+        self.concerning.as_ref().and_then(|concerning| concerning.operation)
+    }
+
+    /// The path that the failure concerns, as the caller writes it, behind the chroot. Of a lock the
+    /// path of its znode.
+    pub fn path(&self) -> Option<&str> {
+        self.concerning.as_ref().and_then(|concerning| concerning.path.as_deref())
     }
 
     /// The server's error code, if a server answered one.
@@ -238,13 +305,14 @@ impl From<DecodeError> for Error {
     fn from(source: DecodeError) -> Self {
         let kind = ErrorKind::Protocol(format!("a reply does not decode: {source}"));
         // Something was answered: who knows what.
-        Self { happened: Some(true), source: Some(Box::new(source)), ..Self::new(kind) }
+        Self { happened: Some(true), source: Some(Arc::new(source)), ..Self::new(kind) }
     }
 }
 
 impl From<io::Error> for Error {
     fn from(source: io::Error) -> Self {
-        Self { source: Some(Box::new(source)), ..Self::new(ErrorKind::ConnectionLoss) }
+        let why: Arc<str> = source.to_string().into();
+        Self::lost(why, Some(Arc::new(source)))
     }
 }
 
@@ -278,6 +346,44 @@ mod tests {
         assert!(!Error::from(ErrorCode::NoNode).is_transient());
         assert!(Error::from(ErrorKind::ConnectionLoss).is_transient());
         assert!(Error::from(ErrorCode::SessionMoved).is_transient());
+    }
+
+    #[test]
+    fn a_failure_says_what_was_asked_for_what_has_failed_and_why() {
+        let asked =
+            || Concerning { operation: Some(OpCode::Create2), path: Some("/a/b".to_owned()) };
+        let refused = Error::from(ErrorCode::NodeExists).concerning(asked);
+        assert_eq!(refused.to_string(), "create /a/b: the znode exists (NodeExists)");
+        assert_eq!((refused.operation(), refused.path()), (Some(OpCode::Create2), Some("/a/b")));
+        assert!(std::error::Error::source(&refused).is_none(), "the code is all there is");
+
+        let broken = io::Error::new(io::ErrorKind::ConnectionReset, "reset by the test");
+        let lost = Error::from(broken).concerning(asked).at("/other");
+        let text = "create /a/b: the connection was lost before the reply came: reset by the test";
+        assert_eq!(lost.to_string(), text);
+        let source = std::error::Error::source(&lost).unwrap().downcast_ref::<io::Error>();
+        assert_eq!(source.unwrap().kind(), io::ErrorKind::ConnectionReset);
+        let shared = Error::lost("why".into(), lost.shared_source());
+        assert!(std::error::Error::source(&shared).is_some());
+    }
+
+    #[test]
+    fn every_code_of_a_server_has_words() {
+        let made_by_clients_or_internal = [
+            ErrorCode::SystemError,
+            ErrorCode::DataInconsistency,
+            ErrorCode::InvalidState,
+            ErrorCode::UnknownSession,
+            ErrorCode::ApiError,
+            ErrorCode::InvalidCallback,
+            ErrorCode::Closing,
+            ErrorCode::Nothing,
+        ];
+        for code in ErrorCode::ALL {
+            let is_left_out = made_by_clients_or_internal.contains(code);
+            assert_eq!(meaning::meaning(*code).is_none(), is_left_out, "{code}");
+            assert!(ErrorKind::Server(*code).to_string().contains(code.name()));
+        }
     }
 
     #[test]
