@@ -101,7 +101,7 @@ impl Body for AnswerBody {
 
 #[cfg(test)]
 mod tests {
-    use http_body_util::BodyExt;
+    use http_body_util::{BodyExt, Collected};
 
     use super::*;
 
@@ -111,7 +111,7 @@ mod tests {
             sender.send(piece).await.unwrap();
         }
         drop(sender);
-        AnswerBody::streamed(receiver).collect().await.map(|whole| whole.to_bytes())
+        AnswerBody::streamed(receiver).collect().await.map(Collected::to_bytes)
     }
 
     #[tokio::test]

@@ -90,7 +90,7 @@ fn what_clients_send_cannot_forge_lines() {
         "/a\n{\"operation\":\"delete\"}\r\u{1b}[2J\u{7f}\u{9b}1m\u{2028}\u{202e}\u{feff}\"\\ü😀";
     let directory = tempfile::tempdir().unwrap();
     let (log, _) = open(options(directory.path()), Arc::new(RealDisk));
-    let identities = Arc::from([Id::new("digest", &format!("{forged}:hash"))]);
+    let identities = Arc::from([Id::new("digest", format!("{forged}:hash"))]);
     log.record(0, AuditEvent { identities, ..event(vec![change(AuditOperation::Delete, forged)]) });
     log.close();
     let path = directory.path().join("audit-7.log");

@@ -225,7 +225,8 @@ mod tests {
                 .into(),
         };
         let meta = raft::snapshot_meta(old, position, membership).unwrap();
-        let name = SnapshotName { term: 6, index: AHEAD, zxid: newer.last_zxid().0 as u64 };
+        let name =
+            SnapshotName { term: 6, index: AHEAD, zxid: newer.last_zxid().0.cast_unsigned() };
         let mut writer = store.unwrap().create(name, &meta).unwrap();
         newer.snapshot().for_each(|piece| writer.write(&piece).unwrap());
         writer.finish(newer.digest()).unwrap();

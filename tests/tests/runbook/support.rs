@@ -131,12 +131,6 @@ impl Ensemble {
         command.args(["--id", &id.to_string()]).output().unwrap()
     }
 
-    /// `zooletctl snapshot save` from a server's HTTP port.
-    pub(crate) fn save(&self, from: &str, file: &Path, auth: &[&str]) -> Output {
-        let mut command = Command::new(zooletctl::binary().unwrap());
-        command.args(["snapshot", "save", from]).arg(file).args(auth).output().unwrap()
-    }
-
     /// A client of one server, as the superuser.
     pub(crate) async fn superuser(&self, id: usize) -> Client {
         let options = ClientOptions::new().session_timeout(Duration::from_secs(20));
@@ -144,6 +138,12 @@ impl Ensemble {
         client.add_auth("digest", b"super:test").await.unwrap();
         client
     }
+}
+
+/// `zooletctl snapshot save` from a server's HTTP port.
+pub(crate) fn save(from: &str, file: &Path, auth: &[&str]) -> Output {
+    let mut command = Command::new(zooletctl::binary().unwrap());
+    command.args(["snapshot", "save", from]).arg(file).args(auth).output().unwrap()
 }
 
 /// What a command printed. It went well.

@@ -139,7 +139,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn one_snapshot_is_sent_at_a_time_and_the_next_after_the_interval() {
-        let gate = SnapshotGate::new(true, Duration::from_secs(300));
+        let gate = SnapshotGate::new(true, Duration::from_mins(5));
         let refused = || gate.enter().unwrap_err();
         let place = gate.enter().unwrap();
         assert_eq!(refused(), (StatusCode::TOO_MANY_REQUESTS, ANOTHER.to_owned()));

@@ -4,12 +4,13 @@ use zoolet_jute::{
     Acl, CreateMode, CreateRequest, ErrorCode, MultiOp, Parts, PathVersionRequest, Request,
     SetAclRequest, Xid,
 };
+use zoolet_replica::AuditOperation::{Create, Delete, EphemeralDelete, Multi, SetAcl};
 use zoolet_replica::{AuditEvent, AuditOperation, Output};
 
 use crate::world::{World, handshake};
 
 /// What it was, its path, and why it was refused.
-type Seen = (AuditOperation, Option<String>, Option<ErrorCode>);
+type Seen = (AuditOperation, String, Option<ErrorCode>);
 
 fn create(path: &str, mode: CreateMode) -> CreateRequest {
     CreateRequest { path: path.to_owned(), data: None, acl: Some(Acl::open()), flags: mode as i32 }
@@ -31,13 +32,11 @@ fn seen(events: &[AuditEvent]) -> Vec<Seen> {
     let each = |event: &AuditEvent| {
         let error = event.error;
         let changes = event.changes.clone().into_iter();
-        changes.map(move |change| (change.operation, change.path, error)).collect::<Vec<_>>()
+        changes
+            .map(move |change| (change.operation, change.path.unwrap(), error))
+            .collect::<Vec<_>>()
     };
     events.iter().flat_map(each).collect()
-}
-
-fn path(path: &str) -> Option<String> {
-    Some(path.to_owned())
 }
 
 #[test]
@@ -73,17 +72,16 @@ fn every_change_is_reported_once_with_its_outcome() {
         world.commit();
     }
     let all = events(&mut world);
-    use AuditOperation::{Create, Delete, EphemeralDelete, Multi, SetAcl};
     let expected = [
-        (Create, path("/a0000000000"), None),
-        (Create, path("/e"), None),
-        (Create, path("/e"), Some(ErrorCode::NodeExists)),
-        (SetAcl, path("/e"), None),
-        (Create, path("/b0000000002"), None),
-        (Delete, path("/e"), None),
-        (Multi, path("/missing"), Some(ErrorCode::NoNode)),
-        (Delete, path("/missing"), Some(ErrorCode::NoNode)),
-        (Create, path("/last"), None),
+        (Create, "/a0000000000".to_owned(), None),
+        (Create, "/e".to_owned(), None),
+        (Create, "/e".to_owned(), Some(ErrorCode::NodeExists)),
+        (SetAcl, "/e".to_owned(), None),
+        (Create, "/b0000000002".to_owned(), None),
+        (Delete, "/e".to_owned(), None),
+        (Multi, "/missing".to_owned(), Some(ErrorCode::NoNode)),
+        (Delete, "/missing".to_owned(), Some(ErrorCode::NoNode)),
+        (Create, "/last".to_owned(), None),
     ];
     assert_eq!(seen(&all), expected);
     let zxids: Vec<_> = all.iter().map(|event| event.zxid.unwrap()).collect();
@@ -93,7 +91,7 @@ fn every_change_is_reported_once_with_its_outcome() {
 
     world.request(client, Xid(99), Ok(Request::CloseSession));
     world.commit();
-    assert_eq!(seen(&events(&mut world)), [(EphemeralDelete, path("/last"), None)]);
+    assert_eq!(seen(&events(&mut world)), [(EphemeralDelete, "/last".to_owned(), None)]);
 }
 
 /// The leader has decided it, and reports it without an identity.
@@ -111,8 +109,8 @@ fn an_expiry_is_reported_by_the_leader_alone() {
     world.pass(10_000);
     world.commit();
     let events = events(&mut world);
-    let ended = AuditOperation::EphemeralDelete;
-    assert_eq!(seen(&events), [(ended, path("/one"), None), (ended, path("/two"), None)]);
+    let ended = EphemeralDelete;
+    assert_eq!(seen(&events), [(ended, "/one".to_owned(), None), (ended, "/two".to_owned(), None)]);
     assert!(events[0].identities.is_empty());
 }
 
@@ -127,7 +125,7 @@ fn what_does_not_get_into_the_log_is_reported_too() {
     let long = format!("/{}", "x".repeat(600));
     world.request(client, Xid(1), Ok(Request::Delete(delete(&long))));
     let events = events(&mut world);
-    let expected = (AuditOperation::Delete, Some(long), Some(ErrorCode::BadArguments));
+    let expected = (Delete, long, Some(ErrorCode::BadArguments));
     assert_eq!((seen(&events), events[0].zxid), (vec![expected], None));
 }
 
