@@ -23,7 +23,7 @@ pub(crate) type Cause = Arc<dyn std::error::Error + Send + Sync>;
 #[derive(Debug)]
 pub struct Error {
     kind: ErrorKind,
-    /// Empty for what is no call's failure, as that of a first connection.
+    /// Empty for a failure outside of a call, as that of a first connection.
     concerning: Option<Box<Concerning>>,
     /// What has led to it, for people.
     why: Option<Arc<str>>,

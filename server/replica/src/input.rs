@@ -8,7 +8,7 @@ use zoolet_jute::{
     WatcherEvent, Xid, Zxid,
 };
 
-use super::audit::AuditEvent;
+use super::audit_event::AuditEvent;
 use super::command::Command;
 use super::entry::DecodedEntry;
 use super::level::FeatureLevel;

@@ -10,6 +10,7 @@ mod invariant;
 
 mod administer;
 mod audit;
+mod audit_event;
 mod byte_map;
 mod check;
 mod command;
@@ -43,7 +44,7 @@ use session::{Client, Expiry, Reaper};
 use state::{Admitted, State};
 use watch::{Jump, Storm, WatchTable};
 
-pub use audit::{AuditEvent, AuditOperation, AuditedChange};
+pub use audit_event::{AuditEvent, AuditOperation, AuditedChange};
 pub use command::{Batch, BatchHead, Command, Op, Origin, Stamp};
 pub use entry::DecodedEntry;
 pub use input::{BadRequest, ConnectionId, Input, Output, Role};

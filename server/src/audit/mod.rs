@@ -29,7 +29,7 @@ use crate::host::Audit;
 /// The bytes of the events that may wait for the disk.
 const QUEUED_BYTES_MAX: usize = 32 << 20;
 
-/// So many bytes are written at once, if there are as many.
+/// The bytes that are written at once, if there are as many.
 const WRITE_BYTES: usize = 64 << 10;
 
 /// While lines cannot be written, the server's log says so at most this often.

@@ -90,7 +90,7 @@ fn certificates_are_identities_on_the_secure_port() {
 }
 
 #[test]
-fn a_certificate_without_a_name_is_no_identity() {
+fn a_certificate_without_a_name_proves_no_identity() {
     let authority = Authority::new("authority");
     let servers = with_client_stores(Servers::zoolet(), &authority)
         .property("client.portUnification", "true")
