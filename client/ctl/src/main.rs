@@ -4,6 +4,7 @@ mod args;
 mod bench;
 mod commands;
 mod connection;
+mod documents;
 mod error;
 mod format;
 mod hold;
@@ -55,13 +56,15 @@ async fn run(arguments: Arguments) -> Result<(), CtlError> {
     match command {
         None => shell::run(options).await,
         Some(Command::Bench(arguments)) => bench::run(&arguments, &options).await,
+        Some(Command::Completions { shell }) => documents::completions(shell),
         Some(Command::Elect(arguments)) => hold::elect(&arguments, &options).await,
         Some(Command::Lock(arguments)) => hold::lock(&arguments, &options).await,
         Some(Command::Locks(arguments)) => {
             one_shot(&options, async |context| locks::run(&arguments, &options, context).await)
                 .await
         }
-        Some(Command::Status) => status::run(&options).await,
+        Some(Command::ManPages { directory }) => documents::man_pages(&directory),
+        Some(Command::Status(arguments)) => status::run(&arguments, &options).await,
         Some(Command::Torture(arguments)) => torture::run(&arguments, &options).await,
         Some(Command::Version) => output::version(Output { json: options.json }),
         Some(Command::Znode(command)) => {

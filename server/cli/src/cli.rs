@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 use zoolet_server::embed::config::StartMode;
 
@@ -31,6 +32,17 @@ pub(crate) enum Command {
     /// Write the data of a configured server, which must not run, as a data directory that Apache
     /// ZooKeeper starts from.
     Export(ExportArgs),
+    /// Print the completions of a shell: bash, elvish, fish, powershell or zsh.
+    Completions {
+        #[arg(value_name = "SHELL")]
+        shell: Shell,
+    },
+    /// Write a man page of each command into a directory.
+    #[command(hide = true)]
+    ManPages {
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
 }
 
 #[derive(Clone, Debug, Args)]

@@ -2,9 +2,11 @@
 //! in and out.
 
 mod cli;
+mod documents;
 mod logging;
 mod migrate;
 mod serve;
+mod service;
 mod up;
 
 use std::io::{self, Write};
@@ -22,7 +24,11 @@ use logging::{LogFile, LogOutput};
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let output = match &cli.command {
-        Command::Up(_) | Command::Import(_) | Command::Export(_) => LogOutput::default(),
+        Command::Up(_)
+        | Command::Import(_)
+        | Command::Export(_)
+        | Command::Completions { .. }
+        | Command::ManPages { .. } => LogOutput::default(),
         Command::Serve(args) => LogOutput { format: args.log_format, file: args.log_file.clone() },
     };
     let done = match logging::start(cli.log.as_deref(), &output) {
@@ -67,6 +73,8 @@ fn execute(cli: Cli, log: Option<Arc<LogFile>>) -> Result<(), String> {
         }
         Command::Import(args) => migrate::import(&args).map_err(|error| error.to_string()),
         Command::Export(args) => migrate::export(&args).map_err(|error| error.to_string()),
+        Command::Completions { shell } => documents::completions(shell),
+        Command::ManPages { directory } => documents::man_pages(&directory),
     };
     // What still blocks is a read of standard input, or a start that no caller waits for any more.
     runtime.shutdown_background();

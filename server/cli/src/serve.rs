@@ -13,6 +13,7 @@ use tracing::{info, warn};
 
 use crate::cli::ServeArgs;
 use crate::logging::LogFile;
+use crate::service::Service;
 use zoolet_http::{HttpError, HttpOptions, HttpPort};
 use zoolet_server::embed::config::{self, ConfigError, HostPort, ServerConfig};
 use zoolet_server::embed::{Server, StartError};
@@ -43,18 +44,21 @@ pub(crate) enum ServeError {
 /// Runs the server that the arguments name.
 pub(crate) async fn serve(args: ServeArgs, log: Option<Arc<LogFile>>) -> Result<(), ServeError> {
     let hangups = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
-    tokio::spawn(reopen_on(hangups, log));
+    let service = Arc::new(Service::default());
+    tokio::spawn(reopen_on(hangups, log, Arc::clone(&service)));
     let mut config = load(&args.config, args.id)?;
     config.start_mode = args.start_mode();
     let stop = stop_requested(args.until_stdin_ends).map_err(ServeError::Signals)?;
     tokio::pin!(stop);
     info!(server = config.server_id.0, data_dir = %config.data_dir.display(), "starting");
+    service.starting();
     let ports = open_http(&config).await?;
     let server = tokio::select! {
         started = Server::start(config) => started?,
         reason = &mut stop => {
             // Like a kill: a server can be killed at any time.
             info!(reason, "stopped before it served");
+            service.stopping(&reason);
             return Ok(());
         }
     };
@@ -64,9 +68,11 @@ pub(crate) async fn serve(args: ServeArgs, log: Option<Arc<LogFile>>) -> Result<
     let failed = tokio::select! {
         reason = &mut stop => {
             info!(reason, "stopping");
+            service.stopping(&reason);
             None
         }
         why = server.failed() => Some(why),
+        never = service.report(&server) => match never {},
     };
     match failed {
         None => {
@@ -113,21 +119,25 @@ pub(crate) fn load(path: &Path, id: Option<u8>) -> Result<ServerConfig, ConfigEr
 }
 
 /// Opens the log file again at each SIGHUP, which would end the process otherwise.
-async fn reopen_on(mut hangups: Signal, log: Option<Arc<LogFile>>) {
+async fn reopen_on(mut hangups: Signal, log: Option<Arc<LogFile>>, service: Arc<Service>) {
     while hangups.recv().await.is_some() {
-        let Some(log) = &log else {
-            info!("SIGHUP ignored: the server does not log to a file");
-            continue;
-        };
-        let file = log.path().display();
-        match log.reopen() {
-            Ok(()) => info!(%file, "SIGHUP: the log file was opened again"),
-            Err(error) => warn!(
-                %file,
-                %error,
-                "SIGHUP: the log file cannot be opened again, the old one stays in use"
-            ),
-        }
+        service.reload(|| reopen(log.as_deref()));
+    }
+}
+
+fn reopen(log: Option<&LogFile>) {
+    let Some(log) = log else {
+        info!("SIGHUP ignored: the server does not log to a file");
+        return;
+    };
+    let file = log.path().display();
+    match log.reopen() {
+        Ok(()) => info!(%file, "SIGHUP: the log file was opened again"),
+        Err(error) => warn!(
+            %file,
+            %error,
+            "SIGHUP: the log file cannot be opened again, the old one stays in use"
+        ),
     }
 }
 

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 use crate::bench::Mix;
 
@@ -151,14 +152,25 @@ pub(crate) enum Command {
     Znode(ZnodeCommand),
     /// Measure how fast the servers answer.
     Bench(Bench),
+    /// Print the completions of a shell: bash, elvish, fish, powershell or zsh.
+    Completions {
+        #[arg(value_name = "SHELL")]
+        shell: Shell,
+    },
     /// Lead while a command runs, or until a signal comes.
     Elect(Elect),
     /// Hold a lock while a command runs, or until a signal comes.
     Lock(Lock),
     /// Show who holds what below a path, and who waits.
     Locks(Locks),
+    /// Write a man page of each command into a directory.
+    #[command(hide = true)]
+    ManPages {
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
     /// Show all servers of the ensemble, and whether they serve.
-    Status,
+    Status(Status),
     /// Hurt clients and servers, and see whether the locks keep their promises.
     Torture(Torture),
     /// Print the version of this program.
@@ -192,6 +204,14 @@ pub(crate) struct Bench {
     /// Below which znode to work; nothing is left there.
     #[arg(long, default_value = "/")]
     pub(crate) path: String,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    /// Look at the servers of the connect string alone, without a session; the exit code is 0 if
+    /// each of them serves. For the health check of one server.
+    #[arg(long)]
+    pub(crate) named: bool,
 }
 
 #[derive(Debug, Args)]
