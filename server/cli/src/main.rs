@@ -2,9 +2,11 @@
 //! in and out.
 
 mod cli;
+mod ctl;
 mod logging;
 mod migrate;
 mod serve;
+mod supervised;
 mod up;
 
 use std::io::{self, Write};
@@ -22,7 +24,9 @@ use logging::{LogFile, LogOutput};
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let output = match &cli.command {
-        Command::Up(_) | Command::Import(_) | Command::Export(_) => LogOutput::default(),
+        Command::Up(_) | Command::Ctl(_) | Command::Import(_) | Command::Export(_) => {
+            LogOutput::default()
+        }
         Command::Serve(args) => LogOutput { format: args.log_format, file: args.log_file.clone() },
     };
     let done = match logging::start(cli.log.as_deref(), &output) {
@@ -65,6 +69,7 @@ fn execute(cli: Cli, log: Option<Arc<LogFile>>) -> Result<(), String> {
         Command::Serve(args) => {
             runtime.block_on(serve::serve(args, log)).map_err(|error| error.to_string())
         }
+        Command::Ctl(args) => ctl::ctl(&args).map_err(|error| error.to_string()),
         Command::Import(args) => migrate::import(&args).map_err(|error| error.to_string()),
         Command::Export(args) => migrate::export(&args).map_err(|error| error.to_string()),
     };
