@@ -2,6 +2,7 @@
 //! in and out.
 
 mod cli;
+mod doctor;
 mod logging;
 mod migrate;
 mod serve;
@@ -22,7 +23,9 @@ use logging::{LogFile, LogOutput};
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let output = match &cli.command {
-        Command::Up(_) | Command::Import(_) | Command::Export(_) => LogOutput::default(),
+        Command::Up(_) | Command::Doctor(_) | Command::Import(_) | Command::Export(_) => {
+            LogOutput::default()
+        }
         Command::Serve(args) => LogOutput { format: args.log_format, file: args.log_file.clone() },
     };
     let done = match logging::start(cli.log.as_deref(), &output) {
@@ -33,7 +36,7 @@ fn main() -> ExitCode {
         }
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(why) => {
             if output != LogOutput::default() {
                 error!("{why}");
@@ -52,13 +55,17 @@ fn say(why: &str) {
     let _ = writeln!(io::stderr(), "zoolet: {why}");
 }
 
-fn execute(cli: Cli, log: Option<Arc<LogFile>>) -> Result<(), String> {
+fn execute(cli: Cli, log: Option<Arc<LogFile>>) -> Result<ExitCode, String> {
     // It waits for signals and for processes; a server has a thread of its own.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;
     let done = match cli.command {
+        Command::Doctor(args) => {
+            let found = runtime.block_on(doctor::doctor(&args));
+            return found.map(ExitCode::from).map_err(|error| error.to_string());
+        }
         Command::Up(args) => {
             runtime.block_on(up::up(args, cli.log)).map_err(|error| error.to_string())
         }
@@ -70,5 +77,5 @@ fn execute(cli: Cli, log: Option<Arc<LogFile>>) -> Result<(), String> {
     };
     // What still blocks is a read of standard input, or a start that no caller waits for any more.
     runtime.shutdown_background();
-    done
+    done.map(|()| ExitCode::SUCCESS)
 }
