@@ -27,6 +27,7 @@
 #[macro_use]
 mod planted;
 
+mod audit;
 mod clock;
 mod config;
 mod consensus;

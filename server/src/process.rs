@@ -2,6 +2,7 @@
 //! Nothing of it decides anything about the state, so it has no seam.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::thread;
 use std::time::UNIX_EPOCH;
@@ -83,6 +84,13 @@ pub(crate) fn environment() -> [(&'static str, String); 11] {
         ("user.home", variable("HOME")),
         ("user.dir", current.unwrap_or_default()),
     ]
+}
+
+/// The user that the process runs as, by name if the environment says it.
+pub(crate) fn user() -> String {
+    let name = std::env::var("USER").ok().filter(|name| !name.is_empty());
+    let number = || fs::metadata("/proc/self").map(|own| format!("uid {}", own.uid()));
+    name.or_else(|| number().ok()).unwrap_or_else(|| "zoolet".to_owned())
 }
 
 /// What Java calls a processor.

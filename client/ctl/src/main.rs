@@ -14,6 +14,7 @@ mod path;
 mod progress;
 mod shell;
 mod signals;
+mod snapshot;
 mod status;
 mod tls;
 mod torture;
@@ -63,6 +64,7 @@ async fn run(arguments: Arguments) -> Result<(), CtlError> {
             one_shot(&options, async |context| locks::run(&arguments, &options, context).await)
                 .await
         }
+        Some(Command::Snapshot(command)) => snapshot::run(&command, &options).await,
         Some(Command::Status) => status::run(&options).await,
         Some(Command::Torture(arguments)) => torture::run(&arguments, &options).await,
         Some(Command::Version) => output::version(Output { json: options.json }),

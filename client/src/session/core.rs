@@ -425,7 +425,7 @@ impl Core {
     }
 
     /// The connection is gone for this reason, and everything that was under way on it.
-    pub(crate) fn disconnected(&mut self, why: &str, source: Option<Cause>) {
+    pub(crate) fn disconnected(&mut self, why: &str, source: Option<&Cause>) {
         // A loss stays reported until a server counts the session again.
         self.published.state.send_if_modified(|state| {
             let was_served = state.is_served();
@@ -436,7 +436,7 @@ impl Core {
         });
         let why: Arc<str> = why.into();
         for pending in self.pending.drain() {
-            pending.answer(Err(Error::lost(Arc::clone(&why), source.clone())));
+            pending.answer(Err(Error::lost(Arc::clone(&why), source.cloned())));
         }
         self.identities.disconnected();
         self.outgoing.clear();

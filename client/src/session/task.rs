@@ -61,7 +61,8 @@ impl Task {
                 End::Lost(error) => {
                     let why = error.cause();
                     debug!(address, why, "connection lost");
-                    self.core.disconnected(&format!("{address}: {why}"), error.shared_source());
+                    self.core
+                        .disconnected(&format!("{address}: {why}"), error.shared_source().as_ref());
                     self.route.leave(address);
                 }
             }

@@ -35,6 +35,44 @@ pub(crate) enum Command {
     /// Write the data of a configured server, which must not run, as a data directory that Apache
     /// ZooKeeper starts from.
     Export(ExportArgs),
+    /// Write a backup (zooletctl snapshot save) into the empty directory of a configured server, as
+    /// the whole of a new ensemble. Start that server, and the others empty with --join: it takes
+    /// them in. See docs/runbook.md.
+    Restore(RestoreArgs),
+    /// DANGER: for when a majority is lost for good. Make a new ensemble of a configured server,
+    /// which must not run, with the data that it has. See docs/runbook.md.
+    Recover(RecoverArgs),
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RestoreArgs {
+    /// The backup, or a snapshot file of a server (snapshots/*.snap).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) from: PathBuf,
+    /// The cluster.toml or zoo.cfg of the server. Its data directory must be empty or missing.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    /// Which of the configured servers gets the data; takes the place of the myid file.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8))]
+    pub(crate) id: Option<u8>,
+    /// Have zxids begin above this epoch, the upper half of a zxid: of the last one that clients
+    /// have seen, if they go on without a restart.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) epoch: u32,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct RecoverArgs {
+    /// The cluster.toml or zoo.cfg of the server.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    /// Which of the configured servers it is; take the one with the longest log.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8))]
+    pub(crate) id: Option<u8>,
+    /// Yes, make a new ensemble. Whatever this server lacks of what was acknowledged is gone, and the
+    /// servers of the old ensemble are refused until their directories are emptied.
+    #[arg(long, required = true)]
+    pub(crate) force_new_ensemble: bool,
 }
 
 #[derive(Clone, Debug, Args)]

@@ -1,8 +1,9 @@
-//! The `zoolet` program: an ensemble on this machine, or one server of an ensemble; and moving data
-//! in and out.
+//! The `zoolet` program: an ensemble on this machine, or one server of an ensemble; moving data in
+//! and out, and emergencies.
 
 mod cli;
 mod doctor;
+mod emergency;
 mod logging;
 mod migrate;
 mod serve;
@@ -23,9 +24,12 @@ use logging::{LogFile, LogOutput};
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let output = match &cli.command {
-        Command::Up(_) | Command::Doctor(_) | Command::Import(_) | Command::Export(_) => {
-            LogOutput::default()
-        }
+        Command::Up(_)
+        | Command::Doctor(_)
+        | Command::Import(_)
+        | Command::Export(_)
+        | Command::Restore(_)
+        | Command::Recover(_) => LogOutput::default(),
         Command::Serve(args) => LogOutput { format: args.log_format, file: args.log_file.clone() },
     };
     let done = match logging::start(cli.log.as_deref(), &output) {
@@ -74,6 +78,8 @@ fn execute(cli: Cli, log: Option<Arc<LogFile>>) -> Result<ExitCode, String> {
         }
         Command::Import(args) => migrate::import(&args).map_err(|error| error.to_string()),
         Command::Export(args) => migrate::export(&args).map_err(|error| error.to_string()),
+        Command::Restore(args) => emergency::restore(&args).map_err(|error| error.to_string()),
+        Command::Recover(args) => emergency::recover(&args).map_err(|error| error.to_string()),
     };
     // What still blocks is a read of standard input, or a start that no caller waits for any more.
     runtime.shutdown_background();

@@ -9,13 +9,14 @@ use std::time::Duration;
 use thiserror::Error;
 use tokio::io::AsyncReadExt;
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
 use tracing::{info, warn};
 
 use crate::cli::ServeArgs;
 use crate::logging::LogFile;
 use zoolet_http::{HttpError, HttpOptions, HttpPort};
 use zoolet_server::embed::config::{self, ConfigError, HostPort, ServerConfig};
-use zoolet_server::embed::{Server, StartError};
+use zoolet_server::embed::{Reports, Server, StartError};
 
 /// The most that is kept of what a supervisor says about its reason to stop the server.
 const REASON_BYTES_MAX: usize = 256;
@@ -43,7 +44,8 @@ pub(crate) enum ServeError {
 /// Runs the server that the arguments name.
 pub(crate) async fn serve(args: ServeArgs, log: Option<Arc<LogFile>>) -> Result<(), ServeError> {
     let hangups = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
-    tokio::spawn(reopen_on(hangups, log));
+    let (audited, reports) = watch::channel(None);
+    tokio::spawn(reopen_on(hangups, log, reports));
     let mut config = load(&args.config, args.id)?;
     config.start_mode = args.start_mode();
     let stop = stop_requested(args.until_stdin_ends).map_err(ServeError::Signals)?;
@@ -61,6 +63,7 @@ pub(crate) async fn serve(args: ServeArgs, log: Option<Arc<LogFile>>) -> Result<
     for port in &ports {
         port.show(server.reports());
     }
+    audited.send_replace(Some(server.reports()));
     let failed = tokio::select! {
         reason = &mut stop => {
             info!(reason, "stopping");
@@ -95,6 +98,9 @@ fn http_options(config: &ServerConfig) -> Vec<HttpOptions> {
         options.command_url = command_url;
         options.connections_max = config.http.connections_max;
         options.idle_timeout = Duration::from_millis(config.http.idle_timeout_ms.into());
+        options.snapshots = config.http.snapshots;
+        let interval_ms = config.http.snapshot_interval_ms;
+        options.snapshot_interval = Duration::from_millis(interval_ms.into());
         options
     };
     let command_url = || Some(config.http.command_url.clone());
@@ -112,11 +118,21 @@ pub(crate) fn load(path: &Path, id: Option<u8>) -> Result<ServerConfig, ConfigEr
     Ok(config)
 }
 
-/// Opens the log file again at each SIGHUP, which would end the process otherwise.
-async fn reopen_on(mut hangups: Signal, log: Option<Arc<LogFile>>) {
+/// Opens the log file and the audit log again at each SIGHUP, which would end the process otherwise.
+async fn reopen_on(
+    mut hangups: Signal,
+    log: Option<Arc<LogFile>>,
+    server: watch::Receiver<Option<Reports>>,
+) {
     while hangups.recv().await.is_some() {
+        let is_audited = server.borrow().as_ref().is_some_and(Reports::reopen_audit_log);
+        if is_audited {
+            info!("SIGHUP: the audit log is opened again");
+        }
         let Some(log) = &log else {
-            info!("SIGHUP ignored: the server does not log to a file");
+            if !is_audited {
+                info!("SIGHUP ignored: the server does not log to a file");
+            }
             continue;
         };
         let file = log.path().display();
@@ -170,12 +186,14 @@ mod tests {
         let base = ServerConfig { http_bind, ..ServerConfig::default() };
         let before = http_options(&base);
         assert_eq!(before, [HttpOptions::new("127.0.0.1:8080")], "the defaults are the same");
-        let changes: [fn(&mut ServerConfig); 5] = [
+        let changes: [fn(&mut ServerConfig); 7] = [
             |config| config.http_bind = None,
             |config| config.metrics_bind = Some(HostPort::new("127.0.0.1", 7000)),
             |config| config.http.connections_max += 1,
             |config| config.http.idle_timeout_ms += 1,
             |config| config.http.command_url.push('x'),
+            |config| config.http.snapshots = false,
+            |config| config.http.snapshot_interval_ms += 1,
         ];
         for (at, change) in changes.into_iter().enumerate() {
             let mut changed = base.clone();

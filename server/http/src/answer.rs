@@ -1,11 +1,12 @@
 //! What is answered to a request.
 
 use bytes::Bytes;
-use http_body_util::Full;
-use hyper::header::{self, HeaderValue};
+use hyper::header::{self, HeaderName, HeaderValue};
 use hyper::{Response, StatusCode};
 use serde_json::{Map, Value};
 use tokio::sync::OwnedSemaphorePermit;
+
+use crate::body::{AnswerBody, Sending};
 
 /// A response before it is turned into hyper's: status, content type and body.
 #[derive(Debug)]
@@ -30,6 +31,7 @@ impl AsRef<[u8]> for Held {
 }
 
 pub(crate) const JSON: &str = "application/json";
+const OCTETS: &str = "application/octet-stream";
 const HTML: &str = "text/html;charset=utf-8";
 
 impl Answer {
@@ -49,21 +51,38 @@ impl Answer {
         Self::json(status, object)
     }
 
-    pub(crate) fn into_response(self) -> Response<Full<Bytes>> {
+    pub(crate) fn into_response(self) -> Response<AnswerBody> {
         let status = self.status;
         let body = match self.place {
             Some(place) => Bytes::from_owner(Held { body: self.body, _place: place }),
             None => Bytes::from(self.body),
         };
-        let mut response = Response::new(Full::new(body));
+        let mut response = Response::new(AnswerBody::from(body));
         *response.status_mut() = status;
+        put_headers(&mut response, self.content_type);
         let headers = response.headers_mut();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(self.content_type));
-        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-        headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
         if status == StatusCode::METHOD_NOT_ALLOWED {
             headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
         }
         response
     }
+}
+
+impl Sending {
+    /// The headers are those of an `AdminServer`, but for the size, which shows at the end.
+    pub(crate) fn into_response(self) -> Response<AnswerBody> {
+        let mut response = Response::new(AnswerBody::streamed(self.pieces));
+        put_headers(&mut response, OCTETS);
+        if let Ok(zxid) = HeaderValue::try_from(format!("{:#x}", self.zxid)) {
+            response.headers_mut().insert(HeaderName::from_static("last_zxid"), zxid);
+        }
+        response
+    }
+}
+
+fn put_headers(response: &mut Response<AnswerBody>, content_type: &'static str) {
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(content_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
 }

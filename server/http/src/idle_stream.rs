@@ -1,5 +1,6 @@
 //! A connection whose idleness is noticed: one that neither sends nor takes anything for too long is
-//! closed, whatever it is in the middle of.
+//! closed, whatever it is in the middle of. So is one that is old, unless it is taking a snapshot at
+//! a pace at which that comes to an end.
 
 use std::io;
 use std::pin::Pin;
@@ -9,7 +10,17 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
+
+/// A connection is closed after this time, even if it goes on taking an answer byte by byte.
+const LIFE_MAX: Duration = Duration::from_mins(10);
+
+/// How often the age and the pace of a connection are looked at.
+const LOOK_PAUSE: Duration = Duration::from_mins(1);
+
+/// A client that takes a snapshot takes this much from one look to the next. The state of the
+/// snapshot is kept as long as it lasts.
+const STREAM_BYTES_MIN: u64 = 4 << 20;
 
 /// What a connection has done so far.
 #[derive(Debug, Default)]
@@ -18,6 +29,11 @@ pub(crate) struct Activity {
     steps: AtomicU64,
     /// Requests that are being answered.
     busy: AtomicUsize,
+    /// Bytes that were sent.
+    sent_bytes: AtomicU64,
+    /// How many snapshots were begun, and ended: at most one is under way.
+    streams: AtomicU64,
+    streams_ended: AtomicU64,
 }
 
 impl Activity {
@@ -39,6 +55,38 @@ impl Activity {
         }
     }
 
+    /// Notes that a snapshot is being sent until the guard is dropped.
+    pub(crate) fn streaming(self: &Arc<Self>) -> Streaming {
+        self.streams.fetch_add(1, Ordering::Relaxed);
+        Streaming(Arc::clone(self))
+    }
+
+    /// Waits until the connection has lived long enough: ten minutes, or as long as a snapshot is
+    /// sent that gets on.
+    pub(crate) async fn until_old(&self) {
+        let begun = Instant::now();
+        let look = || {
+            let streams = self.streams.load(Ordering::Relaxed);
+            let is_under_way = streams > self.streams_ended.load(Ordering::Relaxed);
+            (is_under_way.then_some(streams), self.sent_bytes.load(Ordering::Relaxed))
+        };
+        let mut before = look();
+        loop {
+            sleep(LOOK_PAUSE).await;
+            let now = look();
+            let is_over = match now.0 {
+                None => begun.elapsed() >= LIFE_MAX,
+                // It was under way at the last look too: a whole pause was its own.
+                stream if stream == before.0 => now.1 - before.1 < STREAM_BYTES_MIN,
+                Some(_) => false,
+            };
+            if is_over {
+                return;
+            }
+            before = now;
+        }
+    }
+
     fn step(&self) {
         self.steps.fetch_add(1, Ordering::Relaxed);
     }
@@ -52,6 +100,16 @@ impl Drop for Answering {
     fn drop(&mut self) {
         self.0.busy.fetch_sub(1, Ordering::Relaxed);
         self.0.step();
+    }
+}
+
+/// A snapshot that is being sent.
+#[derive(Debug)]
+pub(crate) struct Streaming(Arc<Activity>);
+
+impl Drop for Streaming {
+    fn drop(&mut self) {
+        self.0.streams_ended.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -83,8 +141,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for IdleStream<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        if written.is_ready() {
+        if let Poll::Ready(written) = &written {
             self.activity.step();
+            let count = written.as_ref().map_or(0, |count| *count as u64);
+            self.activity.sent_bytes.fetch_add(count, Ordering::Relaxed);
         }
         written
     }
@@ -95,5 +155,40 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for IdleStream<S> {
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Sends `bytes` each second while a snapshot is under way for `seconds`. Returns how long the
+    /// connection lived, in minutes.
+    async fn life(seconds: u64, bytes: u64) -> u64 {
+        let activity = Arc::new(Activity::default());
+        let begun = Instant::now();
+        let send = async {
+            // It begins between two looks.
+            sleep(Duration::from_secs(45)).await;
+            let streaming = activity.streaming();
+            for _ in 0..seconds {
+                sleep(Duration::from_secs(1)).await;
+                activity.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
+            }
+            drop(streaming);
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            () = send => {}
+            () = activity.until_old() => {}
+        }
+        begun.elapsed().as_secs() / 60
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_snapshot_that_gets_on_is_not_cut_and_one_that_does_not_is() {
+        assert_eq!(life(3600, 1 << 20).await, 61);
+        assert_eq!(life(3600, 1 << 10).await, 2, "a client that hardly reads");
+        assert_eq!(life(1, 0).await, 10, "any other connection");
     }
 }

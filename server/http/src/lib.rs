@@ -9,6 +9,7 @@
 #![warn(missing_docs)]
 
 mod answer;
+mod body;
 mod commands;
 mod health;
 mod idle_stream;

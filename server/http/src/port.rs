@@ -17,15 +17,13 @@ use tokio::time::{Instant, sleep};
 use tracing::{debug, warn};
 use zoolet_server::embed::{self, Reports};
 
+use crate::commands::SnapshotGate;
 use crate::idle_stream::{Activity, IdleStream};
-use crate::routes::{self, Routes};
+use crate::routes::{self, Caller, Routes};
 
 /// The longest head of a request, in bytes and in headers.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 const HEADERS_MAX: usize = 64;
-
-/// A connection is closed after this time, even if it goes on taking an answer byte by byte.
-const CONNECTION_LIFE_MAX: Duration = Duration::from_mins(10);
 
 /// Connections that the system keeps waiting to be accepted.
 const BACKLOG: u32 = 128;
@@ -48,6 +46,10 @@ pub struct HttpOptions {
     pub connections_max: usize,
     /// How long a connection may take for the head of a request, or be idle; 30 s by default.
     pub idle_timeout: Duration,
+    /// Whether the command `snapshot` is there; it is by default.
+    pub snapshots: bool,
+    /// The pause between two snapshots; 5 min by default.
+    pub snapshot_interval: Duration,
 }
 
 impl HttpOptions {
@@ -58,6 +60,8 @@ impl HttpOptions {
             command_url: Some("/commands".to_owned()),
             connections_max: 100,
             idle_timeout: Duration::from_secs(30),
+            snapshots: true,
+            snapshot_interval: Duration::from_mins(5),
         }
     }
 }
@@ -89,7 +93,8 @@ impl HttpPort {
         let opened = listening.and_then(|listener| Ok((listener.local_addr()?, listener)));
         let (local_addr, listener) = opened.map_err(|source| HttpError { address, source })?;
         let reports = Arc::new(OnceLock::new());
-        let routes = Routes::new(options.command_url.clone(), Arc::clone(&reports));
+        let snapshots = SnapshotGate::new(options.snapshots, options.snapshot_interval);
+        let routes = Routes::new(options.command_url.clone(), Arc::clone(&reports), snapshots);
         let task = tokio::spawn(accept_all(listener, options, Arc::new(routes)));
         Ok(Self { local_addr, reports, task })
     }
@@ -155,9 +160,11 @@ async fn serve(stream: TcpStream, peer: SocketAddr, routes: Arc<Routes>, idle: D
     let stream = IdleStream { stream, activity: Arc::clone(&activity) };
     let answering = Arc::clone(&activity);
     let service = service_fn(move |request| {
-        let (routes, busy) = (Arc::clone(&routes), answering.answering());
+        let (routes, activity) = (Arc::clone(&routes), Arc::clone(&answering));
         async move {
-            let response = routes::answer(&routes, request, peer.ip()).await;
+            let busy = activity.answering();
+            let caller = Caller { peer: peer.ip(), activity: &activity };
+            let response = routes::answer(&routes, request, caller).await;
             drop(busy);
             Ok::<_, Infallible>(response)
         }
@@ -173,6 +180,6 @@ async fn serve(stream: TcpStream, peer: SocketAddr, routes: Arc<Routes>, idle: D
             debug!(%peer, %error, "HTTP connection closed");
         },
         () = activity.until_idle(idle) => debug!(%peer, "idle HTTP connection closed"),
-        () = sleep(CONNECTION_LIFE_MAX) => debug!(%peer, "old HTTP connection closed"),
+        () = activity.until_old() => debug!(%peer, "old HTTP connection closed"),
     }
 }

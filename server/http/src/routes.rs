@@ -4,8 +4,6 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bytes::Bytes;
-use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::header::AUTHORIZATION;
 use hyper::{Method, Request, Response, StatusCode};
@@ -15,7 +13,9 @@ use tracing::error;
 use zoolet_server::embed::Reports;
 
 use crate::answer::Answer;
-use crate::commands::{self, Asked, Command};
+use crate::body::{AnswerBody, Sending};
+use crate::commands::{self, Asked, Command, SnapshotGate};
+use crate::idle_stream::Activity;
 use crate::{health, prometheus};
 
 /// How long a listing waits for another one to be done.
@@ -34,6 +34,14 @@ pub(crate) struct Routes {
     listing: Arc<Semaphore>,
     /// The threads that make answers. A client that leaves does not stop its own.
     threads: Arc<Semaphore>,
+    snapshots: Arc<SnapshotGate>,
+}
+
+/// Where a request comes from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller<'a> {
+    pub(crate) peer: IpAddr,
+    pub(crate) activity: &'a Arc<Activity>,
 }
 
 /// What a path stands for.
@@ -48,9 +56,13 @@ enum Route {
 }
 
 impl Routes {
-    pub(crate) fn new(command_url: Option<String>, reports: Arc<OnceLock<Reports>>) -> Self {
+    pub(crate) fn new(
+        command_url: Option<String>,
+        reports: Arc<OnceLock<Reports>>,
+        snapshots: SnapshotGate,
+    ) -> Self {
         let [listing, threads] = [1, THREADS_MAX].map(|places| Arc::new(Semaphore::new(places)));
-        Self { command_url, reports, listing, threads }
+        Self { command_url, reports, listing, threads, snapshots: Arc::new(snapshots) }
     }
 
     /// Finds what a path stands for, byte for byte: nothing is decoded, and no path is a file's.
@@ -102,8 +114,8 @@ impl Routes {
 pub(crate) async fn answer(
     routes: &Routes,
     request: Request<Incoming>,
-    peer: IpAddr,
-) -> Response<Full<Bytes>> {
+    caller: Caller<'_>,
+) -> Response<AnswerBody> {
     if ![Method::GET, Method::HEAD].contains(request.method()) {
         let why = format!("method {} is not allowed here: use GET", request.method());
         return Answer::error(StatusCode::METHOD_NOT_ALLOWED, &why).into_response();
@@ -117,7 +129,7 @@ pub(crate) async fn answer(
             Some(reports) => routes.elsewhere(move || prometheus::answer(&reports.metrics())).await,
             None => Answer::error(StatusCode::SERVICE_UNAVAILABLE, health::STARTING),
         },
-        Route::Command(name) => run(routes, &name, &request, reports, peer).await,
+        Route::Command(name) => return run(routes, &name, &request, reports, caller).await,
         Route::Unknown => Answer::error(StatusCode::NOT_FOUND, "unknown path"),
     };
     answer.into_response()
@@ -128,16 +140,31 @@ async fn run(
     name: &str,
     request: &Request<Incoming>,
     reports: Option<Reports>,
-    peer: IpAddr,
-) -> Answer {
-    let Some(command) = Command::named(name) else { return commands::unknown(name) };
+    caller: Caller<'_>,
+) -> Response<AnswerBody> {
+    let Some(command) = Command::named(name) else {
+        return commands::unknown(name).into_response();
+    };
     let authorization = request.headers().get(AUTHORIZATION);
     let asked = Asked {
         query: request.uri().query().unwrap_or_default().to_owned(),
         // A header that is not text proves nothing.
         authorization: authorization.map(|value| value.to_str().unwrap_or_default().to_owned()),
-        peer,
+        peer: caller.peer,
     };
+    if command == Command::Snapshot {
+        if request.method() == Method::HEAD {
+            return commands::head_only().into_response();
+        }
+        let streaming = caller.activity.streaming();
+        let begun = commands::begin_snapshot(&routes.snapshots, reports, &asked, streaming).await;
+        return begun.map_or_else(Answer::into_response, Sending::into_response);
+    }
+    list(routes, command, reports, asked).await.into_response()
+}
+
+/// Runs a command whose answer is put together before it is sent.
+async fn list(routes: &Routes, command: Command, reports: Option<Reports>, asked: Asked) -> Answer {
     let place = if command.is_long() {
         let Some(permit) = routes.listing().await else {
             let why = "another long listing is being made or sent: try again later";
@@ -157,7 +184,8 @@ mod tests {
 
     #[test]
     fn only_exact_paths_are_known() {
-        let routes = Routes::new(Some("/commands".to_owned()), Arc::default());
+        let gate = || SnapshotGate::new(true, Duration::ZERO);
+        let routes = Routes::new(Some("/commands".to_owned()), Arc::default(), gate());
         for (path, route) in [
             ("/metrics", Route::Metrics),
             ("/health", Route::Health),
@@ -177,7 +205,7 @@ mod tests {
         ] {
             assert_eq!(routes.route(path), route, "{path}");
         }
-        let metrics = Routes::new(None, Arc::default());
+        let metrics = Routes::new(None, Arc::default(), gate());
         assert_eq!(metrics.route("/metrics"), Route::Metrics);
         assert_eq!(metrics.route("/commands/stat_reset"), Route::Unknown);
         assert_eq!(metrics.route("/ready"), Route::Unknown);

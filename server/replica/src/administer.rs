@@ -3,13 +3,16 @@
 use std::net::IpAddr;
 
 use bytes::Bytes;
-use zoolet_jute::{AuthPacket, Id, perms};
+use zoolet_jute::{Acl, AuthPacket, Id, perms};
 
 use super::Replica;
 use super::session::Schemes;
 use super::state::State;
 
 const ROOT: &str = "/";
+
+/// Every permission.
+const ALL: [i32; 5] = [perms::READ, perms::WRITE, perms::CREATE, perms::DELETE, perms::ADMIN];
 
 impl Replica {
     /// Returns the identities that credentials prove, as an auth request does; `None` refuses them.
@@ -26,6 +29,21 @@ impl Replica {
     pub fn may_administer(&self, identities: &[Id]) -> bool {
         let acl = self.state.acl(ROOT).unwrap_or_default();
         let may = |wanted| State::permits(&acl, wanted, identities, self.options.policy.skip_acl);
-        [perms::READ, perms::WRITE, perms::CREATE, perms::DELETE, perms::ADMIN].into_iter().all(may)
+        ALL.into_iter().all(may)
+    }
+
+    /// Returns whether these identities may have the whole state, with every znode whatever its ACL
+    /// says: those of the superuser, and others that the root's ACL gives each permission by name.
+    /// What it gives to everyone does not count, nor does it that ACLs are not checked.
+    pub fn may_read_everything(&self, identities: &[Id]) -> bool {
+        if identities.iter().any(|id| id.scheme.as_deref() == Some("super")) {
+            return true;
+        }
+        let acl = self.state.acl(ROOT).unwrap_or_default();
+        let is_named = |entry: &&Acl| entry.id.scheme.as_deref() != Some("world");
+        let named: Vec<Acl> = acl.iter().filter(is_named).cloned().collect();
+        let may = |wanted| State::permits(&named, wanted, identities, false);
+        // An empty list permits everything.
+        !named.is_empty() && ALL.into_iter().all(may)
     }
 }

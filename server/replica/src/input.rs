@@ -8,6 +8,7 @@ use zoolet_jute::{
     WatcherEvent, Xid, Zxid,
 };
 
+use super::audit::AuditEvent;
 use super::command::Command;
 use super::entry::DecodedEntry;
 use super::level::FeatureLevel;
@@ -265,6 +266,9 @@ pub enum Output {
     },
     /// Tell the operator that a write goes past a quota. Only the leader says so.
     QuotaExceeded(QuotaExceeded),
+    /// Report what a command has done, or was not allowed to do. Only if [`super::Options::audit`] says
+    /// so.
+    Audit(Box<AuditEvent>),
     /// Put a command into the log. Numbers rise by one from output to output.
     Propose(Command),
     /// Find out up to where the log is committed now, apply up to there, and say

@@ -9,6 +9,7 @@ mod planted;
 mod invariant;
 
 mod administer;
+mod audit;
 mod byte_map;
 mod check;
 mod command;
@@ -42,6 +43,7 @@ use session::{Client, Expiry, Reaper};
 use state::{Admitted, State};
 use watch::{Jump, Storm, WatchTable};
 
+pub use audit::{AuditEvent, AuditOperation, AuditedChange};
 pub use command::{Batch, BatchHead, Command, Op, Origin, Stamp};
 pub use entry::DecodedEntry;
 pub use input::{BadRequest, ConnectionId, Input, Output, Role};

@@ -69,6 +69,7 @@ impl DigestAlgorithm {
 /// The replica's limits and switches. All are this server's own, except that [`Policy`] travels
 /// with each command.
 #[derive(Clone, Debug)]
+#[allow(clippy::struct_excessive_bools, reason = "each is a switch of its own")]
 pub struct Options {
     /// This server.
     pub server: ServerId,
@@ -92,6 +93,8 @@ pub struct Options {
     pub leader_loss_limit_ms: u64,
     /// Whether reads are served for longer, to clients that ask for it (`readonlymode.enabled`).
     pub read_only_mode: bool,
+    /// Whether [`super::Output::Audit`] reports what is changed (`audit.enable`).
+    pub audit: bool,
     /// The switches on which effects depend.
     pub policy: Policy,
     /// Who may do everything (`DigestAuthenticationProvider.superDigest`).
@@ -166,6 +169,7 @@ impl Options {
             takeover_grace_ms: 0,
             leader_loss_limit_ms: 10_000,
             read_only_mode: false,
+            audit: false,
             policy: Policy::default(),
             super_digest: None,
             digest_auth: true,

@@ -10,6 +10,7 @@ use std::collections::{BTreeSet, VecDeque};
 
 use zoolet_jute::{ErrorCode, Reply, Zxid};
 
+use super::audit::AuditDraft;
 use super::session::Expiry;
 use super::state::{Change, State, Step};
 use super::{Command, ConnectionId, Origin, Output, ProposalNumber, Replica, Stamp};
@@ -46,6 +47,8 @@ pub(super) struct Current {
     /// What has become of sessions.
     pub(super) sessions: Vec<Change>,
     pub(super) result: Option<Result<Reply, ErrorCode>>,
+    /// What the audit log receives of it.
+    pub(super) audit: Option<Box<AuditDraft>>,
 }
 
 /// What was replaced, and takes long to free.
@@ -170,8 +173,9 @@ impl Replica {
             self.answer_before(number, out);
         }
         let before = self.state.last_zxid();
+        let audit = if ours { self.audit(&command) } else { None };
         let step = self.state.begin(stamp, origin, command);
-        let current = Current { number, before, sessions: Vec::new(), result: None };
+        let current = Current { number, before, sessions: Vec::new(), result: None, audit };
         if let Some(applying) = &mut self.applying {
             applying.current = Some(current);
         }
@@ -186,6 +190,9 @@ impl Replica {
         current.result = step.done;
         let unwatched = self.watches.len() == 0;
         for change in step.changes {
+            if let (Some(audit), Change::Deleted { path, .. }) = (&mut current.audit, &change) {
+                audit.deleted(path);
+            }
             match change {
                 Change::SessionOpened(_)
                 | Change::SessionResumed { .. }

@@ -5,13 +5,13 @@ use bytes::Bytes;
 use zoolet_jute::{ErrorCode, Id, Reply, SessionId, Stat, perms};
 
 use super::proposals::{CommandDraft, ProposalOwner};
-use super::session::PendingRequest;
+use super::session::{PendingRequest, RequestState};
 use super::state::State;
 use super::written::Written;
 use super::{ConnectionId, Op, Output, Replica};
 
 /// The ensemble's own znode.
-const CONFIG: &str = "/zookeeper/config";
+pub(crate) const CONFIG: &str = "/zookeeper/config";
 
 impl Replica {
     /// Hands the change of the ensemble at the front of a connection's queue on, if one is there.
@@ -36,7 +36,14 @@ impl Replica {
         let Some(connection) = self.reconfigs.remove(&number) else { return };
         let Some(asking) = self.connections.get_mut(&connection) else { return };
         let Some(pending) = asking.pop_reconfig(number) else { return };
-        let PendingRequest { reply_to: to, .. } = pending;
+        let PendingRequest { reply_to: to, wait } = pending;
+        if let RequestState::Reconfig { identities, .. } = wait {
+            let written = |done: &Option<Written>| {
+                done.as_ref().map_or_else(|| self.state.last_zxid(), |written| written.stat.mzxid)
+            };
+            let outcome = result.as_ref().map(written).map_err(|code| *code);
+            self.audit_reconfig((connection, to.xid), identities, &outcome, out);
+        }
         if let Ok(Some(Written { text, stat })) = result {
             let reply = Reply::Data(Some(Bytes::from(text)), stat);
             let (zxid, result) = (stat.mzxid, Ok(reply));

@@ -103,7 +103,8 @@ impl Draft {
         let config = &mut self.config;
         let secret = config.ensemble.peer_secret_file.iter_mut();
         let tls = config.tls.client.files().chain(config.tls.peer.files());
-        for file in secret.chain(tls).filter(|file| file.is_relative()) {
+        let audit = config.audit.directory.iter_mut();
+        for file in secret.chain(tls).chain(audit).filter(|file| file.is_relative()) {
             let joined = directory.join(&*file);
             *file = std::path::absolute(&joined).unwrap_or(joined);
         }

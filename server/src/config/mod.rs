@@ -50,8 +50,8 @@ pub use member::{Member, MemberRole};
 pub(crate) use members::MemberList;
 pub use members::{change_members, parse_members};
 pub use model::{
-    AuthConfig, EnsembleConfig, FourLetterConfig, HttpConfig, Limits, LogConfig, ServerConfig,
-    SessionConfig, SnapshotConfig, StartMode, Words, ZnodeConfig,
+    AuditConfig, AuthConfig, EnsembleConfig, FourLetterConfig, HttpConfig, Limits, LogConfig,
+    ServerConfig, SessionConfig, SnapshotConfig, StartMode, Words, ZnodeConfig,
 };
 pub use tls::{StoreConfig, TlsConfig, TlsSide};
 pub use toml_text::to_cluster_toml;

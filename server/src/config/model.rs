@@ -60,6 +60,8 @@ pub struct ServerConfig {
     pub four_letter: FourLetterConfig,
     /// The HTTP port.
     pub http: HttpConfig,
+    /// The log of what was changed by whom.
+    pub audit: AuditConfig,
 }
 
 /// What a start may do about the founding of the ensemble.
@@ -145,6 +147,7 @@ impl Default for ServerConfig {
             tls: TlsConfig::default(),
             four_letter: FourLetterConfig::default(),
             http: HttpConfig::default(),
+            audit: AuditConfig::default(),
         }
     }
 }
@@ -406,11 +409,40 @@ pub struct HttpConfig {
     pub idle_timeout_ms: u32,
     /// The path of the commands.
     pub command_url: String,
+    /// Whether the command `snapshot` is there.
+    pub snapshots: bool,
+    /// The pause between two snapshots, in milliseconds.
+    pub snapshot_interval_ms: u32,
 }
 
 impl Default for HttpConfig {
     fn default() -> Self {
-        Self { connections_max: 100, idle_timeout_ms: 30_000, command_url: "/commands".to_owned() }
+        Self {
+            connections_max: 100,
+            idle_timeout_ms: 30_000,
+            command_url: "/commands".to_owned(),
+            snapshots: true,
+            snapshot_interval_ms: 300_000,
+        }
+    }
+}
+
+/// The audit log (`docs/operating.md`).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AuditConfig {
+    /// Whether there is one.
+    pub enabled: bool,
+    /// The directory of its files; that of the data without it.
+    pub directory: Option<PathBuf>,
+    /// The length of a file, in bytes; behind it the next one begins.
+    pub file_bytes_max: u64,
+    /// How many full files are kept.
+    pub files_retained: usize,
+}
+
+impl Default for AuditConfig {
+    fn default() -> Self {
+        Self { enabled: false, directory: None, file_bytes_max: 10 << 20, files_retained: 10 }
     }
 }
 

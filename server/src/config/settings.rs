@@ -41,7 +41,7 @@ pub(crate) fn each_changed(config: &ServerConfig) -> Vec<(String, ServerConfig)>
 }
 
 /// The tables of `cluster.toml`, in the order in which they are printed.
-pub(super) const SECTIONS: [(&str, &str); 10] = [
+pub(super) const SECTIONS: [(&str, &str); 11] = [
     ("ensemble", "What concerns all servers together."),
     ("session", "The session timeouts that clients can negotiate."),
     ("limits", "Bounds on what clients and other servers can make one server hold."),
@@ -51,6 +51,7 @@ pub(super) const SECTIONS: [(&str, &str); 10] = [
     ("auth", "Who may do what."),
     ("four_letter", "Four-letter words on the client port."),
     ("http", "The HTTP port of the servers that have one."),
+    ("audit", "The audit log: who has changed what, and what was refused (docs/operating.md)."),
     ("tls", "TLS: on the ports of clients, and between servers (docs/tls.md)."),
 ];
 
@@ -66,7 +67,7 @@ const NO_RANGE: (u64, u64) = (0, 0);
 
 /// All settings but those of TLS, section by section.
 #[rustfmt::skip]
-pub(super) static SETTINGS: [Setting; 52] = [
+pub(super) static SETTINGS: [Setting; 58] = [
     Setting {
         section: "ensemble", key: "cluster_id", unit: "(a number)", range: (1, i64::MAX as u64),
         about: "The number of this ensemble: a server refuses peers and data of another one.\n\
@@ -341,5 +342,36 @@ pub(super) static SETTINGS: [Setting; 52] = [
         section: "http", key: "command_url", unit: "\"/path\"", range: NO_RANGE,
         about: "The path of the commands.",
         derived: false, field: |c| Field::UrlPath(&mut c.http.command_url),
+    },
+    Setting {
+        section: "http", key: "snapshots", unit: "true or false", range: NO_RANGE,
+        about: "Whether the command snapshot sends the whole state to those who may have it.",
+        derived: false, field: |c| Field::Flag(&mut c.http.snapshots),
+    },
+    Setting {
+        section: "http", key: "snapshot_interval_ms", unit: "ms", range: (0, MS_MAX),
+        about: "The pause behind a snapshot that was sent, before the next one.",
+        derived: false, field: |c| Field::U32(&mut c.http.snapshot_interval_ms),
+    },
+    Setting {
+        section: "audit", key: "enabled", unit: "true or false", range: NO_RANGE,
+        about: "Whether each server logs the changes that its clients ask for.",
+        derived: false, field: |c| Field::Flag(&mut c.audit.enabled),
+    },
+    Setting {
+        section: "audit", key: "directory", unit: "(the name of a directory)", range: NO_RANGE,
+        about: "Where the files audit-ID.log are. Without it: in the data directory of each server. A\n\
+                relative path starts at the directory of this file.",
+        derived: false, field: |c| Field::File(&mut c.audit.directory),
+    },
+    Setting {
+        section: "audit", key: "file_bytes_max", unit: "bytes", range: (64 * KIB, 64 * GIB),
+        about: "The length of such a file; then it becomes audit-ID.log.1, and a new one begins.",
+        derived: false, field: |c| Field::U64(&mut c.audit.file_bytes_max),
+    },
+    Setting {
+        section: "audit", key: "files_retained", unit: "files", range: (0, 10_000),
+        about: "How many full files are kept.",
+        derived: false, field: |c| Field::Usize(&mut c.audit.files_retained),
     },
 ];

@@ -1,10 +1,14 @@
-//! The data directory of a server that does not run: what moving in and out of an ensemble needs.
+//! The data directory of a server that does not run: what moving in and out of an ensemble needs,
+//! and what an operator does in an emergency.
+
+use std::path::Path;
 
 use thiserror::Error;
 use zoolet_replica::state::State;
 
 use crate::config::ServerConfig;
 use crate::node::{self, OfflineError};
+pub use crate::node::{Recovered, Restored};
 
 /// Why a data directory cannot be founded or read. Its message is one line for an operator, with the
 /// file.
@@ -25,4 +29,18 @@ pub fn found_with(config: &ServerConfig, state: &State, epoch: u32) -> Result<u6
 /// has everything that was acknowledged. Blocks.
 pub fn state_of(config: &ServerConfig) -> Result<State, DataError> {
     Ok(node::state_of(config)?)
+}
+
+/// Makes an ensemble of a configured server alone, with the data that it has, for when a majority is
+/// lost for good. The server must not run. Entries that no majority has acknowledged become
+/// committed; what was acknowledged without this server is lost. The others are refused from then
+/// on, until their directories are emptied. Blocks.
+pub fn recover(config: &ServerConfig) -> Result<Recovered, DataError> {
+    Ok(node::recover(config)?)
+}
+
+/// Founds the empty directory of a configured server with a backup, as [`found_with`] does with a
+/// state. Each byte of the backup is checked before anything is written. Blocks.
+pub fn restore(config: &ServerConfig, backup: &Path, epoch: u32) -> Result<Restored, DataError> {
+    Ok(node::restore(config, backup, epoch)?)
 }

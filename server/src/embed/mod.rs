@@ -29,14 +29,15 @@ mod error;
 mod server;
 mod thread;
 
-pub use data::{DataError, found_with, state_of};
+pub use data::{DataError, Recovered, Restored, found_with, recover, restore, state_of};
 pub use ensemble::{Ensemble, EnsembleBuilder};
 pub use error::{EmbedError, StartError};
 pub use server::Server;
 pub use zoolet_replica::Role;
 
 pub use crate::node::{
-    ChangeRefused, Configuration, ConnectionReport, Distribution, Leader, Member, Membership,
-    Metric, MetricKind, MetricValue, Readiness, Reports, SessionsReport, StartErrorKind,
+    Backup, ChangeRefused, Configuration, ConnectionReport, Distribution, Leader, Member,
+    Membership, Metric, MetricKind, MetricValue, NoBackup, Readiness, Reports, SessionsReport,
+    StartErrorKind,
 };
 pub use crate::transport::{ReservedPort, listen};

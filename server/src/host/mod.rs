@@ -30,7 +30,9 @@ use tokio::sync::watch;
 use tracing::error;
 use zoolet_jute::{ConnectRequest, Id, ReconfigRequest, SessionId, Stat};
 use zoolet_replica::state::{Admitted, LockTime, SnapshotView, State};
-use zoolet_replica::{Command, ConnectionId, DecodedEntry, Input, Output, Replica, Term};
+use zoolet_replica::{
+    AuditEvent, Command, ConnectionId, DecodedEntry, Input, Output, Replica, Term,
+};
 
 pub(crate) use self::flow_control::Admission;
 use self::flow_control::ConnectionLoad;
@@ -39,7 +41,7 @@ use self::lock::TurnLock;
 use self::quota_log::QuotaLog;
 pub use self::received::Received;
 pub(crate) use self::report::ServerReport;
-pub use self::standing::ChangeRefused;
+pub use self::standing::{ChangeRefused, NoBackup};
 use crate::clock::{Clock, Now};
 use crate::histogram::Histogram;
 use crate::metrics::Latency;
@@ -76,6 +78,13 @@ pub trait Proposals: Debug + Send + Sync + 'static {
 
     /// The memory of the commands that wait to be proposed, those of closed connections too.
     fn queued_bytes(&self) -> usize;
+}
+
+/// Where the audit log's events go. All calls happen under the host's lock, so an implementation only
+/// puts what it is given into a queue and returns.
+pub trait Audit: Debug + Send + Sync + 'static {
+    /// Takes an event, with the time on the wall clock in milliseconds since 1970.
+    fn record(&self, wall_ms: i64, event: AuditEvent);
 }
 
 /// What the state and the configuration say about changes of the ensemble.
@@ -119,6 +128,7 @@ struct Inner {
     figures: Figures,
     times: RequestTimes,
     quota_log: QuotaLog,
+    audit: Option<Arc<dyn Audit>>,
     /// Once it is set, nothing is done any more.
     has_failed: bool,
     /// Empty between steps; kept for its memory.
@@ -219,6 +229,7 @@ impl Host {
             figures: Figures::default(),
             times: RequestTimes::default(),
             quota_log: QuotaLog::default(),
+            audit: None,
             has_failed: false,
             outputs: Vec::new(),
             wakers: Vec::new(),
@@ -227,6 +238,11 @@ impl Host {
         let (last_connection, read_only) = (AtomicU64::new(0), AtomicBool::new(false));
         let (failure, inner) = (watch::Sender::new(None), TurnLock::new(inner));
         Arc::new(Self { clock, proposals, last_connection, serving, read_only, failure, inner })
+    }
+
+    /// From now on the audit log's events go there.
+    pub fn audit_to(&self, audit: Arc<dyn Audit>) {
+        self.locked(|inner, _| inner.audit = Some(audit));
     }
 
     /// Why the replica cannot go on, once that is so. The server is to be stopped.

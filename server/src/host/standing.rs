@@ -5,7 +5,7 @@ use std::net::IpAddr;
 
 use thiserror::Error;
 use zoolet_jute::SessionId;
-use zoolet_replica::state::Admitted;
+use zoolet_replica::state::{Admitted, SnapshotView};
 use zoolet_replica::{Boot, Input, Levels, ProposalNumber};
 
 use super::Host;
@@ -20,6 +20,18 @@ pub enum ChangeRefused {
     /// Their identity lacks a permission on the root.
     #[error("Not authorized")]
     NotAuthorized,
+}
+
+/// Why there is no backup at this moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum NoBackup {
+    /// A command is half applied: in a moment it is done.
+    #[error("a command is being applied")]
+    Applying,
+    /// The state may lack what the log has.
+    #[error("the server has failed")]
+    Failed,
 }
 
 impl Host {
@@ -51,6 +63,39 @@ impl Host {
                 Ok(())
             } else {
                 Err(ChangeRefused::NotAuthorized)
+            }
+        })
+    }
+
+    /// Finds out whether credentials may read the whole state. On a root that is open to everyone
+    /// they have to be the superuser's.
+    pub fn permit_backup(
+        &self,
+        scheme: &str,
+        credentials: &str,
+        peer: IpAddr,
+    ) -> Result<(), ChangeRefused> {
+        self.locked(|inner, _| {
+            let identities = inner.replica.identities_of(scheme, credentials, peer);
+            let identities = identities.ok_or(ChangeRefused::NotAuthenticated)?;
+            if inner.replica.may_read_everything(&identities) {
+                Ok(())
+            } else {
+                Err(ChangeRefused::NotAuthorized)
+            }
+        })
+    }
+
+    /// Returns the state at this moment, at any time and for any caller, unlike
+    /// [`Host::snapshot`].
+    pub fn backup(&self) -> Result<SnapshotView, NoBackup> {
+        self.locked(|inner, _| {
+            if inner.has_failed {
+                Err(NoBackup::Failed)
+            } else if inner.replica.is_applying() {
+                Err(NoBackup::Applying)
+            } else {
+                Ok(inner.replica.state().snapshot())
             }
         })
     }

@@ -91,6 +91,11 @@ impl Host {
                 Output::Close { connection } => inner.close(connection),
                 Output::Fail { why } => self.fail(inner, why),
                 Output::QuotaExceeded(exceeded) => inner.quota_log.log(now.mono_ms, exceeded),
+                Output::Audit(event) => {
+                    if let Some(audit) = &inner.audit {
+                        audit.record(now.wall_ms, *event);
+                    }
+                }
                 Output::Propose(command) => {
                     let is_expiry = matches!(command.op, Op::ExpireSession { .. });
                     inner.figures.sessions_expired += u64::from(is_expiry);

@@ -1,13 +1,14 @@
 //! What is measured around the layers.
 
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
 use zoolet_replica::Role;
 
+use crate::audit::AuditCounts;
 use crate::histogram::{Distribution, SharedHistogram};
 
 /// Counts what a server does besides the requests of its clients.
@@ -20,6 +21,7 @@ pub(crate) struct Meters {
     looked: AtomicU64,
     /// How long its start took.
     start: OnceLock<StartTimes>,
+    audit: Arc<AuditCounts>,
     /// It is being stopped, or was.
     is_stopping: AtomicBool,
 }
@@ -46,6 +48,11 @@ impl Meters {
 
     pub(super) fn slow_syncs(&self) -> u64 {
         self.slow_syncs.load(Ordering::Relaxed)
+    }
+
+    /// Returns what the audit log counts.
+    pub(super) fn audit(&self) -> &Arc<AuditCounts> {
+        &self.audit
     }
 
     /// Returns how long each look for a leader took that has ended.

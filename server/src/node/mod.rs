@@ -28,12 +28,14 @@ use zoolet_tls::{TlsError, TlsSettings};
 use self::client_address::Configured;
 use self::meters::{Meters, StartTimes, whole_ms};
 pub(crate) use self::offline::OfflineError;
-pub(crate) use self::offline::{found, state_of};
+pub use self::offline::{Recovered, Restored};
+pub(crate) use self::offline::{found, recover, restore, state_of};
 pub use self::reports::{
-    ChangeRefused, Configuration, Leader, Member, Membership, Metric, MetricKind, MetricValue,
-    Readiness, Reports, SessionsReport,
+    Backup, ChangeRefused, Configuration, Leader, Member, Membership, Metric, MetricKind,
+    MetricValue, NoBackup, Readiness, Reports, SessionsReport,
 };
 pub use self::start_error_kind::StartErrorKind;
+use crate::audit::{AuditError, AuditLog};
 use crate::clock::{Clock, RealClock};
 use crate::config::{ConfigError, ServerConfig};
 use crate::entropy::{Entropy, RealEntropy};
@@ -94,6 +96,9 @@ pub enum StartError {
     /// The newest snapshot cannot be read.
     #[error("cannot read the newest snapshot: {0}")]
     Snapshot(#[from] RestoreError),
+    /// The audit log cannot be opened.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     /// The client port cannot be opened.
     #[error("cannot listen for clients on {address}: {source}")]
     Listen { address: String, source: io::Error },
@@ -111,13 +116,14 @@ pub(crate) struct Node {
     ticker: JoinHandle<((), (), (), (), Vec<()>)>,
     fatal: Fatal,
     reports: Reports,
+    audit: Option<AuditLog>,
 }
 
 impl Node {
     /// Opens the directory, replays the log, and joins the ensemble. It need not have found a
     /// leader when this returns.
     pub(crate) async fn start(config: ServerConfig, seams: Seams) -> Result<Self, StartError> {
-        let (server, begun) = (config.server_id.0, Instant::now());
+        let begun = Instant::now();
         let meters = Arc::new(Meters::default());
         let secret = settings::secret(&config, &seams)?;
         let client_tls = load_tls("for clients", settings::client_tls(&config), false).await?;
@@ -129,12 +135,55 @@ impl Node {
         let (opened, state) = tokio::task::spawn_blocking(move || open(options, wall_ms))
             .await
             .map_err(|error| StartError::Failed(error.to_string()))??;
-        let load_ms = whole_ms(begun.elapsed());
+        let begun = Begun { at: begun, load_ms: whole_ms(begun.elapsed()) };
         let replica = Replica::new(settings::replica_options(&config, opened.boot()), state);
         let proposer = opened.proposer();
         let limits = settings::host_limits(&config);
         let host = Host::new(replica, Arc::clone(&seams.clock), proposer, limits);
-        let (fatal, machine) = (Fatal::default(), Arc::new(HostMachine(Arc::clone(&host))));
+        let fatal = Fatal::default();
+        let audit = open_audit(&config, &seams, &meters, &fatal)?;
+        if let Some(audit) = &audit {
+            host.audit_to(Arc::new(audit.clone()));
+        }
+        let prepared = Prepared {
+            config,
+            seams,
+            host,
+            opened,
+            fatal,
+            meters,
+            begun,
+            client_tls,
+            peer_tls,
+            audit: audit.clone(),
+        };
+        let started = Self::join(prepared).await;
+        if let Some(audit) = audit {
+            if started.is_ok() {
+                audit.started();
+            } else {
+                audit.not_started();
+                close_audit(audit).await;
+            }
+        }
+        started
+    }
+
+    /// Joins the ensemble, and serves clients.
+    async fn join(prepared: Prepared) -> Result<Self, StartError> {
+        let Prepared {
+            config,
+            seams,
+            host,
+            opened,
+            fatal,
+            meters,
+            begun,
+            client_tls,
+            peer_tls,
+            audit,
+        } = prepared;
+        let machine = Arc::new(HostMachine(Arc::clone(&host)));
         let replication = opened.start(machine, Arc::clone(&seams.net), fatal.clone()).await?;
         let disk = Arc::clone(&seams.disk);
         let ensemble = settings::KnownEnsemble(replication.status_source());
@@ -152,9 +201,10 @@ impl Node {
         let ticks = fatal.clone().endless("session clock", ticks);
         let watch = fatal.clone().finite("leader watch", watch);
         let addresses = fatal.clone().endless("client address", addresses);
-        let reports =
-            Reports::new(&config, port.reports(), replication.status_source(), &meters, &fatal);
-        meters.started(StartTimes { load_ms, all_ms: whole_ms(begun.elapsed()) });
+        let (kept, status) = ((audit.clone(), &fatal), replication.status_source());
+        let reports = Reports::new(&config, port.reports(), status, &meters, kept);
+        let (load_ms, all_ms) = (begun.load_ms, whole_ms(begun.at.elapsed()));
+        meters.started(StartTimes { load_ms, all_ms });
         let role = replication.role();
         let looks =
             fatal.clone().finite("leader meter", async move { meters.watch_role(role).await });
@@ -166,8 +216,9 @@ impl Node {
         let reloads = futures_util::future::join_all(reloads);
         let ticker = tokio::spawn(async { tokio::join!(ticks, watch, addresses, looks, reloads) });
         let (clients, secure) = (port.local_addr(), port.secure_addr());
+        let server = config.server_id.0;
         info!(server, %clients, ?secure, peers = ?replication.peer_addr(), "server started");
-        Ok(Self { host, replication, port, ticker, fatal, reports })
+        Ok(Self { host, replication, port, ticker, fatal, reports, audit })
     }
 
     /// The address on which clients are served now, as changes of the ensemble move it.
@@ -211,11 +262,58 @@ impl Node {
     /// Stops in good order: no new clients, the lead handed over, the log durable.
     pub(crate) async fn shutdown(self) {
         self.reports.stops();
+        if let Some(audit) = &self.audit {
+            audit.stops();
+        }
         self.port.close();
         if timeout(SHUTDOWN_LIMIT, self.replication.shutdown()).await.is_err() {
             warn!(limit_s = SHUTDOWN_LIMIT.as_secs(), "the log does not stop in time");
         }
         self.ticker.abort();
+        if let Some(audit) = self.audit {
+            close_audit(audit).await;
+        }
+    }
+}
+
+/// What a start has made before the server joins the ensemble.
+struct Prepared {
+    config: ServerConfig,
+    seams: Seams,
+    host: Arc<Host>,
+    opened: replication::Opened,
+    fatal: Fatal,
+    meters: Arc<Meters>,
+    begun: Begun,
+    client_tls: Option<LoadedTls>,
+    peer_tls: Option<LoadedTls>,
+    audit: Option<AuditLog>,
+}
+
+/// When a start began, and how long its directory took, in milliseconds.
+#[derive(Clone, Copy)]
+struct Begun {
+    at: Instant,
+    load_ms: u64,
+}
+
+/// Opens the audit log, if there is to be one.
+fn open_audit(
+    config: &ServerConfig,
+    seams: &Seams,
+    meters: &Meters,
+    fatal: &Fatal,
+) -> Result<Option<AuditLog>, AuditError> {
+    let Some(options) = settings::audit_options(config) else { return Ok(None) };
+    let seams = (Arc::clone(&seams.disk), Arc::clone(&seams.clock));
+    AuditLog::open(options, seams, Arc::clone(meters.audit()), fatal.clone()).map(Some)
+}
+
+/// Waits until what is queued for the audit log is written.
+async fn close_audit(audit: AuditLog) {
+    let closing = tokio::task::spawn_blocking(move || audit.close());
+    if timeout(SHUTDOWN_LIMIT, closing).await.is_err() {
+        warn!(limit_s = SHUTDOWN_LIMIT.as_secs(), "the audit log does not end in time");
     }
 }
 

@@ -1,5 +1,6 @@
 //! The directory of a configured server that does not run.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use zoolet_replica::state::State;
@@ -10,6 +11,7 @@ use crate::entropy::{Entropy, RealEntropy};
 use crate::replication::{self, OfflineOptions};
 
 pub(crate) use crate::replication::OfflineError;
+pub use crate::replication::{Recovered, Restored};
 
 /// Makes the empty directory of a configured server that of an ensemble of its own, with this
 /// state. Returns the founding's id. Blocks.
@@ -20,6 +22,20 @@ pub(crate) fn found(config: &ServerConfig, state: &State, epoch: u32) -> Result<
 /// Returns the state of a configured server that does not run. Blocks.
 pub(crate) fn state_of(config: &ServerConfig) -> Result<State, OfflineError> {
     replication::state_of(&options(config)?)
+}
+
+/// Makes a configured server that does not run an ensemble of its own. Blocks.
+pub(crate) fn recover(config: &ServerConfig) -> Result<Recovered, OfflineError> {
+    replication::recover(&options(config)?)
+}
+
+/// Founds the empty directory of a configured server with a backup. Blocks.
+pub(crate) fn restore(
+    config: &ServerConfig,
+    backup: &Path,
+    epoch: u32,
+) -> Result<Restored, OfflineError> {
+    replication::restore(&options(config)?, backup, epoch)
 }
 
 fn options(config: &ServerConfig) -> Result<OfflineOptions, OfflineError> {

@@ -24,7 +24,7 @@ impl StartError {
         match self {
             Self::Config(_) | Self::Secret(_) | Self::Tls(..) => StartErrorKind::Config,
             Self::Raft(error) => kind_of_log(error),
-            Self::Snapshot(_) => StartErrorKind::Data,
+            Self::Snapshot(_) | Self::Audit(_) => StartErrorKind::Data,
             Self::Listen { .. } => StartErrorKind::Listen,
             Self::Failed(_) => StartErrorKind::Failed,
         }

@@ -19,7 +19,7 @@ pub(crate) struct Reach {
 }
 
 /// The pause between two lines about one outage: a log that was rotated still names it.
-const REPEAT: Duration = Duration::from_secs(60);
+const REPEAT: Duration = Duration::from_mins(1);
 
 #[derive(Clone, Copy, Debug)]
 struct Outage {

@@ -15,6 +15,7 @@ mod context;
 mod directories;
 mod directory;
 mod divergence;
+mod forced;
 mod founding;
 mod handle;
 mod join_error;
@@ -32,6 +33,7 @@ mod proposal_queue;
 mod proposer;
 mod read_index;
 mod reconfig;
+mod recover;
 mod replacement;
 mod role;
 mod rpc_server;
@@ -81,6 +83,8 @@ pub(crate) use self::offline::{OfflineOptions, found, state_of};
 pub(crate) use self::open::open;
 pub(crate) use self::options::{BatchLimits, ConfiguredMember, ReplicationOptions, Timing};
 pub(crate) use self::proposer::Proposer;
+pub use self::recover::{Recovered, Restored};
+pub(crate) use self::recover::{recover, restore};
 pub(crate) use self::status::{Status, StatusSource};
 
 /// An open directory.

@@ -7,17 +7,18 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 
 use thiserror::Error;
 use zoolet_replica::state::{RestoreError, State};
 use zoolet_replica::{Batch, ServerId, Stamp, Term};
 use zoolet_storage::{
-    Disk, Identity, LogIndex, LogPosition, OnDurable, SnapshotName, SnapshotReader, SnapshotStore,
+    Disk, Identity, LogIndex, LogPosition, SnapshotName, SnapshotReader, SnapshotStore,
     StorageError, Wal, WalOptions,
 };
 
 use super::directories::Directories;
+use super::forced::durably;
 use super::join_error::JoinError;
 use crate::consensus::{LeaderVote, MemberNode, Membership};
 use crate::entropy::Entropy;
@@ -60,7 +61,7 @@ pub enum OfflineError {
     #[error(transparent)]
     Join(#[from] JoinError),
     /// It has files.
-    #[error("{} holds files already ({found}): an import needs an empty directory", path.display())]
+    #[error("{} holds files already ({found}): it must be empty or missing", path.display())]
     NotEmpty { path: PathBuf, found: String },
     /// No server has written there.
     #[error("{} is not the data directory of a server of zoolet", .0.display())]
@@ -68,6 +69,12 @@ pub enum OfflineError {
     /// A part of its content is not understood.
     #[error("{} cannot be read: {what}", path.display())]
     Unreadable { path: PathBuf, what: String },
+    /// The server was never part of an ensemble, or it is of an earlier build.
+    #[error("{} has no data of an ensemble: nothing can be recovered from it", .0.display())]
+    NoEnsemble(PathBuf),
+    /// A file is not a backup, or it is damaged.
+    #[error("cannot restore from {}: {what}", path.display())]
+    Backup { path: PathBuf, what: String },
     /// No epoch is left for the ensemble.
     #[error("the epoch of the last transaction, {0}, is the largest: none can follow it")]
     LastEpoch(u64),
@@ -171,15 +178,7 @@ fn write_log(
     Ok(durably(|done| wal.flush(done))?)
 }
 
-/// Waits until what `write` hands in is durable.
-fn durably(write: impl FnOnce(OnDurable) -> Result<(), StorageError>) -> Result<(), StorageError> {
-    let (done, durable) = mpsc::channel();
-    // The receiver waits below.
-    write(Box::new(move |result| drop(done.send(result))))?;
-    durable.recv().unwrap_or(Err(StorageError::Closed))
-}
-
-fn unreadable<E: std::fmt::Display>(path: &Path) -> impl Fn(E) -> OfflineError {
+pub(super) fn unreadable<E: std::fmt::Display>(path: &Path) -> impl Fn(E) -> OfflineError {
     let path = path.to_owned();
     move |error| OfflineError::Unreadable { path: path.clone(), what: error.to_string() }
 }
@@ -187,14 +186,28 @@ fn unreadable<E: std::fmt::Display>(path: &Path) -> impl Fn(E) -> OfflineError {
 /// Returns the state of a server's directory behind the last entry of its log, whether all of them
 /// were committed or not. Blocks.
 pub(crate) fn state_of(options: &OfflineOptions) -> Result<State, OfflineError> {
+    let (directories, _) = claim(options)?;
+    read_state(options, &directories)
+}
+
+/// Locks the directories of a server that has data, and returns whose they are.
+pub(super) fn claim(options: &OfflineOptions) -> Result<(Directories, Identity), OfflineError> {
+    let no_data = || OfflineError::NoData(options.directory.clone());
     if Identity::peek(&*options.disk, &options.directory)?.is_none() {
-        return Err(OfflineError::NoData(options.directory.clone()));
+        return Err(no_data());
     }
     let directories = Directories::at(&options.disk, &options.directory, &options.log_directory)?;
-    if let Some(identity) = directories.identity()? {
-        let server_id = u64::from(options.server.0);
-        directories.claim(Identity { server_id, ..identity })?;
-    }
+    let identity = directories.identity()?.ok_or_else(no_data)?;
+    let server_id = u64::from(options.server.0);
+    directories.claim(Identity { server_id, ..identity })?;
+    Ok((directories, identity))
+}
+
+/// Returns the state behind the last entry of the log.
+pub(super) fn read_state(
+    options: &OfflineOptions,
+    directories: &Directories,
+) -> Result<State, OfflineError> {
     let store = SnapshotStore::open(Arc::clone(&options.disk), &directories.data.snapshot_path())?;
     let (newest, damaged) = store.newest()?;
     let name = newest.as_ref().map(SnapshotReader::name);

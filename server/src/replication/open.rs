@@ -1,25 +1,20 @@
 //! Opening a server's directory, and what it must hold.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::io;
 use std::path::Path;
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 
-use zoolet_storage::{
-    Entry, Identity, LogIndex, LogPosition, SnapshotName, SnapshotReader, SnapshotStore,
-    StorageError, Wal,
-};
+use zoolet_storage::{Identity, SnapshotReader, SnapshotStore, StorageError, Wal};
 
 use super::bootstrap::Agreement;
 use super::directories::Directories;
 use super::directory::DirectoryIdentity;
+use super::forced::{Alone, cut_conflicting};
 use super::join_error::JoinError;
 use super::options::ReplicationOptions;
 use super::proposer::Proposer;
 use super::{Opened, boot};
 use crate::config::StartMode;
-use crate::consensus::{MemberNode, Membership};
-use crate::node_id::{NodeId, new_directory, new_founding};
+use crate::node_id::{new_directory, new_founding};
 use crate::raft;
 use crate::snapshots::Snapshots;
 
@@ -81,11 +76,11 @@ pub(crate) fn open(options: ReplicationOptions, wall_ms: i64) -> Result<Opened, 
     }
     let mut newest = newest;
     if options.start_mode == StartMode::ForceNew {
-        newest = newest.map(|newest| forget_founding(&store, newest)).transpose()?;
         identity.founding = new_founding(options.entropy.number());
-        // The founding first: under the old one, the membership below would be a second ensemble.
-        directories.write(identity)?;
-        force_membership(&wal, &options, identity)?;
+        let own = options.members.iter().find(|member| member.server == options.server);
+        let address = own.map(|own| own.address.clone()).unwrap_or_default();
+        let alone = Alone { identity, address };
+        newest = alone.make(&directories, &wal, &store, newest)?;
     } else if let Some(newest) = &newest {
         refuse_other_founding(newest, directory.path(), identity.founding)?;
     }
@@ -110,65 +105,4 @@ fn refuse_other_founding(
     }
     let path = directory.join("snapshots");
     Err(StorageError::WrongFounding { path, found, expected }.into())
-}
-
-/// Writes a snapshot again that does not name its founding, so that it may be of any, and removes
-/// the older ones.
-fn forget_founding(
-    store: &SnapshotStore,
-    snapshot: SnapshotReader,
-) -> Result<SnapshotReader, JoinError> {
-    let failed = |error: io::Error| JoinError::Raft(error.to_string());
-    let meta = raft::with_founding(0, snapshot.meta()).map_err(failed)?;
-    let (name, mut source) = (snapshot.name(), snapshot);
-    let mut writer = store.create(name, &meta)?;
-    for chunk in source.by_ref() {
-        writer.write(&chunk?)?;
-    }
-    writer.finish(source.summary().ok_or(StorageError::Closed)?.digest)?;
-    store.retain(1)?;
-    Ok(store.read(name)?)
-}
-
-/// Ends the log with a membership of this server alone, if there is a log: whatever is in front of
-/// it becomes committed.
-fn force_membership(
-    wal: &Wal,
-    options: &ReplicationOptions,
-    identity: Identity,
-) -> Result<(), JoinError> {
-    let Some(last) = wal.state().last else { return Ok(()) };
-    let node = NodeId::new(identity.server_id, identity.directory_id);
-    let own = options.members.iter().find(|member| member.server == options.server);
-    let address = own.map(|own| own.address.clone()).unwrap_or_default();
-    let members = BTreeMap::from([(node, MemberNode { address, line: String::new() })]);
-    let configs = vec![BTreeSet::from([node])];
-    let membership = Membership { position: None, configs, nodes: members };
-    let entry = raft::membership_entry(membership);
-    let (kind, body) = entry.map_err(|error| JoinError::Raft(error.to_string()))?;
-    let position = LogPosition { index: LogIndex(last.index.0 + 1), ..last };
-    let (done, durable) = mpsc::channel();
-    let entry = Entry { position, kind, body };
-    // The receiver waits below.
-    wal.append(vec![entry], Box::new(move |result| drop(done.send(result))))?;
-    durable.recv().unwrap_or(Err(StorageError::Closed))?;
-    tracing::warn!(
-        founding = format_args!("{:#018x}", identity.founding),
-        "this server alone is a new ensemble now; the others are refused until they are emptied"
-    );
-    Ok(())
-}
-
-/// Cuts off what the log has in place of what is committed. A snapshot that was received gets its
-/// name before the log is cut, and the server may end in between.
-fn cut_conflicting(wal: &Wal, snapshot: SnapshotName) -> Result<(), StorageError> {
-    let there = wal.position(snapshot.index);
-    if there.is_none_or(|there| there.term == snapshot.term) {
-        return Ok(());
-    }
-    tracing::info!(from = snapshot.index.0, "cut off entries that were never committed");
-    let (done, cut) = mpsc::channel();
-    // The receiver waits below.
-    wal.truncate_from(snapshot.index, Box::new(move |result| drop(done.send(result))))?;
-    cut.recv().unwrap_or(Err(StorageError::Closed))
 }

@@ -27,8 +27,8 @@ pub use memory::MemoryDisk;
 pub use memory::{Fault, Image, Survival};
 pub use panic::{caught_now, panicked};
 pub use snapshot::{
-    SealedSnapshot, SnapshotInfo, SnapshotName, SnapshotReader, SnapshotStore, SnapshotSummary,
-    SnapshotWriter,
+    SealedSnapshot, SnapshotEncoder, SnapshotInfo, SnapshotName, SnapshotReader, SnapshotStore,
+    SnapshotSummary, SnapshotWriter,
 };
 pub use wal::{
     Entry, FailureHook, LogPosition, LogState, OnDurable, Recovered, TornTail, Wal, WalMode,

@@ -123,7 +123,7 @@ async fn commands_have_the_names_and_types_of_apache() {
     assert_alike(|name| apache.command(name), |name| zoolet.command(name));
     let lists =
         [&apache, &zoolet].map(|servers| http::get(servers.http, "/commands").unwrap().body);
-    let missing = [">snapshot<", ">restore<"];
+    let missing = [">restore<"];
     let lines = lists[0].lines().filter(|line| !missing.iter().any(|it| line.contains(it)));
     let expected: Vec<&str> = lines.filter(|line| line.starts_with("<a ")).collect();
     let found: Vec<&str> = lists[1].lines().filter(|line| line.starts_with("<a ")).collect();
@@ -188,7 +188,7 @@ async fn what_changes_something_needs_every_permission_on_the_root() {
     assert_eq!(server.command("get_trace_mask")["tracemask"], 5);
     client.set_acl("/", vec![auth(perms::ALL & !perms::DELETE)], Version::Any).await.unwrap();
     assert_eq!(get("srst", "digest alice:secret").0, 403, "one permission is missing");
-    for command in ["snapshot", "restore", "shed_connections"] {
+    for command in ["restore", "shed_connections"] {
         let (status, error) = get(command, "digest super:test");
         assert!(status == 501 && error.starts_with("not available: "), "{command}: {error}");
     }

@@ -160,12 +160,39 @@ pub(crate) enum Command {
     Lock(Lock),
     /// Show who holds what below a path, and who waits.
     Locks(Locks),
+    /// Save a backup of the ensemble by the HTTP port of a server, or look at one.
+    #[command(subcommand)]
+    Snapshot(SnapshotCommand),
     /// Show all servers of the ensemble, and whether they serve.
     Status,
     /// Hurt clients and servers, and see whether the locks keep their promises.
     Torture(Torture),
     /// Print the version of this program.
     Version,
+}
+
+/// What to do with backups.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SnapshotCommand {
+    /// Save the state of one moment to a file. Needs --auth of the superuser.
+    Save(SnapshotSave),
+    /// Print what is in a backup, and whether it is whole.
+    Status(SnapshotStatus),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotSave {
+    /// The HTTP ports of servers, which are asked in turn: HOST:PORT,… or http://HOST:PORT/commands.
+    pub(crate) from: String,
+    pub(crate) file: PathBuf,
+    /// Replace the file if it exists.
+    #[arg(long)]
+    pub(crate) force: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotStatus {
+    pub(crate) file: PathBuf,
 }
 
 #[derive(Debug, Args)]

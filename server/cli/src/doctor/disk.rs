@@ -34,7 +34,7 @@ pub(super) fn check(config: &ServerConfig, directory: &Path, findings: &mut Find
     check_room(config, &existing, findings);
     check_kind(&existing, findings);
     match measure(&existing) {
-        Ok(times) => check_syncs(config, &existing, times, findings),
+        Ok(times) => check_syncs(config, &existing, &times, findings),
         Err(error) => {
             findings.error(DISK, format!("{}: cannot sync: {error}", existing.display()));
         }
@@ -86,7 +86,7 @@ fn measure(directory: &Path) -> io::Result<Vec<Duration>> {
 fn check_syncs(
     config: &ServerConfig,
     directory: &Path,
-    times: Vec<Duration>,
+    times: &[Duration],
     findings: &mut Findings,
 ) {
     let median = times.get(times.len() / 2).copied().unwrap_or_default();

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::net::{SocketAddr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -67,25 +67,24 @@ async fn check_one(whom: &str, bind: &HostPort, is_running: bool, findings: &mut
 
 /// What uses a port, as far as it can be found out: its process, and what it says itself.
 async fn user_of(address: SocketAddr) -> String {
-    let mut text = String::new();
-    if let Some(process) = process_on(address.port()) {
-        text.push_str(&format!(" by {process}"));
-    }
-    if let Ok(Ok(Some(version))) = timeout(ASK_LIMIT, version_at(reachable(address))).await {
-        text.push_str(&format!(", a ZooKeeper server: {version}"));
-    }
-    text
+    let process = process_on(address.port()).map(|process| format!(" by {process}"));
+    let asked = timeout(ASK_LIMIT, version_at(reachable(address))).await;
+    let version = asked.ok().and_then(Result::ok).flatten();
+    let server = version.map(|version| format!(", a ZooKeeper server: {version}"));
+    [process, server].into_iter().flatten().collect()
 }
 
 /// The address at which a listener of all addresses is reached.
 fn reachable(address: SocketAddr) -> SocketAddr {
-    match address {
-        SocketAddr::V4(it) if it.ip().is_unspecified() => ([127, 0, 0, 1], it.port()).into(),
-        SocketAddr::V6(it) if it.ip().is_unspecified() => {
-            (std::net::Ipv6Addr::LOCALHOST, it.port()).into()
-        }
-        other => other,
+    if !address.ip().is_unspecified() {
+        return address;
     }
+    let here = if address.is_ipv4() {
+        IpAddr::from(Ipv4Addr::LOCALHOST)
+    } else {
+        IpAddr::from(Ipv6Addr::LOCALHOST)
+    };
+    SocketAddr::new(here, address.port())
 }
 
 /// What a client port says about its version; `None` if it is something else.

@@ -4,6 +4,7 @@ mod connections;
 mod ensemble;
 mod server;
 mod sessions;
+mod snapshot;
 
 use std::net::IpAddr;
 
@@ -12,6 +13,8 @@ use serde_json::{Map, Value};
 use zoolet_server::embed::{ChangeRefused, Reports};
 
 use crate::answer::Answer;
+
+pub(crate) use self::snapshot::{SnapshotGate, begin as begin_snapshot, head_only};
 
 /// What an `AdminServer` says before its server serves.
 const NOT_SERVING: &str = "This ZooKeeper instance is not currently serving requests";
@@ -134,8 +137,7 @@ impl Command {
     /// Why the command is not there.
     fn missing(self) -> Option<&'static str> {
         let why = [
-            (Self::Restore, "not available: a server gets its data from the others"),
-            (Self::Snapshot, "not available: copy a snapshot file, see docs/storage.md"),
+            (Self::Restore, "not available: restore with `zoolet restore`, see docs/runbook.md"),
             (Self::ShedConnections, "not available: clients choose their server"),
         ];
         why.into_iter().find(|(missing, _)| *missing == self).map(|(_, why)| why)
@@ -159,7 +161,7 @@ pub(crate) fn unknown(name: &str) -> Answer {
 
 /// Runs a command.
 pub(crate) fn run(command: Command, reports: Option<&Reports>, asked: &Asked) -> Answer {
-    let refuse = |status, why: &str| answer(status, command.name(), Object::new(), Some(why));
+    let refuse = |status, why: &str| refusal(command, status, why);
     if let Some(why) = command.missing() {
         return refuse(StatusCode::NOT_IMPLEMENTED, why);
     }
@@ -178,6 +180,11 @@ pub(crate) fn run(command: Command, reports: Option<&Reports>, asked: &Asked) ->
     }
 }
 
+/// Says why a command is not carried out.
+fn refusal(command: Command, status: StatusCode, why: &str) -> Answer {
+    answer(status, command.name(), Object::new(), Some(why))
+}
+
 fn answer(status: StatusCode, name: &str, mut object: Object, error: Option<&str>) -> Answer {
     object.insert("command".to_owned(), Value::from(name));
     object.insert("error".to_owned(), Value::from(error));
@@ -187,6 +194,17 @@ fn answer(status: StatusCode, name: &str, mut object: Object, error: Option<&str
 /// Finds out whether a request may change something: its header proves an identity that has every
 /// permission on the root, as for those commands of an `AdminServer` that ask for it.
 fn permit(reports: &Reports, asked: &Asked) -> Result<(), (StatusCode, &'static str)> {
+    authenticated(asked, "Not authorized", |scheme, credentials| {
+        reports.permit_change(scheme, credentials, asked.peer)
+    })
+}
+
+/// Finds out whether the header of a request proves an identity that `permit` allows.
+fn authenticated(
+    asked: &Asked,
+    not_authorized: &'static str,
+    permit: impl FnOnce(&str, &str) -> Result<(), ChangeRefused>,
+) -> Result<(), (StatusCode, &'static str)> {
     const NOT_AUTHENTICATED: (StatusCode, &str) = (StatusCode::UNAUTHORIZED, "Not authenticated");
     let Some(header) = &asked.authorization else {
         return Err((StatusCode::UNAUTHORIZED, "Auth info is missing for the command"));
@@ -197,9 +215,9 @@ fn permit(reports: &Reports, asked: &Asked) -> Result<(), (StatusCode, &'static 
         [scheme, credentials] => (*scheme, *credentials),
         _ => return Err(NOT_AUTHENTICATED),
     };
-    match reports.permit_change(scheme, credentials, asked.peer) {
+    match permit(scheme, credentials) {
         Ok(()) => Ok(()),
-        Err(ChangeRefused::NotAuthorized) => Err((StatusCode::FORBIDDEN, "Not authorized")),
+        Err(ChangeRefused::NotAuthorized) => Err((StatusCode::FORBIDDEN, not_authorized)),
         Err(_) => Err(NOT_AUTHENTICATED),
     }
 }
@@ -235,8 +253,8 @@ fn object(command: Command, reports: &Reports, asked: &Asked) -> Result<Object, 
         Command::Observers => ensemble::observers(reports),
         Command::VotingView => ensemble::voting_view(reports),
         Command::ZabState => ensemble::zab_state(reports),
-        // Observers have no statistics, a process without a JVM has no such properties, and the
-        // last three are refused before.
+        // Observers have no statistics, a process without a JVM has no such properties, a snapshot is
+        // sent by `begin_snapshot`, and the others are refused before.
         Command::ObserverConnectionStatReset
         | Command::SystemProperties
         | Command::Ruok

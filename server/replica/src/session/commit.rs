@@ -62,10 +62,11 @@ impl Replica {
     pub(crate) fn end_command(&mut self, out: &mut Vec<Output>) {
         let Some(applying) = &mut self.applying else { return };
         let ours = applying.ours;
-        let Some(Current { number, sessions, result: Some(result), .. }) = applying.current.take()
-        else {
-            return;
-        };
+        let Some(current) = applying.current.take() else { return };
+        let Current { number, sessions, result: Some(result), audit, .. } = current else { return };
+        if let Some(event) = audit.and_then(|audit| audit.finish(self.state.last_zxid(), &result)) {
+            out.push(Output::Audit(event));
+        }
         if let Some(exceeded) = self.state.take_quota_exceeded()
             && self.role == Role::Leader
         {

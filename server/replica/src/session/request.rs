@@ -132,6 +132,7 @@ impl Replica {
             | Request::Reconfig(_)
                 if self.read_only =>
             {
+                self.audit_refusal((connection, xid), &request, ErrorCode::NotReadOnly, out);
                 self.refuse_write(connection, &request)
             }
             Request::Sync(body) => {
@@ -194,13 +195,21 @@ impl Replica {
         let identities = Arc::clone(&asking.identities);
         #[cfg(feature = "made_up")]
         let op = made_up(op, self.state.level());
-        if op.level() > self.state.level() {
+        let bytes = op.encoded_bytes() + size::of_identities(&identities);
+        let refusal = if op.level() > self.state.level() {
             // A server of an older release would refuse it as an unknown scheme.
-            return RequestState::error(ErrorCode::InvalidAcl);
-        }
-        if op.encoded_bytes() + size::of_identities(&identities) > self.options.command_bytes_max {
+            Some(ErrorCode::InvalidAcl)
+        } else if bytes > self.options.command_bytes_max {
             // It would not get to the other servers, and everything behind it would wait.
-            return RequestState::error(ErrorCode::BadArguments);
+            Some(ErrorCode::BadArguments)
+        } else {
+            None
+        };
+        if let Some(code) = refusal {
+            if let Op::Write(request) | Op::WriteX509(request) = &op {
+                self.audit_refusal((connection, cxid), request, code, out);
+            }
+            return RequestState::error(code);
         }
         if asking.holds_writes() {
             return RequestState::Held { op, identities };

@@ -309,9 +309,9 @@ mod tests {
     fn step(locks: &mut Locks, at_ms: i64, comes: bool, name: LockName) -> Vec<LockTime> {
         locks.set_now(at_ms);
         if comes {
-            locks.come(LOCK, name, at_ms)
+            locks.come(LOCK, name, at_ms);
         } else {
-            locks.go(LOCK, name)
+            locks.go(LOCK, name);
         }
         locks.take_times()
     }

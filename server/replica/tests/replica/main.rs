@@ -18,6 +18,7 @@
     reason = "the scripts are files, and the environment says whether to rewrite them"
 )]
 
+mod audit;
 mod limits;
 mod parse;
 mod races;

@@ -211,6 +211,7 @@ impl Script {
             }
             Output::Fail { why } => format!("fails: {why}"),
             Output::QuotaExceeded(exceeded) => format!("{exceeded:?}"),
+            Output::Audit(event) => format!("{event:?}"),
             Output::Propose(_)
             | Output::Sync { .. }
             | Output::Touch { .. }

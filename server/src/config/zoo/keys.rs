@@ -46,7 +46,8 @@ const fn clamped(
     Key { name, rule: Rule::Clamped { setting, scale, low } }
 }
 
-/// The keys that do here what they do there, and `peerSecretFile`, which is zoolet's own.
+/// The keys that do here what they do there, and `peerSecretFile` and `auditDirectory`, which are
+/// zoolet's own.
 #[rustfmt::skip]
 static HONORED: &[Key] = &[
     own("dataDir"),
@@ -99,6 +100,10 @@ static HONORED: &[Key] = &[
     own("admin.serverPort"),
     clamped("admin.idleTimeout", ("http", "idle_timeout_ms"), 1, Low::Wrong),
     text("admin.commandURL", ("http", "command_url")),
+    true_false("admin.snapshot.enabled", ("http", "snapshots")),
+    clamped("admin.rateLimiterIntervalInMS", ("http", "snapshot_interval_ms"), 1, Low::Zero),
+    true_false("audit.enable", ("audit", "enabled")),
+    text("auditDirectory", ("audit", "directory")),
     own("metricsProvider.className"),
     own("metricsProvider.httpHost"),
     own("metricsProvider.httpPort"),

@@ -19,10 +19,11 @@ const fn same(
 
 use Shape::{Any, Number, TrueFalse, YesNo};
 
+const SLF4J_AUDIT: &[&str] = &["org.apache.zookeeper.audit.Slf4jAuditLogger"];
 const OFF: &[&str] = &["false"];
 const ON: &[&str] = &["true"];
 
-const ADMIN: &str = "there are no commands to take and to restore snapshots";
+const ADMIN: &str = "a snapshot is restored by `zoolet restore` while the servers are stopped";
 const BATCHES: &str = "all waiting writes are synced together, without a delay";
 const CACHES: &str = "there is no cache of encoded replies";
 const COMMIT: &str = "commits are applied in order by one task";
@@ -146,13 +147,10 @@ pub(super) static INERT: &[Key] = &[
     // Watching the server.
     inert("admin.httpVersion", Number, "HTTP is served in version 1.1, and in 1.0 to those who ask so"),
     inert("admin.portUnification", TrueFalse, "the HTTP port has no TLS"),
-    inert("admin.rateLimiterIntervalInMS", Number, ADMIN),
-    same("admin.snapshot.enabled", TrueFalse, OFF, ADMIN),
     same("admin.restore.enabled", TrueFalse, OFF, ADMIN),
     same("metricsProvider.exportJvmInfo", TrueFalse, OFF, JVM),
     inert("metricsProvider.*", Any, METRICS),
-    same("audit.enable", TrueFalse, OFF, "there is no audit log yet"),
-    inert("audit.impl.class", Any, "there is no audit log yet"),
+    same("audit.impl.class", Any, SLF4J_AUDIT, "the audit log is lines of JSON in a file"),
     same("jvm.pause.monitor", TrueFalse, OFF, JVM),
     inert("jvm.pause.info-threshold.ms", Number, JVM),
     inert("jvm.pause.warn-threshold.ms", Number, JVM),

@@ -232,6 +232,11 @@ impl Sources<'_> {
         list.gauge("zoolet_lock_hold_us_max", help, self.report.figures.hold_us_max);
         let help = "Syncs of files that took longer than log.slow_sync_ms.";
         list.counter("zoolet_slow_syncs", help, self.reports.meters.slow_syncs());
+        let audit = self.reports.meters.audit();
+        let help = "Lines of the audit log that were written.";
+        list.counter("zoolet_audit_lines", help, audit.written());
+        let help = "Events that the audit log has lost, because the disk failed or was too slow.";
+        list.counter("zoolet_audit_lost", help, audit.lost());
         list.add(Metric {
             name: "zoolet_build_info",
             kind: MetricKind::Gauge,

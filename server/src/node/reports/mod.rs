@@ -3,6 +3,7 @@
 //! Each call copies what it needs under short holds of the host's lock, as four-letter words do
 //! (decision 0015), and may run on any thread.
 
+mod backup;
 mod ensemble;
 mod metrics;
 
@@ -14,12 +15,14 @@ use tokio::sync::watch;
 use zoolet_jute::SessionId;
 use zoolet_replica::Role;
 
+pub use self::backup::Backup;
 pub use self::ensemble::{Leader, Member, Membership};
 pub use self::metrics::{Metric, MetricKind, MetricValue};
 use super::meters::Meters;
+use crate::audit::AuditLog;
 use crate::config::{ServerConfig, to_cluster_toml};
 use crate::fatal::Fatal;
-pub use crate::host::ChangeRefused;
+pub use crate::host::{ChangeRefused, NoBackup};
 use crate::net::{ConnectionReport, PortReports};
 use crate::process;
 use crate::replication::StatusSource;
@@ -32,6 +35,7 @@ pub struct Reports {
     status: StatusSource,
     meters: Arc<Meters>,
     config: Arc<ServerConfig>,
+    audit: Option<AuditLog>,
     /// Why a part of the server can no longer work.
     fatal: watch::Receiver<Option<String>>,
 }
@@ -89,15 +93,21 @@ impl Reports {
         port: PortReports,
         status: StatusSource,
         meters: &Arc<Meters>,
-        fatal: &Fatal,
+        (audit, fatal): (Option<AuditLog>, &Fatal),
     ) -> Self {
         let (meters, config) = (Arc::clone(meters), Arc::new(config.clone()));
-        Self { port, status, meters, config, fatal: fatal.watch() }
+        Self { port, status, meters, config, audit, fatal: fatal.watch() }
     }
 
     /// Notes that the server is being stopped: it is not ready any more.
     pub(super) fn stops(&self) {
         self.meters.stops();
+    }
+
+    /// Opens the file of the audit log again, behind what is queued: the old one was renamed. Returns
+    /// whether there is an audit log.
+    pub fn reopen_audit_log(&self) -> bool {
+        self.audit.as_ref().map(AuditLog::reopen).is_some()
     }
 
     /// Returns whether the server serves, and if not, why.
@@ -255,6 +265,24 @@ impl Reports {
         peer: IpAddr,
     ) -> Result<(), ChangeRefused> {
         self.port.host().permit_change(scheme, credentials, peer)
+    }
+
+    /// Finds out whether credentials may have the whole state: the superuser's, or those of an
+    /// identity that the root's ACL gives every permission by name.
+    pub fn permit_backup(
+        &self,
+        scheme: &str,
+        credentials: &str,
+        peer: IpAddr,
+    ) -> Result<(), ChangeRefused> {
+        self.port.host().permit_backup(scheme, credentials, peer)
+    }
+
+    /// Returns the state at this moment, to be sent.
+    pub fn backup(&self) -> Result<Backup, NoBackup> {
+        // The term first: the state may be of a later one, never of an earlier one.
+        let term = self.status.status().term;
+        Ok(Backup::of(self.port.host().backup()?, term))
     }
 
     /// Counts connections' frames from zero, as `crst` does.

@@ -9,7 +9,8 @@ use zoolet_replica::{Boot, Policy};
 use zoolet_storage::{DirectorySizes, Disk, WalOptions, WatchedDisk};
 use zoolet_tls::TlsSettings;
 
-use crate::config::{self, ClientAuth, MemberRole, ServerConfig};
+use crate::audit::AuditOptions;
+use crate::config::{self, AuditConfig, ClientAuth, MemberRole, ServerConfig};
 use crate::host;
 use crate::net::{
     EnsembleFigures, EnsembleSource, PortOptions, PortTls, ServerInfo, Sizes, Spoken,
@@ -17,6 +18,7 @@ use crate::net::{
 use crate::node::Seams;
 use crate::node::meters::Meters;
 use crate::peer::{PeerTls, Secret, SecretError};
+use crate::process;
 use crate::reload::LoadedTls;
 use crate::replication::{self, BatchLimits, ConfiguredMember, Timing};
 
@@ -53,6 +55,18 @@ pub(super) fn watched_disk(
 /// How long a sync may take before it is logged, in microseconds.
 fn slow_sync_us(config: &ServerConfig) -> u64 {
     u64::from(config.log.slow_sync_ms) * 1000
+}
+
+/// The audit log, if there is to be one.
+pub(super) fn audit_options(config: &ServerConfig) -> Option<AuditOptions> {
+    let AuditConfig { enabled, directory, file_bytes_max, files_retained } = config.audit.clone();
+    enabled.then(|| AuditOptions {
+        directory: directory.unwrap_or_else(|| config.data_dir.clone()),
+        file_bytes_max,
+        files_retained,
+        server: config.server_id.0,
+        user: process::user(),
+    })
 }
 
 /// How long a server may be without a leader before it says so.
@@ -200,6 +214,7 @@ pub(super) fn replica_options(config: &ServerConfig, boot: Boot) -> zoolet_repli
         takeover_grace_ms: takeover_grace_ms(config),
         leader_loss_limit_ms: config.sync_limit_ms(),
         read_only_mode: config.ensemble.read_only_mode && !config.standalone,
+        audit: config.audit.enabled,
         policy: Policy {
             skip_acl: config.auth.acl_skipped,
             enforce_quota: config.znodes.quota_enforced,

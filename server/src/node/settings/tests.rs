@@ -42,6 +42,9 @@ fn server() -> ServerConfig {
 /// What the layers receive, `conf`'s printing aside.
 fn received(config: &ServerConfig) -> Vec<String> {
     let words = &config.four_letter.words;
+    // Where its files are makes no difference without an audit log.
+    let mut audited = config.clone();
+    audited.audit.enabled = true;
     let mut port = port_parts(config);
     port.push(format!("{words:?}"));
     port.extend([
@@ -58,6 +61,8 @@ fn received(config: &ServerConfig) -> Vec<String> {
         format!("{:?}", secret(config, &seams())),
         format!("{:?}", replica_options(config, Boot(1))),
         format!("{:?}", host_limits(config)),
+        format!("{:?}", audit_options(config)),
+        format!("{:?}", audit_options(&audited)),
         format!("{:?}", leader_wanted_within(config)),
         format!("{:?}", slow_sync_us(config)),
     ]);
@@ -147,6 +152,7 @@ fn what_a_file_says_of_one_server_reaches_a_layer() {
         auth: _,
         tls: _,
         four_letter: _,
+        audit: _,
     } = server();
     let changes: BTreeMap<&str, Change> = BTreeMap::from([
         ("id", (|config| config.server_id = ServerId(2)) as Change),

@@ -3,6 +3,7 @@
 //! A file gets its name when it is complete and durable, so a name without a whole file behind it
 //! is damage. What is in a snapshot is not known here.
 
+mod encoder;
 mod reader;
 mod writer;
 
@@ -14,6 +15,7 @@ use bytes::Bytes;
 
 use super::{Disk, LogIndex, StorageError};
 
+pub use encoder::SnapshotEncoder;
 pub use reader::SnapshotReader;
 pub use writer::{SealedSnapshot, SnapshotWriter};
 

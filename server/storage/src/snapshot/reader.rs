@@ -10,7 +10,7 @@ use super::{
     CHUNK_BYTES_MAX, CHUNK_HEADER_BYTES, FOOTER_BYTES, FORMAT_VERSION, HEADER_BYTES, MAGIC,
     META_BYTES_MAX, SnapshotName, SnapshotSummary, chunk_checksum,
 };
-use crate::{Disk, DiskFile, LogIndex, StorageError};
+use crate::{Disk, DiskFile, LogIndex, RealDisk, StorageError};
 
 /// A snapshot that is open. It stays readable when it is removed. Iterating gives its contents,
 /// at most 256 KiB at a time; only when the iterator ends without an error was the snapshot whole.
@@ -36,12 +36,27 @@ impl SnapshotReader {
         name: SnapshotName,
     ) -> Result<Self, StorageError> {
         let file = disk.open(&path).map_err(StorageError::io("open", &path))?;
+        let reader = Self::begin(file, path)?;
+        if reader.name != name {
+            return Err(reader.corrupt(0, "it is the snapshot of another position"));
+        }
+        Ok(reader)
+    }
+
+    /// Opens a snapshot that is not in a server's directory and may have any name: a backup. Its
+    /// header has been checked, its contents are checked as they are read.
+    pub fn open_file(path: &Path) -> Result<Self, StorageError> {
+        let file = RealDisk::open_read_only(path).map_err(StorageError::io("open", path))?;
+        Self::begin(file, path.to_owned())
+    }
+
+    fn begin(file: Arc<dyn DiskFile>, path: PathBuf) -> Result<Self, StorageError> {
         let file_bytes = file.bytes().map_err(StorageError::io("measure", &path))?;
         let mut reader = Self {
             path,
             file,
             file_bytes,
-            name,
+            name: SnapshotName { term: 0, index: LogIndex(0), zxid: 0 },
             meta: Bytes::new(),
             offset: 0,
             checksum: 0,
@@ -101,9 +116,7 @@ impl SnapshotReader {
             let (path, supported) = (self.path.clone(), FORMAT_VERSION);
             return Err(StorageError::NewerFormat { path, found: version, supported });
         }
-        if (SnapshotName { term, index, zxid }) != self.name {
-            return Err(self.corrupt(0, "it is the snapshot of another position"));
-        }
+        self.name = SnapshotName { term, index, zxid };
         Ok(())
     }
 

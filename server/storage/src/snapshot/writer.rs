@@ -3,13 +3,9 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use bytes::{BufMut, Bytes};
-use crc32c::crc32c;
+use bytes::Bytes;
 
-use super::{
-    CHUNK_BYTES_MAX, CHUNK_HEADER_BYTES, FOOTER_BYTES, FORMAT_VERSION, HEADER_BYTES, MAGIC,
-    META_BYTES_MAX, SnapshotInfo, SnapshotName, SnapshotReader, SnapshotStore, chunk_checksum,
-};
+use super::{SnapshotEncoder, SnapshotInfo, SnapshotName, SnapshotReader, SnapshotStore};
 use crate::{DiskFile, StorageError};
 
 /// The bytes between two syncs of a long snapshot, so that the log's small syncs never wait for a
@@ -25,11 +21,8 @@ pub struct SnapshotWriter {
     file: Arc<dyn DiskFile>,
     offset: u64,
     unsynced_bytes: u64,
-    checksum: u32,
-    /// The chunk that is being filled, behind room for its header.
-    chunk: Vec<u8>,
-    chunks: u64,
-    content_bytes: u64,
+    /// Gone when the end is written.
+    encoder: Option<SnapshotEncoder>,
     is_finished: bool,
 }
 
@@ -40,20 +33,8 @@ impl SnapshotWriter {
         temporary: PathBuf,
         meta: &Bytes,
     ) -> Result<Self, StorageError> {
-        let meta_bytes = u32::try_from(meta.len()).ok().filter(|_| meta.len() <= META_BYTES_MAX);
-        let meta_bytes = meta_bytes
-            .ok_or_else(|| StorageError::refused("the snapshot's metadata is too long"))?;
+        let (encoder, header) = SnapshotEncoder::begin(name, meta)?;
         let file = store.disk.create(&temporary).map_err(StorageError::io("create", &temporary))?;
-        let mut header = Vec::with_capacity(HEADER_BYTES + meta.len() + 4);
-        header.put_slice(&MAGIC);
-        header.put_u32(FORMAT_VERSION);
-        header.put_u64(name.term);
-        header.put_u64(name.index.0);
-        header.put_u64(name.zxid);
-        header.put_u32(meta_bytes);
-        header.put_slice(meta);
-        let checksum = crc32c(&header);
-        header.put_u32(checksum);
         let mut writer = Self {
             store,
             name,
@@ -61,10 +42,7 @@ impl SnapshotWriter {
             file,
             offset: 0,
             unsynced_bytes: 0,
-            checksum,
-            chunk: vec![0; CHUNK_HEADER_BYTES],
-            chunks: 0,
-            content_bytes: 0,
+            encoder: Some(encoder),
             is_finished: false,
         };
         writer.put(&header)?;
@@ -74,12 +52,9 @@ impl SnapshotWriter {
     /// Adds to the contents. How they are cut into pieces does not matter.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), StorageError> {
         while !bytes.is_empty() {
-            let room = CHUNK_BYTES_MAX + CHUNK_HEADER_BYTES - self.chunk.len();
-            let (now, later) = bytes.split_at(room.min(bytes.len()));
-            self.chunk.put_slice(now);
-            bytes = later;
-            if self.chunk.len() == CHUNK_BYTES_MAX + CHUNK_HEADER_BYTES {
-                self.write_chunk()?;
+            let encoder = self.encoder.as_mut().ok_or(StorageError::Closed)?;
+            if let Some(chunk) = encoder.fill(&mut bytes) {
+                self.put(&chunk)?;
             }
         }
         Ok(())
@@ -94,38 +69,10 @@ impl SnapshotWriter {
     /// Ends the snapshot with the digest of the state in it. It is durable when this returns, and
     /// gets its name from [`SealedSnapshot::publish`].
     pub fn seal(mut self, digest: u64) -> Result<SealedSnapshot, StorageError> {
-        if self.chunk.len() > CHUNK_HEADER_BYTES {
-            self.write_chunk()?;
-        }
-        let mut footer = Vec::with_capacity(FOOTER_BYTES);
-        footer.put_u64(self.chunks);
-        footer.put_u64(self.content_bytes);
-        footer.put_u64(digest);
-        let checksum = chunk_checksum(self.checksum, 0, &footer);
-        let mut end = Vec::with_capacity(CHUNK_HEADER_BYTES + FOOTER_BYTES);
-        end.put_u32(0);
-        end.put_u32(checksum);
-        end.put_slice(&footer);
-        self.put(&end)?;
+        let encoder = self.encoder.take().ok_or(StorageError::Closed)?;
+        self.put(&encoder.end(digest))?;
         self.file.sync_data().map_err(StorageError::io("sync", &self.temporary))?;
         Ok(SealedSnapshot { writer: self })
-    }
-
-    fn write_chunk(&mut self) -> Result<(), StorageError> {
-        let mut chunk = std::mem::take(&mut self.chunk);
-        let Some((header, bytes)) = chunk.split_at_mut_checked(CHUNK_HEADER_BYTES) else {
-            return Err(StorageError::Closed);
-        };
-        let length =
-            u32::try_from(bytes.len()).map_err(|_| StorageError::refused("a chunk is too long"))?;
-        self.checksum = chunk_checksum(self.checksum, length, bytes);
-        header.copy_from_slice([length.to_be_bytes(), self.checksum.to_be_bytes()].as_flattened());
-        self.chunks += 1;
-        self.content_bytes += u64::from(length);
-        self.put(&chunk)?;
-        chunk.truncate(CHUNK_HEADER_BYTES);
-        self.chunk = chunk;
-        Ok(())
     }
 
     fn put(&mut self, bytes: &[u8]) -> Result<(), StorageError> {

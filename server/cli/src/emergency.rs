@@ -1,0 +1,81 @@
+//! `zoolet restore` and `zoolet recover`: what is done to a directory while no server runs on it
+//! (docs/runbook.md).
+
+use std::io::{self, Write};
+
+use thiserror::Error;
+use tracing::info;
+use zoolet_server::embed::config::ConfigError;
+use zoolet_server::embed::{self, DataError};
+
+use crate::cli::{RecoverArgs, RestoreArgs};
+use crate::serve::load;
+
+/// Why nothing was restored or recovered.
+#[derive(Debug, Error)]
+pub(crate) enum EmergencyError {
+    /// The configuration is wrong.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The directory, or the backup.
+    #[error(transparent)]
+    Data(#[from] DataError),
+    /// The summary cannot be written.
+    #[error("cannot write to standard output: {0}")]
+    Output(io::Error),
+}
+
+/// Founds a server's directory with a backup.
+pub(crate) fn restore(args: &RestoreArgs) -> Result<(), EmergencyError> {
+    let config = load(&args.config, args.id)?;
+    info!(from = %args.from.display(), data_dir = %config.data_dir.display(), "restoring");
+    let restored = embed::restore(&config, &args.from, args.epoch)?;
+    print(&format!(
+        "restored {}\n  last zxid             {:#x}\n  zxids begin above     epoch {}\n  \
+         znodes                {}\n  ephemeral znodes      {}\n  sessions              {}\n  \
+         digest                {:#x}\n\
+         server {} is the ensemble {:#018x} now, in {}\n\
+         start it, and the other servers with empty directories and --join\n",
+        args.from.display(),
+        restored.zxid,
+        restored.epoch,
+        restored.znodes,
+        restored.ephemerals,
+        restored.sessions,
+        restored.digest,
+        config.server_id.0,
+        restored.founding,
+        config.data_dir.display(),
+    ))
+}
+
+/// Makes an ensemble of a server that has lost the others.
+pub(crate) fn recover(args: &RecoverArgs) -> Result<(), EmergencyError> {
+    let config = load(&args.config, args.id)?;
+    info!(data_dir = %config.data_dir.display(), "reading");
+    let recovered = embed::recover(&config)?;
+    let unknown = recovered.last_index.saturating_sub(recovered.committed_index);
+    print(&format!(
+        "server {} is an ensemble of its own now: {:#018x}, before {:#018x}\n  \
+         last entry            {} ({unknown} behind the last that was known to be committed)\n  \
+         last zxid             {:#x}\n  znodes                {}\n  sessions              {}\n  \
+         note                  {}\n\
+         all entries are kept, also those that were not known to be committed; what the other servers \
+         acknowledged without this one is lost\n\
+         start it, and the other servers with empty directories and --join: with their old data they \
+         are refused\n",
+        config.server_id.0,
+        recovered.founding,
+        recovered.old_founding,
+        recovered.last_index,
+        recovered.zxid,
+        recovered.znodes,
+        recovered.sessions,
+        recovered.note.display(),
+    ))
+}
+
+fn print(text: &str) -> Result<(), EmergencyError> {
+    let mut out = io::stdout();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(EmergencyError::Output)
+}

@@ -1,0 +1,67 @@
+//! "A majority is lost", "A disk is lost", "A server was removed".
+
+use zoolet_client::{CreateMode, Version};
+use zoolet_tests::wait::until_so;
+
+use crate::support::{Ensemble, PATIENCE, badly, tree, well};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_lost_majority_is_recovered_from_the_server_that_is_left() {
+    let mut ensemble = Ensemble::started();
+    let client = ensemble.superuser(1).await;
+    for at in 0..20 {
+        client.create(&format!("/kept-{at}"), b"x", CreateMode::Persistent).await.unwrap();
+    }
+    let before = tree(&client).await;
+    let words = ["recover", "--force-new-ensemble"];
+    badly(&ensemble.zoolet(&words, 1), "in use by another server");
+    badly(&ensemble.zoolet(&["recover"], 1), "--force-new-ensemble");
+    let _ = client.detach().await;
+    for id in 1..=3 {
+        ensemble.kill(id);
+    }
+    let said = well(&ensemble.zoolet(&words, 1));
+    assert!(said.contains("server 1 is an ensemble of its own now"), "{said}");
+    let note = said.lines().find_map(|line| line.trim().strip_prefix("note")).unwrap().trim();
+    assert!(std::fs::read_to_string(note).unwrap().contains("old founding"));
+    ensemble.start(1, &[]);
+    ensemble.until_serving(&[1]);
+    let client = ensemble.superuser(1).await;
+    assert_eq!(tree(&client).await, before);
+    client.set_data("/kept-0", b"new", Version::Any).await.unwrap();
+    // One that comes back with its old data is refused, and changes nothing.
+    ensemble.start(2, &[]);
+    let is_refused = async || ensemble.output(2).contains("founding");
+    assert!(until_so(PATIENCE, is_refused).await, "{}", ensemble.output(2));
+    assert!(!ensemble.serves(2));
+    client.set_data("/kept-1", b"new", Version::Any).await.unwrap();
+    ensemble.kill(2);
+    for id in [2, 3] {
+        ensemble.empty(id);
+        ensemble.start(id, &["--join"]);
+    }
+    ensemble.until_serving(&[2, 3]);
+    // All have votes: the one with the data is not needed any more.
+    let voters = async || {
+        let (config, _) = client.config().await.unwrap();
+        String::from_utf8_lossy(&config).matches(":participant").count() == 3
+    };
+    assert!(until_so(PATIENCE, voters).await);
+    ensemble.kill(1);
+    let client = ensemble.superuser(3).await;
+    client.set_data("/kept-2", b"new", Version::Any).await.unwrap();
+    assert_eq!(client.get("/kept-0").await.unwrap().0.as_ref(), b"new");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_lost_disk_is_replaced_by_an_empty_one() {
+    let mut ensemble = Ensemble::started();
+    let client = ensemble.superuser(1).await;
+    client.create("/kept", b"x", CreateMode::Persistent).await.unwrap();
+    ensemble.kill(3);
+    ensemble.empty(3);
+    ensemble.start(3, &["--join"]);
+    ensemble.until_serving(&[3]);
+    let other = ensemble.superuser(3).await;
+    assert_eq!(tree(&other).await, tree(&client).await);
+}

@@ -1,0 +1,12 @@
+//! The pages of `docs/runbook.md`, step by step, with real servers.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+mod backup;
+mod emergencies;
+mod support;
