@@ -41,6 +41,7 @@ mod net;
 mod node;
 mod node_id;
 mod outbox;
+mod partition;
 mod peer;
 mod prefixed;
 mod process;

@@ -214,3 +214,56 @@ async fn bytes_of_log_make_a_snapshot_and_the_log_can_be_elsewhere() {
     client.close().await.unwrap();
     ensemble.shutdown().await;
 }
+
+#[tokio::test]
+async fn a_leader_that_is_cut_off_is_replaced_and_follows_when_it_is_healed() {
+    let mut ensemble = Ensemble::builder().servers(3).start().await.unwrap();
+    let old = ensemble.leader().unwrap();
+    ensemble.cut(old).unwrap();
+    let replaced = async {
+        while ensemble.leader().is_none_or(|leader| leader == old) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(30), replaced).await.unwrap();
+    let address = ensemble.client_addr(ensemble.leader().unwrap()).unwrap().to_string();
+    let writer = Client::connect(&address).await.unwrap();
+    writer.create("/while-cut", b"", CreateMode::Persistent).await.unwrap();
+
+    ensemble.heal(old).unwrap();
+    ensemble.wait_ready().await.unwrap();
+    let address = ensemble.client_addr(old).unwrap().to_string();
+    let reader = Client::connect(&address).await.unwrap();
+    reader.sync("/").await.unwrap();
+    assert!(reader.exists("/while-cut").await.unwrap().is_some());
+    ensemble.kill(old).unwrap();
+    let refused = ensemble.cut(old);
+    assert!(matches!(refused, Err(EmbedError::WrongState { is: "stopped", .. })), "{refused:?}");
+    ensemble.shutdown().await;
+}
+
+#[tokio::test]
+async fn a_session_can_be_expired_while_its_client_is_alive() {
+    let ensemble = Ensemble::builder().servers(3).start().await.unwrap();
+    let watching = client(&ensemble).await;
+    let first = client(&ensemble).await;
+    first.create("/mine", b"", CreateMode::Ephemeral).await.unwrap();
+    let session = first.session().id;
+    assert!(!ensemble.expire_session(session.0 ^ 0xff), "an unknown session");
+    assert!(ensemble.expire_session(session.0));
+    let gone = async {
+        while watching.exists("/mine").await.unwrap().is_some() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    // Its timeout is longer, and its client sends pings.
+    tokio::time::timeout(Duration::from_secs(10), gone).await.unwrap();
+    let error = loop {
+        match first.exists("/mine").await {
+            Err(error) if error.ends_session() => break error,
+            _ => tokio::time::sleep(Duration::from_millis(20)).await,
+        }
+    };
+    assert!(error.to_string().contains("expired"), "{error}");
+    ensemble.shutdown().await;
+}

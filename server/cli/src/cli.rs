@@ -6,6 +6,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 use zoolet_server::embed::config::StartMode;
 
+use crate::supervised::SessionNumber;
+
 /// A small ZooKeeper-compatible coordination server.
 #[derive(Debug, Parser)]
 #[command(name = "zoolet", version, about)]
@@ -22,6 +24,9 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Start an ensemble of server processes on this machine and print its connect string.
     Up(UpArgs),
+    /// Stop, start, pause or cut off servers of a running `zoolet up`, or expire a session: for tests of
+    /// programs. See docs/fixtures.md.
+    Ctl(CtlArgs),
     /// Run one server from a cluster.toml or from ZooKeeper's zoo.cfg.
     Serve(ServeArgs),
     /// Read the data directory of an Apache ZooKeeper server (3.4 to 3.9) into the empty directory of
@@ -115,21 +120,74 @@ pub(crate) struct UpArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// The first server's client port, 2181 by default; the others have the ones behind
-    /// it.
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    /// it. With 0 the system chooses a free port for each server.
+    #[arg(long, value_name = "PORT")]
     pub(crate) client_port: Option<u16>,
     /// The first server's HTTP port on 127.0.0.1, for metrics, health and commands; the others have
-    /// the ones behind it. Without it, only servers whose file names an HTTP port have one.
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(u16).range(1..))]
+    /// the ones behind it, or free ones with 0. Without it, only servers whose file names an HTTP port
+    /// have one.
+    #[arg(long, value_name = "PORT")]
     pub(crate) http_port: Option<u16>,
-    /// Where the servers keep their files, for the next start too. Without it, and without
-    /// --config, a temporary directory, which is removed at the end.
+    /// Where the servers keep their files, for the next start too, which goes on as this one: with its
+    /// servers, ports and TLS. Without it, and without --config, a temporary directory with small
+    /// files, which is removed at the end.
     #[arg(long, value_name = "DIR")]
     pub(crate) data_dir: Option<PathBuf>,
     /// Make throwaway certificates, in the directory tls beside the servers' files, and speak TLS:
     /// between the servers, and to the clients that want it, on the same ports as plain text.
     #[arg(long, conflicts_with = "config")]
     pub(crate) tls: bool,
+    /// Change what the directory was started with so far to the ports and TLS that are given here.
+    /// Without it a difference is an error.
+    #[arg(long, requires = "data_dir", conflicts_with = "config")]
+    pub(crate) change: bool,
+    /// Print one line of JSON when the ensemble serves, in place of the text.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Stop when standard input ends: then nothing outlives the program that started this.
+    #[arg(long)]
+    pub(crate) until_stdin_ends: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct CtlArgs {
+    /// The socket of the `zoolet up`, as its --json line names it.
+    #[arg(long, value_name = "SOCKET", conflicts_with = "data_dir")]
+    pub(crate) control: Option<PathBuf>,
+    /// The directory of the `zoolet up`, instead of its socket.
+    #[arg(long, value_name = "DIR", required_unless_present = "control")]
+    pub(crate) data_dir: Option<PathBuf>,
+    #[command(subcommand)]
+    pub(crate) order: CtlOrder,
+}
+
+/// What to do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Subcommand)]
+pub(crate) enum CtlOrder {
+    /// Print the state of all servers as one line of JSON.
+    Status,
+    /// Stop a server in good order. It stays down until it is started.
+    Stop { server: u8 },
+    /// Kill a server. It stays down until it is started.
+    Kill { server: u8 },
+    /// Start a server that is down. Returns when it serves, or at once if no majority runs.
+    Start { server: u8 },
+    /// Freeze a server: its connections stay open, and nothing is read, written or timed.
+    Pause { server: u8 },
+    /// Let a paused server go on.
+    Resume { server: u8 },
+    /// Cut a server off from the other servers: nothing arrives or leaves, and no connection breaks.
+    /// The cut ends with `heal`, or when the server ends.
+    Cut {
+        server: u8,
+        /// Cut it off from its clients as well.
+        #[arg(long)]
+        clients: bool,
+    },
+    /// End the cuts of a server.
+    Heal { server: u8 },
+    /// End a session as if its timeout were over, though its client is alive.
+    Expire { session: SessionNumber },
 }
 
 #[derive(Clone, Debug, Args)]

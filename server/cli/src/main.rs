@@ -2,10 +2,12 @@
 //! and out, and emergencies.
 
 mod cli;
+mod ctl;
 mod emergency;
 mod logging;
 mod migrate;
 mod serve;
+mod supervised;
 mod up;
 
 use std::io::{self, Write};
@@ -24,6 +26,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let output = match &cli.command {
         Command::Up(_)
+        | Command::Ctl(_)
         | Command::Import(_)
         | Command::Export(_)
         | Command::Restore(_)
@@ -70,6 +73,7 @@ fn execute(cli: Cli, log: Option<Arc<LogFile>>) -> Result<(), String> {
         Command::Serve(args) => {
             runtime.block_on(serve::serve(args, log)).map_err(|error| error.to_string())
         }
+        Command::Ctl(args) => ctl::ctl(&args).map_err(|error| error.to_string()),
         Command::Import(args) => migrate::import(&args).map_err(|error| error.to_string()),
         Command::Export(args) => migrate::export(&args).map_err(|error| error.to_string()),
         Command::Restore(args) => emergency::restore(&args).map_err(|error| error.to_string()),

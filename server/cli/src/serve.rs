@@ -7,19 +7,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use thiserror::Error;
-use tokio::io::AsyncReadExt;
 use tokio::signal::unix::{Signal, SignalKind, signal};
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tracing::{info, warn};
 
 use crate::cli::ServeArgs;
 use crate::logging::LogFile;
+use crate::supervised::{self, Numbered};
 use zoolet_http::{HttpError, HttpOptions, HttpPort};
 use zoolet_server::embed::config::{self, ConfigError, HostPort, ServerConfig};
 use zoolet_server::embed::{Reports, Server, StartError};
 
-/// The most that is kept of what a supervisor says about its reason to stop the server.
-const REASON_BYTES_MAX: usize = 256;
+/// The orders of a supervisor that wait: it waits for the answer to each.
+const ORDERS_MAX: usize = 8;
 
 /// Why a server does not start, or cannot go on.
 #[derive(Debug, Error)]
@@ -48,7 +48,9 @@ pub(crate) async fn serve(args: ServeArgs, log: Option<Arc<LogFile>>) -> Result<
     tokio::spawn(reopen_on(hangups, log, reports));
     let mut config = load(&args.config, args.id)?;
     config.start_mode = args.start_mode();
-    let stop = stop_requested(args.until_stdin_ends).map_err(ServeError::Signals)?;
+    let (orders, mut given) = mpsc::channel(ORDERS_MAX);
+    let stop =
+        stop_requested(args.until_stdin_ends.then_some(orders)).map_err(ServeError::Signals)?;
     tokio::pin!(stop);
     info!(server = config.server_id.0, data_dir = %config.data_dir.display(), "starting");
     let ports = open_http(&config).await?;
@@ -64,12 +66,15 @@ pub(crate) async fn serve(args: ServeArgs, log: Option<Arc<LogFile>>) -> Result<
         port.show(server.reports());
     }
     audited.send_replace(Some(server.reports()));
-    let failed = tokio::select! {
-        reason = &mut stop => {
-            info!(reason, "stopping");
-            None
+    let failed = loop {
+        tokio::select! {
+            reason = &mut stop => {
+                info!(reason, "stopping");
+                break None;
+            }
+            why = server.failed() => break Some(why),
+            Some(order) = given.recv() => order.carry_out(&server),
         }
-        why = server.failed() => Some(why),
     };
     match failed {
         None => {
@@ -148,31 +153,23 @@ async fn reopen_on(
 }
 
 /// Becomes ready when something asks the process to stop, and returns what; the handlers are in
-/// place when this returns.
-fn stop_requested(until_stdin_ends: bool) -> io::Result<impl Future<Output = String>> {
+/// place when this returns. With a place for orders, the end of standard input is such a request.
+fn stop_requested(
+    orders: Option<mpsc::Sender<Numbered>>,
+) -> io::Result<impl Future<Output = String>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     Ok(async move {
         tokio::select! {
             _ = terminate.recv() => "SIGTERM".to_owned(),
             _ = interrupt.recv() => "SIGINT".to_owned(),
-            reason = stdin_ends(), if until_stdin_ends => reason,
+            Some(reason) = stdin_ends(orders) => reason,
         }
     })
 }
 
-/// Waits until standard input ends or fails. Returns what the supervisor has written there, which is
-/// why it stops this server.
-async fn stdin_ends() -> String {
-    let mut input = tokio::io::stdin();
-    let mut said = Vec::new();
-    let mut some = [0; 64];
-    while let Ok(count @ 1..) = input.read(&mut some).await {
-        let room = REASON_BYTES_MAX.saturating_sub(said.len());
-        said.extend(some.iter().take(count.min(room)));
-    }
-    let said = String::from_utf8_lossy(&said).trim().to_owned();
-    if said.is_empty() { "the supervisor is gone".to_owned() } else { said }
+async fn stdin_ends(orders: Option<mpsc::Sender<Numbered>>) -> Option<String> {
+    Some(supervised::input_ends(tokio::io::stdin(), orders?).await)
 }
 
 #[cfg(test)]

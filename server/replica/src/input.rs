@@ -138,6 +138,12 @@ pub enum Input {
         /// sessions less (`Options::takeover_grace_ms`).
         until_ms: u64,
     },
+    /// A session is to end now as if its timeout were over, whether or not its client is alive: for
+    /// tests of programs. Only the leader does it.
+    Expire {
+        /// The session.
+        session: SessionId,
+    },
     /// Time has passed; comes several times in each tick.
     Tick,
     /// What a client has not read yet; comes before its requests.

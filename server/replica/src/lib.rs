@@ -196,6 +196,7 @@ impl Replica {
             Input::Level { level } => self.on_level(level, out),
             Input::Role { role, term } => self.on_role(role, term, out),
             Input::Lease { until_ms } => self.on_lease(until_ms, out),
+            Input::Expire { session } => self.on_expire(session, out),
             Input::Tick => self.on_tick(out),
             Input::Room { connection, unwritten_bytes } => {
                 self.on_room(connection, unwritten_bytes, out);

@@ -8,6 +8,7 @@ use std::{fmt, io};
 
 use tokio::sync::oneshot::error::RecvError;
 use tokio::time::{sleep, timeout};
+use zoolet_jute::SessionId;
 use zoolet_replica::Role;
 use zoolet_storage::{Disk, MemoryDisk, RealDisk};
 
@@ -223,12 +224,18 @@ impl Ensemble {
         }
     }
 
+    /// Has a server end a session, which it can only do as the leader.
+    pub(super) fn expire_by(&self, server: usize, session: i64) -> bool {
+        let controls = self.server(server).ok().and_then(ServerThread::controls);
+        controls.is_some_and(|controls| controls.expire(SessionId(session)))
+    }
+
     fn server(&self, server: usize) -> Result<&ServerThread, EmbedError> {
         let servers = self.servers.len();
         self.servers.get(server).ok_or(EmbedError::NoServer { server, servers })
     }
 
-    fn expect(
+    pub(super) fn expect(
         &mut self,
         index: usize,
         standings: &[Standing],

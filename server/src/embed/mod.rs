@@ -25,6 +25,7 @@
 pub mod config;
 mod data;
 mod ensemble;
+mod ensemble_faults;
 mod error;
 mod server;
 mod thread;

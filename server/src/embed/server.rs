@@ -4,6 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::net::SocketAddr;
 
+use zoolet_jute::SessionId;
 use zoolet_replica::Role;
 
 use super::error::StartError;
@@ -87,6 +88,28 @@ impl Server {
     /// Reads what the server knows of itself: for an HTTP port, or for the program's own metrics.
     pub fn reports(&self) -> Reports {
         self.running.reports.clone()
+    }
+
+    /// Cuts the server off from the other servers, for a test: nothing arrives and nothing leaves, and
+    /// no connection breaks, until [`Server::heal`].
+    pub fn cut(&self) {
+        self.running.controls.cut_peers();
+    }
+
+    /// Cuts the server off from its clients, in the same way.
+    pub fn cut_clients(&self) {
+        self.running.controls.cut_clients();
+    }
+
+    /// Ends the cuts.
+    pub fn heal(&self) {
+        self.running.controls.heal();
+    }
+
+    /// Ends a session as if its timeout were over, for a test. False if this server does not lead, or
+    /// has no such session.
+    pub fn expire_session(&self, session: i64) -> bool {
+        self.running.controls.expire(SessionId(session))
     }
 
     /// Waits, without a limit, until the server has a leader or leads, and so serves. Fails with

@@ -12,7 +12,7 @@ use tracing::{error, warn};
 use zoolet_replica::Role;
 
 use crate::config::ServerConfig;
-use crate::node::{Node, Reports, Seams, StartError};
+use crate::node::{Controls, Node, Reports, Seams, StartError};
 
 /// The orders that wait.
 const ORDERS_MAX: usize = 8;
@@ -57,6 +57,7 @@ pub(super) struct Running {
     pub(super) failure: watch::Receiver<Option<String>>,
     pub(super) clients: watch::Receiver<SocketAddr>,
     pub(super) reports: Reports,
+    pub(super) controls: Controls,
 }
 
 /// A server on a thread of its own, which may run or not.
@@ -124,6 +125,10 @@ impl ServerThread {
             (Some(_), Some(_)) => Standing::Paused,
             (Some(_), None) => Standing::Running,
         }
+    }
+
+    pub(super) fn controls(&self) -> Option<Controls> {
+        self.running.as_ref().map(|running| running.controls.clone())
     }
 
     /// Returns why the server has ended by itself, if it has.
@@ -230,6 +235,7 @@ async fn live(
                 role: node.role(),
                 clients: node.client_addrs(),
                 reports: node.reports(),
+                controls: node.controls(),
                 failure,
             };
             let _ = started.send(Ok(running));

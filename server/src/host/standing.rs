@@ -105,6 +105,18 @@ impl Host {
         self.locked(|inner, _| inner.replica.levels())
     }
 
+    /// Ends a session as if its timeout were over. False if this server does not lead, or has no such
+    /// session.
+    pub fn expire(&self, session: SessionId) -> bool {
+        self.locked(|inner, now| {
+            let can_expire = !inner.has_failed && inner.replica.can_expire(session);
+            if can_expire {
+                self.take_input(inner, now, Input::Expire { session });
+            }
+            can_expire
+        })
+    }
+
     /// Takes signs of life of other servers' clients. Only the leader gets this. Returns the
     /// sessions that it does not count: they have ended, or are about to.
     pub fn touched(&self, sessions: &[SessionId]) -> Vec<SessionId> {

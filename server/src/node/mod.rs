@@ -1,6 +1,7 @@
 //! One server: the only place where the layers meet.
 
 mod client_address;
+mod controls;
 mod meters;
 mod offline;
 mod reports;
@@ -26,6 +27,8 @@ use zoolet_storage::{Disk, RealDisk, StorageError};
 use zoolet_tls::{TlsError, TlsSettings};
 
 use self::client_address::Configured;
+pub(crate) use self::controls::Controls;
+use self::controls::Partitions;
 use self::meters::{Meters, StartTimes, whole_ms};
 pub(crate) use self::offline::OfflineError;
 pub use self::offline::{Recovered, Restored};
@@ -117,6 +120,7 @@ pub(crate) struct Node {
     fatal: Fatal,
     reports: Reports,
     audit: Option<AuditLog>,
+    partitions: Partitions,
 }
 
 impl Node {
@@ -184,14 +188,15 @@ impl Node {
             audit,
         } = prepared;
         let machine = Arc::new(HostMachine(Arc::clone(&host)));
-        let replication = opened.start(machine, Arc::clone(&seams.net), fatal.clone()).await?;
+        let partitions = Partitions::default();
+        let replication = opened.start(machine, partitions.peer_net(&seams), fatal.clone()).await?;
         let disk = Arc::clone(&seams.disk);
         let ensemble = settings::KnownEnsemble(replication.status_source());
         let server_info = settings::server_info(&config, disk, ensemble);
         let port_tls = settings::client_port_tls(&config, client_tls.as_ref());
         let port_options = settings::port_options(&config, server_info, port_tls);
         let (wanted, followed) = watch::channel(config.client_bind.to_string());
-        let net = Arc::clone(&seams.net);
+        let net = partitions.client_net(&seams);
         let port = net::listen(port_options, Arc::clone(&host), net, followed, &fatal)
             .await
             .map_err(|error| StartError::Listen { address: error.address, source: error.source })?;
@@ -218,7 +223,7 @@ impl Node {
         let (clients, secure) = (port.local_addr(), port.secure_addr());
         let server = config.server_id.0;
         info!(server, %clients, ?secure, peers = ?replication.peer_addr(), "server started");
-        Ok(Self { host, replication, port, ticker, fatal, reports, audit })
+        Ok(Self { host, replication, port, ticker, fatal, reports, audit, partitions })
     }
 
     /// The address on which clients are served now, as changes of the ensemble move it.
@@ -234,6 +239,11 @@ impl Node {
     /// Reads what the server knows of itself.
     pub(crate) fn reports(&self) -> Reports {
         self.reports.clone()
+    }
+
+    /// Changes the server for a test.
+    pub(crate) fn controls(&self) -> Controls {
+        Controls { host: Arc::clone(&self.host), partitions: self.partitions.clone() }
     }
 
     /// Waits until the server can no longer work, and says why.

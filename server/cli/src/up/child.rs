@@ -5,13 +5,16 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
-use tokio::process::{self, ChildStderr};
+use tokio::process::{self, ChildStderr, ChildStdin, ChildStdout};
 use tokio::time::{Instant, timeout};
+use tracing::warn;
 
 use super::UpError;
 use super::plan::{Plan, PlannedServer};
+use crate::supervised::{DONE, Numbered, Order, answer_to};
 
 /// How long after its last start a server that exited is restarted. Each start after which it did
 /// not serve doubles this, up to the maximum.
@@ -20,6 +23,12 @@ const RESTART_INTERVAL_MAX: Duration = Duration::from_mins(1);
 
 /// The prefix of the last line of a server that cannot start, or cannot go on.
 const ERROR_PREFIX: &str = "zoolet: ";
+
+/// How long a server may take to answer an order.
+const ORDER_LIMIT: Duration = Duration::from_secs(10);
+
+/// How long a server may take to stop before it is killed.
+const STOP_LIMIT: Duration = Duration::from_secs(15);
 
 /// How long a server may take to answer a four-letter word.
 const ANSWER_LIMIT: Duration = Duration::from_secs(2);
@@ -39,6 +48,13 @@ pub(super) struct Child {
     last_error: Arc<Mutex<Option<String>>>,
     /// Starts in a row after which it has not served.
     failures: u32,
+    answers: Option<Lines<BufReader<ChildStdout>>>,
+    orders: u64,
+    /// Whether it was stopped or killed by an order, and is not to be restarted.
+    is_unwanted: bool,
+    is_paused: bool,
+    /// Whether it is cut off from the other servers or its clients.
+    is_cut: bool,
 }
 
 impl Child {
@@ -50,6 +66,7 @@ impl Child {
             tokio::spawn(pass_on(server.id, log, Arc::clone(&last_error)));
         }
         Ok(Self {
+            answers: process.stdout.take().map(|output| BufReader::new(output).lines()),
             server: server.clone(),
             pid: process.id().unwrap_or(0),
             process,
@@ -58,6 +75,10 @@ impl Child {
             end: None,
             last_error,
             failures: 0,
+            orders: 0,
+            is_unwanted: false,
+            is_paused: false,
+            is_cut: false,
         })
     }
 
@@ -115,21 +136,118 @@ impl Child {
 
     /// Closes its standard input, on which it stops; it logs the reason.
     pub(super) async fn ask_to_stop(&mut self, reason: &str) {
+        if self.is_paused {
+            // An error means that it has ended by itself.
+            let _ = self.set_paused(false);
+        }
         if let Some(mut input) = self.process.stdin.take() {
             // It may have ended by itself. The pipe is empty, so that there is room for a line.
             let _ = input.write_all(format!("zoolet up: {reason}\n").as_bytes()).await;
         }
     }
 
+    /// Waits until it has stopped, and kills it if it does not.
     pub(super) async fn wait(&mut self) {
-        // An error means that there is nothing left to wait for.
-        let _ = self.process.wait().await;
+        if timeout(STOP_LIMIT, self.process.wait()).await.is_err() {
+            warn!(server = self.server.id, "does not stop, killing it");
+            // An error means that it has ended by itself.
+            let _ = self.process.kill().await;
+        }
     }
 
-    pub(super) async fn kill(&mut self) {
+    /// Stops it in good order. It stays down until it is restarted.
+    pub(super) async fn stop_for_good(&mut self, reason: &str) {
+        self.is_unwanted = true;
+        self.ask_to_stop(reason).await;
+        self.wait().await;
+        self.ended_by("stopped");
+    }
+
+    /// Kills it. It stays down until it is restarted.
+    pub(super) async fn kill_for_good(&mut self) {
+        self.is_unwanted = true;
         // An error means that it has ended by itself.
         let _ = self.process.kill().await;
+        self.ended_by("killed");
     }
+
+    fn ended_by(&mut self, how: &str) {
+        (self.end, self.mode) = (Some(format!("{how} by zoolet ctl")), None);
+        (self.is_paused, self.is_cut) = (false, false);
+    }
+
+    /// Whether it is to be restarted when it exits.
+    pub(super) fn is_wanted(&self) -> bool {
+        !self.is_unwanted
+    }
+
+    /// Whether it runs, and has not served so far.
+    pub(super) fn is_starting(&self) -> bool {
+        self.end.is_none() && self.mode.is_none() && !self.is_paused && !self.is_cut
+    }
+
+    /// Returns whether it runs, in a word.
+    pub(super) fn state(&self) -> &'static str {
+        match (&self.end, self.is_paused) {
+            (Some(_), _) if self.is_unwanted => "stopped",
+            (Some(_), _) => "ended",
+            (None, true) => "paused",
+            (None, false) => "running",
+        }
+    }
+
+    pub(super) fn is_paused(&self) -> bool {
+        self.is_paused
+    }
+
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut
+    }
+
+    /// Freezes it, or lets it go on.
+    pub(super) fn set_paused(&mut self, is_paused: bool) -> io::Result<()> {
+        let signal = if is_paused { Signal::STOP } else { Signal::CONT };
+        // It is a child that no one has waited for, so the number is still its own.
+        let pid = self.process.id().and_then(|pid| Pid::from_raw(pid.cast_signed()));
+        kill_process(pid.ok_or(io::ErrorKind::NotFound)?, signal)?;
+        self.is_paused = is_paused;
+        Ok(())
+    }
+
+    /// Has the server do something, and waits until it is done.
+    pub(super) async fn order(&mut self, order: Order) -> Result<(), String> {
+        self.orders += 1;
+        let numbered = Numbered { number: self.orders, order };
+        let asking = ask(self.process.stdin.as_mut(), self.answers.as_mut(), numbered);
+        timeout(ORDER_LIMIT, asking)
+            .await
+            .unwrap_or_else(|_| Err(format!("no answer within {} s", ORDER_LIMIT.as_secs())))?;
+        match order {
+            Order::CutPeers | Order::CutClients => self.is_cut = true,
+            Order::Heal => self.is_cut = false,
+            Order::Expire(_) => {}
+        }
+        Ok(())
+    }
+}
+
+async fn ask(
+    input: Option<&mut ChildStdin>,
+    answers: Option<&mut Lines<BufReader<ChildStdout>>>,
+    order: Numbered,
+) -> Result<(), String> {
+    let has_ended = || "it has ended".to_owned();
+    let (Some(input), Some(answers)) = (input, answers) else { return Err(has_ended()) };
+    input.write_all(order.to_line().as_bytes()).await.map_err(|_| has_ended())?;
+    while let Ok(Some(line)) = answers.next_line().await {
+        // Others are late answers to orders that are no longer waited for.
+        match answer_to(order.number, &line) {
+            Some(DONE) => return Ok(()),
+            Some(why) => return Err(why.to_owned()),
+            None => {}
+        }
+    }
+    Err(has_ended())
 }
 
 fn spawn(plan: &Plan, server: &PlannedServer) -> io::Result<process::Child> {
@@ -146,7 +264,7 @@ fn spawn(plan: &Plan, server: &PlannedServer) -> io::Result<process::Child> {
         .arg("--until-stdin-ends")
         .args(plan.must_join(server).then_some("--join"))
         .stdin(Stdio::piped())
-        .stdout(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .kill_on_drop(true)
         .spawn()

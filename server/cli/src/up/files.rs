@@ -9,6 +9,13 @@ use zoolet_storage::{Disk, RealDisk};
 
 use super::UpError;
 
+/// Keeps every other `up` out of a directory.
+pub(super) const LOCK_FILE: &str = "up.lock";
+
+/// Secrets, and files with passwords, are for the owner's eyes only; other files are for all.
+pub(super) const SECRET_MODE: u32 = 0o600;
+pub(super) const FILE_MODE: u32 = 0o666;
+
 /// A path without links and `..`; its last parts need not exist.
 pub(super) fn resolved(path: &Path) -> io::Result<PathBuf> {
     let mut existing = path;
@@ -53,7 +60,7 @@ pub(super) fn file_error(path: &Path, source: io::Error) -> UpError {
 
 /// Takes the directory for this `up` alone: another one's ports must not be written over.
 pub(super) fn lock(directory: &Path) -> Result<File, UpError> {
-    let path = directory.join("up.lock");
+    let path = directory.join(LOCK_FILE);
     let file = File::create(&path).map_err(|source| file_error(&path, source))?;
     match file.try_lock() {
         Ok(()) => Ok(file),

@@ -4,14 +4,11 @@ use std::net::Ipv4Addr;
 
 use zoolet_server::embed::config::{HostPort, ServerConfig};
 
-use super::UpError;
-use super::plan::ports_in_a_row;
+use super::ports::Ports;
 
-/// Gives the servers HTTP ports on the loopback, from `first` upwards.
-pub(super) fn set_ports(configs: &mut [ServerConfig], first: u16) -> Result<(), UpError> {
-    let ports = ports_in_a_row(first, configs.len())?;
-    for (config, port) in configs.iter_mut().zip(ports) {
-        config.http_bind = Some(HostPort::new(Ipv4Addr::LOCALHOST.to_string(), port));
+/// Gives the servers HTTP ports on the loopback.
+pub(super) fn set_ports(configs: &mut [ServerConfig], ports: &Ports) {
+    for (config, port) in configs.iter_mut().zip(&ports.0) {
+        config.http_bind = Some(HostPort::new(Ipv4Addr::LOCALHOST.to_string(), *port));
     }
-    Ok(())
 }

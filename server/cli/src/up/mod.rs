@@ -3,34 +3,43 @@
 //! A child that exits is restarted. No child outlives the supervisor: each ends when its
 //! standard input does.
 
+mod announce;
 mod child;
+mod control;
 mod files;
 mod http;
+mod loopback;
+mod orders;
 mod plan;
+mod ports;
+mod temporary;
 mod tls;
 
 use std::fmt;
 use std::future::Future;
-use std::io::{self, Write};
+use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use thiserror::Error;
+use tokio::io::{copy, sink, stdin};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::{sleep, timeout};
 use tracing::{info, warn};
 
 use crate::cli::UpArgs;
+use announce::announce;
 use child::Child;
+use control::{Control, Given};
 use plan::Plan;
 use zoolet_server::embed::config::ConfigError;
 
 /// How long the ensemble may take to serve; a big log takes its time to be read.
 const READY_LIMIT: Duration = Duration::from_mins(2);
 
-/// How long the servers may take to stop before they are killed.
-const STOP_LIMIT: Duration = Duration::from_secs(15);
+/// Between two looks at servers that run.
+const WATCH_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Between two looks at a server that is starting.
 const READY_POLL: Duration = Duration::from_millis(25);
@@ -71,6 +80,12 @@ pub(crate) enum UpError {
          and change it with reconfig, or take another directory", directory.display()
     )]
     OtherEnsemble { directory: PathBuf, servers: usize, asked: usize },
+    /// An option is not what the directory was started with.
+    #[error(
+        "{} has {was}, and {option} asks for {asked}: leave {option} out, or add --change",
+        file.display()
+    )]
+    Contradicts { file: PathBuf, option: &'static str, was: String, asked: String },
     /// The directory's file names files that are not in it.
     #[error(
         "server {server} keeps its files in {files}, outside of {directory}, as {file} says: if \
@@ -108,9 +123,11 @@ impl fmt::Display for Ends {
 
 /// Runs the ensemble until a signal ends it.
 pub(crate) async fn up(args: UpArgs, log: Option<String>) -> Result<(), UpError> {
-    let stop = stop_requested().map_err(UpError::Terminal)?;
+    let stop = stop_requested(args.until_stdin_ends).map_err(UpError::Terminal)?;
     tokio::pin!(stop);
-    let plan = Plan::make(&args, log)?;
+    let mut plan = Plan::make(&args, log)?;
+    let mut control = Control::open(plan.directory())?;
+    plan.is_controlled_by(control.path());
     let mut children = Vec::new();
     for server in &plan.servers {
         children.push(Child::start(&plan, server)?);
@@ -124,13 +141,13 @@ pub(crate) async fn up(args: UpArgs, log: Option<String>) -> Result<(), UpError>
             return Ok(());
         }
     };
-    if let Err(error) = ready.and_then(|()| announce(&plan, &children).map_err(UpError::Terminal)) {
+    if let Err(error) = ready.and_then(|()| announce(&plan, &children, args.json)) {
         stop_all(children, &error.to_string()).await;
         plan.forget_state();
         return Err(error);
     }
     let (reason, done) = tokio::select! {
-        watched = keep_running(&plan, &mut children) => {
+        watched = keep_running(&plan, &mut children, &mut control) => {
             let why = watched.as_ref().err().map(ToString::to_string);
             (why.unwrap_or_default(), watched)
         }
@@ -142,8 +159,8 @@ pub(crate) async fn up(args: UpArgs, log: Option<String>) -> Result<(), UpError>
 }
 
 /// Becomes ready at a signal that ends the ensemble, and returns its name. SIGHUP is one: the
-/// terminal is gone.
-fn stop_requested() -> io::Result<impl Future<Output = &'static str>> {
+/// terminal is gone. The end of standard input is another reason if it is to be.
+fn stop_requested(until_stdin_ends: bool) -> io::Result<impl Future<Output = &'static str>> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut hangup = signal(SignalKind::hangup())?;
@@ -152,8 +169,14 @@ fn stop_requested() -> io::Result<impl Future<Output = &'static str>> {
             _ = terminate.recv() => "SIGTERM",
             _ = interrupt.recv() => "SIGINT",
             _ = hangup.recv() => "SIGHUP",
+            () = stdin_ends(), if until_stdin_ends => "standard input has ended",
         }
     })
+}
+
+async fn stdin_ends() {
+    // What comes is not for this program; an error means that nothing comes any more.
+    let _ = copy(&mut stdin(), &mut sink()).await;
 }
 
 /// Waits until every server serves that runs, and a majority does.
@@ -188,11 +211,10 @@ async fn wait_ready(children: &mut [Child]) -> Result<(), UpError> {
 async fn look_at(children: &mut [Child], restarts: bool) {
     for child in children.iter_mut() {
         if child.has_just_ended() {
-            log_exit(child, restarts);
+            log_exit(child, restarts && child.is_wanted());
         }
     }
-    let starting =
-        children.iter_mut().filter(|child| child.end().is_none() && child.mode().is_none());
+    let starting = children.iter_mut().filter(|child| child.is_starting());
     join_all(starting.map(Child::ask_mode)).await;
 }
 
@@ -219,47 +241,33 @@ fn log_exit(child: &Child, restarts: bool) {
     }
 }
 
-/// Prints the connect string, and each server's role. All of it is one write: a program that reads a
-/// part of it and leaves does not end the ensemble.
-fn announce(plan: &Plan, children: &[Child]) -> io::Result<()> {
-    let mut out = Vec::new();
-    writeln!(out, "connect string: {}", plan.connect_string())?;
-    for child in children {
-        let (id, port, pid) = (child.server.id, child.server.client.port, child.pid());
-        match (child.end(), child.mode()) {
-            (Some(why), _) => writeln!(out, "server {id}: not running, client port {port}: {why}")?,
-            (None, mode) => {
-                let mode = mode.unwrap_or("starting");
-                writeln!(out, "server {id}: {mode}, client port {port}, pid {pid}")?;
-            }
-        }
-    }
-    if let Some(files) = plan.client_files() {
-        let (trust, key) = (files.trust_store.display(), files.key_store.display());
-        writeln!(out, "TLS: on the same ports, with trust store {trust} and key store {key}")?;
-        let servers = plan.connect_string();
-        writeln!(out, "zooletctl --servers {servers} --trust-store {trust} --key-store {key}")?;
-    }
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(&out)?;
-    stdout.flush()
-}
-
-/// Restarts children that exit.
-async fn keep_running(plan: &Plan, children: &mut [Child]) -> Result<(), UpError> {
+/// Restarts children that exit, and carries out orders.
+async fn keep_running(
+    plan: &Plan,
+    children: &mut [Child],
+    control: &mut Control,
+) -> Result<(), UpError> {
     loop {
-        let mut restarted = false;
+        let mut has_changed = false;
         look_at(children, true).await;
         for child in children.iter_mut() {
-            if child.end().is_some() && child.restart_delay().is_zero() {
+            if child.end().is_some() && child.is_wanted() && child.restart_delay().is_zero() {
                 child.restart(plan)?;
-                restarted = true;
+                has_changed = true;
             }
         }
-        if restarted {
+        tokio::select! {
+            () = sleep(WATCH_INTERVAL) => {}
+            Some(Given { order, answer }) = control.next() => {
+                let done = orders::carry_out(plan, children, order).await;
+                plan.write_state(children)?;
+                // The caller may be gone.
+                let _ = answer.send(done);
+            }
+        }
+        if has_changed {
             plan.write_state(children)?;
         }
-        sleep(Duration::from_millis(100)).await;
     }
 }
 
@@ -270,9 +278,6 @@ async fn stop_all(mut children: Vec<Child>, reason: &str) {
         child.ask_to_stop(reason).await;
     }
     for child in &mut children {
-        if timeout(STOP_LIMIT, child.wait()).await.is_err() {
-            warn!(server = child.server.id, "does not stop, killing it");
-            child.kill().await;
-        }
+        child.wait().await;
     }
 }

@@ -1,10 +1,6 @@
 //! What is to be started, and where its files are.
 
-use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io;
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -14,27 +10,19 @@ use zoolet_storage::{Identity, RealDisk};
 
 use super::UpError;
 use super::child::Child;
-use super::files::{absolute, file_error, lock, resolved, write_durably};
-use super::http::set_ports;
-use super::tls::{self, ClientFiles};
+use super::files::{FILE_MODE, SECRET_MODE, absolute, file_error, lock, write_durably};
+use super::loopback::Place;
+use super::ports::Ports;
+use super::tls::ClientFiles;
+use super::{http, temporary};
 use crate::cli::UpArgs;
 use zoolet_server::embed::ReservedPort;
-use zoolet_server::embed::config::{
-    self, HostPort, LoopbackPorts, Member, MemberRole, ServerConfig,
-};
+use zoolet_server::embed::config::{self, HostPort, MemberRole, ServerConfig};
 
-/// How many servers there are by default.
-const SERVERS_DEFAULT: u8 = 3;
-
-/// The file with the secret of the servers, in the directory of the ensemble.
-const SECRET_FILE: &str = "peer.secret";
-
-/// Secrets, and files with passwords, are for the owner's eyes only; other files are for all.
-const SECRET_MODE: u32 = 0o600;
-const FILE_MODE: u32 = 0o666;
-
-/// The first client port by default.
-const CLIENT_PORT_DEFAULT: u16 = 2181;
+/// What an ensemble on the loopback is written to, and what one of a user's file is written to when
+/// options go before it.
+const CLUSTER_FILE: &str = "cluster.toml";
+const CHANGED_FILE: &str = "up.toml";
 
 /// The ensemble of one `zoolet up`.
 #[derive(Debug)]
@@ -50,8 +38,10 @@ pub(super) struct Plan {
     _lock: File,
     /// Keeps other programs off the servers' ports, also while one of them is down.
     ports: Vec<ReservedPort>,
+    /// Where `zoolet ctl` reaches this.
+    control: Option<PathBuf>,
     /// Removed when the plan is dropped.
-    _temporary: Option<TempDir>,
+    temporary: Option<TempDir>,
 }
 
 /// One server of it.
@@ -69,8 +59,8 @@ pub(super) struct PlannedServer {
 
 impl Plan {
     pub(super) fn make(args: &UpArgs, log: Option<String>) -> Result<Self, UpError> {
-        let mut plan = match &args.config {
-            Some(config) => Self::from_config(config, args)?,
+        let mut plan = match args.config.clone().or_else(|| earlier_file(args)) {
+            Some(config) => Self::from_config(&config, args)?,
             None => Self::on_loopback(args)?,
         };
         plan.log = log;
@@ -90,20 +80,21 @@ impl Plan {
             None => parent.unwrap_or(Path::new(".")).to_owned(),
         };
         let lock = lock(&directory)?;
-        let mut config = path.to_owned();
+        let (mut config, mut held) = (path.to_owned(), Vec::new());
         let ports_given = args.client_port.is_some() || args.http_port.is_some();
         if args.servers.is_some() || ports_given || args.data_dir.is_some() {
             if let Some(servers) = args.servers {
                 take_first(&mut configs, servers, path)?;
             }
             if let Some(first) = args.client_port {
-                let ports = ports_in_a_row(first, configs.len())?;
-                for (config, port) in configs.iter_mut().zip(ports) {
+                let ports = Ports::choose(first, configs.len(), &mut held)?;
+                for (config, port) in configs.iter_mut().zip(ports.0) {
                     config.client_bind.port = port;
                 }
             }
             if let Some(first) = args.http_port {
-                set_ports(&mut configs, first)?;
+                let ports = Ports::choose(first, configs.len(), &mut held)?;
+                http::set_ports(&mut configs, &ports);
             }
             if args.data_dir.is_some() {
                 for config in &mut configs {
@@ -111,52 +102,40 @@ impl Plan {
                     config.data_log_dir.clone_from(&config.data_dir);
                 }
             }
-            config = directory.join("up.toml");
+            config = directory.join(CHANGED_FILE);
             (configs, warnings) = write_config(&config, &configs)?;
         }
         log_warnings(warnings);
-        Ok(Self::of(config, &configs, directory, lock))
+        let plan = Self::of(config, &configs, directory, lock);
+        Ok(Self { ports: held, ..plan })
     }
 
-    /// Servers with consecutive client ports; a directory that has served before is used as it is,
-    /// its peer ports too.
+    /// Servers on the loopback: new ones, or those that an earlier start has left in the directory.
     fn on_loopback(args: &UpArgs) -> Result<Self, UpError> {
-        let mut temporary = None;
-        let directory = if let Some(directory) = &args.data_dir {
-            absolute(directory)?
-        } else {
-            let made = TempDir::with_prefix("zoolet-")
-                .map_err(|source| file_error(&std::env::temp_dir(), source))?;
-            temporary.insert(made).path().to_owned()
+        let (directory, lock, temporary) = match &args.data_dir {
+            Some(directory) => {
+                let directory = absolute(directory)?;
+                let lock = lock(&directory)?;
+                temporary::keep(&directory)?;
+                (directory, lock, None)
+            }
+            None => {
+                let (made, lock) = temporary::make()?;
+                (made.path().to_owned(), lock, Some(made))
+            }
         };
-        let servers = usize::from(args.servers.unwrap_or(SERVERS_DEFAULT));
-        let ports = ports_in_a_row(args.client_port.unwrap_or(CLIENT_PORT_DEFAULT), servers)?;
-        let lock = lock(&directory)?;
-        let config = directory.join("cluster.toml");
-        let earlier = earlier(&config)?;
-        for known in earlier.iter().flatten() {
-            check_inside(&directory, known, &config)?;
-        }
-        if let Some(known) = earlier.as_ref().filter(|known| known.len() != servers) {
-            let (servers, asked) = (known.len(), servers);
-            return Err(UpError::OtherEnsemble { directory, servers, asked });
-        }
-        let mut configs = match earlier {
-            Some(earlier) if can_serve_again(&earlier, &ports) && !args.tls => earlier,
-            earlier => found(&config, &directory, (&ports, args.tls), earlier.as_deref())?,
-        };
-        if let Some(first) = args.http_port {
-            set_ports(&mut configs, first)?;
-            configs = write_config(&config, &configs)?.0;
-        }
-        let plan = Self::of(config, &configs, directory, lock);
-        Ok(Self { _temporary: temporary, ..plan })
+        let (file, mut held) = (directory.join(CLUSTER_FILE), Vec::new());
+        let is_temporary = temporary.is_some();
+        let place = Place { file: &file, directory: &directory, is_temporary };
+        let configs = place.servers(args, &mut held)?;
+        let plan = Self::of(file, &configs, directory, lock);
+        Ok(Self { temporary, ports: held, ..plan })
     }
 
     fn of(config: PathBuf, configs: &[ServerConfig], directory: PathBuf, lock: File) -> Self {
         let servers = configs.iter().map(PlannedServer::of).collect();
-        let (ports, temporary) = (Vec::new(), None);
-        Self { config, servers, log: None, directory, _lock: lock, ports, _temporary: temporary }
+        let (ports, control, temporary) = (Vec::new(), None, None);
+        Self { config, servers, log: None, directory, _lock: lock, ports, control, temporary }
     }
 
     /// Returns whether a server's directory is empty while another server is part of an ensemble:
@@ -191,25 +170,53 @@ impl Plan {
         ClientFiles::of(&self.directory)
     }
 
+    /// The directory of the ensemble.
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    /// Takes note of the socket of `zoolet ctl`.
+    pub(super) fn is_controlled_by(&mut self, socket: &Path) {
+        self.control = Some(socket.to_owned());
+    }
+
     fn state_path(&self) -> PathBuf {
         self.directory.join("up.json")
     }
 
-    /// Writes the children's pids and ports, for scripts.
-    pub(super) fn write_state(&self, children: &[Child]) -> Result<(), UpError> {
+    /// Returns all that a program may want to know of the ensemble.
+    pub(super) fn state(&self, children: &[Child]) -> serde_json::Value {
         let servers: Vec<serde_json::Value> = children
             .iter()
             .map(|child| {
                 json!({
                     "id": child.server.id,
                     "pid": child.pid(),
+                    "state": child.state(),
+                    "mode": child.mode(),
+                    "cut": child.is_cut(),
+                    "client_address": child.server.client.to_string(),
                     "client_port": child.server.client.port,
                     "peer_port": child.server.peer_bind.as_ref().map(|bind| bind.port),
                     "http_port": child.server.http_bind.as_ref().map(|bind| bind.port),
+                    "directory": child.server.data_dir,
                 })
             })
             .collect();
-        let state = json!({ "connect_string": self.connect_string(), "servers": servers });
+        json!({
+            "connect_string": self.connect_string(),
+            "directory": self.directory,
+            "temporary": self.temporary.is_some(),
+            "control": self.control,
+            "trust_store": self.client_files().map(|files| files.trust_store),
+            "key_store": self.client_files().map(|files| files.key_store),
+            "servers": servers,
+        })
+    }
+
+    /// Writes that to a file, for scripts.
+    pub(super) fn write_state(&self, children: &[Child]) -> Result<(), UpError> {
+        let state = self.state(children);
         let path = self.state_path();
         write_durably(&path, &format!("{state:#}\n"), FILE_MODE)
             .map_err(|source| file_error(&path, source))
@@ -249,6 +256,13 @@ impl PlannedServer {
     }
 }
 
+/// The file that an earlier `up` has written for a user's file, if the directory was made by one.
+fn earlier_file(args: &UpArgs) -> Option<PathBuf> {
+    let directory = args.data_dir.as_ref()?;
+    let file = directory.join(CHANGED_FILE);
+    (file.is_file() && !directory.join(CLUSTER_FILE).is_file()).then_some(file)
+}
+
 /// Leaves the first servers of a file, as an ensemble of their own.
 fn take_first(configs: &mut Vec<ServerConfig>, servers: u8, path: &Path) -> Result<(), UpError> {
     let (listed, asked) = (configs.len(), usize::from(servers));
@@ -267,140 +281,9 @@ fn take_first(configs: &mut Vec<ServerConfig>, servers: u8, path: &Path) -> Resu
     Ok(())
 }
 
-/// Ports in a row, one for each server.
-pub(super) fn ports_in_a_row(first: u16, servers: usize) -> Result<Vec<u16>, UpError> {
-    let ports: Vec<u16> = (first..=u16::MAX).take(servers).collect();
-    if ports.len() < servers {
-        return Err(UpError::TooManyPorts { servers, client_port: first });
-    }
-    Ok(ports)
-}
-
-/// The configuration of an earlier start.
-fn earlier(path: &Path) -> Result<Option<Vec<ServerConfig>>, UpError> {
-    if !path.try_exists().map_err(|source| file_error(path, source))? {
-        return Ok(None);
-    }
-    Ok(Some(config::load_ensemble(path)?.0))
-}
-
-/// Whether an earlier start had the same servers, and its peer ports are free.
-fn can_serve_again(earlier: &[ServerConfig], client_ports: &[u16]) -> bool {
-    let ports = earlier.iter().map(|config| config.client_bind.port);
-    let mut peers = earlier.iter().filter_map(|config| config.peer_bind.as_ref());
-    ports.eq(client_ports.iter().copied())
-        && peers.all(|bind| ReservedPort::take(&bind.host, bind.port).is_ok())
-}
-
-/// A new ensemble on the loopback, or an earlier one on other ports.
-fn found(
-    path: &Path,
-    directory: &Path,
-    (client_ports, with_tls): (&[u16], bool),
-    earlier: Option<&[ServerConfig]>,
-) -> Result<Vec<ServerConfig>, UpError> {
-    let peers = free_ports(client_ports).map_err(UpError::NoPorts)?;
-    let pair = |(&client, peer): (&u16, &ReservedPort)| LoopbackPorts { client, peer: peer.port() };
-    let ports: Vec<LoopbackPorts> = client_ports.iter().zip(&peers).map(pair).collect();
-    let mut configs = ServerConfig::loopback_ensemble(&ports, directory)?;
-    if let Some(earlier) = earlier {
-        configs = on_ports_of(earlier, &configs);
-    }
-    if configs.len() > 1 {
-        let own = directory.join(SECRET_FILE);
-        make_secret(&own)?;
-        for config in &mut configs {
-            let secret = &mut config.ensemble.peer_secret_file;
-            if secret.as_ref().is_none_or(|file| *file == own) {
-                // Relative to the file that names it, so that the directory can be moved.
-                *secret = Some(PathBuf::from(SECRET_FILE));
-            }
-        }
-    }
-    if with_tls {
-        tls::set_up(directory, &mut configs, write_durably)
-            .map_err(|(path, source)| file_error(&path, source))?;
-    }
-    let (configs, warnings) = write_config(path, &configs)?;
-    log_warnings(warnings);
-    Ok(configs)
-}
-
-/// The servers of an earlier start, with their directories and settings, on the ports of `fresh`.
-fn on_ports_of(earlier: &[ServerConfig], fresh: &[ServerConfig]) -> Vec<ServerConfig> {
-    let fresh_members = fresh.first().map(|config| config.members.values()).into_iter().flatten();
-    let pairs = earlier.iter().zip(fresh_members);
-    let members: BTreeMap<_, _> = pairs
-        .map(|(known, member)| (known.server_id, Member { role: known.role(), ..member.clone() }))
-        .collect();
-    let moved = |(known, fresh): (&ServerConfig, &ServerConfig)| {
-        let mut config = ServerConfig {
-            members: members.clone(),
-            client_bind: fresh.client_bind.clone(),
-            peer_bind: fresh.peer_bind.clone(),
-            ..known.clone()
-        };
-        // The servers' directories know the ensemble by this number.
-        config.ensemble.cluster_id = Some(known.cluster_id());
-        config
-    };
-    earlier.iter().zip(fresh).map(moved).collect()
-}
-
-/// Refuses a server whose files are outside of the directory. A copy of a directory must not
-/// change the files of the original, and the files of a moved one must be found.
-fn check_inside(directory: &Path, config: &ServerConfig, file: &Path) -> Result<(), UpError> {
-    for files in [&config.data_dir, &config.data_log_dir] {
-        let real = resolved(files).map_err(|source| file_error(files, source))?;
-        if !real.starts_with(directory) {
-            return Err(UpError::Outside {
-                file: file.to_owned(),
-                server: config.server_id.0,
-                files: files.clone(),
-                directory: directory.to_owned(),
-            });
-        }
-    }
-    Ok(())
-}
-
-/// Makes the secret of the servers, unless an earlier start has made it.
-fn make_secret(path: &Path) -> Result<(), UpError> {
-    if path.try_exists().map_err(|source| file_error(path, source))? {
-        return Ok(());
-    }
-    let written = secret().and_then(|text| write_durably(path, &text, SECRET_MODE));
-    written.map_err(|source| file_error(path, source))
-}
-
-/// Returns 32 random bytes as a line of text.
-fn secret() -> io::Result<String> {
-    let mut text = String::new();
-    for _ in 0..4 {
-        write!(text, "{:016x}", getrandom::u64()?).expect("a String takes everything");
-    }
-    text.push('\n');
-    Ok(text)
-}
-
-/// As many ports as `taken` has, which are free and not among them.
-fn free_ports(taken: &[u16]) -> io::Result<Vec<ReservedPort>> {
-    // All are held until the last is found, so that none comes twice.
-    let (mut found, mut unfit) = (Vec::new(), Vec::new());
-    while found.len() < taken.len() {
-        let port = ReservedPort::take(&Ipv4Addr::LOCALHOST.to_string(), 0)?;
-        if taken.contains(&port.port()) {
-            unfit.push(port);
-        } else {
-            found.push(port);
-        }
-    }
-    Ok(found)
-}
-
 /// Writes what the children will read, and reads it as they will, its warnings included. The
 /// servers' directories are written relative to the file, so that the whole can be copied or moved.
-fn write_config(
+pub(super) fn write_config(
     path: &Path,
     configs: &[ServerConfig],
 ) -> Result<(Vec<ServerConfig>, Vec<config::Warning>), UpError> {
@@ -423,7 +306,7 @@ fn write_config(
     Ok(config::load_ensemble(path)?)
 }
 
-fn log_warnings(warnings: Vec<config::Warning>) {
+pub(super) fn log_warnings(warnings: Vec<config::Warning>) {
     for warning in warnings {
         warn!("{warning}");
     }

@@ -78,13 +78,19 @@ impl Expiry {
             .take(max)
             .collect();
         for session in &due {
-            if let Some(deadline) = self.sessions.get_mut(session) {
-                let before = *deadline;
-                deadline.decided = true;
-                self.leave_bucket(*session, before);
-            }
+            self.decide_one(*session);
         }
         due
+    }
+
+    /// Decides the end of one session, due or not. False if it is unknown, or decided already.
+    pub(crate) fn decide_one(&mut self, session: SessionId) -> bool {
+        let undecided = self.sessions.get_mut(&session).filter(|deadline| !deadline.decided);
+        let Some(deadline) = undecided else { return false };
+        let before = *deadline;
+        deadline.decided = true;
+        self.leave_bucket(session, before);
+        true
     }
 
     /// A decision was lost on its way into the log, or refused: the session is judged anew.
@@ -193,6 +199,18 @@ mod tests {
         }
         assert_eq!(expiry.decide(2000, 3).len(), 3);
         assert_eq!(expiry.decide(2000, 3), [SessionId(4), SessionId(5)]);
+    }
+
+    #[test]
+    fn one_session_can_be_decided_before_it_is_due() {
+        let mut expiry = Expiry::new(500);
+        expiry.grant(A, 1000, 0);
+        expiry.grant(B, 1000, 0);
+        assert!(expiry.decide_one(A));
+        assert!(!expiry.decide_one(A) && !expiry.decide_one(SessionId(3)));
+        expiry.touch(A, 1);
+        assert!(!expiry.is_undecided(A), "a sign of life comes too late");
+        assert_eq!(expiry.decide(1500, 9), [B]);
     }
 
     #[test]

@@ -158,16 +158,34 @@ impl Replica {
     }
 
     pub(super) fn expire(&mut self, out: &mut Vec<Output>) {
-        if self.now.mono_ms < self.expire_from_ms {
+        if self.now.mono_ms < self.expire_from_ms || self.term.is_none() {
             return;
         }
-        let Some(term) = self.term else { return };
         let max = BACKGROUND_MAX.saturating_sub(self.proposals.background());
         for session in self.expiry.decide(self.now.mono_ms, max) {
-            let Some(known) = self.state.session(session) else { continue };
-            let op = Op::ExpireSession { generation: known.generation, term };
-            self.propose(ProposalOwner::Expiry(session), CommandDraft::own(session, op), out);
+            self.propose_expiry(session, out);
         }
+    }
+
+    /// Whether this server leads, and can end this session by [`Input::Expire`](crate::Input::Expire).
+    pub fn can_expire(&self, session: SessionId) -> bool {
+        self.role == Role::Leader && self.state.session(session).is_some()
+    }
+
+    /// Ends a session at once. A decision that is lost on its way into the log is judged anew, by the
+    /// client's signs of life.
+    pub(crate) fn on_expire(&mut self, session: SessionId, out: &mut Vec<Output>) {
+        self.grant_early(session);
+        if self.expiry.decide_one(session) {
+            self.propose_expiry(session, out);
+        }
+    }
+
+    fn propose_expiry(&mut self, session: SessionId, out: &mut Vec<Output>) {
+        let Some(term) = self.term else { return };
+        let Some(known) = self.state.session(session) else { return };
+        let op = Op::ExpireSession { generation: known.generation, term };
+        self.propose(ProposalOwner::Expiry(session), CommandDraft::own(session, op), out);
     }
 }
 
