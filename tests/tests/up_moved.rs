@@ -48,12 +48,13 @@ impl Fixture {
     }
 
     async fn start(&self, name: &str) -> (Up, Client) {
-        self.start_on(self.lease.ports()[0], name).await
+        self.start_by(self.command(self.lease.ports()[0], name)).await
     }
 
-    async fn start_on(&self, port: u16, name: &str) -> (Up, Client) {
-        let up = Up::spawn(&mut self.command(port, name), 1).unwrap();
-        let client = Client::connect(&format!("127.0.0.1:{port}")).await.unwrap();
+    async fn start_by(&self, mut command: Command) -> (Up, Client) {
+        let up = Up::spawn(&mut command, 1).unwrap();
+        let servers = up.announced[0].split_once(": ").unwrap().1;
+        let client = Client::connect(servers).await.unwrap();
         (up, client)
     }
 
@@ -159,7 +160,10 @@ async fn other_ports_keep_what_the_file_says() {
     fixture.edit("first", "data_dir = \"1\"\n", "data_dir = \"files\"\n");
     fixture.edit("first", "#session_watches_max = 1000000\n", "session_watches_max = 7\n");
     let other = PortLease::take(1).unwrap();
-    let (up, client) = fixture.start_on(other.ports()[0], "first").await;
+    let mut command = fixture.command(other.ports()[0], "first");
+    command.arg("--change");
+    let (up, client) = fixture.start_by(command).await;
+    assert_eq!(up.announced[0], format!("connect string: 127.0.0.1:{}", other.ports()[0]));
     assert!(exists(&client, "/kept").await);
     stop(up, client).await;
     let text = fs::read_to_string(fixture.path("first/cluster.toml")).unwrap();

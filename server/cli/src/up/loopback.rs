@@ -80,24 +80,14 @@ impl Place<'_> {
         earlier: Vec<ServerConfig>,
         held: &mut Vec<ReservedPort>,
     ) -> Result<Vec<ServerConfig>, UpError> {
-        let (servers, asked) = (earlier.len(), args.servers.map_or(earlier.len(), usize::from));
-        if servers != asked {
-            return Err(UpError::OtherEnsemble {
-                directory: self.directory.to_owned(),
-                servers,
-                asked,
-            });
-        }
+        self.check_same(args, &earlier)?;
         let had_tls = ClientFiles::of(self.directory).is_some();
-        if !args.change {
-            self.check_same(args, &earlier, had_tls)?;
-        }
         let clients = earlier.iter().map(|config| &config.client_bind);
         let same = Ports(clients.clone().map(|bind| bind.port).collect());
         let ports = match args.client_port {
             None => same.clone(),
             Some(0) if clients.clone().all(ports::is_free) => same.clone(),
-            Some(first) => Ports::choose(first, servers, held)?,
+            Some(first) => Ports::choose(first, earlier.len(), held)?,
         };
         let peers = earlier.iter().filter_map(|config| config.peer_bind.as_ref());
         let gets_tls = args.tls && !had_tls;
@@ -107,13 +97,21 @@ impl Place<'_> {
         self.found((&ports.0, args.tls), Some(&earlier), held)
     }
 
-    /// Refuses options that differ from what the directory was started with.
-    fn check_same(
+    /// Refuses options that differ from what the directory was started with, unless they are to change
+    /// it; the number of servers is changed by a reconfiguration.
+    pub(super) fn check_same(
         &self,
         args: &UpArgs,
         earlier: &[ServerConfig],
-        had_tls: bool,
     ) -> Result<(), UpError> {
+        let (servers, asked) = (earlier.len(), args.servers.map_or(earlier.len(), usize::from));
+        if servers != asked {
+            let directory = self.directory.to_owned();
+            return Err(UpError::OtherEnsemble { directory, servers, asked });
+        }
+        if args.change {
+            return Ok(());
+        }
         let differs = |option: &'static str, was: String, asked: String| {
             if was == asked {
                 return Ok(());
@@ -136,7 +134,7 @@ impl Place<'_> {
             let asked = ports::in_a_row(first, earlier.len())?;
             differs("--http-port", format!("HTTP ports {was}"), format!("HTTP ports {asked}"))?;
         }
-        if args.tls && !had_tls {
+        if args.tls && ClientFiles::of(self.directory).is_none() {
             differs("--tls", "servers without TLS".to_owned(), "servers with TLS".to_owned())?;
         }
         Ok(())

@@ -80,6 +80,11 @@ impl Plan {
             None => parent.unwrap_or(Path::new(".")).to_owned(),
         };
         let lock = lock(&directory)?;
+        if args.config.is_none() {
+            // An earlier start has written it.
+            Place { file: path, directory: &directory, is_temporary: false }
+                .check_same(args, &configs)?;
+        }
         let (mut config, mut held) = (path.to_owned(), Vec::new());
         let ports_given = args.client_port.is_some() || args.http_port.is_some();
         if args.servers.is_some() || ports_given || args.data_dir.is_some() {
