@@ -110,6 +110,7 @@ pub(crate) struct ExportArgs {
 }
 
 #[derive(Clone, Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct UpArgs {
     /// How many servers to start, 3 by default; an odd number, because 3 and 4 both
     /// survive the loss of one. With --config the first N of its servers.

@@ -42,14 +42,13 @@ impl Place<'_> {
         args: &UpArgs,
         held: &mut Vec<ReservedPort>,
     ) -> Result<Vec<ServerConfig>, UpError> {
-        let mut configs = match self.earlier()? {
-            Some(earlier) => self.again(args, earlier, held)?,
-            None => {
-                let servers = usize::from(args.servers.unwrap_or(SERVERS_DEFAULT));
-                let first = args.client_port.unwrap_or(CLIENT_PORT_DEFAULT);
-                let ports = Ports::choose(first, servers, held)?;
-                self.found((&ports.0, args.tls), None, held)?
-            }
+        let mut configs = if let Some(earlier) = self.earlier()? {
+            self.again(args, earlier, held)?
+        } else {
+            let servers = usize::from(args.servers.unwrap_or(SERVERS_DEFAULT));
+            let first = args.client_port.unwrap_or(CLIENT_PORT_DEFAULT);
+            let ports = Ports::choose(first, servers, held)?;
+            self.found((&ports.0, args.tls), None, held)?
         };
         if let Some(first) = args.http_port
             && !(first == 0 && configs.iter().all(|config| config.http_bind.is_some()))

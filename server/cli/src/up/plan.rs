@@ -117,17 +117,14 @@ impl Plan {
 
     /// Servers on the loopback: new ones, or those that an earlier start has left in the directory.
     fn on_loopback(args: &UpArgs) -> Result<Self, UpError> {
-        let (directory, lock, temporary) = match &args.data_dir {
-            Some(directory) => {
-                let directory = absolute(directory)?;
-                let lock = lock(&directory)?;
-                temporary::keep(&directory)?;
-                (directory, lock, None)
-            }
-            None => {
-                let (made, lock) = temporary::make()?;
-                (made.path().to_owned(), lock, Some(made))
-            }
+        let (directory, lock, temporary) = if let Some(directory) = &args.data_dir {
+            let directory = absolute(directory)?;
+            let lock = lock(&directory)?;
+            temporary::keep(&directory)?;
+            (directory, lock, None)
+        } else {
+            let (made, lock) = temporary::make()?;
+            (made.path().to_owned(), lock, Some(made))
         };
         let (file, mut held) = (directory.join(CLUSTER_FILE), Vec::new());
         let is_temporary = temporary.is_some();
