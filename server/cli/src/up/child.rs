@@ -204,7 +204,7 @@ impl Child {
         self.is_cut
     }
 
-    /// Freezes it, or lets it go on.
+    /// Freezes it, or has it go on.
     pub(super) fn set_paused(&mut self, is_paused: bool) -> io::Result<()> {
         let signal = if is_paused { Signal::STOP } else { Signal::CONT };
         // It is a child that no one has waited for, so the number is still its own.
