@@ -9,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::net::TcpStream;
 use tokio::process::{self, ChildStderr, ChildStdin, ChildStdout};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout};
 use tracing::warn;
 
@@ -44,6 +45,8 @@ pub(super) struct Child {
     mode: Option<String>,
     /// How it ended, if it has.
     end: Option<String>,
+    /// Reads what it logs.
+    log: Option<JoinHandle<()>>,
     /// The error that it logged last.
     last_error: Arc<Mutex<Option<String>>>,
     /// Starts in a row after which it has not served.
@@ -62,10 +65,12 @@ impl Child {
         let mut process =
             spawn(plan, server).map_err(|source| UpError::Spawn { server: server.id, source })?;
         let last_error = Arc::default();
-        if let Some(log) = process.stderr.take() {
-            tokio::spawn(pass_on(server.id, log, Arc::clone(&last_error)));
-        }
+        let log = process
+            .stderr
+            .take()
+            .map(|log| tokio::spawn(pass_on(server.id, log, Arc::clone(&last_error))));
         Ok(Self {
+            log,
             answers: process.stdout.take().map(|output| BufReader::new(output).lines()),
             server: server.clone(),
             pid: process.id().unwrap_or(0),
@@ -111,6 +116,14 @@ impl Child {
             Err(error) => Some(error.to_string()),
         };
         self.end.is_some()
+    }
+
+    /// Waits until the last line of one that has exited is read: it may say why.
+    pub(super) async fn read_last_words(&mut self) {
+        if let Some(log) = self.log.take() {
+            // A program that it started may hold the pipe.
+            let _ = timeout(ANSWER_LIMIT, log).await;
+        }
     }
 
     /// Returns its exit status with the error that it logged, if it has exited.

@@ -211,6 +211,7 @@ async fn wait_ready(children: &mut [Child]) -> Result<(), UpError> {
 async fn look_at(children: &mut [Child], restarts: bool) {
     for child in children.iter_mut() {
         if child.has_just_ended() {
+            child.read_last_words().await;
             log_exit(child, restarts && child.is_wanted());
         }
     }
