@@ -22,6 +22,7 @@ mod not_built;
 mod settings;
 mod stamps;
 mod store_file;
+mod stored;
 
 pub use accepted::Accepted;
 #[cfg(feature = "rustls")]
@@ -33,3 +34,4 @@ pub use not_built::{HandshakeThreads, TlsAcceptor, TlsConnector, TlsStream, subj
 pub use settings::{ClientAuth, Protocol, TlsSettings};
 pub use stamps::FileStamps;
 pub use store_file::{Password, StoreFile, StoreType};
+pub use stored::StoredCertificate;

@@ -14,6 +14,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use crate::accepted::Accepted;
 use crate::error::{HandshakeError, TlsError};
 use crate::settings::TlsSettings;
+use crate::stored::StoredCertificate;
 
 /// Accepts TLS connections; there is none without the feature `rustls`.
 #[derive(Clone, Debug)]
@@ -39,6 +40,11 @@ impl TlsSettings {
 
     /// Returns [`TlsError::NotBuilt`].
     pub fn connector(&self, _: Option<HandshakeThreads>) -> Result<TlsConnector, TlsError> {
+        Err(TlsError::NotBuilt)
+    }
+
+    /// Returns [`TlsError::NotBuilt`].
+    pub fn certificates(&self) -> Result<Vec<StoredCertificate>, TlsError> {
         Err(TlsError::NotBuilt)
     }
 

@@ -29,6 +29,10 @@ pub(crate) enum Command {
     Ctl(CtlArgs),
     /// Run one server from a cluster.toml or from ZooKeeper's zoo.cfg.
     Serve(ServeArgs),
+    /// Check a configuration and the machine that it is for: keys, directories, disk, ports, names,
+    /// other servers, certificates, limits. The exit code is 0 if all is well, 1 with warnings, 2
+    /// with errors.
+    Doctor(DoctorArgs),
     /// Read the data directory of an Apache ZooKeeper server (3.4 to 3.9) into the empty directory of
     /// a configured server. Neither may run. Start that server, and the others empty: it takes them
     /// in. See docs/migration.md.
@@ -74,6 +78,19 @@ pub(crate) struct RecoverArgs {
     /// servers of the old ensemble are refused until their directories are emptied.
     #[arg(long, required = true)]
     pub(crate) force_new_ensemble: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct DoctorArgs {
+    /// A cluster.toml, or a zoo.cfg with its myid and dynamic configuration files.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) config: PathBuf,
+    /// Which of the configured servers runs on this machine; takes the place of the myid file.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8))]
+    pub(crate) id: Option<u8>,
+    /// Print the findings as JSON.
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Clone, Debug, Args)]

@@ -3,6 +3,7 @@
 
 mod cli;
 mod ctl;
+mod doctor;
 mod emergency;
 mod logging;
 mod migrate;
@@ -27,6 +28,7 @@ fn main() -> ExitCode {
     let output = match &cli.command {
         Command::Up(_)
         | Command::Ctl(_)
+        | Command::Doctor(_)
         | Command::Import(_)
         | Command::Export(_)
         | Command::Restore(_)
@@ -41,7 +43,7 @@ fn main() -> ExitCode {
         }
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(code) => code,
         Err(why) => {
             if output != LogOutput::default() {
                 error!("{why}");
@@ -60,13 +62,17 @@ fn say(why: &str) {
     let _ = writeln!(io::stderr(), "zoolet: {why}");
 }
 
-fn execute(cli: Cli, log: Option<Arc<LogFile>>) -> Result<(), String> {
+fn execute(cli: Cli, log: Option<Arc<LogFile>>) -> Result<ExitCode, String> {
     // It waits for signals and for processes; a server has a thread of its own.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| format!("cannot start threads: {error}"))?;
     let done = match cli.command {
+        Command::Doctor(args) => {
+            let found = runtime.block_on(doctor::doctor(&args));
+            return found.map(ExitCode::from).map_err(|error| error.to_string());
+        }
         Command::Up(args) => {
             runtime.block_on(up::up(args, cli.log)).map_err(|error| error.to_string())
         }
@@ -81,5 +87,5 @@ fn execute(cli: Cli, log: Option<Arc<LogFile>>) -> Result<(), String> {
     };
     // What still blocks is a read of standard input, or a start that no caller waits for any more.
     runtime.shutdown_background();
-    done
+    done.map(|()| ExitCode::SUCCESS)
 }

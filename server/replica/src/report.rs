@@ -2,7 +2,7 @@
 
 use zoolet_jute::SessionId;
 
-use super::state::PathList;
+use super::state::{LockTime, PathList};
 use super::watch::WatchPlace;
 use super::{ConnectionId, Replica, Role};
 
@@ -93,6 +93,11 @@ impl Replica {
     pub fn ephemerals(&self, after: Option<SessionId>, max: usize) -> Vec<(SessionId, PathList)> {
         let owners = self.state.ephemeral_owners(after).take(max);
         owners.map(|session| (session, self.state.ephemeral_list(session))).collect()
+    }
+
+    /// How long locks were held and waited for, since this was called last.
+    pub fn take_lock_times(&mut self) -> Vec<LockTime> {
+        self.state.take_lock_times()
     }
 
     /// The watches of both tables.

@@ -2,7 +2,9 @@
 
 use std::path::PathBuf;
 
-use zoolet_tls::{ClientAuth, Password, Protocol, StoreFile, StoreType, TlsSettings};
+use zoolet_tls::{
+    ClientAuth, Password, Protocol, StoreFile, StoreType, StoredCertificate, TlsError, TlsSettings,
+};
 
 use super::model::ServerConfig;
 
@@ -100,6 +102,12 @@ impl TlsSide {
         settings.protocols.clone_from(&self.protocols);
         settings.cipher_suites.clone_from(&self.cipher_suites);
         settings
+    }
+
+    /// Loads the stores, and returns their certificates: those of the key, then those that are
+    /// trusted. It blocks: it is for programs that look after a configuration.
+    pub fn certificates(&self) -> Result<Vec<StoredCertificate>, TlsError> {
+        self.settings().certificates()
     }
 
     /// The files that it names.

@@ -16,4 +16,4 @@ pub use crate::config::{
     SessionConfig, SnapshotConfig, StartMode, StoreConfig, TlsConfig, TlsSide, Warning, Words,
     ZnodeConfig, load, load_ensemble, to_cluster_toml,
 };
-pub use crate::config::{ClientAuth, Password, Protocol, StoreType};
+pub use crate::config::{ClientAuth, Password, Protocol, StoreType, StoredCertificate, TlsError};

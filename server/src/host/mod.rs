@@ -29,7 +29,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use tracing::error;
 use zoolet_jute::{ConnectRequest, Id, ReconfigRequest, SessionId, Stat};
-use zoolet_replica::state::{Admitted, SnapshotView, State};
+use zoolet_replica::state::{Admitted, LockTime, SnapshotView, State};
 use zoolet_replica::{
     AuditEvent, Command, ConnectionId, DecodedEntry, Input, Output, Replica, Term,
 };
@@ -195,6 +195,20 @@ pub struct WatchEvents {
 struct RequestTimes {
     reads: Histogram,
     updates: Histogram,
+    /// How long locks were held and waited for, by the znodes of their queues.
+    lock_holds: Histogram,
+    lock_waits: Histogram,
+}
+
+impl RequestTimes {
+    fn note_locks(&mut self, times: Vec<LockTime>) {
+        for time in times {
+            match time {
+                LockTime::Held(ms) => self.lock_holds.record(ms),
+                LockTime::Waited(ms) => self.lock_waits.record(ms),
+            }
+        }
+    }
 }
 
 impl Host {

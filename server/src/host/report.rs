@@ -1,7 +1,7 @@
 //! What the host reports about itself: copies, so that the lock is not held while they are printed.
 
 use zoolet_jute::{SessionId, Zxid};
-use zoolet_replica::state::PathList;
+use zoolet_replica::state::{LockFigures, PathList};
 use zoolet_replica::{Role, SessionReport};
 
 use super::{Figures, Host, RequestTimes};
@@ -39,6 +39,10 @@ pub struct ServerReport {
     /// How long reads and updates took since then, in milliseconds.
     pub read_ms: Distribution,
     pub update_ms: Distribution,
+    /// The locks of the ensemble, now, and how long they were held and waited for.
+    pub locks: LockFigures,
+    pub lock_hold_ms: Distribution,
+    pub lock_wait_ms: Distribution,
 }
 
 /// The sessions of the ensemble.
@@ -71,6 +75,9 @@ impl Host {
                 figures: inner.figures,
                 read_ms: inner.times.reads.distribution(),
                 update_ms: inner.times.updates.distribution(),
+                locks: state.locks(),
+                lock_hold_ms: inner.times.lock_holds.distribution(),
+                lock_wait_ms: inner.times.lock_waits.distribution(),
             }
         })
     }

@@ -64,6 +64,8 @@ impl Host {
         }
         let mut outputs = std::mem::take(&mut inner.outputs);
         inner.replica.step(now, input, &mut outputs);
+        let lock_times = inner.replica.take_lock_times();
+        inner.times.note_locks(lock_times);
         self.dispatch(inner, now, outputs);
     }
 

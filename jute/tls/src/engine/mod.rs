@@ -7,6 +7,7 @@ mod provider;
 mod store;
 mod stream;
 mod subject;
+mod validity;
 mod verify;
 
 pub use accept::TlsAcceptor;

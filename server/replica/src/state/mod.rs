@@ -12,6 +12,7 @@ mod check;
 mod chunk;
 mod digest;
 mod exchange;
+mod locks;
 mod long;
 mod names;
 mod path;
@@ -29,6 +30,7 @@ pub(crate) use change::Step;
 pub use change::{Applied, Change};
 pub use digest::DIGEST_VERSION;
 pub use exchange::{AclNumber, BuildError, StateBuilder, ZnodeNumber, ZnodeNumbers, ZnodeRecord};
+pub use locks::{LockFigures, LockTime};
 pub use long::LongReply;
 pub use names::PathList;
 pub use quota::QuotaExceeded;
@@ -157,6 +159,16 @@ impl State {
     /// The quota that the last command went past, or would have. Not part of the state.
     pub(crate) fn take_quota_exceeded(&mut self) -> Option<QuotaExceeded> {
         self.tree.quotas_mut().take_exceeded()
+    }
+
+    /// How many locks are held and waited for. Not part of the state: it follows from it.
+    pub fn locks(&self) -> LockFigures {
+        self.tree.locks().figures()
+    }
+
+    /// How long locks were held and waited for, since this was called last.
+    pub(crate) fn take_lock_times(&mut self) -> Vec<LockTime> {
+        self.tree.locks_mut().take_times()
     }
 
     /// Returns the reply to a request that changes nothing. Watches are the caller's business.

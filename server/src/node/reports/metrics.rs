@@ -80,6 +80,7 @@ pub(super) fn list(reports: &Reports) -> Vec<Metric> {
     sources.add_connections(&mut list);
     sources.add_watch_events(&mut list);
     sources.add_times(&mut list);
+    sources.add_locks(&mut list);
     sources.add_ensemble(&mut list);
     sources.add_own(&mut list);
     add_process(&mut list);
@@ -171,6 +172,19 @@ impl Sources<'_> {
         list.once("startup_snap_load_time", help, start.load_ms);
         let help = "Milliseconds of the start, until clients could connect.";
         list.once("dbinittime", help, start.all_ms);
+    }
+
+    fn add_locks(&self, list: &mut MetricList) {
+        let locks = self.report.locks;
+        list.gauge("zoolet_locks_held", "Locks and leaderships with a holder.", locks.held);
+        let help = "Locks and leaderships that somebody waits for.";
+        list.gauge("zoolet_locks_contended", help, locks.contended);
+        let help = "Places that wait for a lock or a leadership.";
+        list.gauge("zoolet_locks_waiters", help, locks.waiters);
+        let help = "Milliseconds for which a lock was held.";
+        list.summary("zoolet_locks_hold_time", help, self.report.lock_hold_ms, 1.0);
+        let help = "Milliseconds of a wait for a lock, zero without one.";
+        list.summary("zoolet_locks_wait_time", help, self.report.lock_wait_ms, 1.0);
     }
 
     fn add_ensemble(&self, list: &mut MetricList) {

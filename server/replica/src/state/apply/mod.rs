@@ -97,6 +97,7 @@ pub(super) fn begin(
         "a command begins as {zxid} before the one behind {} is done",
         state.last_zxid
     );
+    state.tree.locks_mut().set_now(now_ms);
     let mut context = Context {
         term,
         zxid,

@@ -85,6 +85,7 @@ impl TreeBuilder {
                 .flat_map(Names::iter)
                 .any(|(_, id)| is_ephemeral_parent(id))
             && [path::QUOTA, path::CONFIG].iter().all(|path| tree.find(path).is_some());
+        tree.locks.settle();
         is_tree.then_some(tree)
     }
 

@@ -16,6 +16,7 @@ pub(super) use self::connect::TreeBuilder;
 use super::access::{self, AclId, AclTable};
 use super::arena::{Arena, Below};
 use super::chunk::ZnodeChunk;
+use super::locks::{LockName, Locks};
 use super::names::Names;
 use super::quota::Quotas;
 use super::znode::{Kind, Znode, ZnodeId, hash_data, hash_path};
@@ -31,6 +32,7 @@ pub(super) struct Tree {
     /// Containers and znodes with a time to live.
     reapable: BTreeSet<ZnodeId>,
     quotas: Quotas,
+    locks: Locks,
     /// The sum of all znodes' digests, modulo 2⁶⁴.
     digest: u64,
     data_bytes: u64,
@@ -61,6 +63,7 @@ impl Tree {
         let zookeeper = built_in(ZnodeId::ROOT, "zookeeper", &open, 0);
         built_in(zookeeper, "quota", &open, 0);
         built_in(zookeeper, "config", &access::read_only(), -1);
+        tree.locks.settle();
         tree
     }
 
@@ -73,6 +76,7 @@ impl Tree {
             ephemerals_count: 0,
             reapable: BTreeSet::new(),
             quotas: Quotas::default(),
+            locks: Locks::default(),
             digest: 0,
             data_bytes: 0,
             undo: None,
@@ -293,6 +297,11 @@ impl Tree {
             let is_new = of_session.insert(&path, id);
             invariant!(is_new, "session {session} owns znode {} twice", id.0);
             self.ephemerals_count += 1;
+            if let Some(name) = LockName::parse(self.name(id)) {
+                let node = self.node(id);
+                let (lock, created_ms) = (node.parent, node.ctime);
+                self.locks.come(lock, name, created_ms);
+            }
         }
         if kind.is_reapable() {
             self.reapable.insert(id);
@@ -316,6 +325,10 @@ impl Tree {
         {
             let path = self.path_of(id);
             self.disown_ephemeral(session, &path, id);
+        }
+        if let (Kind::Ephemeral(_), Some(name)) = (kind, LockName::parse(self.name(id))) {
+            let lock = self.node(id).parent;
+            self.locks.go(lock, name);
         }
         let listed = self.arena.disown(id);
         let node = self.arena.remove(id).expect("an id is kept only as long as its znode");
@@ -348,10 +361,12 @@ impl Tree {
     /// Starts to remember the way back.
     pub(super) fn begin(&mut self) {
         self.undo = Some(Vec::new());
+        self.locks.begin();
     }
 
     /// Keeps what was done since [`Tree::begin`].
     pub(super) fn commit(&mut self) {
+        self.locks.commit();
         for step in self.undo.take().into_iter().flatten() {
             match step {
                 Undo::Insert(_) => {}
@@ -367,7 +382,10 @@ impl Tree {
         // What is undone is not noted down.
         let Some(mut undo) = self.undo.take() else { return true };
         for _ in 0..steps_max {
-            let Some(step) = undo.pop() else { return true };
+            let Some(step) = undo.pop() else {
+                self.locks.roll_back();
+                return true;
+            };
             self.undo_one(step);
         }
         self.undo = Some(undo);
@@ -406,6 +424,14 @@ impl Tree {
 
     pub(super) fn quotas_mut(&mut self) -> &mut Quotas {
         &mut self.quotas
+    }
+
+    pub(super) fn locks(&self) -> &Locks {
+        &self.locks
+    }
+
+    pub(super) fn locks_mut(&mut self) -> &mut Locks {
+        &mut self.locks
     }
 
     /// The ephemeral znodes of a session by their paths.

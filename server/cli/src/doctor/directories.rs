@@ -1,0 +1,145 @@
+//! The directories of the data and of the log.
+
+use std::fs::{self, File, TryLockError};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use zoolet_server::embed::config::ServerConfig;
+use zoolet_storage::{Identity, RealDisk};
+
+use super::disk;
+use super::finding::Findings;
+
+const DATA: &str = "data";
+const LOG: &str = "log";
+
+/// Checks the directories. Returns whether a server is running on them.
+pub(super) fn check(config: &ServerConfig, findings: &mut Findings) -> bool {
+    let (data, log) = (&config.data_dir, &config.data_log_dir);
+    let is_running = is_locked(data);
+    check_one(DATA, data, findings);
+    check_owner(config, findings);
+    if data != log {
+        check_one(LOG, log, findings);
+    }
+    disk::check(config, log, findings);
+    note_file_systems(data, log, findings);
+    if is_running {
+        findings.ok(DATA, format!("{} is in use: the server is running", data.display()));
+    }
+    is_running
+}
+
+/// Whether a server has the directory.
+fn is_locked(directory: &Path) -> bool {
+    let Ok(file) = File::open(directory.join("lock")) else { return false };
+    // A shared lock, and only for this moment: a server that starts in it would say that the
+    // directory is in use.
+    matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
+}
+
+/// Whether it is there, or can be created, and files can be written.
+fn check_one(check: &'static str, directory: &Path, findings: &mut Findings) {
+    let shown = directory.display();
+    let Some(existing) = existing(directory) else {
+        findings.error(check, format!("{shown}: neither it nor any directory above it is there"));
+        return;
+    };
+    if !existing.is_dir() {
+        findings.error(check, format!("{} is not a directory", existing.display()));
+        return;
+    }
+    if let Err(error) = tempfile::Builder::new().prefix(".doctor").tempfile_in(&existing) {
+        findings.error(check, format!("{shown}: cannot write in {}: {error}", existing.display()));
+        return;
+    }
+    if existing == directory {
+        findings.ok(check, format!("{shown}: can be written"));
+    } else {
+        findings.ok(check, format!("{shown}: will be created in {}", existing.display()));
+    }
+}
+
+/// The deepest directory of a path that is there.
+pub(super) fn existing(directory: &Path) -> Option<PathBuf> {
+    let absolute = std::path::absolute(directory).ok()?;
+    absolute.ancestors().find(|path| path.exists()).map(Path::to_path_buf)
+}
+
+/// Whose data it is.
+fn check_owner(config: &ServerConfig, findings: &mut Findings) {
+    let directory = &config.data_dir;
+    let shown = directory.display();
+    match Identity::peek(&RealDisk, directory) {
+        Ok(Some(found)) if found.server_id != u64::from(config.server_id.0) => {
+            let (found, id) = (found.server_id, config.server_id);
+            findings.error(DATA, format!("{shown} belongs to server {found}, this is server {id}"));
+        }
+        Ok(Some(found)) if found.cluster_id != config.cluster_id() => {
+            let (found, expected) = (found.cluster_id, config.cluster_id());
+            let text = format!(
+                "{shown} belongs to ensemble {found}, the configuration is that of {expected}: was \
+                 the first server changed? cluster_id keeps the old one"
+            );
+            findings.error(DATA, text);
+        }
+        Ok(Some(_)) => findings.ok(DATA, format!("{shown} has data of this server")),
+        Ok(None) if has_apache_data(directory) => {
+            let text = format!(
+                "{shown} has data of Apache ZooKeeper, which the server does not read: use another \
+                 directory and `zoolet import`"
+            );
+            findings.error(DATA, text);
+        }
+        Ok(None) => findings.ok(DATA, format!("{shown} has no data yet")),
+        Err(error) => findings.error(DATA, error.to_string()),
+    }
+}
+
+fn has_apache_data(directory: &Path) -> bool {
+    let mut files = fs::read_dir(directory.join("version-2")).into_iter().flatten().flatten();
+    files.any(|file| {
+        let name = file.file_name();
+        let name = name.to_string_lossy();
+        name.starts_with("snapshot.") || name.starts_with("log.")
+    })
+}
+
+/// A log on the disk of the snapshots waits for them.
+fn note_file_systems(data: &Path, log: &Path, findings: &mut Findings) {
+    if data == log {
+        return;
+    }
+    let device = |path| existing(path).and_then(|path| fs::metadata(path).ok()).map(|it| it.dev());
+    let (Some(of_data), Some(of_log)) = (device(data), device(log)) else { return };
+    if of_data == of_log {
+        let text = format!(
+            "{} is on the same file system as the data: a log directory of its own helps on a disk \
+             of its own",
+            log.display()
+        );
+        findings.warn(LOG, text);
+    } else {
+        findings.ok(LOG, format!("{} is on a file system of its own", log.display()));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use zoolet_storage::DataDir;
+
+    use super::*;
+
+    #[test]
+    fn a_directory_that_a_server_has_is_known_by_its_lock() {
+        let directory = tempfile::tempdir().unwrap();
+        assert!(!is_locked(directory.path()), "there is not even a lock");
+        let data = DataDir::open(Arc::new(RealDisk), directory.path()).unwrap();
+        assert!(is_locked(directory.path()));
+        drop(data);
+        assert!(!is_locked(directory.path()));
+        DataDir::open(Arc::new(RealDisk), directory.path()).unwrap();
+    }
+}

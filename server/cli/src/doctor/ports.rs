@@ -1,0 +1,147 @@
+//! The ports that the server opens: free, or in use by what.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpStream, lookup_host};
+use tokio::time::timeout;
+use zoolet_server::embed::config::{HostPort, ServerConfig};
+
+use super::finding::Findings;
+
+const PORTS: &str = "ports";
+
+/// How long a program on a port may take to say what it is.
+const ASK_LIMIT: Duration = Duration::from_secs(1);
+
+/// The most that is read of its answer, in bytes.
+const ANSWER_BYTES_MAX: u64 = 4096;
+
+/// The state of a socket in `/proc/net/tcp` that listens.
+const LISTENING: &str = "0A";
+
+/// Checks the ports. A server that is running has them.
+pub(super) async fn check(config: &ServerConfig, is_running: bool, findings: &mut Findings) {
+    let mut ports = vec![("clients", &config.client_bind)];
+    ports.extend(config.secure_client_bind.iter().map(|bind| ("clients with TLS", bind)));
+    ports.extend(config.peer_bind.iter().map(|bind| ("servers", bind)));
+    ports.extend(config.http_bind.iter().map(|bind| ("HTTP", bind)));
+    ports.extend(config.metrics_bind.iter().map(|bind| ("metrics", bind)));
+    for (whom, bind) in ports {
+        check_one(whom, bind, is_running, findings).await;
+    }
+}
+
+async fn check_one(whom: &str, bind: &HostPort, is_running: bool, findings: &mut Findings) {
+    let address = match lookup_host(bind.to_string()).await.map(|mut found| found.next()) {
+        Ok(Some(address)) => address,
+        Ok(None) => {
+            findings.error(PORTS, format!("{bind} for {whom}: the name has no address"));
+            return;
+        }
+        Err(error) => {
+            findings.error(PORTS, format!("{bind} for {whom}: unknown host: {error}"));
+            return;
+        }
+    };
+    match TcpListener::bind(address) {
+        Ok(_) if is_running => {
+            findings.warn(PORTS, format!("{bind} for {whom}: the server does not listen there"));
+        }
+        Ok(_) => findings.ok(PORTS, format!("{bind} for {whom}: free")),
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            let user = user_of(address).await;
+            let text = format!("{bind} for {whom}: in use{user}");
+            if is_running {
+                findings.ok(PORTS, text);
+            } else {
+                findings.error(PORTS, text);
+            }
+        }
+        Err(error) => findings.error(PORTS, format!("{bind} for {whom}: {error}")),
+    }
+}
+
+/// What uses a port, as far as it can be found out: its process, and what it says itself.
+async fn user_of(address: SocketAddr) -> String {
+    let process = process_on(address.port()).map(|process| format!(" by {process}"));
+    let asked = timeout(ASK_LIMIT, version_at(reachable(address))).await;
+    let version = asked.ok().and_then(Result::ok).flatten();
+    let server = version.map(|version| format!(", a ZooKeeper server: {version}"));
+    [process, server].into_iter().flatten().collect()
+}
+
+/// The address at which a listener of all addresses is reached.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    if !address.ip().is_unspecified() {
+        return address;
+    }
+    let here = if address.is_ipv4() {
+        IpAddr::from(Ipv4Addr::LOCALHOST)
+    } else {
+        IpAddr::from(Ipv6Addr::LOCALHOST)
+    };
+    SocketAddr::new(here, address.port())
+}
+
+/// What a client port says about its version; `None` if it is something else.
+pub(super) async fn version_at(address: SocketAddr) -> io::Result<Option<String>> {
+    let mut stream = TcpStream::connect(address).await?;
+    stream.write_all(b"srvr").await?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer).await?;
+    let answer = String::from_utf8_lossy(&answer);
+    let version = answer.lines().find_map(|line| line.strip_prefix("Zookeeper version: "));
+    Ok(version.map(|version| version.split([',', ' ']).next().unwrap_or(version).to_owned()))
+}
+
+/// The name and the number of the process that listens at a port. Only root sees those of others.
+fn process_on(port: u16) -> Option<String> {
+    let tables = ["/proc/net/tcp", "/proc/net/tcp6"].map(|path| fs::read_to_string(path).ok());
+    let inode = tables.iter().flatten().find_map(|table| listener_of(table, port))?;
+    let wanted = format!("socket:[{inode}]");
+    for process in fs::read_dir("/proc").ok()?.flatten() {
+        let path = process.path();
+        let Ok(files) = fs::read_dir(path.join("fd")) else { continue };
+        let is_it = |file: &fs::DirEntry| {
+            fs::read_link(file.path()).is_ok_and(|target| target.as_os_str() == wanted.as_str())
+        };
+        if files.flatten().any(|file| is_it(&file)) {
+            let name = fs::read_to_string(path.join("comm")).unwrap_or_default();
+            let number = process.file_name().to_string_lossy().into_owned();
+            return Some(format!("{} (process {number})", name.trim()));
+        }
+    }
+    None
+}
+
+/// The inode of the socket that listens at a port, in a table of `/proc/net`.
+fn listener_of(table: &str, port: u16) -> Option<&str> {
+    let port = format!(":{port:04X}");
+    table.lines().find_map(|line| {
+        let mut fields = line.split_whitespace();
+        let (local, state) = (fields.nth(1)?, fields.nth(1)?);
+        if !local.ends_with(&port) || state != LISTENING {
+            return None;
+        }
+        fields.nth(5)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_process_that_listens_is_found() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let found = process_on(port).unwrap();
+        assert!(found.ends_with(&format!("(process {})", std::process::id())), "{found}");
+        drop(listener);
+        assert_eq!(process_on(port), None);
+    }
+}

@@ -1,0 +1,417 @@
+//! Which locks are held and waited for, and for how long: figures for operators, of the znodes by
+//! which Curator, kazoo, Go's `zk` and zoolet's own client queue for a lock (`docs/locks.md`).
+//!
+//! Nothing here decides anything. It follows from the tree and from the times in the log, so every
+//! server comes to the same figures. Each such znode costs a few searches in short maps when it comes
+//! and when it goes; all others cost a look at the end of their names.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::znode::ZnodeId;
+
+/// The most times that wait to be taken; a server takes them behind each command.
+const TIMES_MAX: usize = 4096;
+
+/// What precedes the number in the name of a place, and whether several of them hold together.
+const MARKS: [(&str, bool); 6] = [
+    ("lock-", false),
+    ("__lock__", false),
+    ("__WRIT__", false),
+    ("latch-", false),
+    ("__READ__", true),
+    ("__rlock__", true),
+];
+
+/// The digits that a server appends to a name; a minus precedes them behind 2³¹ − 1.
+const DIGITS: usize = 10;
+
+/// How many hexadecimal digits of the random part of a name are compared.
+const ID_DIGITS: usize = 16;
+
+/// How many locks there are, now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LockFigures {
+    /// Locks and leaderships with a holder.
+    pub held: usize,
+    /// Those among them that somebody waits for.
+    pub contended: usize,
+    /// The places that wait in all of them.
+    pub waiters: usize,
+}
+
+/// Something about a lock that took time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LockTime {
+    /// A place was held for so many milliseconds, and is given up.
+    Held(u64),
+    /// A place holds the lock that waited for it for so many milliseconds.
+    Waited(u64),
+}
+
+/// A place in the queue of a lock, as its name says it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LockName {
+    /// Invariant: those who came earlier have a smaller one. The lowest bit is 1 for readers.
+    key: u64,
+    /// The begin of the random part; zero if there is none.
+    id: u64,
+    /// Whether kazoo writes such names.
+    is_kazoo: bool,
+}
+
+impl LockName {
+    /// Reads a name; `None` if it is not that of a place.
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        if !name.as_bytes().last().is_some_and(u8::is_ascii_digit) {
+            return None;
+        }
+        let (base, digits) = name.split_at_checked(name.len().checked_sub(DIGITS)?)?;
+        let found = mark_of(base)
+            .and_then(|mark| Some((mark, digits.parse::<i32>().ok()?)))
+            .or_else(|| {
+                let base = base.strip_suffix('-')?;
+                let number = name.get(base.len()..)?.parse::<i32>().ok()?;
+                Some((mark_of(base)?, number))
+            });
+        let ((mark, is_shared), number) = found?;
+        // Numbers go on at the lowest one.
+        let key = u64::from(number.cast_unsigned()) << 1 | u64::from(is_shared);
+        let random = name.strip_prefix("_c_").unwrap_or(name);
+        Some(Self { key, id: id_of(random), is_kazoo: mark.ends_with("lock__") })
+    }
+
+    fn is_shared(key: u64) -> bool {
+        key & 1 == 1
+    }
+}
+
+fn mark_of(base: &str) -> Option<(&'static str, bool)> {
+    MARKS.into_iter().find(|(mark, _)| base.ends_with(mark))
+}
+
+fn id_of(random: &str) -> u64 {
+    let digits = random.bytes().filter(|byte| *byte != b'-').take(ID_DIGITS);
+    let mut id = 0;
+    for byte in digits {
+        let Some(digit) = char::from(byte).to_digit(16) else { return 0 };
+        id = id << 4 | u64::from(digit);
+    }
+    id
+}
+
+/// A place in a queue.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    id: u64,
+    created_ms: i64,
+    /// Unknown for one that has held since before this server has read the state.
+    held_since_ms: Option<i64>,
+}
+
+/// The queue of one lock.
+#[derive(Clone, Debug, Default)]
+struct Queue {
+    // Invariant: never empty between two changes.
+    places: BTreeMap<u64, Place>,
+    exclusive: BTreeSet<u64>,
+    // Invariant: the places that do not hold.
+    waiting: BTreeSet<u64>,
+}
+
+/// The queues of all locks, by the znode that they are below.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Locks {
+    queues: BTreeMap<ZnodeId, Queue>,
+    // Invariant: the sums over all queues.
+    contended: usize,
+    waiters: usize,
+    /// The time of the command that is applied; none while a state is put together, where the order
+    /// of its znodes means nothing.
+    now_ms: Option<i64>,
+    /// What a transaction has done so far.
+    undecided: Option<Vec<Move>>,
+    times: Vec<LockTime>,
+}
+
+/// A place that comes or goes.
+#[derive(Clone, Copy, Debug)]
+enum Move {
+    Come(ZnodeId, LockName, i64),
+    Go(ZnodeId, LockName),
+}
+
+impl Locks {
+    /// Sets the time of the command that is applied next.
+    pub(super) fn set_now(&mut self, now_ms: i64) {
+        self.now_ms = Some(now_ms);
+    }
+
+    /// Decides who holds, once all places of a state are there.
+    pub(super) fn settle(&mut self) {
+        for queue in self.queues.values_mut() {
+            queue.grant(None, &mut self.times);
+        }
+        (self.contended, self.waiters) = (0, 0);
+        for queue in self.queues.values() {
+            self.contended += usize::from(!queue.waiting.is_empty());
+            self.waiters += queue.waiting.len();
+        }
+        self.times = Vec::new();
+    }
+
+    /// A transaction begins, which may be undone.
+    pub(super) fn begin(&mut self) {
+        self.undecided = Some(Vec::new());
+    }
+
+    /// The transaction is undone, by moves that are not noted either.
+    pub(super) fn roll_back(&mut self) {
+        self.undecided = None;
+    }
+
+    /// The transaction is done.
+    pub(super) fn commit(&mut self) {
+        for next in self.undecided.take().into_iter().flatten() {
+            self.make(next);
+        }
+    }
+
+    /// A place comes.
+    pub(super) fn come(&mut self, lock: ZnodeId, name: LockName, created_ms: i64) {
+        self.note(Move::Come(lock, name, created_ms));
+    }
+
+    /// A place goes.
+    pub(super) fn go(&mut self, lock: ZnodeId, name: LockName) {
+        self.note(Move::Go(lock, name));
+    }
+
+    /// Takes the times that were noted.
+    pub(super) fn take_times(&mut self) -> Vec<LockTime> {
+        std::mem::take(&mut self.times)
+    }
+
+    pub(super) fn figures(&self) -> LockFigures {
+        let Self { queues, contended, waiters, .. } = self;
+        LockFigures { held: queues.len(), contended: *contended, waiters: *waiters }
+    }
+
+    fn note(&mut self, next: Move) {
+        match &mut self.undecided {
+            Some(undecided) => undecided.push(next),
+            None => self.make(next),
+        }
+    }
+
+    fn make(&mut self, next: Move) {
+        let lock = match next {
+            Move::Come(lock, ..) | Move::Go(lock, _) => lock,
+        };
+        let queue = self.queues.entry(lock).or_default();
+        let before = queue.waiting.len();
+        match next {
+            Move::Come(_, name, created_ms) => queue.come(name, created_ms),
+            Move::Go(_, name) => queue.go(name, self.now_ms, &mut self.times),
+        }
+        if self.now_ms.is_some() {
+            queue.grant(self.now_ms, &mut self.times);
+        }
+        let after = queue.waiting.len();
+        self.waiters = self.waiters.saturating_sub(before) + after;
+        let was_contended = usize::from(before > 0);
+        self.contended = self.contended.saturating_sub(was_contended) + usize::from(after > 0);
+        if queue.places.is_empty() {
+            self.queues.remove(&lock);
+        }
+        self.times.truncate(TIMES_MAX);
+    }
+}
+
+impl Queue {
+    fn come(&mut self, name: LockName, created_ms: i64) {
+        let LockName { key, id, is_kazoo } = name;
+        let exclusive_of_same_number = key & !1;
+        // A reader with the number of the writer that has made it holds with it.
+        let is_nested =
+            key != exclusive_of_same_number && self.places.contains_key(&exclusive_of_same_number);
+        // A lock for Curator and kazoo is two znodes with one id, made together.
+        let is_second = is_kazoo
+            && id != 0
+            && self.places.range(..key).next_back().is_some_and(|(_, place)| place.id == id);
+        if is_nested || is_second {
+            return;
+        }
+        self.places.insert(key, Place { id, created_ms, held_since_ms: None });
+        self.waiting.insert(key);
+        if !LockName::is_shared(key) {
+            self.exclusive.insert(key);
+        }
+    }
+
+    fn go(&mut self, name: LockName, now_ms: Option<i64>, times: &mut Vec<LockTime>) {
+        let Some(place) = self.places.remove(&name.key) else { return };
+        self.exclusive.remove(&name.key);
+        if self.waiting.remove(&name.key) {
+            return;
+        }
+        if let (Some(since_ms), Some(now_ms)) = (place.held_since_ms, now_ms) {
+            times.push(LockTime::Held(elapsed(since_ms, now_ms)));
+        }
+    }
+
+    /// Lets the first one hold, or all readers that precede the first who excludes others. Each place
+    /// is granted once.
+    fn grant(&mut self, now_ms: Option<i64>, times: &mut Vec<LockTime>) {
+        let first_exclusive = self.exclusive.first().copied().unwrap_or(u64::MAX);
+        let first = self.places.first_key_value().map(|(key, _)| *key);
+        let is_granted = |key: u64| key < first_exclusive || Some(key) == first;
+        while let Some(key) = self.waiting.first().copied().filter(|key| is_granted(*key)) {
+            self.waiting.remove(&key);
+            let Some(place) = self.places.get_mut(&key) else { continue };
+            place.held_since_ms = now_ms;
+            if let Some(now_ms) = now_ms {
+                times.push(LockTime::Waited(elapsed(place.created_ms, now_ms)));
+            }
+        }
+    }
+}
+
+/// The clocks of two leaders may differ.
+fn elapsed(since_ms: i64, now_ms: i64) -> u64 {
+    u64::try_from(now_ms.saturating_sub(since_ms)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOCK: ZnodeId = ZnodeId(7);
+    const UUID: &str = "_c_0f8fad5b-d9cb-469f-a165-70867728950e-";
+    const HEX: &str = "0f8fad5bd9cb469fa16570867728950e";
+
+    /// Locks at a time.
+    fn locks() -> Locks {
+        let mut locks = Locks::default();
+        locks.settle();
+        locks.set_now(0);
+        locks
+    }
+
+    fn name(text: &str) -> LockName {
+        LockName::parse(text).unwrap_or_else(|| panic!("{text}"))
+    }
+
+    fn other(mark: &str, number: i32) -> LockName {
+        name(&format!("_c_{number:08x}-0000-4000-8000-000000000000-{mark}{number:010}"))
+    }
+
+    /// A place comes or goes at a time; returns the times that this ends.
+    fn step(locks: &mut Locks, at_ms: i64, comes: bool, name: LockName) -> Vec<LockTime> {
+        locks.set_now(at_ms);
+        if comes {
+            locks.come(LOCK, name, at_ms);
+        } else {
+            locks.go(LOCK, name);
+        }
+        locks.take_times()
+    }
+
+    #[test]
+    fn the_names_of_places_are_known_and_no_others() {
+        for (text, number) in [
+            (format!("{UUID}lock-0000000012"), 12),
+            (format!("{HEX}__lock__0000000012"), 12),
+            (format!("{UUID}latch-2147483647"), i32::MAX),
+            (format!("{UUID}lock--2147483648"), i32::MIN),
+            (format!("{HEX}__lock__-1999999999"), -1_999_999_999),
+            (format!("{UUID}lock--000000001"), -1),
+        ] {
+            let expected = u64::from(number.cast_unsigned()) << 1;
+            assert_eq!(name(&text).key, expected, "{text}");
+        }
+        assert_eq!(name(&format!("{UUID}__READ__0000000003")).key, 7);
+        assert_eq!(name(&format!("{UUID}lock-0000000001")).id, 0x0f8f_ad5b_d9cb_469f);
+        assert_eq!(name(&format!("{HEX}__lock__0000000001")).id, 0x0f8f_ad5b_d9cb_469f);
+        for text in ["", "lock-", "lock-000000001", "lease-0000000001", "a0000000001", "é000000001"]
+        {
+            assert_eq!(LockName::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_mutex_is_held_and_waited_for() {
+        let mut locks = locks();
+        let [a, b, c] = [1, 2, 3].map(|number| other("lock-", number));
+        assert_eq!(step(&mut locks, 100, true, a), [LockTime::Waited(0)]);
+        assert_eq!(step(&mut locks, 110, true, b), []);
+        assert_eq!(step(&mut locks, 120, true, c), []);
+        assert_eq!(locks.figures(), LockFigures { held: 1, contended: 1, waiters: 2 });
+        // One that gives up while it waits has neither waited for it nor held it.
+        assert_eq!(step(&mut locks, 130, false, b), []);
+        let passed_on = [LockTime::Held(50), LockTime::Waited(30)];
+        assert_eq!(step(&mut locks, 150, false, a), passed_on);
+        assert_eq!(locks.figures(), LockFigures { held: 1, contended: 0, waiters: 0 });
+        assert_eq!(step(&mut locks, 155, false, c), [LockTime::Held(5)]);
+        assert_eq!(locks.figures(), LockFigures::default());
+    }
+
+    #[test]
+    fn readers_hold_together_and_a_writer_alone() {
+        let mut locks = locks();
+        let (reader, writer) = ("__READ__", "__WRIT__");
+        let places = [(reader, 1), (reader, 2), (writer, 3), (reader, 4), (reader, 5)]
+            .map(|(mark, number)| other(mark, number));
+        for place in places {
+            step(&mut locks, 0, true, place);
+        }
+        assert_eq!(locks.figures(), LockFigures { held: 1, contended: 1, waiters: 3 });
+        assert_eq!(step(&mut locks, 1, false, places[0]), [LockTime::Held(1)]);
+        let written = step(&mut locks, 2, false, places[1]);
+        assert_eq!(written, [LockTime::Held(2), LockTime::Waited(2)]);
+        let read = step(&mut locks, 9, false, places[2]);
+        assert_eq!(read, [LockTime::Held(7), LockTime::Waited(9), LockTime::Waited(9)]);
+        assert_eq!(locks.figures().waiters, 0);
+    }
+
+    #[test]
+    fn a_lock_for_two_families_is_one_place() {
+        let mut locks = locks();
+        step(&mut locks, 0, true, name(&format!("{UUID}lock-0000000001")));
+        step(&mut locks, 0, true, name(&format!("{HEX}__lock__0000000002")));
+        assert_eq!(locks.figures(), LockFigures { held: 1, contended: 0, waiters: 0 });
+        step(&mut locks, 1, false, name(&format!("{HEX}__lock__0000000002")));
+        assert_eq!(locks.figures().held, 1);
+        step(&mut locks, 1, false, name(&format!("{UUID}lock-0000000001")));
+        assert_eq!(locks.figures(), LockFigures::default());
+    }
+
+    #[test]
+    fn a_transaction_that_is_undone_has_no_part_in_it() {
+        let mut locks = locks();
+        let [a, b] = [1, 2].map(|number| other("lock-", number));
+        step(&mut locks, 0, true, a);
+        step(&mut locks, 0, true, b);
+        locks.begin();
+        assert_eq!(step(&mut locks, 5, false, a), []);
+        assert_eq!(step(&mut locks, 5, true, a), [], "the way back");
+        locks.roll_back();
+        assert_eq!(locks.figures().waiters, 1);
+        locks.begin();
+        locks.go(LOCK, a);
+        locks.commit();
+        assert_eq!(locks.take_times(), [LockTime::Held(5), LockTime::Waited(5)]);
+    }
+
+    #[test]
+    fn places_that_were_read_in_any_order_wait_for_the_first() {
+        let mut locks = Locks::default();
+        for number in [3, 1, 2] {
+            locks.come(LOCK, other("lock-", number), 10);
+        }
+        locks.settle();
+        assert_eq!(locks.figures(), LockFigures { held: 1, contended: 1, waiters: 2 });
+        assert_eq!(locks.take_times(), [], "since when it is held is not known");
+        let passed_on = step(&mut locks, 30, false, other("lock-", 1));
+        assert_eq!(passed_on, [LockTime::Waited(20)]);
+    }
+}

@@ -1,0 +1,216 @@
+//! `zoolet doctor`: what it finds, on files and machines where something is wrong, and how it ends.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a test fails by panicking"
+)]
+
+use std::fs;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use serde_json::Value;
+use zoolet_tests::ports::PortLease;
+use zoolet_tests::{wait, zoolet};
+
+/// How long a server may take to start.
+const SOON: Duration = Duration::from_secs(20);
+
+/// A directory with a configuration, and ports.
+struct Fixture {
+    directory: tempfile::TempDir,
+    lease: PortLease,
+}
+
+/// What the doctor has said, and how it has ended.
+struct Said {
+    code: Option<i32>,
+    findings: Vec<(String, String)>,
+}
+
+impl Said {
+    /// Takes it for granted that one finding of this level has all these parts.
+    #[track_caller]
+    fn has(&self, level: &str, parts: &[&str]) {
+        let is_it = |(found, text): &(String, String)| {
+            found == level && parts.iter().all(|part| text.contains(part))
+        };
+        assert!(self.findings.iter().any(is_it), "no {level} {parts:?}: {:#?}", self.findings);
+    }
+
+    #[track_caller]
+    fn has_none(&self, level: &str) {
+        let found = self.findings.iter().filter(|(found, _)| found == level);
+        assert_eq!(found.count(), 0, "{:#?}", self.findings);
+    }
+}
+
+/// A server that ends with this.
+struct Server(Child);
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+impl Fixture {
+    fn new() -> Self {
+        Self { directory: tempfile::tempdir().unwrap(), lease: PortLease::take(6).unwrap() }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    /// Writes the `cluster.toml` of an ensemble of so many servers on this machine.
+    fn ensemble(&self, servers: usize, settings: &str) -> PathBuf {
+        let directory = self.directory.path().display();
+        let server = |(at, ports): (usize, &[u16])| {
+            let [client, peer] = ports else { panic!("ports come in pairs") };
+            let id = at + 1;
+            format!(
+                "[[server]]\nid = {id}\nclient = \"127.0.0.1:{client}\"\n\
+                 peer = \"127.0.0.1:{peer}\"\ndata_dir = \"{directory}/data{id}\"\n"
+            )
+        };
+        let ports = self.lease.ports();
+        let all: String = ports.chunks(2).take(servers).enumerate().map(server).collect();
+        self.write("cluster.toml", &format!("{all}{settings}"))
+    }
+
+    fn port(&self) -> u16 {
+        self.lease.ports()[0]
+    }
+}
+
+fn command(verb: &str, config: &Path, id: Option<u8>) -> Command {
+    let mut command = Command::new(zoolet::binary().unwrap());
+    command.arg(verb).arg("--config").arg(config);
+    if let Some(id) = id {
+        command.args(["--id", &id.to_string()]);
+    }
+    command
+}
+
+fn doctor(config: &Path, id: Option<u8>) -> Said {
+    let output = command("doctor", config, id).arg("--json").output().unwrap();
+    let out = String::from_utf8(output.stdout).unwrap();
+    let json: Value = serde_json::from_str(&out).unwrap_or_else(|why| panic!("{why}: {out}"));
+    let code = output.status.code();
+    assert_eq!(json["exit"].as_i64(), code.map(i64::from), "{out}");
+    let text = |finding: &Value, key: &str| finding[key].as_str().unwrap().to_owned();
+    let findings = json["findings"].as_array().unwrap();
+    let findings = findings.iter().map(|it| (text(it, "level"), text(it, "text"))).collect();
+    Said { code, findings }
+}
+
+#[test]
+fn a_key_that_is_unknown_is_an_error_with_its_line() {
+    let fixture = Fixture::new();
+    let config = fixture.ensemble(3, "[limits]\nframe_byte_max = 1\n");
+    let said = doctor(&config, Some(1));
+    assert_eq!(said.code, Some(2));
+    said.has("error", &["cluster.toml:17", "frame_byte_max"]);
+    // And in words.
+    let output = command("doctor", &config, Some(1)).output().unwrap();
+    let table = String::from_utf8(output.stdout).unwrap();
+    assert!(table.starts_with("error    file  "), "{table}");
+    assert!(table.ends_with("\n1 errors, 0 warnings\n"), "{table}");
+}
+
+#[test]
+fn dangerous_and_ignored_keys_of_a_zoo_cfg_are_named_with_their_lines() {
+    let fixture = Fixture::new();
+    let data = fixture.path("data");
+    fs::create_dir(&data).unwrap();
+    let text = format!(
+        "tickTime=500\ndataDir={}\nclientPort={}\nskipACL=yes\nlargeRequestThreshold=5\n",
+        data.display(),
+        fixture.port()
+    );
+    let said = doctor(&fixture.write("zoo.cfg", &text), None);
+    assert_eq!(said.code, Some(1), "{:#?}", said.findings);
+    said.has("warning", &["zoo.cfg:4: skipACL", "every client may do everything"]);
+    said.has("warning", &["zoo.cfg:5", "largeRequestThreshold"]);
+    said.has("warning", &["zoo.cfg:1: tickTime", "as short as 1000 ms"]);
+    said.has("ok", &["data: can be written"]);
+    said.has("ok", &["a sync takes"]);
+    said.has("ok", &[&format!("{} for clients: free", fixture.port())]);
+    let left: Vec<_> = fs::read_dir(&data).unwrap().collect();
+    assert!(left.is_empty(), "it has left files: {left:?}");
+}
+
+#[test]
+fn names_secrets_and_directories_are_looked_at() {
+    let fixture = Fixture::new();
+    let ports = fixture.lease.ports();
+    let secret = fixture.write("secret", "0123456789abcdef0123");
+    fs::set_permissions(&secret, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::create_dir_all(fixture.path("data/version-2")).unwrap();
+    fs::write(fixture.path("data/version-2/snapshot.1"), "").unwrap();
+    let data = fixture.path("data");
+    let text = format!(
+        "tickTime=2000\ndataDir={}\nclientPort={}\npeerSecretFile={}\nserver.1=127.0.0.1:{}:{}\n\
+         server.2=no-such-host.invalid:2888:3888\n",
+        data.display(),
+        ports[0],
+        secret.display(),
+        ports[1],
+        ports[2],
+    );
+    let config = fixture.write("zoo.cfg", &text);
+    let said = doctor(&config, Some(1));
+    assert_eq!(said.code, Some(2), "{:#?}", said.findings);
+    said.has("error", &["has data of Apache ZooKeeper", "zoolet import"]);
+    said.has("warning", &["zoo.cfg:4: peerSecretFile", "chmod 600"]);
+    said.has("warning", &["server 2 at no-such-host.invalid:2888: unknown host"]);
+    said.has("error", &["127.0.0.1", "means another machine"]);
+    said.has("warning", &["2 with a vote: 2 are needed, 0 may be lost"]);
+}
+
+#[test]
+fn a_port_in_use_is_named_with_its_process() {
+    let fixture = Fixture::new();
+    let config = fixture.ensemble(1, "");
+    let _taken = TcpListener::bind(("127.0.0.1", fixture.port())).unwrap();
+    let said = doctor(&config, Some(1));
+    assert_eq!(said.code, Some(2), "{:#?}", said.findings);
+    let process = format!("(process {})", std::process::id());
+    said.has("error", &[&format!("127.0.0.1:{} for clients: in use by", fixture.port()), &process]);
+}
+
+#[test]
+fn a_running_ensemble_has_no_errors() {
+    let fixture = Fixture::new();
+    let config = fixture.ensemble(3, "");
+    let start = |id: u8| {
+        let mut command = command("serve", &config, Some(id));
+        Server(command.stderr(Stdio::null()).spawn().unwrap())
+    };
+    let _servers: Vec<Server> = (1..=3).map(start).collect();
+    let well = wait::until(SOON, || {
+        let said = doctor(&config, Some(1));
+        let serves = |text: &str| text.contains("for clients: in use") && text.contains("zoolet");
+        said.findings.iter().any(|(_, text)| serves(text)).then_some(said)
+    });
+    let said = well.unwrap();
+    said.has_none("error");
+    said.has("ok", &["is in use: the server is running"]);
+    said.has("ok", &["server 2 at 127.0.0.1:", "reached"]);
+    said.has("ok", &["has data of this server"]);
+    said.has("warning", &["several servers are on one machine"]);
+    said.has("ok", &["3 with a vote: 2 are needed, 1 may be lost"]);
+}
