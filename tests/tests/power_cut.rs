@@ -38,7 +38,12 @@ const IMAGE_BYTES: &str = "1500M";
 fn start(directory: &Path, first_port: u16) -> Up {
     let log = directory.with_extension("log");
     let mut command = up::on_ports(SERVERS, first_port).unwrap();
-    command.arg("--data-dir").arg(directory).stderr(std::fs::File::create(&log).unwrap());
+    // The copy of a directory is started on other ports than the original.
+    command
+        .arg("--change")
+        .arg("--data-dir")
+        .arg(directory)
+        .stderr(std::fs::File::create(&log).unwrap());
     let up = Up::spawn(&mut command, SERVERS).unwrap();
     let said = std::fs::read_to_string(log).unwrap();
     assert_eq!(up.announced.len(), 1 + usize::from(SERVERS), "it does not start: {said}");
