@@ -199,12 +199,24 @@ pub fn run(command: &mut Command) -> Result<(), ToolError> {
     Err(ToolError::Failed { command: format!("{command:?}"), why })
 }
 
+/// Cargo, without what it has said of the running test's package: build scripts that look at those
+/// variables, ring's among them, would run again, and everything above them would be compiled anew.
+pub fn cargo() -> Command {
+    let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let of_package = ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_NAME", "CARGO_BIN_"];
+    for (name, _) in env::vars_os() {
+        let bytes = name.as_encoded_bytes();
+        if of_package.iter().any(|prefix| bytes.starts_with(prefix.as_bytes())) {
+            command.env_remove(name);
+        }
+    }
+    command
+}
+
 /// Builds an example of this workspace. It asks for the whole workspace, as the tests do: a package
 /// by itself may want other features, and then everything below it is compiled once more.
 pub fn example(name: &str) -> Result<Command, ToolError> {
-    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let what = ["build", "-q", "--workspace", "--example", name];
-    run(Command::new(cargo).args(what))?;
+    run(cargo().args(["build", "-q", "--workspace", "--example", name]))?;
     let found = profile_dir();
     let profile = found.map_err(|source| ToolError::Io {
         op: "find",

@@ -75,7 +75,7 @@ impl Fixture {
         path
     }
 
-    /// Writes the `cluster.toml` of an ensemble of so many servers on this machine.
+    /// Writes the `cluster.toml` of an ensemble of this number of servers on this machine.
     fn ensemble(&self, servers: usize, settings: &str) -> PathBuf {
         let directory = self.directory.path().display();
         let server = |(at, ports): (usize, &[u16])| {
@@ -128,7 +128,7 @@ fn a_key_that_is_unknown_is_an_error_with_its_line() {
     let output = command("doctor", &config, Some(1)).output().unwrap();
     let table = String::from_utf8(output.stdout).unwrap();
     assert!(table.starts_with("error    file  "), "{table}");
-    assert!(table.ends_with("\n1 errors, 0 warnings\n"), "{table}");
+    assert!(table.ends_with("\nerrors: 1, warnings: 0\n"), "{table}");
 }
 
 #[test]

@@ -1,6 +1,5 @@
 //! The `zookeeper-client` crate on an ensemble of three: `interop/rust`.
 
-use std::env;
 use std::process::Command;
 
 use zoolet_tests::tools::{self, ToolError};
@@ -36,11 +35,9 @@ fn program() -> Result<Command, ToolError> {
     ];
     let inputs = files.map(|file| source.join(file));
     let directory = tools::prepare_once("rust-client", &inputs, |directory| {
-        let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut cargo = tools::cargo();
         tools::run(
-            Command::new(cargo)
-                .args(["build", "--locked", "--target-dir", "target"])
-                .current_dir(directory),
+            cargo.args(["build", "--locked", "--target-dir", "target"]).current_dir(directory),
         )
     });
     Ok(Command::new(directory?.join("target/debug/zookeeper-client-interop")))

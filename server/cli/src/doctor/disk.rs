@@ -13,7 +13,7 @@ use super::finding::Findings;
 
 const DISK: &str = "disk";
 
-/// How many syncs are measured, each of so many bytes.
+/// How many syncs are measured, each of this number of bytes.
 const SYNCS: usize = 16;
 const SYNC_BYTES: usize = 4096;
 

@@ -153,7 +153,7 @@ fn check_times(config: &ServerConfig, keys: &Keys<'_>, findings: &mut Findings) 
     findings.ok("timeouts", format!("sessions of {shortest} to {longest} ms"));
 }
 
-/// How many losses the ensemble survives. That an even number is no better is a warning of the file.
+/// How many losses the ensemble survives. That an even number is not better is a warning of the file.
 fn check_voters(config: &ServerConfig, findings: &mut Findings) {
     let is_voter = |role: MemberRole| role == MemberRole::Participant;
     let voters = config.members.values().filter(|member| is_voter(member.role)).count();

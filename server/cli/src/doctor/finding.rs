@@ -95,7 +95,7 @@ impl fmt::Display for Findings {
             writeln!(table, "{:<7}  {check:<width$}  {text}", level.name())?;
         }
         let (errors, warnings) = (self.count(Level::Error), self.count(Level::Warning));
-        write!(f, "{table}\n{errors} errors, {warnings} warnings")
+        write!(f, "{table}\nerrors: {errors}, warnings: {warnings}")
     }
 }
 
@@ -115,6 +115,6 @@ mod tests {
         assert_eq!(findings.to_json()["exit"], 2);
         let text = findings.to_string();
         assert!(text.contains("warning  a port  odd\nerror    disk    full\n"), "{text}");
-        assert!(text.ends_with("\n1 errors, 1 warnings"), "{text}");
+        assert!(text.ends_with("\nerrors: 1, warnings: 1"), "{text}");
     }
 }

@@ -42,9 +42,9 @@ pub struct LockFigures {
 /// Something about a lock that took time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockTime {
-    /// A place was held for so many milliseconds, and is given up.
+    /// A place was held for this number of milliseconds, and is given up.
     Held(u64),
-    /// A place holds the lock that waited for it for so many milliseconds.
+    /// A place holds the lock that waited for it for this number of milliseconds.
     Waited(u64),
 }
 

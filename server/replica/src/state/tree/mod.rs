@@ -4,6 +4,7 @@
 //! indexes, the digest and a transaction's undo log always agree with the znodes.
 
 mod connect;
+mod digest;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -485,21 +486,5 @@ impl Tree {
 
     pub(super) fn acls(&self) -> &AclTable {
         &self.acls
-    }
-
-    /// The sum of the digests, from nothing but names, data, ACLs and numbers.
-    pub(super) fn digest_recomputed(&self) -> u64 {
-        let mut sum = 0_u64;
-        let mut waiting = vec![(ZnodeId::ROOT, 0)];
-        while let Some((id, path_hash)) = waiting.pop() {
-            let mut node = *self.node(id);
-            node.path_hash = path_hash;
-            node.data_hash = hash_data(self.arena.data(id));
-            sum = sum.wrapping_add(node.digest(access::hash_acl(self.acls.get(node.acl))));
-            for (name, child) in self.arena.children(id).into_iter().flat_map(Names::iter) {
-                waiting.push((child, hash_path(path_hash, name)));
-            }
-        }
-        sum
     }
 }
