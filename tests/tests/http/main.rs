@@ -11,6 +11,7 @@
 
 mod bad_input;
 mod commands;
+mod locks;
 mod monitoring;
 mod published_dashboard;
 mod support;
