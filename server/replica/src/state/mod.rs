@@ -27,6 +27,7 @@ mod tree;
 mod znode;
 
 pub(crate) use change::Step;
+pub use access::is_principal;
 pub use change::{Applied, Change};
 pub use digest::DIGEST_VERSION;
 pub use exchange::{AclNumber, BuildError, StateBuilder, ZnodeNumber, ZnodeNumbers, ZnodeRecord};
