@@ -1,7 +1,7 @@
 //! DIGEST-MD5, the server's side: a challenge, and the look at the response (RFC 2831).
 //!
 //! ```text
-//!   Begin --empty token--> Challenged(nonce) --response--> Ended
+//!   Begin --any token--> Challenged(nonce) --response--> Ended
 //! ```
 
 use bytes::Bytes;
@@ -64,9 +64,6 @@ pub(crate) enum LoginError {
          DIGEST-MD5, with username and password in the client's JAAS section"
     )]
     Kerberos,
-    /// The client speaks first, as other mechanisms do.
-    #[error("the first token is not empty: expected DIGEST-MD5")]
-    FirstToken,
     /// The login has ended before.
     #[error("a token behind the end of the login")]
     Ended,
@@ -99,16 +96,15 @@ impl Login {
             return Err(LoginError::TooLong(token.len()));
         }
         match &self.0 {
-            Stage::Begin if token.is_empty() => {
+            Stage::Begin if token.first() == Some(&KERBEROS_TAG) => Err(LoginError::Kerberos),
+            // As in Apache ZooKeeper, whatever else the first token is.
+            Stage::Begin => {
                 let nonce = nonce();
-                let challenge = format!(
-                    "realm=\"{REALM}\",nonce=\"{nonce}\",charset=utf-8,algorithm=md5-sess"
-                );
+                let challenge =
+                    format!("realm=\"{REALM}\",nonce=\"{nonce}\",charset=utf-8,algorithm=md5-sess");
                 self.0 = Stage::Challenged(nonce);
                 Ok(Answer::Challenge(challenge.into()))
             }
-            Stage::Begin if token.first() == Some(&KERBEROS_TAG) => Err(LoginError::Kerberos),
-            Stage::Begin => Err(LoginError::FirstToken),
             Stage::Challenged(_) => {
                 let Stage::Challenged(nonce) = std::mem::replace(&mut self.0, Stage::Ended) else {
                     return Err(LoginError::Ended);
@@ -126,6 +122,7 @@ fn check(token: &[u8], nonce: &str, users: &Users) -> Result<Answer, LoginError>
     let user = text(response.need("username")?, "username")?;
     expect(&response, "charset", |charset| charset == b"utf-8")?;
     expect(&response, "qop", |qop| qop == b"auth")?;
+    response.need("nc")?;
     expect(&response, "nc", |count| count == NONCE_COUNT.as_bytes())?;
     response.need("realm")?;
     expect(&response, "realm", |realm| realm == REALM.as_bytes())?;
@@ -213,7 +210,8 @@ fn plain(text: &str) -> Vec<u8> {
 }
 
 fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+    let digit = |digit: u8| char::from_digit(u32::from(digit), 16).unwrap_or_default();
+    bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 0xf)]).collect()
 }
 
 /// Compares in a time that depends on the lengths alone.
@@ -225,7 +223,7 @@ fn is_same(a: &[u8], b: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Password;
+    use zoolet_tls::Password;
 
     fn users() -> Users {
         let mut users = Users::default();
@@ -315,9 +313,9 @@ mod tests {
         let (good, users) = (respond("bob", "builder", "n", ""), users());
         let nonce = || "n".to_owned();
         let mut login = Login::default();
-        assert_eq!(login.take(&good, &users, nonce), Err(LoginError::FirstToken));
         assert_eq!(login.take(&[0x60, 1], &users, nonce), Err(LoginError::Kerberos));
         assert_eq!(login.take(&[0; 4097], &users, nonce), Err(LoginError::TooLong(4097)));
+        assert!(matches!(login.take(&good, &users, nonce), Ok(Answer::Challenge(_))));
         let mut login = challenged();
         assert!(login.take(b"", &users, nonce).is_err());
         assert_eq!(login.take(&good, &users, nonce), Err(LoginError::Ended));
@@ -330,16 +328,21 @@ mod tests {
     #[test]
     fn damaged_responses_are_refused() {
         let good = respond("bob", "builder", "n", "");
-        let maxbuf = good.windows(6).position(|part| part == b"maxbuf").unwrap();
+        let place = |part: &[u8]| good.windows(part.len()).position(|other| other == part).unwrap();
+        // The names of directives that may be left out, and one that is not looked at.
+        let (charset, qop) = (place(b"charset="), place(b"qop="));
+        let maxbuf = place(b"maxbuf=65536");
+        let ignored = [charset..charset + 7, qop..qop + 4, maxbuf..maxbuf + 13];
         for at in 0..good.len() {
             let _ = answer(&good[..at]);
             for change in [1, 0x20, 0x80, 0xff] {
                 let mut damaged = good.clone();
                 damaged[at] ^= change;
-                // The case of keys and of the URI, and a directive that is not looked at.
-                let is_harmless = change == 0x20 || (maxbuf..maxbuf + 13).contains(&at);
+                // The case of keys and of the URI makes no difference either.
+                let is_ignored = ignored.iter().any(|part| part.contains(&at));
                 let answered = answer(&damaged);
-                assert!(is_harmless || answered.is_err(), "{:?}", damaged.escape_ascii());
+                let shown = String::from_utf8_lossy(&damaged);
+                assert!(change == 0x20 || is_ignored || answered.is_err(), "{shown}");
             }
         }
     }

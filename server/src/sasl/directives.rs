@@ -60,7 +60,7 @@ impl Directives {
 
     fn set(&mut self, key: &[u8], value: Vec<u8>) -> Result<(), LoginError> {
         let is_key = |known: &&str| known.as_bytes().eq_ignore_ascii_case(key);
-        let place = KEYS.iter().position(|known| is_key(&known));
+        let place = KEYS.iter().position(is_key);
         let Some(place) = place.and_then(|place| self.0.get_mut(place)) else { return Ok(()) };
         match place.replace(value) {
             None => Ok(()),
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list_is_refused() {
+    fn whatever_else_is_refused() {
         for text in [
             "=x",
             "a,b=c",

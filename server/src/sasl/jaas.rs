@@ -8,9 +8,9 @@
 //! ```
 
 use thiserror::Error;
+use zoolet_tls::Password;
 
 use super::Users;
-use crate::config::Password;
 
 /// The login module whose options are users.
 const DIGEST_MODULE: &str = "org.apache.zookeeper.server.auth.DigestLoginModule";
@@ -118,10 +118,14 @@ impl Reader<'_> {
                 let begun = self.line;
                 while !self.text.starts_with("*/") {
                     if self.next().is_none() {
-                        return Err(JaasError { line: begun, why: "a comment does not end".into() });
+                        return Err(JaasError {
+                            line: begun,
+                            why: "a comment does not end".into(),
+                        });
                     }
                 }
-                (self.next(), self.next());
+                self.next();
+                self.next();
             } else if self.text.starts_with(char::is_whitespace) {
                 self.next();
             } else {

@@ -4,8 +4,11 @@
 mod digest_md5;
 mod directives;
 mod jaas;
+mod logins;
 mod users;
 
-pub(crate) use self::digest_md5::{Answer, Login, LoginError};
-pub(crate) use self::jaas::{JaasError, users_of_section};
-pub(crate) use self::users::{Users, UsersError};
+pub(crate) use self::digest_md5::Login;
+use self::digest_md5::{Answer, LoginError};
+pub(crate) use self::jaas::users_of_section;
+pub(crate) use self::logins::{Logins, OnFailure, Outcome};
+pub(crate) use self::users::Users;

@@ -4,8 +4,7 @@ use std::collections::BTreeMap;
 
 use thiserror::Error;
 use zoolet_replica::state::is_principal;
-
-use crate::config::Password;
+use zoolet_tls::Password;
 
 /// The name of the user that has what any other user was granted.
 const SUPER: &str = "super";

@@ -6,6 +6,7 @@ use zoolet_jute::{ErrorCode, Id, Reply, Request, Xid, Zxid};
 
 use super::client::{CommandReply, PendingRequest, Ready, RequestState};
 use super::reply_to::ReplyTo;
+use crate::level;
 use crate::proposals::{CommandDraft, ProposalOwner};
 use crate::size;
 use crate::state::LongReply;
@@ -174,10 +175,7 @@ impl Replica {
             | Request::Delete(_)
             | Request::SetData(_)
             | Request::SetAcl(_)
-            | Request::Multi(_) => {
-                let op = Op::of_write(request, &self.identities(connection));
-                self.write(connection, xid, op, out)
-            }
+            | Request::Multi(_) => self.write_request(connection, xid, request, out),
             Request::Exists(_)
             | Request::GetData(_)
             | Request::GetAcl(_)
@@ -198,6 +196,17 @@ impl Replica {
         }
     }
 
+    fn write_request(
+        &mut self,
+        connection: ConnectionId,
+        xid: Xid,
+        request: Request,
+        out: &mut Vec<Output>,
+    ) -> RequestState {
+        let op = Op::of_write(request, &self.logged_identities(connection));
+        self.write(connection, xid, op, out)
+    }
+
     /// Proposes a write, or holds it back behind a sync.
     fn write(
         &mut self,
@@ -210,7 +219,7 @@ impl Replica {
             return RequestState::error(ErrorCode::SessionExpired);
         };
         let (session, attachment) = (asking.session, asking.attachment);
-        let identities = Arc::clone(&asking.identities);
+        let identities = self.logged_identities(connection);
         #[cfg(feature = "made_up")]
         let op = made_up(op, self.state.level());
         let bytes = op.encoded_bytes() + size::of_identities(&identities);
@@ -259,6 +268,16 @@ impl Replica {
     pub(crate) fn identities(&self, connection: ConnectionId) -> Arc<[Id]> {
         let known = self.connections.get(&connection);
         known.map_or_else(|| Arc::from([]), |known| Arc::clone(&known.identities))
+    }
+
+    /// The same as far as all servers know the schemes: until they do, a user of SASL writes like a
+    /// client that has not logged in.
+    fn logged_identities(&self, connection: ConnectionId) -> Arc<[Id]> {
+        let identities = self.identities(connection);
+        if level::of_identities(&identities) <= self.state.level() {
+            return identities;
+        }
+        identities.iter().filter(|id| id.scheme.as_deref() != Some("sasl")).cloned().collect()
     }
 
     /// Answers everything at the front of the queue that waits for nothing but its turn.

@@ -26,8 +26,8 @@ mod tests;
 mod tree;
 mod znode;
 
-pub(crate) use change::Step;
 pub use access::is_principal;
+pub(crate) use change::Step;
 pub use change::{Applied, Change};
 pub use digest::DIGEST_VERSION;
 pub use exchange::{AclNumber, BuildError, StateBuilder, ZnodeNumber, ZnodeNumbers, ZnodeRecord};
