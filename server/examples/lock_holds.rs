@@ -131,6 +131,7 @@ impl Bench {
         let mut asked: VecDeque<_> = asked
             .into_iter()
             .map(|request| Received {
+                sasl: None,
                 xid: Xid(1),
                 op: Some(request.op_code()),
                 request: Ok(request),

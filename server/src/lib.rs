@@ -48,6 +48,7 @@ mod process;
 mod raft;
 mod reload;
 mod replication;
+mod sasl;
 mod snapshots;
 mod transport;
 mod wire;

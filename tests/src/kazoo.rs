@@ -122,8 +122,18 @@ fn json_list(command: &[OsString]) -> Result<String, KazooError> {
 
 /// The Python that has kazoo and pytest, in an environment of its own.
 pub fn python() -> Result<PathBuf, ToolError> {
-    let requirements = tools::interop_dir("kazoo").join("requirements.txt");
-    let directory = tools::prepare_once("kazoo", &[requirements], |directory| {
+    python_with("kazoo", "kazoo")
+}
+
+/// The Python whose kazoo can log in by SASL. Its suite would ask for servers with logins.
+pub fn python_with_sasl() -> Result<PathBuf, ToolError> {
+    python_with("kazoo-sasl", "sasl")
+}
+
+/// The Python that has the packages which a directory of `interop` names.
+fn python_with(name: &str, interop: &str) -> Result<PathBuf, ToolError> {
+    let requirements = tools::interop_dir(interop).join("requirements.txt");
+    let directory = tools::prepare_once(name, &[requirements], |directory| {
         let system = env::var("PYTHON").unwrap_or_else(|_| "python3".to_owned());
         tools::run(Command::new(system).args(["-m", "venv", "venv"]).current_dir(directory))?;
         tools::run(

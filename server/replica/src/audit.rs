@@ -79,7 +79,7 @@ impl AuditDraft {
         let (mut changes, mut parts) = (Vec::new(), Vec::new());
         let mut is_end_of_session = false;
         match &command.op {
-            Op::Write(request) | Op::WriteX509(request) => {
+            Op::Write(request) | Op::WriteX509(request) | Op::WriteSasl(request) => {
                 if let Request::Multi(ops) = request {
                     parts.extend(ops.0.iter().map(AuditedChange::of_part));
                 }

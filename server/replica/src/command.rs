@@ -8,7 +8,7 @@ use std::sync::Arc;
 use bytes::{BufMut, Bytes, BytesMut};
 use zoolet_jute::{Decode, DecodeError, Encode, Id, OpCode, Request, SessionId, Xid};
 
-use super::level::{FeatureLevel, names_x509};
+use super::level::{self, FeatureLevel};
 use super::policy::Policy;
 use super::size;
 use crate::{Boot, ProposalNumber, ServerId, Term};
@@ -134,6 +134,9 @@ pub enum Op {
     /// The same with an ACL that names identities of the scheme `x509`. A server of the first level
     /// cannot read it, and stops: it would refuse the ACL, and go on with another state.
     WriteX509(Request),
+    /// The same with an ACL that names identities of the scheme `sasl`, or of a connection that has
+    /// one: servers of the first two levels would apply it otherwise.
+    WriteSasl(Request),
     /// Agree on a feature level. It has no effect under another leader.
     SetLevel {
         /// The level.
@@ -307,6 +310,7 @@ mod tag {
     pub(super) const SET_LEVEL: u8 = 8;
     pub(super) const FIRST_CONFIG: u8 = 9;
     pub(super) const WRITE_X509: u8 = 10;
+    pub(super) const WRITE_SASL: u8 = 11;
     #[cfg(feature = "made_up")]
     pub(super) const MADE_UP: u8 = 255;
 }
@@ -324,14 +328,22 @@ impl Op {
             | Self::Write(_)
             | Self::SetLevel { .. } => FeatureLevel::FIRST,
             Self::WriteX509(_) => FeatureLevel::X509,
+            Self::WriteSasl(_) => FeatureLevel::SASL,
             #[cfg(feature = "made_up")]
             Self::MadeUp(_) => FeatureLevel(FeatureLevel::OF_RELEASE.0 + 1),
         }
     }
 
-    /// Returns a client's write, at the level that its content needs.
-    pub(super) fn of_write(request: Request) -> Self {
-        if names_x509(&request) { Self::WriteX509(request) } else { Self::Write(request) }
+    /// Returns a client's write, at the level that its content and its client's identities need.
+    pub(super) fn of_write(request: Request, identities: &[Id]) -> Self {
+        let level = level::of_acls(&request).max(level::of_identities(identities));
+        if level >= FeatureLevel::SASL {
+            Self::WriteSasl(request)
+        } else if level >= FeatureLevel::X509 {
+            Self::WriteX509(request)
+        } else {
+            Self::Write(request)
+        }
     }
 
     /// Whether it makes the connection that asks the session's only one.
@@ -342,7 +354,7 @@ impl Op {
     /// Whether a client asks for it on the connection to which its session is attached.
     pub fn needs_attachment(&self) -> bool {
         match self {
-            Self::Write(_) | Self::WriteX509(_) | Self::CloseSession => true,
+            Self::Write(_) | Self::WriteX509(_) | Self::WriteSasl(_) | Self::CloseSession => true,
             #[cfg(feature = "made_up")]
             Self::MadeUp(_) => true,
             Self::CreateSession { .. }
@@ -363,7 +375,9 @@ impl Op {
             Self::ExpireSession { .. } => 16,
             Self::DeleteContainer { path } => 4 + path.len(),
             Self::SetConfig { text, .. } => 12 + text.len(),
-            Self::Write(request) | Self::WriteX509(request) => 4 + size::of_request(request),
+            Self::Write(request) | Self::WriteX509(request) | Self::WriteSasl(request) => {
+                4 + size::of_request(request)
+            }
             Self::SetLevel { .. } => 12,
             #[cfg(feature = "made_up")]
             Self::MadeUp(body) => size::of_request(&Request::Create(body.clone())),
@@ -397,6 +411,7 @@ impl Op {
             }
             Self::Write(request) => encode_write(tag::WRITE, request, out),
             Self::WriteX509(request) => encode_write(tag::WRITE_X509, request, out),
+            Self::WriteSasl(request) => encode_write(tag::WRITE_SASL, request, out),
             Self::SetLevel { level, term } => {
                 out.put_u8(tag::SET_LEVEL);
                 out.put_u32(level.0);
@@ -433,6 +448,7 @@ impl Op {
             }),
             tag::WRITE => decode_write(input).map(Self::Write),
             tag::WRITE_X509 => decode_write(input).map(Self::WriteX509),
+            tag::WRITE_SASL => decode_write(input).map(Self::WriteSasl),
             tag::SET_LEVEL => Ok(Self::SetLevel {
                 level: FeatureLevel(get_u32(input, "op.level")?),
                 term: Term(get_u64(input, "op.term")?),

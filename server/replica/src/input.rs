@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use zoolet_jute::{
     ConnectRequest, ConnectResponse, ErrorCode, Id, ReconfigRequest, Reply, Request, SessionId,
     WatcherEvent, Xid, Zxid,
@@ -44,6 +45,17 @@ pub enum Input {
         xid: Xid,
         /// The request, or what was wrong with it.
         request: Result<Request, BadRequest>,
+        /// What flow control counts of it; comes back with the reply.
+        in_flight: InFlight,
+    },
+    /// A client has sent a token of a SASL login. In order with its requests.
+    Sasl {
+        /// The connection.
+        connection: ConnectionId,
+        /// The client's number.
+        xid: Xid,
+        /// What the token has led to.
+        step: SaslStep,
         /// What flow control counts of it; comes back with the reply.
         in_flight: InFlight,
     },
@@ -190,6 +202,23 @@ impl Input {
             _ => None,
         }
     }
+}
+
+/// What a token of a SASL login has led to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SaslStep {
+    /// The login goes on, or has failed and the client is served all the same: the next token, or
+    /// none.
+    Token(Option<Bytes>),
+    /// The login is done.
+    LoggedIn {
+        /// The last token.
+        token: Bytes,
+        /// What it has proved.
+        proved: Vec<Id>,
+    },
+    /// The login has failed: the client gets this error, and the connection is closed.
+    Refused(ErrorCode),
 }
 
 /// Why a request cannot be served.

@@ -8,7 +8,7 @@
 
 use std::fmt;
 
-use zoolet_jute::{Acl, MultiOp, Request};
+use zoolet_jute::{Acl, Id, MultiOp, Request};
 
 /// A feature level. A higher one includes the lower ones.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -20,40 +20,60 @@ impl FeatureLevel {
 
     /// What this release can apply. To be raised with each new kind of command, and with each new
     /// meaning of an old one.
-    pub const OF_RELEASE: Self = Self::X509;
+    pub const OF_RELEASE: Self = Self::SASL;
 
     /// ACLs may name identities of the scheme `x509`, which the first level refuses.
     pub const X509: Self = Self(2);
+
+    /// ACLs may name identities of the scheme `sasl`, and connections may have them.
+    pub const SASL: Self = Self(3);
 }
 
-/// Whether a client's write has an ACL that names an identity of the scheme `x509`.
-pub(super) fn names_x509(request: &Request) -> bool {
-    if let Request::Create(body) | Request::Create2(body) | Request::CreateContainer(body) = request
+/// Returns the level that the identities need which the ACLs of a client's write name.
+pub(super) fn of_acls(request: &Request) -> FeatureLevel {
+    let acl = if let Request::Create(body)
+    | Request::Create2(body)
+    | Request::CreateContainer(body) = request
     {
-        acl_names_x509(body.acl.as_deref())
+        &body.acl
     } else if let Request::CreateTtl(body) = request {
-        acl_names_x509(body.acl.as_deref())
+        &body.acl
     } else if let Request::SetAcl(body) = request {
-        acl_names_x509(body.acl.as_deref())
+        &body.acl
     } else if let Request::Multi(parts) = request {
-        parts.0.iter().any(part_names_x509)
+        return highest(parts.0.iter().map(of_part));
     } else {
-        false
-    }
+        return FeatureLevel::FIRST;
+    };
+    of_acl(acl.as_deref())
 }
 
-fn part_names_x509(part: &MultiOp) -> bool {
+fn of_part(part: &MultiOp) -> FeatureLevel {
     match part {
         MultiOp::Create(body) | MultiOp::Create2(body) | MultiOp::CreateContainer(body) => {
-            acl_names_x509(body.acl.as_deref())
+            of_acl(body.acl.as_deref())
         }
-        MultiOp::CreateTtl(body) => acl_names_x509(body.acl.as_deref()),
-        MultiOp::Delete(_) | MultiOp::SetData(_) | MultiOp::Check(_) => false,
+        MultiOp::CreateTtl(body) => of_acl(body.acl.as_deref()),
+        MultiOp::Delete(_) | MultiOp::SetData(_) | MultiOp::Check(_) => FeatureLevel::FIRST,
     }
 }
 
-fn acl_names_x509(acl: Option<&[Acl]>) -> bool {
-    acl.unwrap_or_default().iter().any(|entry| entry.id.scheme.as_deref() == Some("x509"))
+fn of_acl(acl: Option<&[Acl]>) -> FeatureLevel {
+    highest(acl.unwrap_or_default().iter().map(|entry| match entry.id.scheme.as_deref() {
+        Some("x509") => FeatureLevel::X509,
+        Some("sasl") => FeatureLevel::SASL,
+        _ => FeatureLevel::FIRST,
+    }))
+}
+
+/// Returns the level that servers need which apply a write of a connection with these identities.
+pub(super) fn of_identities(identities: &[Id]) -> FeatureLevel {
+    let has_sasl = identities.iter().any(|id| id.scheme.as_deref() == Some("sasl"));
+    if has_sasl { FeatureLevel::SASL } else { FeatureLevel::FIRST }
+}
+
+fn highest(levels: impl Iterator<Item = FeatureLevel>) -> FeatureLevel {
+    levels.max().unwrap_or(FeatureLevel::FIRST)
 }
 
 impl fmt::Display for FeatureLevel {
@@ -73,14 +93,17 @@ pub struct Levels {
 
 #[cfg(test)]
 mod tests {
-    use zoolet_jute::{CreateRequest, Id, Parts, SetAclRequest};
+    use zoolet_jute::{CreateRequest, Parts, SetAclRequest};
 
     use super::*;
 
     #[test]
-    fn a_write_that_names_a_certificate_is_recognized() {
-        for (scheme, expected) in [("x509", true), ("digest", false)] {
-            let acl = Some(vec![Acl { perms: 1, id: Id::new(scheme, "CN=a") }]);
+    fn a_write_has_the_level_of_what_its_acls_name() {
+        for (scheme, expected) in [("x509", 2), ("digest", 1), ("sasl", 3)] {
+            let acl = Some(vec![
+                Acl { perms: 1, id: Id::new(scheme, "CN=a") },
+                Acl { perms: 1, id: Id::new("world", "anyone") },
+            ]);
             let create =
                 CreateRequest { path: "/a".into(), data: None, acl: acl.clone(), flags: 0 };
             let set_acl = SetAclRequest { path: "/a".into(), acl, version: -1 };
@@ -88,7 +111,7 @@ mod tests {
             let writes =
                 [Request::Create2(create), Request::SetAcl(set_acl), Request::Multi(parts)];
             for write in &writes {
-                assert_eq!(names_x509(write), expected, "{write:?}");
+                assert_eq!(of_acls(write), FeatureLevel(expected), "{write:?}");
             }
         }
     }

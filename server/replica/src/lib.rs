@@ -47,7 +47,7 @@ use watch::{Jump, Storm, WatchTable};
 pub use audit_event::{AuditEvent, AuditOperation, AuditedChange};
 pub use command::{Batch, BatchHead, Command, Op, Origin, Stamp};
 pub use entry::DecodedEntry;
-pub use input::{BadRequest, ConnectionId, Input, Output, Role};
+pub use input::{BadRequest, ConnectionId, Input, Output, Role, SaslStep};
 pub use level::{FeatureLevel, Levels};
 pub use now::Now;
 pub use numbers::{Boot, ProposalNumber, ServerId, Term};
@@ -179,6 +179,10 @@ impl Replica {
             Input::Request { connection, xid, request, in_flight } => {
                 let since_ms = self.now.mono_ms;
                 self.on_request(ReplyTo { connection, xid, since_ms, in_flight }, request, out);
+            }
+            Input::Sasl { connection, xid, step, in_flight } => {
+                let since_ms = self.now.mono_ms;
+                self.on_sasl(ReplyTo { connection, xid, since_ms, in_flight }, step, out);
             }
             Input::Disconnect { connection } => self.on_disconnect(connection, out),
             Input::Commit { term, entry } => self.on_commit(term, entry, out),

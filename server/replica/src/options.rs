@@ -103,6 +103,9 @@ pub struct Options {
     pub digest_auth: bool,
     /// How it hashes (`DigestAuthenticationProvider.digestAlg`).
     pub digest_algorithm: DigestAlgorithm,
+    /// The schemes of which a connection must have an identity of one before it asks for anything
+    /// else; none for no such demand (`enforce.auth.schemes`).
+    pub required_schemes: Vec<String>,
     /// The most identities that a connection may prove; together they have 64 KiB.
     pub identities_per_connection_max: usize,
     /// The most paths that a connection may watch.
@@ -174,6 +177,7 @@ impl Options {
             super_digest: None,
             digest_auth: true,
             digest_algorithm: DigestAlgorithm::Sha1,
+            required_schemes: Vec::new(),
             identities_per_connection_max: 32,
             watches_per_connection_max: 100_000,
             watch_bytes_per_connection_max: 128 << 20,

@@ -136,7 +136,8 @@ mod tests {
         let identities: Arc<[Id]> = Arc::from([Id::new("ip", "::1"), Id::new("digest", "a:b")]);
         let writes = requests().into_iter().map(Op::Write);
         let level_2 = requests().into_iter().map(Op::WriteX509);
-        for op in writes.chain(level_2).chain(other) {
+        let level_3 = requests().into_iter().map(Op::WriteSasl);
+        for op in writes.chain(level_2).chain(level_3).chain(other) {
             let command = Command {
                 number: ProposalNumber(1),
                 session: SessionId(1),

@@ -9,6 +9,7 @@ use super::address::HostPort;
 use super::error::{ConfigError, Warning};
 use super::member::{Member, MemberRole, SERVER_ID_MAX};
 use super::model::ServerConfig;
+use super::sasl::SaslConfig;
 use super::setting::{Setting, Value};
 use super::tls::TlsConfig;
 
@@ -104,7 +105,8 @@ impl Draft {
         let secret = config.ensemble.peer_secret_file.iter_mut();
         let tls = config.tls.client.files().chain(config.tls.peer.files());
         let audit = config.audit.directory.iter_mut();
-        for file in secret.chain(tls).chain(audit).filter(|file| file.is_relative()) {
+        let sasl = config.sasl.files();
+        for file in secret.chain(tls).chain(audit).chain(sasl).filter(|file| file.is_relative()) {
             let joined = directory.join(&*file);
             *file = std::path::absolute(&joined).unwrap_or(joined);
         }
@@ -146,6 +148,9 @@ impl Draft {
         self.check_members()?;
         self.check_this_server()?;
         self.check_tls()?;
+        if let Some((setting, why)) = SaslConfig::missing(&self.config) {
+            return Err(self.error(self.line_of(&[setting]), format!("{setting}: {why}")));
+        }
         self.warn_of_even_voters();
         Ok((self.config, self.warnings))
     }

@@ -22,8 +22,10 @@ mod loopback;
 mod member;
 mod members;
 mod model;
+mod sasl;
 mod setting;
 mod settings;
+mod settings_sasl;
 mod settings_tls;
 mod tls;
 mod toml_file;
@@ -53,6 +55,7 @@ pub use model::{
     AuditConfig, AuthConfig, EnsembleConfig, FourLetterConfig, HttpConfig, Limits, LogConfig,
     ServerConfig, SessionConfig, SnapshotConfig, StartMode, Words, ZnodeConfig,
 };
+pub use sasl::SaslConfig;
 pub use tls::{StoreConfig, TlsConfig, TlsSide};
 pub use toml_text::to_cluster_toml;
 

@@ -7,6 +7,7 @@ use zoolet_replica::{DigestAlgorithm, FeatureLevel, ServerId};
 
 use super::address::HostPort;
 use super::member::{Member, MemberRole, STANDALONE_ID, derive_cluster_id, members_text};
+use super::sasl::SaslConfig;
 use super::tls::TlsConfig;
 
 /// The whole configuration of one server.
@@ -54,6 +55,8 @@ pub struct ServerConfig {
     pub znodes: ZnodeConfig,
     /// Who may do what.
     pub auth: AuthConfig,
+    /// Logins of clients.
+    pub sasl: SaslConfig,
     /// TLS.
     pub tls: TlsConfig,
     /// Four-letter words.
@@ -144,6 +147,7 @@ impl Default for ServerConfig {
             snapshot: SnapshotConfig::default(),
             znodes: ZnodeConfig::default(),
             auth: AuthConfig::default(),
+            sasl: SaslConfig::default(),
             tls: TlsConfig::default(),
             four_letter: FourLetterConfig::default(),
             http: HttpConfig::default(),
@@ -374,6 +378,9 @@ pub struct AuthConfig {
     pub super_digest: Option<String>,
     /// Whether access lists are left unchecked.
     pub acl_skipped: bool,
+    /// The schemes of which a client must have an identity of one, before it is served; none for no
+    /// such demand.
+    pub required_schemes: Vec<String>,
 }
 
 impl Default for AuthConfig {
@@ -383,6 +390,7 @@ impl Default for AuthConfig {
             digest_algorithm: DigestAlgorithm::Sha1,
             super_digest: None,
             acl_skipped: false,
+            required_schemes: Vec::new(),
         }
     }
 }

@@ -41,6 +41,8 @@ pub(super) enum Field<'a> {
     ClientAuth(&'a mut ClientAuth),
     Protocols(&'a mut Vec<Protocol>),
     CipherSuites(&'a mut Vec<String>),
+    Schemes(&'a mut Vec<String>),
+    Names(&'a mut Vec<String>),
 }
 
 /// A value as a file gives it.
@@ -124,6 +126,14 @@ impl Setting {
                 field.clone_from(names);
                 true
             }
+            (Field::Schemes(field), Value::List(schemes)) => {
+                field.clone_from(schemes);
+                schemes.iter().all(|scheme| SCHEMES.contains(&scheme.as_str()))
+            }
+            (Field::Names(field), Value::List(names)) => {
+                field.clone_from(names);
+                names.iter().all(|name| !name.is_empty())
+            }
             _ => false,
         };
         if accepted {
@@ -167,6 +177,8 @@ impl Setting {
             Field::ClientAuth(field) => *field = ClientAuth::Want,
             Field::Protocols(field) => *field = vec![Protocol::Tls13],
             Field::CipherSuites(field) => *field = vec!["TLS_AES_128_GCM_SHA256".to_owned()],
+            Field::Schemes(field) => *field = vec!["ip".to_owned()],
+            Field::Names(field) => *field = vec!["other".to_owned()],
         }
     }
 
@@ -207,7 +219,9 @@ impl Setting {
             Field::StoreType(field) => return field.map(|store_type| quote(store_type.name())),
             Field::ClientAuth(field) => quote(field.name()),
             Field::Protocols(field) => to_list(field.iter().map(|protocol| protocol.name())),
-            Field::CipherSuites(field) => to_list(field.iter().map(String::as_str)),
+            Field::CipherSuites(field) | Field::Schemes(field) | Field::Names(field) => {
+                to_list(field.iter().map(String::as_str))
+            }
             Field::Words(Words::All) => "[\"*\"]".to_owned(),
             Field::Words(Words::Only(words)) => to_list(words.iter().map(String::as_str)),
         })
@@ -232,6 +246,8 @@ impl Setting {
             | Field::ClientAuth(_)
             | Field::Protocols(_)
             | Field::CipherSuites(_)
+            | Field::Schemes(_)
+            | Field::Names(_)
             | Field::Words(_) => "",
         }
     }
@@ -240,7 +256,11 @@ impl Setting {
     pub(super) fn is_list(&self) -> bool {
         matches!(
             (self.field)(&mut ServerConfig::default()),
-            Field::Words(_) | Field::Protocols(_) | Field::CipherSuites(_)
+            Field::Words(_)
+                | Field::Protocols(_)
+                | Field::CipherSuites(_)
+                | Field::Schemes(_)
+                | Field::Names(_)
         )
     }
 }
@@ -272,6 +292,9 @@ fn fill_algorithm(field: &mut DigestAlgorithm, text: &str) -> bool {
     let mut known = DigestAlgorithm::ALL.into_iter();
     known.find(|known| plain(known.name()) == plain(text)).map(|known| *field = known).is_some()
 }
+
+/// The schemes of which a client can have an identity.
+const SCHEMES: [&str; 4] = ["digest", "ip", "sasl", "x509"];
 
 /// The four-letter words that ZooKeeper has.
 const WORDS: [&str; 19] = [

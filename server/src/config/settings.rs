@@ -4,6 +4,7 @@
 
 use super::model::ServerConfig;
 use super::setting::{Field, Setting};
+use super::settings_sasl::SASL;
 
 /// Finds a setting by its place in `cluster.toml`.
 pub(super) fn find(section: &str, key: &str) -> Option<&'static Setting> {
@@ -14,7 +15,7 @@ pub(super) fn find(section: &str, key: &str) -> Option<&'static Setting> {
 pub(super) fn all() -> impl Iterator<Item = &'static Setting> + Clone {
     use super::settings_tls::{CLIENT, CLIENT_SIDE, PEER, PEER_SIDE};
     let tls = CLIENT.iter().chain(&CLIENT_SIDE).chain(&PEER).chain(&PEER_SIDE);
-    SETTINGS.iter().chain(tls)
+    SETTINGS.iter().chain(&SASL).chain(tls)
 }
 
 impl ServerConfig {
@@ -41,7 +42,7 @@ pub(crate) fn each_changed(config: &ServerConfig) -> Vec<(String, ServerConfig)>
 }
 
 /// The tables of `cluster.toml`, in the order in which they are printed.
-pub(super) const SECTIONS: [(&str, &str); 11] = [
+pub(super) const SECTIONS: [(&str, &str); 12] = [
     ("ensemble", "What concerns all servers together."),
     ("session", "The session timeouts that clients can negotiate."),
     ("limits", "Bounds on what clients and other servers can make one server hold."),
@@ -52,6 +53,7 @@ pub(super) const SECTIONS: [(&str, &str); 11] = [
     ("four_letter", "Four-letter words on the client port."),
     ("http", "The HTTP port of the servers that have one."),
     ("audit", "The audit log: who has changed what, and what was refused (docs/operating.md)."),
+    ("sasl", "Logins of clients by SASL with DIGEST-MD5 (docs/sasl.md)."),
     ("tls", "TLS: on the ports of clients, and between servers (docs/tls.md)."),
 ];
 
@@ -65,9 +67,9 @@ const GIB: u64 = 1 << 30;
 /// For settings that are not a number.
 const NO_RANGE: (u64, u64) = (0, 0);
 
-/// All settings but those of TLS, section by section.
+/// All settings but those of SASL and TLS, section by section.
 #[rustfmt::skip]
-pub(super) static SETTINGS: [Setting; 58] = [
+pub(super) static SETTINGS: [Setting; 59] = [
     Setting {
         section: "ensemble", key: "cluster_id", unit: "(a number)", range: (1, i64::MAX as u64),
         about: "The number of this ensemble: a server refuses peers and data of another one.\n\
@@ -322,6 +324,12 @@ pub(super) static SETTINGS: [Setting; 58] = [
         section: "auth", key: "acl_skipped", unit: "true or false", range: NO_RANGE,
         about: "Whether access lists are not checked: every client may do everything.",
         derived: false, field: |c| Field::Flag(&mut c.auth.acl_skipped),
+    },
+    Setting {
+        section: "auth", key: "required_schemes", unit: "a list of digest, ip, sasl and x509; empty for no demand", range: NO_RANGE,
+        about: "A client must have an identity of one of these schemes before it asks for anything else.\n\
+                Its connection is closed otherwise. Every client has one of the scheme ip.",
+        derived: false, field: |c| Field::Schemes(&mut c.auth.required_schemes),
     },
     Setting {
         section: "four_letter", key: "words", unit: "a list of four-letter words, [\"*\"] for all", range: NO_RANGE,

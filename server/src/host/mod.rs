@@ -346,10 +346,14 @@ impl Host {
         let queue_is_full = self.proposals.queued_bytes() >= inner.limits.bytes_max;
         let admission = loop {
             match inner.admit(now, connection, requests, queue_is_full) {
-                Ok((Received { xid, request, bytes, .. }, in_flight)) => {
+                Ok((Received { xid, request, sasl, bytes, .. }, in_flight)) => {
                     taken += 1;
                     inner.figures.received_bytes += bytes as u64;
-                    self.step(inner, now, Input::Request { connection, xid, request, in_flight });
+                    let input = match sasl {
+                        Some(step) => Input::Sasl { connection, xid, step, in_flight },
+                        None => Input::Request { connection, xid, request, in_flight },
+                    };
+                    self.step(inner, now, input);
                 }
                 Err(admission) => break Some(admission),
             }

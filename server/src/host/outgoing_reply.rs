@@ -1,7 +1,7 @@
 //! How a reply gets into an outbox.
 
 use bytes::{BufMut, Bytes};
-use zoolet_jute::{Encode, ErrorCode, Reply, ReplyHeader, Stat, Zxid, frame};
+use zoolet_jute::{Encode, ErrorCode, OpCode, Reply, ReplyHeader, Stat, Zxid, frame};
 use zoolet_replica::ReplyTo;
 use zoolet_replica::state::LongReply;
 
@@ -62,6 +62,10 @@ impl OutgoingReply {
             }
             Ok(ReplyBody::Short(reply)) => {
                 frame::put(out.tail, |out| reply.encode_with(header, out));
+            }
+            // Java's client takes every reply within a login for a token, an error too.
+            Err(_) if self.to.in_flight.op == Some(OpCode::Sasl) => {
+                frame::put(out.tail, |out| Reply::Sasl(None).encode_with(header, out));
             }
             Err(_) => frame::put(out.tail, |out| header.encode(out)),
         }

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use zoolet_jute::{Decode, DecodeError, OpCode, Request, RequestHeader, Xid};
-use zoolet_replica::BadRequest;
+use zoolet_replica::{BadRequest, SaslStep};
 
 /// One frame of a connection whose handshake is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct Received {
     pub op: Option<OpCode>,
     /// The request, or what is wrong with it.
     pub request: Result<Request, BadRequest>,
+    /// What it leads to, if it is a token of a login.
+    pub sasl: Option<SaslStep>,
     /// The bytes of the frame.
     pub bytes: usize,
     /// When it came, on the monotonic clock, in milliseconds.
@@ -33,7 +35,7 @@ impl Received {
             }
             Some(_) | None => Err(BadRequest::Op),
         };
-        Ok(Self { xid: header.xid, op, request, bytes, since_ms })
+        Ok(Self { xid: header.xid, op, request, sasl: None, bytes, since_ms })
     }
 
     /// Whether it may be refused for its wait: not pings and closeSession, as in Apache; nor auth,

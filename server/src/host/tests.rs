@@ -109,6 +109,7 @@ impl Bench {
     /// Requests that come now.
     fn received(&self, asked: Vec<Request>) -> VecDeque<Received> {
         let received = |request: Request| Received {
+            sasl: None,
             xid: Xid(1),
             op: Some(request.op_code()),
             request: Ok(request),

@@ -25,6 +25,7 @@ use super::registry::ConnectionPermit;
 use super::tls::Opened;
 use crate::host::{Admission, Received};
 use crate::outbox::{Chunk, Closing, Outbox, Taken};
+use crate::sasl::Login;
 use crate::transport::Stream;
 
 /// The longest handshake frame: 45 bytes as clients send it, with room for what may come.
@@ -53,6 +54,8 @@ pub(super) struct Connection {
     peer: SocketAddr,
     /// What the connection itself has proved.
     proved: Arc<[Id]>,
+    /// The login by SASL, as far as it is.
+    login: Login,
     outbox: Arc<Outbox>,
     permit: ConnectionPermit,
     context: Arc<PortContext>,
@@ -97,6 +100,7 @@ impl Connection {
             stream: opened.stream,
             peer,
             proved: opened.proved,
+            login: Login::default(),
             outbox,
             permit,
             context,
@@ -254,7 +258,12 @@ impl Connection {
                 // Most clients wait for each reply.
                 self.received.reserve_exact(1);
             }
-            self.received.push_back(Received::decode(payload, since_ms)?);
+            let mut received = Received::decode(payload, since_ms)?;
+            if let Some(accepted) = self.outbox.accepted() {
+                let client = (self.peer, accepted.session);
+                self.context.log_in(&mut self.login, &mut received, client);
+            }
+            self.received.push_back(received);
         }
         Ok(())
     }

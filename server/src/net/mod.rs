@@ -9,6 +9,7 @@ mod error;
 mod format;
 mod four_letter;
 mod frame_records;
+mod login;
 mod movable_listener;
 mod options;
 mod port;

@@ -2,6 +2,7 @@
 
 use super::server_info::ServerInfo;
 use super::tls::{PortTls, Spoken};
+use crate::sasl::Logins;
 
 /// The settings of a client port.
 #[derive(Clone, Debug)]
@@ -14,6 +15,8 @@ pub(crate) struct PortOptions {
     pub secure_address: Option<String>,
     /// What TLS needs; there is one if TLS is spoken on any of the two.
     pub tls: Option<PortTls>,
+    /// How clients log in by SASL, if they can.
+    pub logins: Option<Logins>,
     /// The most connections that wait to be accepted.
     pub backlog: u32,
     /// The longest frame of a client in bytes (`jute.maxbuffer`).

@@ -50,6 +50,7 @@ use crate::net::{self, ClientPort};
 use crate::peer::SecretError;
 use crate::reload::LoadedTls;
 use crate::replication::{self, Machine, Replication};
+use crate::sasl::Logins;
 use crate::snapshots::{Chunks, Staged, StateSnapshot};
 use crate::transport::{Net, RealNet};
 
@@ -130,6 +131,7 @@ impl Node {
         let begun = Instant::now();
         let meters = Arc::new(Meters::default());
         let secret = settings::secret(&config, &seams)?;
+        let logins = settings::logins(&config, &seams)?;
         let client_tls = load_tls("for clients", settings::client_tls(&config), false).await?;
         let peer_tls = load_tls("between servers", settings::peer_tls(&config), true).await?;
         let peer_port_tls = settings::peer_port_tls(&config, peer_tls.as_ref());
@@ -159,6 +161,7 @@ impl Node {
             begun,
             client_tls,
             peer_tls,
+            logins,
             audit: audit.clone(),
         };
         let started = Self::join(prepared).await;
@@ -185,6 +188,7 @@ impl Node {
             begun,
             client_tls,
             peer_tls,
+            logins,
             audit,
         } = prepared;
         let machine = Arc::new(HostMachine(Arc::clone(&host)));
@@ -194,7 +198,7 @@ impl Node {
         let ensemble = settings::KnownEnsemble(replication.status_source());
         let server_info = settings::server_info(&config, disk, ensemble);
         let port_tls = settings::client_port_tls(&config, client_tls.as_ref());
-        let port_options = settings::port_options(&config, server_info, port_tls);
+        let port_options = settings::port_options(&config, server_info, (port_tls, logins));
         let (wanted, followed) = watch::channel(config.client_bind.to_string());
         let net = partitions.client_net(&seams);
         let port = net::listen(port_options, Arc::clone(&host), net, followed, &fatal)
@@ -297,6 +301,7 @@ struct Prepared {
     begun: Begun,
     client_tls: Option<LoadedTls>,
     peer_tls: Option<LoadedTls>,
+    logins: Option<Logins>,
     audit: Option<AuditLog>,
 }
 

@@ -9,6 +9,7 @@ mod handshake;
 mod identity;
 mod leader;
 mod liveness;
+mod login;
 mod password;
 mod ping;
 mod read_only;

@@ -2,20 +2,16 @@
 
 use std::sync::Arc;
 
-use zoolet_jute::{AuthPacket, ErrorCode, Id, Reply, Request, Xid, Zxid};
+use zoolet_jute::{ErrorCode, Id, Reply, Request, Xid, Zxid};
 
 use super::client::{CommandReply, PendingRequest, Ready, RequestState};
-use super::identity::Schemes;
 use super::reply_to::ReplyTo;
+use crate::level;
 use crate::proposals::{CommandDraft, ProposalOwner};
 use crate::size;
 use crate::state::LongReply;
 use crate::watch::{ReadReply, WatchesLeft};
-use crate::{BadRequest, ConnectionId, Op, Output, Replica};
-
-/// The most bytes of all identities that a connection may prove: they travel with each of its
-/// writes.
-const IDENTITY_BYTES_MAX: usize = 64 << 10;
+use crate::{BadRequest, ConnectionId, Op, Output, Replica, SaslStep};
 
 /// What a short reply has in bytes, about.
 const REPLY_BYTES: usize = 100;
@@ -30,14 +26,34 @@ impl Replica {
         request: Result<Request, BadRequest>,
         out: &mut Vec<Output>,
     ) {
-        let ReplyTo { connection, xid, .. } = reply_to;
+        self.enqueue(reply_to, out, |replica, out| {
+            if replica.lacks_required_identity(reply_to, &request) {
+                let code = ErrorCode::SessionClosedRequireSaslAuth;
+                return replica.reply_and_close(reply_to.connection, code, Zxid(0));
+            }
+            replica.classify(reply_to.connection, reply_to.xid, request, out)
+        });
+    }
+
+    pub(crate) fn on_sasl(&mut self, reply_to: ReplyTo, step: SaslStep, out: &mut Vec<Output>) {
+        self.enqueue(reply_to, out, |replica, _| replica.log_in(reply_to.connection, step));
+    }
+
+    /// Gives a request its place in the queue of its connection.
+    fn enqueue(
+        &mut self,
+        reply_to: ReplyTo,
+        out: &mut Vec<Output>,
+        classify: impl FnOnce(&mut Self, &mut Vec<Output>) -> RequestState,
+    ) {
+        let connection = reply_to.connection;
         let Some(asking) = self.connections.get(&connection) else { return };
         if asking.ignores_input {
             return;
         }
         let queued = asking.queued();
         self.touch(connection);
-        let wait = self.classify(connection, xid, request, out);
+        let wait = classify(self, out);
         let pending = PendingRequest { reply_to, wait };
         let is_first = queued == 0 || planted!("read-overtakes-write");
         if is_first && pending.wait.is_due() && self.may_answer(connection) {
@@ -117,7 +133,7 @@ impl Replica {
         };
         match request {
             Request::Auth(packet) => self.authenticate(connection, &packet),
-            // This reply says that the server has no SASL (§16.2).
+            // A server without logins by SASL says so (§16.2).
             Request::Sasl(_) => RequestState::Ready(Ready::outside_of_time(Ok(Reply::Sasl(None)))),
             Request::Sync(_)
             | Request::CloseSession
@@ -159,7 +175,7 @@ impl Replica {
             | Request::Delete(_)
             | Request::SetData(_)
             | Request::SetAcl(_)
-            | Request::Multi(_) => self.write(connection, xid, Op::of_write(request), out),
+            | Request::Multi(_) => self.write_request(connection, xid, request, out),
             Request::Exists(_)
             | Request::GetData(_)
             | Request::GetAcl(_)
@@ -180,6 +196,17 @@ impl Replica {
         }
     }
 
+    fn write_request(
+        &mut self,
+        connection: ConnectionId,
+        xid: Xid,
+        request: Request,
+        out: &mut Vec<Output>,
+    ) -> RequestState {
+        let op = Op::of_write(request, &self.logged_identities(connection));
+        self.write(connection, xid, op, out)
+    }
+
     /// Proposes a write, or holds it back behind a sync.
     fn write(
         &mut self,
@@ -192,12 +219,12 @@ impl Replica {
             return RequestState::error(ErrorCode::SessionExpired);
         };
         let (session, attachment) = (asking.session, asking.attachment);
-        let identities = Arc::clone(&asking.identities);
+        let identities = self.logged_identities(connection);
         #[cfg(feature = "made_up")]
         let op = made_up(op, self.state.level());
         let bytes = op.encoded_bytes() + size::of_identities(&identities);
         let refusal = if op.level() > self.state.level() {
-            // A server of an older release would refuse it as an unknown scheme.
+            // A server of an older release does not know the scheme.
             Some(ErrorCode::InvalidAcl)
         } else if bytes > self.options.command_bytes_max {
             // It would not get to the other servers, and everything behind it would wait.
@@ -206,7 +233,7 @@ impl Replica {
             None
         };
         if let Some(code) = refusal {
-            if let Op::Write(request) | Op::WriteX509(request) = &op {
+            if let Op::Write(request) | Op::WriteX509(request) | Op::WriteSasl(request) = &op {
                 self.audit_refusal((connection, cxid), request, code, out);
             }
             return RequestState::error(code);
@@ -220,27 +247,8 @@ impl Replica {
         RequestState::Proposed { number, answer }
     }
 
-    /// Takes the credentials now: whatever comes behind them is judged with them.
-    fn authenticate(&mut self, connection: ConnectionId, packet: &AuthPacket) -> RequestState {
-        let schemes = Schemes::of(&self.options);
-        let max = self.options.identities_per_connection_max;
-        if let Some(asking) = self.connections.get_mut(&connection)
-            && let Some(proved) = schemes.authenticate(packet, asking.peer, &asking.identities)
-        {
-            let mut identities = asking.identities.to_vec();
-            let new = proved.into_iter().filter(|identity| !asking.identities.contains(identity));
-            identities.extend(new);
-            let bytes: usize = identities.iter().map(Id::encoded_bytes).sum();
-            if identities.len() <= max && bytes <= IDENTITY_BYTES_MAX {
-                asking.identities = identities.into();
-                return RequestState::Ready(Ready::outside_of_time(Ok(Reply::Empty)));
-            }
-        }
-        self.reply_and_close(connection, ErrorCode::AuthFailed, Zxid(0))
-    }
-
     /// An error that is the last thing that the connection gets.
-    fn reply_and_close(
+    pub(super) fn reply_and_close(
         &mut self,
         connection: ConnectionId,
         code: ErrorCode,
@@ -260,6 +268,16 @@ impl Replica {
     pub(crate) fn identities(&self, connection: ConnectionId) -> Arc<[Id]> {
         let known = self.connections.get(&connection);
         known.map_or_else(|| Arc::from([]), |known| Arc::clone(&known.identities))
+    }
+
+    /// The same as far as all servers know the schemes: until they do, a user of SASL writes like a
+    /// client that has not logged in.
+    fn logged_identities(&self, connection: ConnectionId) -> Arc<[Id]> {
+        let identities = self.identities(connection);
+        if level::of_identities(&identities) <= self.state.level() {
+            return identities;
+        }
+        identities.iter().filter(|id| id.scheme.as_deref() != Some("sasl")).cloned().collect()
     }
 
     /// Answers everything at the front of the queue that waits for nothing but its turn.
@@ -395,7 +413,7 @@ impl RequestState {
 
 impl Ready {
     /// The answer to credentials: it shows nothing of the state, so its zxid is zero.
-    fn outside_of_time(result: Result<Reply, ErrorCode>) -> Self {
+    pub(super) fn outside_of_time(result: Result<Reply, ErrorCode>) -> Self {
         Self { result, zxid: Some(Zxid(0)), close: false }
     }
 }

@@ -123,6 +123,8 @@ fn matches(granted: &Id, identities: &[Id]) -> bool {
     let mut same = identities.iter().filter(|id| id.scheme.as_deref() == Some(scheme));
     same.any(|id| match (scheme, id.id.as_deref()) {
         ("ip", Some(address)) => ip_matches(address, expression),
+        // As in Apache ZooKeeper, this user has what any user of the scheme was granted.
+        ("sasl", Some("super")) => true,
         (_, id) => id == Some(expression),
     })
 }
@@ -215,8 +217,16 @@ fn is_valid(scheme: &str, id: &str, level: FeatureLevel) -> bool {
         }
         // The name of a certificate's subject, whose parts each have a value.
         "x509" => level >= FeatureLevel::X509 && id.contains('='),
+        "sasl" => level >= FeatureLevel::SASL && is_principal(id),
         _ => false,
     }
+}
+
+/// Whether a text can be the name of a user of SASL: any without `@`, and the principals of
+/// Kerberos, `name@realm` and `name/host@realm`.
+pub fn is_principal(id: &str) -> bool {
+    let Some((name, realm)) = id.split_once('@') else { return true };
+    !realm.contains(['/', '@']) && name.matches('/').count() <= 1
 }
 
 /// The ACL as it is shown to who may not write it: without the secrets' hashes (protocol §2.5).

@@ -26,6 +26,7 @@ mod tests;
 mod tree;
 mod znode;
 
+pub use access::is_principal;
 pub(crate) use change::Step;
 pub use change::{Applied, Change};
 pub use digest::DIGEST_VERSION;

@@ -236,6 +236,7 @@ impl Script {
             Op::SetLevel { level, .. } => format!("set level {level}"),
             Op::Write(request) => format!("{}", request.op_code()),
             Op::WriteX509(request) => format!("{} of level 2", request.op_code()),
+            Op::WriteSasl(request) => format!("{} of level 3", request.op_code()),
             #[cfg(feature = "made_up")]
             Op::MadeUp(_) => "made up".to_owned(),
         };

@@ -46,8 +46,8 @@ const fn clamped(
     Key { name, rule: Rule::Clamped { setting, scale, low } }
 }
 
-/// The keys that do here what they do there, and `peerSecretFile` and `auditDirectory`, which are
-/// zoolet's own.
+/// The keys that do here what they do there, and `peerSecretFile`, `auditDirectory` and
+/// `saslUsersFile`, which are zoolet's own.
 #[rustfmt::skip]
 static HONORED: &[Key] = &[
     own("dataDir"),
@@ -94,6 +94,16 @@ static HONORED: &[Key] = &[
     true_false("DigestAuthenticationProvider.enabled", ("auth", "digest_enabled")),
     text("DigestAuthenticationProvider.digestAlg", ("auth", "digest_algorithm")),
     text("DigestAuthenticationProvider.superDigest", ("auth", "super_digest")),
+    own("enforce.auth.enabled"),
+    own("enforce.auth.schemes"),
+    own("sessionRequireClientSASLAuth"),
+    own("superUser"),
+    own("superUser.*"),
+    text("java.security.auth.login.config", ("sasl", "jaas_file")),
+    text("sasl.serverconfig", ("sasl", "jaas_section")),
+    text("saslUsersFile", ("sasl", "users_file")),
+    text("SASLAuthenticationProvider.superPassword", ("sasl", "super_password")),
+    true_false("allowSaslFailedClients", ("sasl", "failed_logins_served")),
     text("4lw.commands.whitelist", ("four_letter", "words")),
     own("admin.enableServer"),
     own("admin.serverAddress"),

@@ -3,6 +3,7 @@
 //! What Apache ZooKeeper takes from a system property is taken from the file here, with or
 //! without the prefix `zookeeper.`: there are no JVM flags.
 
+mod auth;
 mod http;
 mod keys;
 mod not_applicable;
@@ -46,6 +47,7 @@ pub(super) fn read(
     reader.choose_client_address()?;
     reader.read_tls()?;
     reader.check_tls()?;
+    reader.read_auth()?;
     reader.check_peer_type()?;
     reader.read_http()?;
     reader.answer_isro();

@@ -20,6 +20,12 @@ const fn same(
 use Shape::{Any, Number, TrueFalse, YesNo};
 
 const SLF4J_AUDIT: &[&str] = &["org.apache.zookeeper.audit.Slf4jAuditLogger"];
+const PROVIDERS: &[&str] = &[
+    "org.apache.zookeeper.server.auth.DigestAuthenticationProvider",
+    "org.apache.zookeeper.server.auth.IPAuthenticationProvider",
+    "org.apache.zookeeper.server.auth.SASLAuthenticationProvider",
+    "org.apache.zookeeper.server.auth.X509AuthenticationProvider",
+];
 const OFF: &[&str] = &["false"];
 const ON: &[&str] = &["true"];
 
@@ -41,7 +47,8 @@ const MULTI: &str = "only the first address of a server is used";
 const NETTY: &str = "there is no Netty here";
 const PATH_STATS: &str = "path statistics are not kept";
 const PEER_NET: &str = "servers keep one connection in each direction, with timeouts of their own";
-const SASL: &str = "SASL is not supported: no client can have such an identity";
+const PEER_SASL: &str =
+    "SASL between servers is not supported: peerSecretFile or sslQuorum keeps strangers out";
 const STALE: &str = "requests wait in their connection instead of being dropped";
 const THREADS: &str = "the runtime has as many threads as the machine has cores";
 const TRACKER: &str = "messages between servers are not kept for inspection";
@@ -163,16 +170,13 @@ pub(super) static INERT: &[Key] = &[
     inert("pathStats.*", Any, PATH_STATS),
     inert("traceFile", Any, "there is no trace file"),
     // Identities. Without the provider a client has fewer rights, never more.
-    inert("authProvider.*", Any, "only the schemes world, auth, ip, digest and x509 are there"),
-    inert("superUser", Any, SASL),
-    inert("superUser.*", Any, SASL),
-    inert("letAnySaslUserDoX", Any, SASL),
-    inert("SASLAuthenticationProvider.superPassword", Any, SASL),
-    inert("sasl.serverconfig", Any, SASL),
-    inert("sasl.client", Any, SASL),
-    inert("allowSaslFailedClients", TrueFalse, SASL),
+    same("authProvider.*", Any, PROVIDERS,
+        "only the schemes world, auth, ip, digest, sasl and x509 are there"),
+    inert("letAnySaslUserDoX", Any, "an ACL must name the users of SASL that it grants something"),
+    inert("requireClientAuthScheme", Any,
+        "Apache ZooKeeper does not read it either: enforce.auth.enabled makes clients log in"),
+    inert("sasl.client", Any, "it is for clients"),
     inert("jaasLoginRenew", Number, KERBEROS),
-    inert("enforce.auth.schemes", Any, "it does nothing without enforce.auth.enabled=true"),
     same("IPAuthenticationProvider.usexforwardedfor", TrueFalse, OFF,
         "a client's address is always that of its connection"),
     inert("ensembleAuthName", Any, "clients that send the scheme ensemble are turned away"),
@@ -183,6 +187,6 @@ pub(super) static INERT: &[Key] = &[
     inert("kinit", Any, KERBEROS),
     inert("security.auth_to_local", Any, KERBEROS),
     inert("quorum.auth.kerberos.servicePrincipal", Any, KERBEROS),
-    inert("quorum.auth.learner.saslLoginContext", Any, SASL),
-    inert("quorum.auth.server.saslLoginContext", Any, SASL),
+    inert("quorum.auth.learner.saslLoginContext", Any, PEER_SASL),
+    inert("quorum.auth.server.saslLoginContext", Any, PEER_SASL),
 ];

@@ -14,10 +14,9 @@ const fn refused(
 
 const NO_ADMIN_TLS: &str =
     "TLS is not supported on the HTTP port yet, and it would be served in plain text";
-const NO_PEER_SASL: &str =
-    "SASL between servers is not supported, and every peer would be let in without it";
-const NO_ENFORCEMENT: &str =
-    "making clients authenticate is not supported yet, and every client would be let in without it";
+const NO_PEER_SASL: &str = "SASL between servers is not supported, and every peer would be let in without it: use \
+     peerSecretFile or sslQuorum";
+const NO_KERBEROS: &str = "Kerberos is not supported, and clients would be let in without it";
 
 #[rustfmt::skip]
 pub(super) static REFUSED: &[Key] = &[
@@ -26,8 +25,5 @@ pub(super) static REFUSED: &[Key] = &[
     refused("quorum.auth.enableSasl", Shape::TrueFalse, &["false"], NO_PEER_SASL),
     refused("quorum.auth.learnerRequireSasl", Shape::TrueFalse, &["false"], NO_PEER_SASL),
     refused("quorum.auth.serverRequireSasl", Shape::TrueFalse, &["false"], NO_PEER_SASL),
-    refused("sessionRequireClientSASLAuth", Shape::TrueFalse, &["false"], NO_ENFORCEMENT),
-    refused("enforce.auth.enabled", Shape::TrueFalse, &["false"], NO_ENFORCEMENT),
-    refused("requireClientAuthScheme", Shape::Any, &[], NO_ENFORCEMENT),
-    refused("requireKerberosConfig", Shape::TrueFalse, &["false"], NO_ENFORCEMENT),
+    refused("requireKerberosConfig", Shape::TrueFalse, &["false"], NO_KERBEROS),
 ];

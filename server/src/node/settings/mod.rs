@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{info, warn};
+use zoolet_jute::ErrorCode;
 use zoolet_replica::{Boot, Policy};
 use zoolet_storage::{DirectorySizes, Disk, WalOptions, WatchedDisk};
 use zoolet_tls::TlsSettings;
 
 use crate::audit::AuditOptions;
-use crate::config::{self, AuditConfig, ClientAuth, MemberRole, ServerConfig};
+use crate::config::{self, AuditConfig, ClientAuth, ConfigError, MemberRole, ServerConfig};
 use crate::host;
 use crate::net::{
     EnsembleFigures, EnsembleSource, PortOptions, PortTls, ServerInfo, Sizes, Spoken,
@@ -21,6 +22,7 @@ use crate::peer::{PeerTls, Secret, SecretError};
 use crate::process;
 use crate::reload::LoadedTls;
 use crate::replication::{self, BatchLimits, ConfiguredMember, Timing};
+use crate::sasl::{Logins, OnFailure};
 
 /// How long the outcome of a proposal may stay unknown, in election timeouts.
 const PATIENCE_ELECTIONS: u32 = 12;
@@ -127,6 +129,23 @@ pub(super) fn secret(config: &ServerConfig, seams: &Seams) -> Result<Option<Secr
     file.map(|file| Secret::of_file(file, config::read_secret(file), entropy())).transpose()
 }
 
+/// How clients log in, if they can. Reads the files with their passwords.
+pub(super) fn logins(config: &ServerConfig, seams: &Seams) -> Result<Option<Logins>, ConfigError> {
+    let Some((users, warnings)) = config.sasl.read_users()? else { return Ok(None) };
+    for warning in warnings {
+        warn!("{warning}");
+    }
+    info!(users = users.len(), "clients can log in by SASL");
+    let is_required = config.auth.required_schemes.iter().any(|scheme| scheme == "sasl");
+    let on_failure = match (is_required, config.sasl.failed_logins_served) {
+        (true, _) => OnFailure::Close(ErrorCode::SessionClosedRequireSaslAuth),
+        (false, false) => OnFailure::Close(ErrorCode::AuthFailed),
+        (false, true) => OnFailure::Serve,
+    };
+    let (super_users, entropy) = (config.sasl.super_users.clone(), Arc::clone(&seams.entropy));
+    Ok(Some(Logins { users, super_users, on_failure, entropy }))
+}
+
 /// The TLS settings of the port for clients, if TLS is spoken on one.
 pub(super) fn client_tls(config: &ServerConfig) -> Option<TlsSettings> {
     config.speaks_tls().then(|| config.tls.client.settings())
@@ -224,6 +243,7 @@ pub(super) fn replica_options(config: &ServerConfig, boot: Boot) -> zoolet_repli
         super_digest: config.auth.super_digest.clone(),
         digest_auth: config.auth.digest_enabled,
         digest_algorithm: config.auth.digest_algorithm,
+        required_schemes: config.auth.required_schemes.clone(),
         identities_per_connection_max: config.limits.session_identities_max,
         watches_per_connection_max: config.limits.session_watches_max,
         watch_bytes_per_connection_max: config.limits.session_watch_bytes_max,
@@ -253,7 +273,7 @@ pub(super) fn host_limits(config: &ServerConfig) -> host::FlowLimits {
 pub(super) fn port_options(
     config: &ServerConfig,
     server_info: ServerInfo,
-    tls: Option<PortTls>,
+    (tls, logins): (Option<PortTls>, Option<Logins>),
 ) -> PortOptions {
     let spoken = match (config.client_is_secure, config.tls.client_port_unification) {
         (true, _) => Spoken::Tls,
@@ -269,6 +289,7 @@ pub(super) fn port_options(
         spoken,
         secure_address: config.secure_client_bind.as_ref().map(ToString::to_string),
         tls,
+        logins,
         backlog: limits.listen_backlog,
         frame_bytes_max: limits.frame_bytes_max,
         handshake_timeout_ms: u64::from(limits.handshake_timeout_ms),

@@ -57,6 +57,15 @@ fn received(config: &ServerConfig) -> Vec<String> {
         // What goes into a layer together with keys that are loaded.
         format!("{:?} {}", config.tls.x509_super_user, config.tls.peer_enabled),
         format!("{} {}", config.tls.client.reload, config.tls.peer.reload),
+        // What goes into a layer together with the users that are read from files.
+        format!(
+            "{:?} {:?} {:?} {}",
+            config.sasl.jaas_section,
+            config.sasl.super_password.as_ref().map(zoolet_tls::Password::text),
+            config.sasl.super_users,
+            config.sasl.failed_logins_served
+        ),
+        format!("{:?}", logins(config, &seams()).map(|logins| logins.is_some())),
         // A file that does not exist is named in the error.
         format!("{:?}", secret(config, &seams())),
         format!("{:?}", replica_options(config, Boot(1))),
@@ -86,6 +95,7 @@ fn port_parts(config: &ServerConfig) -> Vec<String> {
         spoken,
         secure_address,
         tls: _,
+        logins: _,
         backlog,
         frame_bytes_max,
         handshake_timeout_ms,
@@ -94,7 +104,7 @@ fn port_parts(config: &ServerConfig) -> Vec<String> {
         connections_max,
         outbox_bytes_max,
         server_info: _,
-    } = port_options(config, server_info, None);
+    } = port_options(config, server_info, (None, None));
     let numbers = [
         u64::from(backlog),
         frame_bytes_max as u64,
@@ -120,6 +130,44 @@ fn every_setting_of_cluster_toml_reaches_a_layer() {
     for (name, changed) in changes.filter(|(name, _)| !name.starts_with("http.")) {
         assert_ne!(received(&changed), before, "{name} is read, and no layer receives it");
     }
+}
+
+#[test]
+fn logins_follow_the_files_and_the_settings() {
+    let directory = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = directory.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        Some(path)
+    };
+    let module = "org.apache.zookeeper.server.auth.DigestLoginModule required";
+    let jaas = format!("Zoo {{ {module} user_super=a user_bob=b; }};");
+    let mut config = server();
+    assert!(logins(&config, &seams()).unwrap().is_none());
+    config.sasl.jaas_file = file("jaas.conf", &jaas);
+    let why = logins(&config, &seams()).unwrap_err().to_string();
+    assert!(why.contains("jaas.conf: section Server is missing"), "{why}");
+    config.sasl.jaas_section = Some("Zoo".to_owned());
+    config.sasl.users_file = file("users", "# people\neve:c\n");
+    config.sasl.super_users = vec!["eve".to_owned()];
+    let read = logins(&config, &seams()).unwrap().unwrap();
+    assert_eq!((read.users.len(), &read.super_users), (3, &config.sasl.super_users));
+    assert_eq!(read.on_failure, OnFailure::Close(ErrorCode::AuthFailed));
+    let without = read.users;
+    config.sasl.super_password = Some(zoolet_tls::Password::new("other"));
+    config.sasl.failed_logins_served = true;
+    let read = logins(&config, &seams()).unwrap().unwrap();
+    assert_eq!(read.on_failure, OnFailure::Serve);
+    assert_ne!(read.users, without, "the user super has another password");
+    config.auth.required_schemes = vec!["sasl".to_owned()];
+    let closes = OnFailure::Close(ErrorCode::SessionClosedRequireSaslAuth);
+    assert_eq!(logins(&config, &seams()).unwrap().unwrap().on_failure, closes);
+    config.sasl.jaas_file = None;
+    let why = logins(&config, &seams()).unwrap_err().to_string();
+    assert!(why.contains("users: user super is missing"), "{why}");
+    config.sasl.users_file = file("users", "eve:c\neve");
+    let why = logins(&config, &seams()).unwrap_err().to_string();
+    assert!(why.contains("users:2: expected name:password"), "{why}");
 }
 
 type Change = fn(&mut ServerConfig);
@@ -150,6 +198,7 @@ fn what_a_file_says_of_one_server_reaches_a_layer() {
         snapshot: _,
         znodes: _,
         auth: _,
+        sasl: _,
         tls: _,
         four_letter: _,
         audit: _,

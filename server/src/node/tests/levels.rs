@@ -11,7 +11,7 @@ use super::{Ensemble, PATIENCE, exists};
 
 const OLD: FeatureLevel = FeatureLevel::FIRST;
 /// The level of the made-up command.
-const NEW: FeatureLevel = FeatureLevel(3);
+const NEW: FeatureLevel = FeatureLevel(4);
 
 /// What the old and the new command leave behind.
 const OLD_DATA: &[u8] = b"plain";

@@ -182,7 +182,7 @@ fn run(state: &mut State, context: &mut Context, origin: Origin, op: Op) -> Outc
             let body = zoolet_jute::CreateRequest { data, ..body };
             may.and_then(|()| write(&mut state.tree, context, Request::Create2(body)))
         }
-        Op::Write(request) | Op::WriteX509(request) => {
+        Op::Write(request) | Op::WriteX509(request) | Op::WriteSasl(request) => {
             let may = if planted!("moved-session-writes") {
                 Ok(())
             } else {

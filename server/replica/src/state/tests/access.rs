@@ -17,12 +17,17 @@ fn acl(perms: i32, scheme: &str, id: &str) -> Acl {
 fn an_acl_permits_by_scheme_protocol_9_3() {
     let me = [Id::new("ip", "10.1.2.3"), Id::new("digest", "u:h")];
     let v6 = [Id::new("ip", "2001:db8::1")];
-    let cases: [(&str, &str, &[Id], bool); 17] = [
+    let (bob, all) = ([Id::new("sasl", "bob")], [Id::new("sasl", "super")]);
+    let cases: [(&str, &str, &[Id], bool); 21] = [
         ("world", "anyone", &[], true),
         ("world", "somebody", &me, false),
         ("digest", "u:h", &me, true),
         ("digest", "u:other", &me, false),
         ("sasl", "u:h", &me, false),
+        ("sasl", "bob", &bob, true),
+        ("sasl", "Bob", &bob, false),
+        ("sasl", "bob", &all, true),
+        ("digest", "u:h", &all, false),
         ("ip", "10.1.2.3", &me, true),
         ("ip", "10.1.2.4", &me, false),
         ("ip", "10.1.255.255/16", &me, true),
@@ -180,4 +185,31 @@ fn a_certificate_in_an_acl_needs_the_level_of_all_servers() {
     let list = [acl(31, "x509", "CN=me")];
     assert_eq!(fix_up(Some(&list), &[], FeatureLevel::FIRST), Err(InvalidAcl));
     assert_eq!(fix_up(Some(&list), &[], FeatureLevel::X509), Ok(list.to_vec()));
+}
+
+#[test]
+fn a_user_of_sasl_in_an_acl_needs_the_level_of_all_servers() {
+    let list = [acl(31, "sasl", "bob")];
+    assert_eq!(fix_up(Some(&list), &[], FeatureLevel::X509), Err(InvalidAcl));
+    assert_eq!(fix_up(Some(&list), &[], FeatureLevel::SASL), Ok(list.to_vec()));
+    let bob = [Id::new("ip", "10.1.2.3"), Id::new("sasl", "bob"), Id::new("super", "")];
+    assert_eq!(fix_up(Some(&[acl(31, "auth", "")]), &bob, FeatureLevel::SASL), Ok(list.to_vec()));
+}
+
+#[test]
+fn the_names_of_users_of_sasl_are_those_of_kerberos() {
+    for (name, expected) in [
+        ("bob", true),
+        ("", true),
+        ("a/b/c", true),
+        ("bob@REALM", true),
+        ("bob/host@REALM", true),
+        ("@", true),
+        ("a@b@c", false),
+        ("a/b/c@REALM", false),
+        ("bob@REALM/x", false),
+    ] {
+        let list = [acl(31, "sasl", name)];
+        assert_eq!(fix_up(Some(&list), &[], LEVEL).is_ok(), expected, "{name}");
+    }
 }
