@@ -259,7 +259,7 @@ impl Queue {
         }
     }
 
-    /// Lets the first one hold, or all readers that precede the first who excludes others. Each place
+    /// Gives the lock to the first one, or all readers that precede the first who excludes others. Each place
     /// is granted once.
     fn grant(&mut self, now_ms: Option<i64>, times: &mut Vec<LockTime>) {
         let first_exclusive = self.exclusive.first().copied().unwrap_or(u64::MAX);
