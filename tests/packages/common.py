@@ -4,6 +4,7 @@ import os
 import pathlib
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -19,6 +20,8 @@ VERSION = next(
 MACHINE = os.uname().machine
 NAME = f"zoolet-{VERSION}-{MACHINE}-linux"
 IMAGE = DIST / f"zoolet-{VERSION}-{MACHINE}.oci.tar"
+# What a failure shows of each process.
+LOG_SHOWN = 4000
 IS_REQUIRED = os.environ.get("ZOOLET_REQUIRE_FOREIGN") == "1"
 
 
@@ -26,7 +29,7 @@ class Suite:
     """Counts checks, and ends what was begun, in the opposite order."""
 
     def __init__(self, name, needs=()):
-        self.name, self.checks, self.ends = name, 0, []
+        self.name, self.checks, self.ends, self.processes = name, 0, [], []
         missing = [program for program in needs if not shutil.which(program)]
         if os.geteuid() != 0:
             missing.append("root")
@@ -40,6 +43,9 @@ class Suite:
         return self
 
     def __exit__(self, kind, error, trace):
+        if isinstance(error, Exception):
+            for process in self.processes:
+                print(f"--- {process.log.name}\n{process.said()[-LOG_SHOWN:]}", flush=True)
         while self.ends:
             self.ends.pop()()
         if error is None:
@@ -67,12 +73,24 @@ def run(*command, fails=False, **options):
     """Runs a command and returns its output; its failure is an error, unless it is expected."""
     command = [str(word) for word in command]
     options = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True, **options}
-    done = subprocess.run(command, timeout=300, stdin=subprocess.DEVNULL, **options)
+    options = {"timeout": 300, "stdin": subprocess.DEVNULL, **options}
+    done = subprocess.run(command, **options)
     if (done.returncode != 0) != fails:
         raise AssertionError(
             f"{' '.join(command)}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
         )
     return done.stdout if not fails else f"{done.stdout}{done.stderr}"
+
+
+def free_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def add_devices(root):
+    """Makes the devices that every system and every container has, and a server reads from."""
+    (root / "dev").mkdir()
+    run("cp", "--archive", "/dev/null", "/dev/random", "/dev/urandom", root / "dev")
 
 
 def until(what, fact, limit_s=60):
@@ -102,6 +120,7 @@ class Process:
                 stderr=subprocess.STDOUT,
                 **options,
             )
+        suite.processes.append(self)
         suite.at_end(self.kill)
 
     def said(self):

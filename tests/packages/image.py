@@ -19,7 +19,7 @@ def main():
 
 def read_by_others(suite, image):
     """skopeo checks every digest and size when it copies, and converts to Docker's format."""
-    config = json.loads(run("skopeo", "inspect", "--config", f"oci-archive:{image}"))
+    config = json.loads(run("skopeo", "inspect", "--raw", "--config", f"oci-archive:{image}"))
     copied = suite.directory / "copied"
     policy = suite.directory / "policy.json"
     policy.write_text('{"default": [{"type": "insecureAcceptAnything"}]}')

@@ -2,7 +2,7 @@
 
 import json
 
-from common import IMAGE, run
+from common import IMAGE, add_devices, run
 
 
 def unpacked_image(suite):
@@ -20,6 +20,7 @@ def unpacked_image(suite):
     for layer in manifest["layers"]:
         how = ("--gzip", "--numeric-owner", "--same-owner", "--preserve-permissions")
         run("tar", "--extract", *how, "--file", blob(layer), "--directory", root)
-    # A runtime makes the places that it mounts on.
+    # A runtime makes the devices, and the places that it mounts on.
+    add_devices(root)
     (root / "proc").mkdir()
     return root
