@@ -1,7 +1,7 @@
 # The verbs, which CI calls; its own `deny` leaves out the advisories, whose list is not reachable
 # from everywhere. `check` never writes to the work tree.
 
-.PHONY: check fmt clippy check_each doc deny package test kazoo oracle kill9 bench instructions instructions_base power_cut lock_programs golden partitions torture torture_languages planted fuzz fuzz_corpus
+.PHONY: check fmt clippy check_each doc deny package dist deb image packages test kazoo oracle kill9 bench instructions instructions_base power_cut lock_programs golden partitions torture torture_languages planted fuzz fuzz_corpus
 
 check: fmt clippy check_each doc deny
 
@@ -31,6 +31,22 @@ deny:
 package:
 	cargo package -p zoolet-jute -p zoolet-tls -p zoolet-client -p zoolet-replica -p zoolet-storage \
 		-p zoolet-migrate -p zoolet-server -p zoolet-http -p zoolet --allow-dirty
+
+# The release archive in target/dist, with static programs (docs/install.md).
+dist:
+	server/package/build
+
+# The Debian package and the container image, from the programs of the archive.
+deb: dist
+	server/package/deb
+
+image: dist
+	server/package/image/build
+
+# Builds all of them, and installs and starts each; needs root, and says what is missing.
+packages: deb image
+	for each in archive install deb image kubernetes; do \
+		python3 tests/packages/$$each.py || exit 1; done
 
 # What a newcomer runs. Suites that need a foreign runtime say so loudly when it is missing.
 test:

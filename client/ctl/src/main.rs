@@ -5,6 +5,7 @@ mod bench;
 mod commands;
 mod connection;
 mod digest;
+mod documents;
 mod error;
 mod format;
 mod hold;
@@ -57,6 +58,7 @@ async fn run(arguments: Arguments) -> Result<(), CtlError> {
     match command {
         None => shell::run(options).await,
         Some(Command::Bench(arguments)) => bench::run(&arguments, &options).await,
+        Some(Command::Completions { shell }) => documents::completions(shell),
         Some(Command::Digest(arguments)) => digest::run(&arguments, Output { json: options.json }),
         Some(Command::Elect(arguments)) => hold::elect(&arguments, &options).await,
         Some(Command::Lock(arguments)) => hold::lock(&arguments, &options).await,
@@ -64,8 +66,9 @@ async fn run(arguments: Arguments) -> Result<(), CtlError> {
             one_shot(&options, async |context| locks::run(&arguments, &options, context).await)
                 .await
         }
+        Some(Command::ManPages { directory }) => documents::man_pages(&directory),
         Some(Command::Snapshot(command)) => snapshot::run(&command, &options).await,
-        Some(Command::Status) => status::run(&options).await,
+        Some(Command::Status(arguments)) => status::run(&arguments, &options).await,
         Some(Command::Torture(arguments)) => torture::run(&arguments, &options).await,
         Some(Command::Version) => output::version(Output { json: options.json }),
         Some(Command::Znode(command)) => {

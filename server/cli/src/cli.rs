@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 use zoolet_server::embed::config::StartMode;
 
@@ -47,6 +48,17 @@ pub(crate) enum Command {
     /// DANGER: for when a majority is lost for good. Make a new ensemble of a configured server,
     /// which must not run, with the data that it has. See docs/runbook.md.
     Recover(RecoverArgs),
+    /// Print the completions of a shell: bash, elvish, fish, powershell or zsh.
+    Completions {
+        #[arg(value_name = "SHELL")]
+        shell: Shell,
+    },
+    /// Write a man page of each command into a directory.
+    #[command(hide = true)]
+    ManPages {
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
 }
 
 #[derive(Clone, Debug, Args)]

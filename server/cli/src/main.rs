@@ -4,10 +4,12 @@
 mod cli;
 mod ctl;
 mod doctor;
+mod documents;
 mod emergency;
 mod logging;
 mod migrate;
 mod serve;
+mod service;
 mod supervised;
 mod up;
 
@@ -32,7 +34,9 @@ fn main() -> ExitCode {
         | Command::Import(_)
         | Command::Export(_)
         | Command::Restore(_)
-        | Command::Recover(_) => LogOutput::default(),
+        | Command::Recover(_)
+        | Command::Completions { .. }
+        | Command::ManPages { .. } => LogOutput::default(),
         Command::Serve(args) => LogOutput { format: args.log_format, file: args.log_file.clone() },
     };
     let done = match logging::start(cli.log.as_deref(), &output) {
@@ -84,6 +88,8 @@ fn execute(cli: Cli, log: Option<Arc<LogFile>>) -> Result<ExitCode, String> {
         Command::Export(args) => migrate::export(&args).map_err(|error| error.to_string()),
         Command::Restore(args) => emergency::restore(&args).map_err(|error| error.to_string()),
         Command::Recover(args) => emergency::recover(&args).map_err(|error| error.to_string()),
+        Command::Completions { shell } => documents::completions(shell),
+        Command::ManPages { directory } => documents::man_pages(&directory),
     };
     // What still blocks is a read of standard input, or a start that no caller waits for any more.
     runtime.shutdown_background();

@@ -13,6 +13,7 @@ use tracing::{info, warn};
 
 use crate::cli::ServeArgs;
 use crate::logging::LogFile;
+use crate::service::Service;
 use crate::supervised::{self, Numbered};
 use zoolet_http::{HttpError, HttpOptions, HttpPort};
 use zoolet_server::embed::config::{self, ConfigError, HostPort, ServerConfig};
@@ -45,7 +46,8 @@ pub(crate) enum ServeError {
 pub(crate) async fn serve(args: ServeArgs, log: Option<Arc<LogFile>>) -> Result<(), ServeError> {
     let hangups = signal(SignalKind::hangup()).map_err(ServeError::Signals)?;
     let (audited, reports) = watch::channel(None);
-    tokio::spawn(reopen_on(hangups, log, reports));
+    let service = Arc::new(Service::default());
+    tokio::spawn(reopen_on(hangups, log, reports, Arc::clone(&service)));
     let mut config = load(&args.config, args.id)?;
     config.start_mode = args.start_mode();
     let (orders, mut given) = mpsc::channel(ORDERS_MAX);
@@ -53,12 +55,14 @@ pub(crate) async fn serve(args: ServeArgs, log: Option<Arc<LogFile>>) -> Result<
         stop_requested(args.until_stdin_ends.then_some(orders)).map_err(ServeError::Signals)?;
     tokio::pin!(stop);
     info!(server = config.server_id.0, data_dir = %config.data_dir.display(), "starting");
+    service.starting();
     let ports = open_http(&config).await?;
     let server = tokio::select! {
         started = Server::start(config) => started?,
         reason = &mut stop => {
             // Like a kill: a server can be killed at any time.
             info!(reason, "stopped before it served");
+            service.stopping(&reason);
             return Ok(());
         }
     };
@@ -66,14 +70,20 @@ pub(crate) async fn serve(args: ServeArgs, log: Option<Arc<LogFile>>) -> Result<
         port.show(server.reports());
     }
     audited.send_replace(Some(server.reports()));
-    let failed = loop {
-        tokio::select! {
-            reason = &mut stop => {
-                info!(reason, "stopping");
-                break None;
+    let failed = {
+        let report = service.report(&server);
+        tokio::pin!(report);
+        loop {
+            tokio::select! {
+                reason = &mut stop => {
+                    info!(reason, "stopping");
+                    service.stopping(&reason);
+                    break None;
+                }
+                why = server.failed() => break Some(why),
+                Some(order) = given.recv() => order.carry_out(&server),
+                never = &mut report => match never {},
             }
-            why = server.failed() => break Some(why),
-            Some(order) = given.recv() => order.carry_out(&server),
         }
     };
     match failed {
@@ -128,27 +138,33 @@ async fn reopen_on(
     mut hangups: Signal,
     log: Option<Arc<LogFile>>,
     server: watch::Receiver<Option<Reports>>,
+    service: Arc<Service>,
 ) {
     while hangups.recv().await.is_some() {
-        let is_audited = server.borrow().as_ref().is_some_and(Reports::reopen_audit_log);
-        if is_audited {
-            info!("SIGHUP: the audit log is opened again");
+        let reports = server.borrow().clone();
+        service.reload(|| reopen(log.as_deref(), reports.as_ref()));
+    }
+}
+
+fn reopen(log: Option<&LogFile>, server: Option<&Reports>) {
+    let is_audited = server.is_some_and(Reports::reopen_audit_log);
+    if is_audited {
+        info!("SIGHUP: the audit log is opened again");
+    }
+    let Some(log) = log else {
+        if !is_audited {
+            info!("SIGHUP ignored: the server does not log to a file");
         }
-        let Some(log) = &log else {
-            if !is_audited {
-                info!("SIGHUP ignored: the server does not log to a file");
-            }
-            continue;
-        };
-        let file = log.path().display();
-        match log.reopen() {
-            Ok(()) => info!(%file, "SIGHUP: the log file was opened again"),
-            Err(error) => warn!(
-                %file,
-                %error,
-                "SIGHUP: the log file cannot be opened again, the old one stays in use"
-            ),
-        }
+        return;
+    };
+    let file = log.path().display();
+    match log.reopen() {
+        Ok(()) => info!(%file, "SIGHUP: the log file was opened again"),
+        Err(error) => warn!(
+            %file,
+            %error,
+            "SIGHUP: the log file cannot be opened again, the old one stays in use"
+        ),
     }
 }
 

@@ -48,3 +48,18 @@ fn a_server_that_cannot_start_ends_with_1_and_one_line() {
         assert!(said.starts_with(line) && said.lines().count() == 1, "{words:?}: {said}");
     }
 }
+
+#[test]
+fn completions_and_man_pages_cover_the_commands() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let output = zoolet(&["completions", shell]);
+        let script = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success() && script.contains("--force-new-ensemble"), "{shell}");
+        assert!(!script.contains("until-stdin-ends"), "{shell}: an option is hidden");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    assert!(zoolet(&["man-pages", directory.path().to_str().unwrap()]).status.success());
+    let page = std::fs::read_to_string(directory.path().join("zoolet-serve.1")).unwrap();
+    assert!(page.contains("force\\-new\\-ensemble"), "{page}");
+    assert_eq!(zoolet(&["man-pages", "/absent"]).status.code(), Some(1));
+}

@@ -122,6 +122,12 @@ impl Server {
         }
     }
 
+    /// Returns whether the server's thread, which does all of its work for clients and other servers,
+    /// takes up an order; waits until it does. For a watchdog, which limits the wait.
+    pub fn responds(&self) -> impl Future<Output = bool> + Send + use<> {
+        self.thread.0.responds()
+    }
+
     /// Waits until the server can no longer work, and returns why: its disk has failed, or a task
     /// of it has panicked. The server is then to be dropped; it can be started again.
     pub fn failed(&self) -> impl Future<Output = String> + Send + use<> {

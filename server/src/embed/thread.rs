@@ -1,5 +1,6 @@
 //! One embedded server: a thread with a runtime of its own.
 
+use std::future::Future;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc as blocking;
 use std::thread::{Builder, JoinHandle};
@@ -43,6 +44,8 @@ impl Standing {
 enum Order {
     /// Report that it is paused, and block until the gate's sender is dropped.
     Pause { paused: blocking::Sender<()>, gate: blocking::Receiver<()> },
+    /// Report that the thread has come to this order.
+    Respond(oneshot::Sender<()>),
     /// End in good order.
     Stop,
     /// End at once.
@@ -150,6 +153,15 @@ impl ServerThread {
         self.pause = Some(open);
         // An error means that the server has ended by itself: it does nothing more, too.
         let _ = is_paused.recv();
+    }
+
+    /// Returns whether the thread has come to an order; waits until it does. What it does for
+    /// clients takes its turns on the same thread.
+    pub(super) fn responds(&self) -> impl Future<Output = bool> + Send + use<> {
+        let (done, answer) = oneshot::channel();
+        let is_ordered =
+            self.orders.as_ref().is_some_and(|it| it.try_send(Order::Respond(done)).is_ok());
+        async move { is_ordered && answer.await.is_ok() }
     }
 
     pub(super) fn resume(&mut self) {
@@ -263,6 +275,8 @@ async fn live(
                 // Blocking the runtime's only thread is the point: nothing moves, no timer either.
                 let _ = gate.recv();
             }
+            // The caller may no longer wait.
+            Order::Respond(done) => drop(done.send(())),
             Order::Stop => return node.shutdown().await,
             Order::Kill => return node.kill().await,
         }
@@ -312,7 +326,15 @@ mod tests {
         let reports = running.reports.clone();
         server.launched(running);
         assert_eq!((server.standing(), server.failure()), (Standing::Running, None));
+        assert!(server.responds().await);
+        server.pause();
+        let mut response = Box::pin(server.responds());
+        let early = tokio::time::timeout(Duration::from_millis(300), &mut response).await;
+        assert!(early.is_err(), "a thread that is blocked responds");
+        server.resume();
+        assert!(response.await);
         server.stop().await;
+        assert!(!server.responds().await);
         assert_eq!(reports.readiness(), Readiness::NotReady("the server stops"));
     }
 }

@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap_complete::Shell;
 
 use crate::bench::Mix;
 use crate::digest::Algorithm;
@@ -154,6 +155,11 @@ pub(crate) enum Command {
     Bench(Bench),
     /// Print what ACLs and superDigest have for a user and a password. It asks no server.
     Digest(Digest),
+    /// Print the completions of a shell: bash, elvish, fish, powershell or zsh.
+    Completions {
+        #[arg(value_name = "SHELL")]
+        shell: Shell,
+    },
     /// Lead while a command runs, or until a signal comes.
     Elect(Elect),
     /// Hold a lock while a command runs, or until a signal comes.
@@ -163,8 +169,14 @@ pub(crate) enum Command {
     /// Save a backup of the ensemble by the HTTP port of a server, or look at one.
     #[command(subcommand)]
     Snapshot(SnapshotCommand),
+    /// Write a man page of each command into a directory.
+    #[command(hide = true)]
+    ManPages {
+        #[arg(value_name = "DIR")]
+        directory: PathBuf,
+    },
     /// Show all servers of the ensemble, and whether they serve.
-    Status,
+    Status(Status),
     /// Hurt clients and servers, and see whether the locks keep their promises.
     Torture(Torture),
     /// Print the version of this program.
@@ -233,6 +245,14 @@ pub(crate) struct Digest {
     /// How it is hashed: as the servers' digestAlg says.
     #[arg(long, value_enum, default_value_t = Algorithm::Sha1)]
     pub(crate) algorithm: Algorithm,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Status {
+    /// Look at the servers of the connect string alone, without a session; the exit code is 0 if
+    /// each of them serves. For the health check of one server.
+    #[arg(long)]
+    pub(crate) named: bool,
 }
 
 #[derive(Debug, Args)]

@@ -12,7 +12,7 @@ use tokio::net::lookup_host;
 use tokio::time::timeout;
 use zoolet_client::{ClientOptions, ConnectString};
 
-use crate::args::Options;
+use crate::args::{Options, Status};
 use crate::commands::client_addresses;
 use crate::error::{CtlError, Exit};
 use crate::output::Output;
@@ -23,11 +23,11 @@ use look::Look;
 const CONFIG_TIME: Duration = Duration::from_secs(1);
 
 /// `status`. The exit code is that of a failure unless all servers serve.
-pub(crate) async fn run(options: &Options) -> Result<(), CtlError> {
+pub(crate) async fn run(arguments: &Status, options: &Options) -> Result<(), CtlError> {
     let servers: ConnectString =
         options.connect_string().parse().map_err(|error| CtlError::of_call(&error))?;
     let mut ensemble = Ensemble { looks: look::look_at(servers.addresses()).await };
-    let others = ensemble.others(options).await;
+    let others = if arguments.named { Vec::new() } else { ensemble.others(options).await };
     if !others.is_empty() {
         // Their zxids are those of one moment.
         let all: Vec<_> = servers.addresses().iter().cloned().chain(others).collect();
@@ -35,7 +35,8 @@ pub(crate) async fn run(options: &Options) -> Result<(), CtlError> {
     }
     let output = Output { json: options.json };
     output.result(|| print::text(&ensemble), || print::json(&ensemble))?;
-    match ensemble.exit() {
+    let exit = if arguments.named { ensemble.exit_of_named() } else { ensemble.exit() };
+    match exit {
         None => Ok(()),
         Some(exit) => Err(CtlError::new(exit, "")),
     }
@@ -75,6 +76,15 @@ impl Ensemble {
             None => Some(Exit::Connection),
             Some(_) if self.serving() < self.looks.len() => Some(Exit::Failed),
             Some(_) => None,
+        }
+    }
+
+    /// The same for these servers alone: their leader may be another.
+    fn exit_of_named(&self) -> Option<Exit> {
+        match self.serving() {
+            0 => Some(Exit::Connection),
+            serving if serving < self.looks.len() => Some(Exit::Failed),
+            _ => None,
         }
     }
 
@@ -198,6 +208,10 @@ mod tests {
         assert_eq!(exit(&[serving("leader"), serving("read-only")]), Some(Exit::Failed));
         assert_eq!(exit(&[serving("follower"), Found::Refused]), Some(Exit::Connection));
         assert_eq!(exit(&[Found::NotServing]), Some(Exit::Connection));
+        let named = |found: &[Found]| ensemble(found).exit_of_named();
+        assert_eq!(named(&[serving("follower")]), None);
+        assert_eq!(named(&[serving("follower"), Found::Refused]), Some(Exit::Failed));
+        assert_eq!(named(&[serving("read-only")]), Some(Exit::Connection));
     }
 
     #[test]

@@ -269,6 +269,8 @@ fn spawn(plan: &Plan, server: &PlannedServer) -> io::Result<process::Child> {
         command.arg("--log").arg(filter);
     }
     command
+        // What a service manager expects of this process is not what its servers report.
+        .env_remove("NOTIFY_SOCKET")
         .arg("serve")
         .arg("--config")
         .arg(&plan.config)
