@@ -33,7 +33,8 @@ fn a_mutex_of_the_client_is_counted() {
 /// A program with two contenders for one mutex, which waits for an answer to each line.
 struct Program {
     child: Child,
-    input: ChildStdin,
+    /// `None` once it has ended: the program ends when nothing more can come.
+    input: Option<ChildStdin>,
     lines: Lines<BufReader<ChildStdout>>,
 }
 
@@ -44,7 +45,7 @@ impl Program {
         command.env("ZK_SESSION_TIMEOUT_MS", "20000");
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
-        let input = child.stdin.take().unwrap();
+        let input = child.stdin.take();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         Self { child, input, lines }
     }
@@ -54,7 +55,7 @@ impl Program {
     }
 
     fn send(&mut self, line: &str) {
-        writeln!(self.input, "{line}").unwrap();
+        writeln!(self.input.as_mut().unwrap(), "{line}").unwrap();
     }
 
     /// Answers a line with `VERB NUMBER …`.
@@ -105,6 +106,7 @@ fn counts(suite: &str, needs: &[&str], program: &dyn Fn() -> Result<Command, Too
         grants += usize::from(line.starts_with("HELD"));
         program.allow(&line);
     }
+    program.input = None;
     assert!(program.child.wait().unwrap().success());
     let seen = || (figures(with_http.http) == [0, 0, 0, grants, grants]).then_some(());
     assert!(wait::until(SOON, seen).is_some(), "{grants}: {:?}", figures(with_http.http));
