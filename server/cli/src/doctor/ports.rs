@@ -104,14 +104,18 @@ fn process_on(port: u16) -> Option<String> {
     let inode = tables.iter().flatten().find_map(|table| listener_of(table, port))?;
     let wanted = format!("socket:[{inode}]");
     for process in fs::read_dir("/proc").ok()?.flatten() {
-        let path = process.path();
+        let (path, name) = (process.path(), process.file_name());
+        let number = name.to_string_lossy();
+        // Not `self` and its like, which are this process once more.
+        if !number.bytes().all(|byte| byte.is_ascii_digit()) {
+            continue;
+        }
         let Ok(files) = fs::read_dir(path.join("fd")) else { continue };
         let is_it = |file: &fs::DirEntry| {
             fs::read_link(file.path()).is_ok_and(|target| target.as_os_str() == wanted.as_str())
         };
         if files.flatten().any(|file| is_it(&file)) {
             let name = fs::read_to_string(path.join("comm")).unwrap_or_default();
-            let number = process.file_name().to_string_lossy().into_owned();
             return Some(format!("{} (process {number})", name.trim()));
         }
     }
