@@ -54,7 +54,7 @@ fn completions_and_man_pages_cover_the_commands() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let output = zoolet(&["completions", shell]);
         let script = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert!(output.status.success() && script.contains("--force-new-ensemble"), "{shell}");
+        assert!(output.status.success() && script.contains("force-new-ensemble"), "{shell}");
     }
     let directory = tempfile::tempdir().unwrap();
     assert!(zoolet(&["man-pages", directory.path().to_str().unwrap()]).status.success());
