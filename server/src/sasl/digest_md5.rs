@@ -76,10 +76,10 @@ pub(crate) enum LoginError {
     /// Not what the server asks for.
     #[error("{0} in the response is not what the server expects")]
     Unexpected(&'static str),
-    /// There is no such user.
-    #[error("there is no user {0:?}")]
+    /// The user is not configured.
+    #[error("unknown user {0:?}")]
     UnknownUser(String),
-    /// It has another password.
+    /// The user has another password.
     #[error("wrong password of user {0:?}")]
     WrongPassword(String),
 }
