@@ -259,8 +259,8 @@ impl Queue {
         }
     }
 
-    /// Gives the lock to the first one, or all readers that precede the first who excludes others. Each place
-    /// is granted once.
+    /// Gives the lock to the first place, or to all readers before the first place that excludes
+    /// others. Each place gets it once.
     fn grant(&mut self, now_ms: Option<i64>, times: &mut Vec<LockTime>) {
         let first_exclusive = self.exclusive.first().copied().unwrap_or(u64::MAX);
         let first = self.places.first_key_value().map(|(key, _)| *key);
