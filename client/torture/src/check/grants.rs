@@ -204,7 +204,7 @@ fn numbers_rise(
 }
 
 /// The digits at the end of a name, with the minus of a number behind the wrap.
-fn number(name: &str) -> Option<i32> {
+pub(super) fn number(name: &str) -> Option<i32> {
     let digits = name.trim_end_matches(|digit: char| digit.is_ascii_digit()).len();
     let text = name.get(digits..)?;
     let negative = name.get(..digits)?.ends_with("--");

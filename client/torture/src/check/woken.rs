@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use super::grants::{blocks, is_downgraded};
+use super::grants::{blocks, is_downgraded, number};
 use super::{Promise, RunHistory, Verdict};
 use crate::log::Life;
 use crate::recipe::{Lock, Recipe};
@@ -34,8 +34,11 @@ pub(super) fn one_woken(history: &RunHistory, lock: &Lock, verdict: &mut Verdict
                 // A holder is notified of its own end.
                 continue;
             }
-            // One that has given up meanwhile, or died, does not wait there.
-            let waits_with = own.iter().rfind(|life| life.created < end && life.is_at(end));
+            // One that has given up meanwhile, or died, does not wait there. The znode of a session in
+            // which it died may precede in the queue what its next session has waited for.
+            let waits_with = own.iter().rfind(|life| {
+                life.created < end && life.is_at(end) && precedes(&gone.name, &life.name)
+            });
             // Where the log has a gap it may have left since, and have waited with another znode.
             let waits_with = waits_with.filter(|life| !touches(&gaps, life.created, end));
             waiting.extend(waits_with.map(|life| (who, *life)));
@@ -47,6 +50,11 @@ pub(super) fn one_woken(history: &RunHistory, lock: &Lock, verdict: &mut Verdict
             verdict.breaks(Promise::OneWoken, what);
         }
     }
+}
+
+/// Whether a name has a lower number than another in a queue, whose numbers wrap.
+fn precedes(name: &str, other: &str) -> bool {
+    number(name).zip(number(other)).is_none_or(|(one, two)| two.wrapping_sub(one) > 0)
 }
 
 fn is_reader(life: &Life) -> bool {

@@ -210,6 +210,29 @@ fn a_herd_is_found() {
     assert_eq!(broken(notified), []);
 }
 
+/// In a torture a holder died, and waited in its next session behind the znode 6. It gave up, and was
+/// notified of the end of 6 before it had its watch removed; the znode of its dead session, with the
+/// number 5, was still there.
+#[test]
+fn the_znode_of_a_dead_session_does_not_wait_for_what_came_behind_it() {
+    let with = |gave_up: i64| {
+        let mut history = truth();
+        history.log = Log::default();
+        history.log.covers(1, 50);
+        for (token, deleted) in [(5, 35), (6, 30), (7, 40), (8, gave_up)] {
+            lived(&mut history, token, deleted);
+        }
+        history.made[0].insert(znode(8));
+        history.woken[0].insert(znode(6));
+        let mut verdict = Verdict::default();
+        woken::one_woken(&history, &history.locks[0], &mut verdict);
+        let promises: Vec<_> = verdict.violations.iter().map(|broken| broken.promise).collect();
+        (promises, verdict.wakes)
+    };
+    assert_eq!(with(28), (vec![], 1));
+    assert_eq!(with(45), (vec![Promise::OneWoken], 0), "it waited on");
+}
+
 #[test]
 fn all_readers_that_wait_for_a_writer_are_woken_and_no_writer_beside_them() {
     let dir = "/t/both";
