@@ -118,21 +118,33 @@ impl Ensemble {
         // The table is worth printing without them.
         let config = timeout(CONFIG_TIME, config(&serving, options)).await;
         let Ok(Some(config)) = config else { return Vec::new() };
-        let mut known: BTreeSet<_> = self.looks.iter().filter_map(|look| look.peer).collect();
+        let mut known = self.known().await;
         let mut others = Vec::new();
         for (host, client) in client_addresses(&config) {
             let address = reachable(host, client);
-            let Ok(resolved) = lookup_host(&address).await else {
-                others.push(address);
+            if self.looks.iter().any(|look| look.address == address) {
                 continue;
-            };
-            let resolved: Vec<_> = resolved.collect();
+            }
+            let resolved: Vec<_> = lookup_host(&address).await.into_iter().flatten().collect();
             if !resolved.iter().any(|address| known.contains(address)) {
                 known.extend(resolved);
                 others.push(address);
             }
         }
         others
+    }
+
+    /// Returns where the servers that the command line names are.
+    async fn known(&self) -> BTreeSet<SocketAddr> {
+        let mut known = BTreeSet::new();
+        for look in &self.looks {
+            match look.peer {
+                Some(peer) => _ = known.insert(peer),
+                // Without a connection, any of the addresses may be the server's.
+                None => known.extend(lookup_host(&look.address).await.into_iter().flatten()),
+            }
+        }
+        known
     }
 }
 
