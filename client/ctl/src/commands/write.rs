@@ -150,15 +150,21 @@ fn read_file(file: &Path) -> Result<Vec<u8>, CtlError> {
     read.map_err(|error| CtlError::new(Exit::Io, format!("{}: {error}", file.display())))
 }
 
-/// Parses an ACL as zkCli does: `SCHEME:ID:PERMISSIONS` with commas between. An id may have colons.
+/// The schemes that servers have.
+const SCHEMES: [&str; 6] = ["auth", "digest", "ip", "sasl", "world", "x509"];
+
+/// Parses an ACL: `SCHEME:ID:PERMISSIONS` with commas between. An id may have colons, and commas
+/// as the name of a certificate has, which zkCli does not take.
 pub(crate) fn parse_acl(text: &str) -> Result<Vec<Acl>, CtlError> {
     let wrong = |entry: &str, why: &str| {
         CtlError::new(Exit::InvalidInput, format!("ACL {entry:?} {why}"))
             .hint("an ACL is a list of SCHEME:ID:PERMISSIONS, such as world:anyone:cdrwa")
     };
     let parse = |entry: &str| {
-        let (scheme, rest) =
-            entry.split_once(':').ok_or_else(|| wrong(entry, "has no scheme and id"))?;
+        let (scheme, rest) = entry
+            .split_once(':')
+            .filter(|(scheme, _)| !scheme.contains(','))
+            .ok_or_else(|| wrong(entry, "has no scheme and id"))?;
         let (id, letters) = rest.rsplit_once(':').ok_or_else(|| wrong(entry, "has no id"))?;
         let mut bits = 0;
         for letter in letters.chars() {
@@ -173,7 +179,30 @@ pub(crate) fn parse_acl(text: &str) -> Result<Vec<Acl>, CtlError> {
         }
         Ok(Acl { perms: bits, id: Id::new(scheme, id) })
     };
-    text.split(',').map(str::trim).map(parse).collect()
+    acl_entries(text).into_iter().map(str::trim).map(parse).collect()
+}
+
+/// Splits an ACL at the commas that are not part of an id.
+fn acl_entries(text: &str) -> Vec<&str> {
+    let (mut entries, mut begin) = (Vec::new(), 0);
+    for (comma, _) in text.match_indices(',') {
+        let entry = text.get(begin..comma).unwrap_or_default();
+        let rest = text.get(comma + 1..).unwrap_or_default();
+        if !is_in_id(entry, rest) {
+            entries.push(entry);
+            begin = comma + 1;
+        }
+    }
+    entries.push(text.get(begin..).unwrap_or_default());
+    entries
+}
+
+/// Whether the id goes on behind a comma: a part of a certificate's name follows, such as
+/// `O=Example`, or the entry has no permissions yet and no other entry follows.
+fn is_in_id(entry: &str, rest: &str) -> bool {
+    let next = rest.split([':', ',']).next().unwrap_or_default().trim();
+    let is_complete = entry.matches(':').count() >= 2;
+    next.contains('=') || (!is_complete && !SCHEMES.contains(&next))
 }
 
 #[cfg(test)]
@@ -183,11 +212,35 @@ mod tests {
 
     #[test]
     fn an_acl_is_read_as_it_is_printed() {
-        for text in ["world:anyone:cdrwa", "digest:u:abc=:r,ip:10.0.0.0/8:cw", "auth::cdrwa"] {
-            assert_eq!(acl_text(&parse_acl(text).unwrap()), text);
+        for (text, entries) in [
+            ("world:anyone:cdrwa", 1),
+            ("digest:u:abc=:r,ip:10.0.0.0/8:cw", 2),
+            ("auth::cdrwa", 1),
+            ("ip:10.0.0.1:,world:anyone:r", 2),
+            ("x509:CN=alice,O=Example:cdrwa", 1),
+            ("x509:CN=alice,OU=a,O=Example:cdra,world:anyone:r,x509:CN=b,O=c:w", 3),
+            ("x509:CN=ab:cd,O=Example:r,sasl:bob:w", 2),
+            ("digest:a,b:abc=:r,own:id:w", 2),
+        ] {
+            let acl = parse_acl(text).unwrap();
+            assert_eq!((acl_text(&acl).as_str(), acl.len()), (text, entries));
         }
-        for bad in ["", "world", "world:anyone", "world:anyone:x", "a:b:r,"] {
-            assert_eq!(parse_acl(bad).unwrap_err().exit, Exit::InvalidInput, "{bad}");
+        let spaced = parse_acl("x509:CN=alice,O=Example:r, world:anyone:w ").unwrap();
+        assert_eq!(acl_text(&spaced), "x509:CN=alice,O=Example:r,world:anyone:w");
+        for (bad, named) in [
+            ("", "\"\""),
+            ("world", "\"world\""),
+            ("world:anyone", "\"world:anyone\""),
+            ("world:anyone:x", "\"world:anyone:x\""),
+            ("world:anyone:x,ip:10.0.0.1:r", "\"world:anyone:x\""),
+            ("sasl:bob,ip:10.0.0.1:r", "\"sasl:bob\""),
+            ("a:b:r,", "\"\""),
+            ("x509:CN=alice,O=Example", "\"x509:CN=alice,O=Example\""),
+            ("a:b:r,world,c:d:r", "\"world,c:d:r\""),
+        ] {
+            let error = parse_acl(bad).unwrap_err();
+            assert_eq!(error.exit, Exit::InvalidInput, "{bad}");
+            assert!(error.message.contains(named), "{bad}: {error}");
         }
     }
 }
