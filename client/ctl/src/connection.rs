@@ -10,7 +10,7 @@ use zoolet_client::{Client, ClientOptions, Error, ErrorKind};
 use crate::args::Options;
 use crate::error::{CtlError, Exit};
 use crate::output::note;
-use crate::status;
+use crate::status::{self, Reasons};
 
 /// How long connecting may take before the reasons are looked for. With the look, less than three
 /// seconds pass until a person sees them.
@@ -35,10 +35,12 @@ impl Connection {
             .session_timeout(options.session_timeout)
             .connect_timeout(options.timeout)
             .read_only(options.read_only);
-        if let Some(connector) = options.tls.connector()? {
-            client = client.connector(connector);
+        let tls = options.tls.connector()?;
+        if let Some(tls) = &tls {
+            client = client.connector(tls.clone());
         }
-        let client = connected(client.connect(servers), servers, options).await?;
+        let looking = status::explain(servers, &options.tls, tls.as_ref());
+        let client = connected(client.connect(servers), looking, servers, options).await?;
         let connection = Self { client, limit: options.timeout };
         for identity in &options.auth {
             let Some((scheme, id)) = identity.0.split_once(':') else {
@@ -79,42 +81,48 @@ impl Connection {
     }
 }
 
-/// Waits for a session, and says on stderr what keeps it waiting.
+/// Waits for a session, and says on stderr what keeps it waiting. It ends early if waiting cannot
+/// help.
 async fn connected(
     connecting: impl Future<Output = Result<Client, Error>>,
+    looking: impl Future<Output = Option<Reasons>>,
     servers: &str,
     options: &Options,
 ) -> Result<Client, CtlError> {
     let mut connecting = pin!(connecting);
     let looking = async {
         sleep(PATIENCE).await;
-        // A look speaks plain text, and the client itself says what is wrong with TLS.
-        match options.tls.trust_store {
-            Some(_) => None,
-            None => status::explain(servers).await,
-        }
+        looking.await
     };
-    let mut reasons = None;
-    let connected = tokio::select! {
-        connected = &mut connecting => connected,
-        found = looking => {
-            if let Some(found) = &found && !options.json {
-                note(&format!("{servers}: waiting for a server: {found}"));
-            }
-            reasons = found;
-            connecting.await
-        }
+    let found = tokio::select! {
+        connected = &mut connecting => return connected.map_err(|error| failed(servers, &error)),
+        found = looking => found,
     };
-    connected.map_err(|error| {
+    let Some(found) = found else {
+        return connecting.await.map_err(|error| failed(servers, &error));
+    };
+    let Reasons { text, remedy, is_final } = found;
+    if is_final {
+        let message = format!("{servers}: no session: {text}");
+        return Err(CtlError { hint: remedy, ..CtlError::new(Exit::Connection, message) });
+    }
+    if !options.json {
+        let remedy = remedy.map(|remedy| format!("\n  {remedy}")).unwrap_or_default();
+        note(&format!("{servers}: waiting for a server: {text}{remedy}"));
+    }
+    connecting.await.map_err(|error| {
         let is_timeout = matches!(error.kind(), ErrorKind::Timeout(_));
-        let error = CtlError::of_call(&error);
-        let message = match reasons.filter(|_| is_timeout) {
-            Some(reasons) => {
-                let limit_ms = options.timeout.as_millis();
-                format!("{servers}: no session within {limit_ms} ms: {reasons}")
-            }
-            None => format!("{servers}: {}", error.message),
-        };
-        CtlError { message, ..error }
+        let error = failed(servers, &error);
+        if !is_timeout {
+            return error;
+        }
+        let limit_ms = options.timeout.as_millis();
+        let message = format!("{servers}: no session within {limit_ms} ms: {text}");
+        CtlError { message, hint: remedy.or(error.hint), ..error }
     })
+}
+
+fn failed(servers: &str, error: &Error) -> CtlError {
+    let error = CtlError::of_call(error);
+    CtlError { message: format!("{servers}: {}", error.message), ..error }
 }

@@ -9,6 +9,7 @@
 
 mod authority;
 mod clients;
+mod ctl;
 mod foreign;
 mod peers;
 mod trial;

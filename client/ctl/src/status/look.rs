@@ -1,4 +1,5 @@
-//! A look at one server from outside, without a session: what its client port answers to `srvr`.
+//! A look at one server from outside, without a session: what its client port answers to `srvr`,
+//! by TLS or in plain text.
 
 use std::fmt;
 use std::io;
@@ -6,13 +7,17 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
+use zoolet_client::Connector;
+use zoolet_client::tls::TlsConnector;
 
 use super::srvr::Served;
+use super::tls::TlsFailure;
+use crate::args::TlsFlags;
 
-/// How long the look may take.
+/// How long the look may take; one by TLS that fails is followed by one in plain text.
 const LOOK_TIME: Duration = Duration::from_secs(1);
 
 /// A port that is silent for so long is sent the end of a line: servers of other protocols answer
@@ -54,8 +59,12 @@ pub(crate) enum Found {
     Silent,
     /// It closes connections without an answer.
     Closed,
-    /// It expects TLS.
+    /// It expects TLS, and was asked in plain text.
     ExpectsTls,
+    /// It speaks plain text, and was asked by TLS.
+    SpeaksPlainText,
+    /// No connection by TLS was made.
+    TlsFailed(TlsFailure),
     /// Another protocol's server, with the beginning of its answer.
     NotZooKeeper(String),
     /// A server that does not allow `srvr`.
@@ -83,6 +92,38 @@ impl Found {
             | Self::Silent
             | Self::Closed
             | Self::ExpectsTls
+            | Self::SpeaksPlainText
+            | Self::TlsFailed(_)
+            | Self::NotZooKeeper(_)
+            | Self::WordForbidden
+            | Self::NotServing => None,
+        }
+    }
+
+    /// Whether it is the options for TLS that keep the server from being used: then waiting does not
+    /// help.
+    pub(crate) fn is_tls_mistake(&self) -> bool {
+        self.remedy(&TlsFlags::default()).is_some()
+    }
+
+    /// Returns how the options for TLS have to be changed for this server.
+    pub(crate) fn remedy(&self, flags: &TlsFlags) -> Option<&'static str> {
+        match self {
+            Self::ExpectsTls => Some(
+                "give --trust-store FILE with the authority of the servers' certificates, and \
+                 --key-store FILE if they demand one from their clients",
+            ),
+            Self::SpeaksPlainText => Some(
+                "name in --servers the port that speaks TLS (secureClientPort), or leave out \
+                 --trust-store and ZOOLETCTL_TRUST_STORE",
+            ),
+            Self::TlsFailed(failure) => failure.remedy(flags.key_store.is_some()),
+            Self::Serving(_)
+            | Self::UnknownHost(_)
+            | Self::Refused
+            | Self::Unreachable(_)
+            | Self::Silent
+            | Self::Closed
             | Self::NotZooKeeper(_)
             | Self::WordForbidden
             | Self::NotServing => None,
@@ -99,6 +140,8 @@ impl fmt::Display for Found {
             Self::Silent => f.write_str("takes connections, and does not answer"),
             Self::Closed => f.write_str("closes connections without an answer"),
             Self::ExpectsTls => f.write_str("expects TLS"),
+            Self::SpeaksPlainText => f.write_str("speaks plain text, and TLS is asked for"),
+            Self::TlsFailed(failure) => write!(f, "{failure}"),
             Self::NotZooKeeper(answer) => {
                 write!(f, "not a ZooKeeper port: it answers {answer:?}")
             }
@@ -112,17 +155,23 @@ impl fmt::Display for Found {
     }
 }
 
-/// Looks at all of these servers at once.
-pub(crate) async fn look_at(addresses: &[String]) -> Vec<Look> {
-    join_all(addresses.iter().map(|address| look(address))).await
+/// Looks at all of these servers at once, by TLS if there is a connector for it.
+pub(crate) async fn look_at(addresses: &[String], tls: Option<&TlsConnector>) -> Vec<Look> {
+    join_all(addresses.iter().map(|address| look(address, tls))).await
 }
 
-async fn look(address: &str) -> Look {
+async fn look(address: &str, tls: Option<&TlsConnector>) -> Look {
+    match tls {
+        Some(tls) => look_by_tls(address, tls).await,
+        None => look_in_plain_text(address).await,
+    }
+}
+
+async fn look_in_plain_text(address: &str) -> Look {
     let mut peer = None;
-    let asked = timeout(LOOK_TIME, ask(address, &mut peer)).await;
-    let mut found = asked.unwrap_or_else(|_| match peer {
-        Some(_) => Found::Silent,
-        None => Found::Unreachable(format!("no connection within {} ms", LOOK_TIME.as_millis())),
+    let mut found = within_look_time(ask(address, &mut peer)).await.unwrap_or_else(|late| {
+        // It has been connected to.
+        if peer.is_some() { Found::Silent } else { late }
     });
     if matches!(found, Found::Closed | Found::Silent)
         && let Some(peer) = peer
@@ -133,19 +182,40 @@ async fn look(address: &str) -> Look {
     Look { address: address.to_owned(), peer, found }
 }
 
+async fn look_by_tls(address: &str, tls: &TlsConnector) -> Look {
+    let mut peer = None;
+    let asked = within_look_time(ask_by_tls(address, tls, &mut peer)).await;
+    let mut found = asked.unwrap_or_else(|late| late);
+    if let Found::TlsFailed(failure) = &found
+        && failure.may_be_plain_text()
+    {
+        match within_look_time(ask(address, &mut peer)).await {
+            Ok(plain) if plain.is_server() => found = Found::SpeaksPlainText,
+            Ok(other @ Found::NotZooKeeper(_)) => found = other,
+            Ok(_) | Err(_) => {}
+        }
+    }
+    Look { address: address.to_owned(), peer, found }
+}
+
+async fn within_look_time(asking: impl Future<Output = Found>) -> Result<Found, Found> {
+    timeout(LOOK_TIME, asking).await.map_err(|_| {
+        Found::Unreachable(format!("no connection within {} ms", LOOK_TIME.as_millis()))
+    })
+}
+
 async fn ask(address: &str, peer: &mut Option<SocketAddr>) -> Found {
-    let addresses: Vec<_> = match lookup_host(address).await {
-        Ok(addresses) => addresses.collect(),
-        Err(error) => return Found::UnknownHost(error.to_string()),
+    let addresses = match resolve(address).await {
+        Ok(addresses) => addresses,
+        Err(found) => return found,
     };
-    let mut stream = match TcpStream::connect(&*addresses).await {
+    let stream = match TcpStream::connect(&*addresses).await {
         Ok(stream) => stream,
-        Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => return Found::Refused,
-        Err(error) => return Found::Unreachable(error.to_string()),
+        Err(error) => return unconnected(&error),
     };
     *peer = stream.peer_addr().ok();
     let mut answer = Vec::new();
-    match exchange(&mut stream, &mut answer).await {
+    match exchange(stream, &mut answer).await {
         // A server that closes while bytes of ours are unread resets the connection behind its answer.
         Ok(()) => classify(&answer),
         Err(_) if !answer.is_empty() => classify(&answer),
@@ -153,13 +223,69 @@ async fn ask(address: &str, peer: &mut Option<SocketAddr>) -> Found {
     }
 }
 
-async fn exchange(stream: &mut TcpStream, answer: &mut Vec<u8>) -> io::Result<()> {
-    stream.write_all(b"srvr").await?;
-    if timeout(SILENCE, stream.readable()).await.is_err() {
-        stream.write_all(b"\r\n\r\n").await?;
+async fn ask_by_tls(address: &str, tls: &TlsConnector, peer: &mut Option<SocketAddr>) -> Found {
+    let addresses = match resolve(address).await {
+        Ok(addresses) => addresses,
+        Err(found) => return found,
+    };
+    // The certificate is compared with the name, so the connector looks the address up itself.
+    if let [only] = *addresses {
+        *peer = Some(only);
     }
+    let stream = match tls.connect(address).await {
+        Ok(stream) => stream,
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            return Found::TlsFailed(TlsFailure::new(&error));
+        }
+        Err(error) => return unconnected(&error),
+    };
+    let mut answer = Vec::new();
+    match exchange(stream, &mut answer).await {
+        Ok(()) => classify(&answer),
+        Err(_) if !answer.is_empty() => classify(&answer),
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+            Found::TlsFailed(TlsFailure::new(&error))
+        }
+        Err(_) => Found::Closed,
+    }
+}
+
+async fn resolve(address: &str) -> Result<Vec<SocketAddr>, Found> {
+    match lookup_host(address).await {
+        Ok(addresses) => Ok(addresses.collect()),
+        Err(error) => Err(Found::UnknownHost(error.to_string())),
+    }
+}
+
+/// Returns what an error of TCP shows.
+fn unconnected(error: &io::Error) -> Found {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => Found::Refused,
+        _ => Found::Unreachable(error.to_string()),
+    }
+}
+
+async fn exchange(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    answer: &mut Vec<u8>,
+) -> io::Result<()> {
+    // What a server says before it hangs up is read even if it does not read any more.
+    let asked = send(&mut stream, b"srvr").await;
+    let begun = timeout(SILENCE, stream.read_buf(answer)).await;
+    if begun.is_err() && asked.is_ok() {
+        send(&mut stream, b"\r\n\r\n").await?;
+    }
+    if matches!(begun, Ok(Ok(0))) {
+        return asked;
+    }
+    begun.unwrap_or(Ok(0))?;
     stream.take(ANSWER_BYTES_MAX).read_to_end(answer).await?;
     Ok(())
+}
+
+async fn send(stream: &mut (impl AsyncWrite + Unpin), bytes: &[u8]) -> io::Result<()> {
+    stream.write_all(bytes).await?;
+    stream.flush().await
 }
 
 fn classify(answer: &[u8]) -> Found {

@@ -3,6 +3,7 @@
 mod look;
 mod print;
 mod srvr;
+mod tls;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -10,12 +11,13 @@ use std::time::Duration;
 
 use tokio::net::lookup_host;
 use tokio::time::timeout;
+use zoolet_client::tls::TlsConnector;
 use zoolet_client::{ClientOptions, ConnectString};
 
-use crate::args::{Options, Status};
+use crate::args::{Options, Status, TlsFlags};
 use crate::commands::client_addresses;
 use crate::error::{CtlError, Exit};
-use crate::output::Output;
+use crate::output::{Output, note};
 
 use look::Look;
 
@@ -26,15 +28,22 @@ const CONFIG_TIME: Duration = Duration::from_secs(1);
 pub(crate) async fn run(arguments: &Status, options: &Options) -> Result<(), CtlError> {
     let servers: ConnectString =
         options.connect_string().parse().map_err(|error| CtlError::of_call(&error))?;
-    let mut ensemble = Ensemble { looks: look::look_at(servers.addresses()).await };
-    let others = if arguments.named { Vec::new() } else { ensemble.others(options).await };
+    let tls = options.tls.connector()?;
+    let mut ensemble = Ensemble::look(servers.addresses(), tls.as_ref()).await;
+    let others =
+        if arguments.named { Vec::new() } else { ensemble.others(options, tls.as_ref()).await };
     if !others.is_empty() {
         // Their zxids are those of one moment.
         let all: Vec<_> = servers.addresses().iter().cloned().chain(others).collect();
-        ensemble.looks = look::look_at(&all).await;
+        ensemble = Ensemble::look(&all, tls.as_ref()).await;
     }
     let output = Output { json: options.json };
     output.result(|| print::text(&ensemble), || print::json(&ensemble))?;
+    if let Some(remedy) = ensemble.remedy(&options.tls)
+        && !options.json
+    {
+        note(remedy);
+    }
     let exit = if arguments.named { ensemble.exit_of_named() } else { ensemble.exit() };
     match exit {
         None => Ok(()),
@@ -42,17 +51,35 @@ pub(crate) async fn run(arguments: &Status, options: &Options) -> Result<(), Ctl
     }
 }
 
-/// Returns why no session can be had: what the servers of a connect string answer, each on a line
-/// behind a summary.
-pub(crate) async fn explain(connect_string: &str) -> Option<String> {
+/// Why no session can be had.
+#[derive(Debug)]
+pub(crate) struct Reasons {
+    /// A summary, and what each server answers, on a line each.
+    pub(crate) text: String,
+    /// What to do about it, if the command line has to be changed.
+    pub(crate) remedy: Option<&'static str>,
+    /// Whether waiting cannot help.
+    pub(crate) is_final: bool,
+}
+
+/// Returns why no session can be had with the servers of a connect string.
+pub(crate) async fn explain(
+    connect_string: &str,
+    flags: &TlsFlags,
+    tls: Option<&TlsConnector>,
+) -> Option<Reasons> {
     let servers: ConnectString = connect_string.parse().ok()?;
-    let ensemble = Ensemble { looks: look::look_at(servers.addresses()).await };
+    let ensemble = Ensemble::look(servers.addresses(), tls).await;
     // Then the reason is another, such as a session that is refused.
     if ensemble.leader().is_some() {
         return None;
     }
     let lines = ensemble.looks.iter().map(|look| format!("\n  {}: {}", look.address, look.found));
-    Some(format!("{}{}", ensemble.summary(), lines.collect::<String>()))
+    Some(Reasons {
+        text: format!("{}{}", ensemble.summary(), lines.collect::<String>()),
+        remedy: ensemble.remedy(flags),
+        is_final: ensemble.looks.iter().all(|look| look.found.is_tls_mistake()),
+    })
 }
 
 /// What was found at the addresses of an ensemble.
@@ -62,6 +89,15 @@ struct Ensemble {
 }
 
 impl Ensemble {
+    async fn look(addresses: &[String], tls: Option<&TlsConnector>) -> Self {
+        Self { looks: look::look_at(addresses, tls).await }
+    }
+
+    /// Returns how the command line has to be changed for the first server that needs it.
+    fn remedy(&self, flags: &TlsFlags) -> Option<&'static str> {
+        self.looks.iter().find_map(|look| look.found.remedy(flags))
+    }
+
     fn leader(&self) -> Option<&Look> {
         self.looks.iter().find(|look| look.found.serving().is_some_and(srvr::Served::is_leader))
     }
@@ -101,6 +137,9 @@ impl Ensemble {
             _ if serving > 0 => {
                 format!("{serving} of {all} {servers} serve; their leader was not asked")
             }
+            _ if self.looks.iter().all(|look| look.found.is_tls_mistake()) => {
+                "no server can be used with these options for TLS".to_owned()
+            }
             _ if all == 1 && up == 1 => "the server has no leader".to_owned(),
             _ if all == 1 => "the server cannot be reached".to_owned(),
             _ if up < needed => format!("{up} of {all} servers reachable; {needed} are needed"),
@@ -109,27 +148,33 @@ impl Ensemble {
     }
 
     /// Returns the addresses of servers that the ensemble has and the command line does not name.
-    async fn others(&self, options: &Options) -> Vec<String> {
+    async fn others(&self, options: &Options, tls: Option<&TlsConnector>) -> Vec<String> {
         let serving = self.looks.iter().filter(|look| look.found.serving().is_some());
         let serving = serving.map(|look| look.address.as_str()).collect::<Vec<_>>().join(",");
         if serving.is_empty() {
             return Vec::new();
         }
         // The table is worth printing without them.
-        let config = timeout(CONFIG_TIME, config(&serving, options)).await;
+        let config = timeout(CONFIG_TIME, config(&serving, options, tls)).await;
         let Ok(Some(config)) = config else { return Vec::new() };
         let mut known = self.known().await;
-        let mut others = Vec::new();
+        let (mut others, mut has_named) = (Vec::new(), false);
         for (host, client) in client_addresses(&config) {
             let address = reachable(host, client);
-            if self.looks.iter().any(|look| look.address == address) {
-                continue;
-            }
             let resolved: Vec<_> = lookup_host(&address).await.into_iter().flatten().collect();
-            if !resolved.iter().any(|address| known.contains(address)) {
+            if self.looks.iter().any(|look| look.address == address)
+                || resolved.iter().any(|address| known.contains(address))
+            {
+                has_named = true;
+            } else {
                 known.extend(resolved);
                 others.push(address);
             }
+        }
+        // The configuration has no ports that speak TLS alone. It has others than those that are
+        // named, and each server would be counted twice.
+        if tls.is_some() && !has_named {
+            others.clear();
         }
         others
     }
@@ -158,13 +203,13 @@ fn reachable(host: &str, client: String) -> String {
 }
 
 /// Reads the configuration of an ensemble.
-async fn config(servers: &str, options: &Options) -> Option<String> {
-    let client = ClientOptions::new()
-        .session_timeout(options.session_timeout)
-        .connect_timeout(CONFIG_TIME)
-        .connect(servers)
-        .await
-        .ok()?;
+async fn config(servers: &str, options: &Options, tls: Option<&TlsConnector>) -> Option<String> {
+    let mut client =
+        ClientOptions::new().session_timeout(options.session_timeout).connect_timeout(CONFIG_TIME);
+    if let Some(tls) = tls {
+        client = client.connector(tls.clone());
+    }
+    let client = client.connect(servers).await.ok()?;
     let config = client.config().await.ok();
     // An unused session goes by itself.
     let _ = client.close().await;
