@@ -7,6 +7,7 @@ from common import DIST, NAME, ROOT, Process, Suite, add_devices, free_port, run
 
 NEEDS = ("bash", "fish", "man", "readelf", "sha256sum", "zsh")
 MAN_PAGES_MIN = 30
+DOCUMENTS_MIN = 10
 
 
 def main():
@@ -18,6 +19,7 @@ def main():
         a_server_runs_without_any_library(suite, tree)
         man_pages_are_well_formed(suite, tree)
         shells_complete(suite, tree)
+        documents_are_there(suite, tree)
         licenses_are_there(suite, tree)
 
 
@@ -82,6 +84,19 @@ echo "${{COMPREPLY[@]}}"
         zsh = f"""fpath=({share}/zsh/site-functions $fpath)
 autoload -Uz compinit && compinit -D -u && echo $_comps[{program}] && autoload +X _{program}"""
         suite.same(run("zsh", "-f", "-c", zsh).strip(), f"_{program}", "the completion of zsh")
+
+
+def documents_are_there(suite, tree):
+    """What the programs, their man pages and the other files refer to."""
+    files = [*(tree / "share/man/man1").iterdir(), *tree.glob("*.*"), *tree.glob("*/*.yaml")]
+    files += [tree / "bin/zoolet", tree / "bin/zooletctl"]
+    named = set()
+    for file in files:
+        text = file.read_bytes().decode(errors="replace")
+        named.update(re.findall(r"\bdocs/[a-z]+\.md\b", text))
+    suite.check(len(named) >= DOCUMENTS_MIN, f"only {sorted(named)} are named")
+    for name in sorted(named):
+        suite.check((tree / name).exists(), f"no {name}")
 
 
 def licenses_are_there(suite, tree):

@@ -1,9 +1,9 @@
 """The Debian package: read by lintian, installed on a machine of Debian that systemd boots, started,
-stopped, killed, upgraded, removed and purged."""
+stopped, killed, upgraded, removed and purged. Then the archive, by the commands of docs/install.md."""
 
 import re
 
-from common import DIST, VERSION, Suite, run, until
+from common import DIST, NAME, ROOT, VERSION, Suite, run, until
 from machine import Machine
 
 NEEDS = ("dpkg-deb", "lintian", "mmdebstrap", "nsenter", "systemd-nspawn")
@@ -32,6 +32,7 @@ def main():
         stopped(suite, machine)
         removed(suite, machine, package)
         purged(suite, machine)
+        installed_by_hand(suite, machine)
 
 
 def install(machine, package):
@@ -172,6 +173,20 @@ def purged(suite, machine):
     machine.run("dpkg", "--purge", "zoolet")
     for path in (DATA, "/etc/zoolet", "/etc/default/zoolet", "/usr/share/doc/zoolet"):
         suite.check(not machine.exists(path), f"{path} is still there")
+
+
+def installed_by_hand(suite, machine):
+    """On the machine that the package has left, without its files and its unit."""
+    suite.check("not-found" in shown(machine, "LoadState"), "the unit is still there")
+    run("tar", "--extract", "--file", DIST / f"{NAME}.tar.gz", "--directory", machine.root / "root")
+    section = (ROOT / "docs/install.md").read_text().split("### A service from the archive")[1]
+    commands = re.findall(r"(?m)^# (.*)$", section.split("```")[1])
+    suite.check(len(commands) >= 5, f"docs/install.md has only {commands}")
+    for command in commands:
+        machine.run("sh", "-c", f"cd /root/{NAME} && {command}")
+    suite.same(shown(machine, "ActiveState"), "active", "the unit from the archive")
+    suite.check("1 of 1 server serve" in machine.run("zooletctl", "status"), "the server does not serve")
+    suite.check("zoolet-serve" in machine.run("man", "--where", "zoolet-serve"), "no man page")
 
 
 main()
