@@ -45,8 +45,8 @@ image: dist
 
 # Builds all of them, and installs and starts each; needs root, and says what is missing.
 packages: deb image
-	for each in archive install deb image kubernetes; do \
-		python3 tests/packages/$$each.py || exit 1; done
+	failed=0; for each in archive install deb image kubernetes; do \
+		python3 tests/packages/$$each.py || failed=1; done; exit $$failed
 
 # What a newcomer runs. Suites that need a foreign runtime say so loudly when it is missing.
 test:

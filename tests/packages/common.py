@@ -23,6 +23,8 @@ IMAGE = DIST / f"zoolet-{VERSION}-{MACHINE}.oci.tar"
 # What a failure shows of each process.
 LOG_SHOWN = 4000
 IS_REQUIRED = os.environ.get("ZOOLET_REQUIRE_FOREIGN") == "1"
+# A suite that a time limit ends leaves no process and no network behind either.
+signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
 
 
 class Suite:
@@ -30,6 +32,7 @@ class Suite:
 
     def __init__(self, name, needs=()):
         self.name, self.checks, self.ends, self.processes = name, 0, [], []
+        self.start = time.monotonic()
         missing = [program for program in needs if not shutil.which(program)]
         if os.geteuid() != 0:
             missing.append("root")
@@ -48,8 +51,11 @@ class Suite:
                 print(f"--- {process.log.name}\n{process.said()[-LOG_SHOWN:]}", flush=True)
         while self.ends:
             self.ends.pop()()
+        took = f"{time.monotonic() - self.start:.0f} s"
         if error is None:
-            print(f"packages: {self.name}: {self.checks} checks", flush=True)
+            print(f"packages: {self.name} ok in {took}, {self.checks} checks", flush=True)
+        elif not isinstance(error, SystemExit):
+            print(f"packages: {self.name} FAILED after {took}", flush=True)
 
     def at_end(self, action):
         self.ends.append(action)

@@ -8,7 +8,7 @@ HOW = ("--locked", "--offline", "--debug", "--target-dir", ROOT / "target")
 
 
 def main():
-    with Suite("cargo install", ("cargo",)) as suite:
+    with Suite("install", ("cargo",)) as suite:
         root = suite.directory / "root"
         for package in ("server/cli", "client/ctl"):
             run("cargo", "install", "--path", ROOT / package, "--root", root, *HOW, cwd=ROOT,

@@ -48,7 +48,10 @@ class Machine:
         if self.first and self.process.is_running():
             # systemd takes it for an order to power off (systemd(1)).
             subprocess.run(["kill", f"-{signal.SIGRTMIN + 4}", self.first], check=True)
-            self.process.process.wait(60)
+            try:
+                self.process.process.wait(60)
+            except subprocess.TimeoutExpired:
+                print("the machine does not power off; it is killed", flush=True)
 
     def run(self, *command, **options):
         """Runs a command on the machine, as its root."""
