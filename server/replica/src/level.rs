@@ -89,6 +89,9 @@ pub struct Levels {
     pub agreed: FeatureLevel,
     /// The highest that this server agrees to.
     pub offered: FeatureLevel,
+    /// How often the agreed one has fallen since this server started. The level itself does not show
+    /// a fall whose rise was applied a moment before, as at a server that reads the log anew.
+    pub falls: u64,
 }
 
 #[cfg(test)]

@@ -109,6 +109,9 @@ pub struct Replica {
     reaper: Reaper,
     /// Whether this leadership has looked at `/zookeeper/config`.
     config_proposed: bool,
+    /// The agreed feature level behind the last command, and how often it has fallen.
+    level: FeatureLevel,
+    level_falls: u64,
     /// The batch that is being applied.
     applying: Option<Applying>,
     /// What of its current command watchers are not notified of.
@@ -126,7 +129,6 @@ impl Replica {
     /// A replica that serves no client until a leader is known.
     pub fn new(options: Options, state: State) -> Self {
         Self {
-            state,
             now: Now::default(),
             role: Role::Looking,
             term: None,
@@ -155,6 +157,8 @@ impl Replica {
             pinging: BTreeSet::new(),
             reaper: Reaper::default(),
             config_proposed: false,
+            level: state.level(),
+            level_falls: 0,
             applying: None,
             storm: Storm::default(),
             jump: None,
@@ -163,6 +167,7 @@ impl Replica {
             budget: 0,
             work_done: 0,
             options,
+            state,
         }
     }
 
@@ -231,7 +236,18 @@ impl Replica {
 
     /// The feature levels that are agreed and offered.
     pub fn levels(&self) -> Levels {
-        Levels { agreed: self.state.level(), offered: self.options.level_offered() }
+        Levels {
+            agreed: self.state.level(),
+            offered: self.options.level_offered(),
+            falls: self.level_falls,
+        }
+    }
+
+    /// Counts a fall of the agreed feature level. Called where the state may have got another one.
+    fn note_level(&mut self) {
+        let level = self.state.level();
+        self.level_falls += u64::from(level < self.level);
+        self.level = level;
     }
 
     /// How far this server's commands were admitted by the state.

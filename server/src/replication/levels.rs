@@ -8,7 +8,7 @@ use std::time::Duration;
 use bytes::{BufMut, Bytes, BytesMut};
 use futures_util::future::join_all;
 use tokio::time::timeout;
-use zoolet_replica::{FeatureLevel, Input, Term};
+use zoolet_replica::{FeatureLevel, Input, Levels, Term};
 
 use super::handle::ConsensusHandle;
 use super::machine::Machine;
@@ -130,11 +130,12 @@ impl LevelKeeper {
         led
     }
 
-    /// Looks, on every server, at the level that is agreed. `known` is the one that it has followed so
-    /// far; returns the one that it has followed now. What fails is tried again in the next round.
-    pub(super) async fn follow(self, known: FeatureLevel) -> FeatureLevel {
-        let agreed = self.machine.levels().agreed;
-        if agreed >= known || self.forget_commands(agreed).await { agreed } else { known }
+    /// Looks, on every server, whether the agreed level has fallen. `followed` is how many of its falls
+    /// were followed so far; returns how many are now. What fails is tried again in the next round.
+    pub(super) async fn follow(self, followed: u64) -> u64 {
+        let Levels { agreed, falls, .. } = self.machine.levels();
+        let is_done = falls == followed || self.forget_commands(agreed).await;
+        if is_done { falls } else { followed }
     }
 
     /// The lowest level of the members that say theirs, and whether all have.

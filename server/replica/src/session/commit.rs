@@ -60,6 +60,7 @@ impl Replica {
 
     /// The current command is applied, and watchers are notified.
     pub(crate) fn end_command(&mut self, out: &mut Vec<Output>) {
+        self.note_level();
         let Some(applying) = &mut self.applying else { return };
         let ours = applying.ours;
         let Some(current) = applying.current.take() else { return };
@@ -209,6 +210,7 @@ impl Replica {
         self.finish(out);
         self.begin_step();
         let before = std::mem::replace(&mut self.state, state);
+        self.note_level();
         let owner = self.owner();
         let admitted = self.state.admitted(owner.server);
         if self.options.boot_is_certain && admitted.boot == owner.boot {

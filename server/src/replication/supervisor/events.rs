@@ -6,7 +6,6 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval};
-use zoolet_replica::FeatureLevel;
 use zoolet_storage::LogPosition;
 
 use super::Supervisor;
@@ -39,8 +38,8 @@ pub(super) enum RoleEvent {
     HandedOver,
     /// It is time to look at the agreed feature level, and as leader to agree on another one.
     LevelDue,
-    /// The agreed feature level that this server has followed.
-    LevelFollowed(FeatureLevel),
+    /// How many falls of the agreed feature level this server has followed.
+    LevelFollowed(u64),
     /// As leader: a round of questions for the members' feature levels is over.
     LevelsAsked(LevelProgress),
     /// As leader: the directories of the members were looked at.

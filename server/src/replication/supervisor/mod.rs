@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, timeout};
-use zoolet_replica::{FeatureLevel, Input, Role, Term};
+use zoolet_replica::{Input, Role, Term};
 use zoolet_storage::{LogPosition, Wal};
 
 use self::events::{EventSources, RoleEvent, UnderWay};
@@ -74,8 +74,8 @@ struct Ongoing {
     /// As leader: how far it has come with the feature level, and whether a round is under way.
     levels: LevelProgress,
     is_asking_levels: bool,
-    /// The agreed feature level that this server has followed, and whether it follows another one.
-    level: FeatureLevel,
+    /// How many falls of the agreed feature level this server has followed, and whether it follows one.
+    level_falls: u64,
     is_following_level: bool,
     /// The membership whose addresses are known to the links, and which was tried to be followed.
     tried: Option<LogPosition>,
@@ -87,7 +87,7 @@ struct Ongoing {
 }
 
 impl Ongoing {
-    fn new(level: FeatureLevel) -> Self {
+    fn new() -> Self {
         Self {
             is_comparing: false,
             is_handing_over: false,
@@ -95,7 +95,7 @@ impl Ongoing {
             leads: None,
             levels: LevelProgress::default(),
             is_asking_levels: false,
-            level,
+            level_falls: 0,
             is_following_level: false,
             tried: None,
             tried_at: Instant::now(),
@@ -110,7 +110,7 @@ impl Supervisor {
     /// Decides after each event what this server may do, for as long as the consensus goes on.
     pub(super) async fn run(self, hang_ups: mpsc::Receiver<u64>) {
         let mut sources = EventSources::new(&self, hang_ups);
-        let mut ongoing = Ongoing::new(self.machine.levels().agreed);
+        let mut ongoing = Ongoing::new();
         let mut state = RoleState::new(self.timing);
         // Where every server starts; the machine looks for a leader, too.
         let mut decided = state.step(Instant::now(), &Observations::default());
@@ -173,11 +173,11 @@ impl Supervisor {
                 self.ask_levels(sources, ongoing);
                 if !ongoing.is_following_level {
                     ongoing.is_following_level = true;
-                    sources.under_way.push(self.follow_level(ongoing.level));
+                    sources.under_way.push(self.follow_level(ongoing.level_falls));
                 }
             }
-            RoleEvent::LevelFollowed(level) => {
-                (ongoing.level, ongoing.is_following_level) = (level, false);
+            RoleEvent::LevelFollowed(falls) => {
+                (ongoing.level_falls, ongoing.is_following_level) = (falls, false);
             }
             RoleEvent::LevelsAsked(levels) => {
                 (ongoing.levels, ongoing.is_asking_levels) = (levels, false);
@@ -242,8 +242,8 @@ impl Supervisor {
         sources.leading.push(Box::pin(async { RoleEvent::LevelsAsked(asking.await) }));
     }
 
-    fn follow_level(&self, known: FeatureLevel) -> UnderWay {
-        let following = self.levels.clone().follow(known);
+    fn follow_level(&self, followed: u64) -> UnderWay {
+        let following = self.levels.clone().follow(followed);
         let following = self.fatal.clone().part("feature levels", following);
         Box::pin(async { RoleEvent::LevelFollowed(following.await) })
     }

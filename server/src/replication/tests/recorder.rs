@@ -204,7 +204,7 @@ impl Machine for Recorder {
 
     fn levels(&self) -> Levels {
         self.may_panic("levels");
-        Levels { agreed: FeatureLevel::FIRST, offered: FeatureLevel::FIRST }
+        Levels { agreed: FeatureLevel::FIRST, offered: FeatureLevel::FIRST, falls: 0 }
     }
 
     fn wall_ms(&self) -> i64 {
