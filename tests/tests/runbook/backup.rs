@@ -120,7 +120,7 @@ fn a_damaged_backup_is_never_restored() {
     let broken = ensemble.path("broken.snap");
     let refused = |bytes: &[u8], at: usize| {
         fs::write(&broken, bytes).unwrap();
-        let config = zoolet_server::embed::config::load(&ensemble.config(), Some(1)).unwrap().0;
+        let config = zoolet_server::embed::config::load(&ensemble.config(1), Some(1)).unwrap().0;
         let mut config = config;
         config.data_dir = ensemble.path("scratch");
         config.data_log_dir = ensemble.path("scratch");

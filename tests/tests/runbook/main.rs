@@ -8,5 +8,9 @@
 )]
 
 mod backup;
+mod clock;
 mod emergencies;
+mod full_disk;
+mod removed;
 mod support;
+mod upgrade;
