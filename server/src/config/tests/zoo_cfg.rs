@@ -101,6 +101,23 @@ fn the_client_address_has_one_meaning() {
     }
 }
 
+/// `clientPort is not set`, said a server without server lines, whose file had a port for TLS.
+#[test]
+fn a_server_with_a_port_for_tls_alone_serves_there() {
+    let base = "dataDir=/d\nssl.keyStore.location=/k.pem\nssl.trustStore.location=/t.pem\n\
+        secureClientPort=2281\nsecureClientPortAddress=127.0.0.1\n";
+    let three = "server.1=a:1:2\nserver.2=b:1:2\nserver.3=c:1:2\n";
+    for lines in ["", "server.1=a:1:2\n", three] {
+        let config = silent(zoo_with(&format!("{base}{lines}"), Some(1), &[]));
+        assert_eq!(config.client_bind, HostPort::new("127.0.0.1", 2281), "{lines}");
+        assert!(config.client_is_secure && config.secure_client_bind.is_none(), "{lines}");
+        let config = silent(zoo_with(&format!("{base}{lines}clientPort=2181\n"), Some(1), &[]));
+        assert_eq!(config.client_bind, HostPort::new("0.0.0.0", 2181), "{lines}");
+        assert_eq!(config.secure_client_bind, Some(HostPort::new("127.0.0.1", 2281)), "{lines}");
+        assert!(!config.client_is_secure, "{lines}");
+    }
+}
+
 #[test]
 fn the_quorum_port_listens_on_the_server_s_own_host_or_on_all() {
     let text = format!("{TWO}quorumListenOnAllIPs=true\n");

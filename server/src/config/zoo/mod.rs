@@ -325,7 +325,9 @@ impl<'a> ZooCfgReader<'a> {
     fn choose_client_address(&mut self) -> Result<(), ConfigError> {
         let mut fixed = self.static_client_address()?;
         let mut secure = self.secure_client_address()?;
-        let listed = self.draft.config.member().and_then(|member| member.client.as_ref());
+        // Without server lines there is the member of the default configuration.
+        let members = self.draft.has_members().then_some(&self.draft.config);
+        let listed = members.and_then(|config| config.member()?.client.as_ref());
         if fixed.is_none() && listed.is_none() && secure.is_some() {
             self.draft.config.client_is_secure = true;
             fixed = secure.take();
