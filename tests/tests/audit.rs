@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -196,6 +196,41 @@ async fn a_renamed_log_is_opened_again_by_a_signal() {
     let created = text.lines().filter(|line| line.contains("\"create\"")).count();
     assert_eq!(created, 60);
     assert!(!new.contains("\"/20\""));
+}
+
+/// The server said that the log was opened again, and wrote to the moved file for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_whose_directory_is_gone_goes_on_in_the_old_file_until_it_is_there_again() {
+    let servers = start(Servers::zoolet().property("auditDirectory", "logs"));
+    let (logs, moved) = (servers.server_dir(0).join("logs"), servers.server_dir(0).join("moved"));
+    let client = Client::connect(&servers.connect_string()).await.unwrap();
+    let said =
+        |text: &str| wait::until(SOON, || servers.output(0).unwrap().contains(text).then_some(()));
+    let create = async |path: &str| {
+        client.create(path, b"", CreateMode::Persistent).await.unwrap();
+    };
+    let has = |directory: &Path, path: &str| {
+        let text = fs::read_to_string(directory.join("audit-1.log")).unwrap_or_default();
+        text.contains(&format!("{path:?}"))
+    };
+    fs::rename(&logs, &moved).unwrap();
+    servers.signal(0, "HUP").unwrap();
+    said("the audit log cannot be opened again").expect("the failure is logged");
+    assert!(!servers.output(0).unwrap().contains("opened again\n"), "no success is logged");
+    create("/old").await;
+    wait::until(SOON, || has(&moved, "/old").then_some(())).expect("the old file goes on");
+    fs::create_dir(&logs).unwrap();
+    // It is tried with a line, once a second.
+    let mut number = 0;
+    let is_back = async || {
+        number += 1;
+        create(&format!("/new-{number}")).await;
+        logs.join("audit-1.log").exists()
+    };
+    assert!(wait::until_so(SOON, is_back).await, "the new file is opened by itself");
+    said("the audit log was opened again").expect("and that is logged");
+    create("/last").await;
+    wait::until(SOON, || has(&logs, "/last").then_some(())).expect("it has the later lines");
 }
 
 /// A start writes behind what is there, each start and stop is a line, and what another server's

@@ -148,10 +148,8 @@ async fn reopen_on(
 
 fn reopen(log: Option<&LogFile>, server: Option<&Reports>) {
     let is_audited = server.is_some_and(Reports::reopen_audit_log);
-    if is_audited {
-        info!("SIGHUP: the audit log is opened again");
-    }
     let Some(log) = log else {
+    // The audit log itself says what has come of it: it is opened behind the lines that wait.
         if !is_audited {
             info!("SIGHUP ignored: the server does not log to a file");
         }

@@ -16,6 +16,8 @@ pub(super) struct AuditFile {
     bytes_max: u64,
     retained: usize,
     open: Option<Open>,
+    /// Whether another file may have the name meanwhile. Then none is put aside under it.
+    is_renamed: bool,
 }
 
 #[derive(Debug)]
@@ -28,7 +30,7 @@ struct Open {
 impl AuditFile {
     pub(super) fn new(disk: Arc<dyn Disk>, path: PathBuf, options: &AuditOptions) -> Self {
         let (bytes_max, retained) = (options.file_bytes_max, options.files_retained);
-        Self { disk, path, bytes_max, retained, open: None }
+        Self { disk, path, bytes_max, retained, open: None, is_renamed: false }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -49,8 +51,22 @@ impl AuditFile {
                 end += 1;
             }
         }
+        self.close();
         self.open = Some(Open { file, end });
+        self.is_renamed = false;
         Ok(())
+    }
+
+    /// Opens the file of this name, after the one that is in use was renamed. If that fails, the one
+    /// in use stays so, however long it becomes.
+    pub(super) fn reopen(&mut self) -> io::Result<()> {
+        self.is_renamed = true;
+        self.open()
+    }
+
+    /// Whether the file in use was renamed, and none of its name is open yet.
+    pub(super) fn is_renamed(&self) -> bool {
+        self.is_renamed
     }
 
     /// Adds lines. If that fails, the file is cut where it ended before, and opened again by the next
@@ -61,7 +77,7 @@ impl AuditFile {
             self.open()?;
         }
         let is_full = |open: &Open| open.end > 0 && open.end + length > self.bytes_max;
-        if self.open.as_ref().is_some_and(is_full) {
+        if !self.is_renamed && self.open.as_ref().is_some_and(is_full) {
             self.put_aside()?;
             self.open()?;
         }

@@ -16,7 +16,7 @@ use std::thread::{Builder, JoinHandle};
 use std::{fmt, io};
 
 use thiserror::Error;
-use tracing::warn;
+use tracing::{info, warn};
 use zoolet_replica::AuditEvent;
 use zoolet_storage::{Disk, caught_now, panicked};
 
@@ -35,11 +35,15 @@ const WRITE_BYTES: usize = 64 << 10;
 /// While lines cannot be written, the server's log says so at most this often.
 const WARN_INTERVAL_MS: u64 = 60_000;
 
+/// A renamed file is left at the first write at which its name can be opened; that is tried this
+/// often at most.
+const REOPEN_PAUSE_MS: u64 = 1000;
+
 /// Where the log is, and how much of it is kept.
 #[derive(Clone, Debug)]
 pub(crate) struct AuditOptions {
-    /// The directory; it is made if need be.
-    pub(crate) directory: PathBuf,
+    /// The file; its directory is made if need be.
+    pub(crate) file: PathBuf,
     /// A file that would become longer is put aside.
     pub(crate) file_bytes_max: u64,
     /// How many such files are kept.
@@ -115,9 +119,11 @@ impl AuditLog {
         counts: Arc<AuditCounts>,
         fatal: Fatal,
     ) -> Result<Self, AuditError> {
-        let path = options.directory.join(format!("audit-{}.log", options.server));
+        let path = options.file.clone();
         let failed = |source| AuditError { path: path.clone(), source };
-        disk.create_dir_all(&options.directory).map_err(failed)?;
+        if let Some(directory) = path.parent() {
+            disk.create_dir_all(directory).map_err(failed)?;
+        }
         let file = AuditFile::new(disk, path.clone(), &options);
         let mut writer = Writer {
             file,
@@ -132,6 +138,7 @@ impl AuditLog {
                 counts,
             }),
             warned_ms: None,
+            reopen_tried_ms: 0,
         };
         writer.file.open().map_err(failed)?;
         let queue = Arc::clone(&writer.queue);
@@ -161,7 +168,9 @@ impl AuditLog {
         self.server("serverStop", Outcome::Invoked);
     }
 
-    /// Opens the file of the same name again: the old one was renamed.
+    /// Opens the file of the same name again, behind what is queued: the old one was renamed. The
+    /// server's log says what has come of it. If it fails, the old one stays in use, and it is tried
+    /// again with later lines.
     pub(crate) fn reopen(&self) {
         self.send(Message::Reopen);
     }
@@ -218,6 +227,8 @@ struct Writer {
     queue: Arc<Queue>,
     /// When a failure was last logged, on the monotonic clock.
     warned_ms: Option<u64>,
+    /// When the file was last tried to be opened again, on the monotonic clock.
+    reopen_tried_ms: u64,
 }
 
 impl Writer {
@@ -254,9 +265,7 @@ impl Writer {
             }
             Message::Reopen => {
                 self.write();
-                if let Err(error) = self.file.open() {
-                    self.warn(&error, 0);
-                }
+                self.reopen(true);
             }
             Message::Close => return false,
         }
@@ -270,6 +279,11 @@ impl Writer {
     fn write(&mut self) {
         if self.lines.is_empty() {
             return;
+        }
+        if self.file.is_renamed()
+            && self.clock.now().mono_ms >= self.reopen_tried_ms + REOPEN_PAUSE_MS
+        {
+            self.reopen(false);
         }
         let lost = self.queue.unmentioned.swap(0, Ordering::Relaxed);
         let mut bytes = Vec::new();
@@ -291,14 +305,39 @@ impl Writer {
         }
     }
 
+    /// Leaves a renamed file for one of its name. A failure is always logged if this was asked for.
+    fn reopen(&mut self, is_asked: bool) {
+        self.reopen_tried_ms = self.clock.now().mono_ms;
+        let opened = self.file.reopen();
+        let may_warn = opened.is_err() && (self.may_warn() || is_asked);
+        let file = self.file.path().display();
+        match opened {
+            Ok(()) => info!(%file, "the audit log was opened again"),
+            Err(error) if may_warn => warn!(
+                %file,
+                %error,
+                "the audit log cannot be opened again: the old file stays in use, and it is tried \
+                 again with the next lines"
+            ),
+            Err(_) => {}
+        }
+    }
+
     fn warn(&mut self, error: &io::Error, lost: u64) {
-        let now_ms = self.clock.now().mono_ms;
-        let is_due = |warned_ms| now_ms >= WARN_INTERVAL_MS + warned_ms;
-        if self.warned_ms.is_none_or(is_due) {
-            self.warned_ms = Some(now_ms);
+        if self.may_warn() {
             let file = self.file.path().display();
             warn!(%file, %error, lost, "the audit log cannot be written");
         }
+    }
+
+    /// Whether a failure may be logged again, and then from now on for a while no other.
+    fn may_warn(&mut self) -> bool {
+        let now_ms = self.clock.now().mono_ms;
+        let is_due = self.warned_ms.is_none_or(|warned_ms| now_ms >= WARN_INTERVAL_MS + warned_ms);
+        if is_due {
+            self.warned_ms = Some(now_ms);
+        }
+        is_due
     }
 }
 

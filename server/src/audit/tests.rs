@@ -6,11 +6,21 @@ use zoolet_replica::{AuditOperation, AuditedChange};
 use zoolet_storage::RealDisk;
 
 use super::*;
-use crate::clock::RealClock;
+use crate::clock::{Now, RealClock};
+
+/// A clock that a test sets.
+#[derive(Debug, Default)]
+struct SetClock(AtomicU64);
+
+impl Clock for SetClock {
+    fn now(&self) -> Now {
+        Now { mono_ms: self.0.load(Ordering::Relaxed), wall_ms: 0 }
+    }
+}
 
 fn options(directory: &Path) -> AuditOptions {
     AuditOptions {
-        directory: directory.to_owned(),
+        file: directory.join("audit-7.log"),
         file_bytes_max: 1 << 20,
         files_retained: 2,
         server: 7,
@@ -19,8 +29,15 @@ fn options(directory: &Path) -> AuditOptions {
 }
 
 fn open(options: AuditOptions, disk: Arc<dyn Disk>) -> (AuditLog, Arc<AuditCounts>) {
+    open_at(options, disk, Arc::new(RealClock::new()))
+}
+
+fn open_at(
+    options: AuditOptions,
+    disk: Arc<dyn Disk>,
+    clock: Arc<dyn Clock>,
+) -> (AuditLog, Arc<AuditCounts>) {
     let counts = Arc::new(AuditCounts::default());
-    let clock: Arc<dyn Clock> = Arc::new(RealClock::new());
     let seams = (disk, clock);
     (AuditLog::open(options, seams, Arc::clone(&counts), Fatal::default()).unwrap(), counts)
 }
@@ -150,6 +167,42 @@ fn a_renamed_file_and_a_torn_line_lose_nothing() {
     assert!(std::fs::read_to_string(&away).unwrap().ends_with("\"digest:alice\"]}\n"));
     let lines = lines(&path);
     assert_eq!((lines.len(), &lines[0]["znode"]), (1, &json!("/new")));
+}
+
+/// A log rotation had moved the whole directory: the log was said to be opened again, and all later
+/// lines went to the moved file, when the directory was there again, too.
+#[test]
+fn a_renamed_file_stays_in_use_until_its_name_can_be_opened() {
+    let directory = tempfile::tempdir().unwrap();
+    let (logs, moved) = (directory.path().join("logs"), directory.path().join("moved"));
+    let clock = Arc::new(SetClock::default());
+    // Each line would begin a file, in the directory that is missing.
+    let options = AuditOptions { file_bytes_max: 1, ..options(&logs) };
+    let (log, counts) = open_at(options, Arc::new(RealDisk), Arc::clone(&clock) as _);
+    let mut number = 0;
+    let mut write = |path: &str| {
+        log.record(0, event(vec![change(AuditOperation::Delete, path)]));
+        number += 1;
+        while counts.written() < number {
+            std::thread::yield_now();
+        }
+    };
+    std::fs::rename(&logs, &moved).unwrap();
+    log.reopen();
+    write("/missing");
+    std::fs::create_dir(&logs).unwrap();
+    write("/too-early");
+    clock.0.fetch_add(REOPEN_PAUSE_MS, Ordering::Relaxed);
+    write("/there");
+    write("/aside");
+    log.close();
+    let paths = |file: PathBuf| -> Vec<Value> {
+        lines(&file).iter().map(|line| line["znode"].clone()).collect()
+    };
+    assert_eq!(paths(moved.join("audit-7.log")), ["/missing", "/too-early"]);
+    assert_eq!(paths(logs.join("audit-7.log.1")), ["/there"]);
+    assert_eq!(paths(logs.join("audit-7.log")), ["/aside"]);
+    assert_eq!(counts.lost(), 0);
 }
 
 /// A directory that is gone stands for a disk that fails: the server goes on, and the log mentions the gap.

@@ -106,6 +106,12 @@ impl ServerConfig {
         self.client_is_secure || self.secure_client_bind.is_some() || is_unified
     }
 
+    /// The file of the audit log, if there is to be one.
+    pub fn audit_file(&self) -> Option<PathBuf> {
+        let directory = self.audit.directory.as_ref().unwrap_or(&self.data_dir);
+        self.audit.enabled.then(|| directory.join(format!("audit-{}.log", self.server_id)))
+    }
+
     /// Whether this server votes or observes.
     pub fn role(&self) -> MemberRole {
         self.member().map_or(MemberRole::Participant, |member| member.role)

@@ -104,8 +104,8 @@ impl Reports {
         self.meters.stops();
     }
 
-    /// Opens the file of the audit log again, behind what is queued: the old one was renamed. Returns
-    /// whether there is an audit log.
+    /// Has the file of the audit log opened again, behind what is queued: the old one was renamed. The
+    /// server logs when that is done, or that it has failed. Returns whether there is an audit log.
     pub fn reopen_audit_log(&self) -> bool {
         self.audit.as_ref().map(AuditLog::reopen).is_some()
     }

@@ -61,9 +61,9 @@ fn slow_sync_us(config: &ServerConfig) -> u64 {
 
 /// The audit log, if there is to be one.
 pub(super) fn audit_options(config: &ServerConfig) -> Option<AuditOptions> {
-    let AuditConfig { enabled, directory, file_bytes_max, files_retained } = config.audit.clone();
-    enabled.then(|| AuditOptions {
-        directory: directory.unwrap_or_else(|| config.data_dir.clone()),
+    let AuditConfig { enabled: _, directory: _, file_bytes_max, files_retained } = config.audit;
+    config.audit_file().map(|file| AuditOptions {
+        file,
         file_bytes_max,
         files_retained,
         server: config.server_id.0,
