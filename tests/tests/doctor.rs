@@ -181,6 +181,69 @@ fn names_secrets_and_directories_are_looked_at() {
     said.has("warning", &["2 with a vote: 2 are needed, 0 may be lost"]);
 }
 
+/// All was well, said the doctor, and the server did not start.
+#[test]
+fn files_of_users_and_the_audit_log_are_looked_at_as_a_start_does() {
+    let fixture = Fixture::new();
+    let kerberos =
+        "Server {\n com.sun.security.auth.module.Krb5LoginModule required\n useKeyTab=true;\n};\n";
+    let users = "Server {\n org.apache.zookeeper.server.auth.DigestLoginModule required\n \
+                 user_bob=\"builder\";\n};\n";
+    for (name, text) in [("kerberos", kerberos), ("broken", "Server {"), ("users", users)] {
+        let jaas = fixture.write(name, text);
+        fs::set_permissions(jaas, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let data = fixture.path("data");
+    let said_of = |line: String| {
+        let (data, port) = (data.display(), fixture.port());
+        let text = format!("dataDir={data}\nclientPort={port}\n{line}\n");
+        doctor(&fixture.write("zoo.cfg", &text), None)
+    };
+    for (jaas, parts) in [
+        ("missing", ["missing", "cannot be read"]),
+        ("kerberos", ["kerberos:2", "Krb5LoginModule"]),
+        ("broken", ["broken:1", "expected"]),
+    ] {
+        let said = said_of(format!("java.security.auth.login.config={jaas}"));
+        assert_eq!(said.code, Some(2), "{:#?}", said.findings);
+        said.has("error", &parts);
+    }
+    said_of("java.security.auth.login.config=users".to_owned()).has("ok", &["1 users can log in"]);
+
+    let said = said_of("audit.enable=true\nauditDirectory=/proc/nope".to_owned());
+    assert_eq!(said.code, Some(2), "{:#?}", said.findings);
+    said.has("error", &["/proc/nope", "cannot write in /proc"]);
+    let said = said_of("audit.enable=true\nauditDirectory=audit".to_owned());
+    said.has("ok", &["audit: will be created"]);
+    assert!(!fixture.path("audit").exists() && !data.exists(), "it has left directories");
+    fs::create_dir_all(fixture.path("audit/audit-1.log")).unwrap();
+    let said = said_of("audit.enable=true\nauditDirectory=audit".to_owned());
+    said.has("error", &["audit-1.log: cannot be opened"]);
+}
+
+/// The name of the store alone did not say which key it was of, and no password was a wrong one.
+#[test]
+fn a_store_without_its_password_is_named_with_its_keys() {
+    let fixture = Fixture::new();
+    let stores = concat!(env!("CARGO_MANIFEST_DIR"), "/../jute/tls/tests/stores");
+    let text = format!(
+        "dataDir={}\nsecureClientPort={}\nssl.keyStore.location={stores}/openssl.p12\n\
+         ssl.clientAuth=none\n",
+        fixture.path("data").display(),
+        fixture.port()
+    );
+    let config = fixture.write("zoo.cfg", &text);
+    let parts = [
+        "for clients: ssl.keyStore.location (client_key_store): ",
+        "openssl.p12: no password is given",
+        "set ssl.keyStore.password (client_key_store_password)",
+    ];
+    doctor(&config, None).has("error", &parts);
+    let started = command("serve", &config, None).output().unwrap();
+    let why = String::from_utf8(started.stderr).unwrap();
+    assert!(parts.iter().all(|part| why.contains(part)), "{why}");
+}
+
 #[test]
 fn a_port_in_use_is_named_with_its_process() {
     let fixture = Fixture::new();

@@ -19,6 +19,14 @@ pub enum TlsError {
         /// What is wrong with it, and what is expected.
         why: String,
     },
+    /// A store cannot be opened without a password.
+    #[error("{}: {why}", file.display())]
+    NoPassword {
+        /// The file.
+        file: PathBuf,
+        /// What needs the password.
+        why: String,
+    },
     /// A setting has a value that cannot be put in force.
     #[error("{0}")]
     Setting(String),

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tempfile::TempDir;
-use zoolet_tls::{Password, StoreFile, StoreType, subject_name};
+use zoolet_tls::{Password, StoreFile, StoreType, TlsError, subject_name};
 
 const STORES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/stores");
 const KEYS: [&str; 5] = ["encrypted.pem", "java.p12", "key.jks", "legacy.p12", "openssl.p12"];
@@ -62,6 +62,12 @@ fn a_wrong_password_is_named() {
     for name in KEYS {
         let why = key_error(&store(name, "wrong"));
         assert!(why.contains(name) && why.contains("password"), "{why}");
+    }
+    for name in KEYS {
+        let error = store(name, "").load_key().unwrap_err();
+        assert!(matches!(error, TlsError::NoPassword { .. }), "{error:?}");
+        let why = error.to_string();
+        assert!(why.contains("password") && !why.contains("is wrong"), "{why}");
     }
     let why = key_error(&store("encrypted.pem", ""));
     assert!(why.ends_with("the private key is encrypted: a password is needed"), "{why}");

@@ -74,6 +74,13 @@ impl SaslConfig {
         Ok(Some((users, warnings)))
     }
 
+    /// Reads the files with users as a start does, and returns how many can log in, and what is to be
+    /// warned of; `None` if there are no logins. It blocks: it is for programs that look after a
+    /// configuration.
+    pub fn check(&self) -> Result<Option<(usize, Vec<Warning>)>, ConfigError> {
+        Ok(self.read_users()?.map(|(users, warnings)| (users.len(), warnings)))
+    }
+
     /// What is missing; the name is the setting in `cluster.toml`.
     pub(super) fn missing(config: &ServerConfig) -> Option<(&'static str, &'static str)> {
         let required = |scheme: &str| config.auth.required_schemes.iter().any(|has| has == scheme);

@@ -110,6 +110,40 @@ impl TlsSide {
         self.settings().certificates()
     }
 
+    /// Returns an error of its files with the key that names the file, in `zoo.cfg` and in
+    /// `cluster.toml`; `is_peer` says whether this side is the one between servers.
+    pub fn describe(&self, error: &TlsError, is_peer: bool) -> String {
+        let (TlsError::File { file, .. } | TlsError::NoPassword { file, .. }) = error else {
+            return error.to_string();
+        };
+        let needs_password = matches!(error, TlsError::NoPassword { .. });
+        let is_it = |known: &Option<PathBuf>| known.as_ref() == Some(file);
+        let (zoo, toml) = if is_peer { ("ssl.quorum.", "peer_") } else { ("ssl.", "client_") };
+        let stores = [
+            ("keyStore", "key_store", &self.key_store),
+            ("trustStore", "trust_store", &self.trust_store),
+        ];
+        for (zoo_store, toml_store, store) in stores {
+            let named = |zoo_key: &str, toml_key: &str| {
+                format!("{zoo}{zoo_store}.{zoo_key} ({toml}{toml_store}{toml_key})")
+            };
+            if is_it(&store.file) && needs_password {
+                let (key, password) = (named("location", ""), named("password", "_password"));
+                return format!("{key}: {error}; set {password}");
+            }
+            if is_it(&store.file) {
+                return format!("{}: {error}", named("location", ""));
+            }
+            if is_it(&store.password_file) {
+                return format!("{}: {error}", named("passwordPath", "_password_file"));
+            }
+        }
+        if is_it(&self.revocations) {
+            return format!("{zoo}crlFile ({toml}crl_file): {error}");
+        }
+        error.to_string()
+    }
+
     /// The files that it names.
     pub(super) fn files(&mut self) -> impl Iterator<Item = &mut PathBuf> {
         let (keys, trusted) = (&mut self.key_store, &mut self.trust_store);
@@ -142,5 +176,44 @@ impl TlsConfig {
             .or_else(|| {
                 need(peers, "TLS between servers", "peer_trust_store", &peer.trust_store.file)
             })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_of_a_file_names_its_key() {
+        let store = |name: &str| StoreConfig {
+            file: Some(name.into()),
+            password_file: Some(format!("{name}.password").into()),
+            ..StoreConfig::default()
+        };
+        let side = TlsSide {
+            key_store: store("/key.p12"),
+            trust_store: store("/trust.p12"),
+            revocations: Some("/crl".into()),
+            ..TlsSide::default()
+        };
+        let error = |file: &str| TlsError::File { file: file.into(), why: "why".to_owned() };
+        for (file, expected) in [
+            ("/key.p12", "ssl.keyStore.location (client_key_store): /key.p12: why"),
+            ("/trust.p12", "ssl.trustStore.location (client_trust_store): /trust.p12: why"),
+            (
+                "/key.p12.password",
+                "ssl.keyStore.passwordPath (client_key_store_password_file): /key.p12.password: why",
+            ),
+            ("/crl", "ssl.crlFile (client_crl_file): /crl: why"),
+            ("/other", "/other: why"),
+        ] {
+            assert_eq!(side.describe(&error(file), false), expected);
+        }
+        let error = TlsError::NoPassword { file: "/trust.p12".into(), why: "why".to_owned() };
+        assert_eq!(
+            side.describe(&error, true),
+            "ssl.quorum.trustStore.location (peer_trust_store): /trust.p12: why; set \
+             ssl.quorum.trustStore.password (peer_trust_store_password)"
+        );
     }
 }

@@ -24,7 +24,7 @@ use zoolet_jute::{Id, SessionId};
 use zoolet_replica::state::{Admitted, DIGEST_VERSION, RestoreError, State};
 use zoolet_replica::{Boot, Input, Levels, ProposalNumber, Replica, Role, Term};
 use zoolet_storage::{Disk, RealDisk, StorageError};
-use zoolet_tls::{TlsError, TlsSettings};
+use zoolet_tls::TlsSettings;
 
 use self::client_address::Configured;
 pub(crate) use self::controls::Controls;
@@ -40,7 +40,7 @@ pub use self::reports::{
 pub use self::start_error_kind::StartErrorKind;
 use crate::audit::{AuditError, AuditLog};
 use crate::clock::{Clock, RealClock};
-use crate::config::{ConfigError, ServerConfig};
+use crate::config::{ConfigError, ServerConfig, TlsSide};
 use crate::entropy::{Entropy, RealEntropy};
 use crate::fatal::Fatal;
 pub use crate::histogram::Distribution;
@@ -93,7 +93,7 @@ pub enum StartError {
     Secret(#[from] SecretError),
     /// TLS cannot be set up.
     #[error("cannot set up TLS {0}: {1}")]
-    Tls(&'static str, TlsError),
+    Tls(&'static str, String),
     /// The log does not start.
     #[error(transparent)]
     Raft(#[from] replication::JoinError),
@@ -132,8 +132,9 @@ impl Node {
         let meters = Arc::new(Meters::default());
         let secret = settings::secret(&config, &seams)?;
         let logins = settings::logins(&config, &seams)?;
-        let client_tls = load_tls("for clients", settings::client_tls(&config), false).await?;
-        let peer_tls = load_tls("between servers", settings::peer_tls(&config), true).await?;
+        let (clients, peers) = (settings::client_tls(&config), settings::peer_tls(&config));
+        let client_tls = load_tls("for clients", clients, &config.tls.client, false).await?;
+        let peer_tls = load_tls("between servers", peers, &config.tls.peer, true).await?;
         let peer_port_tls = settings::peer_port_tls(&config, peer_tls.as_ref());
         let options = settings::raft_options(&config, &seams, (secret, peer_port_tls), &meters);
         let wall_ms = seams.clock.now().wall_ms;
@@ -332,16 +333,17 @@ async fn close_audit(audit: AuditLog) {
     }
 }
 
-/// Loads keys and certificates, which reads files.
+/// Loads keys and certificates, which reads files. Servers call each other, and no clients.
 async fn load_tls(
     port: &'static str,
     settings: Option<TlsSettings>,
-    calls: bool,
+    side: &TlsSide,
+    is_peer: bool,
 ) -> Result<Option<LoadedTls>, StartError> {
     let Some(settings) = settings else { return Ok(None) };
-    let loading = tokio::task::spawn_blocking(move || LoadedTls::load(port, settings, calls));
+    let loading = tokio::task::spawn_blocking(move || LoadedTls::load(port, settings, is_peer));
     let loaded = loading.await.map_err(|error| StartError::Failed(error.to_string()))?;
-    loaded.map(Some).map_err(|error| StartError::Tls(port, error))
+    loaded.map(Some).map_err(|error| StartError::Tls(port, side.describe(&error, is_peer)))
 }
 
 /// Loads keys and certificates again whenever their files change.

@@ -1,6 +1,7 @@
 //! The directories of the data and of the log.
 
 use std::fs::{self, File, TryLockError};
+use std::io::ErrorKind;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -12,6 +13,7 @@ use super::finding::Findings;
 
 const DATA: &str = "data";
 const LOG: &str = "log";
+const AUDIT: &str = "audit";
 
 /// Checks the directories. Returns whether a server is running on them.
 pub(super) fn check(config: &ServerConfig, findings: &mut Findings) -> bool {
@@ -22,6 +24,7 @@ pub(super) fn check(config: &ServerConfig, findings: &mut Findings) -> bool {
     if data != log {
         check_one(LOG, log, findings);
     }
+    check_audit(config, findings);
     disk::check(config, log, findings);
     note_file_systems(data, log, findings);
     if is_running {
@@ -64,6 +67,24 @@ fn check_one(check: &'static str, directory: &Path, findings: &mut Findings) {
 pub(super) fn existing(directory: &Path) -> Option<PathBuf> {
     let absolute = std::path::absolute(directory).ok()?;
     absolute.ancestors().find(|path| path.exists()).map(Path::to_path_buf)
+}
+
+/// Whether the audit log can be opened, if there is to be one. A server that cannot open it does not
+/// start.
+fn check_audit(config: &ServerConfig, findings: &mut Findings) {
+    let Some(file) = config.audit_file() else { return };
+    let Some(directory) = file.parent() else { return };
+    if directory != config.data_dir {
+        check_one(AUDIT, directory, findings);
+    }
+    let opened = File::options().read(true).write(true).open(&file);
+    match opened {
+        Err(error) if error.kind() != ErrorKind::NotFound => {
+            findings.error(AUDIT, format!("{}: cannot be opened: {error}", file.display()));
+        }
+        // It is there, or the directory is what matters.
+        Ok(_) | Err(_) => {}
+    }
 }
 
 /// Whose data it is.

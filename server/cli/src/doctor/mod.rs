@@ -8,6 +8,7 @@ mod finding;
 mod machine;
 mod members;
 mod ports;
+mod sasl;
 mod tls;
 
 use std::io::{self, Write};
@@ -43,6 +44,7 @@ async fn check_server(config: &ServerConfig, findings: &mut Findings) {
     let is_running = directories::check(config, findings);
     machine::check(config, findings);
     tls::check(config, findings);
+    sasl::check(config, findings);
     ports::check(config, is_running, findings).await;
     members::check(config, findings).await;
 }

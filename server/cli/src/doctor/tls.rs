@@ -17,21 +17,23 @@ const SOON_DAYS: i64 = 30;
 pub(super) fn check(config: &ServerConfig, findings: &mut Findings) {
     let tls = &config.tls;
     if config.speaks_tls() {
-        check_side("clients", &tls.client, findings);
+        check_side("clients", (&tls.client, false), findings);
     }
     if config.peer_bind.is_some() && (tls.peer_enabled || tls.peer_port_unification) {
-        check_side("servers", &tls.peer, findings);
+        check_side("servers", (&tls.peer, true), findings);
     }
 }
 
-fn check_side(whom: &str, side: &TlsSide, findings: &mut Findings) {
+fn check_side(whom: &str, (side, is_peer): (&TlsSide, bool), findings: &mut Findings) {
     match side.certificates() {
         Ok(certificates) => {
             for certificate in certificates {
                 check_certificate(whom, &certificate, now_s(), findings);
             }
         }
-        Err(error) => findings.error(TLS, format!("for {whom}: {error}")),
+        Err(error) => {
+            findings.error(TLS, format!("for {whom}: {}", side.describe(&error, is_peer)));
+        }
     }
 }
 

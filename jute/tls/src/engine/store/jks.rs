@@ -16,7 +16,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use sha1::{Digest, Sha1};
 use x509_parser::der_parser::asn1_rs::Oid;
 
-use super::KeyEntry;
+use super::{KeyEntry, NO_PASSWORD};
 
 const MAGIC: u32 = 0xfeed_feed;
 /// The magic of JCEKS, which holds keys that are encrypted in another way.
@@ -157,6 +157,7 @@ fn decrypt(encrypted: &[u8], password: &str) -> Result<Vec<u8>, String> {
         info.data.split_first_chunk::<DIGEST_BYTES>().ok_or("the private key is damaged")?;
     let (hidden, check) =
         rest.split_last_chunk::<DIGEST_BYTES>().ok_or("the private key is damaged")?;
+    let is_given = !password.is_empty();
     let password = utf16(password);
     let mut key = Vec::with_capacity(hidden.len());
     let mut mask: [u8; DIGEST_BYTES] = *salt;
@@ -165,6 +166,9 @@ fn decrypt(encrypted: &[u8], password: &str) -> Result<Vec<u8>, String> {
         key.extend(block.iter().zip(mask).map(|(byte, mask)| byte ^ mask));
     }
     let digest = Sha1::new().chain_update(&password).chain_update(&key).finalize();
+    if digest.as_slice() != check && !is_given {
+        return Err(NO_PASSWORD.to_owned());
+    }
     if digest.as_slice() != check {
         return Err("the password of the private key is wrong, or the key is damaged: it must be \
                     that of the store"

@@ -12,6 +12,9 @@ use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKey
 use crate::error::TlsError;
 use crate::store_file::{BCFKS, StoreFile, StoreType};
 
+/// What is wrong with a store whose digest is not that of an empty password.
+const NO_PASSWORD: &str = "no password is given, and the store needs one, or is damaged";
+
 /// The longest file that is read, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
 
@@ -24,7 +27,7 @@ impl StoreFile {
             StoreType::Pkcs12 => pkcs12::key(&bytes, &password),
             StoreType::Jks => jks::key(&bytes, &password),
         };
-        entry.map_err(|why| TlsError::file(&self.location, why))
+        entry.map_err(|why| self.failed(&password, why))
     }
 
     /// Loads the certificates that are trusted.
@@ -35,11 +38,19 @@ impl StoreFile {
             StoreType::Pkcs12 => pkcs12::trusted(&bytes, &password),
             StoreType::Jks => jks::trusted(&bytes, &password),
         };
-        let trusted = trusted.map_err(|why| TlsError::file(&self.location, why))?;
+        let trusted = trusted.map_err(|why| self.failed(&password, why))?;
         if trusted.is_empty() {
             return Err(TlsError::file(&self.location, "the store has no trusted certificate"));
         }
         Ok(trusted)
+    }
+
+    fn failed(&self, password: &str, why: String) -> TlsError {
+        // Without a password, what is wrong with it is that there is none.
+        if password.is_empty() && why.contains("password") {
+            return TlsError::NoPassword { file: self.location.clone(), why };
+        }
+        TlsError::file(&self.location, why)
     }
 
     fn format(&self) -> Result<StoreType, TlsError> {

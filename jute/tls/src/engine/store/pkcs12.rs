@@ -4,7 +4,7 @@ use p12_keystore::Pkcs12Archive;
 use p12_keystore::error::Error;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 
-use super::KeyEntry;
+use super::{KeyEntry, NO_PASSWORD};
 
 /// Returns the private key and its chain.
 pub(super) fn key(bytes: &[u8], password: &str) -> Result<KeyEntry, String> {
@@ -53,7 +53,9 @@ pub(super) fn trusted(
 
 fn open(bytes: &[u8], password: &str) -> Result<Pkcs12Archive, String> {
     Pkcs12Archive::from_pkcs12(bytes, password).map_err(|error| {
-        if matches!(error, Error::MacError(_)) {
+        if matches!(error, Error::MacError(_)) && password.is_empty() {
+            NO_PASSWORD.to_owned()
+        } else if matches!(error, Error::MacError(_)) {
             "the password is wrong, or the store is damaged".to_owned()
         } else {
             format!("not a PKCS12 store, or damaged: {error}")
