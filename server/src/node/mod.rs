@@ -2,6 +2,7 @@
 
 mod client_address;
 mod controls;
+mod listening;
 mod meters;
 mod offline;
 mod reports;
@@ -19,7 +20,7 @@ use thiserror::Error;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
-use tracing::{info, warn};
+use tracing::warn;
 use zoolet_jute::{Id, SessionId};
 use zoolet_replica::state::{Admitted, DIGEST_VERSION, RestoreError, State};
 use zoolet_replica::{Boot, Input, Levels, ProposalNumber, Replica, Role, Term};
@@ -29,6 +30,7 @@ use zoolet_tls::TlsSettings;
 use self::client_address::Configured;
 pub(crate) use self::controls::Controls;
 use self::controls::Partitions;
+use self::listening::Listening;
 use self::meters::{Meters, StartTimes, whole_ms};
 pub(crate) use self::offline::OfflineError;
 pub use self::offline::{Recovered, Restored};
@@ -225,9 +227,8 @@ impl Node {
         let reloads = reloads.map(|loaded| follow(fatal.clone(), loaded));
         let reloads = futures_util::future::join_all(reloads);
         let ticker = tokio::spawn(async { tokio::join!(ticks, watch, addresses, looks, reloads) });
-        let (clients, secure) = (port.local_addr(), port.secure_addr());
-        let server = config.server_id.0;
-        info!(server, %clients, ?secure, peers = ?replication.peer_addr(), "server started");
+        let clients = (port.local_addr(), port.secure_addr());
+        Listening::new(&config, clients, replication.peer_addr()).log(config.server_id.0);
         Ok(Self { host, replication, port, ticker, fatal, reports, audit, partitions })
     }
 
