@@ -292,6 +292,16 @@ fn a_log_file_that_cannot_be_opened_is_named() {
     assert_eq!(server.process.wait().unwrap().code(), Some(1));
 }
 
+/// `--log inof` logged nothing at all.
+#[test]
+fn a_word_that_names_no_log_level_is_refused() {
+    let fixture = Fixture::new();
+    let mut server = fixture.start_with(1, &["--log", "inof"]);
+    let last = server.log.by_ref().map(Result::unwrap).last().unwrap();
+    assert_says(&last, &["zoolet: cannot log: --log: invalid log level `inof`", "info, debug"]);
+    assert_eq!(server.process.wait().unwrap().code(), Some(1));
+}
+
 /// With `--log info`, a leader whose followers had died logged a warning for each heartbeat, and before
 /// leaders gave up 240 of them a second.
 #[test]

@@ -15,8 +15,9 @@ use crate::supervised::SessionNumber;
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,
-    /// What to log: error, warn, info, debug, trace, or a filter as `RUST_LOG` takes it, which this
-    /// overrides. Of the consensus library only errors are logged unless the filter names it.
+    /// What to log: off, error, warn, info, debug, trace, or a filter as `RUST_LOG` takes it, which
+    /// this overrides: a level, and TARGET=LEVEL for parts of the program, with commas. Of the
+    /// consensus library only errors are logged unless the filter names it.
     #[arg(long, global = true, value_name = "FILTER")]
     pub(crate) log: Option<String>,
 }

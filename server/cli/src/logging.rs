@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use thiserror::Error;
 use tracing_subscriber::EnvFilter;
-use tracing_subscriber::filter::ParseError;
+use tracing_subscriber::filter::{LevelFilter, ParseError};
 use tracing_subscriber::fmt::writer::BoxMakeWriter;
 
 use crate::cli::LogFormat;
@@ -30,8 +30,13 @@ pub(crate) struct LogOutput {
 /// Why nothing can be logged.
 #[derive(Debug, Error)]
 pub(crate) enum LogError {
-    #[error(transparent)]
-    Filter(#[from] ParseError),
+    #[error("{by}: {source}")]
+    Filter { by: &'static str, source: ParseError },
+    #[error(
+        "{by}: invalid log level `{word}`: expected off, error, warn, info, debug or trace; a \
+         filter for a part of the program is TARGET=LEVEL"
+    )]
+    Level { by: &'static str, word: String },
     #[error("{}: {source}", path.display())]
     Open { path: PathBuf, source: io::Error },
 }
@@ -42,8 +47,12 @@ pub(crate) fn start(
     output: &LogOutput,
 ) -> Result<Option<Arc<LogFile>>, LogError> {
     let variable = std::env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty());
-    let wanted = filter.or(variable.as_deref()).unwrap_or(FILTER_DEFAULT);
-    let filter = EnvFilter::try_new(with_library(wanted))?;
+    let (wanted, by) = match (filter, variable.as_deref()) {
+        (Some(filter), _) => (filter, "--log"),
+        (None, Some(filter)) => (filter, "RUST_LOG"),
+        (None, None) => (FILTER_DEFAULT, "the default filter"),
+    };
+    let filter = parse(wanted, by)?;
     let file = output.file.as_deref().map(LogFile::open).transpose()?;
     let writer = match &file {
         Some(file) => BoxMakeWriter::new(Arc::clone(file)),
@@ -63,6 +72,21 @@ pub(crate) fn start(
         }
     };
     Ok(file)
+}
+
+/// Reads a filter, which `by` has given. A word alone must be a level: the library would take it for
+/// the name of a part of the program, and log nothing of the others.
+fn parse(filter: &str, by: &'static str) -> Result<EnvFilter, LogError> {
+    let words = filter.split(',').map(str::trim).filter(|word| !word.is_empty());
+    let words: Vec<&str> = words.collect();
+    let is_wrong = |word: &&str| {
+        !word.contains(['=', '[', ']', '{', '}']) && word.parse::<LevelFilter>().is_err()
+    };
+    if let Some(word) = words.iter().find(|word| is_wrong(word)) {
+        return Err(LogError::Level { by, word: (*word).to_owned() });
+    }
+    EnvFilter::try_new(with_library(&words.join(",")))
+        .map_err(|source| LogError::Filter { by, source })
 }
 
 /// Returns the filter with what is logged of the library, unless it says so itself.
@@ -134,6 +158,22 @@ mod tests {
             assert_eq!(with_library(filter), whole);
             EnvFilter::try_new(whole).unwrap();
         }
+    }
+
+    /// `--log inof` logged nothing at all: it was the name of a part of the program.
+    #[test]
+    fn a_word_that_names_no_level_is_refused() {
+        for filter in
+            ["off", "WARN", "info, zoolet_server=debug", "zoolet_server[span{a=1}]=trace,warn", ""]
+        {
+            parse(filter, "--log").unwrap();
+        }
+        for filter in ["inof", "info,zoolet_server", "debug ,trce,zoolet=info"] {
+            let why = parse(filter, "RUST_LOG").unwrap_err().to_string();
+            assert!(why.starts_with("RUST_LOG: invalid log level `"), "{why}");
+        }
+        let why = parse("zoolet=inof", "--log").unwrap_err().to_string();
+        assert!(why.starts_with("--log: "), "{why}");
     }
 
     #[test]
