@@ -57,7 +57,7 @@ pub enum HandshakeError {
     Plaintext,
     /// The other side's certificate is not accepted, or another rule of TLS is broken.
     #[cfg(feature = "rustls")]
-    #[error("the TLS handshake failed: {0}")]
+    #[error("the TLS handshake failed: {}", crate::engine::reason::text(.0))]
     Tls(#[from] rustls::Error),
     /// The other side has no certificate for the address that it connects from.
     #[error("the certificate of the other side is not valid for its address {0}")]
@@ -68,4 +68,19 @@ pub enum HandshakeError {
     /// The connection ended.
     #[error("the connection ended during the TLS handshake: {0}")]
     Io(#[from] io::Error),
+}
+
+impl HandshakeError {
+    /// Returns the kind of the reason: a log that is limited in its lines should be so for each kind,
+    /// or one hides the other.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Plaintext => "plain text",
+            #[cfg(feature = "rustls")]
+            Self::Tls(error) => crate::engine::reason::kind(error),
+            Self::Address(_) => "address",
+            Self::Name(_) => "name",
+            Self::Io(_) => "connection",
+        }
+    }
 }

@@ -183,6 +183,38 @@ async fn a_client_of_another_authority_is_refused() {
     refused(meet(&server, &client, "localhost").await, "UnknownIssuer");
 }
 
+/// It was named `Other(OtherError(CaUsedAsEndEntity))`.
+#[tokio::test]
+async fn a_client_with_an_authority_s_certificate_is_refused() {
+    let authority = Authority::new();
+    let (server, mut client) = (authority.server(), authority.client());
+    let is_ca = |params: &mut CertificateParams| {
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    };
+    client.key_store = authority.key_store("ca-client", &[], is_ca);
+    let outcome = meet(&server, &client, "localhost").await;
+    let why = outcome.0.as_ref().unwrap_err().to_string();
+    assert!(why.contains("CA:TRUE") && !why.contains("Other("), "{why}");
+    refused(outcome, "invalid peer certificate: CaUsedAsEndEntity: ");
+}
+
+/// A scanner of ports was named `MissingData("ProtocolVersion")`, and hid refused clients.
+#[tokio::test]
+async fn a_hello_that_is_cut_short_is_named_in_words() {
+    let authority = Authority::new();
+    let acceptor = authority.server().acceptor(HandshakeThreads::default()).unwrap();
+    let (mut ours, theirs) = tokio::io::duplex(64);
+    // A record with a client hello of one byte.
+    ours.write_all(&[0x16, 3, 1, 0, 5, 1, 0, 0, 1, 3]).await.unwrap();
+    let refused = acceptor.accept(theirs, IpAddr::from([127, 0, 0, 1]), &[]).await.unwrap_err();
+    let why = refused.to_string();
+    assert!(why.contains("cut short") && why.contains("MissingData"), "{why}");
+    let unknown = HandshakeError::from(rustls::Error::InvalidCertificate(
+        rustls::CertificateError::UnknownIssuer,
+    ));
+    assert_ne!(refused.kind(), unknown.kind());
+}
+
 #[tokio::test]
 async fn expired_certificates_are_refused() {
     let authority = Authority::new();

@@ -62,10 +62,10 @@ impl ConnectionError {
     pub(super) fn warned_as(&self) -> Option<&'static str> {
         if let Self::TlsHello = self {
             Some("hello")
-        } else if let Self::Tls(zoolet_tls::HandshakeError::Plaintext) = self {
-            Some("plaintext")
-        } else if let Self::Tls(_) | Self::Certificate(_) = self {
-            Some("certificate")
+        } else if let Self::Tls(error) = self {
+            Some(error.kind())
+        } else if let Self::Certificate(_) = self {
+            Some("unreadable certificate")
         } else if let Self::RequestTooLong { .. } = self {
             Some("request too long")
         } else {

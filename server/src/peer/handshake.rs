@@ -31,6 +31,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use super::Lane;
 use super::refusals::Refused;
 use super::secret::{NONCE_BYTES, PROOF_BYTES, Secret};
+use super::tls::is_end;
 use crate::transport::Stream;
 
 const MAGIC: [u8; 8] = *b"zoopeer\n";
@@ -147,6 +148,15 @@ pub(super) enum HandshakeError {
     /// The called side has refused, for the reason that it has logged.
     #[error("the other side refused: {0}")]
     Refused(&'static str),
+    /// The called side hung up before it had said anything.
+    #[error("the other side hung up without an answer ({0})")]
+    NoAnswer(io::Error),
+    /// The called side hung up before it had said anything in TLS.
+    #[error(
+        "the other side hung up within the TLS handshake ({0}): it may speak plain text, with TLS \
+         between servers (sslQuorum, peer_enabled) off"
+    )]
+    NoTls(io::Error),
     /// The socket failed.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -183,11 +193,13 @@ pub(super) async fn greet(
     out.put_slice(&MAGIC);
     out.put_u16(VERSION);
     put_part(&mut out, &hello);
-    stream.write_all(&out).await?;
-    stream.flush().await?;
-
     let mut head = [0; MAGIC.len() + 3];
-    stream.read_exact(&mut head).await?;
+    let answered = async {
+        stream.write_all(&out).await?;
+        stream.flush().await?;
+        stream.read_exact(&mut head).await
+    };
+    answered.await.map_err(unanswered)?;
     let Some(mut head) = head.strip_prefix(&MAGIC) else {
         return Err(HandshakeError::Magic);
     };
@@ -212,6 +224,11 @@ pub(super) async fn greet(
         stream.flush().await?;
     }
     Ok(identity)
+}
+
+/// The error when nothing was received.
+fn unanswered(error: io::Error) -> HandshakeError {
+    if is_end(&error) { HandshakeError::NoAnswer(error) } else { HandshakeError::Io(error) }
 }
 
 fn check_verdict(

@@ -215,7 +215,7 @@ async fn connect(options: &LinkOptions, address: &str) -> Result<Box<dyn Stream>
     let connecting = async {
         let stream = options.net.connect(address).await.map_err(|error| error.to_string())?;
         let stream = options.tls.connect(stream, address).await;
-        let mut stream = stream.map_err(|error| error.to_string())?;
+        let mut stream = stream.map_err(|error| options.tls.describe(&error))?;
         let founding = options.founding.load(Ordering::Relaxed);
         let ours = PeerIdentity { founding, ..options.ours };
         let wanted = (options.target, options.lane);
@@ -228,7 +228,7 @@ async fn connect(options: &LinkOptions, address: &str) -> Result<Box<dyn Stream>
                 if let HandshakeError::Directory { theirs, .. } = &error {
                     options.reach.has_directory(*theirs);
                 }
-                Err(error.to_string())
+                Err(options.tls.describe(&error))
             }
         }
     };

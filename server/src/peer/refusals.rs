@@ -29,7 +29,7 @@ pub(super) struct Refused {
 struct Refusal {
     source: IpAddr,
     server: Option<u64>,
-    reason: Discriminant<HandshakeError>,
+    reason: (Discriminant<HandshakeError>, Option<&'static str>),
 }
 
 /// What becomes of a refusal.
@@ -64,7 +64,8 @@ impl Refusals {
     }
 
     fn note(&self, now: Instant, source: IpAddr, refused: &Refused) -> Line {
-        let (server, reason) = (refused.server, discriminant(&refused.error));
+        let error = &refused.error;
+        let (server, reason) = (refused.server, (discriminant(error), error.tls_kind()));
         let refusal = Refusal { source, server, reason };
         let mut logged = self.logged.lock().unwrap_or_else(PoisonError::into_inner);
         logged.retain(|(_, at)| now.duration_since(*at) < REFUSAL_PAUSE);
@@ -80,6 +81,8 @@ impl Refusals {
 #[cfg(test)]
 mod tests {
     use std::net::Ipv4Addr;
+
+    use zoolet_tls::HandshakeError as TlsFailure;
 
     use super::*;
 
@@ -100,6 +103,9 @@ mod tests {
             (1, HandshakeError::Secret, Line::Omitted),
             (2, HandshakeError::Secret, Line::Omitted),
             (1, HandshakeError::Method, Line::Omitted),
+            (1, HandshakeError::Tls(TlsFailure::Plaintext), Line::Logged),
+            (1, HandshakeError::Tls(TlsFailure::Address(HERE)), Line::Logged),
+            (1, HandshakeError::Tls(TlsFailure::Plaintext), Line::Omitted),
         ];
         for (server, error, expected) in cases {
             let name = format!("server {server}, {error}");

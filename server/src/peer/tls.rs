@@ -52,7 +52,24 @@ impl PeerTls {
         let Some(connector) = &self.connector else { return Ok(stream) };
         let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
         let connector = connector.borrow().clone();
-        Ok(Box::new(connector.connect(stream, host).await?))
+        match connector.connect(stream, host).await {
+            Ok(stream) => Ok(Box::new(stream)),
+            Err(zoolet_tls::HandshakeError::Io(error)) if is_end(&error) => {
+                Err(HandshakeError::NoTls(error))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns why a call of another server failed, and what may be the reason.
+    pub(super) fn describe(&self, error: &HandshakeError) -> String {
+        if matches!(error, HandshakeError::NoAnswer(_)) && self.connector.is_none() {
+            return format!(
+                "{error}: it may speak TLS between servers (sslQuorum, peer_enabled), which is off \
+                 on this server"
+            );
+        }
+        error.to_string()
     }
 }
 
@@ -67,7 +84,23 @@ impl From<zoolet_tls::HandshakeError> for HandshakeError {
     }
 }
 
+/// Whether the other side has ended the connection.
+pub(super) fn is_end(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::BrokenPipe
+    )
+}
+
 impl HandshakeError {
+    /// Returns the kind of a reason of TLS.
+    pub(super) fn tls_kind(&self) -> Option<&'static str> {
+        if let Self::Tls(error) = self { Some(error.kind()) } else { None }
+    }
+
     /// Whether the other side hung up before it had said anything wrong.
     pub(super) fn is_hang_up(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof)

@@ -147,6 +147,27 @@ fn the_wrong_language_is_named_in_the_log() {
     }
 }
 
+/// A scan of ports with truncated hellos hid the client that was refused within 10 s.
+#[test]
+fn a_port_scan_does_not_hide_a_refused_client() {
+    let (authority, other) = (Authority::new("authority"), Authority::new("other"));
+    let lease = PortLease::take(1).unwrap();
+    let port = lease.ports()[0];
+    let servers = with_client_stores(Servers::zoolet(), &authority)
+        .property("secureClientPort", &port.to_string())
+        .start()
+        .unwrap();
+    let has = |text: &str| servers.output(0).unwrap().contains(text);
+    run(async {
+        let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();
+        stream.write_all(&[0x16, 3, 1, 0, 5, 1, 0, 0, 1, 3]).await.unwrap();
+        assert!(soon(|| has("cut short")), "the scan is in the log");
+        let stranger = other.issue("stranger", &[], |_| {});
+        refused(authority.options(Some(&stranger)), &format!("localhost:{port}")).await;
+        assert!(soon(|| has("invalid peer certificate: UnknownIssuer: ")), "and the client, too");
+    });
+}
+
 #[test]
 fn one_port_takes_both_while_clients_are_switched_over() {
     let authority = Authority::new("authority");

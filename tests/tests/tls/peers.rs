@@ -44,6 +44,10 @@ fn servers_speak_tls_to_each_other() {
     let has = |server: usize, text: &str| servers.output(server).unwrap().contains(text);
     assert!(soon(|| has(0, "TLS expected") || has(2, "TLS expected")));
     assert!(soon(|| has(1, "TLS hello on the plain peer port")));
+    // Each side names what it may be when it calls the other.
+    assert!(soon(|| has(1, "it may speak TLS between servers (sslQuorum, peer_enabled)")));
+    let hint = "it may speak plain text, with TLS between servers (sslQuorum, peer_enabled) off";
+    assert!(soon(|| has(0, hint) || has(2, hint)));
     run(create(&servers, "/third"));
 }
 

@@ -4,6 +4,7 @@ mod accept;
 mod connect;
 mod handshake;
 mod provider;
+pub(crate) mod reason;
 mod store;
 mod stream;
 mod subject;
