@@ -9,12 +9,13 @@ use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use serde_json::json;
 use sha1::{Digest, Sha1};
 use sha2::{Sha256, Sha512};
+use sha3::{Sha3_224, Sha3_256, Sha3_384, Sha3_512};
 
 use crate::args;
 use crate::error::{CtlError, Exit};
 use crate::output::{self, Output};
 
-/// The algorithms of `DigestAuthenticationProvider.digestAlg` that are common.
+/// The algorithms of `DigestAuthenticationProvider.digestAlg` that servers take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Algorithm {
     #[value(name = "SHA1", alias = "sha1")]
@@ -23,6 +24,14 @@ pub(crate) enum Algorithm {
     Sha256,
     #[value(name = "SHA-512", alias = "sha-512")]
     Sha512,
+    #[value(name = "SHA3-224", alias = "sha3-224")]
+    Sha3_224,
+    #[value(name = "SHA3-256", alias = "sha3-256")]
+    Sha3_256,
+    #[value(name = "SHA3-384", alias = "sha3-384")]
+    Sha3_384,
+    #[value(name = "SHA3-512", alias = "sha3-512")]
+    Sha3_512,
 }
 
 /// Prints the digest of a user and a password.
@@ -46,6 +55,10 @@ fn digest(algorithm: Algorithm, user: &str, password: &str) -> String {
         Algorithm::Sha1 => STANDARD.encode(Sha1::digest(credentials)),
         Algorithm::Sha256 => STANDARD.encode(Sha256::digest(credentials)),
         Algorithm::Sha512 => STANDARD.encode(Sha512::digest(credentials)),
+        Algorithm::Sha3_224 => STANDARD.encode(Sha3_224::digest(credentials)),
+        Algorithm::Sha3_256 => STANDARD.encode(Sha3_256::digest(credentials)),
+        Algorithm::Sha3_384 => STANDARD.encode(Sha3_384::digest(credentials)),
+        Algorithm::Sha3_512 => STANDARD.encode(Sha3_512::digest(credentials)),
     };
     format!("{user}:{hash}")
 }
@@ -69,7 +82,14 @@ fn read_password(user: &str) -> Result<String, CtlError> {
 
 fn read_line(mut stdin: StdinLock<'_>) -> Result<String, CtlError> {
     let mut line = String::new();
-    if stdin.read_line(&mut line)? == 0 {
+    let read = stdin.read_line(&mut line).map_err(|error| {
+        if error.kind() == io::ErrorKind::InvalidData {
+            let message = "the password on standard input is not UTF-8";
+            return CtlError::new(Exit::InvalidInput, message);
+        }
+        CtlError::new(Exit::Io, format!("standard input: {error}"))
+    })?;
+    if read == 0 {
         let message = "there is no password: standard input has ended";
         return Err(CtlError::new(Exit::InvalidInput, message));
     }
@@ -79,6 +99,8 @@ fn read_line(mut stdin: StdinLock<'_>) -> Result<String, CtlError> {
 
 #[cfg(test)]
 mod tests {
+    use clap::ValueEnum;
+
     use super::*;
 
     /// The example of `ZooKeeper`'s own documentation, and what openssl says.
@@ -88,5 +110,21 @@ mod tests {
         assert_eq!(sha1, "super:g9oN2HttPfn8MMWJZ2r45Np/LIA=");
         let sha256 = digest(Algorithm::Sha256, "super", "test");
         assert_eq!(sha256, "super:wjySwxg860UATFtciuZ1lpzrCHrPeov6SPu/ZD56uig=");
+        let sha3 = digest(Algorithm::Sha3_224, "super", "test");
+        assert_eq!(sha3, "super:774X6Nz1d3BUO6raVFndfjoMF6e1LHrnHVv5IA==");
+        let sha3 = digest(Algorithm::Sha3_256, "super", "test");
+        assert_eq!(sha3, "super:cRy/KPYuDpW/dtsepniTMpuiuupnWgdU9txltIfv3hA=");
+    }
+
+    #[test]
+    fn every_algorithm_of_the_servers_is_offered() {
+        let offered: Vec<_> = Algorithm::value_variants()
+            .iter()
+            .filter_map(|algorithm| Some(algorithm.to_possible_value()?.get_name().to_owned()))
+            .collect();
+        assert_eq!(
+            offered,
+            zoolet_replica::DigestAlgorithm::ALL.map(zoolet_replica::DigestAlgorithm::name)
+        );
     }
 }

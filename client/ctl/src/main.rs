@@ -24,6 +24,7 @@ use std::process::ExitCode;
 
 use args::{Arguments, Command, Options, ZnodeCommand};
 use clap::Parser;
+use clap::error::ErrorKind;
 use commands::{Context, Watch, Watches, event_json, event_text};
 use connection::Connection;
 use error::{CtlError, Exit};
@@ -49,6 +50,13 @@ fn main() -> ExitCode {
 fn usage(error: &clap::Error) -> ExitCode {
     // Nothing can be done about a stream that is closed.
     let _ = error.print();
+    if error.kind() == ErrorKind::InvalidUtf8 {
+        // By its number, since it may be a password. Files may be among them, which are no mistake.
+        let numbered = std::env::args_os().enumerate().skip(1);
+        for (number, _) in numbered.filter(|(_, argument)| argument.to_str().is_none()) {
+            output::note(&format!("argument {number} is not UTF-8"));
+        }
+    }
     if error.use_stderr() { Exit::Usage.into() } else { ExitCode::SUCCESS }
 }
 

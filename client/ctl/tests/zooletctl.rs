@@ -2,7 +2,10 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::process::{Command, Output};
+use std::ffi::OsStr;
+use std::io::Write;
+use std::os::unix::ffi::OsStrExt;
+use std::process::{Command, Output, Stdio};
 
 fn zooletctl(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_zooletctl"))
@@ -28,6 +31,26 @@ fn a_wrong_command_line_ends_with_128_and_says_why() {
         assert!(said.contains(why), "{words:?}: {said}");
         assert!(output.stdout.is_empty(), "{words:?}");
     }
+}
+
+#[test]
+fn what_is_not_utf_8_is_named() {
+    let output = Command::new(env!("CARGO_BIN_EXE_zooletctl"))
+        .args([OsStr::new("digest"), OsStr::from_bytes(b"bob:\xff")])
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(128), "{said}");
+    assert!(said.ends_with("argument 2 is not UTF-8\n"), "{said}");
+
+    let mut digest = Command::new(env!("CARGO_BIN_EXE_zooletctl"));
+    digest.args(["digest", "bob"]).stdin(Stdio::piped()).stderr(Stdio::piped());
+    let mut digest = digest.spawn().unwrap();
+    digest.stdin.take().unwrap().write_all(b"\xff\n").unwrap();
+    let output = digest.wait_with_output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert_eq!(said, "Error: the password on standard input is not UTF-8\n");
 }
 
 #[test]
