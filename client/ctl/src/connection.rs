@@ -101,14 +101,14 @@ async fn connected(
     let Some(found) = found else {
         return connecting.await.map_err(|error| failed(servers, &error));
     };
-    let Reasons { text, remedy, is_final } = found;
+    let Reasons { summary, details, remedy, is_final } = found;
     if is_final {
-        let message = format!("{servers}: no session: {text}");
-        return Err(CtlError { hint: remedy, ..CtlError::new(Exit::Connection, message) });
+        let message = format!("{servers}: no session: {summary}");
+        return Err(CtlError { details, hint: remedy, ..CtlError::new(Exit::Connection, message) });
     }
     if !options.json {
         let remedy = remedy.map(|remedy| format!("\n  {remedy}")).unwrap_or_default();
-        note(&format!("{servers}: waiting for a server: {text}{remedy}"));
+        note(&format!("{servers}: waiting for a server: {summary}{details}{remedy}"));
     }
     connecting.await.map_err(|error| {
         let is_timeout = matches!(error.kind(), ErrorKind::Timeout(_));
@@ -117,8 +117,8 @@ async fn connected(
             return error;
         }
         let limit_ms = options.timeout.as_millis();
-        let message = format!("{servers}: no session within {limit_ms} ms: {text}");
-        CtlError { message, hint: remedy.or(error.hint), ..error }
+        let message = format!("{servers}: no session within {limit_ms} ms: {summary}");
+        CtlError { message, details, hint: remedy.or(error.hint), ..error }
     })
 }
 

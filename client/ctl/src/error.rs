@@ -9,6 +9,8 @@ use std::process::ExitCode;
 use serde_json::{Value, json};
 use zoolet_client::{Error, ErrorCode, ErrorKind};
 
+use crate::format::{lines_text, name_text};
+
 /// How the program ends. The numbers up to 128 are etcdctl's; `docs/zooletctl.md` lists them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
@@ -73,6 +75,8 @@ pub(crate) struct CtlError {
     pub(crate) exit: Exit,
     /// Empty when there is nothing to say.
     pub(crate) message: String,
+    /// Lines behind the message, each with the end of the line in front of it.
+    pub(crate) details: String,
     pub(crate) hint: Option<&'static str>,
     /// The server's code, if it was the server that refused.
     pub(crate) code: Option<ErrorCode>,
@@ -82,7 +86,8 @@ pub(crate) struct CtlError {
 
 impl CtlError {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, message: message.into(), hint: None, code: None, is_transient: false }
+        let (message, details) = (message.into(), String::new());
+        Self { exit, message, details, hint: None, code: None, is_transient: false }
     }
 
     /// A request that was not answered in time.
@@ -102,7 +107,8 @@ impl CtlError {
             Some(code) => refusal(code, path),
             None => failure(error),
         };
-        Self { exit, message, hint, code: error.code(), is_transient: error.is_transient() }
+        let (details, is_transient) = (String::new(), error.is_transient());
+        Self { exit, message, details, hint, code: error.code(), is_transient }
     }
 
     /// A failed call that concerned the path that it names, if any.
@@ -112,7 +118,8 @@ impl CtlError {
 
     /// The failure as `--json` prints it on stderr.
     pub(crate) fn to_json(&self) -> Value {
-        let mut body = json!({ "message": self.message, "exit": self.exit.number() });
+        let message = format!("{}{}", self.message, self.details);
+        let mut body = json!({ "message": message, "exit": self.exit.number() });
         if let (Some(body), Some(code)) = (body.as_object_mut(), self.code) {
             body.insert("code".into(), json!(code as i32));
             body.insert("name".into(), json!(code.name()));
@@ -126,7 +133,8 @@ impl CtlError {
 
 impl fmt::Display for CtlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.message)?;
+        // Names in it are others' choice, and the text is for a terminal.
+        write!(f, "{}{}", name_text(&self.message), lines_text(&self.details))?;
         match self.hint {
             Some(hint) => write!(f, "\n  {hint}"),
             None => Ok(()),
@@ -208,4 +216,22 @@ fn failure(error: &Error) -> Explained {
         _ => Exit::Connection,
     };
     (exit, error.to_string(), hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A name chosen by another client reached the terminal as it was.
+    #[test]
+    fn names_are_escaped_in_the_text_and_not_in_json() {
+        let error = CtlError::of(&ErrorCode::NoNode.into(), "/a\u{202e}b\u{1b}[2J\n");
+        assert_eq!(error.to_string(), "/a\\u{202e}b\\u{1b}[2J\\n: znode does not exist");
+        let json = error.to_json();
+        let message = json["error"]["message"].as_str();
+        assert_eq!(message, Some("/a\u{202e}b\u{1b}[2J\n: znode does not exist"));
+        let details = "\n  a:1: refused".to_owned();
+        let error = CtlError { details, ..CtlError::new(Exit::Connection, "none") }.hint("wait");
+        assert_eq!(error.to_string(), "none\n  a:1: refused\n  wait");
+    }
 }

@@ -16,13 +16,7 @@ const DAY_MS: i64 = 86_400_000;
 pub(crate) fn data_text(data: &[u8]) -> String {
     let mut text = String::with_capacity(data.len());
     for chunk in data.utf8_chunks() {
-        for character in chunk.valid().chars() {
-            match character {
-                '\n' | '\t' => text.push(character),
-                c if c.is_control() => text.extend(c.escape_default()),
-                c => text.push(c),
-            }
-        }
+        text.push_str(&lines_text(chunk.valid()));
         for byte in chunk.invalid() {
             // Writing to a String cannot fail.
             let _ = write!(text, "\\x{byte:02x}");
@@ -64,11 +58,35 @@ pub(crate) fn hexdump_text(data: &[u8]) -> String {
     lines.join("\n")
 }
 
-/// A name or path on one line.
+/// Text of several lines, with what would disturb a terminal escaped.
+pub(crate) fn lines_text(text: &str) -> String {
+    escaped(text, |c| acts_on_viewers(c) && c != '\n' && c != '\t')
+}
+
+/// A name or path, or a message that may contain some, on one line.
 pub(crate) fn name_text(name: &str) -> String {
-    name.chars()
-        .flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] })
-        .collect()
+    escaped(name, acts_on_viewers)
+}
+
+fn escaped(text: &str, is_escaped: impl Fn(char) -> bool) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        if is_escaped(character) {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
+/// Whether a terminal acts on a character rather than shows it, or an editor does: controls, ends of
+/// lines, and marks that turn the direction of the text around them. They are those of the audit log.
+pub(crate) fn acts_on_viewers(character: char) -> bool {
+    character.is_control()
+        || matches!(character, '\u{2028}' | '\u{2029}' | '\u{200e}' | '\u{200f}' | '\u{feff}')
+        || ('\u{202a}'..='\u{202e}').contains(&character)
+        || ('\u{2066}'..='\u{2069}').contains(&character)
 }
 
 /// Data for a program: `data` when it is text, `base64` when it is not.
@@ -192,6 +210,10 @@ mod tests {
         assert_eq!(data_text(b"a\tb\n\xffc\x1b[0m"), "a\tb\n\\xffc\\u{1b}[0m");
         assert_eq!(data_text("grüße".as_bytes()), "grüße");
         assert_eq!(name_text("a\nb"), "a\\nb");
+        // A name that shows another one on a terminal, and one that ends the line.
+        assert_eq!(name_text("/a\u{202e}b\u{2028}c\u{9b}1m"), "/a\\u{202e}b\\u{2028}c\\u{9b}1m");
+        assert_eq!(data_text("a\u{2066}\n\u{feff}b".as_bytes()), "a\\u{2066}\n\\u{feff}b");
+        assert_eq!(lines_text("a\r\n\tü😀"), "a\\r\n\tü😀");
         assert_eq!(data_json(b"\xff"), ("base64", json!("/w==")));
         assert_eq!(data_json(b"x"), ("data", json!("x")));
     }

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use crate::error::CtlError;
+use crate::format::lines_text;
 
 /// Where results go, and in which form.
 #[derive(Clone, Copy, Debug)]
@@ -52,21 +53,22 @@ pub(crate) fn bytes(bytes: &[u8]) -> Result<(), CtlError> {
 /// Says something on stderr that is not a result.
 pub(crate) fn note(text: &str) {
     // Nothing can be done about a closed stderr.
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", lines_text(text));
 }
 
 /// Asks for something on stderr; the answer is typed on the same line.
 pub(crate) fn prompt(text: &str) {
     let mut stderr = io::stderr().lock();
     // Nothing can be done about a closed stderr.
-    let _ = write!(stderr, "{text}").and_then(|()| stderr.flush());
+    let _ = write!(stderr, "{}", lines_text(text)).and_then(|()| stderr.flush());
 }
 
 /// Prints what went wrong.
 pub(crate) fn report(error: &CtlError, json: bool) {
     match json {
         _ if error.message.is_empty() => {}
-        true => note(&error.to_json().to_string()),
+        // As it is, for programs.
+        true => _ = writeln!(io::stderr().lock(), "{}", error.to_json()),
         false => note(&format!("Error: {error}")),
     }
 }

@@ -314,6 +314,19 @@ pub(crate) async fn failures_have_codes_and_say_what_is_wrong(scene: &Scene) {
     said(&mut command("a:b", &["ls", "/"])).badly(3, "a:b");
 }
 
+/// A name that turns the direction of writing showed as another name.
+pub(crate) async fn names_do_nothing_to_a_terminal(scene: &Scene) {
+    let (top, name) = (scene.znode().await, "a\u{202e}b\u{2028}c");
+    let path = format!("{top}/{name}");
+    let shown = "a\\u{202e}b\\u{2028}c";
+    assert_eq!(scene.ctl(&["create", &path, ""]).well(), format!("Created {top}/{shown}\n"));
+    assert_eq!(scene.ctl(&["ls", &top]).well(), format!("{shown}\n"));
+    assert_eq!(scene.ctl(&["ls", "-R", &top]).well(), format!("{top}\n{top}/{shown}\n"));
+    assert_eq!(scene.json(&["ls", &top])["children"], json!([name]));
+    let missing = format!("{path}\n");
+    scene.ctl(&["get", &missing]).badly(1, &format!("Error: {top}/{shown}\\n: znode does not"));
+}
+
 pub(crate) async fn a_reader_that_leaves_ends_it_quietly(scene: &Scene) {
     let client = scene.client().await;
     let top = scene.znode().await;

@@ -60,7 +60,7 @@ fn a_server_that_speaks_tls_has_a_status() {
     assert_eq!((code, rows), (Some(0), 1), "{printed}");
     let named = ctl(&[&by_tls[..], &["status", "--named"]].concat());
     assert!(named.status.success(), "{named:?}");
-    assert!(text(&named.stdout).contains("\n1 of 1 server serve"), "{named:?}");
+    assert!(text(&named.stdout).contains("\n1 of 1 server serves; "), "{named:?}");
 
     let plain = servers.connect_string();
     let (code, rows, printed) = status(&[&["-s", &plain], &stores[..]].concat());

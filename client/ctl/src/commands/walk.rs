@@ -5,6 +5,7 @@ use zoolet_client::{ErrorCode, OneshotWatcher, Stat};
 
 use crate::connection::Connection;
 use crate::error::CtlError;
+use crate::format::name_text;
 use crate::output::note;
 use crate::path;
 
@@ -86,7 +87,7 @@ impl Walk {
                 Err(error) if error.code == Some(ErrorCode::NoNode) && depth > 0 => continue,
                 // What one may not read does not hide the rest.
                 Err(error) if error.code == Some(ErrorCode::NoAuth) && depth > 0 => {
-                    note(&format!("{}, and is left out", error.message));
+                    note(&format!("{}, and is left out", name_text(&error.message)));
                     continue;
                 }
                 listed => listed?,

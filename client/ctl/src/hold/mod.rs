@@ -17,6 +17,7 @@ use zoolet_client::recipes::{
 use crate::args::{Elect, Lock, Options};
 use crate::connection::Connection;
 use crate::error::{CtlError, Exit};
+use crate::format::name_text;
 use crate::output::{Output, note};
 use crate::path;
 use crate::signals::Signals;
@@ -114,7 +115,7 @@ pub(crate) async fn elect(arguments: &Elect, options: &Options) -> Result<(), Ct
         if error.exit != Exit::Lost && !(has_led && error.exit == Exit::Connection) {
             return Err(error);
         }
-        note(&format!("{}; contending again", error.message));
+        note(&format!("{}; contending again", name_text(&error.message)));
         tokio::select! {
             () = sleep(CONTEND_AGAIN) => {}
             () = signals.end() => return Err(CtlError::new(Exit::Interrupted, "")),
@@ -205,7 +206,7 @@ async fn use_lock(
         (Ok(Err(_)) | Err(_), exit) => {
             note(&format!(
                 "{}: cannot release the lock: it is released when the session ends",
-                plan.path
+                name_text(plan.path)
             ));
             passed(exit)
         }
@@ -218,10 +219,10 @@ fn show(plan: &Plan<'_>, options: &Options, guard: &LockGuard) -> Result<(), Ctl
     let output = Output { json: options.json };
     let (path, token) = (guard.path(), guard.token());
     if plan.is_shared {
-        return output.result(|| path.to_owned(), || json!({ "path": path }));
+        return output.result(|| name_text(path), || json!({ "path": path }));
     }
     let json = || json!({ "path": path, "token": token.get() });
-    output.result(|| format!("{path} token {token}"), json)
+    output.result(|| format!("{} token {token}", name_text(path)), json)
 }
 
 /// Runs the command, and ends it when the lock is lost or about to be.

@@ -20,7 +20,7 @@ pub(crate) fn text(locks: &[Lock], clients: &Clients) -> String {
     let now_ms = now_ms();
     let paragraphs = locks.iter().map(|lock| {
         let mut lines = vec![headline(lock)];
-        lines.extend(lock.warnings.iter().map(|warning| format!("  ! {warning}")));
+        lines.extend(lock.warnings.iter().map(|warning| format!("  ! {}", name_text(warning))));
         lines.extend(table(lock, clients, now_ms));
         lines.join("\n")
     });

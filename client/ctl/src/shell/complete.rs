@@ -14,6 +14,7 @@ use tokio::time::timeout;
 use zoolet_client::Client;
 
 use crate::args::ShellLine;
+use crate::format::acts_on_viewers;
 
 /// How long a person waits for a completion before there is none.
 const COMPLETION_MAX: Duration = Duration::from_secs(1);
@@ -52,9 +53,10 @@ impl Completion {
     }
 }
 
-/// Whether a name can be typed without quotes.
+/// Whether a name can be typed without quotes and shown without escapes.
 fn is_plain(name: &str) -> bool {
-    !name.contains(|c: char| c.is_whitespace() || c.is_control() || matches!(c, '\'' | '"' | '\\'))
+    let needs_quotes = |c: char| c.is_whitespace() || matches!(c, '\'' | '"' | '\\');
+    !name.contains(|c| needs_quotes(c) || acts_on_viewers(c))
 }
 
 impl Completer for Completion {

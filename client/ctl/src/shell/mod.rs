@@ -20,6 +20,7 @@ use crate::args::{self, Options, ShellCommand, ShellLine, Switch, ZnodeCommand};
 use crate::commands::{self, Context, Watches, event_json, event_text};
 use crate::connection::Connection;
 use crate::error::{CtlError, Exit};
+use crate::format::name_text;
 use crate::locks;
 use crate::output::{self, Output, note, report};
 use complete::{Completion, Slot};
@@ -267,7 +268,7 @@ impl Shell {
         let numbered = (1..).zip(&self.history);
         let text = || {
             let lines: Vec<String> =
-                numbered.map(|(number, line)| format!("{number} - {line}")).collect();
+                numbered.map(|(number, line)| format!("{number} - {}", name_text(line))).collect();
             lines.join("\n")
         };
         output.result(text, || json!(self.history))
@@ -303,7 +304,9 @@ fn parse(line: &str) -> Result<Option<ShellLine>, CtlError> {
             let text = error.render().to_string().replace("Usage:  ", "Usage: ");
             let text = text.trim_end().trim_start_matches("error: ");
             if error.use_stderr() {
-                return Err(CtlError::new(Exit::Usage, text));
+                let (message, rest) = text.split_once('\n').unwrap_or((text, ""));
+                let details = if rest.is_empty() { String::new() } else { format!("\n{rest}") };
+                return Err(CtlError { details, ..CtlError::new(Exit::Usage, message) });
             }
             output::line(text).map(|()| None)
         }

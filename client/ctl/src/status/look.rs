@@ -259,10 +259,10 @@ async fn resolve(address: &str) -> Result<Vec<SocketAddr>, Found> {
 
 /// Returns what an error of TCP shows.
 fn unconnected(error: &io::Error) -> Found {
-    match error.kind() {
-        io::ErrorKind::ConnectionRefused => Found::Refused,
-        _ => Found::Unreachable(error.to_string()),
+    if error.kind() == io::ErrorKind::ConnectionRefused {
+        return Found::Refused;
     }
+    Found::Unreachable(error.to_string())
 }
 
 async fn exchange(

@@ -54,8 +54,9 @@ pub(crate) async fn run(arguments: &Status, options: &Options) -> Result<(), Ctl
 /// Why no session can be had.
 #[derive(Debug)]
 pub(crate) struct Reasons {
-    /// A summary, and what each server answers, on a line each.
-    pub(crate) text: String,
+    pub(crate) summary: String,
+    /// What each server answers, on a line each, behind the end of the line before.
+    pub(crate) details: String,
     /// What to do about it, if the command line has to be changed.
     pub(crate) remedy: Option<&'static str>,
     /// Whether waiting cannot help.
@@ -76,7 +77,8 @@ pub(crate) async fn explain(
     }
     let lines = ensemble.looks.iter().map(|look| format!("\n  {}: {}", look.address, look.found));
     Some(Reasons {
-        text: format!("{}{}", ensemble.summary(), lines.collect::<String>()),
+        summary: ensemble.summary(),
+        details: lines.collect(),
         remedy: ensemble.remedy(flags),
         is_final: ensemble.looks.iter().all(|look| look.found.is_tls_mistake()),
     })
@@ -127,15 +129,15 @@ impl Ensemble {
     /// Returns the state of the whole in one line.
     fn summary(&self) -> String {
         let (all, serving) = (self.looks.len(), self.serving());
-        let servers = if all == 1 { "server" } else { "servers" };
+        let serve = if all == 1 { "server serves" } else { "servers serve" };
         if let Some(leader) = self.leader() {
-            return format!("{serving} of {all} {servers} serve; {} leads", leader.address);
+            return format!("{serving} of {all} {serve}; {} leads", leader.address);
         }
         let up = self.looks.iter().filter(|look| look.found.is_server()).count();
         let needed = all / 2 + 1;
         match up {
             _ if serving > 0 => {
-                format!("{serving} of {all} {servers} serve; their leader was not asked")
+                format!("{serving} of {all} {serve}; the leader was not asked")
             }
             _ if self.looks.iter().all(|look| look.found.is_tls_mistake()) => {
                 "no server can be used with these options for TLS".to_owned()
@@ -244,7 +246,7 @@ mod tests {
         let (leader, follower) = (serving("leader"), serving("follower"));
         let (refused, none) = (Found::Refused, Found::NotServing);
         assert_eq!(says(&[follower.clone(), leader.clone()]), "2 of 2 servers serve; a:1 leads");
-        assert_eq!(says(&[serving("standalone")]), "1 of 1 server serve; a:0 leads");
+        assert_eq!(says(&[serving("standalone")]), "1 of 1 server serves; a:0 leads");
         let few = [none.clone(), refused.clone(), refused.clone()];
         assert_eq!(says(&few), "1 of 3 servers reachable; 2 are needed");
         let enough = [none.clone(), none.clone(), refused.clone()];
@@ -252,7 +254,7 @@ mod tests {
         assert_eq!(says(&[none]), "the server has no leader");
         assert_eq!(says(std::slice::from_ref(&refused)), "the server cannot be reached");
         let alone = says(&[follower, refused]);
-        assert_eq!(alone, "1 of 2 servers serve; their leader was not asked");
+        assert_eq!(alone, "1 of 2 servers serve; the leader was not asked");
         let looking = [serving("looking"), serving("read-only"), Found::Silent];
         assert_eq!(says(&looking), "2 of 3 servers reachable, and none leads");
     }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 use super::Ensemble;
 use super::look::Look;
 use super::srvr::Served;
+use crate::format::lines_text;
 
 /// The heads of the columns.
 const HEADS: [&str; 9] =
@@ -29,7 +30,8 @@ pub(super) fn text(ensemble: &Ensemble) -> String {
         out += padded.collect::<Vec<_>>().join("  ").trim_end();
         out.push('\n');
     }
-    out + "\n" + &ensemble.summary()
+    // Names and versions are what the servers say.
+    lines_text(&(out + "\n" + &ensemble.summary()))
 }
 
 fn leader(ensemble: &Ensemble) -> Option<&Served> {
