@@ -18,6 +18,8 @@ pub(crate) enum Exit {
     Failed,
     /// No server could be reached, or the session ended.
     Connection,
+    /// Another program does it.
+    NotDone,
     /// A value that makes no sense, such as a relative path.
     InvalidInput,
     /// The server does not support the operation.
@@ -47,7 +49,7 @@ impl Exit {
     pub(crate) const fn number(self) -> u8 {
         match self {
             Self::Failed => 1,
-            Self::Connection => 2,
+            Self::Connection | Self::NotDone => 2,
             Self::InvalidInput => 3,
             Self::Unsupported => 4,
             Self::Interrupted => 5,
@@ -189,6 +191,11 @@ fn refusal(code: ErrorCode, path: &str) -> Explained {
         }
         ErrorCode::ReconfigDisabled => {
             (Exit::Unsupported, "reconfiguration is off: set reconfigEnabled=true", None)
+        }
+        ErrorCode::SessionClosedRequireSaslAuth => {
+            let hint = "zooletctl has no SASL: --key-store or --auth digest:USER:PASSWORD will do if \
+                        the servers' enforce.auth.schemes lists x509 or digest";
+            (Exit::Failed, "the server demands a login by SASL", Some(hint))
         }
         ErrorCode::SessionExpired => (Exit::Connection, "the session has expired", None),
         other => (Exit::Failed, other.name(), None),

@@ -15,6 +15,7 @@ mod harness;
 mod hold;
 mod locks;
 mod loss;
+mod refusals;
 mod shell;
 mod status;
 mod terminal;

@@ -190,6 +190,17 @@ pub(crate) enum SnapshotCommand {
     Save(SnapshotSave),
     /// Print what is in a backup, and whether it is whole.
     Status(SnapshotStatus),
+    /// Check a backup, and say how it is restored: on stopped servers, with `zoolet restore`. It
+    /// changes nothing, and ends with 2.
+    Restore(SnapshotRestore),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SnapshotRestore {
+    pub(crate) file: PathBuf,
+    /// As `etcdctl` and `etcdutl` have it. It has no effect.
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub(crate) data_dir: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

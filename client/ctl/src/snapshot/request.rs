@@ -1,5 +1,6 @@
 //! The request for a snapshot, over HTTP.
 
+use std::io;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -10,7 +11,7 @@ use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderValue};
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::net::TcpStream;
+use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 
 use crate::args::Identity;
@@ -24,6 +25,9 @@ const REASON_BYTES_MAX: usize = 64 << 10;
 
 /// The path of the commands, unless the address has one.
 const COMMAND_URL: &str = "/commands";
+
+const HTTP_PORT: &str = "snapshots come from the HTTP port of a server: `http` in cluster.toml, \
+                         `admin.serverPort` in zoo.cfg";
 
 const OCTETS: &str = "application/octet-stream";
 
@@ -72,9 +76,8 @@ impl Endpoint {
         let failed = |why: &dyn std::fmt::Display| {
             CtlError::new(Exit::Connection, format!("{}: {why}", self.authority))
         };
-        let connecting = timeout(connect_time, TcpStream::connect(&self.authority)).await;
-        let stream = connecting.map_err(|_| failed(&"it does not answer"))?;
-        let stream = stream.map_err(|error| failed(&error))?;
+        let connecting = timeout(connect_time, self.connect()).await;
+        let stream = connecting.map_err(|_| failed(&"it does not answer"))??;
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(|error| failed(&error))?;
         // What it fails of, the body or the answer fails of as well.
@@ -82,13 +85,36 @@ impl Endpoint {
         let request = self.request(identity)?;
         let answer = timeout(SILENCE_MAX, sender.send_request(request)).await;
         let answer = answer.map_err(|_| failed(&"it does not answer"))?;
-        let answer = answer.map_err(|error| failed(&error))?;
+        let answer = answer.map_err(|error| match &error {
+            error if error.is_incomplete_message() || error.is_parse() || is_reset(error) => {
+                let message = format!("{} is not an HTTP port: {error}", self.authority);
+                CtlError::new(Exit::Connection, message).hint(HTTP_PORT)
+            }
+            error => failed(error),
+        })?;
         let content_type = answer.headers().get(CONTENT_TYPE);
         let is_snapshot = content_type.is_some_and(|found| found == OCTETS);
         if answer.status() == StatusCode::OK && is_snapshot {
             return Ok(answer);
         }
         Err(self.refusal(answer).await)
+    }
+
+    async fn connect(&self) -> Result<TcpStream, CtlError> {
+        let failed = |why: &str, error: &io::Error| {
+            CtlError::new(Exit::Connection, format!("{}: {why}{error}", self.authority))
+        };
+        let addresses = lookup_host(&self.authority).await;
+        let addresses: Vec<_> =
+            addresses.map_err(|error| failed("unknown host: ", &error))?.collect();
+        TcpStream::connect(&*addresses).await.map_err(|error| {
+            if error.kind() != io::ErrorKind::ConnectionRefused {
+                return failed("", &error);
+            }
+            let message =
+                format!("{}: connection refused: no program listens there", self.authority);
+            CtlError::new(Exit::Connection, message).hint(HTTP_PORT)
+        })
     }
 
     fn request(&self, identity: &Identity) -> Result<Request<Empty<Bytes>>, CtlError> {
@@ -128,6 +154,14 @@ impl Endpoint {
             _ => error,
         }
     }
+}
+
+/// Whether the connection was reset, as a server does that closes it with bytes unread.
+fn is_reset(error: &hyper::Error) -> bool {
+    let source = std::error::Error::source(error).and_then(|source| source.downcast_ref());
+    source.is_some_and(|error: &io::Error| {
+        matches!(error.kind(), io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe)
+    })
 }
 
 /// Waits for the next piece of a body; `None` at its end, which the server has named.

@@ -67,16 +67,19 @@ async fn begin<'a>(
     identity: &Identity,
     options: &Options,
 ) -> Result<(&'a Endpoint, Response<Incoming>), CtlError> {
-    let mut reasons = Vec::new();
+    let (mut reasons, mut hint) = (Vec::new(), None);
     for endpoint in endpoints {
         match endpoint.ask(identity, options.timeout).await {
             Ok(answer) => return Ok((endpoint, answer)),
             // Another server may be reached.
-            Err(error) if error.exit == Exit::Connection => reasons.push(error.message),
+            Err(error) if error.exit == Exit::Connection => {
+                hint = hint.or(error.hint);
+                reasons.push(error.message);
+            }
             Err(error) => return Err(error),
         }
     }
-    Err(CtlError::new(Exit::Connection, reasons.join("; ")))
+    Err(CtlError { hint, ..CtlError::new(Exit::Connection, reasons.join("; ")) })
 }
 
 /// Writes what comes to a file, durably. Returns its length.

@@ -11,21 +11,21 @@ use crate::output::Output;
 
 /// `snapshot status`. The whole state is read into memory, as a restore does.
 pub(super) fn status(path: &Path, output: Output) -> Result<(), CtlError> {
-    let damaged = |why: String| CtlError::new(Exit::Failed, format!("damaged: {why}"));
+    let damaged =
+        |why: &str| CtlError::new(Exit::Failed, format!("{} is damaged: {why}", path.display()));
+    // Its text names the file, and where it is damaged.
     let unreadable = |error: StorageError| {
         let is_io = matches!(error, StorageError::Io { .. });
-        if is_io { CtlError::new(Exit::Io, error.to_string()) } else { damaged(error.to_string()) }
+        CtlError::new(if is_io { Exit::Io } else { Exit::Failed }, error.to_string())
     };
     let reader = SnapshotReader::open_file(path).map_err(unreadable)?;
     let name = reader.name();
     let summary = reader.verify().map_err(unreadable)?;
     let restored = State::restore(reader);
-    let state =
-        restored.map_err(|error: RestoreError| damaged(format!("{}: {error}", path.display())))?;
+    let state = restored.map_err(|error: RestoreError| damaged(&error.to_string()))?;
     let zxid = state.last_zxid().0.cast_unsigned();
     if (zxid, state.digest()) != (name.zxid, summary.digest) {
-        let why = "its content is not what its header and its end say";
-        return Err(damaged(format!("{}: {why}", path.display())));
+        return Err(damaged("its content is not what its header and its end say"));
     }
     let lines = [
         ("zxid", format!("{zxid:#x}")),
