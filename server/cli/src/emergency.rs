@@ -5,11 +5,11 @@ use std::io::{self, Write};
 
 use thiserror::Error;
 use tracing::info;
-use zoolet_server::embed::config::ConfigError;
+use zoolet_server::embed::config::{self, ConfigError};
 use zoolet_server::embed::{self, DataError};
 
 use crate::cli::{RecoverArgs, RestoreArgs};
-use crate::serve::load;
+use crate::serve::{load, log_all};
 
 /// Why nothing was restored or recovered.
 #[derive(Debug, Error)]
@@ -27,7 +27,9 @@ pub(crate) enum EmergencyError {
 
 /// Founds a server's directory with a backup.
 pub(crate) fn restore(args: &RestoreArgs) -> Result<(), EmergencyError> {
-    let config = load(&args.config, args.id)?;
+    let (config, warnings) = config::load(&args.config, args.id)?;
+    embed::check_empty(&config)?;
+    log_all(&warnings);
     info!(from = %args.from.display(), data_dir = %config.data_dir.display(), "restoring");
     let restored = embed::restore(&config, &args.from, args.epoch)?;
     print(&format!(
@@ -54,10 +56,10 @@ pub(crate) fn recover(args: &RecoverArgs) -> Result<(), EmergencyError> {
     let config = load(&args.config, args.id)?;
     info!(data_dir = %config.data_dir.display(), "reading");
     let recovered = embed::recover(&config)?;
-    let unknown = recovered.last_index.saturating_sub(recovered.committed_index);
+    let place = place(recovered.last_index, recovered.committed_index);
     print(&format!(
         "server {} is an ensemble of its own now: {:#018x}, before {:#018x}\n  \
-         last entry            {} ({unknown} behind the last that was known to be committed)\n  \
+         last entry            {} ({place})\n  \
          last zxid             {:#x}\n  znodes                {}\n  sessions              {}\n  \
          note                  {}\n\
          all entries are kept, also those that were not known to be committed; what the other servers \
@@ -75,7 +77,27 @@ pub(crate) fn recover(args: &RecoverArgs) -> Result<(), EmergencyError> {
     ))
 }
 
+/// Returns where the last entry is, seen from the last that was known to be committed.
+fn place(last: u64, committed: u64) -> String {
+    match last.saturating_sub(committed) {
+        0 => "known to be committed".to_owned(),
+        later => format!("{later} later than the last that was known to be committed"),
+    }
+}
+
 fn print(text: &str) -> Result<(), EmergencyError> {
     let mut out = io::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(EmergencyError::Output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `1 behind` read as if the entry lagged.
+    #[test]
+    fn an_entry_that_is_not_known_to_be_committed_is_later() {
+        assert_eq!(place(13, 13), "known to be committed");
+        assert!(place(13, 12).starts_with("1 later than the last"));
+    }
 }

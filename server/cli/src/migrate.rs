@@ -7,11 +7,11 @@ use thiserror::Error;
 use tokio::time::Instant;
 use tracing::{info, warn};
 use zoolet_migrate::{ImportOptions, MigrateError, Progress};
-use zoolet_server::embed::config::ConfigError;
+use zoolet_server::embed::config::{self, ConfigError};
 use zoolet_server::embed::{self, DataError};
 
 use crate::cli::{ExportArgs, ImportArgs};
-use crate::serve::load;
+use crate::serve::log_all;
 
 /// The time between two lines about the progress.
 const PROGRESS_PAUSE: Duration = Duration::from_secs(2);
@@ -35,7 +35,10 @@ pub(crate) enum MoveError {
 
 /// Founds a server's directory with the data of an Apache `ZooKeeper` server.
 pub(crate) fn import(args: &ImportArgs) -> Result<(), MoveError> {
-    let config = load(&args.config, args.id)?;
+    // What is refused is refused before anything else is said.
+    let (config, warnings) = config::load(&args.config, args.id)?;
+    embed::check_empty(&config)?;
+    log_all(&warnings);
     let options = ImportOptions {
         data: args.from.clone(),
         logs: args.log_from.clone(),
@@ -77,7 +80,9 @@ pub(crate) fn import(args: &ImportArgs) -> Result<(), MoveError> {
 
 /// Writes the data of a server that does not run for Apache `ZooKeeper`.
 pub(crate) fn export(args: &ExportArgs) -> Result<(), MoveError> {
-    let config = load(&args.config, args.id)?;
+    let (config, warnings) = config::load(&args.config, args.id)?;
+    zoolet_migrate::check_export(&args.to)?;
+    log_all(&warnings);
     info!(data_dir = %config.data_dir.display(), "reading");
     let state = embed::state_of(&config)?;
     info!(znodes = state.node_count(), to = %args.to.display(), "writing");

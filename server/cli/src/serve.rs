@@ -16,7 +16,7 @@ use crate::logging::LogFile;
 use crate::service::Service;
 use crate::supervised::{self, Numbered};
 use zoolet_http::{HttpError, HttpOptions, HttpPort};
-use zoolet_server::embed::config::{self, ConfigError, HostPort, ServerConfig};
+use zoolet_server::embed::config::{self, ConfigError, HostPort, ServerConfig, Warning};
 use zoolet_server::embed::{Reports, Server, StartError};
 
 /// The orders of a supervisor that wait: it waits for the answer to each.
@@ -127,10 +127,15 @@ fn http_options(config: &ServerConfig) -> Vec<HttpOptions> {
 /// Reads the configuration, and logs what of it is not applicable.
 pub(crate) fn load(path: &Path, id: Option<u8>) -> Result<ServerConfig, ConfigError> {
     let (config, warnings) = config::load(path, id)?;
+    log_all(&warnings);
+    Ok(config)
+}
+
+/// Logs what of a configuration is not applicable.
+pub(crate) fn log_all(warnings: &[Warning]) {
     for warning in warnings {
         warn!("{warning}");
     }
-    Ok(config)
 }
 
 /// Opens the log file and the audit log again at each SIGHUP, which would end the process otherwise.
@@ -147,9 +152,9 @@ async fn reopen_on(
 }
 
 fn reopen(log: Option<&LogFile>, server: Option<&Reports>) {
+    // The audit log itself says what has come of it: it is opened behind the lines that wait.
     let is_audited = server.is_some_and(Reports::reopen_audit_log);
     let Some(log) = log else {
-    // The audit log itself says what has come of it: it is opened behind the lines that wait.
         if !is_audited {
             info!("SIGHUP ignored: the server does not log to a file");
         }

@@ -49,6 +49,46 @@ fn a_server_that_cannot_start_ends_with_1_and_one_line() {
     }
 }
 
+/// They warned of the configuration, read everything and logged `writing` before they refused.
+#[test]
+fn a_directory_in_use_is_refused_before_anything_else_is_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let text = |name: &str| path(name).to_str().unwrap().to_owned();
+    let zoo_cfg = format!("dataDir={}\nclientPort=2181\nadmin.serverPort=81\n", text("data"));
+    std::fs::write(path("zoo.cfg"), zoo_cfg).unwrap();
+    for file in ["data/boot", "to/version-2/log.1"] {
+        std::fs::create_dir_all(path(file).parent().unwrap()).unwrap();
+        std::fs::write(path(file), "").unwrap();
+    }
+    let config = text("zoo.cfg");
+    for (words, used) in [
+        (["import", "--from", "absent"], "data"),
+        (["restore", "--from", "absent"], "data"),
+        (["export", "--to", &text("to")], "to/version-2"),
+    ] {
+        let output = zoolet(&[&words[..], &["--config", &config]].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {said}");
+        let line = format!("zoolet: {} holds files already (", text(used));
+        assert!(said.starts_with(&line) && said.lines().count() == 1, "{words:?}: {said}");
+    }
+}
+
+#[test]
+fn what_an_interrupted_import_has_left_is_named() {
+    let directory = tempfile::tempdir().unwrap();
+    let data = directory.path().join("data");
+    std::fs::create_dir_all(data.join("snapshots")).unwrap();
+    std::fs::write(data.join("snapshots/left"), "").unwrap();
+    let config = directory.path().join("zoo.cfg");
+    std::fs::write(&config, format!("dataDir={}\nclientPort=2181\n", data.display())).unwrap();
+    let output = zoolet(&["serve", "--config", config.to_str().unwrap()]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    let expected = "after an import or a restore that was interrupted, empty the directory";
+    assert!(said.contains("identity") && said.contains(expected), "{said}");
+}
+
 #[test]
 fn completions_and_man_pages_cover_the_commands() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {

@@ -38,11 +38,9 @@ pub struct Exported {
 /// Writes a state into a directory, which is to be the `dataDir` of an Apache `ZooKeeper` server. It
 /// is created if need be, and must not have data. The snapshot is durable when this returns.
 pub fn export(state: &State, directory: &Path) -> Result<Exported, MigrateError> {
+    check_export(directory)?;
     let directory = directory.join(VERSION_DIRECTORY);
     fs::create_dir_all(&directory).map_err(MigrateError::io("create", &directory))?;
-    if let Some(found) = first_file(&directory)? {
-        return Err(MigrateError::NotEmpty { path: directory, found });
-    }
     let path = directory.join(snapshot_name(state.last_zxid()));
     let temporary = directory.join("export.tmp");
     let written = write(state, &temporary, &path);
@@ -58,6 +56,17 @@ pub fn export(state: &State, directory: &Path) -> Result<Exported, MigrateError>
     }
     let (last_zxid, sessions) = (state.last_zxid(), state.session_count() as u64);
     Ok(Exported { path, last_zxid, digest, znodes, sessions })
+}
+
+/// Refuses a directory that has data already, as [`export`] does: for programs that read a lot before
+/// they get there.
+pub fn check_export(directory: &Path) -> Result<(), MigrateError> {
+    let directory = directory.join(VERSION_DIRECTORY);
+    let is_there = directory.try_exists().map_err(MigrateError::io("look for", &directory))?;
+    match is_there.then(|| first_file(&directory)).transpose()?.flatten() {
+        Some(found) => Err(MigrateError::NotEmpty { path: directory, found }),
+        None => Ok(()),
+    }
 }
 
 fn first_file(directory: &Path) -> Result<Option<String>, MigrateError> {

@@ -30,7 +30,7 @@ mod txn;
 mod tests;
 
 pub use error::MigrateError;
-pub use export::{Exported, export};
+pub use export::{Exported, check_export, export};
 pub use import::{ImportOptions, Imported, import};
 pub use note::Note;
 pub use progress::Progress;

@@ -24,6 +24,12 @@ pub fn found_with(config: &ServerConfig, state: &State, epoch: u32) -> Result<u6
     Ok(node::found(config, state, epoch)?)
 }
 
+/// Refuses a configured server whose directory has files, as [`found_with`] and [`restore`] do: for
+/// programs that read a lot before they get there. Blocks.
+pub fn check_empty(config: &ServerConfig) -> Result<(), DataError> {
+    Ok(node::check_empty(config)?)
+}
+
 /// Returns the state of a configured server behind the last entry of its log. The server must not
 /// run. Entries that no majority has acknowledged count as well, so the server with the longest log
 /// has everything that was acknowledged. Blocks.

@@ -30,7 +30,9 @@ mod error;
 mod server;
 mod thread;
 
-pub use data::{DataError, Recovered, Restored, found_with, recover, restore, state_of};
+pub use data::{
+    DataError, Recovered, Restored, check_empty, found_with, recover, restore, state_of,
+};
 pub use ensemble::{Ensemble, EnsembleBuilder};
 pub use error::{EmbedError, StartError};
 pub use server::Server;

@@ -34,7 +34,7 @@ use self::listening::Listening;
 use self::meters::{Meters, StartTimes, whole_ms};
 pub(crate) use self::offline::OfflineError;
 pub use self::offline::{Recovered, Restored};
-pub(crate) use self::offline::{found, recover, restore, state_of};
+pub(crate) use self::offline::{check_empty, found, recover, restore, state_of};
 pub use self::reports::{
     Backup, ChangeRefused, Configuration, Leader, Member, Membership, Metric, MetricKind,
     MetricValue, NoBackup, Readiness, Reports, SessionsReport,

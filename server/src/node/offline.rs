@@ -19,6 +19,11 @@ pub(crate) fn found(config: &ServerConfig, state: &State, epoch: u32) -> Result<
     replication::found(&options(config)?, state, epoch)
 }
 
+/// Refuses a configured server whose directory is not empty. Blocks.
+pub(crate) fn check_empty(config: &ServerConfig) -> Result<(), OfflineError> {
+    replication::refuse_files(&options(config)?)
+}
+
 /// Returns the state of a configured server that does not run. Blocks.
 pub(crate) fn state_of(config: &ServerConfig) -> Result<State, OfflineError> {
     replication::state_of(&options(config)?)

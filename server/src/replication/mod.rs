@@ -79,7 +79,7 @@ const HANG_UPS_MAX: usize = 64;
 pub(crate) use self::join_error::JoinError;
 pub(crate) use self::machine::Machine;
 pub(crate) use self::offline::OfflineError;
-pub(crate) use self::offline::{OfflineOptions, found, state_of};
+pub(crate) use self::offline::{OfflineOptions, found, refuse_files, state_of};
 pub(crate) use self::open::open;
 pub(crate) use self::options::{BatchLimits, ConfiguredMember, ReplicationOptions, Timing};
 pub(crate) use self::proposer::Proposer;

@@ -116,7 +116,8 @@ pub(crate) fn found(
     Ok(founding)
 }
 
-fn refuse_files(options: &OfflineOptions) -> Result<(), OfflineError> {
+/// Refuses directories that are not empty. Blocks.
+pub(crate) fn refuse_files(options: &OfflineOptions) -> Result<(), OfflineError> {
     for path in [&options.directory, &options.log_directory] {
         if !options.disk.exists(path).map_err(StorageError::io("look for", path))? {
             continue;

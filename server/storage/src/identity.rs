@@ -146,7 +146,9 @@ fn refuse_data_without_identity(directory: &DataDir) -> Result<(), StorageError>
     for data in [directory.wal_path(), directory.snapshot_path()] {
         let exists = disk.exists(&data).map_err(StorageError::io("look for", &data))?;
         if exists && !disk.list(&data).map_err(StorageError::io("list", &data))?.is_empty() {
-            let what = "it is missing, but the directory holds a server's data";
+            let what = "it is missing, but the directory holds a server's data: after an import or \
+                        a restore that was interrupted, empty the directory and repeat it; a server \
+                        that has served needs the file back";
             return Err(StorageError::corrupt(&directory.identity_path(), 0, what));
         }
     }
