@@ -269,6 +269,9 @@ fn http_is_served_only_where_the_file_says_so() {
     assert_eq!(read("admin.serverPort=81\n"), expect("127.0.0.1:81", "", 1));
     assert_eq!(read(prometheus), expect("", "127.0.0.1:7000", 1));
     let both = "admin.serverAddress=::\nadmin.serverPort=7000\nmetricsProvider.httpHost=::\n";
+    // The warning names what the file has.
+    let loaded = zoo(&format!("{base}admin.serverPort=81\n")).unwrap();
+    assert_says(&only_warning(&loaded).to_string(), "zoo.cfg:3 admin.serverPort: without admin.");
     // One port is enough for both.
     assert_eq!(read(&format!("{both}{prometheus}")), expect("[::]:7000", "", 0));
     for (line, part) in [

@@ -49,13 +49,13 @@ impl ZooCfgReader<'_> {
         Ok(())
     }
 
-    /// Puts an address together; the first key is the one that opens the port.
+    /// Puts an address together; the keys open the port.
     fn http_address(
         &mut self,
-        [opened, address, port]: [&str; 3],
+        [opened, address, port_key]: [&str; 3],
         port_default: u16,
     ) -> Result<HostPort, ConfigError> {
-        let port = match self.keys.get(port) {
+        let port = match self.keys.get(port_key) {
             Some(property) => {
                 parse_port(&property.value).map_err(|why| self.wrong(property, &why))?
             }
@@ -65,12 +65,16 @@ impl ZooCfgReader<'_> {
             let host = parse_host(&property.value).map_err(|why| self.wrong(property, &why))?;
             return Ok(HostPort::new(host, port));
         }
-        let line = |key: &str| self.keys.get(key).map_or(0, |property: &Property| property.line);
+        // Any of the keys opens the port: the one that the file has is named.
+        let named = [opened, port_key].into_iter().find_map(|key| self.keys.get(key));
+        let (line, key) = named.map_or((0, opened.to_owned()), |property: &Property| {
+            (property.line, property.key.clone())
+        });
         let why = format!(
             "without {address}, HTTP is served on {LOOPBACK}:{port} only, not on every address"
         );
-        let at = super::At::new(&self.source.file, line(opened));
-        self.draft.warn(&at, opened, why);
+        let at = super::At::new(&self.source.file, line);
+        self.draft.warn(&at, &key, why);
         Ok(HostPort::new(LOOPBACK, port))
     }
 }
