@@ -236,7 +236,7 @@ pub(crate) struct ServeArgs {
     /// DANGER: make a new ensemble of this server alone, with the data that it has, for when a
     /// majority is lost for good. Whatever it lacks of what was acknowledged is gone. The servers of
     /// the old ensemble are refused from then on; empty their directories, and they are taken in.
-    /// For one start only.
+    /// For one start only. `zoolet recover` does the same without a start, and prints what there is.
     #[arg(long)]
     pub(crate) force_new_ensemble: bool,
     /// The form of the log's lines.

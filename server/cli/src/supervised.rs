@@ -8,7 +8,7 @@ use std::str::FromStr;
 
 use tokio::io::{AsyncRead, AsyncReadExt};
 use tokio::sync::mpsc;
-use zoolet_server::embed::Server;
+use zoolet_server::embed::{Role, Server};
 
 /// The most that is kept of what a supervisor says about its reason to stop the server, and the longest
 /// line.
@@ -19,6 +19,10 @@ const ORDER: &str = "order ";
 
 /// The answer to an order that was carried out.
 pub(crate) const DONE: &str = "done";
+
+/// The answers to an order that was not.
+pub(crate) const NOT_LEADER: &str = "it does not lead";
+const UNKNOWN_SESSION: &str = "unknown session";
 
 /// What a supervisor can have a server do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,7 +103,8 @@ impl Numbered {
             Order::Heal => server.heal(),
             Order::Expire(SessionNumber(session)) => {
                 if !server.expire_session(session) {
-                    return self.answer("not the leader, or an unknown session");
+                    let leads = server.role() == Role::Leader;
+                    return self.answer(if leads { UNKNOWN_SESSION } else { NOT_LEADER });
                 }
             }
         }

@@ -69,10 +69,10 @@ pub(super) async fn transfer_leadership_to(
         () = gone => false,
     };
     if is_done {
-        tracing::info!(transferee = transferee.0, "transferred the leadership");
+        tracing::info!(transferee = transferee.server(), "transferred the leadership");
     } else {
         tracing::info!(
-            transferee = transferee.0,
+            transferee = transferee.server(),
             "gave the leadership up; the transferee has not taken it"
         );
     }

@@ -11,7 +11,7 @@ use super::child::Child;
 use super::plan::Plan;
 use super::{READY_POLL, is_majority, look_at};
 use crate::cli::CtlOrder;
-use crate::supervised::{Order, SessionNumber};
+use crate::supervised::{NOT_LEADER, Order, SessionNumber};
 
 /// How long a started server may take to serve, and a leader to be found.
 const READY_LIMIT: Duration = Duration::from_secs(30);
@@ -89,7 +89,14 @@ async fn expire(children: &mut [Child], session: SessionNumber) -> Result<(), St
                 Ok(()) => return Ok(()),
                 // A leader that is cut off may not know yet that it leads no longer.
                 Err(_) if child.is_cut() => {}
-                Err(said) => return Err(format!("server {}: {said} ({session})", child.server.id)),
+                // It may have led when it was last asked, and be too busy to answer now.
+                Err(said) if said == NOT_LEADER => {}
+                Err(said) => {
+                    return Err(format!(
+                        "server {}, the leader: {said} ({session})",
+                        child.server.id
+                    ));
+                }
             }
         }
         if Instant::now() > deadline {
