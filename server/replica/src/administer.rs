@@ -25,17 +25,11 @@ impl Replica {
         Schemes::of(&self.options).authenticate(&packet, peer, &[])
     }
 
-    /// Returns whether these identities have each permission on the root (protocol §9.3).
+    /// Returns whether these identities may do what concerns the server as a whole, such as reading
+    /// every znode whatever its ACL says: those of the superuser, and others that the root's ACL gives
+    /// each permission by name (protocol §9.3). What it gives to everyone does not count, because a
+    /// new root gives everything to everyone, nor does it that ACLs are not checked.
     pub fn may_administer(&self, identities: &[Id]) -> bool {
-        let acl = self.state.acl(ROOT).unwrap_or_default();
-        let may = |wanted| State::permits(&acl, wanted, identities, self.options.policy.skip_acl);
-        ALL.into_iter().all(may)
-    }
-
-    /// Returns whether these identities may have the whole state, with every znode whatever its ACL
-    /// says: those of the superuser, and others that the root's ACL gives each permission by name.
-    /// What it gives to everyone does not count, nor does it that ACLs are not checked.
-    pub fn may_read_everything(&self, identities: &[Id]) -> bool {
         if identities.iter().any(|id| id.scheme.as_deref() == Some("super")) {
             return true;
         }

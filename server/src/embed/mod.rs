@@ -39,7 +39,7 @@ pub use server::Server;
 pub use zoolet_replica::Role;
 
 pub use crate::node::{
-    Backup, ChangeRefused, Configuration, ConnectionReport, Distribution, Leader, Member,
+    AdministrationRefused, Backup, Configuration, ConnectionReport, Distribution, Leader, Member,
     Membership, Metric, MetricKind, MetricValue, NoBackup, Readiness, Reports, SessionsReport,
     StartErrorKind,
 };

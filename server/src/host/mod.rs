@@ -41,7 +41,7 @@ use self::lock::TurnLock;
 use self::quota_log::QuotaLog;
 pub use self::received::Received;
 pub(crate) use self::report::ServerReport;
-pub use self::standing::{ChangeRefused, NoBackup};
+pub use self::standing::{AdministrationRefused, NoBackup};
 use crate::clock::{Clock, Now};
 use crate::histogram::Histogram;
 use crate::metrics::Latency;

@@ -10,14 +10,15 @@ use zoolet_replica::{Boot, Input, Levels, ProposalNumber};
 
 use super::Host;
 
-/// Why something may not be changed.
+/// Why a server may not be administered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
-pub enum ChangeRefused {
+pub enum AdministrationRefused {
     /// The credentials prove nothing.
     #[error("Not authenticated")]
     NotAuthenticated,
-    /// Their identity lacks a permission on the root.
+    /// Their identity is not the superuser, and the root's ACL does not give it every permission by
+    /// name.
     #[error("Not authorized")]
     NotAuthorized,
 }
@@ -49,39 +50,21 @@ impl Host {
         })
     }
 
-    /// Finds out whether credentials may change something about the server as a whole.
-    pub fn permit_change(
+    /// Finds out whether credentials may administer the server: change something about it as a whole,
+    /// or read the whole state. On a root that is open to everyone they have to be the superuser's.
+    pub fn permit_administration(
         &self,
         scheme: &str,
         credentials: &str,
         peer: IpAddr,
-    ) -> Result<(), ChangeRefused> {
+    ) -> Result<(), AdministrationRefused> {
         self.locked(|inner, _| {
             let identities = inner.replica.identities_of(scheme, credentials, peer);
-            let identities = identities.ok_or(ChangeRefused::NotAuthenticated)?;
+            let identities = identities.ok_or(AdministrationRefused::NotAuthenticated)?;
             if inner.replica.may_administer(&identities) {
                 Ok(())
             } else {
-                Err(ChangeRefused::NotAuthorized)
-            }
-        })
-    }
-
-    /// Finds out whether credentials may read the whole state. On a root that is open to everyone
-    /// they have to be the superuser's.
-    pub fn permit_backup(
-        &self,
-        scheme: &str,
-        credentials: &str,
-        peer: IpAddr,
-    ) -> Result<(), ChangeRefused> {
-        self.locked(|inner, _| {
-            let identities = inner.replica.identities_of(scheme, credentials, peer);
-            let identities = identities.ok_or(ChangeRefused::NotAuthenticated)?;
-            if inner.replica.may_read_everything(&identities) {
-                Ok(())
-            } else {
-                Err(ChangeRefused::NotAuthorized)
+                Err(AdministrationRefused::NotAuthorized)
             }
         })
     }

@@ -36,7 +36,7 @@ pub(crate) use self::offline::OfflineError;
 pub use self::offline::{Recovered, Restored};
 pub(crate) use self::offline::{check_empty, found, recover, restore, state_of};
 pub use self::reports::{
-    Backup, ChangeRefused, Configuration, Leader, Member, Membership, Metric, MetricKind,
+    AdministrationRefused, Backup, Configuration, Leader, Member, Membership, Metric, MetricKind,
     MetricValue, NoBackup, Readiness, Reports, SessionsReport,
 };
 pub use self::start_error_kind::StartErrorKind;

@@ -59,8 +59,7 @@ pub(super) fn measure(options: &Options, recorder: &mut Recorder) -> Result<(), 
         for fault in FAULTS {
             for servers in &mut systems {
                 let system = servers.kind();
-                let ms = lose_leader(servers, fault)?.as_secs_f64() * 1_000.0;
-                let figures = Figures::from([(Figure::Milliseconds, ms)]);
+                let figures = lose_leader(servers, fault)?;
                 recorder.add(Row::Fault(fault), system, run, figures);
                 recorder.finish(step(fault));
             }
@@ -70,8 +69,9 @@ pub(super) fn measure(options: &Options, recorder: &mut Recorder) -> Result<(), 
     Ok(())
 }
 
-/// Loses the leader under writes at the other servers and brings it back. Returns the measured time.
-fn lose_leader(servers: &mut Servers, fault: Fault) -> Result<Duration, BenchError> {
+/// Loses the leader under writes at the other servers and brings it back. Returns the measured time,
+/// and for a planned end how many requests have failed.
+fn lose_leader(servers: &mut Servers, fault: Fault) -> Result<Figures, BenchError> {
     let leader = settle(servers)?;
     let (sender, acks) = mpsc::channel();
     let mut writers = Vec::new();
@@ -97,6 +97,13 @@ fn lose_leader(servers: &mut Servers, fault: Fault) -> Result<Duration, BenchErr
         }
     };
     let time = time.ok_or_else(|| failed("no write is acknowledged afterwards"))?;
+    let mut figures = Figures::from([(Figure::Milliseconds, time.as_secs_f64() * 1_000.0)]);
+    if fault == Fault::Terminated {
+        let failed: usize = writers.iter().map(Writer::failed).sum();
+        figures
+            .0
+            .insert(Figure::FailedRequests, f64::from(u32::try_from(failed).unwrap_or(u32::MAX)));
+    }
     drop(writers);
     match fault {
         Fault::Killed | Fault::Terminated => servers.restart(leader)?,
@@ -105,7 +112,7 @@ fn lose_leader(servers: &mut Servers, fault: Fault) -> Result<Duration, BenchErr
             servers.wait_until_serving(leader)?;
         }
     }
-    Ok(time)
+    Ok(figures)
 }
 
 /// Waits until one server leads and all have applied the same, and returns the leader.

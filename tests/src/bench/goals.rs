@@ -8,8 +8,8 @@ use crate::builder::Kind;
 use Against::{Apache, Nothing};
 use Bound::{AtLeast, AtMost};
 use Figure::{
-    Bytes, CpuPerOperation, CyclesPerSecond, LongestHold, Milliseconds, OperationsPerSecond, P50,
-    P99, SwitchesPerOperation,
+    Bytes, CpuPerOperation, CyclesPerSecond, Elections, FailedRequests, LongestHold, Milliseconds,
+    OperationsPerSecond, P50, P99, Seconds, SwitchesPerOperation,
 };
 
 /// What zoolet's figure is held against.
@@ -55,7 +55,7 @@ const fn over_runs(row: &'static str, figure: Figure, of: Of, at_most: f64) -> G
     Goal { row, figure, of, against: Nothing, bound: AtMost(at_most) }
 }
 
-const GOALS: [Goal; 47] = [
+const GOALS: [Goal; 50] = [
     goal("3:set:1x1:leader", P50, Apache, AtMost(0.5)),
     goal("3:set:1x1:leader", P50, Nothing, AtMost(300.0)),
     goal("3:set:1x1:leader", SwitchesPerOperation, Nothing, AtMost(14.0)),
@@ -94,6 +94,8 @@ const GOALS: [Goal; 47] = [
     over_runs("STOP", Milliseconds, Of::Median, 900.0),
     over_runs("STOP", Milliseconds, Of::Percentile99, 1_500.0),
     over_runs("TERM", Milliseconds, Of::Greatest, 50.0),
+    over_runs("TERM", FailedRequests, Of::Greatest, 0.0),
+    over_runs("busy", Elections, Of::Greatest, 0.0),
     goal("memory:znode", Bytes, Nothing, AtMost(250.0)),
     goal("memory:session", Bytes, Nothing, AtMost(3_072.0)),
     goal("memory:watch", Bytes, Nothing, AtMost(150.0)),
@@ -103,6 +105,7 @@ const GOALS: [Goal; 47] = [
     goal("connections:10k", OperationsPerSecond, Against::Row("connections:100"), AtLeast(0.9)),
     goal("znodes:10m", OperationsPerSecond, Against::Row("znodes:10k"), AtLeast(0.9)),
     goal("up", Milliseconds, Nothing, AtMost(500.0)),
+    goal("build", Seconds, Nothing, AtMost(90.0)),
 ];
 
 /// Those of holds of the lock, one for each row.

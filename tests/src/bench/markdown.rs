@@ -33,6 +33,8 @@ pub(super) fn section(results: &Results) -> String {
             | Group::Znodes
             | Group::Up
             | Group::Holds
+            | Group::Busy
+            | Group::Build
             | Group::Disk => text.push_str(&cases(results, &rows)),
         }
     }
@@ -183,8 +185,8 @@ pub(super) fn number(value: f64) -> String {
 fn failovers(results: &Results, rows: &[Row]) -> String {
     let mut text = format!(
         "![Time without acknowledged writes]({PLOTS}/failover.svg)\n\n\
-         | fault | system | runs | p50 ms | p99 ms | max ms | all runs, ms |\n\
-         |---|---|---|---|---|---|---|\n"
+         | fault | system | runs | p50 ms | p99 ms | max ms | failed requests | all runs, ms |\n\
+         |---|---|---|---|---|---|---|---|\n"
     );
     for row in rows {
         for system in SYSTEMS {
@@ -198,8 +200,12 @@ fn failover(results: &Results, row: Row, system: Kind) -> String {
     let times = results.values(row, system, Figure::Milliseconds);
     let at = |percent| percentile(&times, percent).unwrap_or_default();
     let all: Vec<String> = sorted(&times).iter().map(|time| format!("{time:.0}")).collect();
+    // They are counted for a planned end alone: in the others a writer may lose what it has sent.
+    let failed = results.values(row, system, Figure::FailedRequests);
+    let failed =
+        if failed.is_empty() { "–".to_owned() } else { failed.iter().sum::<f64>().to_string() };
     format!(
-        "| {} | {} | {} | {:.0} | {:.0} | {:.0} | {} |",
+        "| {} | {} | {} | {:.0} | {:.0} | {:.0} | {failed} | {} |",
         row.title(),
         name(system),
         times.len(),

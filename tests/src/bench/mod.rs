@@ -7,6 +7,8 @@
 //! time and take turns. What was measured (`results`) becomes tables, JSON and plots (`markdown`,
 //! `json`, `plots`), which are written when the run is at its end (`documents`).
 
+mod build;
+mod busy;
 mod clients;
 mod connections;
 mod disk;

@@ -5,7 +5,10 @@ use std::time::Duration;
 use super::error::BenchError;
 use super::options::Options;
 use super::progress::Recorder;
-use super::{clients, connections, disk, failover, hand_over, locks, million, rounds, up, znodes};
+use super::{
+    build, busy, clients, connections, disk, failover, hand_over, locks, million, rounds, up,
+    znodes,
+};
 use crate::tools::announce;
 
 /// A part that `CASES` names.
@@ -37,7 +40,7 @@ const fn part(
 }
 
 /// In the order in which they are measured.
-const PARTS: [Part; 8] = [
+const PARTS: [Part; 10] = [
     part("disk", disk::expected, disk::measure),
     part("locks", locks::expected, locks::measure),
     part("hand-over", hand_over::expected, hand_over::measure),
@@ -45,6 +48,8 @@ const PARTS: [Part; 8] = [
     part("clients", clients::expected, clients::measure),
     part("connections", connections::expected, connections::measure),
     part("up", up::expected, up::measure),
+    Part { is_default: false, ..part("busy", busy::expected, busy::measure) },
+    Part { is_default: false, ..part("build", build::expected, build::measure) },
     Part { is_default: false, ..part("znodes", znodes::expected, znodes::measure) },
 ];
 

@@ -39,10 +39,14 @@ pub(super) enum Figure {
     Milliseconds,
     Bytes,
     LongestHold,
+    Elections,
+    /// Requests that got an error or no reply.
+    FailedRequests,
+    Seconds,
 }
 
 /// All figures.
-const FIGURES: [Figure; 15] = [
+const FIGURES: [Figure; 18] = [
     Figure::OperationsPerSecond,
     Figure::P50,
     Figure::P99,
@@ -58,6 +62,9 @@ const FIGURES: [Figure; 15] = [
     Figure::Milliseconds,
     Figure::Bytes,
     Figure::LongestHold,
+    Figure::Elections,
+    Figure::FailedRequests,
+    Figure::Seconds,
 ];
 
 /// Those of a load, in the order of the columns.
@@ -89,6 +96,9 @@ impl Figure {
             Self::Milliseconds => "ms",
             Self::Bytes => "bytes",
             Self::LongestHold => "longest µs",
+            Self::Elections => "elections",
+            Self::FailedRequests => "failed requests",
+            Self::Seconds => "s",
         }
     }
 
@@ -110,6 +120,9 @@ impl Figure {
             Self::Milliseconds => "ms",
             Self::Bytes => "bytes",
             Self::LongestHold => "longest_us",
+            Self::Elections => "elections",
+            Self::FailedRequests => "failed_requests",
+            Self::Seconds => "s",
         }
     }
 

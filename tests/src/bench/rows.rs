@@ -26,12 +26,16 @@ pub(super) enum Group {
     Up,
     /// How long requests hold the server's lock, by its own count in the other groups.
     Holds,
+    /// Three servers on a machine whose cores are all busy.
+    Busy,
+    /// The build of the program.
+    Build,
     /// The disk without a server.
     Disk,
 }
 
 /// All groups, in the order in which they are shown.
-pub(super) const GROUPS: [Group; 11] = [
+pub(super) const GROUPS: [Group; 13] = [
     Group::Loads,
     Group::Failovers,
     Group::Locks,
@@ -42,6 +46,8 @@ pub(super) const GROUPS: [Group; 11] = [
     Group::Znodes,
     Group::Up,
     Group::Holds,
+    Group::Busy,
+    Group::Build,
     Group::Disk,
 ];
 
@@ -58,6 +64,8 @@ impl Group {
             Self::Znodes => "One server with 10,000 and with 10,000,000 znodes",
             Self::Up => "Start of an empty ensemble of three",
             Self::Holds => "Longest hold of the server's lock",
+            Self::Busy => "Three servers beside busy loops on all cores",
+            Self::Build => "The build of the program",
             Self::Disk => "The disk",
         }
     }
@@ -118,6 +126,8 @@ const LATENCY: &[Figure] = &[Figure::P50, Figure::P99];
 const MILLISECONDS: &[Figure] = &[Figure::Milliseconds];
 const BYTES: &[Figure] = &[Figure::Bytes];
 const HOLD: &[Figure] = &[Figure::LongestHold];
+const SECONDS: &[Figure] = &[Figure::Seconds];
+const BUSY_FIGURES: &[Figure] = &[Figure::Elections, Figure::OperationsPerSecond];
 const WRITES_PER_SECOND: &[Figure] = &[Figure::OperationsPerSecond];
 const WRITES: &[Figure] = &[Figure::OperationsPerSecond, Figure::P50, Figure::P99];
 
@@ -156,6 +166,10 @@ pub(super) const HOLD_MILLION: Case =
     case(Group::Holds, "hold:million", "with 1,000,000 znodes, in snapshots too", HOLD);
 pub(super) const HOLD_CLIENTS: Case =
     case(Group::Holds, "hold:clients", "with 10,000 sessions and watchers", HOLD);
+pub(super) const BUSY: Case =
+    case(Group::Busy, "busy", "10 minutes, two clients that write", BUSY_FIGURES);
+pub(super) const BUILD: Case =
+    case(Group::Build, "build", "`cargo build --release -p zoolet`, cold", SECONDS);
 pub(super) const SYNC: Case =
     case(Group::Disk, "disk:sync", "write and sync of 4 KiB of a file", LATENCY);
 
@@ -179,7 +193,7 @@ pub(super) const OWN_LOCKS: [Case; 5] = [
     case(Group::Locks, "lock:client:multi", "zoolet-client, multi-lock of 2", CYCLES),
 ];
 
-const OTHERS: [Case; 18] = [
+const OTHERS: [Case; 20] = [
     HAND_OVER_1,
     HAND_OVER_100,
     MEMORY_ZNODE,
@@ -197,6 +211,8 @@ const OTHERS: [Case; 18] = [
     HOLD_LOADS,
     HOLD_MILLION,
     HOLD_CLIENTS,
+    BUSY,
+    BUILD,
     SYNC,
 ];
 

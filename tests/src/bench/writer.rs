@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::Sender;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -35,6 +35,7 @@ pub(super) struct Ack {
 #[derive(Debug)]
 pub(super) struct Writer {
     stop: Arc<AtomicBool>,
+    failed: Arc<AtomicUsize>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -43,17 +44,25 @@ impl Writer {
     /// connection is lost.
     pub(super) fn start(number: usize, server: SocketAddr, acks: Sender<Ack>) -> Self {
         let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
+        let failed = Arc::new(AtomicUsize::new(0));
+        let (stopped, failures) = (Arc::clone(&stop), Arc::clone(&failed));
         let thread = thread::spawn(move || {
             let path = format!("/failover-{number}");
             let mut client = Client { server, path, session: new_session(SESSION_MS), xid: 0 };
             while !stopped.load(Ordering::Relaxed) {
                 // A lost connection is what is measured.
-                let _ = client.write_until(&stopped, number, &acks);
+                if client.write_until(&stopped, number, &acks).is_err() {
+                    failures.fetch_add(1, Ordering::Relaxed);
+                }
                 pause(RECONNECT_PAUSE);
             }
         });
-        Self { stop, thread: Some(thread) }
+        Self { stop, failed, thread: Some(thread) }
+    }
+
+    /// How many requests have failed so far, those to connect again included.
+    pub(super) fn failed(&self) -> usize {
+        self.failed.load(Ordering::Relaxed)
     }
 }
 

@@ -151,7 +151,41 @@ async fn commands_of_an_ensemble_have_the_names_and_types_of_apache() {
     assert!(zoolet.up.stop().unwrap().success());
 }
 
-/// As Apache's snapshot and restore: an identity with every permission on the root.
+/// The commands that change something.
+const CHANGING: [&str; 5] =
+    ["stat_reset", "srst", "crst", "observer_connection_stat_reset", "stmk?traceMask=5"];
+
+/// Returns the status and the error of a command that is asked for with a header `Authorization`.
+fn authorized(server: &WithHttp, command: &str, header: &str) -> (u16, String) {
+    let line =
+        if header.is_empty() { String::new() } else { format!("Authorization: {header}\r\n") };
+    let answer = http::get_with(server.http, &format!("/commands/{command}"), &line).unwrap();
+    (answer.status, answer.json()["error"].as_str().unwrap_or_default().to_owned())
+}
+
+/// The ACL of a new root gives everyone every permission, so any digest, any address and a
+/// wrong password of the superuser once changed the server's figures.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stranger_changes_nothing_on_a_root_that_is_open_to_everyone() {
+    let server = WithHttp::start(Servers::zoolet().super_digest(SUPER_DIGEST));
+    let _witness = server.client().await;
+    for command in CHANGING {
+        for header in ["digest mallory:anything", "ip", "digest super:wrong"] {
+            let (status, error) = authorized(&server, command, header);
+            assert_eq!(status, 403, "{command}, {header}: {error}");
+            assert!(
+                error.starts_with("Not authorized: ") && error.contains("superuser"),
+                "{error}"
+            );
+        }
+        let (status, error) = authorized(&server, command, "world anyone");
+        assert_eq!((status, error.as_str()), (401, "Not authenticated"), "{command}");
+        let (status, error) = authorized(&server, command, "digest super:test");
+        assert_eq!((status, error.as_str()), (200, ""), "{command}");
+    }
+}
+
+/// As for Apache's snapshot and restore, but for what the root's ACL gives to everyone.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_changes_something_needs_every_permission_on_the_root() {
     let server = WithHttp::start(Servers::zoolet().super_digest(SUPER_DIGEST));
@@ -160,15 +194,13 @@ async fn what_changes_something_needs_every_permission_on_the_root() {
     client.add_auth("digest", b"alice:secret").await.unwrap();
     let auth = |perms| Acl { perms, id: Id::new("auth", "") };
     let get = |command: &str, header: &str| {
-        let line =
-            if header.is_empty() { String::new() } else { format!("Authorization: {header}\r\n") };
-        let answer = http::get_with(server.http, &format!("/commands/{command}"), &line).unwrap();
-        (answer.status, answer.json()["error"].as_str().unwrap_or_default().to_owned())
+        let (status, error) = authorized(&server, command, header);
+        // What follows says who is.
+        let said = error.split(": ").next().unwrap_or_default().to_owned();
+        (status, said)
     };
-    let changing =
-        ["stat_reset", "srst", "crst", "observer_connection_stat_reset", "stmk?traceMask=5"];
     client.set_acl("/", vec![auth(perms::ALL)], Version::Any).await.unwrap();
-    for command in changing {
+    for command in CHANGING {
         for (header, status, error) in [
             ("", 401, "Auth info is missing for the command"),
             ("digest", 401, "Not authenticated"),
@@ -189,7 +221,7 @@ async fn what_changes_something_needs_every_permission_on_the_root() {
     client.set_acl("/", vec![auth(perms::ALL & !perms::DELETE)], Version::Any).await.unwrap();
     assert_eq!(get("srst", "digest alice:secret").0, 403, "one permission is missing");
     for command in ["restore", "shed_connections"] {
-        let (status, error) = get(command, "digest super:test");
+        let (status, error) = authorized(&server, command, "digest super:test");
         assert!(status == 501 && error.starts_with("not available: "), "{command}: {error}");
     }
 }

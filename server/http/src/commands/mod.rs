@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use hyper::StatusCode;
 use serde_json::{Map, Value};
-use zoolet_server::embed::{ChangeRefused, Reports};
+use zoolet_server::embed::{AdministrationRefused, Reports};
 
 use crate::answer::Answer;
 
@@ -191,21 +191,15 @@ fn answer(status: StatusCode, name: &str, mut object: Object, error: Option<&str
     Answer::json(status, object)
 }
 
-/// Finds out whether a request may change something: its header proves an identity that has every
-/// permission on the root, as for those commands of an `AdminServer` that ask for it.
+/// Finds out whether the header of a request proves an identity that may administer the server. An
+/// `AdminServer` asks for that in fewer commands, and counts what the root's ACL gives to everyone.
 fn permit(reports: &Reports, asked: &Asked) -> Result<(), (StatusCode, &'static str)> {
-    authenticated(asked, "Not authorized", |scheme, credentials| {
-        reports.permit_change(scheme, credentials, asked.peer)
-    })
-}
-
-/// Finds out whether the header of a request proves an identity that `permit` allows.
-fn authenticated(
-    asked: &Asked,
-    not_authorized: &'static str,
-    permit: impl FnOnce(&str, &str) -> Result<(), ChangeRefused>,
-) -> Result<(), (StatusCode, &'static str)> {
     const NOT_AUTHENTICATED: (StatusCode, &str) = (StatusCode::UNAUTHORIZED, "Not authenticated");
+    const NOT_AUTHORIZED: (StatusCode, &str) = (
+        StatusCode::FORBIDDEN,
+        "Not authorized: this needs the superuser (auth.super_digest), or an identity that the ACL of \
+         / gives all permissions by name",
+    );
     let Some(header) = &asked.authorization else {
         return Err((StatusCode::UNAUTHORIZED, "Auth info is missing for the command"));
     };
@@ -215,11 +209,12 @@ fn authenticated(
         [scheme, credentials] => (*scheme, *credentials),
         _ => return Err(NOT_AUTHENTICATED),
     };
-    match permit(scheme, credentials) {
-        Ok(()) => Ok(()),
-        Err(ChangeRefused::NotAuthorized) => Err((StatusCode::FORBIDDEN, not_authorized)),
-        Err(_) => Err(NOT_AUTHENTICATED),
-    }
+    reports.permit_administration(scheme, credentials, asked.peer).map_err(
+        |refused| match refused {
+            AdministrationRefused::NotAuthorized => NOT_AUTHORIZED,
+            AdministrationRefused::NotAuthenticated | _ => NOT_AUTHENTICATED,
+        },
+    )
 }
 
 fn object(command: Command, reports: &Reports, asked: &Asked) -> Result<Object, String> {

@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 use zoolet_server::embed::{Backup, NoBackup, Reports};
 
-use super::{Asked, Command, NOT_SERVING, Object, authenticated, refusal};
+use super::{Asked, Command, NOT_SERVING, Object, permit, refusal};
 use crate::answer::Answer;
 use crate::body::{Piece, Sending};
 use crate::idle_stream::Streaming;
@@ -27,8 +27,6 @@ const APPLYING_PAUSE: Duration = Duration::from_millis(1);
 
 const DISABLED: &str =
     "Snapshot command is disabled: set http.snapshots (admin.snapshot.enabled) to true";
-const NOT_AUTHORIZED: &str = "Not authorized: a snapshot holds every znode, so it needs the \
-     superuser (auth.super_digest), or an identity that the ACL of / gives all permissions by name";
 const NOT_STREAMED: &str = "not available: a snapshot is always sent (streaming=true); servers take their own by themselves";
 const ANOTHER: &str = "another snapshot is being sent";
 
@@ -81,10 +79,7 @@ pub(crate) async fn begin(
     let Some(reports) = reports.filter(Reports::serving) else {
         return Err(refuse(StatusCode::OK, NOT_SERVING));
     };
-    authenticated(asked, NOT_AUTHORIZED, |scheme, credentials| {
-        reports.permit_backup(scheme, credentials, asked.peer)
-    })
-    .map_err(|(status, why)| refuse(status, why))?;
+    permit(&reports, asked).map_err(|(status, why)| refuse(status, why))?;
     if asked.parameter("streaming").is_some_and(|streaming| streaming != "true") {
         return Err(refuse(StatusCode::NOT_IMPLEMENTED, NOT_STREAMED));
     }

@@ -22,7 +22,7 @@ use super::meters::Meters;
 use crate::audit::AuditLog;
 use crate::config::{ServerConfig, to_cluster_toml};
 use crate::fatal::Fatal;
-pub use crate::host::{ChangeRefused, NoBackup};
+pub use crate::host::{AdministrationRefused, NoBackup};
 use crate::net::{ConnectionReport, PortReports};
 use crate::process;
 use crate::replication::StatusSource;
@@ -256,26 +256,16 @@ impl Reports {
         Some((zxid, process::modified_s(&file)?))
     }
 
-    /// Finds out whether credentials may change something: their identity needs every permission on
-    /// the root.
-    pub fn permit_change(
+    /// Finds out whether credentials may administer the server, that is change something about it, or
+    /// have the whole state: the superuser's, or those of an identity that the root's ACL gives every
+    /// permission by name.
+    pub fn permit_administration(
         &self,
         scheme: &str,
         credentials: &str,
         peer: IpAddr,
-    ) -> Result<(), ChangeRefused> {
-        self.port.host().permit_change(scheme, credentials, peer)
-    }
-
-    /// Finds out whether credentials may have the whole state: the superuser's, or those of an
-    /// identity that the root's ACL gives every permission by name.
-    pub fn permit_backup(
-        &self,
-        scheme: &str,
-        credentials: &str,
-        peer: IpAddr,
-    ) -> Result<(), ChangeRefused> {
-        self.port.host().permit_backup(scheme, credentials, peer)
+    ) -> Result<(), AdministrationRefused> {
+        self.port.host().permit_administration(scheme, credentials, peer)
     }
 
     /// Returns the state at this moment, to be sent.
