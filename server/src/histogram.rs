@@ -1,4 +1,5 @@
-//! How values are distributed, in a fixed amount of memory: the figures that metrics call summaries.
+//! How values are distributed, in a fixed amount of memory: the figures of the metrics that are
+//! summaries or histograms.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,17 +13,22 @@ const VALUE_MAX: u64 = (1 << 40) - 1;
 /// Values below eight have a bucket each; then come the powers of two from the third to the 39th.
 const BUCKETS: usize = BUCKETS_PER_POWER * 38;
 
+/// The bounds that histograms of other servers have too: 1, 2, 4 and so on, up to 2³¹.
+const BOUNDS: usize = 32;
+
 /// Counts values by their size.
 #[derive(Clone, Debug)]
 pub(crate) struct Histogram {
     buckets: Box<[u64; BUCKETS]>,
+    /// The values up to each power of two, and above the one before it. The largest are in none.
+    up_to_power: [u64; BOUNDS],
     count: u64,
     sum: u64,
 }
 
 impl Default for Histogram {
     fn default() -> Self {
-        Self { buckets: Box::new([0; BUCKETS]), count: 0, sum: 0 }
+        Self { buckets: Box::new([0; BUCKETS]), up_to_power: [0; BOUNDS], count: 0, sum: 0 }
     }
 }
 
@@ -40,6 +46,8 @@ pub struct Distribution {
     pub p90: u64,
     /// 99 of 100 are not.
     pub p99: u64,
+    /// How many values are at most 1, 2, 4 and so on, up to 2³¹.
+    pub at_most: [u64; BOUNDS],
 }
 
 impl Histogram {
@@ -49,6 +57,9 @@ impl Histogram {
         if let Some(bucket) = self.buckets.get_mut(bucket_of(value)) {
             *bucket += 1;
         }
+        if let Some(power) = self.up_to_power.get_mut(power_above(value)) {
+            *power += 1;
+        }
         self.count += 1;
         self.sum = self.sum.saturating_add(value);
     }
@@ -56,7 +67,13 @@ impl Histogram {
     /// Sums it up.
     pub(crate) fn distribution(&self) -> Distribution {
         let [p50, p90, p99] = [50, 90, 99].map(|percent| self.percentile(percent));
-        Distribution { count: self.count, sum: self.sum, p50, p90, p99 }
+        let mut at_most = self.up_to_power;
+        let mut below = 0;
+        for count in &mut at_most {
+            below += *count;
+            *count = below;
+        }
+        Distribution { count: self.count, sum: self.sum, p50, p90, p99, at_most }
     }
 
     /// Returns the largest value of the bucket in which this part of the values ends.
@@ -103,6 +120,11 @@ fn bucket_of(value: u64) -> usize {
     (shift as usize + 1) * BUCKETS_PER_POWER + within
 }
 
+/// Returns the exponent of the smallest power of two that is not below a value.
+fn power_above(value: u64) -> usize {
+    value.saturating_sub(1).checked_ilog2().map_or(0, |power| power as usize + 1)
+}
+
 fn largest_of(bucket: usize) -> u64 {
     let (power, within) = (bucket / BUCKETS_PER_POWER, (bucket % BUCKETS_PER_POWER) as u64);
     match power.checked_sub(1) {
@@ -135,10 +157,21 @@ mod tests {
         for value in 1..=100 {
             histogram.record(value);
         }
-        let Distribution { count, sum, p50, p90, p99 } = histogram.distribution();
+        let Distribution { count, sum, p50, p90, p99, .. } = histogram.distribution();
         assert_eq!((count, sum), (100, 5050));
         assert_eq!([p50, p90, p99].map(bucket_of), [50, 90, 99].map(bucket_of));
         histogram.record(u64::MAX);
         assert_eq!(histogram.distribution().sum, 5050 + VALUE_MAX);
+    }
+
+    #[test]
+    fn the_bounds_of_a_histogram_are_exact() {
+        let mut histogram = Histogram::default();
+        for value in [0, 1, 2, 3, 4, 5, 1024, 1025, 1 << 31, (1 << 31) + 1, u64::MAX] {
+            histogram.record(value);
+        }
+        let Distribution { count, at_most, .. } = histogram.distribution();
+        assert_eq!((count, at_most[..4].to_vec()), (11, vec![2, 3, 5, 6]));
+        assert_eq!([at_most[10], at_most[11], at_most[30], at_most[31]], [7, 8, 8, 9]);
     }
 }

@@ -31,19 +31,27 @@ fn put(out: &mut String, metric: &Metric) -> std::fmt::Result {
         MetricKind::Gauge => "gauge",
         MetricKind::Counter => "counter",
         MetricKind::Summary => "summary",
+        MetricKind::Histogram => "histogram",
         _ => "untyped",
     };
     writeln!(out, "# TYPE {name} {kind}")?;
     let labels = labels(metric);
-    match metric.value {
+    match &metric.value {
         MetricValue::Integer(value) => writeln!(out, "{name}{labels} {value}"),
         MetricValue::Number(value) => writeln!(out, "{name}{labels} {value}"),
         MetricValue::Summary { count, sum, quantiles } => {
-            for (quantile, value) in QUANTILES.iter().zip(quantiles.into_iter().flatten()) {
+            for (quantile, value) in QUANTILES.iter().zip(quantiles.iter().flatten()) {
                 // Without any measurement, Prometheus expects NaN.
-                let value = if count == 0 { f64::NAN } else { value };
+                let value = if *count == 0 { f64::NAN } else { *value };
                 writeln!(out, "{name}{{quantile=\"{quantile}\"}} {value}")?;
             }
+            writeln!(out, "{name}_sum {sum}\n{name}_count {count}")
+        }
+        MetricValue::Histogram { count, sum, at_most } => {
+            for (bound, count) in at_most {
+                writeln!(out, "{name}_bucket{{le=\"{bound}\"}} {count}")?;
+            }
+            writeln!(out, "{name}_bucket{{le=\"+Inf\"}} {count}")?;
             writeln!(out, "{name}_sum {sum}\n{name}_count {count}")
         }
         _ => Ok(()),

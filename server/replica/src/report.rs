@@ -2,7 +2,7 @@
 
 use zoolet_jute::SessionId;
 
-use super::state::{LockTime, PathList};
+use super::state::{LockEvent, PathList};
 use super::watch::WatchPlace;
 use super::{ConnectionId, Replica, Role};
 
@@ -95,9 +95,9 @@ impl Replica {
         owners.map(|session| (session, self.state.ephemeral_list(session))).collect()
     }
 
-    /// How long locks were held and waited for, since this was called last.
-    pub fn take_lock_times(&mut self) -> Vec<LockTime> {
-        self.state.take_lock_times()
+    /// What has happened to locks since this was called last.
+    pub fn take_lock_events(&mut self) -> Vec<LockEvent> {
+        self.state.take_lock_events()
     }
 
     /// The watches of both tables.

@@ -29,7 +29,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 use tracing::error;
 use zoolet_jute::{ConnectRequest, Id, ReconfigRequest, SessionId, Stat};
-use zoolet_replica::state::{Admitted, LockTime, SnapshotView, State};
+use zoolet_replica::state::{Admitted, LockEvent, SnapshotView, State};
 use zoolet_replica::{
     AuditEvent, Command, ConnectionId, DecodedEntry, Input, Output, Replica, Term,
 };
@@ -162,7 +162,7 @@ pub struct Figures {
     pub watch_events: WatchEvents,
     /// Sessions that this server, as the leader, has found to be without a sign of life.
     pub sessions_expired: u64,
-    /// Entries of the log that were applied.
+    /// Entries of the log that were applied, and sessions that they were to resume.
     pub entries: u64,
 }
 
@@ -198,14 +198,17 @@ struct RequestTimes {
     /// How long locks were held and waited for, by the znodes of their queues.
     lock_holds: Histogram,
     lock_waits: Histogram,
+    /// Locks whose holder's session has expired.
+    locks_expired: u64,
 }
 
 impl RequestTimes {
-    fn note_locks(&mut self, times: Vec<LockTime>) {
-        for time in times {
-            match time {
-                LockTime::Held(ms) => self.lock_holds.record(ms),
-                LockTime::Waited(ms) => self.lock_waits.record(ms),
+    fn note_locks(&mut self, events: Vec<LockEvent>) {
+        for event in events {
+            match event {
+                LockEvent::Held(ms) => self.lock_holds.record(ms),
+                LockEvent::Waited(ms) => self.lock_waits.record(ms),
+                LockEvent::Expired => self.locks_expired += 1,
             }
         }
     }

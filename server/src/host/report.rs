@@ -43,6 +43,8 @@ pub struct ServerReport {
     pub locks: LockFigures,
     pub lock_hold_ms: Distribution,
     pub lock_wait_ms: Distribution,
+    /// Locks whose holder's session has expired since then.
+    pub locks_expired: u64,
 }
 
 /// The sessions of the ensemble.
@@ -78,6 +80,7 @@ impl Host {
                 locks: state.locks(),
                 lock_hold_ms: inner.times.lock_holds.distribution(),
                 lock_wait_ms: inner.times.lock_waits.distribution(),
+                locks_expired: inner.times.locks_expired,
             }
         })
     }

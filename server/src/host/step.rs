@@ -64,8 +64,8 @@ impl Host {
         }
         let mut outputs = std::mem::take(&mut inner.outputs);
         inner.replica.step(now, input, &mut outputs);
-        let lock_times = inner.replica.take_lock_times();
-        inner.times.note_locks(lock_times);
+        let lock_events = inner.replica.take_lock_events();
+        inner.times.note_locks(lock_events);
         self.dispatch(inner, now, outputs);
     }
 

@@ -3,7 +3,9 @@
 use std::io::{BufRead, BufReader, Lines, Write};
 use std::net::SocketAddr;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
+use zoolet_client::{Client, ClientOptions, CreateMode, Version};
 use zoolet_tests::contenders::programs::{java, kazoo, recipes};
 use zoolet_tests::servers::Servers;
 use zoolet_tests::tools::{self, ToolError};
@@ -110,6 +112,76 @@ fn counts(suite: &str, needs: &[&str], program: &dyn Fn() -> Result<Command, Too
     assert!(program.child.wait().unwrap().success());
     let seen = || (figures(with_http.http) == [0, 0, 0, grants, grants]).then_some(());
     assert!(wait::until(SOON, seen).is_some(), "{grants}: {:?}", figures(with_http.http));
+}
+
+/// The times of locks are histograms, which can be added over servers and over times; quantiles since
+/// the last reset could not.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_times_of_locks_are_histograms() {
+    let with_http = WithHttp::start(Servers::zoolet());
+    let client = Client::connect(&with_http.servers.connect_string()).await.unwrap();
+    client.create("/lock", b"", CreateMode::Persistent).await.unwrap();
+    let place = "/lock/_c_0f8fad5b-d9cb-469f-a165-70867728950e-lock-";
+    let held = Duration::from_millis(100);
+    for _ in 0..3 {
+        let (path, _) = client.create(place, b"", CreateMode::EphemeralSequential).await.unwrap();
+        tokio::time::sleep(held).await;
+        client.delete(&path, Version::Any).await.unwrap();
+    }
+    let text = http::get(with_http.http, "/metrics").unwrap().body;
+    assert!(text.contains("# TYPE zoolet_locks_hold_time histogram"), "{text}");
+    let buckets = buckets(&text, "zoolet_locks_hold_time");
+    let bounds: Vec<f64> = buckets.iter().map(|(bound, _)| *bound).collect();
+    assert!((bounds[0] - 1.0).abs() < f64::EPSILON && bounds[19] > 300_000.0, "{bounds:?}");
+    assert!(bounds[20].is_infinite() && bounds.len() == 21, "{bounds:?}");
+    assert!(buckets.is_sorted_by(|one, next| one.0 < next.0 && one.1 <= next.1), "{buckets:?}");
+    let (up_to_64_ms, all) = (buckets[6].1, buckets[20].1);
+    assert_eq!((up_to_64_ms, all), (0, 3), "{buckets:?}");
+    assert!(value(&text, "zoolet_locks_hold_time_sum") >= 300.0);
+    assert_eq!(value(&text, "zoolet_locks_hold_time_count").to_string(), "3");
+    let waits = self::buckets(&text, "zoolet_locks_wait_time");
+    assert_eq!((waits[0].1, waits[20].1), (3, 3), "no wait: {waits:?}");
+    for name in ["fsync_time", "update_time", "batch_size"] {
+        let buckets = self::buckets(&text, &format!("zoolet_{name}"));
+        let all = value(&text, &format!("zoolet_{name}_count"));
+        assert!(all >= 7.0 && buckets[20].1.to_string() == all.to_string(), "{name}: {buckets:?}");
+    }
+}
+
+/// Who gives a lock up has not lost it; the holder whose session has expired has.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_is_lost_with_its_session_is_counted() {
+    let with_http = WithHttp::start(Servers::zoolet());
+    let servers = with_http.servers.connect_string();
+    let place = "/_c_0f8fad5b-d9cb-469f-a165-70867728950e-lock-";
+    let expired =
+        || value(&http::get(with_http.http, "/metrics").unwrap().body, "zoolet_locks_expired");
+    let client = Client::connect(&servers).await.unwrap();
+    client.create(place, b"", CreateMode::EphemeralSequential).await.unwrap();
+    client.close().await.unwrap();
+    assert_eq!(expired().to_string(), "0", "the session was closed");
+    let options = ClientOptions::new().session_timeout(Duration::from_secs(4));
+    let client = options.connect(&servers).await.unwrap();
+    client.create(place, b"", CreateMode::EphemeralSequential).await.unwrap();
+    let _left = client.detach().await;
+    let seen = || (expired() > 0.0).then_some(());
+    assert!(wait::until(SOON, seen).is_some(), "{}", expired());
+}
+
+/// The bounds of a histogram, and how many values do not exceed each.
+fn buckets(text: &str, name: &str) -> Vec<(f64, u64)> {
+    let prefix = format!("{name}_bucket{{le=\"");
+    let line = |line: &str| {
+        let (bound, count) = line.strip_prefix(&prefix)?.split_once("\"} ")?;
+        Some((bound.parse().unwrap(), count.parse().unwrap()))
+    };
+    text.lines().filter_map(line).collect()
+}
+
+fn value(text: &str, name: &str) -> f64 {
+    let prefix = format!("{name} ");
+    let value = text.lines().find_map(|line| line.strip_prefix(&prefix));
+    value.unwrap_or_else(|| panic!("no {name}: {text}")).parse().unwrap()
 }
 
 /// Held, contended, waiters; holds that have ended, and acquisitions.

@@ -12,6 +12,8 @@ use zoolet_tests::{http, process, wait};
 use crate::published_dashboard::{NOT_HERE, PANELS};
 use crate::support::*;
 
+const TYPES: [&str; 4] = ["gauge", "counter", "summary", "histogram"];
+
 /// What a server exports: the type and the help of each metric, and the names of its series.
 #[derive(Default)]
 struct Exported {
@@ -30,7 +32,7 @@ impl Exported {
                 assert!(known.is_none(), "{name} is there twice");
             } else if let Some(rest) = line.strip_prefix("# TYPE ") {
                 let (name, kind) = rest.split_once(' ').unwrap();
-                assert!(["gauge", "counter", "summary"].contains(&kind), "{line}");
+                assert!(TYPES.contains(&kind), "{line}");
                 kind.clone_into(&mut found.metrics.get_mut(name).unwrap().0);
             } else {
                 let (series, value) = line.rsplit_once(' ').unwrap();
@@ -54,14 +56,18 @@ fn docs() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().join("docs")
 }
 
+fn monitoring_md() -> String {
+    fs::read_to_string(docs().join("monitoring.md")).unwrap()
+}
+
 /// The rows of the tables of metrics: name, type, unit, meaning.
 fn documented() -> BTreeMap<String, (String, String)> {
-    let text = fs::read_to_string(docs().join("monitoring.md")).unwrap();
+    let text = monitoring_md();
     let row = |line: &str| {
         let cells: Vec<&str> = line.strip_prefix('|')?.split('|').map(str::trim).collect();
         let name = cells.first()?.strip_prefix('`')?.strip_suffix('`')?;
         let (kind, unit, meaning) = (cells.get(1)?, cells.get(2)?, cells.get(3)?);
-        let is_metric = ["gauge", "counter", "summary"].contains(kind);
+        let is_metric = TYPES.contains(kind);
         assert!(!is_metric || !unit.is_empty(), "{name} has no unit");
         is_metric.then(|| (name.to_owned(), ((*kind).to_owned(), (*meaning).to_owned())))
     };
@@ -70,7 +76,8 @@ fn documented() -> BTreeMap<String, (String, String)> {
 
 /// The metrics that an expression of `PromQL` names.
 fn names(expression: &str) -> Vec<String> {
-    const FUNCTIONS: [&str; 7] = ["rate", "irate", "max", "min", "sum", "by", "increase"];
+    const FUNCTIONS: [&str; 9] =
+        ["rate", "irate", "max", "min", "sum", "by", "le", "increase", "histogram_quantile"];
     let mut outside = String::new();
     let mut depth = 0;
     for c in expression.chars() {
@@ -96,15 +103,21 @@ async fn metrics_are_documented_and_fill_the_dashboards() {
     let dashboard: Value = serde_json::from_str(&dashboard).unwrap();
     let panels = dashboard["panels"].as_array().unwrap();
     assert!(panels.len() > 10);
+    let mut shown = String::new();
     for panel in panels {
         for target in panel["targets"].as_array().unwrap() {
             let expression = target["expr"].as_str().unwrap();
+            shown.push_str(expression);
             let asked = names(expression);
             assert!(!asked.is_empty(), "{expression}");
             for name in asked {
                 assert!(exported.series.contains(&name), "{}: {name}", panel["title"]);
             }
         }
+    }
+    let locks = exported.metrics.keys().filter(|name| name.starts_with("zoolet_locks_"));
+    for name in locks {
+        assert!(shown.contains(name.as_str()), "the dashboard does not show {name}");
     }
     // The quantiles of a summary are series of its own name.
     let is_there = |name: &&&str| exported.series.contains(**name);

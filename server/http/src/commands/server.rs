@@ -86,7 +86,7 @@ pub(super) fn monitor(reports: &Reports) -> Object {
                 object.insert(format!("cnt_{name}"), count.into());
                 object.insert(format!("sum_{name}"), whole(sum).into());
             }
-            _ => {}
+            MetricValue::Histogram { .. } | _ => {}
         }
     }
     object
@@ -133,9 +133,9 @@ pub(super) fn server_stats(reports: &Reports) -> Object {
 }
 
 fn value_of(metrics: &[Metric], name: &str) -> Value {
-    match metrics.iter().find(|metric| metric.name == name).map(|metric| metric.value) {
-        Some(MetricValue::Integer(value)) => value.into(),
-        Some(MetricValue::Number(value)) => value.into(),
+    match metrics.iter().find(|metric| metric.name == name).map(|metric| &metric.value) {
+        Some(MetricValue::Integer(value)) => (*value).into(),
+        Some(MetricValue::Number(value)) => (*value).into(),
         _ => Value::Null,
     }
 }

@@ -9,8 +9,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::znode::ZnodeId;
 
-/// The most times that wait to be taken; a server takes them behind each command.
-const TIMES_MAX: usize = 4096;
+/// The most events that wait to be taken; a server takes them behind each command.
+const EVENTS_MAX: usize = 4096;
 
 /// What precedes the number in the name of a place, and whether several of them hold together.
 const MARKS: [(&str, bool); 6] = [
@@ -39,13 +39,15 @@ pub struct LockFigures {
     pub waiters: usize,
 }
 
-/// Something about a lock that took time.
+/// Something that has happened to a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockTime {
+pub enum LockEvent {
     /// A place was held for this number of milliseconds, and is given up.
     Held(u64),
     /// A place holds the lock that waited for it for this number of milliseconds.
     Waited(u64),
+    /// The place that held was not given up: its session has expired.
+    Expired,
 }
 
 /// A place in the queue of a lock, as its name says it.
@@ -128,9 +130,11 @@ pub(super) struct Locks {
     /// The time of the command that is applied; none while a state is put together, where the order
     /// of its znodes means nothing.
     now_ms: Option<i64>,
+    /// Whether that command ends a session that has expired.
+    is_expiry: bool,
     /// What a transaction has done so far.
     undecided: Option<Vec<Move>>,
-    times: Vec<LockTime>,
+    events: Vec<LockEvent>,
 }
 
 /// A place that comes or goes.
@@ -141,22 +145,23 @@ enum Move {
 }
 
 impl Locks {
-    /// Sets the time of the command that is applied next.
-    pub(super) fn set_now(&mut self, now_ms: i64) {
-        self.now_ms = Some(now_ms);
+    /// Notes the time of the command that is applied next, and whether it ends a session that has
+    /// expired.
+    pub(super) fn begin_command(&mut self, now_ms: i64, is_expiry: bool) {
+        (self.now_ms, self.is_expiry) = (Some(now_ms), is_expiry);
     }
 
     /// Decides who holds, once all places of a state are there.
     pub(super) fn settle(&mut self) {
         for queue in self.queues.values_mut() {
-            queue.grant(None, &mut self.times);
+            queue.grant(None, &mut self.events);
         }
         (self.contended, self.waiters) = (0, 0);
         for queue in self.queues.values() {
             self.contended += usize::from(!queue.waiting.is_empty());
             self.waiters += queue.waiting.len();
         }
-        self.times = Vec::new();
+        self.events = Vec::new();
     }
 
     /// A transaction begins, which may be undone.
@@ -186,9 +191,9 @@ impl Locks {
         self.note(Move::Go(lock, name));
     }
 
-    /// Takes the times that were noted.
-    pub(super) fn take_times(&mut self) -> Vec<LockTime> {
-        std::mem::take(&mut self.times)
+    /// Takes the events that were noted.
+    pub(super) fn take_events(&mut self) -> Vec<LockEvent> {
+        std::mem::take(&mut self.events)
     }
 
     pub(super) fn figures(&self) -> LockFigures {
@@ -211,10 +216,15 @@ impl Locks {
         let before = queue.waiting.len();
         match next {
             Move::Come(_, name, created_ms) => queue.come(name, created_ms),
-            Move::Go(_, name) => queue.go(name, self.now_ms, &mut self.times),
+            Move::Go(_, name) => {
+                let held = queue.go(name, self.now_ms, &mut self.events);
+                if held && self.is_expiry {
+                    self.events.push(LockEvent::Expired);
+                }
+            }
         }
         if self.now_ms.is_some() {
-            queue.grant(self.now_ms, &mut self.times);
+            queue.grant(self.now_ms, &mut self.events);
         }
         let after = queue.waiting.len();
         self.waiters = self.waiters.saturating_sub(before) + after;
@@ -223,7 +233,7 @@ impl Locks {
         if queue.places.is_empty() {
             self.queues.remove(&lock);
         }
-        self.times.truncate(TIMES_MAX);
+        self.events.truncate(EVENTS_MAX);
     }
 }
 
@@ -248,20 +258,22 @@ impl Queue {
         }
     }
 
-    fn go(&mut self, name: LockName, now_ms: Option<i64>, times: &mut Vec<LockTime>) {
-        let Some(place) = self.places.remove(&name.key) else { return };
+    /// Removes a place. Returns whether it held.
+    fn go(&mut self, name: LockName, now_ms: Option<i64>, events: &mut Vec<LockEvent>) -> bool {
+        let Some(place) = self.places.remove(&name.key) else { return false };
         self.exclusive.remove(&name.key);
         if self.waiting.remove(&name.key) {
-            return;
+            return false;
         }
         if let (Some(since_ms), Some(now_ms)) = (place.held_since_ms, now_ms) {
-            times.push(LockTime::Held(elapsed(since_ms, now_ms)));
+            events.push(LockEvent::Held(elapsed(since_ms, now_ms)));
         }
+        true
     }
 
     /// Gives the lock to the first place, or to all readers before the first place that excludes
     /// others. Each place gets it once.
-    fn grant(&mut self, now_ms: Option<i64>, times: &mut Vec<LockTime>) {
+    fn grant(&mut self, now_ms: Option<i64>, events: &mut Vec<LockEvent>) {
         let first_exclusive = self.exclusive.first().copied().unwrap_or(u64::MAX);
         let first = self.places.first_key_value().map(|(key, _)| *key);
         let is_granted = |key: u64| key < first_exclusive || Some(key) == first;
@@ -270,7 +282,7 @@ impl Queue {
             let Some(place) = self.places.get_mut(&key) else { continue };
             place.held_since_ms = now_ms;
             if let Some(now_ms) = now_ms {
-                times.push(LockTime::Waited(elapsed(place.created_ms, now_ms)));
+                events.push(LockEvent::Waited(elapsed(place.created_ms, now_ms)));
             }
         }
     }
@@ -293,7 +305,7 @@ mod tests {
     fn locks() -> Locks {
         let mut locks = Locks::default();
         locks.settle();
-        locks.set_now(0);
+        locks.begin_command(0, false);
         locks
     }
 
@@ -305,15 +317,15 @@ mod tests {
         name(&format!("_c_{number:08x}-0000-4000-8000-000000000000-{mark}{number:010}"))
     }
 
-    /// A place comes or goes at a time; returns the times that this ends.
-    fn step(locks: &mut Locks, at_ms: i64, comes: bool, name: LockName) -> Vec<LockTime> {
-        locks.set_now(at_ms);
+    /// A place comes or goes at a time; returns what happens by it.
+    fn step(locks: &mut Locks, at_ms: i64, comes: bool, name: LockName) -> Vec<LockEvent> {
+        locks.begin_command(at_ms, false);
         if comes {
             locks.come(LOCK, name, at_ms);
         } else {
             locks.go(LOCK, name);
         }
-        locks.take_times()
+        locks.take_events()
     }
 
     #[test]
@@ -342,16 +354,16 @@ mod tests {
     fn a_mutex_is_held_and_waited_for() {
         let mut locks = locks();
         let [a, b, c] = [1, 2, 3].map(|number| other("lock-", number));
-        assert_eq!(step(&mut locks, 100, true, a), [LockTime::Waited(0)]);
+        assert_eq!(step(&mut locks, 100, true, a), [LockEvent::Waited(0)]);
         assert_eq!(step(&mut locks, 110, true, b), []);
         assert_eq!(step(&mut locks, 120, true, c), []);
         assert_eq!(locks.figures(), LockFigures { held: 1, contended: 1, waiters: 2 });
         // One that gives up while it waits has neither waited for it nor held it.
         assert_eq!(step(&mut locks, 130, false, b), []);
-        let passed_on = [LockTime::Held(50), LockTime::Waited(30)];
+        let passed_on = [LockEvent::Held(50), LockEvent::Waited(30)];
         assert_eq!(step(&mut locks, 150, false, a), passed_on);
         assert_eq!(locks.figures(), LockFigures { held: 1, contended: 0, waiters: 0 });
-        assert_eq!(step(&mut locks, 155, false, c), [LockTime::Held(5)]);
+        assert_eq!(step(&mut locks, 155, false, c), [LockEvent::Held(5)]);
         assert_eq!(locks.figures(), LockFigures::default());
     }
 
@@ -365,12 +377,29 @@ mod tests {
             step(&mut locks, 0, true, place);
         }
         assert_eq!(locks.figures(), LockFigures { held: 1, contended: 1, waiters: 3 });
-        assert_eq!(step(&mut locks, 1, false, places[0]), [LockTime::Held(1)]);
+        assert_eq!(step(&mut locks, 1, false, places[0]), [LockEvent::Held(1)]);
         let written = step(&mut locks, 2, false, places[1]);
-        assert_eq!(written, [LockTime::Held(2), LockTime::Waited(2)]);
+        assert_eq!(written, [LockEvent::Held(2), LockEvent::Waited(2)]);
         let read = step(&mut locks, 9, false, places[2]);
-        assert_eq!(read, [LockTime::Held(7), LockTime::Waited(9), LockTime::Waited(9)]);
+        assert_eq!(read, [LockEvent::Held(7), LockEvent::Waited(9), LockEvent::Waited(9)]);
         assert_eq!(locks.figures().waiters, 0);
+    }
+
+    /// The end of a session deletes the places of holders and of those who wait alike.
+    #[test]
+    fn only_holders_whose_session_expires_are_counted_as_expired() {
+        let mut locks = locks();
+        let [a, b, c] = [1, 2, 3].map(|number| other("lock-", number));
+        for place in [a, b, c] {
+            step(&mut locks, 0, true, place);
+        }
+        locks.begin_command(7, true);
+        locks.go(LOCK, b);
+        assert_eq!(locks.take_events(), [], "it has waited");
+        locks.go(LOCK, a);
+        let passed_on = [LockEvent::Held(7), LockEvent::Expired, LockEvent::Waited(7)];
+        assert_eq!(locks.take_events(), passed_on);
+        assert_eq!(step(&mut locks, 9, false, c), [LockEvent::Held(2)], "it was given up");
     }
 
     #[test]
@@ -399,7 +428,7 @@ mod tests {
         locks.begin();
         locks.go(LOCK, a);
         locks.commit();
-        assert_eq!(locks.take_times(), [LockTime::Held(5), LockTime::Waited(5)]);
+        assert_eq!(locks.take_events(), [LockEvent::Held(5), LockEvent::Waited(5)]);
     }
 
     #[test]
@@ -410,8 +439,8 @@ mod tests {
         }
         locks.settle();
         assert_eq!(locks.figures(), LockFigures { held: 1, contended: 1, waiters: 2 });
-        assert_eq!(locks.take_times(), [], "since when it is held is not known");
+        assert_eq!(locks.take_events(), [], "since when it is held is not known");
         let passed_on = step(&mut locks, 30, false, other("lock-", 1));
-        assert_eq!(passed_on, [LockTime::Waited(20)]);
+        assert_eq!(passed_on, [LockEvent::Waited(20)]);
     }
 }

@@ -31,7 +31,7 @@ pub(crate) use change::Step;
 pub use change::{Applied, Change};
 pub use digest::DIGEST_VERSION;
 pub use exchange::{AclNumber, BuildError, StateBuilder, ZnodeNumber, ZnodeNumbers, ZnodeRecord};
-pub use locks::{LockFigures, LockTime};
+pub use locks::{LockEvent, LockFigures};
 pub use long::LongReply;
 pub use names::PathList;
 pub use quota::QuotaExceeded;
@@ -167,9 +167,9 @@ impl State {
         self.tree.locks().figures()
     }
 
-    /// How long locks were held and waited for, since this was called last.
-    pub(crate) fn take_lock_times(&mut self) -> Vec<LockTime> {
-        self.tree.locks_mut().take_times()
+    /// What has happened to locks since this was called last.
+    pub(crate) fn take_lock_events(&mut self) -> Vec<LockEvent> {
+        self.tree.locks_mut().take_events()
     }
 
     /// Returns the reply to a request that changes nothing. Watches are the caller's business.

@@ -39,10 +39,13 @@ pub enum MetricKind {
     Counter,
     /// It is a number of values, their sum and their quantiles, with the same zero.
     Summary,
+    /// It is a number of values, their sum and how many do not exceed each of some bounds, with the
+    /// same zero. Those of several servers can be added.
+    Histogram,
 }
 
 /// The value of a metric.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum MetricValue {
     /// A whole number.
@@ -59,7 +62,22 @@ pub enum MetricValue {
         /// measured.
         quantiles: Option<[f64; 3]>,
     },
+    /// How values are distributed over bounds that are the same on every server.
+    Histogram {
+        /// The number of values.
+        count: u64,
+        /// Their sum.
+        sum: f64,
+        /// Bounds, which rise, and how many values do not exceed each of them.
+        at_most: Vec<(f64, u64)>,
+    },
 }
+
+/// The bounds of a histogram, of which each is twice the one before it: 1 ms to 9 minutes.
+const BOUNDS: usize = 20;
+
+/// The exponent of the first bound, of values that were measured in microseconds: 64 µs to 34 s.
+const FIRST_OF_US: usize = 6;
 
 /// What the metrics are made of.
 struct Sources<'a> {
@@ -80,6 +98,7 @@ pub(super) fn list(reports: &Reports) -> Vec<Metric> {
     sources.add_connections(&mut list);
     sources.add_watch_events(&mut list);
     sources.add_times(&mut list);
+    sources.add_histograms(&mut list);
     sources.add_locks(&mut list);
     sources.add_ensemble(&mut list);
     sources.add_own(&mut list);
@@ -151,18 +170,18 @@ impl Sources<'_> {
 
     fn add_times(&self, list: &mut MetricList) {
         let (meters, status): (&Meters, _) = (&self.reports.meters, self.reports.status.status());
-        list.summary("readlatency", "Milliseconds of a read.", self.report.read_ms, 1.0);
+        list.summary("readlatency", "Milliseconds of a read.", &self.report.read_ms, 1.0);
         let help = "Milliseconds of an update, until its reply.";
-        list.summary("updatelatency", help, self.report.update_ms, 1.0);
+        list.summary("updatelatency", help, &self.report.update_ms, 1.0);
         let help = "Milliseconds of a sync of a file.";
-        list.summary("fsynctime", help, meters.sync_us(), 1000.0);
+        list.summary("fsynctime", help, &meters.sync_us(), 1000.0);
         let help = "Milliseconds of writing a snapshot.";
-        list.summary("snapshottime", help, status.snapshot_ms, 1.0);
+        list.summary("snapshottime", help, &status.snapshot_ms, 1.0);
         let help = "Milliseconds without a leader, each time.";
-        list.summary("election_time", help, meters.looking_ms(), 1.0);
+        list.summary("election_time", help, &meters.looking_ms(), 1.0);
         list.counter("looking_count", "Times without a leader.", meters.looked());
         let help = "Writes of this server's clients in each batch.";
-        list.summary("sync_processor_batch_size", help, status.batches, 1.0);
+        list.summary("sync_processor_batch_size", help, &status.batches, 1.0);
         let help = "Batches of writes that this server has made.";
         list.counter("proposal_count", help, status.batches.count);
         let help = "Entries of the log that were applied.";
@@ -174,6 +193,22 @@ impl Sources<'_> {
         list.once("dbinittime", help, start.all_ms);
     }
 
+    /// Adds what summaries have too, in a form that can be added over servers and over times.
+    fn add_histograms(&self, list: &mut MetricList) {
+        let (meters, status): (&Meters, _) = (&self.reports.meters, self.reports.status.status());
+        list.histogram("zoolet_read_time", "Milliseconds of a read.", &self.report.read_ms);
+        let help = "Milliseconds of an update, until its reply.";
+        list.histogram("zoolet_update_time", help, &self.report.update_ms);
+        let help = "Milliseconds of a sync of a file.";
+        list.histogram_of_us("zoolet_fsync_time", help, &meters.sync_us());
+        let help = "Writes of this server's clients in each batch.";
+        list.histogram("zoolet_batch_size", help, &status.batches);
+        let help = "Milliseconds without a leader, each time.";
+        list.histogram("zoolet_election_time", help, &meters.looking_ms());
+        let help = "Milliseconds of writing a snapshot.";
+        list.histogram("zoolet_snapshot_time", help, &status.snapshot_ms);
+    }
+
     fn add_locks(&self, list: &mut MetricList) {
         let locks = self.report.locks;
         list.gauge("zoolet_locks_held", "Locks and leaderships with a holder.", locks.held);
@@ -182,9 +217,11 @@ impl Sources<'_> {
         let help = "Places that wait for a lock or a leadership.";
         list.gauge("zoolet_locks_waiters", help, locks.waiters);
         let help = "Milliseconds for which a lock was held.";
-        list.summary("zoolet_locks_hold_time", help, self.report.lock_hold_ms, 1.0);
+        list.histogram("zoolet_locks_hold_time", help, &self.report.lock_hold_ms);
         let help = "Milliseconds of a wait for a lock, zero without one.";
-        list.summary("zoolet_locks_wait_time", help, self.report.lock_wait_ms, 1.0);
+        list.histogram("zoolet_locks_wait_time", help, &self.report.lock_wait_ms);
+        let help = "Locks that were lost because the holder's session expired.";
+        list.counter("zoolet_locks_expired", help, self.report.locks_expired);
     }
 
     fn add_ensemble(&self, list: &mut MetricList) {
@@ -302,13 +339,23 @@ impl MetricList {
 
     /// Adds values that were measured in another unit, of which `unit` make one.
     #[allow(clippy::cast_precision_loss, reason = "a quantile is an eighth off anyway")]
-    fn summary(&mut self, name: &'static str, help: &'static str, of: Distribution, unit: f64) {
+    fn summary(&mut self, name: &'static str, help: &'static str, of: &Distribution, unit: f64) {
         let value = MetricValue::Summary {
             count: of.count,
             sum: of.sum as f64 / unit,
             quantiles: Some([of.p50, of.p90, of.p99].map(|value| value as f64 / unit)),
         };
         self.push(name, MetricKind::Summary, help, value);
+    }
+
+    /// Adds values that are shown as they were measured.
+    fn histogram(&mut self, name: &'static str, help: &'static str, of: &Distribution) {
+        self.push(name, MetricKind::Histogram, help, bounded(of, (0, 1.0)));
+    }
+
+    /// Adds microseconds, as milliseconds.
+    fn histogram_of_us(&mut self, name: &'static str, help: &'static str, of: &Distribution) {
+        self.push(name, MetricKind::Histogram, help, bounded(of, (FIRST_OF_US, 1000.0)));
     }
 
     /// Adds a summary of values that are all 1.
@@ -325,6 +372,14 @@ impl MetricList {
         let value = MetricValue::Summary { count: 1, sum, quantiles: Some([sum; 3]) };
         self.push(name, MetricKind::Summary, help, value);
     }
+}
+
+/// Makes a histogram of values of which `unit` make one, with bounds from a power of two upwards.
+#[allow(clippy::cast_precision_loss, reason = "above 2⁵³ the last digits do not matter")]
+fn bounded(of: &Distribution, (first, unit): (usize, f64)) -> MetricValue {
+    let counts = of.at_most.iter().enumerate().skip(first).take(BOUNDS);
+    let at_most = counts.map(|(power, count)| ((1_u64 << power) as f64 / unit, *count)).collect();
+    MetricValue::Histogram { count: of.count, sum: of.sum as f64 / unit, at_most }
 }
 
 fn integer(value: impl TryInto<i64>) -> MetricValue {

@@ -97,7 +97,8 @@ pub(super) fn begin(
         "a command begins as {zxid} before the one behind {} is done",
         state.last_zxid
     );
-    state.tree.locks_mut().set_now(now_ms);
+    let is_expiry = matches!(op, Op::ExpireSession { .. });
+    state.tree.locks_mut().begin_command(now_ms, is_expiry);
     let mut context = Context {
         term,
         zxid,
