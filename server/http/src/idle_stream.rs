@@ -25,6 +25,10 @@ const STREAM_BYTES_MIN: u64 = 4 << 20;
 /// What a connection has done so far.
 #[derive(Debug, Default)]
 pub(crate) struct Activity {
+    /// Counts what the connections of a port do.
+    turns: Arc<AtomicU64>,
+    /// The count when this one has done something last.
+    last_turn: AtomicU64,
     /// Rises with each byte that is sent or taken.
     steps: AtomicU64,
     /// Requests that are being answered.
@@ -37,6 +41,24 @@ pub(crate) struct Activity {
 }
 
 impl Activity {
+    /// The activity of a connection that begins now.
+    pub(crate) fn new(turns: Arc<AtomicU64>) -> Self {
+        let activity = Self { turns, ..Self::default() };
+        activity.step();
+        activity
+    }
+
+    /// Returns whether a request is being answered or a snapshot sent.
+    pub(crate) fn is_busy(&self) -> bool {
+        let ended = self.streams_ended.load(Ordering::Relaxed);
+        self.busy.load(Ordering::Relaxed) > 0 || self.streams.load(Ordering::Relaxed) > ended
+    }
+
+    /// Returns a number that is larger for connections that have done something later.
+    pub(crate) fn last_turn(&self) -> u64 {
+        self.last_turn.load(Ordering::Relaxed)
+    }
+
     /// Notes that a request is being answered until the guard is dropped.
     pub(crate) fn answering(self: &Arc<Self>) -> Answering {
         self.busy.fetch_add(1, Ordering::Relaxed);
@@ -87,7 +109,9 @@ impl Activity {
         }
     }
 
-    fn step(&self) {
+    pub(crate) fn step(&self) {
+        let turn = self.turns.fetch_add(1, Ordering::Relaxed);
+        self.last_turn.store(turn, Ordering::Relaxed);
         self.steps.fetch_add(1, Ordering::Relaxed);
     }
 }

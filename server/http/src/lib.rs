@@ -11,10 +11,13 @@
 mod answer;
 mod body;
 mod commands;
+mod connections;
 mod health;
 mod idle_stream;
+mod not_http;
 mod port;
 mod prometheus;
+mod refusals;
 mod routes;
 
 pub use port::{HttpError, HttpOptions, HttpPort};

@@ -11,14 +11,16 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
-use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::{Instant, sleep};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 use zoolet_server::embed::{self, Reports};
 
 use crate::commands::SnapshotGate;
+use crate::connections::{Connections, Room};
 use crate::idle_stream::{Activity, IdleStream};
+use crate::not_http;
+use crate::refusals::{Malformed, Pause, Refusals};
 use crate::routes::{self, Caller, Routes};
 
 /// The longest head of a request, in bytes and in headers.
@@ -31,9 +33,6 @@ const BACKLOG: u32 = 128;
 /// The pause when the system is out of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// The pause between two warnings of the same kind.
-const WARN_INTERVAL: Duration = Duration::from_secs(10);
-
 /// The settings of an HTTP port.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -42,7 +41,7 @@ pub struct HttpOptions {
     pub address: String,
     /// The path of the commands, `/commands` by default; none serves metrics alone.
     pub command_url: Option<String>,
-    /// The most connections, 100 by default; others are closed at once.
+    /// The most connections, 100 by default; one more takes the place of the longest idle one.
     pub connections_max: usize,
     /// How long a connection may take for the head of a request, or be idle; 30 s by default.
     pub idle_timeout: Duration,
@@ -117,46 +116,64 @@ impl Drop for HttpPort {
 }
 
 async fn accept_all(listener: TcpListener, options: HttpOptions, routes: Arc<Routes>) {
-    let places = Arc::new(Semaphore::new(options.connections_max));
-    // The connections end with the set.
-    let mut connections = JoinSet::new();
-    let mut warned_at: Option<Instant> = None;
-    let mut may_warn = || {
-        let is_due = warned_at.is_none_or(|at| at.elapsed() >= WARN_INTERVAL);
-        warned_at = if is_due { Some(Instant::now()) } else { warned_at };
-        is_due
-    };
+    let mut connections = Connections::new(options.connections_max);
+    let refusals = Arc::new(Refusals::default());
+    let (mut full, mut failing) = (Pause::default(), Pause::default());
     loop {
         tokio::select! {
             accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) => match Arc::clone(&places).try_acquire_owned() {
-                    Ok(place) => {
-                        let (routes, idle) = (Arc::clone(&routes), options.idle_timeout);
-                        connections.spawn(async move {
-                            serve(stream, peer, routes, idle).await;
-                            drop(place);
+                Ok((stream, peer)) => {
+                    let room = connections.make_room();
+                    if room != Room::Free && full.is_over() {
+                        warn_full(options.connections_max);
+                    }
+                    if room != Room::None {
+                        let (routes, refusals) = (Arc::clone(&routes), Arc::clone(&refusals));
+                        let idle = options.idle_timeout;
+                        connections.add(|activity| async move {
+                            let served = serve((stream, peer), routes, idle, activity).await;
+                            if let Err(refused) = served {
+                                refusals.log(peer, &refused);
+                            }
                         });
                     }
-                    Err(_) => if may_warn() {
-                        let max = options.connections_max;
-                        warn!(max, "too many HTTP connections: further ones are closed");
-                    },
-                },
+                }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    if may_warn() {
+                    if failing.is_over() {
                         warn!(%error, "cannot accept HTTP connections; trying again");
                     }
                     sleep(ACCEPT_PAUSE).await;
                 }
             },
-            Some(_) = connections.join_next() => {}
+            () = connections.next_ended() => {}
         }
     }
 }
 
-async fn serve(stream: TcpStream, peer: SocketAddr, routes: Arc<Routes>, idle: Duration) {
-    let activity = Arc::new(Activity::default());
+fn warn_full(max: usize) {
+    warn!(
+        max,
+        "too many HTTP connections: the longest idle ones are closed, or new ones if none is idle"
+    );
+}
+
+/// Serves a connection to its end. Returns what was wrong with its last request, if something was.
+async fn serve(
+    (stream, peer): (TcpStream, SocketAddr),
+    routes: Arc<Routes>,
+    idle: Duration,
+    activity: Arc<Activity>,
+) -> Result<(), Malformed> {
+    let stream = match timeout(idle, not_http::refuse(stream)).await {
+        Ok(Ok(Some(stream))) => stream,
+        Ok(Ok(None)) => return Ok(()),
+        Ok(Err(refused)) => return Err(refused),
+        Err(_) => {
+            debug!(%peer, "idle HTTP connection closed");
+            return Ok(());
+        }
+    };
     let stream = IdleStream { stream, activity: Arc::clone(&activity) };
     let answering = Arc::clone(&activity);
     let service = service_fn(move |request| {
@@ -176,10 +193,14 @@ async fn serve(stream: TcpStream, peer: SocketAddr, routes: Arc<Routes>, idle: D
         .max_buf_size(HEAD_BYTES_MAX);
     let connection = http.serve_connection(TokioIo::new(stream), service);
     tokio::select! {
-        ended = connection => if let Err(error) = ended {
-            debug!(%peer, %error, "HTTP connection closed");
+        ended = connection => match ended {
+            // hyper has answered it with 400 or 431 and no text, and takes none.
+            Err(error) if error.is_parse() => return Err(Malformed::Request(error)),
+            Err(error) => debug!(%peer, %error, "HTTP connection closed"),
+            Ok(()) => {}
         },
         () = activity.until_idle(idle) => debug!(%peer, "idle HTTP connection closed"),
         () = activity.until_old() => debug!(%peer, "old HTTP connection closed"),
     }
+    Ok(())
 }

@@ -55,6 +55,14 @@ enum Route {
     Unknown,
 }
 
+impl Route {
+    /// Whether it is a command of an `AdminServer` that is not there, by any method.
+    fn is_missing(&self) -> bool {
+        let Self::Command(name) = self else { return false };
+        Command::named(name).is_some_and(|command| command.missing().is_some())
+    }
+}
+
 impl Routes {
     pub(crate) fn new(
         command_url: Option<String>,
@@ -116,12 +124,13 @@ pub(crate) async fn answer(
     request: Request<Incoming>,
     caller: Caller<'_>,
 ) -> Response<AnswerBody> {
-    if ![Method::GET, Method::HEAD].contains(request.method()) {
+    let route = routes.route(request.uri().path());
+    if ![Method::GET, Method::HEAD].contains(request.method()) && !route.is_missing() {
         let why = format!("method {} is not allowed here: use GET", request.method());
         return Answer::error(StatusCode::METHOD_NOT_ALLOWED, &why).into_response();
     }
     let reports = routes.reports.get().cloned();
-    let answer = match routes.route(request.uri().path()) {
+    let answer = match route {
         Route::Health => health::health(reports.as_ref()),
         Route::Ready => health::ready(reports.as_ref()),
         Route::CommandList => commands::list(routes.command_url.as_deref().unwrap_or_default()),

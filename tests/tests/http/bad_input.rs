@@ -103,20 +103,69 @@ fn slow_connections_are_closed() {
     assert_lives(&server);
 }
 
+/// A hundred idle connections once kept every other out, a liveness probe too, and an orchestrator
+/// restarts a server whose probe fails.
 #[test]
 fn a_thousand_idle_connections_are_bounded_and_harm_no_other() {
-    let server = server(2000);
+    let server = server(60_000);
     let idle: Vec<TcpStream> =
         (0..1000).map(|_| TcpStream::connect(server.http).unwrap()).collect();
+    for _ in 0..3 {
+        let health = http::get(server.http, "/health").expect("idle connections give way");
+        assert_eq!(health.status, 200, "{health:?}");
+    }
     let client_port = server.servers.client_address(0).unwrap();
     assert_eq!(four_letter::ask(client_port, "ruok").unwrap(), "imok");
     let mntr = four_letter::ask(client_port, "mntr").unwrap();
     let open = mntr.lines().find_map(|line| line.strip_prefix("zk_open_file_descriptor_count\t"));
     let open: usize = open.unwrap().parse().unwrap();
     assert!(open < 200, "{open} files are open");
-    // The first hundred are closed for their idleness, and then there is room.
-    let served = || http::get(server.http, "/health").ok().filter(|answer| answer.status == 200);
-    assert!(zoolet_tests::wait::until(SOON, served).is_some());
     drop(idle);
     assert_lives(&server);
+}
+
+/// What is not HTTP got an answer without a text, and no line in the log.
+#[test]
+fn what_is_not_http_is_named_in_the_answer_and_in_the_log() {
+    const HELLO: [u8; 6] = [0x16, 0x03, 0x01, 0x02, 0x00, 0x01];
+    let server = server(5000);
+    for (bytes, said) in [
+        (&HELLO[..], "TLS hello: this port speaks plain HTTP"),
+        (b"\0\0\0\x2d\0\0\0\0", "this is not HTTP: it begins with the byte 0x00"),
+    ] {
+        let answer = http::send(server.http, bytes).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 400 "), "{answer}");
+        assert!(answer.contains(said), "{answer}");
+    }
+    let log = || {
+        let log = server.servers.output(0).unwrap();
+        log.contains("malformed HTTP request refused")
+            .then_some(())
+            .filter(|()| log.contains("TLS"))
+    };
+    assert!(
+        zoolet_tests::wait::until(SOON, log).is_some(),
+        "{}",
+        server.servers.output(0).unwrap()
+    );
+    // hyper answers this one, without a text.
+    let negative = b"GET /health HTTP/1.1\r\nContent-Length: -1\r\n\r\n";
+    assert_eq!(status(server.http, negative), 400);
+    assert_lives(&server);
+}
+
+/// Clients of an `AdminServer` ask for it by POST; the answer was 405, use GET.
+#[test]
+fn a_restore_over_http_is_refused_by_any_method() {
+    let server = server(5000);
+    for (method, command) in [("GET", "restore"), ("POST", "restore"), ("POST", "shed_connections")]
+    {
+        let lines = "Host: a\r\nConnection: close\r\nContent-Length: 0\r\n\r\n";
+        let request = format!("{method} /commands/{command} HTTP/1.1\r\n{lines}");
+        let answer = http::send(server.http, request.as_bytes()).unwrap();
+        assert!(answer.starts_with("HTTP/1.1 501 "), "{method} {command}: {answer}");
+        assert!(answer.contains("not available: "), "{method} {command}: {answer}");
+        let names_tool = answer.contains("`zoolet restore`, see docs/runbook.md");
+        assert_eq!(names_tool, command == "restore", "{answer}");
+    }
 }

@@ -135,7 +135,7 @@ impl Command {
     }
 
     /// Why the command is not there.
-    fn missing(self) -> Option<&'static str> {
+    pub(crate) fn missing(self) -> Option<&'static str> {
         let why = [
             (Self::Restore, "not available: restore with `zoolet restore`, see docs/runbook.md"),
             (Self::ShedConnections, "not available: clients choose their server"),
