@@ -239,7 +239,7 @@ mod tests {
     #[test]
     fn a_fault_has_a_row_of_each_system_with_all_its_runs() {
         let text = section(&example());
-        let row = "| SIGTERM, longest gap | zoolet | 2 | 200 | 300 | 300 | 200 300 |";
+        let row = "| SIGTERM, longest gap | zoolet | 2 | 200 | 300 | 300 | – | 200 300 |";
         assert!(text.lines().any(|line| line == row), "{text}");
     }
 
