@@ -70,6 +70,8 @@ pub(crate) struct Snapshots {
     damaged: Arc<Mutex<Option<SnapshotName>>>,
     /// How long writing the state took, in milliseconds.
     write_ms: Arc<SharedHistogram>,
+    /// How many other servers were sent one.
+    sent: Arc<AtomicU64>,
 }
 
 impl Snapshots {
@@ -80,8 +82,8 @@ impl Snapshots {
         founding: Arc<AtomicU64>,
     ) -> Self {
         let current = Arc::new(Mutex::new(current));
-        let (staged, damaged, write_ms) = Default::default();
-        Self { store, retain, current, founding, staged, damaged, write_ms }
+        let (staged, damaged, write_ms, sent) = Default::default();
+        Self { store, retain, current, founding, staged, damaged, write_ms, sent }
     }
 
     /// Ends a snapshot that was received. It gets its name only if its state can be read: from then
@@ -160,6 +162,16 @@ impl Snapshots {
     /// Returns how long writing the state took, in milliseconds.
     pub(crate) fn write_ms(&self) -> Distribution {
         self.write_ms.distribution()
+    }
+
+    /// Notes that another server has taken a snapshot.
+    pub(crate) fn note_sent(&self) {
+        self.sent.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns how many snapshots other servers have taken from this one.
+    pub(crate) fn sent(&self) -> u64 {
+        self.sent.load(Ordering::Relaxed)
     }
 
     /// Returns the founding of this server's ensemble; zero for none yet.

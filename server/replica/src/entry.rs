@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use zoolet_jute::DecodeError;
 
-use super::command::Batch;
+use super::command::{Batch, Op};
 
 /// A decoded entry of the log, or why this release cannot read it.
 #[derive(Clone, Debug)]
@@ -22,5 +22,16 @@ impl DecodedEntry {
     pub fn decode(bytes: Bytes) -> Self {
         let (length, first_bytes) = (bytes.len(), bytes.first_chunk::<8>().copied());
         Self { batch: Batch::decode(bytes), length, first_bytes }
+    }
+
+    /// Returns the leader's wall clock when it put the batch into its log, in milliseconds since 1970.
+    pub fn stamped_ms(&self) -> Option<i64> {
+        self.batch.as_ref().ok().map(|batch| batch.now_ms)
+    }
+
+    /// Returns how many sessions are to be resumed by it.
+    pub fn resumed(&self) -> usize {
+        let commands = self.batch.iter().flat_map(|batch| &batch.commands);
+        commands.filter(|command| matches!(command.op, Op::ResumeSession { .. })).count()
     }
 }

@@ -127,6 +127,8 @@ struct Inner {
     bytes_in_flight: usize,
     figures: Figures,
     times: RequestTimes,
+    /// When the server was started, milliseconds since 1970.
+    started_ms: i64,
     quota_log: QuotaLog,
     audit: Option<Arc<dyn Audit>>,
     /// Once it is set, nothing is done any more.
@@ -164,6 +166,7 @@ pub struct Figures {
     pub sessions_expired: u64,
     /// Entries of the log that were applied, and sessions that they were to resume.
     pub entries: u64,
+    pub resumed: u64,
 }
 
 /// The bytes of replies.
@@ -195,6 +198,8 @@ pub struct WatchEvents {
 struct RequestTimes {
     reads: Histogram,
     updates: Histogram,
+    /// How long it took from the leader's log until a batch was applied here.
+    propagations: Histogram,
     /// How long locks were held and waited for, by the znodes of their queues.
     lock_holds: Histogram,
     lock_waits: Histogram,
@@ -210,6 +215,20 @@ impl RequestTimes {
                 LockEvent::Waited(ms) => self.lock_waits.record(ms),
                 LockEvent::Expired => self.locks_expired += 1,
             }
+        }
+    }
+}
+
+impl Inner {
+    /// Counts an entry of the log that is applied now.
+    fn note_entry(&mut self, now: Now, entry: &DecodedEntry) {
+        self.figures.entries += 1;
+        self.figures.resumed += entry.resumed() as u64;
+        // What was put into the log before the start was not on its way until now.
+        if let Some(stamped_ms) = entry.stamped_ms().filter(|stamped| *stamped >= self.started_ms) {
+            let took_ms = now.wall_ms.saturating_sub(stamped_ms);
+            // The clocks of two servers may differ.
+            self.times.propagations.record(u64::try_from(took_ms).unwrap_or(0));
         }
     }
 }
@@ -231,6 +250,7 @@ impl Host {
             bytes_in_flight: 0,
             figures: Figures::default(),
             times: RequestTimes::default(),
+            started_ms: clock.now().wall_ms,
             quota_log: QuotaLog::default(),
             audit: None,
             has_failed: false,
@@ -400,7 +420,7 @@ impl Host {
                         self.publish_serving(inner);
                         return Some(inner.replica.admitted());
                     };
-                    inner.figures.entries += 1;
+                    inner.note_entry(now, &entry);
                     self.step(inner, now, Input::Commit { term, entry });
                 }
                 None

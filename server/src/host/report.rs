@@ -39,6 +39,8 @@ pub struct ServerReport {
     /// How long reads and updates took since then, in milliseconds.
     pub read_ms: Distribution,
     pub update_ms: Distribution,
+    /// How long batches took from the leader's log until they were applied here.
+    pub propagation_ms: Distribution,
     /// The locks of the ensemble, now, and how long they were held and waited for.
     pub locks: LockFigures,
     pub lock_hold_ms: Distribution,
@@ -77,6 +79,7 @@ impl Host {
                 figures: inner.figures,
                 read_ms: inner.times.reads.distribution(),
                 update_ms: inner.times.updates.distribution(),
+                propagation_ms: inner.times.propagations.distribution(),
                 locks: state.locks(),
                 lock_hold_ms: inner.times.lock_holds.distribution(),
                 lock_wait_ms: inner.times.lock_waits.distribution(),

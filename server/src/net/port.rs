@@ -175,7 +175,7 @@ async fn serve(
     let since_ms = context.host.now().wall_ms;
     let entry =
         RegisteredConnection { peer, outbox: Arc::clone(&outbox), since_ms, is_secure: false };
-    let Some(permit) = context.registry.enter(entry) else {
+    let Some(mut permit) = context.registry.enter(entry, spoken) else {
         debug!(%peer, "refused: too many connections");
         return;
     };
@@ -187,9 +187,7 @@ async fn serve(
     };
     let served = match opened {
         Ok(opened) => {
-            if opened.is_secure {
-                permit.secured();
-            }
+            permit.opened(opened.is_secure);
             let context = Arc::clone(&context);
             Connection::new(opened, peer, outbox, permit, context).run().await
         }

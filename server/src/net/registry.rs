@@ -5,6 +5,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::options::PortOptions;
+use super::tls::Spoken;
 use crate::outbox::Outbox;
 use crate::process::file_descriptors;
 
@@ -37,6 +38,8 @@ struct Inner {
     entries: BTreeMap<u64, RegisteredConnection>,
     per_address: BTreeMap<IpAddr, usize>,
     handshakes: usize,
+    /// Those among them that TLS, or what each client begins with, is to be agreed on first.
+    tls_handshakes: usize,
     last: u64,
     /// The connections that have spoken TLS, since the start.
     secure: u64,
@@ -50,6 +53,8 @@ pub(super) struct TurnedAway {
     pub(super) refused: u64,
     /// Those that did not send their handshake in time.
     pub(super) late: u64,
+    /// Those over the limit of handshakes on a port that speaks TLS; `refused` has them too.
+    pub(super) tls_exceeded: u64,
 }
 
 /// A place in the registry; dropping it frees it.
@@ -59,6 +64,7 @@ pub(super) struct ConnectionPermit {
     number: u64,
     address: IpAddr,
     shaking: bool,
+    shaking_tls: bool,
 }
 
 impl Registry {
@@ -72,15 +78,22 @@ impl Registry {
     }
 
     /// A place for a new connection; `None` if a limit is reached (protocol §1.3).
-    pub(super) fn enter(self: &Arc<Self>, entry: RegisteredConnection) -> Option<ConnectionPermit> {
+    pub(super) fn enter(
+        self: &Arc<Self>,
+        entry: RegisteredConnection,
+        spoken: Spoken,
+    ) -> Option<ConnectionPermit> {
         let address = entry.peer.ip();
         let mut inner = self.lock();
         let here = inner.per_address.get(&address).copied().unwrap_or(0);
         let over = |count: usize, max: usize| max > 0 && count >= max;
+        let shaking_tls = spoken != Spoken::Plain;
+        let too_many_handshakes = over(inner.handshakes, self.handshakes_max);
         if over(here, self.per_address_max)
             || over(inner.entries.len(), self.total_max)
-            || over(inner.handshakes, self.handshakes_max)
+            || too_many_handshakes
         {
+            inner.turned_away.tls_exceeded += u64::from(too_many_handshakes && shaking_tls);
             inner.turned_away.refused += 1;
             return None;
         }
@@ -89,8 +102,10 @@ impl Registry {
         inner.entries.insert(number, entry);
         inner.per_address.insert(address, here + 1);
         inner.handshakes += 1;
+        inner.tls_handshakes += usize::from(shaking_tls);
         drop(inner);
-        Some(ConnectionPermit { registry: Arc::clone(self), number, address, shaking: true })
+        let registry = Arc::clone(self);
+        Some(ConnectionPermit { registry, number, address, shaking: true, shaking_tls })
     }
 
     pub(super) fn count(&self) -> usize {
@@ -100,6 +115,11 @@ impl Registry {
     /// A connection has not sent its handshake in time.
     pub(super) fn count_late(&self) {
         self.lock().turned_away.late += 1;
+    }
+
+    /// How many connections have not agreed on TLS, or on plain text, that have to.
+    pub(super) fn tls_handshakes(&self) -> usize {
+        self.lock().tls_handshakes
     }
 
     /// How many connections have spoken TLS.
@@ -135,12 +155,13 @@ fn connections_max(configured: usize, descriptors_max: Option<u64>) -> usize {
 }
 
 impl ConnectionPermit {
-    /// The client speaks TLS, and both sides have agreed on it.
-    pub(super) fn secured(&self) {
+    /// The client and the server have agreed on TLS, or on plain text.
+    pub(super) fn opened(&mut self, is_secure: bool) {
         let mut inner = self.registry.lock();
-        inner.secure += 1;
+        inner.tls_handshakes -= usize::from(std::mem::take(&mut self.shaking_tls));
+        inner.secure += u64::from(is_secure);
         if let Some(entry) = inner.entries.get_mut(&self.number) {
-            entry.is_secure = true;
+            entry.is_secure = is_secure;
         }
     }
 
@@ -156,6 +177,7 @@ impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         self.shaken();
         let mut inner = self.registry.lock();
+        inner.tls_handshakes -= usize::from(self.shaking_tls);
         inner.entries.remove(&self.number);
         let here = inner.per_address.get(&self.address).copied().unwrap_or(0);
         if here <= 1 {
@@ -168,7 +190,37 @@ impl Drop for ConnectionPermit {
 
 #[cfg(test)]
 mod tests {
-    use super::connections_max;
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    /// Ports with TLS and without it share the limits.
+    #[test]
+    fn handshakes_of_tls_are_counted_until_they_are_done() {
+        let registry = Arc::new(Registry {
+            per_address_max: 0,
+            total_max: 0,
+            handshakes_max: 2,
+            inner: Mutex::default(),
+        });
+        let enter = |spoken| {
+            let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+            let outbox = Arc::new(Outbox::new(1000));
+            let entry = RegisteredConnection { peer, outbox, since_ms: 0, is_secure: false };
+            registry.enter(entry, spoken)
+        };
+        let (mut first, second) = (enter(Spoken::Tls).unwrap(), enter(Spoken::Either).unwrap());
+        assert_eq!(registry.tls_handshakes(), 2);
+        assert!(enter(Spoken::Tls).is_none() && enter(Spoken::Plain).is_none());
+        let TurnedAway { refused, tls_exceeded, .. } = registry.turned_away();
+        assert_eq!((refused, tls_exceeded), (2, 1));
+        first.opened(true);
+        assert_eq!((registry.tls_handshakes(), registry.secure()), (1, 1));
+        drop((first, second));
+        assert_eq!(registry.tls_handshakes(), 0);
+        let _plain = enter(Spoken::Plain).unwrap();
+        assert_eq!(registry.tls_handshakes(), 0);
+    }
 
     #[test]
     fn clients_never_take_the_descriptors_that_the_log_needs() {

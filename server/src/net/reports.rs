@@ -57,6 +57,9 @@ pub(crate) struct ConnectionCounts {
     pub late: u64,
     /// Those that have spoken TLS.
     pub secure: u64,
+    /// Those that have not agreed on TLS yet, and those that were over the limit of handshakes.
+    pub tls_handshakes: usize,
+    pub tls_exceeded: u64,
 }
 
 /// Reads what a port knows.
@@ -100,6 +103,8 @@ impl PortReports {
             refused: turned_away.refused,
             late: turned_away.late,
             secure: registry.secure(),
+            tls_handshakes: registry.tls_handshakes(),
+            tls_exceeded: turned_away.tls_exceeded,
         }
     }
 

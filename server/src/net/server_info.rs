@@ -84,6 +84,8 @@ pub(crate) struct EnsembleFigures {
     pub last_log: u64,
     pub applied: u64,
     pub snapshot: u64,
+    /// The snapshots that other servers have taken from this one.
+    pub snapshots_sent: u64,
     /// Whether this server has stopped serving because its state differs from the majority's.
     pub diverged: bool,
     /// The voters whose state differs from this server's.

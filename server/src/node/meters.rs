@@ -19,20 +19,22 @@ pub(crate) struct Meters {
     /// How long it was looking for a leader, each time.
     looking_ms: SharedHistogram,
     looked: AtomicU64,
-    /// How long its start took.
-    start: OnceLock<StartTimes>,
+    /// How its start went.
+    start: OnceLock<StartFigures>,
     audit: Arc<AuditCounts>,
     /// It is being stopped, or was.
     is_stopping: AtomicBool,
 }
 
-/// How long the parts of a start took, in milliseconds.
+/// How long the parts of a start took, in milliseconds, and what it has found.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct StartTimes {
+pub(super) struct StartFigures {
     /// Opening the directory and reading the newest snapshot.
     pub(super) load_ms: u64,
     /// Everything until clients could connect.
     pub(super) all_ms: u64,
+    /// The entries of the log behind that snapshot.
+    pub(super) entries: u64,
 }
 
 impl Meters {
@@ -65,12 +67,12 @@ impl Meters {
         self.looked.load(Ordering::Relaxed)
     }
 
-    pub(super) fn started(&self, times: StartTimes) {
+    pub(super) fn started(&self, figures: StartFigures) {
         // A server starts once.
-        let _ = self.start.set(times);
+        let _ = self.start.set(figures);
     }
 
-    pub(super) fn start(&self) -> StartTimes {
+    pub(super) fn start(&self) -> StartFigures {
         self.start.get().copied().unwrap_or_default()
     }
 

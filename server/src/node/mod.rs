@@ -31,7 +31,7 @@ use self::client_address::Configured;
 pub(crate) use self::controls::Controls;
 use self::controls::Partitions;
 use self::listening::Listening;
-use self::meters::{Meters, StartTimes, whole_ms};
+use self::meters::{Meters, StartFigures, whole_ms};
 pub(crate) use self::offline::OfflineError;
 pub use self::offline::{Recovered, Restored};
 pub(crate) use self::offline::{check_empty, found, recover, restore, state_of};
@@ -144,7 +144,8 @@ impl Node {
         let (opened, state) = tokio::task::spawn_blocking(move || open(options, wall_ms))
             .await
             .map_err(|error| StartError::Failed(error.to_string()))??;
-        let begun = Begun { at: begun, load_ms: whole_ms(begun.elapsed()) };
+        let load_ms = whole_ms(begun.elapsed());
+        let begun = Begun { at: begun, load_ms, entries: opened.entries_behind() };
         let replica = Replica::new(settings::replica_options(&config, opened.boot()), state);
         let proposer = opened.proposer();
         let limits = settings::host_limits(&config);
@@ -215,8 +216,8 @@ impl Node {
         let addresses = fatal.clone().endless("client address", addresses);
         let (kept, status) = ((audit.clone(), &fatal), replication.status_source());
         let reports = Reports::new(&config, port.reports(), status, &meters, kept);
-        let (load_ms, all_ms) = (begun.load_ms, whole_ms(begun.at.elapsed()));
-        meters.started(StartTimes { load_ms, all_ms });
+        let Begun { at, load_ms, entries } = begun;
+        meters.started(StartFigures { load_ms, all_ms: whole_ms(at.elapsed()), entries });
         let role = replication.role();
         let looks =
             fatal.clone().finite("leader meter", async move { meters.watch_role(role).await });
@@ -307,11 +308,13 @@ struct Prepared {
     audit: Option<AuditLog>,
 }
 
-/// When a start began, and how long its directory took, in milliseconds.
+/// When a start began, how long its directory took, in milliseconds, and the entries of the log behind
+/// its newest snapshot.
 #[derive(Clone, Copy)]
 struct Begun {
     at: Instant,
     load_ms: u64,
+    entries: u64,
 }
 
 /// Opens the audit log, if there is to be one.

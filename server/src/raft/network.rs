@@ -232,7 +232,9 @@ impl PeerClient {
             let error = io::Error::other(format!("server {server} cannot take a snapshot now"));
             return Err(Unreachable::new(&error).into());
         }
-        Ok(SnapshotResponse::new(answer.vote().map_err(|error| network(&error))?))
+        let vote = answer.vote().map_err(|error| network(&error))?;
+        self.network.snapshots.note_sent();
+        Ok(SnapshotResponse::new(vote))
     }
 }
 

@@ -113,6 +113,13 @@ impl Opened {
         Some(Box::new(current))
     }
 
+    /// How many entries the log has behind that snapshot.
+    pub(crate) fn entries_behind(&self) -> u64 {
+        let snapshot = self.snapshots.current().map_or(0, |current| current.name().index.0);
+        let last = self.wal.state().last.map_or(0, |last| last.index.0);
+        last.saturating_sub(snapshot)
+    }
+
     /// Where the replica's wishes go.
     pub(crate) fn proposer(&self) -> Arc<Proposer> {
         Arc::clone(&self.proposer)

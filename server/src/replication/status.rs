@@ -49,6 +49,8 @@ pub(crate) struct Status {
     /// The number of commands in each of its batches, and the milliseconds that its snapshots took.
     pub batches: Distribution,
     pub snapshot_ms: Distribution,
+    /// The snapshots that other servers have taken from it.
+    pub snapshots_sent: u64,
     /// The zxid of the newest snapshot, and its file.
     pub newest_snapshot: Option<(u64, PathBuf)>,
 }
@@ -139,6 +141,7 @@ impl Status {
             proposed: handle.proposed(),
             batches: source.proposer.batches(),
             snapshot_ms: snapshots.write_ms(),
+            snapshots_sent: snapshots.sent(),
             newest_snapshot: snapshots.current().map(|current| {
                 let name = current.name();
                 (name.zxid, snapshots.store().path(name))

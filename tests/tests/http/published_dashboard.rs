@@ -144,17 +144,17 @@ pub(crate) const PANELS: &[(&str, &[&str])] = &[
 pub(crate) const NOT_HERE: &[(&str, &[&str])] = &[
     ("there is no JVM", &["jvm_"]),
     (
-        "there is no TLS and no authentication of the ensemble",
-        &["tls_", "outstanding_tls_", "ensemble_auth_"],
+        "clients cannot name the ensemble that they expect (Apache's scheme `ensemble`)",
+        &["ensemble_auth_"],
     ),
     ("there is no cache of encoded replies", &["response_packet_"]),
     ("watches end with their session, at once", &["dead_watchers_", "add_dead_watcher_"]),
     (
-        "new connections are bounded by their number",
+        "new connections are bounded by their number, not refused by chance",
         &["connection_drop_probability", "connection_token_"],
     ),
     (
-        "requests pass no chain of processors with queues in between",
+        "writes are put in batches for the log: no processors with queues of their own precede it",
         &[
             "prep_process",
             "sync_process_time",
@@ -162,6 +162,12 @@ pub(crate) const NOT_HERE: &[(&str, &[&str])] = &[
             "sync_processor_request",
             "outstanding_changes_",
             "close_session_prep_",
+        ],
+    ),
+    (
+        "requests are answered under one lock, and no pool of threads waits for commits: the whole \
+         way of a request is in readlatency and updatelatency",
+        &[
             "commit_process_",
             "read_commit",
             "write_commit",
@@ -182,27 +188,28 @@ pub(crate) const NOT_HERE: &[(&str, &[&str])] = &[
         ],
     ),
     (
-        "the log is Raft's: what matters of it is in zoolet_raft_*",
+        "Raft sends entries in batches and reports up to where they are committed: a single proposal \
+         or commit has no message and no acknowledgement of its own",
         &[
-            "learner_",
-            "snap_count",
-            "diff_count",
-            "follower_sync_",
-            "quit_leading_",
-            "om_",
+            "learner_commit_",
+            "learner_handler_",
             "proposal_latency",
             "quorum_ack_",
             "ack_latency",
-            "propagation_",
             "commit_propagation_",
             "proposal_ack_",
-            "synced_non_voting_",
-            "startup_txns_",
         ],
     ),
-    ("sessions are resumed through the log", &["revalidate_count"]),
     (
-        "traffic is not counted by the first part of a path",
+        "a follower goes on in the log where it ends, without a phase of its own: what is left are \
+         the snapshots (snap_count)",
+        &["diff_count", "follower_sync_"],
+    ),
+    ("a voter cannot follow another leader of the same term", &["quit_leading_"]),
+    ("observers follow the leader, not another observer", &["om_"]),
+    ("a server without a vote is an observer", &["synced_non_voting_"]),
+    (
+        "traffic by the first part of a path would be a series for each name that a client makes up",
         &["write_per_namespace", "read_per_namespace"],
     ),
 ];

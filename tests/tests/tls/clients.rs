@@ -8,9 +8,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use zoolet_client::{Acl, Client, ClientOptions, CreateMode, ErrorCode, Id, Version, perms};
-use zoolet_tests::http;
 use zoolet_tests::ports::PortLease;
 use zoolet_tests::servers::Servers;
+use zoolet_tests::{http, wait};
 
 use super::authority::Authority;
 use super::{SOON, run, soon, with_client_stores};
@@ -39,6 +39,15 @@ async fn create_for(client: &Client, path: &str, name: &str) {
     timeout(SOON, created).await.unwrap();
 }
 
+fn a_handshake_under_way_is_counted(port: u16, http_port: u16) {
+    let metrics = || http::get(([127, 0, 0, 1], http_port).into(), "/metrics").unwrap().body;
+    let seen = |line: &str| wait::until(SOON, || metrics().contains(line).then_some(()));
+    let silent = std::net::TcpStream::connect(("127.0.0.1", port)).unwrap();
+    assert!(seen("\noutstanding_tls_handshake 1\n").is_some(), "{}", metrics());
+    drop(silent);
+    assert!(seen("\noutstanding_tls_handshake 0\n").is_some(), "{}", metrics());
+}
+
 #[test]
 fn certificates_are_identities_on_the_secure_port() {
     let (authority, other) = (Authority::new("authority"), Authority::new("other"));
@@ -52,6 +61,7 @@ fn certificates_are_identities_on_the_secure_port() {
         .property("X509AuthenticationProvider.superUser", "CN=admin")
         .start()
         .unwrap();
+    a_handshake_under_way_is_counted(port, http_port);
     let secure = format!("localhost:{port}");
     run(async {
         let connect = async |name: &str| {

@@ -148,10 +148,16 @@ impl Sources<'_> {
         list.counter("sessionless_connections_expired", help, counts.late);
         let help = "Connections of clients that have agreed on TLS.";
         list.counter("tls_connection_count", help, counts.secure);
+        let help = "Connections of clients that have not agreed on TLS yet.";
+        list.gauge("outstanding_tls_handshake", help, counts.tls_handshakes);
+        let help = "Connections to a port with TLS turned away for too many handshakes.";
+        list.counter("tls_handshake_exceeded", help, counts.tls_exceeded);
         let help = "Handshakes of clients.";
         list.counter("connection_request_count", help, figures.connect_requests);
         let help = "Connections that have ended behind their handshake.";
         list.counter("connection_drop_count", help, figures.connections_ended);
+        let help = "Requests in the log to resume a session.";
+        list.counter("revalidate_count", help, figures.resumed);
         let help = "Sessions that this server, as leader, has found without a sign of life.";
         list.counter("stale_sessions_expired", help, figures.sessions_expired);
     }
@@ -186,9 +192,13 @@ impl Sources<'_> {
         list.counter("proposal_count", help, status.batches.count);
         let help = "Entries of the log that were applied.";
         list.counter("commit_count", help, self.report.figures.entries);
+        let help = "Milliseconds from the leader's log to this server's state, for each batch.";
+        list.summary("propagation_latency", help, &self.report.propagation_ms, 1.0);
         let start = meters.start();
         let help = "Milliseconds of reading the newest snapshot at the start.";
         list.once("startup_snap_load_time", help, start.load_ms);
+        let help = "Entries of the log behind the newest snapshot at the start.";
+        list.once("startup_txns_loaded", help, start.entries);
         let help = "Milliseconds of the start, until clients could connect.";
         list.once("dbinittime", help, start.all_ms);
     }
@@ -240,6 +250,8 @@ impl Sources<'_> {
             list.gauge("min_proposal_size", "Bytes of the smallest entry; or -1.", min);
             list.gauge("max_proposal_size", "Bytes of the largest entry; or -1.", max);
         }
+        let help = "Snapshots that other servers have taken from this one.";
+        list.counter("snap_count", help, figures.snapshots_sent);
         list.gauge("zoolet_raft_term", "Raft's election number.", figures.term);
         let help = "Log index of the last entry that was applied.";
         list.gauge("zoolet_raft_applied_index", help, figures.applied);

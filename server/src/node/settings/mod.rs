@@ -370,6 +370,7 @@ fn ensemble_figures(status: &replication::Status) -> EnsembleFigures {
         last_log: status.last_log.unwrap_or_default().0,
         applied: status.applied.unwrap_or_default().0,
         snapshot: status.snapshot.unwrap_or_default().0,
+        snapshots_sent: status.snapshots_sent,
         diverged: status.diverged,
         differing: status.differing.len(),
         agreed: status.agreed.unwrap_or_default().0,
