@@ -148,10 +148,9 @@ fn serve_config() -> Command {
 }
 
 #[test]
-fn an_import_into_a_directory_with_data_is_refused() {
+fn an_import_of_damage_or_into_a_directory_with_data_is_refused() {
     let config = Config::new();
     let data = config.data("zoolet");
-    std::fs::create_dir_all(data.join("wal")).unwrap();
     std::fs::create_dir_all(config.data("apache").join("version-2")).unwrap();
     let output = import(&config);
     assert!(output.contains("has no snapshot of Apache ZooKeeper"), "{output}");
@@ -159,6 +158,11 @@ fn an_import_into_a_directory_with_data_is_refused() {
     std::fs::write(&snapshot, b"ZKSN\0\0\0\x02").unwrap();
     let output = import(&config);
     assert!(output.contains("snapshot.0 ends at byte 8"), "{output}");
+    assert!(!data.exists() || is_empty(&data), "nothing was written");
+    // That is looked at before the data, which may be large.
+    std::fs::create_dir_all(data.join("wal")).unwrap();
+    let output = import(&config);
+    assert!(output.contains("zoolet holds files already (wal)"), "{output}");
     assert!(is_empty(&data.join("wal")), "nothing was written");
 }
 
