@@ -15,10 +15,9 @@ const DATA: &str = "data";
 const LOG: &str = "log";
 const AUDIT: &str = "audit";
 
-/// Checks the directories. Returns whether a server is running on them.
-pub(super) fn check(config: &ServerConfig, findings: &mut Findings) -> bool {
+/// Checks the directories.
+pub(super) fn check(config: &ServerConfig, findings: &mut Findings) {
     let (data, log) = (&config.data_dir, &config.data_log_dir);
-    let is_running = is_locked(data);
     check_one(DATA, data, findings);
     check_owner(config, findings);
     if data != log {
@@ -27,8 +26,14 @@ pub(super) fn check(config: &ServerConfig, findings: &mut Findings) -> bool {
     check_audit(config, findings);
     disk::check(config, log, findings);
     note_file_systems(data, log, findings);
+}
+
+/// Returns whether a server is running on the directory, and says so.
+pub(super) fn note_running(config: &ServerConfig, findings: &mut Findings) -> bool {
+    let is_running = is_locked(&config.data_dir);
     if is_running {
-        findings.ok(DATA, format!("{} is in use: the server is running", data.display()));
+        let data = config.data_dir.display();
+        findings.ok(DATA, format!("{data} is in use: the server is running"));
     }
     is_running
 }

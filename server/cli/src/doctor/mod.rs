@@ -41,10 +41,10 @@ pub(crate) async fn doctor(args: &DoctorArgs) -> io::Result<u8> {
 
 /// Looks at everything that a server with this configuration needs.
 async fn check_server(config: &ServerConfig, findings: &mut Findings) {
-    let is_running = directories::check(config, findings);
+    directories::check(config, findings);
     machine::check(config, findings);
     tls::check(config, findings);
     sasl::check(config, findings);
-    ports::check(config, is_running, findings).await;
+    ports::check(config, findings).await;
     members::check(config, findings).await;
 }

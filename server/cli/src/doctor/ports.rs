@@ -10,6 +10,7 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use zoolet_server::embed::config::{HostPort, ServerConfig};
 
+use super::directories;
 use super::finding::Findings;
 
 const PORTS: &str = "ports";
@@ -23,45 +24,54 @@ const ANSWER_BYTES_MAX: u64 = 4096;
 /// The state of a socket in `/proc/net/tcp` that listens.
 const LISTENING: &str = "0A";
 
+/// What was found at a port.
+enum Probe {
+    Free,
+    /// By what, as far as it is known.
+    InUse(String),
+    Failed(String),
+}
+
 /// Checks the ports. A server that is running has them.
-pub(super) async fn check(config: &ServerConfig, is_running: bool, findings: &mut Findings) {
+pub(super) async fn check(config: &ServerConfig, findings: &mut Findings) {
     let mut ports = vec![("clients", &config.client_bind)];
     ports.extend(config.secure_client_bind.iter().map(|bind| ("clients with TLS", bind)));
     ports.extend(config.peer_bind.iter().map(|bind| ("servers", bind)));
     ports.extend(config.http_bind.iter().map(|bind| ("HTTP", bind)));
     ports.extend(config.metrics_bind.iter().map(|bind| ("metrics", bind)));
+    let mut probes = Vec::new();
     for (whom, bind) in ports {
-        check_one(whom, bind, is_running, findings).await;
+        probes.push((format!("{bind} for {whom}"), probe(bind).await));
+    }
+    // A server that starts just now has its directory before it opens a port.
+    let is_running = directories::note_running(config, findings);
+    for (port, probe) in probes {
+        match probe {
+            Probe::Free if is_running => {
+                findings.warn(PORTS, format!("{port}: the server does not listen there"));
+            }
+            Probe::Free => findings.ok(PORTS, format!("{port}: free")),
+            Probe::InUse(user) if is_running => {
+                findings.ok(PORTS, format!("{port}: in use{user}"));
+            }
+            Probe::InUse(user) => findings.error(PORTS, format!("{port}: in use{user}")),
+            Probe::Failed(why) => findings.error(PORTS, format!("{port}: {why}")),
+        }
     }
 }
 
-async fn check_one(whom: &str, bind: &HostPort, is_running: bool, findings: &mut Findings) {
+async fn probe(bind: &HostPort) -> Probe {
     let address = match lookup_host(bind.to_string()).await.map(|mut found| found.next()) {
         Ok(Some(address)) => address,
-        Ok(None) => {
-            findings.error(PORTS, format!("{bind} for {whom}: the name has no address"));
-            return;
-        }
-        Err(error) => {
-            findings.error(PORTS, format!("{bind} for {whom}: unknown host: {error}"));
-            return;
-        }
+        Ok(None) => return Probe::Failed("the name has no address".to_owned()),
+        Err(error) => return Probe::Failed(format!("unknown host: {error}")),
     };
     match TcpListener::bind(address) {
-        Ok(_) if is_running => {
-            findings.warn(PORTS, format!("{bind} for {whom}: the server does not listen there"));
-        }
-        Ok(_) => findings.ok(PORTS, format!("{bind} for {whom}: free")),
+        Ok(_) => Probe::Free,
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-            let user = user_of(address).await;
-            let text = format!("{bind} for {whom}: in use{user}");
-            if is_running {
-                findings.ok(PORTS, text);
-            } else {
-                findings.error(PORTS, text);
-            }
+            Probe::InUse(user_of(address).await)
         }
-        Err(error) => findings.error(PORTS, format!("{bind} for {whom}: {error}")),
+        Err(error) => Probe::Failed(error.to_string()),
     }
 }
 
