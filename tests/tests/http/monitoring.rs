@@ -164,7 +164,7 @@ async fn metrics_count_what_happens() {
     assert_eq!(value("revalidate_count").to_string(), "0");
     let session = Client::connect(&server.servers.connect_string()).await.unwrap().detach().await;
     let resuming = ClientOptions::new().resume(session);
-    resuming.connect(&server.servers.connect_string()).await.unwrap();
+    let _resumed = resuming.connect(&server.servers.connect_string()).await.unwrap();
     assert_eq!(value("revalidate_count").to_string(), "1");
     assert!(value("process_resident_memory_bytes") > 1e6);
 }
