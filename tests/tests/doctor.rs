@@ -8,7 +8,7 @@
 )]
 
 use std::fs;
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use zoolet_tests::ports::PortLease;
-use zoolet_tests::{wait, zoolet};
+use zoolet_tests::{four_letter, zoolet};
 
 /// How long a server may take to start.
 const SOON: Duration = Duration::from_secs(20);
@@ -264,14 +264,13 @@ fn a_running_ensemble_has_no_errors() {
         Server(command.stderr(Stdio::null()).spawn().unwrap())
     };
     let _servers: Vec<Server> = (1..=3).map(start).collect();
-    let well = wait::until(SOON, || {
-        let said = doctor(&config, Some(1));
-        let serves = |text: &str| text.contains("for clients: in use") && text.contains("zoolet");
-        said.findings.iter().any(|(_, text)| serves(text)).then_some(said)
-    });
-    let said = well.unwrap();
+    // Doctor looks at one thing after the other, so the server must not start meanwhile.
+    let server = SocketAddr::from(([127, 0, 0, 1], fixture.port()));
+    assert!(four_letter::wait_until_serving(server, SOON));
+    let said = doctor(&config, Some(1));
     said.has_none("error");
     said.has("ok", &["is in use: the server is running"]);
+    said.has("ok", &["for clients: in use", "zoolet"]);
     said.has("ok", &["server 2 at 127.0.0.1:", "reached"]);
     said.has("ok", &["has data of this server"]);
     said.has("warning", &["several servers are on one machine"]);
