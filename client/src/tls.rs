@@ -7,7 +7,7 @@ use zoolet_tls::TlsSettings;
 
 use crate::{Connecting, Connector, Resolving, TcpConnector, Transport};
 
-pub use zoolet_tls::{Password, Protocol, StoreFile, StoreType, TlsError};
+pub use zoolet_tls::{Password, Protocol, StoreFile, StoreType, TlsError, TlsFault};
 
 /// Whom a [`TlsConnector`] trusts, and who it is; each method changes one.
 ///

@@ -48,6 +48,39 @@ impl TlsError {
     }
 }
 
+/// Whose certificate a connection by TLS fails of, and why, on the side that has called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum TlsFault {
+    /// No authority of the trust store has issued the other side's certificate.
+    UnknownAuthority,
+    /// The other side's certificate is for other names.
+    OtherName,
+    /// The other side's certificate has expired, is revoked, or breaks another rule.
+    OtherCertificate,
+    /// The other side demands a certificate, and got none.
+    NoCertificate,
+    /// The other side refuses this side's certificate, or that there is none.
+    OwnCertificate,
+    /// No certificate: perhaps the other side does not speak TLS.
+    Else,
+}
+
+impl TlsFault {
+    /// Returns what an error of connecting, or of reading or writing behind it, is about.
+    pub fn of(error: &io::Error) -> Self {
+        let Some(inner) = error.get_ref() else { return Self::Else };
+        if let Some(error) = inner.downcast_ref::<HandshakeError>() {
+            return error.fault();
+        }
+        #[cfg(feature = "rustls")]
+        if let Some(error) = inner.downcast_ref::<rustls::Error>() {
+            return crate::engine::reason::fault(error);
+        }
+        Self::Else
+    }
+}
+
 /// Why a handshake failed.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -71,6 +104,15 @@ pub enum HandshakeError {
 }
 
 impl HandshakeError {
+    fn fault(&self) -> TlsFault {
+        match self {
+            #[cfg(feature = "rustls")]
+            Self::Tls(error) => crate::engine::reason::fault(error),
+            Self::Address(_) | Self::Name(_) => TlsFault::OtherName,
+            Self::Plaintext | Self::Io(_) => TlsFault::Else,
+        }
+    }
+
     /// Returns the kind of the reason: a log that is limited in its lines should be so for each kind,
     /// or one hides the other.
     pub fn kind(&self) -> &'static str {

@@ -27,7 +27,7 @@ mod stored;
 pub use accepted::Accepted;
 #[cfg(feature = "rustls")]
 pub use engine::{HandshakeThreads, KeyEntry, TlsAcceptor, TlsConnector, TlsStream, subject_name};
-pub use error::{HandshakeError, TlsError};
+pub use error::{HandshakeError, TlsError, TlsFault};
 pub use hello::is_hello;
 #[cfg(not(feature = "rustls"))]
 pub use not_built::{HandshakeThreads, TlsAcceptor, TlsConnector, TlsStream, subject_name};

@@ -1,9 +1,10 @@
 //! Why rustls ends a handshake, in plain words.
 //!
-//! Its own name for the reason stays in the text: it can be searched for, and `zooletctl` looks at
-//! what follows `invalid peer certificate: `.
+//! Its own name for the reason stays in the text: it can be searched for.
 
-use rustls::{CertificateError, Error, OtherError};
+use rustls::{AlertDescription, CertificateError, Error, OtherError};
+
+use crate::error::TlsFault;
 
 /// Returns the text for an operator.
 #[allow(clippy::wildcard_enum_match_arm, reason = "the others have words of their own")]
@@ -88,6 +89,31 @@ pub(crate) fn kind(error: &Error) -> &'static str {
     }
 }
 
+/// Returns whose certificate a connection fails of. Some servers answer a missing certificate as they
+/// answer a refused one.
+#[allow(clippy::wildcard_enum_match_arm, reason = "the others are about no certificate")]
+pub(crate) fn fault(error: &Error) -> TlsFault {
+    match error {
+        Error::InvalidCertificate(CertificateError::UnknownIssuer) => TlsFault::UnknownAuthority,
+        Error::InvalidCertificate(
+            CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. },
+        ) => TlsFault::OtherName,
+        Error::InvalidCertificate(_) => TlsFault::OtherCertificate,
+        Error::AlertReceived(AlertDescription::CertificateRequired) => TlsFault::NoCertificate,
+        Error::AlertReceived(
+            AlertDescription::BadCertificate
+            | AlertDescription::UnsupportedCertificate
+            | AlertDescription::CertificateRevoked
+            | AlertDescription::CertificateExpired
+            | AlertDescription::CertificateUnknown
+            | AlertDescription::UnknownCA
+            | AlertDescription::AccessDenied
+            | AlertDescription::DecryptError,
+        ) => TlsFault::OwnCertificate,
+        _ => TlsFault::Else,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use rustls::{InvalidMessage, PeerIncompatible};
@@ -116,6 +142,32 @@ mod tests {
         }
         assert!(other_certificate("CaUsedAsEndEntity").contains("CA:TRUE"));
         assert_eq!(other_certificate("NewReason"), "NewReason");
+    }
+
+    #[test]
+    fn a_fault_is_found_in_the_errors_of_both_moments() {
+        use crate::error::HandshakeError;
+        let name = CertificateError::NotValidForName;
+        for (error, expected) in [
+            (
+                Error::InvalidCertificate(CertificateError::UnknownIssuer),
+                TlsFault::UnknownAuthority,
+            ),
+            (Error::InvalidCertificate(name), TlsFault::OtherName),
+            (Error::InvalidCertificate(CertificateError::Expired), TlsFault::OtherCertificate),
+            (Error::AlertReceived(AlertDescription::CertificateRequired), TlsFault::NoCertificate),
+            (Error::AlertReceived(AlertDescription::UnknownCA), TlsFault::OwnCertificate),
+            (Error::AlertReceived(AlertDescription::ProtocolVersion), TlsFault::Else),
+            (Error::InvalidMessage(InvalidMessage::MissingData("x")), TlsFault::Else),
+        ] {
+            let read = std::io::Error::other(error.clone());
+            assert_eq!(TlsFault::of(&read), expected, "{error}");
+            let shaking = std::io::Error::other(HandshakeError::Tls(error));
+            assert_eq!(TlsFault::of(&shaking), expected, "{shaking}");
+        }
+        let name = HandshakeError::Name("a b".to_owned());
+        assert_eq!(TlsFault::of(&std::io::Error::other(name)), TlsFault::OtherName);
+        assert_eq!(TlsFault::of(&std::io::Error::other("text")), TlsFault::Else);
     }
 
     #[test]
