@@ -296,28 +296,26 @@ impl Draft {
                 return Err(self.member_error(*other, why));
             }
         }
-        if let Some(peer) = &config.peer_bind
-            && peer.port == config.client_bind.port
-            && (peer.host == config.client_bind.host
-                || peer.is_wildcard()
-                || config.client_bind.is_wildcard())
-        {
-            let why = format!("clients and servers cannot both use port {}", peer.port);
-            return Err(self.member_error(id, why));
-        }
-        self.check_http()
+        self.check_ports()
     }
 
-    fn check_http(&self) -> Result<(), ConfigError> {
+    /// Whether no port is used twice; `check_tls` compares the two of clients.
+    fn check_ports(&self) -> Result<(), ConfigError> {
         let config = &self.config;
         let overlap = |a: &HostPort, b: &HostPort| {
             a.port == b.port && (a.host == b.host || a.is_wildcard() || b.is_wildcard())
         };
         let mut taken = vec![("clients", &config.client_bind)];
-        taken.extend(config.peer_bind.iter().map(|bind| ("servers", bind)));
-        let own = [("HTTP", &config.http_bind), ("metrics", &config.metrics_bind)];
-        for (what, bind) in own {
-            let Some(bind) = bind.as_ref().filter(|bind| bind.port != 0) else { continue };
+        taken.extend(config.secure_client_bind.iter().map(|bind| ("clients with TLS", bind)));
+        // The system may choose the ports of HTTP.
+        let chosen = |bind: &&HostPort| bind.port != 0;
+        let others = [
+            ("servers", config.peer_bind.as_ref()),
+            ("HTTP", config.http_bind.as_ref().filter(chosen)),
+            ("metrics", config.metrics_bind.as_ref().filter(chosen)),
+        ];
+        for (what, bind) in others {
+            let Some(bind) = bind else { continue };
             if let Some((other, _)) = taken.iter().find(|(_, taken)| overlap(bind, taken)) {
                 let why = format!("{other} and {what} cannot both use port {}", bind.port);
                 return Err(self.member_error(config.server_id, why));

@@ -276,6 +276,11 @@ fn http_is_served_only_where_the_file_says_so() {
     assert_eq!(read(&format!("{both}{prometheus}")), expect("[::]:7000", "", 0));
     for (line, part) in [
         ("admin.serverPort=2181", "clients and HTTP cannot both use port 2181"),
+        (
+            "secureClientPort=81\nadmin.serverPort=81\nssl.keyStore.location=/k.pem\n\
+             ssl.trustStore.location=/t.pem",
+            "clients with TLS and HTTP cannot both use port 81",
+        ),
         ("admin.serverPort=x", "zoo.cfg:3: admin.serverPort"),
         ("admin.commandURL=/metrics", "zoo.cfg:3: admin.commandURL"),
         ("admin.commandURL=/a/../b", "zoo.cfg:3: admin.commandURL"),
