@@ -7,6 +7,7 @@ import java.util.concurrent.CopyOnWriteArrayList;
 import org.apache.curator.framework.CuratorFramework;
 import org.apache.curator.framework.recipes.locks.InterProcessMutex;
 import org.apache.curator.framework.state.ConnectionState;
+import org.apache.curator.retry.RetryForever;
 
 /** Holds a lock, and waits for it, while all servers are replaced by others with the same data. */
 public final class Move {
@@ -31,9 +32,14 @@ public final class Move {
         System.exit(0);
     }
 
-    /** Its tracker would replace the connect string by the addresses of the old servers alone. */
+    /**
+     * Its tracker would replace the connect string by the addresses of the old servers alone. A policy
+     * that ends earlier than the move has a waiting acquire fail with ConnectionLoss.
+     */
     private static CuratorFramework client() throws Exception {
-        return Harness.started(Harness.builder(Harness.CONNECT, SESSION_MS).ensembleTracker(false));
+        return Harness.started(Harness.builder(Harness.CONNECT, SESSION_MS)
+                .ensembleTracker(false)
+                .retryPolicy(new RetryForever(200)));
     }
 
     private static void run() throws Exception {
