@@ -12,6 +12,7 @@ use super::error::BenchError;
 use super::machine::Machine;
 use super::options::Options;
 use super::progress::Recorder;
+use super::real_time::{now, pause};
 use super::results::{Figure, Figures, SYSTEMS};
 use super::rounds;
 use super::rows::{BUSY, Row};
@@ -137,14 +138,4 @@ impl Drop for BusyLoops {
             let _ = thread.join();
         }
     }
-}
-
-#[allow(clippy::disallowed_methods, reason = "the bench measures real time")]
-fn now() -> Instant {
-    Instant::now()
-}
-
-#[allow(clippy::disallowed_methods, reason = "the bench waits for real servers")]
-fn pause(time: Duration) {
-    thread::sleep(time);
 }

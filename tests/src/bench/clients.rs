@@ -4,7 +4,6 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use tokio::sync::Semaphore;
@@ -17,6 +16,7 @@ use super::link::{self, Link};
 use super::million::{create_request, set_request};
 use super::options::Options;
 use super::progress::Recorder;
+use super::real_time::pause;
 use super::results::{Figure, Figures, SYSTEMS};
 use super::rows::{Case, HOLD_CLIENTS, MEMORY_SESSION, MEMORY_WATCH, Row, WATCHERS};
 use super::{holds, limits, memory, rounds};
@@ -180,9 +180,4 @@ async fn last_event(links: &mut Vec<Link>, writer: &mut Link) -> io::Result<Dura
         links.push(link);
     }
     Ok(last.duration_since(began))
-}
-
-#[allow(clippy::disallowed_methods, reason = "the bench waits for real servers")]
-fn pause(time: Duration) {
-    thread::sleep(time);
 }

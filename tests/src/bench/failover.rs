@@ -8,12 +8,12 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::mpsc::{self, Receiver};
-use std::thread;
 use std::time::{Duration, Instant};
 
 use super::error::BenchError;
 use super::options::Options;
 use super::progress::Recorder;
+use super::real_time::{now, pause};
 use super::results::{Figure, Figures, SYSTEMS};
 use super::rounds;
 use super::rows::{FAULTS, Fault, Row};
@@ -184,16 +184,6 @@ fn longest_gap(signaled: Instant, seen: &[Ack]) -> Option<Duration> {
     let pairs = received.iter().zip(received.iter().skip(1));
     let after = pairs.filter(|(_, next)| **next >= signaled);
     after.map(|(one, next)| next.duration_since(*one)).max()
-}
-
-#[allow(clippy::disallowed_methods, reason = "the bench measures real time")]
-fn now() -> Instant {
-    Instant::now()
-}
-
-#[allow(clippy::disallowed_methods, reason = "the bench waits for real servers")]
-fn pause(time: Duration) {
-    thread::sleep(time);
 }
 
 #[cfg(test)]

@@ -7,7 +7,6 @@ use std::fs::{self, File};
 use std::io::{self, Write as _};
 use std::net::SocketAddr;
 use std::path::Path;
-use std::thread;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -20,6 +19,7 @@ use super::link::{self, Link};
 use super::loads::{Load, Place};
 use super::options::Options;
 use super::progress::Recorder;
+use super::real_time::pause;
 use super::results::{Figure, Figures, SYSTEMS};
 use super::rows::{
     Case, HOLD_MILLION, MEMORY_ZNODE, RESTART, Row, WITH_SNAPSHOT, WITHOUT_SNAPSHOT,
@@ -228,11 +228,6 @@ fn newest_snapshot(directory: &Path) -> Result<Option<String>, BenchError> {
         }
     }
     Ok(newest)
-}
-
-#[allow(clippy::disallowed_methods, reason = "the bench waits for real servers")]
-fn pause(time: Duration) {
-    thread::sleep(time);
 }
 
 #[cfg(test)]

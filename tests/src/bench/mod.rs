@@ -34,6 +34,7 @@ mod parts;
 mod peer_bytes;
 mod plots;
 mod progress;
+mod real_time;
 mod results;
 mod rounds;
 mod rows;

@@ -13,6 +13,7 @@ use zoolet_jute::{
     Acl, ConnectRequest, CreateRequest, ErrorCode, Request, SessionId, SetDataRequest, Xid, Zxid,
 };
 
+use super::real_time::{now, pause};
 use crate::raw::{Incoming, RawConnection, new_session};
 
 /// The longest session that the harness' servers grant.
@@ -108,9 +109,9 @@ impl Client {
             version: -1,
         });
         while !stopped.load(Ordering::Relaxed) {
-            let sent = Instant::now();
+            let sent = now();
             self.call(&mut connection, &set)?;
-            let ack = Ack { writer: number, sent, received: Instant::now() };
+            let ack = Ack { writer: number, sent, received: now() };
             if acks.send(ack).is_err() {
                 break;
             }
@@ -144,9 +145,4 @@ impl Client {
             }
         }
     }
-}
-
-#[allow(clippy::disallowed_methods, reason = "a thread of its own")]
-fn pause(time: Duration) {
-    thread::sleep(time);
 }

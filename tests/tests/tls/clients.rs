@@ -13,7 +13,7 @@ use zoolet_tests::servers::Servers;
 use zoolet_tests::{http, wait};
 
 use super::authority::Authority;
-use super::{SOON, run, soon, with_client_stores};
+use super::{SOON, run, soon, start_secure, with_client_stores};
 
 /// How long a client may try that must not be let in.
 const REFUSED_WITHIN: Duration = Duration::from_secs(3);
@@ -161,12 +161,7 @@ fn the_wrong_language_is_named_in_the_log() {
 #[test]
 fn a_port_scan_does_not_hide_a_refused_client() {
     let (authority, other) = (Authority::new("authority"), Authority::new("other"));
-    let lease = PortLease::take(1).unwrap();
-    let port = lease.ports()[0];
-    let servers = with_client_stores(Servers::zoolet(), &authority)
-        .property("secureClientPort", &port.to_string())
-        .start()
-        .unwrap();
+    let (servers, port, _lease) = start_secure(&authority);
     let has = |text: &str| servers.output(0).unwrap().contains(text);
     run(async {
         let mut stream = TcpStream::connect(("127.0.0.1", port)).await.unwrap();

@@ -9,7 +9,7 @@ use zoolet_tests::servers::Servers;
 use zoolet_tests::zooletctl;
 
 use super::authority::Authority;
-use super::with_client_stores;
+use super::{start_secure, with_client_stores};
 
 /// How long a command may take that does not wait for `--timeout`, on a busy machine.
 const AT_ONCE: Duration = Duration::from_secs(15);
@@ -41,12 +41,7 @@ fn status(words: &[&str]) -> (Option<i32>, usize, String) {
 #[test]
 fn a_server_that_speaks_tls_has_a_status() {
     let authority = Authority::new("authority");
-    let lease = PortLease::take(1).unwrap();
-    let port = lease.ports()[0];
-    let servers = with_client_stores(Servers::zoolet(), &authority)
-        .property("secureClientPort", &port.to_string())
-        .start()
-        .unwrap();
+    let (servers, port, _lease) = start_secure(&authority);
     let secure = format!("localhost:{port}");
     let (ca, client) = (authority.text("ca.pem"), authority.issue("client", &[], |_| {}));
     let client = client.display().to_string();
@@ -87,14 +82,11 @@ fn servers_with_one_port_for_both_are_found_by_tls() {
 #[allow(clippy::disallowed_methods, reason = "how long a real process takes")]
 fn a_mistake_in_tls_is_named_at_once() {
     let (authority, other) = (Authority::new("authority"), Authority::new("other"));
-    let lease = PortLease::take(2).unwrap();
-    let (port, free) = (lease.ports()[0], lease.ports()[1]);
-    let servers = with_client_stores(Servers::zoolet(), &authority)
-        .property("secureClientPort", &port.to_string())
-        .start()
-        .unwrap();
+    let (servers, port, _lease) = start_secure(&authority);
+    let free = PortLease::take(1).unwrap();
+    let free_port = free.ports()[0];
     let (secure, by_other_name) = (format!("localhost:{port}"), format!("127.0.0.2:{port}"));
-    let (plain, refused) = (servers.connect_string(), format!("localhost:{free}"));
+    let (plain, refused) = (servers.connect_string(), format!("localhost:{free_port}"));
     let (ca, other_ca) = (authority.text("ca.pem"), other.text("ca.pem"));
     let client = authority.issue("client", &[], |_| {}).display().to_string();
     let stranger = other.issue("stranger", &[], |_| {}).display().to_string();

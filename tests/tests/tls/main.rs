@@ -18,6 +18,8 @@ use std::time::Duration;
 
 use authority::Authority;
 use zoolet_tests::builder::ServersBuilder;
+use zoolet_tests::ports::PortLease;
+use zoolet_tests::servers::Servers;
 use zoolet_tests::wait;
 
 /// How long something may take that happens by itself.
@@ -29,6 +31,14 @@ fn with_client_stores(servers: ServersBuilder, authority: &Authority) -> Servers
     servers
         .property("ssl.keyStore.location", &server.display().to_string())
         .property("ssl.trustStore.location", &authority.text("ca.pem"))
+}
+
+/// A server that speaks TLS on a port beside the plain one, which is leased.
+fn start_secure(authority: &Authority) -> (Servers, u16, PortLease) {
+    let lease = PortLease::take(1).unwrap();
+    let port = lease.ports()[0];
+    let servers = with_client_stores(Servers::zoolet(), authority);
+    (servers.property("secureClientPort", &port.to_string()).start().unwrap(), port, lease)
 }
 
 /// Waits until something is so; false if it is not soon.
