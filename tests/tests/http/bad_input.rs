@@ -124,7 +124,7 @@ fn a_thousand_idle_connections_are_bounded_and_harm_no_other() {
     assert_lives(&server);
 }
 
-/// What is not HTTP got an answer without a text, and no line in the log.
+/// A client that did not speak HTTP got an empty answer, and the log did not mention it.
 #[test]
 fn what_is_not_http_is_named_in_the_answer_and_in_the_log() {
     const HELLO: [u8; 6] = [0x16, 0x03, 0x01, 0x02, 0x00, 0x01];

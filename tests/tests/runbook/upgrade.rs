@@ -1,8 +1,8 @@
 //! "Upgrade and downgrade": one server after the other, under clients that notice nothing.
 //!
-//! There is no older release to start. One that knows less is a server with a lower
-//! `feature_level_max`; what a release does that meets an entry which it cannot read is tested in
-//! `server/src/node/tests/levels.rs`.
+//! There is only one release so far. The tests use a server with a lower `feature_level_max` as the
+//! older release. `server/src/node/tests/levels.rs` tests a release that cannot read an entry of the
+//! log.
 
 use std::process::Command;
 use std::time::Duration;

@@ -83,20 +83,10 @@ impl Found {
 
     /// Returns what `srvr` has shown of a server that takes writes.
     pub(crate) fn serving(&self) -> Option<&Served> {
-        match self {
-            Self::Serving(served) if served.takes_writes() => Some(served),
-            Self::Serving(_)
-            | Self::UnknownHost(_)
-            | Self::Refused
-            | Self::Unreachable(_)
-            | Self::Silent
-            | Self::Closed
-            | Self::ExpectsTls
-            | Self::SpeaksPlainText
-            | Self::TlsFailed(_)
-            | Self::NotZooKeeper(_)
-            | Self::WordForbidden
-            | Self::NotServing => None,
+        if let Self::Serving(served) = self {
+            Some(served).filter(|it| it.takes_writes())
+        } else {
+            None
         }
     }
 
