@@ -25,6 +25,7 @@ pub mod tools;
 pub mod up;
 pub mod wait;
 pub mod wire_recorder;
+pub mod with_http;
 pub mod zk_cli;
 pub mod zoolet;
 pub mod zooletctl;

@@ -8,7 +8,9 @@ mod digest;
 mod documents;
 mod error;
 mod format;
+mod history;
 mod hold;
+mod http;
 mod locks;
 mod output;
 mod path;
@@ -69,6 +71,7 @@ async fn run(arguments: Arguments) -> Result<(), CtlError> {
         Some(Command::Completions { shell }) => documents::completions(shell),
         Some(Command::Digest(arguments)) => digest::run(&arguments, Output { json: options.json }),
         Some(Command::Elect(arguments)) => hold::elect(&arguments, &options).await,
+        Some(Command::History(arguments)) => history::run(&arguments, &options).await,
         Some(Command::Lock(arguments)) => hold::lock(&arguments, &options).await,
         Some(Command::Locks(arguments)) => {
             one_shot(&options, async |context| locks::run(&arguments, &options, context).await)

@@ -15,6 +15,7 @@ mod byte_map;
 mod check;
 mod command;
 mod entry;
+mod history;
 mod input;
 mod level;
 mod now;
@@ -47,6 +48,8 @@ use watch::{Jump, Storm, WatchTable};
 pub use audit_event::{AuditEvent, AuditOperation, AuditedChange};
 pub use command::{Batch, BatchHead, Command, Op, Origin, Stamp};
 pub use entry::DecodedEntry;
+use history::HistoryItems;
+pub use history::{HistoryCause, HistoryChange, HistoryEvent, HistoryItem};
 pub use input::{BadRequest, ConnectionId, Input, Output, Role, SaslStep};
 pub use level::{FeatureLevel, Levels};
 pub use now::Now;
@@ -120,6 +123,7 @@ pub struct Replica {
     jump: Option<Jump>,
     rest: Rest,
     garbage: Garbage,
+    history: HistoryItems,
     /// The work that is left in the step that is being taken.
     budget: usize,
     work_done: u64,
@@ -164,6 +168,7 @@ impl Replica {
             jump: None,
             rest: Rest::default(),
             garbage: Garbage::default(),
+            history: HistoryItems::default(),
             budget: 0,
             work_done: 0,
             options,

@@ -95,6 +95,10 @@ pub struct Options {
     pub read_only_mode: bool,
     /// Whether [`super::Output::Audit`] reports what is changed (`audit.enable`).
     pub audit: bool,
+    /// Whether [`super::Replica::take_history`] returns what was changed; the caller takes it.
+    pub history: bool,
+    /// So many bytes of data are in it at most; zero for none.
+    pub history_data_bytes_max: usize,
     /// The switches on which effects depend.
     pub policy: Policy,
     /// Who may do everything (`DigestAuthenticationProvider.superDigest`).
@@ -173,6 +177,8 @@ impl Options {
             leader_loss_limit_ms: 10_000,
             read_only_mode: false,
             audit: false,
+            history: false,
+            history_data_bytes_max: 0,
             policy: Policy::default(),
             super_digest: None,
             digest_auth: true,

@@ -11,6 +11,7 @@ use std::collections::{BTreeSet, VecDeque};
 use zoolet_jute::{ErrorCode, Reply, Zxid};
 
 use super::audit::AuditDraft;
+use super::history::HistoryHead;
 use super::session::Expiry;
 use super::state::{Change, State, Step};
 use super::{Command, ConnectionId, Origin, Output, ProposalNumber, Replica, Stamp};
@@ -49,6 +50,8 @@ pub(super) struct Current {
     pub(super) result: Option<Result<Reply, ErrorCode>>,
     /// What the audit log receives of it.
     pub(super) audit: Option<Box<AuditDraft>>,
+    /// What the history receives with each of its changes.
+    history: Option<HistoryHead>,
 }
 
 /// What was replaced, and takes long to free.
@@ -174,8 +177,11 @@ impl Replica {
         }
         let before = self.state.last_zxid();
         let audit = if ours { self.audit(&command) } else { None };
+        let history = self.options.history;
+        let history = history.then(|| HistoryHead::of(stamp, origin.server, &command));
         let step = self.state.begin(stamp, origin, command);
-        let current = Current { number, before, sessions: Vec::new(), result: None, audit };
+        let sessions = Vec::new();
+        let current = Current { number, before, sessions, result: None, audit, history };
         if let Some(applying) = &mut self.applying {
             applying.current = Some(current);
         }
@@ -189,19 +195,24 @@ impl Replica {
         let Some(current) = &mut applying.current else { return };
         current.result = step.done;
         let unwatched = self.watches.len() == 0;
+        let data_bytes_max = self.options.history_data_bytes_max;
         for change in step.changes {
             if let (Some(audit), Change::Deleted { path, .. }) = (&mut current.audit, &change) {
                 audit.deleted(path);
             }
-            match change {
+            match &change {
                 Change::SessionOpened(_)
                 | Change::SessionResumed { .. }
-                | Change::SessionClosed(_) => current.sessions.push(change),
+                | Change::SessionClosed(_) => current.sessions.push(change.clone()),
                 Change::Created { .. } | Change::Deleted { .. } | Change::DataChanged { .. } => {
                     if !unwatched {
-                        self.storm.push(change);
+                        self.storm.push(change.clone());
                     }
                 }
+                Change::AclChanged { .. } => {}
+            }
+            if let Some(head) = &current.history {
+                self.history.note((head, &self.state), data_bytes_max, change);
             }
         }
     }

@@ -22,6 +22,7 @@ mod loopback;
 mod member;
 mod members;
 mod model;
+mod records;
 mod sasl;
 mod setting;
 mod settings;
@@ -52,9 +53,10 @@ pub use member::{Member, MemberRole};
 pub(crate) use members::MemberList;
 pub use members::{change_members, parse_members};
 pub use model::{
-    AuditConfig, AuthConfig, EnsembleConfig, FourLetterConfig, HttpConfig, Limits, LogConfig,
-    ServerConfig, SessionConfig, SnapshotConfig, StartMode, Words, ZnodeConfig,
+    AuthConfig, EnsembleConfig, FourLetterConfig, HttpConfig, Limits, LogConfig, ServerConfig,
+    SessionConfig, SnapshotConfig, StartMode, Words, ZnodeConfig,
 };
+pub use records::{AuditConfig, HistoryConfig};
 pub use sasl::SaslConfig;
 pub use tls::{StoreConfig, TlsConfig, TlsSide};
 pub use toml_text::to_cluster_toml;

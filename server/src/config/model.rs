@@ -7,6 +7,7 @@ use zoolet_replica::{DigestAlgorithm, FeatureLevel, ServerId};
 
 use super::address::HostPort;
 use super::member::{Member, MemberRole, STANDALONE_ID, derive_cluster_id, members_text};
+use super::records::{AuditConfig, HistoryConfig};
 use super::sasl::SaslConfig;
 use super::tls::TlsConfig;
 
@@ -65,6 +66,8 @@ pub struct ServerConfig {
     pub http: HttpConfig,
     /// The log of what was changed by whom.
     pub audit: AuditConfig,
+    /// `[history]`.
+    pub history: HistoryConfig,
 }
 
 /// What a start may do about the founding of the ensemble.
@@ -158,6 +161,7 @@ impl Default for ServerConfig {
             four_letter: FourLetterConfig::default(),
             http: HttpConfig::default(),
             audit: AuditConfig::default(),
+            history: HistoryConfig::default(),
         }
     }
 }
@@ -438,25 +442,6 @@ impl Default for HttpConfig {
             snapshots: true,
             snapshot_interval_ms: 300_000,
         }
-    }
-}
-
-/// The audit log (`docs/operating.md`).
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AuditConfig {
-    /// Whether there is one.
-    pub enabled: bool,
-    /// The directory of its files; that of the data without it.
-    pub directory: Option<PathBuf>,
-    /// The length of a file, in bytes; behind it the next one begins.
-    pub file_bytes_max: u64,
-    /// How many full files are kept.
-    pub files_retained: usize,
-}
-
-impl Default for AuditConfig {
-    fn default() -> Self {
-        Self { enabled: false, directory: None, file_bytes_max: 10 << 20, files_retained: 10 }
     }
 }
 

@@ -42,7 +42,7 @@ pub(crate) fn each_changed(config: &ServerConfig) -> Vec<(String, ServerConfig)>
 }
 
 /// The tables of `cluster.toml`, in the order in which they are printed.
-pub(super) const SECTIONS: [(&str, &str); 12] = [
+pub(super) const SECTIONS: [(&str, &str); 13] = [
     ("ensemble", "What concerns all servers together."),
     ("session", "The session timeouts that clients can negotiate."),
     ("limits", "Bounds on what clients and other servers can make one server hold."),
@@ -53,6 +53,7 @@ pub(super) const SECTIONS: [(&str, &str); 12] = [
     ("four_letter", "Four-letter words on the client port."),
     ("http", "The HTTP port of the servers that have one."),
     ("audit", "The audit log: who has changed what, and what was refused (docs/operating.md)."),
+    ("history", "The history of znodes, sessions and locks (docs/history.md)."),
     ("sasl", "Logins of clients by SASL with DIGEST-MD5 (docs/sasl.md)."),
     ("tls", "TLS: on the ports of clients, and between servers (docs/tls.md)."),
 ];
@@ -69,7 +70,7 @@ const NO_RANGE: (u64, u64) = (0, 0);
 
 /// All settings but those of SASL and TLS, section by section.
 #[rustfmt::skip]
-pub(super) static SETTINGS: [Setting; 59] = [
+pub(super) static SETTINGS: [Setting; 63] = [
     Setting {
         section: "ensemble", key: "cluster_id", unit: "(a number)", range: (1, i64::MAX as u64),
         about: "The number of this ensemble: a server refuses peers and data of another one.\n\
@@ -381,5 +382,26 @@ pub(super) static SETTINGS: [Setting; 59] = [
         section: "audit", key: "files_retained", unit: "files", range: (0, 10_000),
         about: "How many full files are kept.",
         derived: false, field: |c| Field::Usize(&mut c.audit.files_retained),
+    },
+    Setting {
+        section: "history", key: "enabled", unit: "true or false", range: NO_RANGE,
+        about: "Whether each server keeps what has happened to znodes, sessions and locks.",
+        derived: false, field: |c| Field::Flag(&mut c.history.enabled),
+    },
+    Setting {
+        section: "history", key: "bytes_max", unit: "bytes", range: (16 * MIB, 64 * GIB),
+        about: "The length of its files, about: the earliest part is removed.",
+        derived: false, field: |c| Field::U64(&mut c.history.bytes_max),
+    },
+    Setting {
+        section: "history", key: "age_ms_max", unit: "ms", range: (60_000, 3_650 * 86_400_000),
+        about: "How long it goes back.",
+        derived: false, field: |c| Field::U64(&mut c.history.age_ms_max),
+    },
+    Setting {
+        section: "history", key: "data_bytes_max", unit: "bytes", range: (0, 2048),
+        about: "So many bytes of the data that is written are kept with it. They are shown to those\n\
+                who may administer the server.",
+        derived: false, field: |c| Field::Usize(&mut c.history.data_bytes_max),
     },
 ];

@@ -12,8 +12,8 @@ pub use zoolet_replica::{FeatureLevel, ServerId};
 
 pub use crate::config::{
     AuditConfig, AuthConfig, ConfigError, DigestAlgorithm, EnsembleConfig, FourLetterConfig,
-    HostPort, HttpConfig, Limits, LogConfig, LoopbackPorts, Member, MemberRole, SaslConfig,
-    ServerConfig, SessionConfig, SnapshotConfig, StartMode, StoreConfig, TlsConfig, TlsSide,
-    Warning, Words, ZnodeConfig, load, load_ensemble, to_cluster_toml,
+    HistoryConfig, HostPort, HttpConfig, Limits, LogConfig, LoopbackPorts, Member, MemberRole,
+    SaslConfig, ServerConfig, SessionConfig, SnapshotConfig, StartMode, StoreConfig, TlsConfig,
+    TlsSide, Warning, Words, ZnodeConfig, load, load_ensemble, to_cluster_toml,
 };
 pub use crate::config::{ClientAuth, Password, Protocol, StoreType, StoredCertificate, TlsError};

@@ -27,6 +27,7 @@ mod data;
 mod ensemble;
 mod ensemble_faults;
 mod error;
+pub mod history;
 mod server;
 mod thread;
 

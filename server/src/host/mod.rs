@@ -12,6 +12,7 @@ mod lock;
 mod outgoing_reply;
 mod quota_log;
 mod received;
+mod records;
 mod report;
 mod standing;
 mod step;
@@ -30,9 +31,7 @@ use tokio::sync::watch;
 use tracing::error;
 use zoolet_jute::{ConnectRequest, Id, ReconfigRequest, SessionId, Stat};
 use zoolet_replica::state::{Admitted, LockEvent, SnapshotView, State};
-use zoolet_replica::{
-    AuditEvent, Command, ConnectionId, DecodedEntry, Input, Output, Replica, Term,
-};
+use zoolet_replica::{Command, ConnectionId, DecodedEntry, Input, Output, Replica, Term};
 
 pub(crate) use self::flow_control::Admission;
 use self::flow_control::ConnectionLoad;
@@ -40,6 +39,7 @@ pub use self::flow_control::FlowLimits;
 use self::lock::TurnLock;
 use self::quota_log::QuotaLog;
 pub use self::received::Received;
+pub(crate) use self::records::{Audit, Historian};
 pub(crate) use self::report::ServerReport;
 pub use self::standing::{AdministrationRefused, NoBackup};
 use crate::clock::{Clock, Now};
@@ -49,6 +49,9 @@ use crate::outbox::{Closing, Outbox};
 
 /// The outputs for which room is kept between steps.
 const OUTPUTS_KEPT_MAX: usize = 4096;
+
+/// Once so much was applied, the history receives it; otherwise with the next tick.
+const HISTORY_AT_ONCE: usize = 256;
 
 /// The requests of one connection that are taken under one lock.
 const REQUESTS_PER_HOLD: u64 = 256;
@@ -78,13 +81,6 @@ pub trait Proposals: Debug + Send + Sync + 'static {
 
     /// The memory of the commands that wait to be proposed, those of closed connections too.
     fn queued_bytes(&self) -> usize;
-}
-
-/// Where the audit log's events go. All calls happen under the host's lock, so an implementation only
-/// puts what it is given into a queue and returns.
-pub trait Audit: Debug + Send + Sync + 'static {
-    /// Takes an event, with the time on the wall clock in milliseconds since 1970.
-    fn record(&self, wall_ms: i64, event: AuditEvent);
 }
 
 /// What the state and the configuration say about changes of the ensemble.
@@ -131,6 +127,7 @@ struct Inner {
     started_ms: i64,
     quota_log: QuotaLog,
     audit: Option<Arc<dyn Audit>>,
+    history: Option<Arc<dyn Historian>>,
     /// Once it is set, nothing is done any more.
     has_failed: bool,
     /// Empty between steps; kept for its memory.
@@ -253,6 +250,7 @@ impl Host {
             started_ms: clock.now().wall_ms,
             quota_log: QuotaLog::default(),
             audit: None,
+            history: None,
             has_failed: false,
             outputs: Vec::new(),
             wakers: Vec::new(),
@@ -266,6 +264,14 @@ impl Host {
     /// From now on the audit log's events go there.
     pub fn audit_to(&self, audit: Arc<dyn Audit>) {
         self.locked(|inner, _| inner.audit = Some(audit));
+    }
+
+    /// From now on what is applied goes there.
+    pub fn history_to(&self, history: Arc<dyn Historian>) {
+        self.locked(|inner, _| {
+            history.began(inner.replica.state().last_zxid());
+            inner.history = Some(history);
+        });
     }
 
     /// Why the replica cannot go on, once that is so. The server is to be stopped.

@@ -3,7 +3,7 @@
 use zoolet_replica::{ConnectionId, Input, Op, Output};
 
 use super::outgoing_reply::{OutgoingReply, ReplyBody};
-use super::{Host, Inner, OUTPUTS_KEPT_MAX};
+use super::{HISTORY_AT_ONCE, Host, Inner, OUTPUTS_KEPT_MAX};
 use crate::clock::Now;
 use crate::process::drop_elsewhere;
 
@@ -62,11 +62,19 @@ impl Host {
         if inner.has_failed {
             return;
         }
+        let is_tick = matches!(input, Input::Tick);
         let mut outputs = std::mem::take(&mut inner.outputs);
         inner.replica.step(now, input, &mut outputs);
         let lock_events = inner.replica.take_lock_events();
         inner.times.note_locks(lock_events);
         self.dispatch(inner, now, outputs);
+        let applied = inner.replica.history_len();
+        if applied >= HISTORY_AT_ONCE || is_tick && applied > 0 {
+            let items = inner.replica.take_history();
+            if let Some(history) = &inner.history {
+                history.record(items);
+            }
+        }
     }
 
     pub(super) fn dispatch(&self, inner: &mut Inner, now: Now, mut outputs: Vec<Output>) {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 use tokio::time::Instant;
+use zoolet_history::HistoryCounts;
 use zoolet_replica::Role;
 
 use crate::audit::AuditCounts;
@@ -22,6 +23,7 @@ pub(crate) struct Meters {
     /// How its start went.
     start: OnceLock<StartFigures>,
     audit: Arc<AuditCounts>,
+    history: Arc<HistoryCounts>,
     /// It is being stopped, or was.
     is_stopping: AtomicBool,
 }
@@ -55,6 +57,11 @@ impl Meters {
     /// Returns what the audit log counts.
     pub(super) fn audit(&self) -> &Arc<AuditCounts> {
         &self.audit
+    }
+
+    /// Returns what the history counts.
+    pub(super) fn history(&self) -> &Arc<HistoryCounts> {
+        &self.history
     }
 
     /// Returns how long each look for a leader took that has ended.

@@ -2,6 +2,7 @@
 
 mod client_address;
 mod controls;
+mod history;
 mod listening;
 mod meters;
 mod offline;
@@ -21,6 +22,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, MissedTickBehavior, interval, timeout};
 use tracing::warn;
+use zoolet_history::History;
 use zoolet_jute::{Id, SessionId};
 use zoolet_replica::state::{Admitted, DIGEST_VERSION, RestoreError, State};
 use zoolet_replica::{Boot, Input, Levels, ProposalNumber, Replica, Role, Term};
@@ -123,6 +125,7 @@ pub(crate) struct Node {
     fatal: Fatal,
     reports: Reports,
     audit: Option<AuditLog>,
+    history: Option<History>,
     partitions: Partitions,
 }
 
@@ -146,7 +149,9 @@ impl Node {
             .map_err(|error| StartError::Failed(error.to_string()))??;
         let load_ms = whole_ms(begun.elapsed());
         let begun = Begun { at: begun, load_ms, entries: opened.entries_behind() };
-        let replica = Replica::new(settings::replica_options(&config, opened.boot()), state);
+        let mut replica_options = settings::replica_options(&config, opened.boot());
+        replica_options.history &= seams.disk.is_real();
+        let replica = Replica::new(replica_options, state);
         let proposer = opened.proposer();
         let limits = settings::host_limits(&config);
         let host = Host::new(replica, Arc::clone(&seams.clock), proposer, limits);
@@ -155,6 +160,7 @@ impl Node {
         if let Some(audit) = &audit {
             host.audit_to(Arc::new(audit.clone()));
         }
+        let history = history::open(&config, (&seams, &meters), &host);
         let prepared = Prepared {
             config,
             seams,
@@ -167,6 +173,7 @@ impl Node {
             peer_tls,
             logins,
             audit: audit.clone(),
+            history: history.clone(),
         };
         let started = Self::join(prepared).await;
         if let Some(audit) = audit {
@@ -176,6 +183,9 @@ impl Node {
                 audit.not_started();
                 close_audit(audit).await;
             }
+        }
+        if started.is_err() {
+            history::close(history).await;
         }
         started
     }
@@ -194,6 +204,7 @@ impl Node {
             peer_tls,
             logins,
             audit,
+            history,
         } = prepared;
         let machine = Arc::new(HostMachine(Arc::clone(&host)));
         let partitions = Partitions::default();
@@ -214,7 +225,8 @@ impl Node {
         let ticks = fatal.clone().endless("session clock", ticks);
         let watch = fatal.clone().finite("leader watch", watch);
         let addresses = fatal.clone().endless("client address", addresses);
-        let (kept, status) = ((audit.clone(), &fatal), replication.status_source());
+        let kept = (audit.clone(), history.clone(), &fatal);
+        let status = replication.status_source();
         let reports = Reports::new(&config, port.reports(), status, &meters, kept);
         let Begun { at, load_ms, entries } = begun;
         meters.started(StartFigures { load_ms, all_ms: whole_ms(at.elapsed()), entries });
@@ -230,7 +242,7 @@ impl Node {
         let ticker = tokio::spawn(async { tokio::join!(ticks, watch, addresses, looks, reloads) });
         let clients = (port.local_addr(), port.secure_addr());
         Listening::new(&config, clients, replication.peer_addr()).log(config.server_id.0);
-        Ok(Self { host, replication, port, ticker, fatal, reports, audit, partitions })
+        Ok(Self { host, replication, port, ticker, fatal, reports, audit, history, partitions })
     }
 
     /// The address on which clients are served now, as changes of the ensemble move it.
@@ -274,6 +286,7 @@ impl Node {
         self.port.close();
         self.ticker.abort();
         self.replication.stop().await;
+        history::close(self.history.take()).await;
     }
 
     /// Stops in good order: no new clients, the lead handed over, the log durable.
@@ -290,6 +303,7 @@ impl Node {
         if let Some(audit) = self.audit {
             close_audit(audit).await;
         }
+        history::close(self.history).await;
     }
 }
 
@@ -306,6 +320,7 @@ struct Prepared {
     peer_tls: Option<LoadedTls>,
     logins: Option<Logins>,
     audit: Option<AuditLog>,
+    history: Option<History>,
 }
 
 /// When a start began, how long its directory took, in milliseconds, and the entries of the log behind

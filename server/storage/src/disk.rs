@@ -43,6 +43,10 @@ pub trait Disk: Debug + Send + Sync + 'static {
     /// Takes the exclusive lock on the file, which is created if need be, until the result is
     /// dropped or the process ends. `WouldBlock`: somebody else has it.
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>>;
+
+    /// Whether its files are those of the machine, so that a library which opens files by itself
+    /// finds the same ones.
+    fn is_real(&self) -> bool;
 }
 
 /// An open file; all calls name their offset, so threads can share it.
@@ -98,6 +102,10 @@ impl RealDisk {
 }
 
 impl Disk for RealDisk {
+    fn is_real(&self) -> bool {
+        true
+    }
+
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         let file =
             OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;

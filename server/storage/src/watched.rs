@@ -66,6 +66,10 @@ impl WatchedDisk {
 }
 
 impl Disk for WatchedDisk {
+    fn is_real(&self) -> bool {
+        self.disk.is_real()
+    }
+
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         self.disk.create(path).map(|file| self.watched(path, file))
     }

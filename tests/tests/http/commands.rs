@@ -119,7 +119,10 @@ async fn commands_have_the_names_and_types_of_apache() {
         return;
     }
     let (apache, zoolet) = (WithHttp::start(Servers::apache()), WithHttp::start(Servers::zoolet()));
-    let _clients = (apache.client().await, zoolet.client().await);
+    let _clients = (
+        Witness::connect(&apache.servers.connect_string()).await,
+        Witness::connect(&zoolet.servers.connect_string()).await,
+    );
     assert_alike(|name| apache.command(name), |name| zoolet.command(name));
     let lists =
         [&apache, &zoolet].map(|servers| http::get(servers.http, "/commands").unwrap().body);
@@ -168,7 +171,7 @@ fn authorized(server: &WithHttp, command: &str, header: &str) -> (u16, String) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stranger_changes_nothing_on_a_root_that_is_open_to_everyone() {
     let server = WithHttp::start(Servers::zoolet().super_digest(SUPER_DIGEST));
-    let _witness = server.client().await;
+    let _witness = Witness::connect(&server.servers.connect_string()).await;
     for command in CHANGING {
         for header in ["digest mallory:anything", "ip", "digest super:wrong"] {
             let (status, error) = authorized(&server, command, header);
@@ -189,7 +192,7 @@ async fn a_stranger_changes_nothing_on_a_root_that_is_open_to_everyone() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_changes_something_needs_every_permission_on_the_root() {
     let server = WithHttp::start(Servers::zoolet().super_digest(SUPER_DIGEST));
-    let witness = server.client().await;
+    let witness = Witness::connect(&server.servers.connect_string()).await;
     let client = &witness.client;
     client.add_auth("digest", b"alice:secret").await.unwrap();
     let auth = |perms| Acl { perms, id: Id::new("auth", "") };

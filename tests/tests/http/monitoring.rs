@@ -150,7 +150,7 @@ async fn metrics_count_what_happens() {
         line.and_then(|line| line.rsplit_once(' ')).unwrap().1.parse::<f64>().unwrap()
     };
     let before: Vec<f64> = COUNTED.map(&value).to_vec();
-    let client = server.client().await;
+    let client = Witness::connect(&server.servers.connect_string()).await;
     let counts = ["znode_count", "ephemerals_count", "watch_count", "global_sessions"];
     let found = counts.map(&value);
     assert!(found[0] >= 5.0 && found[1..] == [1.0, 1.0, 1.0], "{found:?}");

@@ -16,10 +16,11 @@ use zoolet_jute::{ErrorCode, OpCode};
 const LINES_MAX: usize = 500;
 
 /// The sources of the packages that make up the product, and of the harness.
-const SOURCES: [&str; 12] = [
+const SOURCES: [&str; 13] = [
     "jute/src",
     "server/src",
     "server/cli/src",
+    "server/history/src",
     "server/http/src",
     "server/migrate/src",
     "server/replica/src",
@@ -43,7 +44,7 @@ const SUITES: [&str; 7] = [
 ];
 
 /// For each module of the server (or package), what its files must not name.
-const FORBIDDEN: [(&str, &[&str]); 27] = [
+const FORBIDDEN: [(&str, &[&str]); 28] = [
     ("jute/src", &["tokio", "openraft", "std::net", "std::fs", "std::io", "zoolet_server"]),
     // The rest of what is impure is forbidden by the package's dependencies and its clippy.toml.
     ("server/replica/src", &["std::os"]),
@@ -152,13 +153,18 @@ const FORBIDDEN: [(&str, &[&str]); 27] = [
             "crate::peer",
         ],
     ),
+    ("server/history/src", &["tokio", "zoolet_storage", "zoolet_server"]),
     ("client/src", &["zoolet_server", "sled"]),
     ("client/ctl/src", &["zoolet_jute", "zoolet_server"]),
     ("client/torture/src", &["zoolet_server", "sled"]),
 ];
 
 /// The dependencies of the packages whose layer is kept by what they depend on.
-const DEPENDENCIES: [(&str, &[&str]); 2] = [
+const DEPENDENCIES: [(&str, &[&str]); 3] = [
+    (
+        "server/history/Cargo.toml",
+        &["bytes", "sled", "thiserror", "tracing", "zoolet-jute", "zoolet-replica"],
+    ),
     (
         "server/replica/Cargo.toml",
         &["base64", "bytes", "sha1", "sha2", "sha3", "thiserror", "zoolet-jute"],

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod history;
 mod znode;
 
 use std::ffi::OsString;
@@ -14,6 +15,7 @@ use clap_complete::Shell;
 use crate::bench::Mix;
 use crate::digest::Algorithm;
 
+pub(crate) use history::History;
 pub(crate) use znode::*;
 
 /// Reads and changes what a ZooKeeper-protocol ensemble holds. Without a command it is a shell.
@@ -162,6 +164,8 @@ pub(crate) enum Command {
     },
     /// Lead while a command runs, or until a signal comes.
     Elect(Elect),
+    /// Show what has happened to a znode, a session or a lock, and who did it.
+    History(History),
     /// Hold a lock while a command runs, or until a signal comes.
     Lock(Lock),
     /// Show who holds what below a path, and who waits.

@@ -10,9 +10,10 @@ use serde_json::json;
 use tempfile::NamedTempFile;
 use zoolet_storage::SnapshotReader;
 
-use super::request::{Endpoint, next_piece};
-use crate::args::{Identity, Options, SnapshotSave};
+use super::request::{ask, next_piece};
+use crate::args::{Options, SnapshotSave};
 use crate::error::{CtlError, Exit};
+use crate::http::{Endpoint, first_reached};
 use crate::output::Output;
 
 const NO_IDENTITY: &str =
@@ -24,7 +25,7 @@ pub(super) async fn save(
     options: &Options,
     output: Output,
 ) -> Result<(), CtlError> {
-    let endpoints = Endpoint::parse_all(&arguments.from)?;
+    let endpoints = Endpoint::parse_all(&arguments.from, "snapshot")?;
     let identity = options.auth.first().ok_or_else(|| {
         CtlError::new(Exit::InvalidInput, NO_IDENTITY).hint("--auth digest:super:PASSWORD")
     })?;
@@ -35,7 +36,8 @@ pub(super) async fn save(
     // Whatever ends this, the file goes with it. Only its owner may read it.
     let directory = directory_of(&arguments.file);
     let mut file = tempfile::Builder::new().prefix(".snapshot-").tempfile_in(directory)?;
-    let (endpoint, answer) = begin(&endpoints, identity, options).await?;
+    let (endpoint, answer) =
+        first_reached(&endpoints, |endpoint| ask(endpoint, identity, options.timeout)).await?;
     let said = answer.headers().get("last_zxid").and_then(|zxid| zxid.to_str().ok());
     let said = said.unwrap_or_default().to_owned();
     let bytes = receive(answer, &mut file).await.map_err(|error| CtlError {
@@ -59,27 +61,6 @@ pub(super) async fn save(
             })
         },
     )
-}
-
-/// Asks one server after the other until one begins to send.
-async fn begin<'a>(
-    endpoints: &'a [Endpoint],
-    identity: &Identity,
-    options: &Options,
-) -> Result<(&'a Endpoint, Response<Incoming>), CtlError> {
-    let (mut reasons, mut hint) = (Vec::new(), None);
-    for endpoint in endpoints {
-        match endpoint.ask(identity, options.timeout).await {
-            Ok(answer) => return Ok((endpoint, answer)),
-            // Another server may be reached.
-            Err(error) if error.exit == Exit::Connection => {
-                hint = hint.or(error.hint);
-                reasons.push(error.message);
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Err(CtlError { hint, ..CtlError::new(Exit::Connection, reasons.join("; ")) })
 }
 
 /// Writes what comes to a file, durably. Returns its length.

@@ -2,6 +2,7 @@
 
 mod connections;
 mod ensemble;
+mod history;
 mod server;
 mod sessions;
 mod snapshot;
@@ -65,6 +66,7 @@ commands! {
     Environment = "environment" | "env" | "envi",
     GetTraceMask = "get_trace_mask" | "gtmk",
     Hash = "hash",
+    History = "history" | "hist",
     InitialConfiguration = "initial_configuration" | "icfg",
     IsReadOnly = "is_read_only" | "isro",
     LastSnapshot = "last_snapshot" | "lsnp",
@@ -108,6 +110,7 @@ impl Command {
                 | Self::WatchSummary
                 | Self::Watches
                 | Self::WatchesByPath
+                | Self::History
         )
     }
 
@@ -121,6 +124,7 @@ impl Command {
                 | Self::Monitor
                 | Self::SystemProperties
                 | Self::ZabState
+                | Self::History
         )
     }
 
@@ -173,6 +177,9 @@ pub(crate) fn run(command: Command, reports: Option<&Reports>, asked: &Asked) ->
         && let Err((status, why)) = permit(reports, asked)
     {
         return refuse(status, why);
+    }
+    if command == Command::History {
+        return history::run(reports, asked);
     }
     match object(command, reports, asked) {
         Ok(object) => answer(StatusCode::OK, command.name(), object, None),
@@ -249,12 +256,14 @@ fn object(command: Command, reports: &Reports, asked: &Asked) -> Result<Object, 
         Command::VotingView => ensemble::voting_view(reports),
         Command::ZabState => ensemble::zab_state(reports),
         // Observers have no statistics, a process without a JVM has no such properties, a snapshot is
-        // sent by `begin_snapshot`, and the others are refused before.
+        // sent by `begin_snapshot`, the history has an answer of its own, and the others are refused
+        // before.
         Command::ObserverConnectionStatReset
         | Command::SystemProperties
         | Command::Ruok
         | Command::Restore
         | Command::ShedConnections
+        | Command::History
         | Command::Snapshot => Object::new(),
     })
 }

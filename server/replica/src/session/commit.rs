@@ -105,7 +105,10 @@ impl Replica {
                     self.close_session(*session, out);
                 }
                 Change::SessionClosed(session) => self.expiry.forget(*session),
-                Change::Created { .. } | Change::Deleted { .. } | Change::DataChanged { .. } => {}
+                Change::Created { .. }
+                | Change::Deleted { .. }
+                | Change::DataChanged { .. }
+                | Change::AclChanged { .. } => {}
             }
         }
     }
@@ -210,6 +213,9 @@ impl Replica {
         self.finish(out);
         self.begin_step();
         let before = std::mem::replace(&mut self.state, state);
+        if self.options.history {
+            self.history.skip(before.last_zxid(), self.state.last_zxid());
+        }
         self.note_level();
         let owner = self.owner();
         let admitted = self.state.admitted(owner.server);
@@ -257,6 +263,7 @@ fn ended_sessions(changes: &[Change]) -> Vec<SessionId> {
         Change::Created { .. }
         | Change::Deleted { .. }
         | Change::DataChanged { .. }
+        | Change::AclChanged { .. }
         | Change::SessionOpened(_)
         | Change::SessionResumed { .. } => None,
     });

@@ -41,6 +41,8 @@ pub enum Change {
         acl: Arc<[Acl]>,
         /// The ACL of its parent, which has a child more.
         parent_acl: Arc<[Acl]>,
+        /// Its session, if it is ephemeral, or [`SessionId::NONE`].
+        owner: SessionId,
     },
     /// A znode was deleted.
     Deleted {
@@ -50,6 +52,10 @@ pub enum Change {
         acl: Arc<[Acl]>,
         /// The ACL of its parent, which has a child less.
         parent_acl: Arc<[Acl]>,
+        /// Its session, if it was ephemeral, or [`SessionId::NONE`].
+        owner: SessionId,
+        /// Its last version.
+        version: i32,
     },
     /// A znode's data was written, with the same bytes perhaps.
     DataChanged {
@@ -57,6 +63,19 @@ pub enum Change {
         path: String,
         /// Its ACL.
         acl: Arc<[Acl]>,
+        /// The version of its data before.
+        old_version: i32,
+        /// The version of its data.
+        version: i32,
+    },
+    /// A znode's ACL was written. It fires no watch.
+    AclChanged {
+        /// Its path.
+        path: String,
+        /// The version of its ACL before.
+        old_version: i32,
+        /// The version of its ACL.
+        version: i32,
     },
     /// A session began.
     SessionOpened(SessionId),

@@ -52,7 +52,7 @@ pub enum LockEvent {
 
 /// A place in the queue of a lock, as its name says it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LockName {
+pub struct LockName {
     /// Invariant: those who came earlier have a smaller one. The lowest bit is 1 for readers.
     key: u64,
     /// The begin of the random part; zero if there is none.
@@ -63,7 +63,7 @@ pub(super) struct LockName {
 
 impl LockName {
     /// Reads a name; `None` if it is not that of a place.
-    pub(super) fn parse(name: &str) -> Option<Self> {
+    pub fn parse(name: &str) -> Option<Self> {
         if !name.as_bytes().last().is_some_and(u8::is_ascii_digit) {
             return None;
         }
@@ -82,8 +82,34 @@ impl LockName {
         Some(Self { key, id: id_of(random), is_kazoo: mark.ends_with("lock__") })
     }
 
-    fn is_shared(key: u64) -> bool {
-        key & 1 == 1
+    /// Where it is in the queue: those who came earlier have a smaller number.
+    pub const fn order(self) -> u64 {
+        self.key
+    }
+
+    /// Whether several places like this one hold at a time.
+    pub const fn is_shared(self) -> bool {
+        self.key & 1 == 1
+    }
+
+    /// Where a place that excludes others would be, if it had the same number.
+    pub const fn order_of_exclusive(self) -> u64 {
+        self.key & !1
+    }
+
+    /// A number for the random part of the name; zero if there is none.
+    pub const fn id(self) -> u64 {
+        self.id
+    }
+
+    /// Whether it is no place of its own, but a part of one that came before: a reader with the
+    /// number of the writer that has made it holds with it, and a lock for Curator and kazoo is two
+    /// znodes with one id, made together. `has_exclusive` is about its
+    /// [`Self::order_of_exclusive`], and `id_before` that of the place before it.
+    pub fn is_part_of_another(self, has_exclusive: bool, id_before: Option<u64>) -> bool {
+        let is_nested = self.is_shared() && has_exclusive;
+        let is_second = self.is_kazoo && self.id != 0 && id_before == Some(self.id);
+        is_nested || is_second
     }
 }
 
@@ -239,21 +265,15 @@ impl Locks {
 
 impl Queue {
     fn come(&mut self, name: LockName, created_ms: i64) {
-        let LockName { key, id, is_kazoo } = name;
-        let exclusive_of_same_number = key & !1;
-        // A reader with the number of the writer that has made it holds with it.
-        let is_nested =
-            key != exclusive_of_same_number && self.places.contains_key(&exclusive_of_same_number);
-        // A lock for Curator and kazoo is two znodes with one id, made together.
-        let is_second = is_kazoo
-            && id != 0
-            && self.places.range(..key).next_back().is_some_and(|(_, place)| place.id == id);
-        if is_nested || is_second {
+        let LockName { key, id, .. } = name;
+        let has_exclusive = self.places.contains_key(&name.order_of_exclusive());
+        let id_before = self.places.range(..key).next_back().map(|(_, place)| place.id);
+        if name.is_part_of_another(has_exclusive, id_before) {
             return;
         }
         self.places.insert(key, Place { id, created_ms, held_since_ms: None });
         self.waiting.insert(key);
-        if !LockName::is_shared(key) {
+        if !name.is_shared() {
             self.exclusive.insert(key);
         }
     }

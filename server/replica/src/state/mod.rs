@@ -31,7 +31,7 @@ pub(crate) use change::Step;
 pub use change::{Applied, Change};
 pub use digest::DIGEST_VERSION;
 pub use exchange::{AclNumber, BuildError, StateBuilder, ZnodeNumber, ZnodeNumbers, ZnodeRecord};
-pub use locks::{LockEvent, LockFigures};
+pub use locks::{LockEvent, LockFigures, LockName};
 pub use long::LongReply;
 pub use names::PathList;
 pub use quota::QuotaExceeded;

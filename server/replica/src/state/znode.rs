@@ -36,6 +36,14 @@ impl Kind {
         matches!(self, Self::Container | Self::Ttl(_))
     }
 
+    /// The session whose end deletes the znode, or [`SessionId::NONE`].
+    pub(super) const fn owner(self) -> SessionId {
+        match self {
+            Self::Ephemeral(session) => session,
+            Self::Persistent | Self::Container | Self::Ttl(_) => SessionId::NONE,
+        }
+    }
+
     /// The kind as a number and its argument, for the snapshot and the digest.
     pub(super) const fn to_parts(self) -> (u8, i64) {
         match self {

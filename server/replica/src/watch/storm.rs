@@ -57,18 +57,19 @@ impl Storm {
             Fired::Change(change) => change,
         };
         let (kind, trigger, path, acl, parent_acl) = match change {
-            Change::Created { path, acl, parent_acl } => {
+            Change::Created { path, acl, parent_acl, .. } => {
                 (EventType::NodeCreated, Trigger::Data, path, acl, Some(parent_acl))
             }
-            Change::Deleted { path, acl, parent_acl } => {
+            Change::Deleted { path, acl, parent_acl, .. } => {
                 (EventType::NodeDeleted, Trigger::Both, path, acl, Some(parent_acl))
             }
-            Change::DataChanged { path, acl } => {
+            Change::DataChanged { path, acl, .. } => {
                 (EventType::NodeDataChanged, Trigger::Data, path, acl, None)
             }
-            Change::SessionOpened(_) | Change::SessionResumed { .. } | Change::SessionClosed(_) => {
-                return self.next_event();
-            }
+            Change::AclChanged { .. }
+            | Change::SessionOpened(_)
+            | Change::SessionResumed { .. }
+            | Change::SessionClosed(_) => return self.next_event(),
         };
         let is_quiet = kind == EventType::NodeDeleted && planted!("delete-leaves-the-parent-quiet");
         if let (Some(acl), Some(parent)) = (parent_acl.filter(|_| !is_quiet), parent(&path)) {

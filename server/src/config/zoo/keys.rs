@@ -46,8 +46,8 @@ const fn clamped(
     Key { name, rule: Rule::Clamped { setting, scale, low } }
 }
 
-/// The keys that do here what they do there, and `peerSecretFile`, `auditDirectory` and
-/// `saslUsersFile`, which are zoolet's own.
+/// The keys that do here what they do there, and `peerSecretFile`, `auditDirectory`,
+/// `saslUsersFile` and `history…`, which are zoolet's own.
 #[rustfmt::skip]
 static HONORED: &[Key] = &[
     own("dataDir"),
@@ -114,6 +114,10 @@ static HONORED: &[Key] = &[
     clamped("admin.rateLimiterIntervalInMS", ("http", "snapshot_interval_ms"), 1, Low::Zero),
     true_false("audit.enable", ("audit", "enabled")),
     text("auditDirectory", ("audit", "directory")),
+    true_false("historyEnabled", ("history", "enabled")),
+    number("historyBytesMax", ("history", "bytes_max"), Low::Wrong),
+    number("historyAgeMsMax", ("history", "age_ms_max"), Low::Wrong),
+    number("historyDataBytesMax", ("history", "data_bytes_max"), Low::Wrong),
     own("metricsProvider.className"),
     own("metricsProvider.httpHost"),
     own("metricsProvider.httpPort"),

@@ -286,6 +286,13 @@ impl Sources<'_> {
         list.counter("zoolet_audit_lines", help, audit.written());
         let help = "Events that the audit log has lost, because the disk failed or was too slow.";
         list.counter("zoolet_audit_lost", help, audit.lost());
+        let history = self.reports.meters.history();
+        let help = "Events that the history has taken.";
+        list.counter("zoolet_history_events", help, history.recorded());
+        let help = "Events that the history has lost, because more was changed than it can write.";
+        list.counter("zoolet_history_lost", help, history.lost());
+        let help = "Bytes of the history's files, when they were looked at last.";
+        list.gauge("zoolet_history_bytes", help, history.bytes());
         list.add(Metric {
             name: "zoolet_build_info",
             kind: MetricKind::Gauge,

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::watch;
+use zoolet_history::{Found, History, Query, QueryError};
 use zoolet_jute::SessionId;
 use zoolet_replica::Role;
 
@@ -36,6 +37,7 @@ pub struct Reports {
     meters: Arc<Meters>,
     config: Arc<ServerConfig>,
     audit: Option<AuditLog>,
+    history: Option<History>,
     /// Why a part of the server can no longer work.
     fatal: watch::Receiver<Option<String>>,
 }
@@ -93,10 +95,10 @@ impl Reports {
         port: PortReports,
         status: StatusSource,
         meters: &Arc<Meters>,
-        (audit, fatal): (Option<AuditLog>, &Fatal),
+        (audit, history, fatal): (Option<AuditLog>, Option<History>, &Fatal),
     ) -> Self {
         let (meters, config) = (Arc::clone(meters), Arc::new(config.clone()));
-        Self { port, status, meters, config, audit, fatal: fatal.watch() }
+        Self { port, status, meters, config, audit, history, fatal: fatal.watch() }
     }
 
     /// Notes that the server is being stopped: it is not ready any more.
@@ -108,6 +110,16 @@ impl Reports {
     /// server logs when that is done, or that it has failed. Returns whether there is an audit log.
     pub fn reopen_audit_log(&self) -> bool {
         self.audit.as_ref().map(AuditLog::reopen).is_some()
+    }
+
+    /// Looks into the history; `None` if none is kept. Blocks, for as long as it takes to read it.
+    pub fn history(&self, query: &Query) -> Option<Result<Found, QueryError>> {
+        self.history.as_ref().map(|history| history.find(query))
+    }
+
+    /// Returns the server's wall clock, in milliseconds since 1970.
+    pub fn wall_ms(&self) -> i64 {
+        self.port.host().now().wall_ms
     }
 
     /// Returns whether the server serves, and if not, why.

@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tracing::{info, warn};
+use zoolet_history::HistoryOptions;
 use zoolet_jute::ErrorCode;
 use zoolet_replica::{Boot, Policy};
 use zoolet_storage::{DirectorySizes, Disk, WalOptions, WatchedDisk};
 use zoolet_tls::TlsSettings;
 
 use crate::audit::AuditOptions;
-use crate::config::{self, AuditConfig, ClientAuth, ConfigError, MemberRole, ServerConfig};
+use crate::config::{
+    self, AuditConfig, ClientAuth, ConfigError, HistoryConfig, MemberRole, ServerConfig,
+};
 use crate::host;
 use crate::net::{
     EnsembleFigures, EnsembleSource, PortOptions, PortTls, ServerInfo, Sizes, Spoken,
@@ -69,6 +72,13 @@ pub(super) fn audit_options(config: &ServerConfig) -> Option<AuditOptions> {
         server: config.server_id.0,
         user: process::user(),
     })
+}
+
+/// The history, if it is to be kept.
+pub(super) fn history_options(config: &ServerConfig) -> Option<HistoryOptions> {
+    let HistoryConfig { enabled, bytes_max, age_ms_max, data_bytes_max: _ } = config.history;
+    let directory = config.data_dir.join("history");
+    enabled.then_some(HistoryOptions { directory, bytes_max, age_ms_max })
 }
 
 /// How long a server may be without a leader before it says so.
@@ -234,6 +244,8 @@ pub(super) fn replica_options(config: &ServerConfig, boot: Boot) -> zoolet_repli
         leader_loss_limit_ms: config.sync_limit_ms(),
         read_only_mode: config.ensemble.read_only_mode && !config.standalone,
         audit: config.audit.enabled,
+        history: config.history.enabled,
+        history_data_bytes_max: config.history.data_bytes_max,
         policy: Policy {
             skip_acl: config.auth.acl_skipped,
             enforce_quota: config.znodes.quota_enforced,

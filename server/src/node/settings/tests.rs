@@ -72,6 +72,7 @@ fn received(config: &ServerConfig) -> Vec<String> {
         format!("{:?}", host_limits(config)),
         format!("{:?}", audit_options(config)),
         format!("{:?}", audit_options(&audited)),
+        format!("{:?}", history_options(config)),
         format!("{:?}", leader_wanted_within(config)),
         format!("{:?}", slow_sync_us(config)),
     ]);
@@ -202,6 +203,7 @@ fn what_a_file_says_of_one_server_reaches_a_layer() {
         tls: _,
         four_letter: _,
         audit: _,
+        history: _,
     } = server();
     let changes: BTreeMap<&str, Change> = BTreeMap::from([
         ("id", (|config| config.server_id = ServerId(2)) as Change),

@@ -95,6 +95,10 @@ impl Shared {
 }
 
 impl Disk for MemoryDisk {
+    fn is_real(&self) -> bool {
+        false
+    }
+
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         self.change(|image| image.create(path)).map(|number| self.file(number))
     }

@@ -103,6 +103,7 @@ pub(super) fn apply(
         path: path.clone(),
         acl: Arc::clone(tree.acl(id)),
         parent_acl: Arc::clone(tree.acl(parent)),
+        owner: kind.owner(),
     });
     Ok((path, stat))
 }

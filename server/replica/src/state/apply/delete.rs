@@ -34,9 +34,10 @@ pub(super) fn remove(tree: &mut Tree, context: &mut Context, node: ZnodeId, path
     let acl = Arc::clone(tree.acl(node));
     let parent = tree.node(node).parent;
     let bytes = tree.node(node).data_bytes();
+    let (owner, version) = (tree.node(node).kind.owner(), tree.node(node).version);
     tree.remove(node);
     tree.change(parent, |parent| parent.pzxid = context.zxid);
     quota::account(tree, &path, 0_i64.saturating_sub_unsigned(bytes), -1);
     let parent_acl = Arc::clone(tree.acl(parent));
-    context.changes.push(Change::Deleted { path, acl, parent_acl });
+    context.changes.push(Change::Deleted { path, acl, parent_acl, owner, version });
 }

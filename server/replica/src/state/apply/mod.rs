@@ -221,7 +221,7 @@ fn write(tree: &mut Tree, context: &mut Context, request: Request) -> Result<Rep
         Request::CreateTtl(body) => create_with_stat(tree, context, Create::ttl(body)),
         Request::Delete(body) => delete::apply(tree, context, body).map(|()| Reply::Empty),
         Request::SetData(body) => set_data::apply(tree, context, body).map(Reply::Stat),
-        Request::SetAcl(body) => set_acl::apply(tree, context, &body).map(Reply::Stat),
+        Request::SetAcl(body) => set_acl::apply(tree, context, body).map(Reply::Stat),
         // Switched on, it is carried out by the leader, and never gets into the log as a request
         // (docs/decisions/0007-reconfiguration.md).
         Request::Reconfig(_) if context.policy.reconfig => Err(ErrorCode::Unimplemented),

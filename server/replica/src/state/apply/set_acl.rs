@@ -3,13 +3,14 @@
 use zoolet_jute::{ErrorCode, SetAclRequest, Stat, perms};
 
 use super::{Context, check_version, next_version};
+use crate::state::change::Change;
 use crate::state::tree::Tree;
 use crate::state::{access, path};
 
 pub(super) fn apply(
     tree: &mut Tree,
-    context: &Context,
-    body: &SetAclRequest,
+    context: &mut Context,
+    body: SetAclRequest,
 ) -> Result<Stat, ErrorCode> {
     path::validate(&body.path)?;
     let acl = access::fix_up(body.acl.as_deref(), &context.identities, context.level)?;
@@ -17,6 +18,8 @@ pub(super) fn apply(
     context.check_access(tree, id, perms::ADMIN)?;
     let aversion = tree.node(id).aversion;
     check_version(aversion, body.version)?;
-    tree.change_acl(id, &acl, next_version(aversion));
+    let (old_version, version) = (aversion, next_version(aversion));
+    tree.change_acl(id, &acl, version);
+    context.changes.push(Change::AclChanged { path: body.path, old_version, version });
     Ok(tree.stat(id))
 }

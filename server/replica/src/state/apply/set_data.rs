@@ -29,10 +29,12 @@ pub(super) fn apply(
     let version = tree.node(id).version;
     check_version(version, body.version)?;
 
-    put(tree, context, id, body.data.map(own), next_version(version));
+    let old_version = version;
+    let version = next_version(version);
+    put(tree, context, id, body.data.map(own), version);
     quota::account(tree, &body.path, delta, 0);
     let acl = Arc::clone(tree.acl(id));
-    context.changes.push(Change::DataChanged { path: body.path, acl });
+    context.changes.push(Change::DataChanged { path: body.path, acl, old_version, version });
     Ok(tree.stat(id))
 }
 
@@ -50,7 +52,12 @@ pub(super) fn set_config(
     write!(text, "version={:x}", context.zxid.0).expect("a String takes everything");
     put(tree, context, id, Some(Bytes::from(text)), -1);
     let acl = Arc::clone(tree.acl(id));
-    context.changes.push(Change::DataChanged { path: path::CONFIG.to_owned(), acl });
+    context.changes.push(Change::DataChanged {
+        path: path::CONFIG.to_owned(),
+        acl,
+        old_version: -1,
+        version: -1,
+    });
     let data = tree.data(id);
     Ok(Reply::Data(data, tree.stat(id)))
 }

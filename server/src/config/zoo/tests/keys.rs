@@ -338,6 +338,10 @@ static SECTION_15_2: &[(&str, Outcome)] = &[
     ("zookeeper.audit.enable=true", Honored(|c| c.audit.enabled)),
     ("audit.impl.class=org.apache.zookeeper.audit.Slf4jAuditLogger", Silent),
     ("audit.impl.class=com.example.Own", Warned),
+    ("historyEnabled=false", Honored(|c| !c.history.enabled)),
+    ("historyBytesMax=33554432", Honored(|c| c.history.bytes_max == 32 << 20)),
+    ("historyAgeMsMax=3600000", Honored(|c| c.history.age_ms_max == 3_600_000)),
+    ("historyDataBytesMax=64", Honored(|c| c.history.data_bytes_max == 64)),
     (
         "auditDirectory=/var/log/zoolet",
         Honored(|c| c.audit.directory.as_deref() == Some("/var/log/zoolet".as_ref())),

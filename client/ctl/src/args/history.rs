@@ -1,0 +1,45 @@
+//! The arguments of `history`.
+
+use std::time::Duration;
+
+use clap::Args;
+
+/// One of PATH, --below, --session and --lock, or none of them for everything.
+#[derive(Debug, Args)]
+pub(crate) struct History {
+    /// What has happened to this znode.
+    #[arg(conflicts_with_all = ["below", "session", "lock"])]
+    pub(crate) path: Option<String>,
+    /// What has happened to this znode, and to all below it.
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["session", "lock"])]
+    pub(crate) below: Option<String>,
+    /// What a session did, and what has become of its znodes.
+    #[arg(long, value_name = "ID", conflicts_with = "lock")]
+    pub(crate) session: Option<String>,
+    /// Who has held a lock, and who has waited for it.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) lock: Option<String>,
+    /// How far to look back: 90s, 15m, 1h.
+    #[arg(long, value_name = "DURATION", value_parser = super::duration)]
+    pub(crate) since: Option<Duration>,
+    /// The most lines, the latest ones.
+    #[arg(
+        short = 'n',
+        long,
+        value_name = "N",
+        default_value_t = 1000,
+        value_parser = clap::value_parser!(u16).range(1..=10_000)
+    )]
+    pub(crate) limit: u16,
+    /// Go on, and print what happens, until Ctrl-C.
+    #[arg(short = 'f', long)]
+    pub(crate) follow: bool,
+    /// Show the data that was written, as far as the server keeps it (history.data_bytes_max). Needs
+    /// --auth of the superuser.
+    #[arg(long)]
+    pub(crate) data: bool,
+    /// The HTTP ports of servers, which are asked in turn: HOST:PORT,… or http://HOST:PORT/commands.
+    /// Without it: port 8080 of the hosts of --servers.
+    #[arg(long, value_name = "ADDRESS", env = "ZOOLETCTL_HTTP")]
+    pub(crate) http: Option<String>,
+}

@@ -1,0 +1,40 @@
+//! What a history has taken, for metrics.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Counts since the start of the server.
+#[derive(Debug, Default)]
+pub struct HistoryCounts {
+    recorded: AtomicU64,
+    lost: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl HistoryCounts {
+    /// Returns the events that were recorded since the start.
+    pub fn recorded(&self) -> u64 {
+        self.recorded.load(Ordering::Relaxed)
+    }
+
+    /// Returns the events that were lost since the start.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Ordering::Relaxed)
+    }
+
+    /// Returns the bytes of the history's files, as they were looked at last.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn add_recorded(&self, count: u64) {
+        self.recorded.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn add_lost(&self, count: u64) {
+        self.lost.fetch_add(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn set_bytes(&self, bytes: u64) {
+        self.bytes.store(bytes, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,54 @@
+//! What the history consists of.
+
+use zoolet_jute::Zxid;
+use zoolet_replica::HistoryEvent;
+
+/// One line of the history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Its number in the history of this server: later ones have greater numbers, without holes
+    /// between them. It means nothing on other servers.
+    pub number: u64,
+    /// What it says.
+    pub kind: EntryKind,
+}
+
+/// What a line of the history says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntryKind {
+    /// Something was changed.
+    Event(HistoryEvent),
+    /// Something is missing here.
+    Gap(Gap),
+}
+
+/// A place of the history at which events are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// The last transaction that is known before it.
+    pub after: Zxid,
+    /// Everything up to this transaction may be missing.
+    pub through: Zxid,
+    /// Why.
+    pub reason: GapReason,
+}
+
+/// Why something is missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GapReason {
+    /// The server has got its state by a snapshot of another one, or from its own disk after it had
+    /// lost a part of its history.
+    Snapshot,
+    /// More was changed than could be written.
+    Overload,
+}
+
+impl GapReason {
+    /// The name of the reason, in JSON.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Snapshot => "snapshot",
+            Self::Overload => "overload",
+        }
+    }
+}

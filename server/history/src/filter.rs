@@ -1,0 +1,144 @@
+//! Which paths and sessions a block may have something of: a Bloom filter.
+
+use zoolet_jute::SessionId;
+use zoolet_replica::{HistoryChange, HistoryEvent};
+
+/// The bytes of a filter. Of a full block with 400 paths and 400 sessions it passes one in twelve
+/// that are not in it.
+pub(crate) const FILTER_BYTES: usize = 512;
+
+/// The bits of a filter, as a mask of their numbers.
+const BIT_MASK: u64 = FILTER_BYTES as u64 * 8 - 1;
+
+/// How many bits are set for each key.
+const BITS_PER_KEY: u32 = 3;
+
+/// What is looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key(u64);
+
+impl Key {
+    /// Everything about a znode itself.
+    pub(crate) fn path(path: &str) -> Self {
+        Self::of(b'p', path.as_bytes())
+    }
+
+    /// Everything about the children of a znode.
+    pub(crate) fn parent(path: &str) -> Self {
+        Self::of(b'c', path.as_bytes())
+    }
+
+    /// Everything that a session did, and what became of its znodes.
+    pub(crate) fn session(session: SessionId) -> Self {
+        Self::of(b's', &session.0.to_be_bytes())
+    }
+
+    /// A gap.
+    pub(crate) fn gap() -> Self {
+        Self::of(b'g', b"")
+    }
+
+    /// FNV-1a of 64 bits. Filters are on disks: it stays as it is.
+    fn of(kind: u8, bytes: &[u8]) -> Self {
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        for byte in [kind].iter().chain(bytes) {
+            hash = (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3);
+        }
+        // The low bits of FNV depend on few bits of the input.
+        hash ^= hash >> 32;
+        Self(hash)
+    }
+
+    /// Byte and bit of the places of the key.
+    fn places(self) -> impl Iterator<Item = (usize, u8)> {
+        (0..BITS_PER_KEY).map(move |round| {
+            let bit = self.0 >> (12 * round) & BIT_MASK;
+            let byte = usize::try_from(bit / 8).unwrap_or(0);
+            (byte, 1 << (bit % 8))
+        })
+    }
+}
+
+/// The filter of one block.
+#[derive(Clone, Debug)]
+pub(crate) struct Filter(Box<[u8]>);
+
+impl Filter {
+    pub(crate) fn new() -> Self {
+        Self(vec![0; FILTER_BYTES].into_boxed_slice())
+    }
+
+    /// Adds what an event may be looked for by.
+    pub(crate) fn add(&mut self, event: &HistoryEvent) {
+        if let Some(path) = event.change.path() {
+            self.add_key(Key::path(path));
+            if let Some(parent) = parent_of(path) {
+                self.add_key(Key::parent(parent));
+            }
+        }
+        if event.session != SessionId::NONE {
+            self.add_key(Key::session(event.session));
+        }
+        let owner = HistoryChange::owner(&event.change);
+        if owner != SessionId::NONE && owner != event.session {
+            self.add_key(Key::session(owner));
+        }
+    }
+
+    /// Adds that there is a gap.
+    pub(crate) fn add_gap(&mut self) {
+        self.add_key(Key::gap());
+    }
+
+    fn add_key(&mut self, key: Key) {
+        for (byte, bit) in key.places() {
+            if let Some(byte) = self.0.get_mut(byte) {
+                *byte |= bit;
+            }
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Whether a filter's bytes say that something of the key may be in its block.
+pub(crate) fn may_have(filter: &[u8], key: Key) -> bool {
+    key.places().all(|(byte, bit)| filter.get(byte).is_some_and(|set| set & bit != 0))
+}
+
+/// The path of the znode above; none above the root.
+pub(crate) fn parent_of(path: &str) -> Option<&str> {
+    match path.rsplit_once('/')? {
+        ("", "") => None,
+        ("", _) => Some("/"),
+        (parent, _) => Some(parent),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_added_is_found_and_little_else() {
+        let mut filter = Filter::new();
+        for number in 0..400 {
+            filter.add_key(Key::path(&format!("/app/lock/place-{number:010}")));
+            filter.add_key(Key::session(SessionId(0x100_0000_0000 + number)));
+        }
+        let passes = |key| may_have(filter.bytes(), key);
+        assert!((0..400).all(|number| passes(Key::path(&format!("/app/lock/place-{number:010}")))));
+        let wrong =
+            (0..10_000).filter(|number| passes(Key::path(&format!("/other/{number}")))).count();
+        assert!(wrong < 2000, "{wrong} of 10,000");
+    }
+
+    #[test]
+    fn parents_are_the_paths_above() {
+        for (path, parent) in [("/", None), ("/a", Some("/")), ("/a/b", Some("/a"))] {
+            assert_eq!(parent_of(path), parent, "{path}");
+        }
+    }
+}

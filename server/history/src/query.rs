@@ -1,0 +1,219 @@
+//! What is looked for, and how it is found.
+
+use thiserror::Error;
+use zoolet_jute::{SessionId, Zxid};
+use zoolet_replica::HistoryEvent;
+use zoolet_replica::state::LockName;
+
+use crate::block::{self, Head};
+use crate::entry::{Entry, EntryKind};
+use crate::filter::{self, Key, parent_of};
+use crate::store::{Store, StoreError};
+use crate::tail::Tail;
+
+/// The most entries that a query returns.
+pub(crate) const ENTRIES_MAX: usize = 100_000;
+
+/// What the history is looked through for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// Everything.
+    All,
+    /// What has happened to a znode.
+    Path(String),
+    /// What has happened to a znode and all below it.
+    Below(String),
+    /// What a session did, and what has become of its znodes.
+    Session(SessionId),
+    /// The places in the queue of a lock, and the lock's znode.
+    Lock(String),
+}
+
+/// A look into the history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Query {
+    /// What is looked for.
+    pub subject: Subject,
+    /// Only what has happened from then on, milliseconds since 1970.
+    pub since_ms: Option<i64>,
+    /// Only what has happened before, milliseconds since 1970.
+    pub until_ms: Option<i64>,
+    /// Only entries behind this number, the earliest first to be returned: for those who follow the
+    /// history. Without it the latest are.
+    pub after: Option<u64>,
+    /// The most entries to return; at most 100,000 are.
+    pub limit: usize,
+}
+
+/// What was found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Found {
+    /// The entries, in the order in which they have happened, with the gaps between them.
+    pub entries: Vec<Entry>,
+    /// Whether there are more than the limit.
+    pub truncated: bool,
+    /// The number of the last entry that was looked at, to go on behind it.
+    pub last: u64,
+    /// The first transaction that the history has something of, and its time.
+    pub begin: Option<(Zxid, i64)>,
+}
+
+/// Why nothing can be found.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum QueryError {
+    /// The files are being opened.
+    #[error("the history is being opened: try again in a moment")]
+    Opening,
+    /// The files cannot be used.
+    #[error("the history cannot be read: {0}")]
+    Failed(String),
+}
+
+impl From<StoreError> for QueryError {
+    fn from(error: StoreError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+/// The end of a history: the block that is being filled.
+#[derive(Clone, Debug)]
+pub(crate) struct End {
+    head: Head,
+    block: sled::IVec,
+}
+
+impl End {
+    pub(crate) fn of(tail: &Tail) -> Self {
+        Self { head: *tail.block().head(), block: tail.block().bytes().into() }
+    }
+}
+
+impl Query {
+    /// Looks through a history, with its end as it was a moment ago.
+    pub(crate) fn run(&self, store: &Store, end: &End) -> Result<Found, QueryError> {
+        let limit = self.limit.min(ENTRIES_MAX);
+        let first = store.first()?.unwrap_or(end.head);
+        let begin = (first.count > 0).then_some((first.first_zxid, first.first_ms));
+        let last = end.head.end().saturating_sub(1);
+        let mut found = Found { begin, last, ..Found::default() };
+        match self.after {
+            Some(after) => self.forward((store, end), after, limit, &mut found)?,
+            None => self.backward((store, end), limit, &mut found)?,
+        }
+        Ok(found)
+    }
+
+    fn backward(
+        &self,
+        (store, end): (&Store, &End),
+        limit: usize,
+        found: &mut Found,
+    ) -> Result<(), StoreError> {
+        let blocks = store.backward(end.head.first);
+        let mut latest_first = Vec::new();
+        'blocks: for block in std::iter::once(Ok(end.block.clone())).chain(blocks) {
+            let block = block?;
+            let (head, filter, bytes) = Head::read(&block)?;
+            if head.count > 0 && self.since_ms.is_some_and(|since_ms| is_before(&head, since_ms)) {
+                break;
+            }
+            if !self.may_be_in(&head, filter) {
+                continue;
+            }
+            let entries = block::entries(&head, bytes)?;
+            for entry in entries.into_iter().rev().filter(|entry| self.admits(entry)) {
+                if latest_first.len() == limit {
+                    found.truncated = true;
+                    break 'blocks;
+                }
+                latest_first.push(entry);
+            }
+        }
+        latest_first.reverse();
+        found.entries = latest_first;
+        Ok(())
+    }
+
+    fn forward(
+        &self,
+        (store, end): (&Store, &End),
+        after: u64,
+        limit: usize,
+        found: &mut Found,
+    ) -> Result<(), StoreError> {
+        let blocks = store.forward(after.saturating_add(1), end.head.first)?;
+        for block in blocks.chain(std::iter::once(Ok(end.block.clone()))) {
+            let block = block?;
+            let (head, filter, bytes) = Head::read(&block)?;
+            if !self.may_be_in(&head, filter) {
+                continue;
+            }
+            let entries = block::entries(&head, bytes)?;
+            let news = entries.into_iter().filter(|entry| entry.number > after);
+            for entry in news.filter(|entry| self.admits(entry)) {
+                if found.entries.len() == limit {
+                    found.truncated = true;
+                    found.last = found.entries.last().map_or(after, |last| last.number);
+                    return Ok(());
+                }
+                found.entries.push(entry);
+            }
+        }
+        Ok(())
+    }
+
+    fn may_be_in(&self, head: &Head, filter: &[u8]) -> bool {
+        let may_have = |key| filter::may_have(filter, key);
+        head.count > 0
+            && match &self.subject {
+                Subject::All | Subject::Below(_) => true,
+                Subject::Path(path) => may_have(Key::path(path)) || may_have(Key::gap()),
+                Subject::Session(session) => {
+                    may_have(Key::session(*session)) || may_have(Key::gap())
+                }
+                Subject::Lock(path) => {
+                    [Key::parent(path), Key::path(path), Key::gap()].into_iter().any(may_have)
+                }
+            }
+    }
+
+    fn admits(&self, entry: &Entry) -> bool {
+        let EntryKind::Event(event) = &entry.kind else { return true };
+        self.since_ms.is_none_or(|since_ms| event.time_ms >= since_ms)
+            && self.until_ms.is_none_or(|until_ms| event.time_ms < until_ms)
+            && self.subject.has(event)
+    }
+}
+
+/// By how much the wall clocks of two leaders may differ, so that time goes back in the history.
+const CLOCKS_MS: i64 = 60_000;
+
+/// Whether all that has happened in a block, and before it, precedes a time.
+fn is_before(head: &Head, since_ms: i64) -> bool {
+    head.last_ms.saturating_add(CLOCKS_MS) < since_ms
+}
+
+impl Subject {
+    fn has(&self, event: &HistoryEvent) -> bool {
+        let path = event.change.path();
+        match self {
+            Self::All => true,
+            Self::Path(wanted) => path == Some(wanted),
+            Self::Below(wanted) => path.is_some_and(|path| is_below(path, wanted)),
+            Self::Session(session) => event.session == *session || event.change.owner() == *session,
+            Self::Lock(lock) => path.is_some_and(|path| {
+                path == lock || parent_of(path) == Some(lock) && is_place(path)
+            }),
+        }
+    }
+}
+
+fn is_below(path: &str, wanted: &str) -> bool {
+    let rest = path.strip_prefix(wanted);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/') || wanted == "/")
+}
+
+fn is_place(path: &str) -> bool {
+    let name = path.rsplit('/').next().unwrap_or_default();
+    LockName::parse(name).is_some()
+}

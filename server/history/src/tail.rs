@@ -1,0 +1,132 @@
+//! The end of the history: the block that is being filled, and how far the history goes.
+
+use zoolet_jute::Zxid;
+use zoolet_replica::HistoryEvent;
+
+use crate::block::{BlockBuilder, Head};
+use crate::entry::{Gap, GapReason};
+
+/// The end of the history.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    block: BlockBuilder,
+    /// Whether the block has entries that sled has not.
+    is_unwritten: bool,
+    last_zxid: Zxid,
+    /// How many entries have that zxid.
+    at_last: u32,
+    /// How many of them were given again since the start.
+    again: u32,
+}
+
+impl Tail {
+    /// The end of a history whose last block has this head; `None` for an empty history.
+    pub(crate) fn behind(last: Option<&Head>) -> Self {
+        Self {
+            block: BlockBuilder::new(last.map_or(1, Head::end)),
+            is_unwritten: false,
+            last_zxid: last.map_or(Zxid(0), |head| head.last_zxid),
+            at_last: last.map_or(0, |head| head.at_last),
+            again: 0,
+        }
+    }
+
+    pub(crate) fn block(&self) -> &BlockBuilder {
+        &self.block
+    }
+
+    pub(crate) fn is_unwritten(&self) -> bool {
+        self.is_unwritten
+    }
+
+    /// Adds an event, unless the history has it: a server that starts applies the end of its log
+    /// again.
+    pub(crate) fn event(&mut self, event: &HistoryEvent) -> bool {
+        if event.zxid < self.last_zxid {
+            return false;
+        }
+        if event.zxid == self.last_zxid {
+            if self.again < self.at_last {
+                self.again += 1;
+                return false;
+            }
+            self.at_last += 1;
+        } else {
+            (self.last_zxid, self.at_last) = (event.zxid, 1);
+        }
+        self.again = self.at_last;
+        self.block.event(event);
+        self.is_unwritten = true;
+        true
+    }
+
+    /// Adds a gap up to this transaction, if the history does not go as far.
+    pub(crate) fn gap(&mut self, through: Zxid, reason: GapReason) {
+        if through <= self.last_zxid {
+            return;
+        }
+        let gap = Gap { after: self.last_zxid, through, reason };
+        self.block.gap(gap);
+        // Events of the same transaction may follow.
+        (self.last_zxid, self.at_last, self.again) = (through, 0, 0);
+        self.is_unwritten = true;
+    }
+
+    /// The block is in sled as it is now. If it is full, the next one begins.
+    pub(crate) fn written(&mut self) {
+        self.is_unwritten = false;
+        if self.block.is_full() {
+            self.block = BlockBuilder::new(self.block.head().end());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use zoolet_jute::{SessionId, Xid};
+    use zoolet_replica::{HistoryCause, HistoryChange, ServerId};
+
+    use super::*;
+
+    fn event(zxid: i64) -> HistoryEvent {
+        HistoryEvent {
+            zxid: Zxid(zxid),
+            time_ms: zxid,
+            server: ServerId(1),
+            session: SessionId(1),
+            cxid: Xid(1),
+            identities: Arc::from([]),
+            cause: HistoryCause::Request,
+            change: HistoryChange::SessionOpened,
+        }
+    }
+
+    fn taken(tail: &mut Tail, zxids: &[i64]) -> Vec<i64> {
+        zxids.iter().copied().filter(|zxid| tail.event(&event(*zxid))).collect()
+    }
+
+    /// A multi has several events with one zxid; a crash may have kept some of them.
+    #[test]
+    fn what_is_applied_again_is_taken_once() {
+        let mut tail = Tail::behind(None);
+        assert_eq!(taken(&mut tail, &[1, 2, 2, 2, 5]), [1, 2, 2, 2, 5]);
+        let mut cut = Tail::behind(None);
+        taken(&mut cut, &[1, 2, 2]);
+        let mut resumed = Tail::behind(Some(cut.block().head()));
+        assert_eq!(resumed.block().head().first, 4);
+        assert_eq!(taken(&mut resumed, &[1, 2, 2, 2, 2, 5]), [2, 2, 5]);
+    }
+
+    #[test]
+    fn a_gap_is_noted_where_something_is_missing() {
+        let mut tail = Tail::behind(None);
+        taken(&mut tail, &[1, 2]);
+        tail.gap(Zxid(2), GapReason::Snapshot);
+        assert_eq!(tail.block().head().count, 2, "nothing is missing");
+        tail.gap(Zxid(7), GapReason::Snapshot);
+        assert_eq!(tail.block().head().count, 3);
+        assert_eq!(taken(&mut tail, &[6, 7, 8]), [7, 8]);
+    }
+}

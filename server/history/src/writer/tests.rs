@@ -1,0 +1,196 @@
+use std::fs;
+use std::path::Path;
+use std::thread;
+
+use tempfile::TempDir;
+use zoolet_jute::{Id, SessionId, Xid};
+use zoolet_replica::{HistoryCause, HistoryChange, HistoryEvent, ServerId};
+
+use super::*;
+use crate::entry::{Entry, EntryKind};
+use crate::query::Subject;
+
+/// How often a test looks whether something is there.
+const LOOK_INTERVAL: Duration = Duration::from_millis(5);
+const LOOKS_MAX: usize = 4000;
+
+fn options(directory: &Path) -> HistoryOptions {
+    let directory = directory.join("history");
+    HistoryOptions { directory, bytes_max: 256 << 20, age_ms_max: 7 * 24 * 3_600_000 }
+}
+
+fn open(directory: &TempDir) -> History {
+    open_with(options(directory.path()))
+}
+
+fn open_with(options: HistoryOptions) -> History {
+    History::open(options, Arc::default()).unwrap()
+}
+
+fn event(zxid: i64, path: &str) -> HistoryEvent {
+    HistoryEvent {
+        zxid: Zxid(zxid),
+        time_ms: 1_764_000_000_000 + zxid,
+        server: ServerId(1),
+        session: SessionId(1 + zxid % 5),
+        cxid: Xid(1),
+        identities: Arc::from([Id::new("ip", "127.0.0.1")]),
+        cause: HistoryCause::Request,
+        change: HistoryChange::DataChanged {
+            path: path.to_owned(),
+            old_version: 0,
+            version: 1,
+            data: None,
+        },
+    }
+}
+
+fn record(history: &History, zxids: impl IntoIterator<Item = i64>) {
+    let item = |zxid| HistoryItem::Event(event(zxid, &format!("/app/{}", zxid % 100)));
+    history.record(zxids.into_iter().map(item).collect());
+}
+
+fn query(subject: Subject) -> Query {
+    Query { subject, since_ms: None, until_ms: None, after: None, limit: 1_000_000 }
+}
+
+/// The entries, once there are as many as expected.
+fn found(history: &History, query: &Query, count: usize) -> Vec<Entry> {
+    let mut last = None;
+    for _ in 0..LOOKS_MAX {
+        last = Some(history.find(query));
+        if let Some(Ok(found)) = &last
+            && found.entries.len() >= count
+        {
+            return found.entries.clone();
+        }
+        thread::sleep(LOOK_INTERVAL);
+    }
+    panic!("{count} entries wanted of {query:?}: {last:?}");
+}
+
+fn zxids(entries: &[Entry]) -> Vec<i64> {
+    let zxid = |entry: &Entry| match &entry.kind {
+        EntryKind::Event(event) => event.zxid.0,
+        EntryKind::Gap(gap) => -gap.through.0,
+    };
+    entries.iter().map(zxid).collect()
+}
+
+#[test]
+fn what_was_recorded_is_found_by_path_session_and_time() {
+    let directory = TempDir::new().unwrap();
+    let history = open(&directory);
+    record(&history, 1..=20_000);
+    let all = found(&history, &query(Subject::All), 20_000);
+    assert_eq!(zxids(&all), (1..=20_000).collect::<Vec<_>>());
+    let path = found(&history, &query(Subject::Path("/app/7".to_owned())), 200);
+    assert_eq!(zxids(&path), (0..200).map(|turn| 7 + 100 * turn).collect::<Vec<_>>());
+    let session = found(&history, &query(Subject::Session(SessionId(3))), 4000);
+    assert!(zxids(&session).iter().all(|zxid| zxid % 5 == 2));
+    assert_eq!(found(&history, &query(Subject::Below("/app".to_owned())), 1).len(), 20_000);
+    assert_eq!(history.find(&query(Subject::Path("/ap".to_owned()))).unwrap().entries, []);
+    let since = Query { since_ms: Some(1_764_000_019_990), ..query(Subject::All) };
+    assert_eq!(
+        zxids(&history.find(&since).unwrap().entries),
+        (19_990..=20_000).collect::<Vec<_>>()
+    );
+    let until = Query { until_ms: Some(1_764_000_000_003), ..query(Subject::All) };
+    assert_eq!(zxids(&history.find(&until).unwrap().entries), [1, 2]);
+    history.close();
+}
+
+#[test]
+fn a_limit_keeps_the_latest_and_who_follows_gets_all_in_order() {
+    let directory = TempDir::new().unwrap();
+    let history = open(&directory);
+    record(&history, 1..=5000);
+    found(&history, &query(Subject::All), 5000);
+    let latest = history.find(&Query { limit: 3, ..query(Subject::All) }).unwrap();
+    assert_eq!((zxids(&latest.entries), latest.truncated), (vec![4998, 4999, 5000], true));
+    let (mut after, mut seen) = (0, Vec::new());
+    loop {
+        let next = Query { after: Some(after), limit: 700, ..query(Subject::All) };
+        let found = history.find(&next).unwrap();
+        seen.extend(zxids(&found.entries));
+        after = found.last;
+        if !found.truncated {
+            break;
+        }
+    }
+    assert_eq!(seen, (1..=5000).collect::<Vec<_>>());
+    record(&history, [5001]);
+    let next = Query { after: Some(after), ..query(Subject::All) };
+    assert_eq!(zxids(&found(&history, &next, 1)), [5001]);
+}
+
+#[test]
+fn a_history_goes_on_where_it_was_closed_and_takes_nothing_twice() {
+    let directory = TempDir::new().unwrap();
+    let first = open(&directory);
+    first.began(Zxid(0));
+    record(&first, 1..=3000);
+    first.close();
+    let second = open(&directory);
+    // The log is applied again from the last snapshot on.
+    second.began(Zxid(2500));
+    record(&second, 2501..=3005);
+    let all = found(&second, &query(Subject::All), 3005);
+    assert_eq!(zxids(&all), (1..=3005).collect::<Vec<_>>());
+    second.close();
+}
+
+#[test]
+fn what_is_missing_is_a_gap() {
+    let directory = TempDir::new().unwrap();
+    let history = open(&directory);
+    record(&history, [1, 2]);
+    history.record(vec![HistoryItem::Skipped { after: Zxid(2), through: Zxid(9) }]);
+    record(&history, [10]);
+    let path = query(Subject::Path("/app/10".to_owned()));
+    assert_eq!(zxids(&found(&history, &path, 2)), [-9, 10], "a gap is in every history");
+    let too_much = (11..=11 + QUEUED_MAX as i64).collect::<Vec<_>>();
+    record(&history, too_much);
+    let lost = found(&history, &path, 3);
+    assert_eq!(zxids(&lost), [-9, 10, -(11 + QUEUED_MAX as i64)]);
+    assert_eq!(history.shared.counts.lost(), 1 + QUEUED_MAX as u64);
+    history.close();
+}
+
+#[test]
+fn the_oldest_goes_when_it_is_too_old() {
+    let directory = TempDir::new().unwrap();
+    let history = open_with(HistoryOptions { age_ms_max: 10_000, ..options(directory.path()) });
+    for begin in 0..50 {
+        record(&history, begin * 2000 + 1..=begin * 2000 + 2000);
+        found(&history, &Query { limit: 1, ..query(Subject::All) }, 1);
+    }
+    let last = Query { since_ms: Some(1_764_000_100_000), ..query(Subject::All) };
+    found(&history, &last, 1);
+    let kept = history.find(&query(Subject::All)).unwrap();
+    let kept_ms = kept.begin.map(|(_, begin_ms)| 1_764_000_100_000 - begin_ms).unwrap();
+    // One look in 64 blocks of some 500 entries.
+    assert!((10_000..60_000).contains(&kept_ms), "{kept_ms} ms are kept");
+    history.close();
+}
+
+#[test]
+fn a_directory_that_cannot_be_read_is_moved_aside() {
+    let directory = TempDir::new().unwrap();
+    let history = open(&directory);
+    record(&history, 1..=3000);
+    history.close();
+    let path = directory.path().join("history");
+    fs::write(path.join("conf"), b"not the configuration of sled").unwrap();
+    let history = open(&directory);
+    record(&history, [7]);
+    assert_eq!(zxids(&found(&history, &query(Subject::All), 1)), [7]);
+    assert!(directory.path().join("history.damaged").join("conf").exists());
+    history.close();
+    // A panic of sled has left its mark.
+    fs::write(path.join("damaged"), b"").unwrap();
+    let history = open(&directory);
+    record(&history, [8]);
+    assert_eq!(zxids(&found(&history, &query(Subject::All), 1)), [8]);
+    history.close();
+}

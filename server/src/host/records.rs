@@ -1,0 +1,23 @@
+//! Who receives what has happened: the audit log, and the history.
+
+use std::fmt::Debug;
+
+use zoolet_jute::Zxid;
+use zoolet_replica::{AuditEvent, HistoryItem};
+
+/// Where the audit log's events go. All calls happen under the host's lock, so an implementation only
+/// puts what it is given into a queue and returns.
+pub(crate) trait Audit: Debug + Send + Sync + 'static {
+    /// Takes an event, with the time on the wall clock in milliseconds since 1970.
+    fn record(&self, wall_ms: i64, event: AuditEvent);
+}
+
+/// Where the history of what is applied goes. All calls happen under the host's lock, so an
+/// implementation only puts what it is given into a queue and returns.
+pub(crate) trait Historian: Debug + Send + Sync + 'static {
+    /// Notes the state that the server has: what it will hand over comes behind it.
+    fn began(&self, at: Zxid);
+
+    /// Takes what was applied, in order.
+    fn record(&self, items: Vec<HistoryItem>);
+}
