@@ -62,7 +62,7 @@ async fn every_server_knows_who_has_done_what() {
     client.set_data("/a", b"3", Version::Any).await.unwrap();
     client.delete("/a", Version::Any).await.unwrap();
     client.create("/a", b"", CreateMode::Ephemeral).await.unwrap();
-    let session = client.session_id().to_string();
+    let session = client.session().id.to_string();
     client.close().await;
     let expected = [
         json!(["created", "0x0", null, null, null]),
@@ -98,11 +98,11 @@ async fn every_server_knows_who_has_done_what() {
 async fn the_holders_of_a_lock_are_named_and_how_each_turn_has_ended() {
     let with_history = WithHttp::start(Servers::zoolet());
     let (one, two) = (connect(&with_history).await, connect(&with_history).await);
-    let (first, second) = (Mutex::new(one.clone(), "/lock"), Mutex::new(two.clone(), "/lock"));
+    let (first, second) = (Mutex::new(&one, "/lock"), Mutex::new(&two, "/lock"));
     first.acquire().await.unwrap().release().await.unwrap();
     let held = second.acquire().await.unwrap();
     // Whoever has the permission may delete a holder's znode.
-    let path = format!("/lock/{}", one.get_children("/lock").await.unwrap()[0]);
+    let path = format!("/lock/{}", one.children("/lock").await.unwrap().0[0]);
     one.delete(&path, Version::Any).await.unwrap();
     drop(held);
     // One that is killed: its session expires.
@@ -125,8 +125,8 @@ async fn the_holders_of_a_lock_are_named_and_how_each_turn_has_ended() {
     let turns = wait::until(SOON, look).unwrap();
     let reasons: Vec<_> = turns.iter().map(|turn| turn["reason"].clone()).collect();
     assert_eq!(reasons, ["released", "deleted_by_other", "session_expired"], "{turns:#?}");
-    assert_eq!(turns[1]["deleted_by"], json!(one.session_id().to_string()));
-    assert_eq!(turns[1]["session"], json!(two.session_id().to_string()));
+    assert_eq!(turns[1]["deleted_by"], json!(one.session().id.to_string()));
+    assert_eq!(turns[1]["session"], json!(two.session().id.to_string()));
     for turn in &turns {
         let times = fields(turn, ["queued_ms", "held_ms", "ended_ms"]);
         let times: Vec<_> = times.iter().map(|time| time.as_i64().unwrap()).collect();
@@ -235,7 +235,7 @@ async fn a_server_without_a_history_says_so_and_data_is_for_administrators() {
 async fn zooletctl_shows_a_history_and_follows_it() {
     let with_history = WithHttp::start(Servers::zoolet());
     let client = connect(&with_history).await;
-    client.create("/a\u{1b}[31m", b"1", CreateMode::Persistent).await.unwrap();
+    client.create("/a\u{202e}b", b"1", CreateMode::Persistent).await.unwrap();
     list(with_history.http, "below=/", "history", 2);
     let http = with_history.http.to_string();
     let ctl = |arguments: &[&str]| {
@@ -246,8 +246,8 @@ async fn zooletctl_shows_a_history_and_follows_it() {
     let shown = ctl(&["--below", "/", "--since", "1h"]).output().unwrap();
     assert!(shown.status.success(), "{shown:?}");
     let text = String::from_utf8(shown.stdout).unwrap();
-    let session = client.session_id();
-    let expected = format!("created /a\\u{{1b}}[31m  session {session} from 127.0.0.1 by server 1");
+    let session = client.session().id;
+    let expected = format!("created /a\\u{{202e}}b  session {session} from 127.0.0.1 by server 1");
     assert!(text.contains(&expected), "{text}");
     let json = ctl(&["--json", "--session", &session.to_string()]).output().unwrap();
     let json: Value = serde_json::from_slice(&json.stdout).unwrap();

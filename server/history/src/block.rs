@@ -433,6 +433,7 @@ fn put_data(data: Option<&Bytes>, out: &mut Vec<u8>) {
     out.extend_from_slice(kept.unwrap_or_default());
 }
 
+#[allow(clippy::option_option, reason = "the outer one is damage, the inner one is no data")]
 fn take_data(input: &mut &[u8]) -> Option<Option<Bytes>> {
     let Some(length) = varint::take(input)?.checked_sub(1) else { return Some(None) };
     let data = input.split_off(..usize::try_from(length).ok()?)?;

@@ -95,7 +95,7 @@ impl Query {
         let first = store.first()?.unwrap_or(end.head);
         let begin = (first.count > 0).then_some((first.first_zxid, first.first_ms));
         let last = end.head.end().saturating_sub(1);
-        let mut found = Found { begin, last, ..Found::default() };
+        let mut found = Found { last, begin, ..Found::default() };
         match self.after {
             Some(after) => self.forward((store, end), after, limit, &mut found)?,
             None => self.backward((store, end), limit, &mut found)?,

@@ -67,7 +67,7 @@ struct Shared {
 #[derive(Debug)]
 enum Files {
     Opening,
-    Open { store: Store, tail: Tail },
+    Open { store: Store, tail: Box<Tail> },
     Failed(String),
 }
 
@@ -164,7 +164,7 @@ impl Writer {
     /// Takes what comes, until the history is closed.
     fn run(&mut self, messages: &Receiver<Message>) {
         let opened = Store::open(&self.options.directory).and_then(|store| {
-            let tail = Tail::behind(store.last()?.as_ref());
+            let tail = Box::new(Tail::behind(store.last()?.as_ref()));
             Ok(Files::Open { store, tail })
         });
         match opened {
@@ -186,7 +186,7 @@ impl Writer {
                 Message::Close => break,
             }
         }
-        self.work(|writer, store, tail| writer.write(store, tail));
+        self.work(Self::write);
         if let Files::Open { store, .. } =
             self.replace_files(Files::Failed("the server stops".to_owned()))
             && let Err(error) = store.close()
@@ -201,7 +201,7 @@ impl Writer {
         match messages.recv_timeout(PAUSE) {
             Ok(message) => Some(message),
             Err(RecvTimeoutError::Timeout) => {
-                self.work(|writer, store, tail| writer.write(store, tail));
+                self.work(Self::write);
                 messages.recv().ok()
             }
             Err(RecvTimeoutError::Disconnected) => None,

@@ -262,12 +262,12 @@ impl Host {
     }
 
     /// From now on the audit log's events go there.
-    pub fn audit_to(&self, audit: Arc<dyn Audit>) {
+    pub(crate) fn audit_to(&self, audit: Arc<dyn Audit>) {
         self.locked(|inner, _| inner.audit = Some(audit));
     }
 
     /// From now on what is applied goes there.
-    pub fn history_to(&self, history: Arc<dyn Historian>) {
+    pub(crate) fn history_to(&self, history: Arc<dyn Historian>) {
         self.locked(|inner, _| {
             history.began(inner.replica.state().last_zxid());
             inner.history = Some(history);

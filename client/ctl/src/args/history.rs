@@ -34,7 +34,7 @@ pub(crate) struct History {
     /// Go on, and print what happens, until Ctrl-C.
     #[arg(short = 'f', long)]
     pub(crate) follow: bool,
-    /// Show the data that was written, as far as the server keeps it (history.data_bytes_max). Needs
+    /// Show the data that was written, as far as the server keeps it (`data_bytes_max` in `[history]`). Needs
     /// --auth of the superuser.
     #[arg(long)]
     pub(crate) data: bool,

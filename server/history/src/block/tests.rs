@@ -30,7 +30,8 @@ fn events() -> Vec<HistoryEvent> {
         HistoryChange::SessionEnded,
     ];
     let event = |(place, change): (usize, _)| {
-        let mut event = event(0x5_0000_0000 + place as i64, 1 << (8 * (place % 7)), change);
+        let mut event =
+            event(0x5_0000_0000 + i64::try_from(place).unwrap(), 1 << (8 * (place % 7)), change);
         event.cause = CAUSES[place % CAUSES.len()];
         event
     };
@@ -107,7 +108,7 @@ fn long_texts_are_cut_at_whole_characters() {
     let data = Some(Bytes::from(vec![7; 100_000]));
     let long = HistoryChange::DataChanged { path: path.clone(), old_version: 0, version: 1, data };
     let mut long = event(1, 1, long);
-    long.identities = (0..20).map(|_| Id::new("digest", &"x".repeat(10_000))).collect();
+    long.identities = (0..20).map(|_| Id::new("digest", "x".repeat(10_000))).collect();
     builder.event(&long);
     let bytes = builder.bytes();
     let (head, _, rest) = Head::read(&bytes).unwrap();
