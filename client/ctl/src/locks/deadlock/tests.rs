@@ -81,7 +81,7 @@ fn three_in_a_circle_are_a_deadlock_and_those_behind_them_are_no_part_of_it() {
 }
 
 #[test]
-fn a_chain_is_no_deadlock() {
+fn a_chain_makes_no_deadlock() {
     assert!(found(&[]).is_empty());
     let locks = [mutex("/a", &[1, 2]), mutex("/b", &[2, 3]), mutex("/c", &[3, 4, 5, 6])];
     assert!(found(&locks).is_empty());
@@ -91,7 +91,7 @@ fn a_chain_is_no_deadlock() {
 }
 
 #[test]
-fn a_session_that_waits_for_itself_is_no_deadlock_of_sessions() {
+fn a_session_that_waits_for_itself_makes_no_deadlock() {
     let locks = [mutex("/a", &[1, 1]), mutex("/b", &[2, 3, 2])];
     assert!(found(&locks).is_empty());
     let own: Vec<_> = waits_for_itself(&locks)

@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_frame_is_no_higher_than_the_terminal() {
+    fn a_frame_fits_the_terminal() {
         let lines: Vec<String> = (0..4).map(|line| line.to_string()).collect();
         assert_eq!(frame(&lines[..2], 2), "\x1b[H0\x1b[K\r\n1\x1b[K\x1b[J");
         assert_eq!(frame(&lines, 3), "\x1b[H0\x1b[K\r\n1\x1b[K\r\n… 2 more\x1b[K\x1b[J");
