@@ -15,6 +15,7 @@ use zoolet_tests::ports::PortLease;
 use zoolet_tests::process::{is_alive, signal};
 use zoolet_tests::up::{self, Up};
 use zoolet_tests::wait::until_so;
+use zoolet_tests::zoolet;
 
 /// How long a server may take to come back, or to end, on a busy machine.
 const BACK_MAX: Duration = Duration::from_mins(1);
@@ -343,6 +344,14 @@ fn a_banner_shows_the_ensemble_and_what_changes_of_it() {
     let members = up::members(&data).unwrap();
     let pid = format!("pid {}", members[leader - 1].pid);
     assert!(said.iter().any(|line| line.starts_with(&old) && line.ends_with(&pid)), "{said:?}");
+    // The last one of three has no leader, and says so.
+    for server in ["1", "2"] {
+        let mut ctl = Command::new(zoolet::binary().unwrap());
+        ctl.args(["ctl", "--data-dir"]).arg(&data).args(["kill", server]);
+        assert!(ctl.output().unwrap().status.success());
+    }
+    let alone = lines.find(|line| line.starts_with("server 3: no leader, client port ")).unwrap();
+    said.push(alone);
     signal(process.id(), "TERM").unwrap();
     assert!(process.wait().unwrap().success());
     let rest: Vec<String> = lines.collect();

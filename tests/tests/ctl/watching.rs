@@ -102,6 +102,7 @@ pub(crate) async fn locks_are_shown_again_and_again(scene: &Scene) {
     signal(&text, "TERM");
     assert_eq!(text.wait().unwrap().code(), Some(0));
     scene.ctl(&["locks", "--watch", "/nothing"]).badly(1, "does not exist");
+    scene.script("locks --watch\n").badly(128, "a command line of its own");
     scene.ctl(&["locks", "--watch", "--interval", "1ms"]).badly(128, "100 ms");
 }
 
