@@ -10,13 +10,14 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
 use zoolet_client::{Acl, Client, CreateMode, Id, Version, perms};
 use zoolet_tests::builder::{Kind, ServersBuilder};
 use zoolet_tests::servers::Servers;
-use zoolet_tests::{tools, wait};
+use zoolet_tests::{tools, wait, zooletctl};
 
 /// How long something may take that happens by itself, on a busy machine.
 const SOON: Duration = Duration::from_secs(30);
@@ -270,4 +271,29 @@ async fn each_server_has_the_changes_of_its_own_clients_across_kills() {
         let found = wait::until(SOON, || (own() == (expected.clone(), starts)).then_some(()));
         assert!(found.is_some(), "{:?} of server {index}, expected {expected:?}", own());
     }
+}
+
+/// Who took a lock away from its holder is in the log: the session that the command names.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_that_is_released_by_hand_is_in_the_log() {
+    let servers = start(Servers::zoolet());
+    let client = Client::connect(&servers.connect_string()).await.unwrap();
+    client.create("/lock", b"", CreateMode::Persistent).await.unwrap();
+    let name = "/lock/_c_1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed-lock-";
+    let (held, _) = client.create(name, b"", CreateMode::EphemeralSequential).await.unwrap();
+    let mut command = Command::new(zooletctl::binary().unwrap());
+    command.args(["--json", "--servers", &servers.connect_string(), "locks"]);
+    let output = command.args(["--release", "/lock", "--yes"]).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let released: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(released["path"], held, "{released}");
+    assert_eq!(released["session"], client.session().id.to_string(), "{released}");
+    let deletes = || {
+        let mut lines = json_lines(&servers);
+        lines.retain(|line| line["operation"] == "delete" && line["znode"] == held);
+        lines.pop()
+    };
+    let line = wait::until(SOON, deletes).expect("the delete is in the log");
+    assert_eq!(line["session"], released["deletedBy"], "{line}");
+    assert_eq!((&line["result"], &line["ip"]), (&"success".into(), &"127.0.0.1".into()), "{line}");
 }

@@ -10,10 +10,12 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use zoolet_client::{Client, CreateMode};
+use zoolet_tests::http;
 use zoolet_tests::ports::PortLease;
 use zoolet_tests::process::{is_alive, signal};
 use zoolet_tests::up::{self, Up};
 use zoolet_tests::wait::until_so;
+use zoolet_tests::zoolet;
 
 /// How long a server may take to come back, or to end, on a busy machine.
 const BACK_MAX: Duration = Duration::from_mins(1);
@@ -85,8 +87,9 @@ async fn three_servers_serve_outlive_a_kill_and_keep_their_files() {
 fn servers_log_why_they_are_stopped() {
     for name in ["TERM", "HUP"] {
         let (_lease, port) = ports_in_a_row(1);
-        let mut process =
-            command(1, port).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut command = command(1, port);
+        command.args(["--log", "info"]).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command.spawn().unwrap();
         let mut output = BufReader::new(process.stdout.take().unwrap()).lines();
         assert!(output.by_ref().take(2).all(|line| line.is_ok()));
         signal(process.id(), name).unwrap();
@@ -302,4 +305,60 @@ fn a_port_is_looked_for_where_the_server_will_listen() {
     let up = Up::spawn(&mut configured(port), 1).unwrap();
     assert_eq!(up.announced[0], format!("connect string: 127.0.0.2:{port}"));
     assert!(stops_well(up));
+}
+
+/// A person sees what to connect to, and again what is new when a leader dies; the logs are quiet.
+#[test]
+fn a_banner_shows_the_ensemble_and_what_changes_of_it() {
+    let directory = tempfile::tempdir().unwrap();
+    let (_lease, port) = ports_in_a_row(3);
+    let log = directory.path().join("log");
+    let data = directory.path().join("data");
+    let mut command = command(3, port);
+    command.args(["--http-port", "0", "--data-dir"]).arg(&data).env_remove("RUST_LOG");
+    command.stdout(Stdio::piped()).stderr(fs::File::create(&log).unwrap());
+    let mut process = command.spawn().unwrap();
+    let output = process.stdout.take().unwrap();
+    let mut lines = BufReader::new(output).lines().map(Result::unwrap);
+    let banner: Vec<String> = lines.by_ref().take(7).collect();
+    let data = fs::canonicalize(&data).unwrap();
+    assert_eq!(banner[4], format!("data directory: {}", data.display()), "{banner:?}");
+    let url = banner[5].strip_prefix("HTTP: http://").unwrap();
+    let (address, path) = url.split_once('/').unwrap();
+    let page = http::get(address.parse().unwrap(), &format!("/{path}")).unwrap();
+    assert_eq!(page.status, 200, "{url}");
+    assert!(banner[6].starts_with("Ctrl-C stops all servers"), "{banner:?}");
+
+    let leader = banner.iter().position(|line| line.contains(": leader,")).unwrap();
+    let before = pids(&data);
+    signal(before[leader - 1], "KILL").unwrap();
+    let old = format!("server {leader}: ");
+    let (mut said, mut has_leader, mut is_back) = (Vec::new(), false, false);
+    while !has_leader || !is_back {
+        let line = lines.next().expect("up goes on");
+        is_back |=
+            line.starts_with(&old) && !line.ends_with(&format!("pid {}", before[leader - 1]));
+        has_leader |= line.contains(": leader, client port ");
+        said.push(line);
+    }
+    let members = up::members(&data).unwrap();
+    let pid = format!("pid {}", members[leader - 1].pid);
+    assert!(said.iter().any(|line| line.starts_with(&old) && line.ends_with(&pid)), "{said:?}");
+    // The last one of three has no leader, and says so.
+    for server in ["1", "2"] {
+        let mut ctl = Command::new(zoolet::binary().unwrap());
+        ctl.args(["ctl", "--data-dir"]).arg(&data).args(["kill", server]);
+        assert!(ctl.output().unwrap().status.success());
+    }
+    let alone = lines.find(|line| line.starts_with("server 3: no leader, client port ")).unwrap();
+    said.push(alone);
+    signal(process.id(), "TERM").unwrap();
+    assert!(process.wait().unwrap().success());
+    let rest: Vec<String> = lines.collect();
+    let logged = fs::read_to_string(&log).unwrap();
+    let all = [banner, said, rest].concat().concat() + &logged;
+    assert!(!all.contains('\x1b'), "no terminal: {all}");
+    assert!(!logged.contains(" INFO "), "{logged}");
+    let exit = format!("server {leader} exited: signal: 9 (SIGKILL); restarting");
+    assert!(logged.contains(&exit), "{logged}");
 }

@@ -180,7 +180,7 @@ async fn servers_without_files_found_nothing_beside_one_that_has_them() {
     let data = parent.path().join("data");
     let command = || {
         let mut command = up::on_ports(3, first_port).unwrap();
-        command.arg("--data-dir").arg(&data);
+        command.args(["--log", "info", "--data-dir"]).arg(&data);
         command
     };
     let up = Up::spawn(command().stderr(Stdio::null()), 3).unwrap();

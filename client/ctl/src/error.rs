@@ -28,6 +28,8 @@ pub(crate) enum Exit {
     Interrupted,
     /// A local file or stream could not be read or written.
     Io,
+    /// Sessions wait for each other.
+    Deadlock,
     /// A lock was not got in time, as `timeout` says it.
     NotInTime,
     /// A lock or leadership was lost while it was held.
@@ -54,6 +56,7 @@ impl Exit {
             Self::Unsupported => 4,
             Self::Interrupted => 5,
             Self::Io => 6,
+            Self::Deadlock => 7,
             Self::NotInTime => 124,
             Self::Lost => 125,
             Self::CannotExecute => 126,

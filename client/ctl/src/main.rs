@@ -73,6 +73,9 @@ async fn run(arguments: Arguments) -> Result<(), CtlError> {
         Some(Command::Elect(arguments)) => hold::elect(&arguments, &options).await,
         Some(Command::History(arguments)) => history::run(&arguments, &options).await,
         Some(Command::Lock(arguments)) => hold::lock(&arguments, &options).await,
+        Some(Command::Locks(arguments)) if arguments.watch => {
+            locks::watch(&arguments, &options).await
+        }
         Some(Command::Locks(arguments)) => {
             one_shot(&options, async |context| locks::run(&arguments, &options, context).await)
                 .await

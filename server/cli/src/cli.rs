@@ -17,7 +17,8 @@ pub(crate) struct Cli {
     pub(crate) command: Command,
     /// What to log: off, error, warn, info, debug, trace, or a filter as `RUST_LOG` takes it, which
     /// this overrides: a level, and TARGET=LEVEL for parts of the program, with commas. Of the
-    /// consensus library only errors are logged unless the filter names it.
+    /// consensus library only errors are logged unless the filter names it. Without either, `up` and
+    /// its servers log warnings, and all else info.
     #[arg(long, global = true, value_name = "FILTER")]
     pub(crate) log: Option<String>,
 }

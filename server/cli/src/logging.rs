@@ -15,6 +15,9 @@ use crate::cli::LogFormat;
 /// What is logged by default.
 const FILTER_DEFAULT: &str = "info";
 
+/// What `zoolet up` and its servers log by default: what a person should do something about.
+const FILTER_QUIET: &str = "warn";
+
 /// Goes in front of every filter that does not name the library. A heartbeat that does not get
 /// through is a warning there, for each peer and ten times a second; `peer` reports it once.
 const LIBRARY: &str = "openraft";
@@ -41,12 +44,22 @@ pub(crate) enum LogError {
     Open { path: PathBuf, source: io::Error },
 }
 
+/// Returns the filter that was chosen, or else a quiet one; none if `RUST_LOG` has one, which servers
+/// that are started read too.
+pub(crate) fn chosen_or_quiet(filter: Option<String>) -> Option<String> {
+    filter.or_else(|| variable().is_none().then(|| FILTER_QUIET.to_owned()))
+}
+
+fn variable() -> Option<String> {
+    std::env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty())
+}
+
 /// Starts the log; `filter` goes before `RUST_LOG`. Returns the file that it goes to, if it does.
 pub(crate) fn start(
     filter: Option<&str>,
     output: &LogOutput,
 ) -> Result<Option<Arc<LogFile>>, LogError> {
-    let variable = std::env::var("RUST_LOG").ok().filter(|filter| !filter.is_empty());
+    let variable = variable();
     let (wanted, by) = match (filter, variable.as_deref()) {
         (Some(filter), _) => (filter, "--log"),
         (None, Some(filter)) => (filter, "RUST_LOG"),

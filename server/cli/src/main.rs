@@ -26,7 +26,10 @@ use logging::{LogFile, LogOutput};
 /// Does what the command line says. A server that cannot start, or cannot go on, ends with exit
 /// code 1 and one line that says why.
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let mut cli = Cli::parse();
+    if matches!(cli.command, Command::Up(_)) {
+        cli.log = logging::chosen_or_quiet(cli.log);
+    }
     let output = match &cli.command {
         Command::Up(_)
         | Command::Ctl(_)

@@ -202,6 +202,8 @@ struct RequestTimes {
     lock_waits: Histogram,
     /// Locks whose holder's session has expired.
     locks_expired: u64,
+    /// Locks that went from a holder to those who waited.
+    locks_handed_over: u64,
 }
 
 impl RequestTimes {
@@ -211,6 +213,7 @@ impl RequestTimes {
                 LockEvent::Held(ms) => self.lock_holds.record(ms),
                 LockEvent::Waited(ms) => self.lock_waits.record(ms),
                 LockEvent::Expired => self.locks_expired += 1,
+                LockEvent::HandedOver => self.locks_handed_over += 1,
             }
         }
     }

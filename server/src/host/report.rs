@@ -47,6 +47,8 @@ pub struct ServerReport {
     pub lock_wait_ms: Distribution,
     /// Locks whose holder's session has expired since then.
     pub locks_expired: u64,
+    /// Locks that went from a holder to those who waited, since then.
+    pub locks_handed_over: u64,
 }
 
 /// The sessions of the ensemble.
@@ -84,6 +86,7 @@ impl Host {
                 lock_hold_ms: inner.times.lock_holds.distribution(),
                 lock_wait_ms: inner.times.lock_waits.distribution(),
                 locks_expired: inner.times.locks_expired,
+                locks_handed_over: inner.times.locks_handed_over,
             }
         })
     }

@@ -10,16 +10,19 @@
 )]
 
 mod commands;
+mod deadlocks;
 mod ensemble;
 mod harness;
 mod hold;
 mod locks;
 mod loss;
 mod refusals;
+mod releases;
 mod shell;
 mod status;
 mod terminal;
 mod torture;
+mod watching;
 
 use zoolet_tests::scenes::{self, Scene};
 use zoolet_tests::servers::Servers;
@@ -81,6 +84,16 @@ suites! {
         locks::semaphores_are_shown,
         locks::families_that_do_not_see_each_other_are_reported,
         locks::a_bench_gives_figures_and_leaves_nothing,
+        deadlocks::a_cycle_through_every_family_is_a_deadlock,
+        deadlocks::recipes_that_wait_for_each_other_are_a_deadlock,
+        deadlocks::who_waits_for_itself_is_named_and_names_are_escaped,
+        releases::the_holder_loses_its_place_and_no_one_else,
+        releases::one_of_several_places_is_named,
+        releases::a_name_that_comes_again_is_refused,
+        releases::a_command_ends_when_its_lock_is_released,
+        releases::a_person_is_asked_and_a_later_holder_is_left_alone,
+        watching::locks_are_shown_again_and_again,
+        watching::a_person_watches_until_a_key_ends_it,
         torture::a_torture_reports_what_it_has_found,
         torture::an_interrupted_torture_leaves_nothing;
     commands_lose_their_locks / commands_lose_their_locks_on_apache:
@@ -90,5 +103,6 @@ suites! {
         loss::a_stubborn_command_is_killed_by_the_end_of_the_lease,
         loss::a_command_on_a_terminal_ends_with_all_it_started,
         loss::a_command_that_was_stopped_goes_on_only_under_its_lock,
-        loss::a_stopped_holder_gives_the_lock_back_when_asked_to_end;
+        loss::a_stopped_holder_gives_the_lock_back_when_asked_to_end,
+        watching::a_lost_connection_is_shown_and_tried_again;
 }

@@ -11,6 +11,8 @@ use crate::harness::{CtlScene, ended, said, signal};
 
 /// Starts a program on a terminal of its own: the words up to THEN. Each pair of arguments behind it
 /// is what to wait for on the screen and what to type then; the program's exit code is passed on.
+/// Instead of typing [`GATE`] it makes the file that the variable of this name names, and waits until
+/// that is removed.
 const TERMINAL: &str = r#"
 import os, pty, sys, time, select
 then = sys.argv.index("THEN")
@@ -30,6 +32,11 @@ for expected, typed in zip(steps[::2], steps[1::2]):
         except OSError:
             sys.exit("it ended before %r; there is: %r" % (expected, screen))
     screen = screen.split(expected.encode(), 1)[1]
+    if typed == "GATE":
+        gate, typed = os.environ["GATE"], ""
+        open(gate, "w").close()
+        while os.path.exists(gate):
+            time.sleep(0.01)
     os.write(terminal, typed.encode())
 try:
     while os.read(terminal, 4096):
@@ -38,6 +45,9 @@ except OSError:
     pass
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 "#;
+
+/// What is typed where the test does something first.
+pub(crate) const GATE: &str = "GATE";
 
 /// What the line editor writes when it begins to read: it switches bracketed paste on.
 const READY: &str = "\x1b[?2004h";
@@ -112,7 +122,7 @@ pub(crate) async fn a_person_sees_what_takes_long(scene: &Scene) {
 }
 
 /// A command of `zooletctl` on a terminal, and what to wait for there and to type then.
-fn on_terminal(scene: &Scene, words: &[&str], steps: &[(&str, &str)]) -> Command {
+pub(crate) fn on_terminal(scene: &Scene, words: &[&str], steps: &[(&str, &str)]) -> Command {
     let mut python = Command::new("python3");
     python
         .args(["-c", TERMINAL])

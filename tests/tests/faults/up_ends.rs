@@ -67,7 +67,7 @@ fn start(directory: &Path, settings: &str) -> (Up, PortLease, u16) {
     fs::write(&config, text).unwrap();
     let log = directory.join("log");
     let mut command = up::command().unwrap();
-    command.arg("--config").arg(&config).current_dir(directory);
+    command.args(["--log", "info", "--config"]).arg(&config).current_dir(directory);
     command.stderr(fs::File::create(&log).unwrap());
     let running = Up::spawn(&mut command, SERVERS).unwrap();
     let said = fs::read_to_string(&log).unwrap();

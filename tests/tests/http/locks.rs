@@ -85,7 +85,7 @@ fn counts(suite: &str, needs: &[&str], program: &dyn Fn() -> Result<Command, Too
     let with_http = WithHttp::start(Servers::zoolet());
     let mut program = Program::start(command, &with_http.servers);
     assert_eq!(program.line(), "READY");
-    assert_eq!(figures(with_http.http), [0, 0, 0, 0, 0]);
+    assert_eq!(figures(with_http.http), [0, 0, 0, 0, 0, 0]);
     program.send("GO");
     let mut grants = 0;
     while grants < TURNS {
@@ -93,7 +93,7 @@ fn counts(suite: &str, needs: &[&str], program: &dyn Fn() -> Result<Command, Too
         if line.starts_with("HELD") {
             grants += 1;
             // The other one waits, as soon as it has come.
-            let expected = [1, 1, 1, grants - 1, grants];
+            let expected = [1, 1, 1, grants - 1, grants, grants - 1];
             let seen = || (figures(with_http.http) == expected).then_some(());
             assert!(wait::until(SOON, seen).is_some(), "{:?}", figures(with_http.http));
         }
@@ -110,7 +110,12 @@ fn counts(suite: &str, needs: &[&str], program: &dyn Fn() -> Result<Command, Too
     }
     program.input = None;
     assert!(program.child.wait().unwrap().success());
-    let seen = || (figures(with_http.http) == [0, 0, 0, grants, grants]).then_some(());
+    let handed_over = TURNS - 1..grants;
+    let seen = || {
+        let [held, contended, waiters, holds, waits, over] = figures(with_http.http);
+        let is_so = [held, contended, waiters, holds, waits] == [0, 0, 0, grants, grants];
+        (is_so && handed_over.contains(&over)).then_some(())
+    };
     assert!(wait::until(SOON, seen).is_some(), "{grants}: {:?}", figures(with_http.http));
 }
 
@@ -184,10 +189,12 @@ fn value(text: &str, name: &str) -> f64 {
     value.unwrap_or_else(|| panic!("no {name}: {text}")).parse().unwrap()
 }
 
-/// Held, contended, waiters; holds that have ended, and acquisitions.
-fn figures(address: SocketAddr) -> [usize; 5] {
+/// Held, contended, waiters; holds that have ended, acquisitions, and hand-overs.
+fn figures(address: SocketAddr) -> [usize; 6] {
     let text = http::get(address, "/metrics").unwrap().body;
-    ["held", "contended", "waiters", "hold_time_count", "wait_time_count"].map(|name| {
+    let names =
+        ["held", "contended", "waiters", "hold_time_count", "wait_time_count", "handed_over"];
+    names.map(|name| {
         let prefix = format!("zoolet_locks_{name} ");
         let value = text.lines().find_map(|line| line.strip_prefix(&prefix));
         value.unwrap_or_else(|| panic!("no {prefix}: {text}")).parse().unwrap()

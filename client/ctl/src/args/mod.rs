@@ -1,6 +1,7 @@
 //! The command line.
 
 mod history;
+mod locks;
 mod znode;
 
 use std::ffi::OsString;
@@ -16,6 +17,7 @@ use crate::bench::Mix;
 use crate::digest::Algorithm;
 
 pub(crate) use history::History;
+pub(crate) use locks::*;
 pub(crate) use znode::*;
 
 /// Reads and changes what a ZooKeeper-protocol ensemble holds. Without a command it is a shell.
@@ -301,15 +303,6 @@ pub(crate) struct Torture {
     /// Draw the holders of one lock over time into a file.
     #[arg(long, value_name = "FILE")]
     pub(crate) svg: Option<PathBuf>,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Locks {
-    /// Numbered ephemeral znodes of no known form too.
-    #[arg(long)]
-    pub(crate) all: bool,
-    #[arg(default_value = "/")]
-    pub(crate) path: String,
 }
 
 #[derive(Debug, Args)]

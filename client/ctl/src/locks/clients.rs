@@ -5,8 +5,11 @@ use std::time::Duration;
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
-use zoolet_client::{ConnectString, Connector, SessionId};
+use zoolet_client::{ConnectString, Connector, SessionId, TcpConnector};
 
+use super::queue::Lock;
+use crate::args::Options;
+use crate::error::CtlError;
 use crate::output::note;
 
 /// How long one server may take.
@@ -24,8 +27,30 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
+    /// The addresses of all sessions, if there are locks to show.
+    pub(crate) async fn of(locks: &[Lock], options: &Options) -> Result<Self, CtlError> {
+        let mut clients = Self::default();
+        if !locks.is_empty() {
+            let tls = options.tls.connector()?;
+            let connector: &dyn Connector = tls.as_ref().map_or(&TcpConnector, |tls| tls);
+            clients.ask(options.connect_string(), connector).await;
+        }
+        Ok(clients)
+    }
+
+    /// These sessions, which are all.
+    #[cfg(test)]
+    pub(crate) fn known(addresses: Vec<(SessionId, String)>) -> Self {
+        Self { addresses: addresses.into_iter().collect(), silent: Vec::new() }
+    }
+
+    /// Whether every server has reported its sessions.
+    pub(crate) fn are_complete(&self) -> bool {
+        self.silent.is_empty()
+    }
+
     /// Asks every server of a connect string. A session is connected to one of them.
-    pub(crate) async fn ask(&mut self, connect_string: &str, connector: &dyn Connector) {
+    async fn ask(&mut self, connect_string: &str, connector: &dyn Connector) {
         // A client is connected to it, so it is valid.
         let servers = connect_string.parse::<ConnectString>();
         for address in servers.iter().flat_map(ConnectString::addresses) {

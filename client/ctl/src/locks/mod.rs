@@ -1,37 +1,47 @@
 //! `locks`: who holds what below a path, and who waits for how long.
 
 mod clients;
+mod deadlock;
 mod family;
+mod graph;
+mod keys;
 mod print;
 mod queue;
+mod release;
 mod scan;
-
-use zoolet_client::{Connector, TcpConnector};
+mod watch;
 
 use crate::args::{Locks, Options};
 use crate::commands::Context;
-use crate::error::CtlError;
+use crate::error::{CtlError, Exit};
 use crate::path;
+use clients::Clients;
 
 pub(crate) use family::{Family, Role, parse};
 pub(crate) use print::data_shown;
 pub(crate) use queue::{Lock, Member};
 pub(crate) use scan::at;
+pub(crate) use watch::run as watch;
 
-/// `locks [PATH]`.
+/// `locks [PATH]`, `locks --graph [PATH]`, `locks --release LOCK`.
 pub(crate) async fn run(
     arguments: &Locks,
     options: &Options,
     context: &Context,
 ) -> Result<(), CtlError> {
-    path::check(&arguments.path)?;
-    let found = scan::scan(&arguments.path, arguments.all, &context.connection).await?;
-    let mut clients = clients::Clients::default();
-    if !found.is_empty() {
-        let tls = options.tls.connector()?;
-        let connector: &dyn Connector = tls.as_ref().map_or(&TcpConnector, |tls| tls);
-        clients.ask(options.connect_string(), connector).await;
+    if let Some(lock) = &arguments.release {
+        return release::run(lock, arguments, options, context).await;
     }
+    if arguments.watch {
+        let message = "--watch is for a command line of its own: zooletctl locks --watch";
+        return Err(CtlError::new(Exit::Usage, message));
+    }
+    path::check(&arguments.path)?;
+    if arguments.graph {
+        return graph::run(arguments, options, context).await;
+    }
+    let found = scan::scan(&arguments.path, arguments.all, &context.connection).await?;
+    let clients = Clients::of(&found, options).await?;
     if context.output.json {
         return context.output.result(String::new, || print::json(&found, &clients));
     }

@@ -44,19 +44,27 @@ fn table(lock: &Lock, clients: &Clients, now_ms: i64) -> Vec<String> {
         position += usize::from(!member.holds);
         rows.push(row(member, position, clients, now_ms));
     }
+    table_text(&rows, "  ")
+}
+
+/// Rows of the same length, each cell as wide as the widest one of its column.
+pub(super) fn table_text<const COLUMNS: usize>(
+    rows: &[[String; COLUMNS]],
+    indent: &str,
+) -> Vec<String> {
     let width = |column: usize| {
         rows.iter().filter_map(|row| row.get(column)).map(|cell| cell.chars().count()).max()
     };
-    let widths: Vec<usize> = (0..COLUMNS.len()).map(|column| width(column).unwrap_or(0)).collect();
-    let line = |row: &[String; 8]| {
+    let widths: Vec<usize> = (0..COLUMNS).map(|column| width(column).unwrap_or(0)).collect();
+    let line = |row: &[String; COLUMNS]| {
         let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-        format!("  {}", cells.collect::<Vec<_>>().join("  ")).trim_end().to_owned()
+        format!("{indent}{}", cells.collect::<Vec<_>>().join("  ")).trim_end().to_owned()
     };
     rows.iter().map(line).collect()
 }
 
 fn row(member: &Member, position: usize, clients: &Clients, now_ms: i64) -> [String; 8] {
-    let session = member.stat.ephemeral_owner;
+    let session = member.session();
     let role = member.place.role.word();
     let state = if member.holds { "held".to_owned() } else { format!("{position}.") };
     [
@@ -81,7 +89,7 @@ pub(crate) fn data_shown(member: &Member) -> String {
 }
 
 /// A time span for a person. The clocks of servers may be ahead of this machine's.
-fn age_text(ms: i64) -> String {
+pub(super) fn age_text(ms: i64) -> String {
     match ms.max(0) {
         ms @ 0..60_000 => format!("{}.{} s", ms / 1000, ms % 1000 / 100),
         ms @ 60_000..3_600_000 => format!("{} min {} s", ms / 60_000, ms / 1000 % 60),
@@ -110,7 +118,7 @@ pub(crate) fn json(locks: &[Lock], clients: &Clients) -> Value {
 }
 
 fn member_json(member: &Member, clients: &Clients, now_ms: i64) -> Value {
-    let session = member.stat.ephemeral_owner;
+    let session = member.session();
     let (form, data) = data_json(&member.data);
     json!({
         "path": member.path,
@@ -127,7 +135,7 @@ fn member_json(member: &Member, clients: &Clients, now_ms: i64) -> Value {
 }
 
 #[allow(clippy::disallowed_methods, reason = "ages are measured by the wall clock")]
-fn now_ms() -> i64 {
+pub(super) fn now_ms() -> i64 {
     let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX)
 }

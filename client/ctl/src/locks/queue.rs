@@ -1,7 +1,9 @@
 //! Who of those in a queue holds the lock: what each family's clients look at.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
-use zoolet_client::Stat;
+use zoolet_client::{SessionId, Stat};
 
 use super::family::{Family, Place, Role};
 
@@ -12,7 +14,34 @@ pub(crate) struct Member {
     pub(crate) place: Place,
     pub(crate) data: Bytes,
     pub(crate) stat: Stat,
+    /// kazoo's znode of a bilingual lock, beside Curator's.
+    pub(crate) twin: Option<Twin>,
     pub(crate) holds: bool,
+}
+
+impl Member {
+    /// The session whose end deletes it.
+    pub(crate) const fn session(&self) -> SessionId {
+        self.stat.ephemeral_owner
+    }
+}
+
+/// The second znode of a place.
+#[derive(Clone, Debug)]
+pub(crate) struct Twin {
+    pub(crate) path: String,
+    pub(crate) stat: Stat,
+}
+
+/// A wait in a queue. The numbers are those of the lock's members.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wait {
+    pub(crate) waiter: usize,
+    /// Those that precede it and that it waits for, the nearest of them: it waits as well for those
+    /// that they wait for.
+    pub(crate) before: Vec<usize>,
+    /// Whether it is enough that one of them goes.
+    pub(crate) any: bool,
 }
 
 /// What kind of thing is contended for.
@@ -55,13 +84,68 @@ impl Lock {
     pub(crate) fn of_queue(path: String, kind: Kind, members: Vec<Member>) -> Self {
         let mut members = pair_up(members);
         sort(&mut members);
-        let holds: Vec<bool> = (0..members.len()).map(|index| holds(&members, index)).collect();
-        for (member, holds) in members.iter_mut().zip(holds) {
-            member.holds = holds;
-        }
+        mark_holders(&mut members);
         let mut lock = Self { path, kind, members, permits: None, warnings: Vec::new() };
         lock.warn();
         lock
+    }
+
+    /// The waits of those who do not hold.
+    pub(crate) fn waits(&self) -> Vec<Wait> {
+        if self.kind == Kind::Semaphore { self.waits_for_permits() } else { self.waits_in_queue() }
+    }
+
+    /// Whether one waits for another one that precedes it, without others between them.
+    pub(crate) fn has_to_go_first(&self, other: &Member, member: &Member) -> bool {
+        self.kind == Kind::Semaphore || goes_first(sort_of(other), sort_of(member))
+    }
+
+    /// The head of the queue waits for any permit, the others for those before them.
+    fn waits_for_permits(&self) -> Vec<Wait> {
+        let of = |holds: bool| {
+            let members = self.members.iter().enumerate();
+            members.filter(move |(_, member)| member.holds == holds).map(|(index, _)| index)
+        };
+        let holders: Vec<usize> = of(true).collect();
+        let mut previous = None;
+        let wait = |waiter: usize| {
+            let before = previous.map_or_else(|| holders.clone(), |previous| vec![previous]);
+            Wait { waiter, before, any: previous.replace(waiter).is_none() }
+        };
+        of(false).map(wait).collect()
+    }
+
+    /// Those of one family who wait for each other are one behind the other, so the last of them is
+    /// enough; of readers those are left out for which that one waits.
+    fn waits_in_queue(&self) -> Vec<Wait> {
+        let mut waits = Vec::new();
+        let mut alone: BTreeMap<Family, usize> = BTreeMap::new();
+        let mut readers: BTreeMap<Family, Vec<usize>> = BTreeMap::new();
+        for (waiter, member) in self.members.iter().enumerate() {
+            let (family, is_reader) = (member.place.family, member.place.role == Role::Read);
+            if !member.holds {
+                let mut before: Vec<usize> = alone.values().copied().collect();
+                if !is_reader {
+                    let since = alone.get(&family).map_or(0, |last| last + 1);
+                    for list in readers.values() {
+                        let first = list.partition_point(|reader| *reader < since);
+                        before.extend(list.iter().skip(first));
+                    }
+                }
+                let goes_first = |other: &usize| {
+                    self.members.get(*other).is_some_and(|it| self.has_to_go_first(it, member))
+                };
+                before.retain(goes_first);
+                before.sort_unstable();
+                waits.push(Wait { waiter, before, any: false });
+            }
+            if is_reader {
+                readers.entry(family).or_default().push(waiter);
+            } else {
+                alone.insert(family, waiter);
+            }
+        }
+        waits
     }
 
     fn warn(&mut self) {
@@ -85,17 +169,24 @@ impl Lock {
 /// Makes one member of the two znodes of a bilingual lock: Curator's and kazoo's, with one id and
 /// numbers next to each other.
 fn pair_up(members: Vec<Member>) -> Vec<Member> {
-    let is_twin = |kazoo: &Member, curator: &Member| {
-        curator.place.family == Family::Curator
-            && curator.place.role == Role::Mutex
-            && curator.place.id == kazoo.place.id
-            && curator.stat.ephemeral_owner == kazoo.stat.ephemeral_owner
-    };
     let (kazoo, mut others): (Vec<Member>, Vec<Member>) =
         members.into_iter().partition(|member| member.place.family == Family::Kazoo);
+    let key = |member: &Member| (member.session(), member.place.id.clone());
+    let is_first = |member: &Member| {
+        member.place.family == Family::Curator && member.place.role == Role::Mutex
+    };
+    let firsts: BTreeMap<_, usize> = others
+        .iter()
+        .enumerate()
+        .filter(|(_, member)| is_first(member))
+        .map(|(index, member)| (key(member), index))
+        .collect();
     for member in kazoo {
-        match others.iter_mut().find(|other| is_twin(&member, other)) {
-            Some(twin) => twin.place.family = Family::Bilingual,
+        match firsts.get(&key(&member)).and_then(|index| others.get_mut(*index)) {
+            Some(first) => {
+                first.place.family = Family::Bilingual;
+                first.twin = Some(Twin { path: member.path, stat: member.stat });
+            }
             None => others.push(member),
         }
     }
@@ -109,25 +200,40 @@ pub(crate) fn sort(members: &mut [Member]) {
     members.sort_by_key(|member| (member.place.number.wrapping_sub(origin), member.stat.czxid));
 }
 
-/// Whether no member that precedes this one has to go first.
-fn holds(members: &[Member], index: usize) -> bool {
-    let Some(member) = members.get(index) else { return false };
-    members
-        .iter()
-        .take(index)
-        .all(|other| other.place.number == member.place.number || !waits_for(member, other))
+/// What decides who waits for whom.
+#[derive(Clone, Copy, Debug)]
+struct Sort {
+    family: Family,
+    is_reader: bool,
+    number: i32,
 }
 
-/// Whether a member's client waits for one in front of it; `docs/locks.md` has the table.
-fn waits_for(member: &Member, other: &Member) -> bool {
+fn sort_of(member: &Member) -> Sort {
+    let Place { family, role, number, .. } = member.place;
+    Sort { family, is_reader: role == Role::Read, number }
+}
+
+/// Marks those who hold: none of those that precede them has to go first. Of those of one family and
+/// role the first one decides, since a later one with another number is preceded by it.
+fn mark_holders(members: &mut [Member]) {
+    let mut firsts: BTreeMap<(Family, bool), Sort> = BTreeMap::new();
+    for member in members {
+        let sort = sort_of(member);
+        member.holds = !firsts.values().any(|first| goes_first(*first, sort));
+        firsts.entry((sort.family, sort.is_reader)).or_insert(sort);
+    }
+}
+
+/// Whether a member's client waits for another one in front of it; `docs/locks.md` has the table. A
+/// reader under its writer's number does not wait for it.
+fn goes_first(other: Sort, member: Sort) -> bool {
     use Family::{Bilingual, CRecipes, Curator, Go, JavaRecipes, Kazoo};
-    if member.place.role == Role::Read && other.place.role == Role::Read {
+    if member.is_reader && other.is_reader || member.number == other.number {
         return false;
     }
-    let (own, others) = (member.place.family, other.place.family);
-    own == others
+    member.family == other.family
         || matches!(
-            (own, others),
+            (member.family, other.family),
             (Curator | Go | Kazoo, Bilingual)
                 | (Bilingual | Go, Curator | Go | Kazoo)
                 | (Curator, Go)
@@ -149,7 +255,8 @@ mod tests {
             path: name.clone(),
             place: parse(name).unwrap(),
             data: Bytes::new(),
-            stat: Stat { ephemeral_owner: zoolet_client::SessionId(1), ..Stat::default() },
+            stat: Stat { ephemeral_owner: SessionId(1), ..Stat::default() },
+            twin: None,
             holds: false,
         };
         let lock = Lock::of_queue("/".into(), Kind::Mutex, names.iter().map(member).collect());
@@ -192,5 +299,56 @@ mod tests {
         ];
         let held = queue(&[pair.as_slice(), &others].concat());
         assert_eq!(held.iter().map(|(_, holds)| *holds).collect::<Vec<_>>(), [true, false, false]);
+    }
+    /// The waits of a queue of these places, as numbers of those in it.
+    fn waits(kind: Kind, names: &[String]) -> Vec<(usize, Vec<usize>)> {
+        let member = |name: &String| Member {
+            path: name.clone(),
+            place: parse(name).unwrap(),
+            data: Bytes::new(),
+            stat: Stat::default(),
+            twin: None,
+            holds: false,
+        };
+        let lock = Lock::of_queue("/".into(), kind, names.iter().map(member).collect());
+        lock.waits().into_iter().map(|wait| (wait.waiter, wait.before)).collect()
+    }
+
+    #[test]
+    fn each_waits_for_the_nearest_before_it() {
+        let mutex: Vec<String> = (0..4).map(|n| format!("_c_{ID}-lock-{n:010}")).collect();
+        let expected = [(1, vec![0]), (2, vec![1]), (3, vec![2])];
+        assert_eq!(waits(Kind::Mutex, &mutex), expected);
+    }
+
+    #[test]
+    fn writers_wait_for_readers_and_readers_for_writers() {
+        let roles = ["READ", "READ", "WRIT", "READ", "READ", "WRIT", "WRIT"];
+        let names: Vec<String> = roles
+            .iter()
+            .enumerate()
+            .map(|(n, role)| format!("_c_{ID}-__{role}__{n:010}"))
+            .collect();
+        let expected = [
+            (2, vec![0, 1]),
+            (3, vec![2]),
+            (4, vec![2]),
+            // The readers that the writer before it waits for are left out.
+            (5, vec![2, 3, 4]),
+            (6, vec![5]),
+        ];
+        assert_eq!(waits(Kind::ReadWrite, &names), expected);
+    }
+
+    #[test]
+    fn a_place_waits_for_each_family_that_its_client_sees() {
+        let names = [
+            format!("{HEX}__lock__0000000000"),
+            format!("_c_b{}-lock-0000000001", &ID[1..]),
+            format!("_c_{HEX}-lock-0000000002"),
+            format!("a{}__lock__0000000003", &HEX[1..]),
+        ];
+        // Go sees both, kazoo its own alone.
+        assert_eq!(waits(Kind::Mutex, &names), [(2, vec![0, 1]), (3, vec![0])]);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use futures_util::stream::{self, StreamExt};
-use zoolet_client::{ErrorCode, SessionId};
+use zoolet_client::{ErrorCode, SessionId, Stat};
 
 use super::family::{self, Family, Place, Role};
 use super::queue::{Kind, Lock, Member, sort};
@@ -22,6 +22,22 @@ const LEASES: &str = "leases";
 /// What kazoo appends to the path of a semaphore for that of its queue.
 const KAZOO_QUEUE: &str = "-__lock__";
 
+/// What a znode's children say about the queues below it.
+#[derive(Clone, Debug)]
+pub(crate) struct Listed {
+    /// The names of places.
+    pub(crate) places: Vec<String>,
+    /// The names that permits of kazoo may have.
+    pub(crate) leases: Vec<String>,
+    pub(crate) stat: Stat,
+}
+
+/// The znodes that have places below them, by their paths.
+pub(crate) type Queues = BTreeMap<String, Listed>;
+
+/// The places that were read before, by their paths.
+pub(crate) type Known = BTreeMap<String, Member>;
+
 /// All locks at a path and below, by path. With `all` also the queues of unknown clients.
 pub(crate) async fn scan(
     top: &str,
@@ -29,33 +45,82 @@ pub(crate) async fn scan(
     connection: &Connection,
 ) -> Result<Vec<Lock>, CtlError> {
     let progress = Progress::spinner("looking for locks");
-    let mut found = BTreeMap::new();
+    let queues = find(top, all, connection, |seen, found| {
+        progress.set_message(format!("{seen} znodes, {found} with locks"));
+    })
+    .await?;
+    locks_of(top, &queues, all, &mut Known::new(), connection).await
+}
+
+/// Looks at the children of all znodes from one downwards.
+pub(crate) async fn find(
+    top: &str,
+    all: bool,
+    connection: &Connection,
+    mut progress: impl FnMut(usize, usize),
+) -> Result<Queues, CtlError> {
+    let mut found = Queues::new();
     let mut level = vec![top.to_owned()];
     let mut seen = 0;
     while !level.is_empty() {
         seen += level.len();
-        progress.set_message(format!("{seen} znodes, {} with locks", found.len()));
+        progress(seen, found.len());
         let mut lists = stream::iter(std::mem::take(&mut level))
             .map(|path| list(path, top, connection))
             .buffer_unordered(REQUESTS_MAX);
         while let Some(listed) = lists.next().await {
-            let Some((path, names)) = listed? else { continue };
-            let (places, others): (Vec<_>, Vec<_>) =
-                names.into_iter().partition(|name| place_of(name, all).is_some());
+            let Some((path, names, stat)) = listed? else { continue };
+            let (listed, others) = sort_out(names, stat, all);
             level.extend(others.iter().map(|name| path::join(&path, name)));
-            let leases: Vec<String> =
-                others.into_iter().filter(|name| family::is_kazoo_lease(name)).collect();
-            if !places.is_empty() || !leases.is_empty() {
-                found.insert(path, (places, leases));
+            if !listed.places.is_empty() || !listed.leases.is_empty() {
+                found.insert(path, listed);
             }
         }
     }
+    Ok(found)
+}
+
+/// Looks at the children of these znodes alone; those that have gone are left out.
+pub(crate) async fn find_again(
+    paths: Vec<String>,
+    all: bool,
+    connection: &Connection,
+) -> Result<Queues, CtlError> {
+    let lists = stream::iter(paths).map(|path| list(path, "", connection));
+    let mut lists = lists.buffer_unordered(REQUESTS_MAX);
+    let mut found = Queues::new();
+    while let Some(listed) = lists.next().await {
+        let Some((path, names, stat)) = listed? else { continue };
+        found.insert(path, sort_out(names, stat, all).0);
+    }
+    Ok(found)
+}
+
+/// Takes the places of queues out of the names of children, and returns the others too.
+fn sort_out(names: Vec<String>, stat: Stat, all: bool) -> (Listed, Vec<String>) {
+    let (places, others): (Vec<_>, Vec<_>) =
+        names.into_iter().partition(|name| place_of(name, all).is_some());
+    let leases = others.iter().filter(|name| family::is_kazoo_lease(name)).cloned().collect();
+    (Listed { places, leases, stat }, others)
+}
+
+/// The locks of these queues, and the one that the top itself may be. Places that are known are not
+/// read again: only names with a number are, which no other place has.
+pub(crate) async fn locks_of(
+    top: &str,
+    queues: &Queues,
+    all: bool,
+    known: &mut Known,
+    connection: &Connection,
+) -> Result<Vec<Lock>, CtlError> {
+    let before = std::mem::take(known);
     let mut locks = Vec::new();
     locks.extend(simple(top, connection).await?);
-    for (path, (places, leases)) in found {
-        let members = read(&path, &places, all, connection).await?;
-        locks.extend(of_members(&path, members));
-        locks.extend(kazoo_semaphore(&path, &leases, connection).await?);
+    for (path, listed) in queues {
+        let members = read(path, &listed.places, all, &before, connection).await?;
+        known.extend(members.iter().map(|member| (member.path.clone(), member.clone())));
+        locks.extend(of_members(path, members));
+        locks.extend(kazoo_semaphore(path, &listed.leases, connection).await?);
     }
     join_semaphores(locks, connection).await
 }
@@ -71,7 +136,8 @@ pub(crate) async fn at(top: &str, connection: &Connection) -> Result<Option<Lock
         };
         let places: Vec<String> =
             names.into_iter().filter(|name| family::parse(name).is_some()).collect();
-        locks.extend(of_members(&path, read(&path, &places, false, connection).await?));
+        let members = read(&path, &places, false, &Known::new(), connection).await?;
+        locks.extend(of_members(&path, members));
     }
     let locks = join_semaphores(locks, connection).await?;
     Ok(locks.into_iter().find(|lock| lock.path == top && lock.kind != Kind::Election))
@@ -81,14 +147,14 @@ fn place_of(name: &str, all: bool) -> Option<Place> {
     family::parse(name).or_else(|| all.then(|| family::parse_other(name))?)
 }
 
-/// A znode's children; `None` if it has gone or may not be read, but for the top one.
+/// A znode's children and its Stat; `None` if it has gone or may not be read, but for the top one.
 async fn list(
     path: String,
     top: &str,
     connection: &Connection,
-) -> Result<Option<(String, Vec<String>)>, CtlError> {
+) -> Result<Option<(String, Vec<String>, Stat)>, CtlError> {
     match connection.ask(&path, connection.client.children(&path)).await {
-        Ok((names, _)) => Ok(Some((path, names))),
+        Ok((names, stat)) => Ok(Some((path, names, stat))),
         Err(error) if path != top && is_passed_over(&error) => Ok(None),
         Err(error) => Err(error),
     }
@@ -103,11 +169,16 @@ async fn read(
     path: &str,
     names: &[String],
     all: bool,
+    known: &Known,
     connection: &Connection,
 ) -> Result<Vec<Member>, CtlError> {
     let read_one = async |name: &String| {
         let Some(place) = place_of(name, all) else { return Ok(None) };
-        member(path::join(path, name), place, connection).await
+        let path = path::join(path, name);
+        match known.get(&path) {
+            Some(member) => Ok(Some(member.clone())),
+            None => member(path, place, connection).await,
+        }
     };
     let mut reads = stream::iter(names).map(read_one).buffer_unordered(REQUESTS_MAX);
     let mut members = Vec::new();
@@ -127,7 +198,7 @@ async fn member(
     connection: &Connection,
 ) -> Result<Option<Member>, CtlError> {
     match connection.ask(&path, connection.client.get(&path)).await {
-        Ok((data, stat)) => Ok(Some(Member { path, place, data, stat, holds: false })),
+        Ok((data, stat)) => Ok(Some(Member { path, place, data, stat, twin: None, holds: false })),
         Err(error) if is_passed_over(&error) => Ok(None),
         Err(error) => Err(error),
     }

@@ -6,8 +6,8 @@ use super::UpError;
 use super::child::Child;
 use super::plan::Plan;
 
-/// Prints the connect string, and each server's role. All of it is one write: a program that reads a
-/// part of it and leaves does not end the ensemble.
+/// Prints the connect string, each server's role, and where its files and HTTP ports are. All of it
+/// is one write: a program that reads a part of it and leaves does not end the ensemble.
 pub(super) fn announce(plan: &Plan, children: &[Child], as_json: bool) -> Result<(), UpError> {
     let text = if as_json {
         Ok(format!("{}\n", plan.state(children)).into_bytes())
@@ -22,17 +22,17 @@ pub(super) fn announce(plan: &Plan, children: &[Child], as_json: bool) -> Result
     printed.map_err(UpError::Terminal)
 }
 
+/// Programs read the first lines: the connect string, and a line for each server.
 fn text(plan: &Plan, children: &[Child]) -> io::Result<Vec<u8>> {
     let mut out = Vec::new();
     writeln!(out, "connect string: {}", plan.connect_string())?;
     for child in children {
-        let (id, port, pid) = (child.server.id, child.server.client.port, child.pid());
-        match (child.end(), child.mode()) {
-            (Some(why), _) => writeln!(out, "server {id}: not running, client port {port}: {why}")?,
-            (None, mode) => {
-                let mode = mode.unwrap_or("starting");
-                writeln!(out, "server {id}: {mode}, client port {port}, pid {pid}")?;
+        match child.end() {
+            Some(why) => {
+                let (id, port) = (child.server.id, child.server.client.port);
+                writeln!(out, "server {id}: not running, client port {port}: {why}")?;
             }
+            None => out.write_all(line_of(child, child.mode()).as_bytes())?,
         }
     }
     if let Some(files) = plan.client_files() {
@@ -41,5 +41,18 @@ fn text(plan: &Plan, children: &[Child]) -> io::Result<Vec<u8>> {
         let servers = plan.connect_string();
         writeln!(out, "zooletctl --servers {servers} --trust-store {trust} --key-store {key}")?;
     }
+    let end = if plan.is_temporary() { ", removed at the end" } else { "" };
+    writeln!(out, "data directory: {}{end}", plan.directory().display())?;
+    if let Some(url) = plan.servers.iter().find_map(|server| server.web_url.as_ref()) {
+        writeln!(out, "HTTP: {url}")?;
+    }
+    writeln!(out, "Ctrl-C stops all servers; --log info shows what they do")?;
     Ok(out)
+}
+
+/// Returns the line of a server that runs.
+pub(super) fn line_of(child: &Child, mode: Option<&str>) -> String {
+    let (id, port, pid) = (child.server.id, child.server.client.port, child.pid());
+    let mode = mode.unwrap_or("starting");
+    format!("server {id}: {mode}, client port {port}, pid {pid}\n")
 }

@@ -135,11 +135,23 @@ impl Child {
 
     /// Asks for its role in the ensemble, which it has once it serves.
     pub(super) async fn ask_mode(&mut self) {
-        let address = self.server.client.to_string();
-        let Ok(Ok(answer)) = timeout(ANSWER_LIMIT, ask_srvr(&address)).await else { return };
-        let mode = answer.lines().find_map(|line| line.strip_prefix("Mode: "));
-        // One that serves reads alone has no leader yet.
-        self.mode = mode.filter(|mode| *mode != "read-only").map(str::to_owned);
+        match ask(&self.server.client.to_string()).await {
+            Answer::Serves(mode) => self.mode = Some(mode),
+            Answer::NoLeader => self.mode = None,
+            Answer::Silent => {}
+        }
+    }
+
+    /// Takes the role that it has now; returns whether it is another one.
+    pub(super) fn take_mode(&mut self, mode: &str) -> bool {
+        let is_another = self.mode.as_deref() != Some(mode);
+        self.mode = Some(mode.to_owned());
+        is_another
+    }
+
+    /// Whether it runs and has served, so that its role may change.
+    pub(super) fn can_have_a_role(&self) -> bool {
+        self.end.is_none() && self.mode.is_some() && !self.is_paused
     }
 
     /// Returns the role that it reported.
@@ -231,7 +243,7 @@ impl Child {
     pub(super) async fn order(&mut self, order: Order) -> Result<(), String> {
         self.orders += 1;
         let numbered = Numbered { number: self.orders, order };
-        let asking = ask(self.process.stdin.as_mut(), self.answers.as_mut(), numbered);
+        let asking = give(self.process.stdin.as_mut(), self.answers.as_mut(), numbered);
         timeout(ORDER_LIMIT, asking)
             .await
             .unwrap_or_else(|_| Err(format!("no answer within {} s", ORDER_LIMIT.as_secs())))?;
@@ -244,7 +256,8 @@ impl Child {
     }
 }
 
-async fn ask(
+/// Gives it an order, and waits until it is carried out.
+async fn give(
     input: Option<&mut ChildStdin>,
     answers: Option<&mut Lines<BufReader<ChildStdout>>>,
     order: Numbered,
@@ -298,6 +311,27 @@ async fn pass_on(server: u8, log: ChildStderr, last_error: Arc<Mutex<Option<Stri
         // If standard error is gone the line is lost.
         let _ = io::stderr().lock().write_all(&line);
     }
+}
+
+/// What a server says about its role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// It serves, in this role.
+    Serves(String),
+    /// It answers, and has no leader: perhaps it serves reads alone.
+    NoLeader,
+    /// It does not answer.
+    Silent,
+}
+
+/// Asks a server for its role.
+pub(super) async fn ask(address: &str) -> Answer {
+    let Ok(Ok(answer)) = timeout(ANSWER_LIMIT, ask_srvr(address)).await else {
+        return Answer::Silent;
+    };
+    let mode = answer.lines().find_map(|line| line.strip_prefix("Mode: "));
+    mode.filter(|mode| *mode != "read-only")
+        .map_or(Answer::NoLeader, |mode| Answer::Serves(mode.to_owned()))
 }
 
 async fn ask_srvr(address: &str) -> io::Result<String> {

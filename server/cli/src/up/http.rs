@@ -4,11 +4,18 @@ use std::net::Ipv4Addr;
 
 use zoolet_server::embed::config::{HostPort, ServerConfig};
 
-use super::ports::Ports;
+use super::ports::{Ports, from_here};
 
 /// Gives the servers HTTP ports on the loopback.
 pub(super) fn set_ports(configs: &mut [ServerConfig], ports: &Ports) {
     for (config, port) in configs.iter_mut().zip(&ports.0) {
         config.http_bind = Some(HostPort::new(Ipv4Addr::LOCALHOST.to_string(), *port));
     }
+}
+
+/// Returns what a browser on this machine opens to look at a server, if it has an HTTP port: the list
+/// of its commands.
+pub(super) fn web_url(config: &ServerConfig) -> Option<String> {
+    let bind = config.http_bind.as_ref()?;
+    Some(format!("http://{}{}", from_here(bind), config.http.command_url))
 }

@@ -12,6 +12,7 @@ mod loopback;
 mod orders;
 mod plan;
 mod ports;
+mod roles;
 mod temporary;
 mod tls;
 
@@ -33,6 +34,7 @@ use announce::announce;
 use child::Child;
 use control::{Control, Given};
 use plan::Plan;
+use roles::Roles;
 use zoolet_server::embed::config::ConfigError;
 
 /// How long the ensemble may take to serve; a big log takes its time to be read.
@@ -146,8 +148,9 @@ pub(crate) async fn up(args: UpArgs, log: Option<String>) -> Result<(), UpError>
         plan.forget_state();
         return Err(error);
     }
+    let roles = (!args.json).then(|| Roles::printed(&children));
     let (reason, done) = tokio::select! {
-        watched = keep_running(&plan, &mut children, &mut control) => {
+        watched = keep_running(&plan, &mut children, &mut control, roles) => {
             let why = watched.as_ref().err().map(ToString::to_string);
             (why.unwrap_or_default(), watched)
         }
@@ -242,11 +245,12 @@ fn log_exit(child: &Child, restarts: bool) {
     }
 }
 
-/// Restarts children that exit, and carries out orders.
+/// Restarts children that exit, carries out orders, and prints what roles change.
 async fn keep_running(
     plan: &Plan,
     children: &mut [Child],
     control: &mut Control,
+    mut roles: Option<Roles>,
 ) -> Result<(), UpError> {
     loop {
         let mut has_changed = false;
@@ -256,6 +260,9 @@ async fn keep_running(
                 child.restart(plan)?;
                 has_changed = true;
             }
+        }
+        if let Some(roles) = &mut roles {
+            has_changed |= roles.look(children);
         }
         tokio::select! {
             () = sleep(WATCH_INTERVAL) => {}

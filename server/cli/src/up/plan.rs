@@ -12,7 +12,7 @@ use super::UpError;
 use super::child::Child;
 use super::files::{FILE_MODE, SECRET_MODE, absolute, file_error, lock, write_durably};
 use super::loopback::Place;
-use super::ports::Ports;
+use super::ports::{Ports, from_here};
 use super::tls::ClientFiles;
 use super::{http, temporary};
 use crate::cli::UpArgs;
@@ -50,6 +50,8 @@ pub(super) struct PlannedServer {
     pub(super) id: u8,
     /// Where clients on this machine reach it.
     pub(super) client: HostPort,
+    /// What a browser on this machine opens, if it has an HTTP port.
+    pub(super) web_url: Option<String>,
     pub(super) is_voter: bool,
     data_dir: PathBuf,
     client_bind: HostPort,
@@ -177,6 +179,11 @@ impl Plan {
         &self.directory
     }
 
+    /// Whether that directory is removed at the end.
+    pub(super) fn is_temporary(&self) -> bool {
+        self.temporary.is_some()
+    }
+
     /// Takes note of the socket of `zoolet ctl`.
     pub(super) fn is_controlled_by(&mut self, socket: &Path) {
         self.control = Some(socket.to_owned());
@@ -208,7 +215,7 @@ impl Plan {
         json!({
             "connect_string": self.connect_string(),
             "directory": self.directory,
-            "temporary": self.temporary.is_some(),
+            "temporary": self.is_temporary(),
             "control": self.control,
             "trust_store": self.client_files().map(|files| files.trust_store),
             "key_store": self.client_files().map(|files| files.key_store),
@@ -234,18 +241,13 @@ impl Plan {
 
 impl PlannedServer {
     fn of(config: &ServerConfig) -> Self {
-        let bind = &config.client_bind;
-        let host = match bind.host.as_str() {
-            "0.0.0.0" => "127.0.0.1",
-            "::" => "::1",
-            host => host,
-        };
         Self {
             id: config.server_id.0,
-            client: HostPort::new(host, bind.port),
+            client: from_here(&config.client_bind),
+            web_url: http::web_url(config),
             is_voter: config.role() == MemberRole::Participant,
             data_dir: config.data_dir.clone(),
-            client_bind: bind.clone(),
+            client_bind: config.client_bind.clone(),
             peer_bind: config.peer_bind.clone(),
             http_bind: config.http_bind.clone(),
         }

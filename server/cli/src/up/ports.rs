@@ -54,3 +54,13 @@ pub(super) fn in_a_row(first: u16, servers: usize) -> Result<Ports, UpError> {
 pub(super) fn is_free(bind: &HostPort) -> bool {
     ReservedPort::take(&bind.host, bind.port).is_ok()
 }
+
+/// Returns where a program on this machine reaches a port.
+pub(super) fn from_here(bind: &HostPort) -> HostPort {
+    let host = match bind.host.as_str() {
+        "0.0.0.0" => "127.0.0.1",
+        "::" => "::1",
+        host => host,
+    };
+    HostPort::new(host, bind.port)
+}

@@ -1,5 +1,6 @@
 //! Which locks are held and waited for, and for how long: figures for operators, of the znodes by
-//! which Curator, kazoo, Go's `zk` and zoolet's own client queue for a lock (`docs/locks.md`).
+//! which Curator, kazoo, Go's `zk`, `ZooKeeper`'s own recipes and zoolet's client queue for a lock
+//! (`docs/locks.md`).
 //!
 //! Nothing here decides anything. It follows from the tree and from the times in the log, so every
 //! server comes to the same figures. Each such znode costs a few searches in short maps when it comes
@@ -21,6 +22,9 @@ const MARKS: [(&str, bool); 6] = [
     ("__READ__", true),
     ("__rlock__", true),
 ];
+
+/// What precedes the id of the session in the names of `ZooKeeper`'s own recipes.
+const RECIPES: &str = "x-";
 
 /// The digits that a server appends to a name; a minus precedes them behind 2³¹ − 1.
 const DIGITS: usize = 10;
@@ -48,6 +52,8 @@ pub enum LockEvent {
     Waited(u64),
     /// The place that held was not given up: its session has expired.
     Expired,
+    /// The end of a hold has given the lock to those who waited for it.
+    HandedOver,
 }
 
 /// A place in the queue of a lock, as its name says it.
@@ -114,7 +120,18 @@ impl LockName {
 }
 
 fn mark_of(base: &str) -> Option<(&'static str, bool)> {
-    MARKS.into_iter().find(|(mark, _)| base.ends_with(mark))
+    let known = MARKS.into_iter().find(|(mark, _)| base.ends_with(mark));
+    known.or_else(|| is_of_recipes(base).then_some((RECIPES, false)))
+}
+
+/// Whether this is what `ZooKeeper`'s own recipes write: the id of the session is decimal in Java, and
+/// 16 hexadecimal digits in C.
+fn is_of_recipes(base: &str) -> bool {
+    let session = base.strip_prefix(RECIPES).and_then(|rest| rest.strip_suffix('-'));
+    session.is_some_and(|session| {
+        let is_hex = session.bytes().all(|byte| byte.is_ascii_hexdigit());
+        session.len() == 16 && is_hex || session.parse::<i64>().is_ok()
+    })
 }
 
 fn id_of(random: &str) -> u64 {
@@ -240,19 +257,23 @@ impl Locks {
         };
         let queue = self.queues.entry(lock).or_default();
         let before = queue.waiting.len();
-        match next {
-            Move::Come(_, name, created_ms) => queue.come(name, created_ms),
-            Move::Go(_, name) => {
-                let held = queue.go(name, self.now_ms, &mut self.events);
-                if held && self.is_expiry {
-                    self.events.push(LockEvent::Expired);
-                }
+        let has_ended = match next {
+            Move::Come(_, name, created_ms) => {
+                queue.come(name, created_ms);
+                false
             }
+            Move::Go(_, name) => queue.go(name, self.now_ms, &mut self.events),
+        };
+        if has_ended && self.is_expiry {
+            self.events.push(LockEvent::Expired);
         }
         if self.now_ms.is_some() {
             queue.grant(self.now_ms, &mut self.events);
         }
         let after = queue.waiting.len();
+        if has_ended && after < before {
+            self.events.push(LockEvent::HandedOver);
+        }
         self.waiters = self.waiters.saturating_sub(before) + after;
         let was_contended = usize::from(before > 0);
         self.contended = self.contended.saturating_sub(was_contended) + usize::from(after > 0);
@@ -357,6 +378,9 @@ mod tests {
             (format!("{UUID}lock--2147483648"), i32::MIN),
             (format!("{HEX}__lock__-1999999999"), -1_999_999_999),
             (format!("{UUID}lock--000000001"), -1),
+            ("x-72057594037927936-0000000007".into(), 7),
+            ("x--72057594037927936--2147483648".into(), i32::MIN),
+            ("x-0100000000000000-0000000008".into(), 8),
         ] {
             let expected = u64::from(number.cast_unsigned()) << 1;
             assert_eq!(name(&text).key, expected, "{text}");
@@ -364,8 +388,17 @@ mod tests {
         assert_eq!(name(&format!("{UUID}__READ__0000000003")).key, 7);
         assert_eq!(name(&format!("{UUID}lock-0000000001")).id, 0x0f8f_ad5b_d9cb_469f);
         assert_eq!(name(&format!("{HEX}__lock__0000000001")).id, 0x0f8f_ad5b_d9cb_469f);
-        for text in ["", "lock-", "lock-000000001", "lease-0000000001", "a0000000001", "é000000001"]
-        {
+        for text in [
+            "",
+            "lock-",
+            "lock-000000001",
+            "lease-0000000001",
+            "a0000000001",
+            "é000000001",
+            "x-0000000001",
+            "x--0000000001",
+            "x-abc-0000000001",
+        ] {
             assert_eq!(LockName::parse(text), None, "{text}");
         }
     }
@@ -380,7 +413,7 @@ mod tests {
         assert_eq!(locks.figures(), LockFigures { held: 1, contended: 1, waiters: 2 });
         // One that gives up while it waits has neither waited for it nor held it.
         assert_eq!(step(&mut locks, 130, false, b), []);
-        let passed_on = [LockEvent::Held(50), LockEvent::Waited(30)];
+        let passed_on = [LockEvent::Held(50), LockEvent::Waited(30), LockEvent::HandedOver];
         assert_eq!(step(&mut locks, 150, false, a), passed_on);
         assert_eq!(locks.figures(), LockFigures { held: 1, contended: 0, waiters: 0 });
         assert_eq!(step(&mut locks, 155, false, c), [LockEvent::Held(5)]);
@@ -399,9 +432,10 @@ mod tests {
         assert_eq!(locks.figures(), LockFigures { held: 1, contended: 1, waiters: 3 });
         assert_eq!(step(&mut locks, 1, false, places[0]), [LockEvent::Held(1)]);
         let written = step(&mut locks, 2, false, places[1]);
-        assert_eq!(written, [LockEvent::Held(2), LockEvent::Waited(2)]);
+        assert_eq!(written, [LockEvent::Held(2), LockEvent::Waited(2), LockEvent::HandedOver]);
         let read = step(&mut locks, 9, false, places[2]);
-        assert_eq!(read, [LockEvent::Held(7), LockEvent::Waited(9), LockEvent::Waited(9)]);
+        let (waited, once) = (LockEvent::Waited(9), LockEvent::HandedOver);
+        assert_eq!(read, [LockEvent::Held(7), waited, waited, once]);
         assert_eq!(locks.figures().waiters, 0);
     }
 
@@ -417,7 +451,8 @@ mod tests {
         locks.go(LOCK, b);
         assert_eq!(locks.take_events(), [], "it has waited");
         locks.go(LOCK, a);
-        let passed_on = [LockEvent::Held(7), LockEvent::Expired, LockEvent::Waited(7)];
+        let [held, waited] = [LockEvent::Held(7), LockEvent::Waited(7)];
+        let passed_on = [held, LockEvent::Expired, waited, LockEvent::HandedOver];
         assert_eq!(locks.take_events(), passed_on);
         assert_eq!(step(&mut locks, 9, false, c), [LockEvent::Held(2)], "it was given up");
     }
@@ -448,7 +483,8 @@ mod tests {
         locks.begin();
         locks.go(LOCK, a);
         locks.commit();
-        assert_eq!(locks.take_events(), [LockEvent::Held(5), LockEvent::Waited(5)]);
+        let passed_on = [LockEvent::Held(5), LockEvent::Waited(5), LockEvent::HandedOver];
+        assert_eq!(locks.take_events(), passed_on);
     }
 
     #[test]
@@ -461,6 +497,6 @@ mod tests {
         assert_eq!(locks.figures(), LockFigures { held: 1, contended: 1, waiters: 2 });
         assert_eq!(locks.take_events(), [], "since when it is held is not known");
         let passed_on = step(&mut locks, 30, false, other("lock-", 1));
-        assert_eq!(passed_on, [LockEvent::Waited(20)]);
+        assert_eq!(passed_on, [LockEvent::Waited(20), LockEvent::HandedOver]);
     }
 }

@@ -232,6 +232,8 @@ impl Sources<'_> {
         list.histogram("zoolet_locks_wait_time", help, &self.report.lock_wait_ms);
         let help = "Locks that were lost because the holder's session expired.";
         list.counter("zoolet_locks_expired", help, self.report.locks_expired);
+        let help = "Locks that went from a holder to those who waited.";
+        list.counter("zoolet_locks_handed_over", help, self.report.locks_handed_over);
     }
 
     fn add_ensemble(&self, list: &mut MetricList) {

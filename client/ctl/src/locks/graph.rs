@@ -1,0 +1,280 @@
+//! `locks --graph`: who waits for whom, and the deadlocks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+use zoolet_client::SessionId;
+
+use super::clients::Clients;
+use super::deadlock::{Deadlock, Spot, Turn, deadlocks, waits_for_itself};
+use super::print::{age_text, now_ms, table_text};
+use super::queue::{Lock, Member};
+use super::scan;
+use crate::args::{Locks, Options};
+use crate::commands::Context;
+use crate::connection::Connection;
+use crate::error::{CtlError, Exit};
+use crate::format::name_text;
+use crate::output;
+
+/// How often the locks are looked at if what looks like a deadlock has gone at a second look.
+const LOOKS_MAX: usize = 3;
+
+/// How many of those that one waits for a person sees.
+const BEFORE_SHOWN_MAX: usize = 3;
+
+/// `locks --graph [PATH]`. It fails with a code of its own if there is a deadlock.
+pub(super) async fn run(
+    arguments: &Locks,
+    options: &Options,
+    context: &Context,
+) -> Result<(), CtlError> {
+    if arguments.dot && context.output.json {
+        return Err(CtlError::new(Exit::Usage, "--dot and --json are two forms: give one of them"));
+    }
+    let mut look = 1;
+    loop {
+        let locks = scan::scan(&arguments.path, arguments.all, &context.connection).await?;
+        let (mut deadlocks, found) = (Vec::new(), deadlocks(&locks));
+        let all = found.len();
+        for deadlock in found {
+            if is_still_there(&deadlock, &context.connection).await? {
+                deadlocks.push(deadlock);
+            }
+        }
+        if deadlocks.len() == all || look == LOOKS_MAX {
+            let clients = Clients::of(&locks, options).await?;
+            return print(
+                &Graph { locks: &locks, deadlocks, clients: &clients },
+                arguments,
+                context,
+            );
+        }
+        look += 1;
+    }
+}
+
+/// The locks were read one after the other, so those of a cycle may never have been held at the same
+/// time. They were if all its places, seen before, exist now: each one that held or waited did so
+/// when the last one was read.
+async fn is_still_there(
+    deadlock: &Deadlock<'_>,
+    connection: &Connection,
+) -> Result<bool, CtlError> {
+    for member in deadlock.members() {
+        let stat = connection.ask(&member.path, connection.client.exists(&member.path)).await?;
+        if stat.is_none_or(|stat| stat.czxid != member.stat.czxid) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+fn print(graph: &Graph<'_>, arguments: &Locks, context: &Context) -> Result<(), CtlError> {
+    if arguments.dot {
+        output::line(&graph.dot())?;
+    } else {
+        if !context.output.json {
+            graph.clients.complain();
+        }
+        context.output.result(|| graph.text(now_ms()), || graph.json())?;
+    }
+    if graph.deadlocks.is_empty() { Ok(()) } else { Err(CtlError::new(Exit::Deadlock, "")) }
+}
+
+/// What is shown.
+#[derive(Debug)]
+struct Graph<'a> {
+    locks: &'a [Lock],
+    deadlocks: Vec<Deadlock<'a>>,
+    clients: &'a Clients,
+}
+
+/// One that waits, and those that it waits for.
+#[derive(Debug)]
+struct Edges<'a> {
+    waiter: Spot<'a>,
+    before: Vec<&'a Member>,
+    any: bool,
+}
+
+impl Graph<'_> {
+    fn edges(&self) -> impl Iterator<Item = Edges<'_>> {
+        self.locks.iter().flat_map(|lock| {
+            lock.waits().into_iter().filter_map(move |wait| {
+                let member = lock.members.get(wait.waiter)?;
+                let before = wait.before.iter().filter_map(|it| lock.members.get(*it)).collect();
+                Some(Edges { waiter: Spot { lock, member }, before, any: wait.any })
+            })
+        })
+    }
+
+    fn text(&self, now_ms: i64) -> String {
+        let rows: Vec<[String; 5]> = self.edges().map(|edges| self.row(&edges, now_ms)).collect();
+        let mut parts = Vec::new();
+        if rows.is_empty() {
+            parts.push("no one waits".to_owned());
+        } else {
+            let columns = ["LOCK", "SESSION", "CLIENT", "FOR", "WAITS FOR"].map(str::to_owned);
+            parts.push(table_text(&[vec![columns], rows].concat(), "").join("\n"));
+        }
+        for spot in waits_for_itself(self.locks) {
+            let (session, lock) = (spot.member.session(), name_text(&spot.lock.path));
+            parts.push(format!(
+                "! {session} holds {lock} and waits for it: it waits for ever unless another thread \
+                 of that program holds it"
+            ));
+        }
+        parts.extend(self.deadlocks.iter().map(|deadlock| self.deadlock_text(deadlock)));
+        parts.join("\n\n")
+    }
+
+    fn row(&self, edges: &Edges<'_>, now_ms: i64) -> [String; 5] {
+        let Spot { lock, member } = edges.waiter;
+        let state = |it: &&Member| {
+            let state = if it.holds { "holds" } else { "waits" };
+            format!("{} ({state})", session_text(it))
+        };
+        let separator = if edges.any { " or " } else { ", " };
+        let shown: Vec<String> = edges.before.iter().take(BEFORE_SHOWN_MAX).map(state).collect();
+        let more = edges.before.len() - shown.len();
+        let more = if more > 0 { format!("{separator}{more} more") } else { String::new() };
+        [
+            name_text(&lock.path),
+            session_text(member),
+            self.clients.address(member.session()).unwrap_or("-").to_owned(),
+            age_text(now_ms.saturating_sub(member.stat.ctime)),
+            format!("{}{more}", shown.join(separator)),
+        ]
+    }
+
+    fn deadlock_text(&self, deadlock: &Deadlock<'_>) -> String {
+        let turn = |turn: &Turn<'_>| {
+            let client = self.clients.address(turn.session());
+            let client = client.map(|address| format!(" ({address})")).unwrap_or_default();
+            let held = turn.held.map(|held| format!("holds {}, ", name_text(&held.lock.path)));
+            let awaited = name_text(&turn.awaited.lock.path);
+            let held = held.unwrap_or_default();
+            format!("\n  {}{client} {held}waits for {awaited}", turn.session())
+        };
+        let turns: String = deadlock.turns.iter().map(turn).collect();
+        format!(
+            "deadlock of {} sessions, each waits for the next one:{turns}",
+            deadlock.turns.len()
+        )
+    }
+
+    fn json(&self) -> Value {
+        let spot = |spot: Spot<'_>| json!({ "lock": spot.lock.path, "path": spot.member.path });
+        let waits = self.edges().map(|edges| {
+            let before = edges.before.iter().map(|member| {
+                let more = [("path", json!(member.path)), ("holds", json!(member.holds))];
+                self.session_json(member.session(), more)
+            });
+            let Spot { lock, member } = edges.waiter;
+            let more = [
+                ("lock", json!(lock.path)),
+                ("path", json!(member.path)),
+                ("since", json!(member.stat.ctime)),
+                ("any", json!(edges.any)),
+                ("for", before.collect()),
+            ];
+            self.session_json(member.session(), more)
+        });
+        let turn = |turn: &Turn<'_>| {
+            let more = [("holds", turn.held.map(spot).into()), ("waitsFor", spot(turn.awaited))];
+            self.session_json(turn.session(), more)
+        };
+        let cycle = |it: &Deadlock<'_>| it.turns.iter().map(turn).collect::<Value>();
+        let own = waits_for_itself(self.locks)
+            .into_iter()
+            .map(|own| self.session_json(own.member.session(), [("lock", json!(own.lock.path))]));
+        json!({
+            "waits": waits.collect::<Value>(),
+            "deadlocks": self.deadlocks.iter().map(cycle).collect::<Value>(),
+            "waitForThemselves": own.collect::<Value>(),
+        })
+    }
+
+    fn session_json<const KEYS: usize>(
+        &self,
+        session: SessionId,
+        more: [(&'static str, Value); KEYS],
+    ) -> Value {
+        let id = (session != SessionId::NONE).then(|| session.to_string());
+        let who = [("session", json!(id)), ("client", json!(self.clients.address(session)))];
+        who.into_iter().chain(more).map(|(key, value)| (key.to_owned(), value)).collect()
+    }
+
+    /// The sessions and their waits in Graphviz's language; the edges of deadlocks are red.
+    fn dot(&self) -> String {
+        let mut in_cycle = BTreeSet::new();
+        for deadlock in &self.deadlocks {
+            let next = deadlock.turns.iter().cycle().skip(1);
+            in_cycle.extend(deadlock.turns.iter().zip(next).map(|(one, next)| {
+                (one.session(), next.session(), one.awaited.lock.path.as_str())
+            }));
+        }
+        let (mut nodes, mut lines) = (BTreeMap::new(), BTreeMap::new());
+        let mut edge = |waiter: &Member, other: &Member, lock: &str| {
+            for member in [waiter, other] {
+                let label = match self.clients.address(member.session()) {
+                    Some(address) => format!("{}\n{address}", session_text(member)),
+                    None => session_text(member),
+                };
+                nodes.insert(session_text(member), label);
+            }
+            let color = if in_cycle.contains(&(waiter.session(), other.session(), lock)) {
+                ", color=red"
+            } else {
+                ""
+            };
+            let ends = (session_text(waiter), session_text(other), name_text(lock));
+            lines.insert(ends, color);
+        };
+        for edges in self.edges() {
+            let lock = edges.waiter.lock.path.as_str();
+            for member in &edges.before {
+                edge(edges.waiter.member, member, lock);
+            }
+        }
+        for deadlock in &self.deadlocks {
+            let next = deadlock.turns.iter().cycle().skip(1);
+            for (one, next) in deadlock.turns.iter().zip(next) {
+                let next = next.held.unwrap_or(next.awaited);
+                edge(one.awaited.member, next.member, &one.awaited.lock.path);
+            }
+        }
+        let nodes = nodes
+            .iter()
+            .map(|(name, label)| format!("  {} [label={}];\n", quoted(name), quoted(label)));
+        let edges = lines.iter().map(|((from, to, lock), color)| {
+            format!("  {} -> {} [label={}{color}];\n", quoted(from), quoted(to), quoted(lock))
+        });
+        format!("digraph locks {{\n{}{}}}", nodes.collect::<String>(), edges.collect::<String>())
+    }
+}
+
+/// How a session is called; a znode without one by its path.
+fn session_text(member: &Member) -> String {
+    match member.session() {
+        SessionId::NONE => name_text(&member.path),
+        session => session.to_string(),
+    }
+}
+
+/// A text in Graphviz's language. It takes what follows a backslash for an order, as for a new line.
+fn quoted(text: &str) -> String {
+    let text = text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+    format!("\"{text}\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_ends_no_text_of_graphviz() {
+        assert_eq!(quoted("a\"b\\c\nd"), r#""a\"b\\c\nd""#);
+    }
+}
