@@ -24,7 +24,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects to the servers and gives them the identities of the command line.
+    /// Connects to the servers and gives them the identities of the options.
     pub(crate) async fn open(options: &Options) -> Result<Self, CtlError> {
         Self::open_to(options, options.connect_string()).await
     }
@@ -43,11 +43,7 @@ impl Connection {
         let client = connected(client.connect(servers), looking, servers, options).await?;
         let connection = Self { client, limit: options.timeout };
         for identity in &options.auth {
-            let Some((scheme, id)) = identity.0.split_once(':') else {
-                let message =
-                    "--auth has no scheme: expected SCHEME:ID, such as digest:user:password";
-                return Err(CtlError::new(Exit::Usage, message));
-            };
+            let (scheme, id) = identity.0.split_once(':').expect("it was checked as it was read");
             connection.add_auth(scheme, id).await?;
         }
         Ok(connection)

@@ -10,6 +10,7 @@ mod error;
 mod format;
 mod hold;
 mod locks;
+mod options;
 mod output;
 mod path;
 mod progress;
@@ -36,7 +37,7 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return usage(&error),
     };
-    let json = arguments.options.json;
+    let json = arguments.flags.json;
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -62,26 +63,42 @@ fn usage(error: &clap::Error) -> ExitCode {
 
 #[tokio::main]
 async fn run(arguments: Arguments) -> Result<(), CtlError> {
-    let Arguments { options, command } = arguments;
+    let Arguments { flags, command } = arguments;
+    let output = Output { json: flags.json };
+    // What needs no server needs no configuration.
+    match &command {
+        Some(Command::Completions { shell }) => return documents::completions(*shell),
+        Some(Command::Digest(arguments)) => return digest::run(arguments, output),
+        Some(Command::ManPages { directory }) => return documents::man_pages(directory),
+        Some(Command::Version) => return output::version(output),
+        Some(Command::Znode(ZnodeCommand::AddAuth(args::AddAuth { id: Some(_), .. }))) => {
+            let message = "addauth is refused here, it shows a password: it is for the shell";
+            let error = CtlError::new(Exit::Usage, message);
+            return Err(error.hint("--auth-file FILE and ZOOLETCTL_AUTH have identities"));
+        }
+        Some(_) | None => {}
+    }
+    let options = Options::of(flags)?;
+    let Some(command) = command else { return shell::run(options).await };
     match command {
-        None => shell::run(options).await,
-        Some(Command::Bench(arguments)) => bench::run(&arguments, &options).await,
-        Some(Command::Completions { shell }) => documents::completions(shell),
-        Some(Command::Digest(arguments)) => digest::run(&arguments, Output { json: options.json }),
-        Some(Command::Elect(arguments)) => hold::elect(&arguments, &options).await,
-        Some(Command::Lock(arguments)) => hold::lock(&arguments, &options).await,
-        Some(Command::Locks(arguments)) => {
+        Command::Bench(arguments) => bench::run(&arguments, &options).await,
+        Command::Elect(arguments) => hold::elect(&arguments, &options).await,
+        Command::Lock(arguments) => hold::lock(&arguments, &options).await,
+        Command::Locks(arguments) => {
             one_shot(&options, async |context| locks::run(&arguments, &options, context).await)
                 .await
         }
-        Some(Command::ManPages { directory }) => documents::man_pages(&directory),
-        Some(Command::Snapshot(command)) => snapshot::run(&command, &options).await,
-        Some(Command::Status(arguments)) => status::run(&arguments, &options).await,
-        Some(Command::Torture(arguments)) => torture::run(&arguments, &options).await,
-        Some(Command::Version) => output::version(Output { json: options.json }),
-        Some(Command::Znode(command)) => {
+        Command::Snapshot(command) => snapshot::run(&command, &options).await,
+        Command::Status(arguments) => status::run(&arguments, &options).await,
+        Command::Torture(arguments) => torture::run(&arguments, &options).await,
+        Command::Znode(command) => {
             one_shot(&options, async |context| run_one(&command, context).await).await
         }
+        // They were carried out above.
+        Command::Completions { .. }
+        | Command::Digest(_)
+        | Command::ManPages { .. }
+        | Command::Version => Ok(()),
     }
 }
 
@@ -91,7 +108,8 @@ async fn one_shot(
     work: impl AsyncFnOnce(&Context) -> Result<(), CtlError>,
 ) -> Result<(), CtlError> {
     let output = Output { json: options.json };
-    let context = Context { connection: Connection::open(options).await?, output };
+    let connection = Connection::open(options).await?;
+    let context = Context { connection, output, options: options.clone(), is_shell: false };
     let result = tokio::select! {
         result = work(&context) => result,
         _ = tokio::signal::ctrl_c() => Err(CtlError::new(Exit::Interrupted, "")),

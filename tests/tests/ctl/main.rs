@@ -10,9 +10,11 @@
 )]
 
 mod commands;
+mod configuration;
 mod ensemble;
 mod harness;
 mod hold;
+mod json;
 mod locks;
 mod loss;
 mod refusals;
@@ -56,12 +58,16 @@ suites! {
         commands::failures_have_codes_and_say_what_is_wrong,
         commands::names_do_nothing_to_a_terminal,
         commands::a_reader_that_leaves_ends_it_quietly,
+        configuration::ensembles_have_names_and_identities,
+        configuration::passwords_are_kept_from_other_users,
+        json::every_command_prints_the_same_kind_of_json,
         shell::a_script_is_carried_out_line_by_line,
         shell::watches_fire_in_the_shell,
         shell::a_watch_is_forgotten_while_no_server_can_be_reached,
         shell::sessions_are_closed_and_opened,
         shell::bad_lines_do_not_stop_a_script,
         terminal::a_person_has_history_and_completion,
+        terminal::the_prompt_follows_the_session,
         terminal::a_person_sees_what_takes_long;
     commands_run_under_locks / commands_run_under_locks_on_apache:
         hold::a_command_finds_its_token_and_passes_its_code,

@@ -8,7 +8,7 @@ mod walk;
 mod watch;
 mod write;
 
-use crate::args::ZnodeCommand;
+use crate::args::{Options, ZnodeCommand};
 use crate::connection::Connection;
 use crate::error::CtlError;
 use crate::output::Output;
@@ -22,6 +22,9 @@ pub(crate) use watch::{Watch, Watches, event_json, event_text};
 pub(crate) struct Context {
     pub(crate) connection: Connection,
     pub(crate) output: Output,
+    pub(crate) options: Options,
+    /// Whether it runs in the shell, whose lines may come from stdin.
+    pub(crate) is_shell: bool,
 }
 
 /// Carries out one command. Returns the watches that it has left.

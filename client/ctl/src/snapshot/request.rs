@@ -29,6 +29,10 @@ const COMMAND_URL: &str = "/commands";
 const HTTP_PORT: &str = "snapshots come from the HTTP port of a server: `http` in cluster.toml, \
                          `admin.serverPort` in zoo.cfg";
 
+/// What a server wants to see.
+pub(super) const IDENTITY: &str = "put digest:super:PASSWORD, with the password of auth.super_digest, into a file for --auth-file \
+     or into ZOOLETCTL_AUTH";
+
 const OCTETS: &str = "application/octet-stream";
 
 /// Where a server's HTTP port is.
@@ -120,9 +124,9 @@ impl Endpoint {
     fn request(&self, identity: &Identity) -> Result<Request<Empty<Bytes>>, CtlError> {
         let wrong = |why: &str| CtlError::new(Exit::InvalidInput, why);
         let (scheme, credentials) =
-            identity.0.split_once(':').ok_or_else(|| wrong("--auth is written SCHEME:ID"))?;
+            identity.0.split_once(':').ok_or_else(|| wrong("an identity is written SCHEME:ID"))?;
         let mut header = HeaderValue::try_from(format!("{scheme} {credentials}"))
-            .map_err(|_| wrong("--auth has characters that HTTP does not carry"))?;
+            .map_err(|_| wrong("the identity has characters that HTTP does not carry"))?;
         header.set_sensitive(true);
         Request::get(format!("{}/snapshot?streaming=true", self.command_url))
             .header(HOST, &self.authority)
@@ -148,9 +152,7 @@ impl Endpoint {
         };
         let error = CtlError::new(exit, format!("{}: {why} ({status})", self.authority));
         match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                error.hint("--auth digest:super:PASSWORD, with the password of auth.super_digest")
-            }
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => error.hint(IDENTITY),
             _ => error,
         }
     }

@@ -26,7 +26,7 @@ pub(super) async fn save(
 ) -> Result<(), CtlError> {
     let endpoints = Endpoint::parse_all(&arguments.from)?;
     let identity = options.auth.first().ok_or_else(|| {
-        CtlError::new(Exit::InvalidInput, NO_IDENTITY).hint("--auth digest:super:PASSWORD")
+        CtlError::new(Exit::InvalidInput, NO_IDENTITY).hint(super::request::IDENTITY)
     })?;
     if !arguments.force && arguments.file.symlink_metadata().is_ok() {
         let message = format!("{}: it exists already", arguments.file.display());
