@@ -62,11 +62,25 @@ impl Connection {
     ) -> Result<T, CtlError> {
         match timeout(self.limit, request).await {
             Ok(answer) => answer.map_err(|error| CtlError::of(&error, path)),
-            Err(_) => Err(CtlError::unanswered(format!(
-                "{path}: no answer within {} ms",
-                self.limit.as_millis()
-            ))
-            .hint("the operation may have happened or not; --timeout waits longer")),
+            Err(_) => Err(self.unanswered(path)),
+        }
+    }
+
+    fn unanswered(&self, path: &str) -> CtlError {
+        let limit_ms = self.limit.as_millis();
+        CtlError::unanswered(format!("{path}: no answer within {limit_ms} ms"))
+            .hint("the operation may have happened or not; --timeout waits longer")
+    }
+
+    /// The same for a transaction: a failure comes with the number of the part that is its cause.
+    pub(crate) async fn ask_part<T>(
+        &self,
+        path: &str,
+        request: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, (Option<usize>, CtlError)> {
+        match timeout(self.limit, request).await {
+            Ok(answer) => answer.map_err(|error| (error.part(), CtlError::of_call(&error))),
+            Err(_) => Err((None, self.unanswered(path))),
         }
     }
 

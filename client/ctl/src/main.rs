@@ -20,6 +20,8 @@ mod snapshot;
 mod status;
 mod tls;
 mod torture;
+mod watch_run;
+mod words;
 
 use std::process::ExitCode;
 
@@ -91,6 +93,12 @@ async fn run(arguments: Arguments) -> Result<(), CtlError> {
         Command::Snapshot(command) => snapshot::run(&command, &options).await,
         Command::Status(arguments) => status::run(&arguments, &options).await,
         Command::Torture(arguments) => torture::run(&arguments, &options).await,
+        Command::Watch(arguments) => {
+            let context = context(&options).await?;
+            let ended = watch_run::run(&arguments, &context).await;
+            context.connection.close().await;
+            ended
+        }
         Command::Znode(command) => {
             one_shot(&options, async |context| run_one(&command, context).await).await
         }
@@ -107,15 +115,19 @@ async fn one_shot(
     options: &Options,
     work: impl AsyncFnOnce(&Context) -> Result<(), CtlError>,
 ) -> Result<(), CtlError> {
-    let output = Output { json: options.json };
-    let connection = Connection::open(options).await?;
-    let context = Context { connection, output, options: options.clone(), is_shell: false };
+    let context = context(options).await?;
     let result = tokio::select! {
         result = work(&context) => result,
         _ = tokio::signal::ctrl_c() => Err(CtlError::new(Exit::Interrupted, "")),
     };
     context.connection.close().await;
     result
+}
+
+async fn context(options: &Options) -> Result<Context, CtlError> {
+    let output = Output { json: options.json };
+    let connection = Connection::open(options).await?;
+    Ok(Context { connection, output, options: options.clone(), is_shell: false })
 }
 
 /// Carries out one command, and prints what it watches: the next event, or every one if it watches

@@ -7,7 +7,7 @@ use serde_json::Value;
 use zoolet_client::CreateMode;
 use zoolet_tests::scenes::Scene;
 
-use crate::harness::{CtlScene, ended, signal, start};
+use crate::harness::{CtlScene, ended, said, signal, start};
 
 /// The largest integer that every reader of JSON keeps: 2⁵³ − 1.
 const INTEGER_MAX: u64 = (1 << 53) - 1;
@@ -19,7 +19,7 @@ const MAPS: [&str; 5] = ["faults", "grants", "others", "by_recipe", "histogram"]
 const LOCKS: [&str; 2] = ["forMs", "token"];
 
 /// Commands that are looked at by other scenes, or that print no JSON.
-const ELSEWHERE: [&str; 4] = ["completions", "locks", "snapshot", "torture"];
+const ELSEWHERE: [&str; 5] = ["completions", "locks", "snapshot", "torture", "watch"];
 
 /// Takes it for granted that a result has the names and the types of docs/zooletctl.md.
 #[track_caller]
@@ -140,6 +140,10 @@ pub(crate) async fn every_command_prints_the_same_kind_of_json(scene: &Scene) {
         &["version"],
         &["status"],
         &["delete", &b],
+        &["find", &path],
+        &["cp", &a, &format!("{path}/copy")],
+        &["mv", &format!("{path}/copy"), &b],
+        &["txn", &format!("set {b} z"), &format!("create {b}/c"), &format!("delete {b}/c")],
         &["bench", "--mix", "get", "--duration", "50ms", "--keys", "5", "--path", &path],
     ];
     run_all(scene, all, &mut seen);
@@ -170,8 +174,7 @@ async fn others(scene: &Scene, path: &str, lock: &str, seen: &mut Vec<String>) {
         check(&serde_json::from_str(line).unwrap());
     }
     seen.extend(["addauth", "removewatches"].map(str::to_owned));
-    let watch = scene.begin(&["--json", "get", "-w", path]);
-    let mut watch = watch;
+    let mut watch = scene.begin(&["--json", "get", "-w", path]);
     let mut lines = BufReader::new(watch.stdout.take().unwrap()).lines();
     check(&serde_json::from_str(&lines.next().unwrap().unwrap()).unwrap());
     scene.ctl(&["set", path, "changed"]).well();
@@ -180,6 +183,16 @@ async fn others(scene: &Scene, path: &str, lock: &str, seen: &mut Vec<String>) {
     assert!(event["event"]["zxid"].is_string(), "{event}");
     assert_eq!(watch.wait().unwrap().code(), Some(0));
     seen.push("addWatch".to_owned());
+
+    let mut edit = scene.command(&["--json", "edit", path]);
+    edit.env("VISUAL", "true").stdin(Stdio::null());
+    check(&said(&mut edit).json());
+    let differs = scene.ctl(&["--json", "diff", "--acl", path, "/"]);
+    for line in differs.out.lines() {
+        check(&serde_json::from_str(line).unwrap());
+    }
+    assert_eq!(differs.code, Some(1));
+    seen.extend(["edit", "diff"].map(str::to_owned));
 
     let mut digest = scene.command(&["--json", "digest", "user"]);
     let mut digest = start(digest.stdin(Stdio::piped()));
@@ -194,6 +207,7 @@ async fn others(scene: &Scene, path: &str, lock: &str, seen: &mut Vec<String>) {
     // The names of `locks` are its own matter.
     let mut holder = scene.begin(&["lock", lock]);
     BufReader::new(holder.stdout.take().unwrap()).read_line(&mut String::new()).unwrap();
+    run_all(scene, &[&["revoke", lock]], seen);
     let mut locks = scene.json(&["locks", lock]);
     for member in locks[0]["holders"].as_array_mut().unwrap() {
         for name in LOCKS {

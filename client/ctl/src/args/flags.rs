@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::{Identity, Secret, duration};
+use super::values::{Identity, Secret, duration};
 
 /// What the command line says for every command. `Options` is what comes of it, of the environment
 /// and of the configuration file.

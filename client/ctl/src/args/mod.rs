@@ -1,10 +1,12 @@
 //! The command line.
 
+mod action;
 mod flags;
+mod subtree;
+mod values;
 mod znode;
 
 use std::ffi::OsString;
-use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -16,7 +18,10 @@ use crate::bench::Mix;
 use crate::digest::Algorithm;
 
 pub(crate) use crate::options::Options;
+pub(crate) use action::*;
 pub(crate) use flags::Flags;
+pub(crate) use subtree::*;
+pub(crate) use values::{Identity, Secret, duration};
 pub(crate) use znode::*;
 
 /// Reads and changes what a ZooKeeper-protocol ensemble holds. Without a command it is a shell.
@@ -27,38 +32,6 @@ pub(crate) struct Arguments {
     pub(crate) flags: Flags,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
-}
-
-/// An identity, `SCHEME:ID`. `Debug` does not show it: it holds a password.
-#[derive(Clone)]
-pub(crate) struct Identity(pub(crate) String);
-
-impl fmt::Debug for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Identity(..)")
-    }
-}
-
-impl From<&str> for Identity {
-    fn from(text: &str) -> Self {
-        Self(text.to_owned())
-    }
-}
-
-/// A password. `Debug` does not show it.
-#[derive(Clone)]
-pub(crate) struct Secret(pub(crate) String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(..)")
-    }
-}
-
-impl From<&str> for Secret {
-    fn from(text: &str) -> Self {
-        Self(text.to_owned())
-    }
 }
 
 /// What to do.
@@ -96,6 +69,8 @@ pub(crate) enum Command {
     Torture(Torture),
     /// Print the version of this program.
     Version,
+    /// Run a command each time that a znode changes.
+    Watch(WatchRun),
 }
 
 /// What to do with backups.
@@ -319,14 +294,18 @@ pub(crate) enum Switch {
     Off,
 }
 
-/// The long options that zkCli writes with one dash, and what they are here.
-const ONE_DASH: [(&str, &str); 6] = [
+/// The long options that zkCli and `find` write with one dash, and what they are here.
+const ONE_DASH: [(&str, &str); 9] = [
     ("-server", "--servers"),
     ("-add", "--add"),
     ("-remove", "--remove"),
     ("-members", "--members"),
     ("-file", "--file"),
     ("-help", "--help"),
+    // Those of `find` elsewhere.
+    ("-name", "--name"),
+    ("-mindepth", "--min-depth"),
+    ("-maxdepth", "--max-depth"),
 ];
 
 /// The words of a command line with zkCli's long options written as ours.
@@ -340,21 +319,6 @@ pub(crate) fn as_zkcli_users_write(words: impl IntoIterator<Item = OsString>) ->
         ours.push(known.map_or(word, |(_, ours)| OsString::from(ours)));
     }
     ours
-}
-
-/// A duration: a number and `ms`, `s`, `m` or `h`; seconds when there is only a number.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let unit_s = match unit {
-        "ms" => 0.001,
-        "s" | "" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return Err("a duration is written 500ms, 5s, 1m or 2h".into()),
-    };
-    let number: f64 = number.parse().map_err(|_| "a duration starts with a number".to_owned())?;
-    Duration::try_from_secs_f64(number * unit_s).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -375,15 +339,5 @@ mod tests {
         let arguments = Arguments::try_parse_from(line).unwrap();
         assert_eq!(arguments.flags.auth[0].0, "digest:alice:wonderland");
         assert!(!format!("{arguments:?}").contains("wonderland"));
-    }
-
-    #[test]
-    fn durations_have_units() {
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
-        assert_eq!(duration("2m"), Ok(Duration::from_mins(2)));
-        for bad in ["", "s", "-1s", "5 s", "5d", "1e9", "1..2", "99999999999999999999999h"] {
-            assert!(duration(bad).is_err(), "{bad}");
-        }
     }
 }

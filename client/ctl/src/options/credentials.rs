@@ -55,10 +55,8 @@ pub(super) fn is_identity(text: &str) -> bool {
 /// Reads a file of text, up to a length that none of them has.
 pub(super) fn read_text(file: &Path) -> Result<String, CtlError> {
     let failed = |error: io::Error| {
-        let why = match error.kind() {
-            io::ErrorKind::InvalidData => "it is not UTF-8".to_owned(),
-            _ => error.to_string(),
-        };
+        let is_text = error.kind() != io::ErrorKind::InvalidData;
+        let why = if is_text { error.to_string() } else { "it is not UTF-8".to_owned() };
         CtlError::new(Exit::Io, format!("{}: {why}", file.display()))
     };
     let mut text = String::new();

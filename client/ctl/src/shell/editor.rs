@@ -11,8 +11,8 @@ use tokio::sync::mpsc;
 
 use super::complete::Completion;
 use super::prompt::Situation;
-use super::words;
 use crate::error::{CtlError, Exit};
+use crate::words;
 
 /// How many lines are remembered.
 const HISTORY_LINES_MAX: usize = 1000;

@@ -3,7 +3,6 @@
 mod complete;
 mod editor;
 mod prompt;
-mod words;
 
 use std::future::pending;
 use std::io::{self, BufRead, IsTerminal};
@@ -25,6 +24,7 @@ use crate::error::{CtlError, Exit};
 use crate::format::name_text;
 use crate::locks;
 use crate::output::{self, Output, note, report};
+use crate::words;
 use complete::{Completion, Slot};
 use editor::{Prompt, Typed, is_to_be_remembered};
 use prompt::Situation;
