@@ -294,6 +294,6 @@ async fn a_lock_that_is_released_by_hand_is_in_the_log() {
         lines.pop()
     };
     let line = wait::until(SOON, deletes).expect("the delete is in the log");
-    assert_eq!(line["session"], released["deletedBy"], "{line}");
+    assert_eq!(line["session"], released["deleted_by"], "{line}");
     assert_eq!((&line["result"], &line["ip"]), (&"success".into(), &"127.0.0.1".into()), "{line}");
 }

@@ -24,7 +24,7 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// Connects to the servers and gives them the identities of the command line.
+    /// Connects to the servers and gives them the identities of the options.
     pub(crate) async fn open(options: &Options) -> Result<Self, CtlError> {
         Self::open_to(options, options.connect_string()).await
     }
@@ -43,11 +43,7 @@ impl Connection {
         let client = connected(client.connect(servers), looking, servers, options).await?;
         let connection = Self { client, limit: options.timeout };
         for identity in &options.auth {
-            let Some((scheme, id)) = identity.0.split_once(':') else {
-                let message =
-                    "--auth has no scheme: expected SCHEME:ID, such as digest:user:password";
-                return Err(CtlError::new(Exit::Usage, message));
-            };
+            let (scheme, id) = identity.0.split_once(':').expect("it was checked as it was read");
             connection.add_auth(scheme, id).await?;
         }
         Ok(connection)
@@ -66,11 +62,25 @@ impl Connection {
     ) -> Result<T, CtlError> {
         match timeout(self.limit, request).await {
             Ok(answer) => answer.map_err(|error| CtlError::of(&error, path)),
-            Err(_) => Err(CtlError::unanswered(format!(
-                "{path}: no answer within {} ms",
-                self.limit.as_millis()
-            ))
-            .hint("the operation may have happened or not; --timeout waits longer")),
+            Err(_) => Err(self.unanswered(path)),
+        }
+    }
+
+    fn unanswered(&self, path: &str) -> CtlError {
+        let limit_ms = self.limit.as_millis();
+        CtlError::unanswered(format!("{path}: no answer within {limit_ms} ms"))
+            .hint("the operation may have happened or not; --timeout waits longer")
+    }
+
+    /// The same for a transaction: a failure comes with the number of the part that is its cause.
+    pub(crate) async fn ask_part<T>(
+        &self,
+        path: &str,
+        request: impl Future<Output = Result<T, Error>>,
+    ) -> Result<T, (Option<usize>, CtlError)> {
+        match timeout(self.limit, request).await {
+            Ok(answer) => answer.map_err(|error| (error.part(), CtlError::of_call(&error))),
+            Err(_) => Err((None, self.unanswered(path))),
         }
     }
 

@@ -36,16 +36,16 @@ pub(crate) enum Algorithm {
 
 /// Prints the digest of a user and a password.
 pub(crate) fn run(arguments: &args::Digest, output: Output) -> Result<(), CtlError> {
-    let identity = &arguments.identity.0;
-    let (user, password) = match identity.split_once(':') {
-        Some((user, password)) => (user, password.to_owned()),
-        None => (identity.as_str(), read_password(identity)?),
-    };
-    if user.is_empty() {
-        let message = "the user's name is empty: give USER or USER:PASSWORD";
-        return Err(CtlError::new(Exit::InvalidInput, message));
+    let user = arguments.identity.0.as_str();
+    if user.contains(':') {
+        let message = "a password on the command line is refused, it shows it: give USER alone";
+        let error = CtlError::new(Exit::Usage, message);
+        return Err(error.hint("the password is read from standard input"));
     }
-    let digest = digest(arguments.algorithm, user, &password);
+    if user.is_empty() {
+        return Err(CtlError::new(Exit::InvalidInput, "the user's name is empty: give USER"));
+    }
+    let digest = digest(arguments.algorithm, user, &read_password(user)?);
     output.result(|| digest.clone(), || json!({ "digest": digest }))
 }
 

@@ -172,7 +172,7 @@ fn refusal(code: ErrorCode, path: &str) -> Explained {
             (Exit::Failed, "znode has another version", Some(hint))
         }
         ErrorCode::NoAuth => {
-            let hint = "give an identity with --auth SCHEME:ID or `addauth`";
+            let hint = "give an identity with --auth-file, ZOOLETCTL_AUTH or `addauth`";
             (Exit::Failed, "the ACL does not permit it", Some(hint))
         }
         ErrorCode::InvalidAcl => {
@@ -196,8 +196,9 @@ fn refusal(code: ErrorCode, path: &str) -> Explained {
             (Exit::Unsupported, "reconfiguration is off: set reconfigEnabled=true", None)
         }
         ErrorCode::SessionClosedRequireSaslAuth => {
-            let hint = "zooletctl has no SASL: --key-store or --auth digest:USER:PASSWORD will do if \
-                        the servers' enforce.auth.schemes lists x509 or digest";
+            let hint = "zooletctl has no SASL: --key-store, or digest:USER:PASSWORD in --auth-file or \
+                        ZOOLETCTL_AUTH, will do if the servers' enforce.auth.schemes lists x509 or \
+                        digest";
             (Exit::Failed, "the server demands a login by SASL", Some(hint))
         }
         ErrorCode::SessionExpired => (Exit::Connection, "the session has expired", None),

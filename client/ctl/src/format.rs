@@ -126,9 +126,9 @@ pub(crate) fn stat_json(stat: &Stat) -> Value {
         "version": stat.version,
         "cversion": stat.cversion,
         "aversion": stat.aversion,
-        "ephemeralOwner": stat.ephemeral_owner.to_string(),
-        "dataLength": stat.data_length,
-        "numChildren": stat.num_children,
+        "ephemeral_owner": stat.ephemeral_owner.to_string(),
+        "data_length": stat.data_length,
+        "num_children": stat.num_children,
     })
 }
 

@@ -29,6 +29,11 @@ const COMMAND_URL: &str = "/commands";
 const HTTP_PORT: &str = "this needs the HTTP port of a server: `http` in cluster.toml, \
                          `admin.serverPort` in zoo.cfg, `--http-port` of `zoolet up`";
 
+/// What a server wants to see.
+pub(crate) const IDENTITY: &str =
+    "put digest:super:PASSWORD, with the password of auth.super_digest, into a file for --auth-file \
+     or into ZOOLETCTL_AUTH";
+
 /// Where a server's HTTP port is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
@@ -122,9 +127,9 @@ impl Endpoint {
             Request::get(format!("{}/{command}", self.command_url)).header(HOST, &self.authority);
         if let Some(identity) = identity {
             let (scheme, credentials) =
-                identity.0.split_once(':').ok_or_else(|| wrong("--auth is written SCHEME:ID"))?;
+                identity.0.split_once(':').ok_or_else(|| wrong("an identity is written SCHEME:ID"))?;
             let mut header = HeaderValue::try_from(format!("{scheme} {credentials}"))
-                .map_err(|_| wrong("--auth has characters that HTTP does not carry"))?;
+                .map_err(|_| wrong("the identity has characters that HTTP does not carry"))?;
             header.set_sensitive(true);
             request = request.header(AUTHORIZATION, header);
         }
@@ -148,9 +153,7 @@ impl Endpoint {
         };
         let error = CtlError::new(exit, format!("{}: {why} ({status})", self.authority));
         match status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                error.hint("--auth digest:super:PASSWORD, with the password of auth.super_digest")
-            }
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => error.hint(IDENTITY),
             _ => error,
         }
     }

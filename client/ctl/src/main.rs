@@ -12,6 +12,7 @@ mod history;
 mod hold;
 mod http;
 mod locks;
+mod options;
 mod output;
 mod path;
 mod progress;
@@ -21,6 +22,8 @@ mod snapshot;
 mod status;
 mod tls;
 mod torture;
+mod watch_run;
+mod words;
 
 use std::process::ExitCode;
 
@@ -38,7 +41,7 @@ fn main() -> ExitCode {
         Ok(arguments) => arguments,
         Err(error) => return usage(&error),
     };
-    let json = arguments.options.json;
+    let json = arguments.flags.json;
     match run(arguments) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
@@ -64,30 +67,50 @@ fn usage(error: &clap::Error) -> ExitCode {
 
 #[tokio::main]
 async fn run(arguments: Arguments) -> Result<(), CtlError> {
-    let Arguments { options, command } = arguments;
-    match command {
-        None => shell::run(options).await,
-        Some(Command::Bench(arguments)) => bench::run(&arguments, &options).await,
-        Some(Command::Completions { shell }) => documents::completions(shell),
-        Some(Command::Digest(arguments)) => digest::run(&arguments, Output { json: options.json }),
-        Some(Command::Elect(arguments)) => hold::elect(&arguments, &options).await,
-        Some(Command::History(arguments)) => history::run(&arguments, &options).await,
-        Some(Command::Lock(arguments)) => hold::lock(&arguments, &options).await,
-        Some(Command::Locks(arguments)) if arguments.watch => {
-            locks::watch(&arguments, &options).await
+    let Arguments { flags, command } = arguments;
+    let output = Output { json: flags.json };
+    // What needs no server needs no configuration.
+    match &command {
+        Some(Command::Completions { shell }) => return documents::completions(*shell),
+        Some(Command::Digest(arguments)) => return digest::run(arguments, output),
+        Some(Command::ManPages { directory }) => return documents::man_pages(directory),
+        Some(Command::Version) => return output::version(output),
+        Some(Command::Znode(ZnodeCommand::AddAuth(args::AddAuth { id: Some(_), .. }))) => {
+            let message = "addauth is refused here, it shows a password: it is for the shell";
+            let error = CtlError::new(Exit::Usage, message);
+            return Err(error.hint("--auth-file FILE and ZOOLETCTL_AUTH have identities"));
         }
-        Some(Command::Locks(arguments)) => {
+        Some(_) | None => {}
+    }
+    let options = Options::of(flags)?;
+    let Some(command) = command else { return shell::run(options).await };
+    match command {
+        Command::Bench(arguments) => bench::run(&arguments, &options).await,
+        Command::Elect(arguments) => hold::elect(&arguments, &options).await,
+        Command::History(arguments) => history::run(&arguments, &options).await,
+        Command::Lock(arguments) => hold::lock(&arguments, &options).await,
+        Command::Locks(arguments) if arguments.watch => locks::watch(&arguments, &options).await,
+        Command::Locks(arguments) => {
             one_shot(&options, async |context| locks::run(&arguments, &options, context).await)
                 .await
         }
-        Some(Command::ManPages { directory }) => documents::man_pages(&directory),
-        Some(Command::Snapshot(command)) => snapshot::run(&command, &options).await,
-        Some(Command::Status(arguments)) => status::run(&arguments, &options).await,
-        Some(Command::Torture(arguments)) => torture::run(&arguments, &options).await,
-        Some(Command::Version) => output::version(Output { json: options.json }),
-        Some(Command::Znode(command)) => {
+        Command::Snapshot(command) => snapshot::run(&command, &options).await,
+        Command::Status(arguments) => status::run(&arguments, &options).await,
+        Command::Torture(arguments) => torture::run(&arguments, &options).await,
+        Command::Watch(arguments) => {
+            let context = context(&options).await?;
+            let ended = watch_run::run(&arguments, &context).await;
+            context.connection.close().await;
+            ended
+        }
+        Command::Znode(command) => {
             one_shot(&options, async |context| run_one(&command, context).await).await
         }
+        // They were carried out above.
+        Command::Completions { .. }
+        | Command::Digest(_)
+        | Command::ManPages { .. }
+        | Command::Version => Ok(()),
     }
 }
 
@@ -96,14 +119,19 @@ async fn one_shot(
     options: &Options,
     work: impl AsyncFnOnce(&Context) -> Result<(), CtlError>,
 ) -> Result<(), CtlError> {
-    let output = Output { json: options.json };
-    let context = Context { connection: Connection::open(options).await?, output };
+    let context = context(options).await?;
     let result = tokio::select! {
         result = work(&context) => result,
         _ = tokio::signal::ctrl_c() => Err(CtlError::new(Exit::Interrupted, "")),
     };
     context.connection.close().await;
     result
+}
+
+async fn context(options: &Options) -> Result<Context, CtlError> {
+    let output = Output { json: options.json };
+    let connection = Connection::open(options).await?;
+    Ok(Context { connection, output, options: options.clone(), is_shell: false })
 }
 
 /// Carries out one command, and prints what it watches: the next event, or every one if it watches

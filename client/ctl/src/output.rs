@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use crate::error::CtlError;
-use crate::format::lines_text;
+use crate::format::{lines_text, name_text};
 
 /// Where results go, and in which form.
 #[derive(Clone, Copy, Debug)]
@@ -54,6 +54,16 @@ pub(crate) fn bytes(bytes: &[u8]) -> Result<(), CtlError> {
 pub(crate) fn note(text: &str) {
     // Nothing can be done about a closed stderr.
     let _ = writeln!(io::stderr().lock(), "{}", lines_text(text));
+}
+
+/// Warns on stderr of what does not stop the program.
+pub(crate) fn warn(text: &str, json: bool) {
+    if json {
+        // Nothing can be done about a closed stderr.
+        let _ = writeln!(io::stderr().lock(), "{}", json!({ "warning": { "message": text } }));
+    } else {
+        note(&format!("Warning: {}", name_text(text)));
+    }
 }
 
 /// Asks for something on stderr; the answer is typed on the same line.

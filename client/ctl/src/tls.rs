@@ -1,13 +1,14 @@
-//! TLS, as the command line asks for it.
+//! TLS, as the options ask for it.
 
 use std::path::Path;
 
 use zoolet_client::tls::{Password, StoreFile, TlsConnector, TlsOptions};
 
-use crate::args::{Secret, TlsFlags};
+use crate::args::Secret;
 use crate::error::{CtlError, Exit};
+use crate::options::TlsFiles;
 
-impl TlsFlags {
+impl TlsFiles {
     /// Loads the files; `None` if TLS is not asked for.
     pub(crate) fn connector(&self) -> Result<Option<TlsConnector>, CtlError> {
         let Some(trust_store) = &self.trust_store else {

@@ -10,6 +10,7 @@ use std::process::{Command, Output, Stdio};
 fn zooletctl(words: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_zooletctl"))
         .env_remove("ZOOLETCTL_SERVERS")
+        .env("ZOOLETCTL_CONFIG", "")
         .args(words)
         .output()
         .unwrap()

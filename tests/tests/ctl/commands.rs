@@ -18,8 +18,8 @@ pub(crate) async fn znodes_come_and_go(scene: &Scene) {
     assert_eq!(scene.ctl(&["get", &path]).well(), "some data\n");
     let read = scene.json(&["get", &path]);
     assert_eq!((&read["path"], &read["data"]), (&json!(path), &json!("some data")));
-    assert_eq!(read["stat"]["dataLength"], 9);
-    assert_eq!(read["stat"]["ephemeralOwner"], "0x0");
+    assert_eq!(read["stat"]["data_length"], 9);
+    assert_eq!(read["stat"]["ephemeral_owner"], "0x0");
     assert_eq!(scene.ctl(&["set", &path, "other"]).well(), "");
     let text = scene.ctl(&["get", "-s", &path]).well();
     assert!(text.starts_with("other\ncZxid = 0x"), "{text}");
@@ -78,7 +78,7 @@ pub(crate) async fn every_kind_of_znode_is_created(scene: &Scene) {
     scene.ctl(&["create", "-t", "60000", &below("ttl"), "x"]).well();
     scene.ctl(&["create", "-s", "-t", "60000", &below("ttl-"), "x"]).well();
     let ephemeral = scene.json(&["create", "-e", &below("e")]);
-    assert_ne!(ephemeral["stat"]["ephemeralOwner"], "0x0");
+    assert_ne!(ephemeral["stat"]["ephemeral_owner"], "0x0");
     scene.ctl(&["stat", &below("e")]).badly(1, "does not exist");
     scene.ctl(&["create", "-e", "-s", &below("e-")]).well();
     scene.ctl(&["create", &below("nowhere/a")]).badly(1, "parent does not exist");
@@ -141,35 +141,35 @@ pub(crate) async fn permissions_are_shown_set_and_needed(scene: &Scene) {
     scene.ctl(&["setAcl", "-v", "1", &path, "world:anyone:r"]).badly(1, "another version");
     let child = format!("{path}/mine");
     let acl = "auth::cdrwa";
-    let auth = ["--auth", "digest:user:secret"];
-    scene.ctl(&[&auth[..], &["create", &child, "x", acl]].concat()).well();
+    let user = "digest:user:secret";
+    scene.ctl_as(user, &["create", &child, "x", acl]).well();
     scene.ctl(&["get", &child]).badly(1, "--auth");
     let all = scene.ctl(&["ls", "-R", &path]);
     assert_eq!((all.code, all.out), (Some(0), format!("{path}\n")), "it lists what it may");
     assert!(all.err.contains("left out"), "{}", all.err);
-    assert_eq!(scene.ctl(&[&auth[..], &["get", &child]].concat()).well(), "x\n");
-    let shown = scene.json(&[&auth[..], &["getAcl", &child]].concat());
+    assert_eq!(scene.ctl_as(user, &["get", &child]).well(), "x\n");
+    let shown = scene.ctl_as(user, &["--json", "getAcl", &child]).json();
     assert_eq!(shown["acl"][0]["scheme"], "digest");
     let id = shown["acl"][0]["id"].as_str().unwrap();
     assert!(id.starts_with("user:") && !id.contains("secret"), "{id}");
-    let whoami = scene.ctl(&[&auth[..], &["whoami"]].concat()).well();
+    let whoami = scene.ctl_as(user, &["whoami"]).well();
     assert!(whoami.contains("digest: user"), "{whoami}");
 
-    let all = [&auth[..], &["setAcl", "-R", "-s", &path, "world:anyone:cdrwa"]].concat();
-    let output = scene.ctl(&all).well();
+    let all = ["setAcl", "-R", "-s", &path, "world:anyone:cdrwa"];
+    let output = scene.ctl_as(user, &all).well();
     let lines: Vec<&str> = output.lines().collect();
     assert_eq!((lines.len(), lines[0], lines[12], lines[24]), (25, &*path, &*child, "2 znodes"));
     assert!(
         output.contains("\naclVersion = 3\n") && output.contains("\naclVersion = 1\n"),
         "{output}"
     );
-    let output = scene.ctl(&[&["--json"], &all[..]].concat()).well();
+    let output = scene.ctl_as(user, &[&["--json"], &all[..]].concat()).well();
     let output: Vec<Value> =
         output.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((&output[1]["path"], &output[1]["stat"]["aversion"]), (&json!(child), &json!(2)));
     assert_eq!(output[2], json!({ "path": path, "znodes": 2 }));
-    let all = [&auth[..], &["setAcl", "-R", &path, "world:anyone:r,digest:user:x:cdrwa"]].concat();
-    assert_eq!(scene.ctl(&all).well(), "2 znodes\n");
+    let all = ["setAcl", "-R", &path, "world:anyone:r,digest:user:x:cdrwa"];
+    assert_eq!(scene.ctl_as(user, &all).well(), "2 znodes\n");
     assert_eq!(
         scene.ctl(&["getAcl", &child]).well(),
         "world:anyone:r,digest:user:x:cdrwa\n".to_owned()
@@ -178,7 +178,7 @@ pub(crate) async fn permissions_are_shown_set_and_needed(scene: &Scene) {
     scene.ctl(&["setAcl", "-v", "5", &path, "world:anyone:r"]).badly(1, "ACL");
     scene.ctl(&["setAcl", &path, "world"]).badly(3, "SCHEME:ID:PERMISSIONS");
     scene.ctl(&["setAcl", &path, "world:anyone:q"]).badly(3, "other than");
-    scene.ctl(&["--auth", "digest", "ls", "/"]).badly(128, "no scheme");
+    scene.ctl_as("digest", &["ls", "/"]).badly(3, "no scheme");
 }
 
 pub(crate) async fn quotas_are_set_listed_and_taken_away(scene: &Scene) {
@@ -188,7 +188,7 @@ pub(crate) async fn quotas_are_set_listed_and_taken_away(scene: &Scene) {
     scene.ctl(&["setquota", "-n", "10", "-B", "1000", &path]).well();
     scene.ctl(&["setquota", "-b", "500", &path]).well();
     let listed = scene.json(&["listquota", &path]);
-    let quota = json!({ "count": 10, "bytes": 500, "countHard": null, "bytesHard": 1000 });
+    let quota = json!({ "count": 10, "bytes": 500, "count_hard": null, "bytes_hard": 1000 });
     assert_eq!(listed["quota"], quota);
     assert_eq!(listed["used"]["count"], 1);
     assert!(scene.ctl(&["listquota", &path]).well().starts_with("quota count=10 bytes=500 "));

@@ -67,9 +67,9 @@ pub(crate) async fn a_cycle_through_every_family_is_a_deadlock(scene: &Scene) {
     for (at, turn) in turns.iter().enumerate() {
         assert_eq!(turn["session"], id(&clients[at]), "{shown}");
         assert_eq!(turn["holds"]["lock"], format!("{top}/{at}"), "{shown}");
-        assert_eq!(turn["waitsFor"]["lock"], format!("{top}/{}", (at + 1) % 4), "{shown}");
+        assert_eq!(turn["waits_for"]["lock"], format!("{top}/{}", (at + 1) % 4), "{shown}");
     }
-    assert_eq!(turns[3]["waitsFor"]["path"], last, "{shown}");
+    assert_eq!(turns[3]["waits_for"]["path"], last, "{shown}");
 
     let text = scene.ctl(&["locks", "--graph", &top]);
     assert_eq!((text.code, text.err.as_str()), (Some(7), ""), "{text:?}");
@@ -134,8 +134,8 @@ pub(crate) async fn who_waits_for_itself_is_named_and_names_are_escaped(scene: &
         number(&client, &format!("{path}/_c_{UUID}0-__{role}__")).await;
     }
     let shown = graph(scene, &top, 0);
-    assert_eq!(shown["waitForThemselves"][0]["session"], id(&client), "{shown}");
-    assert_eq!(shown["waitForThemselves"][0]["lock"], path, "{shown}");
+    assert_eq!(shown["wait_for_themselves"][0]["session"], id(&client), "{shown}");
+    assert_eq!(shown["wait_for_themselves"][0]["lock"], path, "{shown}");
     let text = scene.ctl(&["locks", "--graph", &top]).well();
     assert!(text.contains("! ") && text.contains("a\\u{202e}b"), "{text}");
     assert!(!text.contains('\u{202e}'), "{text}");

@@ -17,7 +17,7 @@ use crate::harness::{CtlScene, Said, command, ended, said, signal, start};
 use crate::{ROOT, commands, status};
 
 /// The superuser of these servers.
-const SUPER: [&str; 2] = ["--auth", "digest:super:test"];
+const SUPER: &str = "digest:super:test";
 
 /// Runs a suite on three servers of zoolet.
 fn on_zoolet(suite: impl AsyncFnOnce(Scene)) {
@@ -111,10 +111,8 @@ async fn who_has_lost_a_term_contends_again(scene: &Scene) {
 
 async fn a_server_leaves_and_joins_again(scene: &Scene) {
     let (id, others) = a_follower_and_the_others(scene).await;
-    let ctl = |words: &[&str]| -> Said {
-        let words = [&SUPER[..], words].concat();
-        said(&mut command(&others, &words))
-    };
+    let ctl =
+        |words: &[&str]| -> Said { said(command(&others, words).env("ZOOLETCTL_AUTH", SUPER)) };
     let first = scene.json(&["config"]);
     let lines: Vec<&str> =
         first["servers"].as_array().unwrap().iter().map(|line| line.as_str().unwrap()).collect();

@@ -54,6 +54,9 @@ pub(crate) trait CtlScene {
     /// The same, with its results as JSON.
     fn json(&self, words: &[&str]) -> Value;
 
+    /// Runs a command with an identity.
+    fn ctl_as(&self, identity: &str, words: &[&str]) -> Said;
+
     /// Runs the shell with these lines.
     fn script(&self, lines: &str) -> Said;
 
@@ -83,6 +86,11 @@ impl CtlScene for Scene {
         self.ctl(&[&["--json"], words].concat()).json()
     }
 
+    fn ctl_as(&self, identity: &str, words: &[&str]) -> Said {
+        let mut command = self.command(words);
+        said(command.env("ZOOLETCTL_AUTH", identity).stdin(Stdio::null()))
+    }
+
     fn script(&self, lines: &str) -> Said {
         let mut child = start(self.command(&[]).stdin(Stdio::piped()));
         child.stdin.take().unwrap().write_all(lines.as_bytes()).unwrap();
@@ -102,8 +110,8 @@ impl CtlScene for Scene {
 
 /// A command of these servers, with a long timeout: the machine may be busy.
 pub(crate) fn command(servers: &str, words: &[&str]) -> Command {
-    let mut command = Command::new(zooletctl::binary().unwrap());
-    command.env("ZOOLETCTL_SERVERS", servers).env("ZOOLETCTL_HISTORY", "");
+    let mut command = zooletctl::command().unwrap();
+    command.env("ZOOLETCTL_SERVERS", servers);
     command.args(["--timeout", "30s"]).args(words);
     command
 }

@@ -241,7 +241,7 @@ pub(crate) async fn without_a_command_a_signal_ends_it(scene: &Scene) {
     let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
     std::io::BufRead::read_line(&mut out, &mut line).unwrap();
     let held: serde_json::Value = serde_json::from_str(&line).unwrap();
-    assert!(held["token"].as_i64().unwrap() > 0);
+    assert!(held["token"].as_str().unwrap().parse::<i64>().unwrap() > 0);
     assert!(held["path"].as_str().unwrap().starts_with(&path));
     scene.ctl(&["lock", &path, "--timeout", "0", "--", "true"]).badly(124, "not acquired");
     signal(&child, "TERM");

@@ -86,7 +86,7 @@ fn check(member: &Value, client: &Client, znode: &str, stat: &Stat) {
     assert!(member["client"].as_str().unwrap().starts_with("127.0.0.1:"), "{member}");
     assert_eq!(member["since"], stat.ctime);
     assert_eq!(member["token"], stat.czxid.0);
-    assert!(member["forMs"].as_u64().is_some());
+    assert!(member["for_ms"].as_u64().is_some());
 }
 
 pub(crate) async fn semaphores_are_shown(scene: &Scene) {
@@ -170,18 +170,18 @@ pub(crate) async fn a_bench_gives_figures_and_leaves_nothing(scene: &Scene) {
         for result in results {
             assert_eq!(result["errors"], 0, "{result}");
             assert!(result["operations"].as_u64().unwrap() > 0, "{one}");
-            assert!(result["opsPerSecond"].as_f64().unwrap() > 0.0, "{one}");
-            let latency = |name: &str| result["latencyMs"][name].as_f64().unwrap();
+            assert!(result["ops_per_second"].as_f64().unwrap() > 0.0, "{one}");
+            let latency = |name: &str| result["latency_ms"][name].as_f64().unwrap();
             assert!(latency("p50") <= latency("p99") && latency("p99") <= latency("max"), "{one}");
             let buckets = result["histogram"].as_array().unwrap();
             let counted: u64 = buckets.iter().map(|one| one["count"].as_u64().unwrap()).sum();
             assert_eq!(Some(counted), result["operations"].as_u64(), "{result}");
             assert!(
-                result["serverCores"].as_f64().unwrap() >= 0.0,
+                result["server_cores"].as_f64().unwrap() >= 0.0,
                 "the server is on this machine"
             );
         }
-        assert!(one["ratio"]["opsPerSecond"].as_f64().unwrap() > 0.0, "{one}");
+        assert!(one["ratio"]["ops_per_second"].as_f64().unwrap() > 0.0, "{one}");
     }
     assert_eq!(scene.until_count(&top, 0).await.len(), 0);
     let short = [&words[..], &["--duration", "100ms"]].concat();

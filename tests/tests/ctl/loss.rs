@@ -152,6 +152,7 @@ pub(crate) async fn a_command_on_a_terminal_ends_with_all_it_started(scene: &Sce
         .arg(zooletctl::binary().unwrap())
         .args(["--session-timeout", "4s", "lock", &path, "--", "sh", "-c", &script])
         .env("ZOOLETCTL_SERVERS", proxy.connect_string())
+        .env("ZOOLETCTL_CONFIG", "")
         .stdin(Stdio::null());
     let holder = start(&mut python);
     let has_pid = async || fs::read_to_string(&file).is_ok_and(|pid| pid.ends_with('\n'));
@@ -239,7 +240,7 @@ pub(crate) async fn a_try_ends_when_the_servers_vanish(scene: &Scene) {
         let proxy = Proxy::start(&scene.servers).await.unwrap();
         proxy.strike(Fault::Servers, after);
         let path = format!("{top}/{after}");
-        let mut command = Command::new(zooletctl::binary().unwrap());
+        let mut command = zooletctl::command().unwrap();
         command.env("ZOOLETCTL_SERVERS", proxy.connect_string()).stdin(Stdio::null());
         // The session outlasts the call by far: a slow machine is not to make a lost lock of it.
         command.args(["--timeout", "2s", "--session-timeout", "10s"]);

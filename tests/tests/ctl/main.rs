@@ -9,17 +9,21 @@
     reason = "a test fails by panicking, and prints which scene it was"
 )]
 
+mod action;
 mod commands;
 mod deadlocks;
+mod configuration;
 mod ensemble;
 mod harness;
 mod hold;
+mod json;
 mod locks;
 mod loss;
 mod refusals;
 mod releases;
 mod shell;
 mod status;
+mod subtree;
 mod terminal;
 mod torture;
 mod watching;
@@ -65,7 +69,25 @@ suites! {
         shell::sessions_are_closed_and_opened,
         shell::bad_lines_do_not_stop_a_script,
         terminal::a_person_has_history_and_completion,
+        terminal::the_prompt_follows_the_session,
         terminal::a_person_sees_what_takes_long;
+    options_come_from_files_and_results_are_json / options_come_from_files_and_results_are_json_on_apache:
+        configuration::ensembles_have_names_and_identities,
+        configuration::passwords_are_kept_from_other_users,
+        json::every_command_prints_the_same_kind_of_json;
+    subtrees_are_found_copied_and_moved / subtrees_are_found_copied_and_moved_on_apache:
+        subtree::znodes_are_found,
+        subtree::subtrees_are_copied,
+        subtree::large_subtrees_are_copied_and_moved,
+        subtree::subtrees_are_moved,
+        subtree::differences_are_shown,
+        subtree::subtrees_of_two_ensembles_are_compared_and_copied;
+    several_requests_are_one_command / several_requests_are_one_command_on_apache:
+        action::a_transaction_happens_all_together_or_not_at_all,
+        action::data_is_edited_and_no_text_is_lost,
+        action::a_command_runs_at_each_change,
+        action::changes_during_a_run_cause_one_more,
+        action::a_holder_is_asked_to_release_its_lock;
     commands_run_under_locks / commands_run_under_locks_on_apache:
         hold::a_command_finds_its_token_and_passes_its_code,
         hold::a_lock_excludes_itself,

@@ -28,7 +28,9 @@ fn a_login_by_sasl_that_is_demanded_is_explained() {
     assert!(refused.err.contains("/: the server demands a login by SASL"), "{refused:?}");
     refused.badly(1, "zooletctl has no SASL");
     // The hint helps.
-    assert_eq!(ls(&["--auth", "digest:bob:builder", "ls", "/"]).well(), "zookeeper\n");
+    let mut bob = command(&servers.connect_string(), &["ls", "/"]);
+    bob.env("ZOOLETCTL_AUTH", "digest:bob:builder");
+    assert_eq!(said(&mut bob).well(), "zookeeper\n");
 }
 
 #[test]
@@ -46,7 +48,8 @@ fn a_backup_is_saved_checked_and_not_restored_here() {
     let file = directory.path().join("a.snap");
     let text = file.to_str().unwrap();
     let save = |from: &str| {
-        said(&mut command(&client, &["--auth", SUPER, "snapshot", "save", from, text]))
+        let mut save = command(&client, &["snapshot", "save", from, text]);
+        said(save.env("ZOOLETCTL_AUTH", SUPER))
     };
 
     let refused = save(&client);

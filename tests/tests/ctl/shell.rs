@@ -1,7 +1,7 @@
 //! The shell, with a script instead of a person.
 
 use std::io::{BufRead, BufReader, Write};
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::thread;
 
 use zoolet_tests::scenes::{Scene, soon};
@@ -86,8 +86,8 @@ pub(crate) async fn watches_fire_in_the_shell(scene: &Scene) {
 pub(crate) async fn a_watch_is_forgotten_while_no_server_can_be_reached(scene: &Scene) {
     let path = scene.znode().await;
     let proxy = Proxy::start(&scene.servers).await.unwrap();
-    let mut command = Command::new(zooletctl::binary().unwrap());
-    command.env("ZOOLETCTL_SERVERS", proxy.connect_string()).env("ZOOLETCTL_HISTORY", "");
+    let mut command = zooletctl::command().unwrap();
+    command.env("ZOOLETCTL_SERVERS", proxy.connect_string());
     command.args(["--timeout", "4s", "--session-timeout", "20s"]).stdin(Stdio::piped());
     let mut child = start(&mut command);
     let (mut lines, err) = (child.stdin.take().unwrap(), child.stderr.take().unwrap());

@@ -1,13 +1,15 @@
 //! What a person sees on a terminal, which a small Python program plays.
 
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 
 use zoolet_client::CreateMode;
 use zoolet_tests::scenes::{Scene, soon};
 use zoolet_tests::{tools, zooletctl};
+use zoolet_torture::proxy::Proxy;
 
-use crate::harness::{CtlScene, ended, said, signal};
+use crate::harness::{CtlScene, ended, said, signal, start};
 
 /// Starts a program on a terminal of its own: the words up to THEN. Each pair of arguments behind it
 /// is what to wait for on the screen and what to type then; the program's exit code is passed on.
@@ -88,6 +90,40 @@ pub(crate) async fn a_person_has_history_and_completion(scene: &Scene) {
     play(&[(READY, "\x1b[A\x1b[A\r"), ("changed", ""), (READY, "quit\r")]).well();
 }
 
+/// A person sees in the prompt whether a server serves the session, also while a line is typed, and
+/// what Tab could complete.
+pub(crate) async fn the_prompt_follows_the_session(scene: &Scene) {
+    if !tools::require_foreign("the prompt on a terminal", &["python3"]).unwrap() {
+        return;
+    }
+    let top = scene.znode().await;
+    let proxy = Proxy::start(&scene.servers).await.unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    let history = directory.path().join("history");
+    let servers = format!("{}{top}", proxy.connect_string());
+    let host = servers.split('/').next().unwrap().to_owned();
+    let steps = [
+        (&*format!("[zk: {host} (connected) {top}]"), "get\t"),
+        ("getEphemerals", "\x03"),
+        (READY, "create /begun\r"),
+        ("Created /begun", ""),
+        (&*format!("[zk: {host} (connecting) {top}]"), "version\r"),
+        (&*format!("[zk: {host} (connected) {top}]"), "close\r"),
+        (&*format!("[zk: {host} (closed) {top}]"), "quit\r"),
+    ];
+    let mut shell = on_terminal(scene, &["--session-timeout", "4s"], &steps);
+    shell.env("ZOOLETCTL_SERVERS", &servers).env("ZOOLETCTL_HISTORY", &history);
+    let shell = start(&mut shell);
+    scene.until_count(&top, 1).await;
+    proxy.cut();
+    soon("a line at the prompt of a lost connection", async || {
+        fs::read_to_string(&history).is_ok_and(|lines| lines.contains("version"))
+    })
+    .await;
+    proxy.heal();
+    assert_eq!(ended(shell).code, Some(0));
+}
+
 /// A person sees long work before it is done: who precedes it at a lock, and how far the
 /// preparation of a bench is.
 pub(crate) async fn a_person_sees_what_takes_long(scene: &Scene) {
@@ -131,6 +167,7 @@ pub(crate) fn on_terminal(scene: &Scene, words: &[&str], steps: &[(&str, &str)])
         .arg("THEN")
         .args(steps.iter().flat_map(|(expected, typed)| [expected, typed]))
         .env("ZOOLETCTL_SERVERS", &scene.servers)
+        .env("ZOOLETCTL_CONFIG", "")
         .env("TERM", "xterm")
         .stdin(Stdio::null());
     python

@@ -72,14 +72,14 @@ pub(crate) async fn locks_are_shown_again_and_again(scene: &Scene) {
     // A waiter comes, and gets the lock.
     let waits = number(&waiter, &name).await;
     let two = shown.until("one that waits", |it| it["locks"][0]["queue"] == 1);
-    assert!(two["locks"][0]["longestWaitMs"].as_u64().is_some(), "{two}");
+    assert!(two["locks"][0]["longest_wait_ms"].as_u64().is_some(), "{two}");
     holder.delete(&held, Version::Any).await.unwrap();
     let own = waiter.session().id.to_string();
     let next = shown.until("the next holder", |it| it["locks"][0]["session"] == own);
-    assert!(next["locks"][0]["heldMs"].as_u64().is_some(), "{next}");
+    assert!(next["locks"][0]["held_ms"].as_u64().is_some(), "{next}");
     waiter.delete(&waits, Version::Any).await.unwrap();
     let free = shown.until("a free lock", |it| it["locks"][0]["holders"] == 0);
-    assert!(free["locks"][0]["handOversPerSecond"].as_f64().unwrap() > 0.0, "{free}");
+    assert!(free["locks"][0]["hand_overs_per_second"].as_f64().unwrap() > 0.0, "{free}");
     // One whose program dies loses its connection first, and its lock with its session.
     let options = ClientOptions::new().session_timeout(Duration::from_secs(4));
     let dies = options.connect(&scene.servers).await.unwrap();

@@ -39,12 +39,12 @@ async fn a_backup_is_saved_and_restored_with_all_that_clients_see() {
     let file = ensemble.path("backup.snap");
     // The first address is a server that does not run.
     let from = format!("127.0.0.1:1,http://{}/commands", ensemble.http(1));
-    let said = well(&save(&from, &file, &["--auth", SUPER]));
+    let said = well(&save(&from, &file, Some(SUPER), &[]));
     assert!(said.starts_with("saved "), "{said}");
     assert_eq!(fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
-    let again = save(&from, &file, &["--auth", SUPER]);
+    let again = save(&from, &file, Some(SUPER), &[]);
     badly(&again, "it exists already");
-    let mut status = Command::new(zooletctl::binary().unwrap());
+    let mut status = zooletctl::command().unwrap();
     let status = well(&status.args(["snapshot", "status"]).arg(&file).output().unwrap());
     assert!(status.contains("checksum      ok") && status.contains("ephemerals    1"), "{status}");
     client.create("/later", b"", CreateMode::Persistent).await.unwrap();
@@ -104,8 +104,8 @@ fn a_stranger_gets_no_backup() {
     }
     let file = ensemble.path("x");
     let from = ensemble.http(1).to_string();
-    badly(&save(&from, &file, &[]), "--auth");
-    badly(&save(&from, &file, &["--auth", "digest:a:b"]), "Not authorized");
+    badly(&save(&from, &file, None, &[]), "--auth");
+    badly(&save(&from, &file, Some("digest:a:b"), &[]), "Not authorized");
     assert!(!file.exists());
     assert_eq!(ask("Authorization: digest super:test\r\n").status, 200);
 }
@@ -115,7 +115,7 @@ fn a_stranger_gets_no_backup() {
 fn a_damaged_backup_is_never_restored() {
     let ensemble = Ensemble::started();
     let file = ensemble.path("whole.snap");
-    well(&save(&ensemble.http(2).to_string(), &file, &["--auth", SUPER]));
+    well(&save(&ensemble.http(2).to_string(), &file, Some(SUPER), &[]));
     let whole = fs::read(&file).unwrap();
     let broken = ensemble.path("broken.snap");
     let refused = |bytes: &[u8], at: usize| {

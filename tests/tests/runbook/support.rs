@@ -229,8 +229,8 @@ impl Ensemble {
 
     /// `zooletctl --servers … WORDS` of some servers, as the superuser.
     pub(crate) fn zooletctl(&self, ids: &[usize], words: &[&str]) -> Output {
-        let mut command = Command::new(zooletctl::binary().unwrap());
-        command.args(["--servers", &self.connect_string(ids), "--auth", SUPER]);
+        let mut command = zooletctl::command().unwrap();
+        command.args(["--servers", &self.connect_string(ids)]).env("ZOOLETCTL_AUTH", SUPER);
         command.args(words).output().unwrap()
     }
 
@@ -243,10 +243,11 @@ impl Ensemble {
     }
 }
 
-/// `zooletctl snapshot save` from a server's HTTP port.
-pub(crate) fn save(from: &str, file: &Path, auth: &[&str]) -> Output {
-    let mut command = Command::new(zooletctl::binary().unwrap());
-    command.args(["snapshot", "save", from]).arg(file).args(auth).output().unwrap()
+/// `zooletctl snapshot save` from a server's HTTP port, with an identity.
+pub(crate) fn save(from: &str, file: &Path, identity: Option<&str>, words: &[&str]) -> Output {
+    let mut command = zooletctl::command().unwrap();
+    command.envs(identity.map(|identity| ("ZOOLETCTL_AUTH", identity)));
+    command.args(["snapshot", "save", from]).arg(file).args(words).output().unwrap()
 }
 
 /// What a command printed. It went well.

@@ -82,8 +82,8 @@ impl Ensemble {
     /// The feature level in a backup of a server.
     fn feature_level(&self, id: usize) -> String {
         let file = self.path("level.snap");
-        well(&save(&self.http(id).to_string(), &file, &["--auth", SUPER, "--force"]));
-        let mut status = Command::new(zooletctl::binary().unwrap());
+        well(&save(&self.http(id).to_string(), &file, Some(SUPER), &["--force"]));
+        let mut status = zooletctl::command().unwrap();
         let said = well(&status.args(["snapshot", "status"]).arg(&file).output().unwrap());
         let level = said.lines().find_map(|line| line.strip_prefix("feature level"));
         level.unwrap_or_else(|| panic!("{said}")).trim().to_owned()

@@ -1,6 +1,6 @@
 //! `zooletctl` by TLS: what it finds, and what it says of mistakes.
 
-use std::process::{Command, Output};
+use std::process::Output;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -16,10 +16,7 @@ const AT_ONCE: Duration = Duration::from_secs(15);
 
 /// Runs a command with a `--timeout` that no test waits for.
 fn ctl(words: &[&str]) -> Output {
-    let mut command = Command::new(zooletctl::binary().unwrap());
-    for variable in ["TRUST_STORE", "KEY_STORE", "SERVERS"] {
-        command.env_remove(format!("ZOOLETCTL_{variable}"));
-    }
+    let mut command = zooletctl::command().unwrap();
     command.args(["--timeout", "60s"]).args(words).output().unwrap()
 }
 

@@ -2,10 +2,13 @@
 
 mod history;
 mod locks;
+mod action;
+mod flags;
+mod subtree;
+mod values;
 mod znode;
 
 use std::ffi::OsString;
-use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -18,6 +21,11 @@ use crate::digest::Algorithm;
 
 pub(crate) use history::History;
 pub(crate) use locks::*;
+pub(crate) use crate::options::Options;
+pub(crate) use action::*;
+pub(crate) use flags::Flags;
+pub(crate) use subtree::*;
+pub(crate) use values::{Identity, Secret, duration};
 pub(crate) use znode::*;
 
 /// Reads and changes what a ZooKeeper-protocol ensemble holds. Without a command it is a shell.
@@ -25,129 +33,9 @@ pub(crate) use znode::*;
 #[command(name = "zooletctl", version, max_term_width = 100, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    pub(crate) options: Options,
+    pub(crate) flags: Flags,
     #[command(subcommand)]
     pub(crate) command: Option<Command>,
-}
-
-/// An identity of the command line. `Debug` does not show it: it holds a password.
-#[derive(Clone)]
-pub(crate) struct Identity(pub(crate) String);
-
-impl fmt::Debug for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Identity(..)")
-    }
-}
-
-impl From<&str> for Identity {
-    fn from(text: &str) -> Self {
-        Self(text.to_owned())
-    }
-}
-
-/// What holds for every command.
-#[derive(Clone, Debug, Args)]
-pub(crate) struct Options {
-    /// The servers: HOST:PORT,HOST:PORT,…; a path behind them becomes the root of all paths.
-    #[arg(
-        long,
-        global = true,
-        value_name = "CONNECT",
-        env = "ZOOLETCTL_SERVERS",
-        overrides_with = "servers",
-        default_value = "127.0.0.1:2181"
-    )]
-    pub(crate) servers: String,
-    /// The same, in short, before the command.
-    #[arg(short = 's', value_name = "CONNECT", overrides_with = "servers_short")]
-    pub(crate) servers_short: Option<String>,
-    /// An identity, SCHEME:ID such as digest:user:password; may be given several times.
-    #[arg(long, global = true, value_name = "SCHEME:ID")]
-    pub(crate) auth: Vec<Identity>,
-    /// Print results as JSON.
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
-    /// Do with a server that is cut off from its ensemble and serves reads alone. Before the command.
-    #[arg(short = 'r', long)]
-    pub(crate) read_only: bool,
-    /// How long connecting may take, and each request: 500ms, 5s, 1m. Before the command.
-    #[arg(
-        id = "request_timeout",
-        long = "timeout",
-        value_name = "DURATION",
-        default_value = "5s",
-        overrides_with = "request_timeout",
-        value_parser = duration
-    )]
-    pub(crate) timeout: Duration,
-    /// The session timeout to ask for. Before the command.
-    #[arg(
-        long,
-        value_name = "DURATION",
-        default_value = "10s",
-        overrides_with = "session_timeout",
-        value_parser = duration
-    )]
-    pub(crate) session_timeout: Duration,
-    #[command(flatten)]
-    pub(crate) tls: TlsFlags,
-}
-
-/// How servers are reached by TLS. Each file is PEM (.pem), PKCS#12 (.p12) or JKS (.jks). One of
-/// them is enough to ask for TLS, and a trust store is needed for it.
-#[derive(Clone, Debug, Default, Args)]
-pub(crate) struct TlsFlags {
-    /// Speak TLS: the file with the certificates of the authorities that servers have theirs from.
-    #[arg(long, global = true, value_name = "FILE", env = "ZOOLETCTL_TRUST_STORE")]
-    pub(crate) trust_store: Option<PathBuf>,
-    /// The password of that file.
-    #[arg(
-        long,
-        global = true,
-        value_name = "PASSWORD",
-        env = "ZOOLETCTL_TRUST_STORE_PASSWORD",
-        hide_env_values = true
-    )]
-    pub(crate) trust_store_password: Option<Secret>,
-    /// The file with the client's key and certificates, for servers that ask for them.
-    #[arg(long, global = true, value_name = "FILE", env = "ZOOLETCTL_KEY_STORE")]
-    pub(crate) key_store: Option<PathBuf>,
-    /// The password of that file.
-    #[arg(
-        long,
-        global = true,
-        value_name = "PASSWORD",
-        env = "ZOOLETCTL_KEY_STORE_PASSWORD",
-        hide_env_values = true
-    )]
-    pub(crate) key_store_password: Option<Secret>,
-    /// Do not compare the name in a server's certificate with the host of the connect string.
-    #[arg(long, global = true)]
-    pub(crate) any_server_name: bool,
-}
-
-/// A password of the command line. `Debug` does not show it.
-#[derive(Clone)]
-pub(crate) struct Secret(pub(crate) String);
-
-impl fmt::Debug for Secret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Secret(..)")
-    }
-}
-
-impl From<&str> for Secret {
-    fn from(text: &str) -> Self {
-        Self(text.to_owned())
-    }
-}
-
-impl Options {
-    /// The connect string.
-    pub(crate) fn connect_string(&self) -> &str {
-        self.servers_short.as_deref().unwrap_or(&self.servers)
-    }
 }
 
 /// What to do.
@@ -187,12 +75,14 @@ pub(crate) enum Command {
     Torture(Torture),
     /// Print the version of this program.
     Version,
+    /// Run a command each time that a znode changes.
+    Watch(WatchRun),
 }
 
 /// What to do with backups.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SnapshotCommand {
-    /// Save the state of one moment to a file. Needs --auth of the superuser.
+    /// Save the state of one moment to a file. Needs the identity of the superuser: --auth-file.
     Save(SnapshotSave),
     /// Print what is in a backup, and whether it is whole.
     Status(SnapshotStatus),
@@ -255,9 +145,8 @@ pub(crate) struct Bench {
 
 #[derive(Debug, Args)]
 pub(crate) struct Digest {
-    /// The user. A password on the command line is seen by all users of the machine: without one it
-    /// is read from standard input, and a terminal does not show it.
-    #[arg(value_name = "USER[:PASSWORD]")]
+    /// The user. The password is read from standard input, and a terminal does not show it.
+    #[arg(value_name = "USER")]
     pub(crate) identity: Identity,
     /// How it is hashed: as the servers' digestAlg says.
     #[arg(long, value_enum, default_value_t = Algorithm::Sha1)]
@@ -402,14 +291,18 @@ pub(crate) enum Switch {
     Off,
 }
 
-/// The long options that zkCli writes with one dash, and what they are here.
-const ONE_DASH: [(&str, &str); 6] = [
+/// The long options that zkCli and `find` write with one dash, and what they are here.
+const ONE_DASH: [(&str, &str); 9] = [
     ("-server", "--servers"),
     ("-add", "--add"),
     ("-remove", "--remove"),
     ("-members", "--members"),
     ("-file", "--file"),
     ("-help", "--help"),
+    // Those of `find` elsewhere.
+    ("-name", "--name"),
+    ("-mindepth", "--min-depth"),
+    ("-maxdepth", "--max-depth"),
 ];
 
 /// The words of a command line with zkCli's long options written as ours.
@@ -423,21 +316,6 @@ pub(crate) fn as_zkcli_users_write(words: impl IntoIterator<Item = OsString>) ->
         ours.push(known.map_or(word, |(_, ours)| OsString::from(ours)));
     }
     ours
-}
-
-/// A duration: a number and `ms`, `s`, `m` or `h`; seconds when there is only a number.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let digits = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let unit_s = match unit {
-        "ms" => 0.001,
-        "s" | "" => 1.0,
-        "m" => 60.0,
-        "h" => 3600.0,
-        _ => return Err("a duration is written 500ms, 5s, 1m or 2h".into()),
-    };
-    let number: f64 = number.parse().map_err(|_| "a duration starts with a number".to_owned())?;
-    Duration::try_from_secs_f64(number * unit_s).map_err(|error| error.to_string())
 }
 
 #[cfg(test)]
@@ -456,17 +334,7 @@ mod tests {
     fn passwords_are_in_no_debug_output() {
         let line = ["zooletctl", "--auth", "digest:alice:wonderland", "ls", "/"];
         let arguments = Arguments::try_parse_from(line).unwrap();
-        assert_eq!(arguments.options.auth[0].0, "digest:alice:wonderland");
+        assert_eq!(arguments.flags.auth[0].0, "digest:alice:wonderland");
         assert!(!format!("{arguments:?}").contains("wonderland"));
-    }
-
-    #[test]
-    fn durations_have_units() {
-        assert_eq!(duration("500ms"), Ok(Duration::from_millis(500)));
-        assert_eq!(duration("1.5"), Ok(Duration::from_millis(1500)));
-        assert_eq!(duration("2m"), Ok(Duration::from_mins(2)));
-        for bad in ["", "s", "-1s", "5 s", "5d", "1e9", "1..2", "99999999999999999999999h"] {
-            assert!(duration(bad).is_err(), "{bad}");
-        }
     }
 }

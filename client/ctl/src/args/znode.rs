@@ -8,6 +8,8 @@ use clap::builder::RangedU64ValueParser;
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 use zoolet_client::Version;
 
+use super::{Cp, Diff, Edit, Find, Mv, Revoke, Txn};
+
 /// The commands of the shell and of the command line alike, with zkCli's names and flags.
 #[derive(Debug, Subcommand)]
 pub(crate) enum ZnodeCommand {
@@ -19,6 +21,8 @@ pub(crate) enum ZnodeCommand {
     AddWatch(AddWatch),
     /// Print the ensemble's configuration.
     Config(Config),
+    /// Copy a znode, or a subtree, also to another ensemble.
+    Cp(Cp),
     /// Create a znode.
     Create(Create),
     /// Delete a znode that has no children.
@@ -29,6 +33,12 @@ pub(crate) enum ZnodeCommand {
     /// Take limits of a quota away, or all of it.
     #[command(name = "delquota")]
     DeleteQuota(DeleteQuota),
+    /// Print what differs between two subtrees, also of two ensembles.
+    Diff(Diff),
+    /// Change the data of a znode in an editor.
+    Edit(Edit),
+    /// Print the znodes of a subtree that fit.
+    Find(Find),
     /// Print the data of a znode.
     Get(Get),
     /// Print the ACL of a znode.
@@ -45,11 +55,15 @@ pub(crate) enum ZnodeCommand {
     ListQuota(PathArgs),
     /// List the children of a znode.
     Ls(Ls),
+    /// Move a znode and everything below it, by one transaction.
+    Mv(Mv),
     /// Change the ensemble.
     Reconfig(Reconfig),
     /// Remove watches of this session.
     #[command(name = "removewatches")]
     RemoveWatches(RemoveWatches),
+    /// Ask the holder of a lock to release it.
+    Revoke(Revoke),
     /// Write the data of a znode.
     Set(Set),
     /// Write the ACL of a znode.
@@ -64,6 +78,8 @@ pub(crate) enum ZnodeCommand {
     Sync(PathArgs),
     /// Draw a znode and everything below it.
     Tree(Tree),
+    /// Write several znodes all together or not at all.
+    Txn(Txn),
     /// List the identities of the session.
     Whoami,
 }
@@ -378,7 +394,7 @@ fn config_version(text: &str) -> Result<Version<i64>, String> {
 }
 
 /// A version as zkCli takes it: −1 is any.
-fn expected_version(text: &str) -> Result<Version, ParseIntError> {
+pub(super) fn expected_version(text: &str) -> Result<Version, ParseIntError> {
     Ok(match text.parse()? {
         -1 => Version::Any,
         version => Version::Exactly(version),

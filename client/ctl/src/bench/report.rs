@@ -138,7 +138,7 @@ pub(crate) fn json(arguments: &Bench, results: &[Vec<Measured>]) -> Value {
         json!({
             "mix": measured.first().map(|one| one.mix.to_string()),
             "results": measured.iter().map(result_json).collect::<Value>(),
-            "ratio": ratio.map(|(rate, p99)| json!({ "opsPerSecond": rate, "p99": p99 })),
+            "ratio": ratio.map(|(rate, p99)| json!({ "ops_per_second": rate, "p99": p99 })),
         })
     });
     json!({
@@ -155,8 +155,8 @@ fn result_json(measured: &Measured) -> Value {
         "servers": measured.servers,
         "seconds": measured.seconds,
         "operations": measured.latencies.len(),
-        "opsPerSecond": measured.per_second(),
-        "latencyMs": {
+        "ops_per_second": measured.per_second(),
+        "latency_ms": {
             "mean": measured.latencies.mean() / 1000.0,
             "p50": measured.quantile_ms(0.5),
             "p90": measured.quantile_ms(0.9),
@@ -167,10 +167,10 @@ fn result_json(measured: &Measured) -> Value {
         "histogram": measured
             .histogram()
             .into_iter()
-            .map(|(below_ms, count)| json!({ "belowMs": below_ms, "count": count }))
+            .map(|(below_ms, count)| json!({ "below_ms": below_ms, "count": count }))
             .collect::<Value>(),
-        "serverCores": measured.server_cores,
+        "server_cores": measured.server_cores,
         "errors": measured.errors,
-        "firstError": measured.first_error,
+        "first_error": measured.first_error,
     })
 }

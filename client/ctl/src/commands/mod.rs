@@ -1,14 +1,18 @@
 //! The commands of the shell and of the command line alike.
 
 mod acl;
+mod edit;
 mod ensemble;
 mod quota;
 mod read;
+mod revoke;
+mod subtree;
+mod txn;
 mod walk;
 mod watch;
 mod write;
 
-use crate::args::ZnodeCommand;
+use crate::args::{Options, ZnodeCommand};
 use crate::connection::Connection;
 use crate::error::CtlError;
 use crate::output::Output;
@@ -22,6 +26,9 @@ pub(crate) use watch::{Watch, Watches, event_json, event_text};
 pub(crate) struct Context {
     pub(crate) connection: Connection,
     pub(crate) output: Output,
+    pub(crate) options: Options,
+    /// Whether it runs in the shell, whose lines may come from stdin.
+    pub(crate) is_shell: bool,
 }
 
 /// Carries out one command. Returns the watches that it has left.
@@ -41,10 +48,14 @@ pub(crate) async fn run(command: &ZnodeCommand, context: &Context) -> Result<Vec
             return read::stat(arguments, context).await.map(Vec::from_iter);
         }
         ZnodeCommand::AddAuth(arguments) => acl::add_auth(arguments, context).await,
+        ZnodeCommand::Cp(arguments) => subtree::copy(arguments, context).await,
         ZnodeCommand::Create(arguments) => write::create(arguments, context).await,
         ZnodeCommand::Delete(arguments) => write::delete(arguments, context).await,
         ZnodeCommand::DeleteAll(arguments) => write::delete_all(arguments, context).await,
         ZnodeCommand::DeleteQuota(arguments) => quota::delete(arguments, context).await,
+        ZnodeCommand::Diff(arguments) => subtree::diff(arguments, context).await,
+        ZnodeCommand::Edit(arguments) => edit::edit(arguments, context).await,
+        ZnodeCommand::Find(arguments) => subtree::find(arguments, context).await,
         ZnodeCommand::GetAcl(arguments) => acl::get_acl(arguments, context).await,
         ZnodeCommand::GetAllChildrenNumber(arguments) => {
             read::descendants(arguments, context).await
@@ -53,13 +64,16 @@ pub(crate) async fn run(command: &ZnodeCommand, context: &Context) -> Result<Vec
             read::ephemerals(prefix.as_deref(), context).await
         }
         ZnodeCommand::ListQuota(arguments) => quota::list(arguments, context).await,
+        ZnodeCommand::Mv(arguments) => subtree::relocate(arguments, context).await,
         ZnodeCommand::Reconfig(arguments) => ensemble::reconfig(arguments, context).await,
         ZnodeCommand::RemoveWatches(arguments) => watch::remove_watches(arguments, context).await,
+        ZnodeCommand::Revoke(arguments) => revoke::revoke(arguments, context).await,
         ZnodeCommand::Set(arguments) => write::set(arguments, context).await,
         ZnodeCommand::SetAcl(arguments) => acl::set_acl(arguments, context).await,
         ZnodeCommand::SetQuota(arguments) => quota::set(arguments, context).await,
         ZnodeCommand::Sync(arguments) => read::sync(arguments, context).await,
         ZnodeCommand::Tree(arguments) => read::tree(arguments, context).await,
+        ZnodeCommand::Txn(arguments) => txn::txn(arguments, context).await,
         ZnodeCommand::Whoami => acl::whoami(context).await,
     };
     done.map(|()| Vec::new())

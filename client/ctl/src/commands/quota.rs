@@ -96,5 +96,5 @@ fn text(quota: &Quota) -> String {
 
 fn json_of(quota: &Quota) -> Value {
     let Quota { count, bytes, count_hard, bytes_hard } = quota;
-    json!({ "count": count, "bytes": bytes, "countHard": count_hard, "bytesHard": bytes_hard })
+    json!({ "count": count, "bytes": bytes, "count_hard": count_hard, "bytes_hard": bytes_hard })
 }

@@ -44,6 +44,7 @@ pub(crate) struct Walk {
     waiting: Vec<(String, usize)>,
     depth_max: usize,
     watches: bool,
+    is_whole: bool,
 }
 
 /// A znode on the way.
@@ -61,7 +62,8 @@ pub(crate) struct Visited {
 
 impl Walk {
     pub(crate) fn new(top: &str) -> Self {
-        Self { waiting: vec![(top.to_owned(), 0)], depth_max: usize::MAX, watches: false }
+        let waiting = vec![(top.to_owned(), 0)];
+        Self { waiting, depth_max: usize::MAX, watches: false, is_whole: false }
     }
 
     /// A walk that goes no deeper than this.
@@ -76,8 +78,14 @@ impl Walk {
         self
     }
 
+    /// A walk that fails of a znode that may not be read.
+    pub(crate) fn whole(mut self) -> Self {
+        self.is_whole = true;
+        self
+    }
+
     /// The next znode; `None` at the end. Those that vanish meanwhile and those that may not be
-    /// read are left out, but for the top.
+    /// read are left out, but for the top and in a walk of the whole.
     pub(crate) async fn next(
         &mut self,
         connection: &Connection,
@@ -86,7 +94,9 @@ impl Walk {
             let (mut children, stat, watch) = match self.list(&path, connection).await {
                 Err(error) if error.code == Some(ErrorCode::NoNode) && depth > 0 => continue,
                 // What one may not read does not hide the rest.
-                Err(error) if error.code == Some(ErrorCode::NoAuth) && depth > 0 => {
+                Err(error)
+                    if error.code == Some(ErrorCode::NoAuth) && depth > 0 && !self.is_whole =>
+                {
                     note(&format!("{}, and is left out", name_text(&error.message)));
                     continue;
                 }

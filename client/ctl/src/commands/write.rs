@@ -20,12 +20,7 @@ use crate::progress::Progress;
 
 /// `create [-s] [-e] [-c] [-t TTL] PATH [DATA] [ACL]`.
 pub(crate) async fn create(arguments: &Create, context: &Context) -> Result<(), CtlError> {
-    // The name of a sequential znode may be its number alone.
-    match arguments.path.strip_suffix('/') {
-        Some(parent) if arguments.sequential && !parent.is_empty() => path::check(parent)?,
-        Some("") if arguments.sequential => {}
-        _ => path::check(&arguments.path)?,
-    }
+    arguments.check_path()?;
     let acl = arguments.acl.as_deref().map_or_else(|| Ok(Acl::open()), parse_acl)?;
     let data = arguments.data.bytes()?;
     let (client, path) = (&context.connection.client, &arguments.path);
@@ -47,7 +42,18 @@ pub(crate) async fn create(arguments: &Create, context: &Context) -> Result<(), 
     context.output.result(|| format!("Created {}", name_text(&path)), json)
 }
 
-fn create_mode(arguments: &Create) -> CreateMode {
+impl Create {
+    pub(super) fn check_path(&self) -> Result<(), CtlError> {
+        // The name of a sequential znode may be its number alone.
+        match self.path.strip_suffix('/') {
+            Some(parent) if self.sequential && !parent.is_empty() => path::check(parent),
+            Some("") if self.sequential => Ok(()),
+            _ => path::check(&self.path),
+        }
+    }
+}
+
+pub(super) fn create_mode(arguments: &Create) -> CreateMode {
     match arguments {
         Create { container: true, .. } => CreateMode::Container,
         Create { ephemeral: true, sequential: true, .. } => CreateMode::EphemeralSequential,
@@ -62,20 +68,26 @@ fn create_mode(arguments: &Create) -> CreateMode {
 /// `set [-s] [-v VERSION] [-b] PATH DATA`.
 pub(crate) async fn set(arguments: &Set, context: &Context) -> Result<(), CtlError> {
     path::check(&arguments.path)?;
-    if arguments.data.data.is_none() && arguments.data.file.is_none() {
-        let error = CtlError::new(Exit::Usage, "set needs DATA or --file FILE");
-        return Err(error.hint("set PATH \"\" writes no bytes at all"));
-    }
-    let mut data = arguments.data.bytes()?;
-    if arguments.base64 {
-        data = base64_bytes(&data).map_err(|why| {
-            CtlError::new(Exit::InvalidInput, format!("the data is not in base64: {why}"))
-        })?;
-    }
+    let data = data_to_set(arguments)?;
     let version = arguments.old_version.unwrap_or(arguments.version);
     let write = context.connection.client.set_data(&arguments.path, &data, version);
     let stat = context.connection.ask(&arguments.path, write).await?;
     written(&arguments.path, &stat, arguments.stat, context)
+}
+
+/// The bytes that `set` is to write.
+pub(super) fn data_to_set(arguments: &Set) -> Result<Vec<u8>, CtlError> {
+    if arguments.data.data.is_none() && arguments.data.file.is_none() {
+        let error = CtlError::new(Exit::Usage, "set needs DATA or --file FILE");
+        return Err(error.hint("set PATH \"\" writes no bytes at all"));
+    }
+    let data = arguments.data.bytes()?;
+    if !arguments.base64 {
+        return Ok(data);
+    }
+    base64_bytes(&data).map_err(|why| {
+        CtlError::new(Exit::InvalidInput, format!("the data is not in base64: {why}"))
+    })
 }
 
 /// Prints the Stat after a write, if that is asked for.
@@ -132,7 +144,7 @@ pub(crate) async fn delete_all(arguments: &DeleteAll, context: &Context) -> Resu
 
 impl Data {
     /// The bytes that are to be written; none when nothing is given.
-    fn bytes(&self) -> Result<Vec<u8>, CtlError> {
+    pub(super) fn bytes(&self) -> Result<Vec<u8>, CtlError> {
         match (&self.data, &self.file) {
             (Some(data), _) => Ok(data.as_bytes().to_vec()),
             (None, Some(file)) => read_file(file),

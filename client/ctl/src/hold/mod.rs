@@ -221,7 +221,7 @@ fn show(plan: &Plan<'_>, options: &Options, guard: &LockGuard) -> Result<(), Ctl
     if plan.is_shared {
         return output.result(|| name_text(path), || json!({ "path": path }));
     }
-    let json = || json!({ "path": path, "token": token.get() });
+    let json = || json!({ "path": path, "token": token.to_string() });
     output.result(|| format!("{} token {token}", name_text(path)), json)
 }
 

@@ -182,7 +182,7 @@ impl Graph<'_> {
             self.session_json(member.session(), more)
         });
         let turn = |turn: &Turn<'_>| {
-            let more = [("holds", turn.held.map(spot).into()), ("waitsFor", spot(turn.awaited))];
+            let more = [("holds", turn.held.map(spot).into()), ("waits_for", spot(turn.awaited))];
             self.session_json(turn.session(), more)
         };
         let cycle = |it: &Deadlock<'_>| it.turns.iter().map(turn).collect::<Value>();
@@ -192,7 +192,7 @@ impl Graph<'_> {
         json!({
             "waits": waits.collect::<Value>(),
             "deadlocks": self.deadlocks.iter().map(cycle).collect::<Value>(),
-            "waitForThemselves": own.collect::<Value>(),
+            "wait_for_themselves": own.collect::<Value>(),
         })
     }
 

@@ -128,7 +128,7 @@ fn member_json(member: &Member, clients: &Clients, now_ms: i64) -> Value {
         "session": (session != SessionId::NONE).then(|| session.to_string()),
         "client": clients.address(session),
         "since": member.stat.ctime,
-        "forMs": now_ms.saturating_sub(member.stat.ctime).max(0),
+        "for_ms": now_ms.saturating_sub(member.stat.ctime).max(0),
         "token": member.stat.czxid.0,
         form: data,
     })

@@ -60,7 +60,7 @@ pub(super) async fn run(
             "held": member.holds,
             "session": id_of(member),
             "client": clients.address(member.session()),
-            "deletedBy": own.to_string(),
+            "deleted_by": own.to_string(),
         })
     })
 }

@@ -6,12 +6,13 @@ use std::{env, thread};
 
 use rustyline::error::ReadlineError;
 use rustyline::history::FileHistory;
-use rustyline::{Config, Editor, ExternalPrinter as _};
+use rustyline::{ColorMode, CompletionType, Config, Editor, ExternalPrinter as _};
 use tokio::sync::mpsc;
 
 use super::complete::Completion;
-use super::words;
+use super::prompt::Situation;
 use crate::error::{CtlError, Exit};
+use crate::words;
 
 /// How many lines are remembered.
 const HISTORY_LINES_MAX: usize = 1000;
@@ -29,14 +30,21 @@ pub(crate) enum Typed {
 /// Asks for lines.
 #[derive(Debug)]
 pub(crate) struct Prompt {
-    ask: SyncSender<String>,
+    ask: SyncSender<()>,
     typed: mpsc::Receiver<Typed>,
 }
 
 impl Prompt {
     /// Starts the editor. Answers with it what prints a line above the one that is being typed.
-    pub(crate) fn start(completion: Completion) -> Result<(Self, impl FnMut(String)), CtlError> {
+    pub(crate) fn start(
+        completion: Completion,
+        situation: Situation,
+    ) -> Result<(Self, impl FnMut(String)), CtlError> {
         let config = Config::builder()
+            .completion_type(CompletionType::List)
+            .completion_show_all_if_ambiguous(true)
+            // Without colors the editor would not ask for the prompt anew, see `Completion`.
+            .color_mode(ColorMode::Forced)
             .max_history_size(HISTORY_LINES_MAX)
             .and_then(|config| config.history_ignore_dups(true))
             .map(|config| config.auto_add_history(false).build());
@@ -48,7 +56,7 @@ impl Prompt {
         let (mut editor, mut printer) =
             started.map_err(|error| CtlError::new(Exit::Io, error.to_string()))?;
         editor.set_helper(Some(completion));
-        let (ask, asked) = sync_channel::<String>(1);
+        let (ask, asked) = sync_channel::<()>(1);
         let (sender, typed) = mpsc::channel(1);
         thread::spawn(move || {
             let file = history_file();
@@ -56,8 +64,8 @@ impl Prompt {
                 // There is none before the first shell.
                 let _ = editor.load_history(file);
             }
-            while let Ok(prompt) = asked.recv() {
-                let typed = read(&mut editor, &prompt);
+            while asked.recv().is_ok() {
+                let typed = read(&mut editor, &situation.prompt());
                 let ends = matches!(typed, Typed::End);
                 if let (Typed::Line(_), Some(file)) = (&typed, &file) {
                     // A history that cannot be kept does not end the shell.
@@ -76,8 +84,8 @@ impl Prompt {
     }
 
     /// Waits for a line.
-    pub(crate) async fn line(&mut self, prompt: String) -> Typed {
-        if self.ask.send(prompt).is_err() {
+    pub(crate) async fn line(&mut self) -> Typed {
+        if self.ask.send(()).is_err() {
             return Typed::End;
         }
         self.typed.recv().await.unwrap_or(Typed::End)

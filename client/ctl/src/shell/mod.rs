@@ -2,8 +2,9 @@
 
 mod complete;
 mod editor;
-mod words;
+mod prompt;
 
+use std::future::pending;
 use std::io::{self, BufRead, IsTerminal};
 use std::pin::pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +14,7 @@ use clap::{CommandFactory, Parser};
 use futures_util::FutureExt;
 use serde_json::json;
 use tokio::runtime::Handle;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use zoolet_client::{SessionState, WatchedEvent};
 
 use crate::args::{self, Options, ShellCommand, ShellLine, Switch, ZnodeCommand};
@@ -23,8 +24,10 @@ use crate::error::{CtlError, Exit};
 use crate::format::name_text;
 use crate::locks;
 use crate::output::{self, Output, note, report};
+use crate::words;
 use complete::{Completion, Slot};
 use editor::{Prompt, Typed, is_to_be_remembered};
+use prompt::Situation;
 
 /// Runs the shell until its input ends.
 pub(crate) async fn run(options: Options) -> Result<(), CtlError> {
@@ -50,6 +53,8 @@ struct Shell {
     connection: Option<Connection>,
     /// The same client, for the completion of paths.
     completion: Slot,
+    /// What the prompt shows.
+    situation: Situation,
     history: Vec<String>,
     watches: Watches,
     prints_watches: bool,
@@ -57,8 +62,11 @@ struct Shell {
 
 impl Shell {
     fn new(options: Options) -> Self {
+        let situation = Situation::default();
+        situation.set(options.ensemble.as_deref(), options.connect_string(), None);
         Self {
             options,
+            situation,
             connection: None,
             completion: Arc::new(Mutex::new(None)),
             history: Vec::new(),
@@ -73,8 +81,12 @@ impl Shell {
         if let Err(error) = self.connect(None).await {
             report(&error, false);
         }
-        let completion = Completion::new(Arc::clone(&self.completion), Handle::current());
-        let (mut prompt, mut print) = Prompt::start(completion)?;
+        let completion = Completion::new(
+            Arc::clone(&self.completion),
+            Handle::current(),
+            self.situation.clone(),
+        );
+        let (mut prompt, mut print) = Prompt::start(completion, self.situation.clone())?;
         loop {
             let line = match self.typed(&mut prompt, &mut print).await {
                 Typed::Line(line) => line,
@@ -94,13 +106,17 @@ impl Shell {
         Ok(())
     }
 
-    /// Waits for a line, and prints events meanwhile.
+    /// Waits for a line, and prints events and changes of the session meanwhile.
     async fn typed(&mut self, prompt: &mut Prompt, print: &mut impl FnMut(String)) -> Typed {
-        let text = self.prompt();
-        let mut line = pin!(prompt.line(text));
+        let mut state = self.connection.as_ref().map(|open| open.client.state());
+        if let Some(state) = &mut state {
+            state.mark_unchanged();
+        }
+        let mut line = pin!(prompt.line());
         loop {
             tokio::select! {
                 typed = &mut line => return typed,
+                () = changed(&mut state) => print(format!("session: {}\n", self.situation.state())),
                 Some(event) = self.watches.next() => if self.prints_watches {
                     let text = self.event(&event);
                     print(format!("{text}\n"));
@@ -158,22 +174,6 @@ impl Shell {
         first_failure.map_or(Ok(()), |exit| Err(CtlError::new(exit, "")))
     }
 
-    fn prompt(&self) -> String {
-        let state = self.connection.as_ref().map(|open| *open.client.state().borrow());
-        match state {
-            Some(SessionState::Connected) => format!("{}> ", self.options.connect_string()),
-            Some(SessionState::ReadOnly) => {
-                format!("{} (read-only)> ", self.options.connect_string())
-            }
-            Some(SessionState::Disconnected | SessionState::Lost) => {
-                format!("{} (disconnected)> ", self.options.connect_string())
-            }
-            Some(SessionState::Expired) => "(session expired)> ".to_owned(),
-            Some(SessionState::AuthFailed) => "(refused)> ".to_owned(),
-            Some(SessionState::Closed | _) | None => "(closed)> ".to_owned(),
-        }
-    }
-
     /// Carries out one line.
     async fn enter(&mut self, line: &str) -> Result<Flow, CtlError> {
         let line = line.trim();
@@ -201,8 +201,7 @@ impl Shell {
         let output = Output { json: line.json || self.options.json };
         match line.command {
             ShellCommand::Znode(command) => {
-                let connection = self.connection.clone().ok_or_else(closed)?;
-                let context = Context { connection, output };
+                let context = self.context(output)?;
                 let mut watches = commands::run(&command, &context).await;
                 if let ZnodeCommand::RemoveWatches(arguments) = &command
                     && arguments.local
@@ -217,8 +216,7 @@ impl Shell {
                 self.watches.extend(watches?);
             }
             ShellCommand::Locks(arguments) => {
-                let connection = self.connection.clone().ok_or_else(closed)?;
-                let context = Context { connection, output };
+                let context = self.context(output)?;
                 locks::run(&arguments, &self.options, &context).await?;
             }
             ShellCommand::Connect { servers } => {
@@ -244,14 +242,21 @@ impl Shell {
         Ok(Flow::Continue)
     }
 
+    fn context(&self, output: Output) -> Result<Context, CtlError> {
+        let connection = self.connection.clone().ok_or_else(closed)?;
+        Ok(Context { connection, output, options: self.options.clone(), is_shell: true })
+    }
+
     async fn connect(&mut self, servers: Option<String>) -> Result<(), CtlError> {
         if let Some(servers) = servers {
             self.options.servers = servers;
-            self.options.servers_short = None;
+            self.options.ensemble = None;
         }
         let connection = Connection::open(&self.options).await?;
         *self.completion.lock().unwrap_or_else(PoisonError::into_inner) =
             Some(connection.client.clone());
+        let (ensemble, state) = (self.options.ensemble.as_deref(), connection.client.state());
+        self.situation.set(ensemble, self.options.connect_string(), Some(state));
         self.connection = Some(connection);
         Ok(())
     }
@@ -259,6 +264,7 @@ impl Shell {
     async fn disconnect(&mut self) {
         self.completion.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.watches.clear();
+        self.situation.end();
         if let Some(connection) = self.connection.take() {
             connection.close().await;
         }
@@ -272,6 +278,17 @@ impl Shell {
             lines.join("\n")
         };
         output.result(text, || json!(self.history))
+    }
+}
+
+/// Waits until the session is in another state; without one, forever.
+async fn changed(state: &mut Option<watch::Receiver<SessionState>>) {
+    let has_changed = match state {
+        Some(state) => state.changed().await.is_ok(),
+        None => false,
+    };
+    if !has_changed {
+        pending::<()>().await;
     }
 }
 

@@ -13,7 +13,7 @@ use zoolet_storage::SnapshotReader;
 use super::request::{ask, next_piece};
 use crate::args::{Options, SnapshotSave};
 use crate::error::{CtlError, Exit};
-use crate::http::{Endpoint, first_reached};
+use crate::http::{Endpoint, IDENTITY, first_reached};
 use crate::output::Output;
 
 const NO_IDENTITY: &str =
@@ -27,7 +27,7 @@ pub(super) async fn save(
 ) -> Result<(), CtlError> {
     let endpoints = Endpoint::parse_all(&arguments.from, "snapshot")?;
     let identity = options.auth.first().ok_or_else(|| {
-        CtlError::new(Exit::InvalidInput, NO_IDENTITY).hint("--auth digest:super:PASSWORD")
+        CtlError::new(Exit::InvalidInput, NO_IDENTITY).hint(IDENTITY)
     })?;
     if !arguments.force && arguments.file.symlink_metadata().is_ok() {
         let message = format!("{}: it exists already", arguments.file.display());

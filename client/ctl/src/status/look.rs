@@ -15,7 +15,7 @@ use zoolet_client::tls::TlsConnector;
 
 use super::srvr::Served;
 use super::tls::TlsFailure;
-use crate::args::TlsFlags;
+use crate::options::TlsFiles;
 
 /// How long the look may take; one by TLS that fails is followed by one in plain text.
 const LOOK_TIME: Duration = Duration::from_secs(1);
@@ -93,11 +93,11 @@ impl Found {
     /// Whether it is the options for TLS that keep the server from being used: then waiting does not
     /// help.
     pub(crate) fn is_tls_mistake(&self) -> bool {
-        self.remedy(&TlsFlags::default()).is_some()
+        self.remedy(&TlsFiles::default()).is_some()
     }
 
     /// Returns how the options for TLS have to be changed for this server.
-    pub(crate) fn remedy(&self, flags: &TlsFlags) -> Option<&'static str> {
+    pub(crate) fn remedy(&self, flags: &TlsFiles) -> Option<&'static str> {
         match self {
             Self::ExpectsTls => Some(
                 "give --trust-store FILE with the authority of the servers' certificates, and \

@@ -14,9 +14,10 @@ use tokio::time::timeout;
 use zoolet_client::tls::TlsConnector;
 use zoolet_client::{ClientOptions, ConnectString};
 
-use crate::args::{Options, Status, TlsFlags};
+use crate::args::{Options, Status};
 use crate::commands::client_addresses;
 use crate::error::{CtlError, Exit};
+use crate::options::TlsFiles;
 use crate::output::{Output, note};
 
 use look::Look;
@@ -66,7 +67,7 @@ pub(crate) struct Reasons {
 /// Returns why no session can be had with the servers of a connect string.
 pub(crate) async fn explain(
     connect_string: &str,
-    flags: &TlsFlags,
+    flags: &TlsFiles,
     tls: Option<&TlsConnector>,
 ) -> Option<Reasons> {
     let servers: ConnectString = connect_string.parse().ok()?;
@@ -96,7 +97,7 @@ impl Ensemble {
     }
 
     /// Returns how the command line has to be changed for the first server that needs it.
-    fn remedy(&self, flags: &TlsFlags) -> Option<&'static str> {
+    fn remedy(&self, flags: &TlsFiles) -> Option<&'static str> {
         self.looks.iter().find_map(|look| look.found.remedy(flags))
     }
 

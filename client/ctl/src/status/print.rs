@@ -85,7 +85,7 @@ fn server(look: &Look, leader: Option<&Served>) -> Value {
         "behind": leader.and_then(|leader| served.behind(leader)),
         "connections": served.connections,
         "waiting": served.outstanding,
-        "latencyMs": served.latency_ms,
+        "latency_ms": served.latency_ms,
         "znodes": served.znodes,
         "version": served.version,
     })

@@ -100,10 +100,10 @@ impl Table {
                 "session": session(row).map(|session| session.to_string()),
                 "client": self.client(row),
                 "holders": row.holders,
-                "heldMs": age(row.held_since_ms),
+                "held_ms": age(row.held_since_ms),
                 "queue": row.waiters,
-                "longestWaitMs": age(row.waiting_since_ms),
-                "handOversPerSecond": row.hand_overs_per_s,
+                "longest_wait_ms": age(row.waiting_since_ms),
+                "hand_overs_per_second": row.hand_overs_per_s,
                 "expired": row.expired,
             })
         };
