@@ -18,13 +18,13 @@ function fill(made, attributes, children) {
     if (name.startsWith('on')) made.addEventListener(name.slice(2), value);
     else made.setAttribute(name, value === true ? '' : String(value));
   }
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined));
+  made.append(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
   return made;
 }
 
 /** Replaces what is in an element. */
 export function show(parent, ...children) {
-  parent.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+  parent.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
 }
 
 /** A table: columns are `[title, is a number]`, rows lists of texts and elements. */

@@ -28,11 +28,14 @@ const OTHERS_TIME: Duration = Duration::from_secs(3);
 pub(crate) struct Shown {
     latest: watch::Sender<Bytes>,
     wanted: watch::Sender<Option<Instant>>,
+    /// The servers of the last look, the named ones first.
+    addresses: watch::Sender<Vec<Address>>,
 }
 
 impl Default for Shown {
     fn default() -> Self {
-        Self { latest: watch::Sender::new(Bytes::new()), wanted: watch::Sender::new(None) }
+        let (latest, wanted) = (watch::Sender::new(Bytes::new()), watch::Sender::new(None));
+        Self { latest, wanted, addresses: watch::Sender::new(Vec::new()) }
     }
 }
 
@@ -60,6 +63,15 @@ impl Shown {
         latest.borrow().clone()
     }
 
+    /// Returns all servers of the ensemble, as far as they are known.
+    pub(crate) async fn addresses(&self) -> Vec<Address> {
+        if self.addresses.borrow().is_empty() || !self.is_wanted() {
+            self.now().await;
+        }
+        self.want();
+        self.addresses.borrow().clone()
+    }
+
     fn is_wanted(&self) -> bool {
         self.wanted.borrow().is_some_and(|at| at.elapsed() < LOOKED_AT)
     }
@@ -76,6 +88,7 @@ pub(crate) async fn run(state: Weak<State>) {
         let Some(now) = state.upgrade() else { return };
         if now.options.watches_always || now.shown.is_wanted() {
             let addresses = addresses(&now, &mut others).await;
+            now.shown.addresses.send_replace(addresses.clone());
             let looks = ensemble::look_at(&addresses, &now.options.connector).await;
             publish(&now, &looks, &before);
             before = looks;

@@ -50,10 +50,9 @@ pub(crate) async fn list(state: &State, asked: &Asked) -> Result<Value, Failure>
     let offset = asked.query.number("offset", 0, OFFSET_MAX)?;
     let limit = asked.query.number("limit", PAGE_DEFAULT, PAGE_MAX)?;
     let filter = asked.query.text("filter").unwrap_or_default();
-    let all = state.options.servers.addresses().iter().enumerate();
-    let asking = all.map(|(index, address)| {
-        ask_one(address, state.options.http.of(index), &state.options.connector)
-    });
+    let servers = state.shown.addresses().await;
+    let connector = &state.options.connector;
+    let asking = servers.iter().map(|it| ask_one(&it.client, it.http.as_deref(), connector));
     let said = join_all(asking).await;
     let notes: Vec<String> = said.iter().flat_map(notes_of).collect();
     let sessions = merged(said);
@@ -78,10 +77,9 @@ pub(crate) async fn list(state: &State, asked: &Asked) -> Result<Value, Failure>
 
 /// Returns the addresses from which sessions come, as far as servers say.
 pub(crate) async fn addresses(state: &State) -> BTreeMap<SessionId, String> {
-    let all = state.options.servers.addresses().iter().enumerate();
-    let asking = all.map(|(index, address)| {
-        connections(address, state.options.http.of(index), &state.options.connector)
-    });
+    let servers = state.shown.addresses().await;
+    let connector = &state.options.connector;
+    let asking = servers.iter().map(|it| connections(&it.client, it.http.as_deref(), connector));
     let said = join_all(asking).await.into_iter().filter_map(Result::ok).flatten();
     said.map(|connection| (connection.session, connection.address)).collect()
 }
