@@ -22,7 +22,9 @@ pub(crate) enum ConsoleError {
     #[error("--connect: {0}")]
     Connect(zoolet_client::Error),
     /// More HTTP ports are named than servers.
-    #[error("--http names {http} servers, and --connect {servers}: one for each, in the same order")]
+    #[error(
+        "--http names {http} servers, and --connect {servers}: one for each, in the same order"
+    )]
     Http { http: usize, servers: usize },
     /// The certificates cannot be used.
     #[error("TLS: {0}")]

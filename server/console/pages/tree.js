@@ -88,7 +88,7 @@ async function list(parts) {
     // An answer that was overtaken is left out.
     if (asked !== parts.asked) return;
     const rows = answer.children.map((child) => [treeLink(child.path, child.name),
-      child.stat ? number(child.stat.numChildren) : 'gone', child.stat ? number(child.stat.dataLength) : null,
+      child.stat ? number(child.stat.numChildren) : child.problem ? 'not readable' : 'gone', child.stat ? number(child.stat.dataLength) : null,
       child.stat ? number(child.stat.version) : null, child.stat?.ephemeralOwner ? 'ephemeral' : '']);
     const columns = [['Name'], ['Children', true], ['Bytes', true], ['Version', true], ['Kind']];
     const caption = filter === '' ? `Children of ${path}: ${number(answer.total)}`

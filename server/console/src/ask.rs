@@ -79,11 +79,7 @@ pub(crate) async fn word(
     Ok(answer)
 }
 
-async fn exchange(
-    connector: &SharedConnector,
-    address: &str,
-    word: &str,
-) -> io::Result<String> {
+async fn exchange(connector: &SharedConnector, address: &str, word: &str) -> io::Result<String> {
     let mut stream = connector.connect(address).await?;
     stream.write_all(word.as_bytes()).await?;
     stream.flush().await?;

@@ -2,7 +2,7 @@
 
 use std::error::Error as StdError;
 use std::net::SocketAddr;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,30 +11,15 @@ use hyper::header::LOCATION;
 use hyper::http::request::Parts;
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::{Value, json};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinHandle;
-use tokio::time::{sleep, timeout};
-use zoolet_client::Client;
+use tokio::time::sleep;
 
 use crate::answer::{Answer, ConsoleBody};
 use crate::failure::Failure;
-use crate::logins::{Login, Logins};
 use crate::options::ConsoleOptions;
 use crate::requests::{Query, Sent};
-use crate::sampler::{self, Shown};
-use crate::shared_client::{Ensemble, SharedClient};
-use crate::timeline::Timeline;
-use crate::{events, guard, history, locks, login, pages, sessions, tree};
-
-/// How many long answers are made and sent at a time, and how many bodies are read.
-const LONG_ANSWERS_MAX: usize = 4;
-const BODIES_MAX: usize = 4;
-
-/// How long a request waits for one of these places.
-const PLACE_WAIT_MAX: Duration = Duration::from_secs(10);
-
-/// How many streams of events there are at a time.
-const STREAMS_MAX: usize = 32;
+use crate::state::{Asked, State};
+use crate::{events, guard, history, locks, login, pages, sampler, sessions, tree};
 
 /// How often logins and sessions are looked at that are not in use.
 const SWEEP_PAUSE: Duration = Duration::from_mins(1);
@@ -68,76 +53,11 @@ impl Drop for Tasks {
     }
 }
 
-/// What the parts of a console share.
-#[derive(Debug)]
-pub(crate) struct State {
-    pub(crate) options: ConsoleOptions,
-    pub(crate) ensemble: Ensemble,
-    pub(crate) shared: SharedClient,
-    pub(crate) logins: Logins,
-    pub(crate) shown: Shown,
-    /// One login is made at a time: that is how fast passwords can be tried.
-    pub(crate) login_turn: tokio::sync::Mutex<()>,
-    pub(crate) streams: Arc<Semaphore>,
-    timeline: Mutex<Timeline>,
-    long: Arc<Semaphore>,
-    bodies: Arc<Semaphore>,
-}
-
-impl State {
-    pub(crate) fn timeline(&self) -> MutexGuard<'_, Timeline> {
-        self.timeline.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the session of a request: of its login, or else the shared one.
-    pub(crate) async fn client(&self, asked: &Asked) -> Result<Client, Failure> {
-        match &asked.login {
-            Some(login) => Ok(login.client.clone()),
-            None => self.shared.get().await,
-        }
-    }
-
-    async fn place(places: &Arc<Semaphore>) -> Result<OwnedSemaphorePermit, Failure> {
-        let place = timeout(PLACE_WAIT_MAX, Arc::clone(places).acquire_owned()).await;
-        let busy = || Failure::unavailable("the console is busy: try again later");
-        place.ok().and_then(Result::ok).ok_or_else(busy)
-    }
-}
-
-/// What a request says besides its path and body.
-#[derive(Debug)]
-pub(crate) struct Asked {
-    pub(crate) query: Query,
-    pub(crate) login: Option<Login>,
-}
-
-impl Asked {
-    /// Returns the login, without which nothing is changed.
-    pub(crate) fn login(&self) -> Result<&Login, Failure> {
-        let needed = || Failure::new(StatusCode::UNAUTHORIZED, "changes need a login: log in first");
-        self.login.as_ref().ok_or_else(needed)
-    }
-}
-
 impl Console {
     /// Makes a console, on the runtime of the caller. `name` is a part of its cookie's name: of two
     /// consoles on one host, each has another.
     pub fn new(options: ConsoleOptions, name: &str) -> Self {
-        let ensemble = Ensemble::new(&options.servers, options.connector.clone());
-        let (max, idle) = (options.logins_max, options.login_idle);
-        let places = |places: usize| Arc::new(Semaphore::new(places));
-        let state = Arc::new(State {
-            shared: SharedClient::new(ensemble.clone()),
-            logins: Logins::new(max, idle, name, options.secure_cookie),
-            shown: Shown::default(),
-            login_turn: tokio::sync::Mutex::default(),
-            streams: places(STREAMS_MAX),
-            timeline: Mutex::default(),
-            long: places(LONG_ANSWERS_MAX),
-            bodies: places(BODIES_MAX),
-            ensemble,
-            options,
-        });
+        let state = Arc::new(State::new(options, name));
         let sampling = tokio::spawn(sampler::run(Arc::downgrade(&state)));
         let kept = Arc::downgrade(&state);
         let sweeping = tokio::spawn(async move {
@@ -188,7 +108,7 @@ impl Console {
             Method::GET | Method::HEAD => self.read(name, &asked).await,
             Method::POST => {
                 guard::check_origin(&head.headers)?;
-                let place = State::place(&self.state.bodies).await?;
+                let place = self.state.body_place().await?;
                 let sent = Sent::read(body).await?;
                 let answer = match name {
                     "login" => login::begin(&self.state, &head.headers, &sent).await,
@@ -210,7 +130,7 @@ impl Console {
             "ensemble" => return Ok(Answer::json_text(state.shown.now().await)),
             _ => {}
         }
-        let place = State::place(&state.long).await?;
+        let place = state.long_place().await?;
         let value = match name {
             "children" => tree::children(state, asked).await,
             "znode" => tree::znode(state, asked).await,
@@ -226,12 +146,7 @@ impl Console {
 }
 
 /// Changes something, by the session of the login.
-async fn change(
-    state: &State,
-    name: &str,
-    asked: &Asked,
-    sent: &Sent,
-) -> Result<Answer, Failure> {
+async fn change(state: &State, name: &str, asked: &Asked, sent: &Sent) -> Result<Answer, Failure> {
     let login = asked.login()?;
     let value: Value = match name {
         "set" => tree::set_data(login, sent).await?,

@@ -27,9 +27,9 @@ pub(crate) fn shown(data: &[u8]) -> Value {
 pub(crate) fn sent(sent: &Sent) -> Result<Vec<u8>, Failure> {
     let data = match (sent.optional_text("text"), sent.optional_text("base64")) {
         (Some(text), None) => text.as_bytes().to_vec(),
-        (None, Some(text)) => STANDARD
-            .decode(text)
-            .map_err(|error| Failure::invalid(format!("base64: {error}")))?,
+        (None, Some(text)) => {
+            STANDARD.decode(text).map_err(|error| Failure::invalid(format!("base64: {error}")))?
+        }
         _ => return Err(Failure::invalid("text or base64 is expected, one of them")),
     };
     if data.len() > DATA_BYTES_MAX {

@@ -61,7 +61,8 @@ pub(crate) async fn look_at(addresses: &[Address], connector: &SharedConnector) 
 }
 
 async fn look(address: &Address, connector: &SharedConnector) -> Look {
-    let http = OptionFuture::from(address.http.as_deref().map(|at| ask::command(at, "monitor", None)));
+    let http =
+        OptionFuture::from(address.http.as_deref().map(|at| ask::command(at, "monitor", None)));
     let srvr = ask::word(connector, &address.client, "srvr");
     let (answer, monitor) = join(srvr, http).await;
     let found = answer.and_then(|answer| {
@@ -159,7 +160,8 @@ fn fsync(now: &Map<String, Value>, before: Option<&Map<String, Value>>) -> Value
 
 /// Returns the state of the whole in one line.
 fn summary(looks: &[Look]) -> String {
-    let (all, serving) = (looks.len(), looks.iter().filter(|look| look.serving().is_some()).count());
+    let (all, serving) =
+        (looks.len(), looks.iter().filter(|look| look.serving().is_some()).count());
     let serve = if all == 1 { "server serves" } else { "servers serve" };
     match leader(looks) {
         Some((leader, _)) => format!("{serving} of {all} {serve}; {leader} leads"),
@@ -187,11 +189,8 @@ mod tests {
 
     #[test]
     fn servers_are_compared_with_their_leader() {
-        let silent = Look {
-            address: "c:1".to_owned(),
-            found: Err(Silence::Late),
-            figures: Map::new(),
-        };
+        let silent =
+            Look { address: "c:1".to_owned(), found: Err(Silence::Late), figures: Map::new() };
         let looks =
             [look("a:1", "leader", 0x1_0000_0007), look("b:1", "follower", 0x1_0000_0004), silent];
         let shown = to_json(&looks, &[]);

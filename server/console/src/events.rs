@@ -9,10 +9,10 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use zoolet_client::{AddWatchMode, Client, PersistentWatcher};
 
 use crate::answer::Answer;
-use crate::console::{Asked, State};
 use crate::failure::Failure;
 use crate::requests::checked_path;
 use crate::shared_client::answer;
+use crate::state::{Asked, State};
 
 /// How many events wait for a browser; it is let go when it does not read.
 const EVENTS_MAX: usize = 8;

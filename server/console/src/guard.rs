@@ -86,7 +86,9 @@ mod tests {
         for host in ["127.0.0.1:8081", "localhost", "LOCALHOST:1", "[::1]:8081", "127.9.9.9"] {
             assert!(check(host, "127.0.0.1:8081"), "{host}");
         }
-        for host in ["evil.example:8081", "127.0.0.1.evil.example", "localhost.evil", "", "10.0.0.1"] {
+        for host in
+            ["evil.example:8081", "127.0.0.1.evil.example", "localhost.evil", "", "10.0.0.1"]
+        {
             assert!(!check(host, "127.0.0.1:8081"), "{host}");
             assert!(!check(host, "[::1]:8081"), "{host}");
         }

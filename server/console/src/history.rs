@@ -4,8 +4,8 @@ use hyper::StatusCode;
 use serde_json::{Value, json};
 
 use crate::ask::{self, Silence};
-use crate::console::{Asked, State};
 use crate::failure::Failure;
+use crate::state::{Asked, State};
 
 /// The most entries of one page, and how many a page has by default.
 const PAGE_MAX: usize = 1000;
@@ -42,13 +42,17 @@ pub(crate) async fn list(state: &State, asked: &Asked) -> Result<Value, Failure>
                 problems.push(format!("{http} keeps no history: it does not have the command"));
             }
             Err(Silence::Refused { status: 401 | 403, why }) => {
-                return Err(Failure::new(StatusCode::FORBIDDEN, format!("history of {subject}: {why}")));
+                return Err(Failure::new(
+                    StatusCode::FORBIDDEN,
+                    format!("history of {subject}: {why}"),
+                ));
             }
             Err(silence) => problems.push(format!("{http}: {silence}")),
         }
     }
     if problems.is_empty() {
-        problems.push("no HTTP port of the servers is known: history is asked for there".to_owned());
+        problems
+            .push("no HTTP port of the servers is known: history is asked for there".to_owned());
     }
     Ok(json!({ "isKept": false, "problems": problems }))
 }

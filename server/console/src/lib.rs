@@ -14,6 +14,7 @@
 
 mod answer;
 mod ask;
+mod clock;
 mod console;
 mod data;
 mod ensemble;
@@ -34,6 +35,8 @@ mod sampler;
 mod served;
 mod sessions;
 mod shared_client;
+mod shown;
+mod state;
 mod timeline;
 mod tree;
 

@@ -5,11 +5,11 @@ use serde_json::{Value, json};
 use tracing::info;
 
 use crate::answer::Answer;
-use crate::console::{Asked, State};
 use crate::failure::Failure;
 use crate::logins::{Credentials, Login};
 use crate::requests::Sent;
 use crate::shared_client::answer;
+use crate::state::{Asked, State};
 
 /// Returns whom the console takes a request for, and which servers it shows.
 pub(crate) fn shown(state: &State, asked: &Asked) -> Value {
@@ -65,10 +65,7 @@ pub(crate) async fn end(state: &State, headers: &HeaderMap) -> Result<Answer, Fa
     Ok(Answer::json(&json!({})).with_cookie(Some(cookie)))
 }
 
-async fn end_of(
-    state: &State,
-    headers: &HeaderMap,
-) -> Result<hyper::header::HeaderValue, Failure> {
+async fn end_of(state: &State, headers: &HeaderMap) -> Result<hyper::header::HeaderValue, Failure> {
     let (cookie, client) = state.logins.end(headers)?;
     if let Some(client) = client {
         // Otherwise it ends by its timeout.

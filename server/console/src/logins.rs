@@ -97,7 +97,10 @@ impl Logins {
     }
 
     /// Ends the login of a request; returns the cookie that removes its own, and its client.
-    pub(crate) fn end(&self, headers: &HeaderMap) -> Result<(HeaderValue, Option<Client>), Failure> {
+    pub(crate) fn end(
+        &self,
+        headers: &HeaderMap,
+    ) -> Result<(HeaderValue, Option<Client>), Failure> {
         let token = self.token(headers);
         let ended = token.and_then(|token| self.open().remove(&key(token)));
         Ok((self.set_cookie("", Some(0))?, ended.map(|open| open.login.client)))
@@ -125,8 +128,9 @@ impl Logins {
         let secure = if self.is_secure { "; Secure" } else { "" };
         let name = &self.cookie;
         let text = format!("{name}={token}; Path=/console; HttpOnly; SameSite=Strict{age}{secure}");
-        let mut value = HeaderValue::try_from(text)
-            .map_err(|_| Failure::unavailable("the cookie has characters that HTTP does not carry"))?;
+        let mut value = HeaderValue::try_from(text).map_err(|_| {
+            Failure::unavailable("the cookie has characters that HTTP does not carry")
+        })?;
         value.set_sensitive(true);
         Ok(value)
     }

@@ -55,8 +55,8 @@ impl ConsolePort {
     pub async fn open(address: &str, options: ConsoleOptions) -> Result<Self, ConsolePortError> {
         let listening = TcpListener::bind(address).await;
         let opened = listening.and_then(|listener| Ok((listener.local_addr()?, listener)));
-        let (local_addr, listener) = opened
-            .map_err(|source| ConsolePortError { address: address.to_owned(), source })?;
+        let (local_addr, listener) =
+            opened.map_err(|source| ConsolePortError { address: address.to_owned(), source })?;
         let console = Console::new(options, &local_addr.port().to_string());
         let task = tokio::spawn(accept_all(listener, console));
         Ok(Self { local_addr, task })

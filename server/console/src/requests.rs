@@ -101,7 +101,8 @@ impl Sent {
     }
 
     pub(crate) fn text(&self, name: &str) -> Result<&str, Failure> {
-        self.optional_text(name).ok_or_else(|| Failure::invalid(format!("{name}: a text is expected")))
+        self.optional_text(name)
+            .ok_or_else(|| Failure::invalid(format!("{name}: a text is expected")))
     }
 
     pub(crate) fn optional_text(&self, name: &str) -> Option<&str> {
@@ -125,7 +126,8 @@ impl Sent {
 
     pub(crate) fn list(&self, name: &str) -> Result<&[Value], Failure> {
         let list = self.0.get(name).and_then(Value::as_array);
-        list.map(Vec::as_slice).ok_or_else(|| Failure::invalid(format!("{name}: a list is expected")))
+        list.map(Vec::as_slice)
+            .ok_or_else(|| Failure::invalid(format!("{name}: a list is expected")))
     }
 }
 

@@ -73,7 +73,8 @@ impl Timeline {
     }
 
     fn note_leader(&mut self, now_ms: i64, (leader, term): (String, i64)) {
-        let is_new = self.leader.as_ref().is_some_and(|(before, of)| *before != leader || *of < term);
+        let is_new =
+            self.leader.as_ref().is_some_and(|(before, of)| *before != leader || *of < term);
         if is_new {
             let was_looked_at = self.looked_ms.is_some_and(|looked| now_ms - looked <= GAP_MS);
             let without = self.led_ms.map(|led| now_ms - led).filter(|_| was_looked_at);
@@ -89,10 +90,9 @@ impl Timeline {
     }
 
     pub(crate) fn to_json(&self) -> Value {
-        let stretch = |it: &Stretch| json!({"role": it.role, "fromMs": it.from_ms, "toMs": it.to_ms});
-        let server = |(address, stretches): (&String, &VecDeque<Stretch>)| {
-            json!({"address": address, "stretches": stretches.iter().map(stretch).collect::<Value>()})
-        };
+        let stretch =
+            |it: &Stretch| json!({"role": it.role, "fromMs": it.from_ms, "toMs": it.to_ms});
+        let server = |(address, stretches): (&String, &VecDeque<Stretch>)| json!({"address": address, "stretches": stretches.iter().map(stretch).collect::<Value>()});
         let election = |it: &Election| {
             json!({
                 "atMs": it.at_ms,
@@ -136,7 +136,13 @@ mod tests {
         assert_eq!(a, expected);
         let elections = shown["elections"].as_array().unwrap();
         assert_eq!(elections.len(), 2, "the first leader was there before");
-        assert_eq!((&elections[0]["leader"], &elections[0]["withoutLeaderMs"]), (&json!("b:1"), &json!(4000)));
-        assert_eq!((&elections[1]["term"], &elections[1]["withoutLeaderMs"]), (&json!(3), &json!(null)));
+        assert_eq!(
+            (&elections[0]["leader"], &elections[0]["withoutLeaderMs"]),
+            (&json!("b:1"), &json!(4000))
+        );
+        assert_eq!(
+            (&elections[1]["term"], &elections[1]["withoutLeaderMs"]),
+            (&json!(3), &json!(null))
+        );
     }
 }

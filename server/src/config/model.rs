@@ -427,6 +427,10 @@ pub struct HttpConfig {
     pub snapshots: bool,
     /// The pause between two snapshots, in milliseconds.
     pub snapshot_interval_ms: u32,
+    /// Whether the web console is there (`docs/console.md`).
+    pub console: bool,
+    /// Whether users can log in to it, and change znodes.
+    pub console_logins: bool,
 }
 
 impl Default for HttpConfig {
@@ -437,6 +441,8 @@ impl Default for HttpConfig {
             command_url: "/commands".to_owned(),
             snapshots: true,
             snapshot_interval_ms: 300_000,
+            console: true,
+            console_logins: false,
         }
     }
 }

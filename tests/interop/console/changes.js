@@ -12,9 +12,19 @@ async function run(world, browser) {
   await acl(world, browser, page);
   await remove(world, browser, page);
   await handOver(world, browser, page);
+  await refusedClose(world, browser, page);
   await page.click('button >> text=Log out');
   await until('logged out', async () => (await page.locator('#login >> text=Read-only').count()) === 1);
+  if (world.superuser) await close(world, browser, page);
   await page.context().close();
+}
+
+async function enter(page, user, password) {
+  await page.fill('#user', user);
+  await page.fill('#password', password);
+  await page.keyboard.press('Enter');
+  await page.waitForSelector('button >> text=Log out');
+  await page.waitForSelector('html[data-ready]');
 }
 
 async function login(browser, page) {
@@ -26,12 +36,9 @@ async function login(browser, page) {
   equal(await page.locator('dialog').count(), 0, 'Escape closes it');
   equal(await page.evaluate(() => document.activeElement.textContent), 'Log in', 'and gives the keyboard back');
   await page.keyboard.press('Enter');
-  await page.fill('#user', 'bob');
-  await page.fill('#password', 'bobsecret');
-  await page.keyboard.press('Enter');
-  await until('logged in', async () => (await page.locator('#login >> text=digest:bob').count()) === 1);
+  await enter(page, 'bob', 'bobsecret');
+  equal(await page.locator('#login >> text=digest:bob').count(), 1, 'who is logged in');
   check(!page.url().includes('bob'), 'no secret in the address');
-  await page.waitForSelector('html[data-ready]');
 }
 
 async function data({ first }, browser, page) {
@@ -123,6 +130,29 @@ async function handOver({ first, second, held }, browser, page) {
   await until('the next one holds it', async () => (await row.textContent()).includes(second.id));
   await until('no deadlock', async () => !(await page.textContent('#page')).includes('Deadlock'));
   await browser.keep(page, 'locks-after-light');
+}
+
+/** It takes more than a login to end the session of another client. */
+async function refusedClose({ second }, browser, page) {
+  await browser.show(page, `sessions?filter=${second.id}`);
+  await page.click('button >> text=Close…');
+  await page.click('dialog button >> text=Close the session');
+  await until('it is refused', async () => /Not authorized|no HTTP port|Unknown command/.test(await page.textContent('dialog [role=alert]')));
+  await browser.keep(page, 'close-light');
+  await page.keyboard.press('Escape');
+}
+
+async function close({ second, superuser }, browser, page) {
+  await browser.show(page, `sessions?filter=${second.id}`);
+  await page.click('button >> text=Log in');
+  await enter(page, ...superuser.split(':'));
+  await page.click('button >> text=Close…');
+  await page.click('dialog button >> text=Close the session');
+  await until('no row any more', async () => (await page.locator('tbody tr').count()) === 0);
+  await until('its locks are gone', async () => {
+    await browser.show(page, 'locks?path=/locks');
+    return !(await page.textContent('#page')).includes(second.id);
+  });
 }
 
 module.exports = { run };

@@ -6,6 +6,7 @@ const { Browser, checks, client } = require('./harness');
 const guards = require('./guards');
 const pages = require('./pages');
 const changes = require('./changes');
+const elections = require('./elections');
 const scene = require('./scene');
 
 const LIMIT_MS = 8 * 60_000;
@@ -16,13 +17,15 @@ async function main() {
     process.exit(3);
   }, LIMIT_MS).unref();
   const { CONSOLE_URL: url, ZK_CONNECT: servers, CHROMIUM: program, SHOTS: shots } = process.env;
+  const [control, superuser] = [process.env.ZOOLET_CTL, process.env.SUPERUSER];
   const [first, second] = await Promise.all([client(servers), client(servers)]);
-  const world = { url, servers: servers.split(','), first, second, ...await scene.make(first, second) };
+  const world = { url, control, superuser, servers: servers.split(','), first, second, ...await scene.make(first, second) };
   await guards.run(world);
   const browser = await Browser.open(url, program, shots);
   try {
     for (const scheme of ['light', 'dark']) await pages.run(world, browser, scheme);
     await changes.run(world, browser);
+    await elections.run(world, browser);
   } finally {
     await browser.close();
   }

@@ -36,10 +36,7 @@ pub(super) fn circles(locks: &[Lock]) -> Vec<Vec<String>> {
     circles.into_iter().map(texts).collect()
 }
 
-fn reach(
-    from: SessionId,
-    waits: &BTreeMap<SessionId, BTreeSet<SessionId>>,
-) -> BTreeSet<SessionId> {
+fn reach(from: SessionId, waits: &BTreeMap<SessionId, BTreeSet<SessionId>>) -> BTreeSet<SessionId> {
     let mut seen = BTreeSet::new();
     let mut next = vec![from];
     while let Some(session) = next.pop() {

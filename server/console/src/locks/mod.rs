@@ -15,8 +15,8 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 use zoolet_client::SessionId;
 
-use crate::console::{Asked, State};
 use crate::failure::Failure;
+use crate::state::{Asked, State};
 use crate::{data, sessions};
 
 #[cfg(test)]
@@ -30,7 +30,7 @@ pub(crate) async fn list(state: &State, asked: &Asked) -> Result<Value, Failure>
     let scanned = scan::scan(path, &client).await?;
     let addresses =
         if scanned.locks.is_empty() { BTreeMap::new() } else { sessions::addresses(state).await };
-    let now_ms = crate::sampler::now_ms();
+    let now_ms = crate::clock::now_ms();
     let shown = scanned.locks.iter().map(|lock| lock_json(lock, &addresses, now_ms));
     Ok(json!({
         "path": path,

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use zoolet_client::SessionId;
 
 use crate::ask::{self, Silence};
-use crate::console::{Asked, State};
 use crate::failure::Failure;
 use crate::logins::Login;
 use crate::options::SharedConnector;
 use crate::requests::Sent;
+use crate::state::{Asked, State};
 use parse::{Connection, Dump};
 
 /// The most sessions of one page, and how many a page has by default.
@@ -71,7 +71,7 @@ pub(crate) async fn list(state: &State, asked: &Asked) -> Result<Value, Failure>
         "offset": offset,
         "sessions": page.map(|(id, session)| session_json(**id, session)).collect::<Value>(),
         "notes": notes,
-        "nowMs": crate::sampler::now_ms(),
+        "nowMs": crate::clock::now_ms(),
     }))
 }
 
@@ -88,7 +88,13 @@ async fn ask_one(address: &str, http: Option<&str>, connector: &SharedConnector)
     let (connections, dump, watches) = join3(
         connections(address, http, connector),
         either(address, http, connector, ("dump", parse::dump), ("dump", parse::dump_json)),
-        either(address, http, connector, ("wchc", parse::watches), ("watches", parse::watches_json)),
+        either(
+            address,
+            http,
+            connector,
+            ("wchc", parse::watches),
+            ("watches", parse::watches_json),
+        ),
     )
     .await;
     Said { address: address.to_owned(), connections, dump, watches }

@@ -90,7 +90,8 @@ pub(super) fn dump(answer: &str) -> Dump {
             }
             continue;
         }
-        let id = trimmed.split(|it: char| it == ':' || it.is_whitespace()).next().unwrap_or_default();
+        let id =
+            trimmed.split(|it: char| it == ':' || it.is_whitespace()).next().unwrap_or_default();
         if let Some(id) = session(id) {
             owner = trimmed.ends_with(':').then_some(id);
             dump.sessions.insert(id);

@@ -8,11 +8,11 @@ use zoolet_client::{Client, ErrorCode, Version};
 
 use super::join;
 use super::write::with_present;
-use crate::console::{Asked, State};
 use crate::failure::Failure;
 use crate::logins::Login;
 use crate::requests::Sent;
 use crate::shared_client::answer;
+use crate::state::{Asked, State};
 
 /// The most znodes that are deleted at a time.
 const SUBTREE_MAX: usize = 5000;
@@ -43,7 +43,9 @@ pub(crate) async fn subtree(state: &State, asked: &Asked) -> Result<Value, Failu
 pub(crate) async fn delete(login: &Login, sent: &Sent) -> Result<Value, Failure> {
     let (path, version) = (sent.path()?, Version::Exactly(sent.version()?));
     if path == "/" || path == "/zookeeper" || path.starts_with("/zookeeper/") {
-        return Err(Failure::invalid(format!("{path} is the servers' own, and is not deleted here")));
+        return Err(Failure::invalid(format!(
+            "{path} is the servers' own, and is not deleted here"
+        )));
     }
     let expected = sent.count("below").unwrap_or(0);
     if expected == 0 {

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use zoolet_client::{Client, ErrorCode};
 
 use super::join;
-use crate::console::{Asked, State};
 use crate::failure::Failure;
 use crate::shared_client::answer;
+use crate::state::{Asked, State};
 use crate::{data, json as shown};
 
 /// The most children of one page, and how many a page has by default.
@@ -43,8 +43,10 @@ pub(crate) async fn children(state: &State, asked: &Asked) -> Result<Value, Fail
 /// A child as a row: its name, and its numbers if it is still there.
 async fn child(client: &Client, path: &str, name: &str) -> Value {
     let path = join(path, name);
-    let stat = answer(client.exists(&path)).await.ok().flatten();
-    json!({ "name": name, "path": path, "stat": stat.as_ref().map(shown::stat) })
+    match answer(client.exists(&path)).await {
+        Ok(stat) => json!({ "name": name, "path": path, "stat": stat.as_ref().map(shown::stat) }),
+        Err(failure) => json!({ "name": name, "path": path, "problem": failure.error }),
+    }
 }
 
 /// `znode`: the data, the numbers and the ACL of a znode. What the session may not read is left out,

@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use super::join;
-use crate::console::{Asked, State};
 use crate::failure::Failure;
 use crate::shared_client::answer;
+use crate::state::{Asked, State};
 
 /// The limits of one search.
 const FOUND_MAX: usize = 200;
