@@ -98,7 +98,6 @@ pub(crate) struct RecoverArgs {
 }
 
 #[derive(Clone, Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a switch of the command line")]
 pub(crate) struct ConsoleArgs {
     /// Servers of the ensemble, host:port with commas between them; a path at the end is taken for the
     /// root.
@@ -114,10 +113,10 @@ pub(crate) struct ConsoleArgs {
     /// Take no logins: nothing can be changed.
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// Have browsers send the cookie of a login by TLS alone: for a console behind a proxy that speaks
-    /// TLS.
-    #[arg(long)]
-    pub(crate) behind_tls: bool,
+    /// The name of a proxy that speaks TLS in front of this console. Browsers send the cookie of a login
+    /// by TLS alone then.
+    #[arg(long, value_name = "HOST")]
+    pub(crate) behind_tls: Option<String>,
     /// Speak TLS with the servers: the file with the certificates of the authorities that they have
     /// theirs from, PEM (.pem), PKCS#12 (.p12) or JKS (.jks).
     #[arg(long, value_name = "FILE")]

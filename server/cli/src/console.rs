@@ -76,7 +76,7 @@ fn options(args: ConsoleArgs) -> Result<ConsoleOptions, ConsoleError> {
     let mut options = ConsoleOptions::new(servers);
     options.http = http;
     options.logins = !args.read_only;
-    options.secure_cookie = args.behind_tls;
+    options.tls_name = args.behind_tls;
     options.watches_always = true;
     if let Some(trust_store) = &args.trust_store {
         let password = args.store_password_file.as_deref().map(password).transpose()?;

@@ -83,7 +83,7 @@ impl Console {
         B::Error: Into<Box<dyn StdError + Send + Sync>>,
     {
         let (head, body) = request.into_parts();
-        if let Err(failure) = guard::check_host(&head.headers, caller.local) {
+        if let Err(failure) = self.check_host(&head, caller) {
             return Answer::from(failure).into_response();
         }
         let path = head.uri.path();
@@ -95,6 +95,10 @@ impl Console {
             None => page(&head),
         };
         answered.unwrap_or_else(Answer::from).into_response()
+    }
+
+    fn check_host(&self, head: &Parts, caller: Caller) -> Result<(), Failure> {
+        guard::check_host(&head.headers, caller.local, self.state.options.tls_name.as_deref())
     }
 
     async fn api<B>(&self, name: &str, head: &Parts, body: B) -> Result<Answer, Failure>

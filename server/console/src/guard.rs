@@ -13,11 +13,17 @@ const OWN_HEADER: &str = "x-zoolet-console";
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// Checks the name under which the console is asked. On loopback it is a loopback name alone: a name of
-/// another site that has been made to point here (DNS rebinding) is refused.
-pub(crate) fn check_host(headers: &HeaderMap, local: SocketAddr) -> Result<(), Failure> {
+/// another site that has been made to point here (DNS rebinding) is refused. `proxy` is the name of a
+/// proxy in front of it.
+pub(crate) fn check_host(
+    headers: &HeaderMap,
+    local: SocketAddr,
+    proxy: Option<&str>,
+) -> Result<(), Failure> {
     let host = text(headers, &HOST)
         .ok_or_else(|| Failure::invalid("the request has no header Host, or more than one"))?;
-    if !local.ip().to_canonical().is_loopback() || is_loopback(host_of(host)) {
+    let is_proxy = proxy.is_some_and(|proxy| host_of(proxy).eq_ignore_ascii_case(host_of(host)));
+    if !local.ip().to_canonical().is_loopback() || is_loopback(host_of(host)) || is_proxy {
         return Ok(());
     }
     let why = format!(
@@ -81,7 +87,7 @@ mod tests {
     #[test]
     fn on_loopback_only_its_names_are_served() {
         let check = |host: &'static str, local: &str| {
-            check_host(&headers(&[("host", host)]), local.parse().unwrap()).is_ok()
+            check_host(&headers(&[("host", host)]), local.parse().unwrap(), None).is_ok()
         };
         for host in ["127.0.0.1:8081", "localhost", "LOCALHOST:1", "[::1]:8081", "127.9.9.9"] {
             assert!(check(host, "127.0.0.1:8081"), "{host}");
@@ -93,7 +99,12 @@ mod tests {
             assert!(!check(host, "[::1]:8081"), "{host}");
         }
         assert!(check("zk1.example:8081", "10.0.0.1:8081"), "not on loopback");
-        assert!(check_host(&HeaderMap::new(), "127.0.0.1:1".parse().unwrap()).is_err());
+        assert!(check_host(&HeaderMap::new(), "127.0.0.1:1".parse().unwrap(), None).is_err());
+        let behind = |host: &'static str| {
+            let local = "127.0.0.1:8081".parse().unwrap();
+            check_host(&headers(&[("host", host)]), local, Some("zk.example:443")).is_ok()
+        };
+        assert!(behind("ZK.example") && behind("127.0.0.1") && !behind("evil.example"));
     }
 
     #[test]

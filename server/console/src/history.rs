@@ -16,7 +16,6 @@ const PAGE_DEFAULT: usize = 200;
 pub(crate) async fn list(state: &State, asked: &Asked) -> Result<Value, Failure> {
     let limit = asked.query.number("limit", PAGE_DEFAULT, PAGE_MAX)?;
     let since_ms = asked.query.number("since_ms", 0, usize::MAX)?;
-    let mut command = format!("history?limit={limit}&since_ms={since_ms}");
     let kinds = ["path", "lock", "session"].into_iter();
     let mut subjects = kinds.filter_map(|kind| Some((kind, asked.query.text(kind)?)));
     let (Some((kind, subject)), None) = (subjects.next(), subjects.next()) else {
@@ -28,7 +27,8 @@ pub(crate) async fn list(state: &State, asked: &Asked) -> Result<Value, Failure>
     } else {
         crate::requests::checked_path(subject)?;
     }
-    command.push_str(&format!("&{kind}={}", encoded(subject)));
+    let subject_encoded = encoded(subject);
+    let command = format!("history?limit={limit}&since_ms={since_ms}&{kind}={subject_encoded}");
     let identity = asked.login.as_ref().map(|login| &login.credentials);
     let mut problems = Vec::new();
     for http in state.options.http.known() {

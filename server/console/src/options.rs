@@ -19,9 +19,9 @@ pub struct ConsoleOptions {
     pub connector: SharedConnector,
     /// Whether users can log in; without that nothing can be changed. They can by default.
     pub logins: bool,
-    /// Whether browsers send the cookie of a login over TLS alone: for a console behind a proxy that
-    /// speaks TLS. No by default.
-    pub secure_cookie: bool,
+    /// The name of a proxy in front of the console that speaks TLS: requests under it are taken, and
+    /// browsers send the cookie of a login over TLS alone. None by default.
+    pub tls_name: Option<String>,
     /// The most logins at a time, 32 by default. Each has a session of its own.
     pub logins_max: usize,
     /// A login that is not used for so long ends; 30 min by default.
@@ -39,7 +39,7 @@ impl ConsoleOptions {
             http: HttpAddresses::default(),
             connector: SharedConnector(Arc::new(TcpConnector)),
             logins: true,
-            secure_cookie: false,
+            tls_name: None,
             logins_max: 32,
             login_idle: Duration::from_mins(30),
             watches_always: false,

@@ -49,13 +49,11 @@ impl Ensemble {
 
 /// Waits for the answer of a call, but not for longer than a page would wait.
 pub(crate) async fn answer<T>(call: Call<T>) -> Result<T, Failure> {
-    match timeout(CALL_TIME, call).await {
-        Ok(answered) => Ok(answered?),
-        Err(_) => {
-            let why = format!("no server answered within {} s", CALL_TIME.as_secs());
-            Err(Failure::unavailable(why).with("mayHaveHappened", true))
-        }
-    }
+    let Ok(answered) = timeout(CALL_TIME, call).await else {
+        let why = format!("no server answered within {} s", CALL_TIME.as_secs());
+        return Err(Failure::unavailable(why).with("mayHaveHappened", true));
+    };
+    Ok(answered?)
 }
 
 /// The shared session.

@@ -49,7 +49,7 @@ impl State {
         let places = |places: usize| Arc::new(Semaphore::new(places));
         Self {
             shared: SharedClient::new(ensemble.clone()),
-            logins: Logins::new(max, idle, name, options.secure_cookie),
+            logins: Logins::new(max, idle, name, options.tls_name.is_some()),
             shown: Shown::default(),
             login_turn: tokio::sync::Mutex::default(),
             streams: places(STREAMS_MAX),

@@ -65,7 +65,8 @@ fn every_page_at_the_port_of_a_server() {
 /// What the client protocol and four-letter words alone show, of the other server.
 #[test]
 fn every_page_of_apache() {
-    if !tools::require_foreign("console_apache", &[&NEEDS[..], &["java", "mvn"]].concat()).unwrap() {
+    if !tools::require_foreign("console_apache", &[&NEEDS[..], &["java", "mvn"]].concat()).unwrap()
+    {
         return;
     }
     let servers = Servers::apache().start().unwrap();
@@ -83,8 +84,7 @@ impl Console {
     fn start(words: &[&str]) -> Self {
         let mut command = Command::new(zoolet::binary().unwrap());
         command.args(["console", "--listen", "127.0.0.1:0", "--until-stdin-ends"]).args(words);
-        let mut process =
-            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.take().unwrap()).read_line(&mut line).unwrap();
         let url = line.trim().strip_prefix("console: ").unwrap();

@@ -126,9 +126,11 @@ async fn either<T>(
     {
         return Ok(of_json(&answer));
     }
-    Err(match silence {
+    Err(match &silence {
         Silence::Forbidden => format!("{address} does not allow `{word}` (4lw.commands.whitelist)"),
-        other => format!("{address}: {other}"),
+        Silence::Unreachable(_) | Silence::Late | Silence::NotServing | Silence::Refused { .. } => {
+            format!("{address}: {silence}")
+        }
     })
 }
 

@@ -170,7 +170,7 @@ mod tests {
             sent: 4,
             last_operation: "PING".to_owned(),
         };
-        assert_eq!(found, [expected.clone()], "one has no session yet");
+        assert_eq!(found, std::slice::from_ref(&expected), "one has no session yet");
         let answer = json!({ "connections": [{
             "remote_socket_address": "[::1]:5", "session_id": -1, "established": 1_700_000_000_000_i64,
             "session_timeout": 10_000, "outstanding_requests": 0, "packets_received": 3,
