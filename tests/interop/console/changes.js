@@ -33,8 +33,8 @@ async function login(browser, page) {
   equal(await page.evaluate(() => document.activeElement.id), 'user', 'the dialog takes the keyboard');
   await browser.keep(page, 'login-light');
   await page.keyboard.press('Escape');
-  equal(await page.locator('dialog').count(), 0, 'Escape closes it');
-  equal(await page.evaluate(() => document.activeElement.textContent), 'Log in', 'and gives the keyboard back');
+  await until('Escape closes it', async () => (await page.locator('dialog').count()) === 0);
+  await until('and gives the keyboard back', async () => (await page.evaluate(() => document.activeElement.textContent)) === 'Log in');
   await page.keyboard.press('Enter');
   await enter(page, 'bob', 'bobsecret');
   equal(await page.locator('#login >> text=digest:bob').count(), 1, 'who is logged in');
@@ -65,7 +65,7 @@ async function data({ first }, browser, page) {
   await page.click('button >> text=Edit data');
   await page.fill('#new-data', '00 ff 0');
   await page.click('dialog button >> text=Save');
-  check((await page.textContent('dialog [role=alert]')).includes('pairs of hexadecimal digits'), 'half a byte');
+  await until('half a byte', async () => (await page.textContent('dialog [role=alert]')).includes('pairs of hexadecimal digits'));
   await page.fill('#new-data', '00 ff 01');
   await page.click('dialog button >> text=Save');
   await until('bytes', async () => (await first.call('getData', '/app/binary'))[0].equals(Buffer.from([0, 255, 1])));
