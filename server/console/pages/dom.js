@@ -22,9 +22,15 @@ function fill(made, attributes, children) {
   return made;
 }
 
-/** Replaces what is in an element. */
+/** Replaces what is in an element. A link or a button that has the keyboard keeps it. */
 export function show(parent, ...children) {
+  const focused = parent.contains(document.activeElement) ? document.activeElement : null;
   parent.replaceChildren(...children.flat(Infinity).filter((child) => child !== null && child !== undefined));
+  if (focused && !focused.isConnected) {
+    const isSame = (it) => it.getAttribute('href') === focused.getAttribute('href') && it.id === focused.id
+      && it.textContent === focused.textContent;
+    [...parent.querySelectorAll(focused.tagName)].find(isSame)?.focus({ preventScroll: true });
+  }
 }
 
 /** A table: columns are `[title, is a number]`, rows lists of texts and elements. */

@@ -69,6 +69,7 @@ async function pagesOfChildren(browser, page) {
   await list.locator('button', { hasText: 'Next' }).click();
   await until('the second page', async () => (await list.locator('.buttons').textContent()).includes('101 to 200 of 250'));
   check((await list.locator('tbody tr').first().textContent()).includes('child-0100'), 'in the order of names');
+  equal(await page.evaluate(() => document.activeElement.textContent), 'Next', 'the button keeps the keyboard');
 }
 
 async function data(browser, page, keep) {
