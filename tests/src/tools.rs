@@ -126,7 +126,7 @@ pub fn number<T: FromStr>(variable: &'static str, default: T) -> Result<T, ToolE
 }
 
 /// Cargo marks its target directory with a tag file, wherever it was configured to be.
-fn target_dir() -> PathBuf {
+pub fn target_dir() -> PathBuf {
     let tagged = env::current_exe().ok().and_then(|exe| {
         exe.ancestors().find(|dir| dir.join("CACHEDIR.TAG").is_file()).map(Path::to_owned)
     });

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use zoolet_console::HttpAddresses;
 use zoolet_server::embed::config::StartMode;
 
 use crate::supervised::SessionNumber;
@@ -32,6 +33,9 @@ pub(crate) enum Command {
     Ctl(CtlArgs),
     /// Run one server from a cluster.toml or from ZooKeeper's zoo.cfg.
     Serve(ServeArgs),
+    /// Serve the web console of an ensemble, zoolet's or Apache ZooKeeper's: servers, tree, sessions,
+    /// locks, history. See docs/console.md.
+    Console(ConsoleArgs),
     /// Check a configuration and the machine that it is for: keys, directories, disk, ports, names,
     /// other servers, certificates, limits. The exit code is 0 if all is well, 1 with warnings, 2
     /// with errors.
@@ -92,6 +96,45 @@ pub(crate) struct RecoverArgs {
     /// servers of the old ensemble are refused until their directories are emptied.
     #[arg(long, required = true)]
     pub(crate) force_new_ensemble: bool,
+}
+
+#[derive(Clone, Debug, Args)]
+pub(crate) struct ConsoleArgs {
+    /// Servers of the ensemble, host:port with commas between them; a path at the end is taken for the
+    /// root.
+    #[arg(long, value_name = "SERVERS", default_value = "127.0.0.1:2181")]
+    pub(crate) connect: String,
+    /// Where to listen; with port 0 the system chooses.
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
+    pub(crate) listen: String,
+    /// The HTTP ports of the servers, in the order of --connect, host:port with commas between them;
+    /// an empty one for a server without a port. They have syncs of files, history, and more.
+    #[arg(long, value_name = "ADDRESSES")]
+    pub(crate) http: Option<HttpAddresses>,
+    /// Take no logins: nothing can be changed.
+    #[arg(long)]
+    pub(crate) read_only: bool,
+    /// The name of a proxy that speaks TLS in front of this console. Browsers send the cookie of a login
+    /// by TLS alone then.
+    #[arg(long, value_name = "HOST")]
+    pub(crate) behind_tls: Option<String>,
+    /// Speak TLS with the servers: the file with the certificates of the authorities that they have
+    /// theirs from, PEM (.pem), PKCS#12 (.p12) or JKS (.jks).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trust_store: Option<PathBuf>,
+    /// The file with the console's own key and certificates, for servers that ask for them. All who
+    /// reach the console look at the ensemble under that name.
+    #[arg(long, value_name = "FILE", requires = "trust_store")]
+    pub(crate) key_store: Option<PathBuf>,
+    /// A file with the password of both.
+    #[arg(long, value_name = "FILE", requires = "trust_store")]
+    pub(crate) store_password_file: Option<PathBuf>,
+    /// Do not compare the name in a server's certificate with the host of --connect.
+    #[arg(long, requires = "trust_store")]
+    pub(crate) any_server_name: bool,
+    /// Stop when standard input ends: then nothing outlives the program that started this.
+    #[arg(long)]
+    pub(crate) until_stdin_ends: bool,
 }
 
 #[derive(Clone, Debug, Args)]

@@ -2,6 +2,7 @@
 //! and out, and emergencies.
 
 mod cli;
+mod console;
 mod ctl;
 mod doctor;
 mod documents;
@@ -33,6 +34,7 @@ fn main() -> ExitCode {
     let output = match &cli.command {
         Command::Up(_)
         | Command::Ctl(_)
+        | Command::Console(_)
         | Command::Doctor(_)
         | Command::Import(_)
         | Command::Export(_)
@@ -85,6 +87,9 @@ fn execute(cli: Cli, log: Option<Arc<LogFile>>) -> Result<ExitCode, String> {
         }
         Command::Serve(args) => {
             runtime.block_on(serve::serve(args, log)).map_err(|error| error.to_string())
+        }
+        Command::Console(args) => {
+            runtime.block_on(console::console(args)).map_err(|error| error.to_string())
         }
         Command::Ctl(args) => ctl::ctl(&args).map_err(|error| error.to_string()),
         Command::Import(args) => migrate::import(&args).map_err(|error| error.to_string()),

@@ -2,6 +2,7 @@
 
 use std::future::Future;
 use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +16,11 @@ use crate::cli::ServeArgs;
 use crate::logging::LogFile;
 use crate::service::Service;
 use crate::supervised::{self, Numbered};
+use zoolet_console::{Console, ConsoleOptions};
 use zoolet_http::{HttpError, HttpOptions, HttpPort};
-use zoolet_server::embed::config::{self, ConfigError, HostPort, ServerConfig, Warning};
+use zoolet_server::embed::config::{
+    self, ConfigError, HostPort, HttpConfig, ServerConfig, Warning,
+};
 use zoolet_server::embed::{Reports, Server, StartError};
 
 /// The orders of a supervisor that wait: it waits for the answer to each.
@@ -57,6 +61,7 @@ pub(crate) async fn serve(args: ServeArgs, log: Option<Arc<LogFile>>) -> Result<
     info!(server = config.server_id.0, data_dir = %config.data_dir.display(), "starting");
     service.starting();
     let ports = open_http(&config).await?;
+    let console = has_console(&config).then(|| config.http.clone());
     let server = tokio::select! {
         started = Server::start(config) => started?,
         reason = &mut stop => {
@@ -68,6 +73,9 @@ pub(crate) async fn serve(args: ServeArgs, log: Option<Arc<LogFile>>) -> Result<
     };
     for port in &ports {
         port.show(server.reports());
+    }
+    if let (Some(options), Some(port)) = (&console, ports.first()) {
+        show_console(options, port, server.client_addr());
     }
     audited.send_replace(Some(server.reports()));
     let failed = {
@@ -105,6 +113,41 @@ async fn open_http(config: &ServerConfig) -> Result<Vec<HttpPort>, HttpError> {
         ports.push(port);
     }
     Ok(ports)
+}
+
+/// Whether the HTTP port shows a console. It is a client like any other, and the one of a server that
+/// speaks TLS alone would need certificates of its own.
+fn has_console(config: &ServerConfig) -> bool {
+    let is_wanted = config.http_bind.is_some() && config.http.console;
+    if is_wanted && config.client_is_secure {
+        info!("no web console: clients speak TLS alone; use `zoolet console --trust-store`");
+    }
+    is_wanted && !config.client_is_secure
+}
+
+/// Shows the web console, as a client of this server; the others are in the ensemble's configuration.
+fn show_console(config: &HttpConfig, port: &HttpPort, clients: SocketAddr) {
+    let Ok(servers) = reached(clients).to_string().parse() else { return };
+    let mut options = ConsoleOptions::new(servers);
+    options.logins = config.console_logins;
+    let http = port.local_addr();
+    if config.command_url == "/commands"
+        && let Ok(http) = reached(http).to_string().parse()
+    {
+        options.http = http;
+    }
+    port.show_console(Console::new(options, &http.port().to_string()));
+    info!(address = %http, "web console at /console/");
+}
+
+/// Returns how an address is reached from this machine.
+fn reached(address: SocketAddr) -> SocketAddr {
+    let ip = match address.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip @ (IpAddr::V4(_) | IpAddr::V6(_)) => ip,
+    };
+    SocketAddr::new(ip, address.port())
 }
 
 fn http_options(config: &ServerConfig) -> Vec<HttpOptions> {

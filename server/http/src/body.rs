@@ -9,12 +9,14 @@ use http_body_util::Full;
 use hyper::body::{Body, Frame, SizeHint};
 use thiserror::Error;
 use tokio::sync::mpsc;
+use zoolet_console::ConsoleBody;
 
 /// A body that is sent.
 #[derive(Debug)]
 pub(crate) enum AnswerBody {
     Whole(Full<Bytes>),
     Streamed(Streamed),
+    Console(ConsoleBody),
 }
 
 /// A body whose pieces come from another thread.
@@ -70,6 +72,10 @@ impl Body for AnswerBody {
                 let frame = Pin::new(whole).poll_frame(context);
                 frame.map_err(|never: Infallible| match never {})
             }
+            Self::Console(console) => {
+                let frame = Pin::new(console).poll_frame(context);
+                frame.map_err(|never: Infallible| match never {})
+            }
             Self::Streamed(streamed) if streamed.is_whole => Poll::Ready(None),
             Self::Streamed(streamed) => {
                 streamed.pieces.poll_recv(context).map(|piece| match piece {
@@ -87,6 +93,7 @@ impl Body for AnswerBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Whole(whole) => whole.is_end_stream(),
+            Self::Console(console) => console.is_end_stream(),
             Self::Streamed(streamed) => streamed.is_whole,
         }
     }
@@ -94,6 +101,7 @@ impl Body for AnswerBody {
     fn size_hint(&self) -> SizeHint {
         match self {
             Self::Whole(whole) => whole.size_hint(),
+            Self::Console(console) => console.size_hint(),
             Self::Streamed(_) => SizeHint::default(),
         }
     }

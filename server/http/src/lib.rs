@@ -1,6 +1,8 @@
 //! The HTTP port of a zoolet server: `/metrics` for Prometheus, `/health` and `/ready`, and the
 //! commands of `ZooKeeper`'s `AdminServer` with their JSON.
 //!
+//! [`HttpPort::show_console`] adds the web console (`zoolet-console`), a client of the server.
+//!
 //! [`HttpPort::open`] listens; [`HttpPort::show`] gives it a server's
 //! [`Reports`](zoolet_server::embed::Reports). All work is done on the runtime that opens the port,
 //! never on the server's thread. What a caller can make it hold is bounded: connections, the head of

@@ -14,6 +14,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
+use zoolet_console::Console;
 use zoolet_server::embed::{self, Reports};
 
 use crate::commands::SnapshotGate;
@@ -80,6 +81,7 @@ pub struct HttpError {
 pub struct HttpPort {
     local_addr: SocketAddr,
     reports: Arc<OnceLock<Reports>>,
+    console: Arc<OnceLock<Console>>,
     task: JoinHandle<()>,
 }
 
@@ -93,14 +95,21 @@ impl HttpPort {
         let (local_addr, listener) = opened.map_err(|source| HttpError { address, source })?;
         let reports = Arc::new(OnceLock::new());
         let snapshots = SnapshotGate::new(options.snapshots, options.snapshot_interval);
-        let routes = Routes::new(options.command_url.clone(), Arc::clone(&reports), snapshots);
+        let console = Arc::new(OnceLock::new());
+        let routes = Routes::new(options.command_url.clone(), Arc::clone(&reports), snapshots)
+            .with_console(Arc::clone(&console));
         let task = tokio::spawn(accept_all(listener, options, Arc::new(routes)));
-        Ok(Self { local_addr, reports, task })
+        Ok(Self { local_addr, reports, console, task })
     }
 
     /// Shows a server from now on. Only the first call has an effect.
     pub fn show(&self, reports: Reports) {
         let _ = self.reports.set(reports);
+    }
+
+    /// Serves a console below `/console/` from now on. Only the first call has an effect.
+    pub fn show_console(&self, console: Console) {
+        let _ = self.console.set(console);
     }
 
     /// Where it listens, with the port that the system chose.
@@ -174,13 +183,14 @@ async fn serve(
             return Ok(());
         }
     };
+    let Ok(local) = stream.local_addr() else { return Ok(()) };
     let stream = IdleStream { stream, activity: Arc::clone(&activity) };
     let answering = Arc::clone(&activity);
     let service = service_fn(move |request| {
         let (routes, activity) = (Arc::clone(&routes), Arc::clone(&answering));
         async move {
             let busy = activity.answering();
-            let caller = Caller { peer: peer.ip(), activity: &activity };
+            let caller = Caller { peer: peer.ip(), local, activity: &activity };
             let response = routes::answer(&routes, request, caller).await;
             drop(busy);
             Ok::<_, Infallible>(response)

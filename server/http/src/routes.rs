@@ -1,6 +1,6 @@
 //! Which path is which answer.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 use tracing::error;
+use zoolet_console::Console;
 use zoolet_server::embed::Reports;
 
 use crate::answer::Answer;
@@ -35,12 +36,15 @@ pub(crate) struct Routes {
     /// The threads that make answers. A client that leaves does not stop its own.
     threads: Arc<Semaphore>,
     snapshots: Arc<SnapshotGate>,
+    console: Arc<OnceLock<Console>>,
 }
 
 /// Where a request comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Caller<'a> {
     pub(crate) peer: IpAddr,
+    /// The address that the connection was made to.
+    pub(crate) local: SocketAddr,
     pub(crate) activity: &'a Arc<Activity>,
 }
 
@@ -70,7 +74,13 @@ impl Routes {
         snapshots: SnapshotGate,
     ) -> Self {
         let [listing, threads] = [1, THREADS_MAX].map(|places| Arc::new(Semaphore::new(places)));
-        Self { command_url, reports, listing, threads, snapshots: Arc::new(snapshots) }
+        let (snapshots, console) = (Arc::new(snapshots), Arc::default());
+        Self { command_url, reports, listing, threads, snapshots, console }
+    }
+
+    /// The same with a console below `/console/`, once there is one.
+    pub(crate) fn with_console(self, console: Arc<OnceLock<Console>>) -> Self {
+        Self { console, ..self }
     }
 
     /// Finds what a path stands for, byte for byte: nothing is decoded, and no path is a file's.
@@ -124,6 +134,12 @@ pub(crate) async fn answer(
     request: Request<Incoming>,
     caller: Caller<'_>,
 ) -> Response<AnswerBody> {
+    if let Some(console) = routes.console.get()
+        && Console::has(request.uri().path())
+    {
+        let caller = zoolet_console::Caller { local: caller.local };
+        return console.answer(request, caller).await.map(AnswerBody::Console);
+    }
     let route = routes.route(request.uri().path());
     if ![Method::GET, Method::HEAD].contains(request.method()) && !route.is_missing() {
         let why = format!("method {} is not allowed here: use GET", request.method());

@@ -431,6 +431,10 @@ pub struct HttpConfig {
     pub snapshots: bool,
     /// The pause between two snapshots, in milliseconds.
     pub snapshot_interval_ms: u32,
+    /// Whether the web console is there (`docs/console.md`).
+    pub console: bool,
+    /// Whether users can log in to it, and change znodes.
+    pub console_logins: bool,
 }
 
 impl Default for HttpConfig {
@@ -441,6 +445,8 @@ impl Default for HttpConfig {
             command_url: "/commands".to_owned(),
             snapshots: true,
             snapshot_interval_ms: 300_000,
+            console: true,
+            console_logins: false,
         }
     }
 }

@@ -70,7 +70,7 @@ const NO_RANGE: (u64, u64) = (0, 0);
 
 /// All settings but those of SASL and TLS, section by section.
 #[rustfmt::skip]
-pub(super) static SETTINGS: [Setting; 63] = [
+pub(super) static SETTINGS: [Setting; 65] = [
     Setting {
         section: "ensemble", key: "cluster_id", unit: "(a number)", range: (1, i64::MAX as u64),
         about: "The number of this ensemble: a server refuses peers and data of another one.\n\
@@ -361,6 +361,17 @@ pub(super) static SETTINGS: [Setting; 63] = [
         section: "http", key: "snapshot_interval_ms", unit: "ms", range: (0, MS_MAX),
         about: "The pause behind a snapshot that was sent, before the next one.",
         derived: false, field: |c| Field::U32(&mut c.http.snapshot_interval_ms),
+    },
+    Setting {
+        section: "http", key: "console", unit: "true or false", range: NO_RANGE,
+        about: "Whether the web console is at /console/ (docs/console.md). Who reaches the port sees with it\n\
+                what a client without an identity may read.",
+        derived: false, field: |c| Field::Flag(&mut c.http.console),
+    },
+    Setting {
+        section: "http", key: "console_logins", unit: "true or false", range: NO_RANGE,
+        about: "Whether users can log in to the console, and change what ACLs let them.",
+        derived: false, field: |c| Field::Flag(&mut c.http.console_logins),
     },
     Setting {
         section: "audit", key: "enabled", unit: "true or false", range: NO_RANGE,

@@ -129,7 +129,9 @@ async fn commands_have_the_names_and_types_of_apache() {
     let missing = [">restore<"];
     let lines = lists[0].lines().filter(|line| !missing.iter().any(|it| line.contains(it)));
     let expected: Vec<&str> = lines.filter(|line| line.starts_with("<a ")).collect();
-    let found: Vec<&str> = lists[1].lines().filter(|line| line.starts_with("<a ")).collect();
+    // Zoolet's own.
+    let lines = lists[1].lines().filter(|line| !line.contains(">expire_session<"));
+    let found: Vec<&str> = lines.filter(|line| line.starts_with("<a ")).collect();
     assert_eq!(found, expected);
 }
 

@@ -192,13 +192,14 @@ impl Crate {
 }
 
 /// The packages, by the directories of their sources.
-const PACKAGES: [&str; 10] = [
+const PACKAGES: [&str; 11] = [
     "jute/src",
     "client/src",
     "client/ctl/src",
     "client/torture/src",
     "server/src",
     "server/cli/src",
+    "server/console/src",
     "server/http/src",
     "server/migrate/src",
     "server/replica/src",

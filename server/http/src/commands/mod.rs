@@ -64,6 +64,7 @@ commands! {
     Dirs = "dirs",
     Dump = "dump",
     Environment = "environment" | "env" | "envi",
+    ExpireSession = "expire_session",
     GetTraceMask = "get_trace_mask" | "gtmk",
     Hash = "hash",
     History = "history" | "hist",
@@ -132,6 +133,7 @@ impl Command {
         matches!(
             self,
             Self::ConnectionStatReset
+                | Self::ExpireSession
                 | Self::ObserverConnectionStatReset
                 | Self::SetTraceMask
                 | Self::StatReset
@@ -247,6 +249,7 @@ fn object(command: Command, reports: &Reports, asked: &Asked) -> Result<Object, 
             reports.reset_server();
             Object::new()
         }
+        Command::ExpireSession => sessions::expire(reports, asked.parameter("session"))?,
         Command::Dump => sessions::dump(reports),
         Command::Watches => sessions::watches(reports),
         Command::WatchesByPath => sessions::watches_by_path(reports),

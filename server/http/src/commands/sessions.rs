@@ -45,6 +45,20 @@ pub(super) fn watch_summary(reports: &Reports) -> Object {
     ])
 }
 
+/// Ends a session, `0x…`, as if its timeout were over: its ephemeral znodes go. An `AdminServer` has no
+/// such command.
+pub(super) fn expire(reports: &Reports, session: Option<&str>) -> Result<Object, String> {
+    let session = session.ok_or("expire_session requires the argument session=0x…")?;
+    let digits = session.strip_prefix("0x").and_then(|it| u64::from_str_radix(it, 16).ok());
+    let id = digits.ok_or_else(|| format!("invalid session {session:?}: it is written 0x…"))?;
+    if !reports.expire_session(id.cast_signed()) {
+        return Err(format!(
+            "this server does not lead, or has no session {id:#x}: ask the leader"
+        ));
+    }
+    Ok(entries([("session_id", format!("{id:#x}").into())]))
+}
+
 /// Makes an object with numbers as names.
 fn by_number<K: ToString, V: Into<Value>>(all: impl IntoIterator<Item = (K, Vec<V>)>) -> Value {
     let pairs = all.into_iter().map(|(key, values)| (key.to_string(), Value::from(values)));

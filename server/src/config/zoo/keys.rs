@@ -47,7 +47,7 @@ const fn clamped(
 }
 
 /// The keys that do here what they do there, and `peerSecretFile`, `auditDirectory`,
-/// `saslUsersFile` and `history…`, which are zoolet's own.
+/// `saslUsersFile`, `history…` and `admin.console.…`, which are zoolet's own.
 #[rustfmt::skip]
 static HONORED: &[Key] = &[
     own("dataDir"),
@@ -111,6 +111,8 @@ static HONORED: &[Key] = &[
     clamped("admin.idleTimeout", ("http", "idle_timeout_ms"), 1, Low::Wrong),
     text("admin.commandURL", ("http", "command_url")),
     true_false("admin.snapshot.enabled", ("http", "snapshots")),
+    true_false("admin.console.enabled", ("http", "console")),
+    true_false("admin.console.logins", ("http", "console_logins")),
     clamped("admin.rateLimiterIntervalInMS", ("http", "snapshot_interval_ms"), 1, Low::Zero),
     true_false("audit.enable", ("audit", "enabled")),
     text("auditDirectory", ("audit", "directory")),

@@ -287,6 +287,12 @@ impl Reports {
         Ok(Backup::of(self.port.host().backup()?, term))
     }
 
+    /// Ends a session as if its timeout were over. False if this server does not lead, or has no such
+    /// session.
+    pub fn expire_session(&self, session: i64) -> bool {
+        self.port.host().expire(SessionId(session))
+    }
+
     /// Counts connections' frames from zero, as `crst` does.
     pub fn reset_connections(&self) {
         self.port.reset_connections();

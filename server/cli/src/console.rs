@@ -1,0 +1,114 @@
+//! `zoolet console`: the web console of any ensemble, until a signal stops it.
+
+use std::fs;
+use std::future::pending;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use thiserror::Error;
+use tokio::io::AsyncReadExt;
+use tokio::signal::unix::{SignalKind, signal};
+use tracing::{info, warn};
+use zoolet_client::ConnectString;
+use zoolet_client::tls::{Password, StoreFile, TlsError, TlsOptions};
+use zoolet_console::{ConsoleOptions, ConsolePort, ConsolePortError};
+
+use crate::cli::ConsoleArgs;
+
+/// Why there is no console.
+#[derive(Debug, Error)]
+pub(crate) enum ConsoleError {
+    /// The servers are named wrongly.
+    #[error("--connect: {0}")]
+    Connect(zoolet_client::Error),
+    /// More HTTP ports are named than servers.
+    #[error(
+        "--http names {http} servers, and --connect {servers}: one for each, in the same order"
+    )]
+    Http { http: usize, servers: usize },
+    /// The certificates cannot be used.
+    #[error("TLS: {0}")]
+    Tls(#[from] TlsError),
+    /// The file with their password cannot be read.
+    #[error("{}: {source}", path.display())]
+    Password { path: PathBuf, source: io::Error },
+    /// The address is taken.
+    #[error(transparent)]
+    Port(#[from] ConsolePortError),
+    /// Signals cannot be handled.
+    #[error("cannot handle signals: {0}")]
+    Signals(io::Error),
+    /// The address cannot be printed.
+    #[error("cannot write to standard output: {0}")]
+    Output(io::Error),
+}
+
+/// Serves the console.
+pub(crate) async fn console(args: ConsoleArgs) -> Result<(), ConsoleError> {
+    let mut terminate = signal(SignalKind::terminate()).map_err(ConsoleError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(ConsoleError::Signals)?;
+    let (listen, until_stdin_ends) = (args.listen.clone(), args.until_stdin_ends);
+    let port = ConsolePort::open(&listen, options(args)?).await?;
+    let address = port.local_addr();
+    if !address.ip().is_loopback() {
+        warn!(%address, "the console is not encrypted, and everyone who reaches it sees the ensemble");
+    }
+    let mut out = io::stdout();
+    writeln!(out, "console: http://{address}/console/")
+        .and_then(|()| out.flush())
+        .map_err(ConsoleError::Output)?;
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        () = stdin_ends(until_stdin_ends) => {}
+    }
+    info!("stopped");
+    Ok(())
+}
+
+fn options(args: ConsoleArgs) -> Result<ConsoleOptions, ConsoleError> {
+    let servers: ConnectString = args.connect.parse().map_err(ConsoleError::Connect)?;
+    let http = args.http.unwrap_or_default();
+    if http.count() > servers.addresses().len() {
+        let (http, servers) = (http.count(), servers.addresses().len());
+        return Err(ConsoleError::Http { http, servers });
+    }
+    let mut options = ConsoleOptions::new(servers);
+    options.http = http;
+    options.logins = !args.read_only;
+    options.tls_name = args.behind_tls;
+    options.watches_always = true;
+    if let Some(trust_store) = &args.trust_store {
+        let password = args.store_password_file.as_deref().map(password).transpose()?;
+        let store = |file: &Path| {
+            let mut store = StoreFile::new(file);
+            store.password = Password::new(password.as_deref().unwrap_or_default());
+            store
+        };
+        let mut tls = TlsOptions::new()
+            .trust_store(store(trust_store))
+            .verify_server_name(!args.any_server_name);
+        if let Some(key_store) = &args.key_store {
+            tls = tls.key_store(store(key_store));
+        }
+        options = options.connector(tls.connector()?);
+    }
+    Ok(options)
+}
+
+/// Reads a password: the first line of its file.
+fn password(path: &Path) -> Result<String, ConsoleError> {
+    let text = fs::read_to_string(path)
+        .map_err(|source| ConsoleError::Password { path: path.to_owned(), source })?;
+    Ok(text.lines().next().unwrap_or_default().to_owned())
+}
+
+async fn stdin_ends(is_watched: bool) {
+    if !is_watched {
+        return pending().await;
+    }
+    let mut input = tokio::io::stdin();
+    let mut bytes = [0; 256];
+    // An error is an end as well.
+    while input.read(&mut bytes).await.is_ok_and(|read| read > 0) {}
+}

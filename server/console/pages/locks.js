@@ -1,0 +1,125 @@
+// Locks: holders and queues, holders over time, and who waits for whom.
+
+import { follow, get } from './api.js';
+import { element, field, notice, show, table } from './dom.js';
+import { holders, waits } from './pictures.js';
+import { age, number, plural, time } from './text.js';
+import { treeLink } from './tree.js';
+
+const COLUMNS = [['State'], ['For'], ['Since'], ['Session'], ['Client'], ['Family'], ['Token', true], ['Znode'], ['Data']];
+
+export async function start(page, context) {
+  const path = context.parameters.get('path') || '/';
+  const to = element('input', { id: 'path', class: 'wide', name: 'path', value: path, spellcheck: 'false' });
+  const form = element('form', { class: 'line', action: '/console/locks' }, field('Locks at and below', to),
+    element('button', {}, 'Show'));
+  const parts = { path, list: element('div'), seen: new Map(), remembered: new Map() };
+  show(page, form, parts.list);
+  await draw(parts);
+  follow({ below: path }, { changed: () => draw(parts) });
+}
+
+async function draw(parts) {
+  try {
+    const found = await get('locks', { path: parts.path });
+    const live = new Set(found.locks.map((lock) => lock.path));
+    for (const lock of found.locks) note(parts.seen, lock, found.nowMs);
+    for (const [path, stretches] of parts.seen) if (!live.has(path)) end(stretches, new Set(), found.nowMs);
+    await remember(parts, [...live]);
+    const edges = found.locks.flatMap(edgesOf);
+    show(parts.list, summary(found), deadlocks(found.deadlocks),
+      edges.length > 0 ? [element('h2', {}, 'Who waits for whom'), waits(edges, found.deadlocks)] : null,
+      found.locks.map((lock) => section(lock, parts, found.nowMs)));
+  } catch (error) {
+    show(parts.list, notice(error.message, 'bad'));
+  }
+}
+
+function summary(found) {
+  const rest = found.isComplete ? '' : `; only ${number(found.visited)} znodes were looked at, begin further down`;
+  const waiting = found.locks.reduce((sum, lock) => sum + lock.queue.length, 0);
+  return element('p', { id: 'summary', class: found.isComplete ? null : 'warn' },
+    `${plural(found.locks.length, 'lock')}, ${number(waiting)} waiting${rest}`);
+}
+
+function deadlocks(circles) {
+  return circles.map((circle) => element('div', { role: 'alert' },
+    notice(`Deadlock: the sessions ${circle.join(', ')} wait for each other.`, 'bad')));
+}
+
+function section(lock, parts, nowMs) {
+  const members = [...lock.holders.map((it) => [it, 'holds']), ...lock.queue.map((it, at) => [it, `${at + 1}.`])];
+  const rows = members.map(([it, state]) => [`${state} ${it.role}`, age(it.forMs), time(it.sinceMs),
+    it.session ? element('a', { href: `/console/sessions?filter=${it.session}` }, it.session) : 'none',
+    it.address, it.family, it.token, treeLink(it.path, it.path.split('/').at(-1)), it.data.text ?? '']);
+  const stretches = parts.remembered.get(lock.path) ?? parts.seen.get(lock.path) ?? [];
+  const from = parts.remembered.has(lock.path) ? 'From the history that the servers keep.'
+    : 'As seen while this page was open: a holder of before is not shown.';
+  return element('section', {}, element('h2', {}, element('span', { class: 'path' }, lock.path),
+    ` (${lock.kind}, ${number(lock.holders.length)} held, ${number(lock.queue.length)} waiting)`),
+  lock.warnings.map((warning) => notice(warning, 'warn')),
+  table(`Holders and queue of ${lock.path}`, COLUMNS, rows, (at) => (at < lock.holders.length ? 'holds' : null)),
+  holders(stretches, nowMs, lock.path), element('p', { class: 'muted' }, from),
+  element('p', {}, element('a', { href: `/console/history?lock=${encodeURIComponent(lock.path)}` }, 'History of this lock')));
+}
+
+const labelOf = (member) => member.session ?? member.path.split('/').at(-1);
+
+/** Notes who holds a lock now. */
+function note(seen, lock, nowMs) {
+  const stretches = seen.get(lock.path) ?? [];
+  seen.set(lock.path, stretches);
+  end(stretches, new Set(lock.holders.map((holder) => holder.path)), nowMs);
+  for (const holder of lock.holders) {
+    if (stretches.some((it) => it.path === holder.path && it.toMs === null)) continue;
+    // One that has not waited holds it since it came.
+    const fromMs = stretches.length === 0 ? holder.sinceMs : nowMs;
+    stretches.push({ path: holder.path, label: labelOf(holder), fromMs, toMs: null });
+  }
+  if (stretches.length > 200) stretches.splice(0, stretches.length - 200);
+}
+
+function end(stretches, holding, nowMs) {
+  for (const it of stretches) if (it.toMs === null && !holding.has(it.path)) it.toMs = nowMs;
+}
+
+/** Reads what servers remember of the first locks, as far as they do. */
+async function remember(parts, paths) {
+  if (parts.hasNoHistory) return;
+  for (const path of paths.slice(0, 5)) {
+    const answer = await get('history', { lock: path, limit: 500 }).catch(() => ({ isKept: false }));
+    if (!answer.isKept) {
+      parts.hasNoHistory = true;
+      parts.remembered.clear();
+      return;
+    }
+    parts.remembered.set(path, stretchesOf(answer.answer.history));
+  }
+}
+
+/** The stretches of holders: the place that is there for the longest time holds the lock. */
+function stretchesOf(history) {
+  const places = new Map();
+  for (const entry of history) {
+    if (entry.kind === 'created') places.set(entry.path, { from: entry.time_ms, to: null, label: entry.session ?? entry.path });
+    if (entry.kind === 'deleted' && places.has(entry.path)) places.get(entry.path).to = entry.time_ms;
+  }
+  const stretches = [];
+  let free = 0;
+  for (const [path, place] of [...places].sort((a, b) => a[1].from - b[1].from)) {
+    const fromMs = Math.max(place.from, free);
+    // It gave up before it was its turn.
+    if (place.to !== null && place.to <= free) continue;
+    stretches.push({ path, label: place.label, fromMs, toMs: place.to });
+    free = place.to ?? Infinity;
+    if (free === Infinity) break;
+  }
+  return stretches;
+}
+
+function edgesOf(lock) {
+  if (lock.kind === 'semaphore') return [];
+  return lock.queue.flatMap((waiter) => lock.holders
+    .filter((holder) => holder.session !== waiter.session)
+    .map((holder) => ({ from: labelOf(waiter), to: labelOf(holder), label: lock.path })));
+}

@@ -1,0 +1,134 @@
+// Pictures: each has a title for those who do not see it, and a table beside it says the same.
+
+import { element, shape } from './dom.js';
+import { age, time } from './text.js';
+
+const WIDTH = 960;
+const LEFT = 190;
+const ROW = 30;
+
+function picture(title, height, ...children) {
+  return shape('svg', { class: 'picture', viewBox: `0 0 ${WIDTH} ${height}`, width: WIDTH, height, role: 'img',
+    'aria-label': title }, shape('title', {}, title), children);
+}
+
+function short(text, length = 24) {
+  return text.length > length ? `…${text.slice(1 - length)}` : text;
+}
+
+/** Rows of bars over time. */
+function bars(title, rows, fromMs, toMs, marks = []) {
+  const span = Math.max(1000, toMs - fromMs);
+  const x = (ms) => LEFT + ((Math.max(ms, fromMs) - fromMs) / span) * (WIDTH - LEFT - 10);
+  const height = rows.length * ROW + 30;
+  const lines = rows.map((row, at) => [
+    shape('text', { x: 0, y: at * ROW + 20 }, short(row.label)),
+    row.bars.filter((bar) => bar.toMs >= fromMs).map((bar) =>
+      shape('rect', { class: bar.kind, x: x(bar.fromMs), y: at * ROW + 6, height: 18, rx: 2,
+        width: Math.max(2, x(bar.toMs) - x(bar.fromMs)) }, shape('title', {}, bar.title))),
+  ]);
+  const seen = marks.filter((mark) => mark.atMs >= fromMs).map((mark) =>
+    shape('line', { class: 'election', x1: x(mark.atMs), x2: x(mark.atMs), y1: 0, y2: height - 26 },
+      shape('title', {}, mark.title)));
+  const axis = height - 24;
+  return picture(title, height, lines, seen,
+    shape('line', { class: 'axis', x1: LEFT, x2: WIDTH - 10, y1: axis, y2: axis }),
+    shape('text', { x: LEFT, y: height - 6 }, `${age(span)} ago`),
+    shape('text', { x: WIDTH - 10, y: height - 6, 'text-anchor': 'end' }, time(toMs)));
+}
+
+const HOUR_MS = 3600 * 1000;
+
+/** The roles of servers, and the elections between them. */
+export function timeline({ servers, elections }, nowMs) {
+  const rows = servers.map((server) => ({
+    label: server.address,
+    bars: server.stretches.map((it) => ({ kind: it.role.replace(/[^a-z-]/g, ''), fromMs: it.fromMs, toMs: it.toMs,
+      title: `${server.address}: ${it.role} from ${time(it.fromMs)} to ${time(it.toMs)}` })),
+  }));
+  const first = Math.min(nowMs, ...servers.flatMap((server) => server.stretches.map((it) => it.fromMs)));
+  const marks = elections.map((it) => ({ atMs: it.atMs, title: `${it.leader} leads in term ${it.term}` }));
+  const now = servers.map((server) => `${server.address} ${server.stretches.at(-1)?.role}`).join(', ');
+  const title = `Roles of ${servers.length} servers and ${elections.length} elections over time; now: ${now}`;
+  const roles = [...new Set(servers.flatMap((server) => server.stretches.map((it) => it.role)))];
+  const legend = roles.map((role) => element('li', {},
+    element('span', { class: `swatch ${role.replace(/[^a-z-]/g, '')}`, 'aria-hidden': 'true' }), role));
+  return element('figure', {}, bars(title, rows, Math.max(first, nowMs - HOUR_MS), nowMs, marks),
+    element('figcaption', {}, 'As seen from this console, the last hour at most; a dashed line is an election.',
+      element('ul', { class: 'legend' }, legend)));
+}
+
+/** Who held a lock when: stretches of `{ label, fromMs, toMs }`. */
+export function holders(stretches, nowMs, path) {
+  const labels = [...new Set(stretches.map((it) => it.label))];
+  const rows = labels.map((label, at) => ({
+    label,
+    bars: stretches.filter((it) => it.label === label).map((it) => ({
+      kind: at % 2 ? 'hold other' : 'hold', fromMs: it.fromMs, toMs: it.toMs ?? nowMs,
+      title: `${label} from ${time(it.fromMs)} ${it.toMs === null ? 'until now' : `to ${time(it.toMs)}`}`,
+    })),
+  }));
+  const first = Math.min(nowMs - 1000, ...stretches.map((it) => it.fromMs));
+  const title = `Holders of ${path} over time: ${labels.join(', ') || 'none'}`;
+  return element('figure', {}, bars(title, rows, Math.max(first, nowMs - 24 * HOUR_MS), nowMs),
+    element('figcaption', {}, 'Holders over time, each session in a row.'));
+}
+
+const NODE_WIDTH = 190;
+const NODE_HEIGHT = 34;
+
+/** Who waits for whom: edges `{ from, to, label }`, and the sessions of circles. */
+export function waits(edges, circles) {
+  const nodes = [...new Set(edges.flatMap((edge) => [edge.from, edge.to]))];
+  const inCircle = new Set(circles.flat());
+  const levels = levelsOf(nodes, edges);
+  const places = new Map();
+  const counts = [];
+  for (const node of nodes) {
+    const level = levels.get(node);
+    counts[level] = (counts[level] ?? 0) + 1;
+    places.set(node, { x: level * 290 + 10, y: (counts[level] - 1) * 60 + 10 });
+  }
+  const height = Math.max(...counts) * 60 + 10;
+  const width = Math.max(WIDTH, counts.length * 290);
+  const arrow = shape('marker', { id: 'arrow', viewBox: '0 0 8 8', refX: 8, refY: 4, markerWidth: 8, markerHeight: 8,
+    orient: 'auto-start-reverse' }, shape('path', { class: 'arrow', d: 'M0 0 L8 4 L0 8 z' }));
+  const lines = edges.map((edge) => line(edge, places, inCircle));
+  const boxes = nodes.map((node) => {
+    const { x, y } = places.get(node);
+    const kind = inCircle.has(node) ? 'node circle' : 'node';
+    return [shape('rect', { class: kind, x, y, width: NODE_WIDTH, height: NODE_HEIGHT, rx: 5 }),
+      shape('text', { x: x + NODE_WIDTH / 2, y: y + 22, 'text-anchor': 'middle' }, node)];
+  });
+  const title = `Graph of waits between ${nodes.length} sessions: `
+    + edges.map((edge) => `${edge.from} waits for ${edge.to} at ${edge.label}`).join('; ');
+  const made = shape('svg', { class: 'picture', viewBox: `0 0 ${width} ${height}`, width, height, role: 'img',
+    'aria-label': title.slice(0, 2000) }, shape('defs', {}, arrow), lines, boxes);
+  return element('figure', {}, made,
+    element('figcaption', {}, 'An arrow leads from a session that waits to one that holds what it waits for.'));
+}
+
+// Those who only hold are on the right; in a circle the order is that of the list.
+function levelsOf(nodes, edges) {
+  const levels = new Map(nodes.map((node) => [node, 0]));
+  for (let round = 0; round < Math.min(nodes.length, 6); round += 1) {
+    for (const edge of edges) {
+      const wanted = Math.min(levels.get(edge.from) + 1, 5);
+      if (levels.get(edge.to) < wanted) levels.set(edge.to, wanted);
+    }
+  }
+  const used = [...new Set(levels.values())].sort((a, b) => a - b);
+  return new Map([...levels].map(([node, level]) => [node, used.indexOf(level)]));
+}
+
+function line(edge, places, inCircle) {
+  const [from, to] = [places.get(edge.from), places.get(edge.to)];
+  const isRight = to.x > from.x;
+  const start = { x: from.x + (isRight ? NODE_WIDTH : 0), y: from.y + NODE_HEIGHT / 2 };
+  const end = { x: to.x + (isRight || to.x === from.x ? 0 : NODE_WIDTH), y: to.y + NODE_HEIGHT / 2 };
+  const bend = isRight ? 60 : -60;
+  const d = `M${start.x} ${start.y} C${start.x + bend} ${start.y} ${end.x - bend} ${end.y} ${end.x} ${end.y}`;
+  const kind = inCircle.has(edge.from) && inCircle.has(edge.to) ? 'edge circle' : 'edge';
+  return shape('path', { class: kind, d, 'marker-end': 'url(#arrow)' },
+    shape('title', {}, `${edge.from} waits for ${edge.to} at ${edge.label}`));
+}

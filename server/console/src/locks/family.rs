@@ -1,0 +1,1 @@
+../../../../client/ctl/src/locks/family.rs

@@ -1,0 +1,162 @@
+//! Who is logged in: a random token in a cookie, and a session of its own with the ensemble.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use hyper::HeaderMap;
+use hyper::header::{COOKIE, HeaderValue};
+use sha2::{Digest as _, Sha256};
+use tokio::time::Instant;
+use zoolet_client::Client;
+
+use crate::failure::Failure;
+use crate::json::hex;
+
+/// A user that is logged in.
+#[derive(Clone)]
+pub(crate) struct Login {
+    pub(crate) client: Client,
+    /// The identities by which the servers know the user, `scheme:id`.
+    pub(crate) identities: Vec<String>,
+    /// `user:password`, for the commands of HTTP ports that need an identity.
+    pub(crate) credentials: Credentials,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login").field("identities", &self.identities).finish_non_exhaustive()
+    }
+}
+
+/// A secret. `Debug` does not show it.
+#[derive(Clone)]
+pub(crate) struct Credentials(pub(crate) String);
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Credentials(..)")
+    }
+}
+
+/// All logins. Their tokens are kept as digests, so that how long a comparison takes shows nothing.
+#[derive(Debug)]
+pub(crate) struct Logins {
+    max: usize,
+    idle: Duration,
+    cookie: String,
+    is_secure: bool,
+    open: Mutex<BTreeMap<[u8; 32], Open>>,
+}
+
+#[derive(Debug)]
+struct Open {
+    login: Login,
+    used: Instant,
+}
+
+impl Logins {
+    /// Keeps up to `max` logins. The cookie's name ends in `name`: browsers keep one set of cookies
+    /// for all ports of a host.
+    pub(crate) fn new(max: usize, idle: Duration, name: &str, is_secure: bool) -> Self {
+        let cookie = format!("zoolet_console_{name}");
+        Self { max, idle, cookie, is_secure, open: Mutex::default() }
+    }
+
+    /// Returns whether there is room for one more.
+    pub(crate) fn has_room(&self) -> bool {
+        self.open().len() < self.max
+    }
+
+    /// Adds a login; returns its cookie.
+    pub(crate) fn add(&self, login: Login) -> Result<HeaderValue, Failure> {
+        let mut token = [0; 32];
+        getrandom::fill(&mut token)
+            .map_err(|error| Failure::unavailable(format!("no random numbers: {error}")))?;
+        let token = hex(&token);
+        let mut open = self.open();
+        if open.len() >= self.max {
+            return Err(Failure::unavailable(format!("all {} logins are in use", self.max)));
+        }
+        open.insert(key(&token), Open { login, used: Instant::now() });
+        self.set_cookie(&token, None)
+    }
+
+    /// Returns the login of a request, and notes that it is in use.
+    pub(crate) fn find(&self, headers: &HeaderMap) -> Option<Login> {
+        let key = key(self.token(headers)?);
+        let mut open = self.open();
+        let found = open.get_mut(&key)?;
+        if found.used.elapsed() >= self.idle || found.login.client.state().borrow().is_terminal() {
+            open.remove(&key);
+            return None;
+        }
+        found.used = Instant::now();
+        Some(found.login.clone())
+    }
+
+    /// Ends the login of a request; returns the cookie that removes its own, and its client.
+    pub(crate) fn end(
+        &self,
+        headers: &HeaderMap,
+    ) -> Result<(HeaderValue, Option<Client>), Failure> {
+        let token = self.token(headers);
+        let ended = token.and_then(|token| self.open().remove(&key(token)));
+        Ok((self.set_cookie("", Some(0))?, ended.map(|open| open.login.client)))
+    }
+
+    /// Ends logins that are not in use. Their sessions end with the last handle.
+    pub(crate) fn sweep(&self) {
+        self.open().retain(|_, open| {
+            open.used.elapsed() < self.idle && !open.login.client.state().borrow().is_terminal()
+        });
+    }
+
+    fn open(&self) -> MutexGuard<'_, BTreeMap<[u8; 32], Open>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn token<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
+        let cookies = headers.get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+        let mut pairs = cookies.flat_map(|cookies| cookies.split(';')).map(str::trim);
+        pairs.find_map(|pair| pair.strip_prefix(self.cookie.as_str())?.strip_prefix('='))
+    }
+
+    fn set_cookie(&self, token: &str, max_age: Option<u32>) -> Result<HeaderValue, Failure> {
+        let age = max_age.map(|age| format!("; Max-Age={age}")).unwrap_or_default();
+        let secure = if self.is_secure { "; Secure" } else { "" };
+        let name = &self.cookie;
+        let text = format!("{name}={token}; Path=/console; HttpOnly; SameSite=Strict{age}{secure}");
+        let mut value = HeaderValue::try_from(text).map_err(|_| {
+            Failure::unavailable("the cookie has characters that HTTP does not carry")
+        })?;
+        value.set_sensitive(true);
+        Ok(value)
+    }
+}
+
+fn key(token: &str) -> [u8; 32] {
+    Sha256::digest(token.as_bytes()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cookie_is_for_the_console_alone() {
+        let logins = |is_secure| Logins::new(1, Duration::from_secs(1), "8081", is_secure);
+        let cookie = |is_secure, age| {
+            logins(is_secure).set_cookie("ab", age).unwrap().to_str().unwrap().to_owned()
+        };
+        let plain = "zoolet_console_8081=ab; Path=/console; HttpOnly; SameSite=Strict";
+        assert_eq!(cookie(false, None), plain);
+        assert_eq!(cookie(true, Some(0)), format!("{plain}; Max-Age=0; Secure"));
+        let headers = |text| HeaderMap::from_iter([(COOKIE, HeaderValue::from_static(text))]);
+        let all = headers("a=b; zoolet_console_8082=no; zoolet_console_8081=yes");
+        assert_eq!(logins(false).token(&all), Some("yes"));
+        assert_eq!(logins(false).token(&headers("zoolet_console_80811=no")), None);
+        assert!(logins(false).find(&all).is_none());
+    }
+}

@@ -1,0 +1,1 @@
+../../../client/ctl/src/status/srvr.rs

@@ -1,0 +1,148 @@
+//! Who had which role when, and the elections in between, as seen from here.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde_json::{Value, json};
+
+/// The most stretches of a server, and the most elections, that are kept.
+const STRETCHES_MAX: usize = 200;
+const ELECTIONS_MAX: usize = 200;
+
+/// A pause between two looks that is longer leaves a gap.
+const GAP_MS: i64 = 10_000;
+
+/// A time in which a server had one role.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Stretch {
+    role: String,
+    from_ms: i64,
+    to_ms: i64,
+}
+
+/// A change of the leader, or of its term.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Election {
+    at_ms: i64,
+    leader: String,
+    term: i64,
+    /// How long no leader was seen before; `None` if servers were not looked at then.
+    without_leader_ms: Option<i64>,
+}
+
+/// What was seen so far.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Timeline {
+    servers: BTreeMap<String, VecDeque<Stretch>>,
+    elections: VecDeque<Election>,
+    leader: Option<(String, i64)>,
+    /// When a leader was last seen.
+    led_ms: Option<i64>,
+    looked_ms: Option<i64>,
+}
+
+impl Timeline {
+    /// Notes a look at all servers: the role of each, and the leader with its term.
+    pub(crate) fn note(
+        &mut self,
+        now_ms: i64,
+        roles: impl Iterator<Item = (String, String)>,
+        leader: Option<(String, i64)>,
+    ) {
+        for (server, role) in roles {
+            let stretches = self.servers.entry(server).or_default();
+            match stretches.back_mut() {
+                Some(last) if last.role == role && now_ms - last.to_ms <= GAP_MS => {
+                    last.to_ms = now_ms;
+                }
+                last => {
+                    // The one before has lasted until it was seen to be over.
+                    if let Some(last) = last.filter(|last| now_ms - last.to_ms <= GAP_MS) {
+                        last.to_ms = now_ms;
+                    }
+                    stretches.push_back(Stretch { role, from_ms: now_ms, to_ms: now_ms });
+                }
+            }
+            if stretches.len() > STRETCHES_MAX {
+                stretches.pop_front();
+            }
+        }
+        if let Some(leader) = leader {
+            self.note_leader(now_ms, leader);
+        }
+        self.looked_ms = Some(now_ms);
+    }
+
+    fn note_leader(&mut self, now_ms: i64, (leader, term): (String, i64)) {
+        let is_new =
+            self.leader.as_ref().is_some_and(|(before, of)| *before != leader || *of < term);
+        if is_new {
+            let was_looked_at = self.looked_ms.is_some_and(|looked| now_ms - looked <= GAP_MS);
+            let without = self.led_ms.map(|led| now_ms - led).filter(|_| was_looked_at);
+            let leader = leader.clone();
+            let election = Election { at_ms: now_ms, leader, term, without_leader_ms: without };
+            self.elections.push_back(election);
+            if self.elections.len() > ELECTIONS_MAX {
+                self.elections.pop_front();
+            }
+        }
+        self.leader = Some((leader, term));
+        self.led_ms = Some(now_ms);
+    }
+
+    pub(crate) fn to_json(&self) -> Value {
+        let stretch =
+            |it: &Stretch| json!({"role": it.role, "fromMs": it.from_ms, "toMs": it.to_ms});
+        let server = |(address, stretches): (&String, &VecDeque<Stretch>)| json!({"address": address, "stretches": stretches.iter().map(stretch).collect::<Value>()});
+        let election = |it: &Election| {
+            json!({
+                "atMs": it.at_ms,
+                "leader": it.leader,
+                "term": it.term,
+                "withoutLeaderMs": it.without_leader_ms,
+            })
+        };
+        json!({
+            "servers": self.servers.iter().map(server).collect::<Value>(),
+            "elections": self.elections.iter().map(election).collect::<Value>(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(timeline: &mut Timeline, now_ms: i64, roles: [&str; 2], leader: Option<(&str, i64)>) {
+        let roles = ["a:1", "b:1"].into_iter().zip(roles);
+        let roles = roles.map(|(server, role)| (server.to_owned(), role.to_owned()));
+        timeline.note(now_ms, roles, leader.map(|(server, term)| (server.to_owned(), term)));
+    }
+
+    #[test]
+    fn a_change_of_the_leader_is_an_election_and_a_pause_is_a_gap() {
+        let mut timeline = Timeline::default();
+        note(&mut timeline, 1000, ["leader", "follower"], Some(("a:1", 1)));
+        note(&mut timeline, 3000, ["leader", "follower"], Some(("a:1", 1)));
+        note(&mut timeline, 5000, ["unreachable", "looking"], None);
+        note(&mut timeline, 7000, ["unreachable", "leader"], Some(("b:1", 2)));
+        note(&mut timeline, 90_000, ["follower", "leader"], Some(("b:1", 3)));
+        let shown = timeline.to_json();
+        let a: Vec<_> = timeline.servers["a:1"]
+            .iter()
+            .map(|it| (it.role.as_str(), it.from_ms, it.to_ms))
+            .collect();
+        let expected =
+            [("leader", 1000, 5000), ("unreachable", 5000, 7000), ("follower", 90_000, 90_000)];
+        assert_eq!(a, expected);
+        let elections = shown["elections"].as_array().unwrap();
+        assert_eq!(elections.len(), 2, "the first leader was there before");
+        assert_eq!(
+            (&elections[0]["leader"], &elections[0]["withoutLeaderMs"]),
+            (&json!("b:1"), &json!(4000))
+        );
+        assert_eq!(
+            (&elections[1]["term"], &elections[1]["withoutLeaderMs"]),
+            (&json!(3), &json!(null))
+        );
+    }
+}

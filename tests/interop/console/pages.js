@@ -1,0 +1,133 @@
+'use strict';
+
+// Every page as it looks without a login, in one scheme of colors.
+
+const { check, equal, until } = require('./harness');
+const { MANY, SCRIPT } = require('./scene');
+
+async function run(world, browser, scheme) {
+  const page = await browser.page(scheme);
+  const keep = (name) => browser.keep(page, `${name}-${scheme}`);
+  await ensemble(world, browser, page, keep);
+  await tree(world, browser, page, keep);
+  await sessions(world, browser, page, keep);
+  await locks(world, browser, page, keep);
+  await history(world, browser, page, keep);
+  await page.context().close();
+}
+
+async function ensemble({ servers }, browser, page, keep) {
+  await browser.show(page, '');
+  equal(await page.textContent('h1'), 'Ensemble', 'the first page');
+  equal(await page.getAttribute('#pages a[aria-current=page]', 'href'), '/console/ensemble', 'where we are');
+  const rows = page.locator('table').first().locator('tbody tr');
+  equal(await rows.count(), servers.length, 'a row for each server');
+  const roles = await rows.locator('td:nth-child(2)').allTextContents();
+  const leaders = roles.filter((role) => role === 'leader' || role === 'standalone');
+  equal(leaders.length, 1, `one leads: ${roles}`);
+  check((await page.textContent('#summary')).includes('leads'), 'the summary');
+  check((await page.locator('svg[role=img]').first().getAttribute('aria-label')).includes('Roles of'), 'the timeline has a title');
+  const before = await page.textContent('#summary');
+  await until('the page is live', async () => (await page.textContent('#summary')) !== before && (await page.textContent('#live')) === 'Live');
+  await keep('ensemble');
+  await page.keyboard.press('Tab');
+  equal(await page.evaluate(() => document.activeElement.textContent), 'Skip to the content', 'the first stop of the keyboard');
+  await page.keyboard.press('Enter');
+  equal(await page.evaluate(() => document.activeElement.id), 'main', 'the content is next');
+}
+
+async function tree({ first }, browser, page, keep) {
+  await browser.show(page, 'tree?path=/app');
+  equal(await page.textContent('#pages + *, #login p'), 'Read-only', 'no login');
+  equal(await page.locator('button', { hasText: 'Edit data' }).count(), 0, 'nothing to change');
+  await keep('tree');
+  await page.fill('#filter', 'conf');
+  await until('the filter', async () => (await page.locator('section table').first().locator('tbody tr').count()) === 1);
+  await page.click('a.path >> text=config');
+  await page.waitForSelector('#data');
+  equal(await page.textContent('#data'), '{"on": true}', 'the data');
+  await page.fill('#text', 'TWO');
+  await page.keyboard.press('Escape');
+  await browser.show(page, 'tree?path=/');
+  await page.fill('#text', 'TWO');
+  await page.press('#text', 'Enter');
+  await page.waitForSelector('#found li');
+  equal(await page.locator('#found li').allTextContents(), ['/app/deep/one/two'], 'what is found');
+  await keep('search');
+  await page.click('#found a');
+  await page.waitForURL(/two/);
+  await pagesOfChildren(browser, page);
+  await data(browser, page, keep);
+  await live(first, browser, page);
+}
+
+async function pagesOfChildren(browser, page) {
+  await browser.show(page, 'tree?path=/app/many');
+  const list = page.locator('section[aria-labelledby=children]');
+  check((await list.locator('caption').textContent()).includes(String(MANY)), 'how many there are');
+  equal(await list.locator('tbody tr').count(), 100, 'a page of them');
+  await list.locator('button', { hasText: 'Next' }).click();
+  await until('the second page', async () => (await list.locator('.buttons').textContent()).includes('101 to 200 of 250'));
+  check((await list.locator('tbody tr').first().textContent()).includes('child-0100'), 'in the order of names');
+  equal(await page.evaluate(() => document.activeElement.textContent), 'Next', 'the button keeps the keyboard');
+}
+
+async function data(browser, page, keep) {
+  await browser.show(page, 'tree?path=/app/binary');
+  check((await page.textContent('#data')).startsWith('00000000  00 01 02'), 'bytes as numbers');
+  await page.click('button >> text=Next bytes');
+  check((await page.textContent('#data')).startsWith('00001000'), 'further bytes');
+  await keep('binary');
+  await browser.show(page, 'tree?path=/app/script');
+  equal(await page.textContent('#data'), SCRIPT, 'markup is text');
+  equal(await page.locator('#page img, #page script').count(), 0, 'and nothing else');
+  await browser.show(page, 'tree?path=/app/secret');
+  check((await page.textContent('section[aria-labelledby=znode]')).includes('NoAuth'), 'what may not be read');
+  await browser.show(page, `tree?path=${encodeURIComponent('/app/größe ü')}`);
+  equal(await page.textContent('#data'), 'grüße', 'other letters');
+  await browser.show(page, 'tree?path=/absent');
+  check((await page.textContent('#page')).includes('There is no znode /absent'), 'no znode');
+}
+
+async function live(first, browser, page) {
+  await browser.show(page, 'tree?path=/app/deep/one');
+  await until('the stream is open', async () => (await page.textContent('#live')) === 'Live');
+  const written = `written at ${Date.now()}`;
+  await first.call('setData', '/app/deep/one', Buffer.from(written), -1);
+  await until('the change shows by itself', async () => (await page.locator('#data').count()) === 1 && (await page.textContent('#data')) === written);
+}
+
+async function sessions({ first }, browser, page, keep) {
+  await browser.show(page, `sessions?filter=${first.id}`);
+  const row = page.locator('tbody tr');
+  equal(await row.count(), 1, 'one session of this id');
+  const text = await row.textContent();
+  check(text.includes(first.id) && text.includes('127.0.0.1') && text.includes('2 ephemeral znodes'), text);
+  await row.locator('summary').first().click();
+  check((await row.textContent()).includes('/locks/report/'), 'its ephemeral znodes');
+  check(text.includes('log in to close'), 'nothing to change');
+  await keep('sessions');
+}
+
+async function locks({ first, second }, browser, page, keep) {
+  await browser.show(page, 'locks?path=/locks');
+  equal(await page.textContent('#summary'), '2 locks, 2 waiting', 'the summary');
+  check((await page.textContent('#page')).includes('Deadlock: the sessions'), 'each waits for the other');
+  const report = page.locator('section', { hasText: '/locks/report' }).first();
+  const rows = report.locator('tbody tr');
+  check((await rows.nth(0).textContent()).includes(first.id), 'the holder');
+  check((await rows.nth(1).textContent()).includes(second.id), 'the first in the queue');
+  const titles = await page.locator('svg[role=img]').evaluateAll((all) => all.map((it) => it.getAttribute('aria-label')));
+  check(titles.some((it) => it.startsWith('Graph of waits between 2 sessions')), `the graph: ${titles}`);
+  check(titles.some((it) => it.startsWith('Holders of /locks/report')), 'the holders over time');
+  await keep('locks');
+}
+
+async function history(_, browser, page, keep) {
+  await browser.show(page, 'history?path=/app/config');
+  const text = await page.textContent('#page');
+  check(text.includes('This server keeps no history') || text.includes('History of /app/config'), text);
+  await keep('history');
+}
+
+module.exports = { run };
