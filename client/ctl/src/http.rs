@@ -30,8 +30,7 @@ const HTTP_PORT: &str = "this needs the HTTP port of a server: `http` in cluster
                          `admin.serverPort` in zoo.cfg, `--http-port` of `zoolet up`";
 
 /// What a server wants to see.
-pub(crate) const IDENTITY: &str =
-    "put digest:super:PASSWORD, with the password of auth.super_digest, into a file for --auth-file \
+pub(crate) const IDENTITY: &str = "put digest:super:PASSWORD, with the password of auth.super_digest, into a file for --auth-file \
      or into ZOOLETCTL_AUTH";
 
 /// Where a server's HTTP port is.
@@ -126,8 +125,10 @@ impl Endpoint {
         let mut request =
             Request::get(format!("{}/{command}", self.command_url)).header(HOST, &self.authority);
         if let Some(identity) = identity {
-            let (scheme, credentials) =
-                identity.0.split_once(':').ok_or_else(|| wrong("an identity is written SCHEME:ID"))?;
+            let (scheme, credentials) = identity
+                .0
+                .split_once(':')
+                .ok_or_else(|| wrong("an identity is written SCHEME:ID"))?;
             let mut header = HeaderValue::try_from(format!("{scheme} {credentials}"))
                 .map_err(|_| wrong("the identity has characters that HTTP does not carry"))?;
             header.set_sensitive(true);

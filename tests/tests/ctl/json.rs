@@ -18,7 +18,7 @@ const MAPS: [&str; 5] = ["faults", "grants", "others", "by_recipe", "histogram"]
 /// What `locks` prints is named as before.
 const LOCKS: [&str; 2] = ["for_ms", "token"];
 
-/// Commands that are looked at by other scenes, or that print no JSON.
+/// Commands that other scenes look at, or that print no JSON; `locks` is looked at by itself.
 const ELSEWHERE: [&str; 5] = ["completions", "locks", "snapshot", "torture", "watch"];
 
 /// Takes it for granted that a result has the names and the types of docs/zooletctl.md.
@@ -147,7 +147,7 @@ pub(crate) async fn every_command_prints_the_same_kind_of_json(scene: &Scene) {
         &["bench", "--mix", "get", "--duration", "50ms", "--keys", "5", "--path", &path],
     ];
     run_all(scene, all, &mut seen);
-    others(scene, &path, &lock, &mut seen).await;
+    others(scene, &path, &lock, &mut seen);
     run_all(scene, &[&["deleteall", &a]], &mut seen);
 
     let missing: Vec<String> = commands(scene)
@@ -158,7 +158,7 @@ pub(crate) async fn every_command_prints_the_same_kind_of_json(scene: &Scene) {
 }
 
 /// Commands that go on until a signal, that need the shell or stdin, or that fail here.
-async fn others(scene: &Scene, path: &str, lock: &str, seen: &mut Vec<String>) {
+fn others(scene: &Scene, path: &str, lock: &str, seen: &mut Vec<String>) {
     for command in ["lock", "elect"] {
         let mut holder = scene.begin(&["--json", command, lock]);
         check(&first_line(&mut holder));

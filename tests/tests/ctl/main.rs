@@ -11,8 +11,8 @@
 
 mod action;
 mod commands;
-mod deadlocks;
 mod configuration;
+mod deadlocks;
 mod ensemble;
 mod harness;
 mod hold;

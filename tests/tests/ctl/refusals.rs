@@ -6,6 +6,7 @@ use zoolet_tests::ports::PortLease;
 use zoolet_tests::servers::{SUPER_DIGEST, Servers};
 
 use crate::harness::{command, said};
+use crate::json;
 
 /// The identity of `SUPER_DIGEST`.
 const SUPER: &str = "digest:super:test";
@@ -60,7 +61,12 @@ fn a_backup_is_saved_checked_and_not_restored_here() {
     save("no-such-host.invalid:80").badly(2, "no-such-host.invalid:80: unknown host: ");
     assert!(!file.exists());
 
-    save(&format!("127.0.0.1:{http}")).well();
+    let from = format!("127.0.0.1:{http}");
+    for words in
+        [&["--json", "snapshot", "save", &from, text][..], &["--json", "snapshot", "status", text]]
+    {
+        json::check(&said(command(&client, words).env("ZOOLETCTL_AUTH", SUPER)).json());
+    }
     let restored = said(&mut command(&client, &["snapshot", "restore", text]));
     assert!(restored.out.contains("checksum      ok\n"), "{restored:?}");
     assert!(restored.err.contains("nothing was restored: "), "{restored:?}");

@@ -11,6 +11,7 @@ use zoolet_tests::up::{self, Up};
 use zoolet_torture::{Fault, Frame, Plan, ServerFault};
 
 use crate::harness::{CtlScene, begin, ended, signal, state};
+use crate::json;
 
 pub(crate) async fn a_torture_reports_what_it_has_found(scene: &Scene) {
     let directory = tempfile::tempdir().unwrap();
@@ -26,6 +27,7 @@ pub(crate) async fn a_torture_reports_what_it_has_found(scene: &Scene) {
     assert_eq!((&report["seed"], &report["passed"]), (&Value::from(7), &Value::from(true)));
     assert!(report["grants"]["mutex"].as_u64().unwrap() > 0, "{report}");
     assert_eq!(report["violations"], Value::Array(Vec::new()));
+    json::check(&report);
     let picture = fs::read_to_string(svg).unwrap();
     assert!(picture.starts_with("<svg") && picture.trim_end().ends_with("</svg>"), "{picture}");
     assert_eq!(roots(&scene.servers).await, [""; 0]);

@@ -2,7 +2,6 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::process::Command;
 
 use zoolet_client::jute::{Acl, Id, perms};
 use zoolet_client::{Client, CreateMode, Quota, Version};

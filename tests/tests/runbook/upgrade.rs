@@ -4,7 +4,6 @@
 //! older release. `server/src/node/tests/levels.rs` tests a release that cannot read an entry of the
 //! log.
 
-use std::process::Command;
 use std::time::Duration;
 
 use zoolet_client::jute::{Acl, Id, SessionId, perms};

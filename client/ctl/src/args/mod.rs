@@ -1,9 +1,9 @@
 //! The command line.
 
-mod history;
-mod locks;
 mod action;
 mod flags;
+mod history;
+mod locks;
 mod subtree;
 mod values;
 mod znode;
@@ -19,11 +19,11 @@ use clap_complete::Shell;
 use crate::bench::Mix;
 use crate::digest::Algorithm;
 
-pub(crate) use history::History;
-pub(crate) use locks::*;
 pub(crate) use crate::options::Options;
 pub(crate) use action::*;
 pub(crate) use flags::Flags;
+pub(crate) use history::History;
+pub(crate) use locks::*;
 pub(crate) use subtree::*;
 pub(crate) use values::{Identity, Secret, duration};
 pub(crate) use znode::*;

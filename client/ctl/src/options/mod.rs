@@ -40,6 +40,8 @@ pub(crate) struct Options {
     pub(crate) ensemble: Option<String>,
     pub(crate) servers: String,
     pub(crate) auth: Vec<Identity>,
+    /// Whether the identities are those of the ensemble.
+    auth_is_ensembles: bool,
     pub(crate) json: bool,
     pub(crate) read_only: bool,
     pub(crate) timeout: Duration,
@@ -70,6 +72,7 @@ impl Options {
                 .unwrap_or_else(|| SERVERS_DEFAULT.to_owned()),
             ensemble: name,
             auth: Vec::new(),
+            auth_is_ensembles: true,
             json: flags.json,
             read_only: flags.read_only,
             timeout: TIMEOUT_DEFAULT,
@@ -92,11 +95,32 @@ impl Options {
             ensemble: Some(name.to_owned()),
             servers: ensemble.servers.clone(),
             auth: Vec::new(),
+            auth_is_ensembles: true,
             tls: TlsFiles::default(),
             ..self.clone()
         };
         options.take(ensemble)?;
         Ok(options)
+    }
+
+    /// Goes over to other servers. They get nothing of what the configuration file has for those of
+    /// the ensemble: neither its identities nor its key.
+    pub(crate) fn set_servers(&mut self, servers: String) {
+        self.servers = servers;
+        let Some(name) = self.ensemble.take() else { return };
+        // It is the one that was found before.
+        let Ok(ensemble) = self.file.ensemble(&name) else { return };
+        if self.auth_is_ensembles {
+            self.auth.clear();
+        }
+        let tls = &mut self.tls;
+        if tls.trust_store == ensemble.tls.trust_store {
+            (tls.trust_store, tls.trust_store_password) = (None, None);
+        }
+        if tls.key_store == ensemble.tls.key_store {
+            (tls.key_store, tls.key_store_password) = (None, None);
+        }
+        tls.any_server_name &= !ensemble.tls.any_server_name;
     }
 
     fn take(&mut self, ensemble: &Ensemble) -> Result<(), CtlError> {
@@ -114,8 +138,10 @@ impl Options {
     fn take_flags(&mut self, flags: Flags, variables: &Variables<'_>) -> Result<(), CtlError> {
         if let Some(file) = &flags.auth_file {
             self.auth = credentials::read(file, self.json)?;
+            self.auth_is_ensembles = false;
         } else if let Some(identities) = variables.text("ZOOLETCTL_AUTH")? {
             self.auth = credentials::parse(&identities, "ZOOLETCTL_AUTH")?;
+            self.auth_is_ensembles = false;
         }
         let tls = &mut self.tls;
         let stores = [
@@ -264,6 +290,17 @@ mod tests {
         let other = options.of_ensemble("two").unwrap();
         assert_eq!((other.servers.as_str(), other.auth.len()), ("b:2", 2));
         assert_eq!(other.tls.trust_store, None, "that of another ensemble");
+
+        // In the shell `connect` goes over to other servers.
+        let mut options = options;
+        options.set_servers("e:5".to_owned());
+        assert_eq!((options.servers.as_str(), options.auth.len()), ("e:5", 0));
+        assert_eq!((options.ensemble, options.tls.trust_store), (None, None));
+        let own = [("ZOOLETCTL_AUTH", "ip:"), ("ZOOLETCTL_TRUST_STORE", "own.pem")];
+        let mut options = resolved(&file, &[], &own).unwrap();
+        options.set_servers("e:5".to_owned());
+        assert_eq!(options.auth.len(), 1);
+        assert_eq!(options.tls.trust_store, Some(PathBuf::from("own.pem")));
     }
 
     #[test]

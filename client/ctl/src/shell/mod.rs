@@ -249,8 +249,7 @@ impl Shell {
 
     async fn connect(&mut self, servers: Option<String>) -> Result<(), CtlError> {
         if let Some(servers) = servers {
-            self.options.servers = servers;
-            self.options.ensemble = None;
+            self.options.set_servers(servers);
         }
         let connection = Connection::open(&self.options).await?;
         *self.completion.lock().unwrap_or_else(PoisonError::into_inner) =

@@ -26,9 +26,10 @@ pub(super) async fn save(
     output: Output,
 ) -> Result<(), CtlError> {
     let endpoints = Endpoint::parse_all(&arguments.from, "snapshot")?;
-    let identity = options.auth.first().ok_or_else(|| {
-        CtlError::new(Exit::InvalidInput, NO_IDENTITY).hint(IDENTITY)
-    })?;
+    let identity = options
+        .auth
+        .first()
+        .ok_or_else(|| CtlError::new(Exit::InvalidInput, NO_IDENTITY).hint(IDENTITY))?;
     if !arguments.force && arguments.file.symlink_metadata().is_ok() {
         let message = format!("{}: it exists already", arguments.file.display());
         return Err(CtlError::new(Exit::Io, message).hint("--force replaces it"));
