@@ -1,5 +1,11 @@
 //! Servers with HTTP ports.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "a test that gets no servers fails by panicking"
+)]
+
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::Stdio;
 use std::time::Duration;
@@ -17,6 +23,7 @@ use crate::{http, wait};
 pub const SOON: Duration = Duration::from_mins(1);
 
 /// Servers of which one has an HTTP port: of several Apache servers, the first that opens it.
+#[derive(Debug)]
 pub struct WithHttp {
     pub servers: Servers,
     pub http: SocketAddr,
@@ -42,6 +49,7 @@ impl WithHttp {
 }
 
 /// Three servers of zoolet, each with an HTTP port.
+#[derive(Debug)]
 pub struct Three {
     pub up: Up,
     pub connect_string: String,

@@ -63,7 +63,7 @@ async fn every_server_knows_who_has_done_what() {
     client.delete("/a", Version::Any).await.unwrap();
     client.create("/a", b"", CreateMode::Ephemeral).await.unwrap();
     let session = client.session().id.to_string();
-    client.close().await;
+    client.close().await.unwrap();
     let expected = [
         json!(["created", "0x0", null, null, null]),
         json!(["data_changed", null, 0, 1, null]),

@@ -129,7 +129,7 @@ fn member_json(member: &Member, clients: &Clients, now_ms: i64) -> Value {
         "client": clients.address(session),
         "since": member.stat.ctime,
         "for_ms": now_ms.saturating_sub(member.stat.ctime).max(0),
-        "token": member.stat.czxid.0,
+        "token": member.stat.czxid.0.to_string(),
         form: data,
     })
 }

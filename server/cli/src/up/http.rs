@@ -13,9 +13,10 @@ pub(super) fn set_ports(configs: &mut [ServerConfig], ports: &Ports) {
     }
 }
 
-/// Returns what a browser on this machine opens to look at a server, if it has an HTTP port: the list
-/// of its commands.
+/// Returns what a browser on this machine opens to look at a server, if it has an HTTP port: the console,
+/// or the list of its commands where the console is off.
 pub(super) fn web_url(config: &ServerConfig) -> Option<String> {
     let bind = config.http_bind.as_ref()?;
-    Some(format!("http://{}{}", from_here(bind), config.http.command_url))
+    let path = if config.http.console { "/console/" } else { &config.http.command_url };
+    Some(format!("http://{}{path}", from_here(bind)))
 }

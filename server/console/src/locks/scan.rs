@@ -83,7 +83,7 @@ async fn read(path: &str, names: &[String], client: &Client) -> Result<Vec<Membe
 
 async fn member(path: &str, place: Place, client: &Client) -> Result<Member, Failure> {
     let (data, stat) = answer(client.get(path)).await?;
-    Ok(Member { path: path.to_owned(), place, data, stat, holds: false })
+    Ok(Member { path: path.to_owned(), place, data, stat, twin: None, holds: false })
 }
 
 fn is_passed_over(failure: &Failure) -> bool {

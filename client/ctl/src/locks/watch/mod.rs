@@ -265,7 +265,8 @@ impl<'a> Watcher<'a> {
         }
         // What it says on stderr would be on top of the screen; as JSON nothing is said.
         let json = self.options.json || self.connection.is_some();
-        let options = Options { json, ..self.options.clone() };
+        let mut options = self.options.clone();
+        options.json = json;
         let connection = Connection::open(&options).await?;
         self.connection = Some(connection.clone());
         Ok(connection)
