@@ -52,7 +52,7 @@ fn fields<const N: usize>(entry: &Value, names: [&str; N]) -> [Value; N] {
     names.map(|name| entry[name].clone())
 }
 
-/// Every server applies all commands, so each knows the same, whoever was asked.
+/// Every server applies all commands, so each knows the same, wherever the client was.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_server_knows_who_has_done_what() {
     let with_history = Three::start();
@@ -101,7 +101,7 @@ async fn the_holders_of_a_lock_are_named_and_how_each_turn_has_ended() {
     let (first, second) = (Mutex::new(&one, "/lock"), Mutex::new(&two, "/lock"));
     first.acquire().await.unwrap().release().await.unwrap();
     let held = second.acquire().await.unwrap();
-    // Whoever has the permission may delete a holder's znode.
+    // Another client may delete a holder's znode, if the ACL permits it.
     let path = format!("/lock/{}", one.children("/lock").await.unwrap().0[0]);
     one.delete(&path, Version::Any).await.unwrap();
     drop(held);

@@ -4,6 +4,7 @@ mod args;
 mod bench;
 mod commands;
 mod connection;
+mod context;
 mod digest;
 mod documents;
 mod error;
@@ -30,8 +31,9 @@ use std::process::ExitCode;
 use args::{Arguments, Command, Options, ZnodeCommand};
 use clap::Parser;
 use clap::error::ErrorKind;
-use commands::{Context, Watch, Watches, event_json, event_text};
+use commands::{Watch, Watches, event_json, event_text};
 use connection::Connection;
+use context::Context;
 use error::{CtlError, Exit};
 use output::Output;
 

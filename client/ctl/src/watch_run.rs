@@ -11,7 +11,7 @@ use tokio::process::{Child, Command};
 use zoolet_client::{AddWatchMode, PersistentWatcher, WatchedEvent, Zxid};
 
 use crate::args::WatchRun;
-use crate::commands::Context;
+use crate::context::Context;
 use crate::error::{CtlError, Exit};
 use crate::output::note;
 use crate::path;

@@ -29,7 +29,7 @@ use crate::varint;
 const VERSION: u8 = 1;
 const HEAD_BYTES: usize = 1 + 8 + 4 + 8 + 8 + 4 + 8 + 8;
 
-/// A block with so many bytes of entries is full. sled keeps values of this size in its log; of
+/// The bytes of entries with which a block is full. sled keeps values of this size in its log; of
 /// values above 12 KiB it makes files of their own, which are not synced with it.
 pub(crate) const BLOCK_BYTES: usize = 8 << 10;
 
@@ -42,7 +42,7 @@ const ID_BYTES_MAX: usize = 256;
 /// The identities of one connection that are kept.
 const IDS_MAX: usize = 8;
 
-/// So many of the identities that a block has named last are compared with those of an entry.
+/// How many of the identities that a block has named last are compared with those of an entry.
 const IDENTITIES_COMPARED: usize = 16;
 
 /// A block cannot be read.
@@ -433,7 +433,7 @@ fn put_data(data: Option<&Bytes>, out: &mut Vec<u8>) {
     out.extend_from_slice(kept.unwrap_or_default());
 }
 
-#[allow(clippy::option_option, reason = "the outer one is damage, the inner one is no data")]
+#[allow(clippy::option_option, reason = "none of the outer is damage, of the inner a lack of data")]
 fn take_data(input: &mut &[u8]) -> Option<Option<Bytes>> {
     let Some(length) = varint::take(input)?.checked_sub(1) else { return Some(None) };
     let data = input.split_off(..usize::try_from(length).ok()?)?;
@@ -455,7 +455,7 @@ fn take_u8(input: &mut &[u8]) -> Option<u8> {
     input.split_off_first().copied()
 }
 
-/// The longest begin of a text that has no more than so many bytes.
+/// The longest begin of a text that has at most this number of bytes.
 fn cut(text: &str, bytes_max: usize) -> &str {
     text.get(..text.floor_char_boundary(bytes_max)).unwrap_or_default()
 }

@@ -183,7 +183,7 @@ impl Queue {
         }
     }
 
-    /// A place was there that nobody knew of: what seemed to hold behind it has waited for it.
+    /// A place was there that is not in the history: what seemed to hold behind it has waited for it.
     fn take_back(&mut self, unknown: LockName) {
         for open in self.open.range(unknown.order()..).map(|(_, open)| open) {
             if let Some(turn) = self.turns.get_mut(open.turn)

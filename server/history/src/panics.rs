@@ -48,7 +48,7 @@ fn mark_open() {
     // The lock is held for moments only; a panic within one must not wait for itself.
     let Ok(open) = OPEN.try_lock() else { return };
     for directory in open.iter() {
-        // The process is about to end: nobody could do anything about a failure.
+        // The process is about to end: there is no remedy for a failure.
         let _ = fs::write(directory.join(MARK), b"a panic of sled\n");
     }
 }

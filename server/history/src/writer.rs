@@ -21,14 +21,14 @@ use crate::tail::Tail;
 /// The events that may wait for the thread.
 const QUEUED_MAX: usize = 50_000;
 
-/// A block that is not full is written when nothing has come for so long.
+/// A block that is not full is written when nothing has come for this time.
 const PAUSE: Duration = Duration::from_secs(1);
 
 /// While something comes all the time, a block that is not full is written this often, by the time of
 /// the entries.
 const WRITE_INTERVAL_MS: i64 = 1000;
 
-/// After so many blocks the bytes of the files are looked at.
+/// The number of blocks after which the bytes of the files are looked at.
 const BLOCKS_PER_LOOK: u32 = 64;
 
 /// Where a history is, and how much of it is kept.

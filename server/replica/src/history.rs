@@ -1,5 +1,5 @@
-//! What the history of a server receives of each command that is applied: every change, whoever has
-//! proposed it, so that each server has the whole history.
+//! What the history of a server receives of each command that is applied: every change, from any
+//! server, so that each server has the whole history.
 
 use std::sync::Arc;
 

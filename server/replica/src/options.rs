@@ -97,7 +97,7 @@ pub struct Options {
     pub audit: bool,
     /// Whether [`super::Replica::take_history`] returns what was changed; the caller takes it.
     pub history: bool,
-    /// So many bytes of data are in it at most; zero for none.
+    /// The most bytes of data in each of its events; zero for none.
     pub history_data_bytes_max: usize,
     /// The switches on which effects depend.
     pub policy: Policy,

@@ -30,7 +30,7 @@ pub struct HistoryConfig {
     pub bytes_max: u64,
     /// How long it goes back, in milliseconds.
     pub age_ms_max: u64,
-    /// So many bytes of the data that is written are kept; zero for none.
+    /// The most bytes that are kept of the data of each write; zero for none.
     pub data_bytes_max: usize,
 }
 

@@ -411,8 +411,8 @@ pub(super) static SETTINGS: [Setting; 65] = [
     },
     Setting {
         section: "history", key: "data_bytes_max", unit: "bytes", range: (0, 2048),
-        about: "So many bytes of the data that is written are kept with it. They are shown to those\n\
-                who may administer the server.",
+        about: "The most bytes that are kept of the data of each write; 0 keeps none. They are shown to\n\
+                those who may administer the server.",
         derived: false, field: |c| Field::Usize(&mut c.history.data_bytes_max),
     },
 ];

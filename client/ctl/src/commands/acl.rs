@@ -3,10 +3,10 @@
 use serde_json::{Value, json};
 use zoolet_client::{ClientInfo, ErrorCode};
 
-use super::Context;
 use super::walk::Walk;
 use super::write::{parse_acl, written};
 use crate::args::{AddAuth, GetAcl, SetAcl};
+use crate::context::Context;
 use crate::error::CtlError;
 use crate::format::{acl_json, acl_text, name_text, stat_json, stat_text};
 use crate::path;

@@ -11,8 +11,8 @@ use serde_json::json;
 use tokio::process::Command;
 use zoolet_client::{ErrorCode, Version};
 
-use super::Context;
 use crate::args::Edit;
+use crate::context::Context;
 use crate::error::{CtlError, Exit};
 use crate::format::{name_text, stat_json};
 use crate::output::note;

@@ -6,9 +6,9 @@ use std::path::Path;
 use serde_json::json;
 use zoolet_client::{ConfigChange, Stat, WatcherType};
 
-use super::Context;
 use super::watch::Watch;
 use crate::args::{Config, Reconfig};
+use crate::context::Context;
 use crate::error::{CtlError, Exit};
 use crate::format::{data_text, stat_json, stat_text};
 

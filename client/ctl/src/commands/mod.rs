@@ -12,24 +12,13 @@ mod walk;
 mod watch;
 mod write;
 
-use crate::args::{Options, ZnodeCommand};
-use crate::connection::Connection;
+use crate::args::ZnodeCommand;
+use crate::context::Context;
 use crate::error::CtlError;
-use crate::output::Output;
 
 pub(crate) use ensemble::client_addresses;
 pub(crate) use walk::REQUESTS_MAX;
 pub(crate) use watch::{Watch, Watches, event_json, event_text};
-
-/// Where a command runs.
-#[derive(Debug)]
-pub(crate) struct Context {
-    pub(crate) connection: Connection,
-    pub(crate) output: Output,
-    pub(crate) options: Options,
-    /// Whether it runs in the shell, whose lines may come from stdin.
-    pub(crate) is_shell: bool,
-}
 
 /// Carries out one command. Returns the watches that it has left.
 pub(crate) async fn run(command: &ZnodeCommand, context: &Context) -> Result<Vec<Watch>, CtlError> {

@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use zoolet_client::{ErrorCode, Quota};
 
-use super::Context;
 use crate::args::{DeleteQuota, PathArgs, SetQuota};
+use crate::context::Context;
 use crate::error::{CtlError, Exit};
 use crate::path;
 

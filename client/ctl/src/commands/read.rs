@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use serde_json::json;
 use zoolet_client::{ErrorCode, SessionId, WatcherType};
 
-use super::Context;
 use super::walk::{Visited, Walk};
 use super::watch::Watch;
 use crate::args::{Get, Ls, PathArgs, StatArgs, Tree};
+use crate::context::Context;
 use crate::error::CtlError;
 use crate::format::{
     base64_text, data_json, data_text, hexdump_text, name_text, stat_json, stat_text,

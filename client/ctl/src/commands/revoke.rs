@@ -4,8 +4,8 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 use zoolet_client::recipes::Mutex;
 
-use super::Context;
 use crate::args::Revoke;
+use crate::context::Context;
 use crate::error::{CtlError, Exit};
 use crate::format::name_text;
 use crate::locks::{self, Family, Lock, Member, Role};

@@ -9,9 +9,9 @@ use clap::Parser;
 use serde_json::{Value, json};
 use zoolet_client::{Acl, MultiResult, Transaction};
 
-use super::Context;
 use super::write::{create_mode, data_to_set, parse_acl};
 use crate::args::{Txn, TxnPart, as_zkcli_users_write};
+use crate::context::Context;
 use crate::error::{CtlError, Exit};
 use crate::format::{name_text, stat_json};
 use crate::path;

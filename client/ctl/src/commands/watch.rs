@@ -9,8 +9,8 @@ use zoolet_client::{
     AddWatchMode, ErrorCode, OneshotWatcher, PersistentWatcher, WatchedEvent, WatcherType,
 };
 
-use super::Context;
 use crate::args::{AddWatch, RemoveWatches, WatchMode};
+use crate::context::Context;
 use crate::error::CtlError;
 use crate::format::name_text;
 use crate::path;

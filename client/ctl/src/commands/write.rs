@@ -10,9 +10,9 @@ use futures_util::stream::{self, StreamExt};
 use serde_json::json;
 use zoolet_client::{Acl, CreateMode, ErrorCode, Id, Stat, Version, perms};
 
-use super::Context;
 use super::walk::{REQUESTS_MAX, levels};
 use crate::args::{Create, Data, Delete, DeleteAll, Set};
+use crate::context::Context;
 use crate::error::{CtlError, Exit};
 use crate::format::{base64_bytes, name_text, stat_json, stat_text};
 use crate::path;

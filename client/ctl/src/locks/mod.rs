@@ -12,7 +12,7 @@ mod scan;
 mod watch;
 
 use crate::args::{Locks, Options};
-use crate::commands::Context;
+use crate::context::Context;
 use crate::error::{CtlError, Exit};
 use crate::path;
 use clients::Clients;

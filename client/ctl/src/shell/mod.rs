@@ -18,8 +18,9 @@ use tokio::sync::{mpsc, watch};
 use zoolet_client::{SessionState, WatchedEvent};
 
 use crate::args::{self, Options, ShellCommand, ShellLine, Switch, ZnodeCommand};
-use crate::commands::{self, Context, Watches, event_json, event_text};
+use crate::commands::{self, Watches, event_json, event_text};
 use crate::connection::Connection;
+use crate::context::Context;
 use crate::error::{CtlError, Exit};
 use crate::format::name_text;
 use crate::locks;

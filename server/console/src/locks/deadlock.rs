@@ -62,6 +62,7 @@ mod tests {
             place: crate::locks::parse(&format!("n_{number:010}")).unwrap(),
             data: Bytes::new(),
             stat: Stat { ephemeral_owner: SessionId(*session), ..Stat::default() },
+            twin: None,
             holds: false,
         };
         let members = sessions.iter().enumerate().map(member).collect();

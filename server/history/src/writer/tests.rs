@@ -199,7 +199,7 @@ fn a_directory_that_cannot_be_read_is_moved_aside() {
 }
 
 /// Most damage is found by sled's checksums. Where it panics instead, the thread ends, and in a
-/// release the process does; the mark lets the next start succeed.
+/// release the process does; with the mark the next start succeeds.
 #[test]
 fn whatever_byte_is_damaged_the_second_open_succeeds() {
     let origin = TempDir::new().unwrap();

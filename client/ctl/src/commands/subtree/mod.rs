@@ -7,9 +7,9 @@ mod relocate;
 
 use zoolet_client::{Acl, ErrorCode, SessionId, Stat};
 
-use super::Context;
 use crate::args::Place;
 use crate::connection::Connection;
+use crate::context::Context;
 use crate::error::{CtlError, Exit};
 use crate::path;
 

@@ -185,7 +185,13 @@ fn delete_checks_in_the_order_of_protocol_2_2() {
     }
     bench.delete("/a/b", 0).expect("there");
     let acl: Arc<[Acl]> = Acl::open().into();
-    let deleted = Change::Deleted { path: "/a/b".into(), acl: acl.clone(), parent_acl: acl };
+    let deleted = Change::Deleted {
+        path: "/a/b".into(),
+        acl: acl.clone(),
+        parent_acl: acl,
+        owner: SessionId::NONE,
+        version: 0,
+    };
     assert_eq!(bench.changes, [deleted]);
     bench.delete("/a", -1).expect("empty");
     assert_eq!(bench.state.node_count(), 4);
