@@ -59,6 +59,9 @@ function gapText(gap) {
 }
 
 function row(entry) {
+  if (entry.kind === 'gap') {
+    return [null, 'something may be missing', null, null, null, null, null, `${entry.after} to ${entry.through}`, entry.reason];
+  }
   const versions = entry.old_version === undefined || entry.old_version === null ? entry.version
     : `${entry.old_version} to ${entry.version}`;
   const session = entry.session ? element('a', { href: `/console/history?session=${encodeURIComponent(entry.session)}` }, entry.session) : null;
