@@ -236,7 +236,7 @@ async fn zooletctl_shows_a_history_and_follows_it() {
     let with_history = WithHttp::start(Servers::zoolet());
     let client = connect(&with_history).await;
     client.create("/a\u{202e}b", b"1", CreateMode::Persistent).await.unwrap();
-    list(with_history.http, "below=/", "history", 2);
+    list(with_history.http, "below=/", "history", 1);
     let http = with_history.http.to_string();
     let ctl = |arguments: &[&str]| {
         let mut command = Command::new(zooletctl::binary().unwrap());

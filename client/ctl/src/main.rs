@@ -13,6 +13,7 @@ mod history;
 mod hold;
 mod http;
 mod locks;
+mod members;
 mod options;
 mod output;
 mod path;

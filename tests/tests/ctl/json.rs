@@ -69,7 +69,7 @@ fn what_is_wrong_with_json_is_found() {
         assert_eq!(wrong("", &good), None, "{good}");
     }
     for bad in [
-        serde_json::json!({ "for_ms": 1 }),
+        serde_json::json!({ "forMs": 1 }),
         serde_json::json!({ "stat": { "czxid": 4_294_967_298_u64 } }),
         serde_json::json!([{ "a": [{ "ephemeral_owner": "12" }] }]),
         serde_json::json!({ "token": 1 }),
@@ -206,7 +206,7 @@ fn others(scene: &Scene, path: &str, lock: &str, seen: &mut Vec<String>) {
     run_all(scene, &[&["revoke", lock]], seen);
     check(&scene.json(&["locks", lock]));
     check(&scene.json(&["locks", "--graph", lock]));
-    check(&scene.json(&["locks", "--release", "--yes", lock]));
+    check(&scene.json(&["locks", "--release", lock, "--yes"]));
     signal(&holder, "TERM");
     holder.wait().unwrap();
 }

@@ -11,6 +11,7 @@ use crate::args::{Config, Reconfig};
 use crate::context::Context;
 use crate::error::{CtlError, Exit};
 use crate::format::{data_text, stat_json, stat_text};
+use crate::members::client_addresses;
 
 /// Where the configuration is, for messages.
 const CONFIG_PATH: &str = "/zookeeper/config";
@@ -76,24 +77,6 @@ fn print_config(
 /// The client addresses of a configuration, as a connect string.
 fn connect_string(config: &str) -> String {
     client_addresses(config).into_iter().map(|(_, client)| client).collect::<Vec<_>>().join(",")
-}
-
-/// Returns the host and the client address of each server of a configuration. A server may be
-/// written without a client address.
-pub(crate) fn client_addresses(config: &str) -> Vec<(&str, String)> {
-    config.lines().filter_map(client_address).collect()
-}
-
-fn client_address(line: &str) -> Option<(&str, String)> {
-    let server = line.strip_prefix("server.")?.split_once('=')?.1;
-    let (hosts, client) = server.split_once(';')?;
-    let host_end = match hosts.find(']') {
-        Some(bracket) => bracket + 1,
-        None => hosts.find(':')?,
-    };
-    let host = hosts.get(..host_end)?;
-    let client = if client.contains(':') { client.to_owned() } else { format!("{host}:{client}") };
-    Some((host, client))
 }
 
 /// The servers of a configuration file.

@@ -15,8 +15,8 @@ use zoolet_client::tls::TlsConnector;
 use zoolet_client::{ClientOptions, ConnectString};
 
 use crate::args::{Options, Status};
-use crate::commands::client_addresses;
 use crate::error::{CtlError, Exit};
+use crate::members::client_addresses;
 use crate::options::TlsFiles;
 use crate::output::{Output, note};
 
