@@ -211,8 +211,7 @@ fn set_data_and_set_acl_check_in_the_order_of_protocol_2_4_and_2_5() {
     assert_eq!(bench.set_acl("/no", vec![]), Err(ErrorCode::InvalidAcl));
     assert_eq!(bench.set_acl("/no", Acl::open()), Err(NoNode));
     bench.set_acl("/a", Acl::open()).expect("there");
-    let changed = Change::AclChanged { path: "/a".into(), old_version: 0, version: 1 };
-    assert_eq!(bench.changes, [changed]);
+    assert!(matches!(&bench.changes[..], [Change::AclChanged { version: 1, .. }]));
     let stale = SetAclRequest { path: "/a".into(), acl: Some(Acl::open()), version: 0 };
     assert_eq!(bench.write(Request::SetAcl(stale)), Err(BadVersion));
 }
