@@ -10,7 +10,7 @@
 //! | 8 | number of the first entry |
 //! | 4 | number of entries |
 //! | 8, 8 | first and last zxid |
-//! | 4 | how many of its last entries have the last zxid |
+//! | 4 | how many events of the last zxid there are, in blocks before as well |
 //! | 8, 8 | first and last time, milliseconds since 1970 |
 //! | 512 | filter |
 //! | the rest | entries |
@@ -59,7 +59,7 @@ pub(crate) struct Head {
     pub(crate) count: u32,
     pub(crate) first_zxid: Zxid,
     pub(crate) last_zxid: Zxid,
-    /// How many of the last entries have the last zxid.
+    /// How many events of the last zxid there are, in blocks before as well.
     pub(crate) at_last: u32,
     pub(crate) first_ms: i64,
     pub(crate) last_ms: i64,
@@ -125,10 +125,10 @@ pub(crate) struct BlockBuilder {
 }
 
 impl BlockBuilder {
-    /// A block whose first entry has this number.
-    pub(crate) fn new(first: u64) -> Self {
+    /// A block whose first entry has this number, behind one that ends at this time.
+    pub(crate) fn new(first: u64, last_ms: i64) -> Self {
         Self {
-            head: Head { first, ..Head::default() },
+            head: Head { first, last_ms, ..Head::default() },
             filter: Filter::new(),
             entries: Vec::with_capacity(BLOCK_BYTES + BLOCK_BYTES / 4),
             context: Context::default(),
@@ -162,9 +162,13 @@ impl BlockBuilder {
         if head.count == 0 {
             (head.first_zxid, head.first_ms) = (zxid, time_ms);
         }
-        head.at_last = if head.count > 0 && head.last_zxid == zxid { head.at_last + 1 } else { 1 };
         (head.last_zxid, head.last_ms) = (zxid, time_ms);
         head.count += 1;
+    }
+
+    /// Notes up to where the log was handed over, and how many events of that transaction there are.
+    pub(crate) fn reached(&mut self, zxid: Zxid, events: u32) {
+        (self.head.last_zxid, self.head.at_last) = (zxid, events);
     }
 
     /// The bytes of the block, as it is now.
@@ -278,8 +282,11 @@ impl Context {
             let kept = identities.len().min(IDS_MAX);
             varint::put(out, kept as u64);
             for Id { scheme, id } in identities.iter().take(kept) {
-                put_text(scheme.as_deref().unwrap_or_default(), ID_BYTES_MAX, out);
-                put_text(id.as_deref().unwrap_or_default(), ID_BYTES_MAX, out);
+                let (scheme, id) = (scheme.as_deref(), id.as_deref().unwrap_or_default());
+                // The rest is the hash of a password.
+                let name = id.split(':').next().filter(|_| scheme == Some("digest"));
+                put_text(scheme.unwrap_or_default(), ID_BYTES_MAX, out);
+                put_text(name.unwrap_or(id), ID_BYTES_MAX, out);
             }
             self.identities.push(Arc::clone(identities));
         }

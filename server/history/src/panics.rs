@@ -4,13 +4,21 @@
 //! directories that are open, so that the next start moves them aside instead of failing again.
 
 use std::collections::BTreeSet;
-use std::fs;
-use std::panic;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, Once, PoisonError};
+use std::{fs, io, panic, thread};
 
 /// The name of the mark.
 const MARK: &str = "damaged";
+
+/// The file that says how often the directory was begun to be opened without an end.
+const OPENING: &str = "opening";
+
+/// A directory that could not be opened so many times, without an error, is damaged.
+const OPENINGS_MAX: usize = 3;
+
+/// The name of the thread of a history.
+pub(crate) const THREAD: &str = "history";
 
 static OPEN: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 static HOOK: Once = Once::new();
@@ -20,7 +28,8 @@ pub(crate) fn watch(directory: &Path) {
     HOOK.call_once(|| {
         let next = panic::take_hook();
         panic::set_hook(Box::new(move |info| {
-            if info.location().is_some_and(|location| is_of_sled(location.file())) {
+            let is_of_sled = info.location().is_some_and(|it| is_of_sled(it.file()));
+            if is_of_sled || thread::current().name() == Some(THREAD) {
                 mark_open();
             }
             next(info);
@@ -39,6 +48,28 @@ pub(crate) fn is_marked(directory: &Path) -> bool {
     directory.join(MARK).exists()
 }
 
+/// Notes that a directory is about to be opened; a crash in it leaves the note. Returns whether that
+/// has happened too often.
+pub(crate) fn begin_opening(directory: &Path) -> io::Result<bool> {
+    fs::create_dir_all(directory)?;
+    let note = directory.join(OPENING);
+    let before = fs::read(&note).map_or(0, |bytes| bytes.len());
+    fs::write(note, vec![b'.'; before + 1])?;
+    Ok(before >= OPENINGS_MAX)
+}
+
+/// Notes that a directory was opened, or that an error says why not.
+pub(crate) fn end_opening(directory: &Path) {
+    // What stays makes it look worse than it is, after three more times.
+    let _ = fs::remove_file(directory.join(OPENING));
+}
+
+/// Leaves a mark: the next start moves the directory aside.
+pub(crate) fn mark(directory: &Path) {
+    // Without it the next start fails in the same way.
+    let _ = fs::write(directory.join(MARK), b"damaged\n");
+}
+
 /// Whether a source file is one of sled.
 fn is_of_sled(file: &str) -> bool {
     file.split(['/', '\\']).any(|part| part.starts_with("sled-"))
@@ -48,8 +79,7 @@ fn mark_open() {
     // The lock is held for moments only; a panic within one must not wait for itself.
     let Ok(open) = OPEN.try_lock() else { return };
     for directory in open.iter() {
-        // The process is about to end: there is no remedy for a failure.
-        let _ = fs::write(directory.join(MARK), b"a panic of sled\n");
+        mark(directory);
     }
 }
 

@@ -93,7 +93,8 @@ impl Query {
     pub(crate) fn run(&self, store: &Store, end: &End) -> Result<Found, QueryError> {
         let limit = self.limit.min(ENTRIES_MAX);
         let first = store.first()?.unwrap_or(end.head);
-        let begin = (first.count > 0).then_some((first.first_zxid, first.first_ms));
+        let is_dated = first.count > 0 && first.first_ms > 0;
+        let begin = is_dated.then_some((first.first_zxid, first.first_ms));
         let last = end.head.end().saturating_sub(1);
         let mut found = Found { last, begin, ..Found::default() };
         match self.after {
@@ -190,7 +191,8 @@ const CLOCKS_MS: i64 = 60_000;
 
 /// Whether all that has happened in a block, and before it, precedes a time.
 fn is_before(head: &Head, since_ms: i64) -> bool {
-    head.last_ms.saturating_add(CLOCKS_MS) < since_ms
+    // A history that begins with a gap has no time there.
+    head.last_ms > 0 && head.last_ms.saturating_add(CLOCKS_MS) < since_ms
 }
 
 impl Subject {

@@ -1,7 +1,8 @@
 //! The blocks in sled, by the number of their first entry.
 
 use std::path::{Path, PathBuf};
-use std::{fs, io};
+use std::time::Duration;
+use std::{fs, io, thread};
 
 use thiserror::Error;
 use tracing::warn;
@@ -11,6 +12,10 @@ use crate::panics;
 
 /// What sled keeps in memory of its files.
 const CACHE_BYTES: u64 = 4 << 20;
+
+/// How often, and after which pause, a directory is tried again that is open elsewhere.
+const LOCK_ATTEMPTS: usize = 300;
+const LOCK_PAUSE: Duration = Duration::from_millis(100);
 
 /// The name under which a damaged directory is kept, beside its own.
 const ASIDE: &str = "history.damaged";
@@ -22,6 +27,8 @@ pub(crate) enum StoreError {
     Sled(#[from] sled::Error),
     #[error(transparent)]
     Block(#[from] BlockError),
+    #[error("cannot write in {}: {source}", directory.display())]
+    Prepare { directory: PathBuf, source: io::Error },
     #[error("cannot move {} aside: {source}", directory.display())]
     MoveAside { directory: PathBuf, source: io::Error },
 }
@@ -37,19 +44,40 @@ impl Store {
     /// Opens a directory. One that is damaged is moved aside, and begun anew.
     pub(crate) fn open(directory: &Path) -> Result<Self, StoreError> {
         if panics::is_marked(directory) {
-            return Self::begin_anew(directory, &"it has made the server panic");
+            return Self::begin_anew(
+                directory,
+                &"it could not be read, or has made the server panic",
+            );
         }
-        match Self::open_as_it_is(directory) {
+        let prepared = panics::begin_opening(directory);
+        let failed_often = prepared
+            .map_err(|source| StoreError::Prepare { directory: directory.to_owned(), source })?;
+        if failed_often {
+            return Self::begin_anew(directory, &"each attempt to open it has ended the server");
+        }
+        let opened = Self::open_unlocked(directory);
+        panics::end_opening(directory);
+        match opened {
             Ok(store) => Ok(store),
             Err(error) if is_damage(&error) => Self::begin_anew(directory, &error),
             Err(error) => Err(error),
         }
     }
 
+    /// Opens a directory; waits while another instance has it open, which may be one of the same
+    /// server that has not ended yet.
+    fn open_unlocked(directory: &Path) -> Result<Self, StoreError> {
+        for _ in 0..LOCK_ATTEMPTS {
+            match Self::open_as_it_is(directory) {
+                Err(error) if is_locked(&error) => thread::park_timeout(LOCK_PAUSE),
+                opened => return opened,
+            }
+        }
+        Self::open_as_it_is(directory)
+    }
+
     fn open_as_it_is(directory: &Path) -> Result<Self, StoreError> {
         panics::watch(directory);
-        // Until here it is not known whether sled can read its files: a crash meanwhile counts as
-        // damage.
         let config = sled::Config::new()
             .path(directory)
             .cache_capacity(CACHE_BYTES)
@@ -136,11 +164,17 @@ impl Store {
     }
 }
 
+/// Whether another instance has the files open.
+fn is_locked(error: &StoreError) -> bool {
+    let StoreError::Sled(sled::Error::Io(error)) = error else { return false };
+    error.kind() == io::ErrorKind::WouldBlock || error.to_string().contains("acquire lock")
+}
+
 /// Whether the files are to blame, and not the disk or the one who runs the server.
-fn is_damage(error: &StoreError) -> bool {
+pub(crate) fn is_damage(error: &StoreError) -> bool {
     match error {
         StoreError::Block(_) => true,
-        StoreError::MoveAside { .. } => false,
+        StoreError::MoveAside { .. } | StoreError::Prepare { .. } => false,
         StoreError::Sled(error) => match error {
             sled::Error::Corruption { .. }
             | sled::Error::Unsupported(_)

@@ -23,7 +23,7 @@ impl Tail {
     /// The end of a history whose last block has this head; `None` for an empty history.
     pub(crate) fn behind(last: Option<&Head>) -> Self {
         Self {
-            block: BlockBuilder::new(last.map_or(1, Head::end)),
+            block: BlockBuilder::new(last.map_or(1, Head::end), last.map_or(0, |it| it.last_ms)),
             is_unwritten: false,
             last_zxid: last.map_or(Zxid(0), |head| head.last_zxid),
             at_last: last.map_or(0, |head| head.at_last),
@@ -56,27 +56,45 @@ impl Tail {
         }
         self.again = self.at_last;
         self.block.event(event);
+        self.block.reached(self.last_zxid, self.at_last);
         self.is_unwritten = true;
         true
     }
 
-    /// Adds a gap up to this transaction, if the history does not go as far.
+    /// Adds a gap up to this transaction, if the history does not go as far. What is lost of the last
+    /// transaction itself is a gap too.
     pub(crate) fn gap(&mut self, through: Zxid, reason: GapReason) {
-        if through <= self.last_zxid {
+        let is_known = match reason {
+            GapReason::Snapshot => through <= self.last_zxid,
+            GapReason::Overload => through < self.last_zxid,
+        };
+        if is_known {
             return;
         }
-        let gap = Gap { after: self.last_zxid, through, reason };
-        self.block.gap(gap);
-        // Events of the same transaction may follow.
-        (self.last_zxid, self.at_last, self.again) = (through, 0, 0);
+        self.block.gap(Gap { after: self.last_zxid, through, reason });
+        if through > self.last_zxid {
+            // Events of the same transaction may follow.
+            (self.last_zxid, self.at_last, self.again) = (through, 0, 0);
+        }
+        self.block.reached(self.last_zxid, self.at_last);
         self.is_unwritten = true;
+    }
+
+    /// Everything up to this transaction was handed over, though the last ones have changed nothing.
+    pub(crate) fn reach(&mut self, through: Zxid) {
+        if through > self.last_zxid {
+            (self.last_zxid, self.at_last, self.again) = (through, 0, 0);
+            self.block.reached(through, 0);
+            self.is_unwritten |= self.block.head().count > 0;
+        }
     }
 
     /// The block is in sled as it is now. If it is full, the next one begins.
     pub(crate) fn written(&mut self) {
         self.is_unwritten = false;
         if self.block.is_full() {
-            self.block = BlockBuilder::new(self.block.head().end());
+            let head = *self.block.head();
+            self.block = BlockBuilder::new(head.end(), head.last_ms);
         }
     }
 }
@@ -128,5 +146,37 @@ mod tests {
         tail.gap(Zxid(7), GapReason::Snapshot);
         assert_eq!(tail.block().head().count, 3);
         assert_eq!(taken(&mut tail, &[6, 7, 8]), [7, 8]);
+        // A part of a transaction is lost.
+        tail.gap(Zxid(8), GapReason::Overload);
+        assert_eq!(tail.block().head().count, 6);
+        // Refused commands have zxids too.
+        tail.reach(Zxid(20));
+        tail.gap(Zxid(20), GapReason::Snapshot);
+        assert_eq!(tail.block().head().count, 6, "nothing is missing");
+    }
+
+    /// The end of a session with many znodes may fill a block.
+    #[test]
+    fn a_transaction_over_two_blocks_is_taken_once() {
+        let mut tail = Tail::behind(None);
+        let mut count = 0;
+        while !tail.block().is_full() {
+            assert!(tail.event(&event(5)));
+            count += 1;
+        }
+        tail.written();
+        taken(&mut tail, &[5, 5]);
+        let mut resumed = Tail::behind(Some(tail.block().head()));
+        let again = (0..count + 3).filter(|_| resumed.event(&event(5))).count();
+        assert_eq!(again, 1);
+    }
+
+    #[test]
+    fn a_gap_has_the_time_of_what_precedes_it() {
+        let mut tail = Tail::behind(None);
+        taken(&mut tail, &[7]);
+        let mut resumed = Tail::behind(Some(tail.block().head()));
+        resumed.gap(Zxid(9), GapReason::Snapshot);
+        assert_eq!((resumed.block().head().first_ms, resumed.block().head().last_ms), (7, 7));
     }
 }

@@ -14,12 +14,14 @@ use zoolet_replica::HistoryItem;
 
 use crate::counts::HistoryCounts;
 use crate::entry::GapReason;
+use crate::panics;
 use crate::query::{End, Found, Query, QueryError};
-use crate::store::{Store, StoreError};
+use crate::store::{self, Store, StoreError};
 use crate::tail::Tail;
 
-/// The events that may wait for the thread.
-const QUEUED_MAX: usize = 50_000;
+/// The bytes of the events that may wait for the thread, as much as a start applies again at most
+/// while the files are being opened.
+const QUEUED_BYTES_MAX: usize = 64 << 20;
 
 /// A block that is not full is written when nothing has come for this time.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -59,7 +61,7 @@ impl fmt::Debug for History {
 /// What the thread and those who ask share.
 #[derive(Debug)]
 struct Shared {
-    queued: AtomicUsize,
+    queued_bytes: AtomicUsize,
     counts: Arc<HistoryCounts>,
     files: RwLock<Files>,
 }
@@ -73,7 +75,8 @@ enum Files {
 
 enum Message {
     Began(Zxid),
-    Items(Vec<HistoryItem>),
+    /// With the bytes that they take in memory.
+    Items(Vec<HistoryItem>, usize),
     /// What was handed over up to this transaction is lost.
     Lost(Zxid),
     Close,
@@ -83,7 +86,7 @@ impl History {
     /// Starts the thread, which opens the files. A server does not wait for that.
     pub fn open(options: HistoryOptions, counts: Arc<HistoryCounts>) -> io::Result<Self> {
         let shared = Arc::new(Shared {
-            queued: AtomicUsize::new(0),
+            queued_bytes: AtomicUsize::new(0),
             counts,
             files: RwLock::new(Files::Opening),
         });
@@ -91,7 +94,7 @@ impl History {
         let mut writer =
             Writer { options, shared: Arc::clone(&shared), unlooked: 0, written_ms: 0 };
         let thread =
-            Builder::new().name("history".to_owned()).spawn(move || writer.run(&received))?;
+            Builder::new().name(panics::THREAD.to_owned()).spawn(move || writer.run(&received))?;
         Ok(Self { shared, messages, thread: Arc::new(Mutex::new(Some(thread))) })
     }
 
@@ -103,17 +106,17 @@ impl History {
 
     /// Takes what was applied, in order. Never waits: what is too much is lost, and counted.
     pub fn record(&self, items: Vec<HistoryItem>) {
-        let count = items.len();
-        let queued = self.shared.queued.fetch_add(count, Ordering::Relaxed);
-        if queued + count > QUEUED_MAX {
-            self.shared.queued.fetch_sub(count, Ordering::Relaxed);
-            self.shared.counts.add_lost(count as u64);
+        let bytes = items.iter().map(memory_bytes).sum::<usize>();
+        let queued = self.shared.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
+        if queued + bytes > QUEUED_BYTES_MAX {
+            self.shared.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+            self.shared.counts.add_lost(items.len() as u64);
             if let Some(last) = items.last() {
                 self.send(Message::Lost(zxid_of(last)));
             }
             return;
         }
-        self.send(Message::Items(items));
+        self.send(Message::Items(items, bytes));
     }
 
     /// Looks through what was recorded. Blocks, for as long as it takes to read the files.
@@ -146,8 +149,17 @@ impl History {
 fn zxid_of(item: &HistoryItem) -> Zxid {
     match item {
         HistoryItem::Event(event) => event.zxid,
-        HistoryItem::Skipped { through, .. } => *through,
+        HistoryItem::Skipped { through, .. } | HistoryItem::Through(through) => *through,
     }
+}
+
+/// About what an item takes in memory.
+fn memory_bytes(item: &HistoryItem) -> usize {
+    let texts = match item {
+        HistoryItem::Event(event) => event.change.texts_bytes(),
+        HistoryItem::Skipped { .. } | HistoryItem::Through(_) => 0,
+    };
+    size_of::<HistoryItem>() + texts
 }
 
 /// What the thread has.
@@ -178,7 +190,10 @@ impl Writer {
                     tail.gap(at, GapReason::Snapshot);
                     Ok(())
                 }),
-                Message::Items(items) => self.take(items),
+                Message::Items(items, bytes) => {
+                    self.take(items);
+                    self.shared.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                }
                 Message::Lost(through) => self.work(|_, _, tail| {
                     tail.gap(through, GapReason::Overload);
                     Ok(())
@@ -209,13 +224,13 @@ impl Writer {
     }
 
     fn take(&mut self, items: Vec<HistoryItem>) {
-        let count = items.len();
         let mut recorded = 0;
         self.work(|writer, store, tail| {
             for item in items {
                 match item {
                     HistoryItem::Event(event) => recorded += u64::from(tail.event(&event)),
                     HistoryItem::Skipped { through, .. } => tail.gap(through, GapReason::Snapshot),
+                    HistoryItem::Through(through) => tail.reach(through),
                 }
                 if tail.block().is_full() {
                     writer.write(store, tail)?;
@@ -226,7 +241,6 @@ impl Writer {
             }
             Ok(())
         });
-        self.shared.queued.fetch_sub(count, Ordering::Relaxed);
         self.shared.counts.add_recorded(recorded);
     }
 
@@ -286,6 +300,9 @@ impl Writer {
     }
 
     fn fail(&self, error: &StoreError) {
+        if store::is_damage(error) {
+            panics::mark(&self.options.directory);
+        }
         let directory = self.options.directory.display();
         warn!(
             %directory,

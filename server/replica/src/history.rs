@@ -14,6 +14,8 @@ use super::{Command, Op, Replica, ServerId, Stamp};
 pub enum HistoryItem {
     /// A change.
     Event(HistoryEvent),
+    /// Everything up to this transaction was handed over, also if the last ones have changed nothing.
+    Through(Zxid),
     /// The state was replaced by that of a snapshot: what has happened in between is unknown.
     Skipped {
         /// The last transaction before.
@@ -121,6 +123,19 @@ impl HistoryChange {
         }
     }
 
+    /// The bytes of path and data.
+    pub fn texts_bytes(&self) -> usize {
+        let data = match self {
+            Self::Created { data, .. } | Self::DataChanged { data, .. } => data.as_ref(),
+            Self::Deleted { .. }
+            | Self::AclChanged { .. }
+            | Self::SessionOpened
+            | Self::SessionResumed
+            | Self::SessionEnded => None,
+        };
+        self.path().map_or(0, str::len) + data.map_or(0, Bytes::len)
+    }
+
     /// The session that owns the znode, or did; [`SessionId::NONE`] if there is none.
     pub fn owner(&self) -> SessionId {
         match self {
@@ -197,6 +212,8 @@ impl HistoryHead {
 #[derive(Debug, Default)]
 pub(crate) struct HistoryItems {
     items: Vec<HistoryItem>,
+    /// The last transaction that is done, if it is not handed over.
+    through: Option<Zxid>,
 }
 
 impl HistoryItems {
@@ -211,10 +228,16 @@ impl HistoryItems {
         let data = |path: &str, version| {
             let stat = (data_bytes_max > 0).then(|| state.stat(path))??;
             let data = state.data(path).filter(|_| stat.version == version)?;
-            Some(data.slice(..data.len().min(data_bytes_max)))
+            // A part of a buffer would keep all of it.
+            Some(Bytes::copy_from_slice(data.get(..data.len().min(data_bytes_max))?))
         };
         let change = HistoryChange::of(change, data);
         self.items.push(HistoryItem::Event(head.event(state.pending_zxid(), change)));
+    }
+
+    /// Notes that a transaction is done.
+    pub(crate) fn end(&mut self, zxid: Zxid) {
+        self.through = Some(zxid);
     }
 
     /// Notes that the state was replaced.
@@ -226,11 +249,13 @@ impl HistoryItems {
 impl Replica {
     /// How many items [`Replica::take_history`] returns.
     pub fn history_len(&self) -> usize {
-        self.history.items.len()
+        self.history.items.len() + usize::from(self.history.through.is_some())
     }
 
     /// Takes what the history is to receive. It is for the caller to do so before there is too much.
     pub fn take_history(&mut self) -> Vec<HistoryItem> {
-        std::mem::take(&mut self.history.items)
+        let HistoryItems { mut items, through } = std::mem::take(&mut self.history);
+        items.extend(through.map(HistoryItem::Through));
+        items
     }
 }

@@ -44,12 +44,16 @@ async fn show(arguments: &History, options: &Options) -> Result<(), CtlError> {
         return Ok(());
     }
     let mut last = found.get("last").and_then(Value::as_u64).unwrap_or(0);
+    let mut has_more = false;
     loop {
-        sleep(FOLLOW_INTERVAL).await;
+        if !has_more {
+            sleep(FOLLOW_INTERVAL).await;
+        }
         // Numbers are those of one server: another one cannot go on.
         let next = format!("{parameters}&after={last}");
         let found = fetch(endpoint, &next, arguments, options).await?;
         last = found.get("last").and_then(Value::as_u64).unwrap_or(last);
+        has_more = found.get("truncated").and_then(Value::as_bool) == Some(true);
         for entry in list(&found, "history") {
             output.result(|| entry_text(entry), || entry.clone())?;
         }

@@ -7,7 +7,7 @@ fn event(zxid: i64, session: i64, change: HistoryChange) -> HistoryEvent {
         server: ServerId(3),
         session: SessionId(session),
         cxid: Xid(i32::try_from(zxid % 1000).unwrap()),
-        identities: Arc::from([Id::new("ip", "127.0.0.1"), Id::new("digest", "bob:x")]),
+        identities: Arc::from([Id::new("ip", "127.0.0.1"), Id::new("digest", "bob")]),
         cause: HistoryCause::Request,
         change,
     }
@@ -39,7 +39,7 @@ fn events() -> Vec<HistoryEvent> {
 }
 
 fn filled() -> (BlockBuilder, Vec<EntryKind>) {
-    let mut builder = BlockBuilder::new(40);
+    let mut builder = BlockBuilder::new(40, 0);
     let mut expected = Vec::new();
     for event in events() {
         builder.event(&event);
@@ -69,7 +69,7 @@ fn all_kinds_of_entries_come_back() {
 
 #[test]
 fn an_entry_that_repeats_is_short() {
-    let mut builder = BlockBuilder::new(0);
+    let mut builder = BlockBuilder::new(0, 0);
     for number in 0..100 {
         let path = format!("/app/lock/_c_place-lock-{number:010}");
         let owner = SessionId(77);
@@ -103,7 +103,7 @@ fn damage_is_an_error_and_not_a_panic() {
 
 #[test]
 fn long_texts_are_cut_at_whole_characters() {
-    let mut builder = BlockBuilder::new(0);
+    let mut builder = BlockBuilder::new(0, 0);
     let path = format!("/{}", "é".repeat(2000));
     let data = Some(Bytes::from(vec![7; 100_000]));
     let long = HistoryChange::DataChanged { path: path.clone(), old_version: 0, version: 1, data };
@@ -118,4 +118,18 @@ fn long_texts_are_cut_at_whole_characters() {
     assert_eq!(event.change.path().unwrap().len(), 1999);
     assert_eq!(event.identities.len(), IDS_MAX);
     assert!(bytes.len() < BLOCK_BYTES);
+}
+
+#[test]
+fn no_hash_of_a_password_is_kept() {
+    let mut builder = BlockBuilder::new(0, 0);
+    let mut event = event(1, 1, HistoryChange::SessionOpened);
+    event.identities = Arc::from([Id::new("digest", "bob:c2VjcmV0"), Id::new("x509", "CN=a:b")]);
+    builder.event(&event);
+    let bytes = builder.bytes();
+    assert!(!bytes.windows(8).any(|part| part == b"c2VjcmV0"));
+    let (head, _, rest) = Head::read(&bytes).unwrap();
+    let read = entries(&head, rest).unwrap();
+    let EntryKind::Event(event) = &read[0].kind else { panic!("{read:?}") };
+    assert_eq!(event.identities[..], [Id::new("digest", "bob"), Id::new("x509", "CN=a:b")]);
 }

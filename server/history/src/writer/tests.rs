@@ -151,12 +151,13 @@ fn what_is_missing_is_a_gap() {
     record(&history, [10]);
     let path = query(Subject::Path("/app/10".to_owned()));
     assert_eq!(zxids(&found(&history, &path, 2)), [-9, 10], "a gap is in every history");
-    let last = 11 + i64::try_from(QUEUED_MAX).unwrap();
-    let too_much = (11..=last).collect::<Vec<_>>();
-    record(&history, too_much);
-    let lost = found(&history, &path, 3);
-    assert_eq!(zxids(&lost), [-9, 10, -last]);
-    assert_eq!(history.shared.counts.lost(), 1 + QUEUED_MAX as u64);
+    // More bytes than may wait.
+    let long = |zxid| HistoryItem::Event(event(zxid, &format!("/{}", "x".repeat(1 << 20))));
+    history.record((11..=80).map(long).collect());
+    record(&history, [81]);
+    let lost = found(&history, &query(Subject::All), 6);
+    assert_eq!(zxids(&lost), [1, 2, -9, 10, -80, 81]);
+    assert_eq!(history.shared.counts.lost(), 70);
     history.close();
 }
 
@@ -256,4 +257,38 @@ fn the_files_stay_within_their_bytes() {
     assert!(largest < 2 * BYTES_MAX, "{largest} bytes");
     assert!(kept > 20_000, "{kept} entries are kept");
     history.close();
+}
+
+/// A start that is cut short three times while sled reads its files would be cut short again.
+#[test]
+fn a_directory_that_ends_each_start_is_moved_aside() {
+    let directory = TempDir::new().unwrap();
+    let history = open(&directory);
+    record(&history, [1]);
+    history.close();
+    let path = directory.path().join("history");
+    assert!(!path.join("opening").exists(), "it was opened");
+    for (before, is_kept) in [("..", true), ("...", false)] {
+        fs::write(path.join("opening"), before).unwrap();
+        let history = open(&directory);
+        record(&history, [2]);
+        let expected = if is_kept { vec![1, 2] } else { vec![2] };
+        assert_eq!(zxids(&found(&history, &query(Subject::All), expected.len())), expected);
+        history.close();
+    }
+}
+
+/// The next start of a server may begin before the last one has ended.
+#[test]
+fn a_directory_that_is_open_is_waited_for() {
+    let directory = TempDir::new().unwrap();
+    let first = open(&directory);
+    record(&first, [1]);
+    found(&first, &query(Subject::All), 1);
+    let second = open(&directory);
+    assert_eq!(second.find(&query(Subject::All)), Err(QueryError::Opening));
+    first.close();
+    record(&second, [1, 2]);
+    assert_eq!(zxids(&found(&second, &query(Subject::All), 2)), [1, 2]);
+    second.close();
 }

@@ -144,7 +144,7 @@ impl Wanted {
             found.entries.retain(|entry| self.is_since(entry));
             let excess = found.entries.len().saturating_sub(self.query.limit);
             found.entries.drain(..excess);
-            found.truncated = excess > 0;
+            found.truncated |= excess > 0;
         }
         let entries: Vec<_> =
             found.entries.iter().map(|entry| entry_json(entry, self.data)).collect();

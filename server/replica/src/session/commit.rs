@@ -65,6 +65,9 @@ impl Replica {
         let ours = applying.ours;
         let Some(current) = applying.current.take() else { return };
         let Current { number, sessions, result: Some(result), audit, .. } = current else { return };
+        if self.options.history {
+            self.history.end(self.state.last_zxid());
+        }
         if let Some(event) = audit.and_then(|audit| audit.finish(self.state.last_zxid(), &result)) {
             out.push(Output::Audit(event));
         }
