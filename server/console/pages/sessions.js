@@ -23,8 +23,9 @@ async function draw(parts) {
   try {
     const answer = await get('sessions', { offset: parts.offset, limit: LIMIT, filter: parts.filter.value });
     if (asked !== parts.asked) return;
-    // A list in which somebody moves by keyboard stays as it is.
-    if (parts.list.contains(document.activeElement) && parts.isDrawn) return;
+    // A list in which somebody moves by keyboard stays as it is, unless a session is about to leave it.
+    if (parts.list.contains(document.activeElement) && parts.isDrawn && !parts.leaving) return;
+    if (!answer.sessions.some((it) => it.id === parts.leaving)) parts.leaving = null;
     parts.isDrawn = true;
     show(parts.notes, answer.notes.length === 0 ? null : element('div', { class: 'notice warn' },
       element('p', {}, 'Something may be missing:'), element('ul', {}, answer.notes.map((it) => element('li', {}, it)))));
@@ -62,6 +63,8 @@ function close(session, parts) {
   const text = `Its client gets an error, and ${plural(session.ephemeralCount, 'ephemeral znode')} of it will be deleted.`;
   dialog(`Close the session ${session.id}?`, [element('p', {}, text)], 'Close the session', async () => {
     await post('close', { session: session.id });
+    // The servers may take a moment to end it.
+    parts.leaving = session.id;
     announce(`The session ${session.id} was closed.`, 'good');
     parts.isDrawn = false;
     draw(parts);

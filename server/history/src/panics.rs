@@ -14,7 +14,7 @@ const MARK: &str = "damaged";
 /// The file that says how often the directory was begun to be opened without an end.
 const OPENING: &str = "opening";
 
-/// A directory that could not be opened so many times, without an error, is damaged.
+/// How many attempts to open a directory may end in a crash; then it counts as damaged.
 const OPENINGS_MAX: usize = 3;
 
 /// The name of the thread of a history.
