@@ -51,7 +51,7 @@ use crate::outbox::{Closing, Outbox};
 const OUTPUTS_KEPT_MAX: usize = 4096;
 
 /// Once so much was applied, the history receives it; otherwise with the next tick.
-const HISTORY_AT_ONCE: usize = 256;
+const HISTORY_AT_ONCE: usize = 2048;
 
 /// The requests of one connection that are taken under one lock.
 const REQUESTS_PER_HOLD: u64 = 256;
