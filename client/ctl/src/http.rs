@@ -20,7 +20,7 @@ use crate::error::{CtlError, Exit};
 /// How long a server may take to begin its answer, and between two pieces of it.
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(30);
 
-/// The most that is read of an answer that says why there is none.
+/// The longest refusal that is read, in bytes.
 const REASON_BYTES_MAX: usize = 64 << 10;
 
 /// The path of the commands, unless the address has one.

@@ -15,7 +15,7 @@ use zoolet_console::{ConsoleOptions, ConsolePort, ConsolePortError};
 
 use crate::cli::ConsoleArgs;
 
-/// Why there is no console.
+/// Why the console cannot be served.
 #[derive(Debug, Error)]
 pub(crate) enum ConsoleError {
     /// The servers are named wrongly.

@@ -23,7 +23,7 @@ use crate::options::SharedConnector;
 const WORD_TIME: Duration = Duration::from_secs(2);
 const COMMAND_TIME: Duration = Duration::from_secs(12);
 
-/// The longest answer that is read: a line of some 200 bytes for each connection.
+/// The longest answer that is read, in bytes. `cons` has the longest, about 200 bytes for each connection.
 const ANSWER_BYTES_MAX: usize = 32 << 20;
 
 /// Why a server did not say what it was asked for.

@@ -115,7 +115,7 @@ pub(crate) async fn data_is_edited_and_no_text_is_lost(scene: &Scene) {
     edit("true").badly(3, "not text");
     let mut nowhere = scene.command(&["edit", "/"]);
     nowhere.env("VISUAL", "").env("EDITOR", "").stdin(Stdio::null());
-    said(&mut nowhere).badly(128, "no terminal");
+    said(&mut nowhere).badly(128, "edit needs a terminal");
 }
 
 /// Starts `watch` with a shell's script as command, whose output is read line by line.

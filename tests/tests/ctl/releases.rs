@@ -37,7 +37,7 @@ pub(crate) async fn the_holder_loses_its_place_and_no_one_else(scene: &Scene) {
         let text = scene.ctl(&["locks", "--release", &path, "--yes"]).well();
         assert!(text.contains(&format!("{path}: deleted {waits} of session")), "{text}");
         assert!(text.contains("audit logs have it as a delete by session 0x"), "{text}");
-        scene.ctl(&["locks", "--release", &path, "--yes"]).badly(1, "there is no lock");
+        scene.ctl(&["locks", "--release", &path, "--yes"]).badly(1, "no lock found");
     }
 }
 

@@ -98,7 +98,7 @@ impl Draft {
         self.is_done = true;
         let file = self.file.display();
         let why = if error.code == Some(ErrorCode::BadVersion) {
-            format!("{}: it is no longer version {version}", error.message)
+            format!("{}: the znode was changed after version {version} was read", error.message)
         } else {
             error.message.clone()
         };
@@ -134,7 +134,8 @@ async fn run_editor(file: &Path) -> Result<(), CtlError> {
         .into_iter()
         .find_map(|variable| env::var_os(variable).filter(|value| !value.is_empty()));
     if named.is_none() && !io::stdin().is_terminal() {
-        let error = CtlError::new(Exit::Usage, "there is no terminal to edit on");
+        let error =
+            CtlError::new(Exit::Usage, "edit needs a terminal, and this is run without one");
         return Err(error.hint("EDITOR names a program that needs none; `set` writes data"));
     }
     let editor: OsString = named.unwrap_or_else(|| EDITOR_DEFAULT.into());

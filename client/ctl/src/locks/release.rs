@@ -28,7 +28,8 @@ pub(super) async fn run(
 ) -> Result<(), CtlError> {
     path::check(lock)?;
     if !arguments.yes && !stdin().is_terminal() {
-        let message = "there is no terminal on which to ask: add --yes";
+        let message =
+            "--release asks for confirmation, and this is run without a terminal: add --yes";
         return Err(CtlError::new(Exit::Usage, message));
     }
     let mut locks = scan::scan(lock, true, &context.connection).await?;
@@ -105,7 +106,7 @@ fn none_meant(path: &str, locks: &[Lock], arguments: &Locks) -> CtlError {
     let what = match (&arguments.znode, arguments.session) {
         (Some(name), _) => format!("no place has the name {name}"),
         (None, Some(session)) => format!("session {session} has no place"),
-        (None, None) if locks.is_empty() => "there is no lock".to_owned(),
+        (None, None) if locks.is_empty() => "no lock found".to_owned(),
         (None, None) => "no one holds it".to_owned(),
     };
     let error = CtlError::new(Exit::Failed, format!("{path}: {what}"));
@@ -254,7 +255,7 @@ mod tests {
         assert!(chosen(&["--session", "3"]).unwrap_err().contains("session 0x3 has no place"));
         assert!(chosen(&["--znode", "x"]).unwrap_err().contains("no place has the name x"));
         let none = choose("/a", &[], &arguments(&[])).unwrap_err().to_string();
-        assert!(none.contains("/a: there is no lock"), "{none}");
+        assert!(none.contains("/a: no lock found"), "{none}");
     }
 
     #[test]

@@ -238,8 +238,8 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The sessions of a cycle of places, which begins with one that holds. Of those that wait in one
-/// queue behind each other only those are left without which there is no cycle.
+/// The sessions of a cycle of places, which begins with one that holds. Places that wait behind each
+/// other in one queue are left out unless the cycle needs them.
 fn turns<'a>(spots: &[Spot<'a>]) -> Vec<Turn<'a>> {
     let (mut turns, mut held, mut at) = (Vec::new(), None, 0);
     let spot = |index: usize| spots.get(index % spots.len().max(1)).copied();
