@@ -2,16 +2,37 @@
 //! Nothing of it decides anything about the state, so it has no seam.
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::panic::resume_unwind;
 use std::path::Path;
 use std::thread;
 use std::time::UNIX_EPOCH;
+
+/// How far work in the background gives way: a tenth of a share beside a busy thread.
+#[cfg(target_os = "linux")]
+const NICENESS: i32 = 10;
 
 /// Frees a value on a thread of its own: freeing a tree of millions of znodes takes seconds. Where
 /// without that thread, it is freed here.
 pub(crate) fn drop_elsewhere<T: Send + 'static>(value: T) {
     // A failed spawn drops the closure, and the value with it.
     let _ = thread::Builder::new().name("free".to_owned()).spawn(move || drop(value));
+}
+
+/// Carries out `work`, and waits for it, on a thread that gives way to all others. Where all cores
+/// are busy, it would take slices of some milliseconds from replies otherwise.
+pub(crate) fn giving_way<T: Send + 'static>(
+    name: &str,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> io::Result<T> {
+    let working = thread::Builder::new().name(name.to_owned()).spawn(move || {
+        // Of the thread alone, which is Linux's own way: elsewhere it would be the whole process.
+        #[cfg(target_os = "linux")]
+        let _ = rustix::process::nice(NICENESS);
+        work()
+    })?;
+    Ok(working.join().unwrap_or_else(|panic| resume_unwind(panic)))
 }
 
 /// The open files of this process and the most that it may open; `None` where the system does not

@@ -339,13 +339,15 @@ pub struct SnapshotConfig {
     pub commands: u64,
     /// Bytes of log between two snapshots; 0 means that bytes do not count.
     pub log_bytes: u64,
+    /// Bytes of log between two snapshots, at least, in percent of the bytes of the last one.
+    pub log_percent: u32,
     /// How many snapshots are kept, with the log back to the oldest of them.
     pub retain: usize,
 }
 
 impl Default for SnapshotConfig {
     fn default() -> Self {
-        Self { commands: 100_000, log_bytes: 4 << 30, retain: 3 }
+        Self { commands: 100_000, log_bytes: 4 << 30, log_percent: 50, retain: 3 }
     }
 }
 

@@ -70,7 +70,7 @@ const NO_RANGE: (u64, u64) = (0, 0);
 
 /// All settings but those of SASL and TLS, section by section.
 #[rustfmt::skip]
-pub(super) static SETTINGS: [Setting; 65] = [
+pub(super) static SETTINGS: [Setting; 66] = [
     Setting {
         section: "ensemble", key: "cluster_id", unit: "(a number)", range: (1, i64::MAX as u64),
         about: "The number of this ensemble: a server refuses peers and data of another one.\n\
@@ -274,6 +274,12 @@ pub(super) static SETTINGS: [Setting; 65] = [
         section: "snapshot", key: "log_bytes", unit: "bytes", range: (0, 1_000_000 * GIB),
         about: "Bytes of log between two snapshots; 0 means that bytes do not count.",
         derived: false, field: |c| Field::U64(&mut c.snapshot.log_bytes),
+    },
+    Setting {
+        section: "snapshot", key: "log_percent", unit: "percent", range: (0, 10_000),
+        about: "How much the log grows between two snapshots, at least, beside the size of the\n\
+                last one. Without it a large state would be written all the time.",
+        derived: false, field: |c| Field::U32(&mut c.snapshot.log_percent),
     },
     Setting {
         section: "snapshot", key: "retain", unit: "snapshots", range: (1, 1_000_000),

@@ -18,6 +18,7 @@ use super::types::{
 use crate::consensus::{Applier, MemberNode, Term};
 use crate::fatal::Fatal;
 use crate::node_id::NodeId;
+use crate::process::giving_way;
 use crate::snapshots::{Snapshots, StateSnapshot};
 
 /// The most entries that are handed over at once. Clients have their turn in between.
@@ -189,7 +190,7 @@ impl Captured {
             let position = meta.last_log_id.unwrap_or_else(|| log_id(0, 0));
             let at = (term_of(&position), LogIndex(position.index));
             let head = codec::encode_snapshot_meta(snapshots.founding(), &meta);
-            snapshots.write(at, &head, self.state)
+            giving_way("snapshot-writer", move || snapshots.write(at, &head, self.state))?
         });
         let reader = writing.await.map_err(io::Error::other)??;
         Ok(Snapshot { meta: self.meta, snapshot: reader })

@@ -283,8 +283,7 @@ impl ReplicationContext {
             snapshots: self.snapshots.clone(),
             progress: Arc::clone(&self.progress),
             divergence: Arc::clone(&self.divergence),
-            snapshot_commands: options.snapshot_commands,
-            snapshot_log_bytes: options.snapshot_log_bytes,
+            pace: options.snapshot_pace,
             snapshots_retained: options.snapshots_retained,
         };
         self.spawn(tasks, "snapshots", scheduler.run());

@@ -85,6 +85,7 @@ pub(crate) use self::options::{BatchLimits, ConfiguredMember, ReplicationOptions
 pub(crate) use self::proposer::Proposer;
 pub use self::recover::{Recovered, Restored};
 pub(crate) use self::recover::{recover, restore};
+pub(crate) use self::snapshot_scheduler::SnapshotPace;
 pub(crate) use self::status::{Status, StatusSource};
 
 /// An open directory.

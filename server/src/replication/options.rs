@@ -7,6 +7,7 @@ use std::time::Duration;
 use zoolet_replica::ServerId;
 use zoolet_storage::{Disk, WalOptions};
 
+use super::snapshot_scheduler::SnapshotPace;
 use crate::config::StartMode;
 use crate::entropy::Entropy;
 use crate::peer::{FrameLimits, PeerTls, Secret};
@@ -101,10 +102,8 @@ pub(crate) struct ReplicationOptions {
     pub wal: WalOptions,
     /// What one log entry holds.
     pub batches: BatchLimits,
-    /// The commands between two snapshots.
-    pub snapshot_commands: u64,
-    /// A snapshot is taken after this many bytes of commands as well; zero: bytes do not count.
-    pub snapshot_log_bytes: u64,
+    /// How much is written between two snapshots.
+    pub snapshot_pace: SnapshotPace,
     /// The snapshots that are kept, and the log back to the oldest of them.
     pub snapshots_retained: usize,
     /// Where the ids of directories and foundings come from.

@@ -207,7 +207,7 @@ fn set_snapshots(servers: &Servers, writes: &str) -> Result<(), BenchError> {
     let path = servers.server_dir(0).join("zoo.cfg");
     let append = || {
         let mut file = File::options().append(true).open(&path)?;
-        writeln!(file, "snapCount={writes}")
+        writeln!(file, "snapCount={writes}\nsnapLogPercent=0")
     };
     append().map_err(BenchError::file(&path))
 }

@@ -47,7 +47,7 @@ const fn clamped(
 }
 
 /// The keys that do here what they do there, and `peerSecretFile`, `auditDirectory`,
-/// `saslUsersFile`, `history…` and `admin.console.…`, which are zoolet's own.
+/// `saslUsersFile`, `snapLogPercent`, `history…` and `admin.console.…`, which are zoolet's own.
 #[rustfmt::skip]
 static HONORED: &[Key] = &[
     own("dataDir"),
@@ -84,6 +84,7 @@ static HONORED: &[Key] = &[
     number("fsync.warningthresholdms", ("log", "slow_sync_ms"), Low::Wrong),
     number("snapCount", ("snapshot", "commands"), Low::Raised(2)),
     kib("snapSizeLimitInKb", ("snapshot", "log_bytes"), Low::Zero),
+    number("snapLogPercent", ("snapshot", "log_percent"), Low::Zero),
     number("autopurge.snapRetainCount", ("snapshot", "retain"), Low::Raised(3)),
     number("znode.container.checkIntervalMs", ("znodes", "reap_interval_ms"), Low::Wrong),
     number("znode.container.maxPerMinute", ("znodes", "reaps_per_minute_max"), Low::Wrong),

@@ -223,8 +223,11 @@ pub(super) fn raft_options(
             commands_max: config.log.entry_commands_max,
             bytes_max: config.log.entry_bytes_max,
         },
-        snapshot_commands: config.snapshot.commands,
-        snapshot_log_bytes: config.snapshot.log_bytes,
+        snapshot_pace: replication::SnapshotPace {
+            commands: config.snapshot.commands,
+            log_bytes_max: config.snapshot.log_bytes,
+            log_percent: u64::from(config.snapshot.log_percent),
+        },
         snapshots_retained: config.snapshot.retain,
         entropy: Arc::clone(&seams.entropy),
         start_mode: config.start_mode,

@@ -18,7 +18,8 @@ use crate::entropy::RealEntropy;
 use crate::fatal::Fatal;
 use crate::host::Proposals;
 use crate::replication::{
-    BatchLimits, ConfiguredMember, Proposer, Replication, ReplicationOptions, Status, Timing, open,
+    BatchLimits, ConfiguredMember, Proposer, Replication, ReplicationOptions, SnapshotPace, Status,
+    Timing, open,
 };
 
 /// Longer than anything here may take on a busy machine.
@@ -124,8 +125,11 @@ impl Ensemble {
             entry_bytes_max: 1 << 20,
             batches: BatchLimits::default(),
             wal: WalOptions { segment_bytes: 1 << 18, ..WalOptions::default() },
-            snapshot_commands: self.snapshot_commands,
-            snapshot_log_bytes: 0,
+            snapshot_pace: SnapshotPace {
+                commands: self.snapshot_commands,
+                log_bytes_max: 0,
+                log_percent: 0,
+            },
             entropy: Arc::new(RealEntropy),
             start_mode: StartMode::default(),
             connect_timeout: CONNECT_TIMEOUT,

@@ -11,7 +11,7 @@ use super::ensemble::CONNECT_TIMEOUT;
 use crate::config::StartMode;
 use crate::entropy::RealEntropy;
 use crate::replication::{
-    BatchLimits, ConfiguredMember, JoinError, ReplicationOptions, Timing, boot, open,
+    BatchLimits, ConfiguredMember, JoinError, ReplicationOptions, SnapshotPace, Timing, boot, open,
 };
 
 #[test]
@@ -64,8 +64,7 @@ fn the_directory_of_another_server_is_refused() {
             entry_bytes_max: 1 << 20,
             batches: BatchLimits::default(),
             wal: WalOptions::default(),
-            snapshot_commands: 1,
-            snapshot_log_bytes: 0,
+            snapshot_pace: SnapshotPace { commands: 1, log_bytes_max: 0, log_percent: 0 },
             entropy: Arc::new(RealEntropy),
             start_mode: StartMode::default(),
             connect_timeout: CONNECT_TIMEOUT,

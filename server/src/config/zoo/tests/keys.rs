@@ -342,6 +342,8 @@ static SECTION_15_2: &[(&str, Outcome)] = &[
     ("audit.impl.class=org.apache.zookeeper.audit.Slf4jAuditLogger", Silent),
     ("audit.impl.class=com.example.Own", Warned),
     ("historyEnabled=false", Honored(|c| !c.history.enabled)),
+    ("snapLogPercent=7", Honored(|c| c.snapshot.log_percent == 7)),
+    ("snapLogPercent=-1", Honored(|c| c.snapshot.log_percent == 0)),
     ("historyBytesMax=33554432", Honored(|c| c.history.bytes_max == 32 << 20)),
     ("historyAgeMsMax=3600000", Honored(|c| c.history.age_ms_max == 3_600_000)),
     ("historyDataBytesMax=64", Honored(|c| c.history.data_bytes_max == 64)),
