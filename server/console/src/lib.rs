@@ -14,7 +14,6 @@
 
 mod answer;
 mod ask;
-mod clock;
 mod console;
 mod data;
 mod ensemble;
@@ -32,7 +31,6 @@ mod pages;
 mod port;
 mod requests;
 mod sampler;
-mod served;
 mod sessions;
 mod shared_client;
 mod shown;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
+use zoolet_survey::clock::now_ms;
 
-use crate::clock::now_ms;
 use crate::ensemble::{self, Address, Look};
 use crate::others;
 use crate::shared_client::answer;

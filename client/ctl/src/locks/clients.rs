@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::timeout;
 use zoolet_client::{ConnectString, Connector, SessionId, TcpConnector};
+use zoolet_survey::locks::Lock;
 
-use super::queue::Lock;
 use crate::args::Options;
 use crate::error::CtlError;
 use crate::output::note;

@@ -4,11 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use zoolet_client::SessionId;
+use zoolet_survey::locks::{Deadlock, Lock, Member, Spot, Turn, deadlocks, waits_for_itself};
 
 use super::clients::Clients;
-use super::deadlock::{Deadlock, Spot, Turn, deadlocks, waits_for_itself};
 use super::print::{age_text, now_ms, table_text};
-use super::queue::{Lock, Member};
 use super::scan;
 use crate::args::{Locks, Options};
 use crate::connection::Connection;

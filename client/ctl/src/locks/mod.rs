@@ -1,12 +1,9 @@
 //! `locks`: who holds what below a path, and who waits for how long.
 
 mod clients;
-mod deadlock;
-mod family;
 mod graph;
 mod keys;
 mod print;
-mod queue;
 mod release;
 mod scan;
 mod watch;
@@ -17,9 +14,7 @@ use crate::error::{CtlError, Exit};
 use crate::path;
 use clients::Clients;
 
-pub(crate) use family::{Family, Role, parse};
 pub(crate) use print::data_shown;
-pub(crate) use queue::{Lock, Member};
 pub(crate) use scan::at;
 pub(crate) use watch::run as watch;
 

@@ -4,9 +4,9 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use zoolet_client::SessionId;
+use zoolet_survey::locks::{Lock, Member};
 
 use super::clients::Clients;
-use super::queue::{Lock, Member};
 use crate::format::{data_json, data_text, name_text, time_text};
 
 /// The longest data that is shown to a person, in characters.

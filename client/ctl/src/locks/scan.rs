@@ -4,9 +4,8 @@ use std::collections::BTreeMap;
 
 use futures_util::stream::{self, StreamExt};
 use zoolet_client::{ErrorCode, SessionId, Stat};
+use zoolet_survey::locks::{self, Family, Kind, Lock, Member, Place, Role, sort};
 
-use super::family::{self, Family, Place, Role};
-use super::queue::{Kind, Lock, Member, sort};
 use crate::commands::REQUESTS_MAX;
 use crate::connection::Connection;
 use crate::error::CtlError;
@@ -100,7 +99,7 @@ pub(crate) async fn find_again(
 fn sort_out(names: Vec<String>, stat: Stat, all: bool) -> (Listed, Vec<String>) {
     let (places, others): (Vec<_>, Vec<_>) =
         names.into_iter().partition(|name| place_of(name, all).is_some());
-    let leases = others.iter().filter(|name| family::is_kazoo_lease(name)).cloned().collect();
+    let leases = others.iter().filter(|name| locks::is_kazoo_lease(name)).cloned().collect();
     (Listed { places, leases, stat }, others)
 }
 
@@ -135,7 +134,7 @@ pub(crate) async fn at(top: &str, connection: &Connection) -> Result<Option<Lock
             Err(error) => return Err(error),
         };
         let places: Vec<String> =
-            names.into_iter().filter(|name| family::parse(name).is_some()).collect();
+            names.into_iter().filter(|name| locks::parse(name).is_some()).collect();
         let members = read(&path, &places, false, &Known::new(), connection).await?;
         locks.extend(of_members(&path, members));
     }
@@ -144,7 +143,7 @@ pub(crate) async fn at(top: &str, connection: &Connection) -> Result<Option<Lock
 }
 
 fn place_of(name: &str, all: bool) -> Option<Place> {
-    family::parse(name).or_else(|| all.then(|| family::parse_other(name))?)
+    locks::parse(name).or_else(|| all.then(|| locks::parse_other(name))?)
 }
 
 /// A znode's children and its Stat; `None` if it has gone or may not be read, but for the top one.

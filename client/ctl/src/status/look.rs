@@ -12,8 +12,8 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use zoolet_client::Connector;
 use zoolet_client::tls::TlsConnector;
+use zoolet_survey::srvr::Served;
 
-use super::srvr::Served;
 use super::tls::TlsFailure;
 use crate::options::TlsFiles;
 

@@ -2,7 +2,6 @@
 
 mod look;
 mod print;
-mod srvr;
 mod tls;
 
 use std::collections::BTreeSet;
@@ -13,10 +12,11 @@ use tokio::net::lookup_host;
 use tokio::time::timeout;
 use zoolet_client::tls::TlsConnector;
 use zoolet_client::{ClientOptions, ConnectString};
+use zoolet_survey::members::client_addresses;
+use zoolet_survey::srvr::Served;
 
 use crate::args::{Options, Status};
 use crate::error::{CtlError, Exit};
-use crate::members::client_addresses;
 use crate::options::TlsFiles;
 use crate::output::{Output, note};
 
@@ -102,7 +102,7 @@ impl Ensemble {
     }
 
     fn leader(&self) -> Option<&Look> {
-        self.looks.iter().find(|look| look.found.serving().is_some_and(srvr::Served::is_leader))
+        self.looks.iter().find(|look| look.found.serving().is_some_and(Served::is_leader))
     }
 
     fn serving(&self) -> usize {
@@ -238,7 +238,7 @@ mod tests {
             "Zookeeper version: 3.9.5, built\nLatency min/avg/max: 0/0.0/0\nConnections: 1\n\
              Outstanding: 0\nZxid: 0x1\nMode: {mode}\nNode count: 5\n"
         );
-        Found::Serving(srvr::Served::parse(&answer).unwrap())
+        Found::Serving(Served::parse(&answer).unwrap())
     }
 
     #[test]

@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use zoolet_client::SessionId;
-
-use super::queue::{Kind, Lock};
+use zoolet_survey::locks::{Kind, Lock};
 
 /// Returns the sets of sessions of which each waits, if only by way of others of them, for each other.
 pub(super) fn circles(locks: &[Lock]) -> Vec<Vec<String>> {
@@ -52,14 +51,14 @@ fn reach(from: SessionId, waits: &BTreeMap<SessionId, BTreeSet<SessionId>>) -> B
 #[cfg(test)]
 mod tests {
     use zoolet_client::{Bytes, Stat};
+    use zoolet_survey::locks::Member;
 
     use super::*;
-    use crate::locks::queue::Member;
 
     fn lock(path: &str, sessions: &[i64]) -> Lock {
         let member = |(number, session): (usize, &i64)| Member {
             path: format!("{path}/{number}"),
-            place: crate::locks::parse(&format!("n_{number:010}")).unwrap(),
+            place: zoolet_survey::locks::parse(&format!("n_{number:010}")).unwrap(),
             data: Bytes::new(),
             stat: Stat { ephemeral_owner: SessionId(*session), ..Stat::default() },
             twin: None,

@@ -1,27 +1,20 @@
 //! Locks: who holds which, who waits, and who waits for whom.
 //!
 //! Which names are places in a queue, and who of those in it holds the lock, is decided by the same
-//! files as for `zooletctl locks`.
+//! package as for `zooletctl locks`.
 
 mod deadlock;
-#[allow(dead_code, reason = "shared with zooletctl, which uses all of it")]
-mod family;
-#[allow(dead_code, reason = "shared with zooletctl, which uses all of it")]
-mod queue;
 mod scan;
 
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 use zoolet_client::SessionId;
+use zoolet_survey::locks::{Lock, Member};
 
 use crate::failure::Failure;
 use crate::state::{Asked, State};
 use crate::{data, sessions};
-
-#[cfg(test)]
-pub(crate) use family::parse;
-use queue::{Lock, Member};
 
 /// `locks`: the locks at a path and below.
 pub(crate) async fn list(state: &State, asked: &Asked) -> Result<Value, Failure> {
@@ -30,7 +23,7 @@ pub(crate) async fn list(state: &State, asked: &Asked) -> Result<Value, Failure>
     let scanned = scan::scan(path, &client).await?;
     let addresses =
         if scanned.locks.is_empty() { BTreeMap::new() } else { sessions::addresses(state).await };
-    let now_ms = crate::clock::now_ms();
+    let now_ms = zoolet_survey::clock::now_ms();
     let shown = scanned.locks.iter().map(|lock| lock_json(lock, &addresses, now_ms));
     Ok(json!({
         "path": path,

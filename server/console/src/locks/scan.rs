@@ -5,9 +5,8 @@ use std::collections::VecDeque;
 use futures_util::future::join_all;
 use hyper::StatusCode;
 use zoolet_client::Client;
+use zoolet_survey::locks::{Kind, Lock, Member, Place, Role, parse, sort};
 
-use super::family::{self, Place, Role};
-use super::queue::{Kind, Lock, Member, sort};
 use crate::failure::Failure;
 use crate::shared_client::answer;
 use crate::tree::join;
@@ -42,7 +41,7 @@ pub(super) async fn scan(top: &str, client: &Client) -> Result<Scanned, Failure>
                 Err(failure) => return Err(failure),
             };
             let (queued, others): (Vec<_>, Vec<_>) =
-                names.into_iter().partition(|name| family::parse(name).is_some());
+                names.into_iter().partition(|name| parse(name).is_some());
             next.extend(others.iter().map(|name| join(path, name)));
             members += queued.len();
             if !queued.is_empty() {
@@ -67,7 +66,7 @@ async fn read(path: &str, names: &[String], client: &Client) -> Result<Vec<Membe
     let mut members = Vec::new();
     for names in names.chunks(REQUESTS_MAX) {
         let reads = names.iter().filter_map(|name| {
-            let (place, path) = (family::parse(name)?, join(path, name));
+            let (place, path) = (parse(name)?, join(path, name));
             Some(async move { (member(&path, place, client).await, path) })
         });
         for (read, _) in join_all(reads).await {

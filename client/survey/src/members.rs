@@ -2,7 +2,7 @@
 
 /// Returns the host and the client address of each server of a configuration. A server may be
 /// written without a client address.
-pub(crate) fn client_addresses(config: &str) -> Vec<(&str, String)> {
+pub fn client_addresses(config: &str) -> Vec<(&str, String)> {
     config.lines().filter_map(client_address).collect()
 }
 
