@@ -9,5 +9,8 @@
 pub mod clock;
 pub mod locks;
 pub mod members;
+pub mod path;
+pub mod permissions;
+pub mod reader;
 pub mod sessions;
 pub mod srvr;

@@ -4,11 +4,12 @@ use std::io::{IsTerminal, stdin};
 
 use serde_json::json;
 use zoolet_client::{ErrorCode, SessionId, Version};
+use zoolet_survey::clock::now_ms;
 use zoolet_survey::locks::{Family, Kind, Lock, Member, Role};
 
 use super::clients::Clients;
 use super::keys::Keys;
-use super::print::{age_text, data_shown, now_ms};
+use super::print::{age_text, data_shown};
 use super::scan;
 use crate::args::{Locks, Options};
 use crate::connection::Connection;
@@ -31,7 +32,7 @@ pub(super) async fn run(
             "--release asks for confirmation, and this is run without a terminal: add --yes";
         return Err(CtlError::new(Exit::Usage, message));
     }
-    let mut locks = scan::scan(lock, true, &context.connection).await?;
+    let mut locks = scan(lock, true, &context.connection).await?;
     locks.retain(|found| found.path == lock);
     let (found, member) = choose(lock, &locks, arguments)?;
     let clients = Clients::of(&locks, options).await?;

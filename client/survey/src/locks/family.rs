@@ -125,13 +125,13 @@ fn parse_base(base: &str) -> Option<(Family, Role, Option<String>)> {
 }
 
 /// A numbered name of an unknown form.
-pub fn parse_other(name: &str) -> Option<Place> {
+pub(super) fn parse_other(name: &str) -> Option<Place> {
     let (_, number) = split_number(name, 10)?;
     Some(Place { family: Family::Other, role: Role::Mutex, number, id: None })
 }
 
 /// Whether a name is that of a kazoo semaphore's lease.
-pub fn is_kazoo_lease(name: &str) -> bool {
+pub(super) fn is_kazoo_lease(name: &str) -> bool {
     is_hex(name, 32)
 }
 

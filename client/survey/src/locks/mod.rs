@@ -3,7 +3,13 @@
 mod deadlock;
 mod family;
 mod queue;
+mod scan;
+mod wait_graph;
 
-pub use deadlock::{Deadlock, Spot, Turn, deadlocks, waits_for_itself};
-pub use family::{Family, Place, Role, is_kazoo_lease, parse, parse_other};
-pub use queue::{Kind, Lock, Member, Twin, Wait, sort};
+pub use deadlock::{Deadlock, Spot, Turn};
+pub use family::{Family, Place, Role, parse};
+pub use queue::{Kind, Lock, Member, Twin, Wait};
+pub use scan::{
+    Found, Known, Limits, Listed, Queues, Scanned, Scope, at, find, find_again, locks_of, scan,
+};
+pub use wait_graph::{Edges, WaitGraph};

@@ -175,7 +175,7 @@ impl Lock {
     }
 
     /// A place without a session stays when its owner dies.
-    pub fn warn_of_permanent(&mut self) {
+    pub(super) fn warn_of_permanent(&mut self) {
         if self.members.iter().any(|member| member.stat.ephemeral_owner.0 == 0) {
             self.warnings.push("a znode is not ephemeral: it stays when its owner dies");
         }
@@ -211,7 +211,7 @@ fn pair_up(members: Vec<Member>) -> Vec<Member> {
 
 /// Orders by the numbers, which lie less than 2³¹ apart, over the end of 32 bits too. A reader under
 /// its writer's number stands behind it.
-pub fn sort(members: &mut [Member]) {
+pub(super) fn sort(members: &mut [Member]) {
     let Some(origin) = members.first().map(|member| member.place.number) else { return };
     members.sort_by_key(|member| (member.place.number.wrapping_sub(origin), member.stat.czxid));
 }

@@ -53,7 +53,7 @@ impl<'a> Deadlock<'a> {
 
 /// The deadlocks in these locks. Those that share a session may be reported as one: what is behind
 /// shows when that one is resolved.
-pub fn deadlocks(locks: &[Lock]) -> Vec<Deadlock<'_>> {
+pub(super) fn deadlocks(locks: &[Lock]) -> Vec<Deadlock<'_>> {
     let model = Model::of(locks);
     let mut search = Search::of(&model);
     let cycles: Vec<Vec<usize>> =
@@ -62,7 +62,7 @@ pub fn deadlocks(locks: &[Lock]) -> Vec<Deadlock<'_>> {
 }
 
 /// The sessions that hold a lock and wait for the same lock.
-pub fn waits_for_itself(locks: &[Lock]) -> Vec<Spot<'_>> {
+pub(super) fn waits_for_itself(locks: &[Lock]) -> Vec<Spot<'_>> {
     let mut spots = Vec::new();
     for lock in locks.iter().filter(|lock| lock.kind != Kind::Election) {
         let holders = holders(lock);
