@@ -7,6 +7,7 @@
 #![warn(missing_docs)]
 
 pub mod clock;
+pub mod four_letter;
 pub mod locks;
 pub mod members;
 pub mod path;

@@ -26,7 +26,6 @@ mod locks;
 mod login;
 mod logins;
 mod options;
-mod others;
 mod pages;
 mod port;
 mod requests;

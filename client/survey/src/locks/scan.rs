@@ -85,7 +85,7 @@ impl Listed {
         self.places.len() + self.leases.len()
     }
 
-    /// Keeps so many names at most: the first ones of the queue, among which are its holders.
+    /// Keeps this number of names at most: the first ones of the queue, among which are its holders.
     fn truncate(&mut self, max: usize) {
         let number = |name: &String| place_of(name, true).map_or(0, |place| place.number);
         if let Some(origin) = self.places.first().map(number) {
