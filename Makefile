@@ -22,16 +22,16 @@ doc:
 	RUSTDOCFLAGS="-D warnings" cargo doc --workspace --no-deps --document-private-items
 	RUSTDOCFLAGS="-D warnings" cargo doc --no-deps --lib -p zoolet-jute -p zoolet-client \
 		-p zoolet-replica -p zoolet-history -p zoolet-storage -p zoolet-migrate -p zoolet-server \
-		-p zoolet-http -p zoolet-console -p zoolet-tls
+		-p zoolet-http -p zoolet-console -p zoolet-tls -p zoolet-survey
 
 deny:
 	cargo deny check
 
 # What crates.io would get, each built from its own package.
 package:
-	cargo package -p zoolet-jute -p zoolet-tls -p zoolet-client -p zoolet-replica -p zoolet-history \
-		-p zoolet-storage -p zoolet-migrate -p zoolet-server -p zoolet-console -p zoolet-http -p zoolet \
-		--allow-dirty
+	cargo package -p zoolet-jute -p zoolet-tls -p zoolet-client -p zoolet-survey -p zoolet-replica \
+		-p zoolet-history -p zoolet-storage -p zoolet-migrate -p zoolet-server -p zoolet-console \
+		-p zoolet-http -p zoolet --allow-dirty
 
 # The release archive in target/dist, with static programs (docs/install.md).
 dist:

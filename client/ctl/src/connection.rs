@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{sleep, timeout};
 use zoolet_client::{Client, ClientOptions, Error, ErrorKind};
+use zoolet_survey::reader::{ReadError, Reader};
 
 use crate::args::Options;
 use crate::error::{CtlError, Exit};
@@ -62,14 +63,13 @@ impl Connection {
     ) -> Result<T, CtlError> {
         match timeout(self.limit, request).await {
             Ok(answer) => answer.map_err(|error| CtlError::of(&error, path)),
-            Err(_) => Err(self.unanswered(path)),
+            Err(_) => Err(unanswered(path, self.limit)),
         }
     }
 
-    fn unanswered(&self, path: &str) -> CtlError {
-        let limit_ms = self.limit.as_millis();
-        CtlError::unanswered(format!("{path}: no answer within {limit_ms} ms"))
-            .hint("the operation may have happened or not; --timeout waits longer")
+    /// Returns what reads for a survey of the ensemble, each answer in time as well.
+    pub(crate) fn reader(&self) -> Reader {
+        Reader::new(self.client.clone(), self.limit)
     }
 
     /// The same for a transaction: a failure comes with the number of the part that is its cause.
@@ -80,7 +80,7 @@ impl Connection {
     ) -> Result<T, (Option<usize>, CtlError)> {
         match timeout(self.limit, request).await {
             Ok(answer) => answer.map_err(|error| (error.part(), CtlError::of_call(&error))),
-            Err(_) => Err((None, self.unanswered(path))),
+            Err(_) => Err((None, unanswered(path, self.limit))),
         }
     }
 
@@ -89,6 +89,20 @@ impl Connection {
         // The work is done by now, and an unused session goes by itself.
         let _ = timeout(self.limit, self.client.close()).await;
     }
+}
+
+impl From<ReadError> for CtlError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Failed { path, error } => Self::of(&error, &path),
+            ReadError::Late { path, limit } => unanswered(&path, limit),
+        }
+    }
+}
+
+fn unanswered(path: &str, limit: Duration) -> CtlError {
+    CtlError::unanswered(format!("{path}: no answer within {} ms", limit.as_millis()))
+        .hint("the operation may have happened or not; --timeout waits longer")
 }
 
 /// Waits for a session, and says on stderr what keeps it waiting. It ends early if waiting cannot

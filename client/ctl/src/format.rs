@@ -6,7 +6,8 @@ use std::str;
 use base64::engine::general_purpose::STANDARD;
 use base64::{DecodeError, Engine as _};
 use serde_json::{Value, json};
-use zoolet_client::{Acl, Stat, perms};
+use zoolet_client::{Acl, Stat};
+use zoolet_survey::permissions::letters;
 
 /// Milliseconds of a day.
 const DAY_MS: i64 = 86_400_000;
@@ -154,26 +155,12 @@ fn civil(days: i64) -> (i64, i64, i64) {
     (era * 400 + year + i64::from(month <= 2), month, day)
 }
 
-/// The letters of permissions, in zkCli's order.
-const PERMISSIONS: [(char, i32); 5] = [
-    ('c', perms::CREATE),
-    ('d', perms::DELETE),
-    ('r', perms::READ),
-    ('w', perms::WRITE),
-    ('a', perms::ADMIN),
-];
-
-/// Permissions as letters.
-pub(crate) fn perms_text(bits: i32) -> String {
-    PERMISSIONS.iter().filter(|(_, bit)| bits & bit != 0).map(|(letter, _)| letter).collect()
-}
-
 /// An ACL as zkCli takes it: `world:anyone:cdrwa,…`.
 pub(crate) fn acl_text(acl: &[Acl]) -> String {
     let entry = |entry: &Acl| {
         let (scheme, id) = (entry.id.scheme.as_deref(), entry.id.id.as_deref());
         let (scheme, id) = (scheme.unwrap_or_default(), id.unwrap_or_default());
-        name_text(&format!("{scheme}:{id}:{}", perms_text(entry.perms)))
+        name_text(&format!("{scheme}:{id}:{}", letters(entry.perms)))
     };
     acl.iter().map(entry).collect::<Vec<_>>().join(",")
 }
@@ -184,7 +171,7 @@ pub(crate) fn acl_json(acl: &[Acl]) -> Value {
         json!({
             "scheme": entry.id.scheme,
             "id": entry.id.id,
-            "perms": perms_text(entry.perms),
+            "perms": letters(entry.perms),
         })
     };
     acl.iter().map(entry).collect()
@@ -219,9 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn permissions_are_zkcli_s_letters() {
+    fn an_acl_is_what_zkcli_takes() {
         assert_eq!(acl_text(&Acl::open()), "world:anyone:cdrwa");
-        assert_eq!(perms_text(perms::READ), "r");
-        assert_eq!(perms_text(0), "");
     }
 }

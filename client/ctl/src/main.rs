@@ -13,7 +13,6 @@ mod history;
 mod hold;
 mod http;
 mod locks;
-mod members;
 mod options;
 mod output;
 mod path;

@@ -2,6 +2,8 @@
 
 use crate::error::{CtlError, Exit};
 
+pub(crate) use zoolet_survey::path::join;
+
 /// Refuses a path that no server would take, with the reason.
 pub(crate) fn check(path: &str) -> Result<(), CtlError> {
     let wrong = |why: &str| Err(CtlError::new(Exit::InvalidInput, format!("path {path:?} {why}")));
@@ -23,11 +25,6 @@ pub(crate) fn check(path: &str) -> Result<(), CtlError> {
         return wrong("has a null character");
     }
     Ok(())
-}
-
-/// The path of a child.
-pub(crate) fn join(parent: &str, name: &str) -> String {
-    if parent == "/" { format!("/{name}") } else { format!("{parent}/{name}") }
 }
 
 #[cfg(test)]

@@ -26,9 +26,9 @@ async function draw(parts) {
     for (const lock of found.locks) note(parts.seen, lock, found.nowMs);
     for (const [path, stretches] of parts.seen) if (!live.has(path)) end(stretches, new Set(), found.nowMs);
     await remember(parts, [...live]);
-    const edges = found.locks.flatMap(edgesOf);
-    show(parts.list, summary(found), deadlocks(found.deadlocks),
-      edges.length > 0 ? [element('h2', {}, 'Who waits for whom'), waits(edges, found.deadlocks)] : null,
+    const edges = edgesOf(found);
+    show(parts.list, summary(found), found.deadlocks.map(deadlock), found.waitForThemselves.map(own),
+      edges.length > 0 ? [element('h2', {}, 'Who waits for whom'), waits(edges)] : null,
       found.locks.map((lock) => section(lock, parts, found.nowMs)));
   } catch (error) {
     show(parts.list, notice(error.message, 'bad'));
@@ -42,21 +42,30 @@ function summary(found) {
     `${plural(found.locks.length, 'lock')}, ${number(waiting)} waiting${rest}`);
 }
 
-function deadlocks(circles) {
-  return circles.map((circle) => element('div', { role: 'alert' },
-    notice(`Deadlock: the sessions ${circle.join(', ')} wait for each other.`, 'bad')));
+/** A deadlock by its cycle: what each session holds, and what it waits for. */
+function deadlock(turns) {
+  const line = ({ session, address, holds, waitsFor }) => element('li', {}, sessionLink(session),
+    address ? ` (${address})` : '', holds ? ` holds ${holds.lock},` : '', ` waits for ${waitsFor.lock}`);
+  return element('div', { role: 'alert' },
+    notice(`Deadlock of ${turns.length} sessions, each waits for the next one, the last for the first:`, 'bad'),
+    element('ol', {}, turns.map(line)));
 }
+
+function own({ session, lock }) {
+  return notice(`${session} holds ${lock} and waits for it: it waits for ever unless another thread of that program holds it.`, 'warn');
+}
+
+const sessionLink = (session) => (session ? element('a', { href: `/console/sessions?filter=${session}` }, session) : 'none');
 
 function section(lock, parts, nowMs) {
   const members = [...lock.holders.map((it) => [it, 'holds']), ...lock.queue.map((it, at) => [it, `${at + 1}.`])];
   const rows = members.map(([it, state]) => [`${state} ${it.role}`, age(it.forMs), time(it.sinceMs),
-    it.session ? element('a', { href: `/console/sessions?filter=${it.session}` }, it.session) : 'none',
-    it.address, it.family, it.token, treeLink(it.path, it.path.split('/').at(-1)), it.data.text ?? '']);
+    sessionLink(it.session), it.address, it.family, it.token, treeLink(it.path, it.path.split('/').at(-1)), it.data.text ?? '']);
   const stretches = parts.remembered.get(lock.path) ?? parts.seen.get(lock.path) ?? [];
   const from = parts.remembered.has(lock.path) ? 'From the history that the servers keep.'
     : 'As seen while this page was open: a holder of before is not shown.';
   return element('section', {}, element('h2', {}, element('span', { class: 'path' }, lock.path),
-    ` (${lock.kind}, ${number(lock.holders.length)} held, ${number(lock.queue.length)} waiting)`),
+    ` (${lock.kind}, ${number(lock.holders.length)}${lock.permits === null ? '' : ` of ${number(lock.permits)}`} held, ${number(lock.queue.length)} waiting)`),
   lock.warnings.map((warning) => notice(warning, 'warn')),
   table(`Holders and queue of ${lock.path}`, COLUMNS, rows, (at) => (at < lock.holders.length ? 'holds' : null)),
   holders(stretches, nowMs, lock.path), element('p', { class: 'muted' }, from),
@@ -117,9 +126,18 @@ function stretchesOf(history) {
   return stretches;
 }
 
-function edgesOf(lock) {
-  if (lock.kind === 'semaphore') return [];
-  return lock.queue.flatMap((waiter) => lock.holders
-    .filter((holder) => holder.session !== waiter.session)
-    .map((holder) => ({ from: labelOf(waiter), to: labelOf(holder), label: lock.path })));
+/** The edges of the graph, once each. Those of deadlocks are marked, and lead from turn to turn. */
+function edgesOf(found) {
+  const edges = new Map();
+  const add = (from, to, label, isInCycle) => {
+    if (from !== to) edges.set(JSON.stringify([from, to, label]), { from, to, label, isInCycle });
+  };
+  for (const wait of found.waits) for (const it of wait.for) add(labelOf(wait), labelOf(it), wait.lock, false);
+  for (const turns of found.deadlocks) {
+    for (const [at, turn] of turns.entries()) {
+      const next = turns[(at + 1) % turns.length];
+      add(turn.session, next.session, turn.waitsFor.lock, true);
+    }
+  }
+  return [...edges.values()];
 }

@@ -77,10 +77,10 @@ export function holders(stretches, nowMs, path) {
 const NODE_WIDTH = 190;
 const NODE_HEIGHT = 34;
 
-/** Who waits for whom: edges `{ from, to, label }`, and the sessions of circles. */
-export function waits(edges, circles) {
+/** Who waits for whom: edges `{ from, to, label, isInCycle }`. */
+export function waits(edges) {
   const nodes = [...new Set(edges.flatMap((edge) => [edge.from, edge.to]))];
-  const inCircle = new Set(circles.flat());
+  const inCycle = new Set(edges.filter((edge) => edge.isInCycle).map((edge) => edge.from));
   const levels = levelsOf(nodes, edges);
   const places = new Map();
   const counts = [];
@@ -93,10 +93,10 @@ export function waits(edges, circles) {
   const width = Math.max(WIDTH, counts.length * 290);
   const arrow = shape('marker', { id: 'arrow', viewBox: '0 0 8 8', refX: 8, refY: 4, markerWidth: 8, markerHeight: 8,
     orient: 'auto-start-reverse' }, shape('path', { class: 'arrow', d: 'M0 0 L8 4 L0 8 z' }));
-  const lines = edges.map((edge) => line(edge, places, inCircle));
+  const lines = edges.map((edge) => line(edge, places));
   const boxes = nodes.map((node) => {
     const { x, y } = places.get(node);
-    const kind = inCircle.has(node) ? 'node circle' : 'node';
+    const kind = inCycle.has(node) ? 'node cycle' : 'node';
     return [shape('rect', { class: kind, x, y, width: NODE_WIDTH, height: NODE_HEIGHT, rx: 5 }),
       shape('text', { x: x + NODE_WIDTH / 2, y: y + 22, 'text-anchor': 'middle' }, node)];
   });
@@ -105,10 +105,10 @@ export function waits(edges, circles) {
   const made = shape('svg', { class: 'picture', viewBox: `0 0 ${width} ${height}`, width, height, role: 'img',
     'aria-label': title.slice(0, 2000) }, shape('defs', {}, arrow), lines, boxes);
   return element('figure', {}, made,
-    element('figcaption', {}, 'An arrow leads from a session that waits to one that holds what it waits for.'));
+    element('figcaption', {}, 'An arrow leads from a session that waits to one that has to go first.'));
 }
 
-// Those who only hold are on the right; in a circle the order is that of the list.
+// Those who only hold are on the right; in a cycle the order is that of the list.
 function levelsOf(nodes, edges) {
   const levels = new Map(nodes.map((node) => [node, 0]));
   for (let round = 0; round < Math.min(nodes.length, 6); round += 1) {
@@ -121,14 +121,14 @@ function levelsOf(nodes, edges) {
   return new Map([...levels].map(([node, level]) => [node, used.indexOf(level)]));
 }
 
-function line(edge, places, inCircle) {
+function line(edge, places) {
   const [from, to] = [places.get(edge.from), places.get(edge.to)];
   const isRight = to.x > from.x;
   const start = { x: from.x + (isRight ? NODE_WIDTH : 0), y: from.y + NODE_HEIGHT / 2 };
   const end = { x: to.x + (isRight || to.x === from.x ? 0 : NODE_WIDTH), y: to.y + NODE_HEIGHT / 2 };
   const bend = isRight ? 60 : -60;
   const d = `M${start.x} ${start.y} C${start.x + bend} ${start.y} ${end.x - bend} ${end.y} ${end.x} ${end.y}`;
-  const kind = inCircle.has(edge.from) && inCircle.has(edge.to) ? 'edge circle' : 'edge';
+  const kind = edge.isInCycle ? 'edge cycle' : 'edge';
   return shape('path', { class: kind, d, 'marker-end': 'url(#arrow)' },
     shape('title', {}, `${edge.from} waits for ${edge.to} at ${edge.label}`));
 }

@@ -2,10 +2,10 @@
 
 use futures_util::future::{OptionFuture, join, join_all};
 use serde_json::{Map, Value, json};
+use zoolet_survey::srvr::Served;
 
 use crate::ask::{self, Silence};
 use crate::options::SharedConnector;
-use crate::served::Served;
 
 /// Figures of the page, and the names of `mntr` and of the command `monitor` that they come from:
 /// those of either, without `zk_`.

@@ -3,6 +3,7 @@
 use hyper::StatusCode;
 use serde_json::{Map, Value};
 use zoolet_client::{Error, ErrorCode, ErrorKind};
+use zoolet_survey::reader::ReadError;
 
 /// A refusal.
 #[derive(Clone, Debug, PartialEq)]
@@ -47,6 +48,15 @@ impl From<Error> for Failure {
         Self::new(status_of(&error), error.to_string())
             .with("code", error.code().map(ErrorCode::name))
             .with("mayHaveHappened", error.may_have_happened())
+    }
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Failed { error, .. } => Self::from(error),
+            ReadError::Late { .. } => Self::unavailable(error.to_string()),
+        }
     }
 }
 

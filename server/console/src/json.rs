@@ -3,16 +3,8 @@
 use std::fmt::Write;
 
 use serde_json::{Value, json};
-use zoolet_client::{Acl, SessionId, Stat, perms};
-
-/// The letters of permissions, in the order in which `ZooKeeper` writes them.
-const PERMISSIONS: [(char, i32); 5] = [
-    ('c', perms::CREATE),
-    ('d', perms::DELETE),
-    ('r', perms::READ),
-    ('w', perms::WRITE),
-    ('a', perms::ADMIN),
-];
+use zoolet_client::{Acl, SessionId, Stat};
+use zoolet_survey::permissions;
 
 /// Returns bytes as digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
@@ -46,32 +38,25 @@ pub(crate) fn acl(acl: &[Acl]) -> Value {
         json!({
             "scheme": entry.id.scheme.as_deref().unwrap_or_default(),
             "id": entry.id.id.as_deref().unwrap_or_default(),
-            "perms": letters(entry.perms),
+            "perms": permissions::letters(entry.perms),
         })
     };
     acl.iter().map(entry).collect()
 }
 
-fn letters(permissions: i32) -> String {
-    let held = PERMISSIONS.iter().filter(|(_, bit)| permissions & bit != 0);
-    held.map(|(letter, _)| letter).collect()
-}
-
 /// Reads the letters of permissions; `None` for another one, or for none at all.
 pub(crate) fn permissions(letters: &str) -> Option<i32> {
-    let bit = |letter: char| PERMISSIONS.iter().find(|(of, _)| *of == letter).map(|(_, bit)| bit);
-    let all = letters.chars().try_fold(0, |all, letter| Some(all | bit(letter)?))?;
-    (all != 0).then_some(all)
+    permissions::parse(letters).filter(|all| *all != 0)
 }
 
 #[cfg(test)]
 mod tests {
+    use zoolet_client::perms;
+
     use super::*;
 
     #[test]
-    fn permissions_are_letters() {
-        assert_eq!(letters(perms::ALL), "cdrwa");
-        assert_eq!(permissions("cdrwa"), Some(perms::ALL));
+    fn an_acl_gives_some_permission() {
         assert_eq!(permissions("r"), Some(perms::READ));
         assert_eq!((permissions(""), permissions("rx")), (None, None));
         assert_eq!(hex(&[0, 255]), "00ff");

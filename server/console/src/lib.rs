@@ -14,7 +14,6 @@
 
 mod answer;
 mod ask;
-mod clock;
 mod console;
 mod data;
 mod ensemble;
@@ -27,12 +26,10 @@ mod locks;
 mod login;
 mod logins;
 mod options;
-mod others;
 mod pages;
 mod port;
 mod requests;
 mod sampler;
-mod served;
 mod sessions;
 mod shared_client;
 mod shown;

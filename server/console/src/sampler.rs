@@ -4,12 +4,13 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep, timeout};
+use zoolet_survey::clock::now_ms;
+use zoolet_survey::members::{self, resolved};
 
-use crate::clock::now_ms;
 use crate::ensemble::{self, Address, Look};
-use crate::others;
 use crate::shared_client::answer;
 use crate::state::State;
 
@@ -58,7 +59,10 @@ async fn addresses(
         let read = async {
             let client = state.shared.get().await.ok()?;
             let (config, _) = answer(client.config()).await.ok()?;
-            Some(others::others(&String::from_utf8_lossy(&config), named).await)
+            let known = join_all(named.iter().map(|address| resolved(address))).await.concat();
+            let config = String::from_utf8_lossy(&config);
+            let others = members::others(&config, named, known.into_iter().collect()).await;
+            Some(others.addresses)
         };
         if let Ok(Some(found)) = timeout(OTHERS_TIME, read).await {
             others.1 = found;

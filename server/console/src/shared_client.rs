@@ -11,7 +11,7 @@ use crate::options::SharedConnector;
 
 /// How long a connection and a call may take.
 const CONNECT_TIME: Duration = Duration::from_secs(5);
-const CALL_TIME: Duration = Duration::from_secs(15);
+pub(crate) const CALL_TIME: Duration = Duration::from_secs(15);
 
 /// The session timeout to ask for.
 const SESSION_TIMEOUT: Duration = Duration::from_secs(20);

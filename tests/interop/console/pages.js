@@ -102,7 +102,7 @@ async function sessions({ first }, browser, page, keep) {
   const row = page.locator('tbody tr');
   equal(await row.count(), 1, 'one session of this id');
   const text = await row.textContent();
-  check(text.includes(first.id) && text.includes('127.0.0.1') && text.includes('2 ephemeral znodes'), text);
+  check(text.includes(first.id) && text.includes('127.0.0.1') && text.includes('4 ephemeral znodes'), text);
   await row.locator('summary').first().click();
   check((await row.textContent()).includes('/locks/report/'), 'its ephemeral znodes');
   check(text.includes('log in to close'), 'nothing to change');
@@ -112,7 +112,9 @@ async function sessions({ first }, browser, page, keep) {
 async function locks({ first, second }, browser, page, keep) {
   await browser.show(page, 'locks?path=/locks');
   equal(await page.textContent('#summary'), '2 locks, 2 waiting', 'the summary');
-  check((await page.textContent('#page')).includes('Deadlock: the sessions'), 'each waits for the other');
+  const turns = await deadlock(page);
+  check(turns.some((it) => it.startsWith(`${first.id} (127.0.0.1:`) && it.endsWith(') holds /locks/report, waits for /locks/other')), turns.join());
+  check(turns.some((it) => it.startsWith(second.id) && it.endsWith(' holds /locks/other, waits for /locks/report')), turns.join());
   const report = page.locator('section', { hasText: '/locks/report' }).first();
   const rows = report.locator('tbody tr');
   check((await rows.nth(0).textContent()).includes(first.id), 'the holder');
@@ -121,6 +123,19 @@ async function locks({ first, second }, browser, page, keep) {
   check(titles.some((it) => it.startsWith('Graph of waits between 2 sessions')), `the graph: ${titles}`);
   check(titles.some((it) => it.startsWith('Holders of /locks/report')), 'the holders over time');
   await keep('locks');
+  await browser.show(page, 'locks?path=/pool');
+  equal(await page.textContent('#summary'), '2 locks, 2 waiting', 'a semaphore and its queue are one lock');
+  const pool = await deadlock(page);
+  check(pool.some((it) => it.startsWith(first.id) && it.endsWith(' holds /pool/permits, waits for /pool/lock')), pool.join());
+  check(pool.some((it) => it.startsWith(second.id) && it.endsWith(' holds /pool/lock, waits for /pool/permits')), pool.join());
+}
+
+/** The turns of the deadlock that a page shows. */
+async function deadlock(page) {
+  check((await page.textContent('#page')).includes('Deadlock of 2 sessions, each waits for the next one'), 'each waits for the other');
+  const turns = await page.locator('[role=alert] li').allTextContents();
+  equal(turns.length, 2, `one turn for each session: ${turns}`);
+  return turns;
 }
 
 async function history({ superuser }, browser, page, keep) {

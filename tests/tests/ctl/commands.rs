@@ -77,6 +77,11 @@ pub(crate) async fn every_kind_of_znode_is_created(scene: &Scene) {
     scene.ctl(&["create", "-c", &below("container")]).well();
     scene.ctl(&["create", "-t", "60000", &below("ttl"), "x"]).well();
     scene.ctl(&["create", "-s", "-t", "60000", &below("ttl-"), "x"]).well();
+    // So `cp` and `mv` cannot keep the kind.
+    for kind in ["container", "ttl"] {
+        let shown = scene.json(&["stat", &below(kind)]);
+        assert_eq!(shown["stat"]["ephemeral_owner"], "0x0", "{kind}: {shown}");
+    }
     let ephemeral = scene.json(&["create", "-e", &below("e")]);
     assert_ne!(ephemeral["stat"]["ephemeral_owner"], "0x0");
     scene.ctl(&["stat", &below("e")]).badly(1, "does not exist");

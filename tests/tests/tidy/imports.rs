@@ -192,10 +192,11 @@ impl Crate {
 }
 
 /// The packages, by the directories of their sources.
-const PACKAGES: [&str; 11] = [
+const PACKAGES: [&str; 12] = [
     "jute/src",
     "client/src",
     "client/ctl/src",
+    "client/survey/src",
     "client/torture/src",
     "server/src",
     "server/cli/src",

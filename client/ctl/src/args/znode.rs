@@ -22,6 +22,9 @@ pub(crate) enum ZnodeCommand {
     /// Print the ensemble's configuration.
     Config(Config),
     /// Copy a znode, or a subtree, also to another ensemble.
+    ///
+    /// Containers and znodes with a time to live become persistent ones: servers show neither in a
+    /// Stat. Ephemeral znodes are left out.
     Cp(Cp),
     /// Create a znode.
     Create(Create),
@@ -56,6 +59,9 @@ pub(crate) enum ZnodeCommand {
     /// List the children of a znode.
     Ls(Ls),
     /// Move a znode and everything below it, by one transaction.
+    ///
+    /// Containers and znodes with a time to live become persistent ones: servers show neither in a
+    /// Stat.
     Mv(Mv),
     /// Change the ensemble.
     Reconfig(Reconfig),

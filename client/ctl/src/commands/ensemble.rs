@@ -5,13 +5,13 @@ use std::path::Path;
 
 use serde_json::json;
 use zoolet_client::{ConfigChange, Stat, WatcherType};
+use zoolet_survey::members::client_addresses;
 
 use super::watch::Watch;
 use crate::args::{Config, Reconfig};
 use crate::context::Context;
 use crate::error::{CtlError, Exit};
 use crate::format::{data_text, stat_json, stat_text};
-use crate::members::client_addresses;
 
 /// Where the configuration is, for messages.
 const CONFIG_PATH: &str = "/zookeeper/config";

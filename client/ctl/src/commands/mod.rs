@@ -16,7 +16,6 @@ use crate::args::ZnodeCommand;
 use crate::context::Context;
 use crate::error::CtlError;
 
-pub(crate) use walk::REQUESTS_MAX;
 pub(crate) use watch::{Watch, Watches, event_json, event_text};
 
 /// Carries out one command. Returns the watches that it has left.

@@ -3,12 +3,13 @@
 use serde_json::{Value, json};
 use tokio::time::timeout;
 use zoolet_client::recipes::Mutex;
+use zoolet_survey::locks::{Family, Lock, Member, Role, parse};
 
 use crate::args::Revoke;
 use crate::context::Context;
 use crate::error::{CtlError, Exit};
 use crate::format::name_text;
-use crate::locks::{self, Family, Lock, Member, Role};
+use crate::locks;
 use crate::path;
 
 /// `revoke [--wait DURATION] PATH`.
@@ -39,9 +40,7 @@ pub(crate) async fn revoke(arguments: &Revoke, context: &Context) -> Result<(), 
 /// The lock, and the znode in its queue if it is that which the path names.
 fn split(path: &str) -> (&str, Option<&str>) {
     match path.rsplit_once('/') {
-        Some((lock, name)) if !lock.is_empty() && locks::parse(name).is_some() => {
-            (lock, Some(path))
-        }
+        Some((lock, name)) if !lock.is_empty() && parse(name).is_some() => (lock, Some(path)),
         Some(_) | None => (path, None),
     }
 }

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use futures_util::stream::{self, StreamExt};
 use serde_json::json;
-use zoolet_client::{Acl, CreateMode, ErrorCode, Id, Stat, Version, perms};
+use zoolet_client::{Acl, CreateMode, ErrorCode, Id, Stat, Version};
+use zoolet_survey::permissions;
 
 use super::walk::{REQUESTS_MAX, levels};
 use crate::args::{Create, Data, Delete, DeleteAll, Set};
@@ -178,17 +179,8 @@ pub(crate) fn parse_acl(text: &str) -> Result<Vec<Acl>, CtlError> {
             .filter(|(scheme, _)| !scheme.contains(','))
             .ok_or_else(|| wrong(entry, "has no scheme and id"))?;
         let (id, letters) = rest.rsplit_once(':').ok_or_else(|| wrong(entry, "has no id"))?;
-        let mut bits = 0;
-        for letter in letters.chars() {
-            bits |= match letter {
-                'c' => perms::CREATE,
-                'd' => perms::DELETE,
-                'r' => perms::READ,
-                'w' => perms::WRITE,
-                'a' => perms::ADMIN,
-                _ => return Err(wrong(entry, "has permissions other than c, d, r, w and a")),
-            };
-        }
+        let why = "has permissions other than c, d, r, w and a";
+        let bits = permissions::parse(letters).ok_or_else(|| wrong(entry, why))?;
         Ok(Acl { perms: bits, id: Id::new(scheme, id) })
     };
     acl_entries(text).into_iter().map(str::trim).map(parse).collect()

@@ -5,11 +5,11 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep};
 use zoolet_client::ErrorCode;
 use zoolet_client::recipes::LockGuard;
+use zoolet_survey::locks::{Family, Role, parse};
 
 use super::Plan;
 use crate::connection::Connection;
 use crate::error::{CtlError, Exit};
-use crate::locks::{Family, Role, parse};
 use crate::path;
 
 /// How long to wait before a look that was not answered is repeated.

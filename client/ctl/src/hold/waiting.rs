@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use tokio::time::sleep;
 use zoolet_client::SessionId;
+use zoolet_survey::locks::{Lock, Member};
 
 use crate::connection::Connection;
 use crate::format::name_text;
-use crate::locks::{self, Lock, Member, data_shown};
+use crate::locks::{self, data_shown};
 use crate::progress::Progress;
 
 /// How often the queue is looked at. It is shown only if stderr is a terminal, and

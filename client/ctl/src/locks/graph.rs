@@ -4,21 +4,17 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Value, json};
 use zoolet_client::SessionId;
+use zoolet_survey::clock::now_ms;
+use zoolet_survey::locks::{Deadlock, Edges, Member, Spot, Turn, WaitGraph};
 
 use super::clients::Clients;
-use super::deadlock::{Deadlock, Spot, Turn, deadlocks, waits_for_itself};
-use super::print::{age_text, now_ms, table_text};
-use super::queue::{Lock, Member};
-use super::scan;
+use super::print::{age_text, table_text};
+use super::{scope, spinner};
 use crate::args::{Locks, Options};
-use crate::connection::Connection;
 use crate::context::Context;
 use crate::error::{CtlError, Exit};
 use crate::format::name_text;
 use crate::output;
-
-/// How often the locks are looked at if what looks like a deadlock has gone at a second look.
-const LOOKS_MAX: usize = 3;
 
 /// How many of those that one waits for a person sees.
 const BEFORE_SHOWN_MAX: usize = 3;
@@ -32,42 +28,11 @@ pub(super) async fn run(
     if arguments.dot && context.output.json {
         return Err(CtlError::new(Exit::Usage, "--dot and --json are two forms: give one of them"));
     }
-    let mut look = 1;
-    loop {
-        let locks = scan::scan(&arguments.path, arguments.all, &context.connection).await?;
-        let (mut deadlocks, found) = (Vec::new(), deadlocks(&locks));
-        let all = found.len();
-        for deadlock in found {
-            if is_still_there(&deadlock, &context.connection).await? {
-                deadlocks.push(deadlock);
-            }
-        }
-        if deadlocks.len() == all || look == LOOKS_MAX {
-            let clients = Clients::of(&locks, options).await?;
-            return print(
-                &Graph { locks: &locks, deadlocks, clients: &clients },
-                arguments,
-                context,
-            );
-        }
-        look += 1;
-    }
-}
-
-/// The locks were read one after the other, so those of a cycle may never have been held at the same
-/// time. They were if all its places, seen before, exist now: each one that held or waited did so
-/// when the last one was read.
-async fn is_still_there(
-    deadlock: &Deadlock<'_>,
-    connection: &Connection,
-) -> Result<bool, CtlError> {
-    for member in deadlock.members() {
-        let stat = connection.ask(&member.path, connection.client.exists(&member.path)).await?;
-        if stat.is_none_or(|stat| stat.czxid != member.stat.czxid) {
-            return Ok(false);
-        }
-    }
-    Ok(true)
+    let (reader, scope) = (context.connection.reader(), scope(&arguments.path, arguments.all));
+    let found = WaitGraph::look(scope, &reader, spinner()).await?;
+    let clients = Clients::of(found.locks(), options).await?;
+    let deadlocks = found.deadlocks();
+    print(&Graph { found: &found, deadlocks, clients: &clients }, arguments, context)
 }
 
 fn print(graph: &Graph<'_>, arguments: &Locks, context: &Context) -> Result<(), CtlError> {
@@ -85,32 +50,15 @@ fn print(graph: &Graph<'_>, arguments: &Locks, context: &Context) -> Result<(), 
 /// What is shown.
 #[derive(Debug)]
 struct Graph<'a> {
-    locks: &'a [Lock],
+    found: &'a WaitGraph,
     deadlocks: Vec<Deadlock<'a>>,
     clients: &'a Clients,
 }
 
-/// One that waits, and those that it waits for.
-#[derive(Debug)]
-struct Edges<'a> {
-    waiter: Spot<'a>,
-    before: Vec<&'a Member>,
-    any: bool,
-}
-
 impl Graph<'_> {
-    fn edges(&self) -> impl Iterator<Item = Edges<'_>> {
-        self.locks.iter().flat_map(|lock| {
-            lock.waits().into_iter().filter_map(move |wait| {
-                let member = lock.members.get(wait.waiter)?;
-                let before = wait.before.iter().filter_map(|it| lock.members.get(*it)).collect();
-                Some(Edges { waiter: Spot { lock, member }, before, any: wait.any })
-            })
-        })
-    }
-
     fn text(&self, now_ms: i64) -> String {
-        let rows: Vec<[String; 5]> = self.edges().map(|edges| self.row(&edges, now_ms)).collect();
+        let rows: Vec<[String; 5]> =
+            self.found.edges().map(|edges| self.row(&edges, now_ms)).collect();
         let mut parts = Vec::new();
         if rows.is_empty() {
             parts.push("no one waits".to_owned());
@@ -118,7 +66,7 @@ impl Graph<'_> {
             let columns = ["LOCK", "SESSION", "CLIENT", "FOR", "WAITS FOR"].map(str::to_owned);
             parts.push(table_text(&[vec![columns], rows].concat(), "").join("\n"));
         }
-        for spot in waits_for_itself(self.locks) {
+        for spot in self.found.waits_for_itself() {
             let (session, lock) = (spot.member.session(), name_text(&spot.lock.path));
             parts.push(format!(
                 "! {session} holds {lock} and waits for it: it waits for ever unless another thread \
@@ -166,7 +114,7 @@ impl Graph<'_> {
 
     fn json(&self) -> Value {
         let spot = |spot: Spot<'_>| json!({ "lock": spot.lock.path, "path": spot.member.path });
-        let waits = self.edges().map(|edges| {
+        let waits = self.found.edges().map(|edges| {
             let before = edges.before.iter().map(|member| {
                 let more = [("path", json!(member.path)), ("holds", json!(member.holds))];
                 self.session_json(member.session(), more)
@@ -186,9 +134,10 @@ impl Graph<'_> {
             self.session_json(turn.session(), more)
         };
         let cycle = |it: &Deadlock<'_>| it.turns.iter().map(turn).collect::<Value>();
-        let own = waits_for_itself(self.locks)
-            .into_iter()
-            .map(|own| self.session_json(own.member.session(), [("lock", json!(own.lock.path))]));
+        let own =
+            self.found.waits_for_itself().into_iter().map(|own| {
+                self.session_json(own.member.session(), [("lock", json!(own.lock.path))])
+            });
         json!({
             "waits": waits.collect::<Value>(),
             "deadlocks": self.deadlocks.iter().map(cycle).collect::<Value>(),
@@ -232,7 +181,7 @@ impl Graph<'_> {
             let ends = (session_text(waiter), session_text(other), name_text(lock));
             lines.insert(ends, color);
         };
-        for edges in self.edges() {
+        for edges in self.found.edges() {
             let lock = edges.waiter.lock.path.as_str();
             for member in &edges.before {
                 edge(edges.waiter.member, member, lock);

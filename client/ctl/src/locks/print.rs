@@ -1,12 +1,11 @@
 //! How locks look.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use serde_json::{Value, json};
 use zoolet_client::SessionId;
+use zoolet_survey::clock::now_ms;
+use zoolet_survey::locks::{Lock, Member};
 
 use super::clients::Clients;
-use super::queue::{Lock, Member};
 use crate::format::{data_json, data_text, name_text, time_text};
 
 /// The longest data that is shown to a person, in characters.
@@ -132,12 +131,6 @@ fn member_json(member: &Member, clients: &Clients, now_ms: i64) -> Value {
         "token": member.stat.czxid.0.to_string(),
         form: data,
     })
-}
-
-#[allow(clippy::disallowed_methods, reason = "ages are measured by the wall clock")]
-pub(super) fn now_ms() -> i64 {
-    let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since_1970.as_millis()).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]

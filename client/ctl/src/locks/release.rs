@@ -4,12 +4,12 @@ use std::io::{IsTerminal, stdin};
 
 use serde_json::json;
 use zoolet_client::{ErrorCode, SessionId, Version};
+use zoolet_survey::clock::now_ms;
+use zoolet_survey::locks::{Family, Kind, Lock, Member, Role};
 
 use super::clients::Clients;
-use super::family::{Family, Role};
 use super::keys::Keys;
-use super::print::{age_text, data_shown, now_ms};
-use super::queue::{Kind, Lock, Member};
+use super::print::{age_text, data_shown};
 use super::scan;
 use crate::args::{Locks, Options};
 use crate::connection::Connection;
@@ -32,7 +32,7 @@ pub(super) async fn run(
             "--release asks for confirmation, and this is run without a terminal: add --yes";
         return Err(CtlError::new(Exit::Usage, message));
     }
-    let mut locks = scan::scan(lock, true, &context.connection).await?;
+    let mut locks = scan(lock, true, &context.connection).await?;
     locks.retain(|found| found.path == lock);
     let (found, member) = choose(lock, &locks, arguments)?;
     let clients = Clients::of(&locks, options).await?;
@@ -211,10 +211,10 @@ mod tests {
     use bytes::Bytes;
     use clap::Parser;
     use zoolet_client::Stat;
+    use zoolet_survey::locks::parse;
 
     use super::*;
     use crate::args::{Arguments, Command};
-    use crate::locks::parse;
 
     const ID: &str = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed";
 

@@ -12,8 +12,9 @@ use tokio::net::{TcpStream, lookup_host};
 use tokio::time::timeout;
 use zoolet_client::Connector;
 use zoolet_client::tls::TlsConnector;
+use zoolet_survey::four_letter::Silence;
+use zoolet_survey::srvr::Served;
 
-use super::srvr::Served;
 use super::tls::TlsFailure;
 use crate::options::TlsFiles;
 
@@ -285,14 +286,14 @@ fn classify(answer: &[u8]) -> Found {
     let text = String::from_utf8_lossy(answer);
     if let Some(served) = Served::parse(&text) {
         Found::Serving(served)
-    } else if text.contains("not currently serving requests") {
-        Found::NotServing
-    } else if text.contains("not in the whitelist") {
-        Found::WordForbidden
     } else if text.is_empty() {
         Found::Closed
     } else {
-        Found::NotZooKeeper(text.chars().take(40).collect())
+        match Silence::of_answer(&text) {
+            Some(Silence::NotServing) => Found::NotServing,
+            Some(Silence::Forbidden) => Found::WordForbidden,
+            Some(_) | None => Found::NotZooKeeper(text.chars().take(40).collect()),
+        }
     }
 }
 

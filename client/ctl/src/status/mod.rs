@@ -2,21 +2,20 @@
 
 mod look;
 mod print;
-mod srvr;
 mod tls;
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use tokio::net::lookup_host;
 use tokio::time::timeout;
 use zoolet_client::tls::TlsConnector;
 use zoolet_client::{ClientOptions, ConnectString};
+use zoolet_survey::members::{Others, others, resolved};
+use zoolet_survey::srvr::Served;
 
 use crate::args::{Options, Status};
 use crate::error::{CtlError, Exit};
-use crate::members::client_addresses;
 use crate::options::TlsFiles;
 use crate::output::{Output, note};
 
@@ -102,7 +101,7 @@ impl Ensemble {
     }
 
     fn leader(&self) -> Option<&Look> {
-        self.looks.iter().find(|look| look.found.serving().is_some_and(srvr::Served::is_leader))
+        self.looks.iter().find(|look| look.found.serving().is_some_and(Served::is_leader))
     }
 
     fn serving(&self) -> usize {
@@ -160,26 +159,14 @@ impl Ensemble {
         // The table is worth printing without them.
         let config = timeout(CONFIG_TIME, config(&serving, options, tls)).await;
         let Ok(Some(config)) = config else { return Vec::new() };
-        let mut known = self.known().await;
-        let (mut others, mut has_named) = (Vec::new(), false);
-        for (host, client) in client_addresses(&config) {
-            let address = reachable(host, client);
-            let resolved: Vec<_> = lookup_host(&address).await.into_iter().flatten().collect();
-            if self.looks.iter().any(|look| look.address == address)
-                || resolved.iter().any(|address| known.contains(address))
-            {
-                has_named = true;
-            } else {
-                known.extend(resolved);
-                others.push(address);
-            }
-        }
+        let named: Vec<String> = self.looks.iter().map(|look| look.address.clone()).collect();
+        let Others { mut addresses, has_named } = others(&config, &named, self.known().await).await;
         // The configuration has no ports that speak TLS alone. It has others than those that are
         // named, and each server would be counted twice.
         if tls.is_some() && !has_named {
-            others.clear();
+            addresses.clear();
         }
-        others
+        addresses
     }
 
     /// Returns where the servers that the command line names are.
@@ -189,19 +176,10 @@ impl Ensemble {
             match look.peer {
                 Some(peer) => _ = known.insert(peer),
                 // Without a connection, any of the addresses may be the server's.
-                None => known.extend(lookup_host(&look.address).await.into_iter().flatten()),
+                None => known.extend(resolved(&look.address).await),
             }
         }
         known
-    }
-}
-
-/// Returns a client address as others reach it: one that listens on all addresses of its machine
-/// is reached at the machine's name.
-fn reachable(host: &str, client: String) -> String {
-    match client.parse::<SocketAddr>() {
-        Ok(address) if address.ip().is_unspecified() => format!("{host}:{}", address.port()),
-        Ok(_) | Err(_) => client,
     }
 }
 
@@ -238,7 +216,7 @@ mod tests {
             "Zookeeper version: 3.9.5, built\nLatency min/avg/max: 0/0.0/0\nConnections: 1\n\
              Outstanding: 0\nZxid: 0x1\nMode: {mode}\nNode count: 5\n"
         );
-        Found::Serving(srvr::Served::parse(&answer).unwrap())
+        Found::Serving(Served::parse(&answer).unwrap())
     }
 
     #[test]
@@ -272,13 +250,5 @@ mod tests {
         assert_eq!(named(&[serving("follower")]), None);
         assert_eq!(named(&[serving("follower"), Found::Refused]), Some(Exit::Failed));
         assert_eq!(named(&[serving("read-only")]), Some(Exit::Connection));
-    }
-
-    #[test]
-    fn a_server_that_listens_everywhere_is_reached_by_its_name() {
-        assert_eq!(reachable("a", "0.0.0.0:2181".into()), "a:2181");
-        assert_eq!(reachable("[::1]", "[::]:2181".into()), "[::1]:2181");
-        assert_eq!(reachable("a", "b:2181".into()), "b:2181");
-        assert_eq!(reachable("a", "10.0.0.1:2181".into()), "10.0.0.1:2181");
     }
 }

@@ -1,10 +1,10 @@
 //! The servers as a table and as JSON.
 
 use serde_json::{Value, json};
+use zoolet_survey::srvr::Served;
 
 use super::Ensemble;
 use super::look::Look;
-use super::srvr::Served;
 use crate::format::lines_text;
 
 /// The heads of the columns.

@@ -5,8 +5,8 @@ use std::collections::VecDeque;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use zoolet_client::{Client, ErrorCode, Version};
+use zoolet_survey::path::join;
 
-use super::join;
 use super::write::with_present;
 use crate::failure::Failure;
 use crate::logins::Login;

@@ -9,8 +9,3 @@ pub(crate) use delete::{delete, subtree};
 pub(crate) use read::{children, znode};
 pub(crate) use search::search;
 pub(crate) use write::{create, set_acl, set_data};
-
-/// Returns the path of a child.
-pub(crate) fn join(path: &str, name: &str) -> String {
-    if path == "/" { format!("/{name}") } else { format!("{path}/{name}") }
-}

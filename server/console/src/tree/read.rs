@@ -3,8 +3,8 @@
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use zoolet_client::{Client, ErrorCode};
+use zoolet_survey::path::join;
 
-use super::join;
 use crate::failure::Failure;
 use crate::shared_client::answer;
 use crate::state::{Asked, State};

@@ -6,8 +6,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use serde_json::{Value, json};
 use tokio::time::Instant;
+use zoolet_survey::path::join;
 
-use super::join;
 use crate::failure::Failure;
 use crate::shared_client::answer;
 use crate::state::{Asked, State};

@@ -1,9 +1,10 @@
 //! `find`: the znodes of a subtree that fit, as they are visited.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use serde_json::json;
 use zoolet_client::{ErrorCode, SessionId};
+use zoolet_survey::clock::now_ms;
 
 use super::super::Context;
 use super::super::walk::{Visited, Walk};
@@ -69,11 +70,6 @@ fn contains(data: &[u8], text: &[u8]) -> bool {
 
 fn ms(duration: Duration) -> i64 {
     i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
-}
-
-#[allow(clippy::disallowed_methods, reason = "ages are measured by the wall clock")]
-fn now_ms() -> i64 {
-    ms(SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default())
 }
 
 #[cfg(test)]

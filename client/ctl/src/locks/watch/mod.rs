@@ -16,11 +16,12 @@ use std::time::Duration;
 
 use rustix::process::Signal;
 use tokio::time::{Instant, sleep};
+use zoolet_survey::clock::now_ms;
+use zoolet_survey::locks::{Known, find, find_again, locks_of};
 
 use super::clients::Clients;
 use super::keys::Keys;
-use super::print::now_ms;
-use super::scan::{Known, find, find_again, locks_of};
+use super::scope;
 use crate::args::{Locks, Options, Order};
 use crate::connection::Connection;
 use crate::error::{CtlError, Exit};
@@ -234,17 +235,18 @@ impl<'a> Watcher<'a> {
 
     async fn look(&mut self) -> Result<Table, CtlError> {
         let connection = self.connection().await?;
-        let (top, all) = (&self.arguments.path, self.arguments.all);
+        let (reader, scope) =
+            (connection.reader(), scope(&self.arguments.path, self.arguments.all));
         let began = Instant::now();
         if began >= self.next_tree {
-            self.paths.extend(find(top, all, &connection, |_, _| {}).await?.into_keys());
+            self.paths.extend(find(scope, &reader, |_, _| {}).await?.queues.into_keys());
             let pause = (began.elapsed() * TREE_SHARE).max(TREE_INTERVAL_MIN);
             self.next_tree = Instant::now() + pause;
         }
         let paths = self.paths.iter().cloned().collect();
-        let queues = find_again(paths, all, &connection).await?;
+        let queues = find_again(paths, scope.all, &reader).await?;
         self.paths.retain(|path| queues.contains_key(path));
-        let locks = locks_of(top, &queues, all, &mut self.known, &connection).await?;
+        let locks = locks_of(scope, &queues, &mut self.known, &reader).await?;
         let clients = Clients::of(&locks, &self.options).await?;
         let look = Look { at_ms: now_ms(), queues: &queues, locks: &locks, clients: &clients };
         self.tally.take(&look);

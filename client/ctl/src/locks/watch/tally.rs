@@ -3,11 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use zoolet_client::{SessionId, Stat};
+use zoolet_survey::locks::{Lock, Member, Queues, Role};
 
 use crate::locks::clients::Clients;
-use crate::locks::family::Role;
-use crate::locks::queue::{Lock, Member};
-use crate::locks::scan::Queues;
 
 /// At how many looks a holder must have had no connection for its end to count as an expiry. A program
 /// that gives a lock up and ends between the two parts of one look is seen without a connection once.
@@ -203,11 +201,9 @@ fn holder(
 #[cfg(test)]
 mod tests {
     use bytes::Bytes;
+    use zoolet_survey::locks::{Kind, Listed, parse};
 
     use super::*;
-    use crate::locks::family::parse;
-    use crate::locks::queue::Kind;
-    use crate::locks::scan::Listed;
 
     const ID: &str = "1b9d6bcd-bbfd-4b2d-9b5d-ab8dfbbd4bed";
 

@@ -1,13 +1,12 @@
 //! Sessions: where each comes from, and what it holds; and ending one.
 
-mod parse;
-
 use std::collections::BTreeMap;
 
 use futures_util::future::{join_all, join3};
 use hyper::StatusCode;
 use serde_json::{Value, json};
 use zoolet_client::SessionId;
+use zoolet_survey::sessions::{self as parse, Connection, Dump};
 
 use crate::ask::{self, Silence};
 use crate::failure::Failure;
@@ -15,7 +14,6 @@ use crate::logins::Login;
 use crate::options::SharedConnector;
 use crate::requests::Sent;
 use crate::state::{Asked, State};
-use parse::{Connection, Dump};
 
 /// The most sessions of one page, and how many a page has by default.
 const PAGE_MAX: usize = 500;
@@ -71,7 +69,7 @@ pub(crate) async fn list(state: &State, asked: &Asked) -> Result<Value, Failure>
         "offset": offset,
         "sessions": page.map(|(id, session)| session_json(**id, session)).collect::<Value>(),
         "notes": notes,
-        "nowMs": crate::clock::now_ms(),
+        "nowMs": zoolet_survey::clock::now_ms(),
     }))
 }
 

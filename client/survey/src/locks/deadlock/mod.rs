@@ -12,35 +12,40 @@ use super::queue::{Kind, Lock, Member};
 
 /// A place in the queue of a lock.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Spot<'a> {
-    pub(crate) lock: &'a Lock,
-    pub(crate) member: &'a Member,
+pub struct Spot<'a> {
+    /// The lock.
+    pub lock: &'a Lock,
+    /// One of its members.
+    pub member: &'a Member,
 }
 
 /// A session in a cycle: what it holds, and what it waits for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Turn<'a> {
+pub struct Turn<'a> {
     /// `None` for one that waits between the others: a writer that keeps a reader from a lock which
     /// other readers hold.
-    pub(crate) held: Option<Spot<'a>>,
-    pub(crate) awaited: Spot<'a>,
+    pub held: Option<Spot<'a>>,
+    /// Where it waits.
+    pub awaited: Spot<'a>,
 }
 
 impl Turn<'_> {
-    pub(crate) const fn session(&self) -> SessionId {
+    /// The session.
+    pub const fn session(&self) -> SessionId {
         self.awaited.member.session()
     }
 }
 
 /// A cycle. Each session waits for the next one, the last for the first.
 #[derive(Clone, Debug)]
-pub(crate) struct Deadlock<'a> {
-    pub(crate) turns: Vec<Turn<'a>>,
+pub struct Deadlock<'a> {
+    /// The sessions, in the order of their waits.
+    pub turns: Vec<Turn<'a>>,
 }
 
 impl<'a> Deadlock<'a> {
     /// The places that make the cycle: while all of them exist, it does.
-    pub(crate) fn members(&self) -> impl Iterator<Item = &'a Member> {
+    pub fn members(&self) -> impl Iterator<Item = &'a Member> {
         let turns = self.turns.iter();
         turns.flat_map(|turn| turn.held.into_iter().chain([turn.awaited])).map(|spot| spot.member)
     }
@@ -48,7 +53,7 @@ impl<'a> Deadlock<'a> {
 
 /// The deadlocks in these locks. Those that share a session may be reported as one: what is behind
 /// shows when that one is resolved.
-pub(crate) fn deadlocks(locks: &[Lock]) -> Vec<Deadlock<'_>> {
+pub(super) fn deadlocks(locks: &[Lock]) -> Vec<Deadlock<'_>> {
     let model = Model::of(locks);
     let mut search = Search::of(&model);
     let cycles: Vec<Vec<usize>> =
@@ -57,7 +62,7 @@ pub(crate) fn deadlocks(locks: &[Lock]) -> Vec<Deadlock<'_>> {
 }
 
 /// The sessions that hold a lock and wait for the same lock.
-pub(crate) fn waits_for_itself(locks: &[Lock]) -> Vec<Spot<'_>> {
+pub(super) fn waits_for_itself(locks: &[Lock]) -> Vec<Spot<'_>> {
     let mut spots = Vec::new();
     for lock in locks.iter().filter(|lock| lock.kind != Kind::Election) {
         let holders = holders(lock);

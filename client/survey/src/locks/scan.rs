@@ -1,17 +1,17 @@
-//! Looking for locks below a path.
+//! Looking for locks below a path, within limits.
 
 use std::collections::BTreeMap;
 
 use futures_util::stream::{self, StreamExt};
-use zoolet_client::{ErrorCode, SessionId, Stat};
+use zoolet_client::{SessionId, Stat};
 
 use super::family::{self, Family, Place, Role};
 use super::queue::{Kind, Lock, Member, sort};
-use crate::commands::REQUESTS_MAX;
-use crate::connection::Connection;
-use crate::error::CtlError;
 use crate::path;
-use crate::progress::Progress;
+use crate::reader::{ReadError, Reader};
+
+/// How many requests are under way at a time.
+pub(super) const REQUESTS_MAX: usize = 64;
 
 /// The queue of a Curator semaphore, below its path.
 const LOCKS: &str = "locks";
@@ -22,58 +22,134 @@ const LEASES: &str = "leases";
 /// What kazoo appends to the path of a semaphore for that of its queue.
 const KAZOO_QUEUE: &str = "-__lock__";
 
+/// Where locks are looked for, and which.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope<'a> {
+    /// They are at this path or below.
+    pub top: &'a str,
+    /// Whether queues of unknown clients are among them.
+    pub all: bool,
+    /// How much is looked at.
+    pub limits: Limits,
+}
+
+/// How much is looked at. What is left out then is behind what is shown.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// The most znodes whose children are listed.
+    pub znodes_max: usize,
+    /// The most places in queues that are read.
+    pub places_max: usize,
+}
+
+impl Limits {
+    /// Everything is looked at.
+    pub const NONE: Self = Self { znodes_max: usize::MAX, places_max: usize::MAX };
+}
+
+/// The locks that were found.
+#[derive(Clone, Debug)]
+pub struct Scanned {
+    /// The locks, by path.
+    pub locks: Vec<Lock>,
+    /// How many znodes were looked at.
+    pub visited: usize,
+    /// Whether no limit was reached.
+    pub is_complete: bool,
+}
+
+/// The queues that were found.
+#[derive(Clone, Debug)]
+pub struct Found {
+    /// The queues.
+    pub queues: Queues,
+    /// How many znodes were looked at.
+    pub visited: usize,
+    /// Whether no limit was reached.
+    pub is_complete: bool,
+}
+
 /// What a znode's children say about the queues below it.
 #[derive(Clone, Debug)]
-pub(crate) struct Listed {
+pub struct Listed {
     /// The names of places.
-    pub(crate) places: Vec<String>,
+    pub places: Vec<String>,
     /// The names that permits of kazoo may have.
-    pub(crate) leases: Vec<String>,
-    pub(crate) stat: Stat,
+    pub leases: Vec<String>,
+    /// The Stat of the znode.
+    pub stat: Stat,
+}
+
+impl Listed {
+    fn len(&self) -> usize {
+        self.places.len() + self.leases.len()
+    }
+
+    /// Keeps this number of names at most: the first ones of the queue, among which are its holders.
+    fn truncate(&mut self, max: usize) {
+        let number = |name: &String| place_of(name, true).map_or(0, |place| place.number);
+        if let Some(origin) = self.places.first().map(number) {
+            // The numbers go on behind the end of 32 bits.
+            self.places.sort_by_key(|name| number(name).wrapping_sub(origin));
+        }
+        self.places.truncate(max);
+        self.leases.truncate(max - self.places.len());
+    }
 }
 
 /// The znodes that have places below them, by their paths.
-pub(crate) type Queues = BTreeMap<String, Listed>;
+pub type Queues = BTreeMap<String, Listed>;
 
 /// The places that were read before, by their paths.
-pub(crate) type Known = BTreeMap<String, Member>;
+pub type Known = BTreeMap<String, Member>;
 
-/// All locks at a path and below, by path. With `all` also the queues of unknown clients.
-pub(crate) async fn scan(
-    top: &str,
-    all: bool,
-    connection: &Connection,
-) -> Result<Vec<Lock>, CtlError> {
-    let progress = Progress::spinner("looking for locks");
-    let queues = find(top, all, connection, |seen, found| {
-        progress.set_message(format!("{seen} znodes, {found} with locks"));
-    })
-    .await?;
-    locks_of(top, &queues, all, &mut Known::new(), connection).await
+/// Returns the locks at a path and below. `progress` is called with the znodes looked at so far, and
+/// those of them with places.
+pub async fn scan(
+    scope: Scope<'_>,
+    reader: &Reader,
+    progress: impl FnMut(usize, usize),
+) -> Result<Scanned, ReadError> {
+    let Found { queues, visited, is_complete } = find(scope, reader, progress).await?;
+    let locks = locks_of(scope, &queues, &mut Known::new(), reader).await?;
+    Ok(Scanned { locks, visited, is_complete })
 }
 
 /// Looks at the children of all znodes from one downwards.
-pub(crate) async fn find(
-    top: &str,
-    all: bool,
-    connection: &Connection,
+pub async fn find(
+    scope: Scope<'_>,
+    reader: &Reader,
     mut progress: impl FnMut(usize, usize),
-) -> Result<Queues, CtlError> {
-    let mut found = Queues::new();
-    let mut level = vec![top.to_owned()];
-    let mut seen = 0;
+) -> Result<Found, ReadError> {
+    let Limits { znodes_max, places_max } = scope.limits;
+    let mut found = Found { queues: Queues::new(), visited: 0, is_complete: true };
+    let mut room = places_max;
+    let mut level = vec![scope.top.to_owned()];
     while !level.is_empty() {
-        seen += level.len();
-        progress(seen, found.len());
+        if level.len() > znodes_max - found.visited {
+            level.truncate(znodes_max - found.visited);
+            found.is_complete = false;
+        }
+        found.visited += level.len();
+        progress(found.visited, found.queues.len());
         let mut lists = stream::iter(std::mem::take(&mut level))
-            .map(|path| list(path, top, connection))
-            .buffer_unordered(REQUESTS_MAX);
+            .map(|path| list(path, scope.top, reader))
+            .buffered(REQUESTS_MAX);
         while let Some(listed) = lists.next().await {
             let Some((path, names, stat)) = listed? else { continue };
-            let (listed, others) = sort_out(names, stat, all);
+            let (mut listed, others) = sort_out(names, stat, scope.all);
             level.extend(others.iter().map(|name| path::join(&path, name)));
-            if !listed.places.is_empty() || !listed.leases.is_empty() {
-                found.insert(path, listed);
+            let is_too_long = listed.len() > room;
+            if is_too_long {
+                listed.truncate(room);
+            }
+            room -= listed.len();
+            if listed.len() > 0 {
+                found.queues.insert(path, listed);
+            }
+            if is_too_long {
+                found.is_complete = false;
+                return Ok(found);
             }
         }
     }
@@ -81,12 +157,12 @@ pub(crate) async fn find(
 }
 
 /// Looks at the children of these znodes alone; those that have gone are left out.
-pub(crate) async fn find_again(
+pub async fn find_again(
     paths: Vec<String>,
     all: bool,
-    connection: &Connection,
-) -> Result<Queues, CtlError> {
-    let lists = stream::iter(paths).map(|path| list(path, "", connection));
+    reader: &Reader,
+) -> Result<Queues, ReadError> {
+    let lists = stream::iter(paths).map(|path| list(path, "", reader));
     let mut lists = lists.buffer_unordered(REQUESTS_MAX);
     let mut found = Queues::new();
     while let Some(listed) = lists.next().await {
@@ -104,42 +180,41 @@ fn sort_out(names: Vec<String>, stat: Stat, all: bool) -> (Listed, Vec<String>) 
     (Listed { places, leases, stat }, others)
 }
 
-/// The locks of these queues, and the one that the top itself may be. Places that are known are not
+/// Returns the locks of these queues, and the one that the top itself may be. Places that are known are not
 /// read again: only names with a number are, which no other place has.
-pub(crate) async fn locks_of(
-    top: &str,
+pub async fn locks_of(
+    scope: Scope<'_>,
     queues: &Queues,
-    all: bool,
     known: &mut Known,
-    connection: &Connection,
-) -> Result<Vec<Lock>, CtlError> {
+    reader: &Reader,
+) -> Result<Vec<Lock>, ReadError> {
     let before = std::mem::take(known);
     let mut locks = Vec::new();
-    locks.extend(simple(top, connection).await?);
+    locks.extend(simple(scope.top, reader).await?);
     for (path, listed) in queues {
-        let members = read(path, &listed.places, all, &before, connection).await?;
+        let members = read(path, &listed.places, scope.all, &before, reader).await?;
         known.extend(members.iter().map(|member| (member.path.clone(), member.clone())));
         locks.extend(of_members(path, members));
-        locks.extend(kazoo_semaphore(path, &listed.leases, connection).await?);
+        locks.extend(kazoo_semaphore(path, &listed.leases, reader).await?);
     }
-    join_semaphores(locks, connection).await
+    join_semaphores(locks, reader).await
 }
 
-/// The lock at a path, without a look at what else is below it; `None` if its queue is empty.
-pub(crate) async fn at(top: &str, connection: &Connection) -> Result<Option<Lock>, CtlError> {
+/// Returns the lock at a path, without a look at what else is below it; `None` if its queue is empty.
+pub async fn at(top: &str, reader: &Reader) -> Result<Option<Lock>, ReadError> {
     let mut locks = Vec::new();
     for path in [top.to_owned(), path::join(top, LEASES), path::join(top, LOCKS)] {
-        let names = match connection.ask(&path, connection.client.children(&path)).await {
+        let names = match reader.children(&path).await {
             Ok((names, _)) => names,
-            Err(error) if is_passed_over(&error) => continue,
+            Err(error) if error.is_passed_over() => continue,
             Err(error) => return Err(error),
         };
         let places: Vec<String> =
             names.into_iter().filter(|name| family::parse(name).is_some()).collect();
-        let members = read(&path, &places, false, &Known::new(), connection).await?;
+        let members = read(&path, &places, false, &Known::new(), reader).await?;
         locks.extend(of_members(&path, members));
     }
-    let locks = join_semaphores(locks, connection).await?;
+    let locks = join_semaphores(locks, reader).await?;
     Ok(locks.into_iter().find(|lock| lock.path == top && lock.kind != Kind::Election))
 }
 
@@ -151,17 +226,13 @@ fn place_of(name: &str, all: bool) -> Option<Place> {
 async fn list(
     path: String,
     top: &str,
-    connection: &Connection,
-) -> Result<Option<(String, Vec<String>, Stat)>, CtlError> {
-    match connection.ask(&path, connection.client.children(&path)).await {
+    reader: &Reader,
+) -> Result<Option<(String, Vec<String>, Stat)>, ReadError> {
+    match reader.children(&path).await {
         Ok((names, stat)) => Ok(Some((path, names, stat))),
-        Err(error) if path != top && is_passed_over(&error) => Ok(None),
+        Err(error) if path != top && error.is_passed_over() => Ok(None),
         Err(error) => Err(error),
     }
-}
-
-fn is_passed_over(error: &CtlError) -> bool {
-    matches!(error.code, Some(ErrorCode::NoNode | ErrorCode::NoAuth))
 }
 
 /// What the places in a queue hold; those that go meanwhile are left out.
@@ -170,14 +241,14 @@ async fn read(
     names: &[String],
     all: bool,
     known: &Known,
-    connection: &Connection,
-) -> Result<Vec<Member>, CtlError> {
+    reader: &Reader,
+) -> Result<Vec<Member>, ReadError> {
     let read_one = async |name: &String| {
         let Some(place) = place_of(name, all) else { return Ok(None) };
         let path = path::join(path, name);
         match known.get(&path) {
             Some(member) => Ok(Some(member.clone())),
-            None => member(path, place, connection).await,
+            None => member(path, place, reader).await,
         }
     };
     let mut reads = stream::iter(names).map(read_one).buffer_unordered(REQUESTS_MAX);
@@ -192,14 +263,10 @@ async fn read(
     Ok(members)
 }
 
-async fn member(
-    path: String,
-    place: Place,
-    connection: &Connection,
-) -> Result<Option<Member>, CtlError> {
-    match connection.ask(&path, connection.client.get(&path)).await {
+async fn member(path: String, place: Place, reader: &Reader) -> Result<Option<Member>, ReadError> {
+    match reader.get(&path).await {
         Ok((data, stat)) => Ok(Some(Member { path, place, data, stat, twin: None, holds: false })),
-        Err(error) if is_passed_over(&error) => Ok(None),
+        Err(error) if error.is_passed_over() => Ok(None),
         Err(error) => Err(error),
     }
 }
@@ -245,30 +312,39 @@ fn semaphore(path: &str, mut members: Vec<Member>, permits: Option<u64>) -> Lock
 async fn kazoo_semaphore(
     path: &str,
     leases: &[String],
-    connection: &Connection,
-) -> Result<Option<Lock>, CtlError> {
+    reader: &Reader,
+) -> Result<Option<Lock>, ReadError> {
+    let read_one = async |name: &String| {
+        let (path, id) = (path::join(path, name), Some(name.clone()));
+        // Such names are common, and the data of another one may be long.
+        let stat = reader.exists(&path).await?;
+        if stat.is_none_or(|stat| stat.ephemeral_owner == SessionId::NONE) {
+            return Ok(None);
+        }
+        let place = Place { family: Family::Kazoo, role: Role::Permit, number: 0, id };
+        member(path, place, reader).await
+    };
+    let mut reads = stream::iter(leases).map(read_one).buffer_unordered(REQUESTS_MAX);
     let mut members = Vec::new();
-    for name in leases {
-        let place =
-            Place { family: Family::Kazoo, role: Role::Permit, number: 0, id: Some(name.clone()) };
-        members.extend(member(path::join(path, name), place, connection).await?);
+    while let Some(member) = reads.next().await {
+        members.extend(member?);
     }
     members.retain(|member| member.stat.ephemeral_owner != SessionId::NONE);
     if members.is_empty() {
         return Ok(None);
     }
-    let permits = match connection.ask(path, connection.client.get(path)).await {
+    let permits = match reader.get(path).await {
         Ok((data, _)) => String::from_utf8_lossy(&data).trim().parse().ok(),
-        Err(error) if is_passed_over(&error) => None,
+        Err(error) if error.is_passed_over() => None,
         Err(error) => return Err(error),
     };
     Ok(Some(semaphore(path, members, permits)))
 }
 
 /// An ephemeral znode whose very path is asked for is a lock in itself.
-async fn simple(top: &str, connection: &Connection) -> Result<Option<Lock>, CtlError> {
+async fn simple(top: &str, reader: &Reader) -> Result<Option<Lock>, ReadError> {
     let place = Place { family: Family::Other, role: Role::Mutex, number: 0, id: None };
-    let member = member(top.to_owned(), place, connection).await?;
+    let member = member(top.to_owned(), place, reader).await?;
     let member = member.filter(|member| member.stat.ephemeral_owner != SessionId::NONE);
     Ok(member.map(|member| Lock {
         path: top.to_owned(),
@@ -281,12 +357,12 @@ async fn simple(top: &str, connection: &Connection) -> Result<Option<Lock>, CtlE
 
 /// Puts the queue of a semaphore behind its permits: `P/leases` and `P/locks` of Curator, `P` and
 /// `P-__lock__` of kazoo. Who is first in such a queue holds no permit yet.
-async fn join_semaphores(locks: Vec<Lock>, connection: &Connection) -> Result<Vec<Lock>, CtlError> {
+async fn join_semaphores(locks: Vec<Lock>, reader: &Reader) -> Result<Vec<Lock>, ReadError> {
     let mut joined: Vec<Lock> = Vec::new();
     let mut queues = Vec::new();
     for mut lock in locks {
         let is_queue = lock.kind == Kind::Mutex;
-        let semaphore = if is_queue { queue_of(&lock.path, connection).await? } else { None };
+        let semaphore = if is_queue { queue_of(&lock.path, reader).await? } else { None };
         if let Some(path) = semaphore {
             queues.push(Lock { path, kind: Kind::Semaphore, ..lock });
             continue;
@@ -329,13 +405,13 @@ fn add_queue(semaphore: &mut Lock, mut queue: Vec<Member>) {
 }
 
 /// The path of the semaphore whose queue is at a path, if there is one.
-async fn queue_of(path: &str, connection: &Connection) -> Result<Option<String>, CtlError> {
+async fn queue_of(path: &str, reader: &Reader) -> Result<Option<String>, ReadError> {
     let (semaphore, other_part) = match (parent_of(path, LOCKS), path.strip_suffix(KAZOO_QUEUE)) {
         (Some(semaphore), _) => (semaphore.clone(), path::join(&semaphore, LEASES)),
         (None, Some(semaphore)) => (semaphore.to_owned(), semaphore.to_owned()),
         (None, None) => return Ok(None),
     };
-    let there = connection.ask(&other_part, connection.client.exists(&other_part)).await?;
+    let there = reader.exists(&other_part).await?;
     Ok(there.map(|_| semaphore))
 }
 
@@ -344,5 +420,26 @@ fn parent_of(path: &str, name: &str) -> Option<String> {
     match path.strip_suffix(name)?.strip_suffix('/')? {
         "" => Some("/".to_owned()),
         path => Some(path.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_queue_that_is_cut_keeps_its_first_places() {
+        let name = |number: i32| format!("n_{number:010}");
+        let numbers = [i32::MIN + 1, i32::MAX, i32::MIN, i32::MAX - 1];
+        let (names, stat) = (numbers.map(name).to_vec(), Stat::default());
+        let lease = "1b9d6bcdbbfd4b2d9b5dab8dfbbd4bed".to_owned();
+        let (mut listed, others) = sort_out([names, vec![lease.clone()]].concat(), stat, false);
+        assert_eq!(
+            (listed.len(), &listed.leases, &others),
+            (5, &vec![lease.clone()], &vec![lease])
+        );
+        listed.truncate(2);
+        assert_eq!(listed.places, [i32::MAX - 1, i32::MAX].map(name));
+        assert!(listed.leases.is_empty());
     }
 }

@@ -7,7 +7,7 @@ use std::fmt;
 
 /// Who writes such names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Family {
+pub enum Family {
     /// `_c_<uuid>-…`: Curator, this client, and the `zookeeper-client` crate.
     Curator,
     /// Curator's and kazoo's names under one id: this client's bilingual lock.
@@ -26,7 +26,7 @@ pub(crate) enum Family {
 
 impl Family {
     /// The word for programs.
-    pub(crate) const fn word(self) -> &'static str {
+    pub const fn word(self) -> &'static str {
         match self {
             Self::Curator => "curator",
             Self::Bilingual => "bilingual",
@@ -47,7 +47,7 @@ impl fmt::Display for Family {
 
 /// What a place in a queue is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Role {
+pub enum Role {
     /// A lock for one.
     Mutex,
     /// A read-write lock, for reading.
@@ -62,7 +62,8 @@ pub(crate) enum Role {
 }
 
 impl Role {
-    pub(crate) const fn word(self) -> &'static str {
+    /// The word for programs.
+    pub const fn word(self) -> &'static str {
         match self {
             Self::Mutex => "mutex",
             Self::Read => "read",
@@ -75,17 +76,19 @@ impl Role {
 
 /// What the name of a place says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    pub(crate) family: Family,
-    pub(crate) role: Role,
+pub struct Place {
+    /// Whose form the name has.
+    pub family: Family,
+    /// What it is for.
+    pub role: Role,
     /// The place in the queue; it goes on at −2147483648 behind 2147483647.
-    pub(crate) number: i32,
+    pub number: i32,
     /// The random id in it, without dashes.
-    pub(crate) id: Option<String>,
+    pub id: Option<String>,
 }
 
 /// What a name says; `None` if it is not a place in a queue.
-pub(crate) fn parse(name: &str) -> Option<Place> {
+pub fn parse(name: &str) -> Option<Place> {
     NUMBER_LENGTHS.iter().find_map(|length| {
         let (base, number) = split_number(name, *length)?;
         let (family, role, id) = parse_base(base)?;
@@ -122,13 +125,13 @@ fn parse_base(base: &str) -> Option<(Family, Role, Option<String>)> {
 }
 
 /// A numbered name of an unknown form.
-pub(crate) fn parse_other(name: &str) -> Option<Place> {
+pub(super) fn parse_other(name: &str) -> Option<Place> {
     let (_, number) = split_number(name, 10)?;
     Some(Place { family: Family::Other, role: Role::Mutex, number, id: None })
 }
 
 /// Whether a name is that of a kazoo semaphore's lease.
-pub(crate) fn is_kazoo_lease(name: &str) -> bool {
+pub(super) fn is_kazoo_lease(name: &str) -> bool {
     is_hex(name, 32)
 }
 

@@ -7,26 +7,36 @@ use zoolet_client::SessionId;
 
 /// A connection with a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Connection {
-    pub(super) session: SessionId,
-    pub(super) address: String,
-    pub(super) since_ms: i64,
-    pub(super) timeout_ms: i64,
-    pub(super) queued: u64,
-    pub(super) received: u64,
-    pub(super) sent: u64,
-    pub(super) last_operation: String,
+pub struct Connection {
+    /// The session.
+    pub session: SessionId,
+    /// Where the client connects from.
+    pub address: String,
+    /// When it connected; 0 if the server does not say.
+    pub since_ms: i64,
+    /// The timeout of the session; 0 if the server does not say.
+    pub timeout_ms: i64,
+    /// Requests that are not answered yet.
+    pub queued: u64,
+    /// Packets that were received from the client.
+    pub received: u64,
+    /// Packets that were sent to it.
+    pub sent: u64,
+    /// The server's word for the last request.
+    pub last_operation: String,
 }
 
 /// The sessions of all clients, as far as a server knows them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Dump {
-    pub(super) sessions: BTreeSet<SessionId>,
-    pub(super) ephemerals: BTreeMap<SessionId, Vec<String>>,
+pub struct Dump {
+    /// All ids.
+    pub sessions: BTreeSet<SessionId>,
+    /// The ephemeral znodes of each session.
+    pub ephemerals: BTreeMap<SessionId, Vec<String>>,
 }
 
 /// Reads lines ` /127.0.0.1:5000[1](queued=0,recved=3,sent=3,sid=0x1,lop=PING,est=9,to=10000,…)`.
-pub(super) fn connections(answer: &str) -> Vec<Connection> {
+pub fn connections(answer: &str) -> Vec<Connection> {
     answer.lines().filter_map(connection).collect()
 }
 
@@ -55,7 +65,7 @@ fn connection(line: &str) -> Option<Connection> {
 }
 
 /// Reads the answer of the command `connections`.
-pub(super) fn connections_json(answer: &Value) -> Vec<Connection> {
+pub fn connections_json(answer: &Value) -> Vec<Connection> {
     let lists = ["connections", "secure_connections"];
     let all = lists.iter().filter_map(|list| answer.get(list)?.as_array()).flatten();
     let of = |it: &Value| {
@@ -79,7 +89,7 @@ pub(super) fn connections_json(answer: &Value) -> Vec<Connection> {
 }
 
 /// Reads `dump`: ids on lines of their own, then an id with a colon and its paths below it.
-pub(super) fn dump(answer: &str) -> Dump {
+pub fn dump(answer: &str) -> Dump {
     let mut dump = Dump::default();
     let mut owner = None;
     for line in answer.lines() {
@@ -101,7 +111,7 @@ pub(super) fn dump(answer: &str) -> Dump {
 }
 
 /// Reads the answer of the command `dump`.
-pub(super) fn dump_json(answer: &Value) -> Dump {
+pub fn dump_json(answer: &Value) -> Dump {
     let mut dump = Dump::default();
     let expiries = answer.get("expiry_time_to_session_ids").and_then(Value::as_object);
     let ids = expiries.into_iter().flat_map(|it| it.values()).filter_map(Value::as_array).flatten();
@@ -112,7 +122,7 @@ pub(super) fn dump_json(answer: &Value) -> Dump {
 }
 
 /// Reads `wchc`: an id, and its paths below it.
-pub(super) fn watches(answer: &str) -> BTreeMap<SessionId, Vec<String>> {
+pub fn watches(answer: &str) -> BTreeMap<SessionId, Vec<String>> {
     let mut all: BTreeMap<SessionId, Vec<String>> = BTreeMap::new();
     let mut owner = None;
     for line in answer.lines() {
@@ -128,7 +138,7 @@ pub(super) fn watches(answer: &str) -> BTreeMap<SessionId, Vec<String>> {
 }
 
 /// Reads the answer of the command `watches`.
-pub(super) fn watches_json(answer: &Value) -> BTreeMap<SessionId, Vec<String>> {
+pub fn watches_json(answer: &Value) -> BTreeMap<SessionId, Vec<String>> {
     by_session(answer.get("session_id_to_watched_paths"))
 }
 

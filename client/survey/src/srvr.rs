@@ -5,23 +5,26 @@ const FIRST_LINE: &str = "Zookeeper version: ";
 
 /// A server that serves.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Served {
+pub struct Served {
     /// The release, up to the date of its build.
-    pub(crate) version: String,
+    pub version: String,
     /// `leader`, `follower`, `observer`, `standalone`, `read-only` or `looking`.
-    pub(crate) mode: String,
-    pub(crate) zxid: i64,
-    pub(crate) connections: u64,
+    pub mode: String,
+    /// The zxid of the last write.
+    pub zxid: i64,
+    /// Connections of clients.
+    pub connections: u64,
     /// Requests that are not answered yet.
-    pub(crate) outstanding: u64,
+    pub outstanding: u64,
     /// How long requests took on average, in milliseconds.
-    pub(crate) latency_ms: f64,
-    pub(crate) znodes: u64,
+    pub latency_ms: f64,
+    /// Znodes of the tree.
+    pub znodes: u64,
 }
 
 impl Served {
     /// Reads the answer; `None` if it is none of a server that serves.
-    pub(crate) fn parse(answer: &str) -> Option<Self> {
+    pub fn parse(answer: &str) -> Option<Self> {
         let value = |name: &str| answer.lines().find_map(|line| line.strip_prefix(name));
         let number = |name: &str| value(name)?.trim().parse().ok();
         let version = value(FIRST_LINE)?.split(',').next()?.to_owned();
@@ -38,27 +41,29 @@ impl Served {
         })
     }
 
-    pub(crate) fn is_leader(&self) -> bool {
+    /// Whether it leads, be it itself alone.
+    pub fn is_leader(&self) -> bool {
         matches!(self.mode.as_str(), "leader" | "standalone")
     }
 
     /// Whether it takes part in an ensemble with a leader. One that looks for a leader answers as well.
-    pub(crate) fn takes_writes(&self) -> bool {
+    pub fn takes_writes(&self) -> bool {
         self.is_leader() || matches!(self.mode.as_str(), "follower" | "observer")
     }
 
-    pub(crate) fn is_read_only(&self) -> bool {
+    /// Whether it serves reads alone.
+    pub fn is_read_only(&self) -> bool {
         self.mode == "read-only"
     }
 
     /// The term of the last write: the high half of its zxid.
-    pub(crate) fn term(&self) -> i64 {
+    pub fn term(&self) -> i64 {
         self.zxid >> 32
     }
 
     /// Returns how many writes of `leader` this server has not applied; `None` if its last one is of
     /// another term, so that they cannot be counted.
-    pub(crate) fn behind(&self, leader: &Self) -> Option<i64> {
+    pub fn behind(&self, leader: &Self) -> Option<i64> {
         (self.term() == leader.term()).then(|| (leader.zxid - self.zxid).max(0))
     }
 }

@@ -9,54 +9,67 @@ use super::family::{Family, Place, Role};
 
 /// A member of a queue.
 #[derive(Clone, Debug)]
-pub(crate) struct Member {
-    pub(crate) path: String,
-    pub(crate) place: Place,
-    pub(crate) data: Bytes,
-    pub(crate) stat: Stat,
+pub struct Member {
+    /// The path of its znode.
+    pub path: String,
+    /// What its name says.
+    pub place: Place,
+    /// The data of its znode.
+    pub data: Bytes,
+    /// The Stat of its znode.
+    pub stat: Stat,
     /// kazoo's znode of a bilingual lock, beside Curator's.
-    pub(crate) twin: Option<Twin>,
-    pub(crate) holds: bool,
+    pub twin: Option<Twin>,
+    /// Whether it holds the lock.
+    pub holds: bool,
 }
 
 impl Member {
     /// The session whose end deletes it.
-    pub(crate) const fn session(&self) -> SessionId {
+    pub const fn session(&self) -> SessionId {
         self.stat.ephemeral_owner
     }
 }
 
 /// The second znode of a place.
 #[derive(Clone, Debug)]
-pub(crate) struct Twin {
-    pub(crate) path: String,
-    pub(crate) stat: Stat,
+pub struct Twin {
+    /// Its path.
+    pub path: String,
+    /// Its Stat.
+    pub stat: Stat,
 }
 
 /// A wait in a queue. The numbers are those of the lock's members.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Wait {
-    pub(crate) waiter: usize,
+pub struct Wait {
+    /// The one that waits.
+    pub waiter: usize,
     /// Those that precede it and that it waits for, the nearest of them: it waits as well for those
     /// that they wait for.
-    pub(crate) before: Vec<usize>,
+    pub before: Vec<usize>,
     /// Whether it is enough that one of them goes.
-    pub(crate) any: bool,
+    pub any: bool,
 }
 
 /// What kind of thing is contended for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// A lock for one.
     Mutex,
+    /// A lock that readers share.
     ReadWrite,
+    /// A lock for several.
     Semaphore,
+    /// A leadership.
     Election,
     /// One ephemeral znode, which is the lock itself.
     Simple,
 }
 
 impl Kind {
-    pub(crate) const fn word(self) -> &'static str {
+    /// The word for programs.
+    pub const fn word(self) -> &'static str {
         match self {
             Self::Mutex => "mutex",
             Self::ReadWrite => "read-write",
@@ -69,19 +82,22 @@ impl Kind {
 
 /// A lock and all who are at it, in the order of the queue.
 #[derive(Clone, Debug)]
-pub(crate) struct Lock {
-    pub(crate) path: String,
-    pub(crate) kind: Kind,
-    pub(crate) members: Vec<Member>,
+pub struct Lock {
+    /// The path that its clients name.
+    pub path: String,
+    /// What is contended for.
+    pub kind: Kind,
+    /// The places, in order.
+    pub members: Vec<Member>,
     /// How many may hold it, where that is written down.
-    pub(crate) permits: Option<u64>,
+    pub permits: Option<u64>,
     /// What a person should know.
-    pub(crate) warnings: Vec<&'static str>,
+    pub warnings: Vec<&'static str>,
 }
 
 impl Lock {
     /// A lock of numbered places. Its members are put in order, and marked if they hold it.
-    pub(crate) fn of_queue(path: String, kind: Kind, members: Vec<Member>) -> Self {
+    pub fn of_queue(path: String, kind: Kind, members: Vec<Member>) -> Self {
         let mut members = pair_up(members);
         sort(&mut members);
         mark_holders(&mut members);
@@ -91,12 +107,12 @@ impl Lock {
     }
 
     /// The waits of those who do not hold.
-    pub(crate) fn waits(&self) -> Vec<Wait> {
+    pub fn waits(&self) -> Vec<Wait> {
         if self.kind == Kind::Semaphore { self.waits_for_permits() } else { self.waits_in_queue() }
     }
 
     /// Whether one waits for another one that precedes it, without others between them.
-    pub(crate) fn has_to_go_first(&self, other: &Member, member: &Member) -> bool {
+    pub fn has_to_go_first(&self, other: &Member, member: &Member) -> bool {
         self.kind == Kind::Semaphore || goes_first(sort_of(other), sort_of(member))
     }
 
@@ -159,7 +175,7 @@ impl Lock {
     }
 
     /// A place without a session stays when its owner dies.
-    pub(crate) fn warn_of_permanent(&mut self) {
+    pub(super) fn warn_of_permanent(&mut self) {
         if self.members.iter().any(|member| member.stat.ephemeral_owner.0 == 0) {
             self.warnings.push("a znode is not ephemeral: it stays when its owner dies");
         }
@@ -195,7 +211,7 @@ fn pair_up(members: Vec<Member>) -> Vec<Member> {
 
 /// Orders by the numbers, which lie less than 2³¹ apart, over the end of 32 bits too. A reader under
 /// its writer's number stands behind it.
-pub(crate) fn sort(members: &mut [Member]) {
+pub(super) fn sort(members: &mut [Member]) {
     let Some(origin) = members.first().map(|member| member.place.number) else { return };
     members.sort_by_key(|member| (member.place.number.wrapping_sub(origin), member.stat.czxid));
 }

@@ -1,0 +1,17 @@
+//! What can be seen of an ensemble from outside: its servers, its sessions, and the locks of all its
+//! clients. `zooletctl` and the web console show it.
+//!
+//! It is a client of an ensemble, zoolet's or Apache `ZooKeeper`'s, and changes nothing. How what it
+//! finds is shown, as text or as JSON, is up to the program.
+
+#![warn(missing_docs)]
+
+pub mod clock;
+pub mod four_letter;
+pub mod locks;
+pub mod members;
+pub mod path;
+pub mod permissions;
+pub mod reader;
+pub mod sessions;
+pub mod srvr;

@@ -1,1 +1,0 @@
-../../../client/ctl/src/status/srvr.rs
