@@ -110,12 +110,13 @@ async function remember(parts, paths) {
 function stretchesOf(history) {
   const places = new Map();
   for (const entry of history) {
-    if (entry.kind === 'created') places.set(entry.path, { from: entry.time_ms, to: null, label: entry.session ?? entry.path });
+    if (entry.kind === 'created') places.set(entry.path, { from: entry.time_ms, to: null, zxid: BigInt(entry.zxid), label: entry.session ?? entry.path });
     if (entry.kind === 'deleted' && places.has(entry.path)) places.get(entry.path).to = entry.time_ms;
   }
   const stretches = [];
   let free = 0;
-  for (const [path, place] of [...places].sort((a, b) => a[1].from - b[1].from)) {
+  // Places of one millisecond have an order, too.
+  for (const [path, place] of [...places].sort(([, a], [, b]) => (a.zxid < b.zxid ? -1 : 1))) {
     const fromMs = Math.max(place.from, free);
     // It gave up before it was its turn.
     if (place.to !== null && place.to <= free) continue;
