@@ -44,6 +44,23 @@ pub enum GapReason {
 }
 
 impl GapReason {
+    /// The number of the reason, in a block.
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Snapshot => 0,
+            Self::Overload => 1,
+        }
+    }
+
+    /// The reason with this number.
+    pub(crate) const fn of(code: u8) -> Option<Self> {
+        match code {
+            0 => Some(Self::Snapshot),
+            1 => Some(Self::Overload),
+            _ => None,
+        }
+    }
+
     /// The name of the reason, in JSON.
     pub const fn name(self) -> &'static str {
         match self {

@@ -8,8 +8,10 @@
 //! so that a query looks at all filters and reads few blocks: an index would cost a search in a tree
 //! for each event, more than all the rest.
 
+mod batch;
 mod block;
 mod counts;
+mod entries;
 mod entry;
 mod filter;
 mod lock;

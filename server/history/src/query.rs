@@ -84,7 +84,7 @@ pub(crate) struct End {
 
 impl End {
     pub(crate) fn of(tail: &Tail) -> Self {
-        Self { head: *tail.block().head(), block: tail.block().bytes().into() }
+        Self { head: *tail.block().head(), block: tail.block().to_bytes().into() }
     }
 }
 
@@ -110,11 +110,17 @@ impl Query {
         limit: usize,
         found: &mut Found,
     ) -> Result<(), StoreError> {
-        let blocks = store.backward(end.head.first);
+        let blocks = store.backward();
         let mut latest_first = Vec::new();
+        let mut before = end.head.first.saturating_add(1);
         'blocks: for block in std::iter::once(Ok(end.block.clone())).chain(blocks) {
             let block = block?;
             let (head, filter, bytes) = Head::read(&block)?;
+            if head.first >= before {
+                // What has come since the query began, and the end as it was written.
+                continue;
+            }
+            before = head.first;
             if head.count > 0 && self.since_ms.is_some_and(|since_ms| is_before(&head, since_ms)) {
                 break;
             }
@@ -142,11 +148,15 @@ impl Query {
         limit: usize,
         found: &mut Found,
     ) -> Result<(), StoreError> {
-        let blocks = store.forward(after.saturating_add(1), end.head.first)?;
+        let blocks = store.forward(after.saturating_add(1))?;
+        let blocks = blocks.take_while(|block| {
+            let head = block.as_ref().ok().and_then(|block| Head::read(block).ok());
+            head.is_none_or(|(head, ..)| head.first < end.head.first)
+        });
         for block in blocks.chain(std::iter::once(Ok(end.block.clone()))) {
             let block = block?;
             let (head, filter, bytes) = Head::read(&block)?;
-            if !self.may_be_in(&head, filter) {
+            if head.end() <= after.saturating_add(1) || !self.may_be_in(&head, filter) {
                 continue;
             }
             let entries = block::entries(&head, bytes)?;
@@ -168,12 +178,14 @@ impl Query {
         head.count > 0
             && match &self.subject {
                 Subject::All | Subject::Below(_) => true,
-                Subject::Path(path) => may_have(Key::path(path)) || may_have(Key::gap()),
+                Subject::Path(path) => may_have(Key::path(path.as_bytes())) || may_have(Key::gap()),
                 Subject::Session(session) => {
                     may_have(Key::session(*session)) || may_have(Key::gap())
                 }
                 Subject::Lock(path) => {
-                    [Key::parent(path), Key::path(path), Key::gap()].into_iter().any(may_have)
+                    [Key::parent(path.as_bytes()), Key::path(path.as_bytes()), Key::gap()]
+                        .into_iter()
+                        .any(may_have)
                 }
             }
     }

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::{Builder, JoinHandle};
 use std::time::Duration;
 use std::{fmt, io};
@@ -12,16 +12,25 @@ use tracing::warn;
 use zoolet_jute::Zxid;
 use zoolet_replica::HistoryItem;
 
+use crate::batch::{Batch, Packer, Part};
+use crate::block::BlockError;
 use crate::counts::HistoryCounts;
+use crate::entries::Reader;
 use crate::entry::GapReason;
 use crate::panics;
 use crate::query::{End, Found, Query, QueryError};
-use crate::store::{self, Store, StoreError};
+use crate::store::{self, Place, Store, StoreError};
 use crate::tail::Tail;
 
 /// The bytes of the events that may wait for the thread, as much as a start applies again at most
 /// while the files are being opened.
 const QUEUED_BYTES_MAX: usize = 64 << 20;
+
+/// How many batches' memory is kept for the next ones.
+const SPARE_MAX: usize = 4;
+
+/// What was handed over cannot be read, which means a defect.
+const BATCH_DAMAGED: BlockError = BlockError("a batch is damaged");
 
 /// A block that is not full is written when nothing has come for this time.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -48,7 +57,7 @@ pub struct HistoryOptions {
 #[derive(Clone)]
 pub struct History {
     shared: Arc<Shared>,
-    messages: Sender<Message>,
+    handover: Arc<Mutex<Handover>>,
     thread: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
@@ -74,12 +83,17 @@ enum Files {
 }
 
 enum Message {
-    Began(Zxid),
     /// With the bytes that they take in memory.
-    Items(Vec<HistoryItem>, usize),
-    /// What was handed over up to this transaction is lost.
-    Lost(Zxid),
+    Batch(Batch, usize),
     Close,
+}
+
+/// What the one who hands over has.
+struct Handover {
+    packer: Packer,
+    messages: Sender<Message>,
+    /// The memory of batches that the thread is done with.
+    spare: Receiver<Vec<u8>>,
 }
 
 impl History {
@@ -91,32 +105,46 @@ impl History {
             files: RwLock::new(Files::Opening),
         });
         let (messages, received) = channel();
-        let mut writer =
-            Writer { options, shared: Arc::clone(&shared), unlooked: 0, written_ms: 0 };
+        let (used, spare) = sync_channel(SPARE_MAX);
+        let mut writer = Writer::new(options, Arc::clone(&shared), used);
         let thread =
             Builder::new().name(panics::THREAD.to_owned()).spawn(move || writer.run(&received))?;
-        Ok(Self { shared, messages, thread: Arc::new(Mutex::new(Some(thread))) })
+        let handover = Handover { packer: Packer::default(), messages, spare };
+        Ok(Self {
+            shared,
+            handover: Arc::new(Mutex::new(handover)),
+            thread: Arc::new(Mutex::new(Some(thread))),
+        })
     }
 
     /// The server has this state, and will hand over what comes behind it: what the history does not
     /// have of it is missing.
     pub fn began(&self, at: Zxid) {
-        self.send(Message::Began(at));
+        self.handover().packer.gap(at, GapReason::Snapshot);
     }
 
-    /// Takes what was applied, in order. Never waits: what is too much is lost, and counted.
-    pub fn record(&self, items: Vec<HistoryItem>) {
-        let bytes = items.iter().map(memory_bytes).sum::<usize>();
-        let queued = self.shared.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if queued + bytes > QUEUED_BYTES_MAX {
-            self.shared.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
-            self.shared.counts.add_lost(items.len() as u64);
-            if let Some(last) = items.last() {
-                self.send(Message::Lost(zxid_of(last)));
+    /// Takes what was applied, in order. Never waits: what is too much is lost, and counted. The
+    /// thread receives it with the next [`Self::tick`], or once there is much of it.
+    pub fn record(&self, items: impl IntoIterator<Item = HistoryItem>) {
+        let mut handover = self.handover();
+        for item in items {
+            handover.packer.item(&item);
+            if handover.packer.is_full() {
+                handover.hand_over(&self.shared);
             }
-            return;
         }
-        self.send(Message::Items(items, bytes));
+    }
+
+    /// Hands over to the thread what was recorded.
+    pub fn tick(&self) {
+        let mut handover = self.handover();
+        if !handover.packer.is_empty() {
+            handover.hand_over(&self.shared);
+        }
+    }
+
+    fn handover(&self) -> MutexGuard<'_, Handover> {
+        self.handover.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Looks through what was recorded. Blocks, for as long as it takes to read the files.
@@ -132,12 +160,32 @@ impl History {
 
     /// Writes what is queued, and closes the files. Blocks.
     pub fn close(&self) {
-        self.send(Message::Close);
+        self.tick();
+        self.handover().send(Message::Close);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             // If it has panicked, that was logged.
             let _ = thread.join();
         }
+    }
+}
+
+impl Handover {
+    /// Hands the batch over, or loses it: more may not wait.
+    fn hand_over(&mut self, shared: &Shared) {
+        let Self { packer, spare, .. } = self;
+        let bytes = packer.memory_bytes();
+        let queued_bytes = shared.queued_bytes.load(Ordering::Relaxed);
+        if queued_bytes.saturating_add(bytes) > QUEUED_BYTES_MAX {
+            // Without an event, it may wait here.
+            if packer.has_events() {
+                shared.counts.add_lost(packer.lose());
+            }
+            return;
+        }
+        shared.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
+        let batch = packer.take(|| spare.try_recv().unwrap_or_default());
+        self.send(Message::Batch(batch, bytes));
     }
 
     fn send(&self, message: Message) {
@@ -146,26 +194,18 @@ impl History {
     }
 }
 
-fn zxid_of(item: &HistoryItem) -> Zxid {
-    match item {
-        HistoryItem::Event(event) => event.zxid,
-        HistoryItem::Skipped { through, .. } | HistoryItem::Through(through) => *through,
-    }
-}
-
-/// About what an item takes in memory.
-fn memory_bytes(item: &HistoryItem) -> usize {
-    let texts = match item {
-        HistoryItem::Event(event) => event.change.texts_bytes(),
-        HistoryItem::Skipped { .. } | HistoryItem::Through(_) => 0,
-    };
-    size_of::<HistoryItem>() + texts
-}
-
 /// What the thread has.
 struct Writer {
     options: HistoryOptions,
     shared: Arc<Shared>,
+    /// Where the memory of batches goes.
+    used: SyncSender<Vec<u8>>,
+    reader: Reader,
+    /// Whether the block at the end has all entries of the one that is being read, and no others: the
+    /// next entry is a copy then.
+    is_copying: bool,
+    /// Where the block at the end is written; none before the files are open.
+    place: Option<Place>,
     /// Blocks that were written since the bytes of the files were looked at.
     unlooked: u32,
     /// The time of the latest entry that was written.
@@ -173,6 +213,19 @@ struct Writer {
 }
 
 impl Writer {
+    fn new(options: HistoryOptions, shared: Arc<Shared>, used: SyncSender<Vec<u8>>) -> Self {
+        Self {
+            options,
+            shared,
+            used,
+            reader: Reader::default(),
+            is_copying: false,
+            place: None,
+            unlooked: 0,
+            written_ms: 0,
+        }
+    }
+
     /// Takes what comes, until the history is closed.
     fn run(&mut self, messages: &Receiver<Message>) {
         let opened = Store::open(&self.options.directory).and_then(|store| {
@@ -186,18 +239,13 @@ impl Writer {
         self.work(|writer, store, tail| writer.trim(store, tail));
         while let Some(message) = self.next(messages) {
             match message {
-                Message::Began(at) => self.work(|_, _, tail| {
-                    tail.gap(at, GapReason::Snapshot);
-                    Ok(())
-                }),
-                Message::Items(items, bytes) => {
-                    self.take(items);
+                Message::Batch(mut batch, bytes) => {
+                    self.take(&batch);
                     self.shared.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                    batch.bytes.clear();
+                    // If there is enough memory already, this is freed.
+                    let _ = self.used.try_send(batch.bytes);
                 }
-                Message::Lost(through) => self.work(|_, _, tail| {
-                    tail.gap(through, GapReason::Overload);
-                    Ok(())
-                }),
                 Message::Close => break,
             }
         }
@@ -223,18 +271,12 @@ impl Writer {
         }
     }
 
-    fn take(&mut self, items: Vec<HistoryItem>) {
+    fn take(&mut self, batch: &Batch) {
         let mut recorded = 0;
         self.work(|writer, store, tail| {
-            for item in items {
-                match item {
-                    HistoryItem::Event(event) => recorded += u64::from(tail.event(&event)),
-                    HistoryItem::Skipped { through, .. } => tail.gap(through, GapReason::Snapshot),
-                    HistoryItem::Through(through) => tail.reach(through),
-                }
-                if tail.block().is_full() {
-                    writer.write(store, tail)?;
-                }
+            let mut input = batch.bytes.as_slice();
+            while !input.is_empty() {
+                recorded += u64::from(writer.take_part(store, tail, &mut input)?);
             }
             if tail.block().head().last_ms - writer.written_ms >= WRITE_INTERVAL_MS {
                 writer.write(store, tail)?;
@@ -242,6 +284,83 @@ impl Writer {
             Ok(())
         });
         self.shared.counts.add_recorded(recorded);
+    }
+
+    /// Takes what comes next in a batch; returns whether it was an event that the history did not
+    /// have.
+    fn take_part(
+        &mut self,
+        store: &Store,
+        tail: &mut Tail,
+        input: &mut &[u8],
+    ) -> Result<bool, StoreError> {
+        let part = Part::next(input).ok_or(BATCH_DAMAGED)?;
+        match part {
+            Part::Block => {
+                self.begin_block(store, tail)?;
+                self.reader.clear();
+                self.is_copying = true;
+            }
+            Part::Through(through) => tail.reach(through),
+            Part::Gap(through, reason) => {
+                if tail.lacks(through, reason) {
+                    self.stop_copying(store, tail)?;
+                    tail.gap(through, reason);
+                }
+            }
+            Part::Event => return self.take_event(store, tail, input),
+        }
+        Ok(false)
+    }
+
+    fn take_event(
+        &mut self,
+        store: &Store,
+        tail: &mut Tail,
+        input: &mut &[u8],
+    ) -> Result<bool, StoreError> {
+        let zxid = self.reader.peek_zxid(input).ok_or(BATCH_DAMAGED)?;
+        if !tail.admits(zxid) {
+            self.reader.outline(input).ok_or(BATCH_DAMAGED)?;
+            self.stop_copying(store, tail)?;
+            return Ok(false);
+        }
+        if self.is_copying {
+            let before = *input;
+            let outline = self.reader.outline(input).ok_or(BATCH_DAMAGED)?;
+            let length = before.len() - input.len();
+            tail.copy(before.get(..length).unwrap_or_default(), &self.reader, &outline);
+        } else {
+            tail.event(&self.reader.event(input).ok_or(BATCH_DAMAGED)?);
+        }
+        if tail.block().is_full() {
+            self.begin_block(store, tail)?;
+        }
+        Ok(true)
+    }
+
+    /// What comes next is not in the block as it was handed over: another block begins.
+    fn stop_copying(&mut self, store: &Store, tail: &mut Tail) -> Result<(), StoreError> {
+        if self.is_copying {
+            self.begin_block(store, tail)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the block at the end, and begins the next one.
+    fn begin_block(&mut self, store: &Store, tail: &mut Tail) -> Result<(), StoreError> {
+        self.is_copying = false;
+        if tail.block().is_empty() {
+            return Ok(());
+        }
+        self.write(store, tail)?;
+        self.place = self.place.map(|place| store.behind(place)).transpose()?;
+        tail.begin_block();
+        self.unlooked += 1;
+        if self.unlooked >= BLOCKS_PER_LOOK {
+            self.trim(store, tail)?;
+        }
+        Ok(())
     }
 
     /// Does something with the files, if they are open. After an error nothing more is done with
@@ -263,13 +382,14 @@ impl Writer {
             return Ok(());
         }
         let head = *tail.block().head();
-        store.put(head.first, &tail.block().bytes())?;
+        let place = match self.place {
+            Some(place) => place,
+            None => store.end()?,
+        };
+        self.place = Some(place);
+        store.put(place, tail.bytes())?;
         self.written_ms = head.last_ms;
-        self.unlooked += u32::from(tail.block().is_full());
         tail.written();
-        if self.unlooked >= BLOCKS_PER_LOOK {
-            self.trim(store, tail)?;
-        }
         Ok(())
     }
 
