@@ -41,6 +41,8 @@ pub enum GapReason {
     Snapshot,
     /// More was changed than could be written.
     Overload,
+    /// What was written cannot be read.
+    Damage,
 }
 
 impl GapReason {
@@ -49,6 +51,7 @@ impl GapReason {
         match self {
             Self::Snapshot => 0,
             Self::Overload => 1,
+            Self::Damage => 2,
         }
     }
 
@@ -57,6 +60,7 @@ impl GapReason {
         match code {
             0 => Some(Self::Snapshot),
             1 => Some(Self::Overload),
+            2 => Some(Self::Damage),
             _ => None,
         }
     }
@@ -66,6 +70,7 @@ impl GapReason {
         match self {
             Self::Snapshot => "snapshot",
             Self::Overload => "overload",
+            Self::Damage => "damage",
         }
     }
 }

@@ -7,13 +7,17 @@
 
 use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{fs, io, thread};
 
 use thiserror::Error;
 use tracing::warn;
+use zoolet_jute::Zxid;
 
 use crate::block::{BlockError, Head};
+use crate::entry::{Entry, EntryKind, Gap, GapReason};
 use crate::panics;
 
 /// What sled keeps in memory of its files.
@@ -53,6 +57,8 @@ pub(crate) enum StoreError {
 pub(crate) struct Store {
     directory: PathBuf,
     db: sled::Db,
+    /// Whether it was logged that a block cannot be read.
+    is_damage_logged: Arc<AtomicBool>,
 }
 
 /// The key of a block: its group, and its place there. Blocks come before the keys without a value.
@@ -129,7 +135,8 @@ impl Store {
             // What a crash takes is in the log of the server, which is applied again.
             .flush_every_ms(None)
             .mode(sled::Mode::LowSpace);
-        let store = Self { directory: directory.to_owned(), db: config.open()? };
+        let is_damage_logged = Arc::default();
+        let store = Self { directory: directory.to_owned(), db: config.open()?, is_damage_logged };
         store.first()?;
         store.last()?;
         Ok(store)
@@ -252,6 +259,28 @@ impl Store {
         }
         let from = Place { group: low, slot: 0 }.key();
         Ok(self.blocks(from..).map(|block| Ok(block?.1)))
+    }
+
+    /// A gap in the place of blocks that cannot be read; that is logged once.
+    pub(crate) fn damaged(&self, number: u64, after: Zxid, through: Zxid) -> Entry {
+        if !self.is_damage_logged.swap(true, Ordering::Relaxed) {
+            let directory = self.directory.display();
+            warn!(%directory, %after, %through, "a part of the history is damaged: it has a gap there");
+        }
+        Entry { number, kind: EntryKind::Gap(Gap { after, through, reason: GapReason::Damage }) }
+    }
+
+    /// Damages a block for a test: the last byte, or a byte of the head.
+    #[cfg(test)]
+    pub(crate) fn damage(&self, block: usize, is_in_head: bool) {
+        let (key, bytes) = self.blocks::<&[u8]>(..).nth(block).unwrap().unwrap();
+        let mut bytes = bytes.to_vec();
+        if is_in_head {
+            bytes[0] ^= 0x55;
+        } else {
+            bytes.truncate(bytes.len() - 1);
+        }
+        self.db.insert(key, bytes).unwrap();
     }
 
     /// Hands everything to the system's cache, and closes the files.

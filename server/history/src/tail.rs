@@ -78,7 +78,7 @@ impl Tail {
     pub(crate) fn lacks(&self, through: Zxid, reason: GapReason) -> bool {
         match reason {
             GapReason::Snapshot => through > self.last_zxid,
-            GapReason::Overload => through >= self.last_zxid,
+            GapReason::Overload | GapReason::Damage => through >= self.last_zxid,
         }
     }
 

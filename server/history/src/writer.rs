@@ -13,7 +13,7 @@ use zoolet_jute::Zxid;
 use zoolet_replica::HistoryItem;
 
 use crate::batch::{Batch, Packer, Part};
-use crate::block::BlockError;
+use crate::block::{BlockError, Head};
 use crate::counts::HistoryCounts;
 use crate::entries::Reader;
 use crate::entry::GapReason;
@@ -399,7 +399,13 @@ impl Writer {
         let latest = store.last()?.map_or(0, |head| head.last_ms).max(tail.block().head().last_ms);
         let age_ms_max = i64::try_from(self.options.age_ms_max).unwrap_or(i64::MAX);
         let mut removed = 0;
-        while store.first()?.is_some_and(|head| head.last_ms < latest.saturating_sub(age_ms_max)) {
+        let is_due = |first: Result<Option<Head>, StoreError>| match first {
+            // It does not say how old it is.
+            Err(StoreError::Block(_)) => Ok(true),
+            first => first
+                .map(|head| head.is_some_and(|it| it.last_ms < latest.saturating_sub(age_ms_max))),
+        };
+        while is_due(store.first())? {
             store.remove_first()?;
             removed += 1;
         }

@@ -187,6 +187,34 @@ fn what_is_too_much_is_lost_and_one_gap() {
     history.close();
 }
 
+/// What is damaged is not shown, and what is around it is.
+#[test]
+fn a_damaged_block_is_a_gap_in_its_place() {
+    let directory = TempDir::new().unwrap();
+    let history = open(&directory);
+    record(&history, 1..=20_000);
+    found(&history, &query(Subject::All), 20_000);
+    let Files::Open { store, .. } = &*history.shared.files.read().unwrap() else { panic!() };
+    for (block, is_in_head) in [(2, true), (3, true), (6, false)] {
+        store.damage(block, is_in_head);
+    }
+    for after in [None, Some(0)] {
+        let all = history.find(&Query { after, ..query(Subject::All) }).unwrap();
+        let seen = zxids(&all.entries);
+        let gaps: Vec<_> = (0..seen.len()).filter(|place| seen[*place] < 0).collect();
+        assert_eq!(gaps.len(), 2, "{after:?}: the first is of two blocks");
+        for place in gaps {
+            let EntryKind::Gap(gap) = &all.entries[place].kind else { panic!() };
+            assert_eq!(gap.reason, GapReason::Damage);
+            assert_eq!(gap.after.0, seen[place - 1], "{after:?}");
+            assert!((seen[place + 1] - 1..=seen[place + 1]).contains(&gap.through.0), "{after:?}");
+            let numbers = [place - 1, place, place + 1].map(|place| all.entries[place].number);
+            assert!(numbers.is_sorted(), "{numbers:?}");
+        }
+        assert_eq!((seen.first(), seen.last()), (Some(&1), Some(&20_000)));
+    }
+}
+
 #[test]
 fn the_oldest_goes_when_it_is_too_old() {
     let directory = TempDir::new().unwrap();
