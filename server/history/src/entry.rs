@@ -43,6 +43,8 @@ pub enum GapReason {
     Overload,
     /// What was written cannot be read.
     Damage,
+    /// The files could not be written.
+    Disk,
 }
 
 impl GapReason {
@@ -52,6 +54,7 @@ impl GapReason {
             Self::Snapshot => 0,
             Self::Overload => 1,
             Self::Damage => 2,
+            Self::Disk => 3,
         }
     }
 
@@ -61,6 +64,7 @@ impl GapReason {
             0 => Some(Self::Snapshot),
             1 => Some(Self::Overload),
             2 => Some(Self::Damage),
+            3 => Some(Self::Disk),
             _ => None,
         }
     }
@@ -71,6 +75,7 @@ impl GapReason {
             Self::Snapshot => "snapshot",
             Self::Overload => "overload",
             Self::Damage => "damage",
+            Self::Disk => "disk",
         }
     }
 }

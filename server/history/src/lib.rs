@@ -14,6 +14,7 @@ mod counts;
 mod entries;
 mod entry;
 mod filter;
+mod handover;
 mod lock;
 mod panics;
 mod query;

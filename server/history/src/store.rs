@@ -59,6 +59,9 @@ pub(crate) struct Store {
     db: sled::Db,
     /// Whether it was logged that a block cannot be read.
     is_damage_logged: Arc<AtomicBool>,
+    /// Has the next write fail, in a test.
+    #[cfg(test)]
+    pub(crate) is_disk_full: Arc<AtomicBool>,
 }
 
 /// The key of a block: its group, and its place there. Blocks come before the keys without a value.
@@ -135,8 +138,13 @@ impl Store {
             // What a crash takes is in the log of the server, which is applied again.
             .flush_every_ms(None)
             .mode(sled::Mode::LowSpace);
-        let is_damage_logged = Arc::default();
-        let store = Self { directory: directory.to_owned(), db: config.open()?, is_damage_logged };
+        let store = Self {
+            directory: directory.to_owned(),
+            db: config.open()?,
+            is_damage_logged: Arc::default(),
+            #[cfg(test)]
+            is_disk_full: Arc::default(),
+        };
         store.first()?;
         store.last()?;
         Ok(store)
@@ -200,6 +208,10 @@ impl Store {
 
     /// Writes a block, in the place of an earlier one with the same first entry.
     pub(crate) fn put(&self, place: Place, block: &[u8]) -> Result<(), StoreError> {
+        #[cfg(test)]
+        if self.is_disk_full.load(Ordering::Relaxed) {
+            return Err(sled::Error::Io(io::ErrorKind::StorageFull.into()).into());
+        }
         self.db.insert(place.key(), block)?;
         Ok(())
     }

@@ -36,6 +36,11 @@ impl Tail {
         &self.block
     }
 
+    /// The last transaction that was handed over.
+    pub(crate) fn last_zxid(&self) -> Zxid {
+        self.last_zxid
+    }
+
     pub(crate) fn is_unwritten(&self) -> bool {
         self.is_unwritten
     }
@@ -78,7 +83,7 @@ impl Tail {
     pub(crate) fn lacks(&self, through: Zxid, reason: GapReason) -> bool {
         match reason {
             GapReason::Snapshot => through > self.last_zxid,
-            GapReason::Overload | GapReason::Damage => through >= self.last_zxid,
+            GapReason::Overload | GapReason::Damage | GapReason::Disk => through >= self.last_zxid,
         }
     }
 

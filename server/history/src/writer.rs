@@ -1,14 +1,14 @@
-//! The queue in front of the history, and the thread behind it.
+//! The history of a server, and the thread that writes it.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-use tracing::warn;
+use tracing::{debug, info, warn};
 use zoolet_jute::Zxid;
 use zoolet_replica::HistoryItem;
 
@@ -17,14 +17,16 @@ use crate::block::{BlockError, Head};
 use crate::counts::HistoryCounts;
 use crate::entries::Reader;
 use crate::entry::GapReason;
+use crate::handover::{Handover, Message};
 use crate::panics;
 use crate::query::{End, Found, Query, QueryError};
 use crate::store::{self, Place, Store, StoreError};
 use crate::tail::Tail;
 
-/// The bytes of the events that may wait for the thread, as much as a start applies again at most
-/// while the files are being opened.
-const QUEUED_BYTES_MAX: usize = 64 << 20;
+/// After an error the files are opened again after this pause, and each time after twice the one
+/// before.
+const RETRY_PAUSE_MIN: Duration = Duration::from_millis(500);
+const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
 
 /// How many batches' memory is kept for the next ones.
 const SPARE_MAX: usize = 4;
@@ -82,20 +84,6 @@ enum Files {
     Failed(String),
 }
 
-enum Message {
-    /// With the bytes that they take in memory.
-    Batch(Batch, usize),
-    Close,
-}
-
-/// What the one who hands over has.
-struct Handover {
-    packer: Packer,
-    messages: Sender<Message>,
-    /// The memory of batches that the thread is done with.
-    spare: Receiver<Vec<u8>>,
-}
-
 impl History {
     /// Starts the thread, which opens the files. A server does not wait for that.
     pub fn open(options: HistoryOptions, counts: Arc<HistoryCounts>) -> io::Result<Self> {
@@ -130,7 +118,7 @@ impl History {
         for item in items {
             handover.packer.item(&item);
             if handover.packer.is_full() {
-                handover.hand_over(&self.shared);
+                handover.hand_over(&self.shared.queued_bytes, &self.shared.counts);
             }
         }
     }
@@ -139,7 +127,7 @@ impl History {
     pub fn tick(&self) {
         let mut handover = self.handover();
         if !handover.packer.is_empty() {
-            handover.hand_over(&self.shared);
+            handover.hand_over(&self.shared.queued_bytes, &self.shared.counts);
         }
     }
 
@@ -170,30 +158,6 @@ impl History {
     }
 }
 
-impl Handover {
-    /// Hands the batch over, or loses it: more may not wait.
-    fn hand_over(&mut self, shared: &Shared) {
-        let Self { packer, spare, .. } = self;
-        let bytes = packer.memory_bytes();
-        let queued_bytes = shared.queued_bytes.load(Ordering::Relaxed);
-        if queued_bytes.saturating_add(bytes) > QUEUED_BYTES_MAX {
-            // Without an event, it may wait here.
-            if packer.has_events() {
-                shared.counts.add_lost(packer.lose());
-            }
-            return;
-        }
-        shared.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
-        let batch = packer.take(|| spare.try_recv().unwrap_or_default());
-        self.send(Message::Batch(batch, bytes));
-    }
-
-    fn send(&self, message: Message) {
-        // The thread ends when the history is closed; what comes later has no place.
-        let _ = self.messages.send(message);
-    }
-}
-
 /// What the thread has.
 struct Writer {
     options: HistoryOptions,
@@ -210,6 +174,10 @@ struct Writer {
     unlooked: u32,
     /// The time of the latest entry that was written.
     written_ms: i64,
+    /// The next attempt to open the files, and the pause before it; none if they are open.
+    retry: Option<(Instant, Duration)>,
+    /// The last transaction that was handed over while they were not.
+    missed: Option<Zxid>,
 }
 
 impl Writer {
@@ -223,20 +191,14 @@ impl Writer {
             place: None,
             unlooked: 0,
             written_ms: 0,
+            retry: None,
+            missed: None,
         }
     }
 
     /// Takes what comes, until the history is closed.
     fn run(&mut self, messages: &Receiver<Message>) {
-        let opened = Store::open(&self.options.directory).and_then(|store| {
-            let tail = Box::new(Tail::behind(store.last()?.as_ref()));
-            Ok(Files::Open { store, tail })
-        });
-        match opened {
-            Ok(files) => drop(self.replace_files(files)),
-            Err(error) => self.fail(&error),
-        }
-        self.work(|writer, store, tail| writer.trim(store, tail));
+        self.open();
         while let Some(message) = self.next(messages) {
             match message {
                 Message::Batch(mut batch, bytes) => {
@@ -258,23 +220,61 @@ impl Writer {
         }
     }
 
+    /// Opens the files, and notes what was missed.
+    fn open(&mut self) {
+        let opened = Store::open(&self.options.directory).and_then(|store| {
+            let tail = Box::new(Tail::behind(store.last()?.as_ref()));
+            Ok(Files::Open { store, tail })
+        });
+        let files = match opened {
+            Ok(files) => files,
+            Err(error) => return self.fail(&error),
+        };
+        drop(self.replace_files(files));
+        (self.place, self.is_copying) = (None, false);
+        let missed = self.missed.take();
+        let is_open = self.work(|writer, store, tail| {
+            if let Some(through) = missed.filter(|it| tail.lacks(*it, GapReason::Disk)) {
+                tail.gap(through, GapReason::Disk);
+            }
+            writer.write(store, tail)?;
+            writer.trim(store, tail)
+        });
+        if is_open && self.retry.take().is_some() {
+            self.shared.counts.set_failing(false);
+            info!("the history is recorded again: it has a gap for what was missed");
+        }
+    }
+
+    /// Opens the files again, if it is time.
+    fn retry_if_due(&mut self) {
+        if self.retry.is_some_and(|(at, _)| now() >= at) {
+            self.open();
+        }
+    }
+
     /// Waits for the next message. When there is none for a while, what is there is written, and
     /// then the thread sleeps: an idle server is not woken up.
     fn next(&mut self, messages: &Receiver<Message>) -> Option<Message> {
-        match messages.recv_timeout(PAUSE) {
-            Ok(message) => Some(message),
-            Err(RecvTimeoutError::Timeout) => {
-                self.work(Self::write);
-                messages.recv().ok()
+        let mut is_idle = false;
+        loop {
+            self.retry_if_due();
+            let pause = match self.retry {
+                Some((at, _)) => at.saturating_duration_since(now()),
+                None if is_idle => return messages.recv().ok(),
+                None => PAUSE,
+            };
+            match messages.recv_timeout(pause) {
+                Ok(message) => return Some(message),
+                Err(RecvTimeoutError::Timeout) => is_idle = self.work(Self::write),
+                Err(RecvTimeoutError::Disconnected) => return None,
             }
-            Err(RecvTimeoutError::Disconnected) => None,
         }
     }
 
     fn take(&mut self, batch: &Batch) {
-        let mut recorded = 0;
+        let (mut recorded, mut input) = (0, batch.bytes.as_slice());
         self.work(|writer, store, tail| {
-            let mut input = batch.bytes.as_slice();
             while !input.is_empty() {
                 recorded += u64::from(writer.take_part(store, tail, &mut input)?);
             }
@@ -284,6 +284,28 @@ impl Writer {
             Ok(())
         });
         self.shared.counts.add_recorded(recorded);
+        self.miss(input);
+    }
+
+    /// Looks over what cannot be written, up to where it goes.
+    fn miss(&mut self, mut input: &[u8]) {
+        let mut lost = 0;
+        while let Some(part) = Part::next(&mut input) {
+            let through = match part {
+                Part::Block => {
+                    self.reader.clear();
+                    continue;
+                }
+                Part::Through(through) | Part::Gap(through, _) => through,
+                Part::Event => {
+                    let Some(outline) = self.reader.outline(&mut input) else { break };
+                    lost += 1;
+                    outline.zxid
+                }
+            };
+            self.missed = self.missed.max(Some(through));
+        }
+        self.shared.counts.add_lost(lost);
     }
 
     /// Takes what comes next in a batch; returns whether it was an event that the history did not
@@ -297,8 +319,9 @@ impl Writer {
         let part = Part::next(input).ok_or(BATCH_DAMAGED)?;
         match part {
             Part::Block => {
-                self.begin_block(store, tail)?;
+                // Also if the files fail, which the reader must not notice.
                 self.reader.clear();
+                self.begin_block(store, tail)?;
                 self.is_copying = true;
             }
             Part::Through(through) => tail.reach(through),
@@ -363,17 +386,23 @@ impl Writer {
         Ok(())
     }
 
-    /// Does something with the files, if they are open. After an error nothing more is done with
-    /// them.
-    fn work(&mut self, work: impl FnOnce(&mut Self, &Store, &mut Tail) -> Result<(), StoreError>) {
+    /// Does something with the files, if they are open; after an error they are not. Returns whether
+    /// it was done.
+    fn work(
+        &mut self,
+        work: impl FnOnce(&mut Self, &Store, &mut Tail) -> Result<(), StoreError>,
+    ) -> bool {
         let shared = Arc::clone(&self.shared);
         let mut files = shared.files.write().unwrap_or_else(PoisonError::into_inner);
-        let Files::Open { store, tail } = &mut *files else { return };
+        let Files::Open { store, tail } = &mut *files else { return false };
         let worked = work(self, store, tail);
+        let last = tail.last_zxid();
         drop(files);
-        if let Err(error) = worked {
-            self.fail(&error);
+        if let Err(error) = &worked {
+            self.missed = self.missed.max(Some(last));
+            self.fail(error);
         }
+        worked.is_ok()
     }
 
     /// Writes the last block, if there is something new in it.
@@ -425,18 +454,31 @@ impl Writer {
         std::mem::replace(&mut *now, files)
     }
 
-    fn fail(&self, error: &StoreError) {
+    fn fail(&mut self, error: &StoreError) {
         if store::is_damage(error) {
             panics::mark(&self.options.directory);
         }
         let directory = self.options.directory.display();
-        warn!(
-            %directory,
-            %error,
-            "the history cannot be used: nothing more is recorded until the server is started again"
-        );
+        let pause = match self.retry {
+            Some((_, pause)) => RETRY_PAUSE_MAX.min(2 * pause),
+            None => RETRY_PAUSE_MIN,
+        };
+        let pause_ms = pause.as_millis();
+        if self.retry.is_none() {
+            warn!(%directory, %error, "the history cannot be used: nothing is recorded until it can be");
+        } else {
+            debug!(%directory, %error, pause_ms, "the history cannot be used still");
+        }
+        self.shared.counts.set_failing(true);
+        // The lock on the directory goes with them, and the pause begins behind it.
         drop(self.replace_files(Files::Failed(error.to_string())));
+        self.retry = Some((now() + pause, pause));
     }
+}
+
+#[allow(clippy::disallowed_methods, reason = "for pauses between attempts alone, on a real disk")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 #[cfg(test)]

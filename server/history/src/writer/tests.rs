@@ -187,6 +187,50 @@ fn what_is_too_much_is_lost_and_one_gap() {
     history.close();
 }
 
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let waits = (0..LOOKS_MAX).take_while(|_| !is_so()).map(|_| thread::sleep(LOOK_INTERVAL));
+    assert!(waits.count() < LOOKS_MAX, "{what}");
+}
+
+/// A full disk, say, which has room again after a while.
+#[test]
+fn after_an_error_it_goes_on_with_a_gap() {
+    let directory = TempDir::new().unwrap();
+    let history = open(&directory);
+    record(&history, 1..=10);
+    found(&history, &query(Subject::All), 10);
+    let counts = Arc::clone(&history.shared.counts);
+    {
+        let Files::Open { store, .. } = &*history.shared.files.read().unwrap() else { panic!() };
+        store.is_disk_full.store(true, Ordering::Relaxed);
+    }
+    record(&history, 11..=9000);
+    wait_until("it fails", || counts.is_failing());
+    wait_until("it goes on", || !counts.is_failing());
+    record(&history, [9001]);
+    let all = zxids(&found(&history, &query(Subject::All), 12));
+    assert_eq!(all, (1..=10).chain([-9000, 9001]).collect::<Vec<_>>());
+    assert!(counts.lost() > 0, "what was missed is counted");
+    history.close();
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_tried_again() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("data");
+    fs::write(&file, b"").unwrap();
+    let history = open_with(options(&file));
+    let counts = Arc::clone(&history.shared.counts);
+    wait_until("it fails", || counts.is_failing());
+    record(&history, 1..=3);
+    wait_until("they are missed", || counts.lost() == 3);
+    fs::remove_file(&file).unwrap();
+    wait_until("it goes on", || !counts.is_failing());
+    record(&history, [4]);
+    assert_eq!(zxids(&found(&history, &query(Subject::All), 2)), [-3, 4]);
+    history.close();
+}
+
 /// What is damaged is not shown, and what is around it is.
 #[test]
 fn a_damaged_block_is_a_gap_in_its_place() {
