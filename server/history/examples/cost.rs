@@ -9,6 +9,9 @@
     clippy::unwrap_used,
     clippy::print_stdout,
     clippy::disallowed_methods,
+    clippy::cast_precision_loss,
+    clippy::cast_possible_wrap,
+    clippy::indexing_slicing,
     reason = "a measurement for developers"
 )]
 

@@ -165,7 +165,7 @@ pub(crate) enum Part {
 }
 
 impl Part {
-    /// Looks at the front of a batch, and takes off what is no event. None if that is damaged, which
+    /// Looks at the front of a batch, and takes off what is not an event. None if that is damaged, which
     /// it never is in memory.
     pub(crate) fn next(input: &mut &[u8]) -> Option<Self> {
         let first = *input.first()?;

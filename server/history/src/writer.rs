@@ -26,7 +26,7 @@ use crate::tail::Tail;
 /// After an error the files are opened again after this pause, and each time after twice the one
 /// before.
 const RETRY_PAUSE_MIN: Duration = Duration::from_millis(500);
-const RETRY_PAUSE_MAX: Duration = Duration::from_secs(60);
+const RETRY_PAUSE_MAX: Duration = Duration::from_mins(1);
 
 /// How many batches' memory is kept for the next ones.
 const SPARE_MAX: usize = 4;

@@ -34,7 +34,7 @@ fn events(seed: u64) -> Vec<HistoryEvent> {
             server: ServerId(u8::try_from(next(2)).unwrap()),
             session,
             cxid: Xid(i32::try_from(next(5)).unwrap() - 2),
-            identities: Arc::from([Id::new("ip", &format!("10.0.0.{}", next(40)))]),
+            identities: Arc::from([Id::new("ip", format!("10.0.0.{}", next(40)))]),
             cause: CAUSES[usize::try_from(next(5)).unwrap()],
             change,
         }

@@ -95,7 +95,7 @@ impl Writer {
             *place = known;
         }
         flags |= self.change(change, out);
-        self.put_flags(begin, flags, out);
+        put_flags(begin, flags, out);
     }
 
     /// Returns the flags.
@@ -122,18 +122,6 @@ impl Writer {
             HistoryChange::SessionOpened
             | HistoryChange::SessionResumed
             | HistoryChange::SessionEnded => 0,
-        }
-    }
-
-    /// Puts the flags behind the first byte of an entry, or takes the room for them away.
-    fn put_flags(&self, begin: usize, flags: u8, out: &mut Vec<u8>) {
-        if flags == 0 {
-            out.remove(begin + 1);
-            return;
-        }
-        if let Some([first, place]) = out.get_mut(begin..begin + 2) {
-            *first |= flag::ANY;
-            *place = flags;
         }
     }
 
@@ -198,6 +186,18 @@ impl Writer {
         before.truncate(shared);
         before.extend_from_slice(rest);
         if is_as_long { 0 } else { flag::LENGTH }
+    }
+}
+
+/// Puts the flags behind the first byte of an entry, or takes the room for them away.
+fn put_flags(begin: usize, flags: u8, out: &mut Vec<u8>) {
+    if flags == 0 {
+        out.remove(begin + 1);
+        return;
+    }
+    if let Some([first, place]) = out.get_mut(begin..begin + 2) {
+        *first |= flag::ANY;
+        *place = flags;
     }
 }
 
