@@ -1,6 +1,6 @@
 //! What a history has taken, for metrics.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Counts since the start of the server.
 #[derive(Debug, Default)]
@@ -8,6 +8,7 @@ pub struct HistoryCounts {
     recorded: AtomicU64,
     lost: AtomicU64,
     bytes: AtomicU64,
+    failing: AtomicBool,
 }
 
 impl HistoryCounts {
@@ -24,6 +25,15 @@ impl HistoryCounts {
     /// Returns the bytes of the history's files, as they were looked at last.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
+    }
+
+    /// Whether nothing is recorded, because the files cannot be used.
+    pub fn is_failing(&self) -> bool {
+        self.failing.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_failing(&self, failing: bool) {
+        self.failing.store(failing, Ordering::Relaxed);
     }
 
     pub(crate) fn add_recorded(&self, count: u64) {

@@ -41,14 +41,41 @@ pub enum GapReason {
     Snapshot,
     /// More was changed than could be written.
     Overload,
+    /// What was written cannot be read.
+    Damage,
+    /// The files could not be written.
+    Disk,
 }
 
 impl GapReason {
+    /// The number of the reason, in a block.
+    pub(crate) const fn code(self) -> u8 {
+        match self {
+            Self::Snapshot => 0,
+            Self::Overload => 1,
+            Self::Damage => 2,
+            Self::Disk => 3,
+        }
+    }
+
+    /// The reason with this number.
+    pub(crate) const fn of(code: u8) -> Option<Self> {
+        match code {
+            0 => Some(Self::Snapshot),
+            1 => Some(Self::Overload),
+            2 => Some(Self::Damage),
+            3 => Some(Self::Disk),
+            _ => None,
+        }
+    }
+
     /// The name of the reason, in JSON.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Snapshot => "snapshot",
             Self::Overload => "overload",
+            Self::Damage => "damage",
+            Self::Disk => "disk",
         }
     }
 }

@@ -8,10 +8,13 @@
 //! so that a query looks at all filters and reads few blocks: an index would cost a search in a tree
 //! for each event, more than all the rest.
 
+mod batch;
 mod block;
 mod counts;
+mod entries;
 mod entry;
 mod filter;
+mod handover;
 mod lock;
 mod panics;
 mod query;

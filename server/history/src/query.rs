@@ -84,7 +84,7 @@ pub(crate) struct End {
 
 impl End {
     pub(crate) fn of(tail: &Tail) -> Self {
-        Self { head: *tail.block().head(), block: tail.block().bytes().into() }
+        Self { head: *tail.block().head(), block: tail.block().to_bytes().into() }
     }
 }
 
@@ -92,7 +92,11 @@ impl Query {
     /// Looks through a history, with its end as it was a moment ago.
     pub(crate) fn run(&self, store: &Store, end: &End) -> Result<Found, QueryError> {
         let limit = self.limit.min(ENTRIES_MAX);
-        let first = store.first()?.unwrap_or(end.head);
+        // A damaged one does not say when it begins.
+        let first = match store.first() {
+            Err(StoreError::Block(_)) => Head::default(),
+            first => first?.unwrap_or(end.head),
+        };
         let is_dated = first.count > 0 && first.first_ms > 0;
         let begin = is_dated.then_some((first.first_zxid, first.first_ms));
         let last = end.head.end().saturating_sub(1);
@@ -110,18 +114,37 @@ impl Query {
         limit: usize,
         found: &mut Found,
     ) -> Result<(), StoreError> {
-        let blocks = store.backward(end.head.first);
+        let blocks = store.backward();
         let mut latest_first = Vec::new();
+        let mut before = end.head.first.saturating_add(1);
+        let mut damaged = None;
+        let mut later = end.head.first_zxid;
         'blocks: for block in std::iter::once(Ok(end.block.clone())).chain(blocks) {
             let block = block?;
-            let (head, filter, bytes) = Head::read(&block)?;
+            let Ok((head, filter, bytes)) = Head::read(&block) else {
+                damaged = damaged.or(Some(later));
+                continue;
+            };
+            if head.first >= before {
+                // What has come since the query began, and the end as it was written.
+                continue;
+            }
+            if let Some(through) = damaged.take() {
+                let number = before.saturating_sub(1);
+                latest_first.push(store.damaged(number, head.last_zxid, through));
+            }
+            later = if head.count > 0 { head.first_zxid } else { later };
+            before = head.first;
             if head.count > 0 && self.since_ms.is_some_and(|since_ms| is_before(&head, since_ms)) {
                 break;
             }
             if !self.may_be_in(&head, filter) {
                 continue;
             }
-            let entries = block::entries(&head, bytes)?;
+            let Ok(entries) = block::entries(&head, bytes) else {
+                damaged = Some(head.last_zxid);
+                continue;
+            };
             for entry in entries.into_iter().rev().filter(|entry| self.admits(entry)) {
                 if latest_first.len() == limit {
                     found.truncated = true;
@@ -129,6 +152,9 @@ impl Query {
                 }
                 latest_first.push(entry);
             }
+        }
+        if let Some(through) = damaged {
+            latest_first.push(store.damaged(before.saturating_sub(1), Zxid(0), through));
         }
         latest_first.reverse();
         found.entries = latest_first;
@@ -142,14 +168,35 @@ impl Query {
         limit: usize,
         found: &mut Found,
     ) -> Result<(), StoreError> {
-        let blocks = store.forward(after.saturating_add(1), end.head.first)?;
+        let blocks = store.forward(after.saturating_add(1))?;
+        let (mut is_damaged, mut known) = (false, Zxid(0));
+        let blocks = blocks.take_while(|block| {
+            let head = block.as_ref().ok().and_then(|block| Head::read(block).ok());
+            head.is_none_or(|(head, ..)| head.first < end.head.first)
+        });
         for block in blocks.chain(std::iter::once(Ok(end.block.clone()))) {
             let block = block?;
-            let (head, filter, bytes) = Head::read(&block)?;
+            let Ok((head, filter, bytes)) = Head::read(&block) else {
+                is_damaged = true;
+                continue;
+            };
+            if head.end() <= after.saturating_add(1) {
+                (is_damaged, known) = (false, head.last_zxid);
+                continue;
+            }
+            if std::mem::take(&mut is_damaged) {
+                let number = head.first.saturating_sub(1);
+                found.entries.push(store.damaged(number, known, head.first_zxid));
+            }
+            let before = std::mem::replace(&mut known, head.last_zxid);
             if !self.may_be_in(&head, filter) {
                 continue;
             }
-            let entries = block::entries(&head, bytes)?;
+            let Ok(entries) = block::entries(&head, bytes) else {
+                let number = head.end().saturating_sub(1);
+                found.entries.push(store.damaged(number, before, head.last_zxid));
+                continue;
+            };
             let news = entries.into_iter().filter(|entry| entry.number > after);
             for entry in news.filter(|entry| self.admits(entry)) {
                 if found.entries.len() == limit {
@@ -168,12 +215,14 @@ impl Query {
         head.count > 0
             && match &self.subject {
                 Subject::All | Subject::Below(_) => true,
-                Subject::Path(path) => may_have(Key::path(path)) || may_have(Key::gap()),
+                Subject::Path(path) => may_have(Key::path(path.as_bytes())) || may_have(Key::gap()),
                 Subject::Session(session) => {
                     may_have(Key::session(*session)) || may_have(Key::gap())
                 }
                 Subject::Lock(path) => {
-                    [Key::parent(path), Key::path(path), Key::gap()].into_iter().any(may_have)
+                    [Key::parent(path.as_bytes()), Key::path(path.as_bytes()), Key::gap()]
+                        .into_iter()
+                        .any(may_have)
                 }
             }
     }

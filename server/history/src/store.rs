@@ -1,17 +1,36 @@
-//! The blocks in sled, by the number of their first entry.
+//! The blocks in sled, in the order of their numbers.
+//!
+//! sled writes a leaf of its tree again whenever it splits it, with all values, and it splits one of
+//! more than 16 keys: blocks in ascending order would be written four times. So leaves are split
+//! before there are blocks in them. The keys of a group are a leaf: nine that have no value, which are
+//! put in some groups ahead, and seven for blocks. Where sled cuts differently, it costs time only.
 
+use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use std::{fs, io, thread};
 
 use thiserror::Error;
 use tracing::warn;
+use zoolet_jute::Zxid;
 
 use crate::block::{BlockError, Head};
+use crate::entry::{Entry, EntryKind, Gap, GapReason};
 use crate::panics;
 
 /// What sled keeps in memory of its files.
 const CACHE_BYTES: u64 = 4 << 20;
+
+/// The keys without a value in each group: as many as sled leaves in a leaf that it splits.
+const FILLERS: u8 = 9;
+
+/// The blocks in each group: with more keys the leaf would be split.
+const BLOCKS: u8 = 7;
+
+/// How many groups ahead there are keys: so that the last leaf, which is split next, has no block.
+const GROUPS_AHEAD: u64 = 3;
 
 /// How often, and after which pause, a directory is tried again that is open elsewhere.
 const LOCK_ATTEMPTS: usize = 300;
@@ -38,6 +57,41 @@ pub(crate) enum StoreError {
 pub(crate) struct Store {
     directory: PathBuf,
     db: sled::Db,
+    /// Whether it was logged that a block cannot be read.
+    is_damage_logged: Arc<AtomicBool>,
+    /// Has the next write fail, in a test.
+    #[cfg(test)]
+    pub(crate) is_disk_full: Arc<AtomicBool>,
+}
+
+/// The key of a block: its group, and its place there. Blocks come before the keys without a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    group: u64,
+    slot: u8,
+}
+
+impl Place {
+    fn key(self) -> [u8; 9] {
+        let mut key = [0; 9];
+        if let Some((slot, group)) = key.split_last_mut() {
+            group.copy_from_slice(&self.group.to_be_bytes());
+            *slot = self.slot;
+        }
+        key
+    }
+
+    fn of(key: &[u8]) -> Option<Self> {
+        let (slot, group) = key.split_last()?;
+        Some(Self { group: u64::from_be_bytes(*group.as_array()?), slot: *slot })
+    }
+
+    fn next(self) -> Self {
+        if self.slot + 1 < BLOCKS {
+            return Self { slot: self.slot + 1, ..self };
+        }
+        Self { group: self.group + 1, slot: 0 }
+    }
 }
 
 impl Store {
@@ -84,10 +138,15 @@ impl Store {
             // What a crash takes is in the log of the server, which is applied again.
             .flush_every_ms(None)
             .mode(sled::Mode::LowSpace);
-        let store = Self { directory: directory.to_owned(), db: config.open()? };
-        for bytes in [store.db.first()?, store.db.last()?].into_iter().flatten() {
-            Head::read(&bytes.1)?;
-        }
+        let store = Self {
+            directory: directory.to_owned(),
+            db: config.open()?,
+            is_damage_logged: Arc::default(),
+            #[cfg(test)]
+            is_disk_full: Arc::default(),
+        };
+        store.first()?;
+        store.last()?;
         Ok(store)
     }
 
@@ -107,25 +166,72 @@ impl Store {
 
     /// The head of the last block.
     pub(crate) fn last(&self) -> Result<Option<Head>, StoreError> {
-        let last = self.db.last()?;
+        let last = self.blocks::<&[u8]>(..).next_back().transpose()?;
         last.map(|(_, bytes)| Ok(Head::read(&bytes)?.0)).transpose()
     }
 
     /// The head of the first block.
     pub(crate) fn first(&self) -> Result<Option<Head>, StoreError> {
-        let first = self.db.first()?;
+        let first = self.blocks::<&[u8]>(..).next().transpose()?;
         first.map(|(_, bytes)| Ok(Head::read(&bytes)?.0)).transpose()
     }
 
-    /// Writes a block, in the place of an earlier one with the same first entry.
-    pub(crate) fn put(&self, first: u64, block: &[u8]) -> Result<(), StoreError> {
-        self.db.insert(first.to_be_bytes(), block)?;
+    /// The place behind the last block.
+    pub(crate) fn end(&self) -> Result<Place, StoreError> {
+        let last = self.blocks::<&[u8]>(..).next_back().transpose()?;
+        let last = last.and_then(|(key, _)| Place::of(&key));
+        let end = last.map_or(Place { group: 0, slot: 0 }, Place::next);
+        self.prepare(end.group)?;
+        Ok(end)
+    }
+
+    /// The place behind another one.
+    pub(crate) fn behind(&self, place: Place) -> Result<Place, StoreError> {
+        let next = place.next();
+        if next.group > place.group {
+            self.prepare(next.group)?;
+        }
+        Ok(next)
+    }
+
+    /// Splits the leaves that come behind a group.
+    fn prepare(&self, group: u64) -> Result<(), StoreError> {
+        let last = self.db.last()?.and_then(|(key, _)| Place::of(&key));
+        let begin = last.filter(|last| last.slot >= BLOCKS).map_or(group, |last| last.group + 1);
+        for group in begin..=group.saturating_add(GROUPS_AHEAD) {
+            for slot in BLOCKS..BLOCKS + FILLERS {
+                self.db.insert(Place { group, slot }.key(), &[])?;
+            }
+        }
         Ok(())
+    }
+
+    /// Writes a block, in the place of an earlier one with the same first entry.
+    pub(crate) fn put(&self, place: Place, block: &[u8]) -> Result<(), StoreError> {
+        #[cfg(test)]
+        if self.is_disk_full.load(Ordering::Relaxed) {
+            return Err(sled::Error::Io(io::ErrorKind::StorageFull.into()).into());
+        }
+        self.db.insert(place.key(), block)?;
+        Ok(())
+    }
+
+    fn blocks<K: AsRef<[u8]>>(
+        &self,
+        range: impl RangeBounds<K>,
+    ) -> impl DoubleEndedIterator<Item = sled::Result<(sled::IVec, sled::IVec)>> {
+        let has_value =
+            |pair: &sled::Result<(_, sled::IVec)>| !pair.as_ref().is_ok_and(|it| it.1.is_empty());
+        self.db.range(range).filter(has_value)
     }
 
     /// Removes the first block.
     pub(crate) fn remove_first(&self) -> Result<(), StoreError> {
-        self.db.pop_min()?;
+        while let Some((_, block)) = self.db.pop_min()? {
+            if !block.is_empty() {
+                return Ok(());
+            }
+        }
         Ok(())
     }
 
@@ -134,26 +240,59 @@ impl Store {
         Ok(self.db.size_on_disk()?)
     }
 
-    /// The blocks that begin before an entry, the latest first.
-    pub(crate) fn backward(
-        &self,
-        before: u64,
-    ) -> impl Iterator<Item = Result<sled::IVec, StoreError>> {
-        let blocks = self.db.range(..before.to_be_bytes()).rev();
-        blocks.map(|block| Ok(block?.1))
+    /// The blocks, the latest first.
+    pub(crate) fn backward(&self) -> impl Iterator<Item = Result<sled::IVec, StoreError>> {
+        self.blocks::<&[u8]>(..).rev().map(|block| Ok(block?.1))
     }
 
-    /// The blocks from the one on that has this entry, in order, as far as they begin before another
-    /// entry.
+    /// The blocks in order, from one on that precedes an entry or has it, and has few others before
+    /// it.
     pub(crate) fn forward(
         &self,
-        from: u64,
-        before: u64,
+        entry: u64,
     ) -> Result<impl Iterator<Item = Result<sled::IVec, StoreError>>, StoreError> {
-        let (from, before) = (from.min(before).to_be_bytes(), before.to_be_bytes());
-        let start = self.db.range(..=from).next_back().transpose()?.map(|(first, _)| first);
-        let start = start.unwrap_or_default().min(sled::IVec::from(&before));
-        Ok(self.db.range(start..sled::IVec::from(&before)).map(|block| Ok(block?.1)))
+        let group = |found: Option<sled::Result<(sled::IVec, _)>>| {
+            let key = found.transpose()?.map(|(key, _)| key);
+            Ok::<_, StoreError>(key.and_then(|key| Place::of(&key)).map_or(0, |it| it.group))
+        };
+        let (mut low, mut high) =
+            (group(self.blocks::<&[u8]>(..).next())?, group(self.blocks::<&[u8]>(..).next_back())?);
+        // Invariant: the blocks of the lower group are not behind the entry, if any are not.
+        while low < high {
+            let middle = high - (high - low) / 2;
+            let first = self.blocks(Place { group: middle, slot: 0 }.key()..).next().transpose()?;
+            let first =
+                first.map(|(_, bytes)| Ok::<_, StoreError>(Head::read(&bytes)?.0)).transpose()?;
+            if first.is_some_and(|head| head.first <= entry) {
+                low = middle;
+            } else {
+                high = middle - 1;
+            }
+        }
+        let from = Place { group: low, slot: 0 }.key();
+        Ok(self.blocks(from..).map(|block| Ok(block?.1)))
+    }
+
+    /// A gap in the place of blocks that cannot be read; that is logged once.
+    pub(crate) fn damaged(&self, number: u64, after: Zxid, through: Zxid) -> Entry {
+        if !self.is_damage_logged.swap(true, Ordering::Relaxed) {
+            let directory = self.directory.display();
+            warn!(%directory, %after, %through, "a part of the history is damaged: it has a gap there");
+        }
+        Entry { number, kind: EntryKind::Gap(Gap { after, through, reason: GapReason::Damage }) }
+    }
+
+    /// Damages a block for a test: the last byte, or a byte of the head.
+    #[cfg(test)]
+    pub(crate) fn damage(&self, block: usize, is_in_head: bool) {
+        let (key, bytes) = self.blocks::<&[u8]>(..).nth(block).unwrap().unwrap();
+        let mut bytes = bytes.to_vec();
+        if is_in_head {
+            bytes[0] ^= 0x55;
+        } else {
+            bytes.truncate(bytes.len() - 1);
+        }
+        self.db.insert(key, bytes).unwrap();
     }
 
     /// Hands everything to the system's cache, and closes the files.

@@ -4,6 +4,7 @@ use zoolet_jute::Zxid;
 use zoolet_replica::HistoryEvent;
 
 use crate::block::{BlockBuilder, Head};
+use crate::entries::{Outline, Reader};
 use crate::entry::{Gap, GapReason};
 
 /// The end of the history.
@@ -35,42 +36,59 @@ impl Tail {
         &self.block
     }
 
+    /// The last transaction that was handed over.
+    pub(crate) fn last_zxid(&self) -> Zxid {
+        self.last_zxid
+    }
+
     pub(crate) fn is_unwritten(&self) -> bool {
         self.is_unwritten
     }
 
-    /// Adds an event, unless the history has it: a server that starts applies the end of its log
-    /// again.
-    pub(crate) fn event(&mut self, event: &HistoryEvent) -> bool {
-        if event.zxid < self.last_zxid {
+    /// Whether an event of this transaction is to be added, as it must be then: a server that starts
+    /// applies the end of its log again, and the history has that.
+    pub(crate) fn admits(&mut self, zxid: Zxid) -> bool {
+        if zxid < self.last_zxid {
             return false;
         }
-        if event.zxid == self.last_zxid {
+        if zxid == self.last_zxid {
             if self.again < self.at_last {
                 self.again += 1;
                 return false;
             }
             self.at_last += 1;
         } else {
-            (self.last_zxid, self.at_last) = (event.zxid, 1);
+            (self.last_zxid, self.at_last) = (zxid, 1);
         }
         self.again = self.at_last;
-        self.block.event(event);
-        self.block.reached(self.last_zxid, self.at_last);
-        self.is_unwritten = true;
         true
     }
 
-    /// Adds a gap up to this transaction, if the history does not go as far. What is lost of the last
-    /// transaction itself is a gap too.
-    pub(crate) fn gap(&mut self, through: Zxid, reason: GapReason) {
-        let is_known = match reason {
-            GapReason::Snapshot => through <= self.last_zxid,
-            GapReason::Overload => through < self.last_zxid,
-        };
-        if is_known {
-            return;
+    /// Adds an event.
+    pub(crate) fn event(&mut self, event: &HistoryEvent) {
+        self.block.event(event);
+        self.block.reached(self.last_zxid, self.at_last);
+        self.is_unwritten = true;
+    }
+
+    /// Adds an event as it was handed over.
+    pub(crate) fn copy(&mut self, bytes: &[u8], reader: &Reader, outline: &Outline) {
+        self.block.copy(bytes, reader, outline);
+        self.block.reached(self.last_zxid, self.at_last);
+        self.is_unwritten = true;
+    }
+
+    /// Whether a gap up to this transaction is one: not if the history goes as far. What is lost of
+    /// the last transaction itself is a gap too.
+    pub(crate) fn lacks(&self, through: Zxid, reason: GapReason) -> bool {
+        match reason {
+            GapReason::Snapshot => through > self.last_zxid,
+            GapReason::Overload | GapReason::Damage | GapReason::Disk => through >= self.last_zxid,
         }
+    }
+
+    /// Adds a gap up to this transaction.
+    pub(crate) fn gap(&mut self, through: Zxid, reason: GapReason) {
         self.block.gap(Gap { after: self.last_zxid, through, reason });
         if through > self.last_zxid {
             // Events of the same transaction may follow.
@@ -89,13 +107,20 @@ impl Tail {
         }
     }
 
-    /// The block is in sled as it is now. If it is full, the next one begins.
+    /// The block, to be written.
+    pub(crate) fn bytes(&mut self) -> &[u8] {
+        self.block.bytes()
+    }
+
+    /// The block is in sled as it is now.
     pub(crate) fn written(&mut self) {
         self.is_unwritten = false;
-        if self.block.is_full() {
-            let head = *self.block.head();
-            self.block = BlockBuilder::new(head.end(), head.last_ms);
-        }
+    }
+
+    /// Begins the next block; the one before is written.
+    pub(crate) fn begin_block(&mut self) {
+        let head = *self.block.head();
+        self.block.begin(head.end(), head.last_ms);
     }
 }
 
@@ -121,8 +146,22 @@ mod tests {
         }
     }
 
+    fn take(tail: &mut Tail, zxid: i64) -> bool {
+        let admits = tail.admits(Zxid(zxid));
+        if admits {
+            tail.event(&event(zxid));
+        }
+        admits
+    }
+
+    fn gap(tail: &mut Tail, through: i64, reason: GapReason) {
+        if tail.lacks(Zxid(through), reason) {
+            tail.gap(Zxid(through), reason);
+        }
+    }
+
     fn taken(tail: &mut Tail, zxids: &[i64]) -> Vec<i64> {
-        zxids.iter().copied().filter(|zxid| tail.event(&event(*zxid))).collect()
+        zxids.iter().copied().filter(|zxid| take(tail, *zxid)).collect()
     }
 
     /// A multi has several events with one zxid; a crash may have kept some of them.
@@ -141,17 +180,17 @@ mod tests {
     fn a_gap_is_noted_where_something_is_missing() {
         let mut tail = Tail::behind(None);
         taken(&mut tail, &[1, 2]);
-        tail.gap(Zxid(2), GapReason::Snapshot);
+        gap(&mut tail, 2, GapReason::Snapshot);
         assert_eq!(tail.block().head().count, 2, "nothing is missing");
-        tail.gap(Zxid(7), GapReason::Snapshot);
+        gap(&mut tail, 7, GapReason::Snapshot);
         assert_eq!(tail.block().head().count, 3);
         assert_eq!(taken(&mut tail, &[6, 7, 8]), [7, 8]);
         // A part of a transaction is lost.
-        tail.gap(Zxid(8), GapReason::Overload);
+        gap(&mut tail, 8, GapReason::Overload);
         assert_eq!(tail.block().head().count, 6);
         // Refused commands have zxids too.
         tail.reach(Zxid(20));
-        tail.gap(Zxid(20), GapReason::Snapshot);
+        gap(&mut tail, 20, GapReason::Snapshot);
         assert_eq!(tail.block().head().count, 6, "nothing is missing");
     }
 
@@ -161,13 +200,13 @@ mod tests {
         let mut tail = Tail::behind(None);
         let mut count = 0;
         while !tail.block().is_full() {
-            assert!(tail.event(&event(5)));
+            assert!(take(&mut tail, 5));
             count += 1;
         }
-        tail.written();
+        tail.begin_block();
         taken(&mut tail, &[5, 5]);
         let mut resumed = Tail::behind(Some(tail.block().head()));
-        let again = (0..count + 3).filter(|_| resumed.event(&event(5))).count();
+        let again = (0..count + 3).filter(|_| take(&mut resumed, 5)).count();
         assert_eq!(again, 1);
     }
 
@@ -176,7 +215,7 @@ mod tests {
         let mut tail = Tail::behind(None);
         taken(&mut tail, &[7]);
         let mut resumed = Tail::behind(Some(tail.block().head()));
-        resumed.gap(Zxid(9), GapReason::Snapshot);
+        gap(&mut resumed, 9, GapReason::Snapshot);
         assert_eq!((resumed.block().head().first_ms, resumed.block().head().last_ms), (7, 7));
     }
 }

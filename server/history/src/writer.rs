@@ -1,27 +1,38 @@
-//! The queue in front of the history, and the thread behind it.
+//! The history of a server, and the thread that writes it.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, channel, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use std::{fmt, io};
 
-use tracing::warn;
+use tracing::{debug, info, warn};
 use zoolet_jute::Zxid;
 use zoolet_replica::HistoryItem;
 
+use crate::batch::{Batch, Packer, Part};
+use crate::block::{BlockError, Head};
 use crate::counts::HistoryCounts;
+use crate::entries::Reader;
 use crate::entry::GapReason;
+use crate::handover::{Handover, Message};
 use crate::panics;
 use crate::query::{End, Found, Query, QueryError};
-use crate::store::{self, Store, StoreError};
+use crate::store::{self, Place, Store, StoreError};
 use crate::tail::Tail;
 
-/// The bytes of the events that may wait for the thread, as much as a start applies again at most
-/// while the files are being opened.
-const QUEUED_BYTES_MAX: usize = 64 << 20;
+/// After an error the files are opened again after this pause, and each time after twice the one
+/// before.
+const RETRY_PAUSE_MIN: Duration = Duration::from_millis(500);
+const RETRY_PAUSE_MAX: Duration = Duration::from_mins(1);
+
+/// How many batches' memory is kept for the next ones.
+const SPARE_MAX: usize = 4;
+
+/// What was handed over cannot be read, which means a defect.
+const BATCH_DAMAGED: BlockError = BlockError("a batch is damaged");
 
 /// A block that is not full is written when nothing has come for this time.
 const PAUSE: Duration = Duration::from_secs(1);
@@ -48,7 +59,7 @@ pub struct HistoryOptions {
 #[derive(Clone)]
 pub struct History {
     shared: Arc<Shared>,
-    messages: Sender<Message>,
+    handover: Arc<Mutex<Handover>>,
     thread: Arc<Mutex<Option<JoinHandle<()>>>>,
 }
 
@@ -73,15 +84,6 @@ enum Files {
     Failed(String),
 }
 
-enum Message {
-    Began(Zxid),
-    /// With the bytes that they take in memory.
-    Items(Vec<HistoryItem>, usize),
-    /// What was handed over up to this transaction is lost.
-    Lost(Zxid),
-    Close,
-}
-
 impl History {
     /// Starts the thread, which opens the files. A server does not wait for that.
     pub fn open(options: HistoryOptions, counts: Arc<HistoryCounts>) -> io::Result<Self> {
@@ -91,32 +93,46 @@ impl History {
             files: RwLock::new(Files::Opening),
         });
         let (messages, received) = channel();
-        let mut writer =
-            Writer { options, shared: Arc::clone(&shared), unlooked: 0, written_ms: 0 };
+        let (used, spare) = sync_channel(SPARE_MAX);
+        let mut writer = Writer::new(options, Arc::clone(&shared), used);
         let thread =
             Builder::new().name(panics::THREAD.to_owned()).spawn(move || writer.run(&received))?;
-        Ok(Self { shared, messages, thread: Arc::new(Mutex::new(Some(thread))) })
+        let handover = Handover { packer: Packer::default(), messages, spare };
+        Ok(Self {
+            shared,
+            handover: Arc::new(Mutex::new(handover)),
+            thread: Arc::new(Mutex::new(Some(thread))),
+        })
     }
 
     /// The server has this state, and will hand over what comes behind it: what the history does not
     /// have of it is missing.
     pub fn began(&self, at: Zxid) {
-        self.send(Message::Began(at));
+        self.handover().packer.gap(at, GapReason::Snapshot);
     }
 
-    /// Takes what was applied, in order. Never waits: what is too much is lost, and counted.
-    pub fn record(&self, items: Vec<HistoryItem>) {
-        let bytes = items.iter().map(memory_bytes).sum::<usize>();
-        let queued = self.shared.queued_bytes.fetch_add(bytes, Ordering::Relaxed);
-        if queued + bytes > QUEUED_BYTES_MAX {
-            self.shared.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
-            self.shared.counts.add_lost(items.len() as u64);
-            if let Some(last) = items.last() {
-                self.send(Message::Lost(zxid_of(last)));
+    /// Takes what was applied, in order. Never waits: what is too much is lost, and counted. The
+    /// thread receives it with the next [`Self::tick`], or once there is much of it.
+    pub fn record(&self, items: impl IntoIterator<Item = HistoryItem>) {
+        let mut handover = self.handover();
+        for item in items {
+            handover.packer.item(&item);
+            if handover.packer.is_full() {
+                handover.hand_over(&self.shared.queued_bytes, &self.shared.counts);
             }
-            return;
         }
-        self.send(Message::Items(items, bytes));
+    }
+
+    /// Hands over to the thread what was recorded.
+    pub fn tick(&self) {
+        let mut handover = self.handover();
+        if !handover.packer.is_empty() {
+            handover.hand_over(&self.shared.queued_bytes, &self.shared.counts);
+        }
+    }
+
+    fn handover(&self) -> MutexGuard<'_, Handover> {
+        self.handover.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Looks through what was recorded. Blocks, for as long as it takes to read the files.
@@ -132,72 +148,66 @@ impl History {
 
     /// Writes what is queued, and closes the files. Blocks.
     pub fn close(&self) {
-        self.send(Message::Close);
+        self.tick();
+        self.handover().send(Message::Close);
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             // If it has panicked, that was logged.
             let _ = thread.join();
         }
     }
-
-    fn send(&self, message: Message) {
-        // The thread ends when the history is closed; what comes later has no place.
-        let _ = self.messages.send(message);
-    }
-}
-
-fn zxid_of(item: &HistoryItem) -> Zxid {
-    match item {
-        HistoryItem::Event(event) => event.zxid,
-        HistoryItem::Skipped { through, .. } | HistoryItem::Through(through) => *through,
-    }
-}
-
-/// About what an item takes in memory.
-fn memory_bytes(item: &HistoryItem) -> usize {
-    let texts = match item {
-        HistoryItem::Event(event) => event.change.texts_bytes(),
-        HistoryItem::Skipped { .. } | HistoryItem::Through(_) => 0,
-    };
-    size_of::<HistoryItem>() + texts
 }
 
 /// What the thread has.
 struct Writer {
     options: HistoryOptions,
     shared: Arc<Shared>,
+    /// Where the memory of batches goes.
+    used: SyncSender<Vec<u8>>,
+    reader: Reader,
+    /// Whether the block at the end has all entries of the one that is being read, and no others: the
+    /// next entry is a copy then.
+    is_copying: bool,
+    /// Where the block at the end is written; none before the files are open.
+    place: Option<Place>,
     /// Blocks that were written since the bytes of the files were looked at.
     unlooked: u32,
     /// The time of the latest entry that was written.
     written_ms: i64,
+    /// The next attempt to open the files, and the pause before it; none if they are open.
+    retry: Option<(Instant, Duration)>,
+    /// The last transaction that was handed over while they were not.
+    missed: Option<Zxid>,
 }
 
 impl Writer {
+    fn new(options: HistoryOptions, shared: Arc<Shared>, used: SyncSender<Vec<u8>>) -> Self {
+        Self {
+            options,
+            shared,
+            used,
+            reader: Reader::default(),
+            is_copying: false,
+            place: None,
+            unlooked: 0,
+            written_ms: 0,
+            retry: None,
+            missed: None,
+        }
+    }
+
     /// Takes what comes, until the history is closed.
     fn run(&mut self, messages: &Receiver<Message>) {
-        let opened = Store::open(&self.options.directory).and_then(|store| {
-            let tail = Box::new(Tail::behind(store.last()?.as_ref()));
-            Ok(Files::Open { store, tail })
-        });
-        match opened {
-            Ok(files) => drop(self.replace_files(files)),
-            Err(error) => self.fail(&error),
-        }
-        self.work(|writer, store, tail| writer.trim(store, tail));
+        self.open();
         while let Some(message) = self.next(messages) {
             match message {
-                Message::Began(at) => self.work(|_, _, tail| {
-                    tail.gap(at, GapReason::Snapshot);
-                    Ok(())
-                }),
-                Message::Items(items, bytes) => {
-                    self.take(items);
+                Message::Batch(mut batch, bytes) => {
+                    self.take(&batch);
                     self.shared.queued_bytes.fetch_sub(bytes, Ordering::Relaxed);
+                    batch.bytes.clear();
+                    // If there is enough memory already, this is freed.
+                    let _ = self.used.try_send(batch.bytes);
                 }
-                Message::Lost(through) => self.work(|_, _, tail| {
-                    tail.gap(through, GapReason::Overload);
-                    Ok(())
-                }),
                 Message::Close => break,
             }
         }
@@ -210,31 +220,63 @@ impl Writer {
         }
     }
 
-    /// Waits for the next message. When there is none for a while, what is there is written, and
-    /// then the thread sleeps: an idle server is not woken up.
-    fn next(&mut self, messages: &Receiver<Message>) -> Option<Message> {
-        match messages.recv_timeout(PAUSE) {
-            Ok(message) => Some(message),
-            Err(RecvTimeoutError::Timeout) => {
-                self.work(Self::write);
-                messages.recv().ok()
+    /// Opens the files, and notes what was missed.
+    fn open(&mut self) {
+        let opened = Store::open(&self.options.directory).and_then(|store| {
+            let tail = Box::new(Tail::behind(store.last()?.as_ref()));
+            Ok(Files::Open { store, tail })
+        });
+        let files = match opened {
+            Ok(files) => files,
+            Err(error) => return self.fail(&error),
+        };
+        drop(self.replace_files(files));
+        (self.place, self.is_copying) = (None, false);
+        let missed = self.missed.take();
+        let is_open = self.work(|writer, store, tail| {
+            if let Some(through) = missed.filter(|it| tail.lacks(*it, GapReason::Disk)) {
+                tail.gap(through, GapReason::Disk);
             }
-            Err(RecvTimeoutError::Disconnected) => None,
+            writer.write(store, tail)?;
+            writer.trim(store, tail)
+        });
+        if is_open && self.retry.take().is_some() {
+            self.shared.counts.set_failing(false);
+            info!("the history is recorded again: it has a gap for what was missed");
         }
     }
 
-    fn take(&mut self, items: Vec<HistoryItem>) {
-        let mut recorded = 0;
+    /// Opens the files again, if it is time.
+    fn retry_if_due(&mut self) {
+        if self.retry.is_some_and(|(at, _)| now() >= at) {
+            self.open();
+        }
+    }
+
+    /// Waits for the next message. When there is none for a while, what is there is written, and
+    /// then the thread sleeps: an idle server is not woken up.
+    fn next(&mut self, messages: &Receiver<Message>) -> Option<Message> {
+        let mut is_idle = false;
+        loop {
+            self.retry_if_due();
+            let pause = match self.retry {
+                Some((at, _)) => at.saturating_duration_since(now()),
+                None if is_idle => return messages.recv().ok(),
+                None => PAUSE,
+            };
+            match messages.recv_timeout(pause) {
+                Ok(message) => return Some(message),
+                Err(RecvTimeoutError::Timeout) => is_idle = self.work(Self::write),
+                Err(RecvTimeoutError::Disconnected) => return None,
+            }
+        }
+    }
+
+    fn take(&mut self, batch: &Batch) {
+        let (mut recorded, mut input) = (0, batch.bytes.as_slice());
         self.work(|writer, store, tail| {
-            for item in items {
-                match item {
-                    HistoryItem::Event(event) => recorded += u64::from(tail.event(&event)),
-                    HistoryItem::Skipped { through, .. } => tail.gap(through, GapReason::Snapshot),
-                    HistoryItem::Through(through) => tail.reach(through),
-                }
-                if tail.block().is_full() {
-                    writer.write(store, tail)?;
-                }
+            while !input.is_empty() {
+                recorded += u64::from(writer.take_part(store, tail, &mut input)?);
             }
             if tail.block().head().last_ms - writer.written_ms >= WRITE_INTERVAL_MS {
                 writer.write(store, tail)?;
@@ -242,19 +284,125 @@ impl Writer {
             Ok(())
         });
         self.shared.counts.add_recorded(recorded);
+        self.miss(input);
     }
 
-    /// Does something with the files, if they are open. After an error nothing more is done with
-    /// them.
-    fn work(&mut self, work: impl FnOnce(&mut Self, &Store, &mut Tail) -> Result<(), StoreError>) {
+    /// Looks over what cannot be written, up to where it goes.
+    fn miss(&mut self, mut input: &[u8]) {
+        let mut lost = 0;
+        while let Some(part) = Part::next(&mut input) {
+            let through = match part {
+                Part::Block => {
+                    self.reader.clear();
+                    continue;
+                }
+                Part::Through(through) | Part::Gap(through, _) => through,
+                Part::Event => {
+                    let Some(outline) = self.reader.outline(&mut input) else { break };
+                    lost += 1;
+                    outline.zxid
+                }
+            };
+            self.missed = self.missed.max(Some(through));
+        }
+        self.shared.counts.add_lost(lost);
+    }
+
+    /// Takes what comes next in a batch; returns whether it was an event that the history did not
+    /// have.
+    fn take_part(
+        &mut self,
+        store: &Store,
+        tail: &mut Tail,
+        input: &mut &[u8],
+    ) -> Result<bool, StoreError> {
+        let part = Part::next(input).ok_or(BATCH_DAMAGED)?;
+        match part {
+            Part::Block => {
+                // Also if the files fail, which the reader must not notice.
+                self.reader.clear();
+                self.begin_block(store, tail)?;
+                self.is_copying = true;
+            }
+            Part::Through(through) => tail.reach(through),
+            Part::Gap(through, reason) => {
+                if tail.lacks(through, reason) {
+                    self.stop_copying(store, tail)?;
+                    tail.gap(through, reason);
+                }
+            }
+            Part::Event => return self.take_event(store, tail, input),
+        }
+        Ok(false)
+    }
+
+    fn take_event(
+        &mut self,
+        store: &Store,
+        tail: &mut Tail,
+        input: &mut &[u8],
+    ) -> Result<bool, StoreError> {
+        let zxid = self.reader.peek_zxid(input).ok_or(BATCH_DAMAGED)?;
+        if !tail.admits(zxid) {
+            self.reader.outline(input).ok_or(BATCH_DAMAGED)?;
+            self.stop_copying(store, tail)?;
+            return Ok(false);
+        }
+        if self.is_copying {
+            let before = *input;
+            let outline = self.reader.outline(input).ok_or(BATCH_DAMAGED)?;
+            let length = before.len() - input.len();
+            tail.copy(before.get(..length).unwrap_or_default(), &self.reader, &outline);
+        } else {
+            tail.event(&self.reader.event(input).ok_or(BATCH_DAMAGED)?);
+        }
+        if tail.block().is_full() {
+            self.begin_block(store, tail)?;
+        }
+        Ok(true)
+    }
+
+    /// What comes next is not in the block as it was handed over: another block begins.
+    fn stop_copying(&mut self, store: &Store, tail: &mut Tail) -> Result<(), StoreError> {
+        if self.is_copying {
+            self.begin_block(store, tail)?;
+        }
+        Ok(())
+    }
+
+    /// Writes the block at the end, and begins the next one.
+    fn begin_block(&mut self, store: &Store, tail: &mut Tail) -> Result<(), StoreError> {
+        self.is_copying = false;
+        if tail.block().is_empty() {
+            return Ok(());
+        }
+        self.write(store, tail)?;
+        self.place = self.place.map(|place| store.behind(place)).transpose()?;
+        tail.begin_block();
+        self.unlooked += 1;
+        if self.unlooked >= BLOCKS_PER_LOOK {
+            self.trim(store, tail)?;
+        }
+        Ok(())
+    }
+
+    /// Does something with the files, if they are open; after an error they are not. Returns whether
+    /// it was done.
+    fn work(
+        &mut self,
+        work: impl FnOnce(&mut Self, &Store, &mut Tail) -> Result<(), StoreError>,
+    ) -> bool {
         let shared = Arc::clone(&self.shared);
         let mut files = shared.files.write().unwrap_or_else(PoisonError::into_inner);
-        let Files::Open { store, tail } = &mut *files else { return };
+        let Files::Open { store, tail } = &mut *files else { return false };
         let worked = work(self, store, tail);
+        let last = tail.last_zxid();
         drop(files);
-        if let Err(error) = worked {
-            self.fail(&error);
+        if let Err(error) = &worked {
+            self.missed = self.missed.max(Some(last));
+            self.fail(error);
         }
+        worked.is_ok()
     }
 
     /// Writes the last block, if there is something new in it.
@@ -263,13 +411,14 @@ impl Writer {
             return Ok(());
         }
         let head = *tail.block().head();
-        store.put(head.first, &tail.block().bytes())?;
+        let place = match self.place {
+            Some(place) => place,
+            None => store.end()?,
+        };
+        self.place = Some(place);
+        store.put(place, tail.bytes())?;
         self.written_ms = head.last_ms;
-        self.unlooked += u32::from(tail.block().is_full());
         tail.written();
-        if self.unlooked >= BLOCKS_PER_LOOK {
-            self.trim(store, tail)?;
-        }
         Ok(())
     }
 
@@ -279,7 +428,13 @@ impl Writer {
         let latest = store.last()?.map_or(0, |head| head.last_ms).max(tail.block().head().last_ms);
         let age_ms_max = i64::try_from(self.options.age_ms_max).unwrap_or(i64::MAX);
         let mut removed = 0;
-        while store.first()?.is_some_and(|head| head.last_ms < latest.saturating_sub(age_ms_max)) {
+        let is_due = |first: Result<Option<Head>, StoreError>| match first {
+            // It does not say how old it is.
+            Err(StoreError::Block(_)) => Ok(true),
+            first => first
+                .map(|head| head.is_some_and(|it| it.last_ms < latest.saturating_sub(age_ms_max))),
+        };
+        while is_due(store.first())? {
             store.remove_first()?;
             removed += 1;
         }
@@ -299,18 +454,31 @@ impl Writer {
         std::mem::replace(&mut *now, files)
     }
 
-    fn fail(&self, error: &StoreError) {
+    fn fail(&mut self, error: &StoreError) {
         if store::is_damage(error) {
             panics::mark(&self.options.directory);
         }
         let directory = self.options.directory.display();
-        warn!(
-            %directory,
-            %error,
-            "the history cannot be used: nothing more is recorded until the server is started again"
-        );
+        let pause = match self.retry {
+            Some((_, pause)) => RETRY_PAUSE_MAX.min(2 * pause),
+            None => RETRY_PAUSE_MIN,
+        };
+        let pause_ms = pause.as_millis();
+        if self.retry.is_none() {
+            warn!(%directory, %error, "the history cannot be used: nothing is recorded until it can be");
+        } else {
+            debug!(%directory, %error, pause_ms, "the history cannot be used still");
+        }
+        self.shared.counts.set_failing(true);
+        // The lock on the directory goes with them, and the pause begins behind it.
         drop(self.replace_files(Files::Failed(error.to_string())));
+        self.retry = Some((now() + pause, pause));
     }
+}
+
+#[allow(clippy::disallowed_methods, reason = "for pauses between attempts alone, on a real disk")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 #[cfg(test)]

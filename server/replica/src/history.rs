@@ -123,19 +123,6 @@ impl HistoryChange {
         }
     }
 
-    /// The bytes of path and data.
-    pub fn texts_bytes(&self) -> usize {
-        let data = match self {
-            Self::Created { data, .. } | Self::DataChanged { data, .. } => data.as_ref(),
-            Self::Deleted { .. }
-            | Self::AclChanged { .. }
-            | Self::SessionOpened
-            | Self::SessionResumed
-            | Self::SessionEnded => None,
-        };
-        self.path().map_or(0, str::len) + data.map_or(0, Bytes::len)
-    }
-
     /// The session that owns the znode, or did; [`SessionId::NONE`] if there is none.
     pub fn owner(&self) -> SessionId {
         match self {
@@ -247,15 +234,14 @@ impl HistoryItems {
 }
 
 impl Replica {
-    /// How many items [`Replica::take_history`] returns.
+    /// How many items [`Replica::drain_history`] returns.
     pub fn history_len(&self) -> usize {
         self.history.items.len() + usize::from(self.history.through.is_some())
     }
 
     /// Takes what the history is to receive. It is for the caller to do so before there is too much.
-    pub fn take_history(&mut self) -> Vec<HistoryItem> {
-        let HistoryItems { mut items, through } = std::mem::take(&mut self.history);
-        items.extend(through.map(HistoryItem::Through));
-        items
+    pub fn drain_history(&mut self) -> impl Iterator<Item = HistoryItem> {
+        let HistoryItems { items, through } = &mut self.history;
+        items.drain(..).chain(through.take().map(HistoryItem::Through))
     }
 }

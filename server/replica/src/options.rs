@@ -95,7 +95,7 @@ pub struct Options {
     pub read_only_mode: bool,
     /// Whether [`super::Output::Audit`] reports what is changed (`audit.enable`).
     pub audit: bool,
-    /// Whether [`super::Replica::take_history`] returns what was changed; the caller takes it.
+    /// Whether [`super::Replica::drain_history`] returns what was changed; the caller takes it.
     pub history: bool,
     /// The most bytes of data in each of its events; zero for none.
     pub history_data_bytes_max: usize,

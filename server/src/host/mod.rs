@@ -50,8 +50,9 @@ use crate::outbox::{Closing, Outbox};
 /// The outputs for which room is kept between steps.
 const OUTPUTS_KEPT_MAX: usize = 4096;
 
-/// Once so much was applied, the history receives it; otherwise with the next tick.
-const HISTORY_AT_ONCE: usize = 2048;
+/// Once so much was applied, the history receives it; otherwise with the next tick. Few enough to be
+/// in the caches of the processor still.
+const HISTORY_AT_ONCE: usize = 64;
 
 /// The requests of one connection that are taken under one lock.
 const REQUESTS_PER_HOLD: u64 = 256;

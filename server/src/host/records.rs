@@ -19,5 +19,8 @@ pub(crate) trait Historian: Debug + Send + Sync + 'static {
     fn began(&self, at: Zxid);
 
     /// Takes what was applied, in order.
-    fn record(&self, items: Vec<HistoryItem>);
+    fn record(&self, items: &mut dyn Iterator<Item = HistoryItem>);
+
+    /// Notes that some time has passed: what was recorded is to be seen.
+    fn tick(&self);
 }

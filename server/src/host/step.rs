@@ -68,11 +68,13 @@ impl Host {
         let lock_events = inner.replica.take_lock_events();
         inner.times.note_locks(lock_events);
         self.dispatch(inner, now, outputs);
-        let applied = inner.replica.history_len();
-        if applied >= HISTORY_AT_ONCE || is_tick && applied > 0 {
-            let items = inner.replica.take_history();
+        if is_tick || inner.replica.history_len() >= HISTORY_AT_ONCE {
+            let mut items = inner.replica.drain_history();
             if let Some(history) = &inner.history {
-                history.record(items);
+                history.record(&mut items);
+                if is_tick {
+                    history.tick();
+                }
             }
         }
     }

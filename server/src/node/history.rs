@@ -18,8 +18,12 @@ impl Historian for History {
         Self::began(self, at);
     }
 
-    fn record(&self, items: Vec<HistoryItem>) {
+    fn record(&self, items: &mut dyn Iterator<Item = HistoryItem>) {
         Self::record(self, items);
+    }
+
+    fn tick(&self) {
+        Self::tick(self);
     }
 }
 

@@ -11,6 +11,8 @@ pub(super) fn entry_text(entry: &Value) -> String {
         let (after, through) = (text(entry, "after"), text(entry, "through"));
         let why = match text(entry, "reason").as_str() {
             "overload" => "more was changed than could be written down",
+            "disk" => "the files could not be written",
+            "damage" => "a part of the history is damaged",
             _ => "the server has got its state by a snapshot",
         };
         return format!("(something may be missing behind zxid {after} up to {through}: {why})");

@@ -49,7 +49,8 @@ fn event(zxid: i64, path: &str) -> HistoryEvent {
 
 fn record(history: &History, zxids: impl IntoIterator<Item = i64>) {
     let item = |zxid| HistoryItem::Event(event(zxid, &format!("/app/{}", zxid % 100)));
-    history.record(zxids.into_iter().map(item).collect());
+    history.record(zxids.into_iter().map(item));
+    history.tick();
 }
 
 fn query(subject: Subject) -> Query {
@@ -147,18 +148,115 @@ fn what_is_missing_is_a_gap() {
     let directory = TempDir::new().unwrap();
     let history = open(&directory);
     record(&history, [1, 2]);
-    history.record(vec![HistoryItem::Skipped { after: Zxid(2), through: Zxid(9) }]);
+    history.record([HistoryItem::Skipped { after: Zxid(2), through: Zxid(9) }]);
     record(&history, [10]);
     let path = query(Subject::Path("/app/10".to_owned()));
     assert_eq!(zxids(&found(&history, &path, 2)), [-9, 10], "a gap is in every history");
-    // More bytes than may wait.
-    let long = |zxid| HistoryItem::Event(event(zxid, &format!("/{}", "x".repeat(1 << 20))));
-    history.record((11..=80).map(long).collect());
-    record(&history, [81]);
-    let lost = found(&history, &query(Subject::All), 6);
-    assert_eq!(zxids(&lost), [1, 2, -9, 10, -80, 81]);
-    assert_eq!(history.shared.counts.lost(), 70);
     history.close();
+}
+
+/// However often that happens, it is one gap.
+#[test]
+fn what_is_too_much_is_lost_and_one_gap() {
+    let directory = TempDir::new().unwrap();
+    let history = open(&directory);
+    record(&history, [1]);
+    found(&history, &query(Subject::All), 1);
+    let is_lost = |zxids: std::ops::RangeInclusive<i64>| {
+        let path = |zxid| format!("/{zxid}{}", "x".repeat(1900));
+        let long = |zxid: i64| HistoryItem::Event(event(zxid, &path(zxid)));
+        history.record(zxids.map(long));
+        history.shared.counts.lost()
+    };
+    // The thread waits for this, and takes nothing.
+    let reading = history.shared.files.read().unwrap();
+    assert_eq!(is_lost(2..=20_000), 0);
+    let lost = is_lost(20_001..=60_000);
+    assert!(lost > 20_000, "{lost} events");
+    drop(reading);
+    let is_taken = || history.shared.queued_bytes.load(Ordering::Relaxed) == 0;
+    let waits = (0..LOOKS_MAX).take_while(|_| !is_taken()).map(|_| thread::sleep(LOOK_INTERVAL));
+    assert!(waits.count() < LOOKS_MAX, "the thread goes on");
+    record(&history, [60_001]);
+    // What was there, the gap, and what may have been behind the last that was lost.
+    let kept = usize::try_from(60_001 - lost).unwrap() + 1;
+    let all = zxids(&found(&history, &query(Subject::All), kept));
+    let gaps: Vec<_> = all.iter().filter(|zxid| **zxid < 0).collect();
+    assert_eq!(gaps.len(), 1, "{gaps:?}");
+    assert_eq!((all.len(), all.first(), all.last()), (kept, Some(&1), Some(&60_001)));
+    history.close();
+}
+
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let waits = (0..LOOKS_MAX).take_while(|_| !is_so()).map(|_| thread::sleep(LOOK_INTERVAL));
+    assert!(waits.count() < LOOKS_MAX, "{what}");
+}
+
+/// A full disk, say, which has room again after a while.
+#[test]
+fn after_an_error_it_goes_on_with_a_gap() {
+    let directory = TempDir::new().unwrap();
+    let history = open(&directory);
+    record(&history, 1..=10);
+    found(&history, &query(Subject::All), 10);
+    let counts = Arc::clone(&history.shared.counts);
+    {
+        let Files::Open { store, .. } = &*history.shared.files.read().unwrap() else { panic!() };
+        store.is_disk_full.store(true, Ordering::Relaxed);
+    }
+    record(&history, 11..=9000);
+    wait_until("it fails", || counts.is_failing());
+    wait_until("it goes on", || !counts.is_failing());
+    record(&history, [9001]);
+    let all = zxids(&found(&history, &query(Subject::All), 12));
+    assert_eq!(all, (1..=10).chain([-9000, 9001]).collect::<Vec<_>>());
+    assert!(counts.lost() > 0, "what was missed is counted");
+    history.close();
+}
+
+#[test]
+fn a_directory_that_cannot_be_made_is_tried_again() {
+    let directory = TempDir::new().unwrap();
+    let file = directory.path().join("data");
+    fs::write(&file, b"").unwrap();
+    let history = open_with(options(&file));
+    let counts = Arc::clone(&history.shared.counts);
+    wait_until("it fails", || counts.is_failing());
+    record(&history, 1..=3);
+    wait_until("they are missed", || counts.lost() == 3);
+    fs::remove_file(&file).unwrap();
+    wait_until("it goes on", || !counts.is_failing());
+    record(&history, [4]);
+    assert_eq!(zxids(&found(&history, &query(Subject::All), 2)), [-3, 4]);
+    history.close();
+}
+
+/// What is damaged is not shown, and what is around it is.
+#[test]
+fn a_damaged_block_is_a_gap_in_its_place() {
+    let directory = TempDir::new().unwrap();
+    let history = open(&directory);
+    record(&history, 1..=20_000);
+    found(&history, &query(Subject::All), 20_000);
+    let Files::Open { store, .. } = &*history.shared.files.read().unwrap() else { panic!() };
+    for (block, is_in_head) in [(2, true), (3, true), (6, false)] {
+        store.damage(block, is_in_head);
+    }
+    for after in [None, Some(0)] {
+        let all = history.find(&Query { after, ..query(Subject::All) }).unwrap();
+        let seen = zxids(&all.entries);
+        let gaps: Vec<_> = (0..seen.len()).filter(|place| seen[*place] < 0).collect();
+        assert_eq!(gaps.len(), 2, "{after:?}: the first is of two blocks");
+        for place in gaps {
+            let EntryKind::Gap(gap) = &all.entries[place].kind else { panic!() };
+            assert_eq!(gap.reason, GapReason::Damage);
+            assert_eq!(gap.after.0, seen[place - 1], "{after:?}");
+            assert!((seen[place + 1] - 1..=seen[place + 1]).contains(&gap.through.0), "{after:?}");
+            let numbers = [place - 1, place, place + 1].map(|place| all.entries[place].number);
+            assert!(numbers.is_sorted(), "{numbers:?}");
+        }
+        assert_eq!((seen.first(), seen.last()), (Some(&1), Some(&20_000)));
+    }
 }
 
 #[test]
@@ -246,7 +344,8 @@ fn the_files_stay_within_their_bytes() {
         };
         let zxids = begin * 2000 + 1..=begin * 2000 + 2000;
         let last = *zxids.end();
-        history.record(zxids.map(item).collect());
+        history.record(zxids.map(item));
+        history.tick();
         let last = Query { since_ms: Some(event(last, "").time_ms), ..query(Subject::All) };
         found(&history, &last, 1);
         let files = fs::read_dir(directory.path().join("history")).unwrap();

@@ -293,6 +293,8 @@ impl Sources<'_> {
         list.counter("zoolet_history_events", help, history.recorded());
         let help = "Events that the history has lost, because more was changed than it can write.";
         list.counter("zoolet_history_lost", help, history.lost());
+        let help = "Whether the history cannot be written, so that nothing is recorded.";
+        list.gauge("zoolet_history_failing", help, u64::from(history.is_failing()));
         let help = "Bytes of the history's files, when they were looked at last.";
         list.gauge("zoolet_history_bytes", help, history.bytes());
         list.add(Metric {
