@@ -27,7 +27,7 @@ use zoolet_jute::{Id, SessionId};
 use zoolet_replica::state::{Admitted, DIGEST_VERSION, RestoreError, State};
 use zoolet_replica::{Boot, Input, Levels, ProposalNumber, Replica, Role, Term};
 use zoolet_storage::{Disk, RealDisk, StorageError};
-use zoolet_tls::TlsSettings;
+use zoolet_tls::{LoadedTls, TlsSettings};
 
 use self::client_address::Configured;
 pub(crate) use self::controls::Controls;
@@ -52,7 +52,6 @@ use crate::host::{ConfigView, Host};
 pub use crate::net::ConnectionReport;
 use crate::net::{self, ClientPort};
 use crate::peer::SecretError;
-use crate::reload::LoadedTls;
 use crate::replication::{self, Machine, Replication};
 use crate::sasl::Logins;
 use crate::snapshots::{Chunks, Staged, StateSnapshot};

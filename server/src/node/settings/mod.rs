@@ -9,7 +9,7 @@ use zoolet_history::HistoryOptions;
 use zoolet_jute::ErrorCode;
 use zoolet_replica::{Boot, Policy};
 use zoolet_storage::{DirectorySizes, Disk, WalOptions, WatchedDisk};
-use zoolet_tls::TlsSettings;
+use zoolet_tls::{LoadedTls, TlsSettings};
 
 use crate::audit::AuditOptions;
 use crate::config::{
@@ -23,7 +23,6 @@ use crate::node::Seams;
 use crate::node::meters::Meters;
 use crate::peer::{PeerTls, Secret, SecretError};
 use crate::process;
-use crate::reload::LoadedTls;
 use crate::replication::{self, BatchLimits, ConfiguredMember, Timing};
 use crate::sasl::{Logins, OnFailure};
 
