@@ -25,7 +25,7 @@ mod stamps;
 mod store_file;
 mod stored;
 
-pub use accepted::Accepted;
+pub use accepted::{Accepted, VerifiedCertificate};
 #[cfg(feature = "rustls")]
 pub use engine::{HandshakeThreads, KeyEntry, TlsAcceptor, TlsConnector, TlsStream, subject_name};
 pub use error::{HandshakeError, TlsError, TlsFault};

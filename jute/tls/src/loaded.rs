@@ -31,11 +31,7 @@ pub struct LoadedTls {
 
 impl LoadedTls {
     /// Loads the files. `calls` says whether this side makes connections too.
-    pub fn load(
-        port: &'static str,
-        settings: TlsSettings,
-        calls: bool,
-    ) -> Result<Self, TlsError> {
+    pub fn load(port: &'static str, settings: TlsSettings, calls: bool) -> Result<Self, TlsError> {
         let (settings, threads) = (Arc::new(settings), HandshakeThreads::default());
         // Looked at first: what changes from here on is loaded again.
         let stamps = FileStamps::of(&settings);

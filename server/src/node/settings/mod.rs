@@ -176,12 +176,8 @@ pub(super) fn peer_port_tls(config: &ServerConfig, loaded: Option<&LoadedTls>) -
 }
 
 /// What the port for clients does about TLS, with what was loaded for it.
-pub(super) fn client_port_tls(
-    config: &ServerConfig,
-    loaded: Option<&LoadedTls>,
-) -> Option<PortTls> {
-    let super_user = config.tls.x509_super_user.clone();
-    loaded.map(|loaded| PortTls { acceptor: loaded.acceptor(), super_user })
+pub(super) fn client_port_tls(loaded: Option<&LoadedTls>) -> Option<PortTls> {
+    loaded.map(|loaded| PortTls { acceptor: loaded.acceptor() })
 }
 
 pub(super) fn raft_options(
@@ -303,6 +299,7 @@ pub(super) fn port_options(
         spoken,
         secure_address: config.secure_client_bind.as_ref().map(ToString::to_string),
         tls,
+        x509_super_user: config.tls.x509_super_user.clone(),
         logins,
         backlog: limits.listen_backlog,
         frame_bytes_max: limits.frame_bytes_max,
