@@ -9,6 +9,7 @@ use zoolet_tls::{
 use super::model::ServerConfig;
 
 /// TLS, on the port for clients, between servers, and on the HTTP port.
+#[allow(clippy::struct_excessive_bools, reason = "each is a setting of its own")]
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TlsConfig {
     /// Whether clients may speak TLS on the port for plain text too; the first byte decides.
